@@ -81,7 +81,7 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race test-images e2e zero-loss reproduce test-stores test-erasure test-operator lint vocabulary tidy verify bench crash vulncheck fuzz screenshots
+.PHONY: test test-race test-images e2e zero-loss reproduce test-stores test-erasure test-operator lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -152,9 +152,12 @@ crash: running build dev-services kube ## Kill the service, then the operators, 
 	go run ./hack/test/chaos $(ARGS)
 
 screenshots: packages helm prometheus kube build dev-services dev-stack ## Take the screenshots of the documentation, and of every login page in every state into PICTURES (screenshots/), and draw the dashboard after a load of LOAD (8m)
-	BROWSER_SHEET=$(CURDIR)/docs/login.png BROWSER_PRODUCT=$(CURDIR)/docs/product.png BROWSER_PICTURES=$(abspath $(or $(PICTURES),screenshots)) go test -count=1 -timeout $(TEST_TIMEOUT) -run 'TestPages_AreAccessible|TestAPIReference_ShowsEveryOperation' ./hack/test/browser
+	BROWSER_SHEET=$(CURDIR)/docs/login.png BROWSER_PRODUCT=$(CURDIR)/docs/product.png BROWSER_FILES=$(CURDIR)/docs/files.png BROWSER_PICTURES=$(abspath $(or $(PICTURES),screenshots)) go test -count=1 -timeout $(TEST_TIMEOUT) -run 'TestPages_AreAccessible|TestAPIReference_ShowsEveryOperation' ./hack/test/browser
 	BROWSER_SAMPLE=$(CURDIR)/docs/sample.png go test -count=1 -timeout $(TEST_TIMEOUT) -run TestClient_UploadsReadsAndRetries/the_sample ./hack/test/clients/typescript
 	MONITORING_PICTURE=$(CURDIR)/docs/dashboard.png MONITORING_LOAD=$(or $(LOAD),8m) go test -count=1 -timeout 60m ./hack/test/monitoring
+
+preset-pictures: running kube build dev-services dev-stack ## Make the pictures and tables of docs/guides/image-presets-gallery.md with a dev stack of its own
+	go run ./hack/presetpictures
 
 vulncheck: govulncheck ## Check for known vulnerabilities (needs the vulnerability database on the network)
 	$(TOOLS)/govulncheck ./...

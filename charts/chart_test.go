@@ -102,6 +102,7 @@ func TestValues_WrongOnesAreRejected(t *testing.T) {
 		"--set=topologySpread.minNodes=0":                          "/topologySpread/minNodes",
 		"--set=traces.sampleRatio=2":                               "/traces/sampleRatio",
 		"--set=traces.sampleRatio=1.5":                             "/traces/sampleRatio",
+		"--set=traces.secretName=collector":                        "traces.secretName is set, but traces.endpoint is not",
 		"--set=runtime.imageWorkers.count=3":                       "runtime.resources.limits.memory is 2684354560 bytes: it must be at least 3221225472",
 		"--set=runtime.resources.limits.memory=2G":                 "it must be at least 2415919104",
 		"--set=baseURL=http://192.0.2.1:8080,ingress.enabled=true": "its host 192.0.2.1 is an IP address",

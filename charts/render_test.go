@@ -159,3 +159,15 @@ func TestRender_SettingsRollThePods(t *testing.T) {
 		}
 	}
 }
+
+// The runtime reaches the internet only if a setting needs it.
+func TestNetworkPolicy_UploadsFromAURLOpenPublicAddresses(t *testing.T) {
+	t.Parallel()
+	for setting, want := range map[string]bool{"true": true, "false": false} {
+		got, err := render(t, "--set=crds.install=false", "--set-string=settings.SERVICE_FETCH_ENABLED="+setting)
+		must(t, err)
+		if strings.Contains(got, "cidr: 0.0.0.0/0") != want || !strings.Contains(got, `SERVICE_FETCH_ENABLED: "`+setting+`"`) {
+			t.Errorf("SERVICE_FETCH_ENABLED=%s: the public addresses are open: %t", setting, !want)
+		}
+	}
+}

@@ -40,6 +40,7 @@ look() {
 	[ "$purpose" != running ] || return 0
 	need libimage-exiftool-perl program exiftool
 	need webp program webpinfo
+	need jq program jq # for the lines of the guides
 	need nodejs program node
 	need npm program npm
 	need chromium program chromium

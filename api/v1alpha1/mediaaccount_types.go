@@ -63,7 +63,7 @@ type StorageSpec struct {
 	MaxStorage *resource.Quantity `json:"maxStorage,omitempty"`
 
 	// MaxUploadSize is the maximum size of a file. Above 0, at most maxStorage, and at most
-	// 80000Mi, half of an S3 multipart upload of 10,000 parts of 16Mi. The default is 2Gi, or
+	// 80000Mi, an S3 multipart upload of 10,000 parts of 8Mi. The default is 2Gi, or
 	// maxStorage if that is smaller.
 	//
 	// +optional
@@ -91,11 +91,26 @@ type AppSpec struct {
 
 // MCPTool is the name of an MCP tool.
 //
-// +kubebuilder:validation:Enum=list_media;get_media;get_media_count;get_total_storage;seal_media;delete_media;upload_media;create_upload_signature;get_media_settings;update_media_settings
+// +kubebuilder:validation:Enum=list_media;get_media;get_media_count;get_total_storage;seal_media;update_media;delete_media;upload_media;upload_media_from_url;get_upload_from_url;create_upload_signature;get_media_settings;update_media_settings;search_media;list_drafts;list_deleted_media;restore_media
 type MCPTool string
+
+// MCPToolset is the name of a set of MCP tools.
+//
+// +kubebuilder:validation:Enum=core;organize;find;undo;capabilities;fetch
+type MCPToolset string
 
 // MCPSpec is the tool policy of an account.
 type MCPSpec struct {
+	// Toolsets lists the sets of tools that assistants get: a tool of another set is neither listed
+	// nor callable. core are the ten basic tools; if the list is omitted, it is core alone. Keep the list short: each tool takes a part of what
+	// a model can attend to. A tool must be in a toolset and be allowed by tools and readOnly.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	Toolsets []MCPToolset `json:"toolsets,omitempty"`
+
 	// ReadOnly allows only tools that change nothing and create no upload signature.
 	//
 	// +optional
@@ -107,7 +122,7 @@ type MCPSpec struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:MaxItems=32
 	Tools []MCPTool `json:"tools,omitempty"`
 }
 
@@ -127,6 +142,40 @@ type CORSSpec struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	Origins []Origin `json:"origins"`
+}
+
+// UndoFor says whose deletes can be undone.
+//
+// +kubebuilder:validation:Enum=Agents;Everyone
+type UndoFor string
+
+// The values of UndoFor.
+const (
+	// UndoForAgents covers assistants and connected applications: all deletes at the MCP endpoint,
+	// and those with a credential from a login over REST.
+	UndoForAgents UndoFor = "Agents"
+	// UndoForEveryone covers all deletes, those with an API key over REST included.
+	UndoForEveryone UndoFor = "Everyone"
+)
+
+// UndoSpec selects the deletes that can be undone.
+type UndoSpec struct {
+	// Window is how long a deleted item can be restored, from 1h to 720h. A change applies to later
+	// deletes. A deleted item counts against spec.storage.maxStorage; it ends before its time where an
+	// upload needs its room, the oldest first.
+	//
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,6})?(h|m|s|ms))+$') && duration(self) >= duration('1h') && duration(self) <= duration('720h')",message="must be a duration from 1h to 720h, such as 24h"
+	Window metav1.Duration `json:"window"`
+
+	// For says whose deletes can be undone. Agents: those of assistants and connected applications, which
+	// are all deletes at the MCP endpoint, and those with a credential from a login. Everyone: those
+	// with an API key over REST, too.
+	//
+	// +optional
+	// +kubebuilder:default=Agents
+	For UndoFor `json:"for,omitempty"`
 }
 
 // MediaAccountSpec is the desired state of an account.
@@ -168,8 +217,8 @@ type MediaAccountSpec struct {
 
 	// DeleteAfter is how long the media is kept after this object was deleted with deletion
 	// policy Delete, from 0s to 8784h. Until then a RetainedMediaAccount names the account, and
-	// creating this object again restores it. The default is 24h for an account with sealed
-	// items, and 0s for one without.
+	// creating this object again restores it. The default is 24h for an account with items
+	// that are sealed, or deleted and can be restored, and 0s for one without.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -222,6 +271,12 @@ type MediaAccountSpec struct {
 	//
 	// +optional
 	CORS *CORSSpec `json:"cors,omitempty"`
+
+	// Undo lets deleted items be restored for a time. If it is omitted, a delete is permanent; items
+	// that were deleted before keep the time that they were given.
+	//
+	// +optional
+	Undo *UndoSpec `json:"undo,omitempty"`
 }
 
 // EndpointsStatus contains the URLs of the media service.
@@ -254,8 +309,8 @@ type UsageStatus struct {
 	// +kubebuilder:validation:MaxLength=32
 	Used string `json:"used,omitempty"`
 
-	// UsedBytes is what counts against spec.storage.maxStorage: sealed items, drafts and the
-	// reservations of uploads in progress.
+	// UsedBytes is what counts against spec.storage.maxStorage: sealed items, drafts, deleted
+	// items that can be restored, and the reservations of uploads in progress.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -278,6 +333,19 @@ type UsageStatus struct {
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	DraftBytes int64 `json:"draftBytes"`
+
+	// DeletedBytes is the size of all objects of deleted items that can be restored.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	DeletedBytes int64 `json:"deletedBytes,omitempty"`
+
+	// RenditionBytes is the size of all pictures that were made of presets and are kept. They end where an
+	// upload needs their room, so that they never make the storage full.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	RenditionBytes int64 `json:"renditionBytes,omitempty"`
 
 	// ReservedBytes is the quota reserved for uploads in progress.
 	//

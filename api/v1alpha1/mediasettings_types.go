@@ -51,6 +51,134 @@ type MediaSettingsSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=4096
 	ThumbnailHeight *int32 `json:"thumbnailHeight,omitempty"`
+
+	// MaxSignatureSeconds is the longest lifetime of upload signatures that are created from now on,
+	// from 60 to 86400 seconds. Without it, SERVICE_SIGNATURE_TTL and a request decide.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=60
+	// +kubebuilder:validation:Maximum=86400
+	MaxSignatureSeconds *int32 `json:"maxSignatureSeconds,omitempty"`
+
+	// MaxSignatureBytes is the largest file, in bytes, that may be uploaded with an upload signature
+	// that is created from now on. Without it, maxUploadSize and a request decide.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MaxSignatureBytes *int64 `json:"maxSignatureBytes,omitempty"`
+
+	// Presets are the pictures that are made of images on demand. Each one is pinned by its name: the
+	// tenant cannot have another preset of that name. Up to 32 are in effect for an account; the pinned ones come first.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	Presets []Preset `json:"presets,omitempty"`
+
+	// Originals says who may fetch the original of a public item: public is every client, signed is a client with a
+	// signed URL. Thumbnails, conversions to WebP and presets of a public item stay public, and the original of a conversion
+	// always needs a signed URL. The field is pinned if present; the default without a pin is public.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=public;signed
+	Originals string `json:"originals,omitempty"`
+}
+
+// Preset says how a picture is made of an image on demand. Its address is that of the item's file with the name of the
+// preset as the variant.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.width) || has(self.height)",message="width or height is required"
+// +kubebuilder:validation:XValidation:rule="!has(self.fit) || self.fit == 'inside' || (has(self.width) && has(self.height))",message="fit cover and pad need width and height"
+// +kubebuilder:validation:XValidation:rule="!has(self.focus) || (has(self.fit) && self.fit == 'cover')",message="focus needs fit cover"
+// +kubebuilder:validation:XValidation:rule="!has(self.quality) || !has(self.format) || self.format != 'png'",message="format png has no quality"
+// +kubebuilder:validation:XValidation:rule="!has(self.animated) || !self.animated || !has(self.format) || self.format in ['auto', 'webp']",message="animated needs format webp or auto"
+// +kubebuilder:validation:XValidation:rule="!has(self.densities) || self.densities.all(d, (!has(self.width) || self.width * d <= 4096) && (!has(self.height) || self.height * d <= 4096))",message="a side may have up to 4096 pixels at the largest density"
+type Preset struct {
+	// Name of the preset, a DNS label. original, webp and thumbnail are reserved.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="!(self in ['original', 'webp', 'thumbnail'])",message="original, webp and thumbnail are reserved"
+	Name string `json:"name"`
+
+	// Width of the box in pixels, from 1 to 4096. Without it, it follows from the height and the image.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=4096
+	Width int32 `json:"width,omitempty"`
+
+	// Height of the box in pixels, from 1 to 4096. Without it, it follows from the width and the image.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=4096
+	Height int32 `json:"height,omitempty"`
+
+	// Fit says how the image gets the size of the box. inside, the default, is the whole image, as large as fits;
+	// cover fills the box and cuts off what exceeds it; pad is inside, on a background of the size of the box. No
+	// image is enlarged.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=inside;cover;pad
+	Fit string `json:"fit,omitempty"`
+
+	// Focus is what cover keeps: the centre (the default), what a person would look at (attention), where most
+	// details are (entropy), or the focus point of the item (point).
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=centre;attention;entropy;point
+	Focus string `json:"focus,omitempty"`
+
+	// Format of the picture. auto, the default, is the first of AVIF, WebP and JPEG (PNG of an image with
+	// transparency) that the client accepts.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=auto;webp;avif;jpeg;png
+	Format string `json:"format,omitempty"`
+
+	// Quality of the encoder, from 1 to 100; by default that of the format: 80 for WebP and JPEG, 55 for AVIF.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Quality int32 `json:"quality,omitempty"`
+
+	// Densities are the pixel densities that an address can ask for, from 1 to 3. 1 is always among them.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=3
+	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=3
+	Densities []int32 `json:"densities,omitempty"`
+
+	// Background is the color of pad, and of what is transparent in JPEG, as #rrggbb; by default white.
+	//
+	// +optional
+	// +kubebuilder:validation:Pattern=`^#[0-9a-fA-F]{6}$`
+	// +kubebuilder:validation:MaxLength=7
+	Background string `json:"background,omitempty"`
+
+	// Sharpen sharpens what was made smaller.
+	//
+	// +optional
+	Sharpen bool `json:"sharpen,omitempty"`
+
+	// Animated keeps the animation of GIF and WebP files, in WebP. Otherwise the picture is the first frame.
+	//
+	// +optional
+	Animated bool `json:"animated,omitempty"`
+
+	// Eager makes the pictures in advance: after an item was sealed, and again, at a bounded pace, after the preset has
+	// changed. These are the pictures of all densities in the format; of auto, in the one that current browsers get: AVIF,
+	// WebP of what is too large for AVIF or stays animated. They are stored only while the account has room.
+	//
+	// +optional
+	Eager bool `json:"eager,omitempty"`
 }
 
 // EffectiveSettings are the settings that uploads are processed with. The value of each field
@@ -75,6 +203,53 @@ type EffectiveSettings struct {
 	//
 	// +required
 	ThumbnailHeight int32 `json:"thumbnailHeight"`
+
+	// Originals says who may fetch the originals of public items, if it is set.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=public;signed
+	Originals string `json:"originals,omitempty"`
+}
+
+// PresetStatus is a preset that is in effect, and what is stored of it.
+type PresetStatus struct {
+	// Name of the preset.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	// Source is pinned for a preset of this object, and tenant for one that the tenant has set.
+	//
+	// +required
+	// +kubebuilder:validation:Enum=pinned;tenant
+	Source string `json:"source"`
+
+	// Ready is the number of pictures that are stored and up to date.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Ready int64 `json:"ready"`
+
+	// Stale is the number of pictures that are stored as the preset was before. They are not served, and are removed.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Stale int64 `json:"stale"`
+
+	// Bytes of both. They count towards the cap of the account, and make room for uploads.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Bytes int64 `json:"bytes"`
+
+	// Pending is the number of items of which the pictures of eager presets may still have to be made, for all eager presets of the
+	// account together; absent for a preset that is not eager. While a changed preset is applied, items that are no images
+	// are among them. What the account has no room for stays pending.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Pending *int64 `json:"pending,omitempty"`
 }
 
 // MediaSettingsStatus is the observed state. An object that is not the active MediaSettings of
@@ -96,7 +271,8 @@ type MediaSettingsStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// Effective are the settings that the account's uploads are processed with. Changes by the
-	// tenant show at the next refresh, by default within 5 minutes.
+	// tenant show within seconds: PostgreSQL notifies the operator. If the notification is lost,
+	// they show within SERVICE_RETAINED_INTERVAL of the operator, by default 30 s.
 	//
 	// +optional
 	Effective *EffectiveSettings `json:"effective,omitempty"`
@@ -116,6 +292,15 @@ type MediaSettingsStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=64
 	Tenant []string `json:"tenant,omitempty"`
+
+	// Presets lists the presets that are in effect, with what is stored of them. The numbers are refreshed when the settings
+	// change, and at the pace of the usage of accounts.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	Presets []PresetStatus `json:"presets,omitempty"`
 }
 
 // MediaSettings pins image settings of a MediaAccount in its namespace. The oldest MediaSettings

@@ -150,8 +150,16 @@ func TestMediaAccount_InvalidIsRejectedWithAMessage(t *testing.T) {
 		"an origin with a path":                        {spec: `{cors: {origins: ["https://app.example.org/"]}}`, says: "must be an origin such as"},
 		"an origin in upper case":                      {spec: `{cors: {origins: ["https://App.example.org"]}}`, says: "must be an origin such as"},
 		"an origin without a scheme":                   {spec: `{cors: {origins: [app.example.org]}}`, says: "must be an origin such as"},
+		"an undo window below the minimum":             {spec: `{undo: {window: 59m}}`, says: "must be a duration from 1h to 720h, such as 24h"},
+		"an undo window above the maximum":             {spec: `{undo: {window: 721h}}`, says: "must be a duration from 1h to 720h, such as 24h"},
+		"an undo window that is no duration":           {spec: `{undo: {window: a day}}`, says: "must be a duration from 1h to 720h, such as 24h"},
+		"undo without a window":                        {spec: `{undo: {for: Everyone}}`, says: "undo.window: Required value"},
+		"undo for someone else":                        {spec: `{undo: {window: 24h, for: Users}}`, says: `supported values: "Agents", "Everyone"`},
+		"a toolset that does not exist":                {spec: `{mcp: {toolsets: [everything]}}`, says: "supported values: "},
 		"an origin twice":                              {spec: `{cors: {origins: ["https://a.example.org", "https://a.example.org"]}}`, says: "Duplicate value"},
 		"a tool policy without tools":                  {spec: `{mcp: {tools: []}}`, says: "should have at least 1 items"},
+		"a tool policy without toolsets":               {spec: `{mcp: {toolsets: []}}`, says: "should have at least 1 items"},
+		"a tool policy with an unknown toolset":        {spec: `{mcp: {toolsets: [all]}}`, says: `Unsupported value: "all"`},
 		"a tool policy with an unknown tool":           {spec: `{mcp: {tools: [list_medium]}}`, says: `Unsupported value: "list_medium"`},
 		"a tool policy with a tool twice":              {spec: `{mcp: {tools: [get_media, get_media]}}`, says: "Duplicate value"},
 		// PostgreSQL cannot store a NUL: the object would be accepted here and fail in every reconcile.
@@ -204,8 +212,12 @@ func TestMediaAccount_ValidIsAccepted(t *testing.T) {
 		`{restoreFrom: ""}`,
 		`{mcp: {}}`,
 		`{cors: {origins: []}}`,
+		`{undo: {window: 1h}}`,
+		`{undo: {window: 720h, for: Everyone}}`,
+		`{mcp: {toolsets: [core, find, organize, undo, capabilities, fetch]}}`,
 		`{cors: {origins: ["https://app.example.org", "https://*.example.org", "http://localhost:*", "https://app.example.org:8443", "http://127.0.0.1:3000"]}}`,
 		`{mcp: {readOnly: true, tools: [list_media, delete_media]}}`,
+		`{mcp: {toolsets: [core, organize, find, undo, capabilities]}}`,
 	} {
 		if _, err := accounts.Create(t.Context(), object(t, "MediaAccount", fmt.Sprintf("ok-%d", i), spec), metav1.CreateOptions{FieldValidation: "Strict"}); err != nil {
 			t.Errorf("%s: %v", spec, err)
@@ -221,7 +233,7 @@ func TestMaxUploadSize_DescriptionAgreesWithTheRuntime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if parts := fmt.Sprintf("10,000 parts of %dMi", media.PartSize>>20); !strings.Contains(strings.ReplaceAll(description, "\n", " "), parts) {
+	if parts := fmt.Sprintf("10,000 parts of %dMi", media.MaxFile/10_000>>20); !strings.Contains(strings.ReplaceAll(description, "\n", " "), parts) {
 		t.Errorf("the description does not contain %q: %s", parts, description)
 	}
 }

@@ -23,6 +23,25 @@ type (
 	Settings = api.Settings
 	// SettingsChange has the settings to change.
 	SettingsChange = api.SettingsChange
+	// Signature is an upload signature, with the URLs for it.
+	Signature = api.Signature
+	// SignatureRequest has the restrictions of an upload signature.
+	SignatureRequest = api.SignatureRequest
+	// Patch has the members to change: access, caption, fileName, group and metadata. nil removes a value; members
+	// that are absent stay as they are.
+	Patch = api.MediaPatch
+	// Deleted is the answer to a delete. ExpiresAt is until when the item can be restored at least; nil if it cannot.
+	Deleted = api.Deleted
+	// DeletedItem is a deleted item that can be restored.
+	DeletedItem = api.DeletedItem
+	// URLUpload is the state of an upload from a URL. api.URLUploadStateDone and api.URLUploadStateFailed are final.
+	URLUpload = api.URLUpload
+	// BatchRequest is an operation on up to 100 items.
+	BatchRequest = api.BatchRequest
+	// BatchResult is the result of one of them.
+	BatchResult = api.BatchResult
+	// Count is a number of items.
+	Count = api.Count
 	// Totals are the bytes of the account's sealed items, and its cap.
 	Totals = api.Totals
 )
@@ -86,6 +105,12 @@ func AccessToken(token func(context.Context) (string, error)) Credential {
 // UploadSignature permits uploads only. The function returns a valid signature for each request.
 func UploadSignature(signature func(context.Context) (string, error)) Credential {
 	return Credential{header: func(brand string) string { return "x-" + brand + "-signature" }, value: signature, upload: true}
+}
+
+// NewOfSignature returns a client for the uploads that a signature permits, from the answer to CreateSignature.
+func NewOfSignature(created Signature, options Options) (*Client, error) {
+	baseURL := strings.TrimSuffix(strings.TrimRight(created.ResumableURL, "/"), resumablePath)
+	return New(baseURL, UploadSignature(func(context.Context) (string, error) { return created.Signature, nil }), options)
 }
 
 // New returns a client of the service at a base URL.

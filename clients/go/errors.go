@@ -50,6 +50,31 @@ func (e *MissingDocumentError) Error() string {
 	return fmt.Sprintf("mediastack: the draft %s is stored, but its document is too long for the answer to an upload", e.MediaID)
 }
 
+// NotSealedError reports an upload with Seal whose upload signature was not created with Seal. The draft is stored: a
+// client with an API key or an access token can seal it.
+type NotSealedError struct{ MediaID string }
+
+// Error names the draft.
+func (e *NotSealedError) Error() string {
+	return fmt.Sprintf("mediastack: the draft %s is stored, but the upload signature does not seal", e.MediaID)
+}
+
+// UploadFromURLError reports an upload from a URL that failed. Nothing of it is stored.
+type UploadFromURLError struct {
+	// JobID is the id of the upload in the service.
+	JobID string
+	// Code is the stable name of the reason, for programs, such as unreachable. status_404 is the status of the other
+	// server.
+	Code string
+	// Detail is the reason in words.
+	Detail string
+}
+
+// Error returns the reason.
+func (e *UploadFromURLError) Error() string {
+	return fmt.Sprintf("mediastack: the upload %s from a URL failed: %s: %s", e.JobID, e.Code, e.Detail)
+}
+
 var codes = map[int]api.ErrorCode{
 	http.StatusBadRequest: api.ErrorCodeInvalidRequest, http.StatusUnauthorized: api.ErrorCodeUnauthorized, http.StatusForbidden: api.ErrorCodeForbidden,
 	http.StatusNotFound: api.ErrorCodeNotFound, http.StatusConflict: api.ErrorCodeConflict, http.StatusPreconditionFailed: api.ErrorCodePreconditionFailed,

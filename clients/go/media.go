@@ -6,121 +6,89 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"net/http"
-	"strconv"
+	"strings"
 
 	"mediastack.dev/clients/go/api"
 )
-
-// Filter selects sealed items. An empty field does not filter.
-type Filter struct {
-	Access Access
-	// Group is the exact group.
-	Group string
-}
-
-// ListOptions select one page of a list.
-type ListOptions struct {
-	Filter
-	// Page starts at 1, which is the default. Limit is 10 by default and at most 100.
-	Page, Limit int
-}
-
-// Page is one page of a list.
-type Page struct {
-	Items []Item
-	// Total is the number of matching items on all pages.
-	Total int
-}
-
-// iterationLimit is the page size of Items.
-const iterationLimit = 100
 
 // Seal makes a draft permanent. Sealing again returns the item unchanged.
 func (c *Client) Seal(ctx context.Context, mediaID string) (*Item, error) {
 	return decode[Item](c.API.SealMedia(ctx, mediaID))
 }
 
-// Get reads a sealed item or a draft.
-func (c *Client) Get(ctx context.Context, mediaID string) (*Item, error) {
-	return decode[Item](c.API.GetMedia(ctx, mediaID))
+// Get reads a sealed item or a draft: all members of its document, or those that fields names. The other fields of the
+// Item are zero then.
+func (c *Client) Get(ctx context.Context, mediaID string, fields ...string) (*Item, error) {
+	return decode[Item](c.API.GetMedia(ctx, mediaID, &api.GetMediaParams{Fields: optional(strings.Join(fields, ","))}))
 }
 
-// List reads one page of the sealed items, newest first.
-func (c *Client) List(ctx context.Context, options ListOptions) (*Page, error) {
-	response, err := c.API.ListMedia(ctx, &api.ListMediaParams{
-		Page: optional(options.Page), Limit: optional(options.Limit), Access: optional(options.Access), Group: optional(options.Group),
-	})
-	items, err := decode[[]Item](response, err)
+// GetVersioned reads a sealed item or a draft, with its ETag for UpdateIfMatch.
+func (c *Client) GetVersioned(ctx context.Context, mediaID string) (item *Item, etag string, err error) {
+	response, err := c.API.GetMedia(ctx, mediaID, nil)
+	if item, err = decode[Item](response, err); err != nil {
+		return nil, "", err
+	}
+	return item, response.Header.Get("ETag"), nil
+}
+
+// Update changes an item or a draft, all members of the patch or none, and returns it.
+func (c *Client) Update(ctx context.Context, mediaID string, patch Patch) (*Item, error) {
+	return decode[Item](c.API.UpdateMedia(ctx, mediaID, nil, patch))
+}
+
+// UpdateIfMatch changes an item or a draft only if it has this ETag; otherwise the error has the code
+// api.ErrorCodePreconditionFailed. If the answer of an attempt is lost, the next attempt can be answered so although
+// the first one has succeeded: the error then has Repeated.
+func (c *Client) UpdateIfMatch(ctx context.Context, mediaID, etag string, patch Patch) (*Item, error) {
+	return decode[Item](c.API.UpdateMedia(ctx, mediaID, &api.UpdateMediaParams{IfMatch: &etag}, patch))
+}
+
+// Batch seals, deletes, restores or updates up to 100 items. The result of each has the status and the error of the
+// same request for this item alone, and ExpiresAt if it was deleted and can be restored. If the connection fails and the
+// batch is repeated, items that the first attempt has deleted are answered 404.
+func (c *Client) Batch(ctx context.Context, request BatchRequest) ([]BatchResult, error) {
+	results, err := decode[api.BatchResults](c.API.ChangeManyMedia(ctx, request))
 	if err != nil {
 		return nil, err
 	}
-	total, err := strconv.Atoi(response.Header.Get("X-Total-Count"))
-	if err != nil {
-		return nil, fmt.Errorf("mediastack: the answer to a list: %w", err)
-	}
-	return &Page{Items: *items, Total: total}, nil
+	return results.Results, nil
 }
 
-// Items returns an iterator over all sealed items, newest first, which ends after the first error. Items that are
-// sealed meanwhile move others to the next page, where they are not returned twice. Items that are deleted meanwhile
-// move others to the page before, where they are missed: collect the items before you delete them.
-func (c *Client) Items(ctx context.Context, filter Filter) iter.Seq2[Item, error] {
-	return func(yield func(Item, error) bool) {
-		before := map[string]bool{}
-		for number := 1; ; number++ {
-			page, err := c.List(ctx, ListOptions{Filter: filter, Page: number, Limit: iterationLimit})
-			if err != nil {
-				yield(Item{}, err)
-				return
-			}
-			current := map[string]bool{}
-			for _, item := range page.Items {
-				current[item.MediaID] = true
-				if !before[item.MediaID] && !yield(item, nil) {
-					return
-				}
-			}
-			if number*iterationLimit >= page.Total || len(page.Items) == 0 {
-				return
-			}
-			before = current
-		}
-	}
+// Delete deletes an item or a draft. ExpiresAt of the answer is until when Restore can bring it back; it is nil if the
+// delete is permanent: that of a draft, and each one without undo in the account. It is also nil if the answer of the
+// first attempt was lost.
+func (c *Client) Delete(ctx context.Context, mediaID string) (*Deleted, error) {
+	return c.delete(ctx, mediaID, nil)
 }
 
-// Count counts the sealed items that match.
-func (c *Client) Count(ctx context.Context, filter Filter) (int64, error) {
-	count, err := decode[api.Count](c.API.CountMedia(ctx, &api.CountMediaParams{Access: optional(filter.Access), Group: optional(filter.Group)}))
-	if err != nil {
-		return 0, err
-	}
-	return count.Count, nil
-}
-
-// Totals reads the bytes of the account's sealed items, and its cap.
-func (c *Client) Totals(ctx context.Context) (*Totals, error) {
-	return decode[Totals](c.API.TotalStorage(ctx))
-}
-
-// Delete deletes an item or a draft. It cannot be restored.
-func (c *Client) Delete(ctx context.Context, mediaID string) error {
-	_, err := c.API.DeleteMedia(ctx, mediaID)
-	var answered *Error
-	if errors.As(err, &answered) && answered.Status == http.StatusNotFound && answered.Repeated {
-		return nil // the attempt whose answer was lost has deleted it
-	}
+// DeletePermanently deletes an item or a draft so that it cannot be restored, also if it was deleted already. It needs an
+// API key.
+func (c *Client) DeletePermanently(ctx context.Context, mediaID string) error {
+	permanent := true
+	_, err := c.delete(ctx, mediaID, &permanent)
 	return err
 }
 
-// CreateSignature creates a signature with which a browser uploads for one hour, into the group unless it is empty.
-func (c *Client) CreateSignature(ctx context.Context, group string) (string, error) {
-	signature, err := decode[api.Signature](c.API.CreateSignature(ctx, api.SignatureRequest{Group: optional(group)}))
-	if err != nil {
-		return "", err
+func (c *Client) delete(ctx context.Context, mediaID string, permanent *bool) (*Deleted, error) {
+	answer, err := decode[Deleted](c.API.DeleteMedia(ctx, mediaID, &api.DeleteMediaParams{Permanent: permanent}))
+	var answered *Error
+	if errors.As(err, &answered) && answered.Status == http.StatusNotFound && answered.Repeated {
+		return &Deleted{Deleted: true, MediaID: mediaID}, nil // the attempt whose answer was lost has deleted it
 	}
-	return signature.Signature, nil
+	return answer, err
+}
+
+// Restore restores a deleted item, with its id and its address.
+func (c *Client) Restore(ctx context.Context, mediaID string) (*Item, error) {
+	return decode[Item](c.API.RestoreMedia(ctx, mediaID))
+}
+
+// CreateSignature creates a signature with which a browser uploads: for one hour by default, and within the
+// restrictions that are given, with the URLs for it. With any but Group, every request of a resumable upload needs the
+// same signature, which continues it after its expiry.
+func (c *Client) CreateSignature(ctx context.Context, request SignatureRequest) (*Signature, error) {
+	return decode[Signature](c.API.CreateSignature(ctx, request))
 }
 
 // Settings reads the effective settings of the account.

@@ -17,6 +17,8 @@ import (
 
 const (
 	tusVersion = "1.0.0"
+	// resumablePath is the path of resumable uploads, below the base URL.
+	resumablePath = "/media/create/resumable"
 	// cancelTimeout is for the removal of an upload whose context has ended.
 	cancelTimeout = 10 * time.Second
 )
@@ -83,7 +85,7 @@ func (c *Client) CancelUpload(ctx context.Context, uploadURL string) error {
 
 // checkUploadURL checks that a URL is of this service, which alone may be sent the credential.
 func (c *Client) checkUploadURL(uploadURL string) error {
-	if !strings.HasPrefix(uploadURL, c.transport.base.JoinPath("media/create/resumable").String()+"/") {
+	if !strings.HasPrefix(uploadURL, c.transport.base.JoinPath(resumablePath).String()+"/") {
 		return fmt.Errorf("mediastack: %q is not an upload of this service", uploadURL)
 	}
 	return nil
@@ -100,16 +102,22 @@ type resumable struct {
 }
 
 func (u *resumable) create(ctx context.Context, options UploadOptions) error {
-	r, err := tusRequest(ctx, http.MethodPost, u.transport.base.JoinPath("media/create/resumable").String())
+	r, err := tusRequest(ctx, http.MethodPost, u.transport.base.JoinPath(resumablePath).String())
 	if err != nil {
 		return err
 	}
 	r.Header.Set("Upload-Length", strconv.FormatInt(u.size, 10))
+	fields, err := options.fields()
+	if err != nil {
+		return err
+	}
+	fields = append(fields, [2]string{"filename", options.FileName})
+	if options.ContentType != "" {
+		fields = append(fields, [2]string{"filetype", options.ContentType})
+	}
 	var metadata []string
-	for _, pair := range [][2]string{{"filename", options.FileName}, {"filetype", options.ContentType}, {"access", string(options.Access)}, {"caption", options.Caption}, {"group", options.Group}} {
-		if pair[1] != "" {
-			metadata = append(metadata, pair[0]+" "+base64.StdEncoding.EncodeToString([]byte(pair[1])))
-		}
+	for _, field := range fields {
+		metadata = append(metadata, field[0]+" "+base64.StdEncoding.EncodeToString([]byte(field[1])))
 	}
 	r.Header.Set("Upload-Metadata", strings.Join(metadata, ","))
 	response, err := u.transport.Do(r)

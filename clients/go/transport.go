@@ -53,9 +53,10 @@ func newTransport(base *url.URL, credential Credential, options Options) (*trans
 // Do sends a request of the API until it has an answer that will not change, and returns *Error for one that is
 // an error. The body of the answer is read. A body of the request can be sent again if it has GetBody.
 func (t *transport) Do(r *http.Request) (*http.Response, error) {
-	// The draft of a form whose answer was lost may be stored, so it is not sent twice.
-	form := r.Method == http.MethodPost && r.URL.Path == t.base.Path+"/media/create"
-	return t.repeat(r, !form, t.once)
+	// The draft of a form whose answer was lost may be stored, and an upload from a URL may have begun: they are not sent
+	// twice.
+	creates := r.Method == http.MethodPost && (r.URL.Path == t.base.Path+"/media/create" || r.URL.Path == t.base.Path+"/media/create/url")
+	return t.repeat(r, !creates, t.once)
 }
 
 // once sends a request of the API one time.

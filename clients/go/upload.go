@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
 	"mime/multipart"
@@ -21,7 +21,9 @@ type UploadOptions struct {
 	// Access is Private by default.
 	Access         Access
 	Caption, Group string
-	// Seal seals the draft. An upload signature cannot seal.
+	// Metadata has up to 24 pairs of the application.
+	Metadata map[string]string
+	// Seal seals the draft. An upload signature seals if it was created with Seal.
 	Seal bool
 	// ResumableFrom is the number of bytes from which an upload is resumable. Default 8 MiB; negative: always.
 	ResumableFrom int64
@@ -41,9 +43,6 @@ const defaultResumableFrom = 8 << 20
 // Upload uploads a file from its beginning and returns its draft, or with Seal the sealed item. Files from
 // ResumableFrom on are sent with TUS and continue after a broken connection; smaller ones are sent as a form.
 func (c *Client) Upload(ctx context.Context, file io.ReadSeeker, options UploadOptions) (*Item, error) {
-	if options.Seal && c.transport.credential.upload {
-		return nil, errors.New("mediastack: an upload signature cannot seal")
-	}
 	size, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
 		return nil, err
@@ -57,20 +56,38 @@ func (c *Client) Upload(ctx context.Context, file io.ReadSeeker, options UploadO
 	} else {
 		draft, err = c.uploadForm(ctx, file, size, options)
 	}
-	if err != nil || !options.Seal {
+	if err != nil || !options.Seal || !draft.Temp {
 		return draft, err
+	}
+	if c.transport.credential.upload {
+		return nil, &NotSealedError{MediaID: draft.MediaID}
 	}
 	return c.Seal(ctx, draft.MediaID)
 }
 
+// fields returns the names and values of the fields that are set, as a form and the metadata of TUS have them.
+func (o UploadOptions) fields() (set [][2]string, err error) {
+	for _, field := range [][2]string{{"access", string(o.Access)}, {"caption", o.Caption}, {"group", o.Group}} {
+		if field[1] != "" {
+			set = append(set, field)
+		}
+	}
+	if o.Metadata == nil {
+		return set, nil
+	}
+	metadata, err := json.Marshal(o.Metadata)
+	return append(set, [2]string{"metadata", string(metadata)}), err
+}
+
 // uploadForm sends a file as a form.
 func (c *Client) uploadForm(ctx context.Context, file io.ReadSeeker, size int64, options UploadOptions) (*Item, error) {
+	fields, err := options.fields()
+	if err != nil {
+		return nil, err
+	}
 	var head bytes.Buffer
 	form := multipart.NewWriter(&head)
-	for _, field := range [][2]string{{"access", string(options.Access)}, {"caption", options.Caption}, {"group", options.Group}} {
-		if field[1] == "" {
-			continue
-		}
+	for _, field := range fields {
 		if err := form.WriteField(field[0], field[1]); err != nil {
 			return nil, err
 		}

@@ -43,9 +43,11 @@ type Accounts interface {
 
 // Objects are the reconciles that a Watcher requests.
 type Objects interface {
-	// RequestAccount requests a reconcile of a MediaAccount, and RequestSettings of its MediaSettings.
-	RequestAccount(priority int, key types.NamespacedName)
-	RequestSettings(ctx context.Context, priority int, key types.NamespacedName)
+	// RequestAccount requests a reconcile of a MediaAccount whose account has this version (0 = it is
+	// not open any more), and RequestSettings of its MediaSettings, unless the status shows the version.
+	// They report false while a reconcile is under way, whose end decides that: ask again then.
+	RequestAccount(ctx context.Context, priority int, key types.NamespacedName, version int64) bool
+	RequestSettings(ctx context.Context, priority int, key types.NamespacedName, version int64) bool
 	// RequestAll requests a reconcile of every object that depends on the source.
 	RequestAll(ctx context.Context, source reconcile.Source)
 }
@@ -218,7 +220,7 @@ func (w *Watcher) compareAll(ctx context.Context, pass uint64) error {
 		}
 		for id, last := range w.known {
 			if last.pass != pass {
-				w.lose(id, last)
+				w.lose(ctx, id, last)
 			}
 		}
 		return nil
@@ -242,7 +244,7 @@ func (w *Watcher) compare(ctx context.Context, ids []uuid.UUID) error {
 		}
 		for _, id := range ids {
 			if last, known := w.known[id]; known && !found[id] {
-				w.lose(id, last)
+				w.lose(ctx, id, last)
 			}
 		}
 		return nil
@@ -266,26 +268,35 @@ func (w *Watcher) look(ctx context.Context, read func(context.Context) error) er
 	return err
 }
 
-// see requests the reconciles of what changed in an account. The operator's own changes are among it:
-// the reconcile after them finds nothing to do.
+// see requests the reconciles of what changed in an account, and notices the account again while one is
+// under way: it may be the one that made the change.
 func (w *Watcher) see(ctx context.Context, version account.Version, pass uint64) {
 	last, known := w.known[version.ID]
-	key := types.NamespacedName{Namespace: version.Namespace, Name: version.Name}
-	w.known[version.ID] = seen{key: key, account: version.Account, settings: version.Settings, pass: pass}
+	next := seen{key: types.NamespacedName{Namespace: version.Namespace, Name: version.Name}, account: version.Account, settings: version.Settings, pass: pass}
 	priority := reconcile.PriorityChange
 	if !known { // the first look, or an account that a reconcile has just made
 		priority = reconcile.PriorityRepeat
 	}
-	if !known || last.account != version.Account {
-		w.deps.Objects.RequestAccount(priority, key)
+	asked := true
+	if (!known || last.account != version.Account) && !w.deps.Objects.RequestAccount(ctx, priority, next.key, version.Account) {
+		next.account, asked = last.account, false
 	}
-	if !known || last.settings != version.Settings {
-		w.deps.Objects.RequestSettings(ctx, priority, key)
+	if (!known || last.settings != version.Settings) && !w.deps.Objects.RequestSettings(ctx, priority, next.key, version.Settings) {
+		next.settings, asked = last.settings, false
+	}
+	if !asked {
+		w.notice(version.ID, false)
+	}
+	if asked || known {
+		w.known[version.ID] = next
 	}
 }
 
 // lose forgets an account that is not open any more.
-func (w *Watcher) lose(id uuid.UUID, last seen) {
-	delete(w.known, id)
-	w.deps.Objects.RequestAccount(reconcile.PriorityChange, last.key)
+func (w *Watcher) lose(ctx context.Context, id uuid.UUID, last seen) {
+	if w.deps.Objects.RequestAccount(ctx, reconcile.PriorityChange, last.key, 0) {
+		delete(w.known, id)
+		return
+	}
+	w.notice(id, false)
 }

@@ -1,10 +1,12 @@
 package changes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -47,16 +49,26 @@ func (a *accounts) EachVersion(_ context.Context, _ []string, visit func(account
 type requests struct {
 	accounts, settings map[string]int
 	all                int
+	running            map[string]bool  // objects of which a reconcile is under way
+	shown              map[string]int64 // versions that the status shows
+}
+
+// ask records a request, as the controllers do.
+func (r *requests) ask(of map[string]int, priority int, name string, version int64) bool {
+	if !r.running[name] && r.shown[name] != version {
+		of[name] = priority
+	}
+	return !r.running[name]
 }
 
 // RequestAccount implements Objects.
-func (r *requests) RequestAccount(priority int, key types.NamespacedName) {
-	r.accounts[key.Name] = priority
+func (r *requests) RequestAccount(_ context.Context, priority int, key types.NamespacedName, version int64) bool {
+	return r.ask(r.accounts, priority, key.Name, cmp.Or(version, -1))
 }
 
 // RequestSettings implements Objects.
-func (r *requests) RequestSettings(_ context.Context, priority int, key types.NamespacedName) {
-	r.settings[key.Name] = priority
+func (r *requests) RequestSettings(_ context.Context, priority int, key types.NamespacedName, version int64) bool {
+	return r.ask(r.settings, priority, key.Name, version)
 }
 
 // RequestAll implements Objects.
@@ -129,6 +141,43 @@ func TestWatcher_RequestsWhatChangedOnce(t *testing.T) {
 	if f.wants(none, none); len(f.known) != 1 {
 		t.Errorf("%d accounts are remembered", len(f.known))
 	}
+}
+
+// Every write of the operator once caused another reconcile of the account and of its MediaSettings.
+func TestWatcher_DoesNotRequestWhatTheStatusShows(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const first, changed = reconcile.PriorityRepeat, reconcile.PriorityChange
+	none := map[string]int{}
+	again := func(want ...uuid.UUID) {
+		t.Helper()
+		if ids, _ := f.taken(); !slices.Equal(ids, want) {
+			t.Errorf("%v are looked at again, want %v", ids, want)
+		}
+	}
+	f.taken()
+	a := f.add("a")
+	f.requests.running = map[string]bool{"a": true}
+	f.wants(none, none, a) // the reconcile that made the account is under way
+	again(a)
+	f.requests.running, f.requests.shown = nil, map[string]int64{"a": 1}
+	f.wants(none, none, a)
+	again()
+	f.change(a, func(v *account.Version) { v.Account++ })
+	f.requests.running = map[string]bool{"a": true}
+	f.wants(none, none, a)
+	again(a)
+	f.requests.running = nil
+	f.wants(map[string]int{"a": changed}, none, a) // the change was another client's
+	again()
+	delete(f.database.rows, a)
+	f.requests.running = map[string]bool{"a": true}
+	f.wants(none, none, a)
+	again(a)
+	f.requests.running = nil
+	f.wants(map[string]int{"a": changed}, none, a)
+	b := f.add("b")
+	f.wants(map[string]int{"b": first}, map[string]int{"b": first}, b)
 }
 
 func TestWatcher_ManyNotificationsAreFewStatements(t *testing.T) {

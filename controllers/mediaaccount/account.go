@@ -3,6 +3,7 @@ package mediaaccount
 import (
 	"context"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -68,6 +69,7 @@ func (r *Reconciler) provision(ctx context.Context, s *scope, spec account.Spec)
 	spec.Provision = provision
 	found, err := r.deps.Accounts.Ensure(ctx, spec)
 	if err == nil && found.ID == provision.AccountID {
+		s.created = true
 		for _, app := range provision.Apps {
 			r.undelivered.add(s.Object.UID, app.ID, app.Secret)
 		}
@@ -150,6 +152,9 @@ func toAccountSpec(object *v1alpha1.MediaAccount) account.Spec {
 		spec.Bucket = bucket.Name
 	}
 	spec.ToolPolicy, spec.Origins = toToolPolicy(object.Spec.MCP), toOrigins(object.Spec.CORS)
+	if undo := object.Spec.Undo; undo != nil {
+		spec.Undo = account.Undo{Window: undo.Window.Truncate(time.Second), For: string(undo.For)}
+	}
 	return spec
 }
 
@@ -159,6 +164,13 @@ func toToolPolicy(mcp *v1alpha1.MCPSpec) account.ToolPolicy {
 		return account.ToolPolicy{}
 	}
 	policy := account.ToolPolicy{ReadOnly: mcp.ReadOnly}
+	for _, toolset := range mcp.Toolsets {
+		policy.Toolsets = append(policy.Toolsets, string(toolset))
+	}
+	slices.Sort(policy.Toolsets)
+	if slices.Equal(policy.Toolsets, []string{account.ToolsetCore}) {
+		policy.Toolsets = nil // as in an account without the setting
+	}
 	if mcp.Tools != nil {
 		policy.Tools = make([]string, 0, len(mcp.Tools))
 		for _, tool := range mcp.Tools {

@@ -39,7 +39,7 @@ func (r *Reconciler) ensureBucket(_ context.Context, s *scope) bool {
 		r.buckets.Trust(key, want)
 		s.observed.bucket = ready
 	default:
-		since := r.buckets.Ask(key, want, r.deps.Now())
+		since := r.buckets.Ask(key, want, reconcile.PriorityOf(reconcile.PriorityChange, s.Original, observedGeneration(s.Original)), r.deps.Now())
 		s.awaitsBucket = since.Add(maxBucketWait)
 	}
 	if out := r.deps.Outages.Standing(reconcile.ObjectStore); out != nil && !s.observed.bucket.failure.Stalls() {

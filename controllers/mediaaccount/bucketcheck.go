@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"mediastack.dev/api/v1alpha1"
@@ -50,37 +51,50 @@ func (r bucketReconciler) Reconcile(ctx context.Context, request ctrl.Request) (
 	case run == nil || run.Deleting() || run.Object.UID != want.uid:
 		r.buckets.Forget(request.NamespacedName) // the controller of accounts begins again, if there is another object
 		return ctrl.Result{}, nil
-	case r.deps.Outages.Admit(reconcile.ObjectStore) != nil:
-		r.buckets.Postpone(request.NamespacedName, r.deps.Now().Add(reconcile.Jitter(postponed)))
-		return ctrl.Result{}, nil
 	}
 	s := &scope{Run: run}
+	if r.deps.Outages.Admit(reconcile.ObjectStore) != nil {
+		r.postpone(s)
+		return ctrl.Result{}, nil
+	}
 	if confirmed {
 		if failure, known := r.confirm(ctx, s, want); known {
-			r.learn(request, want, failure)
+			r.learn(s, want, failure)
 			return ctrl.Result{}, nil
 		}
 	}
 	failure, done := r.check(ctx, s, want)
 	if !done {
-		r.buckets.Postpone(request.NamespacedName, r.deps.Now().Add(reconcile.Jitter(postponed)))
+		r.postpone(s)
 		return ctrl.Result{}, nil
 	}
-	r.learn(request, want, failure)
+	r.learn(s, want, failure)
 	if failure != nil && failure.Retries() && !failure.Outage() {
 		return ctrl.Result{}, failure.Err // with backoff
 	}
 	return ctrl.Result{}, nil
 }
 
+// postpone repeats a check that an outage prevented.
+func (r bucketReconciler) postpone(s *scope) {
+	if r.buckets.Postpone(client.ObjectKeyFromObject(s.Object), r.deps.Now().Add(reconcile.Jitter(postponed))) {
+		r.request(s)
+	}
+}
+
+// request requests a reconcile of the account. A new one waits as its creation does.
+func (r bucketReconciler) request(s *scope) {
+	r.deps.Queue.Add(reconcile.PriorityOf(reconcile.PriorityChange, s.Object, observedGeneration(s.Object)), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.Object)})
+}
+
 // learn records the result of a check.
-func (r bucketReconciler) learn(request ctrl.Request, want bucketWant, failure *reconcile.StepError) {
+func (r bucketReconciler) learn(s *scope, want bucketWant, failure *reconcile.StepError) {
 	now, interval := r.deps.Now(), r.config.BucketCheckInterval
 	if failure != nil {
 		interval = min(failedCheckInterval, interval)
 	}
-	if r.buckets.Checked(request.NamespacedName, want, failure, now, now.Add(interval)) {
-		r.deps.Queue.Add(reconcile.PriorityChange, request)
+	if r.buckets.Checked(client.ObjectKeyFromObject(s.Object), want, failure, now, now.Add(interval)) {
+		r.request(s)
 	}
 }
 

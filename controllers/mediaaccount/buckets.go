@@ -35,6 +35,7 @@ type bucketState struct {
 	at      time.Time            // when the last check ended
 	asked   time.Time            // when the account asked for the first check of want
 	awaited bool                 // a reconcile ended without the result
+	told    bool                 // the account was told that an outage postpones the check
 	due     time.Time
 	waits   *list.Element // in healthy or failing; nil while it is in the queue
 	in      *list.List
@@ -104,7 +105,7 @@ func (b *buckets) Trust(key types.NamespacedName, want bucketWant) {
 }
 
 // Ask requests a check at once, and returns since when one is awaited.
-func (b *buckets) Ask(key types.NamespacedName, want bucketWant, now time.Time) (since time.Time) {
+func (b *buckets) Ask(key types.NamespacedName, want bucketWant, priority int, now time.Time) (since time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	state := b.of(key, want)
@@ -113,7 +114,7 @@ func (b *buckets) Ask(key types.NamespacedName, want bucketWant, now time.Time) 
 		state.asked = now
 	}
 	b.take(state)
-	b.queue.Add(reconcile.PriorityChange, ctrl.Request{NamespacedName: key})
+	b.queue.Add(priority, ctrl.Request{NamespacedName: key})
 	return state.asked
 }
 
@@ -139,19 +140,25 @@ func (b *buckets) Checked(key types.NamespacedName, want bucketWant, failure *re
 	}
 	news = state.awaited || state.checked && ((failure == nil) != (state.failure == nil) ||
 		failure != nil && (failure.Reason() != state.failure.Reason() || failure.Message() != state.failure.Message()))
-	state.checked, state.awaited, state.failure, state.asked = true, false, failure, time.Time{}
+	state.checked, state.awaited, state.told, state.failure, state.asked = true, false, false, failure, time.Time{}
 	state.at = now
 	b.schedule(state, due)
 	return news
 }
 
-// Postpone repeats a check that was not made.
-func (b *buckets) Postpone(key types.NamespacedName, due time.Time) {
+// Postpone repeats a check that was not made. It reports once whether an account awaits the result, whose
+// status has to say why there is none.
+func (b *buckets) Postpone(key types.NamespacedName, due time.Time) (news bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if state := b.states[key]; state != nil {
-		b.schedule(state, due)
+	state := b.states[key]
+	if state == nil {
+		return false
 	}
+	b.schedule(state, due)
+	news = state.awaited && !state.told
+	state.told = state.told || news
+	return news
 }
 
 // Forget removes an object that is gone.

@@ -124,7 +124,7 @@ func TestBuckets_TheAccountIsToldNewsOnly(t *testing.T) {
 	taken := func() *reconcile.StepError {
 		return reconcile.NewError(reconcile.ObjectStore, fault.New(fault.Conflict, "taken"))
 	}
-	b.Ask(key, want, noon)
+	b.Ask(key, want, reconcile.PriorityChange, noon)
 	if found := take(t, queue, 1); found[key.Name] != reconcile.PriorityChange {
 		t.Errorf("the first check has priority %v", found)
 	}
@@ -147,7 +147,7 @@ func TestBuckets_TheAccountIsToldNewsOnly(t *testing.T) {
 	if _, _, checked := b.Look(key, other); checked {
 		t.Error("the result of another check counts")
 	}
-	if b.Ask(key, other, noon); b.Checked(key, want, nil, noon, noon) {
+	if b.Ask(key, other, reconcile.PriorityChange, noon); b.Checked(key, want, nil, noon, noon) {
 		t.Error("the late result of another check is news")
 	}
 	if _, checked := b.Await(key, other); checked {

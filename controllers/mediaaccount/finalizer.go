@@ -55,7 +55,12 @@ func (r *Reconciler) namespaceTerminating(ctx context.Context, s *scope) (bool, 
 	if s.namespaceUID != "" {
 		return false, nil
 	}
+	if uid, known := r.namespaces.Find(s.Object); known {
+		s.namespaceUID = uid
+		return false, nil
+	}
 	name := s.Object.Namespace
+	learn := r.namespaces.Begin(name)
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	if err := r.deps.APIReader.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
@@ -68,5 +73,6 @@ func (r *Reconciler) namespaceTerminating(ctx context.Context, s *scope) (bool, 
 		return true, nil
 	}
 	s.namespaceUID = string(namespace.UID)
+	learn(s.namespaceUID)
 	return false, nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/reconcile"
@@ -18,8 +19,16 @@ import (
 // keyStep is the step of one reconcile that provides the keys.
 type keyStep struct {
 	*scope
-	keys    account.AccountKeys
-	changed bool // the database's keys differ from keys
+	changed bool // the database's keys differ from those of the scope
+	created []createdSecret
+}
+
+// createdSecret is the first Secret of an app, whose key is to be recorded as delivered.
+type createdSecret struct {
+	want   desiredSecret
+	secret *corev1.Secret
+	key    account.Key
+	plan   secretPlan
 }
 
 // ensureKeys provides every app with a Secret that holds a valid key, and deletes the Secrets of
@@ -27,10 +36,6 @@ type keyStep struct {
 // again, so a new key replaces it. The older keys end only when a Secret holds the new one.
 func (r *Reconciler) ensureKeys(ctx context.Context, s *scope) bool {
 	k := &keyStep{scope: s}
-	if failure := r.readKeys(ctx, k); failure != nil {
-		s.observed.keys.failure = failure
-		return false
-	}
 	secrets, failure := r.cachedSecrets(ctx, s.Object)
 	if failure != nil {
 		s.observed.keys.failure = failure
@@ -47,6 +52,12 @@ func (r *Reconciler) ensureKeys(ctx context.Context, s *scope) bool {
 		}
 		delete(secrets, want.name)
 	}
+	if failure := r.deliverCreated(ctx, k); failure != nil && !s.observed.keys.failure.Stalls() {
+		s.observed.keys.failure = failure
+	}
+	if s.StatusSkipped() {
+		return false
+	}
 	for _, secret := range secrets {
 		if failure := r.removeSecret(ctx, s, secret); failure != nil && s.observed.keys.failure == nil {
 			s.observed.keys.failure = failure
@@ -62,13 +73,10 @@ func (r *Reconciler) ensureKeys(ctx context.Context, s *scope) bool {
 	return true
 }
 
-// readKeys reads the valid keys of the account.
+// readKeys reads the keys again.
 func (r *Reconciler) readKeys(ctx context.Context, k *keyStep) *reconcile.StepError {
-	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
-	defer cancel()
-	keys, err := r.deps.Accounts.Keys(ctx, k.account.ID)
-	k.keys, k.changed = keys, false
-	return reconcile.NewError(reconcile.Database, err)
+	k.changed = false
+	return r.readState(ctx, k.scope)
 }
 
 // ensureKey makes one app's Secret and key match want. The cache may be behind the API server, so
@@ -77,8 +85,14 @@ func (r *Reconciler) ensureKey(ctx context.Context, k *keyStep, want desiredSecr
 	plan := func(secret *corev1.Secret) secretPlan {
 		return planSecret(want, secret, k.keys.Apps[want.app.ID].Valid, k.keys.Now)
 	}
-	if plan(cached).action == actionNone && !isTerminating(cached) {
+	first := plan(cached)
+	if first.action == actionNone && !isTerminating(cached) {
 		return nil
+	}
+	if cached == nil && first.action == actionIssue {
+		if created, failure := r.createSecret(ctx, k, want, first); created || failure != nil {
+			return failure
+		}
 	}
 	existing, failure := r.readSecret(ctx, want)
 	if failure != nil {
@@ -150,6 +164,58 @@ func heldKey(secret *corev1.Secret, valid []account.Key) (account.KeySecret, acc
 	return token, valid[keyIndex(secret, valid)]
 }
 
+// createSecret creates the first Secret of an app, whose pending key is known since the account was made.
+// It reports whether the Secret was created, or cannot be: there may be one that the cache does not have.
+func (r *Reconciler) createSecret(ctx context.Context, k *keyStep, want desiredSecret, plan secretPlan) (bool, *reconcile.StepError) {
+	token, key, known := r.knownKey(k, want, plan)
+	if !known {
+		return false, nil
+	}
+	secret := want.secret(nil, token.Reveal(), key)
+	err := r.deps.Client.Create(ctx, secret)
+	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		k.SkipStatus()
+		return true, nil
+	case apierrors.IsAlreadyExists(err):
+		return false, nil
+	case err != nil:
+		return true, reconcile.NewAPIError(err, "write Secret %s", want.name)
+	}
+	k.created = append(k.created, createdSecret{want, secret, key, plan})
+	return true, nil
+}
+
+// deliverCreated records in one transaction that the first Secrets hold their keys. A Secret whose key was
+// not recorded, because this was interrupted, is found by the next reconcile.
+func (r *Reconciler) deliverCreated(ctx context.Context, k *keyStep) *reconcile.StepError {
+	if len(k.created) == 0 {
+		return nil
+	}
+	keys := make([]account.Key, len(k.created))
+	for i := range k.created {
+		keys[i] = k.created[i].key
+	}
+	calling, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	delivered, err := r.deps.Accounts.DeliverFirstKeys(calling, keys, string(k.Object.UID))
+	if err != nil {
+		return reconcile.NewError(reconcile.Database, err)
+	}
+	k.changed = true
+	for _, one := range k.created {
+		if !slices.Contains(delivered, one.key.ID) { // a later key of the app, or one that was replaced meanwhile
+			if failure := r.finishIssue(ctx, k, one.want, one.secret, one.key, one.plan); failure != nil || k.StatusSkipped() {
+				return failure
+			}
+			continue
+		}
+		r.undelivered.remove(k.Object.UID, one.want.app.ID)
+		r.announceKey(k, one)
+	}
+	return nil
+}
+
 // issueKey issues a key in two phases: it is added to the database, then written into the Secret,
 // and only then the older keys end. After a crash in between, or while the Secret cannot be
 // written, the older keys stay valid.
@@ -162,35 +228,51 @@ func (r *Reconciler) issueKey(ctx context.Context, k *keyStep, want desiredSecre
 	if failure != nil || k.StatusSkipped() {
 		return failure
 	}
+	return r.finishIssue(ctx, k, want, secret, key, plan)
+}
+
+// finishIssue records that the Secret holds the key.
+func (r *Reconciler) finishIssue(ctx context.Context, k *keyStep, want desiredSecret, secret *corev1.Secret, key account.Key, plan secretPlan) *reconcile.StepError {
 	if failure := r.deliverKey(ctx, k, want, key); failure != nil || k.StatusSkipped() {
 		return failure
 	}
-	message := fmt.Sprintf("Secret %s holds a new key for app %s (%s)", want.name, want.app.Name, plan.reason)
-	if key.Overlap > 0 {
-		message += fmt.Sprintf("; the previous key stays valid for %s", key.Overlap)
-	}
-	// The Secret as the related object: events of several apps are not merged into one.
-	r.deps.Events.Eventf(k.Object, secret, corev1.EventTypeNormal, plan.event, "IssueKey", "%s", message)
+	r.announceKey(k, createdSecret{want, secret, key, plan})
 	return nil
 }
 
-// pendingKey returns the app's pending key, if its plain text is still known and it is what the
-// plan needs, or adds one.
-func (r *Reconciler) pendingKey(ctx context.Context, k *keyStep, want desiredSecret, plan secretPlan) (account.KeySecret, account.Key, *reconcile.StepError) {
-	keys := k.keys.Apps[want.app.ID]
-	uid := want.object.UID
-	if len(keys.Valid) > 0 && keys.Valid[0].Pending() {
-		pending := keys.Valid[0]
-		token, known := r.undelivered.find(uid, want.app.ID)
-		if known && token.Hash().Equal(pending.Hash) && pending.Overlap <= plan.overlap &&
-			pending.Generation == want.newGeneration && pending.ObjectUID == string(uid) {
-			return token, pending, nil
-		}
+// announceKey records the event of a new key.
+func (r *Reconciler) announceKey(k *keyStep, one createdSecret) {
+	message := fmt.Sprintf("Secret %s holds a new key for app %s (%s)", one.want.name, one.want.app.Name, one.plan.reason)
+	if one.key.Overlap > 0 {
+		message += fmt.Sprintf("; the previous key stays valid for %s", one.key.Overlap)
 	}
+	// The Secret as the related object: events of several apps are not merged into one.
+	r.deps.Events.Eventf(k.Object, one.secret, corev1.EventTypeNormal, one.plan.event, "IssueKey", "%s", message)
+}
+
+// knownKey returns the app's pending key, if its plain text is still known and it is what the plan needs.
+func (r *Reconciler) knownKey(k *keyStep, want desiredSecret, plan secretPlan) (account.KeySecret, account.Key, bool) {
+	valid := k.keys.Apps[want.app.ID].Valid
+	if len(valid) == 0 || !valid[0].Pending() {
+		return account.KeySecret{}, account.Key{}, false
+	}
+	pending := valid[0]
+	token, known := r.undelivered.find(want.object.UID, want.app.ID)
+	same := token.Hash().Equal(pending.Hash) && pending.Overlap <= plan.overlap &&
+		pending.Generation == want.newGeneration && pending.ObjectUID == string(want.object.UID)
+	return token, pending, known && same
+}
+
+// pendingKey returns the known key, or adds one.
+func (r *Reconciler) pendingKey(ctx context.Context, k *keyStep, want desiredSecret, plan secretPlan) (account.KeySecret, account.Key, *reconcile.StepError) {
+	if token, pending, known := r.knownKey(k, want, plan); known {
+		return token, pending, nil
+	}
+	uid := want.object.UID
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	token, key, err := r.deps.Accounts.AddKey(ctx, account.KeyRequest{
-		AppID: want.app.ID, Generation: want.newGeneration, ObjectUID: string(uid), Overlap: plan.overlap, Seen: keys.Seen(),
+		AppID: want.app.ID, Generation: want.newGeneration, ObjectUID: string(uid), Overlap: plan.overlap, Seen: k.keys.Apps[want.app.ID].Seen(),
 	})
 	if err != nil {
 		return account.KeySecret{}, account.Key{}, k.keysChanged(err)

@@ -98,7 +98,7 @@ func (p *pacer) usageChanged(object *v1alpha1.MediaAccount, held account.Holding
 	later := smallChangeIntervals * p.config.UsageInterval
 	changed := *usageStatus(shown, held.Usage, shown.MeasuredAt) != *shown
 	switch {
-	case storageCondition(held.Usage.Used, maxStorage).Reason != storageCondition(shown.UsedBytes, maxStorage).Reason:
+	case storageCondition(held.Usage.Used-held.Usage.RenditionBytes, maxStorage).Reason != storageCondition(shown.UsedBytes-shown.RenditionBytes, maxStorage).Reason:
 		return true
 	case held.LastUsedAt.Unix() > 0 && held.LastUsedAt.Sub(lastUse(object)) >= later: // the first use at once
 		return true
@@ -144,6 +144,21 @@ func (p *pacer) tellRuntime(ctx context.Context) {
 		p.serves = serves
 		p.RequestAll(ctx)
 	}
+}
+
+// Request requests a reconcile of an account that has this version in the database (0 = it has none any
+// more), unless its status shows it. That of a new one waits as its creation does. It reports false while a
+// reconcile is under way, whose end decides that.
+func (r *Reconciler) Request(ctx context.Context, priority int, key types.NamespacedName, version int64) bool {
+	if shows, running := r.shown.Shows(key, version); shows || running {
+		return shows
+	}
+	object := &v1alpha1.MediaAccount{}
+	if r.deps.Client.Get(ctx, key, object) == nil {
+		priority = reconcile.PriorityOf(priority, object, observedGeneration(object))
+	}
+	r.deps.Queue.Add(priority, ctrl.Request{NamespacedName: key})
+	return true
 }
 
 // RequestAll requests a reconcile of every account, after everything else.

@@ -10,11 +10,14 @@ package mediaaccount
 import (
 	"context"
 	"errors"
+	"reflect"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -92,6 +95,8 @@ type Reconciler struct {
 	config      Config
 	objects     *objects
 	buckets     *buckets
+	shown       *reconcile.Shown
+	namespaces  *namespaces
 	runtimes    *runtimes
 	undelivered *undeliveredKeys
 	deletions   deletions
@@ -101,13 +106,10 @@ type Reconciler struct {
 func New(config Config, deps Deps) *Reconciler {
 	deps.Queue, deps.Written = &reconcile.Queue{}, reconcile.NewWritten()
 	return &Reconciler{
-		deps: deps, config: config, objects: newObjects(), buckets: newBuckets(), runtimes: &runtimes{store: deps.Runtimes, now: deps.Now},
+		deps: deps, config: config, objects: newObjects(), buckets: newBuckets(), shown: reconcile.NewShown(), namespaces: newNamespaces(deps.Now), runtimes: &runtimes{store: deps.Runtimes, now: deps.Now},
 		undelivered: newUndeliveredKeys(), deletions: make(deletions),
 	}
 }
-
-// Queue requests reconciles.
-func (r *Reconciler) Queue() *reconcile.Queue { return r.deps.Queue }
 
 // secretIndex finds the Secrets of an account.
 const secretIndex = "account"
@@ -123,6 +125,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	})
 	err := errors.Join(indexed, retained.AddIndexes(ctx, mgr.GetFieldIndexer()), r.setupBuckets(mgr), r.setupDeletions(mgr), mgr.Add(manager.RunnableFunc(r.pace)))
 	if err != nil {
+		return err
+	}
+	informer, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.MediaAccount{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: r.namespaces.Saw, UpdateFunc: func(_, object any) { r.namespaces.Saw(object) }}); err != nil {
 		return err
 	}
 	changed := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, r.deps.Written.ForeignStatus(wholeStatus))
@@ -149,12 +158,14 @@ type scope struct {
 
 	began    time.Time
 	account  account.Account
+	keys     account.AccountKeys // with the apps; read after account
 	apps     []account.App
 	observed observed
 
 	announcesErasure bool      // the status says that the media is deleted next
 	awaitsBucket     time.Time // until when the status waits for the first check of the bucket; zero = it does not
 
+	created        bool   // the account was made in this run
 	live           bool   // the API server had this very object in this run
 	namespaceUID   string // set once the namespace was read and is not being deleted
 	databaseCalled bool   // not only admitDatabase's answer is known
@@ -163,6 +174,9 @@ type scope struct {
 // Reconcile makes the account in PostgreSQL, the bucket and the Secrets match the
 // MediaAccount, and its status match what was seen.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (result ctrl.Result, err error) {
+	r.shown.Begin(request.NamespacedName)
+	shows := int64(0)
+	defer func() { r.shown.End(request.NamespacedName, shows) }()
 	run, err := reconcile.Begin(ctx, r.deps.Deps, request, &v1alpha1.MediaAccount{})
 	if run == nil {
 		if err == nil {
@@ -171,7 +185,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 		return ctrl.Result{}, err
 	}
 	s := &scope{Run: run, began: r.deps.Now()}
-	defer func() { result, err = r.report(ctx, s) }()
+	defer func() {
+		if result, err = r.report(ctx, s); err == nil {
+			shows = s.shownVersion()
+		}
+	}()
 
 	if s.Deleting() {
 		reconcile.RunSteps(ctx, s, r.admitDatabase, r.closeAccount, r.awaitCheck, r.abandon, r.removeSecrets, r.release)
@@ -194,6 +212,21 @@ func (r *Reconciler) admitDatabase(_ context.Context, s *scope) bool {
 	}
 	s.databaseCalled = failure == nil
 	return failure == nil
+}
+
+// shownVersion returns the version of the account that the status was computed from; 0 if no snapshot has
+// all of it. An account whose bucket is not known to be its own gets another version with the check.
+func (s *scope) shownVersion() int64 {
+	now := s.keys.Account
+	if s.StatusSkipped() || s.Deleting() || !now.BucketOwned {
+		return 0
+	}
+	before := s.account
+	before.BucketOwned, before.BucketClaimed = now.BucketOwned, now.BucketClaimed // as the check found it
+	if !reflect.DeepEqual(before, now) {
+		return 0
+	}
+	return s.keys.Version
 }
 
 // report writes the status from what the steps saw.

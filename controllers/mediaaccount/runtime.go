@@ -31,20 +31,24 @@ type runtimes struct {
 
 	mu        sync.Mutex
 	askedAt   time.Time
+	first     chan struct{} // closed when the first question has ended; nil before it
 	serving   installation.Runtimes
 	known     bool      // serving was read
 	goneSince time.Time // when none was found first; zero while one serves
 }
 
 // Look returns the replicas that serve, and for how long there have been none. known is false
-// before the first answer. While PostgreSQL does not answer, the last answer stays.
+// before the first answer. While PostgreSQL does not answer, the last answer stays. Calls during the
+// first question wait for its end: without an answer, each would write a status that lacks the replicas,
+// and that nothing completes before the account changes.
 func (r *runtimes) Look(ctx context.Context) (serving installation.Runtimes, gone time.Duration, known bool) {
-	if r.due() {
-		ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
-		defer cancel()
-		if found, err := r.store.ServingRuntimes(ctx); err == nil {
-			r.learn(found)
-		}
+	due, first := r.due()
+	if due {
+		r.ask(ctx)
+	}
+	select {
+	case <-first:
+	case <-ctx.Done():
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,15 +58,36 @@ func (r *runtimes) Look(ctx context.Context) (serving installation.Runtimes, gon
 	return r.serving, gone, r.known
 }
 
-// due reports whether the caller should ask; the others use the last answer meanwhile.
-func (r *runtimes) due() bool {
+// ask asks for the replicas that serve.
+func (r *runtimes) ask(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	found, err := r.store.ServingRuntimes(ctx)
+	if err == nil {
+		r.learn(found)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	select {
+	case <-r.first:
+	default:
+		close(r.first)
+	}
+}
+
+// due reports whether the caller should ask; the others use the last answer meanwhile. It returns the
+// end of the first question.
+func (r *runtimes) due() (due bool, first <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.first == nil {
+		r.first = make(chan struct{})
+	}
 	if now := r.now(); r.askedAt.IsZero() || now.Sub(r.askedAt) >= runtimesInterval {
 		r.askedAt = now
-		return true
+		due = true
 	}
-	return false
+	return due, r.first
 }
 
 func (r *runtimes) learn(found installation.Runtimes) {

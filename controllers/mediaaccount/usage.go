@@ -18,9 +18,7 @@ func (r *Reconciler) measureUsage(ctx context.Context, s *scope) bool {
 	if !r.usageIsDue(s) {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
-	defer cancel()
-	usage, err := r.deps.Accounts.Usage(ctx, s.account.ID)
+	usage, err := r.readUsage(ctx, s)
 	if err != nil {
 		// The account can be used all the same, so no condition shows it.
 		usageFailures.Inc()
@@ -28,10 +26,20 @@ func (r *Reconciler) measureUsage(ctx context.Context, s *scope) bool {
 		return true
 	}
 	maxStorage := bytesOrDefault(s.Object.Spec.Storage.MaxStorage, defaultMaxStorage)
-	s.observed.storage = []metav1.Condition{storageCondition(usage.Used, maxStorage)}
+	s.observed.storage = []metav1.Condition{storageCondition(usage.Used-usage.RenditionBytes, maxStorage)}
 	s.Object.Status.Usage = usageStatus(s.Original.Status.Usage, usage, metav1.NewTime(r.deps.Now()))
 	r.objects.Measured(s.Object.UID)
 	return true
+}
+
+// readUsage reads the usage. That of an account whose first key was delivered just now is 0.
+func (r *Reconciler) readUsage(ctx context.Context, s *scope) (account.Usage, error) {
+	if s.created {
+		return account.Usage{}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	return r.deps.Accounts.Usage(ctx, s.account.ID)
 }
 
 // usageIsDue reports whether this reconcile refreshes the usage and the keys' last use: the first of
@@ -40,7 +48,8 @@ func (r *Reconciler) usageIsDue(s *scope) bool {
 	return s.Original.Status.Usage == nil || s.Original.Status.ObservedGeneration != s.Object.Generation || r.objects.Measures(s.Object.UID)
 }
 
-// storageCondition returns StorageAvailable for what counts against the cap, in bytes.
+// storageCondition returns StorageAvailable for what counts against the cap, in bytes, without renditions: they never
+// take the room of an upload.
 func storageCondition(used, maxStorage int64) metav1.Condition {
 	share := fmt.Sprintf("%s of %s are used", humanBytes(used), humanBytes(maxStorage))
 	switch {
@@ -57,13 +66,15 @@ func storageCondition(used, maxStorage int64) metav1.Condition {
 // measurement, so that an idle account causes no status write.
 func usageStatus(before *v1alpha1.UsageStatus, usage account.Usage, now metav1.Time) *v1alpha1.UsageStatus {
 	next := &v1alpha1.UsageStatus{
-		Used:          humanBytes(usage.Used),
-		UsedBytes:     usage.Used,
-		SealedBytes:   usage.SealedBytes,
-		SealedItems:   usage.SealedItems,
-		DraftBytes:    usage.DraftBytes,
-		ReservedBytes: usage.Reserved,
-		MeasuredAt:    now,
+		Used:           humanBytes(usage.Used),
+		UsedBytes:      usage.Used,
+		SealedBytes:    usage.SealedBytes,
+		SealedItems:    usage.SealedItems,
+		DraftBytes:     usage.DraftBytes,
+		DeletedBytes:   usage.DeletedBytes,
+		RenditionBytes: usage.RenditionBytes,
+		ReservedBytes:  usage.Reserved,
+		MeasuredAt:     now,
 	}
 	if before != nil {
 		same := *next

@@ -7,7 +7,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -56,7 +55,7 @@ func (r *Reconciler) findAccount(ctx context.Context, s *scope) bool {
 		s.observed.failure = reconcile.NewError(reconcile.Database, err)
 		return false
 	}
-	s.accountID = found.ID
+	s.accountID, s.accountUID = found.ID, found.ObjectUID
 	return true
 }
 
@@ -85,9 +84,9 @@ func (r *Reconciler) awaitAccount(s *scope) {
 	s.RequeueBy(s.awaitsAccount)
 }
 
-// ofAccount maps an account to its MediaSettings.
-func (r *Reconciler) ofAccount(ctx context.Context, object client.Object) []ctrl.Request {
-	return r.requests(ctx, object.GetNamespace(), object.GetName(), "")
+// ofAccount returns the MediaSettings of an account.
+func (r *Reconciler) ofAccount(ctx context.Context, object client.Object) []*v1alpha1.MediaSettings {
+	return r.ofName(ctx, object.GetNamespace(), object.GetName())
 }
 
 // accountChanges selects the events that may change whether an account can be used: it was

@@ -2,7 +2,9 @@ package mediasettings
 
 import (
 	"context"
+	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -51,13 +53,10 @@ func older(a, b *v1alpha1.MediaSettings) bool {
 	return a.Name < b.Name
 }
 
-// peers maps an object to the others of the same account.
-func (r *Reconciler) peers(ctx context.Context, object client.Object) []ctrl.Request {
-	settings, ok := object.(*v1alpha1.MediaSettings)
-	if !ok {
-		return nil
-	}
-	return r.requests(ctx, settings.Namespace, settings.Spec.AccountRef.Name, settings.Name)
+// peers returns the others of the same account.
+func (r *Reconciler) peers(ctx context.Context, object client.Object) []*v1alpha1.MediaSettings {
+	settings := object.(*v1alpha1.MediaSettings)
+	return slices.DeleteFunc(r.ofName(ctx, settings.Namespace, settings.Spec.AccountRef.Name), func(other *v1alpha1.MediaSettings) bool { return other.Name == settings.Name })
 }
 
 // activeMayChange selects the events that can change which object is active: one was
@@ -71,9 +70,20 @@ func activeMayChange() predicate.Predicate {
 	}
 }
 
-// RequestsOf returns requests for the MediaSettings of an account.
-func (r *Reconciler) RequestsOf(ctx context.Context, namespace, account string) []ctrl.Request {
-	return r.requests(ctx, namespace, account, "")
+// RequestOf requests a reconcile of the MediaSettings of an account that has this version in the database,
+// unless their status shows it. It reports false while one of them is reconciled, whose end decides that.
+func (r *Reconciler) RequestOf(ctx context.Context, priority int, account types.NamespacedName, version int64) bool {
+	asked := true
+	for _, settings := range r.ofName(ctx, account.Namespace, account.Name) {
+		key := client.ObjectKeyFromObject(settings)
+		switch shows, running := r.shown.Shows(key, version); {
+		case running:
+			asked = false
+		case !shows:
+			r.deps.Queue.Add(reconcile.PriorityOf(priority, settings, observedGeneration(settings)), ctrl.Request{NamespacedName: key})
+		}
+	}
+	return asked
 }
 
 // RequestAll requests a reconcile of every MediaSettings, after everything else.
@@ -88,18 +98,16 @@ func (r *Reconciler) RequestAll(ctx context.Context) {
 	}
 }
 
-// requests returns requests for the MediaSettings of an account, without the one named except.
-func (r *Reconciler) requests(ctx context.Context, namespace, account, except string) []ctrl.Request {
+// ofName returns the MediaSettings of an account, which must not be changed.
+func (r *Reconciler) ofName(ctx context.Context, namespace, account string) []*v1alpha1.MediaSettings {
 	list := &v1alpha1.MediaSettingsList{}
-	if err := r.deps.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{accountIndex: account}); err != nil {
+	if err := r.deps.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{accountIndex: account}, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "list the MediaSettings of an account", "namespace", namespace, "account", account)
 		return nil
 	}
-	var requests []ctrl.Request
+	found := make([]*v1alpha1.MediaSettings, len(list.Items))
 	for i := range list.Items {
-		if list.Items[i].Name != except {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
+		found[i] = &list.Items[i]
 	}
-	return requests
+	return found
 }

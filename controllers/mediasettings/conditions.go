@@ -2,11 +2,13 @@ package mediasettings
 
 import (
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/reconcile"
+	"mediastack.dev/runtime/rendition"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -18,7 +20,10 @@ type observed struct {
 	pendingReason string           // why the account cannot be used; empty when it can
 	active        string           // the active MediaSettings of the account; empty when it is this one
 	layers        *settings.Layers // nil until they were read
-	failure       *reconcile.StepError
+	// counts is what is stored of the presets; nil if it was not read.
+	counts  []rendition.PresetCount
+	pending *int64 // items of which the pictures of eager presets may have to be made; nil without eager presets
+	failure *reconcile.StepError
 }
 
 // generationObserved reports whether this generation was handled: it is pinned, or a user
@@ -53,16 +58,17 @@ func summarize(seen observed) reconcile.Summary {
 	return reconcile.Ready(v1alpha1.ReasonSucceeded, fmt.Sprintf("Settings applied to MediaAccount %s", seen.account))
 }
 
-// setLayerStatus sets effective, pinned and tenant. They are empty for an object that is not
+// setLayerStatus sets effective, pinned, tenant and presets. They are empty for an object that is not
 // active or has no account. While PostgreSQL cannot be read, the last values stay.
 func setLayerStatus(status *v1alpha1.MediaSettingsStatus, seen observed) {
 	if seen.layers == nil {
 		if seen.failure == nil {
-			status.Effective, status.Pinned, status.Tenant = nil, nil, nil
+			status.Effective, status.Pinned, status.Tenant, status.Presets = nil, nil, nil, nil
 		}
 		return
 	}
-	status.Effective = effectiveStatus(seen.layers.Effective())
-	status.Pinned = seen.layers.FieldsFrom(settings.FromPin)
-	status.Tenant = seen.layers.FieldsFrom(settings.FromTenant)
+	status.Effective = effectiveStatus(*seen.layers)
+	status.Pinned = slices.Concat(seen.layers.FieldsFrom(settings.FromPin), seen.layers.PicturesFrom(settings.FromPin), seen.layers.Pinned.Ceilings.Names())
+	status.Tenant = append(seen.layers.FieldsFrom(settings.FromTenant), seen.layers.PicturesFrom(settings.FromTenant)...)
+	status.Presets = presetStatus(*seen.layers, seen.counts, seen.pending)
 }

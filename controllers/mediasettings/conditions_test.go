@@ -74,12 +74,12 @@ func TestSetLayerStatus_ListsFieldsBySource(t *testing.T) {
 	t.Parallel()
 	quality, width, yes := 60, 200, true
 	layers := settings.Layers{
-		Pinned: settings.Layer{WebPOutputQuality: &quality},
+		Pinned: settings.Layer{WebPOutputQuality: &quality, Ceilings: settings.Ceilings{MaxSignatureSeconds: &width}},
 		Tenant: settings.Layer{WebPOutputQuality: &width, ThumbnailWidth: &width, UseWebP: &yes},
 	}
 	var shown v1alpha1.MediaSettingsStatus
 	setLayerStatus(&shown, observed{layers: &layers})
-	if !slices.Equal(shown.Pinned, []string{"webpOutputQuality"}) || !slices.Equal(shown.Tenant, []string{"useWebP", "thumbnailWidth"}) {
+	if !slices.Equal(shown.Pinned, []string{"webpOutputQuality", "maxSignatureSeconds"}) || !slices.Equal(shown.Tenant, []string{"useWebP", "thumbnailWidth"}) {
 		t.Errorf("pinned %v, tenant %v: a pinned field must not be listed as the tenant's", shown.Pinned, shown.Tenant)
 	}
 	down := observed{failure: reconcile.NewError(reconcile.Database, fault.New(fault.Unavailable, "down"))}

@@ -3,6 +3,7 @@ package mediasettings
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/reconcile"
@@ -36,12 +37,27 @@ func (r *Reconciler) unpin(ctx context.Context, s *scope) bool {
 func (r *Reconciler) readLayers(ctx context.Context, s *scope) bool {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	layers, err := r.deps.Settings.Get(ctx, s.accountID)
+	state, err := r.deps.Settings.State(ctx, s.accountID)
 	if err != nil {
 		s.observed.failure = reconcile.NewError(reconcile.Database, err)
 		return false
 	}
-	s.observed.layers = &layers
+	s.state = state
+	if len(state.Presets()) > 0 {
+		if s.observed.counts, err = r.deps.Counts.PresetCounts(ctx, s.accountID); err != nil {
+			s.observed.failure = reconcile.NewError(reconcile.Database, err)
+			return false
+		}
+	}
+	if slices.ContainsFunc(state.Presets(), func(p settings.EffectivePreset) bool { return p.Eager }) {
+		pending, err := r.deps.Counts.EagerPending(ctx, s.accountID)
+		if err != nil {
+			s.observed.failure = reconcile.NewError(reconcile.Database, err)
+			return false
+		}
+		s.observed.pending = &pending
+	}
+	s.observed.layers = &state.Layers
 	return true
 }
 
@@ -50,13 +66,16 @@ func pinsOf(spec v1alpha1.MediaSettingsSpec) settings.Layer {
 	return convert[settings.Layer](spec)
 }
 
-// effectiveStatus converts effective settings to their form in the status.
-func effectiveStatus(effective settings.Effective) *v1alpha1.EffectiveSettings {
-	status := convert[v1alpha1.EffectiveSettings](effective)
+// effectiveStatus returns the effective settings in their form in the status.
+func effectiveStatus(layers settings.Layers) *v1alpha1.EffectiveSettings {
+	status := convert[v1alpha1.EffectiveSettings](layers.Effective())
+	if originals, source := layers.Originals(); source != settings.FromDefault {
+		status.Originals = string(originals)
+	}
 	return &status
 }
 
-// convert converts between types with the same JSON fields. Booleans and integers always
+// convert converts between types with the same JSON fields. Their values always
 // convert, so that an error is a programming error.
 func convert[To, From any](from From) (to To) {
 	text, err := json.Marshal(from)

@@ -3,6 +3,7 @@ package mediasettings
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -51,6 +52,10 @@ func TestSchema_HasTheFieldsAndBoundsOfTheTable(t *testing.T) {
 		want[f.Name] = schema{Type: string(f.Kind), Minimum: f.Min, Maximum: f.Max}
 		kinds[f.Name] = string(f.Kind)
 	}
+	want["maxSignatureSeconds"] = schema{Type: "integer", Minimum: settings.MinSignatureSeconds, Maximum: settings.MaxSignatureSeconds}
+	want["maxSignatureBytes"] = schema{Type: "integer", Minimum: 1}
+	want["presets"], want["originals"] = schema{Type: "array"}, schema{Type: "string"}
+	kinds["originals"] = "string"
 	if diff := cmp.Diff(want, spec); diff != "" {
 		t.Errorf("spec: %s", diff)
 	}
@@ -61,6 +66,11 @@ func TestSchema_HasTheFieldsAndBoundsOfTheTable(t *testing.T) {
 
 func TestPins_ConvertEveryField(t *testing.T) {
 	t.Parallel()
+	seconds, bytes := int32(90), int64(1)<<40
+	ceilings := pinsOf(v1alpha1.MediaSettingsSpec{MaxSignatureSeconds: &seconds, MaxSignatureBytes: &bytes})
+	if !slices.Equal(ceilings.Ceilings.Names(), []string{"maxSignatureSeconds", "maxSignatureBytes"}) || *ceilings.MaxSignatureSeconds != 90 || *ceilings.MaxSignatureBytes != bytes {
+		t.Errorf("the ceilings are %+v", ceilings.Ceilings)
+	}
 	for _, f := range settings.Fields() {
 		text := map[settings.Kind]string{settings.Boolean: "true", settings.Integer: "77"}[f.Kind]
 		var spec v1alpha1.MediaSettingsSpec
@@ -75,7 +85,7 @@ func TestPins_ConvertEveryField(t *testing.T) {
 		if diff := cmp.Diff(want, pins); diff != "" {
 			t.Errorf("%s: %s", f.Name, diff)
 		}
-		shown, err := json.Marshal(effectiveStatus(settings.Layers{Pinned: pins}.Effective()))
+		shown, err := json.Marshal(effectiveStatus(settings.Layers{Pinned: pins}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"mediastack.dev/api/v1alpha1"
@@ -36,6 +36,10 @@ const databaseTimeout = 10 * time.Second
 type Config struct {
 	// PurgeInterval is the interval between two looks for pins whose object is gone.
 	PurgeInterval time.Duration
+	// CountInterval is the interval between two looks for statuses that show other counts of pictures than the
+	// database has, and CountRate how many of them are written in a second at most.
+	CountInterval time.Duration
+	CountRate     int
 	// Namespaces are those that the cache has; empty = all.
 	Namespaces []string
 	// Options of the controller: concurrency and rate limiter.
@@ -48,22 +52,21 @@ type Deps struct {
 	APIReader client.Reader // reads from the API server
 	Accounts  *account.Registry
 	Settings  *settings.Service
+	Counts    Counts
 }
 
 // Reconciler reconciles MediaSettings objects.
 type Reconciler struct {
 	deps   Deps
 	config Config
+	shown  *reconcile.Shown
 }
 
 // New returns a Reconciler that uses deps.
 func New(config Config, deps Deps) *Reconciler {
 	deps.Queue, deps.Written = &reconcile.Queue{}, reconcile.NewWritten()
-	return &Reconciler{deps: deps, config: config}
+	return &Reconciler{deps: deps, config: config, shown: reconcile.NewShown()}
 }
-
-// Queue requests reconciles.
-func (r *Reconciler) Queue() *reconcile.Queue { return r.deps.Queue }
 
 // SetupWithManager registers the controller. It reconciles a MediaSettings when its spec
 // changes, when another of the same account is created or deleted (the oldest is active),
@@ -83,11 +86,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err := pins.setup(mgr, r.deps.Gate, r.config.Options); err != nil {
 		return err
 	}
+	if err := mgr.Add(manager.RunnableFunc(r.compareCounts)); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		Watches(&v1alpha1.MediaSettings{}, reconcile.ByUrgency(observedGeneration), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, r.deps.Written.ForeignStatus(wholeStatus)))).
-		Watches(&v1alpha1.MediaSettings{}, handler.EnqueueRequestsFromMapFunc(r.peers), builder.WithPredicates(activeMayChange())).
-		Watches(&v1alpha1.MediaAccount{}, handler.EnqueueRequestsFromMapFunc(r.ofAccount), builder.WithPredicates(accountChanges())).
+		Watches(&v1alpha1.MediaSettings{}, reconcile.RelatedByUrgency(r.peers, observedGeneration), builder.WithPredicates(activeMayChange())).
+		Watches(&v1alpha1.MediaAccount{}, reconcile.RelatedByUrgency(r.ofAccount, observedGeneration), builder.WithPredicates(accountChanges())).
 		WatchesRawSource(r.deps.Queue.Source()).
 		WithOptions(r.config.Options).
 		Complete(reconcile.Gated(r.deps.Gate, r))
@@ -103,6 +109,8 @@ type scope struct {
 	*reconcile.Run[*v1alpha1.MediaSettings]
 
 	accountID      uuid.UUID // Nil when the account cannot be used
+	accountUID     string    // of its MediaAccount
+	state          settings.State
 	awaitsAccount  time.Time // until when the status waits for a new account; zero = it does not
 	databaseCalled bool      // not only admitDatabase's answer is known
 	observed       observed
@@ -116,13 +124,20 @@ func (s *scope) pinOwner() settings.Object {
 // Reconcile makes the pins of the account match its active MediaSettings, and the status
 // match what was seen.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (result ctrl.Result, err error) {
+	r.shown.Begin(request.NamespacedName)
+	shows := int64(0)
+	defer func() { r.shown.End(request.NamespacedName, shows) }()
 	run, err := reconcile.Begin(ctx, r.deps.Deps, request, &v1alpha1.MediaSettings{})
 	if run == nil {
 		return ctrl.Result{}, err
 	}
 	s := &scope{Run: run}
 	s.observed.deleting = s.Deleting()
-	defer func() { result, err = r.report(ctx, s) }()
+	defer func() {
+		if result, err = r.report(ctx, s); err == nil && !s.StatusSkipped() && s.state.ObjectUID == s.accountUID {
+			shows = s.state.Version
+		}
+	}()
 
 	if s.Deleting() {
 		reconcile.RunSteps(ctx, s, r.admitDatabase, r.unpin, r.removeFinalizer)

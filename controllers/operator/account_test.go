@@ -182,7 +182,7 @@ func TestAccount_ChangedSpecReachesTheDatabase(t *testing.T) {
 	change(b, object, func(a *v1alpha1.MediaAccount) {
 		a.Spec.Storage.MaxStorage = quantity("20Gi")
 		a.Spec.Suspended = true
-		a.Spec.MCP = &v1alpha1.MCPSpec{ReadOnly: true, Tools: []v1alpha1.MCPTool{"list_media", "get_media"}}
+		a.Spec.MCP = &v1alpha1.MCPSpec{ReadOnly: true, Toolsets: []v1alpha1.MCPToolset{"organize", "core"}, Tools: []v1alpha1.MCPTool{"list_media", "get_media"}}
 		a.Spec.CORS = &v1alpha1.CORSSpec{Origins: []v1alpha1.Origin{"https://b.example.org", "https://*.example.com"}}
 		a.Spec.Apps = nil
 	})
@@ -190,7 +190,7 @@ func TestAccount_ChangedSpecReachesTheDatabase(t *testing.T) {
 	b.eventually(func() string {
 		found, err := b.registry.Find(b.ctx, b.namespace, "demo")
 		must(t, err)
-		policy := account.ToolPolicy{ReadOnly: true, Tools: []string{"get_media", "list_media"}}
+		policy := account.ToolPolicy{ReadOnly: true, Toolsets: []string{"core", "organize"}, Tools: []string{"get_media", "list_media"}}
 		if found.MaxStorage != 20<<30 || !found.Suspended || !found.ToolPolicy.Equal(policy) ||
 			!slices.Equal(found.Origins, []string{"https://*.example.com", "https://b.example.org"}) {
 			return fmt.Sprintf("the database has %+v", found)

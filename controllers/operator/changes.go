@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"mediastack.dev/controllers/changes"
 	"mediastack.dev/controllers/mediaaccount"
@@ -21,13 +20,13 @@ type objects struct {
 var _ changes.Objects = objects{}
 
 // RequestAccount implements changes.Objects.
-func (o objects) RequestAccount(priority int, key types.NamespacedName) {
-	o.accounts.Queue().Add(priority, ctrl.Request{NamespacedName: key})
+func (o objects) RequestAccount(ctx context.Context, priority int, key types.NamespacedName, version int64) bool {
+	return o.accounts.Request(ctx, priority, key, version)
 }
 
 // RequestSettings implements changes.Objects.
-func (o objects) RequestSettings(ctx context.Context, priority int, key types.NamespacedName) {
-	o.settings.Queue().Add(priority, o.settings.RequestsOf(ctx, key.Namespace, key.Name)...)
+func (o objects) RequestSettings(ctx context.Context, priority int, key types.NamespacedName, version int64) bool {
+	return o.settings.RequestOf(ctx, priority, key, version)
 }
 
 // RequestAll implements changes.Objects. The controller of accounts watches the runtime by itself.

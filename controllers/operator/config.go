@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -16,9 +15,9 @@ type Config struct {
 	BaseURL string `env:"SERVICE_BASE_URL" required:"" help:"URL at which tenants reach the runtime, e.g. https://media.example.org. It is written to the status and the Secrets of every account."`
 
 	BucketPrefix        string        `env:"SERVICE_BUCKET_PREFIX" default:"media" help:"Prefix of generated bucket names."`
-	BucketCheckInterval time.Duration `env:"SERVICE_BUCKET_CHECK_INTERVAL" default:"30s" help:"Shortest interval between two checks of an account's bucket."`
+	BucketCheckInterval time.Duration `env:"SERVICE_BUCKET_CHECK_INTERVAL" default:"30s" help:"Shortest interval between two checks of an account's bucket, from 1s to 24h."`
 	BucketCheckRate     int           `env:"SERVICE_BUCKET_CHECK_RATE" default:"15" help:"Periodic checks of buckets a second, of all accounts together, from 1 to 1000. With many accounts the interval grows."`
-	UsageInterval       time.Duration `env:"SERVICE_USAGE_INTERVAL" default:"5m" help:"Interval between two comparisons of usage and last use of keys with the status."`
+	UsageInterval       time.Duration `env:"SERVICE_USAGE_INTERVAL" default:"5m" help:"Interval between two comparisons of usage and last use of keys with the status, from 1s to 24h."`
 	UsageWriteRate      int           `env:"SERVICE_USAGE_WRITE_RATE" default:"20" help:"Accounts a second whose usage is written to the status, from 1 to 1000."`
 	OutageGrace         time.Duration `env:"SERVICE_OUTAGE_GRACE" default:"2m" help:"How long an account that was Ready stays Ready in the status while PostgreSQL, S3 or the runtime is out, from 0s to 1h."`
 
@@ -26,7 +25,7 @@ type Config struct {
 	OrphanDelay      time.Duration `env:"SERVICE_ORPHAN_DELAY" default:"20s" help:"How long the MediaAccount of an account must be gone before the account is closed and retained, from 1s to 1h."`
 	TakeOverGrace    time.Duration `env:"SERVICE_TAKE_OVER_GRACE" default:"10m" help:"How long after a take-over an account without a MediaAccount stays open, from 0s to 24h."`
 
-	Concurrency int `name:"max-concurrent-reconciles" env:"SERVICE_MAX_CONCURRENT_RECONCILES" default:"8" help:"Maximum number of accounts, and of settings, that are reconciled at a time."`
+	Concurrency int `name:"max-concurrent-reconciles" env:"SERVICE_MAX_CONCURRENT_RECONCILES" default:"8" help:"Maximum number of accounts, and of settings, that are reconciled at a time, from 1 to 100."`
 	// Deletions have workers of their own, so that a large one delays no other account.
 	MaxConcurrentDeletions int      `env:"SERVICE_MAX_CONCURRENT_DELETIONS" default:"2" help:"Maximum number of accounts whose media is deleted at a time, from 1 to 100."`
 	Namespaces             []string `env:"SERVICE_WATCH_NAMESPACES" name:"watch-namespaces" help:"Namespaces to watch (comma-separated); all if empty."`
@@ -45,6 +44,9 @@ type Config struct {
 // maxOutageGrace bounds how long a status may hide an outage.
 const maxOutageGrace = time.Hour
 
+// maxInterval bounds how late a periodic comparison may be.
+const maxInterval = 24 * time.Hour
+
 // maxBucketPrefix leaves room in 63 characters for a readable name and a unique suffix.
 const maxBucketPrefix = 20
 
@@ -55,13 +57,8 @@ func (c *Config) Validate() error {
 		return err
 	}
 	c.BaseURL = base
-	if c.BucketCheckInterval < time.Second || c.UsageInterval < time.Second {
-		return errors.New("the bucket check interval and the usage interval must be 1s or more")
-	}
-	for name, rate := range map[string]int{"rate of bucket checks": c.BucketCheckRate, "rate of usage writes": c.UsageWriteRate} {
-		if rate < 1 || rate > 1000 {
-			return fmt.Errorf("the %s must be from 1 to 1000 a second, not %d", name, rate)
-		}
+	if err := c.validateNumbers(); err != nil {
+		return err
 	}
 	if err := c.Installation.Validate(); err != nil {
 		return err
@@ -69,27 +66,42 @@ func (c *Config) Validate() error {
 	if c.Namespace == "" {
 		c.Namespace = installation.OwnNamespace()
 	}
-	if c.OutageGrace < 0 || c.OutageGrace > maxOutageGrace {
-		return fmt.Errorf("the outage grace must be from 0s to %s, not %s", maxOutageGrace, c.OutageGrace)
-	}
-	for name, limit := range map[string]struct{ value, low, high time.Duration }{
-		"retained interval": {c.RetainedInterval, time.Second, time.Hour},
-		"orphan delay":      {c.OrphanDelay, time.Second, time.Hour},
-		"take-over grace":   {c.TakeOverGrace, 0, 24 * time.Hour},
-	} {
-		if limit.value < limit.low || limit.value > limit.high {
-			return fmt.Errorf("the %s must be from %s to %s, not %s", name, limit.low, limit.high, limit.value)
-		}
-	}
-	if c.Concurrency < 1 || c.Concurrency > 100 {
-		return fmt.Errorf("the concurrency must be from 1 to 100, not %d", c.Concurrency)
-	}
-	if c.MaxConcurrentDeletions < 1 || c.MaxConcurrentDeletions > 100 {
-		return fmt.Errorf("the maximum number of concurrent deletions must be from 1 to 100, not %d", c.MaxConcurrentDeletions)
-	}
 	if len(c.BucketPrefix) > maxBucketPrefix || strings.Trim(c.BucketPrefix, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" ||
 		c.BucketPrefix == "" || strings.HasPrefix(c.BucketPrefix, "-") {
-		return fmt.Errorf("the bucket prefix must be 1 to %d of a-z, 0-9 and '-', and not begin with '-'; it is %q", maxBucketPrefix, c.BucketPrefix)
+		return fmt.Errorf("SERVICE_BUCKET_PREFIX must be 1 to %d of a-z, 0-9 and '-', and not begin with '-', not %q", maxBucketPrefix, c.BucketPrefix)
+	}
+	return nil
+}
+
+// validateNumbers checks the bounds of durations and numbers. An error names the variable, the bounds and the value.
+func (c *Config) validateNumbers() error {
+	for _, one := range []struct {
+		name             string
+		value, low, high time.Duration
+	}{
+		{"SERVICE_BUCKET_CHECK_INTERVAL", c.BucketCheckInterval, time.Second, maxInterval},
+		{"SERVICE_USAGE_INTERVAL", c.UsageInterval, time.Second, maxInterval},
+		{"SERVICE_OUTAGE_GRACE", c.OutageGrace, 0, maxOutageGrace},
+		{"SERVICE_RETAINED_INTERVAL", c.RetainedInterval, time.Second, time.Hour},
+		{"SERVICE_ORPHAN_DELAY", c.OrphanDelay, time.Second, time.Hour},
+		{"SERVICE_TAKE_OVER_GRACE", c.TakeOverGrace, 0, 24 * time.Hour},
+	} {
+		if one.value < one.low || one.value > one.high {
+			return fmt.Errorf("%s must be from %s to %s, not %s", one.name, one.low, one.high, one.value)
+		}
+	}
+	for _, one := range []struct {
+		name        string
+		value, high int
+	}{
+		{"SERVICE_BUCKET_CHECK_RATE", c.BucketCheckRate, 1000},
+		{"SERVICE_USAGE_WRITE_RATE", c.UsageWriteRate, 1000},
+		{"SERVICE_MAX_CONCURRENT_RECONCILES", c.Concurrency, 100},
+		{"SERVICE_MAX_CONCURRENT_DELETIONS", c.MaxConcurrentDeletions, 100},
+	} {
+		if one.value < 1 || one.value > one.high {
+			return fmt.Errorf("%s must be from 1 to %d, not %d", one.name, one.high, one.value)
+		}
 	}
 	return nil
 }

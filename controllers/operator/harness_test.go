@@ -171,7 +171,7 @@ func (b *harness) start(cfg operator.Config, change ...func(*operator.Deps)) (op
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	deps := operator.Deps{
-		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Runtimes: b.database, Changes: b.database, Installation: b.database, Markers: b.store, Now: time.Now, Log: testLog(b.t),
+		Accounts: b.database, Settings: b.database, Pictures: b.database, Buckets: b.buckets, Runtimes: b.database, Changes: b.database, Installation: b.database, Markers: b.store, Now: time.Now, Log: testLog(b.t),
 	}
 	for _, change := range change {
 		change(&deps)

@@ -275,6 +275,13 @@ func (h *haltingStore) DeliverKey(ctx context.Context, key account.Key) error {
 	return err
 }
 
+func (h *haltingStore) DeliverFirstKeys(ctx context.Context, keys []account.Key, objectUID string) ([]uuid.UUID, error) {
+	h.halt(ctx, h.beforeDeliver)
+	delivered, err := h.Store.DeliverFirstKeys(ctx, keys, objectUID)
+	h.halt(ctx, h.afterDeliver)
+	return delivered, err
+}
+
 func (h *haltingStore) MarkKeyReplacesSecret(ctx context.Context, key account.Key) error {
 	err := h.Store.MarkKeyReplacesSecret(ctx, key)
 	h.halt(ctx, h.afterMark)
@@ -324,6 +331,35 @@ func TestKeys_CrashAtAnyPointLeavesOneWorkingKey(t *testing.T) {
 			}
 			if rows := b.keyRows(); rows != 2 || b.sql(`SELECT count(*) FROM api_key WHERE expires_at IS NULL`) != 1 {
 				t.Errorf("there are %d rows", rows)
+			}
+		})
+	}
+}
+
+func TestKeys_CrashAtTheFirstDeliveryKeepsTheKeysOfTheSecrets(t *testing.T) {
+	t.Parallel()
+	for name, point := range map[string]struct{ before, after bool }{"before": {before: true}, "after": {after: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newHarness(t, quiet, idle)
+			store := &haltingStore{Store: b.database, halted: make(chan struct{}), beforeDeliver: point.before, afterDeliver: point.after}
+			stop := b.run(b.config, func(deps *operator.Deps) { deps.Accounts = store })
+			object := b.account("demo", func(a *v1alpha1.MediaAccount) { a.Spec.Apps = []v1alpha1.AppSpec{{Name: "web"}} })
+			<-store.halted
+			stop()
+			keys := map[string]string{}
+			for _, app := range []string{"default", "web"} {
+				keys[app] = string(b.secret("demo", app).Data["apiKey"])
+			}
+			b.run(b.config)
+			b.ready(object)
+			for app, key := range keys {
+				if got := b.apiKey("demo", app); got != key || !b.opens([]byte(key)) {
+					t.Errorf("the Secret of app %s has another key, or one that does not work", app)
+				}
+			}
+			if rows, pending := b.keyRows(), b.sql(`SELECT count(*) FROM api_key WHERE delivered_at IS NULL`); rows != 2 || pending != 0 {
+				t.Errorf("there are %d rows, and %d of them are pending", rows, pending)
 			}
 		})
 	}

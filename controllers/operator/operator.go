@@ -56,6 +56,8 @@ const (
 type Deps struct {
 	Accounts account.Store
 	Settings settings.Store
+	// Pictures counts what is stored of presets.
+	Pictures mediasettings.Counts
 	Buckets  Buckets
 	Runtimes mediaaccount.Runtimes
 	// Changes notifies of changed accounts.
@@ -209,8 +211,8 @@ func addControllers(ctx context.Context, mgr manager.Manager, verifier *installa
 		return fmt.Errorf("set up %s: %w", retained.Name, err)
 	}
 	pins := mediasettings.New(
-		mediasettings.Config{PurgeInterval: cfg.RetainedInterval, Namespaces: cfg.Namespaces, Options: controllerOptions(cfg.Concurrency)},
-		mediasettings.Deps{Deps: shared, APIReader: mgr.GetAPIReader(), Accounts: registry, Settings: settings.NewService(deps.Settings)},
+		mediasettings.Config{PurgeInterval: cfg.RetainedInterval, CountInterval: cfg.UsageInterval, CountRate: cfg.UsageWriteRate, Namespaces: cfg.Namespaces, Options: controllerOptions(cfg.Concurrency)},
+		mediasettings.Deps{Deps: shared, APIReader: mgr.GetAPIReader(), Accounts: registry, Settings: settings.NewService(deps.Settings), Counts: deps.Pictures},
 	)
 	if err := pins.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediasettings.Name, err)

@@ -124,11 +124,17 @@ func TestSettings_OfANewAccountWriteTheirStatusOnce(t *testing.T) {
 	close(held.release)
 	b.ready(pins)
 	written := map[string]bool{}
-	for _, version := range b.recorder.Versions("MediaSettings", "site") {
-		if status := version.Object["status"].(map[string]any); status["conditions"] != nil { // others have defaults only
-			written[fmt.Sprint(status)] = true
+	b.eventually(func() string { // the recorder has a watch of its own
+		for _, version := range b.recorder.Versions("MediaSettings", "site") {
+			if status := version.Object["status"].(map[string]any); status["conditions"] != nil { // others have defaults only
+				written[fmt.Sprint(status)] = true
+			}
 		}
-	}
+		if len(written) == 0 {
+			return "the recorder has no status of the MediaSettings"
+		}
+		return ""
+	})
 	if len(written) != 1 {
 		t.Errorf("the status was written %d times: %v", len(written), written)
 	}

@@ -7,6 +7,7 @@ package reconcile
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -159,7 +160,12 @@ func (r *Run[T]) RemoveAnnotation(ctx context.Context, name string) *StepError {
 func (r *Run[T]) patchFinalizers(ctx context.Context, change func()) (bool, *StepError) {
 	base := deepCopy(r.Object)
 	change()
-	err := r.deps.Client.Patch(ctx, r.Object, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
+	finalizers, err := json.Marshal(r.Object.GetFinalizers())
+	if err != nil {
+		return false, NewAPIError(err, "change the finalizers")
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"finalizers":%s,"resourceVersion":%q}}`, finalizers, base.GetResourceVersion())
+	err = r.deps.Client.Patch(ctx, r.Object, client.RawPatch(types.MergePatchType, patch))
 	switch {
 	case apierrors.IsConflict(err):
 		r.Conflicted()
@@ -250,7 +256,7 @@ func (r *Run[T]) writeStatus(ctx context.Context, statusOf func(T) Status) (bool
 		return false, apierrors.NewConflict(schema.GroupResource{Group: v1alpha1.GroupVersion.Group}, r.Object.GetName(), errBehind)
 	}
 	r.deps.Written.writing(r.Object.GetUID(), statusOf(r.Object).All)
-	patched, err := patchStatus(ctx, r.deps.Client, r.Original, r.Object)
+	patched, err := patchStatus(ctx, r.deps.Client, r.Original, r.Object, statusOf(r.Original).All, statusOf(r.Object).All)
 	if patched && err == nil {
 		r.deps.Written.wrote(r.Object)
 	}

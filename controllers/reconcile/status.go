@@ -1,13 +1,17 @@
 package reconcile
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,18 +51,32 @@ func isReady(status Status, generation int64) bool {
 // whether it did. An object that was deleted meanwhile is no error. One that was changed
 // meanwhile, or created again under the same name, is a conflict: the status was computed for
 // another one.
-func patchStatus(ctx context.Context, c client.Client, original, object client.Object) (bool, error) {
-	data, err := client.MergeFrom(original).Data(object)
+func patchStatus(ctx context.Context, c client.Client, original, object client.Object, before, after any) (bool, error) {
+	data, err := mergePatch(before, after)
 	if err != nil {
 		return false, fmt.Errorf("compare the status: %w", err)
 	}
 	if string(data) == "{}" {
 		return false, nil
 	}
-	if err := c.Status().Patch(ctx, object, client.MergeFromWithOptions(original, client.MergeFromWithOptimisticLock{})); err != nil {
+	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"status":%s}`, original.GetResourceVersion(), data)
+	if err := c.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
 	return true, nil
+}
+
+// mergePatch returns the JSON merge patch between two values.
+func mergePatch(before, after any) ([]byte, error) {
+	was, err := json.Marshal(before)
+	if err != nil {
+		return nil, err
+	}
+	is, err := json.Marshal(after)
+	if err != nil || bytes.Equal(was, is) {
+		return []byte("{}"), err
+	}
+	return jsonpatch.CreateMergePatch(was, is)
 }
 
 // recordReadyEvent records an event when Ready changed. An unchanged failure that is

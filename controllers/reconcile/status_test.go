@@ -45,7 +45,7 @@ func TestReport_WritesNoStatusIntoANamesake(t *testing.T) {
 
 	run.Object.Status.AccountID = "of the first object"
 	_, err = run.Report(ctx, func(a *v1alpha1.MediaAccount) Status {
-		return Status{Conditions: &a.Status.Conditions, ObservedGeneration: &a.Status.ObservedGeneration}
+		return Status{Conditions: &a.Status.Conditions, ObservedGeneration: &a.Status.ObservedGeneration, All: &a.Status}
 	}, Observation{Conditions: Ready("Succeeded", "text").Conditions(), GenerationObserved: true, Interval: time.Hour})
 	must(err)
 	must(kube.Get(ctx, client.ObjectKeyFromObject(second), second))

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -39,5 +40,27 @@ func TestUrgency_ChangesComeBeforeNewAndUnchangedAccounts(t *testing.T) {
 	want := []string{"changed before the restart", "changed", "new", "new before the restart", "unchanged"}
 	if !slices.Equal(order, want) {
 		t.Errorf("the order is %q, want %q", order, want)
+	}
+}
+
+// What an event says about another object is as urgent as that one.
+func TestUrgency_OfARelatedObjectIsItsOwn(t *testing.T) {
+	t.Parallel()
+	settings := func(name string, observed int64) *v1alpha1.MediaSettings {
+		return &v1alpha1.MediaSettings{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 1}, Status: v1alpha1.MediaSettingsStatus{ObservedGeneration: observed}}
+	}
+	queue := priorityqueue.New[ctrl.Request]("related")
+	defer queue.ShutDown()
+	on := RelatedByUrgency(func(context.Context, client.Object) []*v1alpha1.MediaSettings {
+		return []*v1alpha1.MediaSettings{settings("new", 0), settings("in use", 1)}
+	}, func(s *v1alpha1.MediaSettings) int64 { return s.Status.ObservedGeneration })
+	on.Update(t.Context(), event.UpdateEvent{ObjectNew: &v1alpha1.MediaAccount{}}, queue)
+	for _, want := range []struct {
+		name     string
+		priority int
+	}{{"in use", PriorityChange}, {"new", PriorityNew}} {
+		if got, priority, _ := queue.GetWithPriority(); got.Name != want.name || priority != want.priority {
+			t.Errorf("the next is %s with priority %d, want %s with %d", got.Name, priority, want.name, want.priority)
+		}
 	}
 }

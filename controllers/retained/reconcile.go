@@ -240,5 +240,5 @@ const changedDelay = 500 * time.Millisecond
 var conditionTypes = reconcile.SummaryTypes()
 
 func statusOf(object *v1alpha1.RetainedMediaAccount) reconcile.Status {
-	return reconcile.Status{Conditions: &object.Status.Conditions, ObservedGeneration: &object.Status.ObservedGeneration, Types: conditionTypes}
+	return reconcile.Status{Conditions: &object.Status.Conditions, ObservedGeneration: &object.Status.ObservedGeneration, Types: conditionTypes, All: &object.Status}
 }

@@ -10,10 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -109,6 +111,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named(Name).
 		For(&v1alpha1.RetainedMediaAccount{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.MediaAccount{}, handler.EnqueueRequestsFromMapFunc(r.concerned), builder.WithPredicates(accountReleased())).
+		Watches(&v1alpha1.MediaAccount{}, handler.EnqueueRequestsFromMapFunc(r.bound), builder.WithPredicates(accountBound())).
 		WatchesRawSource(source.Channel(r.differs, &handler.EnqueueRequestForObject{})).
 		WithOptions(r.config.Options).
 		Complete(reconcile.Gated(r.deps.Gate, r))
@@ -157,7 +160,29 @@ func (r *Reconciler) concerned(ctx context.Context, object client.Object) []ctrl
 	return requests
 }
 
-// accountReleased selects the events after which an account may be retained, or not any more.
+// bound is concerned without an object that the cache does not have: a new account never had one. The pass
+// finds one that is missed.
+func (r *Reconciler) bound(ctx context.Context, object client.Object) []ctrl.Request {
+	return slices.DeleteFunc(r.concerned(ctx, object), func(request ctrl.Request) bool {
+		return apierrors.IsNotFound(r.deps.Client.Get(ctx, request.NamespacedName, &v1alpha1.RetainedMediaAccount{}))
+	})
+}
+
+// accountBound selects the events after which an account may not be retained any more.
+func accountBound() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok1 := e.ObjectOld.(*v1alpha1.MediaAccount)
+			after, ok2 := e.ObjectNew.(*v1alpha1.MediaAccount)
+			return !ok1 || !ok2 || before.Status.AccountID != after.Status.AccountID
+		},
+	}
+}
+
+// accountReleased selects the events after which an account may be retained.
 func accountReleased() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
@@ -166,8 +191,7 @@ func accountReleased() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, ok1 := e.ObjectOld.(*v1alpha1.MediaAccount)
 			after, ok2 := e.ObjectNew.(*v1alpha1.MediaAccount)
-			return !ok1 || !ok2 || before.Status.AccountID != after.Status.AccountID ||
-				controllerutil.ContainsFinalizer(before, v1alpha1.Finalizer) && !controllerutil.ContainsFinalizer(after, v1alpha1.Finalizer)
+			return !ok1 || !ok2 || controllerutil.ContainsFinalizer(before, v1alpha1.Finalizer) && !controllerutil.ContainsFinalizer(after, v1alpha1.Finalizer)
 		},
 	}
 }

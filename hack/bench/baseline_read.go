@@ -61,7 +61,7 @@ func (env *environment) serveBare(ctx context.Context, t tenant, base string) (*
 }
 
 const (
-	itemColumns = "id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at"
+	itemColumns = "id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, metadata"
 	getSQL      = "SELECT " + itemColumns + " FROM item WHERE app_id = $1 AND id = $2"
 	listSQL     = "SELECT " + itemColumns + " FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL ORDER BY id DESC LIMIT $2 OFFSET $3"
 	countSQL    = `SELECT coalesce(sum(public_items), 0)::bigint, coalesce(sum(private_items), 0)::bigint FROM app_total WHERE app_id = $1`
@@ -74,11 +74,12 @@ type bareItem struct {
 	bytes                            int64
 	created                          time.Time
 	sealed                           *time.Time
+	metadata                         map[string]string
 }
 
 func scan(row pgx.Row) (bareItem, error) {
 	var i bareItem
-	err := row.Scan(&i.id, &i.accountID, &i.appID, &i.name, &i.access, &i.caption, &i.groupName, &i.objects, &i.bytes, &i.created, &i.sealed)
+	err := row.Scan(&i.id, &i.accountID, &i.appID, &i.name, &i.access, &i.caption, &i.groupName, &i.objects, &i.bytes, &i.created, &i.sealed, &i.metadata)
 	return i, err
 }
 
@@ -100,11 +101,13 @@ type bareDocument struct {
 	SealedAt  *time.Time `json:"sealedAt,omitempty"`
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 	SHA256    string     `json:"sha256"`
+
+	Metadata map[string]string `json:"metadata"`
 }
 
 func (h *bareHandler) document(i bareItem) bareDocument {
 	d := bareDocument{MediaID: i.id, OriginalFileName: i.name, Access: i.access, Caption: i.caption, Group: i.groupName, Temp: i.sealed == nil,
-		CreatedAt: i.created.UTC().Truncate(time.Millisecond)}
+		CreatedAt: i.created.UTC().Truncate(time.Millisecond), Metadata: i.metadata}
 	if i.sealed == nil {
 		d.ExpiresAt = new(d.CreatedAt.Add(24 * time.Hour))
 	} else {

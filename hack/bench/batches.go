@@ -104,18 +104,6 @@ func (b *bench) measureBatches(ctx context.Context, times *table, clients int, o
 		return nil, err
 	}
 	for i, s := range sides {
-		perCall := func(names ...string) string {
-			return fmt.Sprintf("%.2f", median(figures(rounds[i], func(r round) float64 {
-				sum := 0.0
-				for _, name := range names {
-					sum += r.perCall(name)
-				}
-				return sum
-			})))
-		}
-		part := func(p float64) string {
-			return milliseconds(time.Duration(median(figures(rounds[i], func(r round) float64 { return float64(r.percentile(p)) }))))
-		}
 		var runtimes []string
 		for name := range b.env.watched {
 			if name != postgres && name != store {
@@ -123,9 +111,25 @@ func (b *bench) measureBatches(ctx context.Context, times *table, clients int, o
 			}
 		}
 		slices.Sort(runtimes)
-		times.row(strconv.Itoa(clients), s.name, number(median(rates(rounds[i]))), part(0.5), part(0.99), perCall(runtimes...), perCall(postgres), perCall(store), strconv.FormatInt(busy[i].Load(), 10))
+		times.row(strconv.Itoa(clients), s.name, number(median(rates(rounds[i]))), percentiles(rounds[i], 0.5), percentiles(rounds[i], 0.99), perCalls(rounds[i], runtimes...), perCalls(rounds[i], postgres), perCalls(rounds[i], store), strconv.FormatInt(busy[i].Load(), 10))
 	}
 	return rounds, nil
+}
+
+// perCalls shows the CPU milliseconds per call of processes together: the median of the rounds.
+func perCalls(rounds []round, processes ...string) string {
+	return fmt.Sprintf("%.2f", median(figures(rounds, func(r round) float64 {
+		sum := 0.0
+		for _, name := range processes {
+			sum += r.perCall(name)
+		}
+		return sum
+	})))
+}
+
+// percentiles shows the time that a part of the calls did not exceed: the median of the rounds.
+func percentiles(rounds []round, part float64) string {
+	return milliseconds(time.Duration(median(figures(rounds, func(r round) float64 { return float64(r.percentile(part)) }))))
 }
 
 // uploadUntilAccepted uploads a form, again while it is answered 429.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -37,6 +38,8 @@ type pair struct {
 	// name is that of the result; cells are the first ones of its row.
 	name  string
 	cells []string
+	// cpu bounds the CPU milliseconds of a call of the side of, by process.
+	cpu map[string]*target
 }
 
 // measure measures the sides in rounds, and adds a result for each pair.
@@ -53,6 +56,11 @@ func (c *comparison) measure(ctx context.Context, what string, l load, sides []s
 		of, against := rates(rounds[p.of]), rates(rounds[p.against])
 		found := c.b.add(result{Benchmark: c.b.name, Case: p.name, Figure: c.figure, Target: p.target,
 			Inputs: map[string]float64{sides[p.of].name + "PerSecond": median(of), sides[p.against].name + "PerSecond": median(against)}}, ratios(of, against)...)
+		for _, process := range slices.Sorted(maps.Keys(p.cpu)) {
+			const tick = 0.001 // a short round may use no tick of the kernel's clock
+			used := figures(rounds[p.of], func(r round) float64 { return max(tick, r.perCall(process)) })
+			c.b.add(result{Benchmark: c.b.name, Case: what + ", " + sides[p.of].name, Figure: "CPU ms, " + process, Target: p.cpu[process]}, used...)
+		}
 		row := slices.Concat(p.cells, []string{show(median(of)), show(median(against))}, found.cells())
 		if c.last != nil {
 			row = append(row, c.last(rounds[p.of]))

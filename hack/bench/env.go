@@ -143,9 +143,10 @@ func (env *environment) storeSettings() []string {
 // endpoint is a server that is measured, with a client that keeps connections to it.
 type endpoint struct {
 	*servers.Process
-	baseURL string
-	key     string
-	client  *http.Client
+	baseURL  string
+	adminURL string // of a runtime's metrics
+	key      string
+	client   *http.Client
 }
 
 // endpoint makes the endpoint of a process, which name is what tables call.
@@ -166,12 +167,27 @@ func (env *environment) serve(ctx context.Context, name string, t tenant, settin
 
 // serveBinary is serve with the binary of another version; empty = the one that was built.
 func (env *environment) serveBinary(ctx context.Context, name, binary string, t tenant, settings ...string) (*endpoint, error) {
-	runtime, err := env.group.StartRuntime(ctx, servers.RuntimeConfig{Name: name, Binary: binary, LogDir: env.dir, Secret: env.secret, Stores: env.storeSettings(),
-		Env: slices.Concat([]string{"GOMEMLIMIT=" + memoryLimit}, settings, servers.Unlimited)})
+	return env.serveConfig(ctx, t, servers.RuntimeConfig{Name: name, Binary: binary, Env: settings})
+}
+
+// serveConfig starts a runtime without rate limits at the stores of the environment.
+func (env *environment) serveConfig(ctx context.Context, t tenant, config servers.RuntimeConfig) (*endpoint, error) {
+	config.LogDir, config.Secret, config.Stores = env.dir, env.secret, env.storeSettings()
+	config.Env = slices.Concat([]string{"GOMEMLIMIT=" + memoryLimit}, config.Env, servers.Unlimited)
+	runtime, err := env.group.StartRuntime(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	return env.endpoint(name, runtime.Process, runtime.BaseURL, t.APIKey)
+	e, err := env.endpoint(config.Name, runtime.Process, runtime.BaseURL, t.APIKey)
+	if err != nil {
+		return nil, err
+	}
+	for _, setting := range runtime.Spec.Env {
+		if address, ok := strings.CutPrefix(setting, "SERVICE_ADMIN_LISTEN="); ok {
+			e.adminURL = "http://" + address
+		}
+	}
+	return e, nil
 }
 
 // serveTenant makes a tenant, and starts a runtime for it.

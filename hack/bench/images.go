@@ -28,8 +28,7 @@ func images(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	settings := fmt.Sprintf(`{"useWebP": true, "webpOutputQuality": %d, "thumbnailWidth": 320, "thumbnailHeight": 320}`, webpQuality)
-	if _, err := e.do(ctx, http.MethodPost, "/settings/media/create", strings.NewReader(settings), "application/json", http.StatusOK); err != nil {
+	if err := e.switchImagesOn(ctx); err != nil {
 		return err
 	}
 	b.say("%s: making the photos", b.name)
@@ -51,18 +50,7 @@ func images(ctx context.Context, b *bench) error {
 		if err := b.sameWork(ctx, t, e, line); err != nil {
 			return fmt.Errorf("%s: %w", file.name, err)
 		}
-		f := newForm(file.name, file.data)
-		sides := []side{
-			// Twice as many uploads as cores, so that a worker has its next image while another one is sent and stored.
-			{name: "REST", clients: 2 * cores, call: func(ctx context.Context, _ int64) error {
-				draft, err := e.create(ctx, f)
-				if err == nil && (draft.MimeType != "image/webp" || draft.Thumbnail == "") {
-					err = fmt.Errorf("the draft has no derivatives: %+v", draft)
-				}
-				return err
-			}, after: func(context.Context) error { return t.removeObjects("media") }},
-			{name: "vips", clients: cores, call: line.run},
-		}
+		sides := []side{imageSide(t, e, file), {name: "vips", clients: cores, call: line.run}}
 		if err := c.measure(ctx, file.what, load{rounds: b.Rounds, calls: int64(b.Photos)}, sides,
 			pair{against: 1, target: minimum(1), name: file.what, cells: []string{file.what, number(float64(len(file.data)) / 1e6)}}); err != nil {
 			return err
@@ -72,6 +60,26 @@ func images(ctx context.Context, b *bench) error {
 	b.note("%d uploads in flight against %d vips processes at a time (VIPS_CONCURRENCY=1, vipsthumbnail then webpsave, quality %d on both sides); "+
 		"imaging is part of runtime; the REST side also stores three objects and a row", 2*cores, cores, webpQuality)
 	return nil
+}
+
+// switchImagesOn sets the tenant's settings so that images get both derivatives.
+func (e *endpoint) switchImagesOn(ctx context.Context) error {
+	settings := fmt.Sprintf(`{"useWebP": true, "webpOutputQuality": %d, "thumbnailWidth": 320, "thumbnailHeight": 320}`, webpQuality)
+	_, err := e.do(ctx, http.MethodPost, "/settings/media/create", strings.NewReader(settings), "application/json", http.StatusOK)
+	return err
+}
+
+// imageSide uploads an image through REST. Twice as many uploads as cores are in flight, so that a
+// worker has its next image while another one is sent and stored.
+func imageSide(t tenant, e *endpoint, file imageFile) side {
+	f := newForm(file.name, file.data)
+	return side{name: "REST", clients: 2 * runtime.NumCPU(), call: func(ctx context.Context, _ int64) error {
+		draft, err := e.create(ctx, f)
+		if err == nil && (draft.MimeType != "image/webp" || draft.Thumbnail == "") {
+			err = fmt.Errorf("the draft has no derivatives: %+v", draft)
+		}
+		return err
+	}, after: func(context.Context) error { return t.removeObjects("media") }}
 }
 
 // commandLine is the vips command line for one file.
@@ -132,9 +140,11 @@ func (c *commandLine) makeIn(ctx context.Context, dir string) error {
 func tool(ctx context.Context, name string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, name, args...)
 	command.Env = append(os.Environ(), "VIPS_CONCURRENCY=1")
-	output, err := command.CombinedOutput()
+	var warnings strings.Builder
+	command.Stderr = &warnings
+	output, err := command.Output()
 	if err != nil {
-		err = fmt.Errorf("%s: %w: %.300s", name, err, output)
+		err = fmt.Errorf("%s: %w: %.300s%.300s", name, err, warnings.String(), output)
 	}
 	return strings.TrimSpace(string(output)), err
 }

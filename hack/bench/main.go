@@ -4,11 +4,12 @@
 //   - uploads of many accounts, replicas and clients: those of one; another version of the runtime
 //   - resumable uploads: bare multipart uploads, and tusd
 //   - reads: a bare handler with the same SQL, and a million items with a thousand
-//   - images: the vips command line
+//   - images, pictures of presets: the vips command line
+//   - stored pictures of presets: plain downloads
 //   - MCP tools: the bare SDK
 //   - memory: a limit
 //   - the operator: a bare loop with the same writes
-//   - requests during the purge and during logins: the same requests without them
+//   - requests during the purge, during logins, beside new pictures and the change of a preset: the same requests without them
 //
 // Every benchmark starts its own PostgreSQL (which syncs to disk, as in production), S3 store and
 // runtime. It measures its sides alternately, so that a machine whose speed drifts favours none, and
@@ -48,8 +49,14 @@ type options struct {
 	Uploads        int           `help:"memory: concurrent uploads." default:"64"`
 	UploadBytes    int64         `help:"memory: bytes of each." default:"100000000"`
 	ResumableBytes int64         `help:"resumable: bytes of the file, sent in requests of 8 and of 64 MiB; 16 files of a quarter of it are sent concurrently." default:"1073741824"`
+	Quota          float64       `help:"replicas: percent of a core that each runtime gets." default:"10"`
 	Accounts       int           `help:"operator: MediaAccounts with a MediaSettings each; operator-apps has a twentieth of them." default:"400"`
+	Creations      int           `help:"operator: accounts that are created while changes are timed; 0 = a tenth of the accounts." default:"0"`
 	HugeBytes      int           `help:"download: bytes of the file that is measured in one round; 0 = none." default:"100000000"`
+
+	Renditions int    `help:"presets: items of an account whose preset changes, each with a stored picture." default:"50000"`
+	Unknown    int    `help:"presets: requests for addresses that no preset allows." default:"10000"`
+	Imagor     string `help:"presets: the binary of an imagor server, which makes the same pictures in turns." type:"existingfile"`
 
 	Against string `help:"batches: the binary of another version of the runtime, which takes turns." type:"existingfile"`
 
@@ -63,27 +70,32 @@ type options struct {
 // benchmark is one that can be run alone.
 type benchmark struct {
 	name, what string
-	run        func(ctx context.Context, b *bench) error
+	// aims are what its figures are compared with.
+	aims string
+	run  func(ctx context.Context, b *bench) error
 	// settings are those of PostgreSQL that it needs.
 	settings map[string]string
 }
 
 // benchmarks are in the order of a whole run: the one that fills the disk's cache is the last.
 var benchmarks = []benchmark{
-	{"upload", "100 KB and 10 MB through REST against bare PutObject", upload, nil},
-	{"batches", "100 KB uploads of 1 and 16 accounts, through 1 and 2 replicas, with 1 to 256 clients", batches, nil},
-	{"read", "get and list against a bare handler with the same SQL and JSON", read, nil},
-	{"scale", "list, count, totals and deep pages at a million items against a thousand", scale, nil},
-	{"rows", "bytes, log, vacuum, dump and restore of items in PostgreSQL", rows, nil},
-	{"images", "thumbnail and WebP through REST against the vips command line", images, nil},
-	{"mcp", "get_media through MCP against the bare SDK, and peak memory with large files in calls", tools, nil},
-	{"download", "files through REST against bare GetObject", download, nil},
-	{"purge", "purged drafts per second, and the latency of requests meanwhile", purge, nil},
-	{"logins", "latency of requests during many logins per second", logins, nil},
-	{"operator", "the operator with many accounts: creation against a bare loop with the same writes, idle load, memory, restart, latency of changes", operatorAccounts, countedStatements},
-	{"operator-apps", "the same with few accounts of 51 apps, whose keys were rotated 24 times", operatorApps, countedStatements},
-	{"resumable", "a large file through TUS against bare multipart uploads and tusd, and peak memory", resumable, nil},
-	{"memory", "peak memory with many large concurrent uploads", memory, nil},
+	{"upload", "100 KB and 10 MB through REST against bare PutObject", "against the proxy at least 0.72 (100 KB) and 0.80 (10 MB); the runtime's CPU at most 0.60 and 17 ms, PostgreSQL's 0.25 ms at 100 KB; nothing against minio-go", upload, nil},
+	{"batches", "100 KB uploads of 1 and 16 accounts, through 1 and 2 replicas, with 1 to 256 clients", "p99 of 256 clients within 3 times that of 64; otherwise nothing", batches, nil},
+	{"replicas", "uploads and gets through one and through two replicas, each with a part of a core", "2 replicas at least 1.6 times one; PostgreSQL's CPU per upload at most 1.5 times", replicas, nil},
+	{"read", "get and list against a bare handler with the same SQL and JSON", "get at least 0.85 of the bare handler, lists 0.7; list of 100 private: the runtime's CPU at most 1.4 ms, half of what it was", read, nil},
+	{"scale", "list, count, totals and deep pages at a million items against a thousand", "at most 1.5 times, deep pages 3 times", scale, nil},
+	{"rows", "bytes, log, vacuum, dump and restore of items in PostgreSQL", "at most 1500 bytes an item", rows, nil},
+	{"images", "thumbnail and WebP through REST against the vips command line", "at least the command line", images, nil},
+	{"presets", "pictures of presets: stored ones against plain downloads, new ones against the vips command line, and what they cost other requests", "stored at least 0.9 of a plain download, and at most 1.11 times its CPU; new ones at least the command line; p99 of reads at most 1.2 times while a preset changes", presets, nil},
+	{"mcp", "get_media through MCP against the bare SDK, and peak memory with large files in calls", "at least 0.6 of the bare SDK; a bound of memory", tools, nil},
+	{"download", "files through REST against bare GetObject", "100 KB at least 0.65 of minio-go and not less than the proxy; 10 MB not less than the proxy; nothing for a redirect and the huge file", download, nil},
+	{"purge", "purged drafts per second, and the latency of requests meanwhile", "p99 of requests at most 1.5 times that of the idle service; nothing for the pace", purge, nil},
+	{"logins", "latency of requests during many logins per second", "p99 of requests at most 1.5 times that of the idle service", logins, nil},
+	{"operator", "the operator with many accounts: creation against a bare loop with the same writes, idle load, memory, restart, latency of changes", "creation at most 1.3 times the bare loop; idle no API writes, 5 statements, 20 S3 requests and 0.05 cores a second; 30 KiB an account; changes p99 within 2 s", operatorAccounts, countedStatements},
+	{"operator-apps", "the same with few accounts of 51 apps, whose keys were rotated 24 times", "the same", operatorApps, countedStatements},
+	{"resumable", "a large file through TUS against bare multipart uploads and tusd, and peak memory", "64 MiB at least 0.75 of bare multipart, both at least tusd; at most 300 MiB", resumable, nil},
+	{"memory", "peak memory with many large concurrent uploads", "at most 400 MiB", memory, nil},
+	{"sizing", "the tables of docs/guides/sizing.md: processor time of each kind of request, with TLS too, and memory of uploads", "memory of an upload; otherwise nothing", sizing, nil},
 }
 
 func main() {
@@ -104,15 +116,15 @@ func describe() string {
 	var text strings.Builder
 	text.WriteString("Compare the service with baselines, as ratios inside one run.\n\nBenchmarks:\n")
 	for _, one := range benchmarks {
-		fmt.Fprintf(&text, "\n  %-13s %s", one.name, one.what)
+		fmt.Fprintf(&text, "\n  %-13s %s\n  %-13s Aims: %s.\n", one.name, one.what, "", one.aims)
 	}
 	return text.String()
 }
 
 func (o options) validate() error {
-	if min(o.Clients, o.Rounds, o.Items/smallItems, o.Photos, o.Drafts, o.Pace, o.Logins, o.Uploads, o.Accounts) < 1 || min(o.Length, o.Idle) <= 0 || o.UploadBytes < 1 || o.ResumableBytes < 4 ||
-		o.HugeBytes < 0 || o.Megapixels <= 0 {
-		return errors.New("all numbers must be positive, and items at least 1000")
+	if min(o.Clients, o.Rounds, o.Items/smallItems, o.Photos, o.Drafts, o.Pace, o.Logins, o.Uploads, o.Accounts, o.Renditions, o.Unknown) < 1 || min(o.Length, o.Idle) <= 0 || o.UploadBytes < 1 || o.Creations < 0 || o.ResumableBytes < 4 ||
+		o.HugeBytes < 0 || o.Megapixels <= 0 || o.Quota < 5 || o.Quota > 100 {
+		return errors.New("all numbers must be positive, items at least 1000, and the quota from 5 to 100")
 	}
 	_, err := o.chosen()
 	return err

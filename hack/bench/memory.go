@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,42 +31,56 @@ func memory(ctx context.Context, b *bench) error {
 	})
 }
 
-// measureMemory does work against a fresh runtime, and adds its peak of resident memory, for which
-// limit MiB are wanted. sampled is another figure of the process, whose peak is shown; nil = none. That
-// of residentTree is a result, too.
-func (b *bench) measureMemory(ctx context.Context, t tenant, what string, limit float64, sampled func(pid int) float64, work func(ctx context.Context, e *endpoint) error) error {
+// memoryPeak is the resident memory of a runtime in MiB.
+type memoryPeak struct {
+	idle, own float64 // before the work, and the most during it, as the kernel reports it
+	sampled   float64 // the most of another figure
+	took      time.Duration
+}
+
+// peakMemory does work against a fresh runtime, and returns its memory. sampled is another figure of
+// the process; nil = none.
+func (b *bench) peakMemory(ctx context.Context, t tenant, sampled func(pid int) float64, work func(ctx context.Context, e *endpoint) error) (found memoryPeak, err error) {
 	e, err := b.env.serve(ctx, service, t)
 	if err != nil {
-		return err
+		return found, err
 	}
-	idle := mebibytes(memoryOf(e.PID()).VmRSS)
+	defer e.Stop()
+	found.idle = mebibytes(memoryOf(e.PID()).VmRSS)
 	watched, stop := context.WithCancel(ctx)
 	defer stop()
 	peak := make(chan float64, 1)
 	go func() { peak <- samplePeak(watched, e.PID(), sampled) }()
 	started := time.Now()
 	err = work(ctx, e)
-	took := time.Since(started)
+	found.took = time.Since(started)
 	stop()
-	most := <-peak
+	found.sampled = <-peak
+	if found.own = mebibytes(memoryOf(e.PID()).VmHWM); err == nil && found.own == 0 {
+		err = errors.New("the kernel does not report how much memory the runtime had")
+	}
+	return found, err
+}
+
+// measureMemory does work against a fresh runtime, and adds its peak of resident memory, for which
+// limit MiB are wanted. sampled is another figure of the process, whose peak is shown; nil = none. That
+// of residentTree is a result, too.
+func (b *bench) measureMemory(ctx context.Context, t tenant, what string, limit float64, sampled func(pid int) float64, work func(ctx context.Context, e *endpoint) error) error {
+	peak, err := b.peakMemory(ctx, t, sampled, work)
 	if err != nil {
 		return err
-	}
-	own := mebibytes(memoryOf(e.PID()).VmHWM)
-	if own == 0 {
-		return fmt.Errorf("the kernel does not report how much memory the runtime had")
 	}
 	sizes := table{{"resident memory, MiB", "idle", "peak", "min", "max", "target", "", "sampled"}}
 	row := func(name string, inputs map[string]float64, value float64) {
 		found := b.add(result{Benchmark: b.name, Case: name, Figure: "MiB, peak", Target: maximum(limit), Inputs: inputs}, value)
-		sizes.row(slices.Concat([]string{name, number(idle)}, found.cells(), []string{fmt.Sprintf("%.0f", most)})...)
+		sizes.row(slices.Concat([]string{name, number(peak.idle)}, found.cells(), []string{fmt.Sprintf("%.0f", peak.sampled)})...)
 	}
-	row(what, map[string]float64{"idle": idle, "sampled": most}, own)
+	row(what, map[string]float64{"idle": peak.idle, "sampled": peak.sampled}, peak.own)
 	if b.name == "memory" {
-		row(what+", with image workers", nil, max(own, most))
+		row(what+", with image workers", nil, max(peak.own, peak.sampled))
 	}
 	sizes.print(b.out)
-	b.note("all were stored in %s; the runtime's peak is the kernel's VmHWM", took.Round(time.Second/10))
+	b.note("all were stored in %s; the runtime's peak is the kernel's VmHWM", peak.took.Round(time.Second/10))
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -18,13 +19,13 @@ type fleet struct {
 // operatorAccounts measures the operator with many accounts of one app.
 func operatorAccounts(ctx context.Context, b *bench) error {
 	part := max(b.Accounts/10, min(b.Accounts, 50))
-	return b.measureOperator(ctx, fleet{accounts: b.Accounts, bare: part, during: part})
+	return b.measureOperator(ctx, fleet{accounts: b.Accounts, bare: part, during: cmp.Or(b.Creations, part)})
 }
 
 // operatorApps measures the operator with few accounts of many apps, whose keys were rotated often.
 func operatorApps(ctx context.Context, b *bench) error {
 	accounts := max(b.Accounts/20, 2)
-	return b.measureOperator(ctx, fleet{accounts: accounts, apps: 50, rotations: 24, bare: max(accounts/10, 2), during: max(accounts/10, 2)})
+	return b.measureOperator(ctx, fleet{accounts: accounts, apps: 50, rotations: 24, bare: max(accounts/10, 2), during: cmp.Or(b.Creations, max(accounts/10, 2))})
 }
 
 // measureOperator runs the phases in the order in which each one finds what it needs.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -90,21 +91,27 @@ func (b *bench) makeDrafts(ctx context.Context, t tenant) error {
 	return b.env.vacuum(ctx)
 }
 
+// purgeSummary is what a pass prints.
+type purgeSummary struct {
+	media.PurgeSummary
+	RenditionsPurged int `json:"renditionsPurged"`
+}
+
 // runPurge runs one pass, as the CronJob does.
-func (b *bench) runPurge(ctx context.Context) (media.PurgeSummary, error) {
+func (b *bench) runPurge(ctx context.Context, settings ...string) (purgeSummary, error) {
 	binary, err := setup.FindBinary("mediastack-runtime")
 	if err != nil {
-		return media.PurgeSummary{}, err
+		return purgeSummary{}, err
 	}
 	command := exec.CommandContext(ctx, binary, "purge")
-	command.Env = append(os.Environ(), b.env.storeSettings()...)
+	command.Env = slices.Concat(os.Environ(), b.env.storeSettings(), settings)
 	var output bytes.Buffer
 	command.Stderr = &output
 	line, err := command.Output()
 	if err != nil {
-		return media.PurgeSummary{}, fmt.Errorf("the purge: %w: %.500s", err, output.String())
+		return purgeSummary{}, fmt.Errorf("the purge: %w: %.500s", err, output.String())
 	}
-	var summary media.PurgeSummary
+	var summary purgeSummary
 	return summary, json.Unmarshal(line, &summary)
 }
 

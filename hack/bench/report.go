@@ -54,6 +54,7 @@ type report struct {
 	out, progress io.Writer
 	started       time.Time
 	results       []result
+	leftOut       []string // benchmarks that cannot run on this machine
 }
 
 func newReport(out, progress io.Writer) *report {
@@ -69,6 +70,12 @@ func (r *report) say(format string, args ...any) {
 func (r *report) note(format string, args ...any) { fmt.Fprintf(r.out, format+"\n", args...) }
 
 func (r *report) heading(one benchmark) { fmt.Fprintf(r.out, "\n== %s: %s\n", one.name, one.what) }
+
+// leaveOut reports that a benchmark cannot run on this machine, which is no failure.
+func (r *report) leaveOut(name string, reason error) {
+	r.leftOut = append(r.leftOut, name)
+	r.note("%s is left out: %v", name, reason)
+}
 
 // add keeps a result; values are those of the rounds, and what counts is their median.
 func (r *report) add(one result, values ...float64) result {

@@ -40,13 +40,7 @@ func resumable(ctx context.Context, b *bench) error {
 	for _, chunk := range []int64{8 << 20, 64 << 20} {
 		f := resumableFile{block: block, size: b.ResumableBytes, chunk: chunk}
 		sides := []side{
-			{name: service, clients: 1, after: func(context.Context) error { return t.removeObjects("media") }, call: func(ctx context.Context, _ int64) error {
-				id, err := f.send(ctx, e, "/media/create/resumable")
-				if err != nil {
-					return err
-				}
-				return b.checkSize(ctx, t, original(id), f.size)
-			}},
+			b.resumableSide(t, e, f),
 			{name: "minio-go", clients: 1, after: func(context.Context) error { return t.removeObjects("bare") }, call: func(ctx context.Context, n int64) error {
 				return f.sendBare(ctx, b, t, fmt.Sprintf("bare/%d/original", n))
 			}},
@@ -74,6 +68,21 @@ func resumable(ctx context.Context, b *bench) error {
 	e.Stop()
 	other.Stop()
 	return b.resumableMemory(ctx, t, block)
+}
+
+// resumableSide uploads a file with TUS.
+func (b *bench) resumableSide(t tenant, e *endpoint, f resumableFile) side {
+	return side{name: service, clients: 1, after: func(context.Context) error { return t.removeObjects("media") }, call: func(ctx context.Context, _ int64) error {
+		return b.sendResumable(ctx, t, e, f)
+	}}
+}
+
+func (b *bench) sendResumable(ctx context.Context, t tenant, e *endpoint, f resumableFile) error {
+	id, err := f.send(ctx, e, "/media/create/resumable")
+	if err != nil {
+		return err
+	}
+	return b.checkSize(ctx, t, original(id), f.size)
 }
 
 // checkSize checks that an object exists and is complete.
@@ -183,13 +192,7 @@ func (b *bench) resumableMemory(ctx context.Context, t tenant, block []byte) err
 	f := resumableFile{block: block, size: b.ResumableBytes / 4, chunk: 64 << 20}
 	b.note("")
 	err := b.measureMemory(ctx, t, fmt.Sprintf("%d uploads of %s", resumableUploads, sizeName(int(f.size))), 300, openFileBytes, func(ctx context.Context, e *endpoint) error {
-		return atOnce(ctx, resumableUploads, func(ctx context.Context) error {
-			id, err := f.send(ctx, e, "/media/create/resumable")
-			if err != nil {
-				return err
-			}
-			return b.checkSize(ctx, t, original(id), f.size)
-		})
+		return atOnce(ctx, resumableUploads, func(ctx context.Context) error { return b.sendResumable(ctx, t, e, f) })
 	})
 	b.note("in requests of %s; the last column is the peak of the bytes in files that the runtime has open, removed ones included", sizeName(int(f.chunk)))
 	return err

@@ -84,7 +84,7 @@ func seedRows(ctx context.Context, conn *pgx.Conn, scopes []media.Scope, items i
 		return err
 	}
 	s, n, now := seed{items: items, groups: scaleGroups}, 0, time.Now()
-	_, err := conn.CopyFrom(ctx, pgx.Identifier{"item"},
+	_, err := conn.CopyFrom(ctx, pgx.Identifier{"stored_item"},
 		[]string{"id", "account_id", "app_id", "file_name", "access", "caption", "group_label", "objects", "bytes", "created_at", "sealed_at"},
 		pgx.CopyFromFunc(func() ([]any, error) {
 			if n == items {
@@ -102,8 +102,8 @@ func seedRows(ctx context.Context, conn *pgx.Conn, scopes []media.Scope, items i
 
 // sizes prints the bytes of an item in the table and in each index.
 func (b *bench) sizes(ctx context.Context, conn *pgx.Conn) error {
-	found, err := conn.Query(ctx, `SELECT 'item' AS part, pg_table_size('item') AS bytes UNION ALL
-		SELECT indexrelid::regclass::text, pg_relation_size(indexrelid) FROM pg_index WHERE indrelid = 'item'::regclass ORDER BY bytes DESC`)
+	found, err := conn.Query(ctx, `SELECT 'item' AS part, pg_table_size('stored_item') AS bytes UNION ALL
+		SELECT indexrelid::regclass::text, pg_relation_size(indexrelid) FROM pg_index WHERE indrelid = 'stored_item'::regclass ORDER BY bytes DESC`)
 	if err != nil {
 		return err
 	}
@@ -222,10 +222,13 @@ func (b *bench) maintenance(ctx context.Context, conn *pgx.Conn, scopes []media.
 		name string
 		do   func() error
 	}{
-		{"vacuum after the items of 1 account in 20 were deleted", func() error { _, err := conn.Exec(ctx, "VACUUM item"); return err }},
-		{"vacuum again, with nothing to do", func() error { _, err := conn.Exec(ctx, "VACUUM item"); return err }},
-		{"vacuum of all pages (VACUUM FREEZE)", func() error { _, err := conn.Exec(ctx, "VACUUM (FREEZE, DISABLE_PAGE_SKIPPING) item"); return err }},
-		{"pg_dump -Fc -Z1", run("pg_dump", "-Fc", "-Z1", "-t", "item", "-f", dump, b.env.server.AdminURL(database))},
+		{"vacuum after the items of 1 account in 20 were deleted", func() error { _, err := conn.Exec(ctx, "VACUUM stored_item"); return err }},
+		{"vacuum again, with nothing to do", func() error { _, err := conn.Exec(ctx, "VACUUM stored_item"); return err }},
+		{"vacuum of all pages (VACUUM FREEZE)", func() error {
+			_, err := conn.Exec(ctx, "VACUUM (FREEZE, DISABLE_PAGE_SKIPPING) stored_item")
+			return err
+		}},
+		{"pg_dump -Fc -Z1", run("pg_dump", "-Fc", "-Z1", "-t", "stored_item", "-f", dump, b.env.server.AdminURL(database))},
 		{"pg_restore of rows and indexes", func() error {
 			if err := b.env.server.CreateDatabase(ctx, "restored"); err != nil {
 				return err
@@ -238,7 +241,7 @@ func (b *bench) maintenance(ctx context.Context, conn *pgx.Conn, scopes []media.
 				return err
 			}
 			defer restored.Close(context.WithoutCancel(ctx))
-			if err := restored.QueryRow(ctx, "SELECT count(*) FROM pg_index WHERE indrelid = 'item'::regclass AND indisvalid").Scan(&indexes); err != nil || indexes < 5 {
+			if err := restored.QueryRow(ctx, "SELECT count(*) FROM pg_index WHERE indrelid = 'stored_item'::regclass AND indisvalid").Scan(&indexes); err != nil || indexes < 5 {
 				return errors.Join(failed, err, fmt.Errorf("%d indexes were restored", indexes))
 			}
 			return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -89,7 +90,7 @@ func scale(ctx context.Context, b *bench) error {
 	c := b.compare("request", "ratio of times", []string{"request", fmt.Sprintf("ms, %d", sizes[0]), fmt.Sprintf("ms, %d", sizes[1])}, client, service, postgres)
 	// With a fixed number of clients, a request takes as much longer as fewer are answered.
 	c.show = func(perSecond float64) string { return number(1000 * scaleClients / perSecond) }
-	for _, q := range questions {
+	for _, q := range append(slices.Clone(questions), findQuestions...) {
 		sides := []side{q.side(e, sizes[0]), q.side(&other, sizes[1])}
 		if err := c.measure(ctx, q.what, load{clients: scaleClients, rounds: b.Rounds, length: b.Length / 3}, sides,
 			pair{against: 1, target: q.target, name: q.what, cells: []string{q.what}}); err != nil {

@@ -100,7 +100,7 @@ func (env *environment) seed(ctx context.Context, t tenant, s seed) ([]uuid.UUID
 		return nil, err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after the commit it does nothing
-	_, err = tx.CopyFrom(ctx, pgx.Identifier{"item"},
+	_, err = tx.CopyFrom(ctx, pgx.Identifier{"stored_item"},
 		[]string{"id", "account_id", "app_id", "file_name", "access", "caption", "group_label", "objects", "bytes", "created_at", "sealed_at"},
 		pgx.CopyFromFunc(func() ([]any, error) {
 			if n == s.items {

@@ -35,6 +35,8 @@ type s3Command struct {
 	Listen    string `default:"127.0.0.1:7070" help:"Address to serve on."`
 	Region    string `default:"us-east-1" help:"Region to report."`
 	AccessKey string `required:"" env:"DEVSERVICES_S3_ACCESS_KEY" help:"Access key of the root user; better given by the environment."`
+	CertFile  string `type:"existingfile" and:"tls" help:"PEM file of the certificate for HTTPS; HTTP without it."`
+	KeyFile   string `type:"existingfile" and:"tls" help:"PEM file of its private key."`
 	SecretKey string `required:"" env:"DEVSERVICES_S3_SECRET_KEY" help:"Secret key of the root user; better given by the environment."`
 }
 
@@ -65,6 +67,8 @@ func (c *s3Command) Run(ctx context.Context) error {
 		RootUserAccess:    c.AccessKey,
 		RootUserSecret:    c.SecretKey,
 		Region:            c.Region,
+		CertFile:          c.CertFile,
+		KeyFile:           c.KeyFile,
 		Ports:             []string{c.Listen},
 		MaxConnections:    s3MaxConnections,
 		MaxRequests:       s3MaxRequests,

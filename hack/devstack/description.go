@@ -51,14 +51,15 @@ var lines = template.Must(template.New("lines").Parse(`
 
 Upload a picture, seal it, list it and download its WebP conversion (the sample's MediaSettings pins useWebP and webpOutputQuality):
 
-  URL={{.BaseURL}} KEY='x-service-apikey: {{.APIKey}}'
+  export URL={{.BaseURL}} API_KEY={{.APIKey}}
+  KEY="x-service-apikey: $API_KEY"
   ID=$(curl -sS -H "$KEY" -F access=public -F caption='My first picture' -F file=@'{{.Picture}}' $URL/media/create | sed 's/.*"mediaId":"\([^"]*\)".*/\1/')
   curl -sS -H "$KEY" -X POST $URL/media/seal/$ID; echo
   curl -sS -H "$KEY" $URL/media/get; echo
   curl -sS -o '{{.Download}}' -w '%{http_code} %{content_type}, %{size_download} bytes\n' "$(curl -sS -H "$KEY" $URL/media/get/$ID | sed 's/.*"file":"\([^"]*\)".*/\1/')"
 
 Connect an assistant with {{.MCPURL}} and log in as {{.Owner}}.
-{{.BaseURL}}/account/connections lists the authorized applications. The limits on login codes
+{{.BaseURL}}/account/connections lists the authorized applications, {{.BaseURL}}/account/files the files. The limits on login codes
 are higher here than by default. This prints the newest login code:
 
   grep -Eo '^ {4}[0-9]{8}' '{{.Logs}}/mailsink.log' | tail -1

@@ -21,7 +21,7 @@ import (
 const exitInterrupted = 130
 
 type commandLine struct {
-	Run    runCommand    `cmd:"" help:"Start the stack and print commands that use it. Ctrl-C stops it. Settings of the runtime in the environment (SERVICE_CORS_ORIGINS, SERVICE_RATE_LIMIT_KEY ...) take effect, except those that the stack sets itself."`
+	Run    runCommand    `cmd:"" help:"Start the stack and print commands that use it. Ctrl-C stops it. Settings of the runtime and the operator in the environment (SERVICE_CORS_ORIGINS, SERVICE_RATE_LIMIT_KEY ...), SSL_CERT_FILE and SSL_CERT_DIR take effect, except those that the stack sets itself."`
 	Stop   stopCommand   `cmd:"" help:"Stop a running stack."`
 	Status statusCommand `cmd:"" help:"Print whether a stack runs, and its commands."`
 	Clean  cleanCommand  `cmd:"" help:"Remove the data of a stack that is not running."`

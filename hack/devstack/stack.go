@@ -279,11 +279,12 @@ func (s *stack) storeEnv() []string {
 	return append(servers.StoreSettings(s.postgres.URL(database), s.s3.Access), "SERVICE_BASE_URL="+s.baseURL(), "SERVICE_CELL="+cmp.Or(os.Getenv("SERVICE_CELL"), "0"))
 }
 
-// inheritedEnv is what the caller set of the runtime's settings, for trying them out.
+// inheritedEnv is what the caller set of the settings and the trusted certification authorities, for trying them out.
 func inheritedEnv() []string {
 	var env []string
 	for _, setting := range os.Environ() {
-		if strings.HasPrefix(setting, "SERVICE_") {
+		name, _, _ := strings.Cut(setting, "=")
+		if strings.HasPrefix(name, "SERVICE_") || name == "SSL_CERT_FILE" || name == "SSL_CERT_DIR" {
 			env = append(env, setting)
 		}
 	}
@@ -331,6 +332,11 @@ func (s *stack) serveSpec() servers.Spec {
 	return spec
 }
 
+// operatorEnv is the environment of the operator. By default an upload shows in the account's status soon.
+func (s *stack) operatorEnv() []string {
+	return slices.Concat([]string{"SERVICE_LOG_FORMAT=text", "SERVICE_USAGE_INTERVAL=10s"}, inheritedEnv(), s.storeEnv())
+}
+
 func (s *stack) operatorSpec(kubeconfig string) servers.Spec {
 	return servers.Spec{
 		Name: "the operator", Path: s.operator, LogFile: s.log("operator.log"),
@@ -340,8 +346,7 @@ func (s *stack) operatorSpec(kubeconfig string) servers.Spec {
 			"--metrics-listen", address(s.state.Ports.OperatorMetrics),
 			"--leader-elect", "--leader-election-namespace", operatorNamespace,
 		},
-		// An upload shows in the account's status soon.
-		Env:          append(s.storeEnv(), "SERVICE_LOG_FORMAT=text", "SERVICE_USAGE_INTERVAL=10s"),
+		Env:          s.operatorEnv(),
 		OrphanSignal: syscall.SIGTERM,
 		Ready:        servers.Answers("http://" + address(s.state.Ports.OperatorHealth) + "/readyz"),
 	}

@@ -56,7 +56,7 @@ func StoreSettings(databaseURL string, access S3Access) []string {
 
 // Unlimited are settings without limits on the requests of a key or an address: benchmarks and chaos
 // runs send many from one.
-var Unlimited = []string{"SERVICE_RATE_LIMIT_KEY=0", "SERVICE_RATE_LIMIT_IP=0"}
+var Unlimited = []string{"SERVICE_RATE_LIMIT_KEY=0", "SERVICE_RATE_LIMIT_IP=0", "SERVICE_RATE_LIMIT_PICTURES=0"}
 
 // StartRuntime starts the runtime that make has built, and waits until it is ready.
 func (g *Group) StartRuntime(ctx context.Context, config RuntimeConfig) (*Runtime, error) {

@@ -27,6 +27,9 @@ type S3Config struct {
 	Port int
 	// AccessKey and SecretKey are the root user's; random ones are made where they are empty.
 	AccessKey, SecretKey string
+	// CertFile and KeyFile are PEM files of the certificate for HTTPS; HTTP when they are empty.
+	// Only StartS3 uses them.
+	CertFile, KeyFile string
 	// Env are further settings of the server, as NAME=value.
 	Env []string
 }
@@ -66,10 +69,11 @@ func (g *Group) StartS3(ctx context.Context, config S3Config) (*S3, error) {
 		return nil, err
 	}
 	return g.startS3(ctx, config, "the S3 store", "/health", func(address string) Spec {
-		return Spec{
-			Path: binary,
-			Args: []string{"s3", "--dir", config.Dir, "--listen", address, "--region", defaultRegion},
+		args := []string{"s3", "--dir", config.Dir, "--listen", address, "--region", defaultRegion}
+		if config.CertFile != "" {
+			args = append(args, "--cert-file", config.CertFile, "--key-file", config.KeyFile)
 		}
+		return Spec{Path: binary, Args: args}
 	}, "DEVSERVICES_S3_ACCESS_KEY", "DEVSERVICES_S3_SECRET_KEY")
 }
 
@@ -102,12 +106,16 @@ func (g *Group) startS3(ctx context.Context, config S3Config, name, health strin
 	if config.SecretKey == "" {
 		config.SecretKey = RandomSecret(20)
 	}
-	endpoint := "http://" + hostPort(config.Address, port)
-	spec := command(hostPort(config.Address, port))
+	address := hostPort(config.Address, port)
+	endpoint := "http://" + address
+	spec := command(address)
 	spec.Name = name
 	spec.LogFile = config.LogFile
 	spec.Env = append(append(spec.Env, config.Env...), accessEnv+"="+config.AccessKey, secretEnv+"="+config.SecretKey)
 	spec.Ready = Answers(endpoint + health)
+	if config.CertFile != "" {
+		endpoint, spec.Ready = "https://"+address, Accepts(address)
+	}
 	access := S3Access{Endpoint: endpoint, Region: defaultRegion, AccessKey: config.AccessKey, SecretKey: config.SecretKey}
 	store := &S3{Access: access, Port: port, group: g, spec: spec}
 	return store, store.Restart(ctx)

@@ -47,6 +47,8 @@ type Account struct {
 	// Origins are the web origins whose pages may call for the account: nil = those of the
 	// installation, empty = none.
 	Origins []string
+	// Undo says which deletes can be undone.
+	Undo Undo
 	// ClosedAt is set when the MediaAccount was deleted, which ends the keys.
 	ClosedAt *time.Time
 	// EraseAfter is when the media of a closed account is deleted; nil = never.
@@ -72,6 +74,7 @@ type Spec struct {
 	Suspended  bool
 	ToolPolicy ToolPolicy
 	Origins    []string // nil = those of the installation
+	Undo       Undo
 	// Binding is used by Ensure, while the MediaAccount has no account.
 	Binding Binding
 	// Provision is what Ensure creates with a new account.
@@ -114,6 +117,10 @@ func (k Key) Pending() bool { return k.DeliveredAt == nil && k.ExpiresAt == nil 
 
 // AccountKeys are the valid keys of an account, as the database sees them.
 type AccountKeys struct {
+	// Account is the account, and Version stands for it, its apps and its keys as they are here; 0 for a
+	// closed one.
+	Account Account
+	Version int64
 	// Now is the time of the database, whose clock decides when a key ends.
 	Now time.Time
 	// ProofKey makes and checks the proofs of the account's Secrets.
@@ -124,6 +131,7 @@ type AccountKeys struct {
 
 // AppKeys are the keys of an app.
 type AppKeys struct {
+	App App
 	// Sequence is the sequence number of the newest key that the app ever had.
 	Sequence int64
 	// Valid are the valid keys, newest first.
@@ -139,11 +147,16 @@ type Principal struct {
 
 // Usage is what an account holds, in bytes and items.
 type Usage struct {
-	// Used is what counts against the cap: sealed items, drafts and reservations, in bytes.
+	// Used is what counts against the cap: sealed items, drafts, deleted items that can be restored,
+	// renditions, and reservations, in bytes.
 	Used        int64
 	SealedItems int64
 	SealedBytes int64
 	DraftBytes  int64
+	// DeletedBytes are those of deleted items that can be restored.
+	DeletedBytes int64
+	// RenditionBytes are those of renditions, which end where an upload needs their room.
+	RenditionBytes int64
 	// Reserved is the sum of the reservations of running uploads.
 	Reserved int64
 }

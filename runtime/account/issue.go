@@ -14,7 +14,7 @@ import (
 // ends the older keys once a Secret holds it. The database's clock decides when a key ends, and
 // sequence numbers order the keys of an app, because the clocks of the callers may differ.
 type KeyStore interface {
-	// Keys returns the valid keys of the account's open apps.
+	// Keys returns the account, its open apps and their valid keys, as they were at one moment.
 	Keys(ctx context.Context, accountID uuid.UUID) (AccountKeys, error)
 	// AddKey adds a pending key with the next sequence number of its app, and returns it as it
 	// was stored. A pending key of the app is replaced in place, and the shorter overlap of the
@@ -27,6 +27,9 @@ type KeyStore interface {
 	// delivery ends the older keys of the app after the key's overlap. It returns ErrKeysChanged
 	// if the key was replaced or has ended.
 	DeliverKey(ctx context.Context, key Key) error
+	// DeliverFirstKeys is DeliverKey for pending keys that may be the first of their apps. It returns the
+	// ids of those that were, and leaves the others as they are.
+	DeliverFirstKeys(ctx context.Context, keys []Key, objectUID string) ([]uuid.UUID, error)
 	// AcceptKey makes a key valid whose proof was checked, and reports whether it did: it is
 	// newer than every key of the app that the database knows, or it is the one that ended when
 	// the account was closed. The older keys end after key.Overlap. It returns ErrKeysChanged if
@@ -101,6 +104,12 @@ func (r *Registry) MarkKeyReplacesSecret(ctx context.Context, key Key) error {
 func (r *Registry) DeliverKey(ctx context.Context, key Key, objectUID string) error {
 	key.ObjectUID = objectUID
 	return r.store.DeliverKey(ctx, key)
+}
+
+// DeliverFirstKeys records that the Secrets of the object hold these keys, if each is the first one of its
+// app. It returns the ids of those that are; DeliverKey delivers the others.
+func (r *Registry) DeliverFirstKeys(ctx context.Context, keys []Key, objectUID string) ([]uuid.UUID, error) {
+	return r.store.DeliverFirstKeys(ctx, keys, objectUID)
 }
 
 // AcceptKey makes the key of a Secret valid that the database does not know as valid, if the proof

@@ -14,23 +14,58 @@ const (
 	GetMediaCount         Operation = "get_media_count"
 	GetTotalStorage       Operation = "get_total_storage"
 	SealMedia             Operation = "seal_media"
+	UpdateMedia           Operation = "update_media"
 	DeleteMedia           Operation = "delete_media"
 	UploadMedia           Operation = "upload_media"
+	UploadMediaFromURL    Operation = "upload_media_from_url"
+	GetUploadFromURL      Operation = "get_upload_from_url"
 	CreateUploadSignature Operation = "create_upload_signature"
 	GetMediaSettings      Operation = "get_media_settings"
 	UpdateMediaSettings   Operation = "update_media_settings"
+
+	SearchMedia Operation = "search_media"
+	ListDrafts  Operation = "list_drafts"
+
+	ListDeletedMedia Operation = "list_deleted_media"
+	RestoreMedia     Operation = "restore_media"
 )
 
 // Reads reports whether the operation changes nothing and grants no permission to. Any
 // other operation, an unknown one included, requires the permission to write.
 func (o Operation) Reads() bool {
 	switch o {
-	case ListMedia, GetMedia, GetMediaCount, GetTotalStorage, GetMediaSettings:
+	case ListMedia, GetMedia, GetMediaCount, GetTotalStorage, GetMediaSettings, SearchMedia, ListDrafts, GetUploadFromURL, ListDeletedMedia:
 		return true
-	case SealMedia, DeleteMedia, UploadMedia, CreateUploadSignature, UpdateMediaSettings:
+	case SealMedia, UpdateMedia, DeleteMedia, UploadMedia, UploadMediaFromURL, CreateUploadSignature, UpdateMediaSettings, RestoreMedia:
 		return false
 	}
 	return false
+}
+
+// The toolsets: sets of MCP tools, which an account offers to assistants or does not.
+const (
+	ToolsetCore     = "core" // of every account that does not say otherwise
+	ToolsetOrganize = "organize"
+	ToolsetFind     = "find"
+	ToolsetUndo     = "undo"
+	ToolsetFetch    = "fetch"
+	// ToolsetCapabilities has no tool of its own: it adds arguments to create_upload_signature.
+	ToolsetCapabilities = "capabilities"
+)
+
+// Toolset returns the toolset of the tool with the name of the operation.
+func (o Operation) Toolset() string {
+	switch o { //nolint:exhaustive // all others are core
+	case UpdateMedia:
+		return ToolsetOrganize
+	case SearchMedia, ListDrafts:
+		return ToolsetFind
+	case ListDeletedMedia, RestoreMedia:
+		return ToolsetUndo
+	case UploadMediaFromURL, GetUploadFromURL:
+		return ToolsetFetch
+	}
+	return ToolsetCore
 }
 
 // ToolPolicy restricts what assistants and connected applications may do in an account.
@@ -40,6 +75,22 @@ type ToolPolicy struct {
 	ReadOnly bool
 	// Tools are the names of the allowed operations: nil = all, empty = none.
 	Tools []string
+	// Toolsets are the sets whose tools MCP clients get: nil = core. They do not restrict REST and TUS,
+	// which offer all operations to everyone.
+	Toolsets []string
+}
+
+// Offers reports whether MCP clients get the tool with the name of the operation.
+func (p ToolPolicy) Offers(operation Operation) bool {
+	return p.HasToolset(operation.Toolset())
+}
+
+// HasToolset reports whether MCP clients get the tools of a toolset.
+func (p ToolPolicy) HasToolset(toolset string) bool {
+	if p.Toolsets == nil {
+		return toolset == ToolsetCore
+	}
+	return slices.Contains(p.Toolsets, toolset)
 }
 
 // Allows reports whether the policy allows an operation.
@@ -49,5 +100,6 @@ func (p ToolPolicy) Allows(operation Operation) bool {
 
 // Equal reports whether the policies are the same. A nil list differs from an empty one.
 func (p ToolPolicy) Equal(other ToolPolicy) bool {
-	return p.ReadOnly == other.ReadOnly && (p.Tools == nil) == (other.Tools == nil) && slices.Equal(p.Tools, other.Tools)
+	return p.ReadOnly == other.ReadOnly && (p.Tools == nil) == (other.Tools == nil) && slices.Equal(p.Tools, other.Tools) &&
+		(p.Toolsets == nil) == (other.Toolsets == nil) && slices.Equal(p.Toolsets, other.Toolsets)
 }

@@ -27,11 +27,23 @@ func TestToolPolicy_AllowsWhatBothOfItsPartsAllow(t *testing.T) {
 	}
 }
 
+func TestToolPolicy_OffersTheToolsOfItsToolsets(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		toolsets []string
+		want     bool
+	}{{nil, true}, {[]string{ToolsetCore}, true}, {[]string{ToolsetFind, ToolsetCore}, true}, {[]string{ToolsetFind}, false}, {[]string{}, false}} {
+		if got := (ToolPolicy{Toolsets: tt.toolsets}).Offers(GetMedia); got != tt.want {
+			t.Errorf("%v: %t", tt.toolsets, got)
+		}
+	}
+}
+
 func TestOperation_ReadsOnlyIfItChangesNothing(t *testing.T) {
 	t.Parallel()
 	for operation, want := range map[Operation]bool{
-		ListMedia: true, GetMedia: true, GetMediaCount: true, GetTotalStorage: true, GetMediaSettings: true,
-		SealMedia: false, DeleteMedia: false, UploadMedia: false, CreateUploadSignature: false, UpdateMediaSettings: false,
+		ListMedia: true, GetMedia: true, GetMediaCount: true, GetTotalStorage: true, GetMediaSettings: true, SearchMedia: true, ListDrafts: true, GetUploadFromURL: true,
+		SealMedia: false, UpdateMedia: false, DeleteMedia: false, UploadMedia: false, UploadMediaFromURL: false, CreateUploadSignature: false, UpdateMediaSettings: false,
 		"": false, "no_such_operation": false,
 	} {
 		if got := operation.Reads(); got != want {

@@ -15,6 +15,7 @@ import (
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/rendition"
 )
 
 // itemOfKey returns the item that a key belongs to; false for keys that media.ObjectKey never
@@ -227,7 +228,8 @@ func (m *merge) confirmOrphans(ctx context.Context) error {
 		}
 		kind, remove := OrphanObject, m.repairBucket
 		since := current.Modified
-		if !current.Modified.After(m.resumedAt) {
+		// A rendition is made again where it is missed.
+		if _, isRendition := rendition.IDOfObject(o.Key); !isRendition && !current.Modified.After(m.resumedAt) {
 			kind, remove, since = UnknownAfterRestore, remove && m.cfg.RemoveUnknown, m.resumedAt
 		}
 		finding := Finding{Kind: kind, Item: id.String(), Key: o.Key, Bytes: current.Bytes, Recent: m.isRecent(since),

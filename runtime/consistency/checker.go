@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -134,6 +135,10 @@ func (c *check) run(ctx context.Context) error {
 	if err := c.checkCounters(ctx); err != nil {
 		return err
 	}
+	// After counters, from which an ended item is taken off.
+	if err := c.checkOverdue(ctx); err != nil {
+		return err
+	}
 	if readable {
 		if err := c.compareObjects(ctx); err != nil {
 			return err
@@ -209,6 +214,45 @@ func (c *check) checkItemBytes(ctx context.Context) error {
 	}
 }
 
+// overdueAfter is how long after its time a deleted item is left to the purge, unless the grace period is
+// longer.
+const overdueAfter = 24 * time.Hour
+
+// checkOverdue finds deleted items that the purge should have ended.
+func (c *check) checkOverdue(ctx context.Context) error {
+	var after uuid.UUID
+	cutoff := c.now().Add(-max(overdueAfter, c.cfg.Grace))
+	for {
+		items, err := c.store.OverdueItemsAfter(ctx, c.account.ID, after, cutoff, batchSize)
+		if err != nil || len(items) == 0 {
+			return err
+		}
+		ids := make([]uuid.UUID, len(items))
+		for i, item := range items {
+			ids[i], after = item.ID, item.ID
+		}
+		var ended []uuid.UUID
+		if c.repairBucket {
+			if err := c.guard.Writable(); err != nil {
+				return err
+			}
+			if ended, err = c.store.EndOverdueItems(ctx, c.account.ID, ids, cutoff); err != nil {
+				return err
+			}
+		}
+		for _, item := range items {
+			repaired := slices.Contains(ended, item.ID)
+			if c.repairBucket && !repaired {
+				continue // it was restored or ended meanwhile
+			}
+			if err := c.addFinding(Finding{Kind: DeletedItemOverdue, Item: item.ID.String(), Repaired: repaired,
+				Detail: "it was deleted, and could be restored until " + item.RestorableUntil.UTC().Format(time.RFC3339) + "; the purge has not ended it"}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
 // checkCounters compares totals and usage with a recount.
 func (c *check) checkCounters(ctx context.Context) error {
 	recount := c.store.FindDrift
@@ -229,7 +273,10 @@ func (c *check) checkCounters(ctx context.Context) error {
 
 // String describes the drift for a Finding.
 func (d Drift) String() string {
-	if d.Counter == AccountUsage {
+	switch d.Counter {
+	case RenditionTotal:
+		return fmt.Sprintf("%s of %s records %d renditions of %d bytes, a recount yields %d of %d", d.Counter, d.Group, d.Recorded.Private, d.Recorded.Bytes, d.Actual.Private, d.Actual.Bytes)
+	case AccountUsage, RenditionBytes:
 		return fmt.Sprintf("%s records %d bytes, a recount yields %d", d.Counter, d.Recorded.Bytes, d.Actual.Bytes)
 	}
 	text := fmt.Sprintf("%s of app %s records %d public and %d private items of %d bytes, a recount yields %d, %d and %d", d.Counter, d.AppID,

@@ -25,6 +25,7 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/rendition"
 )
 
 func TestCheck_FindsNothingInConsistentAccount(t *testing.T) {
@@ -123,6 +124,24 @@ func TestCheck_ReportsAndRepairsEveryKind(t *testing.T) {
 				d.sql(`DELETE FROM app_total WHERE app_id = $1`, item.AppID)
 				d.sql(`DELETE FROM group_total WHERE app_id = $1`, item.AppID)
 			}},
+			{name: "renditions", damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) { d.withRendition(item, true) }},
+			{name: "a lost rendition", want: []string{"object-missing"}, damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
+				d.remove(d.withRendition(item, true))
+			}},
+			{name: "a rendition of the wrong bytes", want: []string{"object-hash"}, deep: true, damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
+				d.put(d.withRendition(item, true), make([]byte, 300))
+			}},
+			{name: "a rendition that is being made", damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
+				d.withRendition(item, false)
+			}},
+			{name: "a rendition without a row", want: []string{"orphan-object"}, damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
+				d.put(rendition.ObjectKey(item.ID, free), random(9))
+			}},
+			{name: "wrong totals of renditions", want: []string{"counter-drift", "counter-drift", "counter-drift"}, damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
+				d.withRendition(item, true)
+				d.sql(`UPDATE account_usage SET bytes = bytes + 7, rendition_bytes = rendition_bytes + 9 WHERE account_id = $1`, item.AccountID)
+				d.sql(`UPDATE rendition_total SET items = items + 2, bytes = bytes - 1 WHERE account_id = $1`, item.AccountID)
+			}},
 			{name: "an empty group", want: []string{"counter-drift"}, damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
 				d.sql(`INSERT INTO group_total (app_id, group_label, slot, public_items) VALUES ($1, 'ghosts', 2, 4)`, item.AppID)
 			}},
@@ -175,7 +194,8 @@ func TestCheck_ReportsAndRepairsEveryKind(t *testing.T) {
 					t.Errorf("%s: an item is gone: %v", c.name, err)
 				}
 			}
-			must(t, d.service.Delete(t.Context(), d.principal, item.ID))
+			must(t, deleteItem(t.Context(), d.service, d.principal, item.ID))
+			d.removeQueued() // the renditions of the item
 			if c.attention == 0 {
 				d.balanced()
 			}
@@ -391,7 +411,7 @@ func TestCheck_FindsNothingBesideRunningService(t *testing.T) {
 			switch n % 4 {
 			case 0: // stays a draft, for the purge
 			case 1:
-				if err := service.Delete(t.Context(), d.principal, item.ID); err != nil && !fault.Is(err, fault.NotFound) {
+				if err := deleteItem(t.Context(), service, d.principal, item.ID); err != nil && !fault.Is(err, fault.NotFound) {
 					t.Errorf("delete: %v", err)
 				}
 			default:
@@ -404,7 +424,7 @@ func TestCheck_FindsNothingBesideRunningService(t *testing.T) {
 					mu.Lock()
 					sealed[item.ID] = data
 					mu.Unlock()
-				} else if err := service.Delete(t.Context(), d.principal, item.ID); err != nil {
+				} else if err := deleteItem(t.Context(), service, d.principal, item.ID); err != nil {
 					t.Errorf("delete: %v", err)
 				}
 			}
@@ -468,7 +488,7 @@ func TestRepairCounters_ExactBesideSealsAndDeletes(t *testing.T) {
 			for ctx.Err() == nil {
 				item := d.sealed(random(10+client), media.Fields{Group: "g"})
 				if client%2 == 0 {
-					must(t, d.service.Delete(t.Context(), d.principal, item.ID))
+					must(t, deleteItem(t.Context(), d.service, d.principal, item.ID))
 				}
 			}
 		})

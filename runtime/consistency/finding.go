@@ -27,6 +27,9 @@ const (
 	ObjectHash    FindingKind = "object-hash"
 	// ItemBytes: the recorded bytes of an item are not the sum of its objects'.
 	ItemBytes FindingKind = "item-bytes"
+	// DeletedItemOverdue is a deleted item that the purge has not ended a day after its time was over: it
+	// holds bytes of the cap. A repair ends it; the purge removes its objects.
+	DeletedItemOverdue FindingKind = "deleted-item-overdue"
 	// CounterDrift: a counter differs from a recount.
 	CounterDrift FindingKind = "counter-drift"
 )

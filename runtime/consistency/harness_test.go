@@ -25,6 +25,7 @@ import (
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/rendition"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -141,6 +142,19 @@ func (d *fixture) remove(key string) {
 	must(d.t, d.raw.RemoveObject(d.t.Context(), d.principal.Account.Bucket, key, minio.RemoveObjectOptions{}))
 }
 
+// removeQueued carries out the removals that are queued, as the purge does.
+func (d *fixture) removeQueued() {
+	d.t.Helper()
+	later := time.Now().Add(2 * time.Hour)
+	due, err := d.store.DueRemovals(d.t.Context(), later, later, 100)
+	must(d.t, err)
+	for _, removal := range due {
+		for _, key := range removal.Keys {
+			d.remove(key)
+		}
+	}
+}
+
 // startMultipart initiates a multipart upload with one part.
 func (d *fixture) startMultipart(key string) {
 	d.t.Helper()
@@ -177,6 +191,26 @@ func (d *fixture) withThumbnail(item media.Item, data []byte) media.Object {
 }
 
 // check runs one check.
+// withRendition makes a rendition of 300 bytes, up to its end if it is finished, and returns the key of its object.
+func (d *fixture) withRendition(item media.Item, finished bool) (key string) {
+	d.t.Helper()
+	claim := rendition.Claim{ID: uuid.New(), Ref: rendition.Ref{ItemID: item.ID, Key: sha256.Sum256([]byte(uuid.NewString()))}, AccountID: item.AccountID, Preset: "a", Lease: time.Hour}
+	claimed, err := d.store.ClaimRendition(d.t.Context(), claim)
+	must(d.t, err)
+	reserved, err := d.store.ReserveRendition(d.t.Context(), claim, 300)
+	must(d.t, err)
+	if !claimed || !reserved {
+		d.t.Fatal(claimed, reserved)
+	}
+	key = rendition.ObjectKey(item.ID, claim.ID)
+	d.put(key, random(300))
+	if finished {
+		sum := sha256.Sum256(random(300))
+		must(d.t, d.store.FinishRendition(d.t.Context(), claim, rendition.Result{Object: media.Object{MimeType: "image/webp", SHA256: sum[:]}, Width: 1, Height: 1}))
+	}
+	return key
+}
+
 func (d *fixture) check(cfg consistency.Config) (consistency.Summary, []consistency.Finding) {
 	d.t.Helper()
 	guard := d.Guard()
@@ -208,8 +242,8 @@ func (d *fixture) balanced() {
 	d.t.Helper()
 	accountID, appID := d.principal.Account.ID, d.principal.App.ID
 	for name, query := range map[string]string{
-		"account_usage": `SELECT (SELECT coalesce(sum(bytes), 0) FROM item WHERE account_id = $1) + (SELECT coalesce(sum(reserved), 0) FROM upload WHERE account_id = $1)
-			- (SELECT bytes FROM account_usage WHERE account_id = $1)`,
+		"account_usage": `SELECT (SELECT coalesce(sum(bytes), 0) FROM stored_item WHERE account_id = $1) + (SELECT coalesce(sum(reserved), 0) FROM upload WHERE account_id = $1)
+			+ (SELECT coalesce(sum(bytes), 0) FROM rendition WHERE account_id = $1) - (SELECT bytes FROM account_usage WHERE account_id = $1)`,
 		"storage": `SELECT (SELECT coalesce(sum(bytes), 0) FROM item WHERE account_id = $1 AND sealed_at IS NOT NULL) - (SELECT coalesce(sum(bytes), 0) FROM app_total WHERE account_id = $1)`,
 	} {
 		if n := d.QueryInt(d.t, query, accountID); n != 0 {
@@ -221,8 +255,9 @@ func (d *fixture) balanced() {
 	if want := d.QueryInt(d.t, `SELECT count(*) FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL`, appID); count != want {
 		d.t.Errorf("the count is %d, a recount yields %d", count, want)
 	}
-	objects := d.QueryInt(d.t, `SELECT count(*) FROM item, jsonb_array_elements(objects) WHERE account_id = $1`, accountID)
-	size := d.QueryInt(d.t, `SELECT coalesce(sum((o ->> 'bytes')::bigint), 0)::bigint FROM item, jsonb_array_elements(objects) AS o WHERE account_id = $1`, accountID)
+	objects := d.QueryInt(d.t, `SELECT (SELECT count(*) FROM stored_item, jsonb_array_elements(objects) WHERE account_id = $1) + (SELECT count(*) FROM rendition WHERE account_id = $1 AND bytes > 0)`, accountID)
+	size := d.QueryInt(d.t, `SELECT (SELECT coalesce(sum((o ->> 'bytes')::bigint), 0) FROM stored_item, jsonb_array_elements(objects) AS o WHERE account_id = $1)::bigint
+		+ (SELECT coalesce(sum(bytes), 0) FROM rendition WHERE account_id = $1)::bigint`, accountID)
 	stored := d.stored()
 	for _, n := range stored {
 		size -= n
@@ -244,4 +279,10 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// deleteItem deletes an item with an API key.
+func deleteItem(ctx context.Context, service *media.Service, p account.Principal, id uuid.UUID) error {
+	_, err := service.Delete(ctx, p, id, media.DeleteOptions{})
+	return err
 }

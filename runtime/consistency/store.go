@@ -43,12 +43,19 @@ type RestoreStore interface {
 type Store interface {
 	// Installation returns when a restore of the database was confirmed.
 	Installation(ctx context.Context) (installation.State, error)
-	// ItemsAfter returns up to limit items, drafts included, with ids after the given one, in the order of ids.
+	// ItemsAfter returns up to limit items, drafts included, with their objects, renditions included, and with ids after the given one, in the order of ids.
 	ItemsAfter(ctx context.Context, accountID, after uuid.UUID, limit int32) ([]ItemObjects, error)
-	// ItemsByID returns the objects of those of the items that exist.
+	// ItemsByID returns the objects, renditions included, of those of the items that exist.
 	ItemsByID(ctx context.Context, accountID uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]media.Objects, error)
 	// SizeMismatchesAfter returns up to limit size mismatches of items with ids after the given one, in the order of ids.
 	SizeMismatchesAfter(ctx context.Context, accountID, after uuid.UUID, limit int32) ([]SizeMismatch, error)
+	// OverdueItemsAfter returns up to limit deleted items whose time was over before the cutoff, with ids
+	// after the given one, in the order of ids.
+	OverdueItemsAfter(ctx context.Context, accountID, after uuid.UUID, cutoff time.Time, limit int32) ([]OverdueItem, error)
+	// EndOverdueItems ends those of the deleted items whose time was still over before the cutoff, as the
+	// purge does, and returns them: row and counters change, and the removal of the objects is queued, in one
+	// transaction.
+	EndOverdueItems(ctx context.Context, accountID uuid.UUID, ids []uuid.UUID, cutoff time.Time) ([]uuid.UUID, error)
 	// FindReferences returns what refers to keys, which belong to the items with these ids, in one snapshot.
 	FindReferences(ctx context.Context, accountID uuid.UUID, bucket string, ids []uuid.UUID, keys []string) (References, error)
 	// CountPending counts running uploads and queued removals of the account.
@@ -59,7 +66,7 @@ type Store interface {
 	RepairCounters(ctx context.Context, accountID uuid.UUID) ([]Drift, error)
 	// RepairItemBytes sets the bytes of an item to the sum of its objects'. It changes no counter.
 	RepairItemBytes(ctx context.Context, accountID, itemID uuid.UUID) error
-	// DropObject removes a derivative from an item: it changes row and counters and queues
+	// DropObject removes a derivative, or a rendition, from an item: it changes row and counters and queues
 	// the removal in one transaction. It returns nil if the item does not refer to the object.
 	DropObject(ctx context.Context, accountID uuid.UUID, bucket string, itemID uuid.UUID, object media.Object) (*media.Removal, error)
 	// FinishRemovals deletes removals from the queue.
@@ -123,16 +130,26 @@ type SizeMismatch struct {
 	Recorded, Actual int64
 }
 
-// The counters of an account: the names of their tables.
+// OverdueItem is a deleted item that could be restored until a time that is over.
+type OverdueItem struct {
+	ID              uuid.UUID
+	RestorableUntil time.Time
+}
+
+// The counters of an account: the names of their tables. DeletedTotal is the columns of app_total for the
+// deleted items that can be restored, RenditionBytes the column of account_usage for renditions.
 const (
-	AccountUsage = "account_usage"
-	AppTotal     = "app_total"
-	GroupTotal   = "group_total"
-	PageIndex    = "item_page_block"
+	AccountUsage   = "account_usage"
+	AppTotal       = "app_total"
+	GroupTotal     = "group_total"
+	DeletedTotal   = "deleted_total"
+	PageIndex      = "item_page_block"
+	RenditionBytes = "rendition_bytes"
+	RenditionTotal = "rendition_total"
 )
 
-// CounterValue is the value of a counter: AccountUsage has bytes only, GroupTotal and
-// PageIndex have no bytes.
+// CounterValue is the value of a counter: AccountUsage and RenditionBytes have bytes only, GroupTotal and
+// PageIndex have no bytes, and the items of DeletedTotal and RenditionTotal are in Private.
 type CounterValue struct {
 	Public, Private, Bytes int64
 }
@@ -140,8 +157,8 @@ type CounterValue struct {
 // Drift is a counter that differs from a recount.
 type Drift struct {
 	Counter          string
-	AppID            uuid.UUID // zero for AccountUsage
-	Group            string    // of GroupTotal, and of PageIndex unless the list is that of the app
+	AppID            uuid.UUID // zero for AccountUsage, RenditionBytes and RenditionTotal
+	Group            string    // of GroupTotal, and of PageIndex unless the list is that of the app; preset and recipe of RenditionTotal
 	FirstID          uuid.UUID // of a block of PageIndex
 	Recorded, Actual CounterValue
 }

@@ -56,6 +56,21 @@ func nearest(name string, known []string) string {
 	})
 }
 
+// Explain adds to the error of a value that cannot be parsed what the setting is, and so what it may be.
+func Explain(failed error, program *kong.Application) error {
+	if failed == nil {
+		return nil
+	}
+	explained := failed
+	_ = kong.Visit(program, func(node kong.Visitable, next kong.Next) error {
+		if flag, ok := node.(*kong.Flag); ok && flag.Help != "" && slices.ContainsFunc(flag.Envs, func(name string) bool { return strings.Contains(failed.Error(), "(from envar "+name+"=") }) {
+			explained = fmt.Errorf("%w; %s: %s", failed, flag.Envs[0], flag.Help)
+		}
+		return next(nil)
+	})
+	return explained
+}
+
 // Declared returns the names of the settings that a program's commands declare.
 func Declared(program *kong.Application) (declared []string) {
 	_ = kong.Visit(program, func(node kong.Visitable, next kong.Next) error {

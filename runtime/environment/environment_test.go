@@ -57,3 +57,21 @@ func TestNames_AreSortedAndUnique(t *testing.T) {
 		t.Errorf("got %d names: %s", len(names), strings.Join(names, " "))
 	}
 }
+
+func TestExplain_SaysWhatAValueMayBe(t *testing.T) {
+	parser, err := kong.New(&struct {
+		Rate int `env:"SERVICE_RATE_X" help:"Checks a second, from 1 to 1000."`
+	}{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SERVICE_RATE_X", "abc")
+	_, failed := parser.Parse(nil)
+	const want = `(from envar SERVICE_RATE_X="abc"); SERVICE_RATE_X: Checks a second, from 1 to 1000.`
+	if got := environment.Explain(failed, parser.Model); got == nil || !strings.HasSuffix(got.Error(), want) {
+		t.Errorf("the error is %v, want one with %s", got, want)
+	}
+	if got := environment.Explain(nil, parser.Model); got != nil {
+		t.Errorf("without an error it is %v", got)
+	}
+}

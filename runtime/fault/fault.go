@@ -32,6 +32,8 @@ const (
 	NotFound
 	// Conflict is a state, a pin or another owner that prevents the operation.
 	Conflict
+	// PreconditionFailed is a condition of the request, on the version of an object, that does not hold.
+	PreconditionFailed
 	// TooLarge is a file over maxUploadSize.
 	TooLarge
 	// QuotaExceeded is a file that does not fit into the account's storage cap.
@@ -42,10 +44,13 @@ const (
 	Busy
 	// Unavailable is a temporary failure of PostgreSQL or S3.
 	Unavailable
+	// FileLost is an item whose file S3 does not have any more: no retry helps, and the item is
+	// there. Only a restore, or the item's deletion, ends it.
+	FileLost
 )
 
 var names = [...]string{"internal", "invalid", "unauthenticated", "invalid signature", "forbidden", "not found", "conflict",
-	"too large", "quota exceeded", "unsupported type", "busy", "unavailable"}
+	"precondition failed", "too large", "quota exceeded", "unsupported type", "busy", "unavailable", "file lost"}
 
 // String returns the name of the kind, for logs and metrics.
 func (k Kind) String() string {

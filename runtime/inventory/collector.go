@@ -84,11 +84,12 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 
 // Descriptions of the metrics.
 var (
-	storedBytesDesc = describe("mediastack_account_stored_bytes", "Bytes of the sealed items of an account. The accounts with the most used bytes; \"other\" has the sum of all others.", accountLabels...)
-	storedItemsDesc = describe("mediastack_account_stored_items", "Sealed items of an account.", accountLabels...)
-	draftsDesc      = describe("mediastack_account_drafts", "Drafts of an account.", accountLabels...)
-	usedBytesDesc   = describe("mediastack_account_used_bytes", "Bytes that count towards the cap of an account: of drafts and sealed items, and reserved by uploads.", accountLabels...)
-	capDesc         = describe("mediastack_account_cap_bytes", "The cap of an account.", accountLabels...)
+	storedBytesDesc    = describe("mediastack_account_stored_bytes", "Bytes of the sealed items of an account. The accounts with the most used bytes; \"other\" has the sum of all others.", accountLabels...)
+	storedItemsDesc    = describe("mediastack_account_stored_items", "Sealed items of an account.", accountLabels...)
+	draftsDesc         = describe("mediastack_account_drafts", "Drafts of an account.", accountLabels...)
+	usedBytesDesc      = describe("mediastack_account_used_bytes", "Bytes that count towards the cap of an account: of drafts, sealed items and renditions, and reserved by uploads.", accountLabels...)
+	renditionBytesDesc = describe("mediastack_account_rendition_bytes", "Bytes of the renditions of an account, which the used bytes contain.", accountLabels...)
+	capDesc            = describe("mediastack_account_cap_bytes", "The cap of an account.", accountLabels...)
 
 	accountsDesc       = describe("mediastack_accounts", "Accounts by state: open, suspended, closed (and not erased).", "state")
 	uploadsDesc        = describe("mediastack_uploads_open", "Running uploads: single (in one request), resumable.", "upload")
@@ -96,9 +97,12 @@ var (
 	allDraftsDesc      = describe("mediastack_drafts", "Drafts of all accounts.")
 	allBytesDesc       = describe("mediastack_stored_bytes", "Bytes of the sealed items of all accounts.")
 	allItemsDesc       = describe("mediastack_stored_items", "Sealed items of all accounts.")
-	allUsedDesc        = describe("mediastack_used_bytes", "Bytes of drafts and sealed items of all accounts, and reserved by uploads.")
+	allUsedDesc        = describe("mediastack_used_bytes", "Bytes of drafts, sealed items and renditions of all accounts, and reserved by uploads.")
+	allRenditionsDesc  = describe("mediastack_rendition_bytes", "Bytes of the renditions of all accounts, which the used bytes contain.")
 	removalsDesc       = describe("mediastack_removals_pending", "Queued removals of objects.")
 	failedRemovalsDesc = describe("mediastack_removals_failed", "Queued removals that have failed, and are repeated.")
+	fetchesDesc        = describe("mediastack_fetch_waiting", "Uploads from a URL that wait for a slot.")
+	fetchWaitDesc      = describe("mediastack_fetch_account_wait_seconds", "How long an account of which no upload from a URL runs has been waiting for its first one, at most.")
 	emailsDesc         = describe("mediastack_email_outbox_length", "E-mails that wait to be sent.")
 
 	purgeSuccessDesc   = describe("mediastack_purge_last_success_timestamp_seconds", "End of the last run of the purge that completed; absent before the first one.")
@@ -107,15 +111,15 @@ var (
 	purgeAttentionDesc = describe("mediastack_purge_needs_attention", "1 if an operator must act on what the last run of the purge found.")
 	purgeSkippedDesc   = describe("mediastack_purge_buckets_skipped", "Buckets that the last run of the purge skipped, because they belong to another account or installation.")
 	purgeRunsDesc      = describe("mediastack_purge_runs_total", "Runs of the purge by outcome: completed, failed, held (nothing may be removed).", "outcome")
-	purgeRemovedDesc   = describe("mediastack_purge_removed_total", "What the purge removed: drafts, uploads, objects (queued removals), oauth_rows, api_keys.", "kind")
+	purgeRemovedDesc   = describe("mediastack_purge_removed_total", "What the purge removed: drafts, deleted_items (that cannot be restored anymore), uploads, objects (queued removals), oauth_rows, api_keys, renditions (stale ones).", "kind")
 	purgeFailuresDesc  = describe("mediastack_purge_removal_failures_total", "Removals of objects that failed in the purge.")
 )
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(descriptions chan<- *prometheus.Desc) {
 	c.failures.Describe(descriptions)
-	for _, desc := range []*prometheus.Desc{storedBytesDesc, storedItemsDesc, draftsDesc, usedBytesDesc, capDesc, accountsDesc, uploadsDesc, oldestDraftDesc, allDraftsDesc, allBytesDesc, allItemsDesc, allUsedDesc,
-		removalsDesc, failedRemovalsDesc, emailsDesc, purgeSuccessDesc, purgeRunDesc, purgeDurationDesc, purgeAttentionDesc, purgeSkippedDesc, purgeRunsDesc, purgeRemovedDesc, purgeFailuresDesc} {
+	for _, desc := range []*prometheus.Desc{storedBytesDesc, storedItemsDesc, draftsDesc, usedBytesDesc, renditionBytesDesc, capDesc, accountsDesc, uploadsDesc, oldestDraftDesc, allDraftsDesc, allBytesDesc, allItemsDesc, allUsedDesc, allRenditionsDesc,
+		removalsDesc, failedRemovalsDesc, fetchesDesc, fetchWaitDesc, emailsDesc, purgeSuccessDesc, purgeRunDesc, purgeDurationDesc, purgeAttentionDesc, purgeSkippedDesc, purgeRunsDesc, purgeRemovedDesc, purgeFailuresDesc} {
 		descriptions <- desc
 	}
 }
@@ -149,6 +153,7 @@ func (e exporter) exportStored(stored []Stored, byAccount bool) {
 		all.Bytes += s.Bytes
 		all.Items += s.Items
 		all.UsedBytes += s.UsedBytes
+		all.RenditionBytes += s.RenditionBytes
 		if !byAccount {
 			continue
 		}
@@ -161,11 +166,13 @@ func (e exporter) exportStored(stored []Stored, byAccount bool) {
 		e.gauge(storedItemsDesc, float64(s.Items), labels...)
 		e.gauge(draftsDesc, float64(s.Drafts), labels...)
 		e.gauge(usedBytesDesc, float64(s.UsedBytes), labels...)
+		e.gauge(renditionBytesDesc, float64(s.RenditionBytes), labels...)
 	}
 	e.gauge(allDraftsDesc, float64(all.Drafts))
 	e.gauge(allBytesDesc, float64(all.Bytes))
 	e.gauge(allItemsDesc, float64(all.Items))
 	e.gauge(allUsedDesc, float64(all.UsedBytes))
+	e.gauge(allRenditionsDesc, float64(all.RenditionBytes))
 }
 
 func (e exporter) exportQueues(state Inventory, now time.Time) {
@@ -182,6 +189,8 @@ func (e exporter) exportQueues(state Inventory, now time.Time) {
 	e.gauge(removalsDesc, float64(state.Queues.Removals))
 	e.gauge(failedRemovalsDesc, float64(state.Queues.RemovalsFailed))
 	e.gauge(emailsDesc, float64(state.Queues.Emails))
+	e.gauge(fetchesDesc, float64(state.Queues.Fetches))
+	e.gauge(fetchWaitDesc, max(0, state.Queues.FetchWaitSeconds))
 }
 
 func (e exporter) exportPurge(purge Purge) {
@@ -201,7 +210,7 @@ func (e exporter) exportPurge(purge Purge) {
 	for _, outcome := range []PurgeOutcome{Completed, Failed, Held} {
 		e.counter(purgeRunsDesc, purge.Runs[outcome], string(outcome))
 	}
-	for kind, removed := range map[string]int64{"drafts": purge.Drafts, "uploads": purge.Uploads, "objects": purge.Removals, "oauth_rows": purge.OAuthRows, "api_keys": purge.APIKeys} {
+	for kind, removed := range map[string]int64{"drafts": purge.Drafts, "deleted_items": purge.DeletedItems, "uploads": purge.Uploads, "objects": purge.Removals, "oauth_rows": purge.OAuthRows, "api_keys": purge.APIKeys, "renditions": purge.Renditions} {
 		e.counter(purgeRemovedDesc, removed, kind)
 	}
 	e.counter(purgeFailuresDesc, purge.RemovalsFailed)

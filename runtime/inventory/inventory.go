@@ -28,7 +28,8 @@ type Stored struct {
 	AccountID       uuid.UUID
 	Namespace, Name string
 	MaxStorage      int64
-	UsedBytes       int64 // of drafts and sealed items, and reserved by uploads
+	UsedBytes       int64 // of drafts, sealed items and renditions, and reserved by uploads
+	RenditionBytes  int64
 	Bytes, Items    int64 // sealed
 	Drafts          int64
 }
@@ -43,6 +44,10 @@ type Queues struct {
 	Removals         int64
 	RemovalsFailed   int64 // those that failed, and are repeated
 	Emails           int64
+	Fetches          int64 // uploads from a URL that are due
+	// FetchWaitSeconds is how long an account of which no upload from a URL runs has been waiting for its
+	// first one, at most.
+	FetchWaitSeconds float64
 }
 
 // PurgeOutcome is how a run of the purge ended.
@@ -57,7 +62,7 @@ const (
 
 // PurgeCounts are what the purge removed.
 type PurgeCounts struct {
-	Drafts, Uploads, Removals, RemovalsFailed, OAuthRows, APIKeys int64
+	Drafts, DeletedItems, Uploads, Removals, RemovalsFailed, OAuthRows, APIKeys, Renditions int64
 }
 
 // PurgeRun is a run of the purge.

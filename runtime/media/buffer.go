@@ -7,7 +7,7 @@ import (
 )
 
 // chunkSize is the step in which buffers grow, so that a slow upload holds only about as
-// much memory as it has sent. PartSize is a multiple of it.
+// much memory as it has sent. The sizes of parts are multiples of it.
 const chunkSize = 256 << 10
 
 type chunk [chunkSize]byte
@@ -43,8 +43,11 @@ func (b *buffer) head(n int) []byte {
 }
 
 // reader returns a reader of the first n bytes of the buffer, which must not change before
-// the reader is closed.
-func (b *buffer) reader(n int) *bufferReader { return &bufferReader{chunks: b.chunks, size: int64(n)} }
+// the reader is closed. Bytes may be appended meanwhile.
+func (b *buffer) reader(n int) *bufferReader {
+	count := (n + chunkSize - 1) / chunkSize
+	return &bufferReader{chunks: b.chunks[:count:count], size: int64(n)}
+}
 
 // drop removes the first n bytes: whole chunks, or everything.
 func (b *buffer) drop(n int) {

@@ -106,7 +106,7 @@ func TestLoweredCap_RejectsUploadsAndKeepsItems(t *testing.T) {
 	if got := b.bytesOf(p, item.File()); !bytes.Equal(got, data) {
 		t.Error("the item has changed")
 	}
-	must(t, b.service.Delete(t.Context(), p, item.ID))
+	must(t, deleteItem(t.Context(), b.service, p, item.ID))
 	b.upload(p, random(1), media.Fields{})
 	b.balanced(p)
 }
@@ -380,7 +380,7 @@ func TestDelete_RemovesObjectsOnceS3IsBack(t *testing.T) {
 	p := b.tenant(1 << 30)
 	item := b.sealed(p, random(1000), media.Fields{})
 	s3.Stop()
-	must(t, b.service.Delete(t.Context(), p, item.ID))
+	must(t, deleteItem(t.Context(), b.service, p, item.ID))
 	if _, err := b.service.Get(t.Context(), p, item.ID); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a deleted item still exists: %v", err)
 	}
@@ -452,7 +452,7 @@ func TestPurge_ReportsARemovalThatFailsForLong(t *testing.T) {
 	p := b.tenant(1 << 30)
 	item := b.sealed(p, random(1000), media.Fields{})
 	denied.Store(true)
-	must(t, b.service.Delete(t.Context(), p, item.ID))
+	must(t, deleteItem(t.Context(), b.service, p, item.ID))
 	b.clock.advance(2 * time.Minute)
 	for try := range purgeConfig.MaxAttempts {
 		summary, err := b.purger.Run(t.Context())

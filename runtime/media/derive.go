@@ -11,8 +11,8 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// derive makes the derivatives that the account's settings ask for, and stores them. The
-// file itself is stored already. A derivative that can't be made is omitted and logged: it
+// derive reads what the image is, makes the derivatives that the account's settings ask for, and
+// stores them. The file itself is stored already. A derivative that can't be made is omitted and logged: it
 // does not fail the upload. A cap without room for the derivatives does, and so does an
 // object store that is unavailable.
 func (t *transfer) derive(ctx context.Context) (Objects, error) {
@@ -23,7 +23,7 @@ func (t *transfer) derive(ctx context.Context) (Objects, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, err := t.service.deriver.Derive(ctx, ImageJob{
+	facts, made, err := t.service.deriver.Derive(ctx, ImageJob{
 		ItemID: t.id, AccountID: t.scope.AccountID, MimeType: t.mimeType, Bytes: t.size, Slot: t.imageSlot,
 		Source: t.open, Settings: layers.Effective(),
 	})
@@ -38,6 +38,7 @@ func (t *transfer) derive(ctx context.Context) (Objects, error) {
 		t.service.log.WarnContext(ctx, "derivatives are missing", "item", t.id, "account", t.scope.AccountID, "type", t.mimeType, "bytes", t.size,
 			"made", variantNames(made), "error", err)
 	}
+	t.facts = facts
 	objects := make(Objects, len(made))
 	for i, derivative := range made {
 		sum := sha256.Sum256(derivative.Data)
@@ -73,6 +74,9 @@ func (t *transfer) wantsDerivatives(size int64) bool {
 // before most of it has arrived, and no other file is.
 func (t *transfer) classify(declaredType string, ended bool) error {
 	t.detectType(declaredType, ended)
+	if err := t.checkType(); err != nil {
+		return err
+	}
 	switch wanted := t.wantsDerivatives(max(t.size, t.sizeHint)); {
 	case wanted && t.imageSlot == nil:
 		var err error

@@ -9,7 +9,7 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-// Deriver makes derivatives: thumbnails and WebP conversions. internal/imaging.Pool
+// Deriver reads what an image is, and makes its derivatives: thumbnails and WebP conversions. internal/imaging.Pool
 // implements it. It is safe for concurrent use.
 type Deriver interface {
 	// CheckAdmission returns Busy if the account already holds its maximum of image slots. It
@@ -25,11 +25,11 @@ type Deriver interface {
 	// Handles reports whether Derive would try to make derivatives of a file of this type and
 	// size. It is cheap.
 	Handles(mimeType string, bytes int64) bool
-	// Derive waits for a worker, in turns between accounts, and returns the derivatives that
-	// could be made. The error says why others are missing: the file is broken, it exceeds a
+	// Derive waits for a worker, in turns between accounts, and returns what the image is, and the
+	// derivatives that could be made. The facts are zero if there is no derivative. The error says why others are missing: the file is broken, it exceeds a
 	// limit, or it killed its worker twice. Such an error does not fail the upload. Two do: an
 	// Unavailable fault of Source, and an error that wraps ctx.Err().
-	Derive(ctx context.Context, job ImageJob) ([]Derivative, error)
+	Derive(ctx context.Context, job ImageJob) (Facts, []Derivative, error)
 }
 
 // ImageSlot is a slot of the queue of images.

@@ -10,13 +10,13 @@ import (
 // bytes, and each byte once. The buffer of a transfer holds bytes that are hashed and not stored
 // yet, so the digest keeps the states that a Resumable may continue from.
 //
-//	|--- stored ---|----- PartSize -----|-- ... --|
-//	               '------------ buffer ----------'
-//	             stored                part    received
+//	|--- stored ---|--- being sent ---|----- next part -----|-- ... --|
+//	               '------------------ buffer ------------------------'
+//	             stored                                    part    received
 type digest struct {
 	received hash.Hash // of all bytes
 	stored   []byte    // state after the bytes before the buffer
-	part     []byte    // state after these and the first PartSize bytes of the buffer; nil if it has fewer
+	part     []byte    // state after the next part; nil if less of it has arrived
 }
 
 // newDigest returns the digest of a file of which nothing has been received.
@@ -25,21 +25,20 @@ func (s *Service) newDigest() digest {
 	return digest{received: h, stored: stateOf(h)}
 }
 
-// write adds the next bytes of the file. buffered is the size of the buffer with them.
-func (d *digest) write(data []byte, buffered int) {
-	_, _ = d.received.Write(data) // never fails, by its contract
-	if buffered == PartSize {
-		d.part = stateOf(d.received)
-	}
-}
+// write adds the next bytes of the file.
+func (d *digest) write(data []byte) { _, _ = d.received.Write(data) } // never fails, by its contract
 
-// advance is called after PartSize bytes at the start of the buffer were stored, or all of them.
-// buffered is what is left.
-func (d *digest) advance(buffered int) {
-	if d.stored = d.part; buffered == 0 {
-		d.stored = stateOf(d.received)
+// markPart is called when the bytes that have arrived end with the next part.
+func (d *digest) markPart() { d.part = stateOf(d.received) }
+
+// takePart returns the state after the next part, whose bytes are being sent from now on. all reports
+// that it has all bytes that have arrived.
+func (d *digest) takePart(all bool) (state []byte) {
+	if state = d.part; all {
+		state = stateOf(d.received)
 	}
 	d.part = nil
+	return state
 }
 
 // sum returns the hash of all bytes.

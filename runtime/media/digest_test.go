@@ -47,7 +47,7 @@ func TestUpload_HashesEachByteOnce(t *testing.T) {
 	b := setup(t)
 	p := b.tenant(1 << 30)
 	hashed := countHashed(b.service)
-	for _, size := range []int{0, 1, 100_000, media.PartSize, media.PartSize + 1, 2*media.PartSize + 4711} {
+	for _, size := range []int{0, 1, 100_000, media.PartSize, media.PartSize + 1, media.MaxSinglePut, media.MaxSinglePut + 1, 3 * media.PartSize, 3*media.PartSize + 4711} {
 		file := random(size)
 		hashed.Store(0)
 		item, err := upload(t.Context(), b.service, p, bytes.NewReader(file), media.Fields{})
@@ -84,7 +84,7 @@ func TestResumable_HashesEachByteOnceInARequest(t *testing.T) {
 		if at+n < len(file) {
 			body = io.MultiReader(body, failingReader{cut})
 		}
-		if _, err := u.Append(t.Context(), int64(at), body, nil); err != nil && !errors.Is(err, cut) {
+		if _, err := u.Append(t.Context(), int64(at), body, -1, nil); err != nil && !errors.Is(err, cut) {
 			t.Fatal(err)
 		}
 		at += n

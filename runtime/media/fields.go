@@ -28,6 +28,7 @@ type Fields struct {
 	Access   Access // empty = private
 	Caption  string
 	Group    string
+	Metadata Metadata
 }
 
 // BindGroup returns the fields with the group that an upload signature is bound to, which
@@ -45,7 +46,10 @@ func (f Fields) Validate() error {
 	if err := (Filter{Access: f.Access, Group: f.Group}).validate(); err != nil {
 		return err
 	}
-	return checkText("caption", f.Caption, MaxCaption, "\n\r\t")
+	if err := checkText("caption", f.Caption, MaxCaption, "\n\r\t"); err != nil {
+		return err
+	}
+	return f.Metadata.Validate()
 }
 
 // withDefaults sets the defaults of fields that the client omitted, and cleans the file name.
@@ -59,10 +63,12 @@ func (f Fields) withDefaults() Fields {
 
 func (f Filter) validate() error {
 	if f.Access != "" && f.Access != Public && f.Access != Private {
-		return fault.New(fault.Invalid, "access must be public or private")
+		return errAccess()
 	}
 	return CheckGroup(f.Group)
 }
+
+func errAccess() error { return fault.New(fault.Invalid, "access must be public or private") }
 
 // CheckGroup returns an Invalid fault for a group label that is too long or has control characters.
 func CheckGroup(group string) error { return checkText("group", group, MaxGroup, "") }

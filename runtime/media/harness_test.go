@@ -114,7 +114,13 @@ func (b *harness) replica(cfg media.Config) *media.Service {
 // replicaOver is a replica with an object store of the test's own.
 func (b *harness) replicaOver(objects media.ObjectStore, cfg media.Config) *media.Service {
 	b.t.Helper()
-	service, err := media.New(cfg, media.Deps{Store: b.store, Objects: objects, Settings: settings.NewService(b.store),
+	return b.replicaWith(b.store, objects, cfg)
+}
+
+// replicaWith is a replica with a database of the test's own, too.
+func (b *harness) replicaWith(store media.Store, objects media.ObjectStore, cfg media.Config) *media.Service {
+	b.t.Helper()
+	service, err := media.New(cfg, media.Deps{Store: store, Objects: objects, Settings: settings.NewService(b.store),
 		Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)})
 	must(b.t, err)
 	return service
@@ -207,7 +213,7 @@ func (b *harness) balanced(p account.Principal) {
 	b.t.Helper()
 	id := p.Account.ID
 	held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, id)
-	recount := b.number(`SELECT (SELECT coalesce(sum(bytes), 0) FROM item WHERE account_id = $1) + (SELECT coalesce(sum(reserved), 0) FROM upload WHERE account_id = $1)`, id)
+	recount := b.number(`SELECT (SELECT coalesce(sum(bytes), 0) FROM stored_item WHERE account_id = $1) + (SELECT coalesce(sum(reserved), 0) FROM upload WHERE account_id = $1)`, id)
 	if held != recount {
 		b.t.Errorf("the account uses %d bytes, the recount is %d", held, recount)
 	}
@@ -221,8 +227,14 @@ func (b *harness) balanced(p account.Principal) {
 	if want := b.number(`SELECT count(*) FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL`, p.App.ID); count != want {
 		b.t.Errorf("count is %d, the recount is %d", count, want)
 	}
-	named := b.number(`SELECT count(*) FROM item, jsonb_array_elements(objects) WHERE account_id = $1`, id)
-	weight := b.number(`SELECT coalesce(sum((o ->> 'bytes')::bigint), 0)::bigint FROM item, jsonb_array_elements(objects) AS o WHERE account_id = $1`, id)
+	for column, recount := range map[string]string{"deleted_items": "count(*)", "deleted_bytes": "coalesce(sum(bytes), 0)"} {
+		recorded := b.number(`SELECT coalesce(sum(`+column+`), 0)::bigint FROM app_total WHERE account_id = $1`, id)
+		if want := b.number(`SELECT `+recount+`::bigint FROM stored_item WHERE account_id = $1 AND deleted_at IS NOT NULL`, id); recorded != want {
+			b.t.Errorf("%s is %d, the recount is %d", column, recorded, want)
+		}
+	}
+	named := b.number(`SELECT count(*) FROM stored_item, jsonb_array_elements(objects) WHERE account_id = $1`, id)
+	weight := b.number(`SELECT coalesce(sum((o ->> 'bytes')::bigint), 0)::bigint FROM stored_item, jsonb_array_elements(objects) AS o WHERE account_id = $1`, id)
 	var bytes int64
 	stored := b.stored(p)
 	for _, size := range stored {
@@ -245,4 +257,10 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// deleteItem deletes an item with an API key.
+func deleteItem(ctx context.Context, service *media.Service, p account.Principal, id uuid.UUID) error {
+	_, err := service.Delete(ctx, p, id, media.DeleteOptions{})
+	return err
 }

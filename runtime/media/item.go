@@ -96,7 +96,14 @@ type Item struct {
 	Access    Access
 	Caption   string
 	Group     string // empty = none
+	Ref       string // of the upload signature; empty = none
+	Metadata  Metadata
 	Objects   Objects
+	Facts     Facts
+	// Focus is nil unless a client has set it.
+	Focus *FocusPoint
+	// Version increases with every change of the item, from 1.
+	Version   int
 	CreatedAt time.Time
 	// SealedAt is nil while the item is a draft.
 	SealedAt *time.Time
@@ -126,6 +133,14 @@ func ObjectKey(itemID uuid.UUID, variant Variant) string {
 // Totals are the totals of an account. Storage counts the bytes of sealed items' objects.
 type Totals struct {
 	Storage    int64
+	MaxStorage int64
+}
+
+// Usage is what counts against the cap of an account, in bytes.
+type Usage struct {
+	// Used is what an upload cannot have: sealed items, drafts, and the reservations of running
+	// uploads. Deleted items are not in it: they end for an upload that needs their room.
+	Used       int64
 	MaxStorage int64
 }
 

@@ -1,10 +1,20 @@
 package media
 
 import (
+	"context"
 	"time"
 
 	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/account"
 )
+
+// ItemReader reads an item of a principal's app: NotFound for any other app's item. The caller must not
+// change what it returns. Service reads it from the database, itemcache.Cache from a cache that is
+// never stale.
+type ItemReader interface {
+	Get(ctx context.Context, p account.Principal, id uuid.UUID) (Item, error)
+}
 
 // ItemCache is a process's cache of items, as the database calls it. The process registers the cache
 // there, and serves from it for the time of a lease after each confirmation of the registration:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ import (
 func TestItem_CompletesItsLifecycle(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"empty": 0, "one byte": 1, "small": 100_000, "exactly one part": media.PartSize,
-		"one byte over a part": media.PartSize + 1, "exactly two parts": 2 * media.PartSize, "several parts": 3*media.PartSize + 4711} {
+		"one byte over a part": media.PartSize + 1, "exactly two parts": 2 * media.PartSize, "the largest single put": media.MaxSinglePut, "one byte over it": media.MaxSinglePut + 1, "several parts": 3*media.PartSize + 4711} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
@@ -60,8 +61,8 @@ func TestItem_CompletesItsLifecycle(t *testing.T) {
 			}
 			b.balanced(p)
 
-			must(t, b.service.Delete(t.Context(), p, draft.ID))
-			if err := b.service.Delete(t.Context(), p, draft.ID); !fault.Is(err, fault.NotFound) {
+			must(t, deleteItem(t.Context(), b.service, p, draft.ID))
+			if err := deleteItem(t.Context(), b.service, p, draft.ID); !fault.Is(err, fault.NotFound) {
 				t.Errorf("deleting twice: %v", err)
 			}
 			if left := b.stored(p); len(left) != 0 {
@@ -83,7 +84,7 @@ func TestItem_OfAnotherTenantIsNotFound(t *testing.T) {
 	for name, call := range map[string]func(id uuid.UUID) error{
 		"get":    func(id uuid.UUID) error { _, err := b.service.Get(t.Context(), yours, id); return err },
 		"seal":   func(id uuid.UUID) error { _, err := b.service.Seal(t.Context(), yours, id); return err },
-		"delete": func(id uuid.UUID) error { return b.service.Delete(t.Context(), yours, id) },
+		"delete": func(id uuid.UUID) error { return deleteItem(t.Context(), b.service, yours, id) },
 	} {
 		foreign, missing := call(item.ID), call(uuid.New())
 		if !fault.Is(foreign, fault.NotFound) || fault.From(foreign).Public != fault.From(missing).Public {
@@ -112,11 +113,28 @@ func (r *broken) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// An account without maxUploadSize has maxStorage as its maximum, which the error names.
+func TestUpload_TooLargeNamesTheLimitThatIsSmaller(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 20)
+	for _, tt := range []struct {
+		maxStorage, maxUploadSize int64
+		want                      string
+	}{{10, 10, "maxStorage, 10 bytes"}, {20, 10, "maxUploadSize, 10 bytes"}} {
+		p.Account.MaxStorage, p.Account.MaxUploadSize = tt.maxStorage, tt.maxUploadSize
+		_, err := b.service.Begin(t.Context(), p, 11)
+		if !fault.Is(err, fault.TooLarge) || !strings.Contains(fault.From(err).Public, tt.want) {
+			t.Errorf("%v, want %s", err, tt.want)
+		}
+	}
+}
+
 func TestUpload_LeavesNothingWhenItFails(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
-	small := b.tenant(media.PartSize + 100)
+	small := b.tenant(media.MaxSinglePut + 100)
 	for name, c := range map[string]struct {
 		run  func() error
 		want func(error) bool
@@ -126,11 +144,11 @@ func TestUpload_LeavesNothingWhenItFails(t *testing.T) {
 			return err
 		}, func(err error) bool { return errors.Is(err, errCut) }},
 		"cut in the third part": {func() error {
-			_, err := upload(t.Context(), b.service, p, &broken{2*media.PartSize + 500}, media.Fields{})
+			_, err := upload(t.Context(), b.service, p, &broken{2*media.MaxSinglePut + 500}, media.Fields{})
 			return err
 		}, func(err error) bool { return errors.Is(err, errCut) }},
 		"bad field after a large file": {func() error {
-			_, err := upload(t.Context(), b.service, p, bytes.NewReader(make([]byte, 2*media.PartSize)), media.Fields{Access: "secret"})
+			_, err := upload(t.Context(), b.service, p, bytes.NewReader(make([]byte, 2*media.MaxSinglePut)), media.Fields{Access: "secret"})
 			return err
 		}, func(err error) bool { return fault.Is(err, fault.Invalid) }},
 		"larger than maxUploadSize": {func() error {
@@ -138,11 +156,11 @@ func TestUpload_LeavesNothingWhenItFails(t *testing.T) {
 			return err
 		}, func(err error) bool { return fault.Is(err, fault.TooLarge) }},
 		"over the cap in the second part": {func() error {
-			_, err := upload(t.Context(), b.service, small, bytes.NewReader(make([]byte, media.PartSize+101)), media.Fields{})
+			_, err := upload(t.Context(), b.service, small, bytes.NewReader(make([]byte, media.MaxSinglePut+101)), media.Fields{})
 			return err
 		}, func(err error) bool { return fault.Is(err, fault.QuotaExceeded) }},
 		"announced to be over the cap": {func() error {
-			_, err := b.service.Begin(t.Context(), small, media.PartSize+101)
+			_, err := b.service.Begin(t.Context(), small, media.MaxSinglePut+101)
 			return err
 		}, func(err error) bool { return fault.Is(err, fault.QuotaExceeded) }},
 		"announced to be larger than maxUploadSize": {func() error {
@@ -159,7 +177,7 @@ func TestUpload_LeavesNothingWhenItFails(t *testing.T) {
 		b.balanced(p)
 		b.balanced(small)
 	}
-	b.upload(small, make([]byte, media.PartSize+100), media.Fields{}) // exactly the cap still fits
+	b.upload(small, make([]byte, media.MaxSinglePut+100), media.Fields{}) // exactly the cap still fits
 }
 
 // An account that waited for a bucket of another owner once had keys already, and its uploads
@@ -327,7 +345,7 @@ func TestUpload_BelowTheMinimumRateReleasesItsMemoryToOthers(t *testing.T) {
 			return err
 		}},
 		{"a resumable upload that stalls", stalled, func(file io.Reader) error {
-			n, err := r.Append(t.Context(), 0, file, nil)
+			n, err := r.Append(t.Context(), 0, file, -1, nil)
 			if n != before || r.State().Progress.Received != before {
 				t.Errorf("%d of %d bytes were received: %+v", n, before, r.State().Progress)
 			}
@@ -355,12 +373,12 @@ func TestUpload_UnavailableWhileTheBucketIsMissing(t *testing.T) {
 	b := setup(t)
 	p := b.tenant(1 << 30)
 	must(t, b.objects.RemoveDrained(t.Context(), p.Account.Bucket)) // it holds its marker only
-	for _, size := range []int{1000, media.PartSize + 1} {
+	for _, size := range []int{1000, media.MaxSinglePut + 1} {
 		if _, err := upload(t.Context(), b.service, p, bytes.NewReader(random(size)), media.Fields{}); !fault.Is(err, fault.Unavailable) {
 			t.Errorf("an upload of %d bytes: %v", size, err)
 		}
 		r := b.create(p, int64(size))
-		if n, err := r.Append(t.Context(), 0, bytes.NewReader(random(size)), nil); n != 0 || !fault.Is(err, fault.Unavailable) {
+		if n, err := r.Append(t.Context(), 0, bytes.NewReader(random(size)), -1, nil); n != 0 || !fault.Is(err, fault.Unavailable) {
 			t.Errorf("a resumable upload of %d bytes: %d, %v", size, n, err)
 		}
 		must(t, r.Cancel(t.Context()))

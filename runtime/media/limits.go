@@ -22,7 +22,7 @@ type limits struct {
 // newLimits returns the limits of cfg, and registers their gauges unless registry is nil.
 func newLimits(cfg Config, registry prometheus.Registerer) (limits, error) {
 	perAccount := func(slots int) int { return max(1, slots*cfg.UploadPerAccountPercent/100) }
-	parts := int(cfg.UploadMemory / (PartSize + chunkSize))
+	parts := int(cfg.UploadMemory / bufferSize)
 	l := limits{
 		uploads: fairlimit.New[uuid.UUID](fairlimit.Config{Limit: cfg.MaxUploads, PerKey: perAccount(cfg.MaxUploads), MaxWaiting: cfg.UploadQueue}),
 		// An upload that waits for memory holds an upload slot, so that those bound the queue.

@@ -52,7 +52,7 @@ func TestLimits_ReturnBusyWithRetryAfter(t *testing.T) {
 func TestLimits_ExportGaugesOfSlotsAndMemory(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	l, err := newLimits(Config{MaxUploads: 8, UploadMemory: 4 * (PartSize + chunkSize), UploadPerAccountPercent: 75, UploadQueue: 4, UploadQueueTimeout: time.Minute}, registry)
+	l, err := newLimits(Config{MaxUploads: 8, UploadMemory: 4 * bufferSize, UploadPerAccountPercent: 75, UploadQueue: 4, UploadQueueTimeout: time.Minute}, registry)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ type metrics struct {
 	drafts   *prometheus.CounterVec
 	sealed   prometheus.Counter
 	deleted  prometheus.Counter
+	restored prometheus.Counter
 	created  prometheus.Counter
 	resumed  prometheus.Counter
 	canceled prometheus.Counter
@@ -34,6 +35,7 @@ func newMetrics(registry prometheus.Registerer) (metrics, error) {
 		}, []string{"upload"}),
 		sealed:   counter("mediastack_items_sealed_total", "Drafts that were sealed."),
 		deleted:  counter("mediastack_items_deleted_total", "Drafts and sealed items that were deleted by a request."),
+		restored: counter("mediastack_items_restored_total", "Deleted items that were restored."),
 		created:  counter("mediastack_resumable_uploads_created_total", "Resumable uploads that were created."),
 		resumed:  counter("mediastack_resumable_uploads_resumed_total", "Requests that continued a resumable upload behind its first byte."),
 		canceled: counter("mediastack_resumable_uploads_canceled_total", "Resumable uploads that a client ended."),
@@ -45,12 +47,20 @@ func newMetrics(registry prometheus.Registerer) (metrics, error) {
 	if registry == nil {
 		return m, nil
 	}
-	for _, collector := range []prometheus.Collector{m.drafts, m.sealed, m.deleted, m.created, m.resumed, m.canceled, m.received} {
+	for _, collector := range []prometheus.Collector{m.drafts, m.sealed, m.deleted, m.restored, m.created, m.resumed, m.canceled, m.received} {
 		if err := registry.Register(collector); err != nil {
 			return metrics{}, err
 		}
 	}
 	return m, nil
+}
+
+// countDraft counts an upload that became a draft, and was perhaps sealed at once.
+func (m metrics) countDraft(upload string, item Item) {
+	m.drafts.WithLabelValues(upload).Inc()
+	if item.SealedAt != nil {
+		m.sealed.Inc()
+	}
 }
 
 // countSeal counts an item that was sealed at now, and not before. The database rounds times down to

@@ -53,15 +53,27 @@ func (c PurgeConfig) Validate() error {
 	return c.DraftConfig.Validate()
 }
 
+// Pause waits after a batch of this duration, so that the service can use the stores. It returns the error of ctx if that ends.
+func (c PurgeConfig) Pause(ctx context.Context, worked time.Duration) error {
+	select {
+	case <-time.After(worked * time.Duration(c.PausePercent) / 100):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // PurgeSummary counts what one run did. Its JSON form is the output of the purge command.
 type PurgeSummary struct {
 	// Ran is false when another purge was running: this run then did nothing.
-	Ran             bool `json:"ran"`
-	DraftsPurged    int  `json:"draftsPurged"`
-	UploadsExpired  int  `json:"uploadsExpired"`
-	RemovalsDone    int  `json:"removalsDone"`
-	RemovalsFailed  int  `json:"removalsFailed"`
-	RemovalsPending int  `json:"removalsPending"`
+	Ran          bool `json:"ran"`
+	DraftsPurged int  `json:"draftsPurged"`
+	// DeletedItemsPurged counts the deleted items that cannot be restored anymore.
+	DeletedItemsPurged int `json:"deletedItemsPurged"`
+	UploadsExpired     int `json:"uploadsExpired"`
+	RemovalsDone       int `json:"removalsDone"`
+	RemovalsFailed     int `json:"removalsFailed"`
+	RemovalsPending    int `json:"removalsPending"`
 	// BucketsSkipped counts the buckets that belong to another account or installation: their
 	// objects stay.
 	BucketsSkipped int `json:"bucketsSkipped"`
@@ -81,7 +93,7 @@ type PurgeDeps struct {
 	Log     *slog.Logger
 }
 
-// Purger deletes drafts that are too old, uploads whose lease has ended, and the objects of
+// Purger deletes drafts that are too old, deleted items that cannot be restored anymore, uploads whose lease has ended, and the objects of
 // queued removals, in bounded batches. Every batch is one transaction, so a run that is
 // killed leaves the rest to the next one.
 type Purger struct {
@@ -130,8 +142,13 @@ func (p *purgeRun) purge(ctx context.Context) error {
 	}); err != nil {
 		return fmt.Errorf("purge drafts: %w", err)
 	}
+	if err := p.batches(ctx, &summary.DeletedItemsPurged, func() (int, error) {
+		return store.EndTombstones(ctx, start, p.cfg.BatchSize)
+	}); err != nil {
+		return fmt.Errorf("purge deleted items: %w", err)
+	}
 	if err := p.batches(ctx, &summary.UploadsExpired, func() (int, error) {
-		return store.ExpireUploads(ctx, start.Add(-p.cfg.UploadGrace), p.cfg.BatchSize, uploadKeys)
+		return store.ExpireUploads(ctx, start.Add(-p.cfg.UploadGrace), p.cfg.BatchSize, UploadKeys)
 	}); err != nil {
 		return fmt.Errorf("expire uploads: %w", err)
 	}
@@ -140,6 +157,11 @@ func (p *purgeRun) purge(ctx context.Context) error {
 		return store.DeleteExpiredResumables(ctx, start, p.cfg.BatchSize)
 	}); err != nil {
 		return fmt.Errorf("delete expired resumable uploads: %w", err)
+	}
+	if err := p.batches(ctx, &deleted, func() (int, error) {
+		return store.DeleteExpiredCapabilities(ctx, start.Add(-capabilityRetention), p.cfg.BatchSize)
+	}); err != nil {
+		return fmt.Errorf("delete expired upload capabilities: %w", err)
 	}
 	if err := p.removeDue(ctx); err != nil {
 		return fmt.Errorf("remove objects: %w", err)
@@ -152,8 +174,8 @@ func (p *purgeRun) purge(ctx context.Context) error {
 	return err
 }
 
-// uploadKeys returns the keys of the objects that an upload may have stored.
-func uploadKeys(itemID uuid.UUID) []string {
+// UploadKeys returns the keys of the objects that an upload may have stored.
+func UploadKeys(itemID uuid.UUID) []string {
 	return append([]string{ObjectKey(itemID, Original), ObjectKey(itemID, WebP), ObjectKey(itemID, Thumbnail)}, incompletePartKeys(itemID)...)
 }
 
@@ -169,18 +191,8 @@ func (p *purgeRun) batches(ctx context.Context, sum *int, step func() (int, erro
 		if err != nil || n < p.cfg.BatchSize {
 			return err
 		}
-		if err := p.pause(ctx, p.deps.Now().Sub(start)); err != nil {
+		if err := p.cfg.Pause(ctx, p.deps.Now().Sub(start)); err != nil {
 			return err
 		}
-	}
-}
-
-// pause waits after a batch of this duration, so that the service can use the stores.
-func (p *purgeRun) pause(ctx context.Context, worked time.Duration) error {
-	select {
-	case <-time.After(worked * time.Duration(p.cfg.PausePercent) / 100):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -43,7 +43,7 @@ func (p *purgeRun) removeDue(ctx context.Context) error {
 			p.deps.Log.WarnContext(ctx, "removing objects failed", "removal", f.removal.ID, "bucket", f.removal.Bucket,
 				"attempts", f.removal.Attempts, "retry_in", backoff, "error", f.cause)
 		}
-		if err := p.pause(ctx, p.deps.Now().Sub(start)); err != nil {
+		if err := p.cfg.Pause(ctx, p.deps.Now().Sub(start)); err != nil {
 			return err
 		}
 	}

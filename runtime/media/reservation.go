@@ -16,6 +16,8 @@ type reservation struct {
 	itemID uuid.UUID
 	scope  Scope
 	lease  time.Duration
+	// capability is that of the upload; nil = none.
+	capability *Capability
 
 	// opened is set once there may be a row, even if the store reported an error.
 	opened  bool
@@ -30,7 +32,7 @@ const endBatch = 100
 // that they reserved are free again. The purge removes their objects.
 func (s *Service) EndUploadsOfDeadProcesses(ctx context.Context) error {
 	for {
-		ended, err := s.store.EndUploadsOfDeadProcesses(ctx, endBatch, uploadKeys, s.now().Add(removalGrace))
+		ended, err := s.store.EndUploadsOfDeadProcesses(ctx, endBatch, UploadKeys, s.now().Add(removalGrace))
 		if ended > 0 {
 			s.log.WarnContext(ctx, "uploads of a process that died were ended", "uploads", ended)
 		}
@@ -50,11 +52,22 @@ func (r *reservation) reserve(ctx context.Context, total int64) error {
 	}
 	r.opened = true
 	expires := r.now().Add(r.lease)
-	if err := r.store.OpenUpload(ctx, r.itemID, r.scope, total, expires); err != nil {
+	if err := r.open(ctx, total, expires); err != nil {
 		return err
 	}
 	r.bytes, r.expires = total, expires
 	return nil
+}
+
+// open creates the row, with a use of the capability if that has a count.
+func (r *reservation) open(ctx context.Context, bytes int64, expires time.Time) error {
+	if !r.capability.counted() {
+		return r.store.OpenUpload(ctx, r.itemID, r.scope, bytes, expires)
+	}
+	if r.now().After(r.capability.ExpiresAt.Add(openGrace)) {
+		return errCapabilityExpired
+	}
+	return r.store.OpenCountedUpload(ctx, r.itemID, r.scope, *r.capability, bytes, expires)
 }
 
 // extend reserves more bytes and renews the lease.

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -74,13 +75,23 @@ func (s *Service) newResumable(p account.Principal, state ResumableState) *Resum
 // them. metadata is the text that the fields were read from; it is stored unchanged. Faults
 // are those of Begin, Invalid for fields out of bounds, and TooLarge for too much metadata.
 func (s *Service) CreateResumable(ctx context.Context, p account.Principal, length int64, fields Fields, metadata string) (*Resumable, error) {
+	return s.CreateResumableWith(ctx, p, nil, length, fields, metadata)
+}
+
+// CreateResumableWith is CreateResumable within a capability, which restricts the file and sets fields
+// of it; nil = none. The upload may go on after the capability has expired.
+func (s *Service) CreateResumableWith(ctx context.Context, p account.Principal, capability *Capability, length int64, fields Fields, metadata string) (*Resumable, error) {
 	if len(metadata) > MaxMetadata {
 		return nil, fault.New(fault.TooLarge, "the metadata must be at most %d bytes", MaxMetadata)
+	}
+	fields, err := capability.Apply(fields)
+	if err != nil {
+		return nil, err
 	}
 	if err := fields.Validate(); err != nil {
 		return nil, err
 	}
-	if err := s.checkAccount(p.Account, length); err != nil {
+	if err := cmp.Or(s.checkAccount(p.Account, length), capability.checkSize(length)); err != nil {
 		return nil, err
 	}
 	if length < UnknownLength {
@@ -90,7 +101,7 @@ func (s *Service) CreateResumable(ctx context.Context, p account.Principal, leng
 	if err != nil {
 		return nil, err
 	}
-	state := ResumableState{ItemID: id, Scope: ScopeOf(p), Length: length, Fields: fields.withDefaults(), Metadata: metadata, Reserved: max(0, length),
+	state := ResumableState{ItemID: id, Scope: ScopeOf(p), Capability: capability, Length: length, Fields: fields.withDefaults(), Metadata: metadata, Reserved: max(0, length),
 		Expires: s.now().Add(s.cfg.ResumableTTL)}
 	if err := s.store.OpenResumable(ctx, state); err != nil {
 		return nil, notStored(err)
@@ -143,6 +154,8 @@ func (r *Resumable) DeclareLength(ctx context.Context, length int64) error {
 	switch {
 	case length < r.state.Progress.Received:
 		return fault.New(fault.Invalid, "the length is less than what was received")
+	case r.state.Capability.checkSize(length) != nil:
+		return r.state.Capability.checkSize(length)
 	case length > r.account.MaxUploadSize:
 		return tooLarge(r.account)
 	}
@@ -158,15 +171,20 @@ func (r *Resumable) DeclareLength(ctx context.Context, length int64) error {
 
 // newTransfer returns a transfer that continues the upload. It owns nothing yet.
 func (r *Resumable) newTransfer() *transfer {
-	t := r.service.newTransfer(r.account, r.reservation, max(0, r.state.Length))
+	t := r.service.newTransfer(r.account, r.reservation, max(0, r.state.Length), r.partSize())
 	t.size, t.mimeType, t.rate.abort = r.state.Progress.Received, r.state.Progress.MimeType, r.onSlow
+	t.head, t.capability = r.state.Progress.Head, r.state.Capability
 	return t
 }
 
-// Append receives file, which begins at offset, until it ends or fails. It returns how many
-// of its bytes are durable. Without verify, whatever arrived before a failure counts. With
-// it, the bytes count only if file has ended and verify returns nil then.
-func (r *Resumable) Append(ctx context.Context, offset int64, file io.Reader, verify func() error) (n int64, err error) {
+// saveInterval is how many bytes Append sends before it saves the progress again. A process that is
+// killed loses no more than that and what it buffers.
+const saveInterval = 3 * PartSize
+
+// Append receives file, which begins at offset, until it ends or fails. size is its size, negative if
+// it is not known. Append returns how many of its bytes are durable. Without verify, whatever arrived
+// before a failure counts. With it, the bytes count only if file has ended and verify returns nil then.
+func (r *Resumable) Append(ctx context.Context, offset int64, file io.Reader, size int64, verify func() error) (n int64, err error) {
 	before := r.state.Progress.Received
 	if r.state.Phase() == Committed || offset != before {
 		return 0, offsetConflict(before)
@@ -183,8 +201,16 @@ func (r *Resumable) Append(ctx context.Context, offset int64, file io.Reader, ve
 		return 0, err
 	}
 	defer func() {
-		if errors.Is(err, ErrPartsLost) {
+		if sendErr := t.awaitPart(); err == nil {
+			err = sendErr
+		}
+		switch {
+		case errors.Is(err, ErrPartsLost):
 			err = r.resetProgress(ctx, err)
+		case err != nil && verify == nil && !fault.Is(err, fault.Conflict):
+			if unsaved := r.saveSent(ctx, t); unsaved != nil {
+				err = errors.Join(err, unsaved)
+			}
 		}
 		n = max(0, r.state.Progress.Received-before)
 		r.service.metrics.received.Add(float64(n))
@@ -193,28 +219,37 @@ func (r *Resumable) Append(ctx context.Context, offset int64, file io.Reader, ve
 	limit := r.maxLength()
 	file = io.LimitReader(file, limit-t.size+1) // the byte over the limit shows that there is too much
 	for {
-		ended, readErr := t.fill(ctx, file, func() error { return nil })
+		ended, readErr := t.fill(ctx, file, r.nextPart(t, offset, size), func() error { return nil })
 		if t.size > limit {
 			return 0, r.tooLong()
 		}
-		if readErr != nil && verify != nil {
+		if readErr != nil && (verify != nil || t.writeUncertain) { // the latter is of a part that was sent
 			return 0, readErr
 		}
 		t.detectType(r.state.Fields.MimeType, t.size == r.state.Length)
+		t.readHead()
+		if err := t.checkType(); err != nil {
+			return 0, r.reject(ctx, err, verify == nil)
+		}
 		if ended || readErr != nil {
 			return 0, errors.Join(readErr, r.persist(ctx, t, verify))
+		}
+		if err := t.awaitPart(); err != nil {
+			return 0, err
 		}
 		if err := r.startMultipart(ctx, t); err != nil {
 			return 0, err
 		}
-		if err := t.sendPart(ctx, PartSize); err != nil {
+		sent := r.sentProgress(t)
+		if err := t.beginPart(ctx, t.partSize); err != nil {
 			return 0, err
 		}
-		if verify != nil {
+		saved := r.state.Progress.Received
+		if verify != nil || sent.Received <= saved || saved > before && sent.Received-saved < saveInterval {
 			continue
 		}
 		// What is left in the buffer is not stored while more arrives.
-		if err := r.saveProgress(ctx, r.sentProgress(t)); err != nil {
+		if err := r.saveProgress(ctx, sent); err != nil {
 			return 0, err
 		}
 	}
@@ -223,7 +258,7 @@ func (r *Resumable) Append(ctx context.Context, offset int64, file io.Reader, ve
 // maxLength returns how long the file may become.
 func (r *Resumable) maxLength() int64 {
 	if r.state.Length == UnknownLength {
-		return r.account.MaxUploadSize
+		return r.state.Capability.MaxSize(r.account.MaxUploadSize)
 	}
 	return r.state.Length
 }
@@ -231,7 +266,7 @@ func (r *Resumable) maxLength() int64 {
 // tooLong returns the fault of a file that is longer than maxLength.
 func (r *Resumable) tooLong() error {
 	if r.state.Length == UnknownLength {
-		return tooLarge(r.account)
+		return cmp.Or(r.state.Capability.checkSize(r.maxLength()+1), tooLarge(r.account))
 	}
 	return fault.New(fault.TooLarge, "there is more than the length that was declared, %d bytes", r.state.Length)
 }
@@ -257,7 +292,7 @@ func (r *Resumable) Finish(ctx context.Context) (Item, error) {
 	if r.state.Progress.IncompleteBytes > 0 {
 		// The length was declared after the last byte had arrived, or the request that
 		// received that byte was aborted before it stored the last part.
-		if _, err := r.Append(ctx, r.state.Progress.Received, strings.NewReader(""), nil); err != nil {
+		if _, err := r.Append(ctx, r.state.Progress.Received, strings.NewReader(""), 0, nil); err != nil {
 			return Item{}, err
 		}
 	}
@@ -269,6 +304,9 @@ func (r *Resumable) Finish(ctx context.Context) (Item, error) {
 		return Item{}, err
 	}
 	t.detectType(r.state.Fields.MimeType, true)
+	if err := t.checkType(); err != nil {
+		return Item{}, r.reject(ctx, err, true)
+	}
 	if err := t.waitImageSlot(ctx); err != nil {
 		return Item{}, err
 	}
@@ -282,7 +320,7 @@ func (r *Resumable) Finish(ctx context.Context) (Item, error) {
 	if err != nil {
 		return Item{}, err
 	}
-	return r.commit(ctx, t.item(r.state.Fields, objects))
+	return r.commit(ctx, t.capability.complete(t.item(r.state.Fields, objects)))
 }
 
 // assemble completes the object, if it is not complete yet, and makes the derivatives.
@@ -325,11 +363,22 @@ func (r *Resumable) commit(ctx context.Context, item Item) (Item, error) {
 		return Item{}, err
 	}
 	r.state.Item = &item
-	r.service.metrics.drafts.WithLabelValues(resumableUpload).Inc()
+	r.service.metrics.countDraft(resumableUpload, item)
 	if removal != nil {
 		r.service.removeNow(ctx, *removal)
 	}
 	return item, nil
+}
+
+// reject returns the fault of a file whose type the capability does not permit. It ends the upload,
+// which can never become an item, unless the bytes may have been damaged on their way.
+func (r *Resumable) reject(ctx context.Context, why error, intact bool) error {
+	if intact {
+		if err := r.Cancel(ctx); err != nil {
+			r.service.log.WarnContext(ctx, "cleanup deferred to purge", "stage", "end rejected upload", "item", r.state.ItemID, "error", err)
+		}
+	}
+	return why
 }
 
 // Cancel ends an upload that is not committed: its reservation is released and what
@@ -338,7 +387,7 @@ func (r *Resumable) Cancel(ctx context.Context) error {
 	if r.state.Phase() == Committed {
 		return errCommitted()
 	}
-	removal, err := r.service.store.AbandonUpload(ctx, r.state.ItemID, r.state.Scope, uploadKeys(r.state.ItemID), r.service.now().Add(removalGrace))
+	removal, err := r.service.store.AbandonUpload(ctx, r.state.ItemID, r.state.Scope, UploadKeys(r.state.ItemID), r.service.now().Add(removalGrace))
 	if err != nil {
 		return err
 	}

@@ -10,11 +10,6 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// minPart is the size of the smallest part that S3 accepts, except as the last one. Less
-// than that, or than minPartSize returns, is stored as an object of its own when a request
-// ends: the incomplete part. The next request loads it and continues it.
-const minPart = 5 << 20
-
 // restore acquires an upload slot, and loads what was in memory when the last request ended.
 func (r *Resumable) restore(ctx context.Context, t *transfer) error {
 	if err := t.acquireUploadSlot(ctx); err != nil {
@@ -66,7 +61,7 @@ func (r *Resumable) restoreIncompletePart(ctx context.Context, t *transfer) erro
 	for err == nil {
 		var data []byte
 		data, err = t.buffer.read(part)
-		t.digest.write(data, t.buffer.size)
+		t.hash(data)
 	}
 	if !errors.Is(err, io.EOF) {
 		return err
@@ -130,6 +125,9 @@ func (r *Resumable) abortOrphanedUploads(ctx context.Context, t *transfer) error
 
 // persist makes what is in the buffer durable when a request ends, if verify accepts it.
 func (r *Resumable) persist(ctx context.Context, t *transfer, verify func() error) error {
+	if err := t.awaitPart(); err != nil {
+		return err
+	}
 	if verify != nil {
 		if err := verify(); err != nil {
 			return err
@@ -142,11 +140,11 @@ func (r *Resumable) persist(ctx context.Context, t *transfer, verify func() erro
 	if complete && t.multipart == nil {
 		return r.persistWhole(ctx, t)
 	}
-	if rest := t.buffer.size; rest >= r.minPartSize(t) || complete && rest > 0 {
+	if rest := t.buffer.size; rest >= t.partSize || complete && rest > 0 {
 		if err := r.startMultipart(ctx, t); err != nil {
 			return err
 		}
-		if err := t.sendPart(ctx, rest); err != nil {
+		if err := t.sendRest(ctx); err != nil {
 			return err
 		}
 	}
@@ -161,7 +159,7 @@ func (r *Resumable) persist(ctx context.Context, t *transfer, verify func() erro
 
 // persistWhole stores a file of which nothing was sent before.
 func (r *Resumable) persistWhole(ctx context.Context, t *transfer) error {
-	if t.size >= minPart { // an earlier request may have started a multipart upload
+	if t.size >= PartSize { // an earlier request may have started a multipart upload
 		if err := r.abortOrphanedUploads(ctx, t); err != nil {
 			return err
 		}
@@ -170,13 +168,14 @@ func (r *Resumable) persistWhole(ctx context.Context, t *transfer) error {
 		return err
 	}
 	t.buffer.release()
-	t.digest.advance(t.buffer.size)
+	t.digest.stored = t.digest.takePart(true)
 	next := r.sentProgress(t)
 	next.SinglePut = true
 	return r.saveProgress(ctx, next)
 }
 
-// persistIncompletePart stores the buffer as the incomplete part.
+// persistIncompletePart stores the buffer, which is too little for a part, as an object of its own: the
+// incomplete part. The next request loads it and continues it.
 func (r *Resumable) persistIncompletePart(ctx context.Context, t *transfer) error {
 	if r.state.Progress.IncompletePart == "" {
 		// The first incomplete part is recorded before it is stored. Otherwise it would never be
@@ -199,31 +198,48 @@ func (r *Resumable) persistIncompletePart(ctx context.Context, t *transfer) erro
 	return r.saveProgress(ctx, next)
 }
 
-// minPartSize returns the size from which the buffer is sent as a part: with parts of this
-// size the largest file that the upload may still become fits into the parts that are left.
-func (r *Resumable) minPartSize(t *transfer) int {
-	bytesLeft, partsLeft := r.maxLength(), int64(maxParts-1)
-	if t.multipart != nil {
-		for _, part := range t.multipart.Parts() {
-			bytesLeft, partsLeft = bytesLeft-part.Bytes, partsLeft-1
-		}
+// partSize returns the size from which the bytes of a request are sent as a part: with parts of this
+// size the largest file that the upload may still become fits into the parts that are left. It is not
+// less than the incomplete part.
+func (r *Resumable) partSize() int {
+	p := r.state.Progress
+	bytesLeft, partsLeft := r.maxLength(), maxParts-1-len(p.Parts)
+	for _, part := range p.Parts {
+		bytesLeft -= part.Bytes
 	}
-	if partsLeft < 1 {
-		return PartSize
+	return max(partSizeFor(bytesLeft, max(1, partsLeft)), partSizeFor(p.IncompleteBytes, 1))
+}
+
+// nextPart returns how many bytes the next part has, if more than that arrive of a request of size
+// bytes that begins at offset. The last part of a request also has what would be too little for a part
+// of its own, so that none of it is stored as the incomplete part.
+func (r *Resumable) nextPart(t *transfer, offset, size int64) int {
+	left := offset + size - (t.size - int64(t.unsent())) // unsent or to arrive
+	whole := t.multipart == nil && r.state.Length != UnknownLength && r.state.Length <= MaxSinglePut
+	if whole || size >= 0 && left < int64(t.partSize)+PartSize && left <= MaxSinglePut {
+		return MaxSinglePut
 	}
-	return int(min(PartSize, max(minPart, (bytesLeft+partsLeft-1)/partsLeft)))
+	return t.partSize
 }
 
 // sentProgress returns the progress if only what was sent to the object store counts.
 func (r *Resumable) sentProgress(t *transfer) Progress {
 	next := r.state.Progress
 	next.Received, next.IncompleteBytes, next.IncompleteHash = t.size-int64(t.buffer.size), 0, nil
-	next.MimeType = t.mimeType
+	next.MimeType, next.Head = t.mimeType, t.head
 	next.Digest = t.digest.stored
 	if t.multipart != nil {
 		next.MultipartID, next.Parts = t.multipart.ID(), t.multipart.Parts()
 	}
 	return next
+}
+
+// saveSent saves the progress of what was sent to the object store, if there is more of it than saved.
+func (r *Resumable) saveSent(ctx context.Context, t *transfer) error {
+	if sent := r.sentProgress(t); sent.Received > r.state.Progress.Received {
+		return r.saveProgress(ctx, sent)
+	}
+	return nil
 }
 
 // saveProgress replaces the progress and renews the lease, unless another request has

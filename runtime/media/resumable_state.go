@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/filehead"
 )
 
 // UnknownLength is the length of an upload until its client declares it.
@@ -14,6 +16,8 @@ const UnknownLength = -1
 type ResumableState struct {
 	ItemID uuid.UUID
 	Scope  Scope
+	// Capability is that of the signature which created the upload; nil = none.
+	Capability *Capability
 	// Length of the file; UnknownLength until the client declares it.
 	Length int64
 	Fields Fields
@@ -70,6 +74,8 @@ type Progress struct {
 	IncompleteHash SHA256
 	// MimeType is the detected content type; empty until enough bytes have been received.
 	MimeType string
+	// Head is what the first bytes say that have been received.
+	Head filehead.Head
 }
 
 // Part is a stored part of a multipart upload.
@@ -97,8 +103,8 @@ func otherIncompletePart(variant Variant) Variant {
 
 // ResumableStore keeps resumable uploads. PostgreSQL implements it.
 type ResumableStore interface {
-	// OpenResumable durably records the upload and reserves its bytes. QuotaExceeded when the
-	// account has no room.
+	// OpenResumable durably records the upload and reserves its bytes, and a use of its capability if
+	// that has a count. QuotaExceeded when the account has no room, ErrCapabilityUsed when no use is left.
 	OpenResumable(ctx context.Context, upload ResumableState) error
 	// FindResumable returns an upload that is running or committed, expired or not. NotFound
 	// when there never was one, when it belongs to another app, was ended or purged, and

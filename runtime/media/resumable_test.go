@@ -93,7 +93,7 @@ func TestResumable_AcceptsPiecesOfAnySize(t *testing.T) {
 					t.Fatalf("received %d of %d", got, at)
 				}
 				to := min(c.size, at+c.piece())
-				wrote, err := r.Append(t.Context(), int64(at), bytes.NewReader(file[at:to]), nil)
+				wrote, err := r.Append(t.Context(), int64(at), bytes.NewReader(file[at:to]), -1, nil)
 				must(t, err)
 				if wrote != int64(to-at) {
 					t.Fatalf("%d bytes of %d were accepted", wrote, to-at)
@@ -116,15 +116,15 @@ func TestResumable_KeepsWhatArrivedBeforeTheConnectionBroke(t *testing.T) {
 	b := setup(t)
 	p := b.tenant(1 << 30)
 	file := random(25 << 20)
-	for _, cut := range []int{1, 4 << 20, 6 << 20, media.PartSize, media.PartSize + 1, 24 << 20} {
+	for _, cut := range []int{1, 4 << 20, 6 << 20, media.PartSize, media.PartSize + 1, media.MaxSinglePut + 1, 2 * media.PartSize, 24 << 20} {
 		r := b.create(p, int64(len(file)))
 		broken := io.MultiReader(bytes.NewReader(file[:cut]), iotest.ErrReader(errGone))
-		wrote, err := r.Append(t.Context(), 0, broken, nil)
+		wrote, err := r.Append(t.Context(), 0, broken, -1, nil)
 		if !errors.Is(err, errGone) || wrote != int64(cut) {
 			t.Fatalf("cut at %d: %d bytes, %v", cut, wrote, err)
 		}
 		r = b.resume(b.service, p, r)
-		_, err = r.Append(t.Context(), wrote, bytes.NewReader(file[wrote:]), nil)
+		_, err = r.Append(t.Context(), wrote, bytes.NewReader(file[wrote:]), -1, nil)
 		must(t, err)
 		_, err = r.Finish(t.Context())
 		must(t, err)
@@ -139,21 +139,21 @@ func TestResumable_DiscardsBytesWithAWrongChecksum(t *testing.T) {
 	p := b.tenant(1 << 30)
 	file := random(40 << 20)
 	r := b.create(p, int64(len(file)))
-	_, err := r.Append(t.Context(), 0, bytes.NewReader(file[:1000]), func() error { return nil })
+	_, err := r.Append(t.Context(), 0, bytes.NewReader(file[:1000]), -1, func() error { return nil })
 	must(t, err)
 	for _, garbage := range []int{500, 6 << 20, 39 << 20} {
-		wrote, err := r.Append(t.Context(), 1000, bytes.NewReader(make([]byte, garbage)), func() error { return errGone })
+		wrote, err := r.Append(t.Context(), 1000, bytes.NewReader(make([]byte, garbage)), -1, func() error { return errGone })
 		if wrote != 0 || !errors.Is(err, errGone) {
 			t.Errorf("bytes with a wrong checksum: %d, %v", wrote, err)
 		}
 		// The same if the body is cut before its checksum can be verified.
 		cut := io.MultiReader(bytes.NewReader(make([]byte, garbage)), iotest.ErrReader(io.ErrUnexpectedEOF))
-		if wrote, err := r.Append(t.Context(), 1000, cut, func() error { return nil }); wrote != 0 || err == nil {
+		if wrote, err := r.Append(t.Context(), 1000, cut, -1, func() error { return nil }); wrote != 0 || err == nil {
 			t.Errorf("a body that is cut: %d, %v", wrote, err)
 		}
 		r = b.resume(b.service, p, r)
 	}
-	_, err = r.Append(t.Context(), 1000, bytes.NewReader(file[1000:]), func() error { return nil })
+	_, err = r.Append(t.Context(), 1000, bytes.NewReader(file[1000:]), -1, func() error { return nil })
 	must(t, err)
 	_, err = r.Finish(t.Context())
 	must(t, err)
@@ -194,7 +194,7 @@ func TestFinish_IsCompletedByTheNextRequestAtAnyReplica(t *testing.T) {
 			file := random(22 << 20)
 			r, err := failing.CreateResumable(t.Context(), p, int64(len(file)), media.Fields{}, "")
 			must(t, err)
-			_, err = r.Append(t.Context(), 0, bytes.NewReader(file), nil)
+			_, err = r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)
 			must(t, err)
 			if _, err := r.Finish(t.Context()); !errors.Is(err, errStore) || r.State().Item != nil {
 				t.Fatalf("a failed commit: %v", err)
@@ -217,16 +217,16 @@ func TestResumable_PartsSufficeForTheLargestFile(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(200 << 30)
-	p.Account.MaxUploadSize = 120 << 30
+	p.Account.MaxUploadSize = media.MaxFile
 	for name, c := range map[string]struct{ length, part int64 }{
-		"a file of any size":   {media.UnknownLength, 15 << 20},
-		"a large file":         {100 << 30, 15 << 20},
+		"a file of any size":   {media.UnknownLength, 33 << 18}, // from 8 MiB on, in steps of 256 KiB
+		"a large file":         {60 << 30, 25 << 18},
 		"a file like others":   {1 << 30, 5 << 20},
 		"the largest of those": {48 << 30, 5 << 20},
 	} {
 		r := b.create(p, c.length)
 		for at, piece := int64(0), int64(5<<20); len(r.State().Progress.Parts) == 0; at += piece {
-			_, err := b.resume(b.service, p, r).Append(t.Context(), at, bytes.NewReader(random(int(piece))), nil)
+			_, err := b.resume(b.service, p, r).Append(t.Context(), at, bytes.NewReader(random(int(piece))), -1, nil)
 			must(t, err)
 			if r = b.resume(b.service, p, r); at > 20<<20 {
 				t.Fatalf("%s: no part of %d bytes", name, at)
@@ -245,12 +245,12 @@ func TestResumable_ExpiresWithoutProgressAndLeavesNothing(t *testing.T) {
 	p := b.tenant(1 << 30)
 	for _, size := range []int{10, 3 << 20, 20 << 20} {
 		r := b.create(p, 1<<25)
-		_, err := r.Append(t.Context(), 0, bytes.NewReader(random(size)), nil)
+		_, err := r.Append(t.Context(), 0, bytes.NewReader(random(size)), -1, nil)
 		must(t, err)
 	}
 	kept := b.create(p, 1<<25)
 	b.clock.advance(config.ResumableTTL - time.Minute)
-	_, err := b.resume(b.service, p, kept).Append(t.Context(), 0, bytes.NewReader(random(100)), nil)
+	_, err := b.resume(b.service, p, kept).Append(t.Context(), 0, bytes.NewReader(random(100)), -1, nil)
 	must(t, err)
 	b.clock.advance(purgeConfig.UploadGrace + 2*time.Minute)
 	for range 2 {
@@ -338,7 +338,7 @@ func TestResumable_HoldsCapAndLength(t *testing.T) {
 	// An upload of unknown length reserves as it grows.
 	file := random(18 << 20)
 	r := b.create(p, media.UnknownLength)
-	_, err := r.Append(t.Context(), 0, bytes.NewReader(file[:17<<20]), nil)
+	_, err := r.Append(t.Context(), 0, bytes.NewReader(file[:17<<20]), -1, nil)
 	must(t, err)
 	if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != 17<<20 {
 		t.Errorf("%d bytes are reserved for %d", held, 17<<20)
@@ -356,11 +356,11 @@ func TestResumable_HoldsCapAndLength(t *testing.T) {
 	if err := r.DeclareLength(t.Context(), int64(len(file))+1); !fault.Is(err, fault.Conflict) {
 		t.Errorf("another length: %v", err)
 	}
-	if wrote, err := r.Append(t.Context(), 17<<20, bytes.NewReader(random(2<<20)), nil); wrote != 0 || !fault.Is(err, fault.TooLarge) {
+	if wrote, err := r.Append(t.Context(), 17<<20, bytes.NewReader(random(2<<20)), -1, nil); wrote != 0 || !fault.Is(err, fault.TooLarge) {
 		t.Errorf("more than was declared: %d, %v", wrote, err)
 	}
 	r = b.resume(b.service, p, r)
-	_, err = r.Append(t.Context(), 17<<20, bytes.NewReader(file[17<<20:]), nil)
+	_, err = r.Append(t.Context(), 17<<20, bytes.NewReader(file[17<<20:]), -1, nil)
 	must(t, err)
 	_, err = r.Finish(t.Context())
 	must(t, err)
@@ -368,7 +368,7 @@ func TestResumable_HoldsCapAndLength(t *testing.T) {
 	if err := r.Cancel(t.Context()); !fault.Is(err, fault.Conflict) {
 		t.Errorf("ending a complete upload: %v", err)
 	}
-	if wrote, err := r.Append(t.Context(), int64(len(file)), bytes.NewReader([]byte("x")), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
+	if wrote, err := r.Append(t.Context(), int64(len(file)), bytes.NewReader([]byte("x")), -1, nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
 		t.Errorf("writing to a complete upload: %d, %v", wrote, err)
 	}
 }
@@ -381,24 +381,24 @@ func TestResumable_KeepsOneWriterWhenALockIsLost(t *testing.T) {
 	p := b.tenant(1 << 30)
 	file := random(12 << 20)
 	r := b.create(p, int64(len(file)))
-	_, err := r.Append(t.Context(), 0, bytes.NewReader(file[:1<<20]), nil)
+	_, err := r.Append(t.Context(), 0, bytes.NewReader(file[:1<<20]), -1, nil)
 	must(t, err)
 	mine, theirs := b.resume(b.service, p, r), b.resume(b.replica(config), p, r)
-	_, err = mine.Append(t.Context(), 1<<20, bytes.NewReader(file[1<<20:2<<20]), nil)
+	_, err = mine.Append(t.Context(), 1<<20, bytes.NewReader(file[1<<20:2<<20]), -1, nil)
 	must(t, err)
-	if wrote, err := theirs.Append(t.Context(), 1<<20, bytes.NewReader(make([]byte, 3<<20)), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
+	if wrote, err := theirs.Append(t.Context(), 1<<20, bytes.NewReader(make([]byte, 3<<20)), -1, nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
 		t.Errorf("the late writer: %d, %v", wrote, err)
 	}
 	// The late writer has overwritten the incomplete part: its bytes are requested again.
 	mine = b.resume(b.service, p, r)
-	if wrote, err := mine.Append(t.Context(), 2<<20, bytes.NewReader(file[2<<20:]), nil); wrote > 0 || !fault.Is(err, fault.Conflict) {
+	if wrote, err := mine.Append(t.Context(), 2<<20, bytes.NewReader(file[2<<20:]), -1, nil); wrote > 0 || !fault.Is(err, fault.Conflict) {
 		t.Errorf("with an incomplete part of another writer: %d, %v", wrote, err)
 	}
 	mine = b.resume(b.service, p, r)
 	if got := mine.State().Progress.Received; got != 0 {
 		t.Fatalf("%d bytes are reported as received", got)
 	}
-	_, err = mine.Append(t.Context(), 0, bytes.NewReader(file), nil)
+	_, err = mine.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)
 	must(t, err)
 	_, err = mine.Finish(t.Context())
 	must(t, err)
@@ -413,24 +413,24 @@ func TestResumable_RestartsWhenPartsAreLost(t *testing.T) {
 	for name, lose := range map[string]func(b *harness, p account.Principal, r *media.Resumable){
 		"removed by a late writer": func(b *harness, p account.Principal, r *media.Resumable) {
 			late := b.resume(b.replica(config), p, r)
-			_, err := b.resume(b.service, p, r).Append(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), nil)
+			_, err := b.resume(b.service, p, r).Append(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), -1, nil)
 			must(b.t, err)
-			if wrote, err := late.Append(b.t.Context(), 0, bytes.NewReader(file[:7<<20]), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
+			if wrote, err := late.Append(b.t.Context(), 0, bytes.NewReader(file[:7<<20]), -1, nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
 				b.t.Errorf("the late writer: %d, %v", wrote, err)
 			}
 		},
 		"overwritten": func(b *harness, p account.Principal, r *media.Resumable) {
-			_, err := b.resume(b.service, p, r).Append(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), nil)
+			_, err := b.resume(b.service, p, r).Append(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), -1, nil)
 			must(b.t, err)
 			mine, late := b.resume(b.service, p, r), b.resume(b.replica(config), p, r)
-			_, err = mine.Append(b.t.Context(), 6<<20, bytes.NewReader(file[6<<20:12<<20]), nil)
+			_, err = mine.Append(b.t.Context(), 6<<20, bytes.NewReader(file[6<<20:12<<20]), -1, nil)
 			must(b.t, err)
-			if wrote, err := late.Append(b.t.Context(), 6<<20, bytes.NewReader(file[6<<20:14<<20]), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
+			if wrote, err := late.Append(b.t.Context(), 6<<20, bytes.NewReader(file[6<<20:14<<20]), -1, nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
 				b.t.Errorf("the late writer: %d, %v", wrote, err)
 			}
 		},
 		"gone from the store": func(b *harness, p account.Principal, r *media.Resumable) {
-			_, err := b.resume(b.service, p, r).Append(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), nil)
+			_, err := b.resume(b.service, p, r).Append(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), -1, nil)
 			must(b.t, err)
 			must(b.t, b.objects.AbortIncomplete(b.t.Context(), p.Account.Bucket, media.ObjectKey(r.State().ItemID, media.Original)))
 		},
@@ -447,7 +447,7 @@ func TestResumable_RestartsWhenPartsAreLost(t *testing.T) {
 				}
 				r = b.resume(b.service, p, r)
 				at := r.State().Progress.Received
-				if wrote, err := r.Append(t.Context(), at, bytes.NewReader(file[at:]), nil); err != nil {
+				if wrote, err := r.Append(t.Context(), at, bytes.NewReader(file[at:]), -1, nil); err != nil {
 					if wrote != 0 || !fault.Is(err, fault.Conflict) || r.State().Progress.Received != 0 {
 						t.Fatalf("parts that are lost: %d, %v", wrote, err)
 					}
@@ -470,11 +470,11 @@ func TestResumable_LateWriterLeavesNothingAfterTheCommit(t *testing.T) {
 	file := random(12 << 20)
 	r := b.create(p, int64(len(file)))
 	late := b.resume(b.replica(config), p, r)
-	_, err := r.Append(t.Context(), 0, bytes.NewReader(file), nil)
+	_, err := r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)
 	must(t, err)
 	_, err = r.Finish(t.Context())
 	must(t, err)
-	if wrote, err := late.Append(t.Context(), 0, bytes.NewReader(file[:6<<20]), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
+	if wrote, err := late.Append(t.Context(), 0, bytes.NewReader(file[:6<<20]), -1, nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
 		t.Errorf("the late writer: %d, %v", wrote, err)
 	}
 	b.settled(p, r, file)
@@ -488,14 +488,14 @@ func TestFinish_RestartsWhenCompletingLostTheParts(t *testing.T) {
 	p := b.tenant(1 << 30)
 	file := random(20 << 20)
 	r := b.create(p, int64(len(file)))
-	_, err := r.Append(t.Context(), 0, bytes.NewReader(file), nil)
+	_, err := r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)
 	must(t, err)
 	must(t, b.objects.AbortIncomplete(t.Context(), p.Account.Bucket, media.ObjectKey(r.State().ItemID, media.Original)))
 	r = b.resume(b.service, p, r)
 	if r.State().Item != nil || r.State().Progress.Received != 0 {
 		t.Fatalf("without its parts the upload is %+v", r.State())
 	}
-	_, err = r.Append(t.Context(), 0, bytes.NewReader(file), nil)
+	_, err = r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)
 	must(t, err)
 	_, err = r.Finish(t.Context())
 	must(t, err)
@@ -513,11 +513,11 @@ func TestResumable_UnrecordedMultipartUploadIsNotLeftInS3(t *testing.T) {
 	failing, err := media.New(config, media.Deps{Store: &forgetfulStore{Store: b.store}, Objects: b.objects, Settings: settings.NewService(b.store),
 		Now: b.clock.Now, Log: discard})
 	must(t, err)
-	if _, err := b.resume(failing, p, r).Append(t.Context(), 0, bytes.NewReader(file[:11<<19]), nil); !errors.Is(err, errStore) {
+	if _, err := b.resume(failing, p, r).Append(t.Context(), 0, bytes.NewReader(file[:11<<19]), -1, nil); !errors.Is(err, errStore) {
 		t.Fatalf("progress that can't be saved: %v", err)
 	}
 	r = b.resume(b.service, p, r)
-	_, err = r.Append(t.Context(), 0, bytes.NewReader(file), nil)
+	_, err = r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)
 	must(t, err)
 	_, err = r.Finish(t.Context())
 	must(t, err)
@@ -535,14 +535,14 @@ func TestResumable_UnrecordedIncompletePartIsNotLeftInS3(t *testing.T) {
 	failing, err := media.New(config, media.Deps{Store: &forgetfulStore{Store: b.store, incompleteOnly: true}, Objects: b.objects, Settings: settings.NewService(b.store),
 		Now: b.clock.Now, Log: discard})
 	must(t, err)
-	if _, err := b.resume(failing, p, r).Append(t.Context(), 0, bytes.NewReader(file[:1000]), nil); !errors.Is(err, errStore) {
+	if _, err := b.resume(failing, p, r).Append(t.Context(), 0, bytes.NewReader(file[:1000]), -1, nil); !errors.Is(err, errStore) {
 		t.Fatalf("an incomplete part that can't be recorded: %v", err)
 	}
 	if left := b.stored(p); len(left) != 1 {
 		t.Fatalf("the incomplete part was not stored: %v", left)
 	}
 	r = b.resume(b.service, p, r)
-	_, err = r.Append(t.Context(), 0, bytes.NewReader(file), nil)
+	_, err = r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)
 	must(t, err)
 	_, err = r.Finish(t.Context())
 	must(t, err)
@@ -573,7 +573,7 @@ func TestResumable_IncompletePartIsPartOfTheFile(t *testing.T) {
 	for _, size := range []int{1000, 16<<20 + 10, 18 << 20} {
 		file := random(size)
 		r := b.create(p, media.UnknownLength)
-		_, err := r.Append(t.Context(), 0, bytes.NewReader(file), nil)
+		_, err := r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)
 		must(t, err)
 		must(t, r.DeclareLength(t.Context(), int64(size)))
 		b.settled(p, b.resume(b.service, p, r), file)
@@ -591,7 +591,7 @@ func TestResumable_ContinuesAfterACrashBetweenParts(t *testing.T) {
 		r := b.create(p, int64(size))
 		ctx, die := context.WithCancel(t.Context())
 		body := io.MultiReader(bytes.NewReader(file), readerFunc(func([]byte) (int, error) { die(); return 0, io.EOF }))
-		if _, err := r.Append(ctx, 0, body, nil); err == nil {
+		if _, err := r.Append(ctx, 0, body, -1, nil); err == nil {
 			t.Fatal("the request was not canceled")
 		}
 		r = b.resume(b.replica(config), p, r)
@@ -600,7 +600,7 @@ func TestResumable_ContinuesAfterACrashBetweenParts(t *testing.T) {
 			if at < media.PartSize {
 				t.Errorf("of a full part only %d bytes are there", at)
 			}
-			_, err := r.Append(t.Context(), at, bytes.NewReader(file[at:]), nil)
+			_, err := r.Append(t.Context(), at, bytes.NewReader(file[at:]), -1, nil)
 			must(t, err)
 			_, err = r.Finish(t.Context())
 			must(t, err)

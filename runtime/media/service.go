@@ -19,7 +19,7 @@ import (
 // Config bounds the use cases. The tags are flag and environment names.
 type Config struct {
 	MaxUploads              int           `env:"SERVICE_MAX_UPLOADS" default:"128" help:"Maximum number of uploads that this process receives at once. Each buffers up to 1.25 MiB, and more from SERVICE_UPLOAD_MEMORY."`
-	UploadMemory            int64         `env:"SERVICE_UPLOAD_MEMORY" default:"268435456" help:"Bytes of memory for uploads over 1 MiB. Each uses up to 16.25 MiB; others wait."`
+	UploadMemory            int64         `env:"SERVICE_UPLOAD_MEMORY" default:"268435456" help:"Bytes of memory for uploads over 1 MiB. Each uses up to 10 MiB; others wait."`
 	UploadPerAccountPercent int           `name:"upload-per-account-percent" env:"SERVICE_UPLOAD_PER_ACCOUNT_PERCENT" default:"75" help:"Percent of upload slots and memory that one account may hold."`
 	UploadQueue             int           `env:"SERVICE_UPLOAD_QUEUE" default:"256" help:"Uploads that may wait for a slot; more are rejected with 429. One account may have half of them."`
 	UploadQueueTimeout      time.Duration `name:"upload-queue-timeout" env:"SERVICE_UPLOAD_QUEUE_TIMEOUT" default:"60s" help:"How long an upload waits for a slot, or for memory."`
@@ -34,8 +34,8 @@ func (c Config) Validate() error {
 	switch {
 	case c.MaxUploads < 1:
 		return fmt.Errorf("SERVICE_MAX_UPLOADS must be at least 1, not %d", c.MaxUploads)
-	case c.UploadMemory < PartSize+chunkSize:
-		return fmt.Errorf("SERVICE_UPLOAD_MEMORY must be at least %d, not %d", PartSize+chunkSize, c.UploadMemory)
+	case c.UploadMemory < bufferSize:
+		return fmt.Errorf("SERVICE_UPLOAD_MEMORY must be at least %d, not %d", bufferSize, c.UploadMemory)
 	case c.UploadPerAccountPercent < 1 || c.UploadPerAccountPercent > 100:
 		return fmt.Errorf("SERVICE_UPLOAD_PER_ACCOUNT_PERCENT must be from 1 to 100, not %d", c.UploadPerAccountPercent)
 	case c.UploadQueue < 0:
@@ -133,18 +133,6 @@ func (s *Service) Seal(ctx context.Context, p account.Principal, id uuid.UUID) (
 	return item, err
 }
 
-// Delete removes a draft or a sealed item with all its objects. When it returns nil, the row
-// is deleted; objects that S3 did not remove in time are queued for the purge.
-func (s *Service) Delete(ctx context.Context, p account.Principal, id uuid.UUID) error {
-	removal, err := s.store.DeleteItem(ctx, ScopeOf(p), id, s.now().Add(removalGrace))
-	if err != nil {
-		return err
-	}
-	s.metrics.deleted.Inc()
-	s.removeNow(ctx, removal)
-	return nil
-}
-
 // removalGrace is how long the purge leaves a removal to the request that queued it.
 const removalGrace = time.Minute
 
@@ -171,14 +159,8 @@ func (s *Service) tryRemoval(ctx context.Context, removal Removal) (done bool) {
 
 // List returns one page of sealed items, newest first.
 func (s *Service) List(ctx context.Context, p account.Principal, filter Filter, page, limit int) (Page, error) {
-	if page < 1 {
-		return Page{}, fault.New(fault.Invalid, "page must be 1 or more")
-	}
-	if limit < 1 || limit > MaxLimit {
-		return Page{}, fault.New(fault.Invalid, "limit must be from 1 to %d", MaxLimit)
-	}
-	if page-1 > MaxOffset/limit {
-		return Page{}, fault.New(fault.Invalid, "page must be %d or less with this limit", MaxOffset/limit+1)
+	if err := checkPage(page, limit); err != nil {
+		return Page{}, err
 	}
 	if err := filter.validate(); err != nil {
 		return Page{}, err
@@ -188,6 +170,20 @@ func (s *Service) List(ctx context.Context, p account.Principal, filter Filter, 
 		return Page{}, err
 	}
 	return Page{List: list, Number: page, Limit: limit}, nil
+}
+
+// checkPage checks the number and the length of a page.
+func checkPage(page, limit int) error {
+	if page < 1 {
+		return errPage
+	}
+	if limit < 1 || limit > MaxLimit {
+		return errLimit()
+	}
+	if page-1 > MaxOffset/limit {
+		return fault.New(fault.Invalid, "page must be %d or less with this limit", MaxOffset/limit+1)
+	}
+	return nil
 }
 
 // Count counts the app's sealed items that match the filter.
@@ -201,6 +197,15 @@ func (s *Service) Count(ctx context.Context, p account.Principal, filter Filter)
 // Totals returns what the whole account stores and may store.
 func (s *Service) Totals(ctx context.Context, p account.Principal) (Totals, error) {
 	return s.store.Totals(ctx, ScopeOf(p))
+}
+
+// Usage returns what of its cap the whole account uses. Totals counts sealed items only.
+func (s *Service) Usage(ctx context.Context, p account.Principal) (Usage, error) {
+	available, maxStorage, err := s.store.AvailableBytes(ctx, ScopeOf(p))
+	if err != nil {
+		return Usage{}, err
+	}
+	return Usage{Used: max(0, maxStorage-available), MaxStorage: maxStorage}, nil
 }
 
 // ForDelivery returns an item by id alone, with its owner. Package delivery

@@ -27,16 +27,21 @@ type Store interface {
 	Cell() cell.Number
 
 	// OpenUpload durably records that objects of this item may reach S3 from now on, and
-	// reserves bytes for them under the cap. QuotaExceeded when the upload exceeds the cap.
+	// reserves bytes for them under the cap. Deleted items that could be restored end where their room
+	// is needed. QuotaExceeded when the upload exceeds the cap.
 	OpenUpload(ctx context.Context, itemID uuid.UUID, scope Scope, bytes int64, leaseEnds time.Time) error
+	// OpenCountedUpload is OpenUpload within a capability that has a count, of which it takes one use in
+	// the same transaction. ErrCapabilityUsed when none is left. The use is given back when the upload
+	// ends without an item.
+	OpenCountedUpload(ctx context.Context, itemID uuid.UUID, scope Scope, capability Capability, bytes int64, leaseEnds time.Time) error
 	// Reserve reserves more bytes for the upload and renews its lease. QuotaExceeded when the
 	// upload exceeds the cap; NotFound when the purge has expired the upload.
 	Reserve(ctx context.Context, itemID uuid.UUID, scope Scope, bytes int64, leaseEnds time.Time) error
-	// AvailableBytes returns how many bytes the account can still hold. It is negative when
+	// AvailableBytes returns how many bytes the account can still hold, in the room of deleted items, too. It is negative when
 	// the cap was lowered below what the account holds.
 	AvailableBytes(ctx context.Context, scope Scope) (bytes, maxStorage int64, err error)
-	// CommitUpload makes the draft and ends the upload in one transaction, and adjusts the
-	// reservation to the item's bytes. NotFound when the purge has expired the upload.
+	// CommitUpload makes the draft, seals it if the item is sealed, and ends the upload in one
+	// transaction, and adjusts the reservation to the item's bytes. NotFound when the purge has expired the upload.
 	CommitUpload(ctx context.Context, item Item) error
 	// AbandonUpload ends the upload, releases its reservation and queues the removal of what
 	// may be stored under keys, due at notBefore. It returns nil without keys, and when the item
@@ -55,13 +60,34 @@ type Store interface {
 	ItemForDelivery(ctx context.Context, id uuid.UUID) (Item, Owner, error)
 	// Seal makes a draft visible and permanent. It returns a sealed item unchanged.
 	Seal(ctx context.Context, scope Scope, id uuid.UUID, now time.Time) (Item, error)
+	// UpdateItem changes a draft or a sealed item in one transaction with the counters and lists that it is
+	// in, and increments its version. It returns when no process has the former item in a cache. decide
+	// returns what the item becomes, and whether that is another one; with an error, nothing is changed
+	// and UpdateItem returns the item as it is. decide is called while no other call can change the item;
+	// repeated is set when an earlier attempt may have been committed.
+	UpdateItem(ctx context.Context, scope Scope, id uuid.UUID, decide func(item Item, repeated bool) (changed Item, differs bool, err error)) (Item, error)
 	// DeleteItem deletes the row and queues the removal of its objects in one transaction. The
 	// removal is due at notBefore, so that the caller can attempt it first.
 	DeleteItem(ctx context.Context, scope Scope, id uuid.UUID, notBefore time.Time) (Removal, error)
+	// DeleteItemPermanently is DeleteItem also for an item that was deleted and can be restored.
+	DeleteItemPermanently(ctx context.Context, scope Scope, id uuid.UUID, notBefore time.Time) (Removal, error)
+	// DeleteItemUndoably deletes a sealed item so that it can be restored. It deletes a draft as DeleteItem
+	// does; the removal is nil otherwise.
+	DeleteItemUndoably(ctx context.Context, scope Scope, id uuid.UUID, window UndoWindow, notBefore time.Time) (*Removal, error)
+	// RestoreItem restores a deleted item, and reports whether it did: an item that is not deleted is
+	// returned unchanged.
+	RestoreItem(ctx context.Context, scope Scope, id uuid.UUID) (item Item, restored bool, err error)
+	// ListDeleted returns deleted items that can be restored, the latest delete first, and how many there are.
+	ListDeleted(ctx context.Context, scope Scope, limit, offset int) (DeletedList, error)
 	// ListItems returns sealed items, newest first, and how many there are, in one snapshot.
 	ListItems(ctx context.Context, scope Scope, filter Filter, limit, offset int) (List, error)
 	// CountItems counts sealed items in constant time.
 	CountItems(ctx context.Context, scope Scope, filter Filter) (int64, error)
+	// FindItems returns up to wanted items of the list of a query, in its order, after a position or from
+	// its start. It examines a bounded number of items.
+	FindItems(ctx context.Context, scope Scope, q Query, after *Position, wanted int) (Found, error)
+	// CountMatches counts sealed items that match a search. It examines a bounded number of items.
+	CountMatches(ctx context.Context, scope Scope, search Search) (Matches, error)
 	// Totals returns the account's totals in constant time.
 	Totals(ctx context.Context, scope Scope) (Totals, error)
 	// FinishRemovals deletes removals that were carried out from the queue.
@@ -75,12 +101,17 @@ type PurgeStore interface {
 	// PurgeDrafts deletes up to batch drafts created before cutoff and queues the removal
 	// of their objects.
 	PurgeDrafts(ctx context.Context, cutoff time.Time, batch int) (purged int, err error)
+	// EndTombstones ends up to batch deleted items that could be restored until before cutoff, and queues the
+	// removal of their objects. The next run ends those that another transaction has locked.
+	EndTombstones(ctx context.Context, cutoff time.Time, batch int) (ended int, err error)
 	// ExpireUploads ends up to batch uploads whose lease ended before cutoff, as
 	// AbandonUpload does. keysOf returns the keys of the objects that an upload may have stored.
 	ExpireUploads(ctx context.Context, cutoff time.Time, batch int, keysOf func(itemID uuid.UUID) []string) (expired int, err error)
 	// DeleteExpiredResumables deletes the state of up to batch uploads that were committed or
 	// ended and that expired before cutoff.
 	DeleteExpiredResumables(ctx context.Context, cutoff time.Time, batch int) (int, error)
+	// DeleteExpiredCapabilities deletes up to batch counts of capabilities that expired before cutoff.
+	DeleteExpiredCapabilities(ctx context.Context, cutoff time.Time, batch int) (int, error)
 	// DueRemovals leases up to batch removals until leasedUntil: they are due again then
 	// unless they are finished or failed.
 	DueRemovals(ctx context.Context, now, leasedUntil time.Time, batch int) ([]Removal, error)

@@ -9,17 +9,24 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/filehead"
 )
 
 const (
-	// PartSize is the size of a part that is sent to S3, and the most that an upload buffers
-	// of a file. S3 accepts parts of minPart and more; only the last one may be smaller.
-	PartSize = 16 << 20
+	// PartSize is the size of the parts in which a file is sent to S3, unless maxParts requires larger
+	// ones. It is the smallest that S3 accepts, except for the last part.
+	PartSize = 5 << 20
+	// bufferSize is the most that an upload buffers of a file: a part that is being sent, and the next
+	// one, which arrives meanwhile.
+	bufferSize = 2 * PartSize
+	// MaxSinglePut is the size of the largest file that is stored with one request, and of the largest
+	// part. The buffer holds more, so that a transfer can find out whether the file goes on.
+	MaxSinglePut = bufferSize - chunkSize
 	// maxParts is the maximum number of parts of an S3 object.
 	maxParts = 10_000
-	// MaxObject is the size of the largest object that can be stored in parts of PartSize.
-	MaxObject = maxParts * PartSize
-	// inlineLimit is how much every upload may buffer. To buffer more, up to a part, it
+	// MaxFile is the maximum of an account's maxUploadSize, in parts that fit into the buffer.
+	MaxFile = maxParts * (8 << 20)
+	// inlineLimit is how much every upload may buffer. To buffer more, up to bufferSize, it
 	// acquires a slot of Config.UploadMemory.
 	inlineLimit = 1 << 20
 	// maxEmptyReads is how many reads in a row may return nothing before fill fails.
@@ -29,22 +36,28 @@ const (
 // transfer moves the bytes of one file from a request to the object store. Upload (one
 // request) and Resumable (many requests) stand on it.
 //
-//	request --fill--> buffer --sendPart (full parts)--> object store
-//	                         \-putWhole (small files)--/
+//	request --fill--> buffer --beginPart, awaitPart--> object store
+//	                         \-putWhole (small files)-/
 //
-// A transfer owns the slots that it has acquired. close releases them once, together with
+// A part is sent while the next one arrives. A transfer owns the slots that it has acquired. close releases them once, together with
 // the buffer. A transfer is not safe for concurrent use.
 type transfer struct {
 	service  *Service
 	account  account.Account
 	scope    Scope
 	id       uuid.UUID
-	sizeHint int64 // size that the client declared, 0 = none
+	sizeHint int64 // minimum of the size, from what the client declared; 0 = none
+	partSize int   // of all parts but the last ones of requests; a multiple of chunkSize
 
-	buffer   buffer // bytes received and not sent
-	digest   digest // of the bytes received
-	size     int64  // bytes received
-	mimeType string // empty until enough bytes have been received to detect it
+	buffer   buffer        // bytes received that S3 may not have: those of sending, and the unsent ones
+	sending  *sentPart     // nil = no part is being sent
+	digest   digest        // of the bytes received
+	size     int64         // bytes received
+	mimeType string        // empty until enough bytes have been received to detect it
+	facts    Facts         // of an image; zero until derive has read them
+	head     filehead.Head // of the bytes that were in the buffer before any was sent
+	// capability restricts the file; nil = nothing does.
+	capability *Capability
 
 	reservation *reservation
 	multipart   Multipart // nil until the first part is sent
@@ -60,10 +73,24 @@ type transfer struct {
 	rate       rateGuard
 }
 
+// sentPart is a part that is being sent: the first bytes of the buffer.
+type sentPart struct {
+	size  int
+	state []byte // of the digest, after it
+	body  *bufferReader
+	done  chan error // receives the result
+}
+
 // newTransfer returns a transfer that owns nothing yet.
-func (s *Service) newTransfer(a account.Account, reservation *reservation, sizeHint int64) *transfer {
+func (s *Service) newTransfer(a account.Account, reservation *reservation, sizeHint int64, partSize int) *transfer {
 	return &transfer{service: s, account: a, scope: reservation.scope, id: reservation.itemID, sizeHint: sizeHint,
-		digest: s.newDigest(), reservation: reservation}
+		partSize: partSize, digest: s.newDigest(), reservation: reservation}
+}
+
+// partSizeFor returns the size of parts with which a file of so many bytes fits into so many parts.
+func partSizeFor(bytes int64, parts int) int {
+	size := (bytes + int64(parts) - 1) / int64(parts)
+	return int(max(PartSize, min(MaxSinglePut, (size+chunkSize-1)/chunkSize*chunkSize)))
 }
 
 // newReservation returns the reservation of an upload that has no row yet.
@@ -77,7 +104,7 @@ func (t *transfer) acquireUploadSlot(ctx context.Context) (err error) {
 	return err
 }
 
-// acquirePartSlot waits for the memory of a part, unless the transfer has it.
+// acquirePartSlot waits for the memory of a whole buffer, unless the transfer has it.
 func (t *transfer) acquirePartSlot(ctx context.Context) (err error) {
 	if t.partSlot.held() {
 		return nil
@@ -86,29 +113,54 @@ func (t *transfer) acquirePartSlot(ctx context.Context) (err error) {
 	return err
 }
 
-// close releases the buffer and the slots.
+// close releases the buffer and the slots, once no part is being sent.
 func (t *transfer) close() {
+	_ = t.awaitPart() // the upload has ended
 	t.releaseImageSlot()
 	t.buffer.release()
 	t.partSlot.release()
 	t.uploadSlot.release()
 }
 
-// fill reads until the buffer holds more than a part (false) or the file has ended (true).
-// It calls onRead after each read except the last.
-func (t *transfer) fill(ctx context.Context, file io.Reader, onRead func() error) (ended bool, err error) {
-	for empty := 0; t.buffer.size <= PartSize; {
+// unsent returns how many bytes of the buffer are not being sent.
+func (t *transfer) unsent() int {
+	if t.sending == nil {
+		return t.buffer.size
+	}
+	return t.buffer.size - t.sending.size
+}
+
+// hash adds bytes that were read into the buffer to the digest.
+func (t *transfer) hash(data []byte) {
+	if t.digest.write(data); t.unsent() == t.partSize { // a read ends with a chunk at the latest
+		t.digest.markPart()
+	}
+}
+
+// fill reads until more than n bytes are unsent (false) or the file has ended (true); n is at most
+// MaxSinglePut. It calls onRead after each read except the last. While the buffer is full it waits for
+// the part that is being sent.
+func (t *transfer) fill(ctx context.Context, file io.Reader, n int, onRead func() error) (ended bool, err error) {
+	for empty := 0; t.unsent() <= n; {
 		if t.buffer.size >= inlineLimit {
 			if err := t.acquirePartSlot(ctx); err != nil {
+				return false, err
+			}
+		}
+		if t.buffer.size >= bufferSize {
+			if err := t.awaitPart(); err != nil {
 				return false, err
 			}
 		}
 		t.rate.beginRead()
 		data, err := t.buffer.read(file)
 		slow := t.rate.endRead(len(data))
-		t.digest.write(data, t.buffer.size)
+		t.hash(data)
 		if t.size += int64(len(data)); t.size > t.account.MaxUploadSize {
 			return false, tooLarge(t.account)
+		}
+		if err := t.capability.checkSize(t.size); err != nil {
+			return false, err
 		}
 		if slow != nil {
 			return false, slow
@@ -137,12 +189,28 @@ func (t *transfer) fill(ctx context.Context, file io.Reader, onRead func() error
 // detectType detects the content type once enough of the file, or all of it, is in the buffer.
 func (t *transfer) detectType(declared string, ended bool) {
 	if t.mimeType == "" && (ended || t.buffer.size >= sniffLength) {
-		t.mimeType = sniff(t.buffer.head(sniffLength), declared)
+		t.mimeType = sniff(t.buffer.head(sniffLength), t.capability.declaredType(declared))
 	}
 }
 
-// inMemory reports whether the buffer holds the whole file.
-func (t *transfer) inMemory() bool { return int64(t.buffer.size) == t.size }
+// readHead reads what the first bytes of the file say, as long as the buffer has them. It is called before
+// any of them is sent.
+func (t *transfer) readHead() {
+	if int64(t.buffer.size) == t.size {
+		t.head = filehead.Read(t.buffer.head(filehead.Length))
+	}
+}
+
+// checkType returns a fault for a type that the capability does not permit, once it is detected.
+func (t *transfer) checkType() error {
+	if t.mimeType == "" {
+		return nil
+	}
+	return t.capability.checkType(t.mimeType)
+}
+
+// inMemory reports whether the buffer holds the whole file, of which no part is sent.
+func (t *transfer) inMemory() bool { return t.multipart == nil && int64(t.buffer.size) == t.size }
 
 // reserveSize reserves what was received, and all that the client declared: a file for
 // which there is no room is rejected before most of it is sent.
@@ -162,18 +230,49 @@ func (t *transfer) startMultipart(ctx context.Context) error {
 	return nil
 }
 
-// sendPart moves the first n bytes of the buffer, PartSize or all of them, to the object store. They
-// must be reserved.
-func (t *transfer) sendPart(ctx context.Context, n int) error {
-	part := t.buffer.reader(n)
-	defer func() { _ = part.Close() }()
-	if err := t.multipart.Part(ctx, part, int64(n)); err != nil {
+// beginPart begins to send the first n unsent bytes, partSize or all of them, to the object store, after
+// the part that is being sent. They must be reserved. After all of them nothing may be read before
+// awaitPart. Until awaitPart has returned, multipart must not be used.
+func (t *transfer) beginPart(ctx context.Context, n int) error {
+	if err := t.awaitPart(); err != nil {
+		return err
+	}
+	part := &sentPart{size: n, state: t.digest.takePart(n == t.buffer.size), body: t.buffer.reader(n), done: make(chan error, 1)}
+	t.sending = part
+	if t.unsent() == t.partSize { // the next part has arrived already, and no read ends with it
+		t.digest.markPart()
+	}
+	multipart := t.multipart
+	go func() { part.done <- multipart.Part(ctx, part.body, int64(n)) }()
+	return nil
+}
+
+// awaitPart waits until the part that is being sent is stored, and removes it from the buffer.
+func (t *transfer) awaitPart() error {
+	part := t.sending
+	if part == nil {
+		return nil
+	}
+	err := <-part.done
+	_ = part.body.Close() // before its memory is reused
+	t.sending = nil
+	if err != nil {
 		return t.writeFailed(err)
 	}
-	_ = part.Close() // before its memory is reused
-	t.buffer.drop(n)
-	t.digest.advance(t.buffer.size)
+	t.buffer.drop(part.size)
+	t.digest.stored = part.state
 	return nil
+}
+
+// sendRest sends all that is in the buffer as one part, and waits until it is stored.
+func (t *transfer) sendRest(ctx context.Context) error {
+	if err := t.awaitPart(); err != nil {
+		return err
+	}
+	if err := t.beginPart(ctx, t.buffer.size); err != nil {
+		return err
+	}
+	return t.awaitPart()
 }
 
 // completeMultipart makes the object of the parts.
@@ -213,10 +312,15 @@ func (t *transfer) original() Object {
 
 // item returns the draft that the file becomes.
 func (t *transfer) item(fields Fields, objects Objects) Item {
+	facts := t.facts
+	if filehead.MayKnow(t.mimeType) {
+		head := t.head.Of(t.size)
+		facts.Duration, facts.Pages = head.Duration, head.Pages
+	}
 	return Item{
 		ID: t.id, AccountID: t.scope.AccountID, AppID: t.scope.AppID,
 		FileName: fields.FileName, Access: fields.Access, Caption: fields.Caption, Group: fields.Group,
-		Objects: objects, CreatedAt: t.service.now(),
+		Metadata: fields.Metadata, Objects: objects, Facts: facts, Version: 1, CreatedAt: t.service.now(),
 	}
 }
 
@@ -238,7 +342,11 @@ func notStored(err error) error {
 	return err
 }
 
+// tooLarge names maxStorage where it is the bound: a maxUploadSize that is absent is not larger.
 func tooLarge(a account.Account) error {
+	if a.MaxStorage <= a.MaxUploadSize {
+		return fault.New(fault.TooLarge, "the file is larger than maxStorage, %d bytes, the storage cap of the account", a.MaxStorage)
+	}
 	return fault.New(fault.TooLarge, "the file is larger than maxUploadSize, %d bytes", a.MaxUploadSize)
 }
 

@@ -1,10 +1,13 @@
 package media
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"time"
+
+	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
@@ -30,7 +33,7 @@ const (
 //	                                             |            |
 //	                         Close: abandoned <--'            '--> Close: released
 //
-// A file of up to PartSize is sent to neither PostgreSQL nor S3 before Commit, so that an
+// A file of up to MaxSinglePut is sent to neither PostgreSQL nor S3 before Commit, so that an
 // invalid request changes nothing. A larger one is recorded, reserved under the cap and
 // sent part by part while it arrives. An Upload is not safe for concurrent use.
 type Upload struct {
@@ -42,11 +45,30 @@ type Upload struct {
 // rejects early what can't succeed: TooLarge, QuotaExceeded, Busy, and Unavailable while the
 // account does not own its bucket.
 func (s *Service) Begin(ctx context.Context, p account.Principal, sizeHint int64) (*Upload, error) {
-	scope := ScopeOf(p)
-	if err := s.checkAccount(p.Account, sizeHint); err != nil {
+	return s.BeginWith(ctx, p, nil, sizeHint)
+}
+
+// BeginWith is Begin within a capability, which restricts the file and sets fields of it; nil = none.
+func (s *Service) BeginWith(ctx context.Context, p account.Principal, capability *Capability, sizeHint int64) (*Upload, error) {
+	id, err := s.store.Cell().NewID()
+	if err != nil {
 		return nil, err
 	}
-	if sizeHint > PartSize {
+	return s.begin(ctx, p, id, capability, sizeHint)
+}
+
+// BeginItem is Begin for a caller that chooses the id of the item. The id must be of the
+// installation's cell, and new.
+func (s *Service) BeginItem(ctx context.Context, p account.Principal, id uuid.UUID, sizeHint int64) (*Upload, error) {
+	return s.begin(ctx, p, id, nil, sizeHint)
+}
+
+func (s *Service) begin(ctx context.Context, p account.Principal, id uuid.UUID, capability *Capability, sizeHint int64) (*Upload, error) {
+	scope := ScopeOf(p)
+	if err := cmp.Or(s.checkAccount(p.Account, sizeHint), capability.checkSize(sizeHint)); err != nil {
+		return nil, err
+	}
+	if sizeHint > MaxSinglePut {
 		available, maxStorage, err := s.store.AvailableBytes(ctx, scope)
 		if err != nil {
 			return nil, notStored(err)
@@ -60,11 +82,8 @@ func (s *Service) Begin(ctx context.Context, p account.Principal, sizeHint int64
 			return nil, err
 		}
 	}
-	id, err := s.store.Cell().NewID()
-	if err != nil {
-		return nil, err
-	}
-	u := &Upload{transfer: s.newTransfer(p.Account, s.newReservation(id, scope), sizeHint)}
+	u := &Upload{transfer: s.newTransfer(p.Account, s.newReservation(id, scope), sizeHint, partSizeFor(p.Account.MaxUploadSize, maxParts))}
+	u.capability, u.reservation.capability = capability, capability
 	if err := u.acquireUploadSlot(ctx); err != nil {
 		return nil, err
 	}
@@ -101,13 +120,18 @@ func (u *Upload) Receive(ctx context.Context, file io.Reader, declaredType strin
 	u.phase = uploadFailed
 	defer u.startRateMonitor()()
 	for {
-		ended, err := u.fill(ctx, file, func() error { return u.classify(declaredType, false) })
+		next := u.partSize
+		if u.multipart == nil && u.sizeHint <= MaxSinglePut {
+			next = MaxSinglePut
+		}
+		ended, err := u.fill(ctx, file, next, func() error { return u.classify(declaredType, false) })
 		if err == nil {
 			err = u.classify(declaredType, ended)
 		}
 		if err != nil {
 			return notStored(err)
 		}
+		u.readHead()
 		if ended {
 			u.phase = uploadReceived
 			return nil
@@ -120,7 +144,7 @@ func (u *Upload) Receive(ctx context.Context, file io.Reader, declaredType strin
 				return err
 			}
 		}
-		if err := u.sendPart(ctx, PartSize); err != nil {
+		if err := u.beginPart(ctx, u.partSize); err != nil {
 			return err
 		}
 	}
@@ -130,7 +154,7 @@ func (u *Upload) Receive(ctx context.Context, file io.Reader, declaredType strin
 // It has no effect on a file of which a part has been sent.
 func (u *Upload) DeclareType(mimeType string) {
 	if u.inMemory() {
-		u.mimeType = sniff(u.buffer.head(sniffLength), mimeType)
+		u.mimeType = sniff(u.buffer.head(sniffLength), u.capability.declaredType(mimeType))
 	}
 }
 
@@ -139,6 +163,10 @@ func (u *Upload) DeclareType(mimeType string) {
 func (u *Upload) Commit(ctx context.Context, fields Fields) (Item, error) {
 	if u.phase != uploadReceived {
 		return Item{}, errPhase
+	}
+	fields, err := u.capability.Apply(fields)
+	if err != nil {
+		return Item{}, err
 	}
 	if err := fields.Validate(); err != nil {
 		return Item{}, err
@@ -152,7 +180,7 @@ func (u *Upload) Commit(ctx context.Context, fields Fields) (Item, error) {
 			return Item{}, err
 		}
 	} else {
-		if err := u.sendPart(ctx, u.buffer.size); err != nil {
+		if err := u.sendRest(ctx); err != nil {
 			return Item{}, err
 		}
 		if err := u.completeMultipart(ctx); err != nil {
@@ -163,12 +191,12 @@ func (u *Upload) Commit(ctx context.Context, fields Fields) (Item, error) {
 	if err != nil {
 		return Item{}, notStored(err)
 	}
-	item := u.item(fields.withDefaults(), append(Objects{u.original()}, derivatives...))
+	item := u.capability.complete(u.item(fields.withDefaults(), append(Objects{u.original()}, derivatives...)))
 	if err := u.service.store.CommitUpload(ctx, item); err != nil {
 		return Item{}, notStored(err)
 	}
 	u.phase = uploadCommitted
-	u.service.metrics.drafts.WithLabelValues(singleUpload).Inc()
+	u.service.metrics.countDraft(singleUpload, item)
 	return item, nil
 }
 
@@ -179,6 +207,7 @@ const abandonTimeout = 30 * time.Second
 // Close releases the slots and the memory of the upload. One that was not committed is
 // abandoned: its reservation is released and what reached S3 is removed.
 func (u *Upload) Close(ctx context.Context) {
+	_ = u.awaitPart() // writeFailed records an error
 	if u.reservation.opened && u.phase != uploadCommitted && u.phase != uploadClosed {
 		u.abandon(ctx)
 	}

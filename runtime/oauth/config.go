@@ -7,7 +7,7 @@ import (
 
 // Config bounds logins and tokens. The tags are flag and environment names.
 type Config struct {
-	SessionTTL       time.Duration `name:"login-ttl" env:"SERVICE_LOGIN_TTL" default:"15m" help:"Lifetime of a login session: for the login, and then for the list of authorized applications."`
+	SessionTTL       time.Duration `name:"login-ttl" env:"SERVICE_LOGIN_TTL" default:"15m" help:"Lifetime of a login session: for the login, and then for the pages of the account."`
 	CodeTTL          time.Duration `name:"login-code-ttl" env:"SERVICE_LOGIN_CODE_TTL" default:"10m" help:"Lifetime of a login code."`
 	MaxAttempts      int           `name:"login-max-attempts" env:"SERVICE_LOGIN_MAX_ATTEMPTS" default:"5" help:"Maximum wrong codes in one login session."`
 	ResendAfter      time.Duration `name:"login-resend-after" env:"SERVICE_LOGIN_RESEND_AFTER" default:"30s" help:"Minimum time between two codes for the same e-mail address, across all login sessions and replicas."`

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
 )
 
 // maxAccounts bounds the accounts that a user can choose from.
@@ -41,6 +42,20 @@ func (s *Service) Accounts(ctx context.Context, session LoginSession) ([]account
 		return nil, ReasonNotLoggedIn.Fault()
 	}
 	return s.Store.AccountsOfOwner(ctx, session.Email, maxAccounts)
+}
+
+// Principal returns the principal that the logged-in user acts for in an account: its Default App,
+// with the Default API Key. It reads the account anew. Forbidden if the user does not own the
+// account (any more), or the account is suspended, closed or missing: the user cannot tell these apart.
+func (s *Service) Principal(ctx context.Context, session LoginSession, accountID uuid.UUID) (account.Principal, error) {
+	if !session.LoggedIn() || session.AuthorizationRequest != nil {
+		return account.Principal{}, ReasonNotLoggedIn.Fault()
+	}
+	principal, err := s.Store.FindPrincipalOfOwner(ctx, session.Email, accountID, s.Now())
+	if fault.Is(err, fault.NotFound) {
+		return account.Principal{}, ReasonNotOwner.Fault()
+	}
+	return principal, err
 }
 
 // Approve ends a session with a grant on the account and returns the authorization code.

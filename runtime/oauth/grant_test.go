@@ -161,3 +161,43 @@ func TestGrant_SurvivesAnotherSpellingOfItsOwner(t *testing.T) {
 		t.Error("the grant is valid though its owner is listed in no spelling")
 	}
 }
+
+func TestPrincipal_IsTheDefaultAppOfAnOwnedAccount(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t)
+	beside := w.AddApp(t, w.tenant, "beside")
+	foreign := w.account(t, "other", "bo@example.org")
+	b := w.startLogin(t, nil)
+	_, err := w.Service.Principal(t.Context(), b.session(t), w.tenant.Account.ID)
+	is(t, "before the login", err, fault.Unauthenticated)
+	b.logIn(t, owner)
+	session := b.session(t)
+	got, err := w.Service.Principal(t.Context(), session, w.tenant.Account.ID)
+	if err != nil || got.App.ID != w.tenant.App.ID || got.App.Name != account.DefaultApp || got.Key.ID != w.tenant.KeyID || got.Account.Bucket != w.tenant.Account.Bucket || got.App.ID == beside.App.ID {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	_, newer, err := w.Registry.IssueKey(t.Context(), w.tenant.App.ID, 2, time.Hour)
+	must(t, err)
+	if got, err := w.Service.Principal(t.Context(), session, w.tenant.Account.ID); err != nil || got.Key.ID != newer.ID {
+		t.Errorf("with a newer key: %+v, %v", got.Key, err)
+	}
+	app := w.startLogin(t, authorizationRequest())
+	app.logIn(t, owner)
+	_, err = w.Service.Principal(t.Context(), app.session(t), w.tenant.Account.ID)
+	is(t, "with the login of an application", err, fault.Unauthenticated)
+	for name, id := range map[string]uuid.UUID{"another owner's account": foreign.Account.ID, "a missing account": uuid.Must(uuid.NewV7())} {
+		_, err := w.Service.Principal(t.Context(), session, id)
+		is(t, name, err, fault.Forbidden)
+	}
+	w.ensure(t, func(s *account.Spec) { s.Suspended = true })
+	_, err = w.Service.Principal(t.Context(), session, w.tenant.Account.ID)
+	is(t, "a suspended account", err, fault.Forbidden)
+	w.ensure(t, func(s *account.Spec) { s.Owners = []string{"bo@example.org"} })
+	_, err = w.Service.Principal(t.Context(), session, w.tenant.Account.ID)
+	is(t, "after the owner was removed", err, fault.Forbidden)
+	w.ensure(t, func(*account.Spec) {})
+	_, err = w.Store.CloseAccount(t.Context(), w.tenant.Account.ID, account.CloseOptions{})
+	must(t, err)
+	_, err = w.Service.Principal(t.Context(), session, w.tenant.Account.ID)
+	is(t, "a closed account", err, fault.Forbidden)
+}

@@ -23,6 +23,7 @@ const (
 	ReasonCodeExpired       Reason = "code_expired"
 	ReasonTooManyAttempts   Reason = "too_many_attempts" // in one session, which is of no use any more
 	ReasonAccountNotAllowed Reason = "account_not_allowed"
+	ReasonNotOwner          Reason = "not_owner" // of an account whose files the user wants to see
 
 	ReasonResendTooSoon           Reason = "resend_too_soon"
 	ReasonTooManyCodesForEmail    Reason = "too_many_codes_for_email"
@@ -46,6 +47,7 @@ var reasons = map[Reason]struct {
 	ReasonCodeExpired:       {fault.Invalid, "login code expired"},
 	ReasonTooManyAttempts:   {fault.NotFound, "too many incorrect login codes"},
 	ReasonAccountNotAllowed: {fault.Conflict, "not an owner of the account"},
+	ReasonNotOwner:          {fault.Forbidden, "not an owner of the account"},
 
 	ReasonResendTooSoon:           {fault.Busy, "a login code was sent recently"},
 	ReasonTooManyCodesForEmail:    {fault.Busy, "too many login codes for this e-mail address"},

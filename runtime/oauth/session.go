@@ -34,7 +34,7 @@ type LoginSession struct {
 	ID uuid.UUID
 	// CookieHash is the hash of the session cookie.
 	CookieHash account.Hash
-	// AuthorizationRequest is nil if the user logs in to see the authorized applications.
+	// AuthorizationRequest is nil if the user logs in to see the pages of the account.
 	AuthorizationRequest *AuthorizationRequest
 	// Email is the address to which the newest code was sent, in canonical form.
 	Email         string

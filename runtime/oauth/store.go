@@ -44,6 +44,9 @@ type Store interface {
 	AccountsOfOwner(ctx context.Context, email string, limit int) ([]account.Account, error)
 	// IsOwner reports whether an e-mail address owns such an account.
 	IsOwner(ctx context.Context, email string) (bool, error)
+	// FindPrincipalOfOwner returns the principal that the login of an owner stands for: the Default
+	// App of such an account, with its newest valid key. NotFound.
+	FindPrincipalOfOwner(ctx context.Context, email string, accountID uuid.UUID, now time.Time) (account.Principal, error)
 	// AddGrant ends the session and stores the grant and its authorization code in one
 	// transaction. NotFound if the session has ended, Conflict if the user does not own the
 	// account (any more).

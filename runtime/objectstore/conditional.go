@@ -28,7 +28,10 @@ func noConditionalPut(cause error) error {
 func (s *Store) putMarker(ctx context.Context, bucket string, marker []byte) error {
 	options := minio.PutObjectOptions{ContentType: "application/json", DisableContentSha256: true}
 	options.SetMatchETagExcept("*")
-	_, err := s.client.PutObject(ctx, bucket, MarkerKey, bytes.NewReader(marker), int64(len(marker)), options)
+	err := repeatPut(ctx, func() error {
+		_, err := s.client.PutObject(ctx, bucket, MarkerKey, bytes.NewReader(marker), int64(len(marker)), options)
+		return err
+	})
 	if minio.ToErrorResponse(err).StatusCode == http.StatusNotImplemented {
 		return noConditionalPut(fmt.Errorf("s3: mark bucket %s: %w", bucket, err))
 	}

@@ -36,9 +36,12 @@ func (c *Config) MissingSettings() (missing []string) {
 	return missing
 }
 
-// Validate checks the credentials. Without keys the identity of the pod is used only if that was
+// Validate checks the bounds and the credentials. Without keys the identity of the pod is used only if that was
 // asked for, so that a forgotten Secret is an error.
 func (c *Config) Validate() error {
+	if err := c.validateReadTimeout(); err != nil {
+		return err
+	}
 	if missing := c.MissingSettings(); len(missing) > 0 {
 		return fmt.Errorf("not set: %s (or SERVICE_S3_CREDENTIALS=iam, for the identity of the pod)", strings.Join(missing, ", "))
 	}

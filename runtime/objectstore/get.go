@@ -142,7 +142,7 @@ func (s *Store) get(ctx context.Context, bucket, key, span string) (io.ReadClose
 	if s.direct == nil {
 		return getWith(ctx, s.core, bucket, key, span)
 	}
-	body, err := s.direct.open(ctx, bucket, key, span)
+	body, err := s.openDirect(ctx, bucket, key, span)
 	switch {
 	case err == nil:
 		return body, nil

@@ -80,7 +80,7 @@ func (t measuredTransport) RoundTrip(request *http.Request) (*http.Response, err
 
 func outcomeOf(ctx context.Context, response *http.Response, err error) string {
 	switch {
-	case err != nil && errors.Is(ctx.Err(), context.Canceled):
+	case err != nil && errors.Is(ctx.Err(), context.Canceled) && !isSilent(ctx):
 		return outcomeCanceled
 	case err != nil:
 		return outcomeLost

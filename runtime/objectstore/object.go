@@ -15,10 +15,13 @@ import (
 // as durable as the store makes it. body may be read again from its start and, if Put fails,
 // for a while after it returned.
 func (s *Store) Put(ctx context.Context, bucket, key, contentType string, body io.ReadSeeker, size int64) error {
-	_, err := s.core.PutObject(ctx, bucket, key, body, size, "", "", minio.PutObjectOptions{
-		ContentType: contentType,
-		// Signed streaming uploads leave "aws-chunked" on the object in some stores.
-		DisableContentSha256: true,
+	err := repeatPut(ctx, func() error {
+		_, err := s.core.PutObject(ctx, bucket, key, body, size, "", "", minio.PutObjectOptions{
+			ContentType: contentType,
+			// Signed streaming uploads leave "aws-chunked" on the object in some stores.
+			DisableContentSha256: true,
+		})
+		return err
 	})
 	return classify(err, "put "+key)
 }
@@ -33,7 +36,7 @@ func (s *Store) Open(ctx context.Context, bucket, key string, offset, length int
 	if err != nil {
 		return nil, err
 	}
-	body, err := s.get(ctx, bucket, key, span)
+	body, err := s.openBounded(ctx, bucket, key, span)
 	if err != nil {
 		return nil, classify(err, "get "+key)
 	}

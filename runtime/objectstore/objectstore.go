@@ -28,6 +28,8 @@ type Config struct {
 	AccessKey string `env:"SERVICE_S3_ACCESS_KEY" help:"S3 access key id."`
 	SecretKey string `env:"SERVICE_S3_SECRET_KEY" help:"S3 secret key (prefer the environment over the flag)."`
 
+	ReadTimeout time.Duration `name:"read-timeout" env:"SERVICE_S3_READ_TIMEOUT" default:"30s" help:"How long S3 may send nothing of an object that is read: before its first byte, retries included, and later; from 1s to 10m. 0 = one minute for each attempt."`
+
 	Credentials string `env:"SERVICE_S3_CREDENTIALS" enum:"static,iam" default:"static" help:"Where the keys come from: static (the two settings above) or iam (temporary keys for the identity of the pod: IRSA, EKS Pod Identity, EC2)."`
 	IAMEndpoint string `name:"iam-endpoint" env:"SERVICE_S3_IAM_ENDPOINT" help:"URL that temporary keys come from, instead of that of AWS: an STS endpoint."`
 }
@@ -49,6 +51,8 @@ type Store struct {
 	remaining *minio.Core
 	region    string
 	requests  *inFlight
+	// readTimeout is Config.ReadTimeout.
+	readTimeout time.Duration
 	// pingBucket does not exist.
 	pingBucket string
 	// troubles has a value after a request that the store failed.
@@ -87,7 +91,7 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{direct: direct, region: cfg.Region, pingBucket: pingPrefix + uuid.NewString(), requests: requests, troubles: troubles, metrics: measured}
+	s := &Store{direct: direct, region: cfg.Region, readTimeout: cfg.ReadTimeout, pingBucket: pingPrefix + uuid.NewString(), requests: requests, troubles: troubles, metrics: measured}
 	for attempts, core := range map[int]**minio.Core{maxAttempts: &s.core, maxAttempts - 1: &s.remaining, 1: &s.noRetry} {
 		options.MaxRetries = attempts
 		client, err := minio.New(u.Host, &options)
@@ -121,7 +125,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	return err
 }
 
-// classify maps an S3 error to a fault. what describes the operation in the log.
+// classify maps an S3 error to a fault, which wraps installation.ErrNoBucket if the store says that the bucket is missing. what describes the operation in the log.
 func classify(err error, what string) error {
 	if err == nil {
 		return nil
@@ -139,7 +143,9 @@ func classify(err error, what string) error {
 		cause = fmt.Errorf("s3: %s: %s: %w", what, response.Code, err)
 	}
 	switch response.Code {
-	case "NoSuchBucket", "NoSuchKey", "NoSuchUpload", "NotFound":
+	case "NoSuchBucket":
+		return fault.Wrap(errors.Join(installation.ErrNoBucket, cause), fault.NotFound, "not found in the object store")
+	case "NoSuchKey", "NoSuchUpload", "NotFound":
 		return fault.Wrap(cause, fault.NotFound, "not found in the object store")
 	case "PreconditionFailed", "BucketAlreadyExists", "BucketNotEmpty":
 		return fault.Wrap(cause, fault.Conflict, "the object or bucket already exists")

@@ -10,6 +10,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/objectstore"
 )
 
@@ -83,10 +84,10 @@ func TestOpen_ReturnsWhatTheStoreRejects(t *testing.T) {
 	onBoth(t, func(t *testing.T, store *objectstore.Store) {
 		bucket, _ := claimed(t, store)
 		put(t, store, bucket, "media/x/original", "image/png", []byte("abcdef"))
-		if _, err := store.Open(t.Context(), bucket, "media/y/original", 0, 3); !fault.Is(err, fault.NotFound) {
+		if _, err := store.Open(t.Context(), bucket, "media/y/original", 0, 3); !fault.Is(err, fault.NotFound) || errors.Is(err, installation.ErrNoBucket) {
 			t.Errorf("a missing object: %v", err)
 		}
-		if _, err := store.Open(t.Context(), bucket+"x", "media/x/original", 0, 3); !fault.Is(err, fault.NotFound) {
+		if _, err := store.Open(t.Context(), bucket+"x", "media/x/original", 0, 3); !fault.Is(err, fault.NotFound) || !errors.Is(err, installation.ErrNoBucket) {
 			t.Errorf("a missing bucket: %v", err)
 		}
 		for _, key := range []string{"media/ä b+c&d=e?f#g%h/original", "media/50%25/original"} {

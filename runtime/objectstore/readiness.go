@@ -266,7 +266,7 @@ type observedTransport struct {
 // RoundTrip implements http.RoundTripper.
 func (t observedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := t.next.RoundTrip(request)
-	if err != nil && request.Context().Err() == nil || err == nil && response.StatusCode >= http.StatusInternalServerError && response.StatusCode != http.StatusNotImplemented {
+	if err != nil && (request.Context().Err() == nil || isSilent(request.Context())) || err == nil && response.StatusCode >= http.StatusInternalServerError && response.StatusCode != http.StatusNotImplemented {
 		select {
 		case t.troubles <- struct{}{}:
 		default: // a probe is due already

@@ -53,11 +53,11 @@ func (s *Store) SampleFiles(ctx context.Context, accountID uuid.UUID) ([]string,
 func accountOf(row sqlgen.Account) account.Account {
 	return account.Account{ID: row.ID, Namespace: row.Namespace, Name: row.Name, NamespaceUID: row.NamespaceUid, ObjectUID: row.ObjectUid, DisplayName: row.DisplayName, Owners: row.Owners,
 		MaxStorage: row.MaxStorage, MaxUploadSize: row.MaxUploadSize, Bucket: row.Bucket, BucketOwned: row.BucketOwned, BucketClaimed: row.BucketClaimed, Suspended: row.Suspended, ClosedAt: row.ClosedAt, EraseAfter: row.EraseAfter, ErasingAt: row.ErasingAt, BucketRemovedAt: row.BucketRemovedAt,
-		ToolPolicy: toolPolicyOf(row), Origins: row.CorsOrigins}
+		ToolPolicy: toolPolicyOf(row), Origins: row.CorsOrigins, Undo: undoOf(row)}
 }
 
 func toolPolicyOf(row sqlgen.Account) account.ToolPolicy {
-	return account.ToolPolicy{ReadOnly: row.McpReadOnly, Tools: row.McpTools}
+	return account.ToolPolicy{ReadOnly: row.McpReadOnly, Tools: row.McpTools, Toolsets: row.McpToolsets}
 }
 
 // ListOrigins implements accountcache.OriginStore.

@@ -128,6 +128,7 @@ func TestEnsureAccount_KeepsToolPolicy(t *testing.T) {
 	want := spec
 	for _, agents := range []account.ToolPolicy{
 		{}, {ReadOnly: true}, {Tools: []string{}}, {}, {Tools: []string{"get_media", "list_media"}}, {ReadOnly: true, Tools: []string{"get_media"}},
+		{Toolsets: []string{"core", "organize"}}, {Toolsets: []string{"organize"}}, {},
 	} {
 		want.ToolPolicy = agents
 		made, err := r.Ensure(t.Context(), want)
@@ -144,7 +145,7 @@ func TestEnsureAccount_KeepsToolPolicy(t *testing.T) {
 			t.Errorf("%+v is written twice", agents)
 		}
 	}
-	want.Name, want.ToolPolicy = "born-with-it", account.ToolPolicy{Tools: []string{}}
+	want.Name, want.ToolPolicy = "born-with-it", account.ToolPolicy{Tools: []string{}, Toolsets: []string{"core", "find"}}
 	if made, err := r.Ensure(t.Context(), want); err != nil || !made.ToolPolicy.Equal(want.ToolPolicy) {
 		t.Errorf("%+v, %v", made.ToolPolicy, err)
 	}

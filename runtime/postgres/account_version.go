@@ -35,7 +35,7 @@ func (s *Store) Usage(ctx context.Context, accountID uuid.UUID) (account.Usage, 
 	if err != nil {
 		return account.Usage{}, toFault(err, "read the usage")
 	}
-	return account.Usage{Used: row.Used, SealedItems: row.SealedItems, SealedBytes: row.SealedBytes, DraftBytes: row.DraftBytes, Reserved: row.Reserved}, nil
+	return account.Usage{Used: row.Used, SealedItems: row.SealedItems, SealedBytes: row.SealedBytes, DraftBytes: row.DraftBytes, DeletedBytes: row.DeletedBytes, RenditionBytes: row.RenditionBytes, Reserved: row.Reserved}, nil
 }
 
 // HoldingsAfter implements account.VersionStore.
@@ -47,7 +47,7 @@ func (s *Store) HoldingsAfter(ctx context.Context, namespaces []string, after uu
 	holdings := make([]account.Holding, 0, len(rows))
 	for _, row := range rows {
 		holdings = append(holdings, account.Holding{ID: row.ID, Namespace: row.Namespace, Name: row.Name, LastUsedAt: row.LastUsedAt,
-			Usage: account.Usage{Used: row.Used, SealedItems: row.SealedItems, SealedBytes: row.SealedBytes, DraftBytes: row.DraftBytes, Reserved: row.Reserved}})
+			Usage: account.Usage{Used: row.Used, SealedItems: row.SealedItems, SealedBytes: row.SealedBytes, DraftBytes: row.DraftBytes, DeletedBytes: row.DeletedBytes, RenditionBytes: row.RenditionBytes, Reserved: row.Reserved}})
 	}
 	return holdings, nil
 }

@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,12 +26,12 @@ func (s *Store) Keys(ctx context.Context, accountID uuid.UUID) (account.AccountK
 	}
 	keys := account.AccountKeys{Apps: map[uuid.UUID]account.AppKeys{}}
 	for _, row := range rows {
-		keys.Now = row.Now
+		keys.Account, keys.Version, keys.Now = accountOf(row.Account), row.Version, row.Now
 		if keys.ProofKey, err = account.NewProofKey(row.ProofKey); err != nil {
 			return account.AccountKeys{}, toFault(err, "read keys")
 		}
 		app := keys.Apps[row.AppID]
-		app.Sequence = row.KeySequence
+		app.App, app.Sequence = account.App{ID: row.AppID, AccountID: accountID, Name: row.AppName}, row.KeySequence
 		if row.ID.Valid {
 			key := account.Key{ID: row.ID.Bytes, AppID: row.AppID, Generation: *row.Generation, Sequence: *row.Sequence, ObjectUID: *row.ObjectUid,
 				Overlap: time.Duration(*row.Overlap) * time.Microsecond, ReplacesSecret: *row.ReplacesSecret, CreatedAt: *row.CreatedAt,
@@ -104,6 +106,31 @@ func (s *Store) DeliverKey(ctx context.Context, key account.Key) error {
 	})
 }
 
+// DeliverFirstKeys implements account.KeyStore. It is one statement for each key, because a plan for a list
+// of keys that was made while the table was small reads all of it.
+func (s *Store) DeliverFirstKeys(ctx context.Context, keys []account.Key, objectUID string) (delivered []uuid.UUID, err error) {
+	deliver := func(q *sqlgen.Queries) error {
+		delivered = nil
+		for _, key := range keys {
+			rows, err := q.DeliverFirstKey(ctx, sqlgen.DeliverFirstKeyParams{AppID: key.AppID, ID: key.ID, Hash: key.Hash[:], ObjectUid: objectUID})
+			if err != nil {
+				return err
+			}
+			if rows > 0 {
+				delivered = append(delivered, key.ID)
+			}
+		}
+		return nil
+	}
+	if len(keys) == 1 {
+		err = deliver(s.queries)
+		return delivered, toFault(err, "deliver key")
+	}
+	keys = slices.SortedFunc(slices.Values(keys), func(a, b account.Key) int { return bytes.Compare(a.AppID[:], b.AppID[:]) }) // the order of the locks
+	err = s.inTx(ctx, "deliver keys", deliver)
+	return delivered, err
+}
+
 // endOlderKeys ends the keys that the delivered one replaces, and deletes the records of those
 // that are too many.
 func endOlderKeys(ctx context.Context, q *sqlgen.Queries, appID uuid.UUID, sequence, overlap int64) error {
@@ -157,16 +184,6 @@ func (s *Store) AcceptKey(ctx context.Context, key account.Key) (accepted bool, 
 func (s *Store) PurgeKeys(ctx context.Context, retention time.Duration, batch int) (int, error) {
 	n, err := s.queries.PurgeKeys(ctx, sqlgen.PurgeKeysParams{Retention: retention.Microseconds(), Batch: batchSize(batch)})
 	return int(n), toFault(err, "purge keys")
-}
-
-// FindPrincipal returns the principal of the key with this hash; NotFound without one. A
-// caller that keeps it compares the key's end with a clock of its own.
-func (s *Store) FindPrincipal(ctx context.Context, hash account.Hash) (account.Principal, error) {
-	row, err := repeat(ctx, s, func(ctx context.Context) (sqlgen.PrincipalRow, error) { return s.queries.Principal(ctx, hash[:]) })
-	if err != nil {
-		return account.Principal{}, toFault(err, "find principal")
-	}
-	return principalOf(row.Account, row.App, row.ApiKey), nil
 }
 
 // FindPrincipalByKeyID returns the principal of the key with this id; NotFound without one.

@@ -89,9 +89,19 @@ func newBatcher[K comparable, C any](keyOf func(C) K, exec func(ctx context.Cont
 // always knows it; batchTimeout bounds each statement. If ctx has ended before, the call is not
 // executed.
 func (b *batcher[K, C]) Do(ctx context.Context, payload C) (ok bool, err error) {
+	return b.do(ctx, payload, nil)
+}
+
+// DoUntil is Do that returns when ctx ends, for calls that change nothing.
+func (b *batcher[K, C]) DoUntil(ctx context.Context, payload C) (ok bool, err error) {
+	return b.do(ctx, payload, ctx.Done())
+}
+
+func (b *batcher[K, C]) do(ctx context.Context, payload C, abandon <-chan struct{}) (ok bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
+	given := ctx
 	ctx, span := tracing.Start(ctx, "postgres batch")
 	defer span.End()
 	call := &batchCall[C]{ctx: context.WithoutCancel(ctx), payload: payload, done: make(chan struct{})}
@@ -104,8 +114,12 @@ func (b *batcher[K, C]) Do(ctx context.Context, payload C) (ok bool, err error) 
 		b.startShared()
 	}
 	b.mu.Unlock()
-	<-call.done
-	return call.ok, call.err
+	select {
+	case <-call.done:
+		return call.ok, call.err
+	case <-abandon:
+		return false, given.Err()
+	}
 }
 
 // startShared begins to execute the shared lane, unless that is under way. The caller holds b.mu.

@@ -2,7 +2,10 @@ package postgres
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,6 +16,7 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
+	"mediastack.dev/runtime/rendition"
 )
 
 // repairLock is the class of the advisory locks that serialize repairs of one account. The
@@ -49,7 +53,10 @@ func (s *Store) ItemsAfter(ctx context.Context, accountID, after uuid.UUID, limi
 	}
 	items := make([]consistency.ItemObjects, len(rows))
 	for i, row := range rows {
-		items[i] = consistency.ItemObjects(row)
+		items[i].ID = row.ID
+		if err := items[i].Objects.ScanBytes(row.Objects); err != nil {
+			return nil, fmt.Errorf("postgres: read the objects of item %s: %w", row.ID, err)
+		}
 	}
 	return items, nil
 }
@@ -62,7 +69,11 @@ func (s *Store) ItemsByID(ctx context.Context, accountID uuid.UUID, ids []uuid.U
 	}
 	items := make(map[uuid.UUID]media.Objects, len(rows))
 	for _, row := range rows {
-		items[row.ID] = row.Objects
+		var objects media.Objects
+		if err := objects.ScanBytes(row.Objects); err != nil {
+			return nil, fmt.Errorf("postgres: read the objects of item %s: %w", row.ID, err)
+		}
+		items[row.ID] = objects
 	}
 	return items, nil
 }
@@ -78,6 +89,33 @@ func (s *Store) SizeMismatchesAfter(ctx context.Context, accountID, after uuid.U
 		items[i] = consistency.SizeMismatch{ItemID: row.ID, Recorded: row.Bytes, Actual: row.ActualBytes}
 	}
 	return items, nil
+}
+
+// OverdueItemsAfter implements consistency.Store.
+func (s *Store) OverdueItemsAfter(ctx context.Context, accountID, after uuid.UUID, cutoff time.Time, limit int32) ([]consistency.OverdueItem, error) {
+	rows, err := s.queries.OverdueTombstones(ctx, sqlgen.OverdueTombstonesParams{AccountID: accountID, After: after, Cutoff: cutoff, Batch: limit})
+	if err != nil {
+		return nil, toFault(err, "find deleted items whose time is over")
+	}
+	items := make([]consistency.OverdueItem, len(rows))
+	for i, row := range rows {
+		items[i] = consistency.OverdueItem(row)
+	}
+	return items, nil
+}
+
+// EndOverdueItems implements consistency.Store.
+func (s *Store) EndOverdueItems(ctx context.Context, accountID uuid.UUID, ids []uuid.UUID, cutoff time.Time) ([]uuid.UUID, error) {
+	params := sqlgen.EndTombstonesParams{Ids: ids, AccountIds: make([]uuid.UUID, len(ids)), Cutoff: &cutoff, Slot: randomSlot()}
+	for i := range ids {
+		params.AccountIds[i] = accountID
+	}
+	rows, err := s.queries.EndTombstones(ctx, params)
+	ended := make([]uuid.UUID, len(rows))
+	for i, row := range rows {
+		ended[i] = row.ID
+	}
+	return ended, toFault(err, "end deleted items whose time is over")
 }
 
 // FindReferences implements consistency.Store.
@@ -192,15 +230,29 @@ func (s *Store) RepairCounters(ctx context.Context, accountID uuid.UUID) ([]cons
 }
 
 // repairCounter adds the difference to a counter. FindDrift returns counters in the order in
-// which a delete locks them (usage, groups, apps), so that the two do not deadlock.
+// which a delete locks them (usage, renditions, groups, apps), so that the two do not deadlock.
 func repairCounter(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID, d consistency.Drift) error {
 	public, private, bytes := d.Actual.Public-d.Recorded.Public, d.Actual.Private-d.Recorded.Private, d.Actual.Bytes-d.Recorded.Bytes
 	switch d.Counter {
 	case consistency.AppTotal:
 		return q.RepairAppTotal(ctx, sqlgen.RepairAppTotalParams{AppID: d.AppID, AccountID: accountID, PublicItems: public, PrivateItems: private, Bytes: bytes})
+	case consistency.DeletedTotal:
+		return q.RepairDeletedTotal(ctx, sqlgen.RepairDeletedTotalParams{AppID: d.AppID, AccountID: accountID, Items: private, Bytes: bytes})
 	case consistency.PageIndex:
 		// The compaction of the index, which is next, counts the block again.
 		return q.InvalidateBlock(ctx, sqlgen.InvalidateBlockParams{AppID: d.AppID, GroupLabel: d.Group, FirstID: d.FirstID})
+	case consistency.RenditionTotal:
+		preset, recipe, _ := strings.Cut(d.Group, " ")
+		id, err := hex.DecodeString(recipe)
+		if err != nil {
+			return err
+		}
+		return q.RepairRenditionTotal(ctx, sqlgen.RepairRenditionTotalParams{AccountID: accountID, Preset: preset, RecipeID: id, Items: private, Bytes: bytes})
+	case consistency.RenditionBytes:
+		if err := q.EnsureUsage(ctx, accountID); err != nil {
+			return err
+		}
+		return q.AddRenditionUsage(ctx, sqlgen.AddRenditionUsageParams{AccountID: accountID, Delta: bytes})
 	case consistency.GroupTotal:
 		return q.RepairGroupTotal(ctx, sqlgen.RepairGroupTotalParams{AppID: d.AppID, GroupLabel: d.Group, PublicItems: public, PrivateItems: private})
 	default:
@@ -221,6 +273,9 @@ func (s *Store) RepairItemBytes(ctx context.Context, accountID, itemID uuid.UUID
 
 // DropObject implements consistency.Store.
 func (s *Store) DropObject(ctx context.Context, accountID uuid.UUID, bucket string, itemID uuid.UUID, object media.Object) (*media.Removal, error) {
+	if id, ok := rendition.IDOfObject(object.Key); ok {
+		return s.dropRendition(ctx, accountID, bucket, itemID, id)
+	}
 	var removal *media.Removal
 	err := s.withRepairLock(ctx, "drop an object", accountID, func(q *sqlgen.Queries) error {
 		removal = nil
@@ -249,6 +304,11 @@ func (s *Store) DropObject(ctx context.Context, accountID uuid.UUID, bucket stri
 		}
 		if err := q.AddUsage(ctx, sqlgen.AddUsageParams{AccountID: accountID, Delta: bytes - item.Bytes}); err != nil {
 			return err
+		}
+		if item.DeletedAt != nil {
+			if err := q.DecrementDeleted(ctx, sqlgen.DecrementDeletedParams{AppID: item.AppID, Bytes: item.Bytes - bytes}); err != nil {
+				return err
+			}
 		}
 		if item.SealedAt != nil {
 			if err := q.DecrementAppTotal(ctx, sqlgen.DecrementAppTotalParams{AppID: item.AppID, Bytes: item.Bytes - bytes}); err != nil {

@@ -243,6 +243,7 @@ func (e rowEraser) eraseDependents(ctx context.Context) (bool, error) {
 		{eraseBatch, func(r erasedRows) (int64, error) {
 			return q.EraseResumableUploads(ctx, sqlgen.EraseResumableUploadsParams(r))
 		}},
+		{eraseBatch, func(r erasedRows) (int64, error) { return q.EraseFetches(ctx, sqlgen.EraseFetchesParams(r)) }},
 		{eraseBatch, func(r erasedRows) (int64, error) { return q.EraseOAuthTokens(ctx, sqlgen.EraseOAuthTokensParams(r)) }},
 		{eraseBatch, func(r erasedRows) (int64, error) { return q.EraseOAuthGrants(ctx, sqlgen.EraseOAuthGrantsParams(r)) }},
 		{eraseBatch, func(r erasedRows) (int64, error) { return q.EraseKeys(ctx, sqlgen.EraseKeysParams(r)) }},

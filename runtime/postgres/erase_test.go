@@ -18,7 +18,7 @@ import (
 )
 
 // seedItems adds sealed items to every app of the account, with what the service writes beside
-// them: totals, groups, entries of the pagination index and queued removals.
+// them: totals, groups, entries of the pagination index, renditions and queued removals.
 func seedItems(t *testing.T, url string, id uuid.UUID, items int) {
 	t.Helper()
 	exec(t, url, `INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at)
@@ -29,6 +29,12 @@ func seedItems(t *testing.T, url string, id uuid.UUID, items int) {
 	exec(t, url, `INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, 1, false FROM item WHERE account_id = $1`, id)
 	exec(t, url, `INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
 		SELECT $1, 'b', '{}', false, now() FROM generate_series(1, $2 / 10)`, id, items)
+	exec(t, url, `INSERT INTO rendition (item_id, key, id, account_id, preset, recipe_id, ready, bytes, lease_ends, sha256)
+		SELECT id, sha256(uuid_send(id)), gen_random_uuid(), account_id, 'a', decode(repeat('00', 16), 'hex'), true, 3, now(), '' FROM item WHERE account_id = $1`, id)
+	exec(t, url, `INSERT INTO rendition_total (account_id, preset, recipe_id, items, bytes)
+		SELECT account_id, preset, recipe_id, count(*), sum(bytes) FROM rendition WHERE account_id = $1 GROUP BY 1, 2, 3`, id)
+	exec(t, url, `UPDATE account_usage u SET bytes = s.bytes + r.bytes, rendition_bytes = r.bytes FROM (SELECT coalesce(sum(bytes), 0) AS bytes FROM item WHERE account_id = $1) AS s,
+		(SELECT coalesce(sum(bytes), 0) AS bytes FROM rendition WHERE account_id = $1) AS r WHERE u.account_id = $1`, id)
 	exec(t, url, `UPDATE app_total t SET private_items = s.n, bytes = s.bytes FROM
 		(SELECT app_id, count(*) AS n, sum(bytes) AS bytes FROM item WHERE account_id = $1 GROUP BY 1) AS s WHERE t.app_id = s.app_id AND t.slot = 3`, id)
 }
@@ -64,7 +70,7 @@ func TestErasure_IsLinearInItems(t *testing.T) {
 	t.Parallel()
 	database := testenv.Postgres(t)
 	migrate(t, database)
-	tables := []string{"item", "item_page_delta", "group_total", "object_removal"}
+	tables := []string{"stored_item", "item_page_delta", "group_total", "object_removal", "rendition", "rendition_total"}
 	for _, table := range tables {
 		exec(t, database, `ALTER TABLE `+table+` SET (autovacuum_enabled = false)`) // what it reads would be counted
 	}
@@ -153,7 +159,7 @@ func TestErasure_RequiresAClosedAccountWhoseTimeHasCome(t *testing.T) {
 	r := registry(store)
 	rejects := func(id uuid.UUID, when string) {
 		t.Helper()
-		rows := version(t, database, "item")
+		rows := version(t, database, "stored_item")
 		if _, err := r.BeginErasure(t.Context(), id); !fault.Is(err, fault.Conflict) {
 			t.Errorf("%s: %v", when, err)
 		}
@@ -161,7 +167,7 @@ func TestErasure_RequiresAClosedAccountWhoseTimeHasCome(t *testing.T) {
 		if done, err := r.EraseRows(t.Context(), id, always); done || !fault.Is(err, fault.Conflict) {
 			t.Errorf("%s: the rows: %t, %v", when, done, err)
 		}
-		if version(t, database, "item") != rows {
+		if version(t, database, "stored_item") != rows {
 			t.Errorf("%s: items are gone", when)
 		}
 	}

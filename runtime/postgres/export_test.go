@@ -21,8 +21,66 @@ func HoldBatches(s *Store, hold func(batch string, uploads int)) {
 	}
 }
 
+// FinishLockTimeout sets how long the end of a rendition waits for locks.
+func FinishLockTimeout(s *Store, timeout time.Duration) { s.finishLockTimeout = timeout }
+
 // ListStatement is listStatement, for tests that explain it.
 var ListStatement = listStatement
 
 // BatchPause is batchPause.
 func BatchPause(s *Store, took time.Duration) time.Duration { return s.batchPause(took) }
+
+// HoldLookUps calls hold before each batch of look-ups of keys. No batch is late.
+func HoldLookUps(s *Store, hold func(lookUps int)) {
+	find := s.principalBatch.exec
+	s.principalBatch.lateAfter = time.Hour
+	s.principalBatch.exec = func(ctx context.Context, lockTimeout time.Duration, lookUps []*principalLookup) ([]bool, error) {
+		hold(len(lookUps))
+		return find(ctx, lockTimeout, lookUps)
+	}
+}
+
+// QueuedLookUps returns how many look-ups wait for their batch.
+func QueuedLookUps(s *Store) int { return s.principalBatch.queued() }
+
+// LatestVersion returns the version of the newest migration.
+func LatestVersion() int64 { return latestVersion() }
+
+// BoundSearches sets the bounds of searches: of the first scan, of what is gathered, of the last scan and
+// of a count.
+func BoundSearches(s *Store, first, gathered, last, counted int) {
+	s.searches = searchBounds{firstScan: first, gathered: gathered, lastScan: last, counted: counted, timeout: time.Minute}
+}
+
+// SearchStatements returns all statements that a search may need, by what they do, with their arguments.
+func SearchStatements(scope media.Scope, query media.Query, after *media.Position, wanted int) map[string]Statement {
+	search := newSearch(scope, query, after)
+	statements := map[string]Statement{}
+	add := func(name, settings string) func(sql string, args []any) {
+		return func(sql string, args []any) { statements[name] = Statement{sql, args, settings} }
+	}
+	bounds := Config{}.searchBounds()
+	if query.Drafts {
+		add("drafts", draftSettings)(search.inOrder(bounds.firstScan+wanted, wanted))
+		return statements
+	}
+	add("first scan", "")(search.inOrder(bounds.firstScan+wanted, wanted))
+	if len(termsOf(query.Search)) > 0 {
+		add("by terms", bounds.settings())(search.byTerms(bounds.gathered, wanted))
+		add("count by terms", bounds.settings())(search.countByTerms(bounds.counted))
+	}
+	if !search.byTime() {
+		add("in time", "")(search.inTime(bounds.firstScan, wanted))
+	}
+	if query.Order == (media.Order{}) {
+		add("count in order", "")(search.countInOrder(bounds.firstScan))
+	}
+	return statements
+}
+
+// Statement is one with its arguments, and the statement of its settings.
+type Statement struct {
+	SQL      string
+	Args     []any
+	Settings string
+}

@@ -57,6 +57,8 @@ func serverFault(cause error, code string) error {
 		return fault.Explain(fault.Wrap(cause, fault.Unavailable, "the database schema is not that of this program: run mediastack-runtime migrate"), reason, code)
 	case reason != "":
 		return fault.Explain(fault.Wrap(cause, fault.Unavailable, "the database is unreachable"), reason, code)
+	case code == "55P03" || strings.HasPrefix(code, "40"): // lock_not_available, and transactions that lost against another one
+		return fault.Wrap(cause, fault.Unavailable, "other requests have locked the same rows: try again")
 	case isTransientCode(code):
 		return fault.Wrap(cause, fault.Unavailable, "the database is unreachable")
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -100,6 +101,16 @@ func TestToFault_ReasonOfEveryCode(t *testing.T) {
 		got := fault.From(toFault(&pgconn.PgError{Code: code, Message: "secret"}, "test"))
 		if got.Reason != want || want != "" && (got.Kind != fault.Unavailable || got.Detail != code) {
 			t.Errorf("%s: kind %s, reason %q, detail %q, want reason %q", code, got.Kind, got.Reason, got.Detail, want)
+		}
+	}
+}
+
+// A deadlock was reported as a database that is unreachable.
+func TestToFault_LocksAreNoOutage(t *testing.T) {
+	t.Parallel()
+	for _, code := range []string{"55P03", "40P01", "40001"} {
+		if got := fault.From(toFault(&pgconn.PgError{Code: code}, "test")); got.Kind != fault.Unavailable || strings.Contains(got.Public, "unreachable") {
+			t.Errorf("%s: %s: %s", code, got.Kind, got.Public)
 		}
 	}
 }

@@ -106,6 +106,9 @@ func (s *Store) Resume(ctx context.Context, from, next installation.State, minDe
 		if resumed = n == 1; err != nil || !resumed {
 			return err
 		}
+		if err := q.PostponeTombstones(ctx); err != nil {
+			return err
+		}
 		return q.PostponeErasures(ctx, minDelay.Seconds())
 	})
 	return resumed && err == nil, err

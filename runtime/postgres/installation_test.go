@@ -47,7 +47,7 @@ func TestSchema_NewerIsRejectedOnEveryConnection(t *testing.T) {
 	} {
 		err := do()
 		if !fault.Is(err, fault.Unavailable) || fault.ReasonOf(err) != fault.Schema || !strings.Contains(err.Error(), "older than the database's schema") ||
-			!strings.Contains(err.Error(), "version 999") || !strings.Contains(err.Error(), "up to 11") {
+			!strings.Contains(err.Error(), "version 999") || !strings.Contains(err.Error(), fmt.Sprintf("up to %d", postgres.LatestVersion())) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -63,7 +63,7 @@ func TestSchema_OlderNamesBothVersionsAndTheCommand(t *testing.T) {
 	t.Parallel()
 	store := open(t, testenv.Postgres(t))
 	err := store.CheckSchema(t.Context())
-	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "no tables") || !strings.Contains(err.Error(), "version 11") || !strings.Contains(err.Error(), "mediastack-runtime migrate") {
+	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "no tables") || !strings.Contains(err.Error(), fmt.Sprintf("version %d", postgres.LatestVersion())) || !strings.Contains(err.Error(), "mediastack-runtime migrate") {
 		t.Errorf("%v", err)
 	}
 }
@@ -192,7 +192,7 @@ func TestCell_OfAnotherInstallationAppliesNoMigration(t *testing.T) {
 
 func TestConfig_BoundsTheCell(t *testing.T) {
 	t.Parallel()
-	config := postgres.Config{DatabaseConns: 8, ConnectTimeout: time.Second, IdleTimeout: time.Minute, Cell: cell.Max}
+	config := postgres.Config{DatabaseConns: 8, ConnectTimeout: time.Second, IdleTimeout: time.Minute, SearchItems: 5000, SearchTimeout: time.Second, Cell: cell.Max}
 	must(t, config.Validate())
 	config.Cell++
 	if err := config.Validate(); err == nil || err.Error() != "SERVICE_CELL must be from 0 to 4095, not 4096" {

@@ -41,8 +41,8 @@ func (s *Store) Inventory(ctx context.Context, maxAccounts int) (inventory.Inven
 	purge, err := s.queries.PurgeRun(ctx)
 	found.Purge = inventory.Purge{Started: purge.StartedAt, Ended: purge.EndedAt, Succeeded: purge.SucceededAt, NeedsAttention: purge.NeedsAttention, BucketsSkipped: purge.BucketsSkipped,
 		Runs: map[inventory.PurgeOutcome]int64{inventory.Completed: purge.RunsCompleted, inventory.Failed: purge.RunsFailed, inventory.Held: purge.RunsHeld},
-		PurgeCounts: inventory.PurgeCounts{Drafts: purge.Drafts, Uploads: purge.Uploads, Removals: purge.Removals, RemovalsFailed: purge.RemovalsFailed,
-			OAuthRows: purge.OauthRows, APIKeys: purge.ApiKeys}}
+		PurgeCounts: inventory.PurgeCounts{Drafts: purge.Drafts, DeletedItems: purge.DeletedItems, Uploads: purge.Uploads, Removals: purge.Removals, RemovalsFailed: purge.RemovalsFailed,
+			OAuthRows: purge.OauthRows, APIKeys: purge.ApiKeys, Renditions: purge.Renditions}}
 	return found, toFault(err, "read the runs of the purge")
 }
 
@@ -58,7 +58,7 @@ func (s *Store) FirstRuntime(ctx context.Context) (uuid.UUID, error) {
 // RecordPurge records a run of the purge.
 func (s *Store) RecordPurge(ctx context.Context, run inventory.PurgeRun) error {
 	params := sqlgen.RecordPurgeParams{StartedAt: run.Started, EndedAt: run.Ended, NeedsAttention: run.NeedsAttention, BucketsSkipped: run.BucketsSkipped,
-		Drafts: run.Drafts, Uploads: run.Uploads, Removals: run.Removals, RemovalsFailed: run.RemovalsFailed, OauthRows: run.OAuthRows, ApiKeys: run.APIKeys}
+		Drafts: run.Drafts, DeletedItems: run.DeletedItems, Uploads: run.Uploads, Removals: run.Removals, RemovalsFailed: run.RemovalsFailed, OauthRows: run.OAuthRows, ApiKeys: run.APIKeys, Renditions: run.Renditions}
 	switch run.Outcome {
 	case inventory.Completed:
 		params.Completed = 1

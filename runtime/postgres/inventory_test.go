@@ -57,6 +57,12 @@ func TestInventory_SumsUpEveryAccount(t *testing.T) {
 	statement(t, url, "INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before, last_error) VALUES ($1, 'b', '{}', false, now(), ''), ($1, 'b', '{}', false, now(), 'denied')", ids[0])
 	statement(t, url, "INSERT INTO email_outbox (encrypted, not_before, expires_at) VALUES ('', now(), now())")
 
+	for i, state := range []string{"running", "queued", "queued"} {
+		statement(t, url, `INSERT INTO fetch_job (id, account_id, app_id, key_id, url, file_name, access, caption, group_label, metadata, seal, created_at, not_before, state, instance_id)
+			SELECT gen_random_uuid(), account_id, id, gen_random_uuid(), 'https://a', '', 'private', '', '', '{}', false, now(), now() - interval '1 hour', $2, CASE $2 WHEN 'running' THEN gen_random_uuid() END
+			FROM app WHERE account_id = $1 LIMIT 1`, ids[i/2], state)
+	}
+
 	found, err = store.Inventory(t.Context(), 2)
 	must(t, err)
 	got := map[string]inventory.Stored{}
@@ -76,7 +82,7 @@ func TestInventory_SumsUpEveryAccount(t *testing.T) {
 	if want := (inventory.Accounts{Open: 2, Suspended: 1, Closed: 1}); found.Accounts != want {
 		t.Errorf("accounts: %+v", found.Accounts)
 	}
-	if want := (inventory.Queues{Uploads: 4, ResumableUploads: 4, Removals: 2, RemovalsFailed: 1, Emails: 1}); found.Queues != want {
+	if want := (inventory.Queues{Uploads: 4, ResumableUploads: 4, Removals: 2, RemovalsFailed: 1, Emails: 1, Fetches: 2, FetchWaitSeconds: found.Queues.FetchWaitSeconds}); found.Queues != want || found.Queues.FetchWaitSeconds < 3600 {
 		t.Errorf("queues: %+v", found.Queues)
 	}
 	if found.OldestDraft == nil || time.Since(*found.OldestDraft) < time.Hour {

@@ -63,30 +63,57 @@ func (s *Store) seal(ctx context.Context, scope media.Scope, id uuid.UUID, now t
 		return media.Item{}, toFault(err, "seal item")
 	}
 	s.pageIndex.recordChange(scope.AppID)
-	// sqlc does not infer the type of a column that comes from a CTE.
-	var objects media.Objects
-	if err := objects.ScanBytes(row.Objects); err != nil {
-		return media.Item{}, fmt.Errorf("postgres: read the objects of item %s: %w", id, err)
-	}
-	return itemOf(sqlgen.Item{ID: row.ID, AccountID: row.AccountID, AppID: row.AppID, FileName: row.FileName, Access: row.Access, Caption: row.Caption,
-		GroupLabel: row.GroupLabel, Objects: objects, Bytes: row.Bytes, CreatedAt: row.CreatedAt, SealedAt: row.SealedAt}), nil
+	return changedItem(row)
 }
 
-// DeleteItem implements media.Store. It may be repeated: an attempt whose response was lost has left
-// the removal of the item's objects. It returns when no process serves the item from a cache.
+// changedItem returns the item of a statement that has changed it in a CTE: sqlc does not infer the types of
+// its columns.
+func changedItem(row sqlgen.SealRow) (media.Item, error) {
+	var objects media.Objects
+	if err := objects.ScanBytes(row.Objects); err != nil {
+		return media.Item{}, fmt.Errorf("postgres: read the objects of item %s: %w", row.ID, err)
+	}
+	var metadata media.Metadata
+	if err := metadata.ScanBytes(row.Metadata); err != nil {
+		return media.Item{}, fmt.Errorf("postgres: read the metadata of item %s: %w", row.ID, err)
+	}
+	return itemOf(sqlgen.Item{ID: row.ID, AccountID: row.AccountID, AppID: row.AppID, FileName: row.FileName, Access: row.Access, Caption: row.Caption,
+		GroupLabel: row.GroupLabel, Objects: objects, Bytes: row.Bytes, CreatedAt: row.CreatedAt, SealedAt: row.SealedAt, Version: row.Version, Metadata: metadata,
+		Width: row.Width, Height: row.Height, Placeholder: row.Placeholder, DominantColor: row.DominantColor, DurationMs: row.DurationMs, Pages: row.Pages, Ref: row.Ref, FocusX: row.FocusX, FocusY: row.FocusY}), nil
+}
+
+// DeleteItem implements media.Store.
 func (s *Store) DeleteItem(ctx context.Context, scope media.Scope, id uuid.UUID, notBefore time.Time) (media.Removal, error) {
+	return s.deleteItem(ctx, scope, id, notBefore, false)
+}
+
+// DeleteItemPermanently implements media.Store.
+func (s *Store) DeleteItemPermanently(ctx context.Context, scope media.Scope, id uuid.UUID, notBefore time.Time) (media.Removal, error) {
+	return s.deleteItem(ctx, scope, id, notBefore, true)
+}
+
+// deleteItem deletes an item, or ends its tombstone if that is included. It may be repeated: an attempt whose
+// response was lost has left the removal of the item's objects. It returns when no process serves the item from a cache.
+func (s *Store) deleteItem(ctx context.Context, scope media.Scope, id uuid.UUID, notBefore time.Time, tombstones bool) (media.Removal, error) {
 	attempts, draft, request := 0, false, uuid.New()
 	removal, err := repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) (media.Removal, error) {
-		row, err := s.queries.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot(), NotBefore: notBefore, Request: request})
-		if attempts++; attempts > 1 && errors.Is(err, pgx.ErrNoRows) {
-			return s.queuedRemoval(ctx, scope, request)
-		}
-		if err != nil {
-			return media.Removal{}, itemFault(err, "delete item")
-		}
-		s.pageIndex.recordChange(scope.AppID)
-		draft = !row.Sealed
-		return media.Removal{ID: row.ID, Bucket: row.Bucket, Keys: row.Keys}, nil
+		attempts++
+		var removal media.Removal
+		err := whileLocked(ctx, func() error {
+			row, err := s.queries.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot(), NotBefore: notBefore, Request: request})
+			if err = itemFault(err, "delete item"); tombstones && errors.Is(err, errItemNotFound) {
+				removal, err = s.endTombstone(ctx, scope, id, notBefore, request)
+			} else if err == nil {
+				s.pageIndex.recordChange(scope.AppID)
+				draft = !row.Sealed
+				removal = media.Removal{ID: row.ID, Bucket: row.Bucket, Keys: row.Keys}
+			}
+			if attempts > 1 && errors.Is(err, errItemNotFound) {
+				removal, err = s.queuedRemoval(ctx, scope, request)
+			}
+			return err
+		})
+		return removal, err
 	})
 	if draft || err != nil && !errors.Is(err, errItemNotFound) {
 		return removal, err
@@ -156,6 +183,8 @@ func (s *Store) PurgeDrafts(ctx context.Context, cutoff time.Time, batch int) (i
 }
 
 func itemOf(row sqlgen.Item) media.Item {
+	facts := factColumns{width: row.Width, height: row.Height, placeholder: row.Placeholder, color: row.DominantColor, duration: row.DurationMs, pages: row.Pages}
 	return media.Item{ID: row.ID, AccountID: row.AccountID, AppID: row.AppID, FileName: row.FileName, Access: media.Access(row.Access),
-		Caption: row.Caption, Group: row.GroupLabel, Objects: row.Objects, CreatedAt: row.CreatedAt, SealedAt: row.SealedAt}
+		Caption: row.Caption, Group: row.GroupLabel, Metadata: row.Metadata, Objects: row.Objects, Facts: facts.facts(), Focus: focusColumns{row.FocusX, row.FocusY}.point(), Version: int(row.Version),
+		CreatedAt: row.CreatedAt, SealedAt: row.SealedAt, Ref: row.Ref}
 }

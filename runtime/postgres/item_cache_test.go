@@ -120,6 +120,7 @@ func (c *cached) wantWait(name string, id uuid.UUID, caches []*blockingCache, ch
 		if got := <-cache.changed; got != id {
 			c.Errorf("%s: notified of %s, not of %s", name, got, id)
 		}
+		c.caches() // a change that waits for nobody returns meanwhile
 		select {
 		case err := <-done:
 			c.Fatalf("%s: it returned (%v) before every cache acknowledged it", name, err)
@@ -143,6 +144,13 @@ func TestItemCaches_AreWaitedForByWhatTheyServe(t *testing.T) {
 	if err := c.delete(c.sealed[0]); !fault.Is(err, fault.NotFound) { // it waits, and nothing blocks
 		t.Error(err)
 	}
+	c.wantWait("a change of the access", c.sealed[1], caches, func() error {
+		_, err := c.store.UpdateItem(t.Context(), c.scope, c.sealed[1], func(item media.Item, _ bool) (media.Item, bool, error) {
+			item.Access = media.Public
+			return item, true, nil
+		})
+		return err
+	})
 	suspended := spec
 	suspended.Suspended = true
 	c.wantWait("a suspension", c.scope.AccountID, caches, func() error {

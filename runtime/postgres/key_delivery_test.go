@@ -153,6 +153,33 @@ func TestKey_ReplacedIsNotDelivered(t *testing.T) {
 	}
 }
 
+func TestKey_OnlyFirstPendingKeysAreDeliveredTogether(t *testing.T) {
+	t.Parallel()
+	e := newKeyEnv(t)
+	deliver := func(key account.Key, want int) {
+		t.Helper()
+		ids, err := e.DeliverFirstKeys(t.Context(), []account.Key{key}, "uid")
+		if err != nil || len(ids) != want || want == 1 && ids[0] != key.ID {
+			t.Errorf("delivered %v, %v; want %d", ids, err, want)
+		}
+	}
+	first, key := e.add(0)
+	other := key
+	other.Hash[0]++
+	deliver(other, 0) // another caller replaced it meanwhile
+	deliver(key, 1)
+	deliver(key, 0)
+	if ok, ends := e.valid(first); !ok || ends != nil {
+		t.Error("the delivered key is not valid")
+	}
+	_, second := e.add(0)
+	deliver(second, 0) // its delivery ends the first one
+	must(t, e.DeliverKey(t.Context(), second, "uid"))
+	if ok, _ := e.valid(first); ok {
+		t.Error("the first key is valid after the delivery of the second")
+	}
+}
+
 // A replica that was paused delivers a key after a newer one was accepted.
 func TestKey_LateDeliveryEndsOlderKeysOnly(t *testing.T) {
 	t.Parallel()

@@ -19,74 +19,93 @@ const (
 	maxDeepPages = 400
 )
 
+// planDatabase is a database for tests of plans, with a small app, a sibling of it in the same account, and
+// the app of another account.
+type planDatabase struct {
+	server                *testenv.PostgresRestartable
+	url                   string
+	store                 *postgres.Store
+	small, sibling, large media.Scope
+	conn, explaining      *pgx.Conn
+}
+
+func newPlanDatabase(t *testing.T) *planDatabase {
+	t.Helper()
+	p := &planDatabase{server: testenv.PostgresServer(t)} // of its own: only a superuser may change statistics
+	p.url = testenv.Database(t, p.server)
+	migrate(t, p.url)
+	p.store = open(t, p.url)
+	p.small = provisioned(t, p.store)
+	apps, _, err := registry(p.store).OpenApps(t.Context(), p.small.AccountID, []string{"sibling"})
+	must(t, err)
+	p.sibling = p.small
+	for _, app := range apps {
+		if app.ID != p.small.AppID {
+			p.sibling.AppID = app.ID
+		}
+	}
+	of := spec
+	of.Name, of.ObjectUID = "large", "uid of large"
+	other, err := registry(p.store).Ensure(t.Context(), of)
+	must(t, err)
+	apps, _, err = registry(p.store).OpenApps(t.Context(), other.ID, nil)
+	must(t, err)
+	p.large = media.Scope{AccountID: other.ID, AppID: apps[0].ID}
+	for _, conn := range []**pgx.Conn{&p.conn, &p.explaining} {
+		*conn, err = pgx.Connect(t.Context(), p.url)
+		must(t, err)
+		t.Cleanup(func() { _ = (*conn).Close(context.Background()) })
+	}
+	return p
+}
+
+// multiplyRows lets the statistics say that each page has ten times as many rows: over a million.
+func (p *planDatabase) multiplyRows(t *testing.T) {
+	t.Helper()
+	database, err := pgx.ParseConfig(p.url)
+	must(t, err)
+	exec(t, p.server.Server.AdminURL(database.Database), `UPDATE pg_class SET reltuples = 10 * reltuples WHERE relname IN ('item', 'stored_item') OR relname LIKE 'item\_%'`)
+}
+
 // A list reads its own rows, and few of them, whatever else is in the table and whatever the
 // statistics say of it: rows of other tenants, of another app of the account, of other groups and
 // access, and drafts. Before, a list was planned over the rows of all tenants, or over all rows of the
 // app, when the statistics were old.
 func TestListPlans_ReadTheirPageOnly(t *testing.T) {
 	t.Parallel()
-	server := testenv.PostgresServer(t) // of its own: only a superuser may change statistics
-	url := testenv.Database(t, server)
-	migrate(t, url)
-	store := open(t, url)
-	small := provisioned(t, store)
-	apps, _, err := registry(store).OpenApps(t.Context(), small.AccountID, []string{"sibling"})
-	must(t, err)
-	sibling := small
-	for _, app := range apps {
-		if app.ID != small.AppID {
-			sibling.AppID = app.ID
-		}
-	}
-	of := spec
-	of.Name, of.ObjectUID = "large", "uid of large"
-	other, err := registry(store).Ensure(t.Context(), of)
-	must(t, err)
-	apps, _, err = registry(store).OpenApps(t.Context(), other.ID, nil)
-	must(t, err)
-	large := media.Scope{AccountID: other.ID, AppID: apps[0].ID}
-	connect := func() *pgx.Conn {
-		conn, err := pgx.Connect(t.Context(), url)
-		must(t, err)
-		t.Cleanup(func() { _ = conn.Close(context.Background()) })
-		return conn
-	}
-	conn, explaining := connect(), connect()
+	p := newPlanDatabase(t)
 	lists := func(statistics string) {
 		t.Helper()
-		countLists(t, conn, store)
-		for name, scope := range map[string]media.Scope{"small": small, "sibling": sibling, "large": large} {
+		countLists(t, p.conn, p.store)
+		for name, scope := range map[string]media.Scope{"small": p.small, "sibling": p.sibling, "large": p.large} {
 			for _, filter := range []media.Filter{
 				{}, {Access: media.Public}, {Access: media.Private}, {Group: "rare"}, {Group: "common"},
 				{Group: "common", Access: media.Public}, {Group: "common", Access: media.Private}, {Group: "none", Access: media.Public},
 			} {
-				checkListPlans(t, explaining, store, scope, filter, statistics+", "+name)
+				checkListPlans(t, p.explaining, p.store, scope, filter, statistics+", "+name)
 			}
 		}
 	}
 
 	// The statistics say that the small app has all rows.
-	seedItemRows(t, conn, small, "01900000-0000-7000-8000-", 40, "public", "rare", true)
-	seedItemRows(t, conn, small, "01910000-0000-7000-8000-", ownDrafts, "private", "", false)
-	exec(t, url, `ALTER TABLE item SET (autovacuum_enabled = false)`)
-	exec(t, url, `ANALYZE`)
-	seedItemRows(t, conn, large, "01900000-0000-7000-8001-", 20, "public", "rare", true)
-	seedItemRows(t, conn, large, "01900000-0000-7000-8002-", 20, "public", "common", true)
-	seedItemRows(t, conn, large, "01920000-0000-7000-8000-", foreignItems, "private", "common", true)
+	seedItemRows(t, p.conn, p.small, "01900000-0000-7000-8000-", 40, "public", "rare", true)
+	seedItemRows(t, p.conn, p.small, "01910000-0000-7000-8000-", ownDrafts, "private", "", false)
+	exec(t, p.url, `ALTER TABLE stored_item SET (autovacuum_enabled = false)`)
+	exec(t, p.url, `ANALYZE`)
+	seedItemRows(t, p.conn, p.large, "01900000-0000-7000-8001-", 20, "public", "rare", true)
+	seedItemRows(t, p.conn, p.large, "01900000-0000-7000-8002-", 20, "public", "common", true)
+	seedItemRows(t, p.conn, p.large, "01920000-0000-7000-8000-", foreignItems, "private", "common", true)
 	lists("of the small app only")
 
 	// They say nothing of the sibling.
-	exec(t, url, `ANALYZE`)
-	seedItemRows(t, conn, sibling, "01930000-0000-7000-8001-", 20, "public", "rare", true)
-	seedItemRows(t, conn, sibling, "01940000-0000-7000-8000-", foreignItems/5, "private", "common", true)
+	exec(t, p.url, `ANALYZE`)
+	seedItemRows(t, p.conn, p.sibling, "01930000-0000-7000-8001-", 20, "public", "rare", true)
+	seedItemRows(t, p.conn, p.sibling, "01940000-0000-7000-8000-", foreignItems/5, "private", "common", true)
 	lists("without the sibling")
-	exec(t, url, `ANALYZE`)
+	exec(t, p.url, `ANALYZE`)
 	lists("current")
 
-	// They say that each page has ten times as many rows: over a million.
-	database, err := pgx.ParseConfig(url)
-	must(t, err)
-	exec(t, server.Server.AdminURL(database.Database), `UPDATE pg_class SET reltuples = 10 * reltuples WHERE relname = 'item' OR relname LIKE 'item\_%'`)
+	p.multiplyRows(t)
 	lists("of a million rows")
 }
 

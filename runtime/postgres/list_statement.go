@@ -70,7 +70,7 @@ func listOf(kind int) listText {
 }
 
 // listColumns are the columns of an item that scanList reads: what the caller knows is not among them.
-const listColumns = "id, file_name, access, caption, group_label, objects, created_at, sealed_at"
+const listColumns = "id, file_name, access, caption, group_label, objects, created_at, sealed_at, version, metadata, width, height, placeholder, dominant_color, duration_ms, pages, ref, focus_x, focus_y"
 
 // scan returns a scan over the items in the order of the index, from the newest one or from the oldest
 // one. It ends at the end of the list.

@@ -22,14 +22,34 @@ func (p *poolCounters) observe(err error) {
 	}
 }
 
-// Register registers the metrics of the pool, of the statements, of the batches and of the wait for caches.
+// Register registers the metrics of the pool, of the statements and of the wait for caches.
 func (s *Store) Register(registry prometheus.Registerer) error {
-	for _, collector := range []prometheus.Collector{poolCollector{s.pool, &s.db.counters}, s.statements.duration, s.batches.waiting, s.batches.size, s.caches.duration, s.caches.removed} {
+	for _, collector := range []prometheus.Collector{poolCollector{s.pool, &s.db.counters}, s.statements.duration, s.caches.duration, s.caches.removed} {
 		if err := registry.Register(collector); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// RegisterUploads registers the metrics of the batches of uploads, and of what ends to make room, which the operator does not have.
+func (s *Store) RegisterUploads(registry prometheus.Registerer) error {
+	return errors.Join(registry.Register(s.batches.waiting), registry.Register(s.batches.size), registry.Register(s.evicted))
+}
+
+// Values of the label for: what needed the room of a rendition.
+const (
+	forUpload    = "upload"
+	forRendition = "rendition"
+)
+
+func newEvicted() *prometheus.CounterVec {
+	evicted := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "mediastack_rendition_evictions_total",
+		Help: "Renditions that ended because their room under the storage cap was needed: for an upload, for another rendition."}, []string{"for"})
+	for _, value := range []string{forUpload, forRendition} {
+		evicted.WithLabelValues(value) // exported from the start, for rates
+	}
+	return evicted
 }
 
 // Descriptions of the metrics of the pool.

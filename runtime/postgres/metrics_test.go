@@ -16,6 +16,7 @@ func measured(t *testing.T, store *postgres.Store, name string, label ...string)
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	must(t, store.Register(registry))
+	must(t, store.RegisterUploads(registry))
 	families, err := registry.Gather()
 	must(t, err)
 	for _, family := range families {

@@ -33,6 +33,17 @@ func (s *Store) IsOwner(ctx context.Context, email string) (bool, error) {
 	return owns, toFault(err, "look for an owner")
 }
 
+// FindPrincipalOfOwner implements oauth.Store.
+func (s *Store) FindPrincipalOfOwner(ctx context.Context, email string, accountID uuid.UUID, now time.Time) (account.Principal, error) {
+	row, err := repeat(ctx, s, func(ctx context.Context) (sqlgen.PrincipalOfOwnerRow, error) {
+		return s.queries.PrincipalOfOwner(ctx, sqlgen.PrincipalOfOwnerParams{ID: accountID, App: account.DefaultApp, Now: now, Email: email})
+	})
+	if err != nil {
+		return account.Principal{}, toFault(err, "find the principal of an owner")
+	}
+	return principalOf(row.Account, row.App, row.ApiKey), nil
+}
+
 // AddGrant implements oauth.Store.
 func (s *Store) AddGrant(ctx context.Context, session oauth.LoginSession, grant oauth.Grant, code oauth.AuthorizationCode) error {
 	return s.inTx(ctx, "grant", func(q *sqlgen.Queries) error {

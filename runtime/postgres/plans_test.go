@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,7 +48,8 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 	seedItemRows(t, conn, foreign, "01900000-0000-7000-8001-", 20, "public", "rare", true)
 	seedItemRows(t, conn, own, "01910000-0000-7000-8000-", ownDrafts, "private", "", false)
 	seedItemRows(t, conn, foreign, "01920000-0000-7000-8000-", foreignItems, "private", "common", true)
-	_, err = conn.Exec(t.Context(), `UPDATE account_usage SET bytes = 1000000; ANALYZE`)
+	seedRenditions(t, conn)
+	_, err = conn.Exec(t.Context(), `UPDATE account_usage SET bytes = 1000000, rendition_bytes = 100000; ANALYZE`)
 	must(t, err)
 
 	var first, last uuid.UUID
@@ -63,10 +65,18 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 		"get": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.Item(ctx, sqlgen.ItemParams{AppID: own.AppID, ID: item})
 		},
-		"deliver":   func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.ItemForDelivery(ctx, item) },
-		"exists":    func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.ItemExists(ctx, item) },
-		"has items": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.HasItems(ctx, own.AccountID) },
-		"usage":     func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.AccountHolding(ctx, own.AccountID) },
+		"find principals": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.Principals(ctx, [][]byte{make([]byte, 32), bytes.Repeat([]byte{1}, 32)})
+		},
+		"deliver": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.ItemForDelivery(ctx, item) },
+		"items without facts": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.ItemsWithoutFacts(ctx, sqlgen.ItemsWithoutFactsParams{AccountID: own.AccountID, ID: item, Batch: 10})
+		},
+		"set facts":  func(ctx context.Context, q *sqlgen.Queries) { _ = q.SetFacts(ctx, sqlgen.SetFactsParams{ID: item}) },
+		"skip facts": func(ctx context.Context, q *sqlgen.Queries) { _ = q.SkipFacts(ctx, []uuid.UUID{item, draft}) },
+		"exists":     func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.ItemExists(ctx, item) },
+		"has items":  func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.HasItems(ctx, own.AccountID) },
+		"usage":      func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.AccountHolding(ctx, own.AccountID) },
 		"seal": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.Seal(ctx, sqlgen.SealParams{AppID: own.AppID, ID: draft, Now: time.Now()})
 		},
@@ -84,6 +94,49 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 		},
 		"check by id": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.ItemsByID(ctx, sqlgen.ItemsByIDParams{AccountID: own.AccountID, Ids: []uuid.UUID{item, draft}})
+		},
+		"find a rendition": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.FindRendition(ctx, sqlgen.FindRenditionParams{ItemID: item, Key: make([]byte, 32)})
+		},
+		"claim a rendition": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.ClaimRendition(ctx, sqlgen.ClaimRenditionParams{AccountID: own.AccountID, ItemID: item, Key: make([]byte, 32), RecipeID: make([]byte, 16)})
+		},
+		"reserve a rendition": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.ReserveRendition(ctx, sqlgen.ReserveRenditionParams{LockTimeout: "0", AccountID: own.AccountID, ItemID: item, Key: make([]byte, 32), Bytes: 1})
+		},
+		"finish a rendition": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.FinishRendition(ctx, sqlgen.FinishRenditionParams{AccountID: own.AccountID, ItemID: item, Key: make([]byte, 32), Sha256: make([]byte, 32)})
+		},
+		"evict renditions": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.EvictRenditions(ctx, sqlgen.EvictRenditionsParams{AccountID: own.AccountID, Batch: 10, Needed: 10})
+		},
+		"touch renditions": func(ctx context.Context, q *sqlgen.Queries) {
+			_ = q.TouchRenditions(ctx, sqlgen.TouchRenditionsParams{ItemIds: []uuid.UUID{item, draft}, Keys: [][]byte{make([]byte, 32), make([]byte, 32)}, Now: time.Now(), Before: time.Now()})
+		},
+		"count renditions": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.RenditionTotals(ctx, own.AccountID) },
+		"end claims": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.EndClaims(ctx, sqlgen.EndClaimsParams{Cutoff: time.Now(), Batch: 10})
+		},
+		"end stale renditions": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.EndStaleRenditions(ctx, sqlgen.EndStaleRenditionsParams{Cutoff: time.Now(), Kept: []uuid.UUID{}, Batch: 10})
+		},
+		"look for pictures in advance":    func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.EagerWork(ctx, 1) },
+		"queue items":                     func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.FillEager(ctx, 10) },
+		"count pictures that are pending": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.EagerPending(ctx, own.AccountID) },
+		"find accounts with pending pictures": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.EagerWaiting(ctx, nil)
+		},
+		"claim an item": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.ClaimEager(ctx, sqlgen.ClaimEagerParams{Claim: item})
+		},
+		"finish an item": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.FinishEager(ctx, sqlgen.FinishEagerParams{ItemID: item, Claim: item, Changed: 1})
+		},
+		"clear the queue": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.ClearEager(ctx, sqlgen.ClearEagerParams{AccountID: own.AccountID, Batch: 10})
+		},
+		"find the renditions of an item": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.MadeRenditions(ctx, sqlgen.MadeRenditionsParams{ItemID: item, Keys: [][]byte{make([]byte, 32)}})
 		},
 		"find references": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.FindReferences(ctx, sqlgen.FindReferencesParams{AccountID: own.AccountID, Ids: []uuid.UUID{item}, Keys: []string{"media/1/original"}})
@@ -114,16 +167,29 @@ func seedItemRows(t *testing.T, conn *pgx.Conn, scope media.Scope, prefix string
 	must(t, err)
 }
 
+// seedRenditions adds one rendition of every item.
+func seedRenditions(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	_, err := conn.Exec(t.Context(), `INSERT INTO rendition (item_id, key, id, account_id, preset, recipe_id, ready, bytes, lease_ends, sha256)
+			SELECT id, sha256(uuid_send(id)), gen_random_uuid(), account_id, 'a', decode(repeat('00', 16), 'hex'), true, 1, now(), '' FROM item;
+		INSERT INTO rendition_total (account_id, preset, recipe_id, items, bytes) SELECT account_id, preset, recipe_id, count(*), sum(bytes) FROM rendition GROUP BY 1, 2, 3;
+		INSERT INTO rendition_eager (account_id, active, seen, before_id) SELECT id, true, 1, 'ffffffff-ffff-ffff-ffff-ffffffffffff' FROM account;
+		INSERT INTO rendition_queue (item_id, account_id) SELECT id, account_id FROM item WHERE sealed_at IS NOT NULL`)
+	must(t, err)
+}
+
 // errExplained is the result of a statement that was explained.
 var errExplained = errors.New("the statement was explained")
 
 // explainer executes statements with EXPLAIN, and changes nothing.
 type explainer struct {
-	conn  *pgx.Conn
-	mode  string // plan_cache_mode
-	pages int
-	plan  string
-	err   error
+	conn *pgx.Conn
+	mode string // plan_cache_mode
+	// settings is a statement that is executed before the plan is made.
+	settings string
+	pages    int
+	plan     string
+	err      error
 }
 
 // Exec implements sqlgen.DBTX.
@@ -169,6 +235,11 @@ func (e *explainer) explain(ctx context.Context, sql string, args []any) {
 	var plan []byte
 	for _, statement := range []string{"SET LOCAL plan_cache_mode = " + e.mode, "DEALLOCATE ALL", "PREPARE explained AS " + sql} {
 		if _, e.err = tx.Exec(ctx, statement, pgx.QueryExecModeSimpleProtocol); e.err != nil {
+			return
+		}
+	}
+	if e.settings != "" {
+		if _, e.err = tx.Exec(ctx, e.settings, pgx.QueryExecModeSimpleProtocol); e.err != nil {
 			return
 		}
 	}

@@ -26,6 +26,8 @@ type Config struct {
 	IdleTimeout    time.Duration `name:"database-idle-timeout" env:"SERVICE_DATABASE_IDLE_TIMEOUT" default:"1m" help:"How long a pooled connection may be idle before it is closed, from 1s to 1h."`
 	Cell           cell.Number   `env:"SERVICE_CELL" default:"0" help:"Number of the installation among those that serve one base URL, from 0 to 4095. It is fixed when migrate makes the schema: another number is rejected from then on."`
 	RetryTimeout   time.Duration `name:"database-retry-timeout" env:"SERVICE_DATABASE_RETRY_TIMEOUT" default:"5s" help:"How long a request waits for a database that cannot be reached before it is answered 503, from 0s to 30s. The operator does not wait."`
+	SearchItems    int32         `name:"search-items" env:"SERVICE_SEARCH_ITEMS" default:"5000" help:"Items that one step of a search examines, from 1000 to 100000: a page that needs more is shorter, and a count is a lower bound beyond twice as many."`
+	SearchTimeout  time.Duration `name:"search-timeout" env:"SERVICE_SEARCH_TIMEOUT" default:"500ms" help:"How long PostgreSQL may combine the terms of a search, from 10ms to 10s, before items are examined in the order of the list."`
 
 	// StatementTimeout bounds statements and transactions, so that a server that accepts them and
 	// does not answer holds no request; 0 = no limit. The maintenance commands have none: their
@@ -41,6 +43,10 @@ const (
 	minIdleTimeout    = time.Second
 	maxIdleTimeout    = time.Hour
 	maxRetryTimeout   = 30 * time.Second
+	minSearchItems    = 1000
+	maxSearchItems    = 100_000
+	minSearchTimeout  = 10 * time.Millisecond
+	maxSearchTimeout  = 10 * time.Second
 )
 
 // Validate checks the bounds.
@@ -54,6 +60,10 @@ func (c Config) Validate() error {
 		return fmt.Errorf("SERVICE_DATABASE_IDLE_TIMEOUT must be from %s to %s, not %s", minIdleTimeout, maxIdleTimeout, c.IdleTimeout)
 	case c.RetryTimeout < 0 || c.RetryTimeout > maxRetryTimeout:
 		return fmt.Errorf("SERVICE_DATABASE_RETRY_TIMEOUT must be from 0s to %s, not %s", maxRetryTimeout, c.RetryTimeout)
+	case c.SearchItems < minSearchItems || c.SearchItems > maxSearchItems:
+		return fmt.Errorf("SERVICE_SEARCH_ITEMS must be from %d to %d, not %d", minSearchItems, maxSearchItems, c.SearchItems)
+	case c.SearchTimeout < minSearchTimeout || c.SearchTimeout > maxSearchTimeout:
+		return fmt.Errorf("SERVICE_SEARCH_TIMEOUT must be from %s to %s, not %s", minSearchTimeout, maxSearchTimeout, c.SearchTimeout)
 	case c.Cell > cell.Max:
 		return fmt.Errorf("SERVICE_CELL must be from 0 to %d, not %d", cell.Max, c.Cell)
 	}
@@ -116,6 +126,9 @@ func (c Config) poolConfig() (*pgxpool.Config, error) {
 	}
 	cfg.PingTimeout = pingTimeout
 	cfg.ConnConfig.RuntimeParams["application_name"] = "mediastack"
+	// The planner overestimates the lists of large apps (list_statement.go): compiling their plans takes
+	// longer than executing them.
+	cfg.ConnConfig.RuntimeParams["jit"] = "off"
 	cfg.ConnConfig.Tracer = tracer{}
 	cfg.AfterConnect = registerTypes(rejectUnknownSchema)
 	return cfg, nil

@@ -18,7 +18,7 @@ import (
 
 func TestConfigValidate_RejectsInvalidValues(t *testing.T) {
 	t.Parallel()
-	valid := postgres.Config{DatabaseURL: "postgres://h/d", DatabaseConns: 8, ConnectTimeout: 5 * time.Second, IdleTimeout: time.Minute, RetryTimeout: 5 * time.Second}
+	valid := postgres.Config{DatabaseURL: "postgres://h/d", DatabaseConns: 8, ConnectTimeout: 5 * time.Second, IdleTimeout: time.Minute, RetryTimeout: 5 * time.Second, SearchItems: 5000, SearchTimeout: time.Second}
 	must(t, valid.Validate())
 	for want, change := range map[string]func(*postgres.Config){
 		"SERVICE_DATABASE_MAX_CONNS must be from 1 to 1000, not 0":             func(c *postgres.Config) { c.DatabaseConns = 0 },
@@ -27,6 +27,10 @@ func TestConfigValidate_RejectsInvalidValues(t *testing.T) {
 		"SERVICE_DATABASE_CONNECT_TIMEOUT must be from 100ms to 1m0s, not 2m0": func(c *postgres.Config) { c.ConnectTimeout = 2 * time.Minute },
 		"SERVICE_DATABASE_IDLE_TIMEOUT must be from 1s to 1h0m0s, not 0s":      func(c *postgres.Config) { c.IdleTimeout = 0 },
 		"SERVICE_DATABASE_RETRY_TIMEOUT must be from 0s to 30s, not -1s":       func(c *postgres.Config) { c.RetryTimeout = -time.Second },
+		"SERVICE_SEARCH_ITEMS must be from 1000 to 100000, not 999":            func(c *postgres.Config) { c.SearchItems = 999 },
+		"SERVICE_SEARCH_ITEMS must be from 1000 to 100000, not 100001":         func(c *postgres.Config) { c.SearchItems = 100_001 },
+		"SERVICE_SEARCH_TIMEOUT must be from 10ms to 10s, not 9ms":             func(c *postgres.Config) { c.SearchTimeout = 9 * time.Millisecond },
+		"SERVICE_SEARCH_TIMEOUT must be from 10ms to 10s, not 11s":             func(c *postgres.Config) { c.SearchTimeout = 11 * time.Second },
 		"SERVICE_DATABASE_RETRY_TIMEOUT must be from 0s to 30s, not 1m0s":      func(c *postgres.Config) { c.RetryTimeout = time.Minute },
 	} {
 		config := valid

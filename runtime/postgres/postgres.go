@@ -1,5 +1,5 @@
 // Package postgres stores accounts, settings, media and OAuth data in PostgreSQL. Store
-// implements account.Store, settings.Store, media.Store, media.PurgeStore, consistency.Store,
+// implements account.Store, settings.Store, media.Store, media.PurgeStore, rendition.Store, rendition.PurgeStore, consistency.Store,
 // consistency.AccountStore, oauth.Store, oauth.PurgeStore, installation.Store and
 // auth.CredentialStore; UploadLocks implements tus.Locks.
 //
@@ -12,10 +12,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/cell"
@@ -52,13 +54,19 @@ type Store struct {
 	// Concurrent uploads are opened, and committed, in batches of all accounts.
 	openBatch   *batcher[uuid.UUID, openRequest]
 	commitBatch *batcher[uuid.UUID, media.Item]
-	batches     batchMetrics
-	instance    atomic.Pointer[uuid.UUID] // of this process; nil until it is recorded
-	replicas    atomic.Int64              // that serve, as of the last heartbeat
-	statements  measuredTracer
-	pageIndex   *pageIndex
-	caches      *cacheWait
-	shares      *fairlimit.Limiter[uuid.UUID] // of the pool
+	// Concurrent look-ups of keys share a statement.
+	principalBatch *batcher[account.Hash, *principalLookup]
+	batches        batchMetrics
+	evicted        *prometheus.CounterVec // renditions
+	// finishLockTimeout is the constant, except in tests.
+	finishLockTimeout time.Duration
+	instance          atomic.Pointer[uuid.UUID] // of this process; nil until it is recorded
+	replicas          atomic.Int64              // that serve, as of the last heartbeat
+	statements        measuredTracer
+	pageIndex         *pageIndex
+	caches            *cacheWait
+	shares            *fairlimit.Limiter[uuid.UUID] // of the pool
+	searches          searchBounds
 }
 
 // Open returns a Store. It connects on first use, so Open succeeds while the server is down.
@@ -67,7 +75,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cell: cfg.Cell, db: &connections{retryTimeout: cfg.RetryTimeout, statementTimeout: cfg.StatementTimeout}, batches: newBatchMetrics(), statements: newMeasuredTracer()}
+	s := &Store{cell: cfg.Cell, db: &connections{retryTimeout: cfg.RetryTimeout, statementTimeout: cfg.StatementTimeout}, batches: newBatchMetrics(), evicted: newEvicted(), finishLockTimeout: finishLockTimeout, statements: newMeasuredTracer(), searches: cfg.searchBounds()}
 	poolCfg.ConnConfig.Tracer = s.statements
 	s.fence.install(poolCfg)
 	readLimits(poolCfg, &s.db.limits)
@@ -81,6 +89,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s.openBatch.pause, s.commitBatch.pause = s.batchPause, s.batchPause
 	s.openBatch.waiting, s.openBatch.size = s.batches.of("open")
 	s.commitBatch.waiting, s.commitBatch.size = s.batches.of("commit")
+	s.principalBatch = newBatcher((*principalLookup).key, s.findPrincipals)
+	s.principalBatch.lateAfter = principalsLateAfter
 	s.pageIndex = newPageIndex(s.compactApp)
 	s.caches = newCacheWait(s.acknowledgeRound)
 	return s, nil

@@ -15,28 +15,21 @@ import (
 
 // OpenResumable implements media.ResumableStore.
 func (s *Store) OpenResumable(ctx context.Context, upload media.ResumableState) error {
-	return s.inTx(ctx, "open resumable upload", func(q *sqlgen.Queries) error {
-		opened, err := q.OpenUploads(ctx, openParams(noLockTimeout, []openRequest{{itemID: upload.ItemID, accountID: upload.Scope.AccountID,
-			appID: upload.Scope.AppID, bytes: upload.Reserved, leaseEnds: upload.Expires}}))
-		if err != nil {
+	return s.reserve(ctx, "open resumable upload", func(r *reservation) error {
+		open := openParams(noLockTimeout, []openRequest{{itemID: upload.ItemID, accountID: upload.Scope.AccountID,
+			appID: upload.Scope.AppID, bytes: upload.Reserved, leaseEnds: upload.Expires}})
+		if err := r.openWithin(ctx, open, upload.Scope, upload.Capability); err != nil {
 			return err
-		}
-		if len(opened) == 0 {
-			room, err := q.AvailableBytes(ctx, upload.Scope.AccountID)
-			if err != nil {
-				return err
-			}
-			return media.QuotaExceeded(room.MaxStorage)
 		}
 		params := sqlgen.InsertResumableParams{
 			ItemID: upload.ItemID, AccountID: upload.Scope.AccountID, AppID: upload.Scope.AppID, FileName: upload.Fields.FileName,
 			DeclaredType: upload.Fields.MimeType, Access: string(upload.Fields.Access), Caption: upload.Fields.Caption,
-			GroupLabel: upload.Fields.Group, Metadata: upload.Metadata, ExpiresAt: upload.Expires,
+			GroupLabel: upload.Fields.Group, Metadata: upload.Metadata, ExpiresAt: upload.Expires, ItemMetadata: notNil(upload.Fields.Metadata), Capability: upload.Capability,
 		}
 		if upload.Length != media.UnknownLength {
 			params.Length = &upload.Length
 		}
-		return q.InsertResumable(ctx, params)
+		return r.InsertResumable(ctx, params)
 	})
 }
 
@@ -60,10 +53,10 @@ func (s *Store) findResumable(ctx context.Context, scope media.Scope, itemID uui
 	r := row.ResumableUpload
 	upload := media.ResumableState{
 		ItemID: itemID, Scope: scope, Length: media.UnknownLength,
-		Fields:   media.Fields{FileName: r.FileName, MimeType: r.DeclaredType, Access: media.Access(r.Access), Caption: r.Caption, Group: r.GroupLabel},
-		Metadata: r.Metadata,
+		Fields:   media.Fields{FileName: r.FileName, MimeType: r.DeclaredType, Access: media.Access(r.Access), Caption: r.Caption, Group: r.GroupLabel, Metadata: r.ItemMetadata},
+		Metadata: r.Metadata, Capability: r.Capability,
 		Progress: media.Progress{Received: r.Received, Digest: r.Digest, MultipartID: r.MultipartID, Parts: r.Parts, SinglePut: r.SinglePut,
-			IncompletePart: media.Variant(r.IncompletePart), IncompleteBytes: r.IncompleteBytes, IncompleteHash: r.IncompleteHash, MimeType: r.MimeType},
+			IncompletePart: media.Variant(r.IncompletePart), IncompleteBytes: r.IncompleteBytes, IncompleteHash: r.IncompleteHash, MimeType: r.MimeType, Head: r.Head},
 		Expires: r.ExpiresAt,
 	}
 	if r.Length != nil {
@@ -103,7 +96,7 @@ func (s *Store) SaveProgress(ctx context.Context, itemID uuid.UUID, before int64
 	}
 	saved, err := s.queries.SaveProgress(ctx, sqlgen.SaveProgressParams{
 		ItemID: itemID, Before: before, Received: p.Received, Digest: p.Digest, MultipartID: p.MultipartID, Parts: p.Parts, SinglePut: p.SinglePut,
-		IncompletePart: string(p.IncompletePart), IncompleteBytes: p.IncompleteBytes, IncompleteHash: p.IncompleteHash, MimeType: p.MimeType, ExpiresAt: expires,
+		IncompletePart: string(p.IncompletePart), IncompleteBytes: p.IncompleteBytes, IncompleteHash: p.IncompleteHash, MimeType: p.MimeType, Head: p.Head, ExpiresAt: expires,
 	})
 	if err == nil && saved == 0 {
 		err = fault.New(fault.Conflict, "the upload was terminated or advanced by another request")
@@ -114,20 +107,23 @@ func (s *Store) SaveProgress(ctx context.Context, itemID uuid.UUID, before int64
 // CommitResumable implements media.ResumableStore.
 func (s *Store) CommitResumable(ctx context.Context, item media.Item, incompleteParts []string, notBefore time.Time) (*media.Removal, error) {
 	var removal *media.Removal
-	err := s.inTx(ctx, "commit resumable upload", func(q *sqlgen.Queries) error {
-		if err := commitAdjusted(ctx, q, item); err != nil || len(incompleteParts) == 0 {
+	err := s.reserve(ctx, "commit resumable upload", func(r *reservation) error {
+		if err := r.commitAdjusted(ctx, item); err != nil || len(incompleteParts) == 0 {
 			return err
 		}
-		bucket, err := q.BucketOf(ctx, item.AccountID)
+		bucket, err := r.BucketOf(ctx, item.AccountID)
 		if err != nil {
 			return err
 		}
-		id, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: item.AccountID, Bucket: bucket, Keys: incompleteParts, NotBefore: notBefore})
+		id, err := r.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: item.AccountID, Bucket: bucket, Keys: incompleteParts, NotBefore: notBefore})
 		removal = &media.Removal{ID: id, Bucket: bucket, Keys: incompleteParts}
 		return err
 	})
 	if err != nil {
 		return nil, err
+	}
+	if item.SealedAt != nil {
+		s.pageIndex.recordChange(item.AppID)
 	}
 	return removal, nil
 }

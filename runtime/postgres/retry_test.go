@@ -74,6 +74,7 @@ func (r retrying) idempotent(ctx context.Context, id, upload uuid.UUID) map[stri
 		"FindSession":          second(r.FindSession(ctx, account.Hash{})),
 		"FindSessionOfGrant":   second(r.FindSessionOfGrant(ctx, uuid.Nil)),
 		"FindClient":           second(r.FindClient(ctx, "none")),
+		"FindPrincipalOfOwner": second(r.FindPrincipalOfOwner(ctx, "none@example.org", r.account.ID, time.Now())),
 	} {
 		if !fault.Is(missing, fault.NotFound) {
 			failed[name] = missing

@@ -27,15 +27,28 @@ func readLayers(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID) (se
 	if err != nil {
 		return settings.Layers{}, err
 	}
-	var layers settings.Layers
-	if row.PinnedBy != nil {
-		layers.PinnedBy = *row.PinnedBy
+	return decodeLayers(row.PinnedBy, row.Pinned, row.Tenant)
+}
+
+func decodeLayers(pinnedBy *string, pinned, tenant []byte) (layers settings.Layers, err error) {
+	if pinnedBy != nil {
+		layers.PinnedBy = *pinnedBy
 	}
-	if layers.Pinned, err = decodeLayer(row.Pinned); err != nil {
+	if layers.Pinned, err = decodeLayer(pinned); err != nil {
 		return settings.Layers{}, err
 	}
-	layers.Tenant, err = decodeLayer(row.Tenant)
+	layers.Tenant, err = decodeLayer(tenant)
 	return layers, err
+}
+
+// State implements settings.Store.
+func (s *Store) State(ctx context.Context, accountID uuid.UUID) (settings.State, error) {
+	row, err := s.queries.SettingsState(ctx, accountID)
+	if err != nil {
+		return settings.State{}, toFault(err, "read settings")
+	}
+	layers, err := decodeLayers(row.PinnedBy, row.Pinned, row.Tenant)
+	return settings.State{Layers: layers, ObjectUID: row.ObjectUid, Version: row.Version}, toFault(err, "read settings")
 }
 
 // UpdateTenant implements settings.Store.
@@ -82,12 +95,8 @@ func (s *Store) Pin(ctx context.Context, accountID uuid.UUID, pins settings.Laye
 	if err != nil {
 		return err
 	}
-	return s.inTx(ctx, "pin settings", func(q *sqlgen.Queries) error {
-		if _, err := q.LockAccountForSettings(ctx, accountID); err != nil {
-			return err
-		}
-		return q.SetPins(ctx, sqlgen.SetPinsParams{AccountID: accountID, PinnedBy: by.Name, ObjectUid: by.UID, Fields: fields})
-	})
+	_, err = s.queries.SetPins(ctx, sqlgen.SetPinsParams{ID: accountID, PinnedBy: by.Name, ObjectUid: by.UID, Fields: fields})
+	return toFault(err, "pin settings")
 }
 
 // Unpin implements settings.Store.

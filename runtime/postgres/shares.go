@@ -26,7 +26,8 @@ func newShares(conns int) *fairlimit.Limiter[uuid.UUID] {
 }
 
 // repeatFor is repeat for a statement of a request of an account. It waits for a share of the pool, as
-// long as the statement itself may take. do must not call repeatFor.
+// long as the statement itself may take. do must not call repeatFor,
+// nor onceFor.
 func repeatFor[T any](ctx context.Context, s *Store, accountID uuid.UUID, do func(ctx context.Context) (T, error)) (T, error) {
 	if err := s.acquireShare(ctx, accountID); err != nil {
 		var none T
@@ -34,6 +35,15 @@ func repeatFor[T any](ctx context.Context, s *Store, accountID uuid.UUID, do fun
 	}
 	defer s.shares.Release(accountID)
 	return repeat(ctx, s, do)
+}
+
+// onceFor is repeatFor for what must not be repeated.
+func (s *Store) onceFor(ctx context.Context, accountID uuid.UUID, do func() error) error {
+	if err := s.acquireShare(ctx, accountID); err != nil {
+		return err
+	}
+	defer s.shares.Release(accountID)
+	return do()
 }
 
 func (s *Store) acquireShare(ctx context.Context, accountID uuid.UUID) error {

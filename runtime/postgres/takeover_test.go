@@ -14,7 +14,7 @@ import (
 )
 
 // fencedTables are the tables whose writes the fence rejects.
-var fencedTables = []string{"account", "app", "api_key", "settings_pin", "item"}
+var fencedTables = []string{"account", "app", "api_key", "settings_pin", "stored_item"}
 
 // The old cluster's operator does not know of the take-over: every write that it may send fails,
 // and its caller is told before the write returns.

@@ -33,34 +33,28 @@ func (s *Store) OpenUpload(ctx context.Context, itemID uuid.UUID, scope media.Sc
 	opened, err := s.openBatch.Do(ctx, request)
 	if err == nil && !opened {
 		// The uploads of the account in the batch exceed the storage cap; this one alone may fit.
-		var alone []bool
-		if alone, err = s.openUploads(ctx, noLockTimeout, []openRequest{request}); err == nil {
-			opened = alone[0]
-		}
+		return s.reserve(ctx, "open upload", func(r *reservation) error {
+			return r.openOrReject(ctx, s.ofProcess(openParams(noLockTimeout, []openRequest{request})))
+		})
 	}
-	if err != nil {
-		return toFault(err, "open upload")
-	}
-	if !opened {
-		_, maxStorage, err := s.AvailableBytes(ctx, scope)
-		if err != nil {
-			return err
-		}
-		return media.QuotaExceeded(maxStorage)
-	}
-	return nil
+	return toFault(err, "open upload")
 }
 
 // noLockTimeout is the lock timeout of a statement that only its own timeout bounds.
 const noLockTimeout = 0
 
 func (s *Store) openUploads(ctx context.Context, lockTimeout time.Duration, requests []openRequest) ([]bool, error) {
-	params := openParams(lockTimeout, requests)
+	params := s.ofProcess(openParams(lockTimeout, requests))
+	opened, err := s.queries.OpenUploads(ctx, params)
+	return contains(params.ItemIds, opened), err
+}
+
+// ofProcess returns the parameters that open uploads of this process.
+func (s *Store) ofProcess(params sqlgen.OpenUploadsParams) sqlgen.OpenUploadsParams {
 	if id := s.instance.Load(); id != nil {
 		params.InstanceID = *id
 	}
-	opened, err := s.queries.OpenUploads(ctx, params)
-	return contains(params.ItemIds, opened), err
+	return params
 }
 
 // openParams are the parameters that open uploads of no process.
@@ -108,14 +102,22 @@ func (s *Store) Reserve(ctx context.Context, itemID uuid.UUID, scope media.Scope
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return toFault(err, "reserve")
 	}
-	room, maxStorage, err := s.AvailableBytes(ctx, scope)
-	if err != nil {
+	return s.reserve(ctx, "reserve", func(r *reservation) error {
+		// The upload first, as in the statement: one that the purge has locked must not wait for the usage.
+		if _, err := r.LockUpload(ctx, itemID); errors.Is(err, pgx.ErrNoRows) {
+			return errUploadExpired
+		} else if err != nil {
+			return err
+		}
+		if err := r.requireRoom(ctx, scope.AccountID, bytes); err != nil {
+			return err
+		}
+		_, err := r.Reserve(ctx, sqlgen.ReserveParams{ItemID: itemID, Bytes: bytes, LeaseEnds: leaseEnds})
+		if errors.Is(err, pgx.ErrNoRows) { // the cap was lowered meanwhile
+			return r.quotaExceeded(ctx, scope.AccountID)
+		}
 		return err
-	}
-	if bytes > room {
-		return media.QuotaExceeded(maxStorage)
-	}
-	return errUploadExpired
+	})
 }
 
 // errUploadExpired is the error for an upload whose lease ended and that the purge removed.
@@ -136,6 +138,9 @@ func accountOfItem(item media.Item) uuid.UUID { return item.AccountID }
 
 // CommitUpload implements media.Store.
 func (s *Store) CommitUpload(ctx context.Context, item media.Item) error {
+	if item.SealedAt != nil {
+		return s.commitSealed(ctx, item)
+	}
 	committed, err := s.commitBatch.Do(ctx, item)
 	if err != nil {
 		return toFault(err, "commit upload")
@@ -143,7 +148,12 @@ func (s *Store) CommitUpload(ctx context.Context, item media.Item) error {
 	if committed {
 		return nil
 	}
-	return s.inTx(ctx, "commit upload", func(q *sqlgen.Queries) error { return commitAdjusted(ctx, q, item) })
+	return s.commitAlone(ctx, item)
+}
+
+// commitAlone commits one upload.
+func (s *Store) commitAlone(ctx context.Context, item media.Item) error {
+	return s.reserve(ctx, "commit upload", func(r *reservation) error { return r.commitAdjusted(ctx, item) })
 }
 
 func (s *Store) commitUploads(ctx context.Context, lockTimeout time.Duration, items []media.Item) ([]bool, error) {
@@ -161,37 +171,55 @@ func (s *Store) commitUploads(ctx context.Context, lockTimeout time.Duration, it
 		params.Objects = append(params.Objects, string(objects))
 		params.Bytes = append(params.Bytes, item.Objects.Bytes())
 		params.CreatedAt = append(params.CreatedAt, item.CreatedAt)
+		metadata, err := json.Marshal(item.Metadata)
+		if err != nil {
+			return nil, fmt.Errorf("encode the metadata of item %s: %w", item.ID, err)
+		}
+		params.Metadata = append(params.Metadata, string(metadata))
+		params.Widths = append(params.Widths, integer(item.Facts.Width))
+		params.Heights = append(params.Heights, integer(item.Facts.Height))
+		params.Placeholders = append(params.Placeholders, item.Facts.Placeholder)
+		params.DominantColors = append(params.DominantColors, item.Facts.DominantColor)
+		params.Durations = append(params.Durations, item.Facts.Duration.Milliseconds())
+		params.Pages = append(params.Pages, integer(item.Facts.Pages))
+		params.Refs = append(params.Refs, item.Ref)
 	}
 	committed, err := s.queries.CommitUploads(ctx, params)
 	return contains(params.Ids, committed), err
 }
 
 // commitAdjusted commits an upload and adjusts the usage, if the reservation differs from the
-// stored bytes.
-func commitAdjusted(ctx context.Context, q *sqlgen.Queries, item media.Item) error {
+// stored bytes. It seals the item if that is sealed.
+func (r *reservation) commitAdjusted(ctx context.Context, item media.Item) error {
 	bytes := item.Objects.Bytes()
-	upload, err := q.DeleteUploadReturning(ctx, item.ID)
+	upload, err := r.DeleteUploadReturning(ctx, item.ID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return errUploadExpired
 	}
 	if err != nil {
 		return err
 	}
-	adjusted, err := q.AdjustUsage(ctx, sqlgen.AdjustUsageParams{AccountID: upload.AccountID, Delta: bytes - upload.Reserved})
+	if more := bytes - upload.Reserved; more > 0 {
+		if err := r.requireRoom(ctx, upload.AccountID, more); err != nil {
+			return err
+		}
+	}
+	adjusted, err := r.AdjustUsage(ctx, sqlgen.AdjustUsageParams{AccountID: upload.AccountID, Delta: bytes - upload.Reserved})
+	if err == nil && adjusted == 0 { // the cap was lowered meanwhile
+		err = r.quotaExceeded(ctx, upload.AccountID)
+	}
 	if err != nil {
 		return err
 	}
-	if adjusted == 0 {
-		available, err := q.AvailableBytes(ctx, upload.AccountID)
-		if err != nil {
-			return err
-		}
-		return media.QuotaExceeded(available.MaxStorage)
-	}
-	return q.InsertItem(ctx, sqlgen.InsertItemParams{
+	if err := r.InsertItem(ctx, sqlgen.InsertItemParams{
 		ID: item.ID, AccountID: upload.AccountID, AppID: upload.AppID, FileName: item.FileName, Access: string(item.Access),
-		Caption: item.Caption, GroupLabel: item.Group, Objects: item.Objects, Bytes: bytes, CreatedAt: item.CreatedAt,
-	})
+		Caption: item.Caption, GroupLabel: item.Group, Objects: item.Objects, Bytes: bytes, CreatedAt: item.CreatedAt, Metadata: notNil(item.Metadata),
+		Width: known(item.Facts.Width), Height: known(item.Facts.Height), Placeholder: item.Facts.Placeholder, DominantColor: knownText(item.Facts.DominantColor),
+		DurationMs: knownDuration(item.Facts.Duration), Pages: known(item.Facts.Pages), Ref: item.Ref,
+	}); err != nil {
+		return err
+	}
+	return sealCommitted(ctx, r.Queries, item)
 }
 
 // AbandonUpload implements media.Store.
@@ -209,6 +237,9 @@ func (s *Store) AbandonUpload(ctx context.Context, itemID uuid.UUID, scope media
 			return err
 		default:
 			if _, err := q.AdjustUsage(ctx, sqlgen.AdjustUsageParams{AccountID: upload.AccountID, Delta: -upload.Reserved}); err != nil {
+				return err
+			}
+			if err := releaseCapabilities(ctx, q, upload.CapabilityID); err != nil {
 				return err
 			}
 		}
@@ -236,7 +267,7 @@ func (s *Store) ExpireUploads(ctx context.Context, cutoff time.Time, batch int, 
 			return err
 		}
 		expired = len(uploads)
-		return q.EndUploads(ctx, endParams(uploads, keysOf, cutoff))
+		return endUploads(ctx, q, uploads, endParams(uploads, keysOf, cutoff))
 	})
 	return expired, err
 }
@@ -253,9 +284,21 @@ func (s *Store) EndUploadsOfDeadProcesses(ctx context.Context, batch int, keysOf
 			uploads[i] = sqlgen.ExpiredUploadsRow(upload)
 		}
 		ended = len(uploads)
-		return q.EndUploads(ctx, endParams(uploads, keysOf, notBefore))
+		return endUploads(ctx, q, uploads, endParams(uploads, keysOf, notBefore))
 	})
 	return ended, err
+}
+
+// endUploads ends uploads, and gives back their uses of capabilities.
+func endUploads(ctx context.Context, q *sqlgen.Queries, uploads []sqlgen.ExpiredUploadsRow, params sqlgen.EndUploadsParams) error {
+	if err := q.EndUploads(ctx, params); err != nil {
+		return err
+	}
+	capabilities := make([][]byte, len(uploads))
+	for i, upload := range uploads {
+		capabilities[i] = upload.CapabilityID
+	}
+	return releaseCapabilities(ctx, q, capabilities...)
 }
 
 // endParams are the parameters that end uploads and queue the removal of their objects.

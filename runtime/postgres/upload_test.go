@@ -91,7 +91,7 @@ func TestUploads_OfManyAccountsShareTransactions(t *testing.T) {
 	}
 	store = open(t, url)
 	must(t, errors.Join(together(t, store, "commit", uploads, uploading.commit)...))
-	if got := number(t, url, `SELECT count(DISTINCT xmin::text) FROM item`); got != 2 {
+	if got := number(t, url, `SELECT count(DISTINCT xmin::text) FROM stored_item`); got != 2 {
 		t.Errorf("%d uploads were committed in %d transactions, want 2", len(uploads), got)
 	}
 	if got := number(t, url, `SELECT count(*) FROM account_usage WHERE bytes <> (SELECT sum(bytes) FROM item WHERE item.account_id = account_usage.account_id)`); got != 0 {

@@ -3,7 +3,6 @@ package settings
 import (
 	"bytes"
 	"encoding/json"
-	"math"
 	"slices"
 
 	"mediastack.dev/runtime/fault"
@@ -11,7 +10,7 @@ import (
 
 // To add a setting: add a field to Effective and to Layer, add a row to fields, and add the
 // field to MediaSettings in api/v1alpha1. The database, the REST document, its OpenAPI
-// schema, the MCP tools and the operator follow from fields.
+// schema, the MCP tools and the operator follow from fields. What no tool has is in Ceilings and Pictures.
 
 // Bounds of the fields.
 const (
@@ -36,6 +35,9 @@ type Layer struct {
 	WebPOutputQuality *int  `json:"webpOutputQuality,omitempty"`
 	ThumbnailWidth    *int  `json:"thumbnailWidth,omitempty"`
 	ThumbnailHeight   *int  `json:"thumbnailHeight,omitempty"`
+
+	Ceilings
+	Pictures
 }
 
 // fields lists all settings, in the order of documents and schemas.
@@ -166,14 +168,12 @@ func booleanField(name string, defaultValue bool, inLayer func(*Layer) **bool, i
 func integerField(name string, defaultValue, minValue, maxValue int, inLayer func(*Layer) **int, inEffective func(*Effective) *int, texts Descriptions) Field {
 	return Field{Name: name, Kind: Integer, Min: minValue, Max: maxValue, Descriptions: texts, access: typedAccessor[int]{
 		defaultValue: defaultValue, inLayer: inLayer, inEffective: inEffective,
-		// 80.0 is an integer too: JavaScript, for one, has a single kind of number.
 		decode: func(text json.RawMessage) (int, error) {
-			var number float64
-			if err := json.Unmarshal(text, &number); err != nil || isNull(text) ||
-				number != math.Trunc(number) || math.Abs(number) > math.MaxInt32 {
+			number, ok := readInteger(text)
+			if !ok {
 				return 0, fault.New(fault.Invalid, "%s must be an integer", name)
 			}
-			return int(number), nil
+			return number, nil
 		},
 		check: func(value int) error {
 			if value < minValue || value > maxValue {

@@ -24,12 +24,25 @@ func (l *Layer) Set(name string, text json.RawMessage) error {
 			return f.access.set(l, text)
 		}
 	}
+	switch name {
+	case PresetsField:
+		presets, err := readPresets(text)
+		l.Presets = &presets
+		return err
+	case OriginalsField:
+		var originals *string
+		if err := json.Unmarshal(text, &originals); err != nil || originals == nil {
+			return fault.New(fault.Invalid, "originals must be public or signed")
+		}
+		l.Originals = Originals(*originals)
+		return nil
+	}
 	return fault.New(fault.Invalid, "unknown setting %q", name)
 }
 
-// IsField reports whether a setting has this name.
-func IsField(name string) bool {
-	return slices.ContainsFunc(fields, func(f Field) bool { return f.Name == name })
+// IsSetting reports whether a setting has this name.
+func IsSetting(name string) bool {
+	return name == PresetsField || name == OriginalsField || slices.ContainsFunc(fields, func(f Field) bool { return f.Name == name })
 }
 
 // Fields returns the names of the fields that the layer sets, in the order of Fields.
@@ -53,7 +66,10 @@ func (l Layer) Validate() error {
 			return err
 		}
 	}
-	return nil
+	if err := l.Ceilings.Validate(); err != nil {
+		return err
+	}
+	return l.Pictures.Validate()
 }
 
 // apply returns base with the fields that the layer sets.

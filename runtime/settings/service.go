@@ -17,6 +17,8 @@ import (
 type Store interface {
 	// Layers returns what is set for the account; the zero Layers when nothing is.
 	Layers(ctx context.Context, accountID uuid.UUID) (Layers, error)
+	// State returns what is set for the account and its version; NotFound without the account.
+	State(ctx context.Context, accountID uuid.UUID) (State, error)
 	// UpdateTenant passes what is set for the account to decide, and sets the tenant's fields
 	// that decide returns. It writes nothing when decide fails or returns no field. It is one
 	// transaction, during which no pin changes.
@@ -28,6 +30,15 @@ type Store interface {
 	// PinnedBy returns the objects that have pins in effect: those of accounts that are bound to a
 	// MediaAccount.
 	PinnedBy(ctx context.Context) ([]Object, error)
+}
+
+// State is what is set for an account, as it was at one moment.
+type State struct {
+	Layers
+	// ObjectUID is the UID of the MediaAccount that the account is bound to.
+	ObjectUID string
+	// Version stands for all of it: see account.Version; 0 for a closed account.
+	Version int64
 }
 
 // Object is a MediaSettings object.
@@ -48,13 +59,19 @@ func (s *Service) Get(ctx context.Context, accountID uuid.UUID) (Layers, error) 
 	return s.store.Layers(ctx, accountID)
 }
 
+// State returns the layers of an account with their version.
+func (s *Service) State(ctx context.Context, accountID uuid.UUID) (State, error) {
+	return s.store.State(ctx, accountID)
+}
+
 // Outcome is the result of an update: what is set afterwards, and which fields changed.
 type Outcome struct {
 	Layers
-	Changed []string // names, in the order of Fields; empty when nothing changed
+	Changed []string // names, in the order of Fields, and of Pictures; empty when nothing changed
 }
 
-// Update applies a tenant's change, all or nothing. Fields that already have the
+// Update applies a tenant's change, all or nothing. The presets of the change replace all that the tenant has; none
+// of them may have the name of a pinned one, unless it equals that. Fields that already have the
 // requested value are ignored, so a document that was read can be written back with one
 // field changed: the other fields keep their source, and pinned fields are accepted.
 // Another value for a pinned field is a Conflict that names the MediaSettings object.
@@ -65,10 +82,15 @@ func (s *Service) Update(ctx context.Context, accountID uuid.UUID, change Layer)
 	var changed []string
 	layers, err := s.store.UpdateTenant(ctx, accountID, func(current Layers) (Layer, error) {
 		effectiveChange := change.without(current.Effective())
-		changed = effectiveChange.Fields()
 		pinned := current.Pinned.Fields()
 		rejected := slices.DeleteFunc(effectiveChange.Fields(), func(name string) bool { return !slices.Contains(pinned, name) })
-		if len(rejected) > 0 {
+		pictures, changedPictures, rejectedPictures, err := current.changePictures(change.Pictures)
+		if err != nil {
+			return Layer{}, err
+		}
+		effectiveChange.Pictures = pictures
+		changed = append(effectiveChange.Fields(), changedPictures...)
+		if rejected = append(rejected, rejectedPictures...); len(rejected) > 0 {
 			return Layer{}, fault.New(fault.Conflict, "%s: pinned by MediaSettings %s", strings.Join(rejected, ", "), current.PinnedBy)
 		}
 		return effectiveChange, nil

@@ -191,6 +191,20 @@ Argument: list of the root, the variable, the Secret and the key. */}}
     name: {{ include "mediastack.name" . }}
 {{- end -}}
 
+{{/* Variables of the export of traces that are secret. */}}
+{{- define "mediastack.tracesEnv" -}}
+{{- with .Values.traces -}}
+{{- if .secretName -}}
+{{- if not .endpoint }}{{ fail "traces.secretName is set, but traces.endpoint is not: no traces are exported" }}{{ end -}}
+- name: OTEL_EXPORTER_OTLP_HEADERS
+  valueFrom:
+    secretKeyRef:
+      name: {{ .secretName }}
+      key: {{ .headersKey }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
 {{/* Variables of certificates of further authorities. Go reads the system's and these. */}}
 {{- define "mediastack.trustedCAEnv" -}}
 {{- if .Values.trustedCA.configMapName }}

@@ -36,11 +36,36 @@ func (e Access) Valid() bool {
 	}
 }
 
+// Defines values for BatchRequestOperation.
+const (
+	Delete  BatchRequestOperation = "delete"
+	Restore BatchRequestOperation = "restore"
+	Seal    BatchRequestOperation = "seal"
+	Update  BatchRequestOperation = "update"
+)
+
+// Valid indicates whether the value is a known member of the BatchRequestOperation enum.
+func (e BatchRequestOperation) Valid() bool {
+	switch e {
+	case Delete:
+		return true
+	case Restore:
+		return true
+	case Seal:
+		return true
+	case Update:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ErrorCode.
 const (
 	ErrorCodeChecksumMismatch     ErrorCode = "checksum_mismatch"
 	ErrorCodeClientClosedRequest  ErrorCode = "client_closed_request"
 	ErrorCodeConflict             ErrorCode = "conflict"
+	ErrorCodeFileLost             ErrorCode = "file_lost"
 	ErrorCodeForbidden            ErrorCode = "forbidden"
 	ErrorCodeInternalError        ErrorCode = "internal_error"
 	ErrorCodeInvalidRequest       ErrorCode = "invalid_request"
@@ -66,6 +91,8 @@ func (e ErrorCode) Valid() bool {
 	case ErrorCodeClientClosedRequest:
 		return true
 	case ErrorCodeConflict:
+		return true
+	case ErrorCodeFileLost:
 		return true
 	case ErrorCodeForbidden:
 		return true
@@ -102,6 +129,108 @@ func (e ErrorCode) Valid() bool {
 	}
 }
 
+// Defines values for PresetFit.
+const (
+	Cover  PresetFit = "cover"
+	Inside PresetFit = "inside"
+	Pad    PresetFit = "pad"
+)
+
+// Valid indicates whether the value is a known member of the PresetFit enum.
+func (e PresetFit) Valid() bool {
+	switch e {
+	case Cover:
+		return true
+	case Inside:
+		return true
+	case Pad:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PresetFocus.
+const (
+	Attention PresetFocus = "attention"
+	Centre    PresetFocus = "centre"
+	Entropy   PresetFocus = "entropy"
+	Point     PresetFocus = "point"
+)
+
+// Valid indicates whether the value is a known member of the PresetFocus enum.
+func (e PresetFocus) Valid() bool {
+	switch e {
+	case Attention:
+		return true
+	case Centre:
+		return true
+	case Entropy:
+		return true
+	case Point:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PresetFormat.
+const (
+	Auto PresetFormat = "auto"
+	Avif PresetFormat = "avif"
+	Jpeg PresetFormat = "jpeg"
+	Png  PresetFormat = "png"
+	Webp PresetFormat = "webp"
+)
+
+// Valid indicates whether the value is a known member of the PresetFormat enum.
+func (e PresetFormat) Valid() bool {
+	switch e {
+	case Auto:
+		return true
+	case Avif:
+		return true
+	case Jpeg:
+		return true
+	case Png:
+		return true
+	case Webp:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for Sort.
+const (
+	SortMinusName Sort = "-name"
+	SortMinusSize Sort = "-size"
+	SortMinusTime Sort = "-time"
+	SortName      Sort = "name"
+	SortSize      Sort = "size"
+	SortTime      Sort = "time"
+)
+
+// Valid indicates whether the value is a known member of the Sort enum.
+func (e Sort) Valid() bool {
+	switch e {
+	case SortMinusName:
+		return true
+	case SortMinusSize:
+		return true
+	case SortMinusTime:
+		return true
+	case SortName:
+		return true
+	case SortSize:
+		return true
+	case SortTime:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Source.
 const (
 	Default Source = "default"
@@ -117,6 +246,48 @@ func (e Source) Valid() bool {
 	case Pinned:
 		return true
 	case Tenant:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for State.
+const (
+	Draft  State = "draft"
+	Sealed State = "sealed"
+)
+
+// Valid indicates whether the value is a known member of the State enum.
+func (e State) Valid() bool {
+	switch e {
+	case Draft:
+		return true
+	case Sealed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for URLUploadState.
+const (
+	URLUploadStateDone    URLUploadState = "done"
+	URLUploadStateFailed  URLUploadState = "failed"
+	URLUploadStateQueued  URLUploadState = "queued"
+	URLUploadStateRunning URLUploadState = "running"
+)
+
+// Valid indicates whether the value is a known member of the URLUploadState enum.
+func (e URLUploadState) Valid() bool {
+	switch e {
+	case URLUploadStateDone:
+		return true
+	case URLUploadStateFailed:
+		return true
+	case URLUploadStateQueued:
+		return true
+	case URLUploadStateRunning:
 		return true
 	default:
 		return false
@@ -150,26 +321,96 @@ func (e UploadErrorError) Valid() bool {
 // Access Who may read the file of a sealed item.
 type Access string
 
+// BatchRequest defines model for BatchRequest.
+type BatchRequest struct {
+	Ids []string `json:"ids"`
+
+	// Operation `delete` needs the scope media:delete, the others media:write.
+	Operation BatchRequestOperation `json:"operation"`
+
+	// Patch A JSON merge patch (RFC 7396). Members that are absent stay as they are.
+	Patch *MediaPatch `json:"patch,omitempty"`
+
+	// Patches The patch of each item of an update by its id, instead of `patch`.
+	Patches *map[string]MediaPatch `json:"patches,omitempty"`
+}
+
+// BatchRequestOperation `delete` needs the scope media:delete, the others media:write.
+type BatchRequestOperation string
+
+// BatchResult defines model for BatchResult.
+type BatchResult struct {
+	Error *Error `json:"error,omitempty"`
+
+	// ExpiresAt Of a delete: until when the item can be restored at least; absent if it cannot.
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+	Item      *MediaItem `json:"item,omitempty"`
+	MediaID   string     `json:"mediaId"`
+
+	// Status Status of the same request for this item alone.
+	Status int `json:"status"`
+}
+
+// BatchResults defines model for BatchResults.
+type BatchResults struct {
+	Results []BatchResult `json:"results"`
+}
+
 // Count defines model for Count.
 type Count struct {
-	Count int64 `json:"count"`
+	// AtLeast True if there may be more matching items: with `type`, `name`, `from`, `to` or `meta`, up to 10000 items are examined. Absent otherwise.
+	AtLeast *bool `json:"atLeast,omitempty"`
+	Count   int64 `json:"count"`
 }
 
 // CountQuery defines model for CountQuery.
 type CountQuery struct {
 	// Access Who may read the file of a sealed item.
-	Access *Access `json:"access,omitempty"`
+	Access *Access    `json:"access,omitempty"`
+	From   *time.Time `json:"from,omitempty"`
 
 	// Group Empty means no filter.
 	Group *string `json:"group,omitempty"`
+
+	// Meta Only items that have these pairs in their `metadata`.
+	Meta *map[string]string `json:"meta,omitempty"`
+	Name *string            `json:"name,omitempty"`
+	To   *time.Time         `json:"to,omitempty"`
+	Type *string            `json:"type,omitempty"`
 }
 
 // Deleted defines model for Deleted.
 type Deleted struct {
 	// Deleted Always true.
-	Deleted bool   `json:"deleted"`
-	MediaID string `json:"mediaId"`
+	Deleted bool `json:"deleted"`
+
+	// ExpiresAt Until when the item can be restored at least; absent if it cannot.
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+	MediaID   string     `json:"mediaId"`
 }
+
+// DeletedItem A deleted item. It has no addresses, since its file is not served.
+type DeletedItem struct {
+	// Access Who may read the file of a sealed item.
+	Access    Access    `json:"access"`
+	Caption   string    `json:"caption"`
+	CreatedAt time.Time `json:"createdAt"`
+	DeletedAt time.Time `json:"deletedAt"`
+
+	// ExpiresAt Until when the item can be restored at least, unless an upload needs its room.
+	ExpiresAt        time.Time `json:"expiresAt"`
+	Group            string    `json:"group"`
+	MediaID          string    `json:"mediaId"`
+	MimeType         string    `json:"mimeType"`
+	OriginalFileName string    `json:"originalFileName"`
+	SealedAt         time.Time `json:"sealedAt"`
+
+	// Size Bytes of the file.
+	Size int64 `json:"size"`
+}
+
+// DeletedList defines model for DeletedList.
+type DeletedList = []DeletedItem
 
 // Error defines model for Error.
 type Error struct {
@@ -184,15 +425,37 @@ type Error struct {
 // ErrorCode Stable name of the error, for programs.
 type ErrorCode string
 
+// Focus The point of the image that presets with the focus `point` keep; absent when nobody has set it.
+type Focus struct {
+	// X Fraction of the width, in thousandths.
+	X float64 `json:"x"`
+
+	// Y Fraction of the height, in thousandths.
+	Y float64 `json:"y"`
+}
+
 // ListQuery defines model for ListQuery.
 type ListQuery struct {
 	// Access Who may read the file of a sealed item.
 	Access *Access `json:"access,omitempty"`
+	After  *string `json:"after,omitempty"`
+
+	// Fields As in the query.
+	Fields *string    `json:"fields,omitempty"`
+	From   *time.Time `json:"from,omitempty"`
 
 	// Group Empty means no filter.
 	Group *string `json:"group,omitempty"`
 	Limit *int    `json:"limit,omitempty"`
-	Page  *int    `json:"page,omitempty"`
+
+	// Meta Only items that have these pairs in their `metadata`.
+	Meta  *map[string]string `json:"meta,omitempty"`
+	Name  *string            `json:"name,omitempty"`
+	Page  *int               `json:"page,omitempty"`
+	Sort  *Sort              `json:"sort,omitempty"`
+	State *State             `json:"state,omitempty"`
+	To    *time.Time         `json:"to,omitempty"`
+	Type  *string            `json:"type,omitempty"`
 }
 
 // MediaItem defines model for MediaItem.
@@ -204,18 +467,45 @@ type MediaItem struct {
 	// CreatedAt When the upload was complete.
 	CreatedAt time.Time `json:"createdAt"`
 
+	// DominantColor Color of the largest group of similar pixels of the image, in sRGB: a background until the thumbnail is loaded; absent when it is not known.
+	DominantColor *string `json:"dominantColor,omitempty"`
+
+	// Duration Length of a recording in seconds, with up to three decimals; absent when the first bytes of the file do not say it.
+	Duration *float64 `json:"duration,omitempty"`
+
 	// ExpiresAt When the draft is purged unless it is sealed; absent once it is.
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 
 	// File URL of the file. The URL of a draft or of a private item expires; read the item for a new one.
-	File     string `json:"file"`
-	Group    string `json:"group"`
-	MediaID  string `json:"mediaId"`
-	MimeType string `json:"mimeType"`
+	File string `json:"file"`
+
+	// Focus The point of the image that presets with the focus `point` keep; absent when nobody has set it.
+	Focus *Focus `json:"focus,omitempty"`
+	Group string `json:"group"`
+
+	// Height Height of the image in pixels, as it is displayed; absent when it is not known.
+	Height  *int   `json:"height,omitempty"`
+	MediaID string `json:"mediaId"`
+
+	// Metadata Up to 24 pairs. A key has 1 to 64 characters of a-z, 0-9, '.', '_' and '-', and begins with a letter; a value has up to 512 characters.
+	Metadata Metadata `json:"metadata"`
+	MimeType string   `json:"mimeType"`
 
 	// Original URL of the uploaded file, when `file` is a conversion of it; absent otherwise.
 	Original         string `json:"original,omitempty"`
 	OriginalFileName string `json:"originalFileName"`
+
+	// Pages Pages of a linearized PDF document; absent when the first bytes of the file do not say it.
+	Pages *int `json:"pages,omitempty"`
+
+	// Placeholder ThumbHash of the image in base64, about 25 bytes from which a page draws a blurred preview; absent when there is none.
+	Placeholder *[]byte `json:"placeholder,omitempty"`
+
+	// Presets The pictures of the presets of the account, by name. Only if `fields` names it; empty if the item is no image.
+	Presets *map[string]Picture `json:"presets,omitempty"`
+
+	// Ref The `ref` of the upload signature that the item was uploaded with; absent when there is none.
+	Ref *string `json:"ref,omitempty"`
 
 	// SealedAt When the item was sealed; absent while it is a draft.
 	SealedAt *time.Time `json:"sealedAt,omitempty"`
@@ -231,22 +521,107 @@ type MediaItem struct {
 
 	// Thumbnail URL of the thumbnail; empty when there is none.
 	Thumbnail string `json:"thumbnail"`
+
+	// Width Width of the image in pixels, as it is displayed; absent when it is not known.
+	Width *int `json:"width,omitempty"`
 }
+
+// MediaPatch A JSON merge patch (RFC 7396). Members that are absent stay as they are.
+type MediaPatch = map[string]any
+
+// Metadata Up to 24 pairs. A key has 1 to 64 characters of a-z, 0-9, '.', '_' and '-', and begins with a letter; a value has up to 512 characters.
+type Metadata map[string]string
+
+// Picture defines model for Picture.
+type Picture struct {
+	// Densities The picture at each density of the preset, without those for which the image is too small.
+	Densities []PictureDensity `json:"densities"`
+
+	// Height Pixels; absent when the size of the image is not known.
+	Height *int `json:"height,omitempty"`
+
+	// Srcset The URLs with their densities, for the attribute `srcset`.
+	Srcset string `json:"srcset"`
+
+	// URL URL of the picture. That of a draft or of a private item expires; read the item for a new one.
+	URL string `json:"url"`
+
+	// Width Pixels; absent when the size of the image is not known.
+	Width *int `json:"width,omitempty"`
+}
+
+// PictureDensity defines model for PictureDensity.
+type PictureDensity struct {
+	Density int    `json:"density"`
+	Height  *int   `json:"height,omitempty"`
+	URL     string `json:"url"`
+	Width   *int   `json:"width,omitempty"`
+}
+
+// Preset How a picture is made of an image on demand. `width` or `height` is required.
+type Preset struct {
+	// Animated Keeps the animation of GIF and WebP files, in WebP.
+	Animated   *bool   `json:"animated,omitempty"`
+	Background *string `json:"background,omitempty"`
+
+	// Densities 1 is always among them.
+	Densities *[]int `json:"densities,omitempty"`
+
+	// Eager Makes the pictures in advance instead of at the first request.
+	Eager *bool `json:"eager,omitempty"`
+
+	// Fit `cover` and `pad` need `width` and `height`. No image is enlarged.
+	Fit *PresetFit `json:"fit,omitempty"`
+
+	// Focus Of `cover`, whose default is `centre`. `point` is the focus of the item.
+	Focus  *PresetFocus  `json:"focus,omitempty"`
+	Format *PresetFormat `json:"format,omitempty"`
+
+	// Height Pixels.
+	Height *int `json:"height,omitempty"`
+
+	// Name `original`, `webp` and `thumbnail` are reserved.
+	Name string `json:"name"`
+
+	// Quality By default that of the format.
+	Quality *int    `json:"quality,omitempty"`
+	Sharpen *bool   `json:"sharpen,omitempty"`
+	Source  *Source `json:"source,omitempty"`
+
+	// Width Pixels.
+	Width *int `json:"width,omitempty"`
+}
+
+// PresetFit `cover` and `pad` need `width` and `height`. No image is enlarged.
+type PresetFit string
+
+// PresetFocus Of `cover`, whose default is `centre`. `point` is the focus of the item.
+type PresetFocus string
+
+// PresetFormat defines model for Preset.Format.
+type PresetFormat string
 
 // Settings defines model for Settings.
 type Settings struct {
 	// Changed The fields whose value changed. In the response to a change only.
 	Changed *[]string `json:"changed,omitempty"`
 
+	// Originals Whether the original of a public item needs a signed URL; absent while nobody has set it.
+	Originals *string `json:"originals,omitempty"`
+
 	// PinnedBy The MediaSettings object that pins fields; absent when none does.
 	PinnedBy string `json:"pinnedBy,omitempty"`
 
+	// Presets The presets in effect, those of the MediaSettings object first; absent when there is none.
+	Presets *[]Preset `json:"presets,omitempty"`
+
 	// Sources Source of the value of each field.
 	Sources struct {
-		ThumbnailHeight   Source `json:"thumbnailHeight"`
-		ThumbnailWidth    Source `json:"thumbnailWidth"`
-		UseWebP           Source `json:"useWebP"`
-		WebpOutputQuality Source `json:"webpOutputQuality"`
+		Originals         *Source `json:"originals,omitempty"`
+		ThumbnailHeight   Source  `json:"thumbnailHeight"`
+		ThumbnailWidth    Source  `json:"thumbnailWidth"`
+		UseWebP           Source  `json:"useWebP"`
+		WebpOutputQuality Source  `json:"webpOutputQuality"`
 	} `json:"sources"`
 	ThumbnailHeight int `json:"thumbnailHeight"`
 
@@ -263,8 +638,14 @@ type SettingsChange struct {
 	// Changed Ignored.
 	Changed interface{} `json:"changed,omitempty"`
 
+	// Originals `signed`: the original of a public item needs a signed URL, too.
+	Originals *string `json:"originals,omitempty"`
+
 	// PinnedBy Ignored.
 	PinnedBy interface{} `json:"pinnedBy,omitempty"`
+
+	// Presets All presets of the tenant; those that it had before end. A preset that is pinned may be in the list as it is.
+	Presets *[]Preset `json:"presets,omitempty"`
 
 	// Sources Ignored.
 	Sources           interface{} `json:"sources,omitempty"`
@@ -276,24 +657,123 @@ type SettingsChange struct {
 
 // Signature defines model for Signature.
 type Signature struct {
-	Signature string `json:"signature"`
+	// ExpiresAt Until when uploads may begin.
+	ExpiresAt time.Time `json:"expiresAt"`
+
+	// ResumableURL URL of resumable uploads.
+	ResumableURL string `json:"resumableUrl"`
+	Signature    string `json:"signature"`
+
+	// UploadURL URL of uploads in one request.
+	UploadURL string `json:"uploadUrl"`
 }
 
 // SignatureRequest defines model for SignatureRequest.
 type SignatureRequest struct {
+	// Access Who may read the file of a sealed item.
+	Access *Access `json:"access,omitempty"`
+
+	// Count Maximum number of drafts.
+	Count *int `json:"count,omitempty"`
+
+	// ExpiresIn Seconds for which uploads may begin. Default: SERVICE_SIGNATURE_TTL.
+	ExpiresIn *int `json:"expiresIn,omitempty"`
+
+	// Group Group of every upload.
 	Group *string `json:"group,omitempty"`
+
+	// MaxBytes Maximum size of the file in bytes.
+	MaxBytes *int64 `json:"maxBytes,omitempty"`
+
+	// Metadata Up to 24 pairs. A key has 1 to 64 characters of a-z, 0-9, '.', '_' and '-', and begins with a letter; a value has up to 512 characters.
+	Metadata *Metadata `json:"metadata,omitempty"`
+
+	// Ref Reference of the server, such as the id of a user. Every item has it in `ref`. At most 255 bytes of UTF-8.
+	Ref *string `json:"ref,omitempty"`
+
+	// Seal True: an upload is sealed as soon as it is complete.
+	Seal *bool `json:"seal,omitempty"`
+
+	// Types Types that the file may have: `image/png` or `video/*`. `image/*` permits SVG, too. The type is detected from the bytes; the one that the client declares is ignored.
+	Types *[]string `json:"types,omitempty"`
 }
+
+// Sort defines model for Sort.
+type Sort string
 
 // Source defines model for Source.
 type Source string
 
+// State defines model for State.
+type State string
+
 // Totals defines model for Totals.
 type Totals struct {
+	// AtLeast True if the matching items may have more bytes: up to 10000 items are examined. Absent otherwise.
+	AtLeast *bool `json:"atLeast,omitempty"`
+
 	// MaxStorage The account's cap, in bytes.
 	MaxStorage int64 `json:"maxStorage"`
 
 	// Storage Bytes of the sealed items.
 	Storage int64 `json:"storage"`
+}
+
+// URLUpload defines model for URLUpload.
+type URLUpload struct {
+	// Bytes Bytes that have been received.
+	Bytes     int64     `json:"bytes"`
+	CreatedAt time.Time `json:"createdAt"`
+
+	// EndedAt When the upload was done, or failed.
+	EndedAt *time.Time `json:"endedAt,omitempty"`
+
+	// Error Why the upload failed.
+	Error *URLUploadError `json:"error,omitempty"`
+	JobID string          `json:"jobId"`
+
+	// MediaID Id of the item, once the upload is done.
+	MediaID *string `json:"mediaId,omitempty"`
+
+	// State `done` and `failed` are final.
+	State URLUploadState `json:"state"`
+
+	// Total Bytes that the server announced; absent while they are not known.
+	Total *int64 `json:"total,omitempty"`
+}
+
+// URLUploadState `done` and `failed` are final.
+type URLUploadState string
+
+// URLUploadError Why the upload failed.
+type URLUploadError struct {
+	// Code Stable name of the reason, for programs. `status_404` and the like are statuses of the other server.
+	Code   string `json:"code"`
+	Detail string `json:"detail"`
+}
+
+// URLUploadRequest defines model for URLUploadRequest.
+type URLUploadRequest struct {
+	// Access Who may read the file of a sealed item.
+	Access *Access `json:"access,omitempty"`
+
+	// Caption At most 4096 bytes of UTF-8.
+	Caption *string `json:"caption,omitempty"`
+
+	// FileName Default is the last part of the path of the URL.
+	FileName *string `json:"fileName,omitempty"`
+
+	// Group At most 255 bytes of UTF-8.
+	Group *string `json:"group,omitempty"`
+
+	// Metadata Keys match `^[a-z][a-z0-9._-]{0,63}$`.
+	Metadata *map[string]string `json:"metadata,omitempty"`
+
+	// Seal Seal the draft when the file is complete.
+	Seal *bool `json:"seal,omitempty"`
+
+	// URL URL of the file: https, without a user name. Its host must have a public address.
+	URL string `json:"url"`
 }
 
 // Upload defines model for Upload.
@@ -309,6 +789,9 @@ type Upload struct {
 
 	// Group At most 255 bytes of UTF-8.
 	Group *string `json:"group,omitempty"`
+
+	// Metadata A JSON object of strings: the `metadata` of the item.
+	Metadata *string `json:"metadata,omitempty"`
 }
 
 // UploadError defines model for UploadError.
@@ -324,8 +807,20 @@ type UploadError struct {
 // UploadErrorError defines model for UploadError.Error.
 type UploadErrorError string
 
+// After defines model for After.
+type After = string
+
+// Fields defines model for Fields.
+type Fields = string
+
+// From defines model for From.
+type From = time.Time
+
 // Group defines model for Group.
 type Group = string
+
+// IfMatch defines model for IfMatch.
+type IfMatch = string
 
 // Limit defines model for Limit.
 type Limit = int
@@ -333,8 +828,17 @@ type Limit = int
 // MediaID defines model for MediaID.
 type MediaID = string
 
+// Name defines model for Name.
+type Name = string
+
 // Page defines model for Page.
 type Page = int
+
+// To defines model for To.
+type To = time.Time
+
+// Type defines model for Type.
+type Type = string
 
 // Conflict defines model for Conflict.
 type Conflict = Error
@@ -357,6 +861,9 @@ type LacksScope = Error
 // MediaItems defines model for MediaItems.
 type MediaItems = []MediaItem
 
+// NoPicture defines model for NoPicture.
+type NoPicture = Error
+
 // NotFound defines model for NotFound.
 type NotFound = Error
 
@@ -377,6 +884,23 @@ type Unauthenticated = Error
 
 // Unavailable defines model for Unavailable.
 type Unavailable = Error
+
+// UnsupportedType defines model for UnsupportedType.
+type UnsupportedType = Error
+
+// DeleteMediaParams defines parameters for DeleteMedia.
+type DeleteMediaParams struct {
+	// Permanent Delete the item so that it cannot be restored, also if it was deleted already. Only with an API key.
+	Permanent *bool `form:"permanent,omitempty" json:"permanent,omitempty"`
+}
+
+// ListDeletedMediaParams defines parameters for ListDeletedMedia.
+type ListDeletedMediaParams struct {
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// Limit Items per page.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
 
 // ServeFileParams defines parameters for ServeFile.
 type ServeFileParams struct {
@@ -408,6 +932,30 @@ type ListMediaParams struct {
 
 	// Group Only items of exactly this group. Empty means no filter.
 	Group *Group `form:"group,omitempty" json:"group,omitempty"`
+
+	// Fields The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`.
+	Fields *Fields `form:"fields,omitempty" json:"fields,omitempty"`
+
+	// Type Only items whose `mimeType` is this one, or of this kind, such as `image/*`.
+	Type *Type `form:"type,omitempty" json:"type,omitempty"`
+
+	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
+	Name *Name `form:"name,omitempty" json:"name,omitempty"`
+
+	// From Only items whose upload began at this time or later.
+	From *From `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only items whose upload began before this time.
+	To *To `form:"to,omitempty" json:"to,omitempty"`
+
+	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began.
+	Sort *Sort `form:"sort,omitempty" json:"sort,omitempty"`
+
+	// State `draft` lists the drafts of the app instead of the sealed items, in the order of time.
+	State *State `form:"state,omitempty" json:"state,omitempty"`
+
+	// After The cursor of the page before, from its header `X-Next-Cursor`. Not together with `page`.
+	After *After `form:"after,omitempty" json:"after,omitempty"`
 }
 
 // ListMediaByPostParams defines parameters for ListMediaByPost.
@@ -422,6 +970,30 @@ type ListMediaByPostParams struct {
 
 	// Group Only items of exactly this group. Empty means no filter.
 	Group *Group `form:"group,omitempty" json:"group,omitempty"`
+
+	// Fields The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`.
+	Fields *Fields `form:"fields,omitempty" json:"fields,omitempty"`
+
+	// Type Only items whose `mimeType` is this one, or of this kind, such as `image/*`.
+	Type *Type `form:"type,omitempty" json:"type,omitempty"`
+
+	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
+	Name *Name `form:"name,omitempty" json:"name,omitempty"`
+
+	// From Only items whose upload began at this time or later.
+	From *From `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only items whose upload began before this time.
+	To *To `form:"to,omitempty" json:"to,omitempty"`
+
+	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began.
+	Sort *Sort `form:"sort,omitempty" json:"sort,omitempty"`
+
+	// State `draft` lists the drafts of the app instead of the sealed items, in the order of time.
+	State *State `form:"state,omitempty" json:"state,omitempty"`
+
+	// After The cursor of the page before, from its header `X-Next-Cursor`. Not together with `page`.
+	After *After `form:"after,omitempty" json:"after,omitempty"`
 }
 
 // CountMediaParams defines parameters for CountMedia.
@@ -431,6 +1003,18 @@ type CountMediaParams struct {
 
 	// Group Only items of exactly this group. Empty means no filter.
 	Group *Group `form:"group,omitempty" json:"group,omitempty"`
+
+	// Type Only items whose `mimeType` is this one, or of this kind, such as `image/*`.
+	Type *Type `form:"type,omitempty" json:"type,omitempty"`
+
+	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
+	Name *Name `form:"name,omitempty" json:"name,omitempty"`
+
+	// From Only items whose upload began at this time or later.
+	From *From `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only items whose upload began before this time.
+	To *To `form:"to,omitempty" json:"to,omitempty"`
 }
 
 // CountMediaByPostParams defines parameters for CountMediaByPost.
@@ -440,10 +1024,88 @@ type CountMediaByPostParams struct {
 
 	// Group Only items of exactly this group. Empty means no filter.
 	Group *Group `form:"group,omitempty" json:"group,omitempty"`
+
+	// Type Only items whose `mimeType` is this one, or of this kind, such as `image/*`.
+	Type *Type `form:"type,omitempty" json:"type,omitempty"`
+
+	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
+	Name *Name `form:"name,omitempty" json:"name,omitempty"`
+
+	// From Only items whose upload began at this time or later.
+	From *From `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only items whose upload began before this time.
+	To *To `form:"to,omitempty" json:"to,omitempty"`
 }
+
+// TotalStorageParams defines parameters for TotalStorage.
+type TotalStorageParams struct {
+	// Access Only items of this access.
+	Access *Access `form:"access,omitempty" json:"access,omitempty"`
+
+	// Group Only items of exactly this group. Empty means no filter.
+	Group *Group `form:"group,omitempty" json:"group,omitempty"`
+
+	// Type Only items whose `mimeType` is this one, or of this kind, such as `image/*`.
+	Type *Type `form:"type,omitempty" json:"type,omitempty"`
+
+	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
+	Name *Name `form:"name,omitempty" json:"name,omitempty"`
+
+	// From Only items whose upload began at this time or later.
+	From *From `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only items whose upload began before this time.
+	To *To `form:"to,omitempty" json:"to,omitempty"`
+}
+
+// TotalStorageByPostParams defines parameters for TotalStorageByPost.
+type TotalStorageByPostParams struct {
+	// Access Only items of this access.
+	Access *Access `form:"access,omitempty" json:"access,omitempty"`
+
+	// Group Only items of exactly this group. Empty means no filter.
+	Group *Group `form:"group,omitempty" json:"group,omitempty"`
+
+	// Type Only items whose `mimeType` is this one, or of this kind, such as `image/*`.
+	Type *Type `form:"type,omitempty" json:"type,omitempty"`
+
+	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
+	Name *Name `form:"name,omitempty" json:"name,omitempty"`
+
+	// From Only items whose upload began at this time or later.
+	From *From `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only items whose upload began before this time.
+	To *To `form:"to,omitempty" json:"to,omitempty"`
+}
+
+// GetMediaParams defines parameters for GetMedia.
+type GetMediaParams struct {
+	// Fields The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`.
+	Fields *Fields `form:"fields,omitempty" json:"fields,omitempty"`
+}
+
+// GetMediaByPostParams defines parameters for GetMediaByPost.
+type GetMediaByPostParams struct {
+	// Fields The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`.
+	Fields *Fields `form:"fields,omitempty" json:"fields,omitempty"`
+}
+
+// UpdateMediaParams defines parameters for UpdateMedia.
+type UpdateMediaParams struct {
+	// IfMatch The change is made only if the item has one of these ETags; `*` is any.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ChangeManyMediaJSONRequestBody defines body for ChangeManyMedia for application/json ContentType.
+type ChangeManyMediaJSONRequestBody = BatchRequest
 
 // CreateMediaMultipartRequestBody defines body for CreateMedia for multipart/form-data ContentType.
 type CreateMediaMultipartRequestBody = Upload
+
+// UploadFromURLJSONRequestBody defines body for UploadFromURL for application/json ContentType.
+type UploadFromURLJSONRequestBody = URLUploadRequest
 
 // ListMediaByPostJSONRequestBody defines body for ListMediaByPost for application/json ContentType.
 type ListMediaByPostJSONRequestBody = ListQuery
@@ -451,8 +1113,17 @@ type ListMediaByPostJSONRequestBody = ListQuery
 // CountMediaByPostJSONRequestBody defines body for CountMediaByPost for application/json ContentType.
 type CountMediaByPostJSONRequestBody = CountQuery
 
+// TotalStorageByPostJSONRequestBody defines body for TotalStorageByPost for application/json ContentType.
+type TotalStorageByPostJSONRequestBody = CountQuery
+
 // CreateSignatureJSONRequestBody defines body for CreateSignature for application/json ContentType.
 type CreateSignatureJSONRequestBody = SignatureRequest
+
+// UpdateMediaJSONRequestBody defines body for UpdateMedia for application/json ContentType.
+type UpdateMediaJSONRequestBody = MediaPatch
+
+// UpdateMediaApplicationMergePatchPlusJSONRequestBody defines body for UpdateMedia for application/merge-patch+json ContentType.
+type UpdateMediaApplicationMergePatchPlusJSONRequestBody = MediaPatch
 
 // UpdateSettingsJSONRequestBody defines body for UpdateSettings for application/json ContentType.
 type UpdateSettingsJSONRequestBody = SettingsChange
@@ -531,6 +1202,28 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
+	// ChangeManyMediaWithBody Seal, delete or change many items
+	//
+	// Carries out one operation for up to 100 items, one after the other, and returns a result for each in the same
+	// order. It is not atomic: each item succeeds or fails by itself. Each counts as one request towards the limits;
+	// once a limit is reached, the results of the rest have the status 429.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /media/batch (the `ChangeManyMedia` operationId).
+	ChangeManyMediaWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ChangeManyMedia Seal, delete or change many items
+	//
+	// Carries out one operation for up to 100 items, one after the other, and returns a result for each in the same
+	// order. It is not atomic: each item succeeds or fails by itself. Each counts as one request towards the limits;
+	// once a limit is reached, the results of the rest have the status 429.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /media/batch (the `ChangeManyMedia` operationId).
+	ChangeManyMedia(ctx context.Context, body ChangeManyMediaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// CreateMediaWithBody Upload a file
 	//
 	// Stores a file and returns its draft. The parts may come in any order. Parts of other names are ignored.
@@ -542,19 +1235,62 @@ type ClientInterface interface {
 	// Corresponds with POST /media/create (the `CreateMedia` operationId).
 	CreateMediaWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// UploadFromURLWithBody Upload a file from a URL
+	//
+	// Queues the download of a file from another server into a draft, and answers at once. `Location` is the URL of
+	// its state. The service sends a GET request by https, to public addresses only, and follows up to three
+	// redirects. It sends no cookies and no credentials. The job ends if the credential that created it does. 403 is also the answer if
+	// the installation does not offer uploads from a URL.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /media/create/url (the `UploadFromURL` operationId).
+	UploadFromURLWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UploadFromURL Upload a file from a URL
+	//
+	// Queues the download of a file from another server into a draft, and answers at once. `Location` is the URL of
+	// its state. The service sends a GET request by https, to public addresses only, and follows up to three
+	// redirects. It sends no cookies and no credentials. The job ends if the credential that created it does. 403 is also the answer if
+	// the installation does not offer uploads from a URL.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /media/create/url (the `UploadFromURL` operationId).
+	UploadFromURL(ctx context.Context, body UploadFromURLJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetURLUpload Read the state of an upload from a URL
+	//
+	// Any replica answers. The state can be read until `SERVICE_FETCH_RETENTION` (24 h) after the end.
+	//
+	// Corresponds with GET /media/create/url/{jobId} (the `GetURLUpload` operationId).
+	GetURLUpload(ctx context.Context, jobID string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// DeleteMedia Delete an item
 	//
-	// Deletes a draft or a sealed item with its file and all derivatives. It cannot be restored.
+	// Deletes a draft or a sealed item with its file and all derivatives. If the account allows this delete to be
+	// undone (`spec.undo`), the response has `expiresAt`: until then at least, `POST /media/restore/{mediaId}`
+	// restores the item, unless an upload needs its room. Its file is not served meanwhile. A draft cannot be
+	// restored.
 	//
 	// Corresponds with DELETE /media/delete/{mediaId} (the `DeleteMedia` operationId).
-	DeleteMedia(ctx context.Context, mediaID MediaID, reqEditors ...RequestEditorFn) (*http.Response, error)
+	DeleteMedia(ctx context.Context, mediaID MediaID, params *DeleteMediaParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListDeletedMedia List deleted items
+	//
+	// Lists the deleted items of this app that can be restored, the latest delete first.
+	//
+	// Corresponds with GET /media/deleted (the `ListDeletedMedia` operationId).
+	ListDeletedMedia(ctx context.Context, params *ListDeletedMediaParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ServeFile Serve a file
 	//
-	// Serves the URLs in `file`, `thumbnail` and `original` of an item. A public sealed item needs no signature. A draft
-	// or a private item needs a URL that is signed and has not expired. Ranges and conditional requests are
+	// Serves the URLs in `file`, `thumbnail`, `original` and `presets` of an item. A public sealed item needs no
+	// signature, but for its original if the setting `originals` is `signed`. A draft or a private item needs a URL
+	// that is signed and has not expired. A picture of a preset is made at the first request; without a format in its
+	// address, `Accept` selects it, and the answer has `Vary: Accept`. Ranges and conditional requests are
 	// supported. Other query parameters are ignored, because caches and trackers append their own. 429 is also the
-	// answer if too many files are being sent, by the service or to this client IP.
+	// answer if too many files are being sent, by the service or to this client IP, and if too many pictures are being made.
 	//
 	// Corresponds with GET /media/file/{mediaId}/{variant}/{name} (the `ServeFile` operationId).
 	ServeFile(ctx context.Context, mediaID MediaID, variant string, name string, params *ServeFileParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -566,25 +1302,28 @@ type ClientInterface interface {
 	// Corresponds with HEAD /media/file/{mediaId}/{variant}/{name} (the `DescribeFile` operationId).
 	DescribeFile(ctx context.Context, mediaID MediaID, variant string, name string, params *DescribeFileParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListMedia List sealed items
+	// ListMedia List items
 	//
-	// Sealed items, newest first.
+	// Sealed items, newest first. The filters `type`, `name`, `from`, `to` and `meta.<key>=<value>`, which can be sent for
+	// several keys, must all match. A list that is filtered by one of them, or sorted, is read by cursor: the answer has
+	// a header `X-Next-Cursor` unless the list ends. Send its value in `after`, with the same filters and sort. A page of
+	// such a list can have fewer items than `limit`, or none, while there is a next one.
 	//
 	// Corresponds with GET /media/get (the `ListMedia` operationId).
 	ListMedia(ctx context.Context, params *ListMediaParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListMediaByPostWithBody List sealed items
+	// ListMediaByPostWithBody List items
 	//
-	// As GET, with each parameter in the query or in a JSON body. A parameter in both is rejected.
+	// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /media/get (the `ListMediaByPost` operationId).
 	ListMediaByPostWithBody(ctx context.Context, params *ListMediaByPostParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListMediaByPost List sealed items
+	// ListMediaByPost List items
 	//
-	// As GET, with each parameter in the query or in a JSON body. A parameter in both is rejected.
+	// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -593,12 +1332,14 @@ type ClientInterface interface {
 
 	// CountMedia Count sealed items
 	//
+	// Takes the filters of lists, also `meta.<key>=<value>`.
+	//
 	// Corresponds with GET /media/get/count (the `CountMedia` operationId).
 	CountMedia(ctx context.Context, params *CountMediaParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CountMediaByPostWithBody Count sealed items
 	//
-	// As GET, with each parameter in the query or in a JSON body. A parameter in both is rejected.
+	// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -607,7 +1348,7 @@ type ClientInterface interface {
 
 	// CountMediaByPost Count sealed items
 	//
-	// As GET, with each parameter in the query or in a JSON body. A parameter in both is rejected.
+	// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -616,27 +1357,49 @@ type ClientInterface interface {
 
 	// TotalStorage Storage totals of the account
 	//
-	// Size of the sealed items of the whole account with their derivatives, and its storage cap.
+	// Size of the sealed items of the whole account with their derivatives, and its storage cap. With filters, those of
+	// lists, also `meta.<key>=<value>`: size of the matching items of the app.
 	//
 	// Corresponds with GET /media/get/size (the `TotalStorage` operationId).
-	TotalStorage(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+	TotalStorage(ctx context.Context, params *TotalStorageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// TotalStorageByPostWithBody Storage totals of the account
+	//
+	// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /media/get/size (the `TotalStorageByPost` operationId).
+	TotalStorageByPostWithBody(ctx context.Context, params *TotalStorageByPostParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// TotalStorageByPost Storage totals of the account
 	//
+	// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
+	//
+	// Takes a body of the `application/json` content type.
+	//
 	// Corresponds with POST /media/get/size (the `TotalStorageByPost` operationId).
-	TotalStorageByPost(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+	TotalStorageByPost(ctx context.Context, params *TotalStorageByPostParams, body TotalStorageByPostJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetMedia Read an item
 	//
 	// Also returns drafts.
 	//
 	// Corresponds with GET /media/get/{mediaId} (the `GetMedia` operationId).
-	GetMedia(ctx context.Context, mediaID MediaID, reqEditors ...RequestEditorFn) (*http.Response, error)
+	GetMedia(ctx context.Context, mediaID MediaID, params *GetMediaParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetMediaByPost Read an item
 	//
 	// Corresponds with POST /media/get/{mediaId} (the `GetMediaByPost` operationId).
-	GetMediaByPost(ctx context.Context, mediaID MediaID, reqEditors ...RequestEditorFn) (*http.Response, error)
+	GetMediaByPost(ctx context.Context, mediaID MediaID, params *GetMediaByPostParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestoreMedia Restore a deleted item
+	//
+	// Restores an item with its id, its addresses, and its place in lists. An item that is not deleted is returned
+	// unchanged. 404 if the item cannot be restored anymore.
+	//
+	// Corresponds with POST /media/restore/{mediaId} (the `RestoreMedia` operationId).
+	RestoreMedia(ctx context.Context, mediaID MediaID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SealMedia Seal a draft
 	//
@@ -648,8 +1411,12 @@ type ClientInterface interface {
 	// CreateSignatureWithBody Create an upload signature
 	//
 	// Permits uploads into this app without its API key for a limited time, for example from a browser. It ends when
-	// the credential that created it is revoked. If it has a group, every upload is stored in that group; the group
-	// of the form is ignored.
+	// the credential that created it is revoked. If the request has a group only, every upload is stored in that
+	// group; the group of the form is ignored.
+	//
+	// With any other field the signature is an upload capability: what it sets cannot be changed by the upload, and
+	// another value in the form is answered 403 with the name of the field. Its expiry counts when an upload begins.
+	// It is no secret to its holder: `metadata` and `ref` can be read from it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -659,13 +1426,50 @@ type ClientInterface interface {
 	// CreateSignature Create an upload signature
 	//
 	// Permits uploads into this app without its API key for a limited time, for example from a browser. It ends when
-	// the credential that created it is revoked. If it has a group, every upload is stored in that group; the group
-	// of the form is ignored.
+	// the credential that created it is revoked. If the request has a group only, every upload is stored in that
+	// group; the group of the form is ignored.
+	//
+	// With any other field the signature is an upload capability: what it sets cannot be changed by the upload, and
+	// another value in the form is answered 403 with the name of the field. Its expiry counts when an upload begins.
+	// It is no secret to its holder: `metadata` and `ref` can be read from it.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /media/signature/create (the `CreateSignature` operationId).
 	CreateSignature(ctx context.Context, body CreateSignatureJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateMediaWithBody Change an item
+	//
+	// Changes a draft or a sealed item, all members of the patch or none, and returns it. A change of the access is in
+	// force when the response arrives: no replica serves a file that was public any more. An item that has the values
+	// already keeps its ETag. A file that a browser or a proxy has stored remains there until it expires.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /media/{mediaId} (the `UpdateMedia` operationId).
+	UpdateMediaWithBody(ctx context.Context, mediaID MediaID, params *UpdateMediaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateMedia Change an item
+	//
+	// Changes a draft or a sealed item, all members of the patch or none, and returns it. A change of the access is in
+	// force when the response arrives: no replica serves a file that was public any more. An item that has the values
+	// already keeps its ETag. A file that a browser or a proxy has stored remains there until it expires.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /media/{mediaId} (the `UpdateMedia` operationId).
+	UpdateMedia(ctx context.Context, mediaID MediaID, params *UpdateMediaParams, body UpdateMediaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateMediaWithApplicationMergePatchPlusJSONBody Change an item
+	//
+	// Changes a draft or a sealed item, all members of the patch or none, and returns it. A change of the access is in
+	// force when the response arrives: no replica serves a file that was public any more. An item that has the values
+	// already keeps its ETag. A file that a browser or a proxy has stored remains there until it expires.
+	//
+	// Takes a body of the `application/merge-patch+json` content type.
+	//
+	// Corresponds with PATCH /media/{mediaId} (the `UpdateMedia` operationId).
+	UpdateMediaWithApplicationMergePatchPlusJSONBody(ctx context.Context, mediaID MediaID, params *UpdateMediaParams, body UpdateMediaApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DescribeService Read the OpenAPI document
 	//
@@ -678,6 +1482,7 @@ type ClientInterface interface {
 	// whose value changed; it is empty if none did. A field that already has the requested value keeps its source.
 	// Another value for a pinned field is rejected with 409 and the name of the object that pins it. The response of
 	// `/settings/media/get` can be edited and sent back: `sources`, `pinnedBy` and `changed` are ignored.
+	// `presets` replaces all presets of the tenant; `[]` ends them.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -690,6 +1495,7 @@ type ClientInterface interface {
 	// whose value changed; it is empty if none did. A field that already has the requested value keeps its source.
 	// Another value for a pinned field is rejected with 409 and the name of the object that pins it. The response of
 	// `/settings/media/get` can be edited and sent back: `sources`, `pinnedBy` and `changed` are ignored.
+	// `presets` replaces all presets of the tenant; `[]` ends them.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -705,6 +1511,48 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /settings/media/get (the `GetSettingsByPost` operationId).
 	GetSettingsByPost(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+}
+
+// ChangeManyMediaWithBody Seal, delete or change many items
+//
+// Carries out one operation for up to 100 items, one after the other, and returns a result for each in the same
+// order. It is not atomic: each item succeeds or fails by itself. Each counts as one request towards the limits;
+// once a limit is reached, the results of the rest have the status 429.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /media/batch (the `ChangeManyMedia` operationId).
+func (c *Client) ChangeManyMediaWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewChangeManyMediaRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ChangeManyMedia Seal, delete or change many items
+//
+// Carries out one operation for up to 100 items, one after the other, and returns a result for each in the same
+// order. It is not atomic: each item succeeds or fails by itself. Each counts as one request towards the limits;
+// once a limit is reached, the results of the rest have the status 429.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /media/batch (the `ChangeManyMedia` operationId).
+func (c *Client) ChangeManyMedia(ctx context.Context, body ChangeManyMediaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewChangeManyMediaRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
 }
 
 // CreateMediaWithBody Upload a file
@@ -728,13 +1576,94 @@ func (c *Client) CreateMediaWithBody(ctx context.Context, contentType string, bo
 	return c.Client.Do(req)
 }
 
+// UploadFromURLWithBody Upload a file from a URL
+//
+// Queues the download of a file from another server into a draft, and answers at once. `Location` is the URL of
+// its state. The service sends a GET request by https, to public addresses only, and follows up to three
+// redirects. It sends no cookies and no credentials. The job ends if the credential that created it does. 403 is also the answer if
+// the installation does not offer uploads from a URL.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /media/create/url (the `UploadFromURL` operationId).
+func (c *Client) UploadFromURLWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUploadFromURLRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UploadFromURL Upload a file from a URL
+//
+// Queues the download of a file from another server into a draft, and answers at once. `Location` is the URL of
+// its state. The service sends a GET request by https, to public addresses only, and follows up to three
+// redirects. It sends no cookies and no credentials. The job ends if the credential that created it does. 403 is also the answer if
+// the installation does not offer uploads from a URL.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /media/create/url (the `UploadFromURL` operationId).
+func (c *Client) UploadFromURL(ctx context.Context, body UploadFromURLJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUploadFromURLRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetURLUpload Read the state of an upload from a URL
+//
+// Any replica answers. The state can be read until `SERVICE_FETCH_RETENTION` (24 h) after the end.
+//
+// Corresponds with GET /media/create/url/{jobId} (the `GetURLUpload` operationId).
+func (c *Client) GetURLUpload(ctx context.Context, jobID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetURLUploadRequest(c.Server, jobID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // DeleteMedia Delete an item
 //
-// Deletes a draft or a sealed item with its file and all derivatives. It cannot be restored.
+// Deletes a draft or a sealed item with its file and all derivatives. If the account allows this delete to be
+// undone (`spec.undo`), the response has `expiresAt`: until then at least, `POST /media/restore/{mediaId}`
+// restores the item, unless an upload needs its room. Its file is not served meanwhile. A draft cannot be
+// restored.
 //
 // Corresponds with DELETE /media/delete/{mediaId} (the `DeleteMedia` operationId).
-func (c *Client) DeleteMedia(ctx context.Context, mediaID MediaID, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewDeleteMediaRequest(c.Server, mediaID)
+func (c *Client) DeleteMedia(ctx context.Context, mediaID MediaID, params *DeleteMediaParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteMediaRequest(c.Server, mediaID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListDeletedMedia List deleted items
+//
+// Lists the deleted items of this app that can be restored, the latest delete first.
+//
+// Corresponds with GET /media/deleted (the `ListDeletedMedia` operationId).
+func (c *Client) ListDeletedMedia(ctx context.Context, params *ListDeletedMediaParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListDeletedMediaRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -747,10 +1676,12 @@ func (c *Client) DeleteMedia(ctx context.Context, mediaID MediaID, reqEditors ..
 
 // ServeFile Serve a file
 //
-// Serves the URLs in `file`, `thumbnail` and `original` of an item. A public sealed item needs no signature. A draft
-// or a private item needs a URL that is signed and has not expired. Ranges and conditional requests are
+// Serves the URLs in `file`, `thumbnail`, `original` and `presets` of an item. A public sealed item needs no
+// signature, but for its original if the setting `originals` is `signed`. A draft or a private item needs a URL
+// that is signed and has not expired. A picture of a preset is made at the first request; without a format in its
+// address, `Accept` selects it, and the answer has `Vary: Accept`. Ranges and conditional requests are
 // supported. Other query parameters are ignored, because caches and trackers append their own. 429 is also the
-// answer if too many files are being sent, by the service or to this client IP.
+// answer if too many files are being sent, by the service or to this client IP, and if too many pictures are being made.
 //
 // Corresponds with GET /media/file/{mediaId}/{variant}/{name} (the `ServeFile` operationId).
 func (c *Client) ServeFile(ctx context.Context, mediaID MediaID, variant string, name string, params *ServeFileParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -782,9 +1713,12 @@ func (c *Client) DescribeFile(ctx context.Context, mediaID MediaID, variant stri
 	return c.Client.Do(req)
 }
 
-// ListMedia List sealed items
+// ListMedia List items
 //
-// Sealed items, newest first.
+// Sealed items, newest first. The filters `type`, `name`, `from`, `to` and `meta.<key>=<value>`, which can be sent for
+// several keys, must all match. A list that is filtered by one of them, or sorted, is read by cursor: the answer has
+// a header `X-Next-Cursor` unless the list ends. Send its value in `after`, with the same filters and sort. A page of
+// such a list can have fewer items than `limit`, or none, while there is a next one.
 //
 // Corresponds with GET /media/get (the `ListMedia` operationId).
 func (c *Client) ListMedia(ctx context.Context, params *ListMediaParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -799,9 +1733,9 @@ func (c *Client) ListMedia(ctx context.Context, params *ListMediaParams, reqEdit
 	return c.Client.Do(req)
 }
 
-// ListMediaByPostWithBody List sealed items
+// ListMediaByPostWithBody List items
 //
-// As GET, with each parameter in the query or in a JSON body. A parameter in both is rejected.
+// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
 //
 // Takes any type of body and a specified content type.
 //
@@ -818,9 +1752,9 @@ func (c *Client) ListMediaByPostWithBody(ctx context.Context, params *ListMediaB
 	return c.Client.Do(req)
 }
 
-// ListMediaByPost List sealed items
+// ListMediaByPost List items
 //
-// As GET, with each parameter in the query or in a JSON body. A parameter in both is rejected.
+// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -839,6 +1773,8 @@ func (c *Client) ListMediaByPost(ctx context.Context, params *ListMediaByPostPar
 
 // CountMedia Count sealed items
 //
+// Takes the filters of lists, also `meta.<key>=<value>`.
+//
 // Corresponds with GET /media/get/count (the `CountMedia` operationId).
 func (c *Client) CountMedia(ctx context.Context, params *CountMediaParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCountMediaRequest(c.Server, params)
@@ -854,7 +1790,7 @@ func (c *Client) CountMedia(ctx context.Context, params *CountMediaParams, reqEd
 
 // CountMediaByPostWithBody Count sealed items
 //
-// As GET, with each parameter in the query or in a JSON body. A parameter in both is rejected.
+// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
 //
 // Takes any type of body and a specified content type.
 //
@@ -873,7 +1809,7 @@ func (c *Client) CountMediaByPostWithBody(ctx context.Context, params *CountMedi
 
 // CountMediaByPost Count sealed items
 //
-// As GET, with each parameter in the query or in a JSON body. A parameter in both is rejected.
+// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -892,11 +1828,31 @@ func (c *Client) CountMediaByPost(ctx context.Context, params *CountMediaByPostP
 
 // TotalStorage Storage totals of the account
 //
-// Size of the sealed items of the whole account with their derivatives, and its storage cap.
+// Size of the sealed items of the whole account with their derivatives, and its storage cap. With filters, those of
+// lists, also `meta.<key>=<value>`: size of the matching items of the app.
 //
 // Corresponds with GET /media/get/size (the `TotalStorage` operationId).
-func (c *Client) TotalStorage(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewTotalStorageRequest(c.Server)
+func (c *Client) TotalStorage(ctx context.Context, params *TotalStorageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewTotalStorageRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// TotalStorageByPostWithBody Storage totals of the account
+//
+// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /media/get/size (the `TotalStorageByPost` operationId).
+func (c *Client) TotalStorageByPostWithBody(ctx context.Context, params *TotalStorageByPostParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewTotalStorageByPostRequestWithBody(c.Server, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -909,9 +1865,13 @@ func (c *Client) TotalStorage(ctx context.Context, reqEditors ...RequestEditorFn
 
 // TotalStorageByPost Storage totals of the account
 //
+// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
+//
+// Takes a body of the `application/json` content type.
+//
 // Corresponds with POST /media/get/size (the `TotalStorageByPost` operationId).
-func (c *Client) TotalStorageByPost(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewTotalStorageByPostRequest(c.Server)
+func (c *Client) TotalStorageByPost(ctx context.Context, params *TotalStorageByPostParams, body TotalStorageByPostJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewTotalStorageByPostRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -927,8 +1887,8 @@ func (c *Client) TotalStorageByPost(ctx context.Context, reqEditors ...RequestEd
 // Also returns drafts.
 //
 // Corresponds with GET /media/get/{mediaId} (the `GetMedia` operationId).
-func (c *Client) GetMedia(ctx context.Context, mediaID MediaID, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewGetMediaRequest(c.Server, mediaID)
+func (c *Client) GetMedia(ctx context.Context, mediaID MediaID, params *GetMediaParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetMediaRequest(c.Server, mediaID, params)
 	if err != nil {
 		return nil, err
 	}
@@ -942,8 +1902,26 @@ func (c *Client) GetMedia(ctx context.Context, mediaID MediaID, reqEditors ...Re
 // GetMediaByPost Read an item
 //
 // Corresponds with POST /media/get/{mediaId} (the `GetMediaByPost` operationId).
-func (c *Client) GetMediaByPost(ctx context.Context, mediaID MediaID, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewGetMediaByPostRequest(c.Server, mediaID)
+func (c *Client) GetMediaByPost(ctx context.Context, mediaID MediaID, params *GetMediaByPostParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetMediaByPostRequest(c.Server, mediaID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestoreMedia Restore a deleted item
+//
+// Restores an item with its id, its addresses, and its place in lists. An item that is not deleted is returned
+// unchanged. 404 if the item cannot be restored anymore.
+//
+// Corresponds with POST /media/restore/{mediaId} (the `RestoreMedia` operationId).
+func (c *Client) RestoreMedia(ctx context.Context, mediaID MediaID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestoreMediaRequest(c.Server, mediaID)
 	if err != nil {
 		return nil, err
 	}
@@ -974,8 +1952,12 @@ func (c *Client) SealMedia(ctx context.Context, mediaID MediaID, reqEditors ...R
 // CreateSignatureWithBody Create an upload signature
 //
 // Permits uploads into this app without its API key for a limited time, for example from a browser. It ends when
-// the credential that created it is revoked. If it has a group, every upload is stored in that group; the group
-// of the form is ignored.
+// the credential that created it is revoked. If the request has a group only, every upload is stored in that
+// group; the group of the form is ignored.
+//
+// With any other field the signature is an upload capability: what it sets cannot be changed by the upload, and
+// another value in the form is answered 403 with the name of the field. Its expiry counts when an upload begins.
+// It is no secret to its holder: `metadata` and `ref` can be read from it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -995,14 +1977,81 @@ func (c *Client) CreateSignatureWithBody(ctx context.Context, contentType string
 // CreateSignature Create an upload signature
 //
 // Permits uploads into this app without its API key for a limited time, for example from a browser. It ends when
-// the credential that created it is revoked. If it has a group, every upload is stored in that group; the group
-// of the form is ignored.
+// the credential that created it is revoked. If the request has a group only, every upload is stored in that
+// group; the group of the form is ignored.
+//
+// With any other field the signature is an upload capability: what it sets cannot be changed by the upload, and
+// another value in the form is answered 403 with the name of the field. Its expiry counts when an upload begins.
+// It is no secret to its holder: `metadata` and `ref` can be read from it.
 //
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /media/signature/create (the `CreateSignature` operationId).
 func (c *Client) CreateSignature(ctx context.Context, body CreateSignatureJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCreateSignatureRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateMediaWithBody Change an item
+//
+// Changes a draft or a sealed item, all members of the patch or none, and returns it. A change of the access is in
+// force when the response arrives: no replica serves a file that was public any more. An item that has the values
+// already keeps its ETag. A file that a browser or a proxy has stored remains there until it expires.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /media/{mediaId} (the `UpdateMedia` operationId).
+func (c *Client) UpdateMediaWithBody(ctx context.Context, mediaID MediaID, params *UpdateMediaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateMediaRequestWithBody(c.Server, mediaID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateMedia Change an item
+//
+// Changes a draft or a sealed item, all members of the patch or none, and returns it. A change of the access is in
+// force when the response arrives: no replica serves a file that was public any more. An item that has the values
+// already keeps its ETag. A file that a browser or a proxy has stored remains there until it expires.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /media/{mediaId} (the `UpdateMedia` operationId).
+func (c *Client) UpdateMedia(ctx context.Context, mediaID MediaID, params *UpdateMediaParams, body UpdateMediaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateMediaRequest(c.Server, mediaID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateMediaWithApplicationMergePatchPlusJSONBody Change an item
+//
+// Changes a draft or a sealed item, all members of the patch or none, and returns it. A change of the access is in
+// force when the response arrives: no replica serves a file that was public any more. An item that has the values
+// already keeps its ETag. A file that a browser or a proxy has stored remains there until it expires.
+//
+// Takes a body of the `application/merge-patch+json` content type.
+//
+// Corresponds with PATCH /media/{mediaId} (the `UpdateMedia` operationId).
+func (c *Client) UpdateMediaWithApplicationMergePatchPlusJSONBody(ctx context.Context, mediaID MediaID, params *UpdateMediaParams, body UpdateMediaApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateMediaRequestWithApplicationMergePatchPlusJSONBody(c.Server, mediaID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -1034,6 +2083,7 @@ func (c *Client) DescribeService(ctx context.Context, reqEditors ...RequestEdito
 // whose value changed; it is empty if none did. A field that already has the requested value keeps its source.
 // Another value for a pinned field is rejected with 409 and the name of the object that pins it. The response of
 // `/settings/media/get` can be edited and sent back: `sources`, `pinnedBy` and `changed` are ignored.
+// `presets` replaces all presets of the tenant; `[]` ends them.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1056,6 +2106,7 @@ func (c *Client) UpdateSettingsWithBody(ctx context.Context, contentType string,
 // whose value changed; it is empty if none did. A field that already has the requested value keeps its source.
 // Another value for a pinned field is rejected with 409 and the name of the object that pins it. The response of
 // `/settings/media/get` can be edited and sent back: `sources`, `pinnedBy` and `changed` are ignored.
+// `presets` replaces all presets of the tenant; `[]` ends them.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -1102,6 +2153,46 @@ func (c *Client) GetSettingsByPost(ctx context.Context, reqEditors ...RequestEdi
 	return c.Client.Do(req)
 }
 
+// NewChangeManyMediaRequest calls the generic ChangeManyMedia builder with application/json body
+func NewChangeManyMediaRequest(server string, body ChangeManyMediaJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewChangeManyMediaRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewChangeManyMediaRequestWithBody constructs an http.Request for the ChangeManyMedia method, with any body, and a specified content type
+func NewChangeManyMediaRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/media/batch")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewCreateMediaRequestWithBody constructs an http.Request for the CreateMedia method, with any body, and a specified content type
 func NewCreateMediaRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
@@ -1131,8 +2222,82 @@ func NewCreateMediaRequestWithBody(server string, contentType string, body io.Re
 	return req, nil
 }
 
+// NewUploadFromURLRequest calls the generic UploadFromURL builder with application/json body
+func NewUploadFromURLRequest(server string, body UploadFromURLJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUploadFromURLRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewUploadFromURLRequestWithBody constructs an http.Request for the UploadFromURL method, with any body, and a specified content type
+func NewUploadFromURLRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/media/create/url")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetURLUploadRequest constructs an http.Request for the GetURLUpload method
+func NewGetURLUploadRequest(server string, jobID string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "jobId", jobID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/media/create/url/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewDeleteMediaRequest constructs an http.Request for the DeleteMedia method
-func NewDeleteMediaRequest(server string, mediaID MediaID) (*http.Request, error) {
+func NewDeleteMediaRequest(server string, mediaID MediaID, params *DeleteMediaParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -1157,7 +2322,100 @@ func NewDeleteMediaRequest(server string, mediaID MediaID) (*http.Request, error
 		return nil, err
 	}
 
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Permanent != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "permanent", *params.Permanent, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
 	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListDeletedMediaRequest constructs an http.Request for the ListDeletedMedia method
+func NewListDeletedMediaRequest(server string, params *ListDeletedMediaParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/media/deleted")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Page != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page", *params.Page, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -1415,6 +2673,102 @@ func NewListMediaRequest(server string, params *ListMediaParams) (*http.Request,
 
 		}
 
+		if params.Fields != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "fields", *params.Fields, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Type != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "type", *params.Type, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Name != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "name", *params.Name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Sort != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "sort", *params.Sort, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.State != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", *params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -1516,6 +2870,102 @@ func NewListMediaByPostRequestWithBody(server string, params *ListMediaByPostPar
 
 		}
 
+		if params.Fields != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "fields", *params.Fields, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Type != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "type", *params.Type, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Name != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "name", *params.Name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Sort != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "sort", *params.Sort, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.State != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", *params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -1575,6 +3025,54 @@ func NewCountMediaRequest(server string, params *CountMediaParams) (*http.Reques
 		if params.Group != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "group", *params.Group, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Type != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "type", *params.Type, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Name != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "name", *params.Name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -1661,6 +3159,54 @@ func NewCountMediaByPostRequestWithBody(server string, params *CountMediaByPostP
 
 		}
 
+		if params.Type != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "type", *params.Type, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Name != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "name", *params.Name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -1678,7 +3224,7 @@ func NewCountMediaByPostRequestWithBody(server string, params *CountMediaByPostP
 }
 
 // NewTotalStorageRequest constructs an http.Request for the TotalStorage method
-func NewTotalStorageRequest(server string) (*http.Request, error) {
+func NewTotalStorageRequest(server string, params *TotalStorageParams) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -1694,6 +3240,93 @@ func NewTotalStorageRequest(server string) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Access != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "access", *params.Access, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Group != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "group", *params.Group, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Type != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "type", *params.Type, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Name != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "name", *params.Name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -1704,8 +3337,19 @@ func NewTotalStorageRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
-// NewTotalStorageByPostRequest constructs an http.Request for the TotalStorageByPost method
-func NewTotalStorageByPostRequest(server string) (*http.Request, error) {
+// NewTotalStorageByPostRequest calls the generic TotalStorageByPost builder with application/json body
+func NewTotalStorageByPostRequest(server string, params *TotalStorageByPostParams, body TotalStorageByPostJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewTotalStorageByPostRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewTotalStorageByPostRequestWithBody constructs an http.Request for the TotalStorageByPost method, with any body, and a specified content type
+func NewTotalStorageByPostRequestWithBody(server string, params *TotalStorageByPostParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -1723,16 +3367,105 @@ func NewTotalStorageByPostRequest(server string) (*http.Request, error) {
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Access != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "access", *params.Access, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Group != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "group", *params.Group, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Type != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "type", *params.Type, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Name != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "name", *params.Name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
 
 // NewGetMediaRequest constructs an http.Request for the GetMedia method
-func NewGetMediaRequest(server string, mediaID MediaID) (*http.Request, error) {
+func NewGetMediaRequest(server string, mediaID MediaID, params *GetMediaParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -1755,6 +3488,33 @@ func NewGetMediaRequest(server string, mediaID MediaID) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Fields != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "fields", *params.Fields, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -1766,7 +3526,7 @@ func NewGetMediaRequest(server string, mediaID MediaID) (*http.Request, error) {
 }
 
 // NewGetMediaByPostRequest constructs an http.Request for the GetMediaByPost method
-func NewGetMediaByPostRequest(server string, mediaID MediaID) (*http.Request, error) {
+func NewGetMediaByPostRequest(server string, mediaID MediaID, params *GetMediaByPostParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -1782,6 +3542,67 @@ func NewGetMediaByPostRequest(server string, mediaID MediaID) (*http.Request, er
 	}
 
 	operationPath := fmt.Sprintf("/media/get/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Fields != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "fields", *params.Fields, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRestoreMediaRequest constructs an http.Request for the RestoreMedia method
+func NewRestoreMediaRequest(server string, mediaID MediaID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "mediaId", mediaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/media/restore/%s", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -1869,6 +3690,79 @@ func NewCreateSignatureRequestWithBody(server string, contentType string, body i
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewUpdateMediaRequest calls the generic UpdateMedia builder with application/json body
+func NewUpdateMediaRequest(server string, mediaID MediaID, params *UpdateMediaParams, body UpdateMediaJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateMediaRequestWithBody(server, mediaID, params, "application/json", bodyReader)
+}
+
+// NewUpdateMediaRequestWithApplicationMergePatchPlusJSONBody calls the generic UpdateMedia builder with application/merge-patch+json body
+func NewUpdateMediaRequestWithApplicationMergePatchPlusJSONBody(server string, mediaID MediaID, params *UpdateMediaParams, body UpdateMediaApplicationMergePatchPlusJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateMediaRequestWithBody(server, mediaID, params, "application/merge-patch+json", bodyReader)
+}
+
+// NewUpdateMediaRequestWithBody constructs an http.Request for the UpdateMedia method, with any body, and a specified content type
+func NewUpdateMediaRequestWithBody(server string, mediaID MediaID, params *UpdateMediaParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "mediaId", mediaID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/media/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -2038,6 +3932,28 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
+	// ChangeManyMediaWithBodyWithResponse Seal, delete or change many items
+	//
+	// Carries out one operation for up to 100 items, one after the other, and returns a result for each in the same
+	// order. It is not atomic: each item succeeds or fails by itself. Each counts as one request towards the limits;
+	// once a limit is reached, the results of the rest have the status 429.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /media/batch (the `ChangeManyMedia` operationId).
+	ChangeManyMediaWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ChangeManyMediaResponse, error)
+
+	// ChangeManyMediaWithResponse Seal, delete or change many items
+	//
+	// Carries out one operation for up to 100 items, one after the other, and returns a result for each in the same
+	// order. It is not atomic: each item succeeds or fails by itself. Each counts as one request towards the limits;
+	// once a limit is reached, the results of the rest have the status 429.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /media/batch (the `ChangeManyMedia` operationId).
+	ChangeManyMediaWithResponse(ctx context.Context, body ChangeManyMediaJSONRequestBody, reqEditors ...RequestEditorFn) (*ChangeManyMediaResponse, error)
+
 	// CreateMediaWithBodyWithResponse Upload a file
 	//
 	// Stores a file and returns its draft. The parts may come in any order. Parts of other names are ignored.
@@ -2049,21 +3965,68 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /media/create (the `CreateMedia` operationId).
 	CreateMediaWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateMediaResponse, error)
 
+	// UploadFromURLWithBodyWithResponse Upload a file from a URL
+	//
+	// Queues the download of a file from another server into a draft, and answers at once. `Location` is the URL of
+	// its state. The service sends a GET request by https, to public addresses only, and follows up to three
+	// redirects. It sends no cookies and no credentials. The job ends if the credential that created it does. 403 is also the answer if
+	// the installation does not offer uploads from a URL.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /media/create/url (the `UploadFromURL` operationId).
+	UploadFromURLWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UploadFromURLResponse, error)
+
+	// UploadFromURLWithResponse Upload a file from a URL
+	//
+	// Queues the download of a file from another server into a draft, and answers at once. `Location` is the URL of
+	// its state. The service sends a GET request by https, to public addresses only, and follows up to three
+	// redirects. It sends no cookies and no credentials. The job ends if the credential that created it does. 403 is also the answer if
+	// the installation does not offer uploads from a URL.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /media/create/url (the `UploadFromURL` operationId).
+	UploadFromURLWithResponse(ctx context.Context, body UploadFromURLJSONRequestBody, reqEditors ...RequestEditorFn) (*UploadFromURLResponse, error)
+
+	// GetURLUploadWithResponse Read the state of an upload from a URL
+	//
+	// Any replica answers. The state can be read until `SERVICE_FETCH_RETENTION` (24 h) after the end.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /media/create/url/{jobId} (the `GetURLUpload` operationId).
+	GetURLUploadWithResponse(ctx context.Context, jobID string, reqEditors ...RequestEditorFn) (*GetURLUploadResponse, error)
+
 	// DeleteMediaWithResponse Delete an item
 	//
-	// Deletes a draft or a sealed item with its file and all derivatives. It cannot be restored.
+	// Deletes a draft or a sealed item with its file and all derivatives. If the account allows this delete to be
+	// undone (`spec.undo`), the response has `expiresAt`: until then at least, `POST /media/restore/{mediaId}`
+	// restores the item, unless an upload needs its room. Its file is not served meanwhile. A draft cannot be
+	// restored.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /media/delete/{mediaId} (the `DeleteMedia` operationId).
-	DeleteMediaWithResponse(ctx context.Context, mediaID MediaID, reqEditors ...RequestEditorFn) (*DeleteMediaResponse, error)
+	DeleteMediaWithResponse(ctx context.Context, mediaID MediaID, params *DeleteMediaParams, reqEditors ...RequestEditorFn) (*DeleteMediaResponse, error)
+
+	// ListDeletedMediaWithResponse List deleted items
+	//
+	// Lists the deleted items of this app that can be restored, the latest delete first.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /media/deleted (the `ListDeletedMedia` operationId).
+	ListDeletedMediaWithResponse(ctx context.Context, params *ListDeletedMediaParams, reqEditors ...RequestEditorFn) (*ListDeletedMediaResponse, error)
 
 	// ServeFileWithResponse Serve a file
 	//
-	// Serves the URLs in `file`, `thumbnail` and `original` of an item. A public sealed item needs no signature. A draft
-	// or a private item needs a URL that is signed and has not expired. Ranges and conditional requests are
+	// Serves the URLs in `file`, `thumbnail`, `original` and `presets` of an item. A public sealed item needs no
+	// signature, but for its original if the setting `originals` is `signed`. A draft or a private item needs a URL
+	// that is signed and has not expired. A picture of a preset is made at the first request; without a format in its
+	// address, `Accept` selects it, and the answer has `Vary: Accept`. Ranges and conditional requests are
 	// supported. Other query parameters are ignored, because caches and trackers append their own. 429 is also the
-	// answer if too many files are being sent, by the service or to this client IP.
+	// answer if too many files are being sent, by the service or to this client IP, and if too many pictures are being made.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -2079,27 +4042,30 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with HEAD /media/file/{mediaId}/{variant}/{name} (the `DescribeFile` operationId).
 	DescribeFileWithResponse(ctx context.Context, mediaID MediaID, variant string, name string, params *DescribeFileParams, reqEditors ...RequestEditorFn) (*DescribeFileResponse, error)
 
-	// ListMediaWithResponse List sealed items
+	// ListMediaWithResponse List items
 	//
-	// Sealed items, newest first.
+	// Sealed items, newest first. The filters `type`, `name`, `from`, `to` and `meta.<key>=<value>`, which can be sent for
+	// several keys, must all match. A list that is filtered by one of them, or sorted, is read by cursor: the answer has
+	// a header `X-Next-Cursor` unless the list ends. Send its value in `after`, with the same filters and sort. A page of
+	// such a list can have fewer items than `limit`, or none, while there is a next one.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /media/get (the `ListMedia` operationId).
 	ListMediaWithResponse(ctx context.Context, params *ListMediaParams, reqEditors ...RequestEditorFn) (*ListMediaResponse, error)
 
-	// ListMediaByPostWithBodyWithResponse List sealed items
+	// ListMediaByPostWithBodyWithResponse List items
 	//
-	// As GET, with each parameter in the query or in a JSON body. A parameter in both is rejected.
+	// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /media/get (the `ListMediaByPost` operationId).
 	ListMediaByPostWithBodyWithResponse(ctx context.Context, params *ListMediaByPostParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ListMediaByPostResponse, error)
 
-	// ListMediaByPostWithResponse List sealed items
+	// ListMediaByPostWithResponse List items
 	//
-	// As GET, with each parameter in the query or in a JSON body. A parameter in both is rejected.
+	// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -2108,6 +4074,8 @@ type ClientWithResponsesInterface interface {
 
 	// CountMediaWithResponse Count sealed items
 	//
+	// Takes the filters of lists, also `meta.<key>=<value>`.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /media/get/count (the `CountMedia` operationId).
@@ -2115,7 +4083,7 @@ type ClientWithResponsesInterface interface {
 
 	// CountMediaByPostWithBodyWithResponse Count sealed items
 	//
-	// As GET, with each parameter in the query or in a JSON body. A parameter in both is rejected.
+	// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -2124,7 +4092,7 @@ type ClientWithResponsesInterface interface {
 
 	// CountMediaByPostWithResponse Count sealed items
 	//
-	// As GET, with each parameter in the query or in a JSON body. A parameter in both is rejected.
+	// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -2133,19 +4101,31 @@ type ClientWithResponsesInterface interface {
 
 	// TotalStorageWithResponse Storage totals of the account
 	//
-	// Size of the sealed items of the whole account with their derivatives, and its storage cap.
+	// Size of the sealed items of the whole account with their derivatives, and its storage cap. With filters, those of
+	// lists, also `meta.<key>=<value>`: size of the matching items of the app.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /media/get/size (the `TotalStorage` operationId).
-	TotalStorageWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*TotalStorageResponse, error)
+	TotalStorageWithResponse(ctx context.Context, params *TotalStorageParams, reqEditors ...RequestEditorFn) (*TotalStorageResponse, error)
+
+	// TotalStorageByPostWithBodyWithResponse Storage totals of the account
+	//
+	// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /media/get/size (the `TotalStorageByPost` operationId).
+	TotalStorageByPostWithBodyWithResponse(ctx context.Context, params *TotalStorageByPostParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*TotalStorageByPostResponse, error)
 
 	// TotalStorageByPostWithResponse Storage totals of the account
 	//
-	// Returns a wrapper object for the known response body format(s).
+	// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /media/get/size (the `TotalStorageByPost` operationId).
-	TotalStorageByPostWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*TotalStorageByPostResponse, error)
+	TotalStorageByPostWithResponse(ctx context.Context, params *TotalStorageByPostParams, body TotalStorageByPostJSONRequestBody, reqEditors ...RequestEditorFn) (*TotalStorageByPostResponse, error)
 
 	// GetMediaWithResponse Read an item
 	//
@@ -2154,14 +4134,24 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /media/get/{mediaId} (the `GetMedia` operationId).
-	GetMediaWithResponse(ctx context.Context, mediaID MediaID, reqEditors ...RequestEditorFn) (*GetMediaResponse, error)
+	GetMediaWithResponse(ctx context.Context, mediaID MediaID, params *GetMediaParams, reqEditors ...RequestEditorFn) (*GetMediaResponse, error)
 
 	// GetMediaByPostWithResponse Read an item
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /media/get/{mediaId} (the `GetMediaByPost` operationId).
-	GetMediaByPostWithResponse(ctx context.Context, mediaID MediaID, reqEditors ...RequestEditorFn) (*GetMediaByPostResponse, error)
+	GetMediaByPostWithResponse(ctx context.Context, mediaID MediaID, params *GetMediaByPostParams, reqEditors ...RequestEditorFn) (*GetMediaByPostResponse, error)
+
+	// RestoreMediaWithResponse Restore a deleted item
+	//
+	// Restores an item with its id, its addresses, and its place in lists. An item that is not deleted is returned
+	// unchanged. 404 if the item cannot be restored anymore.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /media/restore/{mediaId} (the `RestoreMedia` operationId).
+	RestoreMediaWithResponse(ctx context.Context, mediaID MediaID, reqEditors ...RequestEditorFn) (*RestoreMediaResponse, error)
 
 	// SealMediaWithResponse Seal a draft
 	//
@@ -2175,8 +4165,12 @@ type ClientWithResponsesInterface interface {
 	// CreateSignatureWithBodyWithResponse Create an upload signature
 	//
 	// Permits uploads into this app without its API key for a limited time, for example from a browser. It ends when
-	// the credential that created it is revoked. If it has a group, every upload is stored in that group; the group
-	// of the form is ignored.
+	// the credential that created it is revoked. If the request has a group only, every upload is stored in that
+	// group; the group of the form is ignored.
+	//
+	// With any other field the signature is an upload capability: what it sets cannot be changed by the upload, and
+	// another value in the form is answered 403 with the name of the field. Its expiry counts when an upload begins.
+	// It is no secret to its holder: `metadata` and `ref` can be read from it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -2186,13 +4180,50 @@ type ClientWithResponsesInterface interface {
 	// CreateSignatureWithResponse Create an upload signature
 	//
 	// Permits uploads into this app without its API key for a limited time, for example from a browser. It ends when
-	// the credential that created it is revoked. If it has a group, every upload is stored in that group; the group
-	// of the form is ignored.
+	// the credential that created it is revoked. If the request has a group only, every upload is stored in that
+	// group; the group of the form is ignored.
+	//
+	// With any other field the signature is an upload capability: what it sets cannot be changed by the upload, and
+	// another value in the form is answered 403 with the name of the field. Its expiry counts when an upload begins.
+	// It is no secret to its holder: `metadata` and `ref` can be read from it.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /media/signature/create (the `CreateSignature` operationId).
 	CreateSignatureWithResponse(ctx context.Context, body CreateSignatureJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateSignatureResponse, error)
+
+	// UpdateMediaWithBodyWithResponse Change an item
+	//
+	// Changes a draft or a sealed item, all members of the patch or none, and returns it. A change of the access is in
+	// force when the response arrives: no replica serves a file that was public any more. An item that has the values
+	// already keeps its ETag. A file that a browser or a proxy has stored remains there until it expires.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /media/{mediaId} (the `UpdateMedia` operationId).
+	UpdateMediaWithBodyWithResponse(ctx context.Context, mediaID MediaID, params *UpdateMediaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateMediaResponse, error)
+
+	// UpdateMediaWithResponse Change an item
+	//
+	// Changes a draft or a sealed item, all members of the patch or none, and returns it. A change of the access is in
+	// force when the response arrives: no replica serves a file that was public any more. An item that has the values
+	// already keeps its ETag. A file that a browser or a proxy has stored remains there until it expires.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /media/{mediaId} (the `UpdateMedia` operationId).
+	UpdateMediaWithResponse(ctx context.Context, mediaID MediaID, params *UpdateMediaParams, body UpdateMediaJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateMediaResponse, error)
+
+	// UpdateMediaWithApplicationMergePatchPlusJSONBodyWithResponse Change an item
+	//
+	// Changes a draft or a sealed item, all members of the patch or none, and returns it. A change of the access is in
+	// force when the response arrives: no replica serves a file that was public any more. An item that has the values
+	// already keeps its ETag. A file that a browser or a proxy has stored remains there until it expires.
+	//
+	// Takes a body of the `application/merge-patch+json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /media/{mediaId} (the `UpdateMedia` operationId).
+	UpdateMediaWithApplicationMergePatchPlusJSONBodyWithResponse(ctx context.Context, mediaID MediaID, params *UpdateMediaParams, body UpdateMediaApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateMediaResponse, error)
 
 	// DescribeServiceWithResponse Read the OpenAPI document
 	//
@@ -2207,6 +4238,7 @@ type ClientWithResponsesInterface interface {
 	// whose value changed; it is empty if none did. A field that already has the requested value keeps its source.
 	// Another value for a pinned field is rejected with 409 and the name of the object that pins it. The response of
 	// `/settings/media/get` can be edited and sent back: `sources`, `pinnedBy` and `changed` are ignored.
+	// `presets` replaces all presets of the tenant; `[]` ends them.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -2219,6 +4251,7 @@ type ClientWithResponsesInterface interface {
 	// whose value changed; it is empty if none did. A field that already has the requested value keeps its source.
 	// Another value for a pinned field is rejected with 409 and the name of the object that pins it. The response of
 	// `/settings/media/get` can be edited and sent back: `sources`, `pinnedBy` and `changed` are ignored.
+	// `presets` replaces all presets of the tenant; `[]` ends them.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -2238,6 +4271,96 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /settings/media/get (the `GetSettingsByPost` operationId).
 	GetSettingsByPostWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetSettingsByPostResponse, error)
+}
+
+// ChangeManyMediaResponse429Headers the declared response headers of an HTTP 429 response for ChangeManyMedia
+type ChangeManyMediaResponse429Headers struct {
+	RetryAfter int
+}
+
+type ChangeManyMediaResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BatchResults
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *InvalidRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *LacksScope
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *TooMany
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ChangeManyMediaResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ChangeManyMediaResponse) GetJSON200() *BatchResults {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ChangeManyMediaResponse) GetJSON400() *InvalidRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ChangeManyMediaResponse) GetJSON401() *Unauthenticated {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ChangeManyMediaResponse) GetJSON403() *LacksScope {
+	return r.JSON403
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r ChangeManyMediaResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ChangeManyMediaResponse) GetJSON429() *TooMany {
+	return r.JSON429
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ChangeManyMediaResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r ChangeManyMediaResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ChangeManyMediaResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ChangeManyMediaResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ChangeManyMediaResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
 }
 
 // CreateMediaResponse201Headers the declared response headers of an HTTP 201 response for CreateMedia
@@ -2344,6 +4467,193 @@ func (r CreateMediaResponse) ContentType() string {
 	return ""
 }
 
+// UploadFromURLResponse202Headers the declared response headers of an HTTP 202 response for UploadFromURL
+type UploadFromURLResponse202Headers struct {
+	Location string
+}
+
+// UploadFromURLResponse429Headers the declared response headers of an HTTP 429 response for UploadFromURL
+type UploadFromURLResponse429Headers struct {
+	RetryAfter int
+}
+
+type UploadFromURLResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *URLUpload
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *InvalidRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *LacksScope
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *TooMany
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *UploadFromURLResponse202Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *UploadFromURLResponse429Headers
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r UploadFromURLResponse) GetJSON202() *URLUpload {
+	return r.JSON202
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r UploadFromURLResponse) GetJSON400() *InvalidRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r UploadFromURLResponse) GetJSON401() *Unauthenticated {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r UploadFromURLResponse) GetJSON403() *LacksScope {
+	return r.JSON403
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r UploadFromURLResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r UploadFromURLResponse) GetJSON429() *TooMany {
+	return r.JSON429
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r UploadFromURLResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r UploadFromURLResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UploadFromURLResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UploadFromURLResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UploadFromURLResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetURLUploadResponse429Headers the declared response headers of an HTTP 429 response for GetURLUpload
+type GetURLUploadResponse429Headers struct {
+	RetryAfter int
+}
+
+type GetURLUploadResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *URLUpload
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *InvalidRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *LacksScope
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *NotFound
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *TooMany
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *GetURLUploadResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetURLUploadResponse) GetJSON200() *URLUpload {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r GetURLUploadResponse) GetJSON400() *InvalidRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r GetURLUploadResponse) GetJSON401() *Unauthenticated {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r GetURLUploadResponse) GetJSON403() *LacksScope {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r GetURLUploadResponse) GetJSON404() *NotFound {
+	return r.JSON404
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r GetURLUploadResponse) GetJSON429() *TooMany {
+	return r.JSON429
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r GetURLUploadResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r GetURLUploadResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetURLUploadResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetURLUploadResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetURLUploadResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // DeleteMediaResponse429Headers the declared response headers of an HTTP 429 response for DeleteMedia
 type DeleteMediaResponse429Headers struct {
 	RetryAfter int
@@ -2434,6 +4744,97 @@ func (r DeleteMediaResponse) ContentType() string {
 	return ""
 }
 
+// ListDeletedMediaResponse200Headers the declared response headers of an HTTP 200 response for ListDeletedMedia
+type ListDeletedMediaResponse200Headers struct {
+	Link        *string
+	XTotalCount *int
+}
+
+// ListDeletedMediaResponse429Headers the declared response headers of an HTTP 429 response for ListDeletedMedia
+type ListDeletedMediaResponse429Headers struct {
+	RetryAfter int
+}
+
+type ListDeletedMediaResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeletedList
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *InvalidRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *LacksScope
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *TooMany
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ListDeletedMediaResponse200Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListDeletedMediaResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListDeletedMediaResponse) GetJSON200() *DeletedList {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListDeletedMediaResponse) GetJSON400() *InvalidRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListDeletedMediaResponse) GetJSON401() *Unauthenticated {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListDeletedMediaResponse) GetJSON403() *LacksScope {
+	return r.JSON403
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ListDeletedMediaResponse) GetJSON429() *TooMany {
+	return r.JSON429
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ListDeletedMediaResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r ListDeletedMediaResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListDeletedMediaResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListDeletedMediaResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListDeletedMediaResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ServeFileResponse429Headers the declared response headers of an HTTP 429 response for ServeFile
 type ServeFileResponse429Headers struct {
 	RetryAfter int
@@ -2448,6 +4849,8 @@ type ServeFileResponse struct {
 	JSON404 *NotFound
 	// JSON412 the response for an HTTP 412 `application/json` response
 	JSON412 *PreconditionFailed
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *NoPicture
 	// JSON416 the response for an HTTP 416 `application/json` response
 	JSON416 *RangeNotSatisfiable
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -2473,6 +4876,11 @@ func (r ServeFileResponse) GetJSON404() *NotFound {
 // GetJSON412 returns the response for an HTTP 412 `application/json` response
 func (r ServeFileResponse) GetJSON412() *PreconditionFailed {
 	return r.JSON412
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r ServeFileResponse) GetJSON415() *NoPicture {
+	return r.JSON415
 }
 
 // GetJSON416 returns the response for an HTTP 416 `application/json` response
@@ -2561,7 +4969,8 @@ func (r DescribeFileResponse) ContentType() string {
 // ListMediaResponse200Headers the declared response headers of an HTTP 200 response for ListMedia
 type ListMediaResponse200Headers struct {
 	Link        string
-	XTotalCount int
+	XNextCursor *string
+	XTotalCount *int
 }
 
 // ListMediaResponse429Headers the declared response headers of an HTTP 429 response for ListMedia
@@ -2652,7 +5061,8 @@ func (r ListMediaResponse) ContentType() string {
 // ListMediaByPostResponse200Headers the declared response headers of an HTTP 200 response for ListMediaByPost
 type ListMediaByPostResponse200Headers struct {
 	Link        string
-	XTotalCount int
+	XNextCursor *string
+	XTotalCount *int
 }
 
 // ListMediaByPostResponse429Headers the declared response headers of an HTTP 429 response for ListMediaByPost
@@ -3093,6 +5503,11 @@ func (r TotalStorageByPostResponse) ContentType() string {
 	return ""
 }
 
+// GetMediaResponse200Headers the declared response headers of an HTTP 200 response for GetMedia
+type GetMediaResponse200Headers struct {
+	ETag string
+}
+
 // GetMediaResponse429Headers the declared response headers of an HTTP 429 response for GetMedia
 type GetMediaResponse429Headers struct {
 	RetryAfter int
@@ -3115,6 +5530,8 @@ type GetMediaResponse struct {
 	JSON429 *TooMany
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetMediaResponse200Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
 	Headers429 *GetMediaResponse429Headers
 }
@@ -3183,6 +5600,11 @@ func (r GetMediaResponse) ContentType() string {
 	return ""
 }
 
+// GetMediaByPostResponse200Headers the declared response headers of an HTTP 200 response for GetMediaByPost
+type GetMediaByPostResponse200Headers struct {
+	ETag string
+}
+
 // GetMediaByPostResponse429Headers the declared response headers of an HTTP 429 response for GetMediaByPost
 type GetMediaByPostResponse429Headers struct {
 	RetryAfter int
@@ -3207,6 +5629,8 @@ type GetMediaByPostResponse struct {
 	JSON429 *TooMany
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetMediaByPostResponse200Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
 	Headers429 *GetMediaByPostResponse429Headers
 }
@@ -3280,6 +5704,115 @@ func (r GetMediaByPostResponse) ContentType() string {
 	return ""
 }
 
+// RestoreMediaResponse200Headers the declared response headers of an HTTP 200 response for RestoreMedia
+type RestoreMediaResponse200Headers struct {
+	ETag string
+}
+
+// RestoreMediaResponse429Headers the declared response headers of an HTTP 429 response for RestoreMedia
+type RestoreMediaResponse429Headers struct {
+	RetryAfter int
+}
+
+type RestoreMediaResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *MediaItem
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *InvalidRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *LacksScope
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *NotFound
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *TooMany
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RestoreMediaResponse200Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *RestoreMediaResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RestoreMediaResponse) GetJSON200() *MediaItem {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RestoreMediaResponse) GetJSON400() *InvalidRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r RestoreMediaResponse) GetJSON401() *Unauthenticated {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RestoreMediaResponse) GetJSON403() *LacksScope {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r RestoreMediaResponse) GetJSON404() *NotFound {
+	return r.JSON404
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r RestoreMediaResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r RestoreMediaResponse) GetJSON429() *TooMany {
+	return r.JSON429
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r RestoreMediaResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r RestoreMediaResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RestoreMediaResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RestoreMediaResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RestoreMediaResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// SealMediaResponse200Headers the declared response headers of an HTTP 200 response for SealMedia
+type SealMediaResponse200Headers struct {
+	ETag string
+}
+
 // SealMediaResponse429Headers the declared response headers of an HTTP 429 response for SealMedia
 type SealMediaResponse429Headers struct {
 	RetryAfter int
@@ -3304,6 +5837,8 @@ type SealMediaResponse struct {
 	JSON429 *TooMany
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *SealMediaResponse200Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
 	Headers429 *SealMediaResponse429Headers
 }
@@ -3393,6 +5928,8 @@ type CreateSignatureResponse struct {
 	JSON401 *Unauthenticated
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *LacksScope
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -3421,6 +5958,11 @@ func (r CreateSignatureResponse) GetJSON401() *Unauthenticated {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r CreateSignatureResponse) GetJSON403() *LacksScope {
 	return r.JSON403
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r CreateSignatureResponse) GetJSON409() *Error {
+	return r.JSON409
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -3461,6 +6003,124 @@ func (r CreateSignatureResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r CreateSignatureResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UpdateMediaResponse200Headers the declared response headers of an HTTP 200 response for UpdateMedia
+type UpdateMediaResponse200Headers struct {
+	ETag string
+}
+
+// UpdateMediaResponse429Headers the declared response headers of an HTTP 429 response for UpdateMedia
+type UpdateMediaResponse429Headers struct {
+	RetryAfter int
+}
+
+type UpdateMediaResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *MediaItem
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *InvalidRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *LacksScope
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *NotFound
+	// JSON412 the response for an HTTP 412 `application/json` response
+	JSON412 *PreconditionFailed
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *UnsupportedType
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *TooMany
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UpdateMediaResponse200Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *UpdateMediaResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateMediaResponse) GetJSON200() *MediaItem {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r UpdateMediaResponse) GetJSON400() *InvalidRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r UpdateMediaResponse) GetJSON401() *Unauthenticated {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r UpdateMediaResponse) GetJSON403() *LacksScope {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r UpdateMediaResponse) GetJSON404() *NotFound {
+	return r.JSON404
+}
+
+// GetJSON412 returns the response for an HTTP 412 `application/json` response
+func (r UpdateMediaResponse) GetJSON412() *PreconditionFailed {
+	return r.JSON412
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r UpdateMediaResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r UpdateMediaResponse) GetJSON415() *UnsupportedType {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r UpdateMediaResponse) GetJSON429() *TooMany {
+	return r.JSON429
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r UpdateMediaResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateMediaResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateMediaResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateMediaResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateMediaResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -3792,6 +6452,40 @@ func (r GetSettingsByPostResponse) ContentType() string {
 	return ""
 }
 
+// ChangeManyMediaWithBodyWithResponse Seal, delete or change many items
+//
+// Carries out one operation for up to 100 items, one after the other, and returns a result for each in the same
+// order. It is not atomic: each item succeeds or fails by itself. Each counts as one request towards the limits;
+// once a limit is reached, the results of the rest have the status 429.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /media/batch (the `ChangeManyMedia` operationId).
+func (c *ClientWithResponses) ChangeManyMediaWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ChangeManyMediaResponse, error) {
+	rsp, err := c.ChangeManyMediaWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseChangeManyMediaResponse(rsp)
+}
+
+// ChangeManyMediaWithResponse Seal, delete or change many items
+//
+// Carries out one operation for up to 100 items, one after the other, and returns a result for each in the same
+// order. It is not atomic: each item succeeds or fails by itself. Each counts as one request towards the limits;
+// once a limit is reached, the results of the rest have the status 429.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /media/batch (the `ChangeManyMedia` operationId).
+func (c *ClientWithResponses) ChangeManyMediaWithResponse(ctx context.Context, body ChangeManyMediaJSONRequestBody, reqEditors ...RequestEditorFn) (*ChangeManyMediaResponse, error) {
+	rsp, err := c.ChangeManyMedia(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseChangeManyMediaResponse(rsp)
+}
+
 // CreateMediaWithBodyWithResponse Upload a file
 //
 // Stores a file and returns its draft. The parts may come in any order. Parts of other names are ignored.
@@ -3809,27 +6503,98 @@ func (c *ClientWithResponses) CreateMediaWithBodyWithResponse(ctx context.Contex
 	return ParseCreateMediaResponse(rsp)
 }
 
+// UploadFromURLWithBodyWithResponse Upload a file from a URL
+//
+// Queues the download of a file from another server into a draft, and answers at once. `Location` is the URL of
+// its state. The service sends a GET request by https, to public addresses only, and follows up to three
+// redirects. It sends no cookies and no credentials. The job ends if the credential that created it does. 403 is also the answer if
+// the installation does not offer uploads from a URL.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /media/create/url (the `UploadFromURL` operationId).
+func (c *ClientWithResponses) UploadFromURLWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UploadFromURLResponse, error) {
+	rsp, err := c.UploadFromURLWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUploadFromURLResponse(rsp)
+}
+
+// UploadFromURLWithResponse Upload a file from a URL
+//
+// Queues the download of a file from another server into a draft, and answers at once. `Location` is the URL of
+// its state. The service sends a GET request by https, to public addresses only, and follows up to three
+// redirects. It sends no cookies and no credentials. The job ends if the credential that created it does. 403 is also the answer if
+// the installation does not offer uploads from a URL.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /media/create/url (the `UploadFromURL` operationId).
+func (c *ClientWithResponses) UploadFromURLWithResponse(ctx context.Context, body UploadFromURLJSONRequestBody, reqEditors ...RequestEditorFn) (*UploadFromURLResponse, error) {
+	rsp, err := c.UploadFromURL(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUploadFromURLResponse(rsp)
+}
+
+// GetURLUploadWithResponse Read the state of an upload from a URL
+//
+// Any replica answers. The state can be read until `SERVICE_FETCH_RETENTION` (24 h) after the end.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /media/create/url/{jobId} (the `GetURLUpload` operationId).
+func (c *ClientWithResponses) GetURLUploadWithResponse(ctx context.Context, jobID string, reqEditors ...RequestEditorFn) (*GetURLUploadResponse, error) {
+	rsp, err := c.GetURLUpload(ctx, jobID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetURLUploadResponse(rsp)
+}
+
 // DeleteMediaWithResponse Delete an item
 //
-// Deletes a draft or a sealed item with its file and all derivatives. It cannot be restored.
+// Deletes a draft or a sealed item with its file and all derivatives. If the account allows this delete to be
+// undone (`spec.undo`), the response has `expiresAt`: until then at least, `POST /media/restore/{mediaId}`
+// restores the item, unless an upload needs its room. Its file is not served meanwhile. A draft cannot be
+// restored.
 //
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with DELETE /media/delete/{mediaId} (the `DeleteMedia` operationId).
-func (c *ClientWithResponses) DeleteMediaWithResponse(ctx context.Context, mediaID MediaID, reqEditors ...RequestEditorFn) (*DeleteMediaResponse, error) {
-	rsp, err := c.DeleteMedia(ctx, mediaID, reqEditors...)
+func (c *ClientWithResponses) DeleteMediaWithResponse(ctx context.Context, mediaID MediaID, params *DeleteMediaParams, reqEditors ...RequestEditorFn) (*DeleteMediaResponse, error) {
+	rsp, err := c.DeleteMedia(ctx, mediaID, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
 	return ParseDeleteMediaResponse(rsp)
 }
 
+// ListDeletedMediaWithResponse List deleted items
+//
+// Lists the deleted items of this app that can be restored, the latest delete first.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /media/deleted (the `ListDeletedMedia` operationId).
+func (c *ClientWithResponses) ListDeletedMediaWithResponse(ctx context.Context, params *ListDeletedMediaParams, reqEditors ...RequestEditorFn) (*ListDeletedMediaResponse, error) {
+	rsp, err := c.ListDeletedMedia(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListDeletedMediaResponse(rsp)
+}
+
 // ServeFileWithResponse Serve a file
 //
-// Serves the URLs in `file`, `thumbnail` and `original` of an item. A public sealed item needs no signature. A draft
-// or a private item needs a URL that is signed and has not expired. Ranges and conditional requests are
+// Serves the URLs in `file`, `thumbnail`, `original` and `presets` of an item. A public sealed item needs no
+// signature, but for its original if the setting `originals` is `signed`. A draft or a private item needs a URL
+// that is signed and has not expired. A picture of a preset is made at the first request; without a format in its
+// address, `Accept` selects it, and the answer has `Vary: Accept`. Ranges and conditional requests are
 // supported. Other query parameters are ignored, because caches and trackers append their own. 429 is also the
-// answer if too many files are being sent, by the service or to this client IP.
+// answer if too many files are being sent, by the service or to this client IP, and if too many pictures are being made.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -3857,9 +6622,12 @@ func (c *ClientWithResponses) DescribeFileWithResponse(ctx context.Context, medi
 	return ParseDescribeFileResponse(rsp)
 }
 
-// ListMediaWithResponse List sealed items
+// ListMediaWithResponse List items
 //
-// Sealed items, newest first.
+// Sealed items, newest first. The filters `type`, `name`, `from`, `to` and `meta.<key>=<value>`, which can be sent for
+// several keys, must all match. A list that is filtered by one of them, or sorted, is read by cursor: the answer has
+// a header `X-Next-Cursor` unless the list ends. Send its value in `after`, with the same filters and sort. A page of
+// such a list can have fewer items than `limit`, or none, while there is a next one.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -3872,9 +6640,9 @@ func (c *ClientWithResponses) ListMediaWithResponse(ctx context.Context, params 
 	return ParseListMediaResponse(rsp)
 }
 
-// ListMediaByPostWithBodyWithResponse List sealed items
+// ListMediaByPostWithBodyWithResponse List items
 //
-// As GET, with each parameter in the query or in a JSON body. A parameter in both is rejected.
+// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -3887,9 +6655,9 @@ func (c *ClientWithResponses) ListMediaByPostWithBodyWithResponse(ctx context.Co
 	return ParseListMediaByPostResponse(rsp)
 }
 
-// ListMediaByPostWithResponse List sealed items
+// ListMediaByPostWithResponse List items
 //
-// As GET, with each parameter in the query or in a JSON body. A parameter in both is rejected.
+// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -3904,6 +6672,8 @@ func (c *ClientWithResponses) ListMediaByPostWithResponse(ctx context.Context, p
 
 // CountMediaWithResponse Count sealed items
 //
+// Takes the filters of lists, also `meta.<key>=<value>`.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /media/get/count (the `CountMedia` operationId).
@@ -3917,7 +6687,7 @@ func (c *ClientWithResponses) CountMediaWithResponse(ctx context.Context, params
 
 // CountMediaByPostWithBodyWithResponse Count sealed items
 //
-// As GET, with each parameter in the query or in a JSON body. A parameter in both is rejected.
+// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -3932,7 +6702,7 @@ func (c *ClientWithResponses) CountMediaByPostWithBodyWithResponse(ctx context.C
 
 // CountMediaByPostWithResponse Count sealed items
 //
-// As GET, with each parameter in the query or in a JSON body. A parameter in both is rejected.
+// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -3947,26 +6717,44 @@ func (c *ClientWithResponses) CountMediaByPostWithResponse(ctx context.Context, 
 
 // TotalStorageWithResponse Storage totals of the account
 //
-// Size of the sealed items of the whole account with their derivatives, and its storage cap.
+// Size of the sealed items of the whole account with their derivatives, and its storage cap. With filters, those of
+// lists, also `meta.<key>=<value>`: size of the matching items of the app.
 //
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /media/get/size (the `TotalStorage` operationId).
-func (c *ClientWithResponses) TotalStorageWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*TotalStorageResponse, error) {
-	rsp, err := c.TotalStorage(ctx, reqEditors...)
+func (c *ClientWithResponses) TotalStorageWithResponse(ctx context.Context, params *TotalStorageParams, reqEditors ...RequestEditorFn) (*TotalStorageResponse, error) {
+	rsp, err := c.TotalStorage(ctx, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
 	return ParseTotalStorageResponse(rsp)
 }
 
-// TotalStorageByPostWithResponse Storage totals of the account
+// TotalStorageByPostWithBodyWithResponse Storage totals of the account
 //
-// Returns a wrapper object for the known response body format(s).
+// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /media/get/size (the `TotalStorageByPost` operationId).
-func (c *ClientWithResponses) TotalStorageByPostWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*TotalStorageByPostResponse, error) {
-	rsp, err := c.TotalStorageByPost(ctx, reqEditors...)
+func (c *ClientWithResponses) TotalStorageByPostWithBodyWithResponse(ctx context.Context, params *TotalStorageByPostParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*TotalStorageByPostResponse, error) {
+	rsp, err := c.TotalStorageByPostWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseTotalStorageByPostResponse(rsp)
+}
+
+// TotalStorageByPostWithResponse Storage totals of the account
+//
+// As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /media/get/size (the `TotalStorageByPost` operationId).
+func (c *ClientWithResponses) TotalStorageByPostWithResponse(ctx context.Context, params *TotalStorageByPostParams, body TotalStorageByPostJSONRequestBody, reqEditors ...RequestEditorFn) (*TotalStorageByPostResponse, error) {
+	rsp, err := c.TotalStorageByPost(ctx, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -3980,8 +6768,8 @@ func (c *ClientWithResponses) TotalStorageByPostWithResponse(ctx context.Context
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /media/get/{mediaId} (the `GetMedia` operationId).
-func (c *ClientWithResponses) GetMediaWithResponse(ctx context.Context, mediaID MediaID, reqEditors ...RequestEditorFn) (*GetMediaResponse, error) {
-	rsp, err := c.GetMedia(ctx, mediaID, reqEditors...)
+func (c *ClientWithResponses) GetMediaWithResponse(ctx context.Context, mediaID MediaID, params *GetMediaParams, reqEditors ...RequestEditorFn) (*GetMediaResponse, error) {
+	rsp, err := c.GetMedia(ctx, mediaID, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -3993,12 +6781,28 @@ func (c *ClientWithResponses) GetMediaWithResponse(ctx context.Context, mediaID 
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /media/get/{mediaId} (the `GetMediaByPost` operationId).
-func (c *ClientWithResponses) GetMediaByPostWithResponse(ctx context.Context, mediaID MediaID, reqEditors ...RequestEditorFn) (*GetMediaByPostResponse, error) {
-	rsp, err := c.GetMediaByPost(ctx, mediaID, reqEditors...)
+func (c *ClientWithResponses) GetMediaByPostWithResponse(ctx context.Context, mediaID MediaID, params *GetMediaByPostParams, reqEditors ...RequestEditorFn) (*GetMediaByPostResponse, error) {
+	rsp, err := c.GetMediaByPost(ctx, mediaID, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
 	return ParseGetMediaByPostResponse(rsp)
+}
+
+// RestoreMediaWithResponse Restore a deleted item
+//
+// Restores an item with its id, its addresses, and its place in lists. An item that is not deleted is returned
+// unchanged. 404 if the item cannot be restored anymore.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /media/restore/{mediaId} (the `RestoreMedia` operationId).
+func (c *ClientWithResponses) RestoreMediaWithResponse(ctx context.Context, mediaID MediaID, reqEditors ...RequestEditorFn) (*RestoreMediaResponse, error) {
+	rsp, err := c.RestoreMedia(ctx, mediaID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestoreMediaResponse(rsp)
 }
 
 // SealMediaWithResponse Seal a draft
@@ -4019,8 +6823,12 @@ func (c *ClientWithResponses) SealMediaWithResponse(ctx context.Context, mediaID
 // CreateSignatureWithBodyWithResponse Create an upload signature
 //
 // Permits uploads into this app without its API key for a limited time, for example from a browser. It ends when
-// the credential that created it is revoked. If it has a group, every upload is stored in that group; the group
-// of the form is ignored.
+// the credential that created it is revoked. If the request has a group only, every upload is stored in that
+// group; the group of the form is ignored.
+//
+// With any other field the signature is an upload capability: what it sets cannot be changed by the upload, and
+// another value in the form is answered 403 with the name of the field. Its expiry counts when an upload begins.
+// It is no secret to its holder: `metadata` and `ref` can be read from it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -4036,8 +6844,12 @@ func (c *ClientWithResponses) CreateSignatureWithBodyWithResponse(ctx context.Co
 // CreateSignatureWithResponse Create an upload signature
 //
 // Permits uploads into this app without its API key for a limited time, for example from a browser. It ends when
-// the credential that created it is revoked. If it has a group, every upload is stored in that group; the group
-// of the form is ignored.
+// the credential that created it is revoked. If the request has a group only, every upload is stored in that
+// group; the group of the form is ignored.
+//
+// With any other field the signature is an upload capability: what it sets cannot be changed by the upload, and
+// another value in the form is answered 403 with the name of the field. Its expiry counts when an upload begins.
+// It is no secret to its holder: `metadata` and `ref` can be read from it.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -4048,6 +6860,57 @@ func (c *ClientWithResponses) CreateSignatureWithResponse(ctx context.Context, b
 		return nil, err
 	}
 	return ParseCreateSignatureResponse(rsp)
+}
+
+// UpdateMediaWithBodyWithResponse Change an item
+//
+// Changes a draft or a sealed item, all members of the patch or none, and returns it. A change of the access is in
+// force when the response arrives: no replica serves a file that was public any more. An item that has the values
+// already keeps its ETag. A file that a browser or a proxy has stored remains there until it expires.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /media/{mediaId} (the `UpdateMedia` operationId).
+func (c *ClientWithResponses) UpdateMediaWithBodyWithResponse(ctx context.Context, mediaID MediaID, params *UpdateMediaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateMediaResponse, error) {
+	rsp, err := c.UpdateMediaWithBody(ctx, mediaID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateMediaResponse(rsp)
+}
+
+// UpdateMediaWithResponse Change an item
+//
+// Changes a draft or a sealed item, all members of the patch or none, and returns it. A change of the access is in
+// force when the response arrives: no replica serves a file that was public any more. An item that has the values
+// already keeps its ETag. A file that a browser or a proxy has stored remains there until it expires.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /media/{mediaId} (the `UpdateMedia` operationId).
+func (c *ClientWithResponses) UpdateMediaWithResponse(ctx context.Context, mediaID MediaID, params *UpdateMediaParams, body UpdateMediaJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateMediaResponse, error) {
+	rsp, err := c.UpdateMedia(ctx, mediaID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateMediaResponse(rsp)
+}
+
+// UpdateMediaWithApplicationMergePatchPlusJSONBodyWithResponse Change an item
+//
+// Changes a draft or a sealed item, all members of the patch or none, and returns it. A change of the access is in
+// force when the response arrives: no replica serves a file that was public any more. An item that has the values
+// already keeps its ETag. A file that a browser or a proxy has stored remains there until it expires.
+//
+// Takes a body of the `application/merge-patch+json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /media/{mediaId} (the `UpdateMedia` operationId).
+func (c *ClientWithResponses) UpdateMediaWithApplicationMergePatchPlusJSONBodyWithResponse(ctx context.Context, mediaID MediaID, params *UpdateMediaParams, body UpdateMediaApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateMediaResponse, error) {
+	rsp, err := c.UpdateMediaWithApplicationMergePatchPlusJSONBody(ctx, mediaID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateMediaResponse(rsp)
 }
 
 // DescribeServiceWithResponse Read the OpenAPI document
@@ -4069,6 +6932,7 @@ func (c *ClientWithResponses) DescribeServiceWithResponse(ctx context.Context, r
 // whose value changed; it is empty if none did. A field that already has the requested value keeps its source.
 // Another value for a pinned field is rejected with 409 and the name of the object that pins it. The response of
 // `/settings/media/get` can be edited and sent back: `sources`, `pinnedBy` and `changed` are ignored.
+// `presets` replaces all presets of the tenant; `[]` ends them.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -4087,6 +6951,7 @@ func (c *ClientWithResponses) UpdateSettingsWithBodyWithResponse(ctx context.Con
 // whose value changed; it is empty if none did. A field that already has the requested value keeps its source.
 // Another value for a pinned field is rejected with 409 and the name of the object that pins it. The response of
 // `/settings/media/get` can be edited and sent back: `sources`, `pinnedBy` and `changed` are ignored.
+// `presets` replaces all presets of the tenant; `[]` ends them.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -4123,6 +6988,87 @@ func (c *ClientWithResponses) GetSettingsByPostWithResponse(ctx context.Context,
 		return nil, err
 	}
 	return ParseGetSettingsByPostResponse(rsp)
+}
+
+// ParseChangeManyMediaResponse parses an HTTP response from a ChangeManyMediaWithResponse call
+func ParseChangeManyMediaResponse(rsp *http.Response) (*ChangeManyMediaResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ChangeManyMediaResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BatchResults
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest InvalidRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest LacksScope
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooMany
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ChangeManyMediaResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
 }
 
 // ParseCreateMediaResponse parses an HTTP response from a CreateMediaWithResponse call
@@ -4220,6 +7166,178 @@ func ParseCreateMediaResponse(rsp *http.Response) (*CreateMediaResponse, error) 
 	return response, nil
 }
 
+// ParseUploadFromURLResponse parses an HTTP response from a UploadFromURLWithResponse call
+func ParseUploadFromURLResponse(rsp *http.Response) (*UploadFromURLResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UploadFromURLResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest URLUpload
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest InvalidRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest LacksScope
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooMany
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 202:
+		var headers UploadFromURLResponse202Headers
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: "uri"}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		response.Headers202 = &headers
+	case rsp.StatusCode == 429:
+		var headers UploadFromURLResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetURLUploadResponse parses an HTTP response from a GetURLUploadWithResponse call
+func ParseGetURLUploadResponse(rsp *http.Response) (*GetURLUploadResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetURLUploadResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest URLUpload
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest InvalidRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest LacksScope
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooMany
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers GetURLUploadResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseDeleteMediaResponse parses an HTTP response from a DeleteMediaWithResponse call
 func ParseDeleteMediaResponse(rsp *http.Response) (*DeleteMediaResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -4301,6 +7419,97 @@ func ParseDeleteMediaResponse(rsp *http.Response) (*DeleteMediaResponse, error) 
 	return response, nil
 }
 
+// ParseListDeletedMediaResponse parses an HTTP response from a ListDeletedMediaWithResponse call
+func ParseListDeletedMediaResponse(rsp *http.Response) (*ListDeletedMediaResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListDeletedMediaResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeletedList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest InvalidRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest LacksScope
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooMany
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ListDeletedMediaResponse200Headers
+		if values := rsp.Header.Values("Link"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Link", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Link = &value
+		}
+		if values := rsp.Header.Values("X-Total-Count"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Total-Count", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XTotalCount = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 429:
+		var headers ListDeletedMediaResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseServeFileResponse parses an HTTP response from a ServeFileWithResponse call
 func ParseServeFileResponse(rsp *http.Response) (*ServeFileResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -4341,6 +7550,13 @@ func ParseServeFileResponse(rsp *http.Response) (*ServeFileResponse, error) {
 			return nil, err
 		}
 		response.JSON412 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest NoPicture
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 416:
 		var dest RangeNotSatisfiable
@@ -4472,12 +7688,19 @@ func ParseListMediaResponse(rsp *http.Response) (*ListMediaResponse, error) {
 			}
 			headers.Link = value
 		}
-		if values := rsp.Header.Values("X-Total-Count"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "X-Total-Count", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+		if values := rsp.Header.Values("X-Next-Cursor"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Next-Cursor", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.XTotalCount = value
+			headers.XNextCursor = &value
+		}
+		if values := rsp.Header.Values("X-Total-Count"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Total-Count", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XTotalCount = &value
 		}
 		response.Headers200 = &headers
 	case rsp.StatusCode == 429:
@@ -4570,12 +7793,19 @@ func ParseListMediaByPostResponse(rsp *http.Response) (*ListMediaByPostResponse,
 			}
 			headers.Link = value
 		}
-		if values := rsp.Header.Values("X-Total-Count"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "X-Total-Count", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+		if values := rsp.Header.Values("X-Next-Cursor"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Next-Cursor", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.XTotalCount = value
+			headers.XNextCursor = &value
+		}
+		if values := rsp.Header.Values("X-Total-Count"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Total-Count", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XTotalCount = &value
 		}
 		response.Headers200 = &headers
 	case rsp.StatusCode == 429:
@@ -4969,6 +8199,16 @@ func ParseGetMediaResponse(rsp *http.Response) (*GetMediaResponse, error) {
 	}
 
 	switch {
+	case rsp.StatusCode == 200:
+		var headers GetMediaResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
 	case rsp.StatusCode == 429:
 		var headers GetMediaResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -5057,8 +8297,116 @@ func ParseGetMediaByPostResponse(rsp *http.Response) (*GetMediaByPostResponse, e
 	}
 
 	switch {
+	case rsp.StatusCode == 200:
+		var headers GetMediaByPostResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
 	case rsp.StatusCode == 429:
 		var headers GetMediaByPostResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRestoreMediaResponse parses an HTTP response from a RestoreMediaWithResponse call
+func ParseRestoreMediaResponse(rsp *http.Response) (*RestoreMediaResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RestoreMediaResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest MediaItem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest InvalidRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest LacksScope
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooMany
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RestoreMediaResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 429:
+		var headers RestoreMediaResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
@@ -5145,6 +8493,16 @@ func ParseSealMediaResponse(rsp *http.Response) (*SealMediaResponse, error) {
 	}
 
 	switch {
+	case rsp.StatusCode == 200:
+		var headers SealMediaResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
 	case rsp.StatusCode == 429:
 		var headers SealMediaResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -5202,6 +8560,13 @@ func ParseCreateSignatureResponse(rsp *http.Response) (*CreateSignatureResponse,
 		}
 		response.JSON403 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -5228,6 +8593,118 @@ func ParseCreateSignatureResponse(rsp *http.Response) (*CreateSignatureResponse,
 	switch {
 	case rsp.StatusCode == 429:
 		var headers CreateSignatureResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUpdateMediaResponse parses an HTTP response from a UpdateMediaWithResponse call
+func ParseUpdateMediaResponse(rsp *http.Response) (*UpdateMediaResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateMediaResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest MediaItem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest InvalidRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest LacksScope
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 412:
+		var dest PreconditionFailed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON412 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooMany
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UpdateMediaResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 429:
+		var headers UpdateMediaResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {

@@ -1,8 +1,10 @@
 import createClient, { type Client } from 'openapi-fetch'
-import { MediastackError } from './errors.js'
+import { MediastackError, NotSealedError, UploadFromUrlError } from './errors.js'
+import { fieldsQuery, type Filter, type ListOptions, type Page, pageOf, queryOf, type Selection } from './list.js'
 import { cancelUpload, draftOf, uploadResumable } from './resumable.js'
 import type { components, paths } from './schema.js'
 import { Transport, type TransportOptions } from './transport.js'
+import { checkOptions, checkUrlOptions, fieldsOf, type UploadFromUrlOptions, type UploadOptions, type WaitOptions } from './upload.js'
 
 type Schemas = components['schemas']
 export type MediaItem = Schemas['MediaItem']
@@ -10,44 +12,45 @@ export type Access = Schemas['Access']
 export type Settings = Schemas['Settings']
 export type SettingsChange = Schemas['SettingsChange']
 export type Totals = Schemas['Totals']
+export type Count = Schemas['Count']
+export type SignatureRequest = Schemas['SignatureRequest']
+export type Signature = Schemas['Signature']
+/** The members to change. `null` removes a value; members that are absent stay as they are. */
+export type MediaPatch = Schemas['MediaPatch']
+/** The answer to a delete. `expiresAt` is until when the item can be restored at least; absent if it cannot. */
+export type Deleted = Schemas['Deleted']
+export type DeletedItem = Schemas['DeletedItem']
+/** The state of an upload from a URL. `done` and `failed` are final. */
+export type UrlUpload = Schemas['URLUpload']
+export type BatchOperation = Schemas['BatchRequest']['operation']
+export type BatchResult = Schemas['BatchResult']
 
-/** Selects sealed items. Without a field it does not filter. */
-export interface Filter {
-  access?: Access
-  /** Exactly this group. */
-  group?: string
+/** The ETag of an item is its version, which a change can require. */
+export interface VersionedItem {
+  item: MediaItem
+  etag: string
 }
 
-/** One page of a list. */
-export interface Page {
-  items: MediaItem[]
-  /** Number of matching items on all pages. */
-  total: number
+export interface UpdateOptions extends CallOptions {
+  /** Changes the item only if it has this ETag. Otherwise the error is `precondition_failed`. */
+  ifMatch?: string
 }
 
+export interface DeleteOptions extends CallOptions {
+  /** Deletes the item so that it cannot be restored, also if it was deleted already. It needs an API key. */
+  permanent?: boolean
+}
+
+export interface BatchOptions extends CallOptions {
+  /** Of all items of an update. */
+  patch?: MediaPatch
+  /** The patch of each item of an update by its id, instead of `patch`. */
+  patches?: Record<string, MediaPatch>
+}
+
+/** Options of every method. */
 export interface CallOptions {
   signal?: AbortSignal
-}
-
-export interface UploadOptions extends CallOptions {
-  /** Default: the name of the File, or `file`. */
-  fileName?: string
-  /** Default private. */
-  access?: Access
-  caption?: string
-  group?: string
-  /** Seals the draft. An upload signature cannot seal. */
-  seal?: boolean
-  /** The number of bytes from which an upload is resumable. 0: always. Default 8 MiB. */
-  resumableFrom?: number
-  /** Bytes of one request of a resumable upload. Default: the whole file in browsers, 16 MiB elsewhere. */
-  chunkSize?: number
-  /** Continues the resumable upload at this URL, which an earlier call reported to onUploadUrl. */
-  uploadUrl?: string
-  /** Called once with the URL of a resumable upload. With it an upload that is aborted is kept, to be continued. */
-  onUploadUrl?: (url: string) => void
-  /** Called with the bytes that were sent. A form reports only its end. */
-  onProgress?: (sent: number, total: number) => void
 }
 
 export interface FileOptions extends CallOptions {
@@ -56,11 +59,14 @@ export interface FileOptions extends CallOptions {
 }
 
 const defaultResumableFrom = 8 << 20
-const pageSize = 100
+const iterationLimit = 100
+// The waits between two looks at an upload from a URL, in milliseconds. The service records the progress every 5 s.
+const minLook = 250
+const maxLook = 5_000
 
 /** A client of one app of a media storage service, or of uploads with a signature. */
 export class MediastackClient {
-  /** Every route of the OpenAPI document, with its types. It retries and throws as the methods of this class do. */
+  /** Every route of the OpenAPI document, with its types. A filter by metadata is in the bodies of POST. It retries and throws as the methods of this class do. */
   readonly api: Client<paths>
   private readonly transport: Transport
 
@@ -76,21 +82,63 @@ export class MediastackClient {
   }
 
   /**
+   * Returns a client for the uploads that a signature permits, from the answer to createSignature: a server can pass
+   * that to a page as it is.
+   */
+  static ofSignature(created: Pick<Signature, 'signature' | 'resumableUrl'>, options: Omit<TransportOptions, 'baseUrl' | 'credential'> = {}): MediastackClient {
+    const baseUrl = created.resumableUrl.replace(/\/media\/create\/resumable\/?$/, '')
+    return new MediastackClient({ ...options, baseUrl, credential: { uploadSignature: created.signature } })
+  }
+
+  /**
    * Uploads a file and returns its draft, or with `seal` the sealed item. Files from `resumableFrom` on are sent with
    * TUS and continue after a broken connection; smaller ones are sent as a form. In Node, `fs.openAsBlob(path)` opens
    * a file without reading it into memory.
    */
   async upload(file: Blob | ArrayBuffer | Uint8Array<ArrayBuffer>, options: UploadOptions = {}): Promise<MediaItem> {
-    if (options.seal && this.transport.uploadsOnly) throw new TypeError('an upload signature cannot seal: seal with the API key, on your server')
+    checkOptions(options)
     const blob = file instanceof Blob ? file : new Blob([file])
     const fileName = options.fileName ?? ('name' in blob && typeof blob.name === 'string' ? blob.name : 'file')
-    const fields: Record<string, string> = {}
-    for (const name of ['access', 'caption', 'group'] as const) {
-      if (options[name]) fields[name] = options[name]
-    }
+    const fields = fieldsOf(options)
     const resumable = options.uploadUrl !== undefined || blob.size >= (options.resumableFrom ?? defaultResumableFrom)
     const draft = await (resumable ? this.sendResumable(blob, fileName, fields, options) : this.sendForm(blob, fileName, fields, options))
-    return options.seal ? this.seal(draft.mediaId, options) : draft
+    if (!options.seal || !draft.temp) return draft
+    if (this.transport.uploadsOnly) throw new NotSealedError(draft.mediaId)
+    return this.seal(draft.mediaId, options)
+  }
+
+  /**
+   * Uploads a file that the service downloads from a URL, and waits until it is complete. Returns its draft, or with
+   * `seal` the sealed item. A failed download is an UploadFromUrlError. An abort ends the wait only: the upload goes on,
+   * and `waitForUploadFromUrl` waits again. Installations without uploads from a URL answer `forbidden`.
+   */
+  async uploadFromUrl(url: string, { onProgress, onStart, ...options }: UploadFromUrlOptions & WaitOptions = {}): Promise<MediaItem> {
+    const { jobId } = await this.startUploadFromUrl(url, options)
+    onStart?.(jobId)
+    return this.waitForUploadFromUrl(jobId, { ...given(options.signal), ...(onProgress && { onProgress }) })
+  }
+
+  /** Begins an upload from a URL and returns its state, without waiting. It is not repeated if its answer is lost. */
+  async startUploadFromUrl(url: string, options: UploadFromUrlOptions = {}): Promise<UrlUpload> {
+    checkUrlOptions(options)
+    const { signal, ...fields } = options
+    return document(await this.api.POST('/media/create/url', { body: { url, seal: false, ...fields }, ...given(signal) }))
+  }
+
+  /** Reads the state of an upload from a URL. The service keeps it for 24 hours after the end by default. */
+  async uploadFromUrlState(jobId: string, { signal }: CallOptions = {}): Promise<UrlUpload> {
+    return document(await this.api.GET('/media/create/url/{jobId}', { params: { path: { jobId } }, ...given(signal) }))
+  }
+
+  /** Waits until an upload from a URL is complete, and returns its draft or item. */
+  async waitForUploadFromUrl(jobId: string, { onProgress, signal }: Omit<WaitOptions, 'onStart'> = {}): Promise<MediaItem> {
+    for (let delay = minLook; ; delay = Math.min(2 * delay, maxLook)) {
+      const { state, bytes, total, mediaId, error } = await this.uploadFromUrlState(jobId, given(signal))
+      onProgress?.(bytes, total)
+      if (error) throw new UploadFromUrlError(jobId, error.code, error.detail)
+      if (state === 'done' && mediaId !== undefined) return this.get(mediaId, given(signal))
+      await this.transport.retry.wait(delay, signal)
+    }
   }
 
   /** Seals a draft, so that it is listed, counted and kept. Sealing again returns the item unchanged. */
@@ -98,57 +146,118 @@ export class MediastackClient {
     return document(await this.api.POST('/media/seal/{mediaId}', { params: { path: { mediaId } }, ...given(signal) }))
   }
 
-  /** Reads a sealed item or a draft. */
-  async get(mediaId: string, { signal }: CallOptions = {}): Promise<MediaItem> {
-    return document(await this.api.GET('/media/get/{mediaId}', { params: { path: { mediaId } }, ...given(signal) }))
+  /** Reads a sealed item or a draft, or the members of it that `fields` names. */
+  async get<Field extends keyof MediaItem = keyof MediaItem>(mediaId: string, { signal, fields }: Selection<Field> & CallOptions = {}): Promise<Pick<MediaItem, Field>> {
+    return document(await this.api.GET('/media/get/{mediaId}', { params: { path: { mediaId }, query: fieldsQuery(fields) }, ...given(signal) }))
   }
 
-  /** Lists one page of sealed items, newest first. `page` starts at 1; `limit` is 10 by default and at most 100. */
-  async list({ signal, ...query }: Filter & { page?: number; limit?: number } & CallOptions = {}): Promise<Page> {
-    const answer = await this.api.GET('/media/get', { params: { query }, ...given(signal) })
-    return { items: document(answer), total: Number(answer.response.headers.get('x-total-count')) }
+  /** Reads a sealed item or a draft, with its ETag for `ifMatch`. */
+  async getVersioned(mediaId: string, { signal }: CallOptions = {}): Promise<VersionedItem> {
+    const answer = await this.api.GET('/media/get/{mediaId}', { params: { path: { mediaId } }, ...given(signal) })
+    return { item: document(answer), etag: answer.response.headers.get('etag') ?? '' }
   }
 
   /**
-   * Iterates over all sealed items, newest first. Items that are sealed meanwhile move others to the next page, where
-   * they are not returned twice. Items that are deleted meanwhile move others to the page before, where they are
-   * missed: collect the items before you delete them.
+   * Changes an item or a draft, all members of the patch or none, and returns it. If the answer of an attempt with
+   * `ifMatch` is lost, the next attempt can be answered `precondition_failed` although the first one has succeeded:
+   * the error then has `repeated`.
    */
-  async *items(options: Filter & CallOptions = {}): AsyncGenerator<MediaItem, void, undefined> {
-    let before = new Set<string>()
-    for (let page = 1; ; page++) {
-      const { items, total } = await this.list({ ...options, page, limit: pageSize })
-      for (const item of items) {
-        if (!before.has(item.mediaId)) yield item
-      }
-      if (page * pageSize >= total || items.length === 0) return
-      before = new Set(items.map((item) => item.mediaId))
+  async update(mediaId: string, patch: MediaPatch, { ifMatch, signal }: UpdateOptions = {}): Promise<MediaItem> {
+    const header = ifMatch === undefined ? {} : { 'If-Match': ifMatch }
+    return document(await this.api.PATCH('/media/{mediaId}', { params: { path: { mediaId }, header }, body: patch, ...given(signal) }))
+  }
+
+  /**
+   * Seals, deletes, restores or updates up to 100 items. The result of each has the status and the error of the same
+   * request for this item alone, and `expiresAt` if it was deleted and can be restored. If the connection fails and
+   * the batch is repeated, items that the first attempt has deleted are answered 404.
+   */
+  async batch(operation: BatchOperation, ids: string[], { signal, ...patches }: BatchOptions = {}): Promise<BatchResult[]> {
+    return document(await this.api.POST('/media/batch', { body: { operation, ids, ...patches }, ...given(signal) })).results
+  }
+
+  /** Lists one page of sealed items, or of drafts. `limit` is 10 by default and at most 100. */
+  async list<Field extends keyof MediaItem = keyof MediaItem>({ signal, ...query }: ListOptions & Selection<Field> & CallOptions = {}): Promise<Page<Pick<MediaItem, Field>>> {
+    const answer = await this.api.GET('/media/get', { params: { query: queryOf(query) }, ...given(signal) })
+    return pageOf(document<MediaItem[]>(answer), answer.response.headers)
+  }
+
+  /**
+   * Iterates over all items of a list, newest first without `sort`. It reads by cursor: every item that exists during
+   * the whole iteration is returned, once, whatever is uploaded and deleted meanwhile. `limit`, the items of one
+   * request, is 100 by default.
+   */
+  async *items<Field extends keyof MediaItem = keyof MediaItem>({ page: first, ...options }: ListOptions & Selection<Field> & CallOptions = {}): AsyncGenerator<Pick<MediaItem, Field>, void, undefined> {
+    let at: ListOptions = first === undefined ? {} : { page: first }
+    for (;;) {
+      const { items, next } = await this.list<Field>({ limit: iterationLimit, ...options, ...at })
+      yield* items
+      if (next === undefined) return
+      at = { after: next }
     }
   }
 
-  /** Counts the sealed items that match. */
-  async count({ signal, ...query }: Filter & CallOptions = {}): Promise<number> {
-    return document(await this.api.GET('/media/get/count', { params: { query }, ...given(signal) })).count
+  /** Counts the sealed items that match. With filters other than `access` and `group` there may be more, which `atLeast` says. */
+  async count({ signal, ...filter }: Filter & CallOptions = {}): Promise<Count> {
+    return document(await this.api.GET('/media/get/count', { params: { query: queryOf(filter) }, ...given(signal) }))
   }
 
-  /** Reads the bytes of the account's sealed items, and its cap. */
-  async totals({ signal }: CallOptions = {}): Promise<Totals> {
-    return document(await this.api.GET('/media/get/size', given(signal)))
+  /** Reads the bytes of the account's sealed items, or of those in the app that match, and the account's cap. */
+  async totals({ signal, ...filter }: Filter & CallOptions = {}): Promise<Totals> {
+    return document(await this.api.GET('/media/get/size', { params: { query: queryOf(filter) }, ...given(signal) }))
   }
 
-  /** Deletes an item or a draft. It cannot be restored. */
-  async delete(mediaId: string, { signal }: CallOptions = {}): Promise<void> {
+  /**
+   * Deletes an item or a draft. `expiresAt` of the answer is until when `restore` can bring it back; it is absent if the
+   * delete is permanent: that of a draft, and each one without undo in the account. It is also absent if the answer of
+   * the first attempt was lost.
+   */
+  async delete(mediaId: string, { permanent, signal }: DeleteOptions = {}): Promise<Deleted> {
     try {
-      await this.api.DELETE('/media/delete/{mediaId}', { params: { path: { mediaId } }, ...given(signal) })
+      return document(await this.api.DELETE('/media/delete/{mediaId}', { params: { path: { mediaId }, query: permanent ? { permanent } : {} }, ...given(signal) }))
     } catch (error) {
       // The attempt whose answer was lost has deleted it.
-      if (!(error instanceof MediastackError && error.status === 404 && error.repeated)) throw error
+      if (error instanceof MediastackError && error.status === 404 && error.repeated) return { deleted: true, mediaId }
+      throw error
     }
   }
 
-  /** Creates a signature with which a browser uploads for one hour, into the group if there is one. */
-  async createSignature({ signal, ...body }: { group?: string } & CallOptions = {}): Promise<string> {
-    return document(await this.api.POST('/media/signature/create', { body, ...given(signal) })).signature
+  /** Restores a deleted item with its id and its addresses. An item that is not deleted is returned unchanged. */
+  async restore(mediaId: string, { signal }: CallOptions = {}): Promise<MediaItem> {
+    return document(await this.api.POST('/media/restore/{mediaId}', { params: { path: { mediaId } }, ...given(signal) }))
+  }
+
+  /** Lists one page of the deleted items that can be restored, the latest delete first. `limit` is 10 by default and at most 100. */
+  async listDeleted({ signal, ...query }: { page?: number; limit?: number } & CallOptions = {}): Promise<Page<DeletedItem>> {
+    const answer = await this.api.GET('/media/deleted', { params: { query }, ...given(signal) })
+    return pageOf(document(answer), answer.response.headers)
+  }
+
+  /**
+   * Iterates over the deleted items that can be restored, the latest delete first. They can be restored and deleted
+   * permanently while they are read. One can be missed if another client does so meanwhile.
+   */
+  async *deletedItems({ limit = iterationLimit, signal }: { limit?: number } & CallOptions = {}): AsyncGenerator<DeletedItem, void, undefined> {
+    const seen = new Set<string>()
+    for (let page = 1; ; ) {
+      const { items } = await this.listDeleted({ page, limit, ...given(signal) })
+      const unseen = items.filter(({ mediaId }) => !seen.has(mediaId))
+      for (const item of unseen) seen.add(item.mediaId)
+      yield* unseen
+      // Those that the caller has restored make others move up to this page.
+      if (unseen.length > 0) continue
+      if (items.length < limit) return
+      page++
+    }
+  }
+
+  /**
+   * Creates a signature with which a browser uploads: for one hour by default, and within the restrictions that are
+   * given, with the URLs for it. With any but `group`, every request of a resumable upload needs the same signature, which continues it
+   * after its expiry.
+   */
+  async createSignature({ signal, ...body }: SignatureRequest & CallOptions = {}): Promise<Signature> {
+    return document(await this.api.POST('/media/signature/create', { body, ...given(signal) }))
   }
 
   /** Reads the effective settings of the account. */

@@ -46,6 +46,31 @@ export class MissingDocumentError extends Error {
   }
 }
 
+/** An upload with `seal` whose upload signature was not created with `seal`. The draft is stored: seal it on your server, with `mediaId`. */
+export class NotSealedError extends Error {
+  override readonly name = 'NotSealedError'
+
+  constructor(readonly mediaId: string) {
+    super(`the draft ${mediaId} is stored, but the upload signature does not seal: create it with seal, or seal the draft on your server`)
+  }
+}
+
+/** An upload from a URL that failed. Nothing of it is stored. */
+export class UploadFromUrlError extends Error {
+  override readonly name = 'UploadFromUrlError'
+
+  constructor(
+    /** The id of the upload in the service. */
+    readonly jobId: string,
+    /** The stable name of the reason, for programs, such as `unreachable`. `status_404` is the status of the other server. */
+    readonly code: string,
+    /** The reason in words. */
+    readonly detail: string,
+  ) {
+    super(`the upload ${jobId} from a URL failed: ${code}: ${detail}`)
+  }
+}
+
 const codeOfStatus: Record<number, ErrorCode> = {
   400: 'invalid_request', 401: 'unauthorized', 403: 'forbidden', 404: 'not_found', 409: 'conflict', 412: 'precondition_failed', 413: 'payload_too_large',
   416: 'range_not_satisfiable', 423: 'locked', 429: 'too_many_requests', 500: 'internal_error', 503: 'unavailable',

@@ -1,5 +1,7 @@
 /** The client of the mediastack media storage service. */
 export * from './client.js'
-export { ConnectionError, type ErrorCode, MediastackError, MissingDocumentError } from './errors.js'
+export { ConnectionError, type ErrorCode, MediastackError, MissingDocumentError, NotSealedError, UploadFromUrlError } from './errors.js'
+export type { Filter, ListOptions, Page, Selection } from './list.js'
 export type { components, operations, paths } from './schema.js'
 export type { Credential, Renewable, RetryOptions, TransportOptions } from './transport.js'
+export type { UploadFromUrlOptions, UploadOptions, WaitOptions } from './upload.js'

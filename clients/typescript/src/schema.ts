@@ -4,6 +4,28 @@
  */
 
 export interface paths {
+    "/media/batch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Seal, delete or change many items
+         * @description Carries out one operation for up to 100 items, one after the other, and returns a result for each in the same
+         *     order. It is not atomic: each item succeeds or fails by itself. Each counts as one request towards the limits;
+         *     once a limit is reached, the results of the rest have the status 429.
+         */
+        post: operations["changeManyMedia"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/media/create": {
         parameters: {
             query?: never;
@@ -26,6 +48,52 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/media/create/url": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Upload a file from a URL
+         * @description Queues the download of a file from another server into a draft, and answers at once. `Location` is the URL of
+         *     its state. The service sends a GET request by https, to public addresses only, and follows up to three
+         *     redirects. It sends no cookies and no credentials. The job ends if the credential that created it does. 403 is also the answer if
+         *     the installation does not offer uploads from a URL.
+         */
+        post: operations["uploadFromURL"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/media/create/url/{jobId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the upload from a URL. */
+                jobId: string;
+            };
+            cookie?: never;
+        };
+        /**
+         * Read the state of an upload from a URL
+         * @description Any replica answers. The state can be read until `SERVICE_FETCH_RETENTION` (24 h) after the end.
+         */
+        get: operations["getURLUpload"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/media/delete/{mediaId}": {
         parameters: {
             query?: never;
@@ -41,9 +109,32 @@ export interface paths {
         post?: never;
         /**
          * Delete an item
-         * @description Deletes a draft or a sealed item with its file and all derivatives. It cannot be restored.
+         * @description Deletes a draft or a sealed item with its file and all derivatives. If the account allows this delete to be
+         *     undone (`spec.undo`), the response has `expiresAt`: until then at least, `POST /media/restore/{mediaId}`
+         *     restores the item, unless an upload needs its room. Its file is not served meanwhile. A draft cannot be
+         *     restored.
          */
         delete: operations["deleteMedia"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/media/deleted": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List deleted items
+         * @description Lists the deleted items of this app that can be restored, the latest delete first.
+         */
+        get: operations["listDeletedMedia"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -61,8 +152,11 @@ export interface paths {
             path: {
                 /** @description Id of the item. */
                 mediaId: components["parameters"]["MediaID"];
-                /** @description The object of the item. */
-                variant: "original" | "webp" | "thumbnail";
+                /**
+                 * @description The object of the item: `original`, `webp` or `thumbnail`. Or the name of a preset, then `@2x` or `@3x` for
+                 *     another density, and `.avif`, `.webp`, `.jpeg` or `.png` for a format of a preset that has the format `auto`.
+                 */
+                variant: string;
                 /** @description Name of a download. Any name is accepted. */
                 name: string;
             };
@@ -70,10 +164,12 @@ export interface paths {
         };
         /**
          * Serve a file
-         * @description Serves the URLs in `file`, `thumbnail` and `original` of an item. A public sealed item needs no signature. A draft
-         *     or a private item needs a URL that is signed and has not expired. Ranges and conditional requests are
+         * @description Serves the URLs in `file`, `thumbnail`, `original` and `presets` of an item. A public sealed item needs no
+         *     signature, but for its original if the setting `originals` is `signed`. A draft or a private item needs a URL
+         *     that is signed and has not expired. A picture of a preset is made at the first request; without a format in its
+         *     address, `Accept` selects it, and the answer has `Vary: Accept`. Ranges and conditional requests are
          *     supported. Other query parameters are ignored, because caches and trackers append their own. 429 is also the
-         *     answer if too many files are being sent, by the service or to this client IP.
+         *     answer if too many files are being sent, by the service or to this client IP, and if too many pictures are being made.
          */
         get: operations["serveFile"];
         put?: never;
@@ -96,14 +192,17 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List sealed items
-         * @description Sealed items, newest first.
+         * List items
+         * @description Sealed items, newest first. The filters `type`, `name`, `from`, `to` and `meta.<key>=<value>`, which can be sent for
+         *     several keys, must all match. A list that is filtered by one of them, or sorted, is read by cursor: the answer has
+         *     a header `X-Next-Cursor` unless the list ends. Send its value in `after`, with the same filters and sort. A page of
+         *     such a list can have fewer items than `limit`, or none, while there is a next one.
          */
         get: operations["listMedia"];
         put?: never;
         /**
-         * List sealed items
-         * @description As GET, with each parameter in the query or in a JSON body. A parameter in both is rejected.
+         * List items
+         * @description As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
          */
         post: operations["listMediaByPost"];
         delete?: never;
@@ -119,12 +218,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Count sealed items */
+        /**
+         * Count sealed items
+         * @description Takes the filters of lists, also `meta.<key>=<value>`.
+         */
         get: operations["countMedia"];
         put?: never;
         /**
          * Count sealed items
-         * @description As GET, with each parameter in the query or in a JSON body. A parameter in both is rejected.
+         * @description As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
          */
         post: operations["countMediaByPost"];
         delete?: never;
@@ -142,11 +244,15 @@ export interface paths {
         };
         /**
          * Storage totals of the account
-         * @description Size of the sealed items of the whole account with their derivatives, and its storage cap.
+         * @description Size of the sealed items of the whole account with their derivatives, and its storage cap. With filters, those of
+         *     lists, also `meta.<key>=<value>`: size of the matching items of the app.
          */
         get: operations["totalStorage"];
         put?: never;
-        /** Storage totals of the account */
+        /**
+         * Storage totals of the account
+         * @description As GET, with each parameter in the query or in a JSON body, where `meta` is an object. A parameter in both is rejected.
+         */
         post: operations["totalStorageByPost"];
         delete?: never;
         options?: never;
@@ -172,6 +278,30 @@ export interface paths {
         put?: never;
         /** Read an item */
         post: operations["getMediaByPost"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/media/restore/{mediaId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the item. */
+                mediaId: components["parameters"]["MediaID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restore a deleted item
+         * @description Restores an item with its id, its addresses, and its place in lists. An item that is not deleted is returned
+         *     unchanged. 404 if the item cannot be restored anymore.
+         */
+        post: operations["restoreMedia"];
         delete?: never;
         options?: never;
         head?: never;
@@ -213,14 +343,43 @@ export interface paths {
         /**
          * Create an upload signature
          * @description Permits uploads into this app without its API key for a limited time, for example from a browser. It ends when
-         *     the credential that created it is revoked. If it has a group, every upload is stored in that group; the group
-         *     of the form is ignored.
+         *     the credential that created it is revoked. If the request has a group only, every upload is stored in that
+         *     group; the group of the form is ignored.
+         *
+         *     With any other field the signature is an upload capability: what it sets cannot be changed by the upload, and
+         *     another value in the form is answered 403 with the name of the field. Its expiry counts when an upload begins.
+         *     It is no secret to its holder: `metadata` and `ref` can be read from it.
          */
         post: operations["createSignature"];
         delete?: never;
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/media/{mediaId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the item. */
+                mediaId: components["parameters"]["MediaID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change an item
+         * @description Changes a draft or a sealed item, all members of the patch or none, and returns it. A change of the access is in
+         *     force when the response arrives: no replica serves a file that was public any more. An item that has the values
+         *     already keeps its ETag. A file that a browser or a proxy has stored remains there until it expires.
+         */
+        patch: operations["updateMedia"];
         trace?: never;
     };
     "/openapi.json": {
@@ -255,6 +414,7 @@ export interface paths {
          *     whose value changed; it is empty if none did. A field that already has the requested value keeps its source.
          *     Another value for a pinned field is rejected with 409 and the name of the object that pins it. The response of
          *     `/settings/media/get` can be edited and sent back: `sources`, `pinnedBy` and `changed` are ignored.
+         *     `presets` replaces all presets of the tenant; `[]` ends them.
          */
         post: operations["updateSettings"];
         delete?: never;
@@ -290,21 +450,95 @@ export interface components {
          * @enum {string}
          */
         Access: "public" | "private";
+        BatchRequest: {
+            ids: string[];
+            /**
+             * @description `delete` needs the scope media:delete, the others media:write.
+             * @enum {string}
+             */
+            operation: "seal" | "delete" | "restore" | "update";
+            /** @description Of all items of an update. */
+            patch?: components["schemas"]["MediaPatch"];
+            /** @description The patch of each item of an update by its id, instead of `patch`. */
+            patches?: {
+                [key: string]: components["schemas"]["MediaPatch"];
+            };
+        };
+        BatchResult: {
+            error?: components["schemas"]["Error"];
+            /**
+             * Format: date-time
+             * @description Of a delete: until when the item can be restored at least; absent if it cannot.
+             */
+            expiresAt?: string;
+            item?: components["schemas"]["MediaItem"];
+            /** Format: uuid */
+            mediaId: string;
+            /** @description Status of the same request for this item alone. */
+            status: number;
+        };
+        BatchResults: {
+            results: components["schemas"]["BatchResult"][];
+        };
         Count: {
+            /** @description True if there may be more matching items: with `type`, `name`, `from`, `to` or `meta`, up to 10000 items are examined. Absent otherwise. */
+            atLeast?: boolean;
             /** Format: int64 */
             count: number;
         };
         CountQuery: {
             access?: components["schemas"]["Access"];
+            /** Format: date-time */
+            from?: string;
             /** @description Empty means no filter. */
             group?: string;
+            /** @description Only items that have these pairs in their `metadata`. */
+            meta?: {
+                [key: string]: string;
+            };
+            name?: string;
+            /** Format: date-time */
+            to?: string;
+            type?: string;
         };
         Deleted: {
             /** @description Always true. */
             deleted: boolean;
+            /**
+             * Format: date-time
+             * @description Until when the item can be restored at least; absent if it cannot.
+             */
+            expiresAt?: string;
             /** Format: uuid */
             mediaId: string;
         };
+        /** @description A deleted item. It has no addresses, since its file is not served. */
+        DeletedItem: {
+            access: components["schemas"]["Access"];
+            caption: string;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            deletedAt: string;
+            /**
+             * Format: date-time
+             * @description Until when the item can be restored at least, unless an upload needs its room.
+             */
+            expiresAt: string;
+            group: string;
+            /** Format: uuid */
+            mediaId: string;
+            mimeType: string;
+            originalFileName: string;
+            /** Format: date-time */
+            sealedAt: string;
+            /**
+             * Format: int64
+             * @description Bytes of the file.
+             */
+            size: number;
+        };
+        DeletedList: components["schemas"]["DeletedItem"][];
         Error: {
             code: components["schemas"]["ErrorCode"];
             /** @description What the client can change. */
@@ -315,15 +549,43 @@ export interface components {
          * @description Stable name of the error, for programs.
          * @enum {string}
          */
-        ErrorCode: "invalid_request" | "unauthorized" | "invalid_signature" | "forbidden" | "not_found" | "method_not_allowed" | "conflict" | "precondition_failed" | "payload_too_large" | "storage_cap_exceeded" | "unsupported_media_type" | "range_not_satisfiable" | "locked" | "checksum_mismatch" | "too_many_requests" | "client_closed_request" | "internal_error" | "unavailable";
+        ErrorCode: "invalid_request" | "unauthorized" | "invalid_signature" | "forbidden" | "not_found" | "method_not_allowed" | "conflict" | "precondition_failed" | "payload_too_large" | "storage_cap_exceeded" | "unsupported_media_type" | "range_not_satisfiable" | "locked" | "checksum_mismatch" | "too_many_requests" | "client_closed_request" | "internal_error" | "file_lost" | "unavailable";
+        /** @description The point of the image that presets with the focus `point` keep; absent when nobody has set it. */
+        Focus: {
+            /**
+             * Format: double
+             * @description Fraction of the width, in thousandths.
+             */
+            x: number;
+            /**
+             * Format: double
+             * @description Fraction of the height, in thousandths.
+             */
+            y: number;
+        };
         ListQuery: {
             access?: components["schemas"]["Access"];
+            after?: string;
+            /** @description As in the query. */
+            fields?: string;
+            /** Format: date-time */
+            from?: string;
             /** @description Empty means no filter. */
             group?: string;
             /** @default 10 */
             limit: number;
+            /** @description Only items that have these pairs in their `metadata`. */
+            meta?: {
+                [key: string]: string;
+            };
+            name?: string;
             /** @default 1 */
             page: number;
+            sort?: components["schemas"]["Sort"];
+            state?: components["schemas"]["State"];
+            /** Format: date-time */
+            to?: string;
+            type?: string;
         };
         MediaItem: {
             access: components["schemas"]["Access"];
@@ -333,6 +595,13 @@ export interface components {
              * @description When the upload was complete.
              */
             createdAt: string;
+            /** @description Color of the largest group of similar pixels of the image, in sRGB: a background until the thumbnail is loaded; absent when it is not known. */
+            dominantColor?: string;
+            /**
+             * Format: double
+             * @description Length of a recording in seconds, with up to three decimals; absent when the first bytes of the file do not say it.
+             */
+            duration?: number;
             /**
              * Format: date-time
              * @description When the draft is purged unless it is sealed; absent once it is.
@@ -340,13 +609,30 @@ export interface components {
             expiresAt?: string;
             /** @description URL of the file. The URL of a draft or of a private item expires; read the item for a new one. */
             file: string;
+            focus?: components["schemas"]["Focus"];
             group: string;
+            /** @description Height of the image in pixels, as it is displayed; absent when it is not known. */
+            height?: number;
             /** Format: uuid */
             mediaId: string;
+            metadata: components["schemas"]["Metadata"];
             mimeType: string;
             /** @description URL of the uploaded file, when `file` is a conversion of it; absent otherwise. */
             original?: string;
             originalFileName: string;
+            /** @description Pages of a linearized PDF document; absent when the first bytes of the file do not say it. */
+            pages?: number;
+            /**
+             * Format: byte
+             * @description ThumbHash of the image in base64, about 25 bytes from which a page draws a blurred preview; absent when there is none.
+             */
+            placeholder?: string;
+            /** @description The pictures of the presets of the account, by name. Only if `fields` names it; empty if the item is no image. */
+            presets?: {
+                [key: string]: components["schemas"]["Picture"];
+            };
+            /** @description The `ref` of the upload signature that the item was uploaded with; absent when there is none. */
+            ref?: string;
             /**
              * Format: date-time
              * @description When the item was sealed; absent while it is a draft.
@@ -363,14 +649,97 @@ export interface components {
             temp?: boolean;
             /** @description URL of the thumbnail; empty when there is none. */
             thumbnail: string;
+            /** @description Width of the image in pixels, as it is displayed; absent when it is not known. */
+            width?: number;
+        };
+        /** @description A JSON merge patch (RFC 7396). Members that are absent stay as they are. */
+        MediaPatch: {
+            /** @description `public` or `private`; `null` is the default, private. */
+            access?: string | null;
+            /** @description `null` removes it. */
+            caption?: string | null;
+            /** @description Changes the last segment of the file's URL. It is cleaned as that of an upload, and cannot be removed. */
+            fileName?: string;
+            /** @description The point that presets with the focus `point` keep. `null` removes it. */
+            focus?: components["schemas"]["Focus"] | null;
+            /** @description `null` removes it. */
+            group?: string | null;
+            /** @description The pairs to set. A value of `null` removes the pair, `null` for the object all pairs. */
+            metadata?: {
+                [key: string]: string | null;
+            } | null;
+        };
+        /** @description Up to 24 pairs. A key has 1 to 64 characters of a-z, 0-9, '.', '_' and '-', and begins with a letter; a value has up to 512 characters. */
+        Metadata: {
+            [key: string]: string;
+        };
+        Picture: {
+            /** @description The picture at each density of the preset, without those for which the image is too small. */
+            densities: components["schemas"]["PictureDensity"][];
+            /** @description Pixels; absent when the size of the image is not known. */
+            height?: number;
+            /** @description The URLs with their densities, for the attribute `srcset`. */
+            srcset: string;
+            /** @description URL of the picture. That of a draft or of a private item expires; read the item for a new one. */
+            url: string;
+            /** @description Pixels; absent when the size of the image is not known. */
+            width?: number;
+        };
+        PictureDensity: {
+            density: number;
+            height?: number;
+            url: string;
+            width?: number;
+        };
+        /** @description How a picture is made of an image on demand. `width` or `height` is required. */
+        Preset: {
+            /** @description Keeps the animation of GIF and WebP files, in WebP. */
+            animated?: boolean;
+            /** @default #ffffff */
+            background: string;
+            /** @description 1 is always among them. */
+            densities?: number[];
+            /** @description Makes the pictures in advance instead of at the first request. */
+            eager?: boolean;
+            /**
+             * @description `cover` and `pad` need `width` and `height`. No image is enlarged.
+             * @default inside
+             * @enum {string}
+             */
+            fit: "inside" | "cover" | "pad";
+            /**
+             * @description Of `cover`, whose default is `centre`. `point` is the focus of the item.
+             * @enum {string}
+             */
+            focus?: "centre" | "attention" | "entropy" | "point";
+            /**
+             * @default auto
+             * @enum {string}
+             */
+            format: "auto" | "webp" | "avif" | "jpeg" | "png";
+            /** @description Pixels. */
+            height?: number;
+            /** @description `original`, `webp` and `thumbnail` are reserved. */
+            name: string;
+            /** @description By default that of the format. */
+            quality?: number;
+            sharpen?: boolean;
+            source?: components["schemas"]["Source"];
+            /** @description Pixels. */
+            width?: number;
         };
         Settings: {
             /** @description The fields whose value changed. In the response to a change only. */
             changed?: string[];
+            /** @description Whether the original of a public item needs a signed URL; absent while nobody has set it. */
+            originals?: string;
             /** @description The MediaSettings object that pins fields; absent when none does. */
             pinnedBy?: string;
+            /** @description The presets in effect, those of the MediaSettings object first; absent when there is none. */
+            presets?: components["schemas"]["Preset"][];
             /** @description Source of the value of each field. */
             sources: {
+                originals?: components["schemas"]["Source"];
                 thumbnailHeight: components["schemas"]["Source"];
                 thumbnailWidth: components["schemas"]["Source"];
                 useWebP: components["schemas"]["Source"];
@@ -386,8 +755,12 @@ export interface components {
         SettingsChange: {
             /** @description Ignored. */
             changed?: unknown;
+            /** @description `signed`: the original of a public item needs a signed URL, too. */
+            originals?: string;
             /** @description Ignored. */
             pinnedBy?: unknown;
+            /** @description All presets of the tenant; those that it had before end. A preset that is pinned may be in the list as it is. */
+            presets?: components["schemas"]["Preset"][];
             /** @description Ignored. */
             sources?: unknown;
             thumbnailHeight?: number;
@@ -396,14 +769,54 @@ export interface components {
             webpOutputQuality?: number;
         };
         Signature: {
+            /**
+             * Format: date-time
+             * @description Until when uploads may begin.
+             */
+            expiresAt: string;
+            /** @description URL of resumable uploads. */
+            resumableUrl: string;
             signature: string;
+            /** @description URL of uploads in one request. */
+            uploadUrl: string;
         };
         SignatureRequest: {
+            /** @description Access of every upload. */
+            access?: components["schemas"]["Access"];
+            /** @description Maximum number of drafts. */
+            count?: number;
+            /** @description Seconds for which uploads may begin. Default: SERVICE_SIGNATURE_TTL. */
+            expiresIn?: number;
+            /** @description Group of every upload. */
             group?: string;
+            /**
+             * Format: int64
+             * @description Maximum size of the file in bytes.
+             */
+            maxBytes?: number;
+            metadata?: components["schemas"]["Metadata"];
+            /** @description Reference of the server, such as the id of a user. Every item has it in `ref`. At most 255 bytes of UTF-8. */
+            ref?: string;
+            /** @description True: an upload is sealed as soon as it is complete. */
+            seal?: boolean;
+            /** @description Types that the file may have: `image/png` or `video/*`. `image/*` permits SVG, too. The type is detected from the bytes; the one that the client declares is ignored. */
+            types?: string[];
         };
+        /**
+         * @default -time
+         * @enum {string}
+         */
+        Sort: "time" | "-time" | "name" | "-name" | "size" | "-size";
         /** @enum {string} */
         Source: "default" | "tenant" | "pinned";
+        /**
+         * @default sealed
+         * @enum {string}
+         */
+        State: "sealed" | "draft";
         Totals: {
+            /** @description True if the matching items may have more bytes: up to 10000 items are examined. Absent otherwise. */
+            atLeast?: boolean;
             /**
              * Format: int64
              * @description The account's cap, in bytes.
@@ -414,6 +827,65 @@ export interface components {
              * @description Bytes of the sealed items.
              */
             storage: number;
+        };
+        URLUpload: {
+            /**
+             * Format: int64
+             * @description Bytes that have been received.
+             */
+            bytes: number;
+            /** Format: date-time */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @description When the upload was done, or failed.
+             */
+            endedAt?: string;
+            error?: components["schemas"]["URLUploadError"];
+            /** Format: uuid */
+            jobId: string;
+            /**
+             * Format: uuid
+             * @description Id of the item, once the upload is done.
+             */
+            mediaId?: string;
+            /**
+             * @description `done` and `failed` are final.
+             * @enum {string}
+             */
+            state: "queued" | "running" | "done" | "failed";
+            /**
+             * Format: int64
+             * @description Bytes that the server announced; absent while they are not known.
+             */
+            total?: number;
+        };
+        /** @description Why the upload failed. */
+        URLUploadError: {
+            /** @description Stable name of the reason, for programs. `status_404` and the like are statuses of the other server. */
+            code: string;
+            detail: string;
+        };
+        URLUploadRequest: {
+            /** @description Default private. */
+            access?: components["schemas"]["Access"];
+            /** @description At most 4096 bytes of UTF-8. */
+            caption?: string;
+            /** @description Default is the last part of the path of the URL. */
+            fileName?: string;
+            /** @description At most 255 bytes of UTF-8. */
+            group?: string;
+            /** @description Keys match `^[a-z][a-z0-9._-]{0,63}$`. */
+            metadata?: {
+                [key: string]: string;
+            };
+            /**
+             * @description Seal the draft when the file is complete.
+             * @default false
+             */
+            seal: boolean;
+            /** @description URL of the file: https, without a user name. Its host must have a public address. */
+            url: string;
         };
         Upload: {
             /** @description Default private. */
@@ -427,6 +899,8 @@ export interface components {
             file: string;
             /** @description At most 255 bytes of UTF-8. */
             group?: string;
+            /** @description A JSON object of strings: the `metadata` of the item. */
+            metadata?: string;
         };
         UploadError: {
             code: components["schemas"]["ErrorCode"];
@@ -537,6 +1011,8 @@ export interface components {
         /** @description The item. */
         MediaItem: {
             headers: {
+                /** @description The version of the item, for `If-Match`. */
+                ETag: string;
                 [name: string]: unknown;
             };
             content: {
@@ -546,14 +1022,31 @@ export interface components {
         /** @description One page of items. */
         MediaItems: {
             headers: {
-                /** @description URLs of the first, previous, next and last page (RFC 8288), if they exist. */
+                /** @description URLs of the first, previous, next and last page (RFC 8288), if they exist; of the first and next page only, if the list is read by cursor. */
                 Link: string;
-                /** @description Number of matching items on all pages. */
-                "X-Total-Count": number;
+                /** @description Cursor of the next page, for `after`; absent if the list ends. */
+                "X-Next-Cursor"?: string;
+                /** @description Number of matching items on all pages. Absent for drafts and with `type`, `name`, `from`, `to` or `meta`, whose items the count route counts. */
+                "X-Total-Count"?: number;
                 [name: string]: unknown;
             };
             content: {
                 "application/json": components["schemas"]["MediaItem"][];
+            };
+        };
+        /** @description No picture can be made of the image, because it is broken or over a limit. */
+        NoPicture: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "code": "unsupported_media_type",
+                 *       "error": "Unsupported Media Type"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
             };
         };
         /** @description The item or file does not exist. */
@@ -677,17 +1170,50 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
+        /** @description The body has another media type. */
+        UnsupportedType: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "code": "unsupported_media_type",
+                 *       "error": "Unsupported Media Type"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
     };
     parameters: {
         /** @description Only items of this access. */
         Access: components["schemas"]["Access"];
+        /** @description The cursor of the page before, from its header `X-Next-Cursor`. Not together with `page`. */
+        After: string;
+        /** @description The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`. */
+        Fields: string;
+        /** @description Only items whose upload began at this time or later. */
+        From: string;
         /** @description Only items of exactly this group. Empty means no filter. */
         Group: string;
+        /** @description The change is made only if the item has one of these ETags; `*` is any. */
+        IfMatch: string;
         /** @description Items per page. */
         Limit: number;
         /** @description Id of the item. */
         MediaID: string;
+        /** @description Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter. */
+        Name: string;
         Page: number;
+        /** @description Order of the list; a minus is the opposite direction. `time` is when the upload began. */
+        Sort: components["schemas"]["Sort"];
+        /** @description `draft` lists the drafts of the app instead of the sealed items, in the order of time. */
+        State: components["schemas"]["State"];
+        /** @description Only items whose upload began before this time. */
+        To: string;
+        /** @description Only items whose `mimeType` is this one, or of this kind, such as `image/*`. */
+        Type: string;
     };
     requestBodies: never;
     headers: never;
@@ -695,6 +1221,36 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    changeManyMedia: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BatchRequest"];
+            };
+        };
+        responses: {
+            /** @description The results. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BatchResults"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["LacksScope"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     createMedia: {
         parameters: {
             query?: never;
@@ -751,7 +1307,7 @@ export interface operations {
                     "application/json": components["schemas"]["UploadError"];
                 };
             };
-            /** @description The upload signature is invalid or expired, or the access token lacks the scope. Nothing of the upload is kept. */
+            /** @description The upload signature is invalid, expired or used up, the form contradicts it, or the access token lacks the scope. Nothing of the upload is kept. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -767,7 +1323,7 @@ export interface operations {
                     "application/json": components["schemas"]["UploadError"];
                 };
             };
-            /** @description The file is larger than `maxUploadSize`, or the account is full. Nothing of the upload is kept. */
+            /** @description The file is larger than `maxUploadSize` or than the upload signature permits, or the account is full. Nothing of the upload is kept. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -783,7 +1339,7 @@ export interface operations {
                     "application/json": components["schemas"]["UploadError"];
                 };
             };
-            /** @description The body is not a form. Nothing of the upload is kept. */
+            /** @description The body is not a form, or the upload signature does not permit the type of the file. Nothing of the upload is kept. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -847,9 +1403,73 @@ export interface operations {
             };
         };
     };
-    deleteMedia: {
+    uploadFromURL: {
         parameters: {
             query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["URLUploadRequest"];
+            };
+        };
+        responses: {
+            /** @description The upload is queued. */
+            202: {
+                headers: {
+                    /** @description URL of the state of the upload. */
+                    Location: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["URLUpload"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["LacksScope"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getURLUpload: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the upload from a URL. */
+                jobId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The state. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["URLUpload"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["LacksScope"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    deleteMedia: {
+        parameters: {
+            query?: {
+                /** @description Delete the item so that it cannot be restored, also if it was deleted already. Only with an API key. */
+                permanent?: boolean;
+            };
             header?: never;
             path: {
                 /** @description Id of the item. */
@@ -876,6 +1496,39 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    listDeletedMedia: {
+        parameters: {
+            query?: {
+                page?: components["parameters"]["Page"];
+                /** @description Items per page. */
+                limit?: components["parameters"]["Limit"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page of deleted items; an empty array after the last page. */
+            200: {
+                headers: {
+                    /** @description Other pages (RFC 8288): first, prev, next, last. */
+                    Link?: string;
+                    /** @description Items on all pages. */
+                    "X-Total-Count"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeletedList"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["LacksScope"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     serveFile: {
         parameters: {
             query?: {
@@ -888,8 +1541,11 @@ export interface operations {
             path: {
                 /** @description Id of the item. */
                 mediaId: components["parameters"]["MediaID"];
-                /** @description The object of the item. */
-                variant: "original" | "webp" | "thumbnail";
+                /**
+                 * @description The object of the item: `original`, `webp` or `thumbnail`. Or the name of a preset, then `@2x` or `@3x` for
+                 *     another density, and `.avif`, `.webp`, `.jpeg` or `.png` for a format of a preset that has the format `auto`.
+                 */
+                variant: string;
                 /** @description Name of a download. Any name is accepted. */
                 name: string;
             };
@@ -932,6 +1588,7 @@ export interface operations {
             403: components["responses"]["InvalidURL"];
             404: components["responses"]["NotFound"];
             412: components["responses"]["PreconditionFailed"];
+            415: components["responses"]["NoPicture"];
             416: components["responses"]["RangeNotSatisfiable"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Failed"];
@@ -950,8 +1607,11 @@ export interface operations {
             path: {
                 /** @description Id of the item. */
                 mediaId: components["parameters"]["MediaID"];
-                /** @description The object of the item. */
-                variant: "original" | "webp" | "thumbnail";
+                /**
+                 * @description The object of the item: `original`, `webp` or `thumbnail`. Or the name of a preset, then `@2x` or `@3x` for
+                 *     another density, and `.avif`, `.webp`, `.jpeg` or `.png` for a format of a preset that has the format `auto`.
+                 */
+                variant: string;
                 /** @description Name of a download. Any name is accepted. */
                 name: string;
             };
@@ -1001,6 +1661,13 @@ export interface operations {
                 };
                 content?: never;
             };
+            /** @description No picture can be made of the image. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description Too many requests. */
             429: {
                 headers: {
@@ -1027,6 +1694,22 @@ export interface operations {
                 access?: components["parameters"]["Access"];
                 /** @description Only items of exactly this group. Empty means no filter. */
                 group?: components["parameters"]["Group"];
+                /** @description The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`. */
+                fields?: components["parameters"]["Fields"];
+                /** @description Only items whose `mimeType` is this one, or of this kind, such as `image/*`. */
+                type?: components["parameters"]["Type"];
+                /** @description Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter. */
+                name?: components["parameters"]["Name"];
+                /** @description Only items whose upload began at this time or later. */
+                from?: components["parameters"]["From"];
+                /** @description Only items whose upload began before this time. */
+                to?: components["parameters"]["To"];
+                /** @description Order of the list; a minus is the opposite direction. `time` is when the upload began. */
+                sort?: components["parameters"]["Sort"];
+                /** @description `draft` lists the drafts of the app instead of the sealed items, in the order of time. */
+                state?: components["parameters"]["State"];
+                /** @description The cursor of the page before, from its header `X-Next-Cursor`. Not together with `page`. */
+                after?: components["parameters"]["After"];
             };
             header?: never;
             path?: never;
@@ -1052,6 +1735,22 @@ export interface operations {
                 access?: components["parameters"]["Access"];
                 /** @description Only items of exactly this group. Empty means no filter. */
                 group?: components["parameters"]["Group"];
+                /** @description The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`. */
+                fields?: components["parameters"]["Fields"];
+                /** @description Only items whose `mimeType` is this one, or of this kind, such as `image/*`. */
+                type?: components["parameters"]["Type"];
+                /** @description Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter. */
+                name?: components["parameters"]["Name"];
+                /** @description Only items whose upload began at this time or later. */
+                from?: components["parameters"]["From"];
+                /** @description Only items whose upload began before this time. */
+                to?: components["parameters"]["To"];
+                /** @description Order of the list; a minus is the opposite direction. `time` is when the upload began. */
+                sort?: components["parameters"]["Sort"];
+                /** @description `draft` lists the drafts of the app instead of the sealed items, in the order of time. */
+                state?: components["parameters"]["State"];
+                /** @description The cursor of the page before, from its header `X-Next-Cursor`. Not together with `page`. */
+                after?: components["parameters"]["After"];
             };
             header?: never;
             path?: never;
@@ -1079,6 +1778,14 @@ export interface operations {
                 access?: components["parameters"]["Access"];
                 /** @description Only items of exactly this group. Empty means no filter. */
                 group?: components["parameters"]["Group"];
+                /** @description Only items whose `mimeType` is this one, or of this kind, such as `image/*`. */
+                type?: components["parameters"]["Type"];
+                /** @description Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter. */
+                name?: components["parameters"]["Name"];
+                /** @description Only items whose upload began at this time or later. */
+                from?: components["parameters"]["From"];
+                /** @description Only items whose upload began before this time. */
+                to?: components["parameters"]["To"];
             };
             header?: never;
             path?: never;
@@ -1101,6 +1808,14 @@ export interface operations {
                 access?: components["parameters"]["Access"];
                 /** @description Only items of exactly this group. Empty means no filter. */
                 group?: components["parameters"]["Group"];
+                /** @description Only items whose `mimeType` is this one, or of this kind, such as `image/*`. */
+                type?: components["parameters"]["Type"];
+                /** @description Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter. */
+                name?: components["parameters"]["Name"];
+                /** @description Only items whose upload began at this time or later. */
+                from?: components["parameters"]["From"];
+                /** @description Only items whose upload began before this time. */
+                to?: components["parameters"]["To"];
             };
             header?: never;
             path?: never;
@@ -1123,7 +1838,20 @@ export interface operations {
     };
     totalStorage: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Only items of this access. */
+                access?: components["parameters"]["Access"];
+                /** @description Only items of exactly this group. Empty means no filter. */
+                group?: components["parameters"]["Group"];
+                /** @description Only items whose `mimeType` is this one, or of this kind, such as `image/*`. */
+                type?: components["parameters"]["Type"];
+                /** @description Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter. */
+                name?: components["parameters"]["Name"];
+                /** @description Only items whose upload began at this time or later. */
+                from?: components["parameters"]["From"];
+                /** @description Only items whose upload began before this time. */
+                to?: components["parameters"]["To"];
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -1140,12 +1868,29 @@ export interface operations {
     };
     totalStorageByPost: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Only items of this access. */
+                access?: components["parameters"]["Access"];
+                /** @description Only items of exactly this group. Empty means no filter. */
+                group?: components["parameters"]["Group"];
+                /** @description Only items whose `mimeType` is this one, or of this kind, such as `image/*`. */
+                type?: components["parameters"]["Type"];
+                /** @description Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter. */
+                name?: components["parameters"]["Name"];
+                /** @description Only items whose upload began at this time or later. */
+                from?: components["parameters"]["From"];
+                /** @description Only items whose upload began before this time. */
+                to?: components["parameters"]["To"];
+            };
             header?: never;
             path?: never;
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["CountQuery"];
+            };
+        };
         responses: {
             200: components["responses"]["Totals"];
             400: components["responses"]["InvalidRequest"];
@@ -1158,7 +1903,10 @@ export interface operations {
     };
     getMedia: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`. */
+                fields?: components["parameters"]["Fields"];
+            };
             header?: never;
             path: {
                 /** @description Id of the item. */
@@ -1178,6 +1926,31 @@ export interface operations {
         };
     };
     getMediaByPost: {
+        parameters: {
+            query?: {
+                /** @description The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`. */
+                fields?: components["parameters"]["Fields"];
+            };
+            header?: never;
+            path: {
+                /** @description Id of the item. */
+                mediaId: components["parameters"]["MediaID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["MediaItem"];
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["LacksScope"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    restoreMedia: {
         parameters: {
             query?: never;
             header?: never;
@@ -1246,7 +2019,55 @@ export interface operations {
             400: components["responses"]["InvalidRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["LacksScope"];
+            /** @description The request is over a ceiling that a MediaSettings object pins. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "code": "conflict",
+                     *       "detail": "expiresIn must be at most 3600: pinned by MediaSettings team-a/site",
+                     *       "error": "Conflict"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    updateMedia: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The change is made only if the item has one of these ETags; `*` is any. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /** @description Id of the item. */
+                mediaId: components["parameters"]["MediaID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MediaPatch"];
+                "application/merge-patch+json": components["schemas"]["MediaPatch"];
+            };
+        };
+        responses: {
+            200: components["responses"]["MediaItem"];
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["LacksScope"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedType"];
             429: components["responses"]["TooMany"];
             503: components["responses"]["Unavailable"];
         };

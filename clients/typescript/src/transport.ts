@@ -90,8 +90,8 @@ export class Transport {
   /** Sends a request and returns its answer, or throws a MediastackError, a ConnectionError or the signal's reason. */
   async send({ url, init, streamed = false, anonymous = false }: Sendable): Promise<Response> {
     const signal = init.signal ?? undefined
-    // The draft of a form whose answer was lost may be stored, so it is not sent twice.
-    const idempotent = url !== `${this.baseUrl}/media/create`
+    // The draft of a form whose answer was lost may be stored, and an upload from a URL may have begun: they are not sent twice.
+    const idempotent = !['/media/create', '/media/create/url'].some((path) => url === this.baseUrl + path)
     let repeated = false
     for (let attempt = 1; ; attempt++) {
       signal?.throwIfAborted()

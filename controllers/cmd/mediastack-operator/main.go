@@ -62,7 +62,7 @@ func main() {
 	parser := kong.Must(&options, parserOptions(kong.Exit(exit))...)
 	parsed, err := parser.Parse(os.Args[1:])
 	parser.FatalIfErrorf(environment.Check(os.Environ(), parser.Model))
-	parser.FatalIfErrorf(err)
+	parser.FatalIfErrorf(environment.Explain(err, parser.Model))
 	log := logger(options.common, os.Stderr)
 	setGlobalLoggers(log)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

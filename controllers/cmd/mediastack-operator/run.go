@@ -51,7 +51,7 @@ func (c *runCommand) Run(ctx context.Context, options common, log *slog.Logger) 
 		return err
 	}
 	manager, err := operator.New(ctx, kube, c.Operator, operator.Deps{
-		Accounts: database, Settings: database, Buckets: buckets, Runtimes: database, Changes: database, Installation: database, Markers: buckets, Now: time.Now, Log: log,
+		Accounts: database, Settings: database, Pictures: database, Buckets: buckets, Runtimes: database, Changes: database, Installation: database, Markers: buckets, Now: time.Now, Log: log,
 	})
 	if err != nil {
 		return err

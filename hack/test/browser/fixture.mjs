@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import { createServer } from 'node:http'
 import { once } from 'node:events'
+import { join } from 'node:path'
 import puppeteer from 'puppeteer-core'
 
 export const stepTimeout = 30_000 // ms, for one step of a user
@@ -27,7 +28,7 @@ export class Fixture {
   }
 
   constructor(options, browser) {
-    Object.assign(this, { options, browser, people: [...options.people], owners: [...options.owners] })
+    Object.assign(this, { options, browser, people: [...options.people], owners: [...options.owners], galleries: [...options.galleries] })
   }
 
   close() { return this.browser.close() }
@@ -35,7 +36,7 @@ export class Fixture {
   // plain returns the same fixture with the runtime that has no TLS.
   get plain() {
     const other = new Fixture({ ...this.options, base: this.options.plain, api: this.options.plain }, this.browser)
-    return Object.assign(other, { people: this.people, owners: this.owners })
+    return Object.assign(other, { people: this.people, owners: this.owners, galleries: this.galleries })
   }
 
   // register registers an application.
@@ -195,6 +196,18 @@ export class User {
     await this.sendAddress()
     return this.sendCode(await this.code())
   }
+
+  // upload uploads a file with the form of the files page.
+  async upload(name, { caption = '', draft = false } = {}) {
+    if (!await this.has('.upload[open]')) await this.page.click('.upload summary')
+    const field = await this.page.$('#file')
+    await field.uploadFile(join(this.fixture.options.files, name))
+    if (caption) await this.fill('#caption', caption)
+    return this.press(draft ? '.upload button[formaction]' : '.upload button.main')
+  }
+
+  // names returns the names of the files on the page, in order.
+  names() { return this.page.$$eval('.grid h3', (found) => found.map((one) => one.innerText)) }
 
   // connect has the user allow an application, and the application fetch its tokens.
   async connect(app) {

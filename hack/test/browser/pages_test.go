@@ -1,4 +1,4 @@
-// Package browser_test tests the login pages of the shipped runtime in Chromium, with real mail:
+// Package browser_test tests the login pages and the files page of the shipped runtime in Chromium, with real mail:
 // without JavaScript, by keyboard, and on a phone.
 package browser_test
 
@@ -18,11 +18,12 @@ func TestLogin_WorksInTheBrowser(t *testing.T) {
 	newService(t).runScript(t, "scenarios.mjs", nil)
 }
 
-// Where `make screenshots` wants all pictures, and the sheet of those of a login.
+// Where `make screenshots` wants all pictures, the sheet of those of a login, and single ones.
 const (
 	picturesEnv = "BROWSER_PICTURES"
 	sheetEnv    = "BROWSER_SHEET"
 	productEnv  = "BROWSER_PRODUCT"
+	filesEnv    = "BROWSER_FILES"
 )
 
 func TestPages_AreAccessible(t *testing.T) {
@@ -31,6 +32,7 @@ func TestPages_AreAccessible(t *testing.T) {
 	newService(t).runScript(t, "screenshots.mjs", map[string]any{"scratch": scratch, "pictures": os.Getenv(picturesEnv)})
 	sheet := cmp.Or(os.Getenv(sheetEnv), filepath.Join(scratch, "small.png"))
 	compress(t, filepath.Join(scratch, "login.png"), sheet)
+	compress(t, filepath.Join(scratch, "files.png"), cmp.Or(os.Getenv(filesEnv), filepath.Join(scratch, "small-files.png")))
 }
 
 func TestAPIReference_ShowsEveryOperation(t *testing.T) {

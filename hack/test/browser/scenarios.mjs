@@ -477,7 +477,7 @@ scenarios['the whole login works by keyboard'] = as({ address: fixture.owners.sh
 
   await user.connect(await fixture.program('Notebook'))
   await user.logIn(base + '/account/connections')
-  same(await tabOrder(user), ['Log out', 'Revoke access', 'Revoke access', 'Revoke all access'], 'Tab leads to')
+  same(await tabOrder(user), ['Files', 'Authorized applications', 'Log out', 'Revoke access', 'Revoke access', 'Revoke all access'], 'Tab leads to')
   await to('.apps button')
   await enter()
   await user.expectText('Access revoked.')
@@ -527,6 +527,157 @@ scenarios['every page noOverflow a narrow screen'] = async () => {
   await narrow()
 }
 
+scenarios['an owner uploads, seals, deletes and restores files'] = as({ address: fixture.galleries.shift() }, async (user) => {
+  await user.go('/account/files')
+  await user.expectText('Log in', 'See, add and delete the files of your account.')
+  await user.sendAddress()
+  await user.sendCode(await user.code())
+  same(user.path(), '/account/files', 'the browser is at')
+  await user.expectText('Files of Atelier Moreau', user.address, 'app default', '0 bytes of 4 MiB used, 4 MiB free', 'No files yet')
+  await user.upload('Beach at dusk.png', { caption: 'The last evening' })
+  await user.expectText('The file was uploaded.', 'Beach at dusk.png', 'The last evening', '1 file', 'Private')
+  same(new URL(user.page.url()).searchParams.get('done'), 'uploaded', 'a reload does not upload again')
+  await user.page.reload()
+  await user.expectText('1 file')
+  await waitFor(() => user.page.$eval('.preview img', (image) => image.complete && image.naturalWidth > 0), 'the thumbnail')
+  await user.upload('Price list 2026.pdf', { draft: true })
+  await user.expectText('The file was uploaded as a draft.', 'Price list 2026.pdf', 'Draft', 'Expires', 'PDF')
+  await user.press('.file form[action*="/seal"] button')
+  await user.expectText('The file was sealed', 'No drafts')
+  await user.press('.tabs li:first-child a')
+  same(await user.names(), ['Price list 2026.pdf', 'Beach at dusk.png'], 'the files')
+
+  await user.fill('#name', 'beach')
+  await user.page.select('#type', 'image/*')
+  await user.press('.filter button')
+  same(await user.names(), ['Beach at dusk.png'], 'the files that match')
+  same(await user.page.$eval('#name', (field) => field.value), 'beach', 'the filter')
+  await user.press('.filter .actions a')
+  await user.page.select('#sort', 'name')
+  await user.press('.filter button')
+  same(await user.names(), ['Beach at dusk.png', 'Price list 2026.pdf'], 'the files by name')
+
+  await user.press('.file form[action*="/delete"] button')
+  await user.expectText('The file was deleted.', 'Undo')
+  same(await user.names(), ['Price list 2026.pdf'], 'the files after the delete, by name')
+  await user.press('.undo button')
+  await user.expectText('The file was restored.')
+  same(await user.names(), ['Beach at dusk.png', 'Price list 2026.pdf'], 'the files after the undo, by name')
+  await user.press('.file form[action*="/delete"] button')
+  await user.press('.tabs li:last-child a')
+  await user.expectText('Deleted files', 'Beach at dusk.png', 'Kept until')
+  await user.press('.file form[action*="/restore"] button')
+  await user.expectText('The file was restored.', 'No deleted files')
+
+  same((await user.upload('too-large.bin')).status(), 413, 'the answer to a file that is too large')
+  await tied(user, '#file', 'The file is too large. A file may have 2 MiB.')
+  await user.page.reload() // which sends the file again
+  await user.expectText('The file is too large.')
+  await user.go(user.page.url()) // as one does in the field of the address
+  same(user.path(), '/account/files', 'the browser is at')
+  same(await user.names(), ['Price list 2026.pdf', 'Beach at dusk.png'], 'the files')
+  await user.upload('Alpine morning.png', { draft: true })
+  await user.press('.file a.button')
+  await user.expectText('Delete this file permanently?', 'Alpine morning.png', 'This cannot be undone.')
+  await user.press('.decision a')
+  await user.expectText('Alpine morning.png')
+  await user.press('.file a.button')
+  await user.press('button.destructive')
+  await user.expectText('The file was deleted.', 'No drafts')
+  await user.press('.page-links li:last-child a')
+  await user.expectText('No authorized applications yet')
+  await user.press('.page-links li:first-child a')
+  await user.expectText('Files of Atelier Moreau')
+  await user.press('form[action="/account/connections/logout"] button')
+  await user.expectText('You are logged out.', 'See, add and delete')
+  await user.page.goBack()
+  await user.expectNoText('Price list')
+})
+
+scenarios['the files page works by keyboard'] = as({ address: fixture.galleries.shift() }, async (user) => {
+  const keyboard = (key) => user.page.keyboard.press(key)
+  const enter = () => Promise.all([user.page.waitForNavigation(), keyboard('Enter')])
+  const to = async (selector) => {
+    for (let presses = 0; !(await user.has(`${selector}:focus`)); presses++) {
+      expect(presses < 40, `Tab does not lead to ${selector}`)
+      await keyboard('Tab')
+    }
+  }
+  await user.logIn('/account/files')
+  await user.upload('Desert road.png')
+  await user.upload('Price list 2026.pdf', { draft: true })
+  await user.go('/account/files')
+  const filter = ['name', 'type', 'sort', 'Apply']
+  same(await tabOrder(user), ['Files', 'Authorized applications', 'Log out', 'Upload a file', 'Files', 'Drafts', 'Deleted', ...filter, 'Desert road.png', 'Delete'], 'Tab leads to')
+  await to('summary')
+  await keyboard('Enter')
+  same(await tabOrder(user), ['Files', 'Authorized applications', 'Log out', 'Upload a file', 'file', 'caption', 'group', 'access', 'Upload', 'Upload as a draft', 'Files', 'Drafts', 'Deleted', ...filter,
+    'Desert road.png', 'Delete'], 'Tab leads to')
+  await to('.tabs li:nth-child(2) a')
+  await enter()
+  same(await tabOrder(user), ['Files', 'Authorized applications', 'Log out', 'Upload a file', 'Files', 'Drafts', 'Deleted', ...filter, 'Price list 2026.pdf', 'Seal', 'Delete'], 'Tab leads to')
+  await to('.file a.button')
+  await enter()
+  same(await tabOrder(user), ['Delete', 'Keep it'], 'Tab leads to')
+  await to('.decision a')
+  await enter()
+  await to('.file button')
+  await enter()
+  await user.expectText('The file was sealed')
+  await to('.tabs li:first-child a')
+  await enter()
+  await to('#name')
+  await user.page.keyboard.type('desert')
+  await enter()
+  same(await user.names(), ['Desert road.png'], 'the files that match')
+  await to('.file form[action*="/delete"] button')
+  await enter()
+  await user.expectText('The file was deleted.')
+  await to('.undo button')
+  await enter()
+  await user.expectText('The file was restored.')
+})
+
+scenarios['the files page fits a narrow screen, and large text'] = as({ address: fixture.galleries.shift(), width: 320, height: 568 }, async (user) => {
+  await user.logIn('/account/files')
+  await noOverflow(user)
+  await user.page.click('.upload summary')
+  await noOverflow(user)
+  await user.upload('too-large.bin')
+  await noOverflow(user)
+  const long = 'Rhabarberbarbarabarbarbarenbartbarbierbierbarbärbel_und_noch_viel_länger_ohne_ein_Leerzeichen.txt'
+  await user.upload(long, { caption: long.repeat(5) })
+  await noOverflow(user)
+  await user.upload('Beach at dusk.png', { draft: true })
+  await noOverflow(user)
+  await user.press('.file a.button')
+  await noOverflow(user)
+  await user.go('/account/files')
+  await user.press('.file form[action*="/delete"] button')
+  await noOverflow(user)
+  await user.press('.tabs li:last-child a')
+  await noOverflow(user)
+  await user.go('/account/connections')
+  await noOverflow(user)
+  // Twice the text on a screen of 1280 pixels at a zoom of 200 %.
+  await user.page.setViewport({ width: 640, height: 480 })
+  for (const address of ['/account/files', '/account/files?state=draft', '/account/connections']) {
+    await user.go(address)
+    const wide = await user.page.evaluate(() => {
+      document.documentElement.style.fontSize = '200%'
+      return [document.documentElement.scrollWidth, document.documentElement.clientWidth]
+    })
+    expect(wide[0] <= wide[1], `${address} is ${wide[0]} wide on a screen of ${wide[1]} with large text`)
+  }
+})
+
+scenarios['files of a service without TLS'] = as({ address: fixture.galleries.shift(), plain: true }, async (user) => {
+  await user.logIn('/account/files')
+  await user.upload('Alpine morning.png')
+  await user.expectText('The file was uploaded.', 'Alpine morning.png')
+  await waitFor(() => user.page.$eval('.preview img', (image) => image.complete && image.naturalWidth > 0), 'the thumbnail')
+})
+
 // hostile returns the URL of a page of another site.
 const hostile = (origin, page) => `${origin}/?${new URLSearchParams({ show: '<title>hostile</title>' + page })}`
 
@@ -540,11 +691,11 @@ for (const origin of ['https://evil.example', `https://evil.${new URL(base).host
     const known = await user.page.$eval('form', (form) => Object.fromEntries(new FormData(form)))
     const connections = await user.tab() && base + '/account/connections'
 
-    for (const address of [consent, connections, fixture.link(app)]) {
+    for (const address of [consent, connections, base + '/account/files', fixture.link(app)]) {
       await user.go(hostile(origin, `<iframe src="${escape(address)}"></iframe>`))
       const [frame] = user.page.mainFrame().childFrames()
       const shown = await frame.evaluate(() => document.body.innerText)
-      expect(!frame.url().startsWith(base) && !/Log in|Allow|Authorized/.test(shown), `${address} is shown within ${origin}: ${shown}`)
+      expect(!frame.url().startsWith(base) && !/Log in|Allow|Authorized|Files/.test(shown), `${address} is shown within ${origin}: ${shown}`)
     }
     expect(user.problems.length >= 3 && user.problems.every((one) => /frame-ancestors|X-Frame-Options/.test(one)), `the browser complains: ${user.problems}`)
     user.problems = []
@@ -557,6 +708,9 @@ for (const origin of ['https://evil.example', `https://evil.${new URL(base).host
       ['/oauth/login/code', { ...known, code: '00000000' }],
       ['/account/connections/revoke', { ...known, all: '1' }],
       ['/account/connections/logout', known],
+      ['/account/files/seal', { ...known, item: known.request }],
+      ['/account/files/delete', { ...known, item: known.request, permanent: '1' }],
+      [`/account/files/upload?${new URLSearchParams(known)}`, known],
     ]) {
       const inputs = Object.entries(fields).map(([name, value]) => `<input name="${name}" value="${value}">`).join('')
       await user.go(hostile(origin, `<form method="post" action="${base}${path}">${inputs}<button>Win a prize</button></form>`))

@@ -32,6 +32,7 @@ await scenario('all states', async () => {
         if (options.pictures) await user.page.screenshot({ fullPage: true, path: join(options.pictures, `${state}-${way}.png`) })
       })
       if (essential.includes(state)) await look(user, async (way) => { shots[`${state}-${way}`] = await user.page.screenshot() }, forSheet)
+      if (state === 'files') await look(user, async () => writeFile(join(options.scratch, 'files.png'), await user.page.screenshot({ fullPage: true })), { light: { width: 1120, height: 700, scheme: 'light', scale: 1 } })
       expect(found.length === 0, found.join('\n'))
     })
   })

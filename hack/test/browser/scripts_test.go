@@ -24,10 +24,11 @@ type scenario struct {
 func (s *service) runScript(t *testing.T, script string, more map[string]any) {
 	t.Helper()
 	packages := node.New(t, "hack/test/browser")
-	studio, both := owners()
+	studio, both, galleries := owners()
 	options := map[string]any{
 		"browser": testenv.Program(t, "chromium"), "base": s.base, "api": s.api, "plain": s.plain, "hooks": s.testHooks(t),
-		"front": s.front.Listener.Addr().String(), "people": studio, "owners": both,
+		"front": s.front.Listener.Addr().String(), "people": studio, "owners": both, "galleries": galleries,
+		"files": makeFiles(t),
 	}
 	for name, value := range more {
 		options[name] = value

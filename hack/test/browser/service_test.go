@@ -1,18 +1,25 @@
 package browser_test
 
 import (
+	"bytes"
 	"fmt"
 	"html"
+	"image"
+	"image/color"
+	"image/png"
 	"io"
 	"log"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"mediastack.dev/hack/provision"
 	"mediastack.dev/hack/servers"
@@ -83,25 +90,70 @@ func elsewhere(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "<!doctype html><html lang=en><meta charset=utf-8>"+page)
 }
 
-// owners returns the owners of the studio, and those of the studio and the archive.
-func owners() (studio, both []string) {
+// owners returns the owners of the studio, those of the studio and the archive, and those of a gallery
+// each.
+func owners() (studio, both, galleries []string) {
 	for n := range 60 {
 		studio = append(studio, fmt.Sprintf("person-%d@people.example", n))
 	}
 	for n := range 10 {
 		both = append(both, fmt.Sprintf("twice-%d@people.example", n))
 	}
-	return append(studio, "ana.lopez@example.org"), append(both, "bo.winter@example.org")
+	for n := range 8 {
+		galleries = append(galleries, fmt.Sprintf("gallery-%d@people.example", n))
+	}
+	return append(studio, "ana.lopez@example.org"), append(both, "bo.winter@example.org"), append(galleries, "lea.moreau@example.org")
 }
 
-// makeAccounts provisions both accounts.
+// makeAccounts provisions the accounts.
 func makeAccounts(t *testing.T, database string, access servers.S3Access) {
 	t.Helper()
-	studio, both := owners()
-	_, err := provision.Accounts(t.Context(), database, access,
-		account.Spec{Namespace: "team-a", Name: "studio", DisplayName: "Studio López", Owners: append(studio, both...), MaxStorage: 1 << 30, MaxUploadSize: 64 << 20},
-		account.Spec{Namespace: "team-a", Name: "archive", DisplayName: "Family archive", Owners: both, MaxStorage: 1 << 30, MaxUploadSize: 64 << 20})
+	studio, both, galleries := owners()
+	specs := []account.Spec{
+		{Namespace: "team-a", Name: "studio", DisplayName: "Studio López", Owners: append(studio, both...), MaxStorage: 1 << 30, MaxUploadSize: 64 << 20},
+		{Namespace: "team-a", Name: "archive", DisplayName: "Family archive", Owners: both, MaxStorage: 1 << 30, MaxUploadSize: 64 << 20},
+	}
+	for n, owner := range galleries {
+		specs = append(specs, account.Spec{Namespace: "team-b", Name: fmt.Sprintf("gallery-%d", n), DisplayName: "Atelier Moreau", Owners: []string{owner}, MaxStorage: 4 << 20, MaxUploadSize: 2 << 20,
+			Undo: account.Undo{Window: 72 * time.Hour, For: account.UndoEveryone}})
+	}
+	_, err := provision.Accounts(t.Context(), database, access, specs...)
 	must(t, err)
+}
+
+// makeFiles returns a folder with files for uploads: landscapes, a document, and one that is too large.
+func makeFiles(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	write := func(name string, data []byte) {
+		t.Helper()
+		must(t, os.WriteFile(filepath.Join(folder, name), data, 0o600))
+	}
+	for name, colors := range map[string][3]color.RGBA{
+		"Beach at dusk.png":  {{40, 44, 92, 255}, {240, 140, 90, 255}, {28, 60, 96, 255}},
+		"Alpine morning.png": {{120, 180, 230, 255}, {235, 240, 245, 255}, {60, 110, 80, 255}},
+		"Desert road.png":    {{90, 150, 210, 255}, {250, 220, 170, 255}, {190, 130, 70, 255}},
+	} {
+		picture := image.NewRGBA(image.Rect(0, 0, 640, 480))
+		for y := range 480 {
+			for x := range 640 {
+				sky := float64(y) / 300
+				c := colors[2]
+				if ridge := 300 + int(24*math.Sin(float64(x)/70)); y < ridge {
+					blend := func(from, to uint8) uint8 { return uint8(float64(from) + (float64(to)-float64(from))*min(1, sky)) }
+					c = color.RGBA{blend(colors[0].R, colors[1].R), blend(colors[0].G, colors[1].G), blend(colors[0].B, colors[1].B), 255}
+				}
+				picture.SetRGBA(x, y, c)
+			}
+		}
+		var file bytes.Buffer
+		must(t, png.Encode(&file, picture))
+		write(name, file.Bytes())
+	}
+	write("Price list 2026.pdf", []byte("%PDF-1.7\n% a document\n%%EOF\n"))
+	write("too-large.bin", make([]byte, 2<<20+1))
+	write("Rhabarberbarbarabarbarbarenbartbarbierbierbarbärbel_und_noch_viel_länger_ohne_ein_Leerzeichen.txt", []byte("Rhabarber"))
+	return folder
 }
 
 func must(t *testing.T, err error) {

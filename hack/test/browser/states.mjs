@@ -1,4 +1,4 @@
-// Every page of a login in every state.
+// Every page of a login, and the files page, in every state.
 import { expect, waitFor } from './fixture.mjs'
 
 // essential are the states that show a login from its beginning to its end.
@@ -77,6 +77,49 @@ export async function visitStates(fixture, visit) {
   await ana.go('/oauth/login')
   await visit('over', ana)
   await ana.close()
+
+  const owner = await fixture.newUser({ address: both, javascript: true })
+  await owner.logIn('/account/files')
+  await visit('files-accounts', owner)
+  await owner.close()
+
+  const lea = await fixture.newUser({ address: 'lea.moreau@example.org', javascript: true })
+  await lea.go('/account/files')
+  await visit('files-address', lea)
+  await lea.logIn('/account/files')
+  await visit('files-none', lea)
+  await lea.upload('Price list 2026.pdf', { caption: 'For the trade fair' })
+  await lea.upload('Desert road.png')
+  await lea.upload('Alpine morning.png', { caption: 'Before the ascent' })
+  await lea.upload('Beach at dusk.png', { caption: 'The last evening of the trip' })
+  await visit('files-uploaded', lea)
+  await lea.go('/account/files')
+  await visit('files', lea)
+  await lea.page.click('.upload summary')
+  await visit('files-upload', lea)
+  await lea.upload('too-large.bin')
+  await visit('files-upload-wrong', lea)
+  await lea.go('/account/files')
+  await lea.fill('#name', 'nothing')
+  await lea.press('.filter button')
+  await visit('files-no-match', lea)
+  await lea.go('/account/files')
+  await lea.upload('Desert road.png', { draft: true })
+  await visit('files-drafts', lea)
+  await lea.press('.file a.button')
+  await visit('files-question', lea)
+  await lea.press('.decision a')
+  await lea.go('/account/files')
+  await lea.press('.file form[action*="/delete"] button')
+  await visit('files-deleted-now', lea)
+  await lea.press('.tabs li:last-child a')
+  await visit('files-deleted', lea)
+  await lea.go('/account/files')
+  await lea.press('.file form[action*="/delete"] button')
+  const stale = new URL(lea.page.url()).searchParams
+  await lea.go(`/account/files?${new URLSearchParams({ request: stale.get('request'), account: stale.get('account'), sort: 'color' })}`)
+  await visit('files-wrong', lea)
+  await lea.close()
 
   const again = await fixture.newUser({ address: one, javascript: true })
   await again.go(fixture.link(bench))

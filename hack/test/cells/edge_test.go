@@ -48,7 +48,7 @@ func newEdge(t *testing.T, directory map[string]cell.Number) *edge {
 }
 
 func (e *edge) serve(w http.ResponseWriter, r *http.Request) {
-	login := r.Method == http.MethodGet && (r.URL.Path == "/oauth/authorize" || r.URL.Path == "/account/connections" && !r.URL.Query().Has("request"))
+	login := r.Method == http.MethodGet && (r.URL.Path == "/oauth/authorize" || isAccountPage(r) && !r.URL.Query().Has("request"))
 	switch {
 	case r.URL.Path == finderPath:
 		e.remember(w, r)
@@ -94,11 +94,16 @@ func (e *edge) find(r *http.Request) (number cell.Number, how string) {
 	if r.Method == http.MethodPost && (r.URL.Path == "/oauth/token" || r.URL.Path == "/oauth/revoke") {
 		return ofForm(r)
 	}
-	if cookie, err := r.Cookie(finderCookie); err == nil && (r.URL.Path == "/oauth/authorize" || r.URL.Path == "/account/connections") {
+	if cookie, err := r.Cookie(finderCookie); err == nil && (r.URL.Path == "/oauth/authorize" || isAccountPage(r)) {
 		n, err := strconv.Atoi(cookie.Value)
 		return cell.Number(n), map[bool]string{true: "cookie of the edge"}[err == nil]
 	}
 	return 0, ""
+}
+
+// isAccountPage reports whether a request is for a page of the owner, where a login may begin.
+func isAccountPage(r *http.Request) bool {
+	return r.URL.Path == "/account/connections" || r.URL.Path == "/account/files"
 }
 
 func ofID(text string) (cell.Number, bool) {

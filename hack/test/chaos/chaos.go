@@ -18,7 +18,7 @@ type chaos struct {
 	model *model
 }
 
-func newChaos(e *environment, m *model, seed uint64) *chaos {
+func newChaos(e *environment, m *model, seed uint64, pause time.Duration) *chaos {
 	c := &chaos{env: e, model: m}
 	c.Schedule = faults.New(seed, []faults.Fault{
 		{Name: "kill runtime A", Weight: 26, Kills: 1, Run: func(ctx context.Context, _ *rand.Rand) (bool, error) { return true, c.killRuntimes(ctx, e.replicas[0]) }},
@@ -45,7 +45,7 @@ func newChaos(e *environment, m *model, seed uint64) *chaos {
 		{Name: "disconnect S3", Weight: 3, Run: faults.Outage(faults.Cut, 1200*time.Millisecond, e.s3Proxy)},
 		{Name: "stall S3", Weight: 2, Run: faults.Outage(faults.Stall, 1500*time.Millisecond, e.s3Proxy)},
 		{Name: "mute S3", Weight: 5, Run: faults.Outage(faults.Mute, 600*time.Millisecond, e.s3Proxy)},
-	}, 700*time.Millisecond, m.recordFault)
+	}, pause, m.recordFault)
 	return c
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,6 +32,7 @@ type tenant struct {
 	name       string
 	maxStorage int64
 	useWebP    bool
+	undo       bool // its deletes can be undone
 }
 
 // replica is one runtime, which is started again at the same port after every kill.
@@ -53,6 +55,7 @@ type environment struct {
 	s3       *servers.S3
 	s3Proxy  *faults.Proxy
 
+	origin   *origin
 	env      []string // settings of every command of the runtime
 	replicas []*replica
 	tenants  []*tenant
@@ -65,9 +68,9 @@ func startEnvironment(ctx context.Context, parent string) (*environment, error) 
 		return nil, err
 	}
 	e := &environment{group: servers.NewGroup(), dir: dir, tenants: []*tenant{
-		{name: "pictures", maxStorage: 500 << 20, useWebP: true},
+		{name: "pictures", maxStorage: 500 << 20, useWebP: true, undo: true},
 		{name: "files", maxStorage: 400 << 20},
-		{name: "small", maxStorage: 60 << 20}, // its cap is reached all the time
+		{name: "small", maxStorage: 60 << 20, undo: true}, // its cap is reached all the time
 	}}
 	if err := e.start(ctx); err != nil {
 		e.close(false)
@@ -114,11 +117,15 @@ func (e *environment) start(ctx context.Context) error {
 		"SERVICE_LOG_LEVEL=warn",
 		// What takes minutes and hours in production comes within a run here.
 		"SERVICE_DRAFT_TTL="+draftTTL.String(), "SERVICE_UPLOAD_GRACE=0s", "SERVICE_PURGE_MAX_BACKOFF=1s", "SERVICE_PURGE_MAX_ATTEMPTS=100000", "SERVICE_PURGE_BATCH=20",
+		"SERVICE_RENDITION_STALE_GRACE=2s",
 	)
+	if e.origin, err = startOrigin(e.dir, makePictures()); err != nil {
+		return err
+	}
 	secret := servers.RandomSecret(32)
 	for _, name := range []string{"runtime A", "runtime B"} {
 		runtime, err := e.group.StartRuntime(ctx, servers.RuntimeConfig{Name: name, LogDir: e.dir, Secret: secret, Stores: e.env,
-			Env: append([]string{"SERVICE_UPLOAD_LEASE=1m", "SERVICE_INSTANCE_TIMEOUT=10s", "SERVICE_RESUMABLE_TTL=1m", "SERVICE_DELETE_TIMEOUT=3s", "SERVICE_SHUTDOWN_TIMEOUT=20s"}, servers.Unlimited...)})
+			Env: slices.Concat([]string{"SERVICE_UPLOAD_LEASE=1m", "SERVICE_INSTANCE_TIMEOUT=10s", "SERVICE_RESUMABLE_TTL=1m", "SERVICE_DELETE_TIMEOUT=3s", "SERVICE_RENDITION_TIMEOUT=5s", "SERVICE_RENDITION_FAILURE_TTL=2s", "SERVICE_SHUTDOWN_TIMEOUT=20s"}, servers.Unlimited, e.origin.settings)})
 		if err != nil {
 			return err
 		}
@@ -133,7 +140,11 @@ func (e *environment) start(ctx context.Context) error {
 func (e *environment) provision(ctx context.Context) error {
 	var specs []account.Spec
 	for _, t := range e.tenants {
-		specs = append(specs, account.Spec{Namespace: "chaos", Name: t.name, MaxStorage: t.maxStorage, MaxUploadSize: 64 << 20})
+		spec := account.Spec{Namespace: "chaos", Name: t.name, MaxStorage: t.maxStorage, MaxUploadSize: 64 << 20}
+		if t.undo {
+			spec.Undo = account.Undo{Window: time.Hour, For: account.UndoEveryone}
+		}
+		specs = append(specs, spec)
 	}
 	made, err := provision.Accounts(ctx, e.db.URL(database), e.s3.Access, specs...)
 	for i := range made {
@@ -219,6 +230,10 @@ func (e *environment) close(keep bool) {
 		}
 	}
 	e.group.Close()
+	if e.origin != nil {
+		e.origin.CloseClientConnections()
+		e.origin.Close()
+	}
 	if !keep {
 		_ = os.RemoveAll(e.dir)
 	}

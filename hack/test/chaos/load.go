@@ -46,6 +46,7 @@ var operations = []operation{
 		c.file(ctx, "aborted in parts", 9<<20+c.draw.Int64N(20<<20), true)
 	}},
 	{"delete", 10, func(ctx context.Context, c *client) { c.each(ctx, c.delete) }},
+	{"restore", 8, func(ctx context.Context, c *client) { c.each(ctx, c.restore) }},
 	{"seal again", 4, func(ctx context.Context, c *client) { c.each(ctx, c.seal) }},
 	{"seal and delete at once", 4, func(ctx context.Context, c *client) { c.each(ctx, c.race) }},
 	{"read", 14, func(ctx context.Context, c *client) {
@@ -58,13 +59,13 @@ var operations = []operation{
 
 // startLoad starts all clients.
 func (e *environment) startLoad(ctx context.Context, m *model, o options, all *sync.WaitGroup) {
-	pictures := makePictures()
 	for n := range o.Clients {
-		c := &client{env: e, model: m, tenant: e.tenants[n%len(e.tenants)], number: n, pictures: pictures,
-			draw: rand.New(rand.NewPCG(o.Seed, uint64(100+n))), http: newHTTP()}
+		c := &client{env: e, model: m, tenant: e.tenants[n%len(e.tenants)], number: n, draw: newDraw(o.Seed, uint64(100+n)), http: newHTTP()}
 		all.Go(func() { c.work(ctx) })
 	}
 }
+
+func newDraw(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
 
 // newHTTP makes a client that sends every request once: net/http would repeat a
 // delete whose connection broke, and the second answer would hide the first.
@@ -75,19 +76,19 @@ func newHTTP() *http.Client {
 
 // client is one user of one tenant's key.
 type client struct {
-	env      *environment
-	model    *model
-	tenant   *tenant
-	number   int
-	draw     *rand.Rand
-	http     *http.Client
-	pictures [][]byte
-	made     int
-	items    []*item // of its own
+	env    *environment
+	model  *model
+	tenant *tenant
+	number int
+	draw   *rand.Rand
+	http   *http.Client
+	made   int
+	items  []*item // of its own
+	jobs   []*job  // those that have not ended
 }
 
 func (c *client) work(ctx context.Context) {
-	sum, all := 0, slices.Concat(operations, resumables)
+	sum, all := 0, slices.Concat(operations, resumables, batches, fetches, pictures)
 	for _, o := range all {
 		sum += o.weight
 	}
@@ -207,21 +208,21 @@ func (c *client) file(ctx context.Context, kind string, size int64, abort bool) 
 	if abort {
 		cutAt = c.draw.Int64N(size + 1)
 	}
-	c.create(ctx, kind, "crash.bin", size, content, cutAt)
+	c.create(ctx, &item{kind: kind, bytes: size}, "crash.bin", content, cutAt)
 }
 
 func (c *client) image(ctx context.Context) {
-	picture := c.pictures[c.draw.IntN(len(c.pictures))]
-	c.create(ctx, "image", "crash.jpg", int64(len(picture)), func() io.Reader { return bytes.NewReader(picture) }, -1)
+	shown, file := drawPhoto(c.draw)
+	c.create(ctx, &item{kind: imageFile, bytes: int64(len(file)), photo: &shown}, "crash.jpg", func() io.Reader { return bytes.NewReader(file) }, -1)
 }
 
 var errAborted = errors.New("the client gave up")
 
-// create uploads a file, and continues with the draft. The client disconnects after cutAt bytes of the
-// file; -1 = it does not.
-func (c *client) create(ctx context.Context, kind, name string, size int64, content func() io.Reader, cutAt int64) {
+// create uploads the file of an item, of which the kind and the bytes are known, and continues with the draft. The client
+// disconnects after cutAt bytes of the file; -1 = it does not.
+func (c *client) create(ctx context.Context, i *item, name string, content func() io.Reader, cutAt int64) {
 	c.made++
-	i := &item{tenant: c.tenant, kind: kind, bytes: size, public: c.draw.IntN(2) == 0, caption: fmt.Sprintf("client %d upload %d", c.number, c.made)}
+	i.tenant, i.public, i.caption = c.tenant, c.draw.IntN(2) == 0, fmt.Sprintf("client %d upload %d", c.number, c.made)
 	digest := sha256.New()
 	_, _ = io.Copy(digest, content())
 	i.sum = hex.EncodeToString(digest.Sum(nil))
@@ -244,7 +245,7 @@ func (c *client) create(ctx context.Context, kind, name string, size int64, cont
 	replica := c.pickReplica()
 	i.begun = time.Now()
 	got := c.send(context.WithoutCancel(ctx), http.MethodPost, replica.BaseURL+"/media/create", form.FormDataContentType(),
-		io.MultiReader(&head, file, strings.NewReader(tail)), int64(head.Len())+size+int64(len(tail)))
+		io.MultiReader(&head, file, strings.NewReader(tail)), int64(head.Len())+i.bytes+int64(len(tail)))
 	c.recordAnswer("POST /media/create", nil, got)
 	if got.status == http.StatusRequestEntityTooLarge {
 		c.makeRoom(ctx)
@@ -265,7 +266,7 @@ func (c *client) create(ctx context.Context, kind, name string, size int64, cont
 	i.id = document.MediaID
 	i.note(c.model.begun, "POST /media/create at %s: %s", replica.name, got)
 	if cutAt >= 0 {
-		c.model.wrong(i, "an upload of which %d of %d bytes were sent was acknowledged", cutAt, size)
+		c.model.wrong(i, "an upload of which %d of %d bytes were sent was acknowledged", cutAt, i.bytes)
 	}
 	c.items = append(c.items, i)
 	c.model.add(i)
@@ -314,6 +315,14 @@ func (c *client) delete(ctx context.Context, i *item) {
 	got := c.ask(ctx, i, http.MethodDelete, "/media/delete/"+i.id)
 	if wrong := i.deleteAnswered(got.status); wrong != "" {
 		c.model.wrong(i, "delete: %s", wrong)
+	}
+}
+
+// restore restores an item, or asks for one that is not deleted.
+func (c *client) restore(ctx context.Context, i *item) {
+	got := c.ask(ctx, i, http.MethodPost, "/media/restore/"+i.id)
+	if wrong := i.restoreAnswered(got.status, c.tenant.undo); wrong != "" {
+		c.model.wrong(i, "restore: %s", wrong)
 	}
 }
 
@@ -376,7 +385,7 @@ func (c *client) read(ctx context.Context, i *item) (status int, found document)
 	if got.status != 200 {
 		return got.status, found
 	}
-	if err := json.Unmarshal(got.body, &found); err != nil || found.MediaID != i.id || found.Caption != i.caption {
+	if err := json.Unmarshal(got.body, &found); err != nil || found.MediaID != i.id || !i.mayHave(found.Caption) {
 		c.model.wrong(i, "its document is %s", got.body)
 		return got.status, found
 	}
@@ -407,7 +416,7 @@ func (c *client) read(ctx context.Context, i *item) (status int, found document)
 }
 
 // converted reports whether the file is a conversion and not what was sent.
-func converted(i *item, d document) bool { return i.kind == "image" && d.MimeType == "image/webp" }
+func converted(i *item, d document) bool { return i.kind == imageFile && d.MimeType == "image/webp" }
 
 // download gets a file and judges it; false when it did not come whole.
 func (c *client) download(ctx context.Context, i *item, address string, judge func([]byte) string) bool {

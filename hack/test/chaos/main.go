@@ -1,6 +1,6 @@
 // Command chaos tests that the service loses nothing that it acknowledged and keeps nothing
 // that it deleted. Two shipped runtimes and the purge job serve clients that upload, seal,
-// delete and read, while faults are injected: processes are killed, and PostgreSQL and the S3
+// delete, read and ask for pictures, while faults are injected: processes are killed, and PostgreSQL and the S3
 // store are killed, stopped and disconnected. Afterwards every acknowledgement is compared
 // with what the service, the database and the bucket hold. `make crash` runs it.
 //
@@ -29,13 +29,14 @@ import (
 )
 
 type options struct {
-	Scenario string `help:"What faults are injected into: service (two runtimes, the purge), operator (two operators), or all." enum:"service,operator,all" default:"all"`
-	Seed     uint64 `help:"Seed of the faults and of what clients send; 0 = choose one, and print it."`
-	Kills    int    `help:"Number of kills." default:"300"`
-	Clients  int    `help:"Concurrent clients." default:"8"`
-	Accounts int    `help:"Number of accounts in the scenario operator." default:"300"`
-	Dir      string `help:"Data directory; a temporary one by default. It is kept after a failure." type:"path"`
-	Wait     bool   `help:"Wait minutes for leases and claims to expire at the end, instead of expiring them in the database."`
+	Scenario string        `help:"What faults are injected into: service (two runtimes, the purge), operator (two operators), or all." enum:"service,operator,all" default:"all"`
+	Seed     uint64        `help:"Seed of the faults and of what clients send; 0 = choose one, and print it."`
+	Kills    int           `help:"Number of kills." default:"300"`
+	Pause    time.Duration `help:"Scenario service: how long a pause between two faults is at most. A longer one lets more requests succeed on a machine where a runtime needs long to start." default:"700ms"`
+	Clients  int           `help:"Concurrent clients." default:"8"`
+	Accounts int           `help:"Number of accounts in the scenario operator." default:"300"`
+	Dir      string        `help:"Data directory; a temporary one by default. It is kept after a failure." type:"path"`
+	Wait     bool          `help:"Wait minutes for leases and claims to expire at the end, instead of expiring them in the database."`
 }
 
 func main() {
@@ -52,8 +53,8 @@ func main() {
 
 // run runs the scenarios.
 func (o options) run(ctx context.Context, out io.Writer) error {
-	if o.Kills < 1 || o.Clients < 1 || o.Accounts < o.Clients {
-		return fmt.Errorf("kills and clients must be positive, and accounts as many as clients or more")
+	if o.Kills < 1 || o.Clients < 1 || o.Pause <= 50*time.Millisecond || o.Accounts < o.Clients {
+		return fmt.Errorf("kills and clients must be positive, the pause over 50ms, and accounts as many as clients or more")
 	}
 	if o.Seed == 0 {
 		o.Seed = uint64(time.Now().UnixNano())
@@ -91,10 +92,16 @@ func run(ctx context.Context, o options, out io.Writer) error {
 func (e *environment) inject(ctx context.Context, o options, m *model, out io.Writer) (keep bool, err error) {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
+	for n, t := range e.tenants {
+		c := &client{env: e, model: m, tenant: t, draw: newDraw(o.Seed, uint64(n)), http: newHTTP()}
+		if err := c.changePresets(working); err != nil {
+			return true, err
+		}
+	}
 	var all sync.WaitGroup
 	e.startLoad(working, m, o, &all)
 	e.startBackground(working, m, &all)
-	c := newChaos(e, m, o.Seed)
+	c := newChaos(e, m, o.Seed, o.Pause)
 	progress := time.NewTicker(10 * time.Second)
 	defer progress.Stop()
 	injected := make(chan error, 1)

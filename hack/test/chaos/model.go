@@ -19,15 +19,20 @@ type item struct {
 	kind    string // of operation that made it
 	bytes   int64
 	sum     string // SHA-256 of what was sent
+	photo   *photo // what it shows; nil if it is no image of the client's own
 	public  bool
 	begun   time.Time // it was committed after this
 
+	// changes are the captions of changes that were not acknowledged, and may be carried out.
+	changes []string
 	// What was tried may have happened; what was acknowledged has.
 	sealTried, sealed    bool
 	deleteTried, deleted bool
 	missing              bool // was answered 404 when that was right
-	mu                   sync.Mutex
-	history              []string
+	// A delete or a restore without an answer may still be carried out. ended: it cannot be restored.
+	deleteUnknown, restoreUnknown, ended bool
+	mu                                   sync.Mutex
+	history                              []string
 }
 
 // note adds to the item's history.
@@ -41,6 +46,8 @@ func (i *item) note(begun time.Time, format string, args ...any) {
 // either.
 func (i *item) expected() expectation {
 	switch {
+	case (i.deleted || i.missing) && !i.ended && i.restoreUnknown:
+		return either
 	case i.deleted, i.missing:
 		return gone
 	case i.sealed && !i.deleteTried:
@@ -83,7 +90,62 @@ func (i *item) answered(status int, tried, done *bool) string {
 func (i *item) sealAnswered(status int) string { return i.answered(status, &i.sealTried, &i.sealed) }
 
 func (i *item) deleteAnswered(status int) string {
-	return i.answered(status, &i.deleteTried, &i.deleted)
+	wrong := i.answered(status, &i.deleteTried, &i.deleted)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.deleteUnknown = i.deleteUnknown || status != 200 && status != 404
+	return wrong
+}
+
+// restoreAnswered records the answer to a restore, and returns what is wrong with it. undo reports whether
+// the tenant's deletes can be undone. A draft cannot be restored, and an upload may have ended a deleted item.
+func (i *item) restoreAnswered(status int, undo bool) string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	v := i.expected()
+	switch status {
+	case 200:
+		if v == gone && (!undo || !i.sealTried || i.ended) {
+			return v.check(200)
+		}
+		i.deleted, i.missing, i.deleteTried = false, false, i.deleteUnknown
+	case 404:
+		if v != there {
+			i.missing, i.ended = true, !i.deleteUnknown
+		}
+		return v.check(404)
+	default:
+		i.restoreUnknown = true
+	}
+	return ""
+}
+
+// changing records that a change of the caption is sent.
+func (i *item) changing(caption string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.changes = append(i.changes, caption)
+}
+
+// changeAnswered records the answer to a change of the caption, and returns what is wrong with it.
+func (i *item) changeAnswered(status int, caption string) string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch status {
+	case 200:
+		// A change before it that was not answered may be carried out after it.
+		i.caption, i.changes = caption, slices.DeleteFunc(i.changes, func(other string) bool { return other == caption })
+	case 404:
+		i.changes = slices.DeleteFunc(i.changes, func(other string) bool { return other == caption })
+	}
+	return i.expected().check(status)
+}
+
+// mayHave reports whether the item may have this caption.
+func (i *item) mayHave(caption string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return caption == i.caption || slices.Contains(i.changes, caption)
 }
 
 // raced records the answers to a concurrent seal and delete, in any order.
@@ -94,6 +156,7 @@ func (i *item) raced(seal, del int) string {
 	i.sealTried, i.deleteTried = true, true
 	i.sealed = i.sealed || seal == 200
 	i.deleted = i.deleted || del == 200
+	i.deleteUnknown = i.deleteUnknown || del != 200 && del != 404
 	if (seal == 404 || del == 404) && v != there {
 		i.missing = true
 	}
@@ -130,11 +193,14 @@ func (i *item) final(status int, temp, listed bool) string {
 type model struct {
 	begun time.Time
 
-	mu       sync.Mutex
-	items    []*item
-	counts   map[string]int
-	breaks   []string // what was broken, and when
-	problems []problem
+	mu    sync.Mutex
+	items []*item
+	jobs  []*job // accepted, and not ended
+	// unheardJobs were asked for without an answer.
+	unheardJobs []*job
+	counts      map[string]int
+	breaks      []string // what was broken, and when
+	problems    []problem
 }
 
 type problem struct {
@@ -160,10 +226,12 @@ func (m *model) all() []*item {
 	return slices.Clone(m.items)
 }
 
-func (m *model) count(what string) {
+func (m *model) count(what string) { m.countBy(what, 1) }
+
+func (m *model) countBy(what string, n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.counts[what]++
+	m.counts[what] += n
 }
 
 func (m *model) recordFault(what string) {

@@ -22,14 +22,15 @@ import (
 // every kill.
 var resumables = []operation{
 	{"resumable upload", 10, func(ctx context.Context, c *client) {
-		c.resumableUpload(ctx, "resumable", c.randomBytes(c.draw.IntN(200_000)))
+		c.resumableUpload(ctx, &item{kind: "resumable"}, c.randomBytes(c.draw.IntN(200_000)))
 	}},
-	{"resumable upload of nothing", 1, func(ctx context.Context, c *client) { c.resumableUpload(ctx, "resumable, empty", nil) }},
+	{"resumable upload of nothing", 1, func(ctx context.Context, c *client) { c.resumableUpload(ctx, &item{kind: "resumable, empty"}, nil) }},
 	{"resumable upload in S3 parts", 5, func(ctx context.Context, c *client) {
-		c.resumableUpload(ctx, "resumable, in S3 parts", c.randomBytes(4<<20+c.draw.IntN(24<<20)))
+		c.resumableUpload(ctx, &item{kind: "resumable, in S3 parts"}, c.randomBytes(4<<20+c.draw.IntN(24<<20)))
 	}},
 	{"resumable upload of an image", 4, func(ctx context.Context, c *client) {
-		c.resumableUpload(ctx, "image", c.pictures[c.draw.IntN(len(c.pictures))])
+		shown, file := drawPhoto(c.draw)
+		c.resumableUpload(ctx, &item{kind: imageFile, photo: &shown}, file)
 	}},
 }
 
@@ -61,12 +62,12 @@ type resumable struct {
 // whole reports whether an answer says that the upload is complete.
 func (r *resumable) whole() bool { return !r.deferred && r.offset == len(r.file) }
 
-// resumableUpload uploads a file by TUS, and goes on with the draft.
-func (c *client) resumableUpload(ctx context.Context, kind string, file []byte) {
+// resumableUpload uploads the file of an item, of which the kind is known, by TUS, and goes on with the draft.
+func (c *client) resumableUpload(ctx context.Context, i *item, file []byte) {
 	c.made++
 	digest := sha256.Sum256(file)
-	i := &item{tenant: c.tenant, kind: kind, bytes: int64(len(file)), sum: hex.EncodeToString(digest[:]), public: c.draw.IntN(2) == 0,
-		caption: fmt.Sprintf("client %d upload %d", c.number, c.made)}
+	i.tenant, i.bytes, i.sum, i.public = c.tenant, int64(len(file)), hex.EncodeToString(digest[:]), c.draw.IntN(2) == 0
+	i.caption = fmt.Sprintf("client %d upload %d", c.number, c.made)
 	u := &resumable{item: i, file: file, deferred: c.draw.IntN(5) == 0}
 	// An upload is completed or abandoned, also when the run ends.
 	ctx = context.WithoutCancel(ctx)

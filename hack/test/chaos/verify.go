@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
@@ -30,18 +29,19 @@ func (e *environment) sampleQuota(ctx context.Context, m *model) {
 			continue // in an outage
 		}
 		for ctx.Err() == nil {
-			rows, err := conn.Query(ctx, `SELECT account.name, account.max_storage, account_usage.bytes,
-				(SELECT coalesce(sum(bytes), 0) FROM item WHERE item.account_id = account.id)::bigint + (SELECT coalesce(sum(reserved), 0) FROM upload WHERE upload.account_id = account.id)::bigint
+			rows, err := conn.Query(ctx, `SELECT account.name, account.max_storage, account_usage.bytes, account_usage.rendition_bytes,
+				(SELECT coalesce(sum(bytes), 0) FROM stored_item WHERE stored_item.account_id = account.id)::bigint + (SELECT coalesce(sum(reserved), 0) FROM upload WHERE upload.account_id = account.id)::bigint,
+				(SELECT coalesce(sum(bytes), 0) FROM rendition WHERE rendition.account_id = account.id)::bigint
 				FROM account JOIN account_usage ON account_usage.account_id = account.id`)
 			if err != nil {
 				break
 			}
 			var name string
-			var most, held, recount int64
-			_, err = pgx.ForEachRow(rows, []any{&name, &most, &held, &recount}, func() error {
+			var most, held, heldByPictures, recount, pictures int64
+			_, err = pgx.ForEachRow(rows, []any{&name, &most, &held, &heldByPictures, &recount, &pictures}, func() error {
 				m.count("looks at a cap")
-				if held > most || recount > most || held != recount {
-					m.wrong(nil, "account %s holds %d bytes, a recount gives %d, its cap is %d", name, held, recount, most)
+				if held > most || held != recount+pictures || heldByPictures != pictures {
+					m.wrong(nil, "account %s holds %d bytes, %d of them in renditions, a recount gives %d and %d, its cap is %d", name, held, heldByPictures, recount+pictures, pictures, most)
 				}
 				return nil
 			})
@@ -85,12 +85,24 @@ func (e *environment) verify(ctx context.Context, m *model, wait bool) error {
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if wait {
-		faults.Sleep(ctx, maxClaim)
-	} else if _, err := conn.Exec(ctx, `WITH leases AS (UPDATE upload SET lease_ends = lease_ends - interval '1 hour'),
-		uploads AS (UPDATE resumable_upload SET expires_at = expires_at - interval '1 hour')
-		UPDATE object_removal SET not_before = not_before - interval '1 hour'`); err != nil {
-		// As if that hour had passed: nothing else keeps a time.
+	e.endFetches(ctx, m)
+	// Renditions end first: the removals of their objects are due later.
+	if err := e.pass(ctx, conn, wait); err != nil {
+		return err
+	}
+	for range 2 { // the first purge finds which renditions are stale, and the second one ends them
+		if _, out, err := e.call(ctx, []string{"SERVICE_RENDITION_STALE_GRACE=0s"}, "purge"); err != nil {
+			m.wrong(nil, "a purge of renditions: %v: %s", err, out)
+		}
+	}
+	if err := e.pass(ctx, conn, wait); err != nil {
+		return err
+	}
+	// The objects of deleted items are there, and the purge ends the items whose time is over.
+	if code, out, err := e.call(ctx, nil, "check", "--all", "--deep"); code != 0 {
+		m.wrong(nil, "the check before the last purge found: %v\n%s", err, out)
+	}
+	if _, err := conn.Exec(ctx, `UPDATE stored_item SET restorable_until = now() - interval '1 second' WHERE deleted_at IS NOT NULL`); err != nil {
 		return err
 	}
 	_, out, err := e.call(ctx, []string{"SERVICE_DRAFT_TTL=1ms"}, "purge")
@@ -101,7 +113,7 @@ func (e *environment) verify(ctx context.Context, m *model, wait bool) error {
 	if err := json.Unmarshal([]byte(out), &swept); err != nil || !swept.Ran || swept.RemovalsFailed != 0 || swept.RemovalsPending != 0 {
 		m.wrong(nil, "the last purge printed %s", out)
 	}
-	for _, table := range []string{"upload", "resumable_upload", "object_removal"} {
+	for _, table := range []string{"upload", "resumable_upload", "object_removal", "rendition WHERE NOT ready", "rendition_total WHERE stale_since IS NOT NULL"} {
 		var left int
 		if err := conn.QueryRow(ctx, `SELECT count(*) FROM `+table).Scan(&left); err != nil {
 			return err
@@ -110,51 +122,109 @@ func (e *environment) verify(ctx context.Context, m *model, wait bool) error {
 			m.wrong(nil, "%d rows are left in %s", left, table)
 		}
 	}
+	var unended, interrupted int
+	if err := conn.QueryRow(ctx, `SELECT count(*) FILTER (WHERE ended_at IS NULL OR url <> ''), count(*) FILTER (WHERE attempts > 1) FROM fetch_job`).Scan(&unended, &interrupted); err != nil {
+		return err
+	}
+	m.countBy("uploads from a URL that were begun again", interrupted)
+	if unended != 0 {
+		m.wrong(nil, "%d uploads from a URL have not ended, or have kept their URL", unended)
+	}
 	code, out, err := e.call(ctx, nil, "check", "--all", "--deep", "--grace=0s")
 	if code != 0 {
 		m.wrong(nil, "the check found: %v\n%s", err, out)
 	}
 	for n, t := range e.tenants {
-		c := &client{env: e, model: m, tenant: t, draw: rand.New(rand.NewPCG(1, uint64(n))), http: newHTTP()}
-		if err := c.verify(ctx); err != nil {
+		c := &client{env: e, model: m, tenant: t, draw: newDraw(1, uint64(n)), http: newHTTP()}
+		if err := c.verify(ctx, conn); err != nil {
 			return err
 		}
+	}
+	if code, out, err := e.call(ctx, nil, "check", "--all", "--deep", "--grace=0s"); code != 0 {
+		m.wrong(nil, "the check after the last pictures found: %v\n%s", err, out)
 	}
 	return nil
 }
 
+// pass makes the time pass after which leases, claims and the removals of objects are due.
+func (e *environment) pass(ctx context.Context, conn *pgx.Conn, wait bool) error {
+	if wait {
+		faults.Sleep(ctx, maxClaim)
+		return nil
+	}
+	// As if that hour had passed: nothing else keeps a time.
+	_, err := conn.Exec(ctx, `WITH leases AS (UPDATE upload SET lease_ends = lease_ends - interval '1 hour'),
+		uploads AS (UPDATE resumable_upload SET expires_at = expires_at - interval '1 hour'),
+		claims AS (UPDATE rendition SET lease_ends = lease_ends - interval '1 hour')
+		UPDATE object_removal SET not_before = not_before - interval '1 hour'`)
+	return err
+}
+
 // verify compares what one tenant sees, and what its bucket holds, with the model.
 // It trusts neither the rows nor the check.
-func (c *client) verify(ctx context.Context) error {
+func (c *client) verify(ctx context.Context, conn *pgx.Conn) error {
 	listed, err := c.list(ctx)
 	if err != nil {
 		return err
 	}
-	known := map[string]bool{}
+	known, images := map[string]bool{}, []*item(nil)
 	for _, i := range c.model.all() {
 		if i.tenant != c.tenant {
 			continue
 		}
 		known[i.id] = true
 		status, found := c.read(ctx, i)
-		if wrong := i.final(status, found.Temp, listed[i.id]); wrong != "" {
+		_, isListed := listed[i.id]
+		if wrong := i.final(status, found.Temp, isListed); wrong != "" {
 			c.model.wrong(i, "at the end: %s", wrong)
 		}
 		if status == 200 && converted(i, found) {
 			c.original(ctx, i)
 		}
+		if status == 200 && i.photo != nil {
+			images = append(images, i)
+		}
 	}
-	for id := range listed {
-		if !known[id] {
+	for id, found := range listed {
+		if known[id] {
+			continue
+		}
+		// The job of a request that was not answered may have made it.
+		if j := c.model.ofUnheard(c.tenant, found.Caption); j != nil {
+			j.id, j.sealTried, j.sealed = id, true, true
+			c.read(ctx, j.item)
+		} else {
 			c.model.wrong(nil, "item %s of %s is listed, but its id was never answered", id, c.tenant.name)
 		}
 	}
-	return c.bucket(ctx, listed)
+	kept, err := c.renditions(ctx, conn)
+	if err != nil {
+		return err
+	}
+	c.model.countBy("renditions left at the end", len(kept))
+	c.verifyPictures(ctx, images)
+	return c.bucket(ctx, conn, listed)
+}
+
+// renditions returns the bytes of the stored renditions of the tenant, by the keys of their objects.
+func (c *client) renditions(ctx context.Context, conn *pgx.Conn) (map[string]int64, error) {
+	rows, err := conn.Query(ctx, `SELECT 'media/' || item_id || '/rendition-' || id, bytes FROM rendition WHERE account_id = $1 AND ready`, c.tenant.Account.ID)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]int64{}
+	var key string
+	var bytes int64
+	_, err = pgx.ForEachRow(rows, []any{&key, &bytes}, func() error {
+		found[key] = bytes
+		return nil
+	})
+	return found, err
 }
 
 // list reads the whole list, page by page, and compares its length with what is said of it.
-func (c *client) list(ctx context.Context) (map[string]bool, error) {
-	listed := map[string]bool{}
+func (c *client) list(ctx context.Context) (map[string]document, error) {
+	listed := map[string]document{}
 	for page := 1; ; page++ {
 		got := c.ask(ctx, nil, http.MethodGet, fmt.Sprintf("/media/get?limit=100&page=%d", page))
 		var items []document
@@ -162,10 +232,10 @@ func (c *client) list(ctx context.Context) (map[string]bool, error) {
 			return nil, fmt.Errorf("list page %d: %s", page, got)
 		}
 		for _, one := range items {
-			if one.Temp || listed[one.MediaID] {
+			if _, twice := listed[one.MediaID]; one.Temp || twice {
 				c.model.wrong(nil, "item %s is listed as a draft, or twice", one.MediaID)
 			}
-			listed[one.MediaID] = true
+			listed[one.MediaID] = one
 		}
 		if len(items) == 100 {
 			continue
@@ -204,20 +274,31 @@ func itemOf(key string) string {
 	return id
 }
 
-// bucket looks for objects of anything but the items that are listed, and compares
+// bucket looks for objects of anything but the items that are listed and their renditions, and compares
 // their bytes with the totals: with every draft purged, nothing else may be there.
-func (c *client) bucket(ctx context.Context, listed map[string]bool) error {
-	var bytes int64
+func (c *client) bucket(ctx context.Context, conn *pgx.Conn, listed map[string]document) error {
+	rows, err := c.renditions(ctx, conn)
+	if err != nil {
+		return err
+	}
+	var bytes, inRenditions int64
 	originals := 0
 	for object := range c.env.raw.ListObjects(ctx, c.tenant.Account.Bucket, minio.ListObjectsOptions{Recursive: true}) {
 		if object.Err != nil {
 			return object.Err
 		}
 		parts := strings.Split(object.Key, "/")
+		_, isListed := listed[itemOf(object.Key)]
 		switch {
 		case object.Key == "_mediastack/owner.json":
-		case len(parts) != 3 || parts[0] != "media" || !listed[parts[1]]:
+		case len(parts) != 3 || parts[0] != "media" || !isListed:
 			c.model.wrong(c.model.find(itemOf(object.Key)), "object %s of %s is left, and no item has it", object.Key, c.tenant.name)
+		case strings.HasPrefix(parts[2], "rendition-"):
+			if size, there := rows[object.Key]; !there || size != object.Size {
+				c.model.wrong(c.model.find(itemOf(object.Key)), "object %s of %s has %d bytes; a rendition has it: %t, with %d bytes", object.Key, c.tenant.name, object.Size, there, size)
+			}
+			delete(rows, object.Key)
+			inRenditions += object.Size
 		default:
 			bytes += object.Size
 			if parts[2] == "original" {
@@ -229,6 +310,16 @@ func (c *client) bucket(ctx context.Context, listed map[string]bool) error {
 	}
 	if originals != len(listed) {
 		c.model.wrong(nil, "%d originals of %s are there, for %d items", originals, c.tenant.name, len(listed))
+	}
+	for key := range rows {
+		c.model.wrong(c.model.find(itemOf(key)), "rendition %s of %s has no object", key, c.tenant.name)
+	}
+	var held, heldByRenditions int64
+	if err := conn.QueryRow(ctx, `SELECT bytes, rendition_bytes FROM account_usage WHERE account_id = $1`, c.tenant.Account.ID).Scan(&held, &heldByRenditions); err != nil {
+		return err
+	}
+	if held != bytes+inRenditions || heldByRenditions != inRenditions {
+		c.model.wrong(nil, "account %s holds %d bytes, %d of them in renditions; its bucket has %d and %d", c.tenant.name, held, heldByRenditions, bytes+inRenditions, inRenditions)
 	}
 	for upload := range c.env.raw.ListIncompleteUploads(ctx, c.tenant.Account.Bucket, "", true) {
 		if upload.Err != nil {

@@ -55,32 +55,48 @@ func (s *stack) in(t *testing.T) *stack {
 	return &sub
 }
 
-// pasteReadme runs the README's first upload in a folder that looks like the clone.
-func (s *stack) pasteReadme() {
-	root := testenv.RepoRoot(s.t)
-	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+// documented returns the lines that the file shows below the heading.
+func (s *stack) documented(file, heading string) string {
+	text, err := os.ReadFile(filepath.Join(testenv.RepoRoot(s.t), file))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(readme), "## First upload")
+	_, section, _ := strings.Cut(string(text), heading)
 	_, section, _ = strings.Cut(section, "```sh TestDevStack_FirstUseAsDocumented\n")
 	block, _, found := strings.Cut(section, "```")
 	if !found {
-		s.t.Fatal("the README has no lines for a first upload")
+		s.t.Fatalf("%s has no lines below %q", file, heading)
 	}
+	return block
+}
+
+// pasteReadme runs the README's first upload in a folder that looks like the clone, and then the lines of
+// the guide that go on from there.
+func (s *stack) pasteReadme() {
 	clone := testenv.TempDir(s.t)
-	for name, target := range map[string]string{"docs": filepath.Join(root, "docs"), ".mediastack": s.dir} {
+	for name, target := range map[string]string{"docs": filepath.Join(testenv.RepoRoot(s.t), "docs"), ".mediastack": s.dir} {
 		if err := os.Symlink(target, filepath.Join(clone, name)); err != nil {
 			s.t.Fatal(err)
 		}
 	}
-	answers := strings.Split(strings.TrimSpace(paste(s.t, clone, block)), "\n")
+	first := s.documented("README.md", "## First upload")
+	answers := strings.Split(strings.TrimSpace(paste(s.t, clone, first)), "\n")
 	var sealed item
 	var list []item
 	unmarshal(s.t, answers[0], &sealed)
 	unmarshal(s.t, answers[len(answers)-1], &list)
 	if len(answers) != 2 || sealed.Temp || sealed.OriginalFileName != "login.png" || len(list) != 1 || list[0].MediaID != sealed.MediaID {
 		s.t.Errorf("the lines answer %q", answers)
+	}
+
+	exports := strings.Join(strings.SplitAfterN(first, "\n", 3)[:2], "")
+	answers = strings.Split(strings.TrimSpace(paste(s.t, clone, exports+s.documented("docs/guides/organize-media.md", "## Describe, change, find"))), "\n")
+	var changed item
+	unmarshal(s.t, answers[0], &changed)
+	unmarshal(s.t, answers[len(answers)-1], &list)
+	if len(answers) != 2 || changed.Caption != "The login" || changed.Metadata["album"] != "2026" || changed.Metadata["reviewed"] != "yes" ||
+		len(list) != 1 || list[0].MediaID != changed.MediaID {
+		s.t.Errorf("the lines of the guide answer %q", answers)
 	}
 }
 

@@ -92,12 +92,14 @@ func (s *stack) kubectl(stdin string, args ...string) string {
 
 // item is a media document.
 type item struct {
-	MediaID          string `json:"mediaId"`
-	OriginalFileName string `json:"originalFileName"`
-	MimeType         string `json:"mimeType"`
-	Size             int64  `json:"size"`
-	File             string `json:"file"`
-	Temp             bool   `json:"temp"`
+	MediaID          string            `json:"mediaId"`
+	OriginalFileName string            `json:"originalFileName"`
+	MimeType         string            `json:"mimeType"`
+	Size             int64             `json:"size"`
+	File             string            `json:"file"`
+	Temp             bool              `json:"temp"`
+	Caption          string            `json:"caption"`
+	Metadata         map[string]string `json:"metadata"`
 }
 
 // call sends a request with a key and returns the status; into takes the answer's JSON.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,7 +20,7 @@ import (
 // killed the worker before.
 const watchdogGrace = 2 * time.Second
 
-// worker reads jobs and writes their derivatives.
+// worker reads jobs and writes their pictures.
 type worker struct {
 	in  *protocol.Reader
 	out *protocol.Writer
@@ -30,7 +31,7 @@ func newWorker(in io.Reader, out io.Writer) *worker {
 }
 
 func (w *worker) handshake(layers protocol.Layers) error {
-	return w.out.Handshake(protocol.Handshake{Version: protocol.Version, Sandbox: layers, Formats: supportedFormats()})
+	return w.out.Handshake(protocol.Handshake{Version: protocol.Version, Sandbox: layers, Formats: supportedFormats(), Encoders: supportedEncoders()})
 }
 
 // supportedFormats returns the formats that thumbnails can be created of, here and now: it is called
@@ -46,6 +47,15 @@ func supportedFormats() (found protocol.Formats) {
 		if vips.CheckFormat(f.extension) {
 			found |= f.format
 		}
+	}
+	vips.Trim()
+	return found
+}
+
+// supportedEncoders returns the formats that pictures can be made in, of those that an installation may lack.
+func supportedEncoders() (found protocol.Formats) {
+	if vips.CheckAVIFEncoder() {
+		found |= protocol.FormatAVIF
 	}
 	vips.Trim()
 	return found
@@ -87,7 +97,7 @@ func (w *worker) do(job protocol.Job) error {
 	watchdog := time.AfterFunc(time.Duration(job.TimeoutMS)*time.Millisecond+watchdogGrace, func() { os.Exit(exitTimeout) })
 	defer watchdog.Stop()
 
-	err = derive(file, job, sender{out: w.out, number: job.Number})
+	err = render(file, job, sender{out: w.out, number: job.Number})
 	var rejected *rejectedError
 	switch {
 	case errors.As(err, &rejected):
@@ -98,20 +108,30 @@ func (w *worker) do(job protocol.Job) error {
 	return w.out.Done(protocol.Done{Number: job.Number})
 }
 
-// sender sends the derivatives of a job, each as soon as it is created: the runtime keeps
+// sender sends the facts and the pictures of a job, each as soon as it is made: the runtime keeps
 // it if the worker fails at the next one.
 type sender struct {
 	out    *protocol.Writer
 	number uint32
 }
 
-func (s sender) sendDerivative(variant protocol.Variant, output vips.Output) error {
-	header := protocol.DerivativeHeader{Number: s.number, Variant: variant, Bytes: uint64(len(output.Data)), Width: uint32(output.Width), Height: uint32(output.Height)} //nolint:gosec // libvips returns no negative sizes
-	return errors.Join(s.out.DerivativeHeader(header), s.out.Data(output.Data))
+func (s sender) sendFacts(facts protocol.Facts) error {
+	facts.Number = s.number
+	return s.out.Facts(facts)
 }
 
-func (s sender) sendError(variant protocol.Variant, cause *rejectedError) error {
-	return s.out.DerivativeError(protocol.DerivativeError{Number: s.number, Variant: variant, Reason: cause.reason, Text: cause.text})
+func (s sender) sendPicture(index int, picture vips.Output) error {
+	header := protocol.PictureHeader{Number: s.number, Index: uint8(index), Encoding: encodingOf(picture.Encoding), //nolint:gosec // at most MaxOutputs
+		Bytes: uint64(len(picture.Data)), Width: uint32(picture.Width), Height: uint32(picture.Height)} //nolint:gosec // libvips returns no negative sizes
+	return errors.Join(s.out.PictureHeader(header), s.out.Data(picture.Data))
+}
+
+func (s sender) sendError(index int, cause *rejectedError) error {
+	return s.out.PictureError(protocol.PictureError{Number: s.number, Index: uint8(index), Reason: cause.reason, Text: cause.text}) //nolint:gosec // at most MaxOutputs
+}
+
+func encodingOf(encoding vips.Encoding) protocol.Encoding {
+	return protocol.Encoding(slices.Index(encodings[:], encoding)) //nolint:gosec // one of a few
 }
 
 // receive reads the file into an anonymous mapping, which is unmapped after the job.

@@ -22,7 +22,7 @@ func TestCommands_RejectTheDatabaseOfAnotherCell(t *testing.T) {
 	} {
 		var logs buffer
 		code := run(t.Context(), append(c.args, "--cell=7"), stdio{out: &logs, err: &logs})
-		if code != c.code || !strings.Contains(logs.String(), "the database is that of cell 0, and SERVICE_CELL is 7: set SERVICE_CELL to 0") {
+		if code != c.code || !strings.Contains(logs.String(), "mediastack-runtime: the database is that of cell 0, and SERVICE_CELL is 7: set SERVICE_CELL to 0") {
 			t.Errorf("%s ended with %d: %s", c.args[0], code, logs.String())
 		}
 	}

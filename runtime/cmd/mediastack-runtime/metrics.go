@@ -20,7 +20,7 @@ func newRegistry(store *postgres.Store, objects *objectstore.Store) (*prometheus
 	})
 	build.Set(1)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build)
-	for _, register := range []func(prometheus.Registerer) error{store.Register, objects.Register} {
+	for _, register := range []func(prometheus.Registerer) error{store.Register, store.RegisterUploads, objects.Register} {
 		if err := register(registry); err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -29,10 +30,11 @@ func (c *migrateCommand) Validate() error {
 	return c.Database.Validate()
 }
 
-// otherCellIsUsage returns err as an invalid configuration if the database has another cell.
+// otherCellIsUsage returns err as an invalid configuration if the database has another cell: the
+// text alone, because nothing is unavailable.
 func otherCellIsUsage(err error) error {
 	if fault.ReasonOf(err) == fault.OtherInstallation {
-		return usageError{err}
+		return usageError{errors.New(fault.From(err).Public)}
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/traceexport"
 	"mediastack.dev/runtime/inventory"
@@ -15,12 +16,16 @@ import (
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/rendition"
+	"mediastack.dev/runtime/settings"
 )
 
 type purgeCommand struct {
 	Purge    media.PurgeConfig      `embed:"" group:"Purge"`
 	OAuth    oauth.PurgeConfig      `embed:"" group:"Purge"`
 	Keys     account.KeyPurgeConfig `embed:"" group:"Purge"`
+	Fetch    fetch.PurgeConfig      `embed:"" group:"Purge"`
+	Pictures rendition.PurgeConfig  `embed:"" group:"Purge"`
 	Database postgres.Config        `embed:"" group:"Stores"`
 	Objects  objectstore.Config     `embed:"" prefix:"s3-" group:"Stores"`
 
@@ -37,7 +42,7 @@ func (c *purgeCommand) Validate() error {
 	if err := c.Purge.Validate(); err != nil {
 		return err
 	}
-	return errors.Join(c.OAuth.Validate(), c.Keys.Validate(), c.Database.Validate(), c.Installation.Validate(), c.Traces.Validate())
+	return errors.Join(c.OAuth.Validate(), c.Keys.Validate(), c.Fetch.Validate(), c.Pictures.Validate(), c.Database.Validate(), c.Installation.Validate(), c.Traces.Validate())
 }
 
 // purgeSummary is one line of JSON.
@@ -47,6 +52,10 @@ type purgeSummary struct {
 	OAuthRowsPurged int `json:"oauthRowsPurged"`
 	// KeysPurged counts the records of ended API keys.
 	KeysPurged int `json:"keysPurged"`
+	// FetchesPurged counts the states of uploads from a URL.
+	FetchesPurged int `json:"fetchesPurged"`
+	// RenditionsPurged counts stale renditions, and claims of processes that died.
+	RenditionsPurged int `json:"renditionsPurged"`
 }
 
 // maintenanceConns are the connections of a command that works through one statement after the
@@ -87,6 +96,12 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 	if swept == nil && summary.Held == "" {
 		summary.KeysPurged, swept = account.PurgeKeys(ctx, c.Keys, store)
 	}
+	if swept == nil && summary.Held == "" {
+		summary.FetchesPurged, swept = fetch.Purge(ctx, c.Fetch, store, time.Now())
+	}
+	if swept == nil && summary.Held == "" {
+		summary.RenditionsPurged, swept = rendition.Purge(ctx, c.Pictures, rendition.PurgeDeps{Store: store, Presets: rendition.NewPresets(settings.NewService(store)), Log: log, Pause: c.Purge.Pause}, time.Now())
+	}
 	recordPurge(ctx, store, summary, swept, started, log)
 	if err := json.NewEncoder(io.out).Encode(summary); err != nil {
 		return err
@@ -110,7 +125,7 @@ func recordPurge(ctx context.Context, store *postgres.Store, summary purgeSummar
 		return
 	}
 	run := inventory.PurgeRun{Started: started, Ended: time.Now(), Outcome: inventory.Completed, NeedsAttention: summary.NeedsAttention, BucketsSkipped: int64(summary.BucketsSkipped),
-		PurgeCounts: inventory.PurgeCounts{Drafts: int64(summary.DraftsPurged), Uploads: int64(summary.UploadsExpired), Removals: int64(summary.RemovalsDone),
+		PurgeCounts: inventory.PurgeCounts{Drafts: int64(summary.DraftsPurged), DeletedItems: int64(summary.DeletedItemsPurged), Uploads: int64(summary.UploadsExpired), Removals: int64(summary.RemovalsDone), Renditions: int64(summary.RenditionsPurged),
 			RemovalsFailed: int64(summary.RemovalsFailed), OAuthRows: int64(summary.OAuthRowsPurged), APIKeys: int64(summary.KeysPurged)}}
 	switch {
 	case summary.Held != "":

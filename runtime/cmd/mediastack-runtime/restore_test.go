@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -141,11 +142,15 @@ func TestRestore_OutcomeOfEveryChangeAfterTheBackup(t *testing.T) {
 		return false
 	})
 	r.open(database, access)
-	r.p = r.Principal(t, r.Tenant(t, account.Spec{Name: "demo", MaxStorage: 1 << 30, MaxUploadSize: 1 << 30}))
+	r.p = r.Principal(t, r.Tenant(t, account.Spec{Name: "demo", MaxStorage: 1 << 30, MaxUploadSize: 1 << 30, Undo: account.Undo{Window: 24 * time.Hour, For: account.UndoAgents}}))
 
 	kept, deleted := r.seal(r.draft("kept")), r.seal(r.draft("deleted"))
 	sealedAfter, expired := r.draft("sealed after"), r.draft("expired")
 	committed := r.running("running")
+	restoredAfter := r.seal(r.draft("restored after"))
+	_, err := r.service.Delete(t.Context(), r.p, restoredAfter.ID, media.DeleteOptions{Agent: true})
+	must(t, err)
+	statement(t, database, `UPDATE stored_item SET deleted_at = deleted_at - interval '23 hours', restorable_until = restorable_until - interval '23 hours' WHERE deleted_at IS NOT NULL`)
 	r.layers(100, 110)
 	must(t, r.Guard().Beat(t.Context()))
 	server.Stop()
@@ -154,7 +159,9 @@ func TestRestore_OutcomeOfEveryChangeAfterTheBackup(t *testing.T) {
 	r.open(database, access)
 
 	r.seal(sealedAfter)
-	must(t, r.service.Delete(t.Context(), r.p, deleted.ID))
+	must(t, deleteItem(t.Context(), r.service, r.p, deleted.ID))
+	_, err = r.service.Restore(t.Context(), r.p, restoredAfter.ID)
+	must(t, err)
 	created := r.seal(r.draft("created"))
 	must(t, r.Store.CommitUpload(t.Context(), committed))
 	r.seal(committed)
@@ -181,7 +188,7 @@ func TestRestore_OutcomeOfEveryChangeAfterTheBackup(t *testing.T) {
 	}
 	var report consistency.RestoreReport
 	must(t, json.Unmarshal([]byte(lines[1]), &report))
-	if report.Items != 4 || report.ExpiredDrafts != 2 || report.MissingOriginals != 1 || report.ObjectsWithoutRow != 1 || report.BytesWithoutRow != int64(len("created")) || report.Keys != 1 || len(report.Problems) != 0 {
+	if report.Items != 5 || report.ExpiredDrafts != 2 || report.MissingOriginals != 1 || report.ObjectsWithoutRow != 1 || report.BytesWithoutRow != int64(len("created")) || report.Keys != 1 || len(report.Problems) != 0 {
 		t.Errorf("the report is %s", lines[1])
 	}
 	if survey := lines[0]; !strings.Contains(survey, `"rowHeartbeat":1`) || !strings.Contains(survey, `"markersHeartbeat":3`) || !strings.Contains(survey, "the database was restored") {
@@ -211,6 +218,7 @@ func TestRestore_OutcomeOfEveryChangeAfterTheBackup(t *testing.T) {
 		{"sealed after the backup", sealedAfter, "draft", "sealed after"},
 		{"a draft that has expired", expired, "draft", "expired"},
 		{"deleted after the backup", deleted, "sealed", "gone"},
+		{"restored after the backup", restoredAfter, "gone", "restored after"},
 		{"created after the backup", created, "gone", "created"},
 		{"its upload was running", committed, "gone", "running"},
 	} {
@@ -218,6 +226,11 @@ func TestRestore_OutcomeOfEveryChangeAfterTheBackup(t *testing.T) {
 			t.Errorf("%s: the row is %s and the file %s, want %s and %s", outcome.change, row, file, outcome.row, outcome.file)
 		}
 	}
+	if left := r.QueryInt(t, `SELECT (extract(epoch FROM restorable_until - now()) / 3600)::int FROM stored_item WHERE deleted_at IS NOT NULL`); left != 24 {
+		t.Errorf("a deleted item can be restored for %d hours", left)
+	}
+	_, err = r.service.Restore(t.Context(), r.p, restoredAfter.ID)
+	must(t, err)
 	layers, err := r.Settings.Get(t.Context(), r.p.Account.ID)
 	if err != nil || *layers.Tenant.ThumbnailWidth != 100 || *layers.Pinned.ThumbnailHeight != 110 {
 		t.Errorf("the settings are %+v, %v", layers, err)
@@ -276,4 +289,10 @@ func (r *restored) repair(unknown ...media.Item) {
 	if code, _, stderr := r.run("check", "--account="+uuid.NewString(), "--remove-unknown-after-restore"); code != exitUsage || !strings.Contains(stderr, "needs --repair") {
 		r.t.Errorf("the flag without --repair: %d %s", code, stderr)
 	}
+}
+
+// deleteItem deletes an item with an API key.
+func deleteItem(ctx context.Context, service *media.Service, p account.Principal, id uuid.UUID) error {
+	_, err := service.Delete(ctx, p, id, media.DeleteOptions{})
+	return err
 }

@@ -79,8 +79,8 @@ func attempts(all []route, secret string) []attempt {
 			}
 		}
 	}
-	for _, path := range []string{"/oauth/authorize", "/oauth/token", "/oauth/revoke", "/oauth/login", "/oauth/login/email", "/oauth/login/code", "/oauth/consent", "/account/connections/end"} {
-		for _, name := range []string{"client_id", "redirect_uri", "scope", "response_type", "code", "code_verifier", "code_challenge", "code_challenge_method", "grant_type", "refresh_token", "token", "resource", "request", "csrf", "email", "address", escaped} {
+	for _, path := range []string{"/oauth/authorize", "/oauth/token", "/oauth/revoke", "/oauth/login", "/oauth/login/email", "/oauth/login/code", "/oauth/consent", "/account/connections/end", "/account/files", "/account/files/delete", "/account/files/upload"} {
+		for _, name := range []string{"client_id", "redirect_uri", "scope", "response_type", "code", "code_verifier", "code_challenge", "code_challenge_method", "grant_type", "refresh_token", "token", "resource", "request", "csrf", "email", "address", "account", "item", "back", "name", "done", escaped} {
 			form := "response_type=code&grant_type=authorization_code&" + name + "=" + escaped
 			add(http.MethodGet, path+"?"+form, "", "")
 			add(http.MethodPost, path, "application/x-www-form-urlencoded", form)

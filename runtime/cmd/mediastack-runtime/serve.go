@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -10,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/accountmetrics"
@@ -26,6 +27,7 @@ import (
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/internal/origin"
 	"mediastack.dev/runtime/internal/ratelimit"
+	"mediastack.dev/runtime/internal/remotefile"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/internal/traceexport"
@@ -36,6 +38,7 @@ import (
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/rendition"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -45,10 +48,16 @@ type serveCommand struct {
 	Media    media.Config          `embed:"" group:"Media"`
 	Drafts   media.DraftConfig     `embed:"" group:"Media"`
 	Images   imaging.Config        `embed:"" prefix:"image-" group:"Images"`
+	Facts    media.FactsConfig     `embed:"" group:"Images"`
+	Pictures rendition.Config      `embed:"" group:"Images"`
+	Eager    rendition.EagerConfig `embed:"" group:"Images"`
 	Delivery delivery.Config       `embed:"" prefix:"delivery-" group:"Delivery"`
 	Cache    itemcache.Config      `embed:"" group:"Delivery"`
 	Uploads  tus.Config            `embed:"" group:"Media"`
 	Tools    mcp.Config            `embed:"" group:"Server"`
+	Routes   rest.Config           `embed:"" group:"Limits"`
+	Fetch    fetch.Config          `embed:"" group:"Uploads from a URL"`
+	Remote   remotefile.Config     `embed:"" group:"Uploads from a URL"`
 	OAuth    oauthhttp.Config      `embed:"" group:"Login"`
 	Logins   oauth.Config          `embed:"" group:"Login"`
 	Pages    pages.Config          `embed:"" group:"Login"`
@@ -70,7 +79,7 @@ func (c *serveCommand) Validate() error {
 	if err := requireSettings(c); err != nil {
 		return err
 	}
-	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Cache.Validate, c.Uploads.Validate, c.Tools.Validate, c.Limits.Validate, c.Accounts.Validate,
+	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Facts.Validate, c.Pictures.Validate, c.Eager.Validate, c.Delivery.Validate, c.Cache.Validate, c.Uploads.Validate, c.Tools.Validate, c.Routes.Validate, c.Fetch.Validate, c.Remote.Validate, c.Limits.Validate, c.Accounts.Validate,
 		c.Database.Validate, c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate, c.Installation.Validate, c.Instance.Validate, c.Readiness.Validate, c.Traces.Validate} {
 		if err := validate(); err != nil {
 			return err
@@ -136,6 +145,12 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	background.Go(func() error { return svc.origins.Run(backgroundCtx) })
 	background.Go(func() error { svc.auth.Run(backgroundCtx); return nil })
 	background.Go(func() error { return svc.locks.Run(backgroundCtx) })
+	if c.Images.Enabled {
+		background.Go(func() error { return svc.facts.Run(ctx) }) // not while requests are drained
+		background.Go(func() error { return svc.pictures.Run(backgroundCtx) })
+		background.Go(func() error { return svc.eager.Run(ctx) }) // other replicas continue
+	}
+	background.Go(func() error { return svc.fetch.Run(ctx) }) // other replicas continue its jobs while this one drains
 	if svc.outbox != nil {
 		background.Go(func() error { return svc.outbox.Run(backgroundCtx) })
 	}
@@ -157,8 +172,9 @@ const cellTimeout = 2 * time.Second
 func checkCell(ctx context.Context, store *postgres.Store) error {
 	ctx, cancel := context.WithTimeout(ctx, cellTimeout)
 	defer cancel()
-	if _, err := store.Installation(ctx); fault.ReasonOf(err) == fault.OtherInstallation {
-		return usageError{err}
+	var invalid usageError
+	if _, err := store.Installation(ctx); errors.As(otherCellIsUsage(err), &invalid) {
+		return invalid
 	}
 	return nil
 }
@@ -171,8 +187,13 @@ type components struct {
 	origins *accountcache.Origins
 	uploads *tus.API
 	locks   *postgres.UploadLocks
+	fetch   *fetch.Service
 	stores  *objectstore.Readiness
 	outbox  *mail.Outbox // nil if login is disabled
+	facts   *media.FactsBackfill
+
+	pictures *rendition.Service
+	eager    *rendition.Eager
 
 	guard    *installation.Guard
 	instance *installation.Instance
@@ -199,14 +220,14 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if err != nil {
 		return components{}, usageError{err}
 	}
-	authenticator, err := auth.New(authCfg, auth.Deps{Store: store, Limits: limits, Writable: guard.Writable, Origins: origins, Now: time.Now, Log: log})
+	cachedSettings := accountcache.NewSettings(store, c.Auth.KeyCacheTTL, time.Now)
+	authenticator, err := auth.New(authCfg, auth.Deps{Store: store, Settings: cachedSettings, Limits: limits, Writable: guard.Writable, Origins: origins, Now: time.Now, Log: log})
 	if err != nil {
 		return components{}, err
 	}
 	if err := authenticator.Register(registry); err != nil {
 		return components{}, err
 	}
-	cachedSettings := accountcache.NewSettings(store, c.Auth.KeyCacheTTL, time.Now)
 	preferences := settings.NewService(cachedSettings)
 	items, err := media.New(c.Media, media.Deps{Store: store, Objects: guarded, Deriver: images, Settings: cachedSettings, Now: time.Now, Log: log, Registry: registry})
 	if err != nil {
@@ -224,13 +245,37 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if err != nil {
 		return components{}, err
 	}
-	files, err := delivery.New(c.Delivery, delivery.Deps{BaseURL: c.Server.BaseURL, Secret: secret, Items: cached, Current: items, Objects: guarded, Presigner: presigner, Registry: registry, Now: time.Now, Log: log})
+	fileDeps := delivery.Deps{BaseURL: c.Server.BaseURL, Secret: secret, Items: cached, Current: items, Objects: guarded, Presigner: presigner, Registry: registry, Settings: cachedSettings, Limits: limits, Now: time.Now, Log: log}
+	documents := api.Documents{Settings: cachedSettings, DraftTTL: c.Drafts.DraftTTL}
+	pictures, err := rendition.New(c.Pictures, rendition.Deps{Store: store, Objects: guarded, Renderer: images, NewID: store.Cell().NewID, Writable: guard.Writable, Now: time.Now, Log: log, Registry: registry})
 	if err != nil {
 		return components{}, err
 	}
-	documents := api.Documents{URLs: files.URLs(), DraftTTL: c.Drafts.DraftTTL}
-	routes, err := rest.New(rest.Config{BaseURL: c.Server.BaseURL, Brand: c.Server.Brand},
-		rest.Deps{Media: items, Settings: preferences, Auth: authenticator, Documents: documents})
+	eager, err := rendition.NewEager(c.Eager, rendition.EagerDeps{Store: store, Objects: guarded, Renderer: images, Settings: settings.NewService(store), NewID: store.Cell().NewID,
+		Writable: guard.Writable, Wait: wait, Timeout: c.Pictures.Timeout, MaxBytes: c.Pictures.MaxBytes, Log: log, Registry: registry})
+	if err != nil {
+		return components{}, err
+	}
+	if c.Images.Enabled {
+		fileDeps.Renditions, fileDeps.Images, documents.Images = pictures, images, images
+	}
+	files, err := delivery.New(c.Delivery, fileDeps)
+	if err != nil {
+		return components{}, err
+	}
+	remote, err := remotefile.New(c.Remote, remotefile.Deps{})
+	if err != nil {
+		return components{}, err
+	}
+	fetches, err := fetch.New(c.Fetch, fetch.Deps{Store: store, Source: remote, Media: items, NewID: store.Cell().NewID, Writable: guard.Writable, Now: time.Now, Log: log, Registry: registry})
+	if err != nil {
+		return components{}, err
+	}
+	documents.URLs = files.URLs()
+	routesCfg := c.Routes
+	routesCfg.BaseURL, routesCfg.Brand = c.Server.BaseURL, c.Server.Brand
+	routes, err := rest.New(routesCfg,
+		rest.Deps{Media: items, Items: cached, Settings: preferences, Auth: authenticator, Documents: documents, Limits: limits, Fetch: fetches})
 	if err != nil {
 		return components{}, err
 	}
@@ -244,7 +289,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	}
 	toolsCfg := c.Tools
 	toolsCfg.BaseURL, toolsCfg.DraftTTL, toolsCfg.Version = c.Server.BaseURL, c.Drafts.DraftTTL, versionText()
-	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: items, Settings: preferences, Auth: authenticator, URLs: files.URLs(), Origins: origins, Limits: limits})
+	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: items, Items: cached, Settings: preferences, Fetch: fetches, Auth: authenticator, Documents: documents, Origins: origins, Limits: limits})
 	if err != nil {
 		return components{}, err
 	}
@@ -266,7 +311,8 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	var outbox *mail.Outbox
 	if c.Mail.Enabled() {
 		var logins *oauthhttp.API
-		if logins, outbox, err = c.buildOAuth(store, secret, limits, registry, log); err != nil {
+		shown := &oauthhttp.Files{Media: items, URLs: files.URLs(), Settings: cachedSettings, StoreOrigin: files.StoreOrigin, DraftTTL: c.Drafts.DraftTTL, CheckWritable: authenticator.CheckWritable}
+		if logins, outbox, err = c.buildOAuth(store, secret, shown, limits, registry, log); err != nil {
 			return components{}, err
 		}
 		mounts = append(mounts, logins.Mount)
@@ -275,6 +321,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if err := registry.Register(inventory.NewCollector(store, instance.ID(), c.Accounts.Limit(), time.Now, log)); err != nil {
 		return components{}, err
 	}
+	facts := c.newFactsBackfill(store, guarded, images, guard, instance, log)
 	accounts, err := newAccountMetrics(c.Accounts, registry)
 	if err != nil {
 		return components{}, err
@@ -285,12 +332,12 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if c.Cache.Entries > 0 {
 		feed = feed.WithItems(cached)
 	}
-	return components{server: serving, origins: accountOrigins, auth: authenticator, feed: feed, uploads: uploads, locks: locks, stores: stores, outbox: outbox,
-		guard: guard, instance: instance}, err
+	return components{server: serving, origins: accountOrigins, auth: authenticator, feed: feed, uploads: uploads, locks: locks, fetch: fetches, stores: stores, outbox: outbox,
+		facts: facts, pictures: pictures, eager: eager, guard: guard, instance: instance}, err
 }
 
 // buildOAuth creates the authorization server with its login pages and e-mail outbox.
-func (c *serveCommand) buildOAuth(store *postgres.Store, secret keys.Secret, limits *ratelimit.Limiter, registry *prometheus.Registry, log *slog.Logger) (*oauthhttp.API, *mail.Outbox, error) {
+func (c *serveCommand) buildOAuth(store *postgres.Store, secret keys.Secret, files *oauthhttp.Files, limits *ratelimit.Limiter, registry *prometheus.Registry, log *slog.Logger) (*oauthhttp.API, *mail.Outbox, error) {
 	signer, err := secret.Signer(keys.PurposeOAuth)
 	if err != nil {
 		return nil, nil, err
@@ -314,6 +361,6 @@ func (c *serveCommand) buildOAuth(store *postgres.Store, secret keys.Secret, lim
 	if err != nil {
 		return nil, nil, usageError{err}
 	}
-	api, err := oauthhttp.New(c.OAuth, oauthhttp.Deps{OAuth: logins, Pages: shown, Limits: limits, BaseURL: c.Server.BaseURL, Name: c.Pages.Name, Now: time.Now})
+	api, err := oauthhttp.New(c.OAuth, oauthhttp.Deps{OAuth: logins, Pages: shown, Limits: limits, BaseURL: c.Server.BaseURL, Name: c.Pages.Name, Files: files, Now: time.Now})
 	return api, outbox, err
 }

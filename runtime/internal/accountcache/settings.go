@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"mediastack.dev/runtime/internal/lru"
+	"mediastack.dev/runtime/lru"
 	"mediastack.dev/runtime/settings"
 )
 

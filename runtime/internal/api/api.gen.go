@@ -32,11 +32,36 @@ func (e Access) Valid() bool {
 	}
 }
 
+// Defines values for BatchRequestOperation.
+const (
+	Delete  BatchRequestOperation = "delete"
+	Restore BatchRequestOperation = "restore"
+	Seal    BatchRequestOperation = "seal"
+	Update  BatchRequestOperation = "update"
+)
+
+// Valid indicates whether the value is a known member of the BatchRequestOperation enum.
+func (e BatchRequestOperation) Valid() bool {
+	switch e {
+	case Delete:
+		return true
+	case Restore:
+		return true
+	case Seal:
+		return true
+	case Update:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ErrorCode.
 const (
 	ErrorCodeChecksumMismatch     ErrorCode = "checksum_mismatch"
 	ErrorCodeClientClosedRequest  ErrorCode = "client_closed_request"
 	ErrorCodeConflict             ErrorCode = "conflict"
+	ErrorCodeFileLost             ErrorCode = "file_lost"
 	ErrorCodeForbidden            ErrorCode = "forbidden"
 	ErrorCodeInternalError        ErrorCode = "internal_error"
 	ErrorCodeInvalidRequest       ErrorCode = "invalid_request"
@@ -62,6 +87,8 @@ func (e ErrorCode) Valid() bool {
 	case ErrorCodeClientClosedRequest:
 		return true
 	case ErrorCodeConflict:
+		return true
+	case ErrorCodeFileLost:
 		return true
 	case ErrorCodeForbidden:
 		return true
@@ -98,6 +125,78 @@ func (e ErrorCode) Valid() bool {
 	}
 }
 
+// Defines values for Sort.
+const (
+	SortMinusName Sort = "-name"
+	SortMinusSize Sort = "-size"
+	SortMinusTime Sort = "-time"
+	SortName      Sort = "name"
+	SortSize      Sort = "size"
+	SortTime      Sort = "time"
+)
+
+// Valid indicates whether the value is a known member of the Sort enum.
+func (e Sort) Valid() bool {
+	switch e {
+	case SortMinusName:
+		return true
+	case SortMinusSize:
+		return true
+	case SortMinusTime:
+		return true
+	case SortName:
+		return true
+	case SortSize:
+		return true
+	case SortTime:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for State.
+const (
+	Draft  State = "draft"
+	Sealed State = "sealed"
+)
+
+// Valid indicates whether the value is a known member of the State enum.
+func (e State) Valid() bool {
+	switch e {
+	case Draft:
+		return true
+	case Sealed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for URLUploadState.
+const (
+	Done    URLUploadState = "done"
+	Failed  URLUploadState = "failed"
+	Queued  URLUploadState = "queued"
+	Running URLUploadState = "running"
+)
+
+// Valid indicates whether the value is a known member of the URLUploadState enum.
+func (e URLUploadState) Valid() bool {
+	switch e {
+	case Done:
+		return true
+	case Failed:
+		return true
+	case Queued:
+		return true
+	case Running:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for UploadErrorError.
 const (
 	UploadErrorErrorBadRequest          UploadErrorError = "Bad Request"
@@ -125,18 +224,62 @@ func (e UploadErrorError) Valid() bool {
 // Access Who may read the file of a sealed item.
 type Access string
 
+// BatchRequest defines model for BatchRequest.
+type BatchRequest struct {
+	// Operation `delete` needs the scope media:delete, the others media:write.
+	Operation BatchRequestOperation `json:"operation"`
+	Ids       []openapi_types.UUID  `json:"ids"`
+
+	// Patch Of all items of an update.
+	Patch *MediaPatch `json:"patch,omitempty"`
+
+	// Patches The patch of each item of an update by its id, instead of `patch`.
+	Patches *map[string]MediaPatch `json:"patches,omitempty"`
+}
+
+// BatchRequestOperation `delete` needs the scope media:delete, the others media:write.
+type BatchRequestOperation string
+
+// BatchResult defines model for BatchResult.
+type BatchResult struct {
+	MediaId openapi_types.UUID `json:"mediaId"`
+
+	// Status Status of the same request for this item alone.
+	Status int        `json:"status"`
+	Item   *MediaItem `json:"item,omitempty"`
+	Error  *Error     `json:"error,omitempty"`
+
+	// ExpiresAt Of a delete: until when the item can be restored at least; absent if it cannot.
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+}
+
+// BatchResults defines model for BatchResults.
+type BatchResults struct {
+	Results []BatchResult `json:"results"`
+}
+
 // Count defines model for Count.
 type Count struct {
 	Count int64 `json:"count"`
+
+	// AtLeast True if there may be more matching items: with `type`, `name`, `from`, `to` or `meta`, up to 10000 items are examined. Absent otherwise.
+	AtLeast bool `json:"atLeast,omitempty"`
 }
 
 // CountQuery defines model for CountQuery.
 type CountQuery struct {
 	// Access Who may read the file of a sealed item.
 	Access *Access `json:"access,omitempty"`
+	From   *string `json:"from,omitempty"`
 
 	// Group Empty means no filter.
 	Group *string `json:"group,omitempty"`
+
+	// Meta Only items that have these pairs in their `metadata`.
+	Meta *map[string]string `json:"meta,omitempty"`
+	Name *string            `json:"name,omitempty"`
+	To   *string            `json:"to,omitempty"`
+	Type *string            `json:"type,omitempty"`
 }
 
 // Deleted defines model for Deleted.
@@ -144,7 +287,34 @@ type Deleted struct {
 	// Deleted Always true.
 	Deleted bool               `json:"deleted"`
 	MediaId openapi_types.UUID `json:"mediaId"`
+
+	// ExpiresAt Until when the item can be restored at least; absent if it cannot.
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 }
+
+// DeletedItem A deleted item. It has no addresses, since its file is not served.
+type DeletedItem struct {
+	MediaId          openapi_types.UUID `json:"mediaId"`
+	OriginalFileName string             `json:"originalFileName"`
+	MimeType         string             `json:"mimeType"`
+
+	// Size Bytes of the file.
+	Size      int64     `json:"size"`
+	Caption   string    `json:"caption"`
+	Group     string    `json:"group"`
+	CreatedAt time.Time `json:"createdAt"`
+	SealedAt  time.Time `json:"sealedAt"`
+	DeletedAt time.Time `json:"deletedAt"`
+
+	// Access Who may read the file of a sealed item.
+	Access Access `json:"access"`
+
+	// ExpiresAt Until when the item can be restored at least, unless an upload needs its room.
+	ExpiresAt time.Time `json:"expiresAt"`
+}
+
+// DeletedList defines model for DeletedList.
+type DeletedList = []DeletedItem
 
 // Error defines model for Error.
 type Error struct {
@@ -160,15 +330,37 @@ type Error struct {
 // ErrorCode Stable name of the error, for programs.
 type ErrorCode string
 
+// Focus The point of the image that presets with the focus `point` keep; absent when nobody has set it.
+type Focus struct {
+	// X Fraction of the width, in thousandths.
+	X float64 `json:"x"`
+
+	// Y Fraction of the height, in thousandths.
+	Y float64 `json:"y"`
+}
+
 // ListQuery defines model for ListQuery.
 type ListQuery struct {
 	// Access Who may read the file of a sealed item.
 	Access *Access `json:"access,omitempty"`
+	After  *string `json:"after,omitempty"`
+
+	// Fields As in the query.
+	Fields *string `json:"fields,omitempty"`
+	From   *string `json:"from,omitempty"`
 
 	// Group Empty means no filter.
 	Group *string `json:"group,omitempty"`
 	Limit *int    `json:"limit,omitempty"`
-	Page  *int    `json:"page,omitempty"`
+
+	// Meta Only items that have these pairs in their `metadata`.
+	Meta  *map[string]string `json:"meta,omitempty"`
+	Name  *string            `json:"name,omitempty"`
+	Page  *int               `json:"page,omitempty"`
+	Sort  *Sort              `json:"sort,omitempty"`
+	State *State             `json:"state,omitempty"`
+	To    *string            `json:"to,omitempty"`
+	Type  *string            `json:"type,omitempty"`
 }
 
 // MediaItem defines model for MediaItem.
@@ -208,17 +400,137 @@ type MediaItem struct {
 
 	// Sha256 SHA-256 of the uploaded file.
 	Sha256 string `json:"sha256"`
+
+	// Width Width of the image in pixels, as it is displayed; absent when it is not known.
+	Width int `json:"width,omitempty"`
+
+	// Height Height of the image in pixels, as it is displayed; absent when it is not known.
+	Height int `json:"height,omitempty"`
+
+	// Placeholder ThumbHash of the image in base64, about 25 bytes from which a page draws a blurred preview; absent when there is none.
+	Placeholder []byte `json:"placeholder,omitempty"`
+
+	// DominantColor Color of the largest group of similar pixels of the image, in sRGB: a background until the thumbnail is loaded; absent when it is not known.
+	DominantColor string `json:"dominantColor,omitempty"`
+
+	// Duration Length of a recording in seconds, with up to three decimals; absent when the first bytes of the file do not say it.
+	Duration float64 `json:"duration,omitempty"`
+
+	// Pages Pages of a linearized PDF document; absent when the first bytes of the file do not say it.
+	Pages int `json:"pages,omitempty"`
+
+	// Metadata Up to 24 pairs. A key has 1 to 64 characters of a-z, 0-9, '.', '_' and '-', and begins with a letter; a value has up to 512 characters.
+	Metadata Metadata `json:"metadata"`
+
+	// Ref The `ref` of the upload signature that the item was uploaded with; absent when there is none.
+	Ref string `json:"ref,omitempty"`
+
+	// Focus The point of the image that presets with the focus `point` keep; absent when nobody has set it.
+	Focus *Focus `json:"focus,omitempty"`
+
+	// Presets The pictures of the presets of the account, by name. Only if `fields` names it; empty if the item is no image.
+	Presets map[string]Picture `json:"presets,omitempty"`
+}
+
+// MediaPatch A JSON merge patch (RFC 7396). Members that are absent stay as they are.
+type MediaPatch struct {
+	// Caption `null` removes it.
+	Caption *string `json:"caption,omitempty"`
+
+	// Access `public` or `private`; `null` is the default, private.
+	Access *string `json:"access,omitempty"`
+
+	// Group `null` removes it.
+	Group *string `json:"group,omitempty"`
+
+	// FileName Changes the last segment of the file's URL. It is cleaned as that of an upload, and cannot be removed.
+	FileName *string `json:"fileName,omitempty"`
+
+	// Metadata The pairs to set. A value of `null` removes the pair, `null` for the object all pairs.
+	Metadata *map[string]*string `json:"metadata,omitempty"`
+
+	// Focus The point that presets with the focus `point` keep. `null` removes it.
+	Focus *Focus `json:"focus,omitempty"`
+}
+
+// Metadata Up to 24 pairs. A key has 1 to 64 characters of a-z, 0-9, '.', '_' and '-', and begins with a letter; a value has up to 512 characters.
+type Metadata map[string]string
+
+// Picture defines model for Picture.
+type Picture struct {
+	// Url URL of the picture. That of a draft or of a private item expires; read the item for a new one.
+	Url string `json:"url"`
+
+	// Width Pixels; absent when the size of the image is not known.
+	Width int `json:"width,omitempty"`
+
+	// Height Pixels; absent when the size of the image is not known.
+	Height int `json:"height,omitempty"`
+
+	// Densities The picture at each density of the preset, without those for which the image is too small.
+	Densities []PictureDensity `json:"densities"`
+
+	// Srcset The URLs with their densities, for the attribute `srcset`.
+	Srcset string `json:"srcset"`
+}
+
+// PictureDensity defines model for PictureDensity.
+type PictureDensity struct {
+	Density int    `json:"density"`
+	Url     string `json:"url"`
+	Width   int    `json:"width,omitempty"`
+	Height  int    `json:"height,omitempty"`
 }
 
 // Signature defines model for Signature.
 type Signature struct {
 	Signature string `json:"signature"`
+
+	// ExpiresAt Until when uploads may begin.
+	ExpiresAt time.Time `json:"expiresAt"`
+
+	// UploadUrl URL of uploads in one request.
+	UploadUrl string `json:"uploadUrl"`
+
+	// ResumableUrl URL of resumable uploads.
+	ResumableUrl string `json:"resumableUrl"`
 }
 
 // SignatureRequest defines model for SignatureRequest.
 type SignatureRequest struct {
+	// Access Access of every upload.
+	Access *Access `json:"access,omitempty"`
+
+	// Count Maximum number of drafts.
+	Count *int `json:"count,omitempty"`
+
+	// ExpiresIn Seconds for which uploads may begin. Default: SERVICE_SIGNATURE_TTL.
+	ExpiresIn *int `json:"expiresIn,omitempty"`
+
+	// Group Group of every upload.
 	Group *string `json:"group,omitempty"`
+
+	// MaxBytes Maximum size of the file in bytes.
+	MaxBytes *int64 `json:"maxBytes,omitempty"`
+
+	// Metadata Up to 24 pairs. A key has 1 to 64 characters of a-z, 0-9, '.', '_' and '-', and begins with a letter; a value has up to 512 characters.
+	Metadata *Metadata `json:"metadata,omitempty"`
+
+	// Ref Reference of the server, such as the id of a user. Every item has it in `ref`. At most 255 bytes of UTF-8.
+	Ref *string `json:"ref,omitempty"`
+
+	// Seal True: an upload is sealed as soon as it is complete.
+	Seal *bool `json:"seal,omitempty"`
+
+	// Types Types that the file may have: `image/png` or `video/*`. `image/*` permits SVG, too. The type is detected from the bytes; the one that the client declares is ignored.
+	Types *[]string `json:"types,omitempty"`
 }
+
+// Sort defines model for Sort.
+type Sort string
+
+// State defines model for State.
+type State string
 
 // Totals defines model for Totals.
 type Totals struct {
@@ -227,6 +539,67 @@ type Totals struct {
 
 	// MaxStorage The account's cap, in bytes.
 	MaxStorage int64 `json:"maxStorage"`
+
+	// AtLeast True if the matching items may have more bytes: up to 10000 items are examined. Absent otherwise.
+	AtLeast bool `json:"atLeast,omitempty"`
+}
+
+// URLUpload defines model for URLUpload.
+type URLUpload struct {
+	JobId openapi_types.UUID `json:"jobId"`
+
+	// State `done` and `failed` are final.
+	State URLUploadState `json:"state"`
+
+	// Bytes Bytes that have been received.
+	Bytes int64 `json:"bytes"`
+
+	// Total Bytes that the server announced; absent while they are not known.
+	Total *int64 `json:"total,omitempty"`
+
+	// MediaId Id of the item, once the upload is done.
+	MediaId *openapi_types.UUID `json:"mediaId,omitempty"`
+
+	// Error Why the upload failed.
+	Error     *URLUploadError `json:"error,omitempty"`
+	CreatedAt time.Time       `json:"createdAt"`
+
+	// EndedAt When the upload was done, or failed.
+	EndedAt *time.Time `json:"endedAt,omitempty"`
+}
+
+// URLUploadState `done` and `failed` are final.
+type URLUploadState string
+
+// URLUploadError Why the upload failed.
+type URLUploadError struct {
+	// Code Stable name of the reason, for programs. `status_404` and the like are statuses of the other server.
+	Code   string `json:"code"`
+	Detail string `json:"detail"`
+}
+
+// URLUploadRequest defines model for URLUploadRequest.
+type URLUploadRequest struct {
+	// Access Default private.
+	Access *Access `json:"access,omitempty"`
+
+	// Caption At most 4096 bytes of UTF-8.
+	Caption *string `json:"caption,omitempty"`
+
+	// FileName Default is the last part of the path of the URL.
+	FileName *string `json:"fileName,omitempty"`
+
+	// Group At most 255 bytes of UTF-8.
+	Group *string `json:"group,omitempty"`
+
+	// Metadata Keys match `^[a-z][a-z0-9._-]{0,63}$`.
+	Metadata *map[string]string `json:"metadata,omitempty"`
+
+	// Seal Seal the draft when the file is complete.
+	Seal *bool `json:"seal,omitempty"`
+
+	// Url URL of the file: https, without a user name. Its host must have a public address.
+	Url string `json:"url"`
 }
 
 // Upload defines model for Upload.
@@ -242,6 +615,9 @@ type Upload struct {
 
 	// Group At most 255 bytes of UTF-8.
 	Group *string `json:"group,omitempty"`
+
+	// Metadata A JSON object of strings: the `metadata` of the item.
+	Metadata *string `json:"metadata,omitempty"`
 }
 
 // UploadError defines model for UploadError.
@@ -257,8 +633,20 @@ type UploadError struct {
 // UploadErrorError defines model for UploadError.Error.
 type UploadErrorError string
 
+// After defines model for After.
+type After = string
+
+// Fields defines model for Fields.
+type Fields = string
+
+// From defines model for From.
+type From = string
+
 // Group defines model for Group.
 type Group = string
+
+// IfMatch defines model for IfMatch.
+type IfMatch = string
 
 // Limit defines model for Limit.
 type Limit = int
@@ -266,8 +654,17 @@ type Limit = int
 // MediaID defines model for MediaID.
 type MediaID = openapi_types.UUID
 
+// Name defines model for Name.
+type Name = string
+
 // Page defines model for Page.
 type Page = int
+
+// To defines model for To.
+type To = string
+
+// Type defines model for Type.
+type Type = string
 
 // Conflict defines model for Conflict.
 type Conflict = Error
@@ -287,6 +684,9 @@ type MediaItems = []MediaItem
 // NotFound defines model for NotFound.
 type NotFound = Error
 
+// PreconditionFailed defines model for PreconditionFailed.
+type PreconditionFailed = Error
+
 // TooLarge defines model for TooLarge.
 type TooLarge = Error
 
@@ -298,6 +698,23 @@ type Unauthenticated = Error
 
 // Unavailable defines model for Unavailable.
 type Unavailable = Error
+
+// UnsupportedType defines model for UnsupportedType.
+type UnsupportedType = Error
+
+// DeleteMediaParams defines parameters for DeleteMedia.
+type DeleteMediaParams struct {
+	// Permanent Delete the item so that it cannot be restored, also if it was deleted already. Only with an API key.
+	Permanent *bool `form:"permanent,omitempty" json:"permanent,omitempty"`
+}
+
+// ListDeletedMediaParams defines parameters for ListDeletedMedia.
+type ListDeletedMediaParams struct {
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// Limit Items per page.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
 
 // ListMediaParams defines parameters for ListMedia.
 type ListMediaParams struct {
@@ -311,6 +728,30 @@ type ListMediaParams struct {
 
 	// Group Only items of exactly this group. Empty means no filter.
 	Group *Group `form:"group,omitempty" json:"group,omitempty"`
+
+	// Fields The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`.
+	Fields *Fields `form:"fields,omitempty" json:"fields,omitempty"`
+
+	// Type Only items whose `mimeType` is this one, or of this kind, such as `image/*`.
+	Type *Type `form:"type,omitempty" json:"type,omitempty"`
+
+	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
+	Name *Name `form:"name,omitempty" json:"name,omitempty"`
+
+	// From Only items whose upload began at this time or later.
+	From *From `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only items whose upload began before this time.
+	To *To `form:"to,omitempty" json:"to,omitempty"`
+
+	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began.
+	Sort *Sort `form:"sort,omitempty" json:"sort,omitempty"`
+
+	// State `draft` lists the drafts of the app instead of the sealed items, in the order of time.
+	State *State `form:"state,omitempty" json:"state,omitempty"`
+
+	// After The cursor of the page before, from its header `X-Next-Cursor`. Not together with `page`.
+	After *After `form:"after,omitempty" json:"after,omitempty"`
 }
 
 // ListMediaByPostParams defines parameters for ListMediaByPost.
@@ -325,6 +766,30 @@ type ListMediaByPostParams struct {
 
 	// Group Only items of exactly this group. Empty means no filter.
 	Group *Group `form:"group,omitempty" json:"group,omitempty"`
+
+	// Fields The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`.
+	Fields *Fields `form:"fields,omitempty" json:"fields,omitempty"`
+
+	// Type Only items whose `mimeType` is this one, or of this kind, such as `image/*`.
+	Type *Type `form:"type,omitempty" json:"type,omitempty"`
+
+	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
+	Name *Name `form:"name,omitempty" json:"name,omitempty"`
+
+	// From Only items whose upload began at this time or later.
+	From *From `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only items whose upload began before this time.
+	To *To `form:"to,omitempty" json:"to,omitempty"`
+
+	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began.
+	Sort *Sort `form:"sort,omitempty" json:"sort,omitempty"`
+
+	// State `draft` lists the drafts of the app instead of the sealed items, in the order of time.
+	State *State `form:"state,omitempty" json:"state,omitempty"`
+
+	// After The cursor of the page before, from its header `X-Next-Cursor`. Not together with `page`.
+	After *After `form:"after,omitempty" json:"after,omitempty"`
 }
 
 // CountMediaParams defines parameters for CountMedia.
@@ -334,6 +799,18 @@ type CountMediaParams struct {
 
 	// Group Only items of exactly this group. Empty means no filter.
 	Group *Group `form:"group,omitempty" json:"group,omitempty"`
+
+	// Type Only items whose `mimeType` is this one, or of this kind, such as `image/*`.
+	Type *Type `form:"type,omitempty" json:"type,omitempty"`
+
+	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
+	Name *Name `form:"name,omitempty" json:"name,omitempty"`
+
+	// From Only items whose upload began at this time or later.
+	From *From `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only items whose upload began before this time.
+	To *To `form:"to,omitempty" json:"to,omitempty"`
 }
 
 // CountMediaByPostParams defines parameters for CountMediaByPost.
@@ -343,10 +820,88 @@ type CountMediaByPostParams struct {
 
 	// Group Only items of exactly this group. Empty means no filter.
 	Group *Group `form:"group,omitempty" json:"group,omitempty"`
+
+	// Type Only items whose `mimeType` is this one, or of this kind, such as `image/*`.
+	Type *Type `form:"type,omitempty" json:"type,omitempty"`
+
+	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
+	Name *Name `form:"name,omitempty" json:"name,omitempty"`
+
+	// From Only items whose upload began at this time or later.
+	From *From `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only items whose upload began before this time.
+	To *To `form:"to,omitempty" json:"to,omitempty"`
 }
+
+// TotalStorageParams defines parameters for TotalStorage.
+type TotalStorageParams struct {
+	// Access Only items of this access.
+	Access *Access `form:"access,omitempty" json:"access,omitempty"`
+
+	// Group Only items of exactly this group. Empty means no filter.
+	Group *Group `form:"group,omitempty" json:"group,omitempty"`
+
+	// Type Only items whose `mimeType` is this one, or of this kind, such as `image/*`.
+	Type *Type `form:"type,omitempty" json:"type,omitempty"`
+
+	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
+	Name *Name `form:"name,omitempty" json:"name,omitempty"`
+
+	// From Only items whose upload began at this time or later.
+	From *From `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only items whose upload began before this time.
+	To *To `form:"to,omitempty" json:"to,omitempty"`
+}
+
+// TotalStorageByPostParams defines parameters for TotalStorageByPost.
+type TotalStorageByPostParams struct {
+	// Access Only items of this access.
+	Access *Access `form:"access,omitempty" json:"access,omitempty"`
+
+	// Group Only items of exactly this group. Empty means no filter.
+	Group *Group `form:"group,omitempty" json:"group,omitempty"`
+
+	// Type Only items whose `mimeType` is this one, or of this kind, such as `image/*`.
+	Type *Type `form:"type,omitempty" json:"type,omitempty"`
+
+	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
+	Name *Name `form:"name,omitempty" json:"name,omitempty"`
+
+	// From Only items whose upload began at this time or later.
+	From *From `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only items whose upload began before this time.
+	To *To `form:"to,omitempty" json:"to,omitempty"`
+}
+
+// GetMediaParams defines parameters for GetMedia.
+type GetMediaParams struct {
+	// Fields The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`.
+	Fields *Fields `form:"fields,omitempty" json:"fields,omitempty"`
+}
+
+// GetMediaByPostParams defines parameters for GetMediaByPost.
+type GetMediaByPostParams struct {
+	// Fields The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`.
+	Fields *Fields `form:"fields,omitempty" json:"fields,omitempty"`
+}
+
+// UpdateMediaParams defines parameters for UpdateMedia.
+type UpdateMediaParams struct {
+	// IfMatch The change is made only if the item has one of these ETags; `*` is any.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ChangeManyMediaJSONRequestBody defines body for ChangeManyMedia for application/json ContentType.
+type ChangeManyMediaJSONRequestBody = BatchRequest
 
 // CreateMediaMultipartRequestBody defines body for CreateMedia for multipart/form-data ContentType.
 type CreateMediaMultipartRequestBody = Upload
+
+// UploadFromURLJSONRequestBody defines body for UploadFromURL for application/json ContentType.
+type UploadFromURLJSONRequestBody = URLUploadRequest
 
 // ListMediaByPostJSONRequestBody defines body for ListMediaByPost for application/json ContentType.
 type ListMediaByPostJSONRequestBody = ListQuery
@@ -354,24 +909,45 @@ type ListMediaByPostJSONRequestBody = ListQuery
 // CountMediaByPostJSONRequestBody defines body for CountMediaByPost for application/json ContentType.
 type CountMediaByPostJSONRequestBody = CountQuery
 
+// TotalStorageByPostJSONRequestBody defines body for TotalStorageByPost for application/json ContentType.
+type TotalStorageByPostJSONRequestBody = CountQuery
+
 // CreateSignatureJSONRequestBody defines body for CreateSignature for application/json ContentType.
 type CreateSignatureJSONRequestBody = SignatureRequest
+
+// UpdateMediaJSONRequestBody defines body for UpdateMedia for application/json ContentType.
+type UpdateMediaJSONRequestBody = MediaPatch
+
+// UpdateMediaApplicationMergePatchPlusJSONRequestBody defines body for UpdateMedia for application/merge-patch+json ContentType.
+type UpdateMediaApplicationMergePatchPlusJSONRequestBody = MediaPatch
 
 // UpdateSettingsJSONRequestBody defines body for UpdateSettings for application/json ContentType.
 type UpdateSettingsJSONRequestBody = SettingsChange
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// ChangeManyMedia Seal, delete or change many items
+	// (POST /media/batch)
+	ChangeManyMedia(w http.ResponseWriter, r *http.Request)
 	// CreateMedia Upload a file
 	// (POST /media/create)
 	CreateMedia(w http.ResponseWriter, r *http.Request)
+	// UploadFromURL Upload a file from a URL
+	// (POST /media/create/url)
+	UploadFromURL(w http.ResponseWriter, r *http.Request)
+	// GetURLUpload Read the state of an upload from a URL
+	// (GET /media/create/url/{jobId})
+	GetURLUpload(w http.ResponseWriter, r *http.Request, jobId openapi_types.UUID)
 	// DeleteMedia Delete an item
 	// (DELETE /media/delete/{mediaId})
-	DeleteMedia(w http.ResponseWriter, r *http.Request, mediaId MediaID)
-	// ListMedia List sealed items
+	DeleteMedia(w http.ResponseWriter, r *http.Request, mediaId MediaID, params DeleteMediaParams)
+	// ListDeletedMedia List deleted items
+	// (GET /media/deleted)
+	ListDeletedMedia(w http.ResponseWriter, r *http.Request, params ListDeletedMediaParams)
+	// ListMedia List items
 	// (GET /media/get)
 	ListMedia(w http.ResponseWriter, r *http.Request, params ListMediaParams)
-	// ListMediaByPost List sealed items
+	// ListMediaByPost List items
 	// (POST /media/get)
 	ListMediaByPost(w http.ResponseWriter, r *http.Request, params ListMediaByPostParams)
 	// CountMedia Count sealed items
@@ -382,22 +958,28 @@ type ServerInterface interface {
 	CountMediaByPost(w http.ResponseWriter, r *http.Request, params CountMediaByPostParams)
 	// TotalStorage Storage totals of the account
 	// (GET /media/get/size)
-	TotalStorage(w http.ResponseWriter, r *http.Request)
+	TotalStorage(w http.ResponseWriter, r *http.Request, params TotalStorageParams)
 	// TotalStorageByPost Storage totals of the account
 	// (POST /media/get/size)
-	TotalStorageByPost(w http.ResponseWriter, r *http.Request)
+	TotalStorageByPost(w http.ResponseWriter, r *http.Request, params TotalStorageByPostParams)
 	// GetMedia Read an item
 	// (GET /media/get/{mediaId})
-	GetMedia(w http.ResponseWriter, r *http.Request, mediaId MediaID)
+	GetMedia(w http.ResponseWriter, r *http.Request, mediaId MediaID, params GetMediaParams)
 	// GetMediaByPost Read an item
 	// (POST /media/get/{mediaId})
-	GetMediaByPost(w http.ResponseWriter, r *http.Request, mediaId MediaID)
+	GetMediaByPost(w http.ResponseWriter, r *http.Request, mediaId MediaID, params GetMediaByPostParams)
+	// RestoreMedia Restore a deleted item
+	// (POST /media/restore/{mediaId})
+	RestoreMedia(w http.ResponseWriter, r *http.Request, mediaId MediaID)
 	// SealMedia Seal a draft
 	// (POST /media/seal/{mediaId})
 	SealMedia(w http.ResponseWriter, r *http.Request, mediaId MediaID)
 	// CreateSignature Create an upload signature
 	// (POST /media/signature/create)
 	CreateSignature(w http.ResponseWriter, r *http.Request)
+	// UpdateMedia Change an item
+	// (PATCH /media/{mediaId})
+	UpdateMedia(w http.ResponseWriter, r *http.Request, mediaId MediaID, params UpdateMediaParams)
 	// UpdateSettings Change settings
 	// (POST /settings/media/create)
 	UpdateSettings(w http.ResponseWriter, r *http.Request)
@@ -413,25 +995,49 @@ type ServerInterface interface {
 
 type Unimplemented struct{}
 
+// ChangeManyMedia Seal, delete or change many items
+// (POST /media/batch)
+func (_ Unimplemented) ChangeManyMedia(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // CreateMedia Upload a file
 // (POST /media/create)
 func (_ Unimplemented) CreateMedia(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// DeleteMedia Delete an item
-// (DELETE /media/delete/{mediaId})
-func (_ Unimplemented) DeleteMedia(w http.ResponseWriter, r *http.Request, mediaId MediaID) {
+// UploadFromURL Upload a file from a URL
+// (POST /media/create/url)
+func (_ Unimplemented) UploadFromURL(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListMedia List sealed items
+// GetURLUpload Read the state of an upload from a URL
+// (GET /media/create/url/{jobId})
+func (_ Unimplemented) GetURLUpload(w http.ResponseWriter, r *http.Request, jobId openapi_types.UUID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DeleteMedia Delete an item
+// (DELETE /media/delete/{mediaId})
+func (_ Unimplemented) DeleteMedia(w http.ResponseWriter, r *http.Request, mediaId MediaID, params DeleteMediaParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListDeletedMedia List deleted items
+// (GET /media/deleted)
+func (_ Unimplemented) ListDeletedMedia(w http.ResponseWriter, r *http.Request, params ListDeletedMediaParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListMedia List items
 // (GET /media/get)
 func (_ Unimplemented) ListMedia(w http.ResponseWriter, r *http.Request, params ListMediaParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListMediaByPost List sealed items
+// ListMediaByPost List items
 // (POST /media/get)
 func (_ Unimplemented) ListMediaByPost(w http.ResponseWriter, r *http.Request, params ListMediaByPostParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -451,25 +1057,31 @@ func (_ Unimplemented) CountMediaByPost(w http.ResponseWriter, r *http.Request, 
 
 // TotalStorage Storage totals of the account
 // (GET /media/get/size)
-func (_ Unimplemented) TotalStorage(w http.ResponseWriter, r *http.Request) {
+func (_ Unimplemented) TotalStorage(w http.ResponseWriter, r *http.Request, params TotalStorageParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
 // TotalStorageByPost Storage totals of the account
 // (POST /media/get/size)
-func (_ Unimplemented) TotalStorageByPost(w http.ResponseWriter, r *http.Request) {
+func (_ Unimplemented) TotalStorageByPost(w http.ResponseWriter, r *http.Request, params TotalStorageByPostParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
 // GetMedia Read an item
 // (GET /media/get/{mediaId})
-func (_ Unimplemented) GetMedia(w http.ResponseWriter, r *http.Request, mediaId MediaID) {
+func (_ Unimplemented) GetMedia(w http.ResponseWriter, r *http.Request, mediaId MediaID, params GetMediaParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
 // GetMediaByPost Read an item
 // (POST /media/get/{mediaId})
-func (_ Unimplemented) GetMediaByPost(w http.ResponseWriter, r *http.Request, mediaId MediaID) {
+func (_ Unimplemented) GetMediaByPost(w http.ResponseWriter, r *http.Request, mediaId MediaID, params GetMediaByPostParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RestoreMedia Restore a deleted item
+// (POST /media/restore/{mediaId})
+func (_ Unimplemented) RestoreMedia(w http.ResponseWriter, r *http.Request, mediaId MediaID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -482,6 +1094,12 @@ func (_ Unimplemented) SealMedia(w http.ResponseWriter, r *http.Request, mediaId
 // CreateSignature Create an upload signature
 // (POST /media/signature/create)
 func (_ Unimplemented) CreateSignature(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// UpdateMedia Change an item
+// (PATCH /media/{mediaId})
+func (_ Unimplemented) UpdateMedia(w http.ResponseWriter, r *http.Request, mediaId MediaID, params UpdateMediaParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -512,11 +1130,65 @@ type ServerInterfaceWrapper struct {
 
 type MiddlewareFunc func(http.Handler) http.Handler
 
+// ChangeManyMedia operation middleware
+func (siw *ServerInterfaceWrapper) ChangeManyMedia(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ChangeManyMedia(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // CreateMedia operation middleware
 func (siw *ServerInterfaceWrapper) CreateMedia(w http.ResponseWriter, r *http.Request) {
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CreateMedia(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UploadFromURL operation middleware
+func (siw *ServerInterfaceWrapper) UploadFromURL(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UploadFromURL(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetURLUpload operation middleware
+func (siw *ServerInterfaceWrapper) GetURLUpload(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "jobId" -------------
+	var jobId openapi_types.UUID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "jobId", chi.URLParam(r, "jobId"), &jobId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "jobId", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetURLUpload(w, r, jobId)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -541,8 +1213,70 @@ func (siw *ServerInterfaceWrapper) DeleteMedia(w http.ResponseWriter, r *http.Re
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteMediaParams
+
+	// ------------- Optional query parameter "permanent" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "permanent", r.URL.Query(), &params.Permanent, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "permanent"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "permanent", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DeleteMedia(w, r, mediaId)
+		siw.Handler.DeleteMedia(w, r, mediaId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListDeletedMedia operation middleware
+func (siw *ServerInterfaceWrapper) ListDeletedMedia(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListDeletedMediaParams
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListDeletedMedia(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -609,6 +1343,110 @@ func (siw *ServerInterfaceWrapper) ListMedia(w http.ResponseWriter, r *http.Requ
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "group"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "group", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "fields" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "fields", r.URL.Query(), &params.Fields, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "fields"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fields", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "type", r.URL.Query(), &params.Type, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "name", r.URL.Query(), &params.Name, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "sort" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "sort", r.URL.Query(), &params.Sort, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "sort"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "sort", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "after", r.URL.Query(), &params.After, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "after"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "after", Err: err})
 		}
 		return
 	}
@@ -685,6 +1523,110 @@ func (siw *ServerInterfaceWrapper) ListMediaByPost(w http.ResponseWriter, r *htt
 		return
 	}
 
+	// ------------- Optional query parameter "fields" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "fields", r.URL.Query(), &params.Fields, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "fields"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fields", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "type", r.URL.Query(), &params.Type, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "name", r.URL.Query(), &params.Name, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "sort" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "sort", r.URL.Query(), &params.Sort, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "sort"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "sort", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "after", r.URL.Query(), &params.After, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "after"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "after", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListMediaByPost(w, r, params)
 	}))
@@ -727,6 +1669,58 @@ func (siw *ServerInterfaceWrapper) CountMedia(w http.ResponseWriter, r *http.Req
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "group"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "group", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "type", r.URL.Query(), &params.Type, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "name", r.URL.Query(), &params.Name, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
 		}
 		return
 	}
@@ -777,6 +1771,58 @@ func (siw *ServerInterfaceWrapper) CountMediaByPost(w http.ResponseWriter, r *ht
 		return
 	}
 
+	// ------------- Optional query parameter "type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "type", r.URL.Query(), &params.Type, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "name", r.URL.Query(), &params.Name, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CountMediaByPost(w, r, params)
 	}))
@@ -791,8 +1837,92 @@ func (siw *ServerInterfaceWrapper) CountMediaByPost(w http.ResponseWriter, r *ht
 // TotalStorage operation middleware
 func (siw *ServerInterfaceWrapper) TotalStorage(w http.ResponseWriter, r *http.Request) {
 
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params TotalStorageParams
+
+	// ------------- Optional query parameter "access" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "access", r.URL.Query(), &params.Access, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "access"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "access", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "group" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "group", r.URL.Query(), &params.Group, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "group"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "group", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "type", r.URL.Query(), &params.Type, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "name", r.URL.Query(), &params.Name, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.TotalStorage(w, r)
+		siw.Handler.TotalStorage(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -805,8 +1935,92 @@ func (siw *ServerInterfaceWrapper) TotalStorage(w http.ResponseWriter, r *http.R
 // TotalStorageByPost operation middleware
 func (siw *ServerInterfaceWrapper) TotalStorageByPost(w http.ResponseWriter, r *http.Request) {
 
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params TotalStorageByPostParams
+
+	// ------------- Optional query parameter "access" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "access", r.URL.Query(), &params.Access, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "access"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "access", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "group" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "group", r.URL.Query(), &params.Group, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "group"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "group", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "type", r.URL.Query(), &params.Type, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "name", r.URL.Query(), &params.Name, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.TotalStorageByPost(w, r)
+		siw.Handler.TotalStorageByPost(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -831,8 +2045,24 @@ func (siw *ServerInterfaceWrapper) GetMedia(w http.ResponseWriter, r *http.Reque
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetMediaParams
+
+	// ------------- Optional query parameter "fields" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "fields", r.URL.Query(), &params.Fields, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "fields"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fields", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetMedia(w, r, mediaId)
+		siw.Handler.GetMedia(w, r, mediaId, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -857,8 +2087,50 @@ func (siw *ServerInterfaceWrapper) GetMediaByPost(w http.ResponseWriter, r *http
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetMediaByPostParams
+
+	// ------------- Optional query parameter "fields" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "fields", r.URL.Query(), &params.Fields, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "fields"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fields", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetMediaByPost(w, r, mediaId)
+		siw.Handler.GetMediaByPost(w, r, mediaId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RestoreMedia operation middleware
+func (siw *ServerInterfaceWrapper) RestoreMedia(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "mediaId" -------------
+	var mediaId MediaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "mediaId", chi.URLParam(r, "mediaId"), &mediaId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "mediaId", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RestoreMedia(w, r, mediaId)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -899,6 +2171,56 @@ func (siw *ServerInterfaceWrapper) CreateSignature(w http.ResponseWriter, r *htt
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CreateSignature(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UpdateMedia operation middleware
+func (siw *ServerInterfaceWrapper) UpdateMedia(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "mediaId" -------------
+	var mediaId MediaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "mediaId", chi.URLParam(r, "mediaId"), &mediaId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "mediaId", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateMediaParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateMedia(w, r, mediaId, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1067,6 +2389,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/media/create", wrapper.CreateMedia)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/media/create/url", wrapper.UploadFromURL)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/media/create/url/{jobId}", wrapper.GetURLUpload)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/media/seal/{mediaId}", wrapper.SealMedia)
 	})
 	r.Group(func(r chi.Router) {
@@ -1094,7 +2422,19 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/media/get/{mediaId}", wrapper.GetMediaByPost)
 	})
 	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/media/{mediaId}", wrapper.UpdateMedia)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/media/batch", wrapper.ChangeManyMedia)
+	})
+	r.Group(func(r chi.Router) {
 		r.Delete(options.BaseURL+"/media/delete/{mediaId}", wrapper.DeleteMedia)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/media/deleted", wrapper.ListDeletedMedia)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/media/restore/{mediaId}", wrapper.RestoreMedia)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/media/signature/create", wrapper.CreateSignature)

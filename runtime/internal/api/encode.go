@@ -2,8 +2,10 @@ package api
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -16,7 +18,9 @@ type ItemList []MediaItem
 
 // AppendJSON appends the items as encoding/json encodes them without escapes for HTML, which takes
 // longer: it encodes ids and times twice.
-func (l ItemList) AppendJSON(dst []byte) []byte {
+func (l ItemList) AppendJSON(dst []byte) []byte { return l.appendFields(dst, allFields) }
+
+func (l ItemList) appendFields(dst []byte, fields Selection) []byte {
 	dst = append(dst, '[')
 	start := len(dst)
 	for i := range l {
@@ -26,36 +30,142 @@ func (l ItemList) AppendJSON(dst []byte) []byte {
 		if i == 1 { // the others are about as long as the first one
 			dst = slices.Grow(dst, (len(l)-1)*(len(dst)-start)*9/8)
 		}
-		dst = l[i].AppendJSON(dst)
+		dst = l[i].appendFields(dst, fields)
 	}
 	return append(dst, ']')
 }
 
 // AppendJSON appends the item.
-func (m *MediaItem) AppendJSON(dst []byte) []byte {
-	dst = AppendUUID(append(dst, `{"mediaId":"`...), m.MediaId)
-	dst = appendText(append(dst, `","originalFileName":`...), m.OriginalFileName)
-	dst = appendText(append(dst, `,"mimeType":`...), m.MimeType)
-	dst = strconv.AppendInt(append(dst, `,"size":`...), m.Size, 10)
-	dst = appendText(append(dst, `,"access":`...), string(m.Access))
-	dst = appendText(append(dst, `,"file":`...), m.File)
-	dst = appendText(append(dst, `,"thumbnail":`...), m.Thumbnail)
-	dst = appendText(append(dst, `,"caption":`...), m.Caption)
-	dst = appendText(append(dst, `,"group":`...), m.Group)
-	if m.Temp {
+func (m *MediaItem) AppendJSON(dst []byte) []byte { return m.appendFields(dst, allFields) }
+
+// appendFields appends the item with a part of its members. Each is appended with a comma before it;
+// the first comma becomes the brace.
+func (m *MediaItem) appendFields(dst []byte, fields Selection) []byte {
+	start := len(dst)
+	if fields&fieldMediaID != 0 {
+		dst = append(AppendUUID(append(dst, `,"mediaId":"`...), m.MediaId), '"')
+	}
+	text := func(field Selection, name, value string) {
+		if fields&field != 0 {
+			dst = appendText(append(dst, name...), value)
+		}
+	}
+	at := func(field Selection, name string, value *time.Time) {
+		if fields&field != 0 && value != nil {
+			dst = appendTime(append(dst, name...), *value)
+		}
+	}
+	known := func(field Selection, name string, value int) {
+		if fields&field != 0 && value != 0 {
+			dst = strconv.AppendInt(append(dst, name...), int64(value), 10)
+		}
+	}
+	text(fieldOriginalFileName, `,"originalFileName":`, m.OriginalFileName)
+	text(fieldMimeType, `,"mimeType":`, m.MimeType)
+	if fields&fieldSize != 0 {
+		dst = strconv.AppendInt(append(dst, `,"size":`...), m.Size, 10)
+	}
+	text(fieldAccess, `,"access":`, string(m.Access))
+	text(fieldFile, `,"file":`, m.File)
+	text(fieldThumbnail, `,"thumbnail":`, m.Thumbnail)
+	text(fieldCaption, `,"caption":`, m.Caption)
+	text(fieldGroup, `,"group":`, m.Group)
+	if fields&fieldTemp != 0 && m.Temp {
 		dst = append(dst, `,"temp":true`...)
 	}
 	if m.Original != "" {
-		dst = appendText(append(dst, `,"original":`...), m.Original)
+		text(fieldOriginal, `,"original":`, m.Original)
 	}
-	dst = appendTime(append(dst, `,"createdAt":`...), m.CreatedAt)
-	if m.SealedAt != nil {
-		dst = appendTime(append(dst, `,"sealedAt":`...), *m.SealedAt)
+	at(fieldCreatedAt, `,"createdAt":`, &m.CreatedAt)
+	at(fieldSealedAt, `,"sealedAt":`, m.SealedAt)
+	at(fieldExpiresAt, `,"expiresAt":`, m.ExpiresAt)
+	text(fieldSha256, `,"sha256":`, m.Sha256)
+	known(fieldWidth, `,"width":`, m.Width)
+	known(fieldHeight, `,"height":`, m.Height)
+	if fields&fieldPlaceholder != 0 && len(m.Placeholder) > 0 {
+		dst = append(base64.StdEncoding.AppendEncode(append(dst, `,"placeholder":"`...), m.Placeholder), '"')
 	}
-	if m.ExpiresAt != nil {
-		dst = appendTime(append(dst, `,"expiresAt":`...), *m.ExpiresAt)
+	if m.DominantColor != "" {
+		text(fieldDominantColor, `,"dominantColor":`, m.DominantColor)
 	}
-	dst = appendText(append(dst, `,"sha256":`...), m.Sha256)
+	if fields&fieldDuration != 0 && m.Duration != 0 {
+		dst = strconv.AppendFloat(append(dst, `,"duration":`...), m.Duration, 'f', -1, 64)
+	}
+	known(fieldPages, `,"pages":`, m.Pages)
+	if fields&fieldMetadata != 0 {
+		dst = appendMetadata(append(dst, `,"metadata":`...), m.Metadata)
+	}
+	if m.Ref != "" {
+		text(fieldRef, `,"ref":`, m.Ref)
+	}
+	if fields&fieldFocus != 0 && m.Focus != nil {
+		dst = m.Focus.append(append(dst, `,"focus":`...))
+	}
+	if fields&fieldPresets != 0 {
+		dst = appendPictures(append(dst, `,"presets":`...), m.Presets)
+	}
+	if len(dst) == start {
+		return append(dst, "{}"...)
+	}
+	dst[start] = '{'
+	return append(dst, '}')
+}
+
+// appendMetadata appends the pairs, in the order of their keys.
+func appendMetadata(dst []byte, metadata Metadata) []byte {
+	if metadata == nil {
+		return append(dst, "null"...)
+	}
+	dst = append(dst, '{')
+	if len(metadata) > 0 {
+		for i, key := range slices.Sorted(maps.Keys(metadata)) {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendText(append(appendText(dst, key), ':'), metadata[key])
+		}
+	}
+	return append(dst, '}')
+}
+
+// append appends the point, whose fractions are thousandths.
+func (f Focus) append(dst []byte) []byte {
+	dst = strconv.AppendFloat(append(dst, `{"x":`...), f.X, 'f', -1, 64)
+	dst = strconv.AppendFloat(append(dst, `,"y":`...), f.Y, 'f', -1, 64)
+	return append(dst, '}')
+}
+
+// appendPictures appends the pictures, in the order of their names.
+func appendPictures(dst []byte, pictures map[string]Picture) []byte {
+	known := func(name string, value int) {
+		if value != 0 {
+			dst = strconv.AppendInt(append(dst, name...), int64(value), 10)
+		}
+	}
+	dst = append(dst, '{')
+	for i, name := range slices.Sorted(maps.Keys(pictures)) {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		picture := pictures[name]
+		dst = append(appendText(dst, name), `:{"url":`...)
+		dst = appendText(dst, picture.Url)
+		known(`,"width":`, picture.Width)
+		known(`,"height":`, picture.Height)
+		dst = append(dst, `,"densities":[`...)
+		for j, density := range picture.Densities {
+			if j > 0 {
+				dst = append(dst, ',')
+			}
+			dst = strconv.AppendInt(append(dst, `{"density":`...), int64(density.Density), 10)
+			dst = appendText(append(dst, `,"url":`...), density.Url)
+			known(`,"width":`, density.Width)
+			known(`,"height":`, density.Height)
+			dst = append(dst, '}')
+		}
+		dst = appendText(append(dst, `],"srcset":`...), picture.Srcset)
+		dst = append(dst, '}')
+	}
 	return append(dst, '}')
 }
 

@@ -12,6 +12,9 @@ import (
 // their schema in the OpenAPI document, follow from the table in package settings.
 type Settings struct {
 	settings.Effective
+	// Presets are those in effect, and Originals is who may fetch the originals of public items. The tools have neither.
+	Presets   []settings.EffectivePreset `json:"presets,omitempty"`
+	Originals settings.Originals         `json:"originals,omitempty"`
 	// Sources has the source of every setting.
 	Sources Sources `json:"sources"`
 	// PinnedBy is the MediaSettings object that pins settings; empty if none does.
@@ -23,8 +26,22 @@ type Settings struct {
 // SettingsChange is what a change of the settings sets.
 type SettingsChange = settings.Layer
 
-// NewSettings returns the settings document of an account.
+// NewSettings returns the settings document of an account. What nobody has set of the pictures is not in it, so that it is
+// for other clients what it was before there were presets.
 func NewSettings(layers settings.Layers) Settings {
+	document := NewToolSettings(layers)
+	document.Presets = layers.Presets()
+	if originals, source := layers.Originals(); source != settings.FromDefault {
+		document.Originals, document.Sources[settings.OriginalsField] = originals, source
+	}
+	if len(layers.Pinned.Pictures.Names()) > 0 {
+		document.PinnedBy = layers.PinnedBy
+	}
+	return document
+}
+
+// NewToolSettings returns the settings document for tools: that of docs/specification.md.
+func NewToolSettings(layers settings.Layers) Settings {
 	document := Settings{Effective: layers.Effective(), Sources: layers.Sources()}
 	if len(layers.Pinned.Fields()) > 0 {
 		document.PinnedBy = layers.PinnedBy
@@ -35,7 +52,7 @@ func NewSettings(layers settings.Layers) Settings {
 // Sources maps the names of settings to the sources of their values.
 type Sources map[string]settings.Source
 
-// MarshalJSON returns an object in the order of settings.Fields.
+// MarshalJSON returns an object in the order of settings.Fields; the originals follow if they are set.
 func (s Sources) MarshalJSON() ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteByte('{')
@@ -54,6 +71,9 @@ func (s Sources) MarshalJSON() ([]byte, error) {
 		out.Write(name)
 		out.WriteByte(':')
 		out.Write(source)
+	}
+	if source, ok := s[settings.OriginalsField]; ok {
+		out.WriteString(`,"` + settings.OriginalsField + `":"` + string(source) + `"`)
 	}
 	out.WriteByte('}')
 	return out.Bytes(), nil
@@ -80,6 +100,7 @@ func addSettings(schemas map[string]any) {
 		names = append(names, field.Name)
 	}
 	document["required"] = append(append([]any{}, names...), "sources")
+	sourceOf[settings.OriginalsField] = map[string]any{"$ref": "#/components/schemas/Source"}
 	sources["properties"], sources["required"] = sourceOf, names
 }
 

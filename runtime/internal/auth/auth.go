@@ -19,7 +19,9 @@ import (
 	"mediastack.dev/runtime/internal/origin"
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/keys"
+	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
+	"mediastack.dev/runtime/settings"
 )
 
 // CredentialStore finds the principals of credentials. postgres.Store implements it. It
@@ -60,15 +62,23 @@ type Identity struct {
 	Scopes []Scope
 	// GrantID is the grant of the access token that was sent; zero for other credentials.
 	GrantID uuid.UUID
+	// Assistant is set for a request at MCP, where the tool policy of the account limits keys, too.
+	Assistant bool
 	// Signed is set for an upload signature: its holder may upload, but is not the owner of
 	// the account.
 	Signed bool
 	// Group is the group that the upload signature is bound to; empty = not bound.
 	Group string
+	// Capability is what the upload signature permits if it is a capability; then Group is empty. It
+	// may have expired on the routes of an upload that exists: see Capability.Is.
+	Capability *media.Capability
 }
 
 // HasScope reports whether the credential has a scope.
 func (i Identity) HasScope(scope Scope) bool { return slices.Contains(i.Scopes, scope) }
+
+// underToolPolicy reports whether the tool policy of the account limits the caller.
+func (i Identity) underToolPolicy() bool { return i.GrantID != uuid.Nil || i.Assistant }
 
 // Authenticator checks credentials. It is safe for concurrent use.
 type Authenticator struct {
@@ -81,6 +91,7 @@ type Authenticator struct {
 	tokens    *keys.Signer // of access tokens
 	limits    *ratelimit.Limiter
 	writable  func() error
+	settings  Settings
 	origins   *origin.Policy
 	now       func() time.Time
 	log       *slog.Logger
@@ -90,11 +101,18 @@ type Authenticator struct {
 	KeyHeader, SignatureHeader string
 }
 
+// Settings returns the settings of an account, whose pins may limit upload signatures.
+type Settings interface {
+	Get(ctx context.Context, accountID uuid.UUID) (settings.Layers, error)
+}
+
 // Deps are the dependencies of an Authenticator.
 type Deps struct {
 	Store CredentialStore
 	// Limits count requests by key and wrong credentials by client; nil = no limits.
 	Limits *ratelimit.Limiter
+	// Settings have the ceilings of upload signatures; nil = there are none.
+	Settings Settings
 	// Writable returns an error while nothing may be changed; nil = always writable.
 	Writable func() error
 	// Origins are the web origins whose pages may call; nil = any, for every account.
@@ -123,7 +141,7 @@ func New(cfg Config, deps Deps) (*Authenticator, error) {
 	return &Authenticator{
 		cfg: cfg, sessions: newSessionCache(deps.Store, cfg.KeyCacheTTL, deps.Now),
 		keyUses: newLastUsedRecorder(deps.Store.TouchKeys), grantUses: newLastUsedRecorder(deps.Store.TouchGrants), store: deps.Store,
-		signer: signer, tokens: tokens, limits: deps.Limits, writable: deps.Writable, origins: deps.Origins, now: deps.Now, log: deps.Log, failures: newFailures(),
+		signer: signer, tokens: tokens, limits: deps.Limits, writable: deps.Writable, settings: deps.Settings, origins: deps.Origins, now: deps.Now, log: deps.Log, failures: newFailures(),
 		KeyHeader: "x-" + cfg.Brand + "-apikey", SignatureHeader: "x-" + cfg.Brand + "-signature",
 	}, nil
 }

@@ -11,7 +11,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/lru"
+	"mediastack.dev/runtime/lru"
 	"mediastack.dev/runtime/oauth"
 )
 

@@ -46,7 +46,7 @@ func (a *Authenticator) Authenticate(r *http.Request) (Identity, error) {
 // authenticate checks the credential, by the schemes that the route accepts.
 func (a *Authenticator) authenticate(r *http.Request) (Identity, error) {
 	if AcceptsSignature(chi.RouteContext(r.Context()).RoutePattern()) {
-		return a.authenticateUpload(r.Context(), r.Header)
+		return a.authenticateUpload(r.Context(), r.Header, chi.RouteContext(r.Context()).RoutePattern() == api.ResumableUploadRoute)
 	}
 	return a.authenticateOwner(r.Context(), r.Header)
 }
@@ -59,8 +59,9 @@ func hasBearer(header http.Header) bool {
 	})
 }
 
-// authenticateUpload accepts an upload signature, or the credential of an owner.
-func (a *Authenticator) authenticateUpload(ctx context.Context, header http.Header) (Identity, error) {
+// authenticateUpload accepts an upload signature, or the credential of an owner. continues is set for a
+// route of an upload that exists.
+func (a *Authenticator) authenticateUpload(ctx context.Context, header http.Header, continues bool) (Identity, error) {
 	signatures := header.Values(a.SignatureHeader)
 	switch {
 	case len(signatures) == 0 || len(signatures) == 1 && signatures[0] == "":
@@ -68,7 +69,7 @@ func (a *Authenticator) authenticateUpload(ctx context.Context, header http.Head
 	case len(signatures) > 1 || header.Get(a.KeyHeader) != "" || hasBearer(header):
 		return Identity{}, failedSeveral.fault(fault.Invalid, "send exactly one credential: %s or %s", a.KeyHeader, a.SignatureHeader)
 	}
-	return a.authenticateSignature(ctx, signatures[0])
+	return a.authenticateSignature(ctx, signatures[0], continues)
 }
 
 // authenticateOwner accepts the credentials of an account's owner: an API key or an access
@@ -136,15 +137,16 @@ func (a *Authenticator) authenticateBearer(ctx context.Context, received string)
 }
 
 // authenticateSignature accepts an upload signature while it is valid and the credential
-// that created it is: the key, or the login with its permission to upload.
-func (a *Authenticator) authenticateSignature(ctx context.Context, signature string) (Identity, error) {
+// that created it is: the key, or the login with its permission to upload. A capability that has expired
+// still continues what began with it, until that expires.
+func (a *Authenticator) authenticateSignature(ctx context.Context, signature string, continues bool) (Identity, error) {
 	const public = "invalid upload signature"
 	rejected := failedInvalidSignature.fault(fault.InvalidSignature, public)
 	claims, ok := decodeSignature(a.store.Cell(), a.signer, signature)
 	if !ok {
 		return Identity{}, rejected
 	}
-	if !a.authenticatedAt(ctx).Before(claims.expires) {
+	if !a.authenticatedAt(ctx).Before(claims.expires) && (claims.capability == nil || !continues) {
 		return Identity{}, failedExpiredSignature.fault(fault.InvalidSignature, "the upload signature has expired")
 	}
 	key := cacheKey{id: claims.keyID}
@@ -161,13 +163,21 @@ func (a *Authenticator) authenticateSignature(ctx context.Context, signature str
 		return Identity{}, rejected
 	case claims.grantID != uuid.Nil && !mayUpload(session):
 		return Identity{}, rejected
+	case !claims.maySeal(session):
+		return Identity{}, NotAllowed(account.SealMedia)
 	}
-	return Identity{Principal: session.Principal, Signed: true, Group: claims.group}, nil
+	return Identity{Principal: session.Principal, Signed: true, Group: claims.group, Capability: claims.capability}, nil
 }
 
 // mayUpload reports whether a login permits uploads.
 func mayUpload(session oauth.Session) bool {
 	return slices.Contains(session.Scopes, ScopeWrite) && session.Account.ToolPolicy.Allows(account.UploadMedia)
+}
+
+// maySeal reports whether the tool policy, as it is now, allows a signature to seal its uploads. A
+// signature that a key created by REST is not limited.
+func (c claims) maySeal(session oauth.Session) bool {
+	return c.capability == nil || !c.capability.Seal || c.grantID == uuid.Nil && !c.assistant || session.Account.ToolPolicy.Allows(account.SealMedia)
 }
 
 // lookupGuessable is lookup for credentials that could be guessed. A client with too many

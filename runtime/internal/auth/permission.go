@@ -3,8 +3,6 @@ package auth
 import (
 	"net/http"
 
-	"github.com/google/uuid"
-
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/httpapi"
@@ -57,10 +55,16 @@ func (a *Authenticator) checkOperation(w http.ResponseWriter, identity Identity,
 	if err := a.RequireScope(w, identity, ScopeOf(operation)); err != nil {
 		return err
 	}
-	if identity.GrantID != uuid.Nil && !identity.Account.ToolPolicy.Allows(operation) {
+	if identity.underToolPolicy() && !identity.Account.ToolPolicy.Allows(operation) {
 		return NotAllowed(operation)
 	}
 	return a.CheckWritable(operation)
+}
+
+// Authorize rejects a request whose credential does not permit an operation that the request's body
+// names, as RequireOperation does. It sets the challenge in the headers of w.
+func (a *Authenticator) Authorize(w http.ResponseWriter, r *http.Request, operation account.Operation) error {
+	return a.checkOperation(w, FromContext(r.Context()), operation)
 }
 
 // RequireScope rejects a credential that lacks a scope, and sets the challenge in the

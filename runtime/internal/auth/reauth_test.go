@@ -141,7 +141,7 @@ func TestMiddleware_AcceptsASignatureThatExpiresBeforeTheBodyEnds(t *testing.T) 
 	}
 	r := httptest.NewRequest(http.MethodPost, api.UploadRoute, nil)
 	r.Header.Set(s.SignatureHeader, signature)
-	if _, err := s.authenticateUpload(r.Context(), r.Header); !fault.Is(err, fault.InvalidSignature) {
+	if _, err := s.authenticateUpload(r.Context(), r.Header, false); !fault.Is(err, fault.InvalidSignature) {
 		t.Errorf("a new request is answered %v", err)
 	}
 }

@@ -21,23 +21,34 @@ type claims struct {
 	grantID                 uuid.UUID // of the login that created it; zero for a key
 	expires                 time.Time // whole seconds
 	group                   string    // empty = not bound
+	// capabilityJSON is what a signature that is a capability ends with, and capability what it says; such
+	// a signature has no group here.
+	capabilityJSON string
+	capability     *media.Capability
+	// assistant is set for a capability that was created at MCP with a key.
+	assistant bool
 }
 
 // signaturePrefix begins every upload signature.
 const signaturePrefix = "mus_"
 
 const (
-	// A signature that was created by a login contains the id of the grant as well.
-	signatureByKey   = 1
-	signatureByLogin = 2
-	// claimsLength is the length of claims without a group: version, expiry, three ids.
+	// The version of a signature. One that was created by a login contains the id of the grant as
+	// well. A capability ends with JSON instead of the group.
+	signatureByKey    = 1
+	signatureByLogin  = 2
+	capabilityByKey   = 3
+	capabilityByLogin = 4
+	// capabilityByKeyAtMCP is a capability that the tool policy limits, although a key created it.
+	capabilityByKeyAtMCP = 5
+	// claimsLength is the length of claims without a group or a capability: version, expiry, three ids.
 	claimsLength = 1 + 8 + 3*16
 	// maxSignatureLen bounds a signature, in characters.
-	maxSignatureLen = len(signaturePrefix) + 3 + 4*(claimsLength+16+media.MaxGroup+2)/3 + 1 + 43
+	maxSignatureLen = len(signaturePrefix) + 3 + 4*(claimsLength+16+maxCapability+2)/3 + 1 + 43
 )
 
 func claimsOf(i Identity, expires time.Time, group string) claims {
-	return claims{accountID: i.Account.ID, appID: i.App.ID, keyID: i.Key.ID, grantID: i.GrantID, expires: expires, group: group}
+	return claims{accountID: i.Account.ID, appID: i.App.ID, keyID: i.Key.ID, grantID: i.GrantID, expires: expires, group: group, assistant: i.Assistant}
 }
 
 // matches reports whether the claims are those of this session. When a key is rotated, a
@@ -48,50 +59,69 @@ func (c claims) matches(s oauth.Session) bool {
 
 func (c claims) encode() []byte {
 	version := byte(signatureByKey)
-	if c.grantID != uuid.Nil {
-		version = signatureByLogin
+	if c.capabilityJSON != "" {
+		version = capabilityByKey
 	}
-	text := make([]byte, 0, claimsLength+len(c.grantID)+len(c.group))
+	switch {
+	case c.grantID != uuid.Nil:
+		version++
+	case c.assistant && version == capabilityByKey:
+		version = capabilityByKeyAtMCP
+	}
+	text := make([]byte, 0, claimsLength+len(c.grantID)+len(c.group)+len(c.capabilityJSON))
 	text = append(text, version)
 	text = binary.BigEndian.AppendUint64(text, uint64(c.expires.Unix())) //nolint:gosec // a time after 1970
 	text = append(text, c.accountID[:]...)
 	text = append(text, c.appID[:]...)
 	text = append(text, c.keyID[:]...)
-	if version == signatureByLogin {
+	if c.grantID != uuid.Nil {
 		text = append(text, c.grantID[:]...)
 	}
-	return append(text, c.group...)
+	return append(append(text, c.group...), c.capabilityJSON...)
 }
 
 func decodeClaims(text []byte) (claims, bool) {
 	if len(text) < claimsLength {
 		return claims{}, false
 	}
-	rest := text[claimsLength:]
-	var grantID uuid.UUID
-	switch {
-	case text[0] == signatureByLogin && len(rest) >= len(grantID):
-		grantID, rest = uuid.UUID(rest[:len(grantID)]), rest[len(grantID):]
-	case text[0] != signatureByKey:
+	version, rest := text[0], text[claimsLength:]
+	if version < signatureByKey || version > capabilityByKeyAtMCP {
 		return claims{}, false
+	}
+	var grantID uuid.UUID
+	if version == signatureByLogin || version == capabilityByLogin {
+		if len(rest) < len(grantID) {
+			return claims{}, false
+		}
+		if grantID, rest = uuid.UUID(rest[:len(grantID)]), rest[len(grantID):]; grantID == uuid.Nil {
+			return claims{}, false
+		}
 	}
 	seconds := binary.BigEndian.Uint64(text[1:9])
-	group := string(rest)
-	if len(group) > media.MaxGroup || seconds > 1<<40 || !utf8.ValidString(group) || grantID == uuid.Nil && text[0] == signatureByLogin {
+	if seconds > 1<<40 {
 		return claims{}, false
 	}
-	return claims{
+	decoded := claims{
+		assistant: version == capabilityByKeyAtMCP,
 		grantID:   grantID,
 		expires:   time.Unix(int64(seconds), 0),
 		accountID: uuid.UUID(text[9:25]),
 		appID:     uuid.UUID(text[25:41]),
 		keyID:     uuid.UUID(text[41:57]),
-		group:     group,
-	}, true
+	}
+	if version >= capabilityByKey {
+		var ok bool
+		decoded.capabilityJSON = string(rest)
+		decoded.capability, ok = decodeCapability(rest, decoded.expires)
+		return decoded, ok
+	}
+	decoded.group = string(rest)
+	return decoded, len(decoded.group) <= media.MaxGroup && utf8.ValidString(decoded.group)
 }
 
 // Sign returns an upload signature for the caller's app, bound to group unless it is empty.
-// It is valid for SignatureTTL, and no longer than the credential that created it.
+// It is valid for SignatureTTL, and no longer than the credential that created it. Issue returns those
+// that callers request.
 func (a *Authenticator) Sign(identity Identity, group string) string {
 	return encodeSignature(a.store.Cell(), a.signer, claimsOf(identity, a.now().Add(a.cfg.SignatureTTL), group))
 }

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -21,6 +22,8 @@ type content struct {
 	objects Objects
 	bucket  string
 	object  media.Object
+	// data are the bytes of the object if they are in memory.
+	data []byte
 
 	mu        sync.Mutex
 	offset    int64 // of the next Read
@@ -103,6 +106,10 @@ func (c *content) fail(err error) {
 // open requests length bytes from the offset.
 func (c *content) open(length int64) error {
 	c.closeBody()
+	if c.data != nil {
+		c.body, c.remaining = io.NopCloser(bytes.NewReader(c.data[c.offset:c.offset+length])), length
+		return nil
+	}
 	body, err := c.objects.Open(c.ctx, c.bucket, c.object.Key, c.offset, length)
 	if err != nil {
 		c.err = err

@@ -1,4 +1,4 @@
-// Package delivery serves the files of items, and builds their URLs. The routes under
+// Package delivery serves the files of items and the pictures of presets, and builds their URLs. The routes under
 // /media/file are served by range reads from the object store, or by a redirect to it.
 package delivery
 
@@ -20,8 +20,11 @@ import (
 	"mediastack.dev/runtime/internal/accountmetrics"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/httpapi"
+	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/rendition"
+	"mediastack.dev/runtime/settings"
 )
 
 // Mode is how files are sent.
@@ -93,11 +96,18 @@ type Delivery struct {
 	objects   Objects
 	urls      *URLs
 	downloads *downloadLimiter
+	lost      prometheus.Counter
+	settings  Settings
 	presign   Presigner // nil unless clients are redirected
-	ttl       time.Duration
-	maxAge    time.Duration
-	now       func() time.Time
-	log       *slog.Logger
+	present   *presence // with presign
+	limits    *ratelimit.Limiter
+
+	renditions Renditions
+	images     Images
+	ttl        time.Duration
+	maxAge     time.Duration
+	now        func() time.Time
+	log        *slog.Logger
 }
 
 // Deps are what Delivery uses.
@@ -112,8 +122,15 @@ type Deps struct {
 	Presigner Presigner
 	// Registry takes the metrics of downloads; nil = they are not exported.
 	Registry prometheus.Registerer
-	Now      func() time.Time
-	Log      *slog.Logger
+	// Settings are those of accounts.
+	Settings Settings
+	// Limits bounds the pictures that are made for a client IP; nil = no limit.
+	Limits *ratelimit.Limiter
+	// Renditions and Images make the pictures of presets; nil = there are none.
+	Renditions Renditions
+	Images     Images
+	Now        func() time.Time
+	Log        *slog.Logger
 }
 
 // New returns a Delivery that uses deps.
@@ -129,10 +146,22 @@ func New(cfg Config, deps Deps) (*Delivery, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Delivery{items: deps.Items, current: cmp.Or(deps.Current, deps.Items), objects: deps.Objects, downloads: downloads, maxAge: cfg.PublicMaxAge, now: deps.Now, log: deps.Log,
+	lost := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "mediastack_files_lost_total", Help: "Downloads of files that the object store has lost: the item is there, its object is not.",
+	})
+	if deps.Registry != nil {
+		if err := deps.Registry.Register(lost); err != nil {
+			return nil, err
+		}
+	}
+	d := &Delivery{lost: lost, items: deps.Items, current: cmp.Or(deps.Current, deps.Items), objects: deps.Objects, downloads: downloads, maxAge: cfg.PublicMaxAge, now: deps.Now, log: deps.Log, settings: deps.Settings, limits: deps.Limits,
 		urls: &URLs{base: strings.TrimRight(deps.BaseURL, "/"), ttl: cfg.TTL, step: max(cfg.Step, time.Second), signer: signer, now: deps.Now}}
+	if deps.Renditions != nil {
+		d.renditions, d.images = deps.Renditions, deps.Images
+	}
 	if cfg.Mode == Redirect {
 		d.presign, d.ttl = deps.Presigner, cfg.RedirectTTL
+		d.present = newPresence(deps.Now)
 	}
 	return d, nil
 }
@@ -156,7 +185,27 @@ func (d *Delivery) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	httpapi.FromContext(r.Context()).Account = accountmetrics.Account{ID: file.item.AccountID, Namespace: file.owner.Namespace, Name: file.owner.Name}
-	if d.presign != nil {
+	if file.picture != nil {
+		defer func() { file.result.Release() }()
+		if file.picture.negotiated {
+			w.Header().Add("Vary", "Accept")
+		}
+		if err := d.makeCounted(w, r, &file); err != nil {
+			httpapi.WriteError(w, r, err)
+			return
+		}
+	}
+	if d.presign != nil && file.object.Key != "" {
+		if err := d.findStored(r, &file); err != nil {
+			httpapi.WriteError(w, r, err)
+			return
+		}
+	}
+	if err := d.authorizeAgain(r, &file); err != nil {
+		httpapi.WriteError(w, r, err)
+		return
+	}
+	if d.presign != nil && file.object.Key != "" {
 		d.redirect(w, r, file)
 		return
 	}
@@ -165,44 +214,106 @@ func (d *Delivery) serve(w http.ResponseWriter, r *http.Request) {
 
 // resolvedFile is a file that the client may read.
 type resolvedFile struct {
-	item   media.Item
-	object media.Object
+	item    media.Item
+	variant media.Variant
+	object  media.Object
+	// data are the bytes of the object if this process has them; nil = read them from the object store.
+	data   []byte
 	owner  media.Owner
 	maxAge time.Duration
 	// expiresIn is the remaining validity of a signed URL; 0 = the file is public.
 	expiresIn time.Duration
 	public    bool
+	// authorized is when the client was authorized.
+	authorized time.Time
+
+	// picture is nil for an object of the item. The others are those of the rendition; again is set when it replaces one whose object
+	// was missing.
+	picture *picture
+	request rendition.Request
+	result  rendition.Result
+	again   bool
 }
+
+var errFileNotFound = fault.New(fault.NotFound, "file not found")
 
 // resolveFile looks a file up and authorizes the client. An unauthorized client can't
 // tell whether a file exists: without a signature a private file is reported as not found,
 // and an invalid signature is rejected for files that don't exist too.
 func (d *Delivery) resolveFile(r *http.Request) (resolvedFile, error) {
-	notFound := fault.New(fault.NotFound, "file not found")
 	id, err := uuid.Parse(chi.URLParam(r, "mediaId"))
 	if err != nil {
-		return resolvedFile{}, notFound
+		return resolvedFile{}, errFileNotFound
 	}
-	variant := media.Variant(chi.URLParam(r, "variant"))
+	variant, ok := variantOf(r)
+	if !ok {
+		return resolvedFile{}, errFileNotFound
+	}
 	item, owner, err := d.items.ForDelivery(r.Context(), id)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return resolvedFile{}, err
 	}
-	object, exists := item.Objects.Find(variant)
-	exists = exists && err == nil
-	if exists && isPublic(item, variant) {
-		return resolvedFile{item: item, object: object, owner: owner, maxAge: d.maxAge, public: true}, nil
+	file, exists := resolvedFile{item: item, variant: variant, owner: owner, authorized: time.Now()}, false
+	originals := settings.OriginalsPublic
+	if err == nil {
+		if exists, originals, err = d.find(r.Context(), &file); err != nil {
+			return resolvedFile{}, err
+		}
+	}
+	if exists && isPublic(item, variant, originals) {
+		file.maxAge, file.public = d.maxAge, true
+		return file, nil
 	}
 	query := r.URL.Query()
 	if !query.Has("signature") && !query.Has("expires") {
-		return resolvedFile{}, notFound
+		return resolvedFile{}, errFileNotFound
 	}
 	expiresIn, err := d.urls.verify(id, variant, query.Get("expires"), query.Get("signature"))
 	if err != nil {
 		return resolvedFile{}, err
 	}
 	if !exists {
-		return resolvedFile{}, notFound
+		return resolvedFile{}, errFileNotFound
 	}
-	return resolvedFile{item: item, object: object, owner: owner, maxAge: expiresIn, expiresIn: expiresIn}, nil
+	file.maxAge, file.expiresIn = expiresIn, expiresIn
+	return file, nil
+}
+
+// authorizeAgainAfter is for how long an authorization holds before the response begins.
+const authorizeAgainAfter = 50 * time.Millisecond
+
+// authorizeAgain authorizes the client of a picture again if it has waited for it: meanwhile the item may have been deleted, or made private, and
+// that was acknowledged.
+func (d *Delivery) authorizeAgain(r *http.Request, file *resolvedFile) error {
+	if file.picture == nil || time.Since(file.authorized) < authorizeAgainAfter {
+		return nil
+	}
+	now, err := d.resolveFile(r)
+	if err == nil {
+		file.maxAge, file.expiresIn, file.public, file.authorized = now.maxAge, now.expiresIn, now.public, now.authorized
+	}
+	return err
+}
+
+// find sets the object or the picture that the variant of a file names, and reports whether there is one. The settings are read
+// only where they matter.
+func (d *Delivery) find(ctx context.Context, file *resolvedFile) (exists bool, originals settings.Originals, err error) {
+	file.object, exists = file.item.Objects.Find(file.variant)
+	wanted, isAddress := parseAddress(file.variant)
+	if exists && !isPublic(file.item, file.variant, settings.OriginalsPublic) || exists && file.variant != media.Original || !exists && (!isAddress || d.images == nil) {
+		return exists, settings.OriginalsPublic, nil
+	}
+	layers, err := d.settings.Get(ctx, file.item.AccountID)
+	if err != nil {
+		return false, "", err
+	}
+	originals, _ = layers.Originals()
+	if exists {
+		return true, originals, nil
+	}
+	found, exists := wanted.find(layers, d.images, file.item)
+	if exists {
+		file.picture = &found
+	}
+	return exists, originals, nil
 }

@@ -22,6 +22,7 @@ import (
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/settings"
 )
 
 // stored returns the bytes of one object, and fails where a test asks for it. It simulates
@@ -72,13 +73,21 @@ func (o one) ForDelivery(_ context.Context, id uuid.UUID) (media.Item, media.Own
 	return o.item, media.Owner{Bucket: "bucket"}, nil
 }
 
+// noSettings are accounts for which nothing is set.
+type noSettings struct{}
+
+// Get returns nothing.
+func (noSettings) Get(context.Context, uuid.UUID) (settings.Layers, error) {
+	return settings.Layers{}, nil
+}
+
 func newDelivery(t testing.TB, item media.Item, objects Objects) *Delivery {
 	t.Helper()
 	secret, err := keys.ParseSecret(base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("s"), 32)), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := New(Config{TTL: time.Hour, PublicMaxAge: time.Minute, Mode: Stream}, Deps{BaseURL: "http://media.test/", Secret: secret, Items: one{item}, Objects: objects, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	d, err := New(Config{TTL: time.Hour, PublicMaxAge: time.Minute, Mode: Stream}, Deps{BaseURL: "http://media.test/", Secret: secret, Items: one{item}, Objects: objects, Settings: noSettings{}, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +190,7 @@ func FuzzVerify_AcceptsSignedURLsOnly(f *testing.F) {
 	item := publicItem(1)
 	item.Access = media.Private
 	urls := newDelivery(f, item, nil).URLs()
-	parsed, err := url.Parse(urls.URL(item, item.File()))
+	parsed, err := url.Parse(urls.URL(item, item.File(), settings.OriginalsPublic))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -233,7 +242,7 @@ func TestDownloadName_DerivativesHaveTheirOwnExtension(t *testing.T) {
 	item.FileName = "holiday.photo.jpeg"
 	item.Objects = append(item.Objects,
 		media.Object{Variant: media.WebP, MimeType: "image/webp", Bytes: 7}, media.Object{Variant: media.Thumbnail, MimeType: "image/png"})
-	document := api.Documents{URLs: newDelivery(t, item, nil).URLs()}.Item(item)
+	document := api.Documents{URLs: newDelivery(t, item, nil).URLs()}.Of(t.Context(), item.AccountID).Item(item)
 	if !strings.HasSuffix(document.File, "/webp/holiday.photo.webp") || !strings.HasSuffix(document.Thumbnail, "/thumbnail/holiday.photo.png") {
 		t.Errorf("%+v", document)
 	}

@@ -1,8 +1,10 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/ratelimit"
 )
@@ -54,11 +57,19 @@ func (d *Delivery) send(w http.ResponseWriter, r *http.Request, file resolvedFil
 	r = sanitizeRange(r, file.object.Bytes)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	content := &content{ctx: ctx, objects: d.objects, bucket: file.owner.Bucket, object: file.object}
+	content := &content{ctx: ctx, objects: d.objects, bucket: file.owner.Bucket, object: file.object, data: file.data}
 	sender := &sender{ResponseWriter: w, content: content, downloads: d.downloads, client: ratelimit.ClientPrefix(httpapi.FromContext(ctx).ClientIP), hasBody: r.Method == http.MethodGet}
+	if file.result.Data != nil {
+		control := http.NewResponseController(w)
+		sender.pace = newPace(file.result.Contended, func() { _ = control.SetWriteDeadline(time.Now()) })
+	}
 	defer sender.release() // after the connection to the object store is closed
 	defer content.close()
-	http.ServeContent(sender, r, "", file.item.CreatedAt, content)
+	var modified time.Time // of a picture it is not known: its preset may have changed since the upload
+	if file.picture == nil {
+		modified = file.item.CreatedAt
+	}
+	http.ServeContent(sender, r, "", modified, content)
 	switch {
 	case sender.rangeNotSatisfiable:
 		deleteHeaders(header, "Content-Disposition", "ETag", "Last-Modified", "Cache-Control")
@@ -69,6 +80,7 @@ func (d *Delivery) send(w http.ResponseWriter, r *http.Request, file resolvedFil
 		// Without the Cache-Control of the file: a cache could send this response to others.
 		deleteHeaders(header, "Content-Disposition", "Cache-Control")
 		httpapi.WriteErrorStatus(w, r, http.StatusPreconditionFailed, fault.New(fault.Invalid, "precondition failed"))
+	case isLost(sender.err) && d.sendAgain(w, r, file, sender):
 	case sender.err != nil:
 		deleteHeaders(header, "Content-Disposition", "ETag", "Last-Modified", "Cache-Control", "Accept-Ranges", "Content-Range")
 		httpapi.WriteError(w, r, d.missingObjectError(ctx, file, sender.err))
@@ -79,6 +91,24 @@ func (d *Delivery) send(w http.ResponseWriter, r *http.Request, file resolvedFil
 	}
 }
 
+// sendAgain sends a picture whose object the object store has lost, after it was made again. It reports whether it has answered.
+func (d *Delivery) sendAgain(w http.ResponseWriter, r *http.Request, file resolvedFile, failed *sender) bool {
+	if found, err := d.findAgain(r, &file); !found {
+		failed.err = cmp.Or(err, failed.err)
+		return false
+	}
+	defer file.result.Release()
+	if err := d.authorizeAgain(r, &file); err != nil {
+		failed.err = err
+		return false
+	}
+	failed.release()
+	failed.acquired = false
+	deleteHeaders(w.Header(), "Content-Length", "Content-Range", "Accept-Ranges")
+	d.send(w, r, file)
+	return true
+}
+
 // deleteHeaders deletes headers of a file when none is sent.
 func deleteHeaders(header http.Header, names ...string) {
 	for _, name := range names {
@@ -86,8 +116,13 @@ func deleteHeaders(header http.Header, names ...string) {
 	}
 }
 
-// missingObjectError classifies an object that is missing: its item was just deleted, or
-// data is lost.
+// isLost reports whether an object is missing in a bucket that is there: of a bucket that is missing, each object would be.
+func isLost(err error) bool {
+	return fault.Is(err, fault.NotFound) && !errors.Is(err, installation.ErrNoBucket)
+}
+
+// missingObjectError classifies an object that is missing: its item was just deleted, the bucket is not there, or the file is
+// lost. A lost file is no 404, which clients take for a deletion, and no 503, which they repeat.
 func (d *Delivery) missingObjectError(ctx context.Context, file resolvedFile, err error) error {
 	if !fault.Is(err, fault.NotFound) {
 		return err
@@ -95,8 +130,13 @@ func (d *Delivery) missingObjectError(ctx context.Context, file resolvedFile, er
 	if _, _, lookupErr := d.current.ForDelivery(ctx, file.item.ID); fault.Is(lookupErr, fault.NotFound) {
 		return fault.New(fault.NotFound, "file not found")
 	}
-	d.log.ErrorContext(ctx, "object of an item is missing", "item", file.item.ID, "bucket", file.owner.Bucket, "key", file.object.Key)
-	return fault.Wrap(err, fault.Internal, "")
+	if errors.Is(err, installation.ErrNoBucket) { // wrong settings, or a mistake that an administrator can undo
+		return fault.Wrap(err, fault.Unavailable, "the bucket of the account is missing")
+	}
+	d.lost.Inc()
+	d.log.ErrorContext(ctx, "inconsistency: the object store has lost an object of an item", "account", file.item.AccountID, "item", file.item.ID, "variant", file.object.Variant,
+		"bucket", file.owner.Bucket, "key", file.object.Key)
+	return fault.Wrap(err, fault.FileLost, "the object store has lost this file of the item: an administrator can restore it from a backup")
 }
 
 func cacheControl(file resolvedFile) string {
@@ -145,7 +185,8 @@ type sender struct {
 	content   *content
 	downloads *downloadLimiter
 	client    netip.Prefix
-	hasBody   bool // the method is GET
+	hasBody   bool  // the method is GET
+	pace      *pace // nil unless the bytes are in memory
 
 	acquired    bool // a download slot is held
 	wroteHeader bool
@@ -216,7 +257,14 @@ func (s *sender) Write(p []byte) (int, error) {
 	case s.rangeNotSatisfiable, s.preconditionFailed:
 		return len(p), nil
 	}
-	return s.ResponseWriter.Write(p)
+	if s.pace == nil {
+		return s.ResponseWriter.Write(p)
+	}
+	n, err := s.pace.write(s.ResponseWriter, p)
+	if errors.Is(err, errTooSlow) {
+		s.content.fail(err)
+	}
+	return n, err
 }
 
 // copyBuffers are larger than those of io.Copy, for fewer writes to the connection.

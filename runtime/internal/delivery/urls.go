@@ -15,6 +15,7 @@ import (
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/settings"
 )
 
 // URLs builds the URLs of files. It is safe for concurrent use.
@@ -26,31 +27,36 @@ type URLs struct {
 	now    func() time.Time
 }
 
-// isPublic reports whether a variant of an item is served without a signature: the file and
-// the thumbnail of a public sealed item. An original that was converted is not public: its
-// metadata may contain where and by whom a photo was taken.
-func isPublic(item media.Item, variant media.Variant) bool {
+// isPublic reports whether a variant of an item is served without a signature: the file, the thumbnail and the
+// pictures of a public sealed item. An original that was converted is not public: its
+// metadata may contain where and by whom a photo was taken. No original is if originals are signed.
+func isPublic(item media.Item, variant media.Variant, originals settings.Originals) bool {
 	if item.Access != media.Public || item.Draft() {
 		return false
 	}
-	return variant != media.Original || item.File().Variant == media.Original
+	return variant != media.Original || item.File().Variant == media.Original && originals == settings.OriginalsPublic
 }
 
-// URL returns the URL of an object. It is signed and expires unless the object is public.
-func (u *URLs) URL(item media.Item, object media.Object) string {
+// URL returns the URL of an object. It is signed and expires unless the object is public. originals is that of the
+// account of the item.
+func (u *URLs) URL(item media.Item, object media.Object, originals settings.Originals) string {
+	return u.url(item, object.Variant, downloadName(item, object), isPublic(item, object.Variant, originals))
+}
+
+func (u *URLs) url(item media.Item, variant media.Variant, name string, public bool) string {
 	var buffer [512]byte
 	address := append(append(buffer[:0], u.base...), api.FilePath...)
 	address = api.AppendUUID(address, item.ID)
-	address = append(append(append(address, '/'), object.Variant...), '/')
-	address = append(address, url.PathEscape(downloadName(item, object))...)
-	if isPublic(item, object.Variant) {
+	address = append(append(append(address, '/'), variant...), '/')
+	address = append(address, url.PathEscape(name)...)
+	if public {
 		return string(address)
 	}
 	expires := u.expiry().Unix()
 	var message, mac [128]byte
 	address = strconv.AppendInt(append(address, "?expires="...), expires, 10)
 	address = append(address, "&signature="...)
-	return string(base64.RawURLEncoding.AppendEncode(address, u.signer.AppendSign(mac[:0], appendSignedPayload(message[:0], item.ID, object.Variant, expires))))
+	return string(base64.RawURLEncoding.AppendEncode(address, u.signer.AppendSign(mac[:0], appendSignedPayload(message[:0], item.ID, variant, expires))))
 }
 
 // expiry returns the expiry of a URL that is built now: the first multiple of step at which
@@ -89,11 +95,8 @@ func appendSignedPayload(dst []byte, id uuid.UUID, variant media.Variant, expire
 	return strconv.AppendInt(dst, expires, 10)
 }
 
-// webP is the type of every derivative. mimetype.Lookup compares with all types that it knows.
-const (
-	webP          = "image/webp"
-	webPExtension = ".webp"
-)
+// extensions are those of derivatives and pictures. mimetype.Lookup compares with all types that it knows.
+var extensions = map[string]string{"image/webp": ".webp", "image/avif": ".avif", "image/jpeg": ".jpg", "image/png": ".png"}
 
 // downloadName returns the file name of a download: the item's own, with the extension of the
 // derivative's type.
@@ -101,8 +104,8 @@ func downloadName(item media.Item, object media.Object) string {
 	if object.Variant == media.Original {
 		return item.FileName
 	}
-	extension := webPExtension
-	if object.MimeType != webP {
+	extension := extensions[object.MimeType]
+	if extension == "" {
 		kind := mimetype.Lookup(object.MimeType)
 		if kind == nil {
 			return item.FileName

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mediastack.dev/runtime/settings"
 )
 
 // A list has up to 300 addresses: signing one allocates its text, and nothing else.
@@ -16,7 +18,7 @@ func TestURL_AllocatesItsTextOnly(t *testing.T) {
 	d, item := at(t, &now, time.Hour, time.Hour)
 	urls, object := d.URLs(), item.File()
 	var address string
-	allocations := testing.AllocsPerRun(1000, func() { address = urls.URL(item, object) })
+	allocations := testing.AllocsPerRun(1000, func() { address = urls.URL(item, object, settings.OriginalsPublic) })
 	if !strings.Contains(address, "&signature=") || allocations > 1 {
 		t.Errorf("%v allocations for %s", allocations, address)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/settings"
 )
 
 // at returns a Delivery of one private item with the clock *now.
@@ -60,8 +61,8 @@ func TestURL_StaysTheSameWithinAStep(t *testing.T) {
 			d, item := at(t, &now, tt.ttl, tt.step)
 			made := map[string]time.Time{} // the first time of each URL
 			for ; now.Before(start.Add(3 * tt.step)); now = now.Add(tt.step / 20) {
-				address := d.URLs().URL(item, item.File())
-				if again := d.URLs().URL(item, item.File()); again != address {
+				address := d.URLs().URL(item, item.File(), settings.OriginalsPublic)
+				if again := d.URLs().URL(item, item.File(), settings.OriginalsPublic); again != address {
 					t.Fatalf("two URLs at one time: %s and %s", address, again)
 				}
 				if first, ok := made[address]; ok && now.Sub(first) >= tt.step {
@@ -87,7 +88,7 @@ func TestAddress_LivesAtLeastTTLAndAtMostAStepLonger(t *testing.T) {
 			now := start.Add(offset)
 			made := now
 			d, item := at(t, &now, tt.ttl, tt.step)
-			address := d.URLs().URL(item, item.File())
+			address := d.URLs().URL(item, item.File(), settings.OriginalsPublic)
 			parsed, err := url.Parse(address)
 			if err != nil {
 				t.Fatal(err)
@@ -134,7 +135,7 @@ func TestURL_SignsTheObjectAndTheExpiry(t *testing.T) {
 	expires := now.Add(time.Hour).Unix()
 	mac := d.URLs().signer.Sign(fmt.Appendf(nil, "read\n%s\n%s\n%d", item.ID, media.Original, expires))
 	want := fmt.Sprintf("http://media.test/media/file/%s/original/%s?expires=%d&signature=%s", item.ID, url.PathEscape(item.FileName), expires, keys.Encode(mac))
-	if got := d.URLs().URL(item, item.File()); got != want {
+	if got := d.URLs().URL(item, item.File(), settings.OriginalsPublic); got != want {
 		t.Errorf("the URL is %s, not %s", got, want)
 	}
 }

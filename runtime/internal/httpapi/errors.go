@@ -27,6 +27,8 @@ func StatusOf(kind fault.Kind) int {
 		return http.StatusNotFound
 	case fault.Conflict:
 		return http.StatusConflict
+	case fault.PreconditionFailed:
+		return http.StatusPreconditionFailed
 	case fault.TooLarge, fault.QuotaExceeded:
 		return http.StatusRequestEntityTooLarge
 	case fault.UnsupportedType:
@@ -35,7 +37,7 @@ func StatusOf(kind fault.Kind) int {
 		return http.StatusTooManyRequests
 	case fault.Unavailable:
 		return http.StatusServiceUnavailable
-	case fault.Internal:
+	case fault.Internal, fault.FileLost:
 		return http.StatusInternalServerError
 	}
 	return http.StatusInternalServerError
@@ -76,7 +78,7 @@ func Describe(err error) ErrorResponse {
 func DescribeStatus(status int, err error) ErrorResponse {
 	f := fault.From(err)
 	response := ErrorResponse{Status: status, Body: api.Error{Error: errorText(status, f.Kind), Code: codeOf(status, f.Kind), Detail: f.Public}}
-	if status == http.StatusInternalServerError {
+	if status == http.StatusInternalServerError && f.Kind != fault.FileLost {
 		response.Body.Detail = internalDetail
 	}
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
@@ -135,7 +137,7 @@ func WriteMethodNotAllowed(w http.ResponseWriter, r *http.Request, methods ...st
 	WriteErrorStatus(w, r, http.StatusMethodNotAllowed, fault.New(fault.Invalid, "this route has the methods %s", names))
 }
 
-// errorCodes are the error codes of the statuses. Two kinds of fault have a code of their own.
+// errorCodes are the error codes of the statuses.
 var errorCodes = map[int]api.ErrorCode{
 	http.StatusBadRequest:                   api.ErrorCodeInvalidRequest,
 	http.StatusUnauthorized:                 api.ErrorCodeUnauthorized,
@@ -156,13 +158,15 @@ var errorCodes = map[int]api.ErrorCode{
 	http.StatusHTTPVersionNotSupported:      api.ErrorCodeInvalidRequest,
 }
 
-// codeOf returns the stable code of an error, for programs.
+// codeOf returns the stable code of an error, for programs. Some kinds have a code of their own.
 func codeOf(status int, kind fault.Kind) api.ErrorCode {
 	switch {
 	case kind == fault.InvalidSignature && status == http.StatusForbidden:
 		return api.ErrorCodeInvalidSignature
 	case kind == fault.QuotaExceeded && status == http.StatusRequestEntityTooLarge:
 		return api.ErrorCodeStorageCapExceeded
+	case kind == fault.FileLost && status == http.StatusInternalServerError:
+		return api.ErrorCodeFileLost
 	}
 	code, known := errorCodes[status]
 	switch {

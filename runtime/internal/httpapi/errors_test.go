@@ -31,6 +31,7 @@ func TestWriteError_EveryKindHasItsStatusCodeAndText(t *testing.T) {
 		code        api.ErrorCode
 	}{
 		fault.Internal:         {500, "Internal Server Error", "Internal Server Error", "internal_error"},
+		fault.FileLost:         {500, "Internal Server Error", "Internal Server Error", "file_lost"},
 		fault.Invalid:          {400, "Bad Request", "Bad Request", "invalid_request"},
 		fault.Unauthenticated:  {401, "Unauthorized", "Unauthorized", "unauthorized"},
 		fault.InvalidSignature: {403, "Invalid signature", "Invalid signature", "invalid_signature"},
@@ -108,7 +109,7 @@ func TestWriteError_RetryAfterIsInWholeSeconds(t *testing.T) {
 func TestDescribe_GivesEveryCodeOfTheOpenAPIDocument(t *testing.T) {
 	t.Parallel()
 	given := map[api.ErrorCode]bool{}
-	for _, kind := range []fault.Kind{fault.Internal, fault.InvalidSignature, fault.QuotaExceeded} {
+	for _, kind := range []fault.Kind{fault.Internal, fault.InvalidSignature, fault.QuotaExceeded, fault.FileLost} {
 		given[Describe(fault.New(kind, "")).Body.Code] = true
 	}
 	for status, code := range errorCodes {

@@ -42,12 +42,12 @@ func start(t *testing.T, w *runtimetest.Env, limitCfg ratelimit.Config) *service
 	serverCfg := runtimetest.ServerConfig()
 	serverCfg.Brand = "service"
 	core := w.Core(t, runtimetest.CoreConfig{Server: serverCfg, Media: runtimetest.MediaConfig(), Limits: limitCfg, Auth: credentials, Now: time.Now})
-	routes, err := rest.New(rest.Config{BaseURL: runtimetest.BaseURL, Brand: "service"}, rest.Deps{Media: core.Media, Settings: w.Settings, Auth: core.Auth, Documents: api.Documents{URLs: core.Files.URLs(), DraftTTL: 24 * time.Hour}})
+	routes, err := rest.New(rest.Config{BaseURL: runtimetest.BaseURL, Brand: "service"}, rest.Deps{Media: core.Media, Items: core.Items, Settings: w.Settings, Auth: core.Auth, Documents: core.Documents})
 	must(t, err)
 	locks := w.Store.UploadLocks(core.Logs.Logger())
-	uploads, err := tus.New(tus.Config{LockTimeout: 10 * time.Second}, tus.Deps{Media: core.Media, Auth: core.Auth, Documents: api.Documents{URLs: core.Files.URLs(), DraftTTL: 24 * time.Hour}, Locks: locks, BaseURL: runtimetest.BaseURL, Brand: "service"})
+	uploads, err := tus.New(tus.Config{LockTimeout: 10 * time.Second}, tus.Deps{Media: core.Media, Auth: core.Auth, Documents: core.Documents, Locks: locks, BaseURL: runtimetest.BaseURL, Brand: "service"})
 	must(t, err)
-	tools, err := mcp.New(mcp.Config{BaseURL: runtimetest.BaseURL, Version: "test"}, mcp.Deps{Media: core.Media, Settings: w.Settings, Auth: core.Auth, URLs: core.Files.URLs(), Limits: core.Limits})
+	tools, err := mcp.New(mcp.Config{BaseURL: runtimetest.BaseURL, Version: "test"}, mcp.Deps{Media: core.Media, Items: core.Items, Settings: w.Settings, Auth: core.Auth, Documents: core.Documents, Limits: core.Limits})
 	must(t, err)
 	replica := core.Serve(t, nil, []func(chi.Router){routes.Mount, uploads.Mount, tools.Mount}, locks.Run)
 	return &service{t: t, client: replica.Client}

@@ -68,7 +68,7 @@ func BenchmarkDerive_AgainstVipsthumbnail(b *testing.B) {
 			job := request(p.mimeType, p.data)
 			job.Source = func(context.Context) (io.ReadCloser, error) { return os.Open(path) }
 			job.Settings = settings.Effective{UseWebP: true, WebPOutputQuality: 80, ThumbnailWidth: 320, ThumbnailHeight: 320}
-			made, err := pool.Derive(b.Context(), job)
+			_, made, err := pool.Derive(b.Context(), job)
 			if err == nil && (len(made) != 2 || made[1].Variant != media.WebP) {
 				err = fmt.Errorf("%d derivatives", len(made))
 			}
@@ -93,27 +93,74 @@ func BenchmarkDerive_AgainstVipsthumbnail(b *testing.B) {
 			}
 			return nil
 		}
-		b.Run(p.name, func(b *testing.B) {
-			var own, other []time.Duration
-			var worked time.Duration
-			spent.Store(0)
-			for b.Loop() {
-				before := processorTime(b, program)
-				own = append(own, twice(b, folder, ours))
-				worked += processorTime(b, program) - before
-				other = append(other, twice(b, folder, theirs))
-			}
-			slices.Sort(own)
-			slices.Sort(other)
-			mine, reference := own[len(own)/2], other[len(other)/2]
-			b.ReportMetric(float64(mine.Milliseconds()), "ms/2files")
-			b.ReportMetric(float64(reference.Milliseconds()), "cli-ms/2files")
-			b.ReportMetric(float64(reference)/float64(mine), "ratio")
-			b.ReportMetric(float64(spent.Load())/float64(worked), "cpu-ratio")
-			b.ReportMetric(float64(worked.Milliseconds())/float64(len(own)), "cpu-ms/2files")
-			b.ReportMetric(0, "ns/op")
-		})
+		b.Run(p.name, func(b *testing.B) { compare(b, program, folder, ours, theirs, &spent) })
 	}
+}
+
+// BenchmarkRender_AgainstVipsthumbnail makes one picture of 640 pixels of a JPEG, in each format, as the benchmark of
+// derivatives does.
+func BenchmarkRender_AgainstVipsthumbnail(b *testing.B) {
+	program := renamedWorker(b)
+	cfg := config(program)
+	cfg.Workers = 2
+	pool := open(b, cfg)
+	folder := b.TempDir()
+	photo := photos()[0]
+	path := filepath.Join(folder, "in"+photo.extension)
+	if err := os.WriteFile(path, photo.data, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	for _, c := range []struct {
+		format settings.Format
+		output string
+	}{
+		{settings.FormatWebP, "webp[Q=80,strip]"}, {settings.FormatAVIF, "avif[Q=55,effort=2,bitdepth=8,strip]"}, {settings.FormatJPEG, "jpg[Q=80,optimize_coding,strip]"},
+	} {
+		ours := func(context.Context, string) error {
+			job := renderJob(photo.mimeType, photo.data, recipe(640, 0, settings.Inside, c.format))
+			job.Source = func(context.Context) (io.ReadCloser, error) { return os.Open(path) }
+			pictures, err := pool.Render(b.Context(), job)
+			if err == nil {
+				err = pictures[0].Err
+			}
+			return err
+		}
+		var spent atomic.Int64
+		theirs := func(ctx context.Context, to string) error {
+			cmd := exec.CommandContext(ctx, "vipsthumbnail", path, "--size", "640x>", "-o", to+"."+c.output)
+			cmd.Env = append(os.Environ(), "VIPS_CONCURRENCY=1")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return fmt.Errorf("%v: %w: %s", cmd.Args, err, out)
+			}
+			spent.Add(int64(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()))
+			return nil
+		}
+		b.Run(string(c.format)+" of a "+photo.name, func(b *testing.B) { compare(b, program, folder, ours, theirs, &spent) })
+	}
+}
+
+// compare runs both sides in every round and reports the quotients. spent is the processor time of the command line, in
+// nanoseconds.
+func compare(b *testing.B, program, folder string, ours, theirs func(ctx context.Context, to string) error, spent *atomic.Int64) {
+	b.Helper()
+	var own, other []time.Duration
+	var worked time.Duration
+	spent.Store(0)
+	for b.Loop() {
+		before := processorTime(b, program)
+		own = append(own, twice(b, folder, ours))
+		worked += processorTime(b, program) - before
+		other = append(other, twice(b, folder, theirs))
+	}
+	slices.Sort(own)
+	slices.Sort(other)
+	mine, reference := own[len(own)/2], other[len(other)/2]
+	b.ReportMetric(float64(mine.Milliseconds()), "ms/2files")
+	b.ReportMetric(float64(reference.Milliseconds()), "cli-ms/2files")
+	b.ReportMetric(float64(reference)/float64(mine), "ratio")
+	b.ReportMetric(float64(spent.Load())/float64(worked), "cpu-ratio")
+	b.ReportMetric(float64(worked.Milliseconds())/float64(len(own)), "cpu-ms/2files")
+	b.ReportMetric(0, "ns/op")
 }
 
 // processorTime returns what the running workers of a program have used.

@@ -17,15 +17,17 @@ const ProgramName = "mediastack-imaging"
 
 // Config configures the pool. The tags are flag and environment names.
 type Config struct {
-	Enabled    bool          `env:"SERVICE_IMAGE_ENABLED" default:"true" negatable:"" help:"Create thumbnails and WebP conversions. If disabled, no image worker is needed."`
-	WorkerPath string        `name:"worker-path" env:"SERVICE_IMAGE_WORKER_PATH" help:"Path of mediastack-imaging. By default beside this program, else on the PATH."`
-	Workers    int           `env:"SERVICE_IMAGE_WORKERS" default:"0" help:"Image workers, each a process that handles one image at a time. 0 = one for each core."`
-	Queue      int           `env:"SERVICE_IMAGE_QUEUE" default:"64" help:"Images that may wait for a worker, or be on their way to it; half of them of one account. More are rejected with 429."`
-	Timeout    time.Duration `env:"SERVICE_IMAGE_TIMEOUT" default:"30s" help:"Timeout of one image. Its worker is killed then."`
-	MaxBytes   int64         `env:"SERVICE_IMAGE_MAX_BYTES" default:"67108864" help:"Maximum size of a file, in bytes, of which derivatives are created."`
-	MaxPixels  int64         `env:"SERVICE_IMAGE_MAX_PIXELS" default:"100000000" help:"Maximum pixels, width times height, of an image of which derivatives are created."`
-	MaxFrames  int           `env:"SERVICE_IMAGE_MAX_FRAMES" default:"1000" help:"Maximum frames of an image of which derivatives are created."`
-	Memory     int64         `env:"SERVICE_IMAGE_MEMORY" default:"2147483648" help:"Address space, in bytes, that a worker may use for one image."`
+	Enabled            bool          `env:"SERVICE_IMAGE_ENABLED" default:"true" negatable:"" help:"Create thumbnails, WebP conversions and the pictures of presets. If disabled, no image worker is needed."`
+	WorkerPath         string        `name:"worker-path" env:"SERVICE_IMAGE_WORKER_PATH" help:"Path of mediastack-imaging. By default beside this program, else on the PATH."`
+	Workers            int           `env:"SERVICE_IMAGE_WORKERS" default:"0" help:"Image workers, each a process that handles one image at a time. 0 = one for each core."`
+	Queue              int           `env:"SERVICE_IMAGE_QUEUE" default:"64" help:"Images that may wait for a worker, or be on their way to it; half of them of one account. More are rejected with 429."`
+	RenderQueue        int           `env:"SERVICE_IMAGE_RENDER_QUEUE" default:"0" help:"Requests for pictures of presets that may wait for a worker; half of them of one account. More are rejected with 429. 0 = as SERVICE_IMAGE_QUEUE."`
+	Timeout            time.Duration `env:"SERVICE_IMAGE_TIMEOUT" default:"30s" help:"Timeout of one image. Its worker is killed then."`
+	MaxBytes           int64         `env:"SERVICE_IMAGE_MAX_BYTES" default:"67108864" help:"Maximum size of a file, in bytes, of which pictures are made."`
+	MaxPixels          int64         `env:"SERVICE_IMAGE_MAX_PIXELS" default:"100000000" help:"Maximum pixels, width times height, of an image of which pictures are made."`
+	MaxFrames          int           `env:"SERVICE_IMAGE_MAX_FRAMES" default:"1000" help:"Maximum frames of an image of which pictures are made."`
+	MaxAnimationPixels int64         `env:"SERVICE_IMAGE_MAX_ANIMATION_PIXELS" default:"50000000" help:"Maximum pixels, width times height times frames, of an animation that a preset keeps. The picture of a larger one is its first frame. 0 = no animation is kept."`
+	Memory             int64         `env:"SERVICE_IMAGE_MEMORY" default:"2147483648" help:"Address space, in bytes, that a worker may use for one image."`
 }
 
 // Bounds of the configuration.
@@ -44,6 +46,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("SERVICE_IMAGE_WORKERS must be from 0 to %d, not %d", maxWorkers, c.Workers)
 	case c.Queue < 1:
 		return fmt.Errorf("SERVICE_IMAGE_QUEUE must be at least 1, not %d", c.Queue)
+	case c.RenderQueue < 0:
+		return fmt.Errorf("SERVICE_IMAGE_RENDER_QUEUE must be at least 0, not %d", c.RenderQueue)
 	case c.Timeout < time.Second || c.Timeout > maxTimeout:
 		return fmt.Errorf("SERVICE_IMAGE_TIMEOUT must be from 1s to %s, not %s", maxTimeout, c.Timeout)
 	case c.MaxBytes < 1 || c.MaxBytes > math.MaxInt32:
@@ -52,6 +56,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("SERVICE_IMAGE_MAX_PIXELS must be at least 1, not %d", c.MaxPixels)
 	case c.MaxFrames < 1 || c.MaxFrames > math.MaxInt32:
 		return fmt.Errorf("SERVICE_IMAGE_MAX_FRAMES must be from 1 to %d, not %d", math.MaxInt32, c.MaxFrames)
+	case c.MaxAnimationPixels < 0:
+		return fmt.Errorf("SERVICE_IMAGE_MAX_ANIMATION_PIXELS must be at least 0, not %d", c.MaxAnimationPixels)
 	case c.Memory < minMemory:
 		return fmt.Errorf("SERVICE_IMAGE_MEMORY must be at least %d, not %d", minMemory, c.Memory)
 	}
@@ -64,6 +70,14 @@ func (c Config) workers() int {
 		return runtime.GOMAXPROCS(0)
 	}
 	return c.Workers
+}
+
+// renderQueue returns the slots of the queue of renditions.
+func (c Config) renderQueue() int {
+	if c.RenderQueue == 0 {
+		return c.Queue
+	}
+	return c.RenderQueue
 }
 
 // findWorker returns the path of the worker program.

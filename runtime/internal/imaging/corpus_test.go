@@ -26,6 +26,7 @@ import (
 type outcome struct {
 	rejected             string // one of several reasons, with a bar between
 	thumbnail, converted image.Point
+	displayed            image.Point // if it is neither that of the conversion nor 600 x 400
 	picture              looks
 }
 
@@ -54,6 +55,11 @@ func whole(shows looks) outcome {
 // still is whole for a file type that is never converted.
 func still(shows looks) outcome { return outcome{thumbnail: image.Pt(200, 133), picture: shows} }
 
+func (o outcome) of(width, height int) outcome {
+	o.displayed = image.Pt(width, height)
+	return o
+}
+
 func (o outcome) convertedTo(width, height int) outcome {
 	o.converted = image.Pt(width, height)
 	return o
@@ -76,7 +82,7 @@ var outcomes = map[string]outcome{
 	"png of 1 x 1":                               made(1, 1).convertedTo(1, 1),
 	"jpeg of 5000 x 1":                           made(200, 1).convertedTo(5000, 1),
 	"jpeg of 1 x 5000":                           made(1, 200).convertedTo(1, 5000),
-	"jpeg of 20000 x 10, wider than WebP can be": made(200, 1),
+	"jpeg of 20000 x 10, wider than WebP can be": made(200, 1).of(20000, 10),
 	"png smaller than the box":                   made(60, 40).convertedTo(60, 40),
 	"jpeg, progressive":                          whole(thePicture),
 	"png, interlaced":                            whole(thePicture),
@@ -151,7 +157,7 @@ var outcomes = map[string]outcome{
 	"jpeg and pdf":                   whole(thePicture),
 	"pdf and jpeg":                   rejected("unsupported_format"),
 	"png and html":                   whole(thePicture),
-	"gif and javascript":             made(64, 64),
+	"gif and javascript":             made(64, 64).of(64, 64),
 	"a png that is called jpeg":      whole(thePicture),
 	"a jpeg that is called heic":     still(thePicture),
 	"a gif that is called png":       still(thePicture),
@@ -183,18 +189,22 @@ func TestDerive_Corpus(t *testing.T) {
 			continue
 		}
 		seen[file.Name] = true
-		derivatives, err := pool.Derive(t.Context(), request(file.MimeType, file.Data))
+		facts, derivatives, err := pool.Derive(t.Context(), request(file.MimeType, file.Data))
 		var no *imaging.RejectedError
 		switch {
 		case want.rejected != "" && (!errors.As(err, &no) || !strings.Contains("|"+want.rejected+"|", "|"+no.Reason+"|")):
 			t.Errorf("%s: want it rejected (%s), got %v, %d derivatives", file.Name, want.rejected, err, len(derivatives))
 			continue
 		case want.rejected != "":
+			if facts.Width != 0 {
+				t.Errorf("%s: it is rejected and has the facts %+v", file.Name, facts)
+			}
 			continue
 		case err != nil:
 			t.Errorf("%s: %v", file.Name, err)
 			continue
 		}
+		checkFacts(t, file.Name, facts, want)
 		expected := map[media.Variant]image.Point{media.Thumbnail: want.thumbnail}
 		if want.converted != (image.Point{}) {
 			expected[media.WebP] = want.converted
@@ -245,7 +255,7 @@ func TestDerive_CorruptFileHasNoThumbnail(t *testing.T) {
 		want := outcomes[file.Name]
 		job := request(file.MimeType, file.Data)
 		job.Settings.UseWebP = false
-		derivatives, err := pool.Derive(t.Context(), job)
+		_, derivatives, err := pool.Derive(t.Context(), job)
 		var no *imaging.RejectedError
 		if rejected := errors.As(err, &no); rejected != (want.rejected != "") || !rejected && len(derivatives) != 1 {
 			t.Errorf("%s: %v, %d derivatives", file.Name, err, len(derivatives))
@@ -260,22 +270,7 @@ func inspect(t *testing.T, folder string, sizes map[string]image.Point) {
 	if err != nil || len(files) < 60 {
 		t.Fatalf("only %d derivatives to inspect (%v)", len(files), err)
 	}
-	var found []map[string]any
-	if err := json.Unmarshal(tool(t, "exiftool", append([]string{"-json", "-G1"}, files...)...), &found); err != nil {
-		t.Fatal(err)
-	}
-	if len(found) != len(files) {
-		t.Errorf("exiftool read %d of %d files", len(found), len(files))
-	}
-	for _, tags := range found {
-		for tag := range tags {
-			switch group, _, _ := strings.Cut(tag, ":"); group {
-			case "SourceFile", "ExifTool", "System", "File", "RIFF", "Composite":
-			default:
-				t.Errorf("%v has %s", tags["SourceFile"], tag)
-			}
-		}
-	}
+	withoutMetadata(t, folder)
 	for _, file := range files {
 		info := string(tool(t, "webpinfo", file))
 		for line := range strings.Lines(info) {
@@ -292,6 +287,47 @@ func inspect(t *testing.T, folder string, sizes map[string]image.Point) {
 			t.Errorf("%s has %v pixels, want %v", file, got, want)
 		}
 	}
+}
+
+// withoutMetadata checks by exiftool that the pictures in a folder say nothing but how they are encoded.
+func withoutMetadata(t *testing.T, folder string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []map[string]any
+	if err := json.Unmarshal(tool(t, "exiftool", "-json", "-G1", "-r", folder), &found); err != nil {
+		t.Fatal(err)
+	}
+	// dwebp has written some of the pictures as PNG, too.
+	if len(found) == 0 || len(found) != len(files) {
+		t.Errorf("exiftool read %d of %d files", len(found), len(files))
+	}
+	encoding := map[string]bool{
+		"JFIF:JFIFVersion": true, "JFIF:ResolutionUnit": true, "JFIF:XResolution": true, "JFIF:YResolution": true,
+		"Meta:MetaImageSize": true, "Meta:PrimaryItemReference": true, "Meta:HandlerType": true,
+	}
+	for _, tags := range found {
+		for tag := range tags {
+			switch group, _, _ := strings.Cut(tag, ":"); group {
+			case "SourceFile", "ExifTool", "System", "File", "RIFF", "Composite", "PNG", "QuickTime", "Meta", "Track1":
+				if strings.HasPrefix(group, "PNG") && !pngTags[tag] {
+					t.Errorf("%v has %s", tags["SourceFile"], tag)
+				}
+			default:
+				if !encoding[tag] {
+					t.Errorf("%v has %s", tags["SourceFile"], tag)
+				}
+			}
+		}
+	}
+}
+
+// pngTags are what a PNG says of its encoding.
+var pngTags = map[string]bool{
+	"PNG:ImageWidth": true, "PNG:ImageHeight": true, "PNG:BitDepth": true, "PNG:ColorType": true, "PNG:Compression": true, "PNG:Filter": true, "PNG:Interlace": true,
+	"PNG:Palette": true, "PNG:Transparency": true,
 }
 
 // field reads a number from the output of vipsheader.

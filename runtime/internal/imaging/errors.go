@@ -8,10 +8,10 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// RejectedError is the error for a file of which no derivative, or not the one in Variant,
-// can be created.
+// RejectedError is the error for a file of which no picture, or not the derivative in Variant,
+// can be made.
 type RejectedError struct {
-	// Variant is the derivative that is missing; empty = all.
+	// Variant is the derivative of an upload that is missing; empty = all, or a rendition.
 	Variant media.Variant
 	// Reason is a protocol.Reason as text, the value of the metric label result.
 	Reason string
@@ -26,9 +26,12 @@ func (r *RejectedError) Error() string {
 	return fmt.Sprintf("rejected (%s): %s", r.Reason, r.Text)
 }
 
-// ErrWorker is in the chain of the error for a file on which two workers crashed, hung or
+// ErrWorker is in the chain of the error for a file on which workers crashed, hung or
 // violated the protocol.
 var ErrWorker = errors.New("image worker failed")
+
+// errStart is in the chain of the error for a job without a worker: no program could be started. That says nothing of the file.
+var errStart = errors.New("the image worker did not start")
 
 // ErrSource is in the chain of the error for a file that could not be read.
 var ErrSource = errors.New("reading the image failed")
@@ -43,8 +46,14 @@ func (e *workerError) Error() string { return ErrWorker.Error() + ": " + e.cause
 
 func (e *workerError) Unwrap() []error { return []error{ErrWorker, e.cause} }
 
-func missingError(e protocol.DerivativeError) error {
-	return &RejectedError{Variant: variantOf(e.Variant), Reason: e.Reason.String(), Text: sanitize(e.Text)}
+func pictureError(e protocol.PictureError) error {
+	return &RejectedError{Reason: e.Reason.String(), Text: sanitize(e.Text)}
+}
+
+// notApplicable reports whether an error says that there is no such picture of the file.
+func notApplicable(err error) bool {
+	var rejected *RejectedError
+	return errors.As(err, &rejected) && rejected.Reason == protocol.ReasonNotApplicable.String()
 }
 
 func rejectedError(r protocol.Rejected) error {

@@ -86,7 +86,7 @@ func runFakeWorker(role string) int {
 			fmt.Fprintf(os.Stderr, "\x1b[31m%s\n", strings.Repeat("noise ", 1000))
 		}
 	}
-	_ = out.Handshake(protocol.Handshake{Version: version})
+	_ = out.Handshake(protocol.Handshake{Version: version, Encoders: protocol.FormatAVIF})
 	if role == "does-not-read" {
 		forever()
 	}
@@ -123,16 +123,38 @@ func readJob(in *protocol.Reader) (job protocol.Job, err error) {
 }
 
 func answer(role string, job protocol.Job, out *protocol.Writer) {
-	header := protocol.DerivativeHeader{Number: job.Number, Variant: protocol.Thumbnail, Bytes: uint64(len(pixel())), Width: 1, Height: 1}
-	failure := protocol.DerivativeError{Number: job.Number, Variant: protocol.Thumbnail, Reason: protocol.ReasonEncode, Text: "mux error"}
+	header := protocol.PictureHeader{Number: job.Number, Encoding: protocol.EncodingWebP, Bytes: uint64(len(pixel())), Width: 1, Height: 1}
+	failure := protocol.PictureError{Number: job.Number, Reason: protocol.ReasonEncode, Text: "mux error"}
 	image := pixel()
+	facts := protocol.Facts{Number: job.Number, Width: 3, Height: 2, Placeholder: "ThumbHash", HasColor: true, DominantColor: [3]byte{1, 2, 255}}
+	if job.Outputs[0].Flags&protocol.Thumbnail == 0 {
+		facts.Width, facts.Height = 1, 1 // the size of the pixel
+	}
 	switch role {
+	case "sends-no-facts":
+		_ = errors.Join(out.PictureHeader(header), out.Data(image), out.Done(protocol.Done{Number: job.Number}))
+		return
+	case "sends-facts-of-another-job":
+		facts.Number++
+	case "sends-facts-over-the-limit":
+		facts.Width, facts.Height = 1<<31, 1<<31
+	case "rejects":
+		_ = out.Rejected(protocol.Rejected{Number: job.Number, Reason: protocol.ReasonCorrupt, Text: "it is \x1b[31mbroken\n"})
+		return
+	case "rejects-another-job":
+		_ = out.Rejected(protocol.Rejected{Number: job.Number + 1, Reason: protocol.ReasonCorrupt})
+		return
 	case "crashes", "starts-once":
 		os.Exit(3)
 	case "crashes-once":
 		if once() {
 			os.Exit(3)
 		}
+	}
+	_ = out.Facts(facts)
+	switch role {
+	case "sends-facts-twice":
+		_ = out.Facts(facts)
 	case "hangs":
 		forever()
 	case "hangs-once":
@@ -153,8 +175,10 @@ func answer(role string, job protocol.Job, out *protocol.Writer) {
 		header.Bytes = 1 << 40
 	case "answers-another-job":
 		header.Number++
-	case "sends-an-unrequested-derivative":
-		header.Variant = protocol.WebP
+	case "sends-an-unrequested-picture":
+		header.Index = 1
+	case "sends-another-format":
+		header.Encoding = protocol.EncodingPNG
 	case "sends-no-webp":
 		image = []byte("<script>alert(1)</script>")
 		header.Bytes = uint64(len(image))
@@ -165,38 +189,32 @@ func answer(role string, job protocol.Job, out *protocol.Writer) {
 	case "sends-more-than-announced":
 		header.Bytes--
 	case "sends-it-twice":
-		_ = errors.Join(out.DerivativeHeader(header), out.Data(image))
-	case "is-done-without-derivatives":
+		_ = errors.Join(out.PictureHeader(header), out.Data(image))
+	case "is-done-without-pictures":
 		_ = out.Done(protocol.Done{Number: job.Number})
 		return
-	case "rejects-another-job":
-		_ = out.Rejected(protocol.Rejected{Number: job.Number + 1, Reason: protocol.ReasonCorrupt})
-		return
-	case "rejects":
-		_ = out.Rejected(protocol.Rejected{Number: job.Number, Reason: protocol.ReasonCorrupt, Text: "it is \x1b[31mbroken\n"})
-		return
-	case "crashes-after-the-thumbnail":
-		_ = errors.Join(out.DerivativeHeader(header), out.Data(image))
+	case "crashes-after-the-first":
+		_ = errors.Join(out.PictureHeader(header), out.Data(image))
 		os.Exit(3)
-	case "fails-the-conversion":
-		failure.Variant = protocol.WebP
-		_ = errors.Join(out.DerivativeHeader(header), out.Data(image), out.DerivativeError(failure), out.Done(protocol.Done{Number: job.Number}))
+	case "fails-the-second":
+		failure.Index = 1
+		_ = errors.Join(out.PictureHeader(header), out.Data(image), out.PictureError(failure), out.Done(protocol.Done{Number: job.Number}))
 		return
 	case "fails-both":
 		second := failure
-		second.Variant = protocol.WebP
-		_ = errors.Join(out.DerivativeError(failure), out.DerivativeError(second), out.Done(protocol.Done{Number: job.Number}))
+		second.Index = 1
+		_ = errors.Join(out.PictureError(failure), out.PictureError(second), out.Done(protocol.Done{Number: job.Number}))
 		return
 	case "fails-it-twice":
-		_ = errors.Join(out.DerivativeError(failure), out.DerivativeError(failure))
+		_ = errors.Join(out.PictureError(failure), out.PictureError(failure))
 	case "rejects-after-a-failure":
-		_ = errors.Join(out.DerivativeError(failure), out.Rejected(protocol.Rejected{Number: job.Number, Reason: protocol.ReasonCorrupt}))
+		_ = errors.Join(out.PictureError(failure), out.Rejected(protocol.Rejected{Number: job.Number, Reason: protocol.ReasonCorrupt}))
 		return
 	case "adds-metadata":
 		image = pixel([]byte("EXIF\x06\x00\x00\x00secret")...)
 		header.Bytes = uint64(len(image))
 	}
-	_ = errors.Join(out.DerivativeHeader(header), out.Data(image), out.Done(protocol.Done{Number: job.Number}))
+	_ = errors.Join(out.PictureHeader(header), out.Data(image), out.Done(protocol.Done{Number: job.Number}))
 	if role == "writes-after-done" {
 		_, _ = io.WriteString(os.Stdout, "and another thing")
 	}

@@ -11,6 +11,7 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/imaging"
 	"mediastack.dev/runtime/internal/imaging/imagetest"
+	"mediastack.dev/runtime/settings"
 )
 
 // withoutModules returns a program that runs the worker with a libvips that has none of its modules:
@@ -44,7 +45,7 @@ func TestNew_NamesFormatsWithoutADecoder(t *testing.T) {
 			t.Errorf("with all modules %s is not supported", format)
 		}
 	}
-	if made, err := whole.Derive(t.Context(), request("image/heic", heic)); err != nil || len(made) != 1 {
+	if _, made, err := whole.Derive(t.Context(), request("image/heic", heic)); err != nil || len(made) != 1 {
 		t.Errorf("with all modules: %d derivatives, %v", len(made), err)
 	}
 
@@ -56,14 +57,20 @@ func TestNew_NamesFormatsWithoutADecoder(t *testing.T) {
 	if log := lacking.log.String(); !strings.Contains(log, "level=WARN msg=\""+want) {
 		t.Errorf("the log does not name the formats: %s", log)
 	}
+	if !whole.Encodes(settings.FormatAVIF) || strings.Contains(whole.log.String(), "cannot make AVIF") {
+		t.Errorf("with all modules AVIF is not made: %s", whole.log)
+	}
+	if lacking.Encodes(settings.FormatAVIF) || !lacking.Encodes(settings.FormatWebP) || strings.Count(lacking.log.String(), "libvips cannot make AVIF") != 1 {
+		t.Errorf("without modules: AVIF %t, WebP %t, log %s", lacking.Encodes(settings.FormatAVIF), lacking.Encodes(settings.FormatWebP), lacking.log)
+	}
 	if lacking.metric("mediastack_image_format_supported", "heic") != 0 || lacking.metric("mediastack_image_format_supported", "jpeg") != 1 {
 		t.Error("the metric does not say which formats are supported")
 	}
-	if made, err := lacking.Derive(t.Context(), request("image/jpeg", jpeg)); err != nil || len(made) != 2 {
+	if _, made, err := lacking.Derive(t.Context(), request("image/jpeg", jpeg)); err != nil || len(made) != 2 {
 		t.Errorf("without modules JPEG has %d derivatives, %v", len(made), err)
 	}
 	var rejected *imaging.RejectedError
-	if _, err := lacking.Derive(t.Context(), request("image/heic", heic)); !errors.As(err, &rejected) || rejected.Reason != "unsupported_format" {
+	if _, _, err := lacking.Derive(t.Context(), request("image/heic", heic)); !errors.As(err, &rejected) || rejected.Reason != "unsupported_format" {
 		t.Errorf("without modules HEIC: %v", err)
 	}
 }

@@ -47,8 +47,8 @@ func (b *buffer) String() string {
 // config returns the default configuration with one worker of a program.
 func config(program string) imaging.Config {
 	return imaging.Config{
-		Enabled: true, WorkerPath: program, Workers: 1, Queue: 8, Timeout: 30 * time.Second,
-		MaxBytes: 64 << 20, MaxPixels: 100_000_000, MaxFrames: 1000, Memory: 2 << 30,
+		Enabled: true, WorkerPath: program, Workers: 1, Queue: 8, RenderQueue: 8, Timeout: 30 * time.Second,
+		MaxBytes: 64 << 20, MaxPixels: 100_000_000, MaxFrames: 1000, MaxAnimationPixels: 50_000_000, Memory: 2 << 30,
 	}
 }
 

@@ -5,46 +5,111 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/geometry"
+	"mediastack.dev/runtime/internal/imaging/bare"
 	"mediastack.dev/runtime/internal/imaging/protocol"
 	"mediastack.dev/runtime/internal/imaging/webp"
 	"mediastack.dev/runtime/media"
 )
 
-// maxOutput bounds the derivatives of one job, in bytes.
+// maxOutput bounds the pictures of one job, in bytes, unless the job has a smaller bound.
 const maxOutput = 64 << 20
 
-// mimeWebP is the type of every derivative.
-const mimeWebP = "image/webp"
+// job is a file of which pictures are requested: the derivatives of an upload, or renditions.
+type job struct {
+	item    uuid.UUID
+	account uuid.UUID
+	purpose purpose
+	bytes   int64
+	slot    media.ImageSlot // nil for a job that is not limited
+	taken   func()          // called when a worker takes the job; may be nil
+	source  func(ctx context.Context) (io.ReadCloser, error)
+	outputs []protocol.Output
+	// maxBytes bounds the pictures; 0 = maxOutput.
+	maxBytes int64
 
-// convertedTypes are the types that are converted to WebP.
-var convertedTypes = map[string]bool{"image/jpeg": true, "image/png": true}
+	ctx    context.Context
+	queued time.Time
+	done   chan struct{} // closed when made and err are set
+	made   result
+	err    error
+}
 
-// newJobRequest returns what a worker is asked to do for a job.
-func (c Config) newJobRequest(number uint32, job media.ImageJob) protocol.Job {
-	s := job.Settings
-	return protocol.Job{
-		Number:    number,
-		Bytes:     uint64(job.Bytes),   //nolint:gosec // Handles rejects sizes that are not positive
-		MaxPixels: uint64(c.MaxPixels), //nolint:gosec // Validate
-		MaxFrames: uint32(c.MaxFrames), //nolint:gosec // Validate
-		MaxOutput: maxOutput,
-		TimeoutMS: uint32(c.Timeout.Milliseconds()), //nolint:gosec // Validate
-		Width:     clampSide(s.ThumbnailWidth),
-		Height:    clampSide(s.ThumbnailHeight),
-		WebP:      s.UseWebP && convertedTypes[job.MimeType],
-		Quality:   uint8(min(max(s.WebPOutputQuality, 0), 100)),
+// take releases the slot of the queue, and reports whether the job is still needed: no process is killed for one that is not.
+func (j *job) take() (needed bool) {
+	j.releaseQueueSlot()
+	if j.taken != nil {
+		j.taken()
+	}
+	return j.ctx.Err() == nil
+}
+
+// releaseQueueSlot releases the slot of the queue, if the job holds one.
+func (j *job) releaseQueueSlot() {
+	if j.slot != nil {
+		j.slot.Release()
 	}
 }
 
-func clampSide(length int) uint16 { return uint16(min(max(length, 1), 1<<14-1)) }
+// failure returns the error of the job, or of its first picture that failed. A picture that does not apply to the file has
+// not failed.
+func (j *job) failure() error {
+	if j.err != nil {
+		return j.err
+	}
+	for _, picture := range j.made.pictures {
+		if picture.Err != nil && !notApplicable(picture.Err) {
+			return picture.Err
+		}
+	}
+	return nil
+}
 
-// roundTrip sends a job to the worker and receives its derivatives. The error is a
-// *RejectedError, wraps ErrSource, or is a *workerError; derivatives that came before it
+// newJobRequest returns what a worker is asked to do for a job.
+func (c Config) newJobRequest(number uint32, j *job) protocol.Job {
+	maxBytes := uint64(maxOutput)
+	if j.maxBytes > 0 {
+		maxBytes = min(maxBytes, uint64(j.maxBytes))
+	}
+	return protocol.Job{
+		Number:       number,
+		Bytes:        uint64(j.bytes),              //nolint:gosec // Handles rejects sizes that are not positive
+		MaxPixels:    uint64(c.MaxPixels),          //nolint:gosec // Validate
+		MaxFrames:    uint32(c.MaxFrames),          //nolint:gosec // Validate
+		MaxAnimation: uint64(c.MaxAnimationPixels), //nolint:gosec // Validate
+		MaxBytes:     maxBytes,
+		TimeoutMS:    uint32(c.Timeout.Milliseconds()), //nolint:gosec // Validate
+		Outputs:      j.outputs,
+	}
+}
+
+// result is what a worker returned of a job.
+type result struct {
+	facts media.Facts
+	// pictures has one picture for each output that was answered, in their order. Err is a *RejectedError.
+	pictures []media.Rendered
+}
+
+// complete returns how many pictures there are.
+func (r result) complete() (n int) {
+	for _, picture := range r.pictures {
+		if picture.Err == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// roundTrip sends a job to the worker and receives its pictures. The error is a
+// *RejectedError, wraps ErrSource, or is a *workerError; pictures that came before it
 // are valid. usable reports whether the worker is ready for another job; otherwise it must
 // be terminated.
-func (p *process) roundTrip(ctx context.Context, job media.ImageJob, request protocol.Job, timeout time.Duration) (made []media.Derivative, usable bool, err error) {
+func (p *process) roundTrip(ctx context.Context, j *job, request protocol.Job, timeout time.Duration) (made result, usable bool, err error) {
 	p.jobs++
 	timer := time.AfterFunc(timeout, p.killTimedOut)
 	unregister := context.AfterFunc(ctx, p.kill)
@@ -54,8 +119,8 @@ func (p *process) roundTrip(ctx context.Context, job media.ImageJob, request pro
 		usable = usable && notCanceled && inTime
 	}()
 
-	if usable, err := p.send(ctx, job, request, timeout); err != nil {
-		return nil, usable, p.classifyError(err)
+	if usable, err := p.send(ctx, j, request, timeout); err != nil {
+		return made, usable, p.classifyError(err)
 	}
 	// Reading the file has its own timeout.
 	timer.Reset(timeout)
@@ -80,11 +145,11 @@ func (p *process) classifyError(err error) error {
 }
 
 // send streams the file to the worker.
-func (p *process) send(ctx context.Context, job media.ImageJob, request protocol.Job, timeout time.Duration) (usable bool, err error) {
+func (p *process) send(ctx context.Context, j *job, request protocol.Job, timeout time.Duration) (usable bool, err error) {
 	// A source that hangs is no failure of the worker.
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	source, err := job.Source(ctx)
+	source, err := j.source(ctx)
 	if err != nil {
 		return true, fmt.Errorf("%w: %w", ErrSource, err)
 	}
@@ -92,20 +157,20 @@ func (p *process) send(ctx context.Context, job media.ImageJob, request protocol
 	if err := p.writer.Job(request); err != nil {
 		return false, err
 	}
-	buffer := make([]byte, min(int64(protocol.MaxData), job.Bytes+1))
+	buffer := make([]byte, min(int64(protocol.MaxData), j.bytes+1))
 	sent := int64(0)
 	for {
 		n, err := io.ReadFull(source, buffer)
-		if sent += int64(n); sent > job.Bytes {
-			return p.abort(fmt.Errorf("%w: it is longer than %d bytes", ErrSource, job.Bytes))
+		if sent += int64(n); sent > j.bytes {
+			return p.abort(fmt.Errorf("%w: it is longer than %d bytes", ErrSource, j.bytes))
 		}
 		if err := p.writer.Data(buffer[:n]); err != nil {
 			return false, err
 		}
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			if sent < job.Bytes {
-				return p.abort(fmt.Errorf("%w: it has %d of %d bytes: %w", ErrSource, sent, job.Bytes, err))
+			if sent < j.bytes {
+				return p.abort(fmt.Errorf("%w: it has %d of %d bytes: %w", ErrSource, sent, j.bytes, err))
 			}
 			return true, p.writer.End()
 		case err != nil:
@@ -119,97 +184,178 @@ func (p *process) abort(cause error) (usable bool, err error) {
 	return p.writer.Abort() == nil, cause
 }
 
-// receive reads and validates the answer of a worker. Derivatives that came before an error
-// are complete.
-func (p *process) receive(request protocol.Job) (made []media.Derivative, err error) {
-	expected := []protocol.Variant{protocol.Thumbnail}
-	if request.WebP {
-		expected = append(expected, protocol.WebP)
+// receive reads and validates the answer of a worker. The facts and pictures that came before an
+// error are complete.
+func (p *process) receive(request protocol.Job) (made result, err error) {
+	frame, err := p.reader.Next()
+	switch {
+	case err != nil:
+		return made, err
+	case frame.Kind == protocol.KindRejected:
+		return made, rejection(frame, request)
 	}
-	var missing error
-	remaining := uint64(maxOutput)
-	for {
+	if made.facts, err = readFacts(frame, request); err != nil {
+		return made, err
+	}
+	for remaining := request.MaxBytes; ; {
 		frame, err := p.reader.Next()
 		if err != nil {
 			return made, err
 		}
 		switch frame.Kind {
-		case protocol.KindRejected:
-			rejected, err := frame.Rejected()
-			switch {
-			case err != nil:
-				return made, err
-			case rejected.Number != request.Number || len(made) > 0 || missing != nil:
-				return made, fmt.Errorf("%w: unexpected Rejected", protocol.ErrProtocol)
-			}
-			return nil, rejectedError(rejected)
 		case protocol.KindDone:
 			done, err := frame.Done()
-			switch {
-			case err != nil:
-				return made, err
-			case done.Number != request.Number || len(made) == 0:
-				return made, fmt.Errorf("%w: unexpected Done", protocol.ErrProtocol)
+			if err == nil && (done.Number != request.Number || len(made.pictures) < len(request.Outputs)) {
+				err = fmt.Errorf("%w: unexpected Done", protocol.ErrProtocol)
 			}
-			return made, missing
-		case protocol.KindDerivativeError:
-			failed, err := frame.DerivativeError()
-			switch {
-			case err != nil:
-				return made, err
-			case failed.Number != request.Number || len(expected) == 0 || failed.Variant != expected[0] || missing != nil:
-				return made, fmt.Errorf("%w: unexpected DerivativeError", protocol.ErrProtocol)
+			return made, err
+		case protocol.KindPictureError:
+			failed, err := frame.PictureError()
+			if err == nil {
+				err = checkAnswer("PictureError", failed.Number, failed.Index, request, made)
 			}
-			missing, expected = missingError(failed), expected[1:]
-		case protocol.KindDerivativeHeader:
-			header, err := frame.DerivativeHeader()
-			switch {
-			case err != nil:
-				return made, err
-			case header.Number != request.Number || len(expected) == 0 || header.Variant != expected[0]:
-				return made, fmt.Errorf("%w: a derivative that was not requested", protocol.ErrProtocol)
-			case header.Bytes > remaining:
-				return made, fmt.Errorf("%w: more than %d bytes of derivatives", protocol.ErrProtocol, uint64(maxOutput))
-			}
-			derivative, err := p.readDerivative(header, request)
 			if err != nil {
 				return made, err
 			}
-			made, expected, remaining = append(made, derivative), expected[1:], remaining-header.Bytes
+			made.pictures = append(made.pictures, media.Rendered{Err: pictureError(failed)})
+		case protocol.KindPictureHeader:
+			header, err := frame.PictureHeader()
+			if err == nil {
+				err = checkAnswer("picture", header.Number, header.Index, request, made)
+			}
+			if err == nil && header.Bytes > remaining {
+				err = fmt.Errorf("%w: more than %d bytes of pictures", protocol.ErrProtocol, request.MaxBytes)
+			}
+			if err != nil {
+				return made, err
+			}
+			remaining -= header.Bytes
+			picture, err := p.readPicture(header, request.Outputs[header.Index], request, made.facts)
+			if err != nil {
+				return made, err
+			}
+			made.pictures = append(made.pictures, picture)
 		default:
 			return made, fmt.Errorf("%w: unexpected %v", protocol.ErrProtocol, frame.Kind)
 		}
 	}
 }
 
-func variantOf(variant protocol.Variant) media.Variant {
-	if variant == protocol.WebP {
-		return media.WebP
+// checkAnswer checks that an answer is that of the next output of the job.
+func checkAnswer(what string, number uint32, index uint8, request protocol.Job, made result) error {
+	if number != request.Number || int(index) != len(made.pictures) || int(index) >= len(request.Outputs) {
+		return fmt.Errorf("%w: a %s that was not requested", protocol.ErrProtocol, what)
 	}
-	return media.Thumbnail
+	return nil
 }
 
-// readDerivative reads one derivative, validates it and strips its metadata.
-func (p *process) readDerivative(header protocol.DerivativeHeader, request protocol.Job) (media.Derivative, error) {
+// rejection returns the error of a file that the worker has rejected.
+func rejection(frame protocol.Frame, request protocol.Job) error {
+	rejected, err := frame.Rejected()
+	switch {
+	case err != nil:
+		return err
+	case rejected.Number != request.Number:
+		return fmt.Errorf("%w: unexpected Rejected", protocol.ErrProtocol)
+	}
+	return rejectedError(rejected)
+}
+
+// readFacts validates what the worker says of an image.
+func readFacts(frame protocol.Frame, request protocol.Job) (media.Facts, error) {
+	facts, err := frame.Facts()
+	switch {
+	case err != nil:
+		return media.Facts{}, err
+	case facts.Number != request.Number:
+		return media.Facts{}, fmt.Errorf("%w: facts of another job", protocol.ErrProtocol)
+	case uint64(facts.Width)*uint64(facts.Height) > request.MaxPixels || facts.Width > math.MaxInt32 || facts.Height > math.MaxInt32:
+		return media.Facts{}, fmt.Errorf("%w: an image of %d x %d pixels", protocol.ErrProtocol, facts.Width, facts.Height)
+	}
+	read := media.Facts{Width: int(facts.Width), Height: int(facts.Height), Placeholder: []byte(facts.Placeholder)}
+	if facts.HasColor {
+		read.DominantColor = fmt.Sprintf("#%x", facts.DominantColor)
+	}
+	return read, nil
+}
+
+// readPicture reads one picture, validates it and strips its metadata.
+func (p *process) readPicture(header protocol.PictureHeader, output protocol.Output, request protocol.Job, facts media.Facts) (media.Rendered, error) {
 	file := make([]byte, 0, min(header.Bytes, 1<<20))
 	for uint64(len(file)) < header.Bytes {
 		frame, err := p.reader.Next()
 		switch {
 		case err != nil:
-			return media.Derivative{}, err
+			return media.Rendered{}, err
 		case frame.Kind != protocol.KindData || uint64(len(file)+len(frame.Data())) > header.Bytes:
-			return media.Derivative{}, fmt.Errorf("%w: unexpected %v in a derivative of %d bytes", protocol.ErrProtocol, frame.Kind, header.Bytes)
+			return media.Rendered{}, fmt.Errorf("%w: unexpected %v in a picture of %d bytes", protocol.ErrProtocol, frame.Kind, header.Bytes)
 		}
 		file = append(file, frame.Data()...)
 	}
-	image, err := webp.StripMetadata(file)
+	picture, err := strip(file, header.Encoding, output, request)
 	switch {
 	case err != nil:
-		return media.Derivative{}, fmt.Errorf("%w: %w", protocol.ErrProtocol, err)
-	case uint64(image.Width) != uint64(header.Width) || uint64(image.Height) != uint64(header.Height): //nolint:gosec // not negative
-		return media.Derivative{}, fmt.Errorf("%w: the size of the image is not that of its header", protocol.ErrProtocol)
-	case header.Variant == protocol.Thumbnail && (image.Width > int(request.Width) || image.Height > int(request.Height)):
-		return media.Derivative{}, fmt.Errorf("%w: a thumbnail of %d x %d", protocol.ErrProtocol, image.Width, image.Height)
+		return media.Rendered{}, fmt.Errorf("%w: %w", protocol.ErrProtocol, err)
+	case uint64(picture.Width) != uint64(header.Width) || uint64(picture.Height) != uint64(header.Height): //nolint:gosec // not negative
+		return media.Rendered{}, fmt.Errorf("%w: the size of the image is not that of its header", protocol.ErrProtocol)
 	}
-	return media.Derivative{Variant: variantOf(header.Variant), MimeType: mimeWebP, Data: image.File}, nil
+	return picture, checkSize(picture, output, facts)
+}
+
+// checkSize checks that a picture has the size that its output has of such an image.
+func checkSize(picture media.Rendered, output protocol.Output, facts media.Facts) error {
+	if output.Flags&protocol.Thumbnail != 0 {
+		if picture.Width > int(output.Width) || picture.Height > int(output.Height) {
+			return fmt.Errorf("%w: a thumbnail of %d x %d", protocol.ErrProtocol, picture.Width, picture.Height)
+		}
+		return nil
+	}
+	box := geometry.Size{Width: int(output.Width), Height: int(output.Height)}
+	if _, want := geometry.Layout(output.Fit, box, geometry.Size{Width: facts.Width, Height: facts.Height}); picture.Width != want.Width || picture.Height != want.Height {
+		return fmt.Errorf("%w: a picture of %d x %d instead of %d x %d", protocol.ErrProtocol, picture.Width, picture.Height, want.Width, want.Height)
+	}
+	return nil
+}
+
+// strip validates a picture by its format, and strips its metadata.
+func strip(file []byte, encoding protocol.Encoding, output protocol.Output, request protocol.Job) (media.Rendered, error) {
+	if encoding != output.Encoding && (output.Encoding != protocol.EncodingAuto || encoding != protocol.EncodingJPEG && encoding != protocol.EncodingPNG) {
+		return media.Rendered{}, fmt.Errorf("encoding %d instead of %d", encoding, output.Encoding)
+	}
+	var image bare.Image
+	var err error
+	switch encoding {
+	case protocol.EncodingJPEG:
+		image, err = bare.JPEG(file)
+	case protocol.EncodingPNG:
+		image, err = bare.PNG(file)
+	case protocol.EncodingAVIF:
+		image, err = bare.AVIF(file)
+	default:
+		return stripWebP(file, output, request)
+	}
+	if err != nil {
+		return media.Rendered{}, err
+	}
+	return media.Rendered{MimeType: mimeTypes[encoding], Width: image.Width, Height: image.Height, Data: image.File}, nil
+}
+
+// stripWebP is strip for WebP: an animation, where one was requested, or a still image.
+func stripWebP(file []byte, output protocol.Output, request protocol.Job) (media.Rendered, error) {
+	image, err := webp.StripMetadata(file)
+	if err != nil && output.Flags&protocol.Animated != 0 {
+		image, err = webp.StripAnimation(file)
+	}
+	switch {
+	case err != nil:
+		return media.Rendered{}, err
+	case uint64(image.Frames) > uint64(request.MaxFrames): //nolint:gosec // not negative
+		return media.Rendered{}, fmt.Errorf("an animation of %d frames", image.Frames)
+	}
+	return media.Rendered{MimeType: mimeTypes[protocol.EncodingWebP], Width: image.Width, Height: image.Height, Data: image.File}, nil
+}
+
+// mimeTypes are the types of pictures.
+var mimeTypes = map[protocol.Encoding]string{
+	protocol.EncodingWebP: "image/webp", protocol.EncodingAVIF: "image/avif", protocol.EncodingJPEG: "image/jpeg", protocol.EncodingPNG: "image/png",
 }

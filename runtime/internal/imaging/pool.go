@@ -1,8 +1,9 @@
-// Package imaging creates thumbnails and WebP conversions in worker processes. A Pool
+// Package imaging makes pictures of images in worker processes: thumbnails and WebP conversions of uploads, and
+// renditions of recipes. A Pool
 // sends jobs to processes of mediastack-imaging, one at a time to each, and treats their
 // output as untrusted. A worker whose decoder crashes, hangs or exceeds its memory is
 // killed, and the job is retried once on a new worker. Uploads (runtime/media) use it
-// through media.Deriver. This package itself is pure Go.
+// through media.Deriver, renditions through media.Renderer. This package itself is pure Go.
 package imaging
 
 import (
@@ -17,22 +18,19 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/trace"
 
 	"mediastack.dev/runtime/fairlimit"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/imaging/protocol"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/settings"
 	"mediastack.dev/runtime/tracing"
 )
-
-var _ media.Deriver = (*Pool)(nil)
 
 // closeGrace is how long running jobs may take to end when the pool is closed.
 const closeGrace = 5 * time.Second
 
-// supportedTypes are the types of files that derivatives are created of.
+// supportedTypes are the types of files that pictures are made of.
 var supportedTypes = map[string]bool{
 	"image/jpeg": true, "image/png": true, "image/vnd.mozilla.apng": true, "image/apng": true, "image/gif": true, "image/webp": true,
 	"image/heic": true, "image/heic-sequence": true, "image/heif": true, "image/heif-sequence": true, "image/avif": true,
@@ -51,16 +49,18 @@ type Pool struct {
 	log     *slog.Logger
 	metrics *metrics
 
-	// workerSlots has a slot for each worker. A job holds one until its worker is ready for
-	// the next job. Accounts take turns.
-	workerSlots *fairlimit.Limiter[uuid.UUID]
+	// turns has a slot for each worker. A job holds one until its worker is ready for the next job.
+	turns *turns
 	// jobs has the jobs that hold a worker slot.
 	jobs chan *job
-	// queueSlots has a slot for each image that may wait for a worker, or be on its way.
-	queueSlots *fairlimit.Limiter[uuid.UUID]
+	// queueSlots has a slot for each upload that may wait for a worker, or be on its way; renderSlots one for
+	// each request for a rendition.
+	queueSlots, renderSlots *fairlimit.Limiter[uuid.UUID]
 
 	// missing are the formats without a decoder, as the first worker found; nil before.
 	missing atomic.Pointer[[]string]
+	// noAVIF is set if the first worker has no encoder of AVIF.
+	noAVIF atomic.Bool
 
 	jobSeq      atomic.Uint32
 	avgDuration atomic.Int64 // moving average of the nanoseconds that a job takes
@@ -72,23 +72,6 @@ type Pool struct {
 	kill      context.CancelFunc
 }
 
-// job is an image for which derivatives are requested.
-type job struct {
-	media.ImageJob
-	ctx    context.Context
-	queued time.Time
-	done   chan struct{} // closed when made and err are set
-	made   []media.Derivative
-	err    error
-}
-
-// releaseQueueSlot releases the slot of the queue, if the job holds one.
-func (j *job) releaseQueueSlot() {
-	if j.Slot != nil {
-		j.Slot.Release()
-	}
-}
-
 // New returns a running Pool. It starts one worker, and fails if that worker can't create
 // images; the others start with their first job. If images are disabled, the Pool handles
 // no files.
@@ -97,13 +80,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Pool, error) {
 		return nil, err
 	}
 	workers := cfg.workers()
-	p := &Pool{cfg: cfg, log: deps.Log, jobs: make(chan *job),
-		workerSlots: fairlimit.New[uuid.UUID](fairlimit.Config{Limit: workers, PerKey: workers, MaxWaiting: fairlimit.Unlimited}),
-		// An account may hold half of the queue, and gets its first slot even when all are
-		// held: an account that floods the queue limits others to one image at a time, but
-		// never blocks them.
-		queueSlots: fairlimit.New[uuid.UUID](fairlimit.Config{Limit: cfg.Queue, PerKey: max(1, cfg.Queue/2), MaxWaiting: fairlimit.Unlimited, FirstBeyondLimit: true}),
-	}
+	p := &Pool{cfg: cfg, log: deps.Log, jobs: make(chan *job), turns: newTurns(workers), queueSlots: newQueue(cfg.Queue), renderSlots: newQueue(cfg.renderQueue())}
 	p.running, p.kill = context.WithCancel(context.WithoutCancel(ctx))
 	p.accepting, p.stop = context.WithCancel(p.running)
 	if !cfg.Enabled {
@@ -113,10 +90,13 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Pool, error) {
 	if p.path, err = cfg.findWorker(); err != nil {
 		return nil, err
 	}
-	if p.metrics, err = newMetrics(deps.Registry, p.workerSlots.Waiting); err != nil {
+	if p.metrics, err = newMetrics(deps.Registry, p.turns.waiting); err != nil {
 		return nil, err
 	}
 	if err := p.queueSlots.Register(deps.Registry, "mediastack_image_queue_slots", "Images that wait for a worker, or are on their way to it,"); err != nil {
+		return nil, err
+	}
+	if err := p.renderSlots.Register(deps.Registry, "mediastack_image_render_slots", "Requests for renditions that wait for a worker,"); err != nil {
 		return nil, err
 	}
 	started := make(chan error)
@@ -131,6 +111,12 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Pool, error) {
 	return p, nil
 }
 
+// newQueue returns the slots of a queue. An account may hold half of them, and gets its first slot even when all are
+// held: an account that floods the queue limits others to one image at a time, but never blocks them.
+func newQueue(slots int) *fairlimit.Limiter[uuid.UUID] {
+	return fairlimit.New[uuid.UUID](fairlimit.Config{Limit: slots, PerKey: max(1, slots/2), MaxWaiting: fairlimit.Unlimited, FirstBeyondLimit: true})
+}
+
 // CheckAdmission returns a Busy fault while an account holds its maximum of queue slots.
 func (p *Pool) CheckAdmission(account uuid.UUID) error {
 	if !p.cfg.Enabled || !p.queueSlots.KeyFull(account) {
@@ -139,7 +125,7 @@ func (p *Pool) CheckAdmission(account uuid.UUID) error {
 	return p.busy()
 }
 
-// Reserve takes a queue slot for an image of an account. It returns a Busy fault if none is free.
+// Reserve takes a queue slot for an upload of an account. It returns a Busy fault if none is free.
 func (p *Pool) Reserve(account uuid.UUID) (media.ImageSlot, error) {
 	if p.queueSlots.TryAcquire(account) != nil {
 		return nil, p.busy()
@@ -162,36 +148,31 @@ func (p *Pool) ReserveWait(ctx context.Context, account uuid.UUID) (media.ImageS
 }
 
 func (p *Pool) busy() error {
-	after := time.Duration(p.avgDuration.Load()) * time.Duration(p.workerSlots.Waiting()) / time.Duration(p.cfg.workers())
+	after := time.Duration(p.avgDuration.Load()) * time.Duration(p.turns.waiting()) / time.Duration(p.cfg.workers())
 	return &fault.Error{Kind: fault.Busy, Public: "too many images at once", RetryAfter: min(max(after, time.Second), time.Minute)}
 }
 
-// Handles reports whether derivatives are created of files of this type and size.
+// Handles reports whether pictures are made of files of this type and size.
 func (p *Pool) Handles(mimeType string, bytes int64) bool {
 	return p.cfg.Enabled && supportedTypes[mimeType] && bytes > 0 && bytes <= p.cfg.MaxBytes
 }
 
-// Derive waits for a worker and returns its derivatives, with an error if some are missing:
-// a *RejectedError, or one that wraps ErrWorker, ErrSource, ErrClosed or ctx's error.
-func (p *Pool) Derive(ctx context.Context, request media.ImageJob) ([]media.Derivative, error) {
-	if !p.Handles(request.MimeType, request.Bytes) {
-		return nil, &RejectedError{Reason: protocol.ReasonFormat.String(), Text: "the type or the size is not supported"}
-	}
-	ctx, span := tracing.Start(ctx, "images derive", trace.WithAttributes(attribute.String("mediastack.media_type", request.MimeType), attribute.Int64("mediastack.bytes", request.Bytes)))
-	defer span.End()
-	j := &job{ImageJob: request, ctx: ctx, queued: time.Now(), done: make(chan struct{})}
+// Encodes reports whether pictures can be made in a format, as the first worker found.
+func (p *Pool) Encodes(format settings.Format) bool {
+	return format != settings.FormatAVIF || !p.noAVIF.Load()
+}
+
+// do waits for a worker and does a job.
+func (p *Pool) do(ctx context.Context, j *job) error {
+	j.ctx, j.queued, j.done = ctx, time.Now(), make(chan struct{})
 	_, wait := tracing.Start(ctx, "images wait")
 	err := p.enqueue(j)
 	wait.End()
 	if err != nil {
-		tracing.Fail(span, resultLabel(err, true))
-		return nil, err
+		return err
 	}
 	<-j.done // at the end of ctx too: the worker is killed then
-	if j.err != nil {
-		tracing.Fail(span, resultLabel(j.err, ctx.Err() != nil))
-	}
-	return j.made, j.err
+	return j.err
 }
 
 // enqueue waits for a worker slot and hands the job to a worker.
@@ -199,7 +180,7 @@ func (p *Pool) enqueue(j *job) error {
 	ctx, cancel := context.WithCancel(j.ctx)
 	defer cancel()
 	defer context.AfterFunc(p.accepting, cancel)()
-	if p.workerSlots.Acquire(ctx, j.AccountID) == nil {
+	if p.turns.acquire(ctx, j) == nil {
 		if ctx.Err() == nil {
 			select {
 			case p.jobs <- j:
@@ -207,7 +188,7 @@ func (p *Pool) enqueue(j *job) error {
 			case <-ctx.Done():
 			}
 		}
-		p.workerSlots.Release(j.AccountID)
+		p.turns.release(j)
 	}
 	if j.ctx.Err() == nil {
 		return ErrClosed
@@ -253,6 +234,9 @@ func (p *Pool) logReady(process *process) {
 	p.recordFormats(process.formats)
 	if err := p.Check(); err != nil {
 		p.log.Warn(fault.From(err).Public, "program", p.path, "missing", *p.missing.Load())
+	}
+	if p.noAVIF.Store(process.encoders&protocol.FormatAVIF == 0); p.noAVIF.Load() {
+		p.log.Warn("libvips cannot make AVIF: pictures of presets are made in other formats; install the AV1 encoder of libheif", "program", p.path)
 	}
 	const all = protocol.LayerLimits | protocol.LayerPrivileges | protocol.LayerSyscalls
 	p.log.Info("image workers are ready", "program", p.path, "workers", p.cfg.workers(), "sandboxed", process.sandbox == all)

@@ -54,22 +54,27 @@ func children(t testing.TB, program string) []int {
 func TestDerive_RetriesOnceOnAnotherWorker(t *testing.T) {
 	t.Parallel()
 	for role, why := range map[string]string{
-		"crashes":                         "exit status 3",
-		"hangs":                           "timed out",
-		"does-not-read":                   "timed out",
-		"closes-its-output":               "EOF",
-		"writes-garbage":                  "protocol",
-		"writes-forever":                  "unexpected Data",
-		"announces-a-terabyte":            "more than",
-		"answers-another-job":             "not requested",
-		"sends-an-unrequested-derivative": "not requested",
-		"sends-no-webp":                   "not a valid WebP",
-		"announces-another-size":          "not that of its header",
-		"sends-a-large-thumbnail":         "a thumbnail of 256",
-		"sends-more-than-announced":       "unexpected Data in a derivative",
-		"sends-it-twice":                  "not requested",
-		"is-done-without-derivatives":     "unexpected Done",
-		"rejects-another-job":             "unexpected Rejected",
+		"crashes":                      "exit status 3",
+		"hangs":                        "timed out",
+		"does-not-read":                "timed out",
+		"closes-its-output":            "EOF",
+		"writes-garbage":               "protocol",
+		"writes-forever":               "unexpected Data",
+		"announces-a-terabyte":         "more than",
+		"answers-another-job":          "not requested",
+		"sends-an-unrequested-picture": "not requested",
+		"sends-another-format":         "encoding 4 instead of 1",
+		"sends-no-webp":                "not a valid WebP",
+		"announces-another-size":       "not that of its header",
+		"sends-a-large-thumbnail":      "a thumbnail of 256",
+		"sends-more-than-announced":    "unexpected Data in a picture",
+		"sends-it-twice":               "not requested",
+		"is-done-without-pictures":     "unexpected Done",
+		"rejects-another-job":          "unexpected Rejected",
+		"sends-no-facts":               "instead of Facts",
+		"sends-facts-of-another-job":   "facts of another job",
+		"sends-facts-over-the-limit":   "an image of 2147483648 x 2147483648",
+		"sends-facts-twice":            "unexpected Facts",
 	} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
@@ -84,7 +89,7 @@ func TestDerive_RetriesOnceOnAnotherWorker(t *testing.T) {
 			opened := 0
 			source := job.Source
 			job.Source = func(ctx context.Context) (io.ReadCloser, error) { opened++; return source(ctx) }
-			derivatives, err := pool.Derive(t.Context(), job)
+			_, derivatives, err := pool.Derive(t.Context(), job)
 			if !errors.Is(err, imaging.ErrWorker) || !strings.Contains(err.Error(), why) || derivatives != nil {
 				t.Errorf("got %d derivatives, %v; want %q", len(derivatives), err, why)
 			}
@@ -112,7 +117,7 @@ func TestDerive_SucceedsOnTheSecondWorker(t *testing.T) {
 			cfg := config(fakeWorker(t, role))
 			cfg.Timeout = time.Second
 			pool := open(t, cfg)
-			derivatives, err := pool.Derive(t.Context(), smallJob())
+			_, derivatives, err := pool.Derive(t.Context(), smallJob())
 			if err != nil || len(derivatives) != 1 || derivatives[0].Variant != media.Thumbnail {
 				t.Errorf("got %d derivatives, %v", len(derivatives), err)
 			}
@@ -126,7 +131,7 @@ func TestDerive_SucceedsOnTheSecondWorker(t *testing.T) {
 func TestDerive_DoesNotRetryARejection(t *testing.T) {
 	t.Parallel()
 	pool := open(t, config(fakeWorker(t, "rejects")))
-	_, err := pool.Derive(t.Context(), smallJob())
+	_, _, err := pool.Derive(t.Context(), smallJob())
 	var no *imaging.RejectedError
 	if !errors.As(err, &no) || no.Reason != "corrupt" || no.Text != "it is ?[31mbroken?" {
 		t.Errorf("got %v", err)
@@ -141,7 +146,7 @@ func TestDerive_DoesNotRetryARejection(t *testing.T) {
 
 func TestDerive_StripsMetadataOfACompromisedWorker(t *testing.T) {
 	t.Parallel()
-	derivatives, err := open(t, config(fakeWorker(t, "adds-metadata"))).Derive(t.Context(), smallJob())
+	_, derivatives, err := open(t, config(fakeWorker(t, "adds-metadata"))).Derive(t.Context(), smallJob())
 	if err != nil || len(derivatives) != 1 || !bytes.Equal(derivatives[0].Data, pixel()) {
 		t.Errorf("got %q, %v", derivatives, err)
 	}
@@ -151,7 +156,7 @@ func TestDerive_OutputAfterDoneFailsNoOtherJob(t *testing.T) {
 	t.Parallel()
 	pool := open(t, config(fakeWorker(t, "writes-after-done")))
 	for range 5 {
-		if _, err := pool.Derive(t.Context(), smallJob()); err != nil {
+		if _, _, err := pool.Derive(t.Context(), smallJob()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -160,7 +165,7 @@ func TestDerive_OutputAfterDoneFailsNoOtherJob(t *testing.T) {
 func TestDerive_BoundsAndSanitizesLoggedStderr(t *testing.T) {
 	t.Parallel()
 	pool := open(t, config(fakeWorker(t, "writes-to-stderr")))
-	if _, err := pool.Derive(t.Context(), smallJob()); err != nil {
+	if _, _, err := pool.Derive(t.Context(), smallJob()); err != nil {
 		t.Error(err)
 	}
 	if said := pool.log.String(); len(said) > 20_000 || strings.Contains(said, "\x1b") || strings.Contains(said, `\x1b`) {
@@ -192,7 +197,7 @@ func TestNew_FailsIfTheWorkerCannotStart(t *testing.T) {
 func TestNew_RetriesAWorkerThatIsKilled(t *testing.T) {
 	t.Parallel()
 	pool := open(t, config(fakeWorker(t, "is-killed-once")))
-	if _, err := pool.Derive(t.Context(), smallJob()); err != nil {
+	if _, _, err := pool.Derive(t.Context(), smallJob()); err != nil {
 		t.Error(err)
 	}
 	if n := pool.metric("mediastack_image_worker_exits_total", "start_failed"); n != 1 {
@@ -205,7 +210,7 @@ func TestDerive_RestartsWorkersThatFailToStart(t *testing.T) {
 	program := fakeWorker(t, "starts-once")
 	pool := open(t, config(program))
 	for range 2 {
-		if _, err := pool.Derive(t.Context(), smallJob()); !errors.Is(err, imaging.ErrWorker) {
+		if _, _, err := pool.Derive(t.Context(), smallJob()); !errors.Is(err, imaging.ErrWorker) {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -216,7 +221,7 @@ func TestDerive_RestartsWorkersThatFailToStart(t *testing.T) {
 	if err := errors.Join(os.Remove(program), os.Symlink(realWorker(t), program)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pool.Derive(t.Context(), request("image/jpeg", imagetest.JPEG(imagetest.Picture(8, 8)))); err != nil {
+	if _, _, err := pool.Derive(t.Context(), request("image/jpeg", imagetest.JPEG(imagetest.Picture(8, 8)))); err != nil {
 		t.Error(err)
 	}
 }
@@ -227,7 +232,7 @@ func TestPool_HandlesNothingIfDisabled(t *testing.T) {
 	if pool.Handles("image/jpeg", 1) || pool.CheckAdmission(uuid.New()) != nil {
 		t.Error("a disabled pool handles files, or rejects uploads")
 	}
-	if derivatives, err := pool.Derive(t.Context(), smallJob()); err == nil || derivatives != nil {
+	if _, derivatives, err := pool.Derive(t.Context(), smallJob()); err == nil || derivatives != nil {
 		t.Errorf("got %v, %v", derivatives, err)
 	}
 }
@@ -290,7 +295,7 @@ type derived struct {
 func (b *harness) begin(ctx context.Context, job media.ImageJob) <-chan derived {
 	done := make(chan derived, 1)
 	go func() {
-		made, err := b.Derive(ctx, job)
+		_, made, err := b.Derive(ctx, job)
 		done <- derived{made, err}
 	}()
 	return done
@@ -461,7 +466,7 @@ func TestClose_EndsJobsAndWorkers(t *testing.T) {
 	if left := children(t, program); len(left) != 0 {
 		t.Errorf("worker %v still runs", left)
 	}
-	if _, err := pool.Derive(t.Context(), smallJob()); !errors.Is(err, imaging.ErrClosed) {
+	if _, _, err := pool.Derive(t.Context(), smallJob()); !errors.Is(err, imaging.ErrClosed) {
 		t.Errorf("after the end: %v", err)
 	}
 }
@@ -472,7 +477,7 @@ func TestPool_RecyclesWorkers(t *testing.T) {
 	pool := open(t, config(program))
 	first := children(t, program)
 	for range 301 {
-		if _, err := pool.Derive(t.Context(), smallJob()); err != nil {
+		if _, _, err := pool.Derive(t.Context(), smallJob()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -503,10 +508,10 @@ func TestDerive_SourceErrorIsNotRetried(t *testing.T) {
 	} {
 		job := request("image/jpeg", file)
 		job.Source = source
-		if _, err := pool.Derive(t.Context(), job); !errors.Is(err, imaging.ErrSource) {
+		if _, _, err := pool.Derive(t.Context(), job); !errors.Is(err, imaging.ErrSource) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := pool.Derive(t.Context(), request("image/jpeg", file)); err != nil {
+		if _, _, err := pool.Derive(t.Context(), request("image/jpeg", file)); err != nil {
 			t.Errorf("after %s: %v", name, err)
 		}
 	}
@@ -577,12 +582,12 @@ func TestDerive_BoundsWorkerMemory(t *testing.T) {
 	cfg.Memory = 256 << 20
 	pool := open(t, cfg)
 	// An interlaced image needs all of its 288 MB in memory.
-	_, err := pool.Derive(t.Context(), request("image/png", imagetest.BlankPNG(6000, 6000, 16, 6, true)))
+	_, _, err := pool.Derive(t.Context(), request("image/png", imagetest.BlankPNG(6000, 6000, 16, 6, true)))
 	var no *imaging.RejectedError
 	if !errors.As(err, &no) || no.Reason != "out_of_memory" {
 		t.Errorf("got %v; log %s", err, pool.log)
 	}
-	if derivatives, err := pool.Derive(t.Context(), request("image/png", imagetest.PNG(imagetest.Picture(600, 400)))); err != nil || len(derivatives) != 2 {
+	if _, derivatives, err := pool.Derive(t.Context(), request("image/png", imagetest.PNG(imagetest.Picture(600, 400)))); err != nil || len(derivatives) != 2 {
 		t.Errorf("the next job: %d derivatives, %v", len(derivatives), err)
 	}
 }
@@ -624,13 +629,15 @@ func TestWorker_IsSandboxedWithoutEnvironment(t *testing.T) {
 func TestConfigValidate_RejectsInvalidBounds(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*imaging.Config){
-		"SERVICE_IMAGE_WORKERS":    func(c *imaging.Config) { c.Workers = -1 },
-		"SERVICE_IMAGE_QUEUE":      func(c *imaging.Config) { c.Queue = 0 },
-		"SERVICE_IMAGE_TIMEOUT":    func(c *imaging.Config) { c.Timeout = time.Millisecond },
-		"SERVICE_IMAGE_MAX_BYTES":  func(c *imaging.Config) { c.MaxBytes = 1 << 40 },
-		"SERVICE_IMAGE_MAX_PIXELS": func(c *imaging.Config) { c.MaxPixels = 0 },
-		"SERVICE_IMAGE_MAX_FRAMES": func(c *imaging.Config) { c.MaxFrames = 0 },
-		"SERVICE_IMAGE_MEMORY":     func(c *imaging.Config) { c.Memory = 1 },
+		"SERVICE_IMAGE_WORKERS":              func(c *imaging.Config) { c.Workers = -1 },
+		"SERVICE_IMAGE_QUEUE":                func(c *imaging.Config) { c.Queue = 0 },
+		"SERVICE_IMAGE_RENDER_QUEUE":         func(c *imaging.Config) { c.RenderQueue = -1 },
+		"SERVICE_IMAGE_MAX_ANIMATION_PIXELS": func(c *imaging.Config) { c.MaxAnimationPixels = -1 },
+		"SERVICE_IMAGE_TIMEOUT":              func(c *imaging.Config) { c.Timeout = time.Millisecond },
+		"SERVICE_IMAGE_MAX_BYTES":            func(c *imaging.Config) { c.MaxBytes = 1 << 40 },
+		"SERVICE_IMAGE_MAX_PIXELS":           func(c *imaging.Config) { c.MaxPixels = 0 },
+		"SERVICE_IMAGE_MAX_FRAMES":           func(c *imaging.Config) { c.MaxFrames = 0 },
+		"SERVICE_IMAGE_MEMORY":               func(c *imaging.Config) { c.Memory = 1 },
 	} {
 		cfg := config("")
 		change(&cfg)

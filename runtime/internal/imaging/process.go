@@ -39,7 +39,8 @@ type process struct {
 	reader  *protocol.Reader
 	writer  *protocol.Writer
 	sandbox protocol.Layers
-	formats protocol.Formats
+	// formats can be read, and encoders are those that pictures can be made in.
+	formats, encoders protocol.Formats
 
 	jobs     int           // that it did
 	exited   chan struct{} // closed when it has exited and state is set
@@ -92,7 +93,7 @@ func start(ctx context.Context, path string, memory int64, log *slog.Logger) (*p
 		p.terminate()
 		return nil, fmt.Errorf("handshake of the image worker: %w (%s)", err, p.exitReason())
 	}
-	p.sandbox, p.formats = handshake.Sandbox, handshake.Formats
+	p.sandbox, p.formats, p.encoders = handshake.Sandbox, handshake.Formats, handshake.Encoders
 	return p, nil
 }
 

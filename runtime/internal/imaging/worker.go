@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"mediastack.dev/runtime/internal/imaging/protocol"
-	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/tracing"
 )
 
@@ -55,7 +54,7 @@ func (w *worker) run(ctx context.Context, first bool, started chan<- error) {
 		case j := <-w.pool.jobs:
 			w.do(j)
 			w.recycleIfNeeded()
-			w.pool.workerSlots.Release(j.AccountID)
+			w.pool.turns.release(j)
 		case <-w.pool.accepting.Done():
 			return
 		}
@@ -77,7 +76,12 @@ func (w *worker) startFirst(ctx context.Context) error {
 // do does a job, including its retry.
 func (w *worker) do(j *job) {
 	p := w.pool
-	j.releaseQueueSlot()
+	if !j.take() {
+		j.err = fmt.Errorf("wait for an image worker: %w", j.ctx.Err())
+		p.metrics.jobs.WithLabelValues(resultLabel(j.err, true)).Inc()
+		close(j.done)
+		return
+	}
 	start := time.Now()
 	p.metrics.queueWait.Observe(start.Sub(j.queued).Seconds())
 	p.metrics.busy.Inc()
@@ -93,26 +97,26 @@ func (w *worker) do(j *job) {
 	case j.err == nil:
 	case j.ctx.Err() != nil:
 		canceled = true
-		j.err = fmt.Errorf("create derivatives: %w", j.ctx.Err())
+		j.err = fmt.Errorf("make pictures: %w", j.ctx.Err())
 	case p.running.Err() != nil:
 		canceled = true
 		j.err = ErrClosed
 	}
 	elapsed := time.Since(start)
-	p.metrics.observe(resultLabel(j.err, canceled), elapsed)
+	p.metrics.observe(resultLabel(j.failure(), canceled), elapsed)
 	p.avgDuration.Store((p.avgDuration.Load()*7 + int64(elapsed)) / 8)
 	close(j.done)
 }
 
-// tryJob does a job on up to maxAttempts processes. Derivatives that a process made before
+// tryJob does a job on up to maxAttempts processes. Facts and pictures that a process made before
 // it failed are kept, unless it violated the protocol.
-func (w *worker) tryJob(ctx context.Context, j *job) (kept []media.Derivative, err error) {
+func (w *worker) tryJob(ctx context.Context, j *job) (kept result, err error) {
 	p := w.pool
 	for attempt := 1; ; attempt++ {
 		attemptCtx, span := tracing.Start(ctx, "images job", trace.WithAttributes(attribute.Int("mediastack.attempt", attempt)))
 		if err = w.ensureProcess(ctx); err == nil {
-			made, usable, failure := w.process.roundTrip(attemptCtx, j.ImageJob, p.cfg.newJobRequest(p.jobSeq.Add(1), j.ImageJob), p.cfg.Timeout)
-			if err = failure; len(made) > len(kept) && !errors.Is(err, protocol.ErrProtocol) {
+			made, usable, failure := w.process.roundTrip(attemptCtx, j, p.cfg.newJobRequest(p.jobSeq.Add(1), j), p.cfg.Timeout)
+			if err = failure; err == nil || made.complete() > kept.complete() && !errors.Is(err, protocol.ErrProtocol) {
 				kept = made
 			}
 			if !usable {
@@ -124,10 +128,12 @@ func (w *worker) tryJob(ctx context.Context, j *job) (kept []media.Derivative, e
 		}
 		span.End()
 		var failed *workerError
-		if !errors.As(err, &failed) || ctx.Err() != nil || attempt == maxAttempts {
+		// A file that took too long would hold a second worker as long, for a request that has waited already.
+		slow := j.purpose == onDemand && errors.Is(err, errTimeout)
+		if !errors.As(err, &failed) || ctx.Err() != nil || attempt == maxAttempts || slow {
 			return kept, err
 		}
-		p.log.WarnContext(ctx, "image worker failed, retrying on a new one", "item", j.ItemID, "error", err)
+		p.log.WarnContext(ctx, "image worker failed, retrying on a new one", "item", j.item, "error", err)
 	}
 }
 
@@ -169,7 +175,7 @@ func (w *worker) ensureProcess(ctx context.Context) error {
 			w.backoff = min(max(2*w.backoff, minBackoff), maxBackoff)
 			w.pool.metrics.exits.WithLabelValues(exitStartFailed).Inc()
 		}
-		return &workerError{err}
+		return &workerError{fmt.Errorf("%w: %w", errStart, err)}
 	}
 	w.process, w.backoff = process, 0
 	return nil

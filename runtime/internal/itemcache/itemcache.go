@@ -1,5 +1,5 @@
-// Package itemcache caches the rows of items for package delivery: the item and its account, not the
-// file. The cache is never stale when a change was acknowledged (docs/decisions/0022): PostgreSQL
+// Package itemcache caches the rows of items, for downloads and for reads of one item: the item and its
+// account, not the file. The cache is never stale when a change was acknowledged (docs/decisions/0022): PostgreSQL
 // notifies it of every change, it is registered there, so that a delete waits for its
 // acknowledgement, and it serves only for the time of a lease after it last saw its registration.
 package itemcache
@@ -13,17 +13,19 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mediastack.dev/runtime/internal/lru"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/lru"
 	"mediastack.dev/runtime/media"
 )
 
 var _ media.ItemCache = (*Cache)(nil)
 
-// idle is the time without a download after which the registration ends.
+// idle is the time without a look-up after which the registration ends.
 const idle = time.Minute
 
 // Items finds items. media.Service implements it.
 type Items interface {
+	Get(ctx context.Context, p account.Principal, id uuid.UUID) (media.Item, error)
 	ForDelivery(ctx context.Context, id uuid.UUID) (media.Item, media.Owner, error)
 }
 
@@ -47,9 +49,11 @@ type Cache struct {
 	bytes      int64
 }
 
+// entry is a cached item. owner is nil when it was read for a principal, whose account may come from an
+// older cache.
 type entry struct {
 	item  media.Item
-	owner media.Owner
+	owner *media.Owner
 	bytes int64
 }
 
@@ -62,24 +66,44 @@ func New(cfg Config, items Items, registry prometheus.Registerer, now func() tim
 	return c, c.register(registry)
 }
 
-// ForDelivery returns an item by id alone, with its account.
+// Get returns an item of a principal's app: NotFound for any other app's item. The caller must not
+// change what it returns.
+func (c *Cache) Get(ctx context.Context, p account.Principal, id uuid.UUID) (media.Item, error) {
+	if c.cfg.Entries == 0 {
+		return c.items.Get(ctx, p, id)
+	}
+	found, epoch, ok := c.lookUp(id, func(e entry) bool {
+		return e.item.AppID == p.App.ID && e.item.AccountID == p.Account.ID
+	})
+	if ok {
+		return found.item, nil
+	}
+	item, err := c.items.Get(ctx, p, id)
+	if err == nil && !item.Draft() {
+		c.put(epoch, entry{item: item, bytes: sizeOf(item)})
+	}
+	return item, err
+}
+
+// ForDelivery returns an item by id alone, with its account. The caller must not change what it
+// returns.
 func (c *Cache) ForDelivery(ctx context.Context, id uuid.UUID) (media.Item, media.Owner, error) {
 	if c.cfg.Entries == 0 {
 		return c.items.ForDelivery(ctx, id)
 	}
-	found, epoch, ok := c.get(id)
+	found, epoch, ok := c.lookUp(id, func(e entry) bool { return e.owner != nil })
 	if ok {
-		return found.item, found.owner, nil
+		return found.item, *found.owner, nil
 	}
 	item, owner, err := c.items.ForDelivery(ctx, id)
 	if err == nil && !item.Draft() {
-		c.put(epoch, entry{item: item, owner: owner, bytes: sizeOf(item, owner)})
+		c.put(epoch, entry{item: item, owner: &owner, bytes: sizeOf(item) + sizeOfOwner(owner)})
 	}
 	return item, owner, err
 }
 
-// get returns a cached item, or the epoch for put.
-func (c *Cache) get(id uuid.UUID) (entry, uint64, bool) {
+// lookUp returns a cached item that the caller can use, or the epoch for put.
+func (c *Cache) lookUp(id uuid.UUID, usable func(entry) bool) (entry, uint64, bool) {
 	now := c.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +115,7 @@ func (c *Cache) get(id uuid.UUID) (entry, uint64, bool) {
 	}
 	c.lastUse = now
 	found, ok := c.entries.Get(id)
-	if ok = ok && c.serves(now); ok {
+	if ok = ok && c.serves(now) && usable(found); ok {
 		c.metrics.hits.Inc()
 	} else {
 		c.metrics.misses.Inc()
@@ -129,15 +153,20 @@ func (c *Cache) delete(id uuid.UUID) bool {
 	return ok
 }
 
-// sizeOf returns about how much memory an entry takes.
-func sizeOf(item media.Item, owner media.Owner) int64 {
-	const fixed, object = 512, 160 // with the maps and lists that hold it
-	size := fixed + len(item.FileName) + len(item.Caption) + len(item.Group) + len(owner.Namespace) + len(owner.Name) + len(owner.Bucket)
+// sizeOf returns about how much memory an item takes.
+func sizeOf(item media.Item) int64 {
+	const fixed, object, pair = 640, 160, 64 // with the maps and lists that hold it
+	size := fixed + len(item.FileName) + len(item.Caption) + len(item.Group)
+	for key, value := range item.Metadata {
+		size += pair + len(key) + len(value)
+	}
 	for _, o := range item.Objects {
 		size += object + len(o.Key) + len(o.MimeType) + len(o.SHA256)
 	}
 	return int64(size)
 }
+
+func sizeOfOwner(o media.Owner) int64 { return int64(len(o.Namespace) + len(o.Name) + len(o.Bucket)) }
 
 // Lease implements media.ItemCache.
 func (c *Cache) Lease() time.Duration { return c.cfg.Lease }

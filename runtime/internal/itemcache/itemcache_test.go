@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 )
@@ -20,6 +21,15 @@ type rows struct {
 	items  map[uuid.UUID]media.Item
 	reads  int
 	during func() // called while an item is read
+}
+
+// Get reads an item of an app.
+func (r *rows) Get(ctx context.Context, p account.Principal, id uuid.UUID) (media.Item, error) {
+	item, _, err := r.ForDelivery(ctx, id)
+	if err == nil && (item.AppID != p.App.ID || item.AccountID != p.Account.ID) {
+		return media.Item{}, fault.New(fault.NotFound, "no such item")
+	}
+	return item, err
 }
 
 // ForDelivery reads an item.
@@ -161,6 +171,46 @@ func TestCache_DoesNotCacheDrafts(t *testing.T) {
 	t.Parallel()
 	cache, store, _ := registered(t, defaults())
 	wantReads(t, cache, store, store.add(false, uuid.New()), 2)
+}
+
+func TestCache_ServesAnItemToItsOwnAppOnly(t *testing.T) {
+	t.Parallel()
+	cache, store, _ := registered(t, defaults())
+	own := account.Principal{Account: account.Account{ID: uuid.New()}, App: account.App{ID: uuid.New()}}
+	id := store.add(true, own.Account.ID)
+	item := store.items[id]
+	item.AppID = own.App.ID
+	store.items[id] = item
+	for _, wantReads := range []int{1, 1} {
+		if _, err := cache.Get(t.Context(), own, id); err != nil || store.reads != wantReads {
+			t.Errorf("the own app: %v after %d reads, want %d", err, store.reads, wantReads)
+		}
+	}
+	otherApp, otherAccount := own, own
+	otherApp.App.ID, otherAccount.Account.ID = uuid.New(), uuid.New()
+	for name, p := range map[string]account.Principal{"another app": otherApp, "another account": otherAccount} {
+		if _, err := cache.Get(t.Context(), p, id); !fault.Is(err, fault.NotFound) {
+			t.Errorf("%s: %v, want not found", name, err)
+		}
+	}
+}
+
+func TestCache_TakesTheOwnerFromTheDatabase(t *testing.T) {
+	t.Parallel()
+	cache, store, _ := registered(t, defaults())
+	id := store.add(true, uuid.New())
+	p := account.Principal{Account: account.Account{ID: store.items[id].AccountID, Bucket: "of an older cache"}}
+	if _, err := cache.Get(t.Context(), p, id); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, owner, err := cache.ForDelivery(t.Context(), id); err != nil || owner.Bucket != "bucket" {
+			t.Errorf("owner %+v, %v", owner, err)
+		}
+	}
+	if store.reads != 2 {
+		t.Errorf("%d reads, want one for the principal and one for the downloads", store.reads)
+	}
 }
 
 func TestCache_IsBoundedInEntriesAndBytes(t *testing.T) {

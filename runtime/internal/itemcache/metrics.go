@@ -9,7 +9,7 @@ type metrics struct {
 
 func newMetrics() *metrics {
 	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "mediastack_item_cache_lookups_total", Help: "Items that downloads looked up: hit (in the cache), miss (in PostgreSQL).",
+		Name: "mediastack_item_cache_lookups_total", Help: "Items that downloads and reads of one item looked up: hit (in the cache), miss (in PostgreSQL).",
 	}, []string{"result"})
 	return &metrics{
 		lookups: lookups, hits: lookups.WithLabelValues("hit"), misses: lookups.WithLabelValues("miss"),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/media"
@@ -77,6 +78,17 @@ func (a *arguments) text(name string) string {
 	return ""
 }
 
+// texts returns an object of strings, or nil if the argument is absent.
+func (a *arguments) texts(name string) map[string]string {
+	text, ok := a.fields[name]
+	if !ok || a.err != nil {
+		return nil
+	}
+	texts, err := httpapi.ReadStrings(name, text)
+	a.err = err
+	return texts
+}
+
 // access returns public or private, or "" if the argument is missing.
 func (a *arguments) access(name string) media.Access {
 	value := media.Access(a.text(name))
@@ -101,11 +113,32 @@ func (a *arguments) integer(name string) *int {
 	return &number
 }
 
-func (a *arguments) id(name string) uuid.UUID {
+// integer64 is integer for sizes in bytes.
+func (a *arguments) integer64(name string) *int64 {
+	value, ok := a.fields[name]
+	if !ok || a.err != nil {
+		return nil
+	}
+	number, ok := httpapi.Integer64(value)
+	if !ok {
+		a.err = fault.New(fault.Invalid, "%s must be an integer", name)
+		return nil
+	}
+	return &number
+}
+
+func (a *arguments) id(name string) uuid.UUID { return a.idFrom(name, "upload_media or list_media") }
+
+func (a *arguments) jobID(name string) uuid.UUID {
+	return a.idFrom(name, string(account.UploadMediaFromURL))
+}
+
+// idFrom returns an id that the caller has from tools.
+func (a *arguments) idFrom(name, tools string) uuid.UUID {
 	text := a.text(name)
 	id, err := uuid.Parse(text)
 	if a.err == nil && (err != nil || len(text) != 36) {
-		a.err = fault.New(fault.Invalid, "%s must be an id from upload_media or list_media, such as 0197f2a4-7c1e-7d3a-9b2e-5f6a7b8c9d0e", name)
+		a.err = fault.New(fault.Invalid, "%s must be an id from %s, such as 0197f2a4-7c1e-7d3a-9b2e-5f6a7b8c9d0e", name, tools)
 	}
 	return id
 }

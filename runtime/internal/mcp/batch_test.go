@@ -68,6 +68,7 @@ func TestBody_WithAMalformedMessageIsRejectedAsAWhole(t *testing.T) {
 		"a batch in a batch":               {"[" + remove("1") + ",[]]", request, "null", "must be a JSON object"},
 		"a number":                         {"5", request, "null", "must be a JSON object"},
 		"an empty batch":                   {"[]", request, "null", "the batch is empty"},
+		"half a character":                 {call(`{"name":"delete_media","arguments":{"mediaId":"\ud800"}}`), request, "7", "half a character"},
 		"parameters that are a list":       {call("[]"), params, "7", "params of tools/call"},
 		"parameters that are a number":     {call("5"), params, "7", "params of tools/call"},
 		"a tool that is a number":          {call(`{"name":5}`), params, "7", "name of tools/call has the wrong type"},

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/tracing"
 )
@@ -49,6 +50,9 @@ func errorText(ctx context.Context, err error) string {
 	case fault.QuotaExceeded:
 		return text + ": delete items that are not needed any more with delete_media, or have the user ask for more storage"
 	case fault.NotFound:
+		if errors.Is(err, fetch.ErrNotFound) { // no item
+			return text
+		}
 		return text + ": it may be deleted, or a draft that was not sealed in time; list_media lists what there is"
 	case fault.Forbidden:
 		return text + ": use the tools that are listed, or have the user ask the account's administrator"

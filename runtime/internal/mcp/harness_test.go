@@ -16,6 +16,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/mcp"
@@ -67,6 +68,7 @@ type replica struct {
 	auth   *auth.Authenticator
 	media  *media.Service
 	logs   *runtimetest.Log
+	core   *runtimetest.Core
 }
 
 // options of a replica.
@@ -79,6 +81,9 @@ type options struct {
 	limits ratelimit.Config
 	mcp    mcp.Config
 	wrap   func(*mcp.API) // before it is mounted
+	source fetch.Source   // of uploads from a URL
+	// noFetch turns uploads from a URL off.
+	noFetch bool
 }
 
 func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
@@ -90,13 +95,18 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	o.server.Brand = o.brand
 	credentials := runtimetest.Credentials("a")
 	credentials.Resource, credentials.MetadataURL = o.server.BaseURL+"/mcp", o.server.BaseURL+"/.well-known/oauth-protected-resource/mcp"
-	core := w.Core(t, runtimetest.CoreConfig{Server: o.server, Media: o.media, Limits: o.limits, Auth: credentials, Now: time.Now, Images: o.images, Store: o.store})
-	rt := &replica{auth: core.Auth, media: core.Media, logs: core.Logs}
+	core := w.Core(t, runtimetest.CoreConfig{Server: o.server, Media: o.media, Limits: o.limits, Auth: credentials, Now: time.Now, Images: o.images, Store: o.store, Source: o.source})
+	rt := &replica{auth: core.Auth, media: core.Media, logs: core.Logs, core: core}
+	if o.noFetch {
+		core.Fetch = nil
+	}
 	files := core.Files
-	plain, err := rest.New(rest.Config{BaseURL: o.server.BaseURL, Brand: o.brand}, rest.Deps{Media: rt.media, Settings: w.Settings, Auth: rt.auth, Documents: api.Documents{URLs: files.URLs(), DraftTTL: 24 * time.Hour}})
+	plain, err := rest.New(rest.Config{BaseURL: o.server.BaseURL, Brand: o.brand}, rest.Deps{Media: rt.media, Items: rt.media, Settings: w.Settings, Fetch: core.Fetch, Auth: rt.auth, Documents: core.Documents})
 	must(t, err)
 	o.mcp.BaseURL, o.mcp.DraftTTL, o.mcp.Version = o.server.BaseURL, cmp.Or(o.mcp.DraftTTL, 24*time.Hour), "test"
-	rt.api, err = mcp.New(o.mcp, mcp.Deps{Media: rt.media, Settings: w.Settings, Auth: rt.auth, URLs: files.URLs(), Origins: core.Origins, Limits: core.Limits})
+	documents := core.Documents
+	documents.DraftTTL = o.mcp.DraftTTL
+	rt.api, err = mcp.New(o.mcp, mcp.Deps{Media: rt.media, Items: rt.media, Settings: w.Settings, Fetch: core.Fetch, Auth: rt.auth, Documents: documents, Origins: core.Origins, Limits: core.Limits})
 	must(t, err)
 	must(t, rt.api.Register(core.Registry))
 	if o.wrap != nil {

@@ -383,8 +383,8 @@ func TestUploadMedia_OverABoundLeavesNothing(t *testing.T) {
 	if got := rt.post(t, strings.TrimSuffix(upload(1, large[:1000], ""), `","fileName":"f","mimeType":"application/x-test"}}}`), apiKey(one.Key)); got.status != http.StatusBadRequest {
 		t.Errorf("a body that is cut in its file: %d %s", got.status, got.body)
 	}
-	if says := failed(t, rt.call(t, small.Key, "upload_media", object{"fileBase64": base64.StdEncoding.EncodeToString(noise(200_000)), "fileName": "f", "mimeType": "a/b"})); !strings.Contains(says, "maxUploadSize, 100000 bytes") {
-		t.Errorf("over maxUploadSize: %s", says)
+	if says := failed(t, rt.call(t, small.Key, "upload_media", object{"fileBase64": base64.StdEncoding.EncodeToString(noise(200_000)), "fileName": "f", "mimeType": "a/b"})); !strings.Contains(says, "maxStorage, 50000 bytes") {
+		t.Errorf("over maxUploadSize, which is larger than the cap: %s", says)
 	}
 	if says := failed(t, rt.call(t, small.Key, "upload_media", object{"fileBase64": base64.StdEncoding.EncodeToString(noise(90_000)), "fileName": "f", "mimeType": "a/b"})); !strings.Contains(says, "cap, 50000 bytes") || !strings.Contains(says, "delete_media") {
 		t.Errorf("over the cap: %s", says)

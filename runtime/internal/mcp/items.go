@@ -2,9 +2,11 @@ package mcp
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/media"
@@ -26,9 +28,28 @@ type item struct {
 	Original         string       `json:"original,omitempty"`
 }
 
-func (a *API) document(of media.Item) item {
-	full := api.Documents{URLs: a.deps.URLs}.Item(of)
-	return item{MediaID: full.MediaId, OriginalFileName: full.OriginalFileName, MimeType: full.MimeType, Size: full.Size, Access: of.Access,
+// detailedItem is the document of an item for the tools that came after those of the specification.
+type detailedItem struct {
+	item
+	CreatedAt time.Time      `json:"createdAt"`
+	SealedAt  *time.Time     `json:"sealedAt,omitempty"`
+	ExpiresAt *time.Time     `json:"expiresAt,omitempty"`
+	Metadata  media.Metadata `json:"metadata"`
+	Ref       string         `json:"ref,omitempty"`
+}
+
+// documents returns the documents of the account's items.
+func (a *API) documents(ctx context.Context, identity auth.Identity) api.AccountDocuments {
+	return a.deps.Documents.Of(ctx, identity.Account.ID)
+}
+
+func detailed(documents api.AccountDocuments, of media.Item) detailedItem {
+	full := documents.Item(of)
+	return detailedItem{item: documentOf(full), CreatedAt: full.CreatedAt, SealedAt: full.SealedAt, ExpiresAt: full.ExpiresAt, Metadata: of.Metadata, Ref: of.Ref}
+}
+
+func documentOf(full api.MediaItem) item {
+	return item{MediaID: full.MediaId, OriginalFileName: full.OriginalFileName, MimeType: full.MimeType, Size: full.Size, Access: media.Access(full.Access),
 		File: full.File, Thumbnail: full.Thumbnail, Caption: full.Caption, Group: full.Group, Temp: full.Temp, Original: full.Original}
 }
 
@@ -53,8 +74,9 @@ func (a *API) listMedia(ctx context.Context, identity auth.Identity, args *argum
 		Total      int64  `json:"total"`
 		Page       int    `json:"page"`
 	}{MediaItems: make([]item, 0, len(page.Items)), Total: page.Total, Page: page.Number}
+	documents := a.documents(ctx, identity)
 	for _, found := range page.Items {
-		list.MediaItems = append(list.MediaItems, a.document(found))
+		list.MediaItems = append(list.MediaItems, documentOf(documents.Item(found)))
 	}
 	return list, nil
 }
@@ -64,11 +86,11 @@ func (a *API) getMedia(ctx context.Context, identity auth.Identity, args *argume
 	if args.err != nil {
 		return nil, args.err
 	}
-	found, err := a.deps.Media.Get(ctx, identity.Principal, id)
+	found, err := a.deps.Items.Get(ctx, identity.Principal, id)
 	if err != nil {
 		return nil, err
 	}
-	return a.document(found), nil
+	return documentOf(a.documents(ctx, identity).Item(found)), nil
 }
 
 func (a *API) sealMedia(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
@@ -80,7 +102,7 @@ func (a *API) sealMedia(ctx context.Context, identity auth.Identity, args *argum
 	if err != nil {
 		return nil, err
 	}
-	return a.document(sealed), nil
+	return documentOf(a.documents(ctx, identity).Item(sealed)), nil
 }
 
 func (a *API) deleteMedia(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
@@ -88,7 +110,11 @@ func (a *API) deleteMedia(ctx context.Context, identity auth.Identity, args *arg
 	if args.err != nil {
 		return nil, args.err
 	}
-	return api.Deleted{Deleted: true, MediaId: id}, a.deps.Media.Delete(ctx, identity.Principal, id)
+	expires, err := a.deps.Media.Delete(ctx, identity.Principal, id, media.DeleteOptions{Agent: true})
+	if !identity.Account.ToolPolicy.HasToolset(account.ToolsetUndo) {
+		expires = nil
+	}
+	return api.Documents{}.DeletedAnswer(id, expires), err
 }
 
 func (a *API) getMediaCount(ctx context.Context, identity auth.Identity, _ *arguments) (any, error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"image"
 	"image/png"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -41,11 +42,11 @@ func TestItem_FromUploadToDelete(t *testing.T) {
 	if sealed.Temp || sealed.MediaId.String() != id {
 		t.Errorf("the sealed item is %+v", sealed)
 	}
-	if resealed := succeeded[api.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": id})); resealed != sealed {
+	if resealed := succeeded[api.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": id})); !reflect.DeepEqual(resealed, sealed) {
 		t.Errorf("after the second seal it is %+v", resealed)
 	}
 	for _, arguments := range []object{nil, {}, {"page": 1.0, "limit": 100}, {"group": "2026"}, {"access": "public", "group": "2026"}} {
-		if got := succeeded[list](t, rt.call(t, one.Key, "list_media", arguments)); len(got.MediaItems) != 1 || got.MediaItems[0] != sealed || got.Total != 1 {
+		if got := succeeded[list](t, rt.call(t, one.Key, "list_media", arguments)); len(got.MediaItems) != 1 || !reflect.DeepEqual(got.MediaItems[0], sealed) || got.Total != 1 {
 			t.Errorf("%v lists %+v", arguments, got)
 		}
 	}

@@ -1,6 +1,6 @@
 // Package mcp is the interface for assistants: the Model Context Protocol at /mcp, in
-// its stateless form and in the older ones, with the ten tools of the specification.
-// The SDK implements the protocol, the tools translate to the use cases of media and settings.
+// its stateless form and in the older ones, with the ten tools of the specification and more in
+// toolsets. The SDK implements the protocol, the tools translate to the use cases of media and settings.
 // Before the SDK, the middleware of this package validates hosts, bounds memory and authorizes.
 // Package server mounts the endpoint.
 package mcp
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
@@ -52,9 +54,13 @@ func (c Config) Validate() error {
 // Deps are the dependencies of an API.
 type Deps struct {
 	Media    *media.Service
+	Items    media.ItemReader
 	Settings *settings.Service
-	Auth     *auth.Authenticator
-	URLs     api.URLs
+	// Fetch are the uploads from a URL; nil = disabled.
+	Fetch *fetch.Service
+	Auth  *auth.Authenticator
+	// Documents are those of items.
+	Documents api.Documents
 	// Origins are the web origins whose pages may call; nil = only those of the base URL.
 	Origins *origin.Policy
 	// Limits count the messages of a batch; nil = none.
@@ -63,13 +69,14 @@ type Deps struct {
 
 // API serves the endpoint. It is safe for concurrent use.
 type API struct {
-	cfg     Config
-	deps    Deps
-	base    string
-	hosts   *hostGuard
-	tools   []tool
-	calls   *prometheus.CounterVec
-	handler http.Handler
+	cfg       Config
+	deps      Deps
+	base      string
+	hosts     *hostGuard
+	tools     []tool
+	calls     *prometheus.CounterVec
+	durations *prometheus.HistogramVec
+	handler   http.Handler
 }
 
 // listTTL is how long clients may cache the list of tools, in milliseconds. A change of the tool
@@ -86,8 +93,8 @@ func New(cfg Config, deps Deps) (*API, error) {
 	if a.hosts, err = newHostGuard(cfg.BaseURL, cfg.Hosts, deps.Origins); err != nil {
 		return nil, err
 	}
-	a.tools = a.newTools()
-	a.calls = newCalls(a.tools)
+	a.tools = slices.Concat(a.newTools(), a.findTools(), a.fetchTools())
+	a.calls, a.durations = newCalls(a.tools), newDurations(a.tools)
 	a.handler = a.preprocess(dispatch(a.newSDKHandler()))
 	return a, nil
 }

@@ -113,6 +113,9 @@ func readMessage(text json.RawMessage) (message, error) {
 		return m, invalidRequest(m.id, "method must be a string that is not empty")
 	}
 	m.params = fields["params"]
+	if httpapi.HasLoneSurrogate(m.params) {
+		return m, invalidRequest(m.id, "params has an escape of half a character, such as \\ud800 without the other half")
+	}
 	if err := httpapi.RejectDuplicateFields(m.params, httpapi.ExactCase); err != nil {
 		return m, invalidRequest(m.id, "%s", fault.From(err).Public)
 	}

@@ -34,8 +34,21 @@ func newCalls(tools []tool) *prometheus.CounterVec {
 	return calls
 }
 
+func newDurations(tools []tool) *prometheus.HistogramVec {
+	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "mediastack_mcp_tool_duration_seconds", Help: "Duration of a tool call that was authorized, whatever its outcome.",
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+	}, []string{"tool"})
+	for _, t := range tools {
+		durations.WithLabelValues(t.name())
+	}
+	return durations
+}
+
 // Register registers the metrics.
-func (a *API) Register(registry prometheus.Registerer) error { return registry.Register(a.calls) }
+func (a *API) Register(registry prometheus.Registerer) error {
+	return errors.Join(registry.Register(a.calls), registry.Register(a.durations))
+}
 
 // count counts a call that ended with err.
 func (a *API) count(ctx context.Context, tool string, err error) {

@@ -17,8 +17,8 @@ import (
 	"mediastack.dev/runtime/internal/mcp"
 )
 
-// calls returns the counts of the replica's metric that are not 0.
-func (rt *replica) calls(t *testing.T) map[string]string {
+// metrics returns what the replica exports.
+func (rt *replica) metrics(t *testing.T) string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+rt.server.AdminAddr()+"/metrics", nil)
 	must(t, err)
@@ -27,19 +27,28 @@ func (rt *replica) calls(t *testing.T) map[string]string {
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	must(t, err)
+	return string(text)
+}
+
+// calls returns the counts of the replica's metric that are not 0.
+func (rt *replica) calls(t *testing.T) map[string]string {
+	t.Helper()
+	text := rt.metrics(t)
 	counts := map[string]string{}
-	for _, line := range regexp.MustCompile(`(?m)^mediastack_mcp_tool_calls_total\{outcome="(\w+)",tool="(\w+)"\} (\d+)$`).FindAllStringSubmatch(string(text), -1) {
+	for _, line := range regexp.MustCompile(`(?m)^mediastack_mcp_tool_calls_total\{outcome="(\w+)",tool="(\w+)"\} (\d+)$`).FindAllStringSubmatch(text, -1) {
 		if line[3] != "0" {
 			counts[line[2]+" "+line[1]] = line[3]
 		}
 	}
-	if lines := strings.Count(string(text), "\nmediastack_mcp_tool_calls_total{"); lines != 4*len(rows)+1 {
-		t.Errorf("there are %d series", lines)
+	// Four outcomes of each tool, those of toolsets that are off included, and one of unknown names.
+	tools := strings.Count(text, "\nmediastack_mcp_tool_duration_seconds_count{")
+	if lines := strings.Count(text, "\nmediastack_mcp_tool_calls_total{"); tools < len(rows) || lines != 4*tools+1 {
+		t.Errorf("there are %d series of %d tools", lines, tools)
 	}
 	return counts
 }
 
-func TestMetrics_CountCallsByToolAndOutcome(t *testing.T) {
+func TestMetrics_CountAndTimeCallsByTool(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, readOnly := w.tenant(t, "one"), w.tenant(t, "read-only", func(s *account.Spec) { s.ToolPolicy.ReadOnly = true })
@@ -61,6 +70,16 @@ func TestMetrics_CountCallsByToolAndOutcome(t *testing.T) {
 		"update_media_settings rejected": "1", "get_media_count error": "1", "unknown rejected": "5"}
 	if counts := rt.calls(t); fmt.Sprint(counts) != fmt.Sprint(want) {
 		t.Errorf("counted %v, want %v", counts, want)
+	}
+	durations := map[string]string{}
+	for _, line := range regexp.MustCompile(`(?m)^mediastack_mcp_tool_duration_seconds_count\{tool="(\w+)"\} (\d+)$`).FindAllStringSubmatch(rt.metrics(t), -1) {
+		durations[line[1]] = line[2]
+	}
+	// A call that is not authorized has no duration.
+	for tool, want := range map[string]string{"get_total_storage": "2", "list_media": "1", "get_media": "1", "get_media_count": "1", "update_media_settings": "0", "seal_media": "0"} {
+		if durations[tool] != want {
+			t.Errorf("%s has %s durations, want %s", tool, durations[tool], want)
+		}
 	}
 }
 

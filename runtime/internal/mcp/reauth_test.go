@@ -62,7 +62,7 @@ func TestCall_IsAuthorizedAtTheEndOfItsBody(t *testing.T) {
 		}, rejectedKey, false},
 		"denied": {func(t *testing.T, w *world, of tenant) string {
 			t.Helper()
-			w.Change(t, of, func(s *account.Spec) { s.ToolPolicy = account.ToolPolicy{Tools: []string{}} })
+			w.Change(t, of, func(s *account.Spec) { s.ToolPolicy.Tools = []string{} })
 			return of.Key
 		}, func(t *testing.T, rt *replica, of tenant) bool { t.Helper(); return len(rt.names(t, of.Key)) == 0 }, true},
 	} {
@@ -71,7 +71,7 @@ func TestCall_IsAuthorizedAtTheEndOfItsBody(t *testing.T) {
 			w := newWorld(t)
 			rt := w.replica(t)
 			for name, row := range rows {
-				one := w.tenant(t, strings.ReplaceAll(name, "_", "-"))
+				one := w.tenant(t, strings.ReplaceAll(name, "_", "-"), withOrganize)
 				draft := rt.upload(t, one.Key, "one.bin", []byte("one"))
 				before := rt.state(t, one.Key, draft)
 				held := rt.hold(t, callBody(t, name, row.right(draft)), apiKey(one.Key))

@@ -22,9 +22,9 @@ type schema struct {
 	Items       *schema    `json:"items,omitempty"`
 	Properties  properties `json:"properties,omitempty"`
 	Required    []string   `json:"required,omitempty"`
-	// AdditionalProperties is false where unknown properties are rejected, and nil where later
-	// versions may add some.
-	AdditionalProperties *bool `json:"additionalProperties,omitempty"`
+	// AdditionalProperties is false where unknown properties are rejected, the schema of their values
+	// where any are allowed, and nil where later versions may add some.
+	AdditionalProperties any `json:"additionalProperties,omitempty"`
 	// Encoding is the encoding of bytes in a string.
 	Encoding string `json:"contentEncoding,omitempty"`
 }
@@ -81,11 +81,10 @@ func (p properties) names() []string {
 
 // inputObject returns the schema of arguments, which rejects unknown properties.
 func inputObject(required []string, fields ...property) schema {
-	closed := false
 	if fields == nil {
 		fields = properties{}
 	}
-	return schema{Type: "object", Properties: fields, Required: required, AdditionalProperties: &closed}
+	return schema{Type: "object", Properties: fields, Required: required, AdditionalProperties: false}
 }
 
 // outputObject returns the schema of an output, whose properties are all required.

@@ -14,7 +14,7 @@ func (a *API) getMediaSettings(ctx context.Context, identity auth.Identity, _ *a
 	if err != nil {
 		return nil, err
 	}
-	return api.NewSettings(layers), nil
+	return api.NewToolSettings(layers), nil
 }
 
 func (a *API) updateMediaSettings(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {

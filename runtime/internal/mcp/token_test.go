@@ -24,7 +24,7 @@ func TestAccessToken_IsLimitedToItsScopes(t *testing.T) {
 	both, read := w.Session(t, one, auth.ScopeRead, auth.ScopeWrite), w.Session(t, one, auth.ScopeRead)
 	eraser := w.Session(t, one, auth.ScopeDelete)
 	draft := rt.upload(t, one.Key, "f", []byte("f"))
-	scopeOf := map[string]string{"seal_media": "media:write", "delete_media": "media:delete", "upload_media": "media:write", "create_upload_signature": "media:write", "update_media_settings": "media:write"}
+	scopeOf := map[string]string{"seal_media": "media:write", "update_media": "media:write", "delete_media": "media:delete", "upload_media": "media:write", "create_upload_signature": "media:write", "update_media_settings": "media:write"}
 	for name := range rows {
 		arguments, err := json.Marshal(rows[name].right(draft))
 		must(t, err)

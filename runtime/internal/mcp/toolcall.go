@@ -9,9 +9,11 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
@@ -29,9 +31,32 @@ type tool struct {
 	title, description string
 	destructive        bool // it removes or changes something that exists
 	idempotent         bool // a second call changes nothing more
+	openWorld          bool // it reaches other servers
 
 	input, output schema
+	extension     *extension // nil = none
 	run           func(ctx context.Context, identity auth.Identity, args *arguments) (any, error)
+}
+
+// extension changes a tool where an account has a toolset. Without it the tool is as it always was.
+type extension struct {
+	toolset       string
+	without       string // removed from the description
+	description   string // appended
+	input, output properties
+	optional      properties // of the output
+}
+
+// in returns the tool as an account with this policy has it.
+func (t tool) in(policy account.ToolPolicy) tool {
+	if t.extension == nil || !policy.HasToolset(t.extension.toolset) {
+		return t
+	}
+	t.description = strings.Replace(t.description, t.extension.without, "", 1) + t.extension.description
+	t.input.Properties = slices.Concat(t.input.Properties, t.extension.input)
+	t.output.Properties = slices.Concat(t.output.Properties, t.extension.output, t.extension.optional)
+	t.output.Required = slices.Concat(t.output.Required, t.extension.output.names())
+	return t
 }
 
 func (t tool) name() string { return string(t.operation) }
@@ -39,21 +64,23 @@ func (t tool) name() string { return string(t.operation) }
 // definition returns the tool as clients see it. It has all four hints: some clients take a
 // missing one for the worst value.
 func (t tool) definition() *sdk.Tool {
-	openWorld, reads := false, t.operation.Reads() // every tool reaches the account's media only
+	reads := t.operation.Reads()
 	return &sdk.Tool{
 		Name: t.name(), Title: t.title, Description: t.description, InputSchema: t.input, OutputSchema: t.output,
 		Annotations: &sdk.ToolAnnotations{Title: t.title, ReadOnlyHint: reads, DestructiveHint: &t.destructive,
-			IdempotentHint: t.idempotent || reads, OpenWorldHint: &openWorld},
+			IdempotentHint: t.idempotent || reads, OpenWorldHint: &t.openWorld},
 	}
 }
 
-// authorize rejects a caller that may not use a tool, by its scopes and by the tool policy of the
-// account. It applies to lists and to calls, and rejects an unauthenticated caller.
+// authorize rejects a caller that may not use a tool, by its scopes and by the toolsets and the tool
+// policy of the account. It applies to lists and to calls, and rejects an unauthenticated caller.
 func authorize(identity auth.Identity, t tool) error {
 	if scope := auth.ScopeOf(t.operation); !identity.HasScope(scope) {
 		return auth.InsufficientScope(scope)
 	}
-	if !identity.Account.ToolPolicy.Allows(t.operation) {
+	if policy := identity.Account.ToolPolicy; !policy.Offers(t.operation) {
+		return fault.New(fault.Forbidden, "%s is in the toolset %s, which this account does not offer (spec.mcp.toolsets)", t.operation, t.operation.Toolset())
+	} else if !policy.Allows(t.operation) {
 		return auth.NotAllowed(t.operation)
 	}
 	return nil
@@ -94,7 +121,8 @@ func (a *API) toolByName(name string) (tool, bool) {
 func (a *API) toolHandler(t tool) sdk.ToolHandler {
 	return func(ctx context.Context, request *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		identity := auth.FromContext(ctx)
-		args := readArguments(t, request.Params.Arguments)
+		identity.Assistant = true
+		args := readArguments(t.in(identity.Account.ToolPolicy), request.Params.Arguments)
 		output, err := any(nil), args.err
 		if err == nil {
 			output, err = t.run(ctx, identity, args)
@@ -141,6 +169,7 @@ func (a *API) authorizeTools(next sdk.MethodHandler) sdk.MethodHandler {
 					return a.toolError(ctx, t.name(), err), nil
 				}
 				called = t.name()
+				defer prometheus.NewTimer(a.durations.WithLabelValues(called)).ObserveDuration()
 			}
 		}
 		result, err = next(ctx, method, request)
@@ -150,6 +179,11 @@ func (a *API) authorizeTools(next sdk.MethodHandler) sdk.MethodHandler {
 				t, known := a.toolByName(listed.Name)
 				return !known || authorize(identity, t) != nil
 			})
+			for i, listed := range list.Tools {
+				if t, _ := a.toolByName(listed.Name); t.extension != nil {
+					list.Tools[i] = t.in(identity.Account.ToolPolicy).definition()
+				}
+			}
 		}
 		return result, err
 	}

@@ -51,7 +51,7 @@ func TestToolPolicy_RestrictsListsAndCalls(t *testing.T) {
 		w.Change(t, one, func(s *account.Spec) { s.ToolPolicy = tt.policy })
 		eventually(t, "the list has changed", func() bool { return slices.Equal(rt.names(t, one.Key), tt.names) })
 		draft := rt.upload(t, other.Key, "f", []byte("f"))
-		for name := range rows {
+		for _, name := range all {
 			got := rt.call(t, one.Key, name, rows[name].right(draft))
 			if forbidden := got.IsError && strings.Contains(got.Content[0].Text, name+" is not allowed for assistants"); forbidden == slices.Contains(tt.names, name) {
 				t.Errorf("%+v: %s returns %s", tt.policy, name, got.Content[0].Text)
@@ -136,7 +136,7 @@ func TestCustomResource_AcceptsEveryTool(t *testing.T) {
 	}
 	slices.Sort(known)
 	w := newWorld(t)
-	if names := w.replica(t).names(t, w.tenant(t, "one").Key); !slices.Equal(names, known) {
+	if names := w.replica(t).names(t, w.tenant(t, "one", allToolsets).Key); !slices.Equal(names, known) {
 		t.Errorf("the tools are %v, spec.mcp.tools allows %v", names, known)
 	}
 }

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -36,8 +37,8 @@ func (a *API) draftLifetime() string {
 	return strconv.Itoa(count) + " " + unit
 }
 
-// newTools returns the ten tools of the specification. A new tool needs its operation in
-// account/operation.go, its name in the MCPTool enum of api/v1alpha1 (then make generate), and an
+// newTools returns the ten tools of the specification and those of the other toolsets. A new tool
+// needs its operation and its toolset in account/operation.go, its name in the MCPTool enum of api/v1alpha1 (then make generate), and an
 // entry here.
 func (a *API) newTools() []tool {
 	mediaID := prop("mediaId", uuidString(), "Id of the item, from upload_media or list_media.")
@@ -83,14 +84,14 @@ func (a *API) newTools() []tool {
 		run: a.sealMedia,
 	}, {
 		operation: account.DeleteMedia, title: "Delete media", destructive: true, idempotent: true,
-		description: "Deletes an item, sealed or draft, with its file, thumbnail and conversions. This cannot be undone: ask the user first.",
+		description: "Deletes an item, sealed or draft, with its file, thumbnail and conversions. " + cannotBeUndone,
 		input:       inputObject([]string{"mediaId"}, mediaID),
 		output: outputObject(
 			prop("deleted", constant(true), "The item is deleted."),
 			prop("mediaId", uuidString(), "Id of the item that was deleted."),
 		),
-		run: a.deleteMedia,
-	}, {
+		extension: undoableDelete(), run: a.deleteMedia,
+	}, a.updateMediaTool(mediaID), {
 		operation: account.UploadMedia, title: "Upload a file",
 		description: fmt.Sprintf("Stores a file of up to %d bytes (10 MB) as a draft and returns its id. Call seal_media with it afterwards: a draft that is not sealed is deleted after %s. The type is detected from the bytes of the file; mimeType is used where they do not show it. ", maxFile, a.draftLifetime()) +
 			"Don't send larger files in parts; " + a.largeFileHint(),
@@ -110,8 +111,8 @@ func (a *API) newTools() []tool {
 			fmt.Sprintf("POST %s (multipart/form-data, part file) or by TUS 1.0.0 at %s, with the signature in the header %s. The upload creates a draft; call seal_media with the mediaId of the upload's response.", a.base+api.UploadRoute, a.base+api.ResumableRoute, a.deps.Auth.SignatureHeader),
 		input: inputObject(nil,
 			prop("group", maxLen(media.MaxGroup), "Group of every upload with this signature; a group in the upload is ignored. Leave out to let the upload set it.")),
-		output: outputObject(prop("signature", str(), "The signature; it is a secret.")),
-		run:    a.createUploadSignature,
+		output:    outputObject(prop("signature", str(), "The signature; it is a secret.")),
+		extension: capabilities(), run: a.createUploadSignature,
 	}, {
 		operation: account.GetMediaSettings, title: "Get media settings",
 		description: "Returns how uploaded images are processed, and the source of each setting: default (not set), tenant (set for this account) or pinned (set by an administrator; update_media_settings cannot change it).",
@@ -123,8 +124,45 @@ func (a *API) newTools() []tool {
 		input:       inputObject(nil, settingFields(func(s settings.Field) string { return s.Descriptions.Argument })...),
 		output:      outputObject(prop("updated", constant(true), "The settings are in force.")),
 		run:         a.updateMediaSettings,
+	}, {
+		operation: account.ListDeletedMedia, title: "List deleted media",
+		description: "Lists the deleted items that can be restored, the latest delete first, one page per call. `total` is the number of items on all pages: continue with page+1 while page*limit < total. Their files are not served.",
+		input: inputObject(nil,
+			prop("page", withDefault(intMin(1), media.DefaultPage), "Number of the page, from 1."),
+			prop("limit", withDefault(intRange(1, media.MaxLimit), media.DefaultLimit), "Items per page."),
+		),
+		output: outputObject(
+			prop("mediaItems", array(deletedItem()), "The items of this page; empty after the last page."),
+			prop("total", intMin(0), "Items on all pages."),
+			prop("page", intMin(1), "Number of this page."),
+		),
+		run: a.listDeletedMedia,
+	}, {
+		operation: account.RestoreMedia, title: "Restore deleted media", idempotent: true,
+		description: "Restores a deleted item with its id, its addresses, and its place in lists. Restoring an item that is not deleted returns it unchanged. Drafts cannot be restored.",
+		input:       inputObject([]string{"mediaId"}, prop("mediaId", uuidString(), "Id of the item, from list_deleted_media or delete_media.")), output: detailedMediaItem(),
+		run: a.restoreMedia,
 	}}
 }
+
+// deletedItem returns the schema of api.DeletedItem.
+func deletedItem() schema {
+	return outputObject(
+		prop("mediaId", uuidString(), "Id of the item."),
+		prop("originalFileName", str(), "Name of the uploaded file."),
+		prop("mimeType", str(), "MIME type of the file."),
+		prop("size", intMin(0), "Bytes of the file."),
+		prop("access", enum(string(media.Public), string(media.Private)), "Who may read the file of the restored item."),
+		prop("caption", str(), "Text that describes the file; empty when there is none."),
+		prop("group", str(), "Label of the item; empty when it has none."),
+		prop("createdAt", dateTime(), "When the item was uploaded."),
+		prop("sealedAt", dateTime(), "When the item was sealed."),
+		prop("deletedAt", dateTime(), "When the item was deleted."),
+		prop("expiresAt", dateTime(), "Until when the item can be restored at least, unless an upload needs its room."),
+	)
+}
+
+func dateTime() schema { return schema{Type: "string", Format: "date-time"} }
 
 // mediaItem returns the schema of item.
 func mediaItem() schema {
@@ -140,6 +178,22 @@ func mediaItem() schema {
 		prop("group", str(), "Label of the item; empty when it has none."),
 	)
 	item.Properties = append(item.Properties, prop("temp", constant(true), "Set while the item is a draft; absent once it is sealed."))
+	return item
+}
+
+// detailedMediaItem returns the schema of detailedItem.
+func detailedMediaItem() schema {
+	item := mediaItem()
+	required := []property{
+		prop("createdAt", dateTime(), "When the upload was complete."),
+		prop("metadata", textMap(), "The pairs of the item."),
+	}
+	item.Required = append(item.Required, properties(required).names()...)
+	item.Properties = slices.Concat(item.Properties, required, []property{
+		prop("sealedAt", dateTime(), "When the item was sealed; absent while it is a draft."),
+		prop("expiresAt", dateTime(), "When a draft is deleted unless seal_media is called; absent once it is sealed."),
+		prop("ref", str(), "Reference of the server that requested the upload signature; absent when there is none."),
+	})
 	return item
 }
 

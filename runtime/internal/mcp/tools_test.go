@@ -73,6 +73,9 @@ func uploadArguments(field string, value any) object {
 	return file
 }
 
+// anyID is the id of no item.
+const anyID = "0197f2a4-7c1e-7d3a-9b2e-5f6a7b8c9d0e"
+
 var badIDs = []wrong{
 	{object{"mediaId": ""}, "mediaId must be an id"},
 	{object{"mediaId": nil}, "mediaId is missing"},
@@ -100,6 +103,17 @@ var rows = map[string]row{
 	"get_total_storage": {reads(), nothing, nil},
 	"seal_media":        {writes(false, true), draftID, badIDs},
 	"delete_media":      {writes(true, true), draftID, badIDs},
+	"update_media": {writes(true, true), func(draft string) object {
+		return object{"mediaId": draft, "caption": "c", "access": "public", "group": "g", "fileName": "x.txt", "metadata": object{"a": "b"}, "clear": []string{"metadata"}}
+	}, append(slices.Clone(badIDs),
+		wrong{object{"mediaId": anyID, "access": "secret"}, "access must be public or private"},
+		wrong{object{"mediaId": anyID, "caption": strings.Repeat("c", 4097)}, "caption must be at most 4096 bytes"},
+		wrong{object{"mediaId": anyID, "group": "a\nb"}, "group must not contain control characters"},
+		wrong{object{"mediaId": anyID, "metadata": object{"A": "b"}}, "a metadata key must have"},
+		wrong{object{"mediaId": anyID, "metadata": object{"a": 1}}, "metadata.a must be a string"},
+		wrong{object{"mediaId": anyID, "metadata": object{"a": strings.Repeat("é", 513)}}, "metadata.a must be at most 512 characters"},
+		wrong{object{"mediaId": anyID, "clear": []string{"access"}}, "clear must be a list of caption, group or metadata"},
+		wrong{object{"mediaId": anyID, "clear": []string{"group"}, "group": "g"}, "group is in clear and has a new value"})},
 	"upload_media": {writes(false, false), func(string) object { return uploadArguments("caption", "c") }, []wrong{
 		{uploadArguments("fileBase64", ""), "fileBase64 is empty"},
 		{uploadArguments("fileBase64", " \n"), "fileBase64 is empty"},
@@ -142,11 +156,11 @@ var rows = map[string]row{
 func TestTools_MatchTheirSchemasAndRejectOtherInput(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	one, other := w.tenant(t, "one"), w.tenant(t, "other")
+	one, other := w.tenant(t, "one", withOrganize), w.tenant(t, "other")
 	rt := w.replica(t)
 	foreign := rt.upload(t, other.Key, "theirs.bin", []byte("theirs"))
 	tools := rt.tools(t, one.Key)
-	if len(tools) != 10 {
+	if len(tools) != len(rows) {
 		t.Errorf("there are %d tools", len(tools))
 	}
 	for _, tool := range tools {
@@ -230,7 +244,13 @@ func invalidInputs(tool listed, right object) []wrong {
 	}
 	bad := []wrong{{with("surprise", 1), `unknown argument "surprise"`}, {with(strings.Repeat("x", 100), 1), "unknown argument"}}
 	for name, field := range tool.InputSchema.Properties {
-		values := []any{[]any{}, object{}}
+		var values []any
+		if field.Type != "array" {
+			values = append(values, []any{})
+		}
+		if field.Type != "object" {
+			values = append(values, object{})
+		}
 		if field.Type != "string" {
 			values = append(values, "1")
 		}

@@ -6,7 +6,6 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/media"
 )
@@ -54,15 +53,4 @@ func (a *API) describeUploadError(err error) error {
 		return fault.Wrap(err, fault.TooLarge, "the file is larger than %d bytes (10 MB), the maximum of %s; nothing was stored. Don't split it: %s", maxFile, account.UploadMedia, a.largeFileHint())
 	}
 	return err
-}
-
-func (a *API) createUploadSignature(_ context.Context, identity auth.Identity, args *arguments) (any, error) {
-	group := args.text("group")
-	if args.err != nil {
-		return nil, args.err
-	}
-	if err := media.CheckGroup(group); err != nil {
-		return nil, err
-	}
-	return api.Signature{Signature: a.deps.Auth.Sign(identity, group)}, nil
 }

@@ -30,7 +30,9 @@ type Deps struct {
 	BaseURL string
 	// Name is the display name of the service.
 	Name string
-	Now  func() time.Time
+	// Files is what the files page uses; nil = there is no such page.
+	Files *Files
+	Now   func() time.Time
 }
 
 // API serves the endpoints. It is safe for concurrent use.
@@ -58,6 +60,11 @@ const (
 	appsPath             = "/account/connections"
 	revokeAppsPath       = appsPath + "/revoke"
 	logoutPath           = appsPath + "/logout"
+	filesPath            = "/account/files"
+	uploadFilePath       = filesPath + "/upload"
+	sealFilePath         = filesPath + "/seal"
+	deleteFilePath       = filesPath + "/delete"
+	restoreFilePath      = filesPath + "/restore"
 	resourceMetadataPath = api.WellKnownPath + "oauth-protected-resource"
 	serverMetadataPath   = api.WellKnownPath + "oauth-authorization-server"
 )
@@ -78,6 +85,9 @@ func New(cfg Config, deps Deps) (*API, error) {
 	base, err := url.Parse(deps.BaseURL)
 	if err != nil {
 		return nil, fmt.Errorf("parse the base URL: %w", err)
+	}
+	if !cfg.FilesPage {
+		deps.Files = nil
 	}
 	a := &API{Deps: deps, cfg: cfg, issuer: strings.TrimRight(deps.BaseURL, "/"), secure: base.Scheme == "https",
 		metadata: newMetadataFetcher(allowPublic, deps.Now), csrf: http.NewCrossOriginProtection()}
@@ -108,5 +118,8 @@ func (a *API) Mount(r chi.Router) {
 	r.Get(appsPath, a.showAuthorizedApps)
 	r.Post(revokeAppsPath, a.csrfProtected(a.revokeApps))
 	r.Post(logoutPath, a.csrfProtected(a.logOut))
+	if a.Files != nil {
+		a.mountFiles(r)
+	}
 	r.Handle(pages.AssetsPath+"*", a.Pages.Assets())
 }

@@ -147,9 +147,12 @@ func TestAuthorize_IgnoresThePortOfLoopbackURIs(t *testing.T) {
 	}
 }
 
+// noRefill is a rate limit whose burst a slow test does not get back: one in a quarter of an hour.
+const noRefill = 0.001
+
 func TestAuthorize_IsRateLimited(t *testing.T) {
 	t.Parallel()
-	b := newWorld(t).replica(t, func(o *options) { o.limits.Logins, o.limits.LoginsBurst = 1, 3 }).browser(t)
+	b := newWorld(t).replica(t, func(o *options) { o.limits.Logins, o.limits.LoginsBurst = noRefill, 3 }).browser(t)
 	app := b.application("App")
 	for i := range 4 {
 		p := b.get(app.query(nil))
@@ -176,7 +179,7 @@ func TestAuthorize_RateLimitsMetadataFetches(t *testing.T) {
 	w := newWorld(t)
 	for name, want := range map[string]int{"good.test": http.StatusOK, "evil.test": http.StatusBadRequest} {
 		answering := &hosts{}
-		b := w.replica(t, func(o *options) { o.limits.Logins, o.limits.LoginsBurst, o.documents = 1, 3, answering }).browser(t)
+		b := w.replica(t, func(o *options) { o.limits.Logins, o.limits.LoginsBurst, o.documents = noRefill, 3, answering }).browser(t)
 		for i := range 6 {
 			app := application{id: fmt.Sprintf("https://%s/%d", name, i), redirect: redirect, verifier: verifier}
 			wanted := http.StatusTooManyRequests

@@ -20,33 +20,54 @@ func appsURL(session oauth.LoginSession) string { return appsPath + "?request=" 
 // showAuthorizedApps lists the authorized applications of the logged-in user. Without a
 // session it starts a login.
 func (a *API) showAuthorizedApps(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
-	session, err := a.loginSession(r, query.Get("request"))
-	switch {
-	case fault.Is(err, fault.NotFound):
-		if current, ok := a.appsSession(r); ok && !query.Has("request") {
-			a.seeOther(w, appsURL(current))
-			return
-		}
-		a.startUserLogin(w, r, "")
-		return
-	case err != nil:
-		a.errorPage(w, r, err)
-		return
-	case !session.LoggedIn() || session.AuthorizationRequest != nil:
-		a.seeOther(w, stepURL(session))
+	session, ok := a.requireUser(w, r, appsPage)
+	if !ok {
 		return
 	}
+	query := r.URL.Query()
 	apps, err := a.OAuth.AuthorizedApps(r.Context(), session)
 	if err != nil {
 		a.errorPage(w, r, err)
 		return
 	}
 	page := pages.AuthorizedAppsPage{Form: a.formFields(session), Email: session.Email, Endpoint: a.issuer + resourcePath, Notice: revokedNotice(query)}
+	if a.Files != nil {
+		page.FilesURL = filesURL(session, nil)
+	}
 	for _, app := range apps {
 		page.Apps = append(page.Apps, a.authorizedAppView(app))
 	}
 	a.page(w, r, http.StatusOK, "", func(to io.Writer) error { return a.Pages.AuthorizedApps(to, page) })
+}
+
+// requireUser returns the session of the logged-in user, or responds: it starts a login that leads to
+// page, or continues the one that there is.
+func (a *API) requireUser(w http.ResponseWriter, r *http.Request, page accountPage) (oauth.LoginSession, bool) {
+	query := r.URL.Query()
+	session, err := a.loginSession(r, query.Get("request"))
+	switch {
+	case fault.Is(err, fault.NotFound):
+		if current, ok := a.userSession(r); ok && !query.Has("request") {
+			a.seeOther(w, pageURL(page, current))
+			break
+		}
+		a.startUserLogin(w, r, page, "")
+	case err != nil:
+		a.errorPage(w, r, err)
+	case !session.LoggedIn() || session.AuthorizationRequest != nil:
+		a.seeOther(w, stepURL(session))
+	default:
+		return session, true
+	}
+	return oauth.LoginSession{}, false
+}
+
+// pageURL returns the URL of a page for a session.
+func pageURL(page accountPage, session oauth.LoginSession) string {
+	if page == filesPage {
+		return filesURL(session, nil)
+	}
+	return appsURL(session)
 }
 
 // revokedNotice returns the notice after a revocation.
@@ -83,9 +104,9 @@ func (a *API) authorizedAppView(app oauth.AuthorizedApp) pages.AuthorizedApp {
 	return view
 }
 
-// startUserLogin starts a login without an authorization request.
-func (a *API) startUserLogin(w http.ResponseWriter, r *http.Request, extraQuery string) {
-	session, err := a.startLogin(w, r, nil)
+// startUserLogin starts a login without an authorization request, which leads to page.
+func (a *API) startUserLogin(w http.ResponseWriter, r *http.Request, page accountPage, extraQuery string) {
+	session, err := a.startLogin(w, r, nil, page)
 	if err != nil {
 		a.errorPage(w, r, err)
 		return
@@ -119,5 +140,5 @@ func (a *API) logOut(w http.ResponseWriter, r *http.Request, session oauth.Login
 		return
 	}
 	a.clearCookie(w, session)
-	a.startUserLogin(w, r, "&out=1")
+	a.startUserLogin(w, r, a.pageOf(r, session), "&out=1")
 }

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/lru"
+	"mediastack.dev/runtime/lru"
 )
 
 // Bounds of fetching and caching metadata documents.

@@ -25,7 +25,7 @@ func (a *API) consentPage(w http.ResponseWriter, r *http.Request, session oauth.
 	}
 	page := pages.ConsentPage{Form: a.formFields(session), Application: *applicationView(session.AuthorizationRequest), Email: session.Email}
 	for _, owned := range accounts {
-		page.Accounts = append(page.Accounts, pages.Account{ID: owned.ID.String(), Name: accountName(owned), Detail: owned.Namespace + "/" + owned.Name})
+		page.Accounts = append(page.Accounts, accountChoice(owned))
 	}
 	for _, scope := range session.AuthorizationRequest.Scopes {
 		page.Scopes = append(page.Scopes, pages.Scope(scope))
@@ -35,6 +35,11 @@ func (a *API) consentPage(w http.ResponseWriter, r *http.Request, session oauth.
 		status, page.Error = a.fail(w, r, err), errorText(err)
 	}
 	a.page(w, r, status, session.AuthorizationRequest.RedirectURI, func(to io.Writer) error { return a.Pages.Consent(to, page) })
+}
+
+// accountChoice returns an account as the pages show it.
+func accountChoice(owned account.Account) pages.Account {
+	return pages.Account{ID: owned.ID.String(), Name: accountName(owned), Detail: owned.Namespace + "/" + owned.Name}
 }
 
 func accountName(owned account.Account) string {

@@ -45,8 +45,8 @@ type formHandler func(w http.ResponseWriter, r *http.Request, session oauth.Logi
 // login session, and with its CSRF token.
 func (a *API) csrfProtected(next formHandler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if err := a.csrf.Check(r); err != nil {
-			a.errorPage(w, r, fault.Wrap(err, fault.Forbidden, "The form came from another site."))
+		if err := a.checkOrigin(r); err != nil {
+			a.errorPage(w, r, err)
 			return
 		}
 		form, err := parseForm(w, r)
@@ -54,16 +54,28 @@ func (a *API) csrfProtected(next formHandler) http.HandlerFunc {
 			a.errorPage(w, r, err)
 			return
 		}
-		session, err := a.loginSession(r, form.Get("request"))
-		if err == nil && !a.OAuth.VerifyCSRFToken(session, form.Get("csrf")) {
-			err = fault.New(fault.Forbidden, "The form is from before you logged in, or not from this site.")
-		}
+		session, err := a.checkToken(r, form.Get("request"), form.Get("csrf"))
 		if err != nil {
 			a.errorPage(w, r, err)
 			return
 		}
 		next(w, r, session, form)
 	}
+}
+
+// checkOrigin rejects a form that was submitted from a page of another origin.
+func (a *API) checkOrigin(r *http.Request) error {
+	return fault.Wrap(a.csrf.Check(r), fault.Forbidden, "The form came from another site.")
+}
+
+// checkToken returns the login session of a form if the browser has its cookie and the form its CSRF
+// token.
+func (a *API) checkToken(r *http.Request, request, token string) (oauth.LoginSession, error) {
+	session, err := a.loginSession(r, request)
+	if err == nil && !a.OAuth.VerifyCSRFToken(session, token) {
+		err = fault.New(fault.Forbidden, "The form is from before you logged in, or not from this site.")
+	}
+	return session, err
 }
 
 // formFields returns the hidden fields of the forms of a session.

@@ -24,6 +24,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
@@ -31,6 +32,7 @@ import (
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/keys"
+	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
 )
 
@@ -58,6 +60,7 @@ type replica struct {
 	logins *oauth.Service
 	auth   *auth.Authenticator
 	server *server.Server
+	media  *media.Service
 	clock  *runtimetest.Clock
 	logs   *runtimetest.Log
 
@@ -75,8 +78,17 @@ type options struct {
 	// documents fetches metadata documents; nil = from the internet.
 	documents http.RoundTripper
 	clock     *runtimetest.Clock
-	// stall is the stall timeout of the server.
-	stall time.Duration
+	// stall is the stall timeout of the server, and anonymous that of bodies without a credential.
+	stall, anonymous time.Duration
+	media            media.Config
+	delivery         delivery.Config
+	presigner        delivery.Presigner
+	// images reports whether uploads get thumbnails.
+	images bool
+	// useCases changes the use cases of the files page; nil = they are those of the service.
+	useCases func(oauthhttp.Media) oauthhttp.Media
+	// writable returns why nothing may be changed; nil = everything may.
+	writable func() error
 }
 
 // defaults is the default configuration, without the limits that tests would exceed: there is
@@ -85,7 +97,8 @@ func defaults() options {
 	return options{base: baseURL, clock: &runtimetest.Clock{}, stall: 30 * time.Second,
 		login: oauth.Config{SessionTTL: 15 * time.Minute, CodeTTL: 10 * time.Minute, MaxAttempts: 5, CodesPerEmail: 5, AttemptsPerEmail: 15, CodesPerIP: 20,
 			AuthorizationCodeTTL: time.Minute, AccessTTL: time.Hour, RefreshTTL: 720 * time.Hour, RefreshGrace: 90 * time.Second, RegistrationsPerIP: 100},
-		oauth: oauthhttp.Config{AllowedRedirectURIs: []string{"cursor://anysphere.cursor-mcp/oauth/callback"}, TrustedHosts: []string{"claude.ai", "claude.com", "chatgpt.com", "vscode.dev"}, ClientMetadataDocuments: true},
+		oauth: oauthhttp.Config{AllowedRedirectURIs: []string{"cursor://anysphere.cursor-mcp/oauth/callback"}, TrustedHosts: []string{"claude.ai", "claude.com", "chatgpt.com", "vscode.dev"}, ClientMetadataDocuments: true, FilesPage: true, FilesPerPage: 24},
+		media: runtimetest.MediaConfig(), delivery: delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream},
 		pages: pages.Config{Name: "Media storage", Color: "#2456d6"},
 	}
 }
@@ -103,7 +116,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	must(t, err)
 	credentials := runtimetest.Credentials("a")
 	credentials.Brand, credentials.Resource, credentials.MetadataURL = "service", oauthhttp.Resource(o.base), oauthhttp.MetadataURL(o.base)
-	rt.auth, err = auth.New(credentials, auth.Deps{Store: w.Store, Limits: limits, Now: rt.clock.Now, Log: log})
+	rt.auth, err = auth.New(credentials, auth.Deps{Store: w.Store, Limits: limits, Writable: o.writable, Now: rt.clock.Now, Log: log})
 	must(t, err)
 	secret, err := credentials.ServerSecret()
 	must(t, err)
@@ -115,7 +128,20 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	must(t, err)
 	shown, err := pages.New(o.pages)
 	must(t, err)
-	api, err := oauthhttp.New(o.oauth, oauthhttp.Deps{OAuth: rt.logins, Pages: shown, Limits: limits, BaseURL: o.base, Name: o.pages.Name, Now: rt.clock.Now})
+	deps := media.Deps{Store: w.Store, Objects: w.Objects, Settings: w.Settings, Now: rt.clock.Now, Log: log}
+	if o.images {
+		deps.Deriver = runtimetest.Images(t, registry, log)
+	}
+	rt.media, err = media.New(o.media, deps)
+	must(t, err)
+	files, err := delivery.New(o.delivery, delivery.Deps{BaseURL: o.base, Secret: secret, Items: rt.media, Objects: w.Objects, Presigner: o.presigner, Registry: registry, Now: rt.clock.Now, Log: log})
+	must(t, err)
+	var useCases oauthhttp.Media = rt.media
+	if o.useCases != nil {
+		useCases = o.useCases(useCases)
+	}
+	api, err := oauthhttp.New(o.oauth, oauthhttp.Deps{OAuth: rt.logins, Pages: shown, Limits: limits, BaseURL: o.base, Name: o.pages.Name, Now: rt.clock.Now,
+		Files: &oauthhttp.Files{Media: useCases, URLs: files.URLs(), Settings: w.Settings, StoreOrigin: files.StoreOrigin, DraftTTL: 24 * time.Hour, CheckWritable: rt.auth.CheckWritable}})
 	must(t, err)
 	if o.documents != nil {
 		api.AnswerDocuments(o.documents)
@@ -127,8 +153,8 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 		})
 	}
 	rt.server, err = server.New(server.Config{BaseURL: o.base, Brand: "service", Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
-		StallTimeout: o.stall, DiscardLimit: 16 << 20, DiscardTimeout: 10 * time.Second, ShutdownTimeout: 30 * time.Second},
-		server.Deps{Mounts: []func(chi.Router){api.Mount, whoami}, Limits: limits, Registry: registry, Log: log})
+		StallTimeout: o.stall, AnonymousTimeout: o.anonymous, DiscardLimit: 16 << 20, DiscardTimeout: 10 * time.Second, ShutdownTimeout: 30 * time.Second},
+		server.Deps{Mounts: []func(chi.Router){api.Mount, files.Mount, whoami}, Limits: limits, Registry: registry, Log: log})
 	must(t, err)
 	must(t, rt.server.Listen(t.Context()))
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))

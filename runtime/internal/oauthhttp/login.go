@@ -32,7 +32,7 @@ func (a *API) showLogin(w http.ResponseWriter, r *http.Request) {
 	case session.LoggedIn() && query.Has("change"):
 		a.restartLogin(w, r, session)
 	case session.LoggedIn() && session.AuthorizationRequest == nil:
-		a.seeOther(w, appsURL(session))
+		a.seeOther(w, a.homeURL(r, session))
 	case session.LoggedIn():
 		a.consentPage(w, r, session, nil)
 	case session.Email != "" && !query.Has("change"):
@@ -49,7 +49,7 @@ func (a *API) showLogin(w http.ResponseWriter, r *http.Request) {
 // restartLogin starts a new login for the same authorization request: the user logged in with
 // the wrong e-mail address.
 func (a *API) restartLogin(w http.ResponseWriter, r *http.Request, session oauth.LoginSession) {
-	next, err := a.startLogin(w, r, session.AuthorizationRequest)
+	next, err := a.startLogin(w, r, session.AuthorizationRequest, a.pageOf(r, session))
 	if err == nil {
 		err = a.OAuth.EndLogin(r.Context(), session)
 	}
@@ -63,6 +63,7 @@ func (a *API) restartLogin(w http.ResponseWriter, r *http.Request, session oauth
 
 func (a *API) emailPage(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, page pages.EmailPage, err error) {
 	page.Form, page.Application = a.formFields(session), applicationView(session.AuthorizationRequest)
+	page.Files = a.pageOf(r, session) == filesPage
 	status := http.StatusOK
 	if err != nil {
 		status, page.Error = a.fail(w, r, err), errorText(err)
@@ -110,7 +111,7 @@ func (a *API) submitCode(w http.ResponseWriter, r *http.Request, session oauth.L
 	cookie, err := a.OAuth.VerifyCode(r.Context(), session, form.Get("code"))
 	switch {
 	case err == nil:
-		a.setCookie(w, r, session, cookie)
+		a.setCookie(w, r, session, cookie, a.pageOf(r, session))
 		a.seeOther(w, stepURL(session))
 	case fault.Is(err, fault.Conflict): // logged in, in another tab
 		a.seeOther(w, stepURL(session))

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"mediastack.dev/runtime/fault"
@@ -16,11 +17,18 @@ import (
 	"mediastack.dev/runtime/oauth"
 )
 
-// setSecurityHeaders sets the headers that protect every page: no frames, no caches, no
-// content of other origins, and forms that lead to this origin or to formActions only.
-func (a *API) setSecurityHeaders(w http.ResponseWriter, formActions string) {
+// sources are the origins that a page may use besides its own, as lists for the
+// Content-Security-Policy. Each origin follows a space.
+type sources struct {
+	forms  string // where a form may lead
+	images string
+}
+
+// setSecurityHeaders sets the headers that protect every page: no frames, no caches, no scripts, and
+// no content of other origins than those of the page.
+func (a *API) setSecurityHeaders(w http.ResponseWriter, allowed sources) {
 	header := w.Header()
-	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'"+formActions+"; frame-ancestors 'none'; base-uri 'none'")
+	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src 'self'"+allowed.images+"; form-action 'self'"+allowed.forms+"; frame-ancestors 'none'; base-uri 'none'")
 	header.Set("X-Frame-Options", "DENY")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Referrer-Policy", "same-origin") // with no-referrer, browsers would hide the origin of our own forms
@@ -29,16 +37,21 @@ func (a *API) setSecurityHeaders(w http.ResponseWriter, formActions string) {
 
 // page writes a page. redirectURI, if not empty, is where a form of the page may lead.
 func (a *API) page(w http.ResponseWriter, r *http.Request, status int, redirectURI string, render func(io.Writer) error) {
+	allowed := sources{}
+	if redirectURI != "" {
+		allowed.forms = originSource(redirectURI)
+	}
+	a.pageWith(w, r, status, allowed, render)
+}
+
+// pageWith writes a page that uses other origins.
+func (a *API) pageWith(w http.ResponseWriter, r *http.Request, status int, allowed sources, render func(io.Writer) error) {
 	var body bytes.Buffer
 	if err := render(&body); err != nil {
 		httpapi.WriteError(w, r, err)
 		return
 	}
-	formActions := ""
-	if redirectURI != "" {
-		formActions = formActionSource(redirectURI)
-	}
-	a.setSecurityHeaders(w, formActions)
+	a.setSecurityHeaders(w, allowed)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
 	w.WriteHeader(status)
@@ -47,7 +60,11 @@ func (a *API) page(w http.ResponseWriter, r *http.Request, status int, redirectU
 
 // errorPage writes a page that shows an error.
 func (a *API) errorPage(w http.ResponseWriter, r *http.Request, err error) {
-	page := pages.ErrorPage{Title: "Request failed", Text: errorText(err), Hint: "Start again where you came from: in your application, or at " + appsPath + "."}
+	start := appsPath
+	if strings.HasPrefix(r.URL.Path, filesPath) {
+		start = filesPath
+	}
+	page := pages.ErrorPage{Title: "Request failed", Text: errorText(err), Hint: "Start again where you came from: in your application, or at " + start + "."}
 	switch fault.From(err).Kind { //nolint:exhaustive // all others have the default texts
 	case fault.NotFound:
 		page.Title = "Login expired"
@@ -75,6 +92,11 @@ func errorText(err error) string {
 	if !ok {
 		text = f.Public
 	}
+	return withRetry(text, f)
+}
+
+// withRetry returns a sentence about a fault with the time after which to retry.
+func withRetry(text string, f *fault.Error) string {
 	if f.RetryAfter <= 0 {
 		return text
 	}

@@ -106,14 +106,15 @@ func (a *API) trustedWebsite(client oauth.Client) string {
 	return ""
 }
 
-// formActionSource returns the source of a redirect URI for the form-action directive of the
-// Content-Security-Policy, which Chromium applies to redirects after a form as well.
-func formActionSource(redirect string) string {
-	uri, err := url.Parse(redirect)
+// originSource returns the origin of a URI as a source for the Content-Security-Policy. Chromium
+// applies the directive form-action to redirects after a form as well, and img-src is applied to the
+// redirects of an image.
+func originSource(text string) string {
+	uri, err := url.Parse(text)
 	switch {
 	case err != nil, uri.Scheme != "http" && uri.Scheme != "https": // a redirect page leads there
 		return ""
-	case strings.Contains(uri.Host, "["): // the directive has no syntax for IPv6 hosts
+	case strings.Contains(uri.Host, "["): // directives have no syntax for IPv6 hosts
 		return " " + uri.Scheme + ":"
 	}
 	return " " + uri.Scheme + "://" + uri.Host

@@ -130,7 +130,7 @@ func TestFormActionSource_MatchesTheRedirectURI(t *testing.T) {
 		"http://[::1]:1/cb":            " http:",
 		cursor:                         "",
 	} {
-		if got := formActionSource(uri); got != want {
+		if got := originSource(uri); got != want {
 			t.Errorf("%s: %q", uri, got)
 		}
 	}

@@ -27,13 +27,30 @@ func (a *API) cookiePrefix() string {
 	return "login-"
 }
 
+// pageSeparator separates the parts of a cookie. Secrets do not contain it.
+const pageSeparator = "."
+
 func (a *API) cookieName(id uuid.UUID) string {
 	return a.cookiePrefix() + id.String()
 }
 
-// setCookie sets the cookie of a session. SameSite is Lax because the login starts with a
-// link from another site; all forms have CSRF protection.
-func (a *API) setCookie(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, value string) {
+// accountPage is a page for owners of accounts: where a login without an authorization request leads.
+type accountPage string
+
+// The pages.
+const (
+	appsPage  accountPage = "" // the authorized applications
+	filesPage accountPage = "files"
+)
+
+// setCookie sets the cookie of a session: its secret, and the page that the login leads to if it is
+// not appsPage. SameSite is Lax because the login starts with a link from another site; all forms
+// have CSRF protection.
+func (a *API) setCookie(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, secret string, page accountPage) {
+	value := secret
+	if page != appsPage {
+		value += pageSeparator + string(page)
+	}
 	var others []string
 	for _, cookie := range r.Cookies() {
 		if strings.HasPrefix(cookie.Name, a.cookiePrefix()) && cookie.Name != a.cookieName(session.ID) {
@@ -58,12 +75,13 @@ func (a *API) writeCookie(w http.ResponseWriter, name, value string, maxAge int)
 	})
 }
 
-// startLogin creates a login session and sets its cookie, within the rate limit.
-func (a *API) startLogin(w http.ResponseWriter, r *http.Request, request *oauth.AuthorizationRequest) (oauth.LoginSession, error) {
+// startLogin creates a login session and sets its cookie, within the rate limit. page is where the
+// login leads without an authorization request.
+func (a *API) startLogin(w http.ResponseWriter, r *http.Request, request *oauth.AuthorizationRequest, page accountPage) (oauth.LoginSession, error) {
 	if err := a.allowLogin(r); err != nil {
 		return oauth.LoginSession{}, err
 	}
-	return a.createLogin(w, r, request)
+	return a.createLogin(w, r, request, page)
 }
 
 // allowLogin counts a login against the rate limit of the client IP.
@@ -72,10 +90,10 @@ func (a *API) allowLogin(r *http.Request) error {
 }
 
 // createLogin is startLogin without the rate limit.
-func (a *API) createLogin(w http.ResponseWriter, r *http.Request, request *oauth.AuthorizationRequest) (oauth.LoginSession, error) {
+func (a *API) createLogin(w http.ResponseWriter, r *http.Request, request *oauth.AuthorizationRequest, page accountPage) (oauth.LoginSession, error) {
 	session, cookie, err := a.OAuth.StartLogin(r.Context(), request)
 	if err == nil {
-		a.setCookie(w, r, session, cookie)
+		a.setCookie(w, r, session, cookie, page)
 	}
 	return session, err
 }
@@ -90,12 +108,30 @@ func (a *API) loginSession(r *http.Request, text string) (oauth.LoginSession, er
 	if err != nil {
 		return oauth.LoginSession{}, oauth.ReasonSessionExpired.Fault()
 	}
-	return a.OAuth.FindLogin(r.Context(), id, cookie.Value)
+	secret, _, _ := strings.Cut(cookie.Value, pageSeparator)
+	return a.OAuth.FindLogin(r.Context(), id, secret)
 }
 
-// appsSession returns the session with which the user of this browser has logged in to see
-// the authorized applications.
-func (a *API) appsSession(r *http.Request) (oauth.LoginSession, bool) {
+// pageOf returns the page that the login of a browser leads to.
+func (a *API) pageOf(r *http.Request, session oauth.LoginSession) accountPage {
+	cookie, err := r.Cookie(a.cookieName(session.ID))
+	if err != nil || a.Files == nil {
+		return appsPage
+	}
+	if _, page, _ := strings.Cut(cookie.Value, pageSeparator); page == string(filesPage) {
+		return filesPage
+	}
+	return appsPage
+}
+
+// homeURL returns the URL of the page that a login leads to.
+func (a *API) homeURL(r *http.Request, session oauth.LoginSession) string {
+	return pageURL(a.pageOf(r, session), session)
+}
+
+// userSession returns the session with which the user of this browser has logged in to see the
+// pages of the account.
+func (a *API) userSession(r *http.Request) (oauth.LoginSession, bool) {
 	for _, cookie := range r.Cookies() {
 		text, ok := strings.CutPrefix(cookie.Name, a.cookiePrefix())
 		if !ok {

@@ -16,7 +16,7 @@ import (
 	"github.com/jub0bs/cors"
 	"github.com/jub0bs/cors/cfgerrors"
 
-	"mediastack.dev/runtime/internal/lru"
+	"mediastack.dev/runtime/lru"
 )
 
 // AccountLists selects what the lists of accounts can do.
@@ -120,6 +120,9 @@ func New(cfg Config) (*Policy, error) {
 	var err error
 	if p.installation, err = parse(p.list); err != nil {
 		return nil, fmt.Errorf("SERVICE_CORS_ORIGINS: %w", err)
+	}
+	if len(p.list) == 0 && cfg.AccountLists == AccountListsNarrow {
+		return nil, errors.New("SERVICE_CORS_ACCOUNT_LISTS=narrow needs SERVICE_CORS_ORIGINS: accounts can only narrow that list, so that with an empty one no page may call. Set SERVICE_CORS_ORIGINS, or SERVICE_CORS_ACCOUNT_LISTS=replace")
 	}
 	p.all.Store(&p.installation)
 	p.current = p.list

@@ -1,8 +1,9 @@
 // Package ratelimit implements rate limits: token buckets for each API key and each client IP,
-// and stricter ones for failed authentication and for logins of a client IP. Buckets are
+// and stricter ones for failed authentication, for logins and for new pictures of a client IP. Buckets are
 // local to the process: N replicas allow up to N times the rate. Package server takes a
-// token for the client IP of every request, package auth one for the API key, and package
-// mcp one for each message of a batch after the first.
+// token for the client IP of every request, package auth one for the API key, package
+// mcp one for each message of a batch after the first, and package delivery one for each picture of a preset that a
+// request has made.
 package ratelimit
 
 import (
@@ -21,7 +22,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/lru"
+	"mediastack.dev/runtime/lru"
 )
 
 // Config sets the rate limits. The tags are flag and environment names. Rates are in
@@ -35,6 +36,8 @@ type Config struct {
 	FailuresBurst  int      `name:"rate-limit-auth-failures-burst" env:"SERVICE_RATE_LIMIT_AUTH_FAILURES_BURST" default:"60" help:"Burst of SERVICE_RATE_LIMIT_AUTH_FAILURES."`
 	Logins         float64  `name:"rate-limit-logins" env:"SERVICE_RATE_LIMIT_LOGINS" default:"5" help:"Logins per second that one client IP may start; 0 = no limit."`
 	LoginsBurst    int      `name:"rate-limit-logins-burst" env:"SERVICE_RATE_LIMIT_LOGINS_BURST" default:"100" help:"Burst of SERVICE_RATE_LIMIT_LOGINS."`
+	Pictures       float64  `name:"rate-limit-pictures" env:"SERVICE_RATE_LIMIT_PICTURES" default:"1" help:"Pictures of presets per second that one client IP may have made; those that are stored do not count; 0 = no limit."`
+	PicturesBurst  int      `name:"rate-limit-pictures-burst" env:"SERVICE_RATE_LIMIT_PICTURES_BURST" default:"120" help:"Burst of SERVICE_RATE_LIMIT_PICTURES."`
 	TrustedProxies []string `name:"trusted-proxies" env:"SERVICE_TRUSTED_PROXIES" help:"IPs (CIDR) of the proxies in front, whose X-Forwarded-For is trusted. Without it, all clients of a proxy count as one client IP."`
 }
 
@@ -49,6 +52,7 @@ func (c Config) Validate() error {
 		{"SERVICE_RATE_LIMIT_IP", c.IP, c.IPBurst},
 		{"SERVICE_RATE_LIMIT_AUTH_FAILURES", c.Failures, c.FailuresBurst},
 		{"SERVICE_RATE_LIMIT_LOGINS", c.Logins, c.LoginsBurst},
+		{"SERVICE_RATE_LIMIT_PICTURES", c.Pictures, c.PicturesBurst},
 	} {
 		// The lower bound keeps the window in which a bucket refills within a time.Duration.
 		if l.rate != 0 && (math.IsNaN(l.rate) || l.rate < 0.001 || l.rate > 1e6) {
@@ -72,6 +76,7 @@ const (
 	policyIP       = "client_ip"
 	policyFailures = "auth_failures"
 	policyLogins   = "logins"
+	policyPictures = "pictures"
 )
 
 // Limiter holds the buckets. It is safe for concurrent use; a nil Limiter allows
@@ -81,6 +86,7 @@ type Limiter struct {
 	ips      *buckets[netip.Prefix]
 	failures *buckets[netip.Prefix]
 	logins   *buckets[netip.Prefix]
+	pictures *buckets[netip.Prefix]
 	proxies  []netip.Prefix
 	rejected *prometheus.CounterVec
 	log      *slog.Logger
@@ -104,7 +110,7 @@ func New(cfg Config, deps Deps) (*Limiter, error) {
 		return nil, err
 	}
 	rejected := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "mediastack_rate_limit_rejections_total", Help: "Requests rejected by a rate limit: of an API key, of a client IP, of a client IP whose credentials fail, of a client IP that begins logins.",
+		Name: "mediastack_rate_limit_rejections_total", Help: "Requests rejected by a rate limit: of an API key, of a client IP, of a client IP whose credentials fail, of a client IP that begins logins, of a client IP that has pictures made.",
 	}, []string{"limit"})
 	if err := deps.Registry.Register(rejected); err != nil {
 		return nil, err
@@ -114,8 +120,9 @@ func New(cfg Config, deps Deps) (*Limiter, error) {
 		ips:      newBuckets[netip.Prefix](policyIP, cfg.IP, cfg.IPBurst, deps.Now),
 		failures: newBuckets[netip.Prefix](policyFailures, cfg.Failures, cfg.FailuresBurst, deps.Now),
 		logins:   newBuckets[netip.Prefix](policyLogins, cfg.Logins, cfg.LoginsBurst, deps.Now),
+		pictures: newBuckets[netip.Prefix](policyPictures, cfg.Pictures, cfg.PicturesBurst, deps.Now),
 	}
-	for _, policy := range []string{policyKey, policyIP, policyFailures, policyLogins} {
+	for _, policy := range []string{policyKey, policyIP, policyFailures, policyLogins, policyPictures} {
 		rejected.WithLabelValues(policy) // exported from the start, for rates
 	}
 	return l, nil
@@ -143,6 +150,14 @@ func (l *Limiter) AllowLogin(ip netip.Addr) Decision {
 		return Decision{}
 	}
 	return l.countRejection(l.logins.allow(ClientPrefix(ip)))
+}
+
+// AllowPicture takes a token for a picture that is made for a client IP.
+func (l *Limiter) AllowPicture(ip netip.Addr) Decision {
+	if l == nil {
+		return Decision{}
+	}
+	return l.countRejection(l.pictures.allow(ClientPrefix(ip)))
 }
 
 // RecordFailure takes a token for a credential of a client IP that was invalid.
@@ -207,6 +222,8 @@ func (d Decision) Err() error {
 		public = "too many wrong credentials"
 	case policyLogins:
 		public = "Too many logins were started from your network."
+	case policyPictures:
+		public = "too many new pictures for this address"
 	}
 	return &fault.Error{Kind: fault.Busy, Public: public, RetryAfter: d.wait,
 		Cause: errors.New("over the limit by " + d.policy)}

@@ -66,13 +66,29 @@ func fieldsOf(target any) map[string]reflect.Value {
 	return fields
 }
 
-// readField sets an optional field, which is a pointer to an integer or to a string.
+// kinds are the values of optional fields, for errors.
+var kinds = map[reflect.Kind]string{reflect.String: "a string", reflect.Int: "an integer", reflect.Int64: "an integer", reflect.Bool: "true or false",
+	reflect.Slice: "a list of strings"}
+
+// readField sets an optional field, which is a pointer to a value of one of kinds.
 func readField(field reflect.Value, name string, value json.RawMessage) error {
-	kind := "a string"
-	if field.Type().Elem().Kind() == reflect.Int {
-		kind = "an integer"
+	if meta, ok := field.Interface().(*map[string]string); ok && meta != nil && name == "meta" {
+		return readMeta(*meta, name, value)
+	}
+	kind := kinds[field.Type().Elem().Kind()]
+	if field.Type().Elem().Kind() == reflect.Map {
+		if _, err := httpapi.ReadStrings(name, value); err != nil {
+			return err
+		}
+	}
+	switch field.Type().Elem().Kind() { //nolint:exhaustive // other values are as JSON has them
+	case reflect.Int:
 		if number, ok := httpapi.Integer(value); ok {
 			value = strconv.AppendInt(nil, int64(number), 10)
+		}
+	case reflect.Int64:
+		if number, ok := httpapi.Integer64(value); ok {
+			value = strconv.AppendInt(nil, number, 10)
 		}
 	}
 	if err := json.Unmarshal(value, field.Addr().Interface()); err != nil {
@@ -81,27 +97,50 @@ func readField(field reflect.Value, name string, value json.RawMessage) error {
 	return nil
 }
 
+// readMeta adds the filters by metadata of a body to those of the query.
+func readMeta(meta map[string]string, name string, value json.RawMessage) error {
+	sent, err := httpapi.ReadStrings(name, value)
+	if err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(sent)) {
+		if _, twice := meta[key]; twice {
+			return fault.New(fault.Invalid, "%s.%s must be sent once, in the query or in the body", name, httpapi.Truncate(key))
+		}
+		meta[key] = sent[key]
+	}
+	return nil
+}
+
 // readBody returns the JSON object in the body, or nothing if the body is empty. It rejects an
 // object with a duplicate field.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	return readBodyOf(w, r, maxBody)
+}
+
+// readBodyOf is readBody for a body of up to limit bytes.
+func readBodyOf(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	var tooLong *http.MaxBytesError
 	var known *fault.Error
 	switch {
 	case errors.As(err, &known): // the credential was revoked while the body arrived
 		return nil, err
 	case errors.As(err, &tooLong):
-		return nil, fault.Wrap(err, fault.TooLarge, "the body must be at most %d bytes", maxBody)
+		return nil, fault.Wrap(err, fault.TooLarge, "the body must be at most %d bytes", limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, fault.Wrap(err, fault.Invalid, "the body did not arrive in time")
 	case err != nil:
 		return nil, fault.Wrap(err, fault.Invalid, "unexpected end of request body")
 	}
-	if text = bytes.TrimSpace(text); len(text) > 0 && text[0] != '{' {
+	if text = bytes.Trim(text, " \t\r\n"); len(text) > 0 && text[0] != '{' {
 		return nil, fault.New(fault.Invalid, "the body must be a JSON object")
 	}
 	if !utf8.Valid(text) { // encoding/json would replace the invalid bytes
 		return nil, fault.New(fault.Invalid, "the body must be UTF-8")
+	}
+	if httpapi.HasLoneSurrogate(text) {
+		return nil, fault.New(fault.Invalid, "the body has an escape of half a character, such as \\ud800 without the other half")
 	}
 	return text, httpapi.RejectDuplicateFields(text, httpapi.IgnoreCase)
 }

@@ -111,6 +111,16 @@ func TestCORS_WithoutOriginsAllowsFilesOnly(t *testing.T) {
 	}
 }
 
+func TestCORS_NarrowNeedsAList(t *testing.T) {
+	t.Parallel()
+	for _, list := range [][]string{nil, {""}} {
+		_, err := origin.New(origin.Config{Patterns: list, AccountLists: origin.AccountListsNarrow})
+		if err == nil || !strings.Contains(err.Error(), "SERVICE_CORS_ACCOUNT_LISTS=narrow needs SERVICE_CORS_ORIGINS") {
+			t.Errorf("%q: %v", list, err)
+		}
+	}
+}
+
 // A tenant's page works without the administrator of the installation: at every replica, for the
 // account that lists it alone, and until the account no longer does.
 func TestCORS_AnAccountListsItsOwnOrigins(t *testing.T) {

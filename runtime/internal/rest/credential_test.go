@@ -63,6 +63,11 @@ func TestSignature_InvalidIsRejected(t *testing.T) {
 		if claims[10:11] == other {
 			other = "C"
 		}
+		once := rt.sign(t, w.tenant(t, "once").Key, `{"count": 1, "types": ["text/*"]}`)
+		pdf := rt.uploadSigned(t, once, filePart("a.txt", []byte("%PDF-1.4")))
+		pdf.rejected(t, http.StatusUnsupportedMediaType, "Bad Request")
+		rt.uploadSigned(t, once, file).item(t)
+		rejected(t, once) // it is used up
 		for _, s := range []string{"x", ".", "x.y", claims, claims + ".", "." + code, good + "A", "A" + good, claims + "." + claims,
 			good[:len(good)-1], strings.Repeat("A", 5000), claims[:10] + other + claims[11:] + "." + code, "é" + good} {
 			rejected(t, s)
@@ -77,13 +82,15 @@ func TestSignature_InvalidIsRejected(t *testing.T) {
 	t.Run("of a rotated key", func(t *testing.T) {
 		t.Parallel()
 		rotated := w.tenant(t, "rotated")
-		s := rt.sign(t, rotated.Key, "")
+		s, permits := rt.sign(t, rotated.Key, ""), rt.sign(t, rotated.Key, `{"count": 9}`)
 		rt.uploadSigned(t, s, file).item(t)
+		rt.uploadSigned(t, permits, file).item(t)
 		_, _, err := w.Registry.IssueKey(t.Context(), rotated.App.ID, 2, 0)
 		must(t, err)
 		eventually(t, time.Second, "the signature of a revoked key is void", func() bool {
 			return rt.uploadSigned(t, s, file).status == http.StatusForbidden
 		})
+		rejected(t, permits)
 	})
 	t.Run("of a suspended account", func(t *testing.T) {
 		t.Parallel()
@@ -116,7 +123,10 @@ func TestSecret_PreviousIsAcceptedAndNotSignedWith(t *testing.T) {
 	during := w.runtime(t, func(o *options) { o.previous, o.secret = o.secret, secretOf("b") })
 	after := w.runtime(t, func(o *options) { o.secret = secretOf("b") })
 
-	old := before.sign(t, one.Key, "")
+	old, permits := before.sign(t, one.Key, ""), before.sign(t, one.Key, `{"count": 9}`)
+	during.uploadSigned(t, permits, file).item(t)
+	after.uploadSigned(t, permits, file).rejected(t, http.StatusForbidden, "Invalid signature")
+	after.uploadSigned(t, during.sign(t, one.Key, `{"count": 9}`), file).item(t)
 	item := before.upload(t, one.Key, file)
 	during.uploadSigned(t, old, file).item(t)
 	after.uploadSigned(t, old, file).rejected(t, http.StatusForbidden, "Invalid signature")

@@ -14,13 +14,16 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
+	"mediastack.dev/runtime/internal/itemcache"
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/runtimetest"
@@ -69,6 +72,8 @@ type runtime struct {
 	api    *rest.API
 	files  *delivery.Delivery
 	clock  *runtimetest.Clock
+	core   *runtimetest.Core
+	job    uuid.UUID // an upload from a URL
 	logs   *runtimetest.Log
 	stop   context.CancelFunc
 	ended  chan error
@@ -84,7 +89,9 @@ type options struct {
 	limits           ratelimit.Config
 	delivery         delivery.Config
 	presigned        delivery.Presigner
-	images           bool // uploads get derivatives, by the built worker
+	cache            itemcache.Config
+	images           bool         // uploads get derivatives, by the built worker
+	source           fetch.Source // of uploads from a URL; nil = any URL is valid
 }
 
 func secretOf(char string) string {
@@ -107,10 +114,10 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	rt := &runtime{clock: &runtimetest.Clock{}}
 	uploadSettings := accountcache.NewSettings(w.Store, time.Minute, rt.clock.Now)
 	core := w.Core(t, runtimetest.CoreConfig{Server: o.server, Media: o.media, Limits: o.limits, Auth: credentials, Delivery: o.delivery,
-		Now: rt.clock.Now, Images: o.images, Presigner: o.presigned, Settings: uploadSettings, Caches: []accountcache.Cache{uploadSettings}})
-	rt.logs, rt.files = core.Logs, core.Files
+		Now: rt.clock.Now, Images: o.images, Cache: o.cache, Presigner: o.presigned, Settings: uploadSettings, Caches: []accountcache.Cache{uploadSettings}, Source: o.source})
+	rt.core, rt.logs, rt.files = core, core.Logs, core.Files
 	var err error
-	rt.api, err = rest.New(rest.Config{BaseURL: baseURL, Brand: o.brand}, rest.Deps{Media: core.Media, Settings: settings.NewService(uploadSettings), Auth: core.Auth, Documents: api.Documents{URLs: rt.files.URLs(), DraftTTL: 24 * time.Hour}})
+	rt.api, err = rest.New(rest.Config{MaxBatches: 16, BaseURL: baseURL, Brand: o.brand}, rest.Deps{Limits: core.Limits, Media: core.Media, Items: core.Items, Settings: settings.NewService(uploadSettings), Auth: core.Auth, Documents: core.Documents, Fetch: core.Fetch})
 	must(t, err)
 	checks := []server.Check{{Name: "database", Run: w.Store.Ping}, {Name: "schema", Run: w.Store.CheckSchema}, {Name: "objects", Run: w.Objects.Ping}}
 	replica := core.Serve(t, checks, []func(chi.Router){rt.api.Mount, rt.files.Mount})

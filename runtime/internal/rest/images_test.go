@@ -6,6 +6,7 @@ import (
 	"image/color"
 	"image/jpeg"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -26,6 +27,8 @@ func photo(t *testing.T, width, height int) []byte {
 	must(t, jpeg.Encode(&file, picture, nil))
 	return file.Bytes()
 }
+
+var dominantColor = regexp.MustCompile(`^#[0-9a-f]{6}$`)
 
 func TestImages_HaveAThumbnailAndAConversion(t *testing.T) {
 	t.Parallel()
@@ -71,6 +74,11 @@ func TestImages_HaveAThumbnailAndAConversion(t *testing.T) {
 	for _, original := range []string{item.Original, private.Original, before.File} {
 		if got := rt.do(t, http.MethodGet, original); !bytes.Equal(got.body, file) || got.header.Get("Content-Type") != "image/jpeg" {
 			t.Errorf("the original at %s: %d, %d bytes", original, got.status, len(got.body))
+		}
+	}
+	for _, image := range []api.MediaItem{before, item, private} {
+		if image.Width != 800 || image.Height != 400 || len(image.Placeholder) < 5 || !dominantColor.MatchString(image.DominantColor) {
+			t.Errorf("%s has %d x %d pixels, a placeholder of %d bytes and the dominant color %q", image.OriginalFileName, image.Width, image.Height, len(image.Placeholder), image.DominantColor)
 		}
 	}
 	if before.Original != "" {

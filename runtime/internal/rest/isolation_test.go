@@ -2,6 +2,7 @@ package rest_test
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -34,13 +35,27 @@ const (
 )
 
 // sameAsMissing requires the same response for another tenant's item and for a missing one.
-func sameAsMissing(method, path string) func(*testing.T, *runtime, tenant, api.MediaItem, api.MediaItem) {
+func sameAsMissing(method, path string, send ...option) func(*testing.T, *runtime, tenant, api.MediaItem, api.MediaItem) {
 	return func(t *testing.T, rt *runtime, other tenant, draft, sealed api.MediaItem) {
 		t.Helper()
 		for _, id := range []uuid.UUID{draft.MediaId, sealed.MediaId, uuid.MustParse(anyItem)} {
-			got := rt.do(t, method, strings.Replace(path, "{mediaId}", id.String(), 1), key(other.Key))
+			got := rt.do(t, method, strings.Replace(path, "{mediaId}", id.String(), 1), append(send, key(other.Key))...)
 			if got.status != http.StatusNotFound || strings.TrimSpace(string(got.body)) != noItem {
 				t.Errorf("%s: %d %s", id, got.status, got.body)
+			}
+		}
+	}
+}
+
+// batchesAreMissing sends each operation of a batch for another tenant's items and for a missing one.
+func batchesAreMissing(t *testing.T, rt *runtime, other tenant, draft, sealed api.MediaItem) {
+	t.Helper()
+	for _, operation := range []string{`"seal"`, `"delete"`, `"update", "patch": {"caption": "theirs"}`} {
+		body := fmt.Sprintf(`{"operation": %s, "ids": ["%s", "%s", "%s"]}`, operation, draft.MediaId, sealed.MediaId, anyItem)
+		results := decode[api.BatchResults](t, rt.do(t, http.MethodPost, "/media/batch", text(body), key(other.Key))).Results
+		for _, result := range results {
+			if result.Status != http.StatusNotFound || result.Item != nil || result.Error == nil || *result.Error != *results[2].Error {
+				t.Errorf("%s: %+v", operation, result)
 			}
 		}
 	}
@@ -86,11 +101,27 @@ func onlySigned(method string) func(*testing.T, *runtime, tenant, api.MediaItem,
 	}
 }
 
+// foreignJob requires the same response for another app's upload from a URL and for a missing one.
+func foreignJob(t *testing.T, rt *runtime, other tenant, _, _ api.MediaItem) {
+	t.Helper()
+	for _, id := range []uuid.UUID{rt.job, uuid.MustParse(anyItem)} {
+		got := rt.do(t, http.MethodGet, "/media/create/url/"+id.String(), key(other.Key))
+		if detail := got.rejected(t, http.StatusNotFound, "Not Found"); detail != "upload from a URL not found" {
+			t.Errorf("%s: %s", id, got.body)
+		}
+	}
+}
+
 func isolations() map[operation]isolation {
 	settingsBody := []option{text(`{"thumbnailWidth": 99}`)}
+	patch := []option{text(`{"caption": "theirs"}`), header("Content-Type", "application/json")}
+	batch := []option{text(`{"operation": "seal", "ids": ["` + anyItem + `"]}`)}
 	upload := []option{form(filePart("x.txt", []byte("x")))}
+	fromURL := []option{text(`{"url": "https://files.example.com/x.txt"}`)}
 	return map[operation]isolation{
 		{"POST", "/media/create"}:             {foreign: ownOnly("POST", "/media/create", upload...), send: upload},
+		{"POST", "/media/create/url"}:         {foreign: ownOnly("POST", "/media/create/url", fromURL...), send: fromURL},
+		{"GET", "/media/create/url/{jobId}"}:  {foreign: foreignJob},
 		{"POST", "/media/seal/{mediaId}"}:     {foreign: sameAsMissing("POST", "/media/seal/{mediaId}")},
 		{"GET", "/media/get"}:                 {foreign: seesNothing("GET", "/media/get?limit=100", "[]")},
 		{"POST", "/media/get"}:                {foreign: seesNothing("POST", "/media/get?limit=100", "[]")},
@@ -101,6 +132,10 @@ func isolations() map[operation]isolation {
 		{"GET", "/media/get/{mediaId}"}:       {foreign: sameAsMissing("GET", "/media/get/{mediaId}")},
 		{"POST", "/media/get/{mediaId}"}:      {foreign: sameAsMissing("POST", "/media/get/{mediaId}")},
 		{"DELETE", "/media/delete/{mediaId}"}: {foreign: sameAsMissing("DELETE", "/media/delete/{mediaId}")},
+		{"GET", "/media/deleted"}:             {foreign: seesNothing("GET", "/media/deleted?limit=100", "[]")},
+		{"POST", "/media/restore/{mediaId}"}:  {foreign: sameAsMissing("POST", "/media/restore/{mediaId}")},
+		{"PATCH", "/media/{mediaId}"}:         {foreign: sameAsMissing("PATCH", "/media/{mediaId}", patch...), send: patch},
+		{"POST", "/media/batch"}:              {foreign: batchesAreMissing, send: batch},
 		{"POST", "/media/signature/create"}:   {foreign: ownOnly("POST", "/media/signature/create")},
 		{"GET", "/settings/media/get"}:        {shared: true, foreign: ownOnly("GET", "/settings/media/get")},
 		{"POST", "/settings/media/get"}:       {shared: true, foreign: ownOnly("POST", "/settings/media/get")},
@@ -128,6 +163,7 @@ func TestRoutes_IsolateTenants(t *testing.T) {
 	before := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body
 	theirs := rt.upload(t, other.Key, filePart("theirs.txt", []byte("theirs")))
 	_, theirAddress, _ := strings.Cut(theirs.File, "?")
+	rt.job = decode[api.URLUpload](t, rt.do(t, http.MethodPost, "/media/create/url", key(one.Key), text(`{"url": "https://files.example.com/x.txt"}`))).JobId
 	granted, theirGrant := rt.sign(t, one.Key, ""), rt.sign(t, other.Key, "")
 	made, err := account.NewKeySecret(0)
 	must(t, err)
@@ -185,8 +221,8 @@ func TestRoutes_IsolateTenants(t *testing.T) {
 	}
 
 	// The requests of the other tenant changed nothing of the first one.
-	if item := rt.do(t, "GET", "/media/get/"+draft.MediaId.String(), key(one.Key)).item(t); !item.Temp {
-		t.Error("the draft was sealed by another tenant")
+	if item := rt.do(t, "GET", "/media/get/"+draft.MediaId.String(), key(one.Key)).item(t); !item.Temp || item.Caption != "" {
+		t.Error("the draft was changed by another tenant")
 	}
 	rt.expect(t, one, 1, sealed.Size)
 	if after := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body; !bytes.Equal(after, before) {

@@ -3,6 +3,8 @@ package rest
 import (
 	"net/http"
 
+	"github.com/google/uuid"
+
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
@@ -10,27 +12,49 @@ import (
 )
 
 // GetMedia answers GET /media/get/{mediaId}.
-func (a *API) GetMedia(w http.ResponseWriter, r *http.Request, id api.MediaID) {
-	item, err := a.deps.Media.Get(r.Context(), principal(r), id)
+func (a *API) GetMedia(w http.ResponseWriter, r *http.Request, id api.MediaID, params api.GetMediaParams) {
+	fields, err := api.ParseSelection(deref(params.Fields))
 	if err != nil {
 		httpapi.WriteError(w, r, err)
 		return
 	}
-	httpapi.WriteJSON(w, r, http.StatusOK, new(a.deps.Documents.Item(item)))
+	item, err := a.deps.Items.Get(r.Context(), principal(r), id)
+	if err != nil {
+		httpapi.WriteError(w, r, err)
+		return
+	}
+	document, err := a.documents(r).Selected(item, fields)
+	if err != nil {
+		httpapi.WriteError(w, r, err)
+		return
+	}
+	w.Header().Set("ETag", etag(item))
+	httpapi.WriteJSON(w, r, http.StatusOK, api.SelectedItem{Item: &document, Fields: fields})
+}
+
+// documents returns the documents of the account's items.
+func (a *API) documents(r *http.Request) api.AccountDocuments {
+	return a.deps.Documents.Of(r.Context(), principal(r).Account.ID)
+}
+
+// writeItem answers with the document of an item and its ETag.
+func (a *API) writeItem(w http.ResponseWriter, r *http.Request, item media.Item) {
+	w.Header().Set("ETag", etag(item))
+	httpapi.WriteJSON(w, r, http.StatusOK, new(a.documents(r).Item(item)))
 }
 
 // GetMediaByPost answers POST /media/get/{mediaId}.
-func (a *API) GetMediaByPost(w http.ResponseWriter, r *http.Request, id api.MediaID) {
+func (a *API) GetMediaByPost(w http.ResponseWriter, r *http.Request, id api.MediaID, params api.GetMediaByPostParams) {
 	if err := readNoFields(w, r); err != nil {
 		httpapi.WriteError(w, r, err)
 		return
 	}
-	a.GetMedia(w, r, id)
+	a.GetMedia(w, r, id, api.GetMediaParams(params))
 }
 
 // SealMedia answers POST /media/seal/{mediaId}.
 func (a *API) SealMedia(w http.ResponseWriter, r *http.Request, id api.MediaID) {
-	if err := readNoFields(w, r); err != nil {
+	if err := readUnconditional(w, r); err != nil {
 		httpapi.WriteError(w, r, err)
 		return
 	}
@@ -39,35 +63,22 @@ func (a *API) SealMedia(w http.ResponseWriter, r *http.Request, id api.MediaID) 
 		httpapi.WriteError(w, r, err)
 		return
 	}
-	httpapi.WriteJSON(w, r, http.StatusOK, new(a.deps.Documents.Item(item)))
+	a.writeItem(w, r, item)
 }
 
 // DeleteMedia answers DELETE /media/delete/{mediaId}.
-func (a *API) DeleteMedia(w http.ResponseWriter, r *http.Request, id api.MediaID) {
-	if err := a.deps.Media.Delete(r.Context(), principal(r), id); err != nil {
+func (a *API) DeleteMedia(w http.ResponseWriter, r *http.Request, id api.MediaID, params api.DeleteMediaParams) {
+	if err := rejectCondition(r); err != nil {
 		httpapi.WriteError(w, r, err)
 		return
 	}
-	httpapi.WriteJSON(w, r, http.StatusOK, api.Deleted{Deleted: true, MediaId: id})
-}
-
-// TotalStorage answers GET /media/get/size.
-func (a *API) TotalStorage(w http.ResponseWriter, r *http.Request) {
-	totals, err := a.deps.Media.Totals(r.Context(), principal(r))
+	identity := auth.FromContext(r.Context())
+	expires, err := a.deps.Media.Delete(r.Context(), identity.Principal, id, media.DeleteOptions{Agent: identity.GrantID != uuid.Nil, Permanent: deref(params.Permanent)})
 	if err != nil {
 		httpapi.WriteError(w, r, err)
 		return
 	}
-	httpapi.WriteJSON(w, r, http.StatusOK, api.Totals{Storage: totals.Storage, MaxStorage: totals.MaxStorage})
-}
-
-// TotalStorageByPost answers POST /media/get/size.
-func (a *API) TotalStorageByPost(w http.ResponseWriter, r *http.Request) {
-	if err := readNoFields(w, r); err != nil {
-		httpapi.WriteError(w, r, err)
-		return
-	}
-	a.TotalStorage(w, r)
+	httpapi.WriteJSON(w, r, http.StatusOK, new(a.deps.Documents.DeletedAnswer(id, expires)))
 }
 
 // CreateSignature answers POST /media/signature/create.
@@ -77,11 +88,10 @@ func (a *API) CreateSignature(w http.ResponseWriter, r *http.Request) {
 		httpapi.WriteError(w, r, err)
 		return
 	}
-	group := deref(body.Group)
-	if err := media.CheckGroup(group); err != nil {
+	signature, expires, err := a.deps.Auth.Issue(r.Context(), auth.FromContext(r.Context()), body)
+	if err != nil {
 		httpapi.WriteError(w, r, err)
 		return
 	}
-	signature := a.deps.Auth.Sign(auth.FromContext(r.Context()), group)
-	httpapi.WriteJSON(w, r, http.StatusOK, api.Signature{Signature: signature})
+	httpapi.WriteJSON(w, r, http.StatusOK, api.NewSignature(a.base, signature, expires))
 }

@@ -15,10 +15,15 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/go-chi/chi/v5"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/cell"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/settings"
 )
 
 // recordingStore records the list that is requested. It has no items: other tests list them in
@@ -47,8 +52,19 @@ func (anyKey) FindPrincipal(_ context.Context, hash account.Hash) (account.Princ
 	return account.Principal{Key: account.Key{Hash: hash}}, nil
 }
 
-// lists returns a handler of the list routes.
-func lists(f *testing.F, store media.Store) http.Handler {
+// Cell returns the number of the installation.
+func (anyKey) Cell() cell.Number { return 0 }
+
+// noURLs returns no URL for any file.
+type noURLs struct{}
+
+func (noURLs) URL(media.Item, media.Object, settings.Originals) string { return "" }
+
+// PictureURL returns nothing.
+func (noURLs) PictureURL(media.Item, string, int, settings.Format) string { return "" }
+
+// handler returns a handler of all routes, for a key that is valid, on a store.
+func handler(f *testing.F, store media.Store) http.Handler {
 	f.Helper()
 	var cli struct {
 		media.Config `embed:""`
@@ -73,12 +89,16 @@ func lists(f *testing.F, store media.Store) http.Handler {
 	if err != nil {
 		f.Fatal(err)
 	}
-	api, err := New(Config{BaseURL: "http://media.test", Brand: "service"}, Deps{Media: service, Auth: keys})
+	limits, err := ratelimit.New(ratelimit.Config{}, ratelimit.Deps{Registry: prometheus.NewRegistry(), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		f.Fatal(err)
+	}
+	routes, err := New(Config{BaseURL: "http://media.test", Brand: "service", MaxBatches: 4}, Deps{Media: service, Auth: keys, Limits: limits, Documents: api.Documents{URLs: noURLs{}}})
 	if err != nil {
 		f.Fatal(err)
 	}
 	router := chi.NewRouter()
-	api.Mount(router)
+	routes.Mount(router)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set(keys.KeyHeader, token.Reveal())
 		router.ServeHTTP(w, r)
@@ -96,7 +116,7 @@ func FuzzList_UsesTheParametersThatWereSent(f *testing.F) {
 	f.Add("1", "101", "private", strings.Repeat("ü", 128), uint8(0xff))
 	f.Add("1", "1", "", "\xff", uint8(0xff))
 	var store recordingStore
-	handler := lists(f, &store)
+	routes := handler(f, &store)
 	f.Fuzz(func(t *testing.T, page, limit, access, group string, which uint8) {
 		query, body := url.Values{}, map[string]any{}
 		exact := true // a body can have the same parameters
@@ -126,7 +146,7 @@ func FuzzList_UsesTheParametersThatWereSent(f *testing.F) {
 		ask := func(r *http.Request) (int, list) {
 			store.lists = nil
 			w := httptest.NewRecorder()
-			handler.ServeHTTP(w, r)
+			routes.ServeHTTP(w, r)
 			switch {
 			case w.Code == http.StatusOK && len(store.lists) == 1:
 				return w.Code, store.lists[0]

@@ -13,6 +13,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/media"
@@ -21,13 +22,32 @@ import (
 // queryParameters are the query parameters of a route, by GET and by POST, and whether they are
 // integers. No other route has any.
 var queryParameters = map[string]map[string]bool{
-	api.ListRoute:  {"page": true, "limit": true, "access": false, "group": false},
-	api.CountRoute: {"access": false, "group": false},
+	api.ListRoute: {"page": true, "limit": true, "access": false, "group": false, "type": false, "name": false, "from": false, "to": false,
+		"sort": false, "state": false, "after": false, "fields": false},
+	api.GetRoute:          {"fields": false},
+	api.CountRoute:        {"access": false, "group": false, "type": false, "name": false, "from": false, "to": false},
+	api.DeleteRoute:       {"permanent": false},
+	api.ListDeletedRoute:  {"page": true, "limit": true},
+	api.TotalStorageRoute: {"access": false, "group": false, "type": false, "name": false, "from": false, "to": false},
+}
+
+// metaPrefix begins the parameters that filter by metadata: meta.<key>=<value>, on all routes that filter.
+const metaPrefix = "meta."
+
+// metaOf returns the filters by metadata of a URL. readQuery has checked that each is there once.
+func metaOf(r *http.Request) *map[string]string {
+	meta := map[string]string{}
+	for name, values := range r.URL.Query() {
+		if key, ok := strings.CutPrefix(name, metaPrefix); ok {
+			meta[key] = values[0]
+		}
+	}
+	return &meta
 }
 
 // readQuery rejects a query that is malformed, or has an unknown or duplicate parameter: a filter or
-// a page that is silently ignored would return another list. An empty parameter is absent, and an
-// integer gets the form that the generated code reads.
+// a page that is silently ignored would return another list. An empty parameter of another kind than
+// meta.<key> is absent, and an integer gets the form that the generated code reads.
 func readQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawQuery == "" {
@@ -54,12 +74,14 @@ func readQuery(next http.Handler) http.Handler {
 func normalizeQuery(query url.Values, known map[string]bool) error {
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		integer, isKnown := known[name]
+		_, filters := known["access"]
+		isKnown = isKnown || filters && strings.HasPrefix(name, metaPrefix)
 		switch value := query.Get(name); {
 		case !isKnown:
 			return fault.New(fault.Invalid, "unknown parameter %q", httpapi.Truncate(name))
 		case len(query[name]) > 1:
 			return fault.New(fault.Invalid, "%s must be sent once", name)
-		case value == "":
+		case value == "" && !strings.HasPrefix(name, metaPrefix): // package media rejects an empty filter by metadata
 			query.Del(name)
 		case integer:
 			number, ok := httpapi.Integer(json.RawMessage(value))
@@ -80,6 +102,10 @@ func paramErrorHandler(w http.ResponseWriter, r *http.Request, err error) {
 		err = fault.Wrap(err, fault.Invalid, "malformed parameters")
 	case format.ParamName == "mediaId":
 		err = media.ErrItemNotFound
+	case format.ParamName == "jobId":
+		err = fetch.ErrNotFound
+	case format.ParamName == "permanent":
+		err = fault.Wrap(err, fault.Invalid, "permanent must be true or false")
 	default:
 		err = fault.Wrap(err, fault.Invalid, "malformed %s", format.ParamName)
 	}

@@ -52,7 +52,7 @@ func (rt *runtime) hold(t *testing.T, body *runtimetest.PausedBody, of tenant, e
 func TestUpload_WhoseCredentialEndsBeforeItsBodyIsNoDraft(t *testing.T) {
 	t.Parallel()
 	for how, end := range endings {
-		for _, size := range []int{1000, media.PartSize + 2<<20} { // in memory only, and partly in S3
+		for _, size := range []int{1000, media.MaxSinglePut + 2<<20} { // in memory only, and partly in S3
 			w := newWorld(t)
 			rt := w.runtime(t)
 			for credential, status := range map[string]int{"key": http.StatusUnauthorized, "signature": http.StatusForbidden} {

@@ -20,7 +20,7 @@ import (
 func follow(t *testing.T, method string, from answer, send ...option) answer {
 	t.Helper()
 	if from.status != http.StatusFound {
-		t.Fatalf("no redirect: %d %s", from.status, from.body)
+		t.Fatalf("no redirect: %d %.100q", from.status, from.body)
 	}
 	r, err := http.NewRequestWithContext(t.Context(), method, from.header.Get("Location"), nil)
 	must(t, err)

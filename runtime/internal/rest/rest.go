@@ -4,6 +4,7 @@
 package rest
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -11,33 +12,54 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fairlimit"
+	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
 )
 
-// Config is the configuration of the interface. The program sets it; it has no flags.
+// Config is the configuration of the interface. The tags are flag and environment names; the program
+// sets the fields that have none.
 type Config struct {
+	MaxBatches int `name:"max-batches" env:"SERVICE_MAX_BATCHES" default:"16" help:"Maximum number of batches (POST /media/batch) that this process reads and carries out at once, from 1 to 1000. An account has a quarter of them. Each uses up to 8 MiB of memory."`
+
 	// BaseURL is the URL by which clients reach the service.
-	BaseURL string
+	BaseURL string `kong:"-"`
 	// Brand is the word in header names.
-	Brand string
+	Brand string `kong:"-"`
+}
+
+// Validate checks the bounds.
+func (c Config) Validate() error {
+	if c.MaxBatches < 1 || c.MaxBatches > 1000 {
+		return fmt.Errorf("SERVICE_MAX_BATCHES must be from 1 to 1000, not %d", c.MaxBatches)
+	}
+	return nil
 }
 
 // Deps are the dependencies of an API.
 type Deps struct {
 	Media     *media.Service
+	Items     media.ItemReader
 	Settings  *settings.Service
 	Auth      *auth.Authenticator
 	Documents api.Documents
+	// Limits count the items of a batch; nil = none.
+	Limits *ratelimit.Limiter
+	// Fetch are the uploads from a URL; nil = disabled.
+	Fetch *fetch.Service
 }
 
 // API serves the REST routes. It is safe for concurrent use.
 type API struct {
 	deps Deps
-	base string
-	spec []byte
+	// batches bounds the batches that are in memory, by account.
+	batches *fairlimit.Limiter[uuid.UUID]
+	base    string
+	spec    []byte
 }
 
 var _ api.ServerInterface = (*API)(nil)
@@ -48,15 +70,29 @@ func New(cfg Config, deps Deps) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &API{deps: deps, base: strings.TrimRight(cfg.BaseURL, "/"), spec: spec}, nil
+	batches := fairlimit.New[uuid.UUID](fairlimit.Config{Limit: cfg.MaxBatches, PerKey: max(1, cfg.MaxBatches/4)})
+	return &API{deps: deps, batches: batches, base: strings.TrimRight(cfg.BaseURL, "/"), spec: spec}, nil
 }
 
 // Mount adds the routes.
 func (a *API) Mount(r chi.Router) {
 	r.Get(api.SpecRoute, a.serveSpec)
 	r.Group(func(r chi.Router) {
-		r.Use(a.deps.Auth.Middleware(auth.ChallengeAll), a.deps.Auth.RequireOperation(operationOf), readQuery)
+		r.Use(a.deps.Auth.Middleware(auth.ChallengeAll), a.requireOperation, readQuery, joinIfMatch)
 		api.HandlerWithOptions(a, api.ChiServerOptions{BaseRouter: r, ErrorHandlerFunc: paramErrorHandler})
+	})
+}
+
+// requireOperation rejects requests whose credential does not permit their operation. The body of a
+// batch names its operation, so that the handler checks it.
+func (a *API) requireOperation(next http.Handler) http.Handler {
+	checked := a.deps.Auth.RequireOperation(operationOf)(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if chi.RouteContext(r.Context()).RoutePattern() == api.BatchRoute {
+			next.ServeHTTP(w, r)
+			return
+		}
+		checked.ServeHTTP(w, r)
 	})
 }
 
@@ -64,12 +100,17 @@ func (a *API) Mount(r chi.Router) {
 // other route requires the permission to write.
 var operations = map[string]account.Operation{
 	api.UploadRoute:          account.UploadMedia,
+	api.UploadFromURLRoute:   account.UploadMediaFromURL,
+	api.URLUploadRoute:       account.GetUploadFromURL,
 	api.SealRoute:            account.SealMedia,
 	api.ListRoute:            account.ListMedia,
 	api.CountRoute:           account.GetMediaCount,
 	api.TotalStorageRoute:    account.GetTotalStorage,
 	api.GetRoute:             account.GetMedia,
 	api.DeleteRoute:          account.DeleteMedia,
+	api.ListDeletedRoute:     account.ListDeletedMedia,
+	api.RestoreRoute:         account.RestoreMedia,
+	api.ItemRoute:            account.UpdateMedia,
 	api.CreateSignatureRoute: account.CreateUploadSignature,
 	api.GetSettingsRoute:     account.GetMediaSettings,
 	api.UpdateSettingsRoute:  account.UpdateMediaSettings,

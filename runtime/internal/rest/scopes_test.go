@@ -36,6 +36,7 @@ func TestRoutes_RequireTheScopeOfTheOpenAPIDocument(t *testing.T) {
 	rt := w.runtime(t, func(o *options) { o.resource = runtimetest.BaseURL + "/mcp" })
 	one := w.tenant(t, "one")
 	item := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")))
+	job := decode[api.URLUpload](t, rt.do(t, http.MethodPost, "/media/create/url", key(one.Key), text(`{"url": "https://files.example.com/x.txt"}`))).JobId
 	before := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body
 	described, cases := loadContract(t), isolations()
 	tokens := map[string]string{"": w.Session(t, one), "media:read": w.Session(t, one, auth.ScopeRead), "media:write": w.Session(t, one, auth.ScopeWrite), "media:delete": w.Session(t, one, auth.ScopeDelete)}
@@ -70,9 +71,11 @@ func TestRoutes_RequireTheScopeOfTheOpenAPIDocument(t *testing.T) {
 			if cases[route].open || route.method == http.MethodDelete {
 				continue
 			}
-			path := strings.Replace(route.path, "{mediaId}", item.MediaId.String(), 1)
-			operation := account.Operation(map[string]string{"/media/create": "upload_media", "/media/seal/{mediaId}": "seal_media", "/media/get": "list_media",
-				"/media/get/count": "get_media_count", "/media/get/size": "get_total_storage", "/media/get/{mediaId}": "get_media", "/media/signature/create": "create_upload_signature",
+			path := strings.NewReplacer("{mediaId}", item.MediaId.String(), "{jobId}", job.String()).Replace(route.path)
+			operation := account.Operation(map[string]string{"/media/create": "upload_media", "/media/create/url": "upload_media_from_url", "/media/create/url/{jobId}": "get_upload_from_url",
+				"/media/seal/{mediaId}": "seal_media", "/media/get": "list_media",
+				"/media/get/count": "get_media_count", "/media/get/size": "get_total_storage", "/media/get/{mediaId}": "get_media", "/media/{mediaId}": "update_media", "/media/batch": "seal_media", "/media/signature/create": "create_upload_signature",
+				"/media/deleted": "list_deleted_media", "/media/restore/{mediaId}": "restore_media",
 				"/settings/media/get": "get_media_settings", "/settings/media/create": "update_media_settings"}[route.path])
 			if reads := described.scopeOf(route) == "media:read"; operation == "" || operation.Reads() != reads {
 				t.Fatalf("%s is the operation %q", route, operation)

@@ -66,7 +66,7 @@ func readSettingsChange(w http.ResponseWriter, r *http.Request) (settings.Layer,
 		case "sources", "pinnedBy", "changed":
 			continue
 		}
-		if settings.IsField(name) && httpapi.Absent(fields[name]) {
+		if settings.IsSetting(name) && httpapi.Absent(fields[name]) {
 			continue
 		}
 		if err := change.Set(name, fields[name]); err != nil {

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"net/http"
-	"time"
 
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
@@ -20,25 +19,14 @@ func (a *API) CreateMedia(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Location", a.itemURL(item.ID))
-	httpapi.WriteJSON(w, r, http.StatusCreated, new(a.deps.Documents.Item(item)))
+	httpapi.WriteJSON(w, r, http.StatusCreated, new(a.documents(r).Item(item)))
 }
 
 func (a *API) receive(w http.ResponseWriter, r *http.Request) (media.Item, error) {
-	form, err := multipartform.New(r)
-	if err != nil {
-		return media.Item{}, err
-	}
-	defer form.Close()
-	upload, err := a.deps.Media.Begin(r.Context(), principal(r), multipartform.MinFileSize(r.ContentLength))
-	if err != nil {
-		return media.Item{}, err
-	}
-	defer upload.Close(r.Context())
-	control := http.NewResponseController(w)
-	upload.OnSlow(func(error) { _ = control.SetReadDeadline(time.Now()) }) // a transport without deadlines has none
-	fields, err := form.Read(r.Context(), upload)
-	if err != nil {
-		return media.Item{}, err
-	}
-	return upload.Commit(r.Context(), fields.BindGroup(auth.FromContext(r.Context()).Group))
+	identity := auth.FromContext(r.Context())
+	return multipartform.Receive(w, r, func(minSize int64) (*media.Upload, error) {
+		return a.deps.Media.BeginWith(r.Context(), identity.Principal, identity.Capability, minSize)
+	}, func(fields media.Fields) (media.Fields, error) {
+		return fields.BindGroup(auth.FromContext(r.Context()).Group), nil // as the check at the end of the body found it
+	})
 }

@@ -73,6 +73,9 @@ func TestUpload_InvalidLeavesNothing(t *testing.T) {
 		{"an empty form", []option{key(one.Key), raw("--b--\r\n")}, 400, "Bad Request", `missing form field "file"`},
 		{"no file", []option{key(one.Key), form(field("access", "public"))}, 400, "Bad Request", `missing form field "file"`},
 		{"a file of another name", []option{key(one.Key), form(field("image", "x"))}, 400, "Bad Request", `missing form field "file"; "image" is none of file, access`},
+		{"metadata with a number", []option{key(one.Key), form(good, field("metadata", `{"a": "b", "k": 1}`))}, 400, "Bad Request", "metadata.k must be a string"},
+		{"metadata with null", []option{key(one.Key), form(good, field("metadata", `{"k": null}`))}, 400, "Bad Request", "metadata.k must be a string"},
+		{"metadata that is a list", []option{key(one.Key), form(good, field("metadata", `[]`))}, 400, "Bad Request", "metadata must be an object of strings"},
 		{"two files", []option{key(one.Key), form(good, good)}, 400, "Bad Request", "duplicate form field"},
 		{"a field twice", []option{key(one.Key), form(field("group", "a"), field("group", "b"), good)}, 400, "Bad Request", "duplicate form field"},
 		{"an unknown access value", []option{key(one.Key), form(good, field("access", "secret"))}, 400, "Bad Request", "public or private"},
@@ -130,7 +133,7 @@ func TestUpload_OfExactlyMaxUploadSizeIsAccepted(t *testing.T) {
 	if item := rt.upload(t, one.Key, filePart("a", randomBytes(1, 1<<20)), field("caption", strings.Repeat("c", 4096))); item.Size != 1<<20 {
 		t.Errorf("stored %d bytes", item.Size)
 	}
-	if item := rt.upload(t, one.Key, filePart("empty", nil)); item.Size != 0 {
+	if item := rt.upload(t, one.Key, filePart("empty", nil), field("metadata", "null")); item.Size != 0 || len(item.Metadata) != 0 {
 		t.Errorf("an empty file has %d bytes", item.Size)
 	}
 }
@@ -181,7 +184,7 @@ func TestRequest_InvalidIsRejected(t *testing.T) {
 		{"GET", "/media/get?group=a&group=b", nil, 400, "Bad Request", "group must be sent once"},
 		{"GET", "/media/get?grop=a", nil, 400, "Bad Request", `unknown parameter "grop"`},
 		{"POST", "/media/get?Page=1", nil, 400, "Bad Request", `unknown parameter "Page"`},
-		{"GET", "/media/get/size?group=a", nil, 400, "Bad Request", `unknown parameter "group"`},
+		{"GET", "/media/get/size?page=1", nil, 400, "Bad Request", `unknown parameter "page"`},
 		{"POST", "/media/get/size?" + strings.Repeat("x", 100), nil, 400, "Bad Request", strings.Repeat("x", 40) + `..."`},
 		{"POST", "/media/signature/create?group=a", nil, 400, "Bad Request", `unknown parameter "group"`},
 		{"POST", "/media/create?access=public", nil, 400, "Bad Request", `unknown parameter "access"`},
@@ -200,6 +203,13 @@ func TestRequest_InvalidIsRejected(t *testing.T) {
 		{"POST", "/media/signature/create", []option{json, text(`{"group": false}`)}, 400, "Bad Request", "group must be a string"},
 		{"POST", "/media/signature/create", []option{json, text(`{"group":"` + strings.Repeat("g", 256) + `"}`)}, 400, "Bad Request", "255"},
 		{"POST", "/media/signature/create", []option{json, text("{\"group\": \"\xff\"}")}, 400, "Bad Request", "UTF-8"},
+		{"POST", "/media/signature/create", []option{json, text(`{"types": []}`)}, 400, "Bad Request", "types must have 1 to 32 entries; leave it out to permit all types"},
+		{"POST", "/media/signature/create", []option{json, text(`{"types": ["a/b"` + strings.Repeat(`, "a/b"`, 32) + `]}`)}, 400, "Bad Request", "types must have 1 to 32 entries"},
+		{"POST", "/media/signature/create", []option{json, text(`{"types": ["image/png", "image/JPG"]}`)}, 400, "Bad Request", "image/jpg is not a type: write image/jpeg"},
+		{"POST", "/media/signature/create", []option{json, text(`{"metadata": {"a": "b", "k": 1}}`)}, 400, "Bad Request", "metadata.k must be a string"},
+		{"POST", "/media/signature/create", []option{json, text(`{"metadata": {"k": null}}`)}, 400, "Bad Request", "metadata.k must be a string"},
+		{"DELETE", "/media/delete" + noItem + "?permanent=yes", nil, 400, "Bad Request", "permanent must be true or false"},
+		{"GET", "/media" + noItem, nil, 405, "Method Not Allowed", "an item is read at /media/get/{mediaId}"},
 		// A misspelt name would create a signature without a group.
 		{"POST", "/media/signature/create", []option{json, text(`{"grop":"g"}`)}, 400, "Bad Request", `"grop"`},
 		{"POST", "/media/get", []option{json, text(`{"grop":"g"}`)}, 400, "Bad Request", `"grop"`},
@@ -238,7 +248,7 @@ func TestRequest_InvalidIsRejected(t *testing.T) {
 			}
 		})
 	}
-	allow := rt.do(t, http.MethodPatch, "/media/get").header.Get("Allow")
+	allow := rt.do(t, http.MethodPut, "/media/get").header.Get("Allow")
 	if allow != "GET, POST" {
 		t.Errorf("Allow: %q", allow)
 	}

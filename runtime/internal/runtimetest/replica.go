@@ -12,7 +12,9 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/internal/accountcache"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/itemcache"
@@ -20,6 +22,7 @@ import (
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/rendition"
 )
 
 // MediaConfig returns the default media configuration of a replica.
@@ -45,7 +48,7 @@ type CoreConfig struct {
 	Cache itemcache.Config
 	// Now is the clock.
 	Now func() time.Time
-	// Images reports whether uploads get derivatives, by the worker that make has built.
+	// Images reports whether uploads get derivatives, and presets pictures, by the worker that make has built.
 	Images bool
 
 	Store       media.Store
@@ -56,6 +59,17 @@ type CoreConfig struct {
 	Changes   accountcache.Source
 	Caches    []accountcache.Cache
 	Presigner delivery.Presigner
+	// Source opens the files of uploads from a URL; nil = any URL is valid, and no server is reached.
+	// The jobs run while the test calls Core.Fetch.Run.
+	Source fetch.Source
+	// Fetch is the configuration of these; the default is FetchConfig.
+	Fetch fetch.Config
+}
+
+// Items reads items for the APIs and for downloads.
+type Items interface {
+	media.ItemReader
+	delivery.Items
 }
 
 // Core is what the APIs of a replica share.
@@ -65,7 +79,15 @@ type Core struct {
 	Origins  *origin.Policy
 	Auth     *auth.Authenticator
 	Media    *media.Service
-	Files    *delivery.Delivery
+	// Items are the items of Media, behind the cache if there is one.
+	Items Items
+	Files *delivery.Delivery
+	// Documents are those of items.
+	Documents api.Documents
+	// Renditions makes the pictures of presets; nil without images.
+	Renditions *rendition.Service
+	// Fetch are the uploads from a URL.
+	Fetch *fetch.Service
 	// Logs is what the replica logs.
 	Logs *Log
 
@@ -105,27 +127,60 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 	config.Auth.Brand = config.Server.Brand
 	c.Origins, err = origin.New(config.Server.Origins)
 	must(t, err)
-	c.Auth, err = auth.New(config.Auth, auth.Deps{Store: config.Credentials, Origins: c.Origins, Limits: c.Limits, Now: config.Now, Log: c.log})
+	c.Auth, err = auth.New(config.Auth, auth.Deps{Store: config.Credentials, Settings: config.Settings, Origins: c.Origins, Limits: c.Limits, Now: config.Now, Log: c.log})
 	must(t, err)
 	c.accountOrigins = accountcache.NewOrigins(e.Store, c.Origins, c.log)
 	c.feed = accountcache.NewFeed(config.Changes, c.log, append(config.Caches, c.Auth.Sessions(), c.accountOrigins)...)
 	deps := media.Deps{Store: config.Store, Objects: config.Objects, Settings: config.Settings, Now: config.Now, Log: c.log}
+	files := delivery.Deps{BaseURL: config.Server.BaseURL, Objects: e.Objects, Presigner: config.Presigner, Registry: c.Registry, Settings: config.Settings, Limits: c.Limits, Now: config.Now, Log: c.log}
+	c.Documents = api.Documents{Settings: config.Settings, DraftTTL: 24 * time.Hour}
 	if config.Images {
-		deps.Deriver = Images(t, c.Registry, c.log)
+		pool := Images(t, c.Registry, c.log)
+		deps.Deriver = pool
+		c.Renditions, err = rendition.New(rendition.Config{CacheEntries: 1000, Timeout: time.Minute, Jobs: 8, MaxBytes: 16 << 20, UnstoredCache: 32 << 20, FailureTTL: time.Minute},
+			rendition.Deps{Store: e.Store, Objects: e.Objects, Renderer: pool, NewID: e.Store.Cell().NewID, Now: config.Now, Log: c.log, Registry: c.Registry})
+		must(t, err)
+		files.Renditions, files.Images, c.Documents.Images = c.Renditions, pool, pool
 	}
 	c.Media, err = media.New(config.Media, deps)
 	must(t, err)
 	secret, err := config.Auth.ServerSecret()
 	must(t, err)
-	var files delivery.Items = c.Media
+	c.Items = c.Media
 	if config.Cache.Entries > 0 {
 		cached, err := itemcache.New(config.Cache, c.Media, c.Registry, config.Now)
 		must(t, err)
-		files, c.feed = cached, c.feed.WithItems(cached)
+		c.Items, c.feed = cached, c.feed.WithItems(cached)
 	}
-	c.Files, err = delivery.New(config.Delivery, delivery.Deps{BaseURL: config.Server.BaseURL, Secret: secret, Items: files, Current: c.Media, Objects: e.Objects, Presigner: config.Presigner, Registry: c.Registry, Now: config.Now, Log: c.log})
+	files.Secret, files.Items, files.Current = secret, c.Items, c.Media
+	c.Files, err = delivery.New(config.Delivery, files)
+	must(t, err)
+	c.Documents.URLs = c.Files.URLs()
+	if config.Source == nil {
+		config.Source = anySource{}
+	}
+	if config.Fetch == (fetch.Config{}) {
+		config.Fetch = FetchConfig()
+	}
+	c.Fetch, err = fetch.New(config.Fetch, fetch.Deps{Store: e.Store, Source: config.Source, Media: c.Media, NewID: e.Store.Cell().NewID, Now: config.Now, Log: c.log, Registry: c.Registry})
 	must(t, err)
 	return c
+}
+
+// FetchConfig returns a configuration of uploads from a URL.
+func FetchConfig() fetch.Config {
+	return fetch.Config{Enabled: true, Concurrency: 4, PerAccount: 2, MaxOpen: 100, MaxAttempts: 3, CheckInterval: 20 * time.Millisecond}
+}
+
+// anySource accepts any URL, and opens none.
+type anySource struct{}
+
+// Check implements fetch.Source.
+func (anySource) Check(string) error { return nil }
+
+// Open implements fetch.Source.
+func (anySource) Open(context.Context, string) (fetch.File, error) {
+	return fetch.File{}, fetch.Fail(fetch.Unreachable, "there is no server")
 }
 
 // Replica is a running server.

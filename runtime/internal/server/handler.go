@@ -15,6 +15,7 @@ import (
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/accountmetrics"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/redact"
@@ -37,6 +38,11 @@ func newHandler(cfg Config, deps Deps, metrics *metrics) (http.Handler, error) {
 		if r.Method == http.MethodOptions {
 			w.Header().Set("Allow", strings.Join(methods, ", "))
 			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		if r.Method == http.MethodGet && isItem(router, r) {
+			w.Header().Set("Allow", strings.Join(methods, ", "))
+			httpapi.WriteErrorStatus(w, r, http.StatusMethodNotAllowed, fault.New(fault.Invalid, "this route has the methods %s; an item is read at %s", strings.Join(methods, ", "), api.GetRoute))
 			return
 		}
 		httpapi.WriteMethodNotAllowed(w, r, methods...)
@@ -74,13 +80,27 @@ func allowed(routes chi.Routes, r *http.Request) []string {
 	if path == "" {
 		path = r.URL.Path
 	}
-	var found []string
+	var found, static []string
 	for _, method := range methods {
-		if routes.Match(chi.NewRouteContext(), method, path) {
-			found = append(found, method)
+		match := chi.NewRouteContext()
+		if !routes.Match(match, method, path) {
+			continue
+		}
+		found = append(found, method)
+		if !strings.Contains(match.RoutePattern(), "{") {
+			static = append(static, method)
 		}
 	}
+	if static != nil { // not those of an item whose id would be the last segment, such as get
+		return static
+	}
 	return found
+}
+
+// isItem reports whether a path is that of the route which changes an item.
+func isItem(routes chi.Routes, r *http.Request) bool {
+	match := chi.NewRouteContext()
+	return routes.Match(match, http.MethodPatch, r.URL.Path) && match.RoutePattern() == api.ItemRoute
 }
 
 // instrumentation is the outermost middleware: request id, deadlines, metrics, traces, request log

@@ -114,7 +114,8 @@ func TestStore_KeepsTheContractOfTusd(t *testing.T) {
 	w.purged(t, one)
 }
 
-// process is the locks of one process of the runtime.
+// process is the locks of one process of the runtime, which is connected: a test that waits for a lock for a short
+// time must not spend that on the connection.
 func (w *world) process(t *testing.T) *postgres.UploadLocks {
 	t.Helper()
 	locks := w.Store.UploadLocks(slog.New(slog.DiscardHandler))
@@ -122,6 +123,9 @@ func (w *world) process(t *testing.T) *postgres.UploadLocks {
 	var done sync.WaitGroup
 	done.Go(func() { _ = locks.Run(running) })
 	t.Cleanup(func() { stop(); done.Wait() })
+	unlock, err := locks.Lock(t.Context(), uuid.New(), func() {}, proceed)
+	must(t, err)
+	unlock()
 	return locks
 }
 

@@ -467,7 +467,7 @@ func TestImages_GetTheirDerivatives(t *testing.T) {
 		}
 		item := got.document(t)
 		rt.holds(t, item, file.Bytes())
-		if item.MimeType != "image/jpeg" || item.Thumbnail == "" {
+		if item.MimeType != "image/jpeg" || item.Thumbnail == "" || item.Width != 1600 || item.Height != 1200 || len(item.Placeholder) < 5 {
 			t.Fatalf("the draft is %+v", item)
 		}
 		small := rt.do(t, http.MethodGet, item.Thumbnail)

@@ -149,14 +149,14 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 		Images: o.images, Store: o.store, Objects: o.objects, Credentials: store, Changes: source})
 	rt.auth, rt.logs = core.Auth, core.Logs
 	files := core.Files
-	plain, err := rest.New(rest.Config{BaseURL: baseURL, Brand: o.brand}, rest.Deps{Media: core.Media, Settings: w.Settings, Auth: rt.auth, Documents: api.Documents{URLs: files.URLs(), DraftTTL: 24 * time.Hour}})
+	plain, err := rest.New(rest.Config{BaseURL: baseURL, Brand: o.brand}, rest.Deps{Media: core.Media, Items: core.Items, Settings: w.Settings, Auth: rt.auth, Documents: core.Documents})
 	must(t, err)
 	locks := store.UploadLocks(rt.logs.Logger())
 	var locking tus.Locks = locks
 	if o.beforeLock != nil {
 		locking = hookedLocks{Locks: locks, before: o.beforeLock}
 	}
-	rt.api, err = tus.New(o.tus, tus.Deps{Media: core.Media, Auth: rt.auth, Documents: api.Documents{URLs: files.URLs(), DraftTTL: 24 * time.Hour}, Locks: locking, BaseURL: baseURL, Brand: o.brand})
+	rt.api, err = tus.New(o.tus, tus.Deps{Media: core.Media, Auth: rt.auth, Documents: core.Documents, Locks: locking, BaseURL: baseURL, Brand: o.brand})
 	must(t, err)
 	replica := core.Serve(t, nil, []func(chi.Router){plain.Mount, rt.api.Mount, files.Mount}, locks.Run)
 	rt.server, rt.stop, rt.stopLocks, rt.client = replica.Server, replica.Stop, replica.StopListening, replica.Client

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/media"
 )
 
@@ -26,6 +27,10 @@ func readMetadata(values []string) (media.Fields, error) {
 	if err != nil {
 		return media.Fields{}, err
 	}
+	itemMetadata, err := httpapi.ReadMetadata(pairs["metadata"])
+	if err != nil {
+		return media.Fields{}, err
+	}
 	first := func(keys []string) string {
 		for _, key := range keys {
 			if pairs[key] != "" {
@@ -35,7 +40,7 @@ func readMetadata(values []string) (media.Fields, error) {
 		return ""
 	}
 	fields := media.Fields{FileName: first(nameKeys), MimeType: first(typeKeys),
-		Access: media.Access(pairs["access"]), Caption: pairs["caption"], Group: pairs["group"]}
+		Access: media.Access(pairs["access"]), Caption: pairs["caption"], Group: pairs["group"], Metadata: itemMetadata}
 	if len(fields.MimeType) > maxDeclaredType || !utf8.ValidString(fields.MimeType) || strings.ContainsRune(fields.MimeType, 0) {
 		return media.Fields{}, fault.New(fault.Invalid, "filetype must be a media type of at most %d bytes", maxDeclaredType)
 	}
@@ -61,10 +66,10 @@ func parseMetadata(values []string) (map[string]string, error) {
 		}
 		value, err := base64.StdEncoding.Strict().DecodeString(encoded)
 		if err != nil {
-			return nil, fault.New(fault.Invalid, "a value of Upload-Metadata is not in base64")
+			return nil, fault.New(fault.Invalid, "the value of %q in Upload-Metadata is not in base64", httpapi.Truncate(key))
 		}
 		if _, twice := pairs[key]; twice {
-			return nil, fault.New(fault.Invalid, "a key of Upload-Metadata was sent twice")
+			return nil, fault.New(fault.Invalid, "%q is in Upload-Metadata twice", httpapi.Truncate(key))
 		}
 		pairs[key] = string(value)
 	}

@@ -113,6 +113,9 @@ func TestMetadata_IsParsedStrictly(t *testing.T) {
 		if got.status != c.status {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
 		}
+		if name == "no base64" && !strings.Contains(string(got.body), `the value of \"filename\" in Upload-Metadata`) {
+			t.Errorf("the answer does not name the key: %s", got.body)
+		}
 	}
 	if got := rt.do(t, http.MethodPost, collection, key(one.Key), length(5), func(r *request) { r.header["Upload-Metadata"] = []string{"", ""} }); got.status != http.StatusBadRequest {
 		t.Errorf("twice: %d", got.status)

@@ -41,6 +41,7 @@ type requestState struct {
 	reauthenticate func() error
 
 	upload       *media.Resumable // once it is found or created
+	completed    bool             // by this request
 	waited       bool             // another request held the lock
 	lockTimedOut bool             // and did not release it in time
 	err          error            // of the response
@@ -169,8 +170,11 @@ func (s *requestState) bodyEnded() bool {
 }
 
 // canAccess reports whether the caller may use an upload of its app: a signature that is
-// bound to a group can use only the uploads of that group.
+// bound to a group can use only the uploads of that group, a capability only those that it created.
 func (s *requestState) canAccess(state media.ResumableState) bool {
+	if s.identity.Capability != nil {
+		return s.identity.Capability.Is(state.Capability)
+	}
 	return s.identity.Group == "" || s.identity.Group == state.Fields.Group
 }
 

@@ -14,7 +14,6 @@ import (
 	"unicode/utf16"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/media"
 )
@@ -157,7 +156,7 @@ func (i *responseInterceptor) describe(header http.Header) error {
 	}
 	brand := "X-" + i.api.deps.Brand + "-Media"
 	header.Set(brand+"-Id", state.ItemID.String())
-	if !canRead(i.state.identity, *state.Item) {
+	if !i.state.canRead(*state.Item) {
 		return nil
 	}
 	document, err := i.document(*state.Item)
@@ -172,15 +171,18 @@ func (i *responseInterceptor) describe(header http.Header) error {
 
 // canRead reports whether the caller may see the item's document, with its signed URLs. A
 // signature is a permission to upload: its holder sees what it uploaded until it is sealed,
-// as in the response of POST /media/create.
-func canRead(identity auth.Identity, item media.Item) bool { return !identity.Signed || item.Draft() }
+// as in the response of POST /media/create. If the signature seals, the response to the last byte
+// has the document.
+func (s *requestState) canRead(item media.Item) bool {
+	return !s.identity.Signed || item.Draft() || s.completed && s.identity.Capability != nil
+}
 
 // document returns the media document as JSON, in ASCII as headers must be.
 func (i *responseInterceptor) document(item media.Item) (string, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(i.api.deps.Documents.Item(item)); err != nil {
+	if err := encoder.Encode(i.api.deps.Documents.Of(i.request.Context(), item.AccountID).Item(item)); err != nil {
 		return "", fmt.Errorf("encode the document: %w", err)
 	}
 	return ascii(strings.TrimSuffix(text.String(), "\n")), nil

@@ -35,7 +35,7 @@ func (s store) NewUpload(ctx context.Context, info handler.FileInfo) (handler.Up
 	if info.SizeIsDeferred {
 		length = media.UnknownLength
 	}
-	created, err := s.media.CreateResumable(state.ctx, state.identity.Principal, length, state.creation.fields, state.creation.metadata)
+	created, err := s.media.CreateResumableWith(state.ctx, state.identity.Principal, state.identity.Capability, length, state.creation.fields, state.creation.metadata)
 	if err != nil {
 		return nil, state.fail(err)
 	}
@@ -130,7 +130,7 @@ func (u upload) WriteChunk(_ context.Context, offset int64, src io.Reader) (int6
 		src, verify = io.TeeReader(src, sum.digest), sum.verify
 	}
 	u.OnSlow(u.state.interrupt)
-	n, err := u.Append(u.state.ctx, offset, src, verify)
+	n, err := u.Append(u.state.ctx, offset, src, u.state.length, verify)
 	if err != nil {
 		return n, u.state.fail(mapError(err))
 	}
@@ -152,6 +152,7 @@ func (u upload) FinishUpload(context.Context) error {
 	if _, err := u.Finish(u.state.ctx); err != nil {
 		return u.state.fail(mapError(err))
 	}
+	u.state.completed = true
 	return nil
 }
 

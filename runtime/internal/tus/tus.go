@@ -194,7 +194,7 @@ func (a *API) options(w http.ResponseWriter, r *http.Request) {
 		header.Set("Tus-Extension", extensions)
 		header.Set("Tus-Checksum-Algorithm", checksumAlgorithms)
 		if identity := auth.FromContext(r.Context()); identity.Key.ID != uuid.Nil {
-			header.Set("Tus-Max-Size", strconv.FormatInt(identity.Account.MaxUploadSize, 10))
+			header.Set("Tus-Max-Size", strconv.FormatInt(identity.Capability.MaxSize(identity.Account.MaxUploadSize), 10))
 		}
 		w.WriteHeader(http.StatusNoContent)
 	})

@@ -1,9 +1,10 @@
 -- name: InsertAccount :one
 -- The account with its apps, and a pending key for each.
 WITH created AS (
-    INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools, cors_origins)
+    INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools, mcp_toolsets, cors_origins, undo_window, undo_for)
     VALUES (sqlc.arg(id), sqlc.arg(namespace), sqlc.arg(name), sqlc.arg(namespace_uid), sqlc.arg(object_uid), sqlc.arg(display_name), sqlc.arg(owners)::text[],
-        sqlc.arg(max_storage), sqlc.arg(max_upload_size), sqlc.arg(bucket), sqlc.arg(suspended), sqlc.arg(mcp_read_only), sqlc.arg(mcp_tools)::text[], sqlc.arg(cors_origins)::text[])
+        sqlc.arg(max_storage), sqlc.arg(max_upload_size), sqlc.arg(bucket), sqlc.arg(suspended), sqlc.arg(mcp_read_only), sqlc.arg(mcp_tools)::text[], sqlc.arg(mcp_toolsets)::text[], sqlc.arg(cors_origins)::text[],
+        sqlc.narg(undo_window)::bigint, sqlc.arg(undo_for))
     RETURNING *
 ), used AS (
     INSERT INTO account_usage (account_id) SELECT created.id FROM created
@@ -29,10 +30,12 @@ SELECT * FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL;
 -- the spec of an object that was replaced: the account is bound to the other one by then.
 UPDATE account SET display_name = sqlc.arg(display_name), owners = sqlc.arg(owners)::text[], max_storage = sqlc.arg(max_storage),
     max_upload_size = sqlc.arg(max_upload_size), suspended = sqlc.arg(suspended),
-    mcp_read_only = sqlc.arg(mcp_read_only), mcp_tools = sqlc.arg(mcp_tools)::text[], cors_origins = sqlc.arg(cors_origins)::text[]
-WHERE id = sqlc.arg(id) AND object_uid = sqlc.arg(object_uid) AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools, cors_origins)
+    mcp_read_only = sqlc.arg(mcp_read_only), mcp_tools = sqlc.arg(mcp_tools)::text[], mcp_toolsets = sqlc.arg(mcp_toolsets)::text[], cors_origins = sqlc.arg(cors_origins)::text[],
+    undo_window = sqlc.narg(undo_window)::bigint, undo_for = sqlc.arg(undo_for)
+WHERE id = sqlc.arg(id) AND object_uid = sqlc.arg(object_uid) AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools, mcp_toolsets, cors_origins, undo_window, undo_for)
     IS DISTINCT FROM (sqlc.arg(display_name), sqlc.arg(owners)::text[], sqlc.arg(max_storage), sqlc.arg(max_upload_size), sqlc.arg(suspended),
-        sqlc.arg(mcp_read_only), sqlc.arg(mcp_tools)::text[], sqlc.arg(cors_origins)::text[])
+        sqlc.arg(mcp_read_only), sqlc.arg(mcp_tools)::text[], sqlc.arg(mcp_toolsets)::text[], sqlc.arg(cors_origins)::text[],
+        sqlc.narg(undo_window)::bigint, sqlc.arg(undo_for))
 RETURNING *;
 
 -- name: LockName :exec
@@ -69,14 +72,14 @@ SELECT bucket FROM account WHERE bucket_owned AND closed_at IS NULL ORDER BY id 
 SELECT * FROM account WHERE id = $1 FOR NO KEY UPDATE;
 
 -- name: HasItems :one
-SELECT EXISTS (SELECT 1 FROM item WHERE account_id = $1);
+SELECT EXISTS (SELECT 1 FROM stored_item WHERE account_id = $1);
 
 -- name: SampleFiles :many
 -- The originals of the oldest and of the newest items.
 SELECT (sample.objects -> 0 ->> 'key')::text AS key FROM (
-    (SELECT o.objects FROM item o WHERE o.account_id = sqlc.arg(account_id) ORDER BY o.id LIMIT sqlc.arg(items)::int)
+    (SELECT o.objects FROM stored_item o WHERE o.account_id = sqlc.arg(account_id) ORDER BY o.id LIMIT sqlc.arg(items)::int)
     UNION
-    (SELECT n.objects FROM item n WHERE n.account_id = sqlc.arg(account_id) ORDER BY n.id DESC LIMIT sqlc.arg(items)::int)
+    (SELECT n.objects FROM stored_item n WHERE n.account_id = sqlc.arg(account_id) ORDER BY n.id DESC LIMIT sqlc.arg(items)::int)
 ) AS sample WHERE sample.objects -> 0 ->> 'key' <> '';
 
 -- name: ListOrigins :many

@@ -1,11 +1,12 @@
 -- name: Keys :many
--- The valid keys of the open apps, newest first. An app without one has a row without a key.
-SELECT app.id AS app_id, app.key_sequence, i.proof_key, now()::timestamptz AS now,
+-- The valid keys of the open apps, newest first. An app without one has a row without a key. All is of
+-- one snapshot: the version is of the account and the keys as they are returned.
+SELECT sqlc.embed(account), coalesce((SELECT v.version FROM account_version v WHERE v.id = $1), 0)::bigint AS version, app.id AS app_id, app.name AS app_name, app.key_sequence, i.proof_key, now()::timestamptz AS now,
     k.id, k.hash, k.generation, k.sequence, k.object_uid, k.overlap, k.replaces_secret, k.created_at, k.delivered_at, k.expires_at, u.last_used_at
-FROM app CROSS JOIN installation i
+FROM account JOIN app ON app.account_id = account.id AND app.closed_at IS NULL CROSS JOIN installation i
 LEFT JOIN api_key k ON k.app_id = app.id AND (k.expires_at IS NULL OR k.expires_at > now())
 LEFT JOIN api_key_use u ON u.key_id = k.id
-WHERE app.account_id = $1 AND app.closed_at IS NULL
+WHERE account.id = $1
 ORDER BY k.sequence DESC;
 
 -- name: NextKeySequence :one
@@ -35,6 +36,16 @@ SELECT sqlc.embed(api_key), coalesce(expires_at <= now(), false)::bool AS ended 
 -- name: DeliverKey :exec
 -- The Secret of the object holds the key.
 UPDATE api_key SET delivered_at = coalesce(delivered_at, now()), object_uid = sqlc.arg(object_uid), replaces_secret = false WHERE id = $1;
+
+-- name: DeliverFirstKey :execrows
+-- DeliverKey for a pending key that is the first of its app, so that it ends no other one. The lock is
+-- that of LockApp.
+WITH opened AS (
+    SELECT app.id FROM app JOIN account ON account.id = app.account_id
+    WHERE app.id = sqlc.arg(app_id) AND app.closed_at IS NULL AND account.closed_at IS NULL FOR NO KEY UPDATE OF app
+)
+UPDATE api_key SET delivered_at = now(), object_uid = sqlc.arg(object_uid), replaces_secret = false
+FROM opened WHERE api_key.app_id = opened.id AND api_key.id = sqlc.arg(id) AND hash = sqlc.arg(hash) AND sequence = 1 AND delivered_at IS NULL AND expires_at IS NULL;
 
 -- name: MarkKeyReplacesSecret :exec
 UPDATE api_key SET replaces_secret = true WHERE id = $1 AND hash = $2 AND NOT replaces_secret;
@@ -74,14 +85,14 @@ UPDATE api_key SET expires_at = now(), closed = expires_at IS NULL AND NOT EXIST
       AND pending.delivered_at IS NULL AND pending.expires_at IS NULL AND pending.overlap = 0)
 WHERE api_key.account_id = $1 AND (api_key.expires_at IS NULL OR api_key.expires_at > now());
 
--- name: Principal :one
--- The principal of the key with this hash, unless the key has ended. The caller may keep the
--- principal until the key ends by its own clock.
+-- name: Principals :many
+-- The principals of the keys with these hashes, without the keys that have ended. The caller may keep
+-- a principal until the key ends by its own clock.
 SELECT sqlc.embed(account), sqlc.embed(app), sqlc.embed(api_key)
 FROM api_key
 JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
 JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
-WHERE api_key.hash = $1 AND (api_key.expires_at IS NULL OR api_key.expires_at > now());
+WHERE api_key.hash = ANY (sqlc.arg(hashes)::bytea[]) AND (api_key.expires_at IS NULL OR api_key.expires_at > now());
 
 -- name: PrincipalOfKey :one
 SELECT sqlc.embed(account), sqlc.embed(app), sqlc.embed(api_key)

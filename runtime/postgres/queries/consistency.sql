@@ -5,26 +5,39 @@ SELECT * FROM account WHERE id = $1;
 SELECT * FROM account WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2;
 
 -- name: ItemsAfter :many
--- Reads pages, so that no transaction stays open for the duration of a check.
-SELECT id, objects FROM item WHERE account_id = $1 AND id > sqlc.arg(after)::uuid ORDER BY id LIMIT $2;
+-- Reads pages, so that no transaction stays open for the duration of a check. The renditions of an item are among its objects.
+SELECT stored_item.id, (stored_item.objects
+    || coalesce((SELECT jsonb_agg(jsonb_build_object('variant', 'rendition-' || r.id, 'key', 'media/' || r.item_id || '/rendition-' || r.id, 'bytes', r.bytes, 'mimeType', r.mime_type, 'sha256', encode(r.sha256, 'hex')))
+        FROM rendition r WHERE r.item_id = stored_item.id AND r.ready), '[]'))::jsonb AS objects FROM stored_item WHERE stored_item.account_id = $1 AND stored_item.id > sqlc.arg(after)::uuid ORDER BY stored_item.id LIMIT $2;
 
 -- name: ItemsByID :many
-SELECT id, objects FROM item WHERE account_id = $1 AND id = ANY (sqlc.arg(ids)::uuid[]);
+SELECT stored_item.id, (stored_item.objects
+    || coalesce((SELECT jsonb_agg(jsonb_build_object('variant', 'rendition-' || r.id, 'key', 'media/' || r.item_id || '/rendition-' || r.id, 'bytes', r.bytes, 'mimeType', r.mime_type, 'sha256', encode(r.sha256, 'hex')))
+        FROM rendition r WHERE r.item_id = stored_item.id AND r.ready), '[]'))::jsonb AS objects FROM stored_item WHERE stored_item.account_id = $1 AND stored_item.id = ANY (sqlc.arg(ids)::uuid[]);
 
 -- name: SizeMismatchesAfter :many
--- Items whose recorded bytes are not the sum of their objects'.
+-- Items, deleted ones included, whose recorded bytes are not the sum of their objects'.
 SELECT item.id, item.bytes, actual.bytes AS actual_bytes
-FROM item, LATERAL (SELECT coalesce(sum((o.object ->> 'bytes')::bigint), 0)::bigint AS bytes FROM jsonb_array_elements(item.objects) AS o (object)) AS actual
+FROM stored_item AS item, LATERAL (SELECT coalesce(sum((o.object ->> 'bytes')::bigint), 0)::bigint AS bytes FROM jsonb_array_elements(item.objects) AS o (object)) AS actual
 WHERE item.account_id = $1 AND item.id > sqlc.arg(after)::uuid AND item.bytes <> actual.bytes
 ORDER BY item.id LIMIT $2;
+
+-- name: OverdueTombstones :many
+-- Deleted items whose time was over before the cutoff.
+SELECT id, restorable_until::timestamptz AS restorable_until FROM stored_item
+WHERE account_id = $1 AND deleted_at IS NOT NULL AND restorable_until < sqlc.arg(cutoff)::timestamptz AND id > sqlc.arg(after)::uuid
+ORDER BY id LIMIT sqlc.arg(batch)::int;
 
 -- name: FindReferences :many
 -- The references to keys, in one statement and so in one snapshot: an object whose reference
 -- moves from its upload to its item, or from there to the removal queue, is always found in
 -- one of them.
 SELECT 'item'::text AS referrer, (o.object ->> 'key')::text AS key, false AS abort_multipart
-FROM item, jsonb_array_elements(item.objects) AS o (object)
+FROM stored_item AS item, jsonb_array_elements(item.objects) AS o (object)
 WHERE item.account_id = sqlc.arg(account_id) AND item.id = ANY (sqlc.arg(ids)::uuid[])
+UNION ALL
+SELECT 'item'::text, 'media/' || r.item_id || '/rendition-' || r.id, false
+FROM rendition r WHERE r.account_id = sqlc.arg(account_id) AND r.item_id = ANY (sqlc.arg(ids)::uuid[]) AND r.bytes > 0
 UNION ALL
 SELECT 'upload'::text, upload.item_id::text, true
 FROM upload WHERE upload.account_id = sqlc.arg(account_id) AND upload.item_id = ANY (sqlc.arg(ids)::uuid[])
@@ -45,6 +58,10 @@ WITH sealed AS MATERIALIZED (
 ), app_recorded AS (
     SELECT app_id, sum(public_items) AS public_items, sum(private_items) AS private_items, sum(bytes) AS bytes
     FROM app_total WHERE app_total.account_id = sqlc.arg(account_id) GROUP BY app_id
+), deleted AS (
+    SELECT app_id, count(*) AS items, sum(bytes) AS bytes FROM stored_item WHERE stored_item.account_id = sqlc.arg(account_id) AND deleted_at IS NOT NULL GROUP BY app_id
+), deleted_recorded AS (
+    SELECT app_id, sum(deleted_items) AS items, sum(deleted_bytes) AS bytes FROM app_total WHERE app_total.account_id = sqlc.arg(account_id) GROUP BY app_id
 ), group_recorded AS (
     SELECT g.app_id, g.group_label, sum(public_items) AS public_items, sum(private_items) AS private_items
     FROM group_total g JOIN app ON app.id = g.app_id WHERE app.account_id = sqlc.arg(account_id) GROUP BY g.app_id, g.group_label
@@ -52,12 +69,24 @@ WITH sealed AS MATERIALIZED (
     SELECT 'account_usage'::text AS counter, NULL::uuid AS app_id, ''::text AS group_label,
         0::numeric AS recorded_public, 0::numeric AS recorded_private, coalesce((SELECT bytes FROM account_usage WHERE account_usage.account_id = sqlc.arg(account_id)), 0)::numeric AS recorded_bytes,
         0::numeric AS actual_public, 0::numeric AS actual_private,
-        coalesce((SELECT sum(bytes) FROM item WHERE item.account_id = sqlc.arg(account_id)), 0)
-            + coalesce((SELECT sum(reserved) FROM upload WHERE upload.account_id = sqlc.arg(account_id)), 0) AS actual_bytes
+        coalesce((SELECT sum(bytes) FROM stored_item WHERE stored_item.account_id = sqlc.arg(account_id)), 0)
+            + coalesce((SELECT sum(reserved) FROM upload WHERE upload.account_id = sqlc.arg(account_id)), 0)
+            + coalesce((SELECT sum(bytes) FROM rendition WHERE rendition.account_id = sqlc.arg(account_id)), 0) AS actual_bytes
+    UNION ALL
+    SELECT 'rendition_bytes', NULL, '', 0, 0, coalesce((SELECT rendition_bytes FROM account_usage WHERE account_usage.account_id = sqlc.arg(account_id)), 0), 0, 0,
+        coalesce((SELECT sum(bytes) FROM rendition WHERE rendition.account_id = sqlc.arg(account_id)), 0)
+    UNION ALL
+    SELECT 'rendition_total', NULL, coalesce(n.preset, r.preset) || ' ' || encode(coalesce(n.recipe_id, r.recipe_id), 'hex'), 0, coalesce(n.items, 0), coalesce(n.bytes, 0), 0, coalesce(r.items, 0), coalesce(r.bytes, 0)
+    FROM (SELECT preset, recipe_id, items, bytes FROM rendition_total WHERE rendition_total.account_id = sqlc.arg(account_id)) n
+    FULL JOIN (SELECT preset, recipe_id, count(*) AS items, sum(bytes) AS bytes FROM rendition WHERE rendition.account_id = sqlc.arg(account_id) AND ready GROUP BY preset, recipe_id) r
+        ON r.preset = n.preset AND r.recipe_id = n.recipe_id
     UNION ALL
     SELECT 'app_total', coalesce(n.app_id, a.app_id), '', coalesce(n.public_items, 0), coalesce(n.private_items, 0), coalesce(n.bytes, 0),
         coalesce(a.public_items, 0), coalesce(a.private_items, 0), coalesce(a.bytes, 0)
     FROM app_recorded n FULL JOIN apps a ON a.app_id = n.app_id
+    UNION ALL
+    SELECT 'deleted_total', coalesce(n.app_id, d.app_id), '', 0, coalesce(n.items, 0), coalesce(n.bytes, 0), 0, coalesce(d.items, 0), coalesce(d.bytes, 0)
+    FROM deleted_recorded n FULL JOIN deleted d ON d.app_id = n.app_id
     UNION ALL
     SELECT 'group_total', coalesce(n.app_id, s.app_id), coalesce(n.group_label, s.group_label), coalesce(n.public_items, 0), coalesce(n.private_items, 0), 0,
         coalesce(s.public_items, 0), coalesce(s.private_items, 0), 0
@@ -68,7 +97,7 @@ SELECT counter::text AS counter, coalesce(app_id, '00000000-0000-0000-0000-00000
     actual_public::bigint AS actual_public, actual_private::bigint AS actual_private, actual_bytes::bigint AS actual_bytes
 FROM compared
 WHERE (recorded_public, recorded_private, recorded_bytes) <> (actual_public, actual_private, actual_bytes)
-ORDER BY CASE counter WHEN 'account_usage' THEN 0 WHEN 'group_total' THEN 1 ELSE 2 END, app_id, group_label;
+ORDER BY CASE counter WHEN 'account_usage' THEN 0 WHEN 'rendition_bytes' THEN 1 WHEN 'group_total' THEN 2 ELSE 3 END, app_id, group_label;
 
 -- name: PageIndexDrift :many
 -- Blocks of the pagination index that, with their deltas, differ from a recount, in one snapshot.
@@ -113,6 +142,11 @@ VALUES (sqlc.arg(app_id), sqlc.arg(account_id), 0, sqlc.arg(public_items), sqlc.
 ON CONFLICT (app_id, slot) DO UPDATE SET public_items = app_total.public_items + excluded.public_items,
     private_items = app_total.private_items + excluded.private_items, bytes = app_total.bytes + excluded.bytes;
 
+-- name: RepairDeletedTotal :exec
+INSERT INTO app_total (app_id, account_id, slot, deleted_items, deleted_bytes)
+VALUES (sqlc.arg(app_id), sqlc.arg(account_id), 0, sqlc.arg(items), sqlc.arg(bytes))
+ON CONFLICT (app_id, slot) DO UPDATE SET deleted_items = app_total.deleted_items + excluded.deleted_items, deleted_bytes = app_total.deleted_bytes + excluded.deleted_bytes;
+
 -- name: RepairGroupTotal :exec
 INSERT INTO group_total (app_id, group_label, slot, public_items, private_items)
 VALUES (sqlc.arg(app_id), sqlc.arg(group_label), 0, sqlc.arg(public_items), sqlc.arg(private_items))
@@ -125,19 +159,37 @@ INSERT INTO account_usage (account_id) VALUES ($1) ON CONFLICT DO NOTHING;
 -- name: AddUsage :exec
 UPDATE account_usage SET bytes = bytes + sqlc.arg(delta)::bigint WHERE account_id = $1;
 
+-- name: AddRenditionUsage :exec
+UPDATE account_usage SET rendition_bytes = rendition_bytes + sqlc.arg(delta)::bigint WHERE account_id = $1;
+
+-- name: RepairRenditionTotal :exec
+INSERT INTO rendition_total (account_id, preset, recipe_id, items, bytes)
+VALUES (sqlc.arg(account_id), sqlc.arg(preset), sqlc.arg(recipe_id), sqlc.arg(items), sqlc.arg(bytes))
+ON CONFLICT (account_id, preset, recipe_id) DO UPDATE SET items = rendition_total.items + excluded.items, bytes = rendition_total.bytes + excluded.bytes;
+
+-- name: DropRendition :execrows
+-- Ends a rendition by the id in the key of its object.
+WITH locked AS MATERIALIZED (
+    SELECT account_usage.account_id FROM account_usage WHERE account_usage.account_id = sqlc.arg(account_id)::uuid FOR UPDATE
+)
+DELETE FROM rendition USING locked WHERE rendition.account_id = locked.account_id AND rendition.item_id = sqlc.arg(item_id)::uuid AND rendition.id = sqlc.arg(id)::uuid AND rendition.ready;
+
 -- name: RepairItemBytes :exec
 -- Computes the sum in the statement, so that it is right for the current objects.
-UPDATE item SET bytes = (SELECT coalesce(sum((o.object ->> 'bytes')::bigint), 0) FROM jsonb_array_elements(item.objects) AS o (object))::bigint
-WHERE item.account_id = $1 AND item.id = $2;
+UPDATE stored_item SET bytes = (SELECT coalesce(sum((o.object ->> 'bytes')::bigint), 0) FROM jsonb_array_elements(stored_item.objects) AS o (object))::bigint
+WHERE stored_item.account_id = $1 AND stored_item.id = $2;
 
 -- name: LockItem :one
-SELECT * FROM item WHERE account_id = $1 AND id = $2 FOR UPDATE;
+SELECT * FROM stored_item WHERE account_id = $1 AND id = $2 FOR UPDATE;
 
 -- name: SetItemObjects :exec
-UPDATE item SET objects = $2, bytes = $3 WHERE id = $1;
+UPDATE stored_item SET objects = $2, bytes = $3 WHERE id = $1;
 
 -- name: DecrementAppTotal :exec
 UPDATE app_total SET bytes = bytes - sqlc.arg(bytes)::bigint WHERE app_id = $1 AND slot = 0;
+
+-- name: DecrementDeleted :exec
+UPDATE app_total SET deleted_bytes = deleted_bytes - sqlc.arg(bytes)::bigint WHERE app_id = $1 AND slot = 0;
 
 -- name: CountPending :one
 SELECT (SELECT count(*) FROM upload WHERE upload.account_id = sqlc.arg(account_id))::bigint AS uploads,

@@ -2,7 +2,8 @@
 SELECT * FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NOT NULL AND object_uid = $3 ORDER BY closed_at DESC LIMIT 1;
 
 -- name: SealedItems :one
-SELECT coalesce(sum(public_items + private_items), 0)::bigint FROM app_total WHERE account_id = $1;
+-- Those that were deleted and can be restored are included.
+SELECT coalesce(sum(public_items + private_items + deleted_items), 0)::bigint FROM app_total WHERE account_id = $1;
 
 -- name: CloseAccount :one
 UPDATE account SET closed_at = now(), erase_after = now() + make_interval(secs => sqlc.narg(erase_after_seconds)::float8)
@@ -26,28 +27,30 @@ UPDATE account SET erase_after = NULL, erasing_at = NULL WHERE id = $1 AND close
 RETURNING *;
 
 -- name: ItemsToErase :one
-SELECT ((SELECT coalesce(sum(public_items + private_items), 0) FROM app_total WHERE app_total.account_id = $1)
+SELECT ((SELECT coalesce(sum(public_items + private_items + deleted_items), 0) FROM app_total WHERE app_total.account_id = $1)
     + (SELECT count(*) FROM item WHERE item.account_id = $1 AND sealed_at IS NULL))::bigint;
 
 -- name: EraseItems :one
 -- Deletes a batch of items in the order of their ids and takes them off the totals, which show
 -- the progress. Every deletion of rows requires that the bucket was removed: see the column.
 WITH batch AS MATERIALIZED (
-    SELECT i.id FROM item i
+    SELECT i.id FROM stored_item i
     WHERE i.account_id = (SELECT account.id FROM account WHERE account.id = sqlc.arg(account_id) AND bucket_removed_at IS NOT NULL)
       AND i.id > sqlc.arg(after)::uuid
     ORDER BY i.id LIMIT sqlc.arg(batch)::int
 ), deleted AS (
-    DELETE FROM item USING batch WHERE item.account_id = sqlc.arg(account_id) AND item.id = batch.id
-    RETURNING item.id, item.app_id, item.access, item.bytes, item.sealed_at
-), sealed AS (
-    SELECT app_id, count(*) FILTER (WHERE access = 'public') AS public_items, count(*) FILTER (WHERE access = 'private') AS private_items,
-        sum(bytes)::bigint AS bytes
-    FROM deleted WHERE sealed_at IS NOT NULL GROUP BY app_id
+    DELETE FROM stored_item USING batch WHERE stored_item.account_id = sqlc.arg(account_id) AND stored_item.id = batch.id
+    RETURNING stored_item.id, stored_item.app_id, stored_item.access, stored_item.bytes, stored_item.sealed_at, stored_item.deleted_at
+), counted AS (
+    SELECT app_id, count(*) FILTER (WHERE sealed_at IS NOT NULL AND access = 'public') AS public_items, count(*) FILTER (WHERE sealed_at IS NOT NULL AND access = 'private') AS private_items,
+        coalesce(sum(bytes) FILTER (WHERE sealed_at IS NOT NULL), 0)::bigint AS bytes,
+        count(*) FILTER (WHERE deleted_at IS NOT NULL) AS deleted_items, coalesce(sum(bytes) FILTER (WHERE deleted_at IS NOT NULL), 0)::bigint AS deleted_bytes
+    FROM deleted WHERE sealed_at IS NOT NULL OR deleted_at IS NOT NULL GROUP BY app_id
 ), totals AS (
-    UPDATE app_total SET public_items = app_total.public_items - sealed.public_items,
-        private_items = app_total.private_items - sealed.private_items, bytes = app_total.bytes - sealed.bytes
-    FROM sealed WHERE app_total.app_id = sealed.app_id AND app_total.slot = 0
+    UPDATE app_total SET public_items = app_total.public_items - counted.public_items,
+        private_items = app_total.private_items - counted.private_items, bytes = app_total.bytes - counted.bytes,
+        deleted_items = app_total.deleted_items - counted.deleted_items, deleted_bytes = app_total.deleted_bytes - counted.deleted_bytes
+    FROM counted WHERE app_total.app_id = counted.app_id AND app_total.slot = 0
 )
 SELECT count(*)::int AS erased, coalesce((array_agg(id ORDER BY id DESC))[1], sqlc.arg(after)::uuid)::uuid AS last FROM deleted;
 
@@ -92,6 +95,11 @@ DELETE FROM upload WHERE ctid = ANY (ARRAY (
 DELETE FROM resumable_upload WHERE ctid = ANY (ARRAY (
     SELECT r.ctid FROM resumable_upload r JOIN account ON account.id = r.account_id AND account.bucket_removed_at IS NOT NULL
     WHERE r.account_id = sqlc.arg(account_id) LIMIT sqlc.arg(batch)::int));
+
+-- name: EraseFetches :execrows
+DELETE FROM fetch_job WHERE ctid = ANY (ARRAY (
+    SELECT f.ctid FROM fetch_job f JOIN app ON app.id = f.app_id JOIN account ON account.id = app.account_id AND account.bucket_removed_at IS NOT NULL
+    WHERE app.account_id = sqlc.arg(account_id) LIMIT sqlc.arg(batch)::int));
 
 -- name: EraseOAuthTokens :execrows
 DELETE FROM oauth_token WHERE ctid = ANY (ARRAY (

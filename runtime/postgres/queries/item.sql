@@ -10,7 +10,7 @@ WHERE item.id = $1;
 -- name: Seal :one
 -- One conditional update decides between seal and purge (docs/architecture.md, invariants 2 and 4).
 WITH sealed AS (
-    UPDATE item SET sealed_at = sqlc.arg(now)::timestamptz
+    UPDATE item SET sealed_at = sqlc.arg(now)::timestamptz, version = version + 1
     WHERE item.app_id = $1 AND item.id = $2 AND item.sealed_at IS NULL
     RETURNING item.*
 ), total AS (
@@ -25,13 +25,56 @@ WITH sealed AS (
         public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
 ), delta AS (
     INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, 1, access = 'public' FROM sealed
+), eager AS (
+    INSERT INTO rendition_queue (item_id, account_id) SELECT sealed.id, sealed.account_id FROM sealed
+    WHERE item_file_type(sealed.objects) LIKE 'image/%' AND EXISTS (SELECT FROM rendition_eager e WHERE e.account_id = sealed.account_id AND e.active)
+    ON CONFLICT (item_id) DO UPDATE SET claim = NULL, due_at = now(), attempts = 0
 )
 SELECT * FROM sealed;
+
+-- name: ItemForUpdate :one
+SELECT * FROM item WHERE app_id = $1 AND id = $2 FOR NO KEY UPDATE;
+
+-- name: UpdateItem :one
+-- Changes an item that the transaction has locked. The counters and lists of a sealed item change with
+-- its access and its group: it leaves those of the former ones. Rows of group_total are in the order of
+-- the groups, so that two of these statements never wait for each other in a circle.
+WITH changed AS (
+    UPDATE item SET file_name = sqlc.arg(file_name), access = sqlc.arg(access), caption = sqlc.arg(caption), group_label = sqlc.arg(group_label),
+        metadata = sqlc.arg(metadata), focus_x = sqlc.narg(focus_x), focus_y = sqlc.narg(focus_y), version = item.version + 1
+    WHERE item.app_id = sqlc.arg(app_id) AND item.id = sqlc.arg(id)
+    RETURNING item.*
+), moved AS (
+    SELECT app_id, id, group_label, access = 'public' AS public, 1 AS delta FROM changed
+    WHERE sealed_at IS NOT NULL AND (access, group_label) <> (sqlc.arg(old_access)::text, sqlc.arg(old_group)::text)
+    UNION ALL
+    SELECT app_id, id, sqlc.arg(old_group)::text, sqlc.arg(old_access)::text = 'public', -1 FROM changed
+    WHERE sealed_at IS NOT NULL AND (access, group_label) <> (sqlc.arg(old_access)::text, sqlc.arg(old_group)::text)
+), total AS (
+    UPDATE app_total SET public_items = app_total.public_items + sums.public, private_items = app_total.private_items - sums.public
+    FROM (SELECT app_id, sum(delta) FILTER (WHERE public) AS public FROM moved GROUP BY app_id) AS sums
+    WHERE sums.public <> 0 AND app_total.app_id = sums.app_id AND app_total.slot = sqlc.arg(slot)::smallint
+), grouped AS (
+    INSERT INTO group_total (app_id, group_label, slot, public_items, private_items)
+    SELECT app_id, group_label, sqlc.arg(slot)::smallint % 4, coalesce(sum(delta) FILTER (WHERE public), 0), coalesce(sum(delta) FILTER (WHERE NOT public), 0)
+    FROM moved WHERE group_label <> '' GROUP BY app_id, group_label ORDER BY group_label
+    ON CONFLICT (app_id, group_label, slot) DO UPDATE SET
+        public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
+), delta AS (
+    INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, delta, public FROM moved
+), eager AS (
+    INSERT INTO rendition_queue (item_id, account_id) SELECT changed.id, changed.account_id FROM changed
+    WHERE item_file_type(changed.objects) LIKE 'image/%' AND EXISTS (SELECT FROM rendition_eager e WHERE e.account_id = changed.account_id AND e.active)
+        AND changed.sealed_at IS NOT NULL AND EXISTS (SELECT FROM item old WHERE old.app_id = changed.app_id AND old.id = changed.id
+            AND (old.focus_x, old.focus_y) IS DISTINCT FROM (changed.focus_x, changed.focus_y))
+    ON CONFLICT (item_id) DO UPDATE SET claim = NULL, due_at = now(), attempts = 0
+)
+SELECT version FROM changed;
 
 -- name: DeleteItem :one
 -- Deletes the row and queues the removal of its objects in one statement (invariant 3).
 WITH deleted AS (
-    DELETE FROM item WHERE item.app_id = $1 AND item.id = $2 RETURNING item.*
+    DELETE FROM item WHERE item.app_id = $1 AND item.id = $2 AND (item.sealed_at IS NULL OR NOT sqlc.arg(drafts_only)::boolean) RETURNING item.*
 ), total AS (
     UPDATE app_total SET public_items = public_items - (deleted.access = 'public')::int,
         private_items = private_items - (deleted.access = 'private')::int, bytes = app_total.bytes - deleted.bytes

@@ -6,6 +6,14 @@ SELECT * FROM account
 WHERE owners @> ARRAY[sqlc.arg(email)::text] AND closed_at IS NULL AND NOT suspended
 ORDER BY display_name, namespace, name LIMIT sqlc.arg(batch)::int;
 
+-- name: PrincipalOfOwner :one
+-- The Default App of an owner's account, with the newest valid key, for which the login of the owner stands.
+SELECT sqlc.embed(account), sqlc.embed(app), sqlc.embed(api_key) FROM account
+JOIN app ON app.account_id = account.id AND app.name = sqlc.arg(app) AND app.closed_at IS NULL
+JOIN api_key ON api_key.app_id = app.id AND (api_key.expires_at IS NULL OR api_key.expires_at > sqlc.arg(now)::timestamptz)
+WHERE account.id = $1 AND account.owners @> ARRAY[sqlc.arg(email)::text] AND account.closed_at IS NULL AND NOT account.suspended
+ORDER BY api_key.sequence DESC LIMIT 1;
+
 -- name: LockAccountForShare :one
 -- Locks the account against changes until the grant is committed, so that the trigger that revokes grants sees the grant.
 SELECT * FROM account

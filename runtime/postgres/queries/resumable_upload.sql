@@ -1,6 +1,6 @@
 -- name: InsertResumable :exec
-INSERT INTO resumable_upload (item_id, account_id, app_id, length, file_name, declared_type, access, caption, group_label, metadata, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+INSERT INTO resumable_upload (item_id, account_id, app_id, length, file_name, declared_type, access, caption, group_label, metadata, expires_at, item_metadata, capability)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13);
 
 -- name: FindResumable :one
 -- reserved and lease_ends are null when the upload has ended. A running upload expires with its lease.
@@ -17,7 +17,7 @@ WITH running AS (
     UPDATE upload SET lease_ends = sqlc.arg(expires_at) WHERE upload.item_id = sqlc.arg(item_id) RETURNING item_id
 )
 UPDATE resumable_upload SET received = sqlc.arg(received), digest = sqlc.arg(digest), multipart_id = sqlc.arg(multipart_id), parts = sqlc.arg(parts),
-    single_put = sqlc.arg(single_put), incomplete_part = sqlc.arg(incomplete_part), incomplete_bytes = sqlc.arg(incomplete_bytes), incomplete_hash = sqlc.arg(incomplete_hash), mime_type = sqlc.arg(mime_type), expires_at = sqlc.arg(expires_at)
+    single_put = sqlc.arg(single_put), incomplete_part = sqlc.arg(incomplete_part), incomplete_bytes = sqlc.arg(incomplete_bytes), incomplete_hash = sqlc.arg(incomplete_hash), mime_type = sqlc.arg(mime_type), head = sqlc.arg(head), expires_at = sqlc.arg(expires_at)
 FROM running WHERE resumable_upload.item_id = running.item_id AND resumable_upload.received = sqlc.arg(before)::bigint
     AND (resumable_upload.multipart_id IN ('', sqlc.arg(multipart_id)) OR sqlc.arg(multipart_id) = '');
 

@@ -5,6 +5,15 @@ FROM (SELECT sqlc.arg(account_id)::uuid AS account_id) AS wanted
 LEFT JOIN settings_pin AS pin USING (account_id)
 LEFT JOIN settings_tenant AS tenant USING (account_id);
 
+-- name: SettingsState :one
+-- SettingsLayers with the object that the account is bound to, and the version that stands for both, of one
+-- snapshot.
+SELECT account.object_uid, coalesce(v.settings_version, 0)::bigint AS version, pin.pinned_by, pin.fields AS pinned, tenant.fields AS tenant
+FROM account LEFT JOIN account_version v USING (id)
+LEFT JOIN settings_pin AS pin ON pin.account_id = account.id
+LEFT JOIN settings_tenant AS tenant ON tenant.account_id = account.id
+WHERE account.id = $1;
+
 -- name: LockAccountForSettings :one
 -- Changes of the pins and of the tenant's settings of one account are serialized.
 SELECT id FROM account WHERE id = $1 FOR NO KEY UPDATE;
@@ -12,11 +21,17 @@ SELECT id FROM account WHERE id = $1 FOR NO KEY UPDATE;
 -- name: Pins :one
 SELECT pinned_by, object_uid, fields FROM settings_pin WHERE account_id = $1;
 
--- name: SetPins :exec
--- Replaces all pins. Equal pins are not written, so that no notification is sent.
-INSERT INTO settings_pin (account_id, pinned_by, object_uid, fields) VALUES ($1, $2, $3, $4)
-ON CONFLICT (account_id) DO UPDATE SET pinned_by = excluded.pinned_by, object_uid = excluded.object_uid, fields = excluded.fields
-WHERE settings_pin IS DISTINCT FROM excluded;
+-- name: SetPins :one
+-- Replaces all pins, with the lock of LockAccountForSettings; no row without the account. Equal pins are
+-- not written, so that no notification is sent.
+WITH locked AS (
+    SELECT id FROM account WHERE id = $1 FOR NO KEY UPDATE
+), written AS (
+    INSERT INTO settings_pin (account_id, pinned_by, object_uid, fields) SELECT id, sqlc.arg(pinned_by), sqlc.arg(object_uid), sqlc.arg(fields) FROM locked
+    ON CONFLICT (account_id) DO UPDATE SET pinned_by = excluded.pinned_by, object_uid = excluded.object_uid, fields = excluded.fields
+    WHERE settings_pin IS DISTINCT FROM excluded
+)
+SELECT id FROM locked;
 
 -- name: RemovePins :exec
 DELETE FROM settings_pin WHERE object_uid = $1;

@@ -46,8 +46,9 @@ WHERE upload.item_id = sqlc.arg(item_id)
 RETURNING upload.reserved;
 
 -- name: AvailableBytes :one
--- The bytes up to the storage cap; negative if the cap was lowered below the usage.
-SELECT (account.max_storage - account_usage.bytes)::bigint AS bytes, account.max_storage FROM account JOIN account_usage ON account_usage.account_id = account.id WHERE account.id = $1;
+-- The bytes up to the storage cap, which an upload can have: renditions and tombstones end for it. Negative if the cap was
+-- lowered below the usage.
+SELECT (account.max_storage - account_usage.bytes + account_usage.rendition_bytes + (SELECT coalesce(sum(app_total.deleted_bytes), 0) FROM app_total WHERE app_total.account_id = account.id))::bigint AS bytes, account.max_storage FROM account JOIN account_usage ON account_usage.account_id = account.id WHERE account.id = $1;
 
 -- name: CommitUploads :many
 -- Commits the uploads whose reservation equals the stored bytes, so that the usage does not
@@ -57,15 +58,22 @@ WITH timeout_set AS MATERIALIZED (
 ), requested AS MATERIALIZED (
     SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(file_names)::text[]) AS file_name, unnest(sqlc.arg(accesses)::text[]) AS access,
         unnest(sqlc.arg(captions)::text[]) AS caption, unnest(sqlc.arg(groups)::text[]) AS group_label, unnest(sqlc.arg(objects)::text[]) AS objects,
-        unnest(sqlc.arg(bytes)::bigint[]) AS bytes, unnest(sqlc.arg(created_at)::timestamptz[]) AS created_at
+        unnest(sqlc.arg(bytes)::bigint[]) AS bytes, unnest(sqlc.arg(created_at)::timestamptz[]) AS created_at, unnest(sqlc.arg(metadata)::text[]) AS metadata,
+        unnest(sqlc.arg(widths)::int[]) AS width, unnest(sqlc.arg(heights)::int[]) AS height, unnest(sqlc.arg(placeholders)::bytea[]) AS placeholder, unnest(sqlc.arg(dominant_colors)::text[]) AS dominant_color,
+        unnest(sqlc.arg(refs)::text[]) AS ref, unnest(sqlc.arg(durations)::bigint[]) AS duration_ms, unnest(sqlc.arg(pages)::int[]) AS pages
 ), done AS (
     DELETE FROM upload USING requested, timeout_set WHERE upload.item_id = requested.id AND upload.reserved = requested.bytes
     RETURNING upload.item_id, upload.account_id, upload.app_id
 )
-INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)
-SELECT requested.id, done.account_id, done.app_id, requested.file_name, requested.access, requested.caption, requested.group_label, requested.objects::jsonb, requested.bytes, requested.created_at
+INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at,
+    metadata, width, height, placeholder, duration_ms, pages, ref, dominant_color, facts_version)
+SELECT requested.id, done.account_id, done.app_id, requested.file_name, requested.access, requested.caption, requested.group_label, requested.objects::jsonb, requested.bytes, requested.created_at,
+    requested.metadata::jsonb, nullif(requested.width, 0), nullif(requested.height, 0), requested.placeholder, nullif(requested.duration_ms, 0), nullif(requested.pages, 0), requested.ref, nullif(requested.dominant_color, ''), 3
 FROM requested JOIN done ON done.item_id = requested.id
 RETURNING id;
+
+-- name: LockUpload :one
+SELECT account_id FROM upload WHERE item_id = $1 FOR UPDATE;
 
 -- name: DeleteUploadReturning :one
 DELETE FROM upload WHERE item_id = $1 RETURNING *;
@@ -78,17 +86,18 @@ WHERE account_usage.account_id = $1 AND account.id = $1
   AND (sqlc.arg(delta)::bigint <= 0 OR account_usage.bytes + sqlc.arg(delta)::bigint <= account.max_storage);
 
 -- name: InsertItem :exec
-INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
+INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at,
+    metadata, width, height, placeholder, duration_ms, pages, ref, dominant_color, facts_version)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, 3);
 
 -- name: ExpiredUploads :many
 -- An upload of before a restore may have become an item that the restore lost: its objects stay.
-SELECT upload.item_id, upload.account_id, account.bucket, coalesce(upload.lease_ends <= (SELECT resumed_at FROM installation), false)::boolean AS keep_objects FROM upload JOIN account ON account.id = upload.account_id
+SELECT upload.item_id, upload.account_id, account.bucket, upload.capability_id, coalesce(upload.lease_ends <= (SELECT resumed_at FROM installation), false)::boolean AS keep_objects FROM upload JOIN account ON account.id = upload.account_id
 WHERE upload.lease_ends < $1 ORDER BY upload.lease_ends LIMIT $2 FOR UPDATE OF upload SKIP LOCKED;
 
 -- name: UploadsOfDeadRuntimes :many
 -- As above, of processes whose lease has ended.
-SELECT upload.item_id, upload.account_id, account.bucket, coalesce(upload.opened_at <= (SELECT resumed_at FROM installation), false)::boolean AS keep_objects FROM upload JOIN account ON account.id = upload.account_id
+SELECT upload.item_id, upload.account_id, account.bucket, upload.capability_id, coalesce(upload.opened_at <= (SELECT resumed_at FROM installation), false)::boolean AS keep_objects FROM upload JOIN account ON account.id = upload.account_id
 JOIN runtime_instance ON runtime_instance.id = upload.instance_id
 WHERE runtime_instance.lease_ends < now() LIMIT $1 FOR UPDATE OF upload SKIP LOCKED;
 
@@ -112,7 +121,7 @@ INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_befor
 SELECT account_id, bucket, string_to_array(keys, ' '), true, sqlc.arg(not_before)::timestamptz FROM removed WHERE keys <> '';
 
 -- name: ItemExists :one
-SELECT EXISTS (SELECT FROM item WHERE id = $1);
+SELECT EXISTS (SELECT FROM stored_item WHERE id = $1);
 
 -- name: BucketOf :one
 SELECT bucket FROM account WHERE id = $1;

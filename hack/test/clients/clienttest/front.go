@@ -29,8 +29,10 @@ type Fault struct {
 	// BreakAnswer does so within its body: browsers themselves repeat a request without an answer.
 	LoseAnswer  bool `json:"loseAnswer"`
 	BreakAnswer bool `json:"breakAnswer"`
-	// Hold keeps the request, or its first CutAfter bytes, until the client ends it or Release is called.
-	Hold bool `json:"hold"`
+	// Hold keeps the request, or its first CutAfter bytes, until the client ends it or Release is called, and then ends
+	// its connection. Delay keeps it likewise, and then passes it on.
+	Hold  bool `json:"hold"`
+	Delay bool `json:"delay"`
 }
 
 // Front is the one address of the service, as a load balancer is.
@@ -96,7 +98,7 @@ func (f *Front) Reset() {
 	f.seen, f.bytes, f.faults = []string{}, 0, nil
 }
 
-// Release ends the connections of the requests that are held.
+// Release ends the connections of the requests that are held, and passes on those that are delayed.
 func (f *Front) Release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,21 +106,26 @@ func (f *Front) Release() {
 	f.held = make(chan struct{})
 }
 
-// hold keeps a request.
+// hold keeps a request, of which it reads the first bytes, or all.
 func (f *Front) hold(r *http.Request, bytes int64) {
-	f.mu.Lock()
-	held := f.held
-	f.mu.Unlock()
+	released := f.released()
 	if bytes > 0 {
 		_, _ = io.CopyN(io.Discard, r.Body, bytes)
 	} else {
 		_, _ = io.Copy(io.Discard, r.Body)
 	}
 	select {
-	case <-held:
+	case <-released:
 	case <-r.Context().Done():
 	}
 	panic(http.ErrAbortHandler)
+}
+
+// released returns a channel that the next Release closes.
+func (f *Front) released() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.held
 }
 
 // take records a request and returns the fault that is planned for it.
@@ -147,6 +154,11 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case fault == nil:
 	case fault.Hold:
 		f.hold(r, fault.CutAfter)
+	case fault.Delay:
+		select {
+		case <-f.released():
+		case <-r.Context().Done():
+		}
 	case fault.Status != 0:
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Access-Control-Allow-Origin", "*")

@@ -3,8 +3,17 @@
 package clienttest
 
 import (
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"mediastack.dev/hack/provision"
 	"mediastack.dev/hack/servers"
@@ -14,25 +23,31 @@ import (
 
 // Service is the shipped runtime, with an account.
 type Service struct {
-	// BaseURL is the service behind the proxy. LimitedURL is a replica of it that admits one request a second.
+	// BaseURL is the service behind the proxy. LimitedURL is a replica of it that admits one request a second, and does
+	// not offer uploads from a URL.
 	BaseURL, LimitedURL string
 	APIKey              string
 	Front               *Front
+	// RemoteURL is another server, from which the service may download: RemoteFile at /photo.txt, and nothing else.
+	RemoteURL string
+
+	database string
+	access   testenv.S3Access
 }
+
+// RemoteFile is the file of the other server.
+const RemoteFile = "a file of another server"
 
 // MaxUploadSize is the largest upload of the account.
 const MaxUploadSize = 64 << 20
 
-// New starts the service. Pages of localhost may call it.
+// New starts the service, with an account whose deletes can be undone. Pages of localhost may call it.
 func New(t testing.TB) *Service {
 	t.Helper()
 	database, access := testenv.Postgres(t), testenv.S3(t)
-	tenants, err := provision.Accounts(t.Context(), database, access,
-		account.Spec{Namespace: "clients", Name: "one", MaxStorage: 1 << 30, MaxUploadSize: MaxUploadSize})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &Service{APIKey: tenants[0].APIKey, Front: newFront()}
+	s := &Service{Front: newFront(), database: database, access: access}
+	s.APIKey = s.Account(t, "one", MaxUploadSize, account.Undo{Window: time.Hour, For: account.UndoEveryone})
+	fetch := s.serveRemote(t)
 	front := httptest.NewServer(s.Front)
 	t.Cleanup(func() {
 		s.Front.Release() // Close waits for the requests
@@ -41,8 +56,41 @@ func New(t testing.TB) *Service {
 	s.BaseURL = front.URL
 	stores, cors := servers.StoreSettings(database, access), "SERVICE_CORS_ORIGINS=http://localhost:*"
 	secret := servers.RandomSecret(32)
-	s.Front.target = testenv.Runtime(t, servers.RuntimeConfig{Name: "runtime", BaseURL: s.BaseURL, Secret: secret, Stores: stores, Env: []string{cors}}).Addr
+	s.Front.target = testenv.Runtime(t, servers.RuntimeConfig{Name: "runtime", BaseURL: s.BaseURL, Secret: secret, Stores: stores, Env: append(fetch, cors)}).Addr
 	s.LimitedURL = testenv.Runtime(t, servers.RuntimeConfig{Name: "limited runtime", Secret: secret, Stores: stores,
 		Env: []string{cors, "SERVICE_RATE_LIMIT_KEY=1", "SERVICE_RATE_LIMIT_KEY_BURST=1"}}).BaseURL
 	return s
+}
+
+// Account makes another account of the service and returns the key of its Default App.
+func (s *Service) Account(t testing.TB, name string, maxUploadSize int64, undo account.Undo) (apiKey string) {
+	t.Helper()
+	tenants, err := provision.Accounts(t.Context(), s.database, s.access,
+		account.Spec{Namespace: "clients", Name: name, MaxStorage: 1 << 30, MaxUploadSize: maxUploadSize, Undo: undo})
+	must(t, err)
+	return tenants[0].APIKey
+}
+
+// serveRemote starts the other server, and returns the settings with which the runtime downloads from it.
+func (s *Service) serveRemote(t testing.TB) (settings []string) {
+	t.Helper()
+	files := http.NewServeMux()
+	files.HandleFunc("GET /photo.txt", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, RemoteFile) })
+	remote := httptest.NewUnstartedServer(files)
+	remote.Config.ErrorLog = log.New(io.Discard, "", 0)
+	remote.StartTLS()
+	t.Cleanup(remote.Close)
+	authority := filepath.Join(t.TempDir(), "authority.pem")
+	must(t, os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: remote.Certificate().Raw}), 0o600))
+	s.RemoteURL = remote.URL
+	port := remote.Listener.Addr().(*net.TCPAddr).Port
+	return []string{"SERVICE_FETCH_ENABLED=true", "SERVICE_FETCH_ALLOW_NETWORKS=127.0.0.1/32", fmt.Sprintf("SERVICE_FETCH_PORTS=%d", port),
+		"SERVICE_FETCH_CHECK_INTERVAL=100ms", "SSL_CERT_FILE=" + authority}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -36,9 +36,16 @@ func TestClient_UploadsReadsAndRetries(t *testing.T) {
 		"an upload whose context ends is continued by another call":     testContinued,
 		"an upload whose context ends is removed without a URL":         testRemoved,
 		"all pages are listed, each item once":                          testPages,
+		"items are found by every filter, and read by cursor":           testFind,
+		"an item is changed, and values are removed":                    testUpdate,
+		"items are deleted and restored, one and many":                  testUndo,
+		"a delete says until when it can be undone, or is permanent":    testPermanent,
+		"all deleted items are restored while they are listed":          testRestoreAll,
+		"members of documents are selected, and totals filtered":        testFields,
+		"a file is uploaded from a URL, and sealed":                     testFromURL,
 		"an item is read in part and deleted":                           testDelete,
 		"settings, totals and every other route are reached":            testRoutes,
-		"a signature uploads into its group, and cannot seal":           testSignature,
+		"a signature uploads into its group, and seals if it may":       testSignature,
 		"each error has its code, status, detail and request id":        testErrors,
 		"503 with Retry-After is waited for":                            testUnavailable,
 		"the rate limit of the service is waited for":                   testRateLimit,
@@ -164,17 +171,21 @@ func testResumed(t *testing.T, f *fixture) {
 	}
 }
 
-// stopAfter returns options of an upload that end its context after some bytes.
+// pausedAfter is the size of a chunk, in bytes. The connection may send the rest of the second one before it ends, so a
+// file that must not be complete then has three.
+const pausedAfter = 5 << 20
+
+// stopAfter returns options of an upload that end its context in the second chunk.
 func stopAfter(cancel context.CancelCauseFunc) mediastack.UploadOptions {
-	return mediastack.UploadOptions{ChunkSize: 5 << 20, OnProgress: func(sent, _ int64) {
-		if sent > 5<<20 {
+	return mediastack.UploadOptions{ChunkSize: pausedAfter, OnProgress: func(sent, _ int64) {
+		if sent > pausedAfter {
 			cancel(errors.New("paused"))
 		}
 	}}
 }
 
 func testContinued(t *testing.T, f *fixture) {
-	content := random(9 << 20)
+	content := random(3 * pausedAfter)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	options := stopAfter(cancel)
 	var uploadURL string
@@ -186,7 +197,7 @@ func testContinued(t *testing.T, f *fixture) {
 	var progress []int64
 	item, err := f.client.Upload(t.Context(), bytes.NewReader(content), mediastack.UploadOptions{UploadURL: uploadURL, OnProgress: func(sent, _ int64) { progress = append(progress, sent) }})
 	must(t, err)
-	if requests, _ := f.Front.Seen(); count(requests, "POST "+resumables) != 0 || len(progress) > 0 && progress[0] < 5<<20 {
+	if requests, _ := f.Front.Seen(); count(requests, "POST "+resumables) != 0 || len(progress) > 0 && progress[0] < pausedAfter {
 		t.Errorf("it began again, after %d bytes: %v", progress[0], requests)
 	}
 	f.stored(t, item, content)
@@ -194,7 +205,7 @@ func testContinued(t *testing.T, f *fixture) {
 
 func testRemoved(t *testing.T, f *fixture) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	_, err := f.client.Upload(ctx, bytes.NewReader(random(9<<20)), stopAfter(cancel))
+	_, err := f.client.Upload(ctx, bytes.NewReader(random(3*pausedAfter)), stopAfter(cancel))
 	requests, _ := f.Front.Seen()
 	removal := slices.IndexFunc(requests, func(request string) bool { return strings.HasPrefix(request, "DELETE "+resumables) })
 	if err == nil || removal < 0 {
@@ -216,7 +227,7 @@ func testPages(t *testing.T, f *fixture) {
 		must(t, err)
 		ids = append([]string{item.MediaID}, ids...)
 	}
-	for item, err := range f.client.Items(t.Context(), mediastack.Filter{Group: "list"}) {
+	for item, err := range f.client.Items(t.Context(), mediastack.ListOptions{Filter: mediastack.Filter{Group: "list"}}) {
 		must(t, err)
 		listed = append(listed, item.MediaID)
 	}
@@ -225,11 +236,11 @@ func testPages(t *testing.T, f *fixture) {
 	}
 	page, err := f.client.List(t.Context(), mediastack.ListOptions{Filter: mediastack.Filter{Group: "list"}, Page: 2, Limit: 2})
 	must(t, err)
-	if page.Total != 5 || len(page.Items) != 2 || page.Items[0].MediaID != ids[2] {
+	if page.Total == nil || *page.Total != 5 || len(page.Items) != 2 || page.Items[0].MediaID != ids[2] {
 		t.Errorf("page 2: %+v", page)
 	}
-	if n, err := f.client.Count(t.Context(), mediastack.Filter{Group: "list"}); err != nil || n != 5 {
-		t.Errorf("the count is %d, %v", n, err)
+	if n, err := f.client.Count(t.Context(), mediastack.Filter{Group: "list"}); err != nil || n.Count != 5 {
+		t.Errorf("the count is %+v, %v", n, err)
 	}
 }
 
@@ -244,10 +255,12 @@ func testDelete(t *testing.T, f *fixture) {
 	}
 	_, err = f.client.Open(t.Context(), draft.File, 100)
 	checkError(t, err, api.ErrorCodeRangeNotSatisfiable, http.StatusRequestedRangeNotSatisfiable)
-	must(t, f.client.Delete(t.Context(), draft.MediaID))
+	_, err = f.client.Delete(t.Context(), draft.MediaID)
+	must(t, err)
 	_, err = f.client.Get(t.Context(), draft.MediaID)
 	checkError(t, err, api.ErrorCodeNotFound, http.StatusNotFound)
-	checkError(t, f.client.Delete(t.Context(), draft.MediaID), api.ErrorCodeNotFound, http.StatusNotFound)
+	_, err = f.client.Delete(t.Context(), draft.MediaID)
+	checkError(t, err, api.ErrorCodeNotFound, http.StatusNotFound)
 }
 
 func testRoutes(t *testing.T, f *fixture) {
@@ -259,7 +272,7 @@ func testRoutes(t *testing.T, f *fixture) {
 	if after.WebpOutputQuality != quality || after.Changed == nil || !slices.Equal(*after.Changed, []string{"webpOutputQuality"}) {
 		t.Errorf("the settings are %+v", after)
 	}
-	totals, err := f.client.Totals(t.Context())
+	totals, err := f.client.Totals(t.Context(), mediastack.Filter{})
 	must(t, err)
 	if totals.MaxStorage != 1<<30 {
 		t.Errorf("the totals are %+v", totals)
@@ -274,7 +287,12 @@ func testSignature(t *testing.T, f *fixture) {
 	made := 0
 	signed := f.with(t, mediastack.UploadSignature(func(ctx context.Context) (string, error) {
 		made++
-		return f.client.CreateSignature(ctx, "signed")
+		group := "signed"
+		signature, err := f.client.CreateSignature(ctx, mediastack.SignatureRequest{Group: &group})
+		if err != nil {
+			return "", err
+		}
+		return signature.Signature, nil
 	}))
 	content := random(9 << 20)
 	for _, from := range []int64{1 << 30, -1} {
@@ -288,8 +306,30 @@ func testSignature(t *testing.T, f *fixture) {
 	if made != 3 {
 		t.Errorf("%d signatures, want one for each request", made)
 	}
-	if _, err := signed.Upload(t.Context(), strings.NewReader("x"), mediastack.UploadOptions{Seal: true}); err == nil {
-		t.Error("a signature seals")
+	var unsealed *mediastack.NotSealedError
+	if _, err := signed.Upload(t.Context(), strings.NewReader("x"), mediastack.UploadOptions{Seal: true}); !errors.As(err, &unsealed) {
+		t.Fatalf("a signature that does not seal: %v", err)
+	}
+	_, err := f.client.Seal(t.Context(), unsealed.MediaID)
+	must(t, err)
+	count, seal := 1, true
+	capability, err := f.client.CreateSignature(t.Context(), mediastack.SignatureRequest{Count: &count, Seal: &seal, Types: &[]string{"text/*"}})
+	must(t, err)
+	if capability.UploadURL != f.BaseURL+"/media/create" || capability.ResumableURL != f.BaseURL+resumables || !capability.ExpiresAt.After(time.Now()) {
+		t.Errorf("the signature is %+v", capability)
+	}
+	once, err := mediastack.NewOfSignature(*capability, mediastack.Options{Retry: f.retry})
+	must(t, err)
+	if _, err := once.Upload(t.Context(), strings.NewReader("%PDF-1.4"), mediastack.UploadOptions{ResumableFrom: -1}); err == nil {
+		t.Error("a PDF is accepted")
+	}
+	sealed, err := once.Upload(t.Context(), strings.NewReader("abc"), mediastack.UploadOptions{ResumableFrom: -1, Seal: true})
+	must(t, err)
+	if sealed.Temp || sealed.SealedAt == nil {
+		t.Errorf("the item is %+v", sealed)
+	}
+	if _, err := once.Upload(t.Context(), strings.NewReader("abc"), mediastack.UploadOptions{}); err == nil {
+		t.Error("it is used twice")
 	}
 	long := mediastack.UploadOptions{Caption: strings.Repeat("ä", 2000), ResumableFrom: -1}
 	item, err := f.client.Upload(t.Context(), strings.NewReader("x"), long)

@@ -80,14 +80,14 @@ func testUnavailable(t *testing.T, f *fixture) {
 	_, err = f.client.Upload(t.Context(), strings.NewReader("a text"), mediastack.UploadOptions{ResumableFrom: -1})
 	checkError(t, err, api.ErrorCodeUnavailable, http.StatusServiceUnavailable)
 	unavailable(http.MethodGet, "/media/get/size", 9)
-	_, err = f.client.Totals(t.Context())
+	_, err = f.client.Totals(t.Context(), mediastack.Filter{})
 	if checkError(t, err, api.ErrorCodeUnavailable, http.StatusServiceUnavailable).RetryAfter != 7*time.Second || !slices.Equal(f.waits, seconds(5)) {
 		t.Errorf("%v after %v", err, f.waits)
 	}
 	f.Front.Reset()
 	f.waits = nil
 	f.Front.Plan(clienttest.Fault{Method: http.MethodGet, Path: "/media/get/size", Count: 1, Status: http.StatusTooManyRequests, RetryAfter: "3600"})
-	if _, err = f.client.Totals(t.Context()); checkError(t, err, api.ErrorCodeTooManyRequests, http.StatusTooManyRequests).RetryAfter != time.Hour || f.waits != nil {
+	if _, err = f.client.Totals(t.Context(), mediastack.Filter{}); checkError(t, err, api.ErrorCodeTooManyRequests, http.StatusTooManyRequests).RetryAfter != time.Hour || f.waits != nil {
 		t.Errorf("a wait over MaxDelay: %v after %v", err, f.waits)
 	}
 }
@@ -96,14 +96,14 @@ func testRateLimit(t *testing.T, f *fixture) {
 	once, err := mediastack.New(f.LimitedURL, mediastack.APIKey(f.APIKey), mediastack.Options{Retry: mediastack.Retry{Attempts: 1}})
 	must(t, err)
 	for err == nil {
-		_, err = once.Totals(t.Context())
+		_, err = once.Totals(t.Context(), mediastack.Filter{})
 	}
 	if limited := checkError(t, err, api.ErrorCodeTooManyRequests, http.StatusTooManyRequests); limited.RetryAfter != time.Second {
 		t.Errorf("the error is %+v", limited)
 	}
 	waiting, err := mediastack.New(f.LimitedURL, mediastack.APIKey(f.APIKey), mediastack.Options{})
 	must(t, err)
-	_, err = waiting.Totals(t.Context())
+	_, err = waiting.Totals(t.Context(), mediastack.Filter{})
 	must(t, err)
 }
 
@@ -120,7 +120,8 @@ func testLostAnswers(t *testing.T, f *fixture) {
 		t.Errorf("after %v: %+v", f.waits, sealed)
 	}
 	lose(http.MethodDelete, "/media/delete/", 1)
-	must(t, f.client.Delete(t.Context(), draft.MediaID))
+	_, err = f.client.Delete(t.Context(), draft.MediaID)
+	must(t, err)
 	f.Front.Reset()
 	lose(http.MethodPost, "/media/create", 1)
 	_, err = f.client.Upload(t.Context(), strings.NewReader("a text"), mediastack.UploadOptions{})
@@ -128,7 +129,7 @@ func testLostAnswers(t *testing.T, f *fixture) {
 		t.Errorf("the form: %v after %v", err, requests)
 	}
 	lose(http.MethodGet, "/media/get/size", 9)
-	_, err = f.client.Totals(t.Context())
+	_, err = f.client.Totals(t.Context(), mediastack.Filter{})
 	var answered *mediastack.Error
 	if err == nil || errors.As(err, &answered) {
 		t.Errorf("after all attempts: %v", err)
@@ -145,7 +146,7 @@ func testCancel(t *testing.T, f *fixture) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			_, err := waiting.Totals(ctx)
+			_, err := waiting.Totals(ctx, mediastack.Filter{})
 			ended <- err
 		}()
 		for requests := []string(nil); len(requests) == 0; requests, _ = f.Front.Seen() {

@@ -59,14 +59,17 @@ func TestBrowserGuide_UploadsAndSealsAFile(t *testing.T) {
 	_, _ = rand.Read(file)
 	path := filepath.Join(folder, "photo.bin")
 	must(t, os.WriteFile(path, file, 0o600))
-	port := testenv.FreePort(t)
+	port, failing := testenv.FreePort(t), testenv.FreePort(t)
 	address := fmt.Sprintf("http://localhost:%d", port)
 	s := newService(t, "http://localhost:*")
-	_, err := testenv.Group(t).Start(t.Context(), servers.Spec{
-		Name: "the guide's server", Path: testenv.Program(t, "node"), Args: []string{filepath.Join(folder, "server.mjs")}, LogFile: filepath.Join(folder, "server.log"),
-		Env:   []string{"URL=" + s.base, "API_KEY=" + s.apiKey, fmt.Sprintf("PORT=%d", port)},
-		Ready: servers.Answers(address),
-	})
+	guide := func(apiKey string, port int) servers.Spec {
+		return servers.Spec{
+			Name: "the guide's server", Path: testenv.Program(t, "node"), Args: []string{filepath.Join(folder, "server.mjs")}, LogFile: filepath.Join(folder, "server.log"),
+			Env:   []string{"URL=" + s.base, "API_KEY=" + apiKey, fmt.Sprintf("PORT=%d", port)},
+			Ready: servers.Answers(fmt.Sprintf("http://localhost:%d", port)),
+		}
+	}
+	_, err := testenv.Group(t).Start(t.Context(), guide(s.apiKey, port))
 	must(t, err)
 	options, err := json.Marshal(map[string]any{"browser": testenv.Program(t, "chromium"), "page": address, "file": path})
 	must(t, err)
@@ -75,13 +78,15 @@ func TestBrowserGuide_UploadsAndSealsAFile(t *testing.T) {
 		t.Fatalf("the page says %q, want %q: %s", result.Stdout, want, result.Stderr)
 	}
 	// The page shows the error of a failed request, so that it has to be JSON.
-	status, body := s.do(t, http.MethodPost, address+"/seal?id=none", nil)
+	_, err = testenv.Group(t).Start(t.Context(), guide("msk_wrong", failing))
+	must(t, err)
+	status, body := s.do(t, http.MethodPost, fmt.Sprintf("http://localhost:%d/signature", failing), nil)
 	if want := `{"error": "the server failed, see its log"}`; status != http.StatusInternalServerError || string(body) != want {
 		t.Errorf("a failed request: %d %s, want %s", status, body, want)
 	}
 	status, body = s.do(t, http.MethodGet, s.base+"/media/get?group=holidays", s.key())
-	var listed []struct{ OriginalFileName, File string }
-	if err := json.Unmarshal(body, &listed); err != nil || status != http.StatusOK || len(listed) != 1 {
+	var listed []struct{ OriginalFileName, File, Ref string }
+	if err := json.Unmarshal(body, &listed); err != nil || status != http.StatusOK || len(listed) != 1 || listed[0].Ref != "user 12" {
 		t.Fatalf("the list: %d %s", status, body)
 	}
 	if status, body := s.do(t, http.MethodGet, listed[0].File, nil); status != http.StatusOK || sha256.Sum256(body) != sha256.Sum256(file) {

@@ -32,7 +32,7 @@ func TestClient_UploadsReadsAndRetries(t *testing.T) {
 	copyFolder(t, filepath.Join(testenv.RepoRoot(t), "hack/test/clients/typescript"), scripts, "*.mjs")
 	must(t, os.Symlink(browsers.Module(""), filepath.Join(scripts, "node_modules")))
 	s := clienttest.New(t)
-	options := map[string]any{"base": s.BaseURL, "limited": s.LimitedURL, "apiKey": s.APIKey}
+	options := map[string]any{"base": s.BaseURL, "limited": s.LimitedURL, "apiKey": s.APIKey, "remote": s.RemoteURL, "remoteFile": clienttest.RemoteFile}
 
 	t.Run("in Node", func(t *testing.T) {
 		control := httptest.NewServer(s.Front.Control())
@@ -67,7 +67,7 @@ func TestClient_UploadsReadsAndRetries(t *testing.T) {
 		runScenarios(t, browsers, filepath.Join(scripts, "browser.mjs"), options)
 	})
 	t.Run("the generated types are those of the served document", func(t *testing.T) { checkTypes(t, s.BaseURL) })
-	t.Run("the sample application uploads, seals, lists and deletes", func(t *testing.T) { useSample(t, s, folder) })
+	t.Run("the sample application uploads, resumes, seals, lists, deletes and restores", func(t *testing.T) { useSample(t, s, folder) })
 }
 
 // checkTypes generates the types of the document that the service serves, and compares.
@@ -100,13 +100,14 @@ func checkTypes(t *testing.T, base string) {
 	}
 }
 
-// buildClient compiles the package as `npm run build` does, and returns its folder.
+// buildClient compiles the package as `npm run build` does, with types.ts, and returns its folder.
 func buildClient(t *testing.T) string {
 	t.Helper()
 	packages, folder := node.New(t, "clients/typescript"), t.TempDir()
 	source := filepath.Join(testenv.RepoRoot(t), "clients/typescript")
 	copyFolder(t, source, folder, "*.json")
 	copyFolder(t, filepath.Join(source, "src"), filepath.Join(folder, "src"), "*.ts")
+	copyFolder(t, filepath.Join(testenv.RepoRoot(t), "hack/test/clients/typescript"), filepath.Join(folder, "src"), "types.ts")
 	must(t, os.Symlink(packages.Module(""), filepath.Join(folder, "node_modules")))
 	testenv.Run(t, time.Minute, folder, "node", packages.Module("typescript/bin/tsc"))
 	return folder

@@ -1,6 +1,8 @@
 // Uses the sample web application as a user does, and takes a picture of it.
-import { readFile, writeFile } from 'node:fs/promises'
+import { createHash, randomFillSync } from 'node:crypto'
+import { open, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import puppeteer from 'puppeteer-core'
 
 const options = JSON.parse(process.argv[2])
@@ -79,6 +81,58 @@ async function choose(...paths) {
 }
 
 const titleIs = (title) => until((title) => document.getElementById('items-title').textContent === title, title)
+const focusIs = (label) => until((label) => (document.activeElement.getAttribute('aria-label') ?? document.activeElement.id) === label, label)
+const noUploads = () => until(() => document.querySelectorAll('#uploads li').length === 0)
+const plan = (fault) => control('/plan', fault)
+
+// requestsOf waits for a number of requests of a method.
+async function requestsOf(method, count) {
+  const all = []
+  for (const end = Date.now() + 30_000; all.filter((one) => one.startsWith(`${method} `)).length < count; await sleep(20)) {
+    all.push(...JSON.parse(await control('/seen')).requests)
+    expect(Date.now() < end, `fewer than ${count} ${method} of ${all}`)
+  }
+}
+
+// item returns the id of an item that the page shows, and the address of its file.
+const item = (name) => page.$$eval('#items .item', (rows, name) => {
+  const row = rows.find((row) => row.querySelector('.name').textContent === name)
+  return { id: row.dataset.id, address: row.querySelector('a').href }
+}, name)
+
+// writeLarge writes a file that does not repeat, and returns its SHA-256.
+async function writeLarge(path, size) {
+  const [file, hash, part] = [await open(path, 'w'), createHash('sha256'), Buffer.alloc(8 << 20)]
+  for (let left = size; left > 0; left -= part.length) {
+    const bytes = randomFillSync(part).subarray(0, left)
+    hash.update(bytes)
+    await file.write(bytes)
+  }
+  await file.close()
+  return hash.digest('hex')
+}
+
+async function sha256Of(address) {
+  const hash = createHash('sha256')
+  const response = await fetch(address)
+  expect(response.status === 200, `${address}: ${response.status}`)
+  for await (const bytes of response.body) hash.update(bytes)
+  return hash.digest('hex')
+}
+
+// look returns the colors of a tile in 8 x 6 cells, as the page shows it.
+async function look(id) {
+  const shot = await (await page.$(`[data-id="${id}"] a`)).screenshot({ encoding: 'base64' })
+  return page.evaluate(async (shot) => {
+    const bitmap = await createImageBitmap(new Blob([Uint8Array.from(atob(shot), (character) => character.charCodeAt(0))]))
+    const at = Object.assign(document.createElement('canvas'), { width: 8, height: 6 }).getContext('2d')
+    at.imageSmoothingQuality = 'high'
+    at.drawImage(bitmap, 0, 0, 8, 6)
+    return [...at.getImageData(0, 0, 8, 6).data]
+  }, shot)
+}
+
+const distance = (one, other) => one.reduce((sum, value, i) => sum + Math.abs(value - other[i]), 0) / one.length
 
 try {
   await page.goto(options.page)
@@ -100,57 +154,172 @@ try {
   await until(() => document.querySelectorAll('#items .item').length === 2)
   expect((await text('#items')).includes('Notes.txt'), 'the first upload is not on the last page')
 
-  // A draft is kept or discarded by the user.
+  // A draft is kept or discarded by the user, also after a reload. A page that is shown does not move when an item is added.
   await page.click('#keep')
   await choose(notes)
   await press('Discard Notes.txt')
-  await until(() => document.querySelectorAll('.upload').length === 0)
+  await noUploads()
   await choose(notes)
+  await until(() => document.querySelectorAll('[aria-label="Keep Notes.txt"]').length === 1)
+  await choose(notes)
+  await until(() => document.querySelectorAll('[aria-label="Keep Notes.txt"]').length === 2)
+  await press('Discard Notes.txt')
+  await until(() => document.querySelectorAll('[aria-label="Keep Notes.txt"]').length === 1)
+  await page.reload()
+  await titleIs('14 items')
+  await press('Older')
+  await until(() => document.querySelectorAll('#items .item').length === 2)
   await press('Keep Notes.txt')
   await titleIs('15 items')
+  expect((await page.$$('#items .item')).length === 2, 'the page moved')
+  await press('Newer')
+  await until(() => document.querySelector('#items .item .name').textContent === 'Notes.txt')
+  await press('Older')
+  await until(() => document.querySelectorAll('#items .item').length === 3)
 
-  // A large file survives a broken connection, and pauses.
-  const large = join(options.scratch, 'Film.bin')
-  await writeFile(large, Buffer.alloc(options.largeSize, 7))
+  // Placeholders are shown until the thumbnails are loaded: three of them are late.
   await control('/reset')
-  await control('/plan', { method: 'PATCH', path: '/media/create/resumable/', count: 1, cutAfter: options.largeSize / 2 })
-  // The second request is held, so that there is time to press a button.
-  await control('/plan', { method: 'PATCH', path: '/media/create/resumable/', count: 1, hold: true, cutAfter: 1 << 20 })
-  await choose(large)
-  await until(() => /^[1-9]\d* %/.test(document.querySelector('.upload .state')?.textContent))
-  await accessible('an upload')
-  for (let asked = []; asked.filter((one) => one.startsWith('PATCH ')).length < 2; ) asked = asked.concat(JSON.parse(await control('/seen')).requests)
-  if (options.picture) await picture()
-  await press('Pause Film.bin')
-  await control('/release')
-  await press('Resume Film.bin')
-  await press('Keep Film.bin')
-  await titleIs('16 items')
-  const seen = JSON.parse(await control('/seen')).requests
-  expect(!seen.includes('POST /media/create/resumable'), `it began again: ${seen}`)
+  await plan({ method: 'GET', path: '/media/file/', count: 3, delay: true })
+  await page.setCacheEnabled(false)
+  await page.reload()
+  await titleIs('15 items')
+  const late = () => page.$$eval('#items .item', (rows) => rows.filter((row) => row.querySelector('img')?.naturalWidth === 0).map((row) => row.dataset.id))
+  await until(() => [...document.querySelectorAll('#items img')].filter((image) => image.naturalWidth > 0 && image.getAnimations().length === 0).length === 8)
+  const waiting = await late()
+  expect(waiting.length === 3, `${waiting.length} thumbnails are late`)
+  const placeholders = await Promise.all(waiting.map(look))
 
-  // A deletion asks first.
-  await press('Delete Film.bin')
+  // A large file survives a broken connection and a reload, and pauses. The second request is held, so that there is time to look.
+  const large = join(options.scratch, 'Film.bin')
+  const sum = await writeLarge(large, options.largeSize)
+  await plan({ method: 'PATCH', path: '/media/create/resumable/', count: 1, cutAfter: options.largeSize * 0.4 })
+  await plan({ method: 'PATCH', path: '/media/create/resumable/', count: 1, hold: true, cutAfter: 1 << 20 })
+  await choose(large)
+  await until(() => /^[1-9]\d* %/.test(document.querySelector('#uploads .state')?.textContent))
+  await accessible('an upload')
+  await requestsOf('PATCH', 2)
+  if (options.picture) await picture()
+  await page.reload()
+  await until(() => /^[1-9]\d % is uploaded/.test(document.querySelector('#uploads .state')?.textContent))
+  await accessible('an upload of an earlier visit')
+
+  await titleIs('15 items')
+  await until(() => [...document.querySelectorAll('#items img')].every((image) => image.naturalWidth > 0 && image.getAnimations().length === 0))
+  for (const [n, id] of waiting.entries()) {
+    const loaded = await look(id)
+    const [off, blank] = [distance(placeholders[n], loaded), distance(placeholders[n], new Array(loaded.length).fill(255))]
+    expect(off > 0 && off < 25 && blank > 2 * off, `the placeholder of tile ${n} is ${off} off its picture, and ${blank} off an empty tile`)
+  }
+  await page.setCacheEnabled(true)
+
+  await control('/reset')
+  await plan({ method: 'PATCH', path: '/media/create/resumable/', count: 1, hold: true, cutAfter: 1 << 20 })
+  await choose(large)
+  await requestsOf('PATCH', 1)
+  await press('Pause Film.bin')
+  await until(() => document.querySelector('#uploads .state').textContent.startsWith('paused at '))
+  await control('/reset')
+  await press('Resume Film.bin')
+  await titleIs('16 items')
+  const { requests, bytes } = JSON.parse(await control('/seen'))
+  expect(!requests.includes('POST /media/create/resumable') && bytes < options.largeSize * 0.7, `it began again: ${bytes} bytes, ${requests}`)
+  const film = await item('Film.bin')
+  expect((await sha256Of(film.address)) === sum, 'the file has other bytes')
+
+  // A deletion asks first. It is undone by keyboard: the item has the id and the address that it had.
+  await page.focus('[aria-label="Delete Film.bin"]')
+  await page.keyboard.press('Enter')
   await until(() => document.getElementById('confirm').open)
   await accessible('the question')
-  await press('Keep it')
+  await page.keyboard.press('Enter') // "Keep it" has the focus
   await until(() => !document.getElementById('confirm').open)
   expect(await text('#items-title') === '16 items', 'it is deleted without a confirmation')
+  await page.keyboard.press('Enter')
+  await until(() => document.getElementById('confirm').open)
+  await page.keyboard.press('Tab')
+  await page.keyboard.press('Enter')
+  await titleIs('15 items')
+  await focusIs('Undo deletion of Film.bin')
+  await accessible('a message with an action')
+  const path = (address) => new URL(address).pathname
+  expect((await fetch(film.address)).status === 404, 'the deleted file is served')
+  await page.keyboard.press('Enter')
+  await titleIs('16 items')
+  const restored = await item('Film.bin')
+  expect(restored.id === film.id && path(restored.address) === path(film.address), `it is ${JSON.stringify(restored)}, and was ${JSON.stringify(film)}`)
+  expect(await page.evaluate((id) => document.activeElement.closest('.item')?.dataset.id === id, film.id), 'the focus is lost')
+  expect((await sha256Of(restored.address)) === sum, 'the restored file has other bytes')
+
+  // What was deleted is listed, restored from there, and deleted for good.
   await press('Delete Film.bin')
   await press('Delete')
   await titleIs('15 items')
-  expect(await page.evaluate(() => document.activeElement.id) === 'items-title', 'the focus is lost')
+  await press('Dismiss message')
+  await page.click('#deleted-title')
+  await accessible('the deleted items')
+  await press('Restore Film.bin')
+  await titleIs('16 items')
+  expect(await page.$eval('#deleted', (element) => element.hidden), 'the restored item is among the deleted ones')
+  await press('Delete Film.bin')
+  await press('Delete')
+  await titleIs('15 items')
+  await press('Delete for good Film.bin')
+  await press('Delete for good')
+  await until(() => document.getElementById('deleted').hidden)
+  await focusIs('items-title')
+  await page.reload()
+  await titleIs('15 items')
+  expect(await page.$eval('#deleted', (element) => element.hidden), 'an item that was deleted for good can be restored')
+
+  // What remains of an earlier visit is discarded, or begins again if the service does not know it any more.
+  const clip = join(options.scratch, 'Clip.bin')
+  await writeLarge(clip, 9 << 20)
+  for (const known of [true, false]) {
+    await control('/reset')
+    await plan({ method: 'PATCH', path: '/media/create/resumable/', count: 1, hold: true, cutAfter: 1 << 20 })
+    await choose(clip)
+    await requestsOf('PATCH', 1)
+    await page.reload()
+    await until(() => document.querySelector('[aria-label="Discard Clip.bin"]'))
+    if (known) {
+      await press('Discard Clip.bin')
+      await requestsOf('DELETE', 1)
+      await page.reload()
+      await titleIs('15 items')
+      expect((await page.$$('#uploads li')).length === 0, 'it is not discarded')
+      continue
+    }
+    await plan({ method: 'HEAD', path: '/media/create/resumable/', count: 1, status: 404 })
+    await choose(clip)
+    await titleIs('16 items')
+  }
 
   // An error is shown, and trying again helps.
-  await control('/plan', { method: 'POST', path: '/media/create', count: 1, status: 400, body: '{"error": "Bad Request", "code": "invalid_request", "detail": "not today"}' })
+  await page.click('#keep')
+  await plan({ method: 'POST', path: '/media/create', count: 1, status: 400, body: '{"error": "Bad Request", "code": "invalid_request", "detail": "not today"}' })
   await choose(notes)
-  await until(() => document.querySelector('.upload.failed .state')?.textContent === 'failed: not today')
+  await until(() => document.querySelector('.failed .state')?.textContent === 'failed: not today')
   await accessible('a failed upload')
+  // What an administrator reads is not for those who use the page.
+  await plan({ method: 'POST', path: '/media/create', count: 1, status: 403, body: '{"error": "Forbidden", "code": "forbidden", "detail": "neither SERVICE_CORS_ORIGINS nor an account names the origin"}' })
+  await press('Try again Notes.txt')
+  await until(() => document.querySelector('.failed .state')?.textContent === 'failed: the gallery cannot store files at the moment')
   await press('Try again Notes.txt')
   await press('Discard Notes.txt')
-  await until(() => document.querySelectorAll('.upload').length === 0)
-
+  await noUploads()
   expect(!(await page.content()).includes('msk_'), 'the page has the API key')
+
+  // Where a delete cannot be undone, the page does not offer it.
+  await page.goto(options.final)
+  await titleIs('0 items')
+  await choose(notes)
+  await titleIs('1 item')
+  await press('Delete Notes.txt')
+  await press('Delete')
+  await titleIs('0 items')
+  await focusIs('items-title')
+  expect((await text('#status')).includes('Notes.txt is deleted.') && (await page.$$('#status button')).length === 0, 'a final delete has an action')
+
   expect(problems.length === 0, problems.join('\n'))
   console.log('done')
 } catch (error) {
@@ -163,7 +332,7 @@ try {
 // picture shows the gallery with an upload, wide and on a phone.
 async function picture() {
   const shots = []
-  await page.evaluate(() => { document.getElementById('status').textContent = '' })
+  await page.evaluate(() => document.getElementById('status').replaceChildren())
   for (const [width, scheme] of [[1000, 'light'], [390, 'dark']]) {
     await page.setViewport({ width, height: 780 })
     await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }])

@@ -1,5 +1,5 @@
 // What users do with the client, as named scenarios. They use only what Node and browsers share, and run in both.
-import { ConnectionError, MediastackClient, MediastackError } from '@mediastack/client'
+import { ConnectionError, MediastackClient, MediastackError, UploadFromUrlError } from '@mediastack/client'
 
 const encoder = new TextEncoder()
 
@@ -41,7 +41,7 @@ export async function run(options) {
   return results
 }
 
-function scenarios({ base, limited, apiKey, where, plan, seen, reset }) {
+function scenarios({ base, limited, remote, remoteFile, apiKey, where, plan, seen, reset }) {
   const waits = []
   // Waits are recorded, and end at once unless the signal says otherwise.
   const wait = async (milliseconds, signal) => {
@@ -132,21 +132,127 @@ function scenarios({ base, limited, apiKey, where, plan, seen, reset }) {
       same(listed, ids, 'the items')
       const page = await client.list({ group: group('list'), page: 2, limit: 2 })
       same([page.items.map((item) => item.mediaId), page.total], [ids.slice(2, 4), 5], 'page 2')
-      same(await client.count({ group: group('list') }), 5, 'the count')
+      same(await client.count({ group: group('list') }), { count: 5 }, 'the count')
     },
-    'an iteration reads every page and returns no item twice': async () => {
-      // Answers of a list that an upload has moved by one between the pages.
-      const item = (n) => ({ mediaId: String(n) })
-      const pages = [Array.from({ length: 100 }, (_, n) => item(n)), [item(99), item(100)]]
-      const asked = []
-      const fetch = async (url) => {
-        asked.push(new URL(url).search)
-        return new Response(JSON.stringify(pages[asked.length - 1]), { headers: { 'x-total-count': '102' } })
+    'items are found by every filter, and sorted': async () => {
+      const began = new Date(Date.now() - 60_000)
+      const [first, second] = [await client.upload(small('first'), { seal: true, fileName: 'Alpha.txt', group: group('find'), metadata: { album: 'one' } }),
+        await client.upload(small('the second'), { seal: true, fileName: 'beta.txt', group: group('find'), metadata: { album: 'two', kind: 'ä&b' }, resumableFrom: 0 })]
+      same([first.metadata, second.metadata], [{ album: 'one' }, { album: 'two', kind: 'ä&b' }], 'metadata of a form and of a resumable upload')
+      const draft = await client.upload(small('a draft'), { fileName: 'gamma.txt', group: group('find') })
+      for (const [filter, want] of [
+        [{ type: 'text/*' }, [second, first]], [{ type: 'image/*' }, []], [{ name: 'ALPH' }, [first]], [{ from: began }, [second, first]], [{ to: began.toISOString() }, []],
+        [{ meta: { kind: 'ä&b', album: 'two' } }, [second]], [{ type: 'text/*', sort: 'size' }, [first, second]], [{ state: 'draft' }, [draft]],
+      ]) {
+        const page = await client.list({ ...filter, group: group('find') })
+        same([page.items.map((item) => item.mediaId), 'total' in page], [want.map((item) => item.mediaId), false], JSON.stringify(filter))
       }
+      same((await client.count({ meta: { album: 'one' }, group: group('find') })).count, 1, 'the count')
+      const page = await client.list({ group: group('find'), limit: 1 })
+      same([page.total, (await client.list({ group: group('find'), limit: 1, after: page.next })).items[0].mediaId], [2, first.mediaId], 'the page after the cursor')
+    },
+    'an iteration returns every item once, although others are deleted and uploaded meanwhile': async () => {
+      const ids = []
+      for (let i = 0; i < 5; i++) ids.unshift((await client.upload(small(`item ${i}`), { seal: true, group: group('moved') })).mediaId)
       const listed = []
-      for await (const one of new MediastackClient({ baseUrl: base, credential: { apiKey }, fetch }).items()) listed.push(one.mediaId)
-      same(listed, Array.from({ length: 101 }, (_, n) => String(n)), 'the items')
-      same(asked, ['?page=1&limit=100', '?page=2&limit=100'], 'the pages')
+      for await (const item of client.items({ group: group('moved'), limit: 2 })) {
+        if (listed.push(item.mediaId) !== 2) continue
+        await client.delete(ids[0])
+        await client.upload(small('later'), { seal: true, group: group('moved') })
+      }
+      same(listed, ids, 'the items')
+    },
+    'an item is changed, only in the version that was read, and values are removed': async () => {
+      const { mediaId } = await client.upload(small(), { seal: true, caption: 'a caption', metadata: { album: 'one', kind: 'two' } })
+      const { item, etag } = await client.getVersioned(mediaId)
+      same(item.caption, 'a caption', 'the item that is read')
+      const changed = await client.update(mediaId, { caption: null, fileName: 'new.txt', metadata: { album: null } }, { ifMatch: etag })
+      same([changed.caption, changed.originalFileName, changed.metadata], ['', 'new.txt', { kind: 'two' }], 'the changed item')
+      same((await failure(client.update(mediaId, { caption: 'x' }, { ifMatch: etag }))).code, 'precondition_failed', 'another version')
+      same((await client.update(mediaId, { caption: 'x', metadata: null })).metadata, {}, 'without a version')
+    },
+    'a deleted item is listed and restored, and many at once': async () => {
+      const ids = [(await client.upload(small())).mediaId, (await client.upload(small())).mediaId]
+      const none = '00000000-0000-4000-8000-000000000000'
+      const statuses = async (...call) => (await client.batch(...call)).map(({ status }) => status)
+      same(await statuses('seal', [...ids, none]), [200, 200, 404], 'seal')
+      same((await client.batch('update', ids, { patches: { [ids[0]]: { caption: 'one' }, [ids[1]]: { caption: 'two' } } })).map(({ item }) => item.caption), ['one', 'two'], 'update')
+      same((await client.batch('update', ids, { patch: { caption: null } })).map(({ item }) => item.caption), ['', ''], 'update all')
+      same(await statuses('delete', ids), [200, 200], 'delete')
+      const deleted = await client.listDeleted({ limit: 100 })
+      same([ids.every((id) => deleted.items.some((item) => item.mediaId === id)), deleted.total >= 2], [true, true], 'the deleted items')
+      same((await client.restore(ids[0])).mediaId, ids[0], 'restore')
+      same(await statuses('restore', [ids[1]]), [200], 'restore many')
+      same((await client.get(ids[1])).mediaId, ids[1], 'the restored item')
+    },
+    'a delete says until when it can be undone, or is permanent': async () => {
+      const sealed = async () => (await client.upload(small(), { seal: true })).mediaId
+      const [kept, gone, draft] = [await sealed(), await sealed(), (await client.upload(small())).mediaId]
+      const { expiresAt, ...deleted } = await client.delete(kept)
+      same([deleted, Date.parse(expiresAt) > Date.now()], [{ deleted: true, mediaId: kept }, true], 'a delete that can be undone')
+      same(await client.delete(gone, { permanent: true }), { deleted: true, mediaId: gone }, 'a permanent delete')
+      same((await failure(client.restore(gone))).code, 'not_found', 'a restore of it')
+      same((await client.restore(kept)).mediaId, kept, 'a restore')
+      const results = await client.batch('delete', [kept, draft])
+      same(results.map(({ status, expiresAt }) => [status, Date.parse(expiresAt) > Date.now()]), [[200, true], [200, false]], 'deletes of an item and a draft')
+      same(await client.delete(kept, { permanent: true }), { deleted: true, mediaId: kept }, 'a permanent delete of what was deleted')
+      same((await failure(client.restore(kept))).code, 'not_found', 'a restore of it')
+    },
+    'all deleted items are restored while they are listed': async () => {
+      const ids = []
+      for (let i = 0; i < 5; i++) ids.push((await client.upload(small(`item ${i}`), { seal: true, group: group('restored') })).mediaId)
+      await client.batch('delete', ids)
+      const restored = []
+      for await (const item of client.deletedItems({ limit: 2 })) {
+        if (item.group !== group('restored')) continue
+        await client.restore(item.mediaId)
+        restored.push(item.mediaId)
+      }
+      same(restored.sort(), ids.sort(), 'the items')
+      same((await client.count({ group: group('restored') })).count, ids.length, 'the list afterwards')
+    },
+    'members of documents are selected, and totals filtered': async () => {
+      const { mediaId } = await client.upload(small(), { seal: true, group: group('fields') })
+      const options = { group: group('fields'), fields: ['mediaId', 'size'] }
+      const [listed] = (await client.list(options)).items
+      same(listed, { mediaId, size: 6 }, 'a list')
+      for await (const item of client.items(options)) same(item, listed, 'an iteration')
+      same(await client.get(mediaId, { fields: ['group'] }), { group: group('fields') }, 'an item')
+      same((await client.totals({ group: group('fields') })).storage, 6, 'the totals')
+    },
+    'a file is uploaded from a URL and sealed in one call': async () => {
+      const waiting = new MediastackClient({ baseUrl: base, credential: { apiKey } })
+      let jobId
+      let received
+      const item = await waiting.uploadFromUrl(`${remote}/photo.txt`, {
+        seal: true, group: group('remote'), caption: 'fetched', access: 'public', metadata: { album: 'one' },
+        onStart: (id) => (jobId = id), onProgress: (bytes) => (received = bytes),
+      })
+      same([item.originalFileName, item.temp, item.group, item.caption, item.access, item.metadata], ['photo.txt', undefined, group('remote'), 'fetched', 'public', { album: 'one' }], 'the item')
+      same(received, remoteFile.length, 'progress')
+      await stored(item, encoder.encode(remoteFile))
+      same((await waiting.uploadFromUrlState(jobId)).state, 'done', 'the state')
+      same((await waiting.waitForUploadFromUrl(jobId)).mediaId, item.mediaId, 'another wait')
+      const stopped = new AbortController()
+      const error = await failure(waiting.uploadFromUrl(`${remote}/photo.txt`, { fileName: 'named.txt', signal: stopped.signal, onStart: (id) => {
+        jobId = id
+        stopped.abort(new Error('stopped'))
+      } }))
+      const draft = await waiting.waitForUploadFromUrl(jobId)
+      same([error.message, draft.originalFileName, draft.temp], ['stopped', 'named.txt', true], 'a wait that was ended')
+    },
+    'an upload from a URL that fails, or is not offered, says why': async () => {
+      const waiting = new MediastackClient({ baseUrl: base, credential: { apiKey } })
+      const missing = await failure(waiting.uploadFromUrl(`${remote}/missing`))
+      same([missing instanceof UploadFromUrlError, missing.code, missing.detail !== '', missing.jobId !== ''], [true, 'status_404', true, true], 'a missing file')
+      same((await failure(client.uploadFromUrl('http://localhost/'))).code, 'invalid_request', 'another protocol')
+      same((await failure(client.uploadFromUrl(`${remote}/photo.txt`, { filename: 'x' }))).name, 'TypeError', 'an unknown option')
+      await seen()
+      await plan({ method: 'POST', path: '/media/create/url', count: 1, ...lost })
+      same((await failure(client.uploadFromUrl(`${remote}/photo.txt`))) instanceof ConnectionError, true, 'an answer that is lost')
+      same((await seen()).requests, ['POST /media/create/url'], 'requests')
+      const without = new MediastackClient({ baseUrl: limited, credential: { apiKey } })
+      same((await failure(without.uploadFromUrl(`${remote}/photo.txt`))).code, 'forbidden', 'an installation without it')
     },
     'an item is read and deleted': async () => {
       const draft = await client.upload(small())
@@ -179,21 +285,31 @@ function scenarios({ base, limited, apiKey, where, plan, seen, reset }) {
       let created = 0
       const signed = new MediastackClient({ baseUrl: base, retry, credential: { uploadSignature: async () => {
         created++
-        return client.createSignature({ group: group('signed') })
+        return (await client.createSignature({ group: group('signed') })).signature
       } } })
       const form = await signed.upload(small(), { group: 'another' })
       const resumed = await signed.upload(large, { chunkSize: 5 << 20 })
       same([form.group, form.temp, resumed.group, resumed.temp], [group('signed'), true, group('signed'), true], 'the drafts')
       same(created, 4, 'signatures: one for each request')
       await stored(resumed, content)
-      same((await failure(signed.upload(small(), { seal: true }))).name, 'TypeError', 'sealing with a signature')
+      const unsealed = await failure(signed.upload(small(), { seal: true }))
+      same([unsealed.name, (await client.get(unsealed.mediaId)).temp], ['NotSealedError', true], 'sealing with a signature that does not')
       same([(await failure(signed.get(form.mediaId))).code], ['unauthorized'], 'reading with a signature')
+    },
+    'a capability restricts uploads, seals them, and continues them with one signature': async () => {
+      const { signature: uploadSignature, ...created } = await client.createSignature({ expiresIn: 60, count: 2, maxBytes: content.length, types: ['text/*', 'application/*'], group: group('capable'), ref: 'user 12', seal: true })
+      same([created.uploadUrl, created.resumableUrl, Date.parse(created.expiresAt) > Date.now()], [`${base}/media/create`, `${base}/media/create/resumable`, true], 'the rest of the answer')
+      const capable = MediastackClient.ofSignature({ signature: uploadSignature, ...created }, { retry })
+      const resumed = await capable.upload(large, { chunkSize: 5 << 20, seal: true })
+      const form = await capable.upload(small())
+      same([resumed.temp, resumed.ref, resumed.group, form.temp, form.ref], [undefined, 'user 12', group('capable'), undefined, 'user 12'], 'the items')
+      same((await failure(capable.upload(small()))).code, 'invalid_signature', 'a third upload')
     },
     'a document that is too long for a header is read, or its draft is named': async () => {
       const caption = 'ä'.repeat(2000)
       const options = { caption, resumableFrom: 0 }
       same((await client.upload(small(), options)).caption, caption, 'the caption')
-      const signed = new MediastackClient({ baseUrl: base, credential: { uploadSignature: await client.createSignature() } })
+      const signed = new MediastackClient({ baseUrl: base, credential: { uploadSignature: (await client.createSignature()).signature } })
       const error = await failure(signed.upload(small(), options))
       same([error.name, (await client.get(error.mediaId)).caption], ['MissingDocumentError', caption], 'the error')
     },
@@ -286,6 +402,8 @@ function scenarios({ base, limited, apiKey, where, plan, seen, reset }) {
       same((await second).message, 'stopped', 'while it waits')
     },
     'wrong options are named': async () => {
+      const misspelled = await failure(client.upload(small(), { filename: 'x' }))
+      same([misspelled.name, misspelled.message.includes('filename'), (await seen()).requests], ['TypeError', true, []], 'an unknown upload option')
       for (const [options, name] of [
         [{ baseUrl: 'media.example.org', credential: { apiKey } }, 'baseUrl'],
         [{ baseUrl: base, credential: {} }, 'credential'],

@@ -165,6 +165,37 @@ func GIF(width, height, frames int) []byte {
 	return file.Bytes()
 }
 
+// Moving encodes an animation in which a black square of a quarter of the height moves from left to right. The frames
+// of GIF differ by a pixel, which a lossy encoder may take for equal.
+func Moving(width, height, frames int) []byte {
+	animation := &gif.GIF{}
+	palette := color.Palette{color.Black}
+	for _, c := range Corners {
+		palette = append(palette, c)
+	}
+	picture := Picture(width, height)
+	side := height / 4
+	for n := range frames {
+		frame := image.NewPaletted(picture.Bounds(), palette)
+		left := (width - side) * n / max(frames-1, 1)
+		for y := range height {
+			for x := range width {
+				frame.Set(x, y, picture.At(x, y))
+				if x >= left && x < left+side && y >= side && y < 2*side {
+					frame.SetColorIndex(x, y, 0)
+				}
+			}
+		}
+		animation.Image = append(animation.Image, frame)
+		animation.Delay = append(animation.Delay, 10)
+	}
+	var file bytes.Buffer
+	if err := gif.EncodeAll(&file, animation); err != nil {
+		panic(err) // as above
+	}
+	return file.Bytes()
+}
+
 // vips runs the vips command line on one file and returns its output. load are options of
 // the loader, and out is a file name with options of the saver.
 func vips(ctx context.Context, in []byte, suffix, load, out string, operation ...string) ([]byte, error) {

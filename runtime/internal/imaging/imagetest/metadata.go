@@ -56,6 +56,14 @@ func XMP(size int) []byte {
 // ICC returns a color profile that swaps red and green: under it, what
 // is stored as red is green.
 func ICC() []byte {
+	return profile([9]float64{0.3851, 0.7169, 0.0971, 0.4361, 0.2225, 0.0139, 0.1431, 0.0606, 0.7139})
+}
+
+// AdobeRGB returns the color profile of Adobe RGB (1998).
+func AdobeRGB() []byte { return profile(adobeRGB) }
+
+// profile returns a color profile with these primaries, each as X, Y and Z under D50, and a gamma of 2.2.
+func profile(primaries [9]float64) []byte {
 	fixed := func(b []byte, values ...float64) []byte {
 		for _, v := range values {
 			b = binary.BigEndian.AppendUint32(b, uint32(int32(math.Round(v*65536))))
@@ -74,9 +82,9 @@ func ICC() []byte {
 		{"desc", description},
 		{"cprt", text},
 		{"wtpt", xyz(0.9642, 1, 0.8249)},
-		{"rXYZ", xyz(0.3851, 0.7169, 0.0971)},
-		{"gXYZ", xyz(0.4361, 0.2225, 0.0139)},
-		{"bXYZ", xyz(0.1431, 0.0606, 0.7139)},
+		{"rXYZ", xyz(primaries[0], primaries[1], primaries[2])},
+		{"gXYZ", xyz(primaries[3], primaries[4], primaries[5])},
+		{"bXYZ", xyz(primaries[6], primaries[7], primaries[8])},
 		{"rTRC", curve},
 		{"gTRC", curve},
 		{"bTRC", curve},

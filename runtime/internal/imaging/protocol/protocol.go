@@ -7,10 +7,10 @@
 //
 //	runtime   Job, Data..., End       the job, and the file in pieces
 //	          Job, Data..., Abort     the file could not be read; no answer
-//	worker    DerivativeHeader, Data..., DerivativeHeader, Data..., Done
-//	                                  one DerivativeHeader for each derivative, or
-//	                                  DerivativeError for one that failed
-//	          Rejected                no derivative: the file is corrupt or over a limit
+//	worker    Facts, PictureHeader, Data..., PictureHeader, Data..., Done
+//	                                  what the image is, and for each output of the job, in their
+//	                                  order, its PictureHeader and bytes, or PictureError if it failed
+//	          Rejected                no picture: the file is corrupt or over a limit
 //
 // Every answer carries the job's number, so that an answer to another job is detected.
 // The runtime closes the worker's standard input to stop it.
@@ -25,11 +25,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"mediastack.dev/runtime/geometry"
 )
 
 // Version is the version of the protocol. Both sides come from one build; the version
 // detects a mixed installation.
-const Version = 3
+const Version = 6
+
+// MaxOutputs is how many outputs a job may have.
+const MaxOutputs = 8
 
 // Bounds of payloads, in bytes.
 const (
@@ -43,22 +48,23 @@ type Kind byte
 
 // The kinds of frame.
 const (
-	KindHandshake        Kind = 1 // worker: ready for jobs
-	KindJob              Kind = 2 // runtime: a job
-	KindData             Kind = 3 // both: a piece of the file, or of a derivative
-	KindEnd              Kind = 4 // runtime: the file is complete
-	KindAbort            Kind = 5 // runtime: the job is canceled
-	KindDerivativeHeader Kind = 6 // worker: a derivative follows
-	KindDone             Kind = 7 // worker: the job's derivatives are complete
-	KindRejected         Kind = 8 // worker: the file is rejected
-	KindDerivativeError  Kind = 9 // worker: one derivative failed
+	KindHandshake     Kind = 1  // worker: ready for jobs
+	KindJob           Kind = 2  // runtime: a job
+	KindData          Kind = 3  // both: a piece of the file, or of a picture
+	KindEnd           Kind = 4  // runtime: the file is complete
+	KindAbort         Kind = 5  // runtime: the job is canceled
+	KindPictureHeader Kind = 6  // worker: a picture follows
+	KindDone          Kind = 7  // worker: the job's pictures are complete
+	KindRejected      Kind = 8  // worker: the file is rejected
+	KindPictureError  Kind = 9  // worker: one picture failed
+	KindFacts         Kind = 10 // worker: what the image is; before its pictures
 )
 
 func (k Kind) String() string {
-	if k < KindHandshake || k > KindDerivativeError {
+	if k < KindHandshake || k > KindFacts {
 		return fmt.Sprintf("kind %d", byte(k))
 	}
-	return [...]string{"Handshake", "Job", "Data", "End", "Abort", "DerivativeHeader", "Done", "Rejected", "DerivativeError"}[k-KindHandshake]
+	return [...]string{"Handshake", "Job", "Data", "End", "Abort", "PictureHeader", "Done", "Rejected", "PictureError", "Facts"}[k-KindHandshake]
 }
 
 // ErrProtocol is in the chain of every error for invalid input, and not in that of an
@@ -74,6 +80,8 @@ type Handshake struct {
 	Version uint16
 	Sandbox Layers  // the layers of the sandbox that are in effect
 	Formats Formats // the formats that the worker has decoders of
+	// Encoders are the formats that the worker has encoders of, as far as an installation may lack them: AVIF.
+	Encoders Formats
 }
 
 // Formats is a set of image formats.
@@ -113,60 +121,126 @@ const (
 	LayerSyscalls                      // seccomp denies system calls that decoding does not need
 )
 
-// Job requests the derivatives of one file.
+// Job requests pictures of one file.
 type Job struct {
 	Number    uint32
 	Bytes     uint64 // length of the file
-	MaxPixels uint64 // width x height of one frame
+	MaxPixels uint64 // width x height of one frame, and of one picture
 	MaxFrames uint32
-	MaxOutput uint64 // total bytes of all derivatives
-	TimeoutMS uint32 // after the file is complete
-	Width     uint16 // maximum size of the thumbnail
-	Height    uint16
-	WebP      bool // convert a still JPEG or PNG to WebP too
-	Quality   uint8
+	// MaxAnimation bounds width x height x frames of an image, and of a picture, that is an animation. Beyond it the
+	// picture is one of the first frame.
+	MaxAnimation uint64
+	MaxBytes     uint64 // total of all pictures
+	TimeoutMS    uint32 // after the file is complete
+	Outputs      []Output
 }
 
-// Variant is the type of a derivative.
-type Variant uint8
+// Output is one picture that a job requests. All of them are made by the same steps; the thumbnail and the
+// conversion of an upload differ in a flag.
+type Output struct {
+	// Width and Height are the box; 0 = no bound. Without any bound the original size is kept.
+	Width, Height uint16
+	Fit           geometry.Fit
+	Focus         Focus
+	// PointX and PointY are the focus, in thousandths of the width and height, if Focus is FocusPoint.
+	PointX, PointY uint16
+	Encoding       Encoding
+	Quality        uint8 // 0 to 100
+	Background     [3]byte
+	Flags          Flags
+}
 
-// The derivatives.
+// Focus says which part of an image geometry.Cover keeps.
+type Focus uint8
+
+// The focuses.
 const (
-	Thumbnail Variant = 1
-	WebP      Variant = 2
+	FocusCentre Focus = iota
+	FocusAttention
+	FocusEntropy
+	FocusPoint
 )
 
-// DerivativeHeader precedes the Data frames of a derivative, which have Bytes in total.
-type DerivativeHeader struct {
-	Number  uint32
-	Variant Variant
-	Bytes   uint64
-	Width   uint32
-	Height  uint32
+// Encoding is the format of a picture.
+type Encoding uint8
+
+// The encodings.
+const (
+	EncodingAuto Encoding = iota // EncodingJPEG, or EncodingPNG of a picture that is not opaque; never in an answer
+	EncodingWebP
+	EncodingAVIF
+	EncodingJPEG
+	EncodingPNG
+)
+
+// Flags are details of an output.
+type Flags uint8
+
+// The flags.
+const (
+	// Sharpen sharpens a picture that was shrunk.
+	Sharpen Flags = 1 << iota
+	// Animated keeps the frames of a GIF or WebP animation. The encoding is EncodingWebP.
+	Animated
+	// Thumbnail is for the first output: the placeholder is made of it. Its size may differ by a pixel from that
+	// which geometry.Layout returns: no client is told the size before.
+	Thumbnail
+	// Conversion is made only of a still JPEG or PNG; of others, the answer is ReasonNotApplicable.
+	Conversion
+	allFlags = Sharpen | Animated | Thumbnail | Conversion
+)
+
+// Facts is what an image is.
+type Facts struct {
+	Number uint32
+	// Width and Height in pixels, as the image is displayed.
+	Width  uint32
+	Height uint32
+	// Placeholder is a ThumbHash, and DominantColor the color in sRGB if HasColor is set. Both are made of the thumbnail:
+	// without one, they are empty.
+	Placeholder   string
+	HasColor      bool
+	DominantColor [3]byte
+}
+
+// Bounds of a placeholder, in bytes. All others are invalid.
+const (
+	MinPlaceholder = 5
+	MaxPlaceholder = 25
+)
+
+// PictureHeader precedes the Data frames of a picture, which have Bytes in total.
+type PictureHeader struct {
+	Number   uint32
+	Index    uint8 // of the output
+	Encoding Encoding
+	Bytes    uint64
+	Width    uint32 // of a frame
+	Height   uint32
 }
 
 // Done ends a job.
 type Done struct{ Number uint32 }
 
-// DerivativeError is the reason why one derivative failed. Others of the job may not.
-type DerivativeError struct {
-	Number  uint32
-	Variant Variant
-	Reason  Reason
-	Text    string // for the log, at most MaxText bytes
+// PictureError is the reason why one picture failed. Others of the job may not.
+type PictureError struct {
+	Number uint32
+	Index  uint8 // of the output
+	Reason Reason
+	Text   string // for the log, at most MaxText bytes
 }
 
-// Rejected ends a job without derivatives.
+// Rejected ends a job without pictures.
 type Rejected struct {
 	Number uint32
 	Reason Reason
 	Text   string // for the log, at most MaxText bytes
 }
 
-// MaxText is the maximum length of the text of Rejected and DerivativeError, in bytes.
+// MaxText is the maximum length of the text of Rejected and PictureError, in bytes.
 const MaxText = 512
 
-// Reason is why a file is rejected, or a derivative failed.
+// Reason is why a file is rejected, or a picture failed.
 type Reason uint8
 
 // The reasons.
@@ -175,16 +249,20 @@ const (
 	ReasonCorrupt Reason = 2 // truncated or damaged
 	ReasonPixels  Reason = 3 // over the pixel limit
 	ReasonFrames  Reason = 4 // over the frame limit
-	ReasonOutput  Reason = 5 // the derivatives are too large
+	ReasonOutput  Reason = 5 // the pictures have too many bytes
 	ReasonMemory  Reason = 6 // not enough memory for this image
 	ReasonEncode  Reason = 7 // the encoder failed, usually for lack of memory
+	// ReasonTooLarge: the picture has more pixels than its encoding may have.
+	ReasonTooLarge Reason = 8
+	// ReasonNotApplicable: there is no such picture of this file, by the flag Conversion.
+	ReasonNotApplicable Reason = 9
 )
 
 func (r Reason) String() string {
-	if r < ReasonFormat || r > ReasonEncode {
+	if r < ReasonFormat || r > ReasonNotApplicable {
 		return "unknown"
 	}
-	return [...]string{"unsupported_format", "corrupt", "pixel_limit", "frame_limit", "output_limit", "out_of_memory", "encoder_error"}[r-ReasonFormat]
+	return [...]string{"unsupported_format", "corrupt", "pixel_limit", "frame_limit", "output_limit", "out_of_memory", "encoder_error", "too_large", "not_applicable"}[r-ReasonFormat]
 }
 
 // Writer writes frames, each with one call of Write.
@@ -214,7 +292,7 @@ func (w *Writer) Data(data []byte) error {
 func (w *Writer) Handshake(h Handshake) error {
 	return w.send(KindHandshake, func(b []byte) []byte {
 		b = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(b, h.Version), uint16(h.Sandbox))
-		return binary.BigEndian.AppendUint16(b, uint16(h.Formats))
+		return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(b, uint16(h.Formats)), uint16(h.Encoders))
 	})
 }
 
@@ -225,16 +303,22 @@ func (w *Writer) Job(j Job) error {
 		b = binary.BigEndian.AppendUint64(b, j.Bytes)
 		b = binary.BigEndian.AppendUint64(b, j.MaxPixels)
 		b = binary.BigEndian.AppendUint32(b, j.MaxFrames)
-		b = binary.BigEndian.AppendUint64(b, j.MaxOutput)
+		b = binary.BigEndian.AppendUint64(b, j.MaxAnimation)
+		b = binary.BigEndian.AppendUint64(b, j.MaxBytes)
 		b = binary.BigEndian.AppendUint32(b, j.TimeoutMS)
-		b = binary.BigEndian.AppendUint16(b, j.Width)
-		b = binary.BigEndian.AppendUint16(b, j.Height)
-		webp := byte(0)
-		if j.WebP {
-			webp = 1
+		for _, o := range j.Outputs {
+			b = o.appendTo(b)
 		}
-		return append(b, webp, j.Quality)
+		return b
 	})
+}
+
+func (o Output) appendTo(b []byte) []byte {
+	b = binary.BigEndian.AppendUint16(b, o.Width)
+	b = binary.BigEndian.AppendUint16(b, o.Height)
+	b = binary.BigEndian.AppendUint16(b, o.PointX)
+	b = binary.BigEndian.AppendUint16(b, o.PointY)
+	return append(b, byte(o.Fit), byte(o.Focus), byte(o.Encoding), o.Quality, o.Background[0], o.Background[1], o.Background[2], byte(o.Flags))
 }
 
 // End sends the end of the file.
@@ -243,11 +327,26 @@ func (w *Writer) End() error { return w.send(KindEnd, nil) }
 // Abort cancels the job, whose file could not be read.
 func (w *Writer) Abort() error { return w.send(KindAbort, nil) }
 
-// DerivativeHeader sends the header of a derivative.
-func (w *Writer) DerivativeHeader(h DerivativeHeader) error {
-	return w.send(KindDerivativeHeader, func(b []byte) []byte {
+// Facts sends what an image is.
+func (w *Writer) Facts(f Facts) error {
+	return w.send(KindFacts, func(b []byte) []byte {
+		b = binary.BigEndian.AppendUint32(b, f.Number)
+		b = binary.BigEndian.AppendUint32(b, f.Width)
+		b = binary.BigEndian.AppendUint32(b, f.Height)
+		hasColor := byte(0)
+		if f.HasColor {
+			hasColor = 1
+		}
+		b = append(b, hasColor, f.DominantColor[0], f.DominantColor[1], f.DominantColor[2])
+		return append(b, f.Placeholder...)
+	})
+}
+
+// PictureHeader sends the header of a picture.
+func (w *Writer) PictureHeader(h PictureHeader) error {
+	return w.send(KindPictureHeader, func(b []byte) []byte {
 		b = binary.BigEndian.AppendUint32(b, h.Number)
-		b = append(b, byte(h.Variant))
+		b = append(b, h.Index, byte(h.Encoding))
 		b = binary.BigEndian.AppendUint64(b, h.Bytes)
 		b = binary.BigEndian.AppendUint32(b, h.Width)
 		return binary.BigEndian.AppendUint32(b, h.Height)
@@ -267,11 +366,11 @@ func (w *Writer) Rejected(r Rejected) error {
 	})
 }
 
-// DerivativeError sends the error of one derivative. The text is truncated to MaxText.
-func (w *Writer) DerivativeError(l DerivativeError) error {
-	return w.send(KindDerivativeError, func(b []byte) []byte {
-		b = append(binary.BigEndian.AppendUint32(b, l.Number), byte(l.Variant), byte(l.Reason))
-		return append(b, l.Text[:min(len(l.Text), MaxText)]...)
+// PictureError sends the error of one picture. The text is truncated to MaxText.
+func (w *Writer) PictureError(e PictureError) error {
+	return w.send(KindPictureError, func(b []byte) []byte {
+		b = append(binary.BigEndian.AppendUint32(b, e.Number), e.Index, byte(e.Reason))
+		return append(b, e.Text[:min(len(e.Text), MaxText)]...)
 	})
 }
 

@@ -5,27 +5,37 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
 
+	"mediastack.dev/runtime/geometry"
 	"mediastack.dev/runtime/internal/imaging/protocol"
 )
 
 var (
-	handshake       = protocol.Handshake{Version: 7, Sandbox: protocol.LayerLimits | protocol.LayerSyscalls, Formats: protocol.FormatJPEG | protocol.FormatHEIC}
-	job             = protocol.Job{Number: 1, Bytes: 1 << 40, MaxPixels: 1 << 41, MaxFrames: 5, MaxOutput: 1 << 42, TimeoutMS: 9, Width: 320, Height: 240, WebP: true, Quality: 80}
-	header          = protocol.DerivativeHeader{Number: 1, Variant: protocol.WebP, Bytes: 1 << 40, Width: 16383, Height: 3}
-	done            = protocol.Done{Number: 4294967295}
-	rejected        = protocol.Rejected{Number: 3, Reason: protocol.ReasonPixels, Text: "too many"}
-	derivativeError = protocol.DerivativeError{Number: 3, Variant: protocol.WebP, Reason: protocol.ReasonEncode, Text: "mux error"}
+	handshake = protocol.Handshake{Version: 7, Sandbox: protocol.LayerLimits | protocol.LayerSyscalls, Formats: protocol.FormatJPEG | protocol.FormatHEIC, Encoders: protocol.FormatAVIF}
+	job       = protocol.Job{Number: 1, Bytes: 1 << 40, MaxPixels: 1 << 41, MaxFrames: 5, MaxAnimation: 1 << 43, MaxBytes: 1 << 42, TimeoutMS: 9, Outputs: []protocol.Output{
+		{Width: 320, Height: 240, Encoding: protocol.EncodingWebP, Quality: 80, Flags: protocol.Thumbnail},
+		{Encoding: protocol.EncodingWebP, Quality: 100, Flags: protocol.Conversion},
+		{Width: 4096, Fit: geometry.Cover, Focus: protocol.FocusPoint, PointX: 1000, PointY: 999, Quality: 1, Background: [3]byte{1, 2, 3}, Flags: protocol.Sharpen},
+		{Height: 7, Fit: geometry.Pad, Focus: protocol.FocusEntropy, Encoding: protocol.EncodingWebP, Flags: protocol.Animated},
+		{Encoding: protocol.EncodingPNG}, {Encoding: protocol.EncodingAVIF}, {Encoding: protocol.EncodingJPEG}, {},
+	}}
+	header       = protocol.PictureHeader{Number: 1, Index: 7, Encoding: protocol.EncodingPNG, Bytes: 1 << 40, Width: 16383, Height: 3}
+	done         = protocol.Done{Number: 4294967295}
+	rejected     = protocol.Rejected{Number: 3, Reason: protocol.ReasonPixels, Text: "too many"}
+	pictureError = protocol.PictureError{Number: 3, Index: 1, Reason: protocol.ReasonNotApplicable, Text: "mux error"}
+	facts        = protocol.Facts{Number: 3, Width: 4000, Height: 3000, Placeholder: "a placeholder", HasColor: true, DominantColor: [3]byte{1, 2, 255}}
 )
 
 // conversation returns one frame of each kind.
 func conversation(data []byte) []byte {
 	var out bytes.Buffer
 	w := protocol.NewWriter(&out)
-	if err := errors.Join(w.Handshake(handshake), w.Job(job), w.Data(data), w.End(), w.Abort(), w.DerivativeHeader(header), w.Done(done), w.Rejected(rejected), w.DerivativeError(derivativeError)); err != nil {
+	if err := errors.Join(w.Handshake(handshake), w.Job(job), w.Data(data), w.End(), w.Abort(), w.PictureHeader(header), w.Done(done), w.Rejected(rejected), w.PictureError(pictureError), w.Facts(facts)); err != nil {
 		panic(err) // writes to a buffer never fail
 	}
 	return out.Bytes()
@@ -40,14 +50,16 @@ func read(f protocol.Frame) (any, error) {
 		return f.Job()
 	case protocol.KindData:
 		return f.Data(), nil
-	case protocol.KindDerivativeHeader:
-		return f.DerivativeHeader()
+	case protocol.KindPictureHeader:
+		return f.PictureHeader()
 	case protocol.KindDone:
 		return f.Done()
 	case protocol.KindRejected:
 		return f.Rejected()
-	case protocol.KindDerivativeError:
-		return f.DerivativeError()
+	case protocol.KindPictureError:
+		return f.PictureError()
+	case protocol.KindFacts:
+		return f.Facts()
 	}
 	return f.Kind, f.Empty()
 }
@@ -69,7 +81,7 @@ func TestReader_ReadsWhatWriterWrites(t *testing.T) {
 		return value
 	}
 	for _, want := range []any{handshake, job} {
-		if got := next(); got != want {
+		if got := next(); !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
@@ -80,8 +92,8 @@ func TestReader_ReadsWhatWriterWrites(t *testing.T) {
 	if !bytes.Equal(got, data) {
 		t.Error("the data differs")
 	}
-	for _, want := range []any{protocol.KindEnd, protocol.KindAbort, header, done, rejected, derivativeError} {
-		if got := next(); got != want {
+	for _, want := range []any{protocol.KindEnd, protocol.KindAbort, header, done, rejected, pictureError, facts} {
+		if got := next(); !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
@@ -97,14 +109,18 @@ func TestReader_RejectsInvalidFrames(t *testing.T) {
 	}
 	badJob := func(change func(*protocol.Job)) []byte {
 		bad := job
+		bad.Outputs = slices.Clone(job.Outputs)
 		change(&bad)
 		var out bytes.Buffer
 		_ = protocol.NewWriter(&out).Job(bad)
 		return out.Bytes()
 	}
+	badOutput := func(change func(*protocol.Output)) []byte {
+		return badJob(func(j *protocol.Job) { change(&j.Outputs[2]) })
+	}
 	for name, in := range map[string][]byte{
 		"kind 0":                     frame(0),
-		"kind 10":                    frame(10),
+		"kind 11":                    frame(11),
 		"a long control frame":       append([]byte{byte(protocol.KindHandshake), 0, 0, 4, 1}, make([]byte, 1025)...),
 		"long data":                  {byte(protocol.KindData), 0, 4, 0, 1},
 		"endless data":               {byte(protocol.KindData), 255, 255, 255, 255},
@@ -112,16 +128,34 @@ func TestReader_RejectsInvalidFrames(t *testing.T) {
 		"a short handshake":          frame(protocol.KindHandshake, 1),
 		"a short job":                frame(protocol.KindJob, 1, 2, 3),
 		"an end with a payload":      frame(protocol.KindEnd, 1),
-		"a job without a box":        badJob(func(j *protocol.Job) { j.Width = 0 }),
 		"a job without bytes":        badJob(func(j *protocol.Job) { j.Bytes = 0 }),
-		"a job of quality 101":       badJob(func(j *protocol.Job) { j.Quality = 101 }),
-		"a header without bytes":     frame(protocol.KindDerivativeHeader, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1),
-		"a header of variant 3":      frame(protocol.KindDerivativeHeader, 0, 0, 0, 1, 3, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1),
+		"a job without outputs":      badJob(func(j *protocol.Job) { j.Outputs = nil }),
+		"a job of nine outputs":      badJob(func(j *protocol.Job) { j.Outputs = append(j.Outputs, protocol.Output{}) }),
+		"a job and half an output":   append([]byte{byte(protocol.KindJob), 0, 0, 0, 44 + 24}, bytes.Repeat([]byte{1}, 44+24)...),
+		"an output of quality 101":   badOutput(func(o *protocol.Output) { o.Quality = 101 }),
+		"an output of fit 3":         badOutput(func(o *protocol.Output) { o.Fit = 3 }),
+		"an output of focus 4":       badOutput(func(o *protocol.Output) { o.Focus = 4 }),
+		"an output of encoding 5":    badOutput(func(o *protocol.Output) { o.Encoding = 5 }),
+		"an output with flag 16":     badOutput(func(o *protocol.Output) { o.Flags = 16 }),
+		"a point beside the image":   badOutput(func(o *protocol.Output) { o.PointX = 1001 }),
+		"a point below the image":    badOutput(func(o *protocol.Output) { o.PointY = 1001 }),
+		"an animation that is JPEG":  badOutput(func(o *protocol.Output) { o.Encoding, o.Flags = protocol.EncodingJPEG, protocol.Animated }),
+		"a second thumbnail":         badOutput(func(o *protocol.Output) { o.Flags = protocol.Thumbnail }),
+		"a header without bytes":     frame(protocol.KindPictureHeader, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1),
+		"a header of output 8":       frame(protocol.KindPictureHeader, 0, 0, 0, 1, 8, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1),
+		"a header of format auto":    frame(protocol.KindPictureHeader, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1),
+		"a header of encoding 5":     frame(protocol.KindPictureHeader, 0, 0, 0, 1, 1, 5, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1),
 		"a rejection for reason 0":   frame(protocol.KindRejected, 0, 0, 0, 1, 0),
 		"a rejection of a few bytes": frame(protocol.KindRejected, 0, 0),
-		"an error of variant 3":      frame(protocol.KindDerivativeError, 0, 0, 0, 1, 3, 1),
-		"an error for reason 8":      frame(protocol.KindDerivativeError, 0, 0, 0, 1, 1, 8),
-		"an error of a few bytes":    frame(protocol.KindDerivativeError, 0, 0, 0, 1, 1),
+		"an error of output 8":       frame(protocol.KindPictureError, 0, 0, 0, 1, 8, 1),
+		"an error for reason 10":     frame(protocol.KindPictureError, 0, 0, 0, 1, 1, 10),
+		"an error of a few bytes":    frame(protocol.KindPictureError, 0, 0, 0, 1, 1),
+		"short facts":                frame(protocol.KindFacts, 0, 0, 0, 1),
+		"facts without a width":      frame(protocol.KindFacts, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0),
+		"a short placeholder":        frame(protocol.KindFacts, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 1, 2, 3, 4),
+		"a long placeholder":         frame(protocol.KindFacts, append([]byte{0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0}, make([]byte, 26)...)...),
+		"facts with a flag of 2":     frame(protocol.KindFacts, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 2, 0, 0, 0),
+		"a color that is not known":  frame(protocol.KindFacts, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 9),
 		"a long rejection":           frame(protocol.KindRejected, append([]byte{0, 0, 0, 1, 1}, make([]byte, 513)...)...),
 	} {
 		f, err := protocol.NewReader(bytes.NewReader(in)).Next()
@@ -185,14 +219,16 @@ func FuzzReader(f *testing.F) {
 				err = w.Job(v)
 			case []byte:
 				err = w.Data(v)
-			case protocol.DerivativeHeader:
-				err = w.DerivativeHeader(v)
+			case protocol.PictureHeader:
+				err = w.PictureHeader(v)
 			case protocol.Done:
 				err = w.Done(v)
 			case protocol.Rejected:
 				err = w.Rejected(v)
-			case protocol.DerivativeError:
-				err = w.DerivativeError(v)
+			case protocol.PictureError:
+				err = w.PictureError(v)
+			case protocol.Facts:
+				err = w.Facts(v)
 			case protocol.Kind:
 				if err = w.End(); v == protocol.KindAbort {
 					again.Reset()

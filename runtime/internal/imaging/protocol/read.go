@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+
+	"mediastack.dev/runtime/geometry"
 )
 
 // Reader reads frames. A frame points into its buffer and is valid until the next call.
@@ -30,7 +32,7 @@ func (r *Reader) Next() (Frame, error) {
 	}
 	kind, length := Kind(header[0]), binary.BigEndian.Uint32(header[1:])
 	switch {
-	case kind < KindHandshake || kind > KindDerivativeError:
+	case kind < KindHandshake || kind > KindFacts:
 		return Frame{}, protocolError("a frame of %v", kind)
 	case kind == KindData && (length == 0 || length > MaxData), kind != KindData && length > MaxControl:
 		return Frame{}, protocolError("a frame of %v with %d bytes", kind, length)
@@ -53,52 +55,106 @@ func (f Frame) Data() []byte { return f.payload }
 
 // Handshake parses a handshake.
 func (f Frame) Handshake() (Handshake, error) {
-	p, err := f.fixed(KindHandshake, 6)
+	p, err := f.fixed(KindHandshake, 8)
 	if err != nil {
 		return Handshake{}, err
 	}
-	return Handshake{Version: binary.BigEndian.Uint16(p), Sandbox: Layers(binary.BigEndian.Uint16(p[2:])), Formats: Formats(binary.BigEndian.Uint16(p[4:]))}, nil
+	return Handshake{Version: binary.BigEndian.Uint16(p), Sandbox: Layers(binary.BigEndian.Uint16(p[2:])), Formats: Formats(binary.BigEndian.Uint16(p[4:])),
+		Encoders: Formats(binary.BigEndian.Uint16(p[6:]))}, nil
 }
+
+// Sizes of a job, in bytes.
+const (
+	jobSize    = 44
+	outputSize = 16
+)
 
 // Job parses a job.
 func (f Frame) Job() (Job, error) {
-	p, err := f.fixed(KindJob, 42)
-	if err != nil {
-		return Job{}, err
+	p := f.payload
+	outputs := (len(p) - jobSize) / outputSize
+	if f.Kind != KindJob || len(p) != jobSize+outputs*outputSize || outputs < 1 || outputs > MaxOutputs {
+		return Job{}, protocolError("%v with %d bytes instead of Job", f.Kind, len(p))
 	}
 	j := Job{
-		Number:    binary.BigEndian.Uint32(p),
-		Bytes:     binary.BigEndian.Uint64(p[4:]),
-		MaxPixels: binary.BigEndian.Uint64(p[12:]),
-		MaxFrames: binary.BigEndian.Uint32(p[20:]),
-		MaxOutput: binary.BigEndian.Uint64(p[24:]),
-		TimeoutMS: binary.BigEndian.Uint32(p[32:]),
-		Width:     binary.BigEndian.Uint16(p[36:]),
-		Height:    binary.BigEndian.Uint16(p[38:]),
-		WebP:      p[40] == 1,
-		Quality:   p[41],
+		Number:       binary.BigEndian.Uint32(p),
+		Bytes:        binary.BigEndian.Uint64(p[4:]),
+		MaxPixels:    binary.BigEndian.Uint64(p[12:]),
+		MaxFrames:    binary.BigEndian.Uint32(p[20:]),
+		MaxAnimation: binary.BigEndian.Uint64(p[24:]),
+		MaxBytes:     binary.BigEndian.Uint64(p[32:]),
+		TimeoutMS:    binary.BigEndian.Uint32(p[40:]),
 	}
-	if p[40] > 1 || j.Quality > 100 || j.Width == 0 || j.Height == 0 || j.Bytes == 0 {
-		return Job{}, protocolError("a job with invalid values")
+	if j.Bytes == 0 {
+		return Job{}, protocolError("a job without bytes")
+	}
+	for n := range outputs {
+		output, err := readOutput(p[jobSize+n*outputSize:], n == 0)
+		if err != nil {
+			return Job{}, err
+		}
+		j.Outputs = append(j.Outputs, output)
 	}
 	return j, nil
 }
 
-// DerivativeHeader parses the header of a derivative.
-func (f Frame) DerivativeHeader() (DerivativeHeader, error) {
-	p, err := f.fixed(KindDerivativeHeader, 21)
+// readOutput parses an output of a job.
+func readOutput(p []byte, first bool) (Output, error) {
+	const thousand = 1000
+	o := Output{
+		Width:      binary.BigEndian.Uint16(p),
+		Height:     binary.BigEndian.Uint16(p[2:]),
+		PointX:     binary.BigEndian.Uint16(p[4:]),
+		PointY:     binary.BigEndian.Uint16(p[6:]),
+		Fit:        geometry.Fit(p[8]),
+		Focus:      Focus(p[9]),
+		Encoding:   Encoding(p[10]),
+		Quality:    p[11],
+		Background: [3]byte(p[12:15]),
+		Flags:      Flags(p[15]),
+	}
+	switch {
+	case o.PointX > thousand, o.PointY > thousand, o.Fit > geometry.Pad, o.Focus > FocusPoint, o.Encoding > EncodingPNG, o.Quality > 100, o.Flags&^allFlags != 0,
+		o.Flags&Animated != 0 && o.Encoding != EncodingWebP, o.Flags&Thumbnail != 0 && !first:
+		return Output{}, protocolError("an output with invalid values")
+	}
+	return o, nil
+}
+
+// factsSize is the size of facts without the placeholder, in bytes.
+const factsSize = 16
+
+// Facts parses what an image is.
+func (f Frame) Facts() (Facts, error) {
+	p := f.payload
+	if f.Kind != KindFacts || len(p) < factsSize {
+		return Facts{}, protocolError("%v with %d bytes instead of Facts", f.Kind, len(p))
+	}
+	facts := Facts{Number: binary.BigEndian.Uint32(p), Width: binary.BigEndian.Uint32(p[4:]), Height: binary.BigEndian.Uint32(p[8:]),
+		HasColor: p[12] == 1, DominantColor: [3]byte(p[13:16]), Placeholder: string(p[factsSize:])}
+	placeholder := len(facts.Placeholder)
+	if facts.Width == 0 || facts.Height == 0 || p[12] > 1 || !facts.HasColor && facts.DominantColor != [3]byte{} || placeholder > 0 && placeholder < MinPlaceholder || placeholder > MaxPlaceholder {
+		return Facts{}, protocolError("facts with invalid values")
+	}
+	return facts, nil
+}
+
+// PictureHeader parses the header of a picture.
+func (f Frame) PictureHeader() (PictureHeader, error) {
+	p, err := f.fixed(KindPictureHeader, 22)
 	if err != nil {
-		return DerivativeHeader{}, err
+		return PictureHeader{}, err
 	}
-	h := DerivativeHeader{
-		Number:  binary.BigEndian.Uint32(p),
-		Variant: Variant(p[4]),
-		Bytes:   binary.BigEndian.Uint64(p[5:]),
-		Width:   binary.BigEndian.Uint32(p[13:]),
-		Height:  binary.BigEndian.Uint32(p[17:]),
+	h := PictureHeader{
+		Number:   binary.BigEndian.Uint32(p),
+		Index:    p[4],
+		Encoding: Encoding(p[5]),
+		Bytes:    binary.BigEndian.Uint64(p[6:]),
+		Width:    binary.BigEndian.Uint32(p[14:]),
+		Height:   binary.BigEndian.Uint32(p[18:]),
 	}
-	if h.Variant != Thumbnail && h.Variant != WebP || h.Bytes == 0 || h.Width == 0 || h.Height == 0 {
-		return DerivativeHeader{}, protocolError("a derivative header with invalid values")
+	if h.Index >= MaxOutputs || h.Encoding == EncodingAuto || h.Encoding > EncodingPNG || h.Bytes == 0 || h.Width == 0 || h.Height == 0 {
+		return PictureHeader{}, protocolError("a picture header with invalid values")
 	}
 	return h, nil
 }
@@ -118,23 +174,23 @@ func (f Frame) Rejected() (Rejected, error) {
 		return Rejected{}, protocolError("%v with %d bytes instead of Rejected", f.Kind, len(f.payload))
 	}
 	r := Rejected{Number: binary.BigEndian.Uint32(f.payload), Reason: Reason(f.payload[4]), Text: string(f.payload[5:])}
-	if r.Reason < ReasonFormat || r.Reason > ReasonEncode {
+	if r.Reason < ReasonFormat || r.Reason > ReasonNotApplicable {
 		return Rejected{}, protocolError("a rejection for reason %d", r.Reason)
 	}
 	return r, nil
 }
 
-// DerivativeError parses the error of one derivative.
-func (f Frame) DerivativeError() (DerivativeError, error) {
+// PictureError parses the error of one picture.
+func (f Frame) PictureError() (PictureError, error) {
 	p := f.payload
-	if f.Kind != KindDerivativeError || len(p) < 6 || len(p) > 6+MaxText {
-		return DerivativeError{}, protocolError("%v with %d bytes instead of DerivativeError", f.Kind, len(p))
+	if f.Kind != KindPictureError || len(p) < 6 || len(p) > 6+MaxText {
+		return PictureError{}, protocolError("%v with %d bytes instead of PictureError", f.Kind, len(p))
 	}
-	l := DerivativeError{Number: binary.BigEndian.Uint32(p), Variant: Variant(p[4]), Reason: Reason(p[5]), Text: string(p[6:])}
-	if l.Variant != Thumbnail && l.Variant != WebP || l.Reason < ReasonFormat || l.Reason > ReasonEncode {
-		return DerivativeError{}, protocolError("an error of variant %d for reason %d", l.Variant, l.Reason)
+	e := PictureError{Number: binary.BigEndian.Uint32(p), Index: p[4], Reason: Reason(p[5]), Text: string(p[6:])}
+	if e.Index >= MaxOutputs || e.Reason < ReasonFormat || e.Reason > ReasonNotApplicable {
+		return PictureError{}, protocolError("an error of output %d for reason %d", e.Index, e.Reason)
 	}
-	return l, nil
+	return e, nil
 }
 
 // Empty parses a frame without a payload: End or Abort.

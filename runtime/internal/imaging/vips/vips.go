@@ -1,8 +1,9 @@
-// Package vips creates derivatives with libvips. cmd/mediastack-imaging is the only program
+// Package vips makes pictures with libvips. cmd/mediastack-imaging is the only program
 // that may link it. bimg initializes libvips; the calls here do what bimg 1.1.9 can't:
 // disable loaders by a list, read a header without decoding, fail on a truncated file,
-// shrink while loading and rotate upright in one pass, and convert to sRGB without a profile
-// on disk (docs/decisions/0006).
+// shrink while loading and rotate upright in one pass, convert to sRGB without a profile
+// on disk, make several pictures of one decoded image, keep animations, and cut around a point or by entropy
+// (docs/decisions/0006).
 //
 // libvips has process-wide state: the package is not safe for concurrent use.
 package vips
@@ -22,7 +23,7 @@ import (
 	"github.com/h2non/bimg"
 )
 
-// Format is a file format that derivatives can be created of.
+// Format is a file format that pictures can be made of.
 type Format int
 
 // The formats, in the order of the loaders in vips.c.
@@ -41,14 +42,62 @@ const Version = bimg.VipsVersion
 // Header is the header of an image file.
 type Header struct {
 	Format        Format
-	Width, Height int // of one frame, as stored
+	Width, Height int // of one frame, as displayed
 	Frames        int
+	Alpha         bool
+	CMYK          bool
+	// EmbeddedWidth and EmbeddedHeight are the size of the thumbnail in a HEIF file; 0 = none.
+	EmbeddedWidth, EmbeddedHeight int
 }
 
-// Output is an encoded derivative. It is in C memory until Free is called.
+// Encoding is the format of a picture.
+type Encoding int
+
+// The encodings, in the order of vips.h.
+const (
+	Auto Encoding = iota // EncodeJPEG, or EncodePNG of a picture that is not opaque
+	EncodeWebP
+	EncodeAVIF
+	EncodeJPEG
+	EncodePNG
+)
+
+// Focus is where Render cuts a picture out of an image.
+type Focus int
+
+// The focuses, in the order of vips.h.
+const (
+	At Focus = iota // at Left and Top
+	Attention
+	Entropy
+)
+
+// Recipe says how a picture is made. Its steps are in the order of the fields.
+type Recipe struct {
+	// BoxWidth and BoxHeight are the box into which the image is shrunk. 0 x 0 keeps the original size, and only
+	// the encoding has an effect.
+	BoxWidth, BoxHeight int
+	// ShrunkWidth and ShrunkHeight are the size that the image then has, which libvips may miss by a pixel unless it
+	// is Exact. Width and Height are those of the picture: smaller ones are cut out, larger ones have
+	// a margin. They have an effect if Exact is set.
+	Exact                     bool
+	ShrunkWidth, ShrunkHeight int
+	Width, Height             int
+	Focus                     Focus
+	Left, Top                 int
+	Sharpen                   bool
+	Background                [3]byte
+	Encoding                  Encoding
+	Quality                   int
+	// Lossless is for WebP: it ignores the quality and needs less memory; its files are small for flat images only.
+	Lossless bool
+}
+
+// Output is an encoded picture, or pixels. It is in C memory until Free is called.
 type Output struct {
 	Data          []byte
 	Width, Height int
+	Encoding      Encoding // not Auto
 }
 
 // Free releases the memory.
@@ -79,16 +128,18 @@ func ReadHeader(file []byte) (Header, error) {
 	if C.ms_read_header(pointer(file), C.size_t(len(file)), &h) != 0 {
 		return Header{}, lastError()
 	}
-	return Header{Format: Format(h.loader), Width: int(h.width), Height: int(h.height), Frames: int(h.frames)}, nil
+	return Header{Format: Format(h.loader), Width: int(h.width), Height: int(h.height), Frames: int(h.frames), Alpha: h.alpha != 0, CMYK: h.cmyk != 0,
+		EmbeddedWidth: int(h.embedded_width), EmbeddedHeight: int(h.embedded_height)}, nil
 }
 
 // Image is a decoded image.
 type Image struct{ image *C.VipsImage }
 
-// Decode decodes an image into memory.
-func Decode(file []byte) (*Image, error) {
+// Decode decodes an image into memory. A JPEG is shrunk by 2, 4 or 8 while it is loaded, if shrink is more than 1. Of other
+// files, frames are decoded.
+func Decode(file []byte, shrink, frames int) (*Image, error) {
 	var image *C.VipsImage
-	if C.ms_decode(pointer(file), C.size_t(len(file)), &image) != 0 {
+	if C.ms_decode(pointer(file), C.size_t(len(file)), C.int(shrink), C.int(frames), &image) != 0 {
 		return nil, lastError()
 	}
 	return &Image{image}, nil
@@ -102,40 +153,53 @@ func (i *Image) Free() {
 	}
 }
 
-// Thumbnail returns a WebP still image, upright and in sRGB, that fits into width x height
-// and is not larger than the original. decoded is the decoded file; it may be nil, which is
-// faster for formats that can be shrunk while loading.
-func Thumbnail(file []byte, decoded *Image, width, height int) (Output, error) {
-	var out C.ms_output
-	var failed C.int
-	if decoded != nil {
-		failed = C.ms_thumbnail_image(decoded.image, C.int(width), C.int(height), &out)
-	} else {
-		failed = C.ms_thumbnail_buffer(pointer(file), C.size_t(len(file)), C.int(width), C.int(height), &out)
-	}
-	return output(failed, out)
-}
-
-// Convert returns a WebP image of the original size, upright and in sRGB. lossless ignores
-// quality, and needs less memory; its files are small for flat images only.
-func Convert(file []byte, decoded *Image, quality int, lossless bool) (Output, error) {
+// Render returns the picture of a recipe: a still image, upright and in sRGB, without metadata. decoded is the decoded file,
+// perhaps shrunk. It may be nil: libvips then shrinks while it loads the file, if the format allows that.
+func Render(file []byte, decoded *Image, recipe Recipe) (Output, error) {
+	r := recipe.c()
 	var image *C.VipsImage
 	if decoded != nil {
 		image = decoded.image
 	}
-	var exact C.int
-	if lossless {
-		exact = 1
-	}
 	var out C.ms_output
-	return output(C.ms_convert(pointer(file), C.size_t(len(file)), image, C.int(quality), exact, &out), out)
+	return output(C.ms_render(pointer(file), C.size_t(len(file)), image, &r, &out), out)
+}
+
+// Animate returns the WebP animation of a recipe, of an image of which all frames are decoded.
+func Animate(frames *Image, recipe Recipe) (Output, error) {
+	r := recipe.c()
+	var out C.ms_output
+	return output(C.ms_animate(frames.image, &r, &out), out)
+}
+
+func (r Recipe) c() C.ms_recipe {
+	flag := func(set bool) C.int {
+		if set {
+			return 1
+		}
+		return 0
+	}
+	return C.ms_recipe{
+		box_width: C.int(r.BoxWidth), box_height: C.int(r.BoxHeight), exact: flag(r.Exact),
+		shrunk_width: C.int(r.ShrunkWidth), shrunk_height: C.int(r.ShrunkHeight), width: C.int(r.Width), height: C.int(r.Height),
+		focus: C.int(r.Focus), left: C.int(r.Left), top: C.int(r.Top), sharpen: flag(r.Sharpen),
+		background: [3]C.double{C.double(r.Background[0]), C.double(r.Background[1]), C.double(r.Background[2])},
+		format:     C.int(r.Encoding), quality: C.int(r.Quality), lossless: flag(r.Lossless),
+	}
+}
+
+// Pixels returns the pixels of a thumbnail, shrunk to at most side x side: RGBA, of which the alpha is
+// not multiplied.
+func Pixels(thumbnail []byte, side int) (Output, error) {
+	var out C.ms_output
+	return output(C.ms_pixels(pointer(thumbnail), C.size_t(len(thumbnail)), C.int(side), &out), out)
 }
 
 func output(failed C.int, out C.ms_output) (Output, error) {
 	if failed != 0 {
 		return Output{}, lastError()
 	}
-	return Output{Data: unsafe.Slice((*byte)(out.data), int(out.length)), Width: int(out.width), Height: int(out.height)}, nil
+	return Output{Data: unsafe.Slice((*byte)(out.data), int(out.length)), Width: int(out.width), Height: int(out.height), Encoding: Encoding(out.format)}, nil
 }
 
 // lastError returns the error of libvips, and clears it.

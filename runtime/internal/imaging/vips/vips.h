@@ -6,23 +6,53 @@
 // What a file is, from its header alone.
 typedef struct {
 	int loader; // index in the list of allowed loaders, -1 for none
-	int width;
+	int width; // upright
 	int height;
 	int frames;
+	int alpha;
+	int cmyk;
+	int embedded_width; // of the thumbnail in a HEIF file; 0 = none
+	int embedded_height;
 } ms_header;
+
+// The formats of pictures.
+enum { MS_AUTO, MS_WEBP, MS_AVIF, MS_JPEG, MS_PNG };
+
+// What a picture is cut out at.
+enum { MS_AT, MS_ATTENTION, MS_ENTROPY };
+
+// How a picture is made.
+typedef struct {
+	int box_width; // 0: the original size, no other step changes it
+	int box_height;
+	int exact; // the shrunk image has exactly the size below
+	int shrunk_width;
+	int shrunk_height;
+	int width; // of the picture: less than shrunk is cut, more is padded
+	int height;
+	int focus;
+	int left; // of MS_AT
+	int top;
+	double background[3];
+	int sharpen;
+	int format;
+	int quality;
+	int lossless; // WebP with the least memory
+} ms_recipe;
 
 typedef struct {
 	void *data; // to be freed with g_free
 	size_t length;
 	int width;
 	int height;
+	int format;
 } ms_output;
 
 int ms_start(void);
 int ms_read_header(const void *buf, size_t len, ms_header *out);
-int ms_decode(const void *buf, size_t len, VipsImage **out);
-int ms_thumbnail_buffer(const void *buf, size_t len, int width, int height, ms_output *out);
-int ms_thumbnail_image(VipsImage *in, int width, int height, ms_output *out);
-int ms_convert(const void *buf, size_t len, VipsImage *decoded, int quality, int lossless, ms_output *out);
+int ms_decode(const void *buf, size_t len, int shrink, int frames, VipsImage **out);
+int ms_render(const void *buf, size_t len, VipsImage *decoded, const ms_recipe *recipe, ms_output *out);
+int ms_animate(VipsImage *frames, const ms_recipe *recipe, ms_output *out);
+int ms_pixels(const void *buf, size_t len, int side, ms_output *out);
 
 #endif

@@ -131,3 +131,114 @@ func FuzzStripMetadata(f *testing.F) {
 		}
 	})
 }
+
+// still24 returns a number of 24 bits.
+func still24(n int) []byte { return []byte{byte(n), byte(n >> 8), byte(n >> 16)} }
+
+// anmf returns a frame at a place.
+func anmf(left, top, width, height int, parts ...[]byte) []byte {
+	data := bytes.Join([][]byte{still24(left / 2), still24(top / 2), still24(width - 1), still24(height - 1), still24(100), {0xff}}, nil)
+	return chunk("ANMF", append(data, bytes.Join(parts, nil)...)...)
+}
+
+var (
+	canvas   = chunk("VP8X", 0x3e, 0, 0, 0, 0x3f, 1, 0, 0xef, 0, 0) // with metadata
+	animated = chunk("VP8X", 0x12, 0, 0, 0, 0x3f, 1, 0, 0xef, 0, 0)
+	loop     = chunk("ANIM", 1, 2, 3, 4, 5, 0)
+)
+
+// kept is a frame whose reserved bits are zero.
+func kept(frame []byte) []byte {
+	frame = bytes.Clone(frame)
+	frame[8+15] = 3
+	return frame
+}
+
+func TestStripAnimation_KeepsPixelsAndTimesOnly(t *testing.T) {
+	t.Parallel()
+	first, second := anmf(0, 0, 320, 240, alpha, lossy), anmf(0, 0, 320, 240, lossless)
+	want := file(animated, loop, kept(first), kept(second))
+	for name, in := range map[string][]byte{
+		"without metadata":     want,
+		"with everything":      file(canvas, icc, loop, first, unknown, second, exif, xmp),
+		"metadata in a frame":  file(canvas, loop, anmf(0, 0, 320, 240, unknown, alpha, lossy, exif), second),
+		"metadata at the end":  file(canvas, loop, first, second, unknown),
+		"a profile after ANIM": file(canvas, loop, icc, first, second),
+	} {
+		got, err := webp.StripAnimation(bytes.Clone(in))
+		if err != nil || !bytes.Equal(got.File, want) || got.Width != 320 || got.Height != 240 || got.Frames != 2 {
+			t.Errorf("%s: %q %d x %d, %d frames, %v", name, got.File, got.Width, got.Height, got.Frames, err)
+		}
+	}
+}
+
+func TestStripAnimation_RejectsInvalidFiles(t *testing.T) {
+	t.Parallel()
+	frame := anmf(0, 0, 320, 240, lossy)
+	for name, in := range map[string][]byte{
+		"nothing":                  nil,
+		"no chunks":                file(),
+		"a still image":            file(lossy),
+		"an extended still image":  file(extended, lossy),
+		"no frames":                file(canvas, loop),
+		"no loop":                  file(canvas, frame),
+		"two loops":                file(canvas, loop, loop, frame),
+		"a bitmap beside frames":   file(canvas, loop, frame, lossy),
+		"a second canvas":          file(canvas, loop, frame, canvas),
+		"a frame beside":           file(canvas, loop, anmf(2, 0, 320, 240, lossy)),
+		"a frame of another size":  file(canvas, loop, anmf(0, 0, 318, 240, lossy)),
+		"a frame without a bitmap": file(canvas, loop, anmf(0, 0, 320, 240, alpha)),
+		"two bitmaps in a frame":   file(canvas, loop, anmf(0, 0, 320, 240, lossy, lossy)),
+		"a short frame":            file(canvas, loop, chunk("ANMF", 1, 2, 3)),
+		"bytes after the end":      append(file(canvas, loop, frame), "<script>"...),
+		"a rest in a frame":        file(canvas, loop, anmf(0, 0, 320, 240, lossy, []byte("abc"))),
+	} {
+		if got, err := webp.StripAnimation(in); !errors.Is(err, webp.ErrInvalid) {
+			t.Errorf("%s: %q, %v", name, got.File, err)
+		}
+	}
+}
+
+// FuzzStripAnimation: nothing but bitmaps, alpha planes, places and times of the input is in the output, which a second
+// call does not change.
+func FuzzStripAnimation(f *testing.F) {
+	f.Add(file(canvas, icc, loop, anmf(0, 0, 320, 240, alpha, lossy), unknown, anmf(0, 0, 320, 240, lossless), exif))
+	f.Add(file(animated, loop, anmf(0, 0, 320, 240, unknown, lossy)))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		before := bytes.Clone(in)
+		got, err := webp.StripAnimation(in)
+		if !bytes.Equal(in, before) {
+			t.Fatal("the input was changed")
+		}
+		if err != nil {
+			if !errors.Is(err, webp.ErrInvalid) || got.File != nil {
+				t.Fatalf("%v, %q", err, got.File)
+			}
+			return
+		}
+		again, err := webp.StripAnimation(got.File)
+		if err != nil || !bytes.Equal(again.File, got.File) || again.Frames != got.Frames || len(got.File) > len(in) {
+			t.Fatalf("again: %v", err)
+		}
+		if size := binary.LittleEndian.Uint32(got.File[4:]); int(size) != len(got.File)-8 {
+			t.Fatalf("RIFF says %d of %d", size, len(got.File))
+		}
+		for rest := got.File[12:]; len(rest) > 0; {
+			name, size := string(rest[:4]), int(binary.LittleEndian.Uint32(rest[4:]))
+			switch name {
+			case "VP8X", "ANIM":
+			case "ANMF":
+				for frame := rest[8+16 : 8+size]; len(frame) > 0; {
+					part, length := string(frame[:4]), int(binary.LittleEndian.Uint32(frame[4:]))
+					if part != "VP8 " && part != "VP8L" && part != "ALPH" || !bytes.Contains(in, frame[:8+length]) {
+						t.Fatalf("a chunk %q in a frame", part)
+					}
+					frame = frame[8+length+length%2:]
+				}
+			default:
+				t.Fatalf("a chunk %q", name)
+			}
+			rest = rest[8+size+size%2:]
+		}
+	})
+}

@@ -102,6 +102,7 @@ var errorTexts = map[oauth.Reason]string{
 	oauth.ReasonCodeExpired:       "The code has expired. Request a new one.",
 	oauth.ReasonTooManyAttempts:   "Too many incorrect codes were entered.",
 	oauth.ReasonAccountNotAllowed: "You cannot authorize access to this account (any more).",
+	oauth.ReasonNotOwner:          "There is no such account, or you do not own it (any more).",
 
 	oauth.ReasonResendTooSoon:           "A code was sent just now.",
 	oauth.ReasonTooManyCodesForEmail:    "Too many codes were requested for this address.",

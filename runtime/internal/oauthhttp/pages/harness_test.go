@@ -71,6 +71,44 @@ func everyPage(p *pages.Pages, words string) map[string]func(io.Writer) error {
 		"no connections": func(w io.Writer) error {
 			return p.AuthorizedApps(w, pages.AuthorizedAppsPage{Form: form, Email: words, Endpoint: words})
 		},
+		"email for the files": func(w io.Writer) error {
+			return p.Email(w, pages.EmailPage{Form: form, Files: true, Notice: words})
+		},
+		"connections beside files": func(w io.Writer) error {
+			return p.AuthorizedApps(w, pages.AuthorizedAppsPage{Form: form, Email: words, FilesURL: "/account/files?request=the-request"})
+		},
+		"files": func(w io.Writer) error { return p.Files(w, filesPage(words)) },
+		"files, without a match": func(w io.Writer) error {
+			page := filesPage(words)
+			page.Files, page.Usage, page.Error, page.Notice, page.Several = nil, nil, "", words, false
+			return p.Files(w, page)
+		},
+		"files, deleted": func(w io.Writer) error {
+			page := filesPage(words)
+			page.State, page.Deleted, page.Notice, page.Error = "deleted", words, words, ""
+			page.Files = []pages.File{{ID: words, Name: words, DeletedAt: moment, RestorableUntil: moment, CanRestore: true}}
+			return p.Files(w, page)
+		},
+		"files, a failed upload": func(w io.Writer) error {
+			page := filesPage(words)
+			page.State, page.Error, page.UploadError, page.UploadURL = "draft", "", words, ""
+			return p.Files(w, page)
+		},
+		"files, read only": func(w io.Writer) error {
+			return p.Files(w, pages.FilesPage{Form: form, Account: accounts[1], Email: words})
+		},
+		"deleting a file": func(w io.Writer) error {
+			return p.DeleteFile(w, pages.DeleteFilePage{Form: form, Account: accounts[1], File: filesPage(words).Files[0], Back: words, BackURL: "/account/files", Permanent: true})
+		},
+		"deleting a file, with undo": func(w io.Writer) error {
+			return p.DeleteFile(w, pages.DeleteFilePage{Form: form, Account: accounts[1], File: filesPage(words).Files[1], Back: words, BackURL: "/account/files"})
+		},
+		"choice of an account": func(w io.Writer) error {
+			return p.ChooseAccount(w, pages.ChooseAccountPage{Form: form, Email: words, Accounts: accounts})
+		},
+		"no account": func(w io.Writer) error {
+			return p.ChooseAccount(w, pages.ChooseAccountPage{Form: form, Email: words})
+		},
 		"return": func(w io.Writer) error {
 			return p.AppRedirect(w, pages.AppRedirectPage{Application: opener, Link: toApp, Allowed: true})
 		},
@@ -84,6 +122,22 @@ func everyPage(p *pages.Pages, words string) map[string]func(io.Writer) error {
 			return p.Error(w, pages.ErrorPage{Title: "No", Text: words, Back: &pages.BackLink{Host: words, Link: toUnverifiedApp}})
 		},
 	}
+}
+
+// thumbnail is where the pages load the picture of a file.
+const thumbnail = "/media/file/1/thumbnail/a.webp"
+
+// filesPage is a page with all that it can have.
+func filesPage(words string) pages.FilesPage {
+	total := int64(1234)
+	return pages.FilesPage{Form: form, Email: words, Account: pages.Account{ID: words, Name: words, Detail: words}, App: words, Several: true, Usage: &pages.Usage{Used: 3 << 29, Max: 10 << 30},
+		Tabs:   []pages.Tab{{Name: "Files", URL: "/account/files?request=the-request", Current: true}, {Name: "Drafts", URL: "/account/files?state=draft"}},
+		Filter: pages.FileFilter{Name: words, Type: words, Sort: words}, Total: &total, Back: words, FirstURL: "/account/files?a", NextURL: "/account/files?b", ClearURL: "/account/files?c",
+		UploadURL: "/account/files/upload?csrf=the-csrf&request=the-request", UploadDraftURL: "/account/files/upload?csrf=the-csrf&draft=1&request=the-request", MaxUploadSize: 2 << 30, Error: words,
+		Files: []pages.File{
+			{ID: words, Name: words, Type: words, Size: 5, Caption: words, Group: words, Public: true, At: moment, URL: "/media/file/1/original/a.jpg", Thumbnail: thumbnail, CanDelete: true, DeleteURL: "/account/files/delete?item=1"},
+			{ID: "2", Name: "b.pdf", Type: "application/pdf", Size: 1 << 20, At: moment, URL: "/media/file/2/original/b.pdf", ExpiresAt: moment, CanSeal: true, CanDelete: true},
+		}}
 }
 
 // document is a page that was read.

@@ -1,7 +1,7 @@
-// Package pages renders the HTML pages of the login, the consent and the list of authorized
-// applications. Package oauthhttp decides which page to show. Names, hosts and e-mail
-// addresses on a page are untrusted input. The pages work without JavaScript and load
-// nothing from other origins.
+// Package pages renders the HTML pages of the login, the consent, the list of authorized
+// applications and the files of an account. Package oauthhttp decides which page to show. Names,
+// hosts, e-mail addresses and what is said about files are untrusted input. The pages work without
+// JavaScript and load nothing but thumbnails from other origins.
 package pages
 
 import (
@@ -48,8 +48,10 @@ type Scope string
 // EmailPage asks for the e-mail address. It posts the field email to /oauth/login/email.
 type EmailPage struct {
 	Form
-	// Application is nil if the user logs in to see the authorized applications.
+	// Application is nil if the user logs in to see a page of the account: the files if Files is set,
+	// else the authorized applications.
 	Application *Application
+	Files       bool
 	Email       string // what the user entered before
 	Error       string
 	Notice      string // such as "You are logged out."
@@ -102,6 +104,8 @@ type AuthorizedAppsPage struct {
 	Apps  []AuthorizedApp
 	// Endpoint is the URL for MCP clients: {base_url}/mcp. It is shown if the list is empty.
 	Endpoint string
+	// FilesURL is the URL of the files page; empty = there is none.
+	FilesURL string
 	Notice   string
 	Error    string
 }
@@ -139,7 +143,7 @@ type Pages struct {
 	brand  brand
 	assets assets
 
-	emailPage, codePage, consentPage, authorizedAppsPage, appRedirectPage, errorPage *template.Template
+	emailPage, codePage, consentPage, authorizedAppsPage, appRedirectPage, errorPage, filesPage, deleteFilePage, chooseAccountPage *template.Template
 }
 
 // brand holds the parts of the layout that depend on the configuration.
@@ -180,8 +184,9 @@ func New(cfg Config) (*Pages, error) {
 	for file, page := range map[string]**template.Template{
 		"email": &p.emailPage, "code": &p.codePage, "consent": &p.consentPage,
 		"authorized_apps": &p.authorizedAppsPage, "app_redirect": &p.appRedirectPage, "error": &p.errorPage,
+		"files": &p.filesPage, "delete_file": &p.deleteFilePage, "choose_account": &p.chooseAccountPage,
 	} {
-		*page, err = template.New("layout.html").Funcs(template.FuncMap{"sanitize": sanitize, "sanitizeHost": sanitizeHost, "humanDuration": humanDuration}).
+		*page, err = template.New("layout.html").Funcs(template.FuncMap{"sanitize": sanitize, "sanitizeText": sanitizeText, "sanitizeHost": sanitizeHost, "humanDuration": humanDuration, "humanBytes": HumanBytes}).
 			ParseFS(files, "files/layout.html", "files/"+file+".html")
 		if err != nil {
 			return nil, err
@@ -196,6 +201,7 @@ type view struct {
 	Title    string
 	HasError bool // prefixes the title
 	Wide     bool
+	Full     bool // wider than Wide
 	Page     any
 }
 

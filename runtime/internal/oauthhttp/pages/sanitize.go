@@ -31,6 +31,12 @@ const (
 // invisible characters and without characters that change the text direction.
 func sanitize(text string) string { return sanitizeN(text, maxDisplayLength) }
 
+// maxTextLength bounds the captions on a page, in characters.
+const maxTextLength = 300
+
+// sanitizeText sanitizes a text that may be longer than a name.
+func sanitizeText(text string) string { return sanitizeN(text, maxTextLength) }
+
 // sanitizeHost sanitizes a host or a scheme. It never truncates, because the end of a host
 // name identifies its owner.
 func sanitizeHost(text string) string { return sanitizeN(text, len(text)) }

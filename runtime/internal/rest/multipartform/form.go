@@ -1,7 +1,8 @@
 // Package multipartform reads the multipart/form-data body of an upload while it arrives: the
 // file goes to its sink, the fields are collected. It bounds what surrounds the file, reads file
 // names as browsers and older clients write them, and accepts control characters in them. It does
-// what package mime/multipart does, which copies and searches each byte twice. Package rest calls it.
+// what package mime/multipart does, which copies and searches each byte twice. Packages rest
+// and oauthhttp call it.
 package multipartform
 
 import (
@@ -29,6 +30,8 @@ const (
 	// maxFieldBytes bounds how many bytes of one field are read. The exact limits are those of
 	// package media, which are lower.
 	maxFieldBytes = 8 << 10
+	// maxMetadataBytes bounds how many bytes of the metadata are read: all pairs of the longest values.
+	maxMetadataBytes = 56 << 10
 )
 
 // FileSink receives the file. media.Upload implements it.
@@ -72,7 +75,7 @@ func MinFileSize(contentLength int64) int64 { return max(0, contentLength-maxOve
 const fileField = "file"
 
 // formFields are the known form fields.
-var formFields = []string{fileField, "access", "caption", "group"}
+var formFields = []string{fileField, "access", "caption", "group", "metadata"}
 
 // Read reads the form to the end of the body, sends the file to sink while it arrives and
 // returns the fields.
@@ -145,6 +148,10 @@ func (f *Form) checkPart(header textproto.MIMEHeader) (name string, err error) {
 // readField reads the value of a form field other than the file.
 func (f *Form) readField(name string) error {
 	var value []byte
+	limit := maxFieldBytes
+	if name == "metadata" {
+		limit = maxMetadataBytes
+	}
 	for {
 		data, err := f.parser.content()
 		if err == io.EOF { //nolint:errorlint // the parser returns it unwrapped
@@ -153,7 +160,7 @@ func (f *Form) readField(name string) error {
 		if err != nil {
 			return err
 		}
-		if value = append(value, data...); len(value) > maxFieldBytes {
+		if value = append(value, data...); len(value) > limit {
 			return fault.New(fault.Invalid, "%s is too long", name)
 		}
 	}
@@ -164,6 +171,11 @@ func (f *Form) readField(name string) error {
 		f.fields.Caption = string(value)
 	case "group":
 		f.fields.Group = string(value)
+	case "metadata":
+		var err error
+		if f.fields.Metadata, err = httpapi.ReadMetadata(string(value)); err != nil {
+			return err
+		}
 	}
 	return f.fields.Validate() // now, so that a file which follows need not be sent
 }

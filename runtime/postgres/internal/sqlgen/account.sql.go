@@ -16,7 +16,7 @@ const bindAccount = `-- name: BindAccount :one
 UPDATE account SET namespace = $2, name = $3, namespace_uid = $4, object_uid = $5,
     bucket_owned = bucket_owned AND closed_at IS NULL, closed_at = NULL, erase_after = NULL
 WHERE id = $1 AND erasing_at IS NULL
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for
 `
 
 type BindAccountParams struct {
@@ -60,12 +60,15 @@ func (q *Queries) BindAccount(ctx context.Context, arg BindAccountParams) (Accou
 		&i.EraseAfter,
 		&i.ErasingAt,
 		&i.BucketRemovedAt,
+		&i.McpToolsets,
+		&i.UndoWindow,
+		&i.UndoFor,
 	)
 	return i, err
 }
 
 const findAccount = `-- name: FindAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
 `
 
 type FindAccountParams struct {
@@ -98,12 +101,15 @@ func (q *Queries) FindAccount(ctx context.Context, arg FindAccountParams) (Accou
 		&i.EraseAfter,
 		&i.ErasingAt,
 		&i.BucketRemovedAt,
+		&i.McpToolsets,
+		&i.UndoWindow,
+		&i.UndoFor,
 	)
 	return i, err
 }
 
 const hasItems = `-- name: HasItems :one
-SELECT EXISTS (SELECT 1 FROM item WHERE account_id = $1)
+SELECT EXISTS (SELECT 1 FROM stored_item WHERE account_id = $1)
 `
 
 func (q *Queries) HasItems(ctx context.Context, accountID uuid.UUID) (bool, error) {
@@ -115,25 +121,26 @@ func (q *Queries) HasItems(ctx context.Context, accountID uuid.UUID) (bool, erro
 
 const insertAccount = `-- name: InsertAccount :one
 WITH created AS (
-    INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools, cors_origins)
+    INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools, mcp_toolsets, cors_origins, undo_window, undo_for)
     VALUES ($1, $2, $3, $4, $5, $6, $7::text[],
-        $8, $9, $10, $11, $12, $13::text[], $14::text[])
-    RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
+        $8, $9, $10, $11, $12, $13::text[], $14::text[], $15::text[],
+        $16::bigint, $17)
+    RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for
 ), used AS (
     INSERT INTO account_usage (account_id) SELECT created.id FROM created
 ), opened AS (
     INSERT INTO app (id, account_id, name, key_sequence)
     SELECT listed.id, $1, listed.name, 1
-    FROM (SELECT unnest($15::uuid[]) AS id, unnest($16::text[]) AS name) AS listed
+    FROM (SELECT unnest($18::uuid[]) AS id, unnest($19::text[]) AS name) AS listed
 ), totals AS (
     INSERT INTO app_total (app_id, account_id, slot)
-    SELECT listed.id, $1, slot FROM unnest($15::uuid[]) AS listed (id) CROSS JOIN generate_series(0, 15) AS slot
+    SELECT listed.id, $1, slot FROM unnest($18::uuid[]) AS listed (id) CROSS JOIN generate_series(0, 15) AS slot
 ), issued AS (
     INSERT INTO api_key (id, account_id, app_id, hash, generation, sequence, object_uid, overlap)
-    SELECT listed.id, $1, listed.app_id, listed.hash, $17::bigint, 1, $5, 0
-    FROM (SELECT unnest($18::uuid[]) AS id, unnest($15::uuid[]) AS app_id, unnest($19::bytea[]) AS hash) AS listed
+    SELECT listed.id, $1, listed.app_id, listed.hash, $20::bigint, 1, $5, 0
+    FROM (SELECT unnest($21::uuid[]) AS id, unnest($18::uuid[]) AS app_id, unnest($22::bytea[]) AS hash) AS listed
 )
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM created
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for FROM created
 `
 
 type InsertAccountParams struct {
@@ -150,7 +157,10 @@ type InsertAccountParams struct {
 	Suspended     bool
 	McpReadOnly   bool
 	McpTools      []string
+	McpToolsets   []string
 	CorsOrigins   []string
+	UndoWindow    *int64
+	UndoFor       string
 	AppIds        []uuid.UUID
 	AppNames      []string
 	Generation    int64
@@ -180,6 +190,9 @@ type InsertAccountRow struct {
 	EraseAfter      *time.Time
 	ErasingAt       *time.Time
 	BucketRemovedAt *time.Time
+	McpToolsets     []string
+	UndoWindow      *int64
+	UndoFor         string
 }
 
 // The account with its apps, and a pending key for each.
@@ -198,7 +211,10 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (I
 		arg.Suspended,
 		arg.McpReadOnly,
 		arg.McpTools,
+		arg.McpToolsets,
 		arg.CorsOrigins,
+		arg.UndoWindow,
+		arg.UndoFor,
 		arg.AppIds,
 		arg.AppNames,
 		arg.Generation,
@@ -228,6 +244,9 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (I
 		&i.EraseAfter,
 		&i.ErasingAt,
 		&i.BucketRemovedAt,
+		&i.McpToolsets,
+		&i.UndoWindow,
+		&i.UndoFor,
 	)
 	return i, err
 }
@@ -258,7 +277,7 @@ func (q *Queries) ListOrigins(ctx context.Context) ([]string, error) {
 }
 
 const lockAccount = `-- name: LockAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE id = $1 FOR NO KEY UPDATE
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for FROM account WHERE id = $1 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -286,12 +305,15 @@ func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error
 		&i.EraseAfter,
 		&i.ErasingAt,
 		&i.BucketRemovedAt,
+		&i.McpToolsets,
+		&i.UndoWindow,
+		&i.UndoFor,
 	)
 	return i, err
 }
 
 const lockClosedAccounts = `-- name: LockClosedAccounts :many
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, installation.id AS installation_id
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, installation.id AS installation_id
 FROM account CROSS JOIN installation
 WHERE account.closed_at IS NOT NULL
     AND (account.namespace = $1 AND account.name = $2 OR account.id = ANY ($3::uuid[]))
@@ -342,6 +364,9 @@ func (q *Queries) LockClosedAccounts(ctx context.Context, arg LockClosedAccounts
 			&i.Account.EraseAfter,
 			&i.Account.ErasingAt,
 			&i.Account.BucketRemovedAt,
+			&i.Account.McpToolsets,
+			&i.Account.UndoWindow,
+			&i.Account.UndoFor,
 			&i.InstallationID,
 		); err != nil {
 			return nil, err
@@ -371,7 +396,7 @@ func (q *Queries) LockName(ctx context.Context, arg LockNameParams) error {
 }
 
 const lockOpenAccount = `-- name: LockOpenAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL FOR NO KEY UPDATE
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL FOR NO KEY UPDATE
 `
 
 type LockOpenAccountParams struct {
@@ -404,6 +429,9 @@ func (q *Queries) LockOpenAccount(ctx context.Context, arg LockOpenAccountParams
 		&i.EraseAfter,
 		&i.ErasingAt,
 		&i.BucketRemovedAt,
+		&i.McpToolsets,
+		&i.UndoWindow,
+		&i.UndoFor,
 	)
 	return i, err
 }
@@ -421,9 +449,9 @@ func (q *Queries) OwnedBucket(ctx context.Context) (string, error) {
 
 const sampleFiles = `-- name: SampleFiles :many
 SELECT (sample.objects -> 0 ->> 'key')::text AS key FROM (
-    (SELECT o.objects FROM item o WHERE o.account_id = $1 ORDER BY o.id LIMIT $2::int)
+    (SELECT o.objects FROM stored_item o WHERE o.account_id = $1 ORDER BY o.id LIMIT $2::int)
     UNION
-    (SELECT n.objects FROM item n WHERE n.account_id = $1 ORDER BY n.id DESC LIMIT $2::int)
+    (SELECT n.objects FROM stored_item n WHERE n.account_id = $1 ORDER BY n.id DESC LIMIT $2::int)
 ) AS sample WHERE sample.objects -> 0 ->> 'key' <> ''
 `
 
@@ -470,11 +498,13 @@ func (q *Queries) SetBucketOwned(ctx context.Context, arg SetBucketOwnedParams) 
 const updateAccount = `-- name: UpdateAccount :one
 UPDATE account SET display_name = $1, owners = $2::text[], max_storage = $3,
     max_upload_size = $4, suspended = $5,
-    mcp_read_only = $6, mcp_tools = $7::text[], cors_origins = $8::text[]
-WHERE id = $9 AND object_uid = $10 AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools, cors_origins)
+    mcp_read_only = $6, mcp_tools = $7::text[], mcp_toolsets = $8::text[], cors_origins = $9::text[],
+    undo_window = $10::bigint, undo_for = $11
+WHERE id = $12 AND object_uid = $13 AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools, mcp_toolsets, cors_origins, undo_window, undo_for)
     IS DISTINCT FROM ($1, $2::text[], $3, $4, $5,
-        $6, $7::text[], $8::text[])
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
+        $6, $7::text[], $8::text[], $9::text[],
+        $10::bigint, $11)
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for
 `
 
 type UpdateAccountParams struct {
@@ -485,7 +515,10 @@ type UpdateAccountParams struct {
 	Suspended     bool
 	McpReadOnly   bool
 	McpTools      []string
+	McpToolsets   []string
 	CorsOrigins   []string
+	UndoWindow    *int64
+	UndoFor       string
 	ID            uuid.UUID
 	ObjectUid     string
 }
@@ -501,7 +534,10 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		arg.Suspended,
 		arg.McpReadOnly,
 		arg.McpTools,
+		arg.McpToolsets,
 		arg.CorsOrigins,
+		arg.UndoWindow,
+		arg.UndoFor,
 		arg.ID,
 		arg.ObjectUid,
 	)
@@ -528,6 +564,9 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.EraseAfter,
 		&i.ErasingAt,
 		&i.BucketRemovedAt,
+		&i.McpToolsets,
+		&i.UndoWindow,
+		&i.UndoFor,
 	)
 	return i, err
 }

@@ -7,20 +7,23 @@ package sqlgen
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 )
 
 const accountHolding = `-- name: AccountHolding :one
-SELECT used, sealed_items, sealed_bytes, reserved, draft_bytes FROM account_holding WHERE id = $1
+SELECT used, sealed_items, sealed_bytes, reserved, draft_bytes, deleted_bytes, rendition_bytes FROM account_holding WHERE id = $1
 `
 
 type AccountHoldingRow struct {
-	Used        int64
-	SealedItems int64
-	SealedBytes int64
-	Reserved    int64
-	DraftBytes  int64
+	Used           int64
+	SealedItems    int64
+	SealedBytes    int64
+	Reserved       int64
+	DraftBytes     int64
+	DeletedBytes   int64
+	RenditionBytes int64
 }
 
 func (q *Queries) AccountHolding(ctx context.Context, id uuid.UUID) (AccountHoldingRow, error) {
@@ -32,12 +35,14 @@ func (q *Queries) AccountHolding(ctx context.Context, id uuid.UUID) (AccountHold
 		&i.SealedBytes,
 		&i.Reserved,
 		&i.DraftBytes,
+		&i.DeletedBytes,
+		&i.RenditionBytes,
 	)
 	return i, err
 }
 
 const accountHoldingsAfter = `-- name: AccountHoldingsAfter :many
-SELECT id, namespace, name, used, sealed_items, sealed_bytes, reserved, draft_bytes, last_used_at FROM account_holding
+SELECT id, namespace, name, used, sealed_items, sealed_bytes, reserved, draft_bytes, deleted_bytes, rendition_bytes, last_used_at FROM account_holding
 WHERE id > $2::uuid AND ($3::text[] IS NULL OR namespace = ANY ($3::text[]))
 ORDER BY id LIMIT $1
 `
@@ -48,15 +53,29 @@ type AccountHoldingsAfterParams struct {
 	Namespaces []string
 }
 
-func (q *Queries) AccountHoldingsAfter(ctx context.Context, arg AccountHoldingsAfterParams) ([]AccountHolding, error) {
+type AccountHoldingsAfterRow struct {
+	ID             uuid.UUID
+	Namespace      string
+	Name           string
+	Used           int64
+	SealedItems    int64
+	SealedBytes    int64
+	Reserved       int64
+	DraftBytes     int64
+	DeletedBytes   int64
+	RenditionBytes int64
+	LastUsedAt     time.Time
+}
+
+func (q *Queries) AccountHoldingsAfter(ctx context.Context, arg AccountHoldingsAfterParams) ([]AccountHoldingsAfterRow, error) {
 	rows, err := q.db.Query(ctx, accountHoldingsAfter, arg.Limit, arg.After, arg.Namespaces)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []AccountHolding
+	var items []AccountHoldingsAfterRow
 	for rows.Next() {
-		var i AccountHolding
+		var i AccountHoldingsAfterRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.Namespace,
@@ -66,6 +85,8 @@ func (q *Queries) AccountHoldingsAfter(ctx context.Context, arg AccountHoldingsA
 			&i.SealedBytes,
 			&i.Reserved,
 			&i.DraftBytes,
+			&i.DeletedBytes,
+			&i.RenditionBytes,
 			&i.LastUsedAt,
 		); err != nil {
 			return nil, err

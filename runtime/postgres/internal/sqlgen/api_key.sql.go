@@ -27,6 +27,37 @@ func (q *Queries) DeleteEndedKeys(ctx context.Context, arg DeleteEndedKeysParams
 	return err
 }
 
+const deliverFirstKey = `-- name: DeliverFirstKey :execrows
+WITH opened AS (
+    SELECT app.id FROM app JOIN account ON account.id = app.account_id
+    WHERE app.id = $4 AND app.closed_at IS NULL AND account.closed_at IS NULL FOR NO KEY UPDATE OF app
+)
+UPDATE api_key SET delivered_at = now(), object_uid = $1, replaces_secret = false
+FROM opened WHERE api_key.app_id = opened.id AND api_key.id = $2 AND hash = $3 AND sequence = 1 AND delivered_at IS NULL AND expires_at IS NULL
+`
+
+type DeliverFirstKeyParams struct {
+	ObjectUid string
+	ID        uuid.UUID
+	Hash      []byte
+	AppID     uuid.UUID
+}
+
+// DeliverKey for a pending key that is the first of its app, so that it ends no other one. The lock is
+// that of LockApp.
+func (q *Queries) DeliverFirstKey(ctx context.Context, arg DeliverFirstKeyParams) (int64, error) {
+	result, err := q.db.Exec(ctx, deliverFirstKey,
+		arg.ObjectUid,
+		arg.ID,
+		arg.Hash,
+		arg.AppID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const deliverKey = `-- name: DeliverKey :exec
 UPDATE api_key SET delivered_at = coalesce(delivered_at, now()), object_uid = $2, replaces_secret = false WHERE id = $1
 `
@@ -125,17 +156,20 @@ func (q *Queries) InsertKey(ctx context.Context, arg InsertKeyParams) (ApiKey, e
 }
 
 const keys = `-- name: Keys :many
-SELECT app.id AS app_id, app.key_sequence, i.proof_key, now()::timestamptz AS now,
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, coalesce((SELECT v.version FROM account_version v WHERE v.id = $1), 0)::bigint AS version, app.id AS app_id, app.name AS app_name, app.key_sequence, i.proof_key, now()::timestamptz AS now,
     k.id, k.hash, k.generation, k.sequence, k.object_uid, k.overlap, k.replaces_secret, k.created_at, k.delivered_at, k.expires_at, u.last_used_at
-FROM app CROSS JOIN installation i
+FROM account JOIN app ON app.account_id = account.id AND app.closed_at IS NULL CROSS JOIN installation i
 LEFT JOIN api_key k ON k.app_id = app.id AND (k.expires_at IS NULL OR k.expires_at > now())
 LEFT JOIN api_key_use u ON u.key_id = k.id
-WHERE app.account_id = $1 AND app.closed_at IS NULL
+WHERE account.id = $1
 ORDER BY k.sequence DESC
 `
 
 type KeysRow struct {
+	Account        Account
+	Version        int64
 	AppID          uuid.UUID
+	AppName        string
 	KeySequence    int64
 	ProofKey       []byte
 	Now            time.Time
@@ -152,9 +186,10 @@ type KeysRow struct {
 	LastUsedAt     *time.Time
 }
 
-// The valid keys of the open apps, newest first. An app without one has a row without a key.
-func (q *Queries) Keys(ctx context.Context, accountID uuid.UUID) ([]KeysRow, error) {
-	rows, err := q.db.Query(ctx, keys, accountID)
+// The valid keys of the open apps, newest first. An app without one has a row without a key. All is of
+// one snapshot: the version is of the account and the keys as they are returned.
+func (q *Queries) Keys(ctx context.Context, id uuid.UUID) ([]KeysRow, error) {
+	rows, err := q.db.Query(ctx, keys, id)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +198,33 @@ func (q *Queries) Keys(ctx context.Context, accountID uuid.UUID) ([]KeysRow, err
 	for rows.Next() {
 		var i KeysRow
 		if err := rows.Scan(
+			&i.Account.ID,
+			&i.Account.Namespace,
+			&i.Account.Name,
+			&i.Account.NamespaceUid,
+			&i.Account.ObjectUid,
+			&i.Account.DisplayName,
+			&i.Account.Owners,
+			&i.Account.MaxStorage,
+			&i.Account.MaxUploadSize,
+			&i.Account.Bucket,
+			&i.Account.BucketOwned,
+			&i.Account.BucketClaimed,
+			&i.Account.Suspended,
+			&i.Account.McpReadOnly,
+			&i.Account.McpTools,
+			&i.Account.CorsOrigins,
+			&i.Account.CreatedAt,
+			&i.Account.ClosedAt,
+			&i.Account.EraseAfter,
+			&i.Account.ErasingAt,
+			&i.Account.BucketRemovedAt,
+			&i.Account.McpToolsets,
+			&i.Account.UndoWindow,
+			&i.Account.UndoFor,
+			&i.Version,
 			&i.AppID,
+			&i.AppName,
 			&i.KeySequence,
 			&i.ProofKey,
 			&i.Now,
@@ -233,72 +294,8 @@ func (q *Queries) NextKeySequence(ctx context.Context, id uuid.UUID) (int64, err
 	return key_sequence, err
 }
 
-const principal = `-- name: Principal :one
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed
-FROM api_key
-JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
-JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
-WHERE api_key.hash = $1 AND (api_key.expires_at IS NULL OR api_key.expires_at > now())
-`
-
-type PrincipalRow struct {
-	Account Account
-	App     App
-	ApiKey  ApiKey
-}
-
-// The principal of the key with this hash, unless the key has ended. The caller may keep the
-// principal until the key ends by its own clock.
-func (q *Queries) Principal(ctx context.Context, hash []byte) (PrincipalRow, error) {
-	row := q.db.QueryRow(ctx, principal, hash)
-	var i PrincipalRow
-	err := row.Scan(
-		&i.Account.ID,
-		&i.Account.Namespace,
-		&i.Account.Name,
-		&i.Account.NamespaceUid,
-		&i.Account.ObjectUid,
-		&i.Account.DisplayName,
-		&i.Account.Owners,
-		&i.Account.MaxStorage,
-		&i.Account.MaxUploadSize,
-		&i.Account.Bucket,
-		&i.Account.BucketOwned,
-		&i.Account.BucketClaimed,
-		&i.Account.Suspended,
-		&i.Account.McpReadOnly,
-		&i.Account.McpTools,
-		&i.Account.CorsOrigins,
-		&i.Account.CreatedAt,
-		&i.Account.ClosedAt,
-		&i.Account.EraseAfter,
-		&i.Account.ErasingAt,
-		&i.Account.BucketRemovedAt,
-		&i.App.ID,
-		&i.App.AccountID,
-		&i.App.Name,
-		&i.App.CreatedAt,
-		&i.App.ClosedAt,
-		&i.App.KeySequence,
-		&i.ApiKey.ID,
-		&i.ApiKey.AccountID,
-		&i.ApiKey.AppID,
-		&i.ApiKey.Hash,
-		&i.ApiKey.Generation,
-		&i.ApiKey.Sequence,
-		&i.ApiKey.ObjectUid,
-		&i.ApiKey.Overlap,
-		&i.ApiKey.ReplacesSecret,
-		&i.ApiKey.CreatedAt,
-		&i.ApiKey.DeliveredAt,
-		&i.ApiKey.ExpiresAt,
-		&i.ApiKey.Closed,
-	)
-	return i, err
-}
-
 const principalOfKey = `-- name: PrincipalOfKey :one
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed
 FROM api_key
 JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
 JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
@@ -336,6 +333,9 @@ func (q *Queries) PrincipalOfKey(ctx context.Context, id uuid.UUID) (PrincipalOf
 		&i.Account.EraseAfter,
 		&i.Account.ErasingAt,
 		&i.Account.BucketRemovedAt,
+		&i.Account.McpToolsets,
+		&i.Account.UndoWindow,
+		&i.Account.UndoFor,
 		&i.App.ID,
 		&i.App.AccountID,
 		&i.App.Name,
@@ -357,6 +357,86 @@ func (q *Queries) PrincipalOfKey(ctx context.Context, id uuid.UUID) (PrincipalOf
 		&i.ApiKey.Closed,
 	)
 	return i, err
+}
+
+const principals = `-- name: Principals :many
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed
+FROM api_key
+JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
+JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
+WHERE api_key.hash = ANY ($1::bytea[]) AND (api_key.expires_at IS NULL OR api_key.expires_at > now())
+`
+
+type PrincipalsRow struct {
+	Account Account
+	App     App
+	ApiKey  ApiKey
+}
+
+// The principals of the keys with these hashes, without the keys that have ended. The caller may keep
+// a principal until the key ends by its own clock.
+func (q *Queries) Principals(ctx context.Context, hashes [][]byte) ([]PrincipalsRow, error) {
+	rows, err := q.db.Query(ctx, principals, hashes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PrincipalsRow
+	for rows.Next() {
+		var i PrincipalsRow
+		if err := rows.Scan(
+			&i.Account.ID,
+			&i.Account.Namespace,
+			&i.Account.Name,
+			&i.Account.NamespaceUid,
+			&i.Account.ObjectUid,
+			&i.Account.DisplayName,
+			&i.Account.Owners,
+			&i.Account.MaxStorage,
+			&i.Account.MaxUploadSize,
+			&i.Account.Bucket,
+			&i.Account.BucketOwned,
+			&i.Account.BucketClaimed,
+			&i.Account.Suspended,
+			&i.Account.McpReadOnly,
+			&i.Account.McpTools,
+			&i.Account.CorsOrigins,
+			&i.Account.CreatedAt,
+			&i.Account.ClosedAt,
+			&i.Account.EraseAfter,
+			&i.Account.ErasingAt,
+			&i.Account.BucketRemovedAt,
+			&i.Account.McpToolsets,
+			&i.Account.UndoWindow,
+			&i.Account.UndoFor,
+			&i.App.ID,
+			&i.App.AccountID,
+			&i.App.Name,
+			&i.App.CreatedAt,
+			&i.App.ClosedAt,
+			&i.App.KeySequence,
+			&i.ApiKey.ID,
+			&i.ApiKey.AccountID,
+			&i.ApiKey.AppID,
+			&i.ApiKey.Hash,
+			&i.ApiKey.Generation,
+			&i.ApiKey.Sequence,
+			&i.ApiKey.ObjectUid,
+			&i.ApiKey.Overlap,
+			&i.ApiKey.ReplacesSecret,
+			&i.ApiKey.CreatedAt,
+			&i.ApiKey.DeliveredAt,
+			&i.ApiKey.ExpiresAt,
+			&i.ApiKey.Closed,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const purgeKeys = `-- name: PurgeKeys :execrows

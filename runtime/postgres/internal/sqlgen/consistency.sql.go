@@ -14,7 +14,7 @@ import (
 )
 
 const accountByID = `-- name: AccountByID :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE id = $1
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for FROM account WHERE id = $1
 `
 
 func (q *Queries) AccountByID(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -42,8 +42,25 @@ func (q *Queries) AccountByID(ctx context.Context, id uuid.UUID) (Account, error
 		&i.EraseAfter,
 		&i.ErasingAt,
 		&i.BucketRemovedAt,
+		&i.McpToolsets,
+		&i.UndoWindow,
+		&i.UndoFor,
 	)
 	return i, err
+}
+
+const addRenditionUsage = `-- name: AddRenditionUsage :exec
+UPDATE account_usage SET rendition_bytes = rendition_bytes + $2::bigint WHERE account_id = $1
+`
+
+type AddRenditionUsageParams struct {
+	AccountID uuid.UUID
+	Delta     int64
+}
+
+func (q *Queries) AddRenditionUsage(ctx context.Context, arg AddRenditionUsageParams) error {
+	_, err := q.db.Exec(ctx, addRenditionUsage, arg.AccountID, arg.Delta)
+	return err
 }
 
 const addUsage = `-- name: AddUsage :exec
@@ -111,6 +128,10 @@ WITH sealed AS MATERIALIZED (
 ), app_recorded AS (
     SELECT app_id, sum(public_items) AS public_items, sum(private_items) AS private_items, sum(bytes) AS bytes
     FROM app_total WHERE app_total.account_id = $1 GROUP BY app_id
+), deleted AS (
+    SELECT app_id, count(*) AS items, sum(bytes) AS bytes FROM stored_item WHERE stored_item.account_id = $1 AND deleted_at IS NOT NULL GROUP BY app_id
+), deleted_recorded AS (
+    SELECT app_id, sum(deleted_items) AS items, sum(deleted_bytes) AS bytes FROM app_total WHERE app_total.account_id = $1 GROUP BY app_id
 ), group_recorded AS (
     SELECT g.app_id, g.group_label, sum(public_items) AS public_items, sum(private_items) AS private_items
     FROM group_total g JOIN app ON app.id = g.app_id WHERE app.account_id = $1 GROUP BY g.app_id, g.group_label
@@ -118,12 +139,24 @@ WITH sealed AS MATERIALIZED (
     SELECT 'account_usage'::text AS counter, NULL::uuid AS app_id, ''::text AS group_label,
         0::numeric AS recorded_public, 0::numeric AS recorded_private, coalesce((SELECT bytes FROM account_usage WHERE account_usage.account_id = $1), 0)::numeric AS recorded_bytes,
         0::numeric AS actual_public, 0::numeric AS actual_private,
-        coalesce((SELECT sum(bytes) FROM item WHERE item.account_id = $1), 0)
-            + coalesce((SELECT sum(reserved) FROM upload WHERE upload.account_id = $1), 0) AS actual_bytes
+        coalesce((SELECT sum(bytes) FROM stored_item WHERE stored_item.account_id = $1), 0)
+            + coalesce((SELECT sum(reserved) FROM upload WHERE upload.account_id = $1), 0)
+            + coalesce((SELECT sum(bytes) FROM rendition WHERE rendition.account_id = $1), 0) AS actual_bytes
+    UNION ALL
+    SELECT 'rendition_bytes', NULL, '', 0, 0, coalesce((SELECT rendition_bytes FROM account_usage WHERE account_usage.account_id = $1), 0), 0, 0,
+        coalesce((SELECT sum(bytes) FROM rendition WHERE rendition.account_id = $1), 0)
+    UNION ALL
+    SELECT 'rendition_total', NULL, coalesce(n.preset, r.preset) || ' ' || encode(coalesce(n.recipe_id, r.recipe_id), 'hex'), 0, coalesce(n.items, 0), coalesce(n.bytes, 0), 0, coalesce(r.items, 0), coalesce(r.bytes, 0)
+    FROM (SELECT preset, recipe_id, items, bytes FROM rendition_total WHERE rendition_total.account_id = $1) n
+    FULL JOIN (SELECT preset, recipe_id, count(*) AS items, sum(bytes) AS bytes FROM rendition WHERE rendition.account_id = $1 AND ready GROUP BY preset, recipe_id) r
+        ON r.preset = n.preset AND r.recipe_id = n.recipe_id
     UNION ALL
     SELECT 'app_total', coalesce(n.app_id, a.app_id), '', coalesce(n.public_items, 0), coalesce(n.private_items, 0), coalesce(n.bytes, 0),
         coalesce(a.public_items, 0), coalesce(a.private_items, 0), coalesce(a.bytes, 0)
     FROM app_recorded n FULL JOIN apps a ON a.app_id = n.app_id
+    UNION ALL
+    SELECT 'deleted_total', coalesce(n.app_id, d.app_id), '', 0, coalesce(n.items, 0), coalesce(n.bytes, 0), 0, coalesce(d.items, 0), coalesce(d.bytes, 0)
+    FROM deleted_recorded n FULL JOIN deleted d ON d.app_id = n.app_id
     UNION ALL
     SELECT 'group_total', coalesce(n.app_id, s.app_id), coalesce(n.group_label, s.group_label), coalesce(n.public_items, 0), coalesce(n.private_items, 0), 0,
         coalesce(s.public_items, 0), coalesce(s.private_items, 0), 0
@@ -134,7 +167,7 @@ SELECT counter::text AS counter, coalesce(app_id, '00000000-0000-0000-0000-00000
     actual_public::bigint AS actual_public, actual_private::bigint AS actual_private, actual_bytes::bigint AS actual_bytes
 FROM compared
 WHERE (recorded_public, recorded_private, recorded_bytes) <> (actual_public, actual_private, actual_bytes)
-ORDER BY CASE counter WHEN 'account_usage' THEN 0 WHEN 'group_total' THEN 1 ELSE 2 END, app_id, group_label
+ORDER BY CASE counter WHEN 'account_usage' THEN 0 WHEN 'rendition_bytes' THEN 1 WHEN 'group_total' THEN 2 ELSE 3 END, app_id, group_label
 `
 
 type CounterDriftRow struct {
@@ -195,6 +228,42 @@ func (q *Queries) DecrementAppTotal(ctx context.Context, arg DecrementAppTotalPa
 	return err
 }
 
+const decrementDeleted = `-- name: DecrementDeleted :exec
+UPDATE app_total SET deleted_bytes = deleted_bytes - $2::bigint WHERE app_id = $1 AND slot = 0
+`
+
+type DecrementDeletedParams struct {
+	AppID uuid.UUID
+	Bytes int64
+}
+
+func (q *Queries) DecrementDeleted(ctx context.Context, arg DecrementDeletedParams) error {
+	_, err := q.db.Exec(ctx, decrementDeleted, arg.AppID, arg.Bytes)
+	return err
+}
+
+const dropRendition = `-- name: DropRendition :execrows
+WITH locked AS MATERIALIZED (
+    SELECT account_usage.account_id FROM account_usage WHERE account_usage.account_id = $3::uuid FOR UPDATE
+)
+DELETE FROM rendition USING locked WHERE rendition.account_id = locked.account_id AND rendition.item_id = $1::uuid AND rendition.id = $2::uuid AND rendition.ready
+`
+
+type DropRenditionParams struct {
+	ItemID    uuid.UUID
+	ID        uuid.UUID
+	AccountID uuid.UUID
+}
+
+// Ends a rendition by the id in the key of its object.
+func (q *Queries) DropRendition(ctx context.Context, arg DropRenditionParams) (int64, error) {
+	result, err := q.db.Exec(ctx, dropRendition, arg.ItemID, arg.ID, arg.AccountID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const ensureTotals = `-- name: EnsureTotals :exec
 INSERT INTO app_total (app_id, account_id, slot)
 SELECT app.id, app.account_id, slot FROM app, generate_series(0, $2::int - 1) AS slot WHERE app.account_id = $1
@@ -223,8 +292,11 @@ func (q *Queries) EnsureUsage(ctx context.Context, accountID uuid.UUID) error {
 
 const findReferences = `-- name: FindReferences :many
 SELECT 'item'::text AS referrer, (o.object ->> 'key')::text AS key, false AS abort_multipart
-FROM item, jsonb_array_elements(item.objects) AS o (object)
+FROM stored_item AS item, jsonb_array_elements(item.objects) AS o (object)
 WHERE item.account_id = $1 AND item.id = ANY ($2::uuid[])
+UNION ALL
+SELECT 'item'::text, 'media/' || r.item_id || '/rendition-' || r.id, false
+FROM rendition r WHERE r.account_id = $1 AND r.item_id = ANY ($2::uuid[]) AND r.bytes > 0
 UNION ALL
 SELECT 'upload'::text, upload.item_id::text, true
 FROM upload WHERE upload.account_id = $1 AND upload.item_id = ANY ($2::uuid[])
@@ -292,7 +364,9 @@ func (q *Queries) InvalidateBlock(ctx context.Context, arg InvalidateBlockParams
 }
 
 const itemsAfter = `-- name: ItemsAfter :many
-SELECT id, objects FROM item WHERE account_id = $1 AND id > $3::uuid ORDER BY id LIMIT $2
+SELECT stored_item.id, (stored_item.objects
+    || coalesce((SELECT jsonb_agg(jsonb_build_object('variant', 'rendition-' || r.id, 'key', 'media/' || r.item_id || '/rendition-' || r.id, 'bytes', r.bytes, 'mimeType', r.mime_type, 'sha256', encode(r.sha256, 'hex')))
+        FROM rendition r WHERE r.item_id = stored_item.id AND r.ready), '[]'))::jsonb AS objects FROM stored_item WHERE stored_item.account_id = $1 AND stored_item.id > $3::uuid ORDER BY stored_item.id LIMIT $2
 `
 
 type ItemsAfterParams struct {
@@ -303,10 +377,10 @@ type ItemsAfterParams struct {
 
 type ItemsAfterRow struct {
 	ID      uuid.UUID
-	Objects media.Objects
+	Objects []byte
 }
 
-// Reads pages, so that no transaction stays open for the duration of a check.
+// Reads pages, so that no transaction stays open for the duration of a check. The renditions of an item are among its objects.
 func (q *Queries) ItemsAfter(ctx context.Context, arg ItemsAfterParams) ([]ItemsAfterRow, error) {
 	rows, err := q.db.Query(ctx, itemsAfter, arg.AccountID, arg.Limit, arg.After)
 	if err != nil {
@@ -328,7 +402,9 @@ func (q *Queries) ItemsAfter(ctx context.Context, arg ItemsAfterParams) ([]Items
 }
 
 const itemsByID = `-- name: ItemsByID :many
-SELECT id, objects FROM item WHERE account_id = $1 AND id = ANY ($2::uuid[])
+SELECT stored_item.id, (stored_item.objects
+    || coalesce((SELECT jsonb_agg(jsonb_build_object('variant', 'rendition-' || r.id, 'key', 'media/' || r.item_id || '/rendition-' || r.id, 'bytes', r.bytes, 'mimeType', r.mime_type, 'sha256', encode(r.sha256, 'hex')))
+        FROM rendition r WHERE r.item_id = stored_item.id AND r.ready), '[]'))::jsonb AS objects FROM stored_item WHERE stored_item.account_id = $1 AND stored_item.id = ANY ($2::uuid[])
 `
 
 type ItemsByIDParams struct {
@@ -338,7 +414,7 @@ type ItemsByIDParams struct {
 
 type ItemsByIDRow struct {
 	ID      uuid.UUID
-	Objects media.Objects
+	Objects []byte
 }
 
 func (q *Queries) ItemsByID(ctx context.Context, arg ItemsByIDParams) ([]ItemsByIDRow, error) {
@@ -362,7 +438,7 @@ func (q *Queries) ItemsByID(ctx context.Context, arg ItemsByIDParams) ([]ItemsBy
 }
 
 const lockItem = `-- name: LockItem :one
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at FROM item WHERE account_id = $1 AND id = $2 FOR UPDATE
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color FROM stored_item WHERE account_id = $1 AND id = $2 FOR UPDATE
 `
 
 type LockItemParams struct {
@@ -370,9 +446,9 @@ type LockItemParams struct {
 	ID        uuid.UUID
 }
 
-func (q *Queries) LockItem(ctx context.Context, arg LockItemParams) (Item, error) {
+func (q *Queries) LockItem(ctx context.Context, arg LockItemParams) (StoredItem, error) {
 	row := q.db.QueryRow(ctx, lockItem, arg.AccountID, arg.ID)
-	var i Item
+	var i StoredItem
 	err := row.Scan(
 		&i.ID,
 		&i.AccountID,
@@ -385,6 +461,21 @@ func (q *Queries) LockItem(ctx context.Context, arg LockItemParams) (Item, error
 		&i.Bytes,
 		&i.CreatedAt,
 		&i.SealedAt,
+		&i.Version,
+		&i.Metadata,
+		&i.Width,
+		&i.Height,
+		&i.Placeholder,
+		&i.FactsVersion,
+		&i.Ref,
+		&i.DeletedAt,
+		&i.RestorableUntil,
+		&i.WasSealedAt,
+		&i.DurationMs,
+		&i.Pages,
+		&i.FocusX,
+		&i.FocusY,
+		&i.DominantColor,
 	)
 	return i, err
 }
@@ -405,7 +496,7 @@ func (q *Queries) LockRepair(ctx context.Context, arg LockRepairParams) error {
 }
 
 const openAccountsAfter = `-- name: OpenAccountsAfter :many
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for FROM account WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2
 `
 
 type OpenAccountsAfterParams struct {
@@ -444,7 +535,54 @@ func (q *Queries) OpenAccountsAfter(ctx context.Context, arg OpenAccountsAfterPa
 			&i.EraseAfter,
 			&i.ErasingAt,
 			&i.BucketRemovedAt,
+			&i.McpToolsets,
+			&i.UndoWindow,
+			&i.UndoFor,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const overdueTombstones = `-- name: OverdueTombstones :many
+SELECT id, restorable_until::timestamptz AS restorable_until FROM stored_item
+WHERE account_id = $1 AND deleted_at IS NOT NULL AND restorable_until < $2::timestamptz AND id > $3::uuid
+ORDER BY id LIMIT $4::int
+`
+
+type OverdueTombstonesParams struct {
+	AccountID uuid.UUID
+	Cutoff    time.Time
+	After     uuid.UUID
+	Batch     int32
+}
+
+type OverdueTombstonesRow struct {
+	ID              uuid.UUID
+	RestorableUntil time.Time
+}
+
+// Deleted items whose time was over before the cutoff.
+func (q *Queries) OverdueTombstones(ctx context.Context, arg OverdueTombstonesParams) ([]OverdueTombstonesRow, error) {
+	rows, err := q.db.Query(ctx, overdueTombstones,
+		arg.AccountID,
+		arg.Cutoff,
+		arg.After,
+		arg.Batch,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OverdueTombstonesRow
+	for rows.Next() {
+		var i OverdueTombstonesRow
+		if err := rows.Scan(&i.ID, &i.RestorableUntil); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -543,6 +681,29 @@ func (q *Queries) RepairAppTotal(ctx context.Context, arg RepairAppTotalParams) 
 	return err
 }
 
+const repairDeletedTotal = `-- name: RepairDeletedTotal :exec
+INSERT INTO app_total (app_id, account_id, slot, deleted_items, deleted_bytes)
+VALUES ($1, $2, 0, $3, $4)
+ON CONFLICT (app_id, slot) DO UPDATE SET deleted_items = app_total.deleted_items + excluded.deleted_items, deleted_bytes = app_total.deleted_bytes + excluded.deleted_bytes
+`
+
+type RepairDeletedTotalParams struct {
+	AppID     uuid.UUID
+	AccountID uuid.UUID
+	Items     int64
+	Bytes     int64
+}
+
+func (q *Queries) RepairDeletedTotal(ctx context.Context, arg RepairDeletedTotalParams) error {
+	_, err := q.db.Exec(ctx, repairDeletedTotal,
+		arg.AppID,
+		arg.AccountID,
+		arg.Items,
+		arg.Bytes,
+	)
+	return err
+}
+
 const repairGroupTotal = `-- name: RepairGroupTotal :exec
 INSERT INTO group_total (app_id, group_label, slot, public_items, private_items)
 VALUES ($1, $2, 0, $3, $4)
@@ -568,8 +729,8 @@ func (q *Queries) RepairGroupTotal(ctx context.Context, arg RepairGroupTotalPara
 }
 
 const repairItemBytes = `-- name: RepairItemBytes :exec
-UPDATE item SET bytes = (SELECT coalesce(sum((o.object ->> 'bytes')::bigint), 0) FROM jsonb_array_elements(item.objects) AS o (object))::bigint
-WHERE item.account_id = $1 AND item.id = $2
+UPDATE stored_item SET bytes = (SELECT coalesce(sum((o.object ->> 'bytes')::bigint), 0) FROM jsonb_array_elements(stored_item.objects) AS o (object))::bigint
+WHERE stored_item.account_id = $1 AND stored_item.id = $2
 `
 
 type RepairItemBytesParams struct {
@@ -583,8 +744,33 @@ func (q *Queries) RepairItemBytes(ctx context.Context, arg RepairItemBytesParams
 	return err
 }
 
+const repairRenditionTotal = `-- name: RepairRenditionTotal :exec
+INSERT INTO rendition_total (account_id, preset, recipe_id, items, bytes)
+VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (account_id, preset, recipe_id) DO UPDATE SET items = rendition_total.items + excluded.items, bytes = rendition_total.bytes + excluded.bytes
+`
+
+type RepairRenditionTotalParams struct {
+	AccountID uuid.UUID
+	Preset    string
+	RecipeID  []byte
+	Items     int64
+	Bytes     int64
+}
+
+func (q *Queries) RepairRenditionTotal(ctx context.Context, arg RepairRenditionTotalParams) error {
+	_, err := q.db.Exec(ctx, repairRenditionTotal,
+		arg.AccountID,
+		arg.Preset,
+		arg.RecipeID,
+		arg.Items,
+		arg.Bytes,
+	)
+	return err
+}
+
 const setItemObjects = `-- name: SetItemObjects :exec
-UPDATE item SET objects = $2, bytes = $3 WHERE id = $1
+UPDATE stored_item SET objects = $2, bytes = $3 WHERE id = $1
 `
 
 type SetItemObjectsParams struct {
@@ -600,7 +786,7 @@ func (q *Queries) SetItemObjects(ctx context.Context, arg SetItemObjectsParams) 
 
 const sizeMismatchesAfter = `-- name: SizeMismatchesAfter :many
 SELECT item.id, item.bytes, actual.bytes AS actual_bytes
-FROM item, LATERAL (SELECT coalesce(sum((o.object ->> 'bytes')::bigint), 0)::bigint AS bytes FROM jsonb_array_elements(item.objects) AS o (object)) AS actual
+FROM stored_item AS item, LATERAL (SELECT coalesce(sum((o.object ->> 'bytes')::bigint), 0)::bigint AS bytes FROM jsonb_array_elements(item.objects) AS o (object)) AS actual
 WHERE item.account_id = $1 AND item.id > $3::uuid AND item.bytes <> actual.bytes
 ORDER BY item.id LIMIT $2
 `
@@ -617,7 +803,7 @@ type SizeMismatchesAfterRow struct {
 	ActualBytes int64
 }
 
-// Items whose recorded bytes are not the sum of their objects'.
+// Items, deleted ones included, whose recorded bytes are not the sum of their objects'.
 func (q *Queries) SizeMismatchesAfter(ctx context.Context, arg SizeMismatchesAfterParams) ([]SizeMismatchesAfterRow, error) {
 	rows, err := q.db.Query(ctx, sizeMismatchesAfter, arg.AccountID, arg.Limit, arg.After)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 const abandonErasure = `-- name: AbandonErasure :one
 UPDATE account SET erase_after = NULL, erasing_at = NULL WHERE id = $1 AND closed_at IS NOT NULL AND bucket_removed_at IS NULL
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for
 `
 
 // Keeps the media. The rows are complete while the bucket was not removed.
@@ -42,6 +42,9 @@ func (q *Queries) AbandonErasure(ctx context.Context, id uuid.UUID) (Account, er
 		&i.EraseAfter,
 		&i.ErasingAt,
 		&i.BucketRemovedAt,
+		&i.McpToolsets,
+		&i.UndoWindow,
+		&i.UndoFor,
 	)
 	return i, err
 }
@@ -73,7 +76,7 @@ func (q *Queries) AppsToErase(ctx context.Context, accountID uuid.UUID) ([]uuid.
 const beginErasure = `-- name: BeginErasure :one
 UPDATE account SET erasing_at = now()
 WHERE id = $1 AND closed_at IS NOT NULL AND erase_after <= now() AND erasing_at IS NULL
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for
 `
 
 // Decides, once, that the media of a closed account is deleted.
@@ -102,13 +105,16 @@ func (q *Queries) BeginErasure(ctx context.Context, id uuid.UUID) (Account, erro
 		&i.EraseAfter,
 		&i.ErasingAt,
 		&i.BucketRemovedAt,
+		&i.McpToolsets,
+		&i.UndoWindow,
+		&i.UndoFor,
 	)
 	return i, err
 }
 
 const closeAccount = `-- name: CloseAccount :one
 UPDATE account SET closed_at = now(), erase_after = now() + make_interval(secs => $2::float8)
-WHERE id = $1 RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
+WHERE id = $1 RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for
 `
 
 type CloseAccountParams struct {
@@ -141,12 +147,15 @@ func (q *Queries) CloseAccount(ctx context.Context, arg CloseAccountParams) (Acc
 		&i.EraseAfter,
 		&i.ErasingAt,
 		&i.BucketRemovedAt,
+		&i.McpToolsets,
+		&i.UndoWindow,
+		&i.UndoFor,
 	)
 	return i, err
 }
 
 const closedAccountOfObject = `-- name: ClosedAccountOfObject :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NOT NULL AND object_uid = $3 ORDER BY closed_at DESC LIMIT 1
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NOT NULL AND object_uid = $3 ORDER BY closed_at DESC LIMIT 1
 `
 
 type ClosedAccountOfObjectParams struct {
@@ -180,6 +189,9 @@ func (q *Queries) ClosedAccountOfObject(ctx context.Context, arg ClosedAccountOf
 		&i.EraseAfter,
 		&i.ErasingAt,
 		&i.BucketRemovedAt,
+		&i.McpToolsets,
+		&i.UndoWindow,
+		&i.UndoFor,
 	)
 	return i, err
 }
@@ -209,6 +221,25 @@ type EraseAppsParams struct {
 
 func (q *Queries) EraseApps(ctx context.Context, arg EraseAppsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, eraseApps, arg.AccountID, arg.Batch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const eraseFetches = `-- name: EraseFetches :execrows
+DELETE FROM fetch_job WHERE ctid = ANY (ARRAY (
+    SELECT f.ctid FROM fetch_job f JOIN app ON app.id = f.app_id JOIN account ON account.id = app.account_id AND account.bucket_removed_at IS NOT NULL
+    WHERE app.account_id = $1 LIMIT $2::int))
+`
+
+type EraseFetchesParams struct {
+	AccountID uuid.UUID
+	Batch     int32
+}
+
+func (q *Queries) EraseFetches(ctx context.Context, arg EraseFetchesParams) (int64, error) {
+	result, err := q.db.Exec(ctx, eraseFetches, arg.AccountID, arg.Batch)
 	if err != nil {
 		return 0, err
 	}
@@ -245,21 +276,23 @@ func (q *Queries) EraseGroupTotals(ctx context.Context, arg EraseGroupTotalsPara
 
 const eraseItems = `-- name: EraseItems :one
 WITH batch AS MATERIALIZED (
-    SELECT i.id FROM item i
+    SELECT i.id FROM stored_item i
     WHERE i.account_id = (SELECT account.id FROM account WHERE account.id = $2 AND bucket_removed_at IS NOT NULL)
       AND i.id > $1::uuid
     ORDER BY i.id LIMIT $3::int
 ), deleted AS (
-    DELETE FROM item USING batch WHERE item.account_id = $2 AND item.id = batch.id
-    RETURNING item.id, item.app_id, item.access, item.bytes, item.sealed_at
-), sealed AS (
-    SELECT app_id, count(*) FILTER (WHERE access = 'public') AS public_items, count(*) FILTER (WHERE access = 'private') AS private_items,
-        sum(bytes)::bigint AS bytes
-    FROM deleted WHERE sealed_at IS NOT NULL GROUP BY app_id
+    DELETE FROM stored_item USING batch WHERE stored_item.account_id = $2 AND stored_item.id = batch.id
+    RETURNING stored_item.id, stored_item.app_id, stored_item.access, stored_item.bytes, stored_item.sealed_at, stored_item.deleted_at
+), counted AS (
+    SELECT app_id, count(*) FILTER (WHERE sealed_at IS NOT NULL AND access = 'public') AS public_items, count(*) FILTER (WHERE sealed_at IS NOT NULL AND access = 'private') AS private_items,
+        coalesce(sum(bytes) FILTER (WHERE sealed_at IS NOT NULL), 0)::bigint AS bytes,
+        count(*) FILTER (WHERE deleted_at IS NOT NULL) AS deleted_items, coalesce(sum(bytes) FILTER (WHERE deleted_at IS NOT NULL), 0)::bigint AS deleted_bytes
+    FROM deleted WHERE sealed_at IS NOT NULL OR deleted_at IS NOT NULL GROUP BY app_id
 ), totals AS (
-    UPDATE app_total SET public_items = app_total.public_items - sealed.public_items,
-        private_items = app_total.private_items - sealed.private_items, bytes = app_total.bytes - sealed.bytes
-    FROM sealed WHERE app_total.app_id = sealed.app_id AND app_total.slot = 0
+    UPDATE app_total SET public_items = app_total.public_items - counted.public_items,
+        private_items = app_total.private_items - counted.private_items, bytes = app_total.bytes - counted.bytes,
+        deleted_items = app_total.deleted_items - counted.deleted_items, deleted_bytes = app_total.deleted_bytes - counted.deleted_bytes
+    FROM counted WHERE app_total.app_id = counted.app_id AND app_total.slot = 0
 )
 SELECT count(*)::int AS erased, coalesce((array_agg(id ORDER BY id DESC))[1], $1::uuid)::uuid AS last FROM deleted
 `
@@ -438,7 +471,7 @@ func (q *Queries) EraseUploads(ctx context.Context, arg EraseUploadsParams) (int
 }
 
 const getAccount = `-- name: GetAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE id = $1
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for FROM account WHERE id = $1
 `
 
 func (q *Queries) GetAccount(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -466,12 +499,15 @@ func (q *Queries) GetAccount(ctx context.Context, id uuid.UUID) (Account, error)
 		&i.EraseAfter,
 		&i.ErasingAt,
 		&i.BucketRemovedAt,
+		&i.McpToolsets,
+		&i.UndoWindow,
+		&i.UndoFor,
 	)
 	return i, err
 }
 
 const itemsToErase = `-- name: ItemsToErase :one
-SELECT ((SELECT coalesce(sum(public_items + private_items), 0) FROM app_total WHERE app_total.account_id = $1)
+SELECT ((SELECT coalesce(sum(public_items + private_items + deleted_items), 0) FROM app_total WHERE app_total.account_id = $1)
     + (SELECT count(*) FROM item WHERE item.account_id = $1 AND sealed_at IS NULL))::bigint
 `
 
@@ -483,9 +519,10 @@ func (q *Queries) ItemsToErase(ctx context.Context, accountID uuid.UUID) (int64,
 }
 
 const sealedItems = `-- name: SealedItems :one
-SELECT coalesce(sum(public_items + private_items), 0)::bigint FROM app_total WHERE account_id = $1
+SELECT coalesce(sum(public_items + private_items + deleted_items), 0)::bigint FROM app_total WHERE account_id = $1
 `
 
+// Those that were deleted and can be restored are included.
 func (q *Queries) SealedItems(ctx context.Context, accountID uuid.UUID) (int64, error) {
 	row := q.db.QueryRow(ctx, sealedItems, accountID)
 	var column_1 int64

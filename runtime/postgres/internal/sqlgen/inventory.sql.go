@@ -44,7 +44,7 @@ func (q *Queries) OldestDraft(ctx context.Context) (time.Time, error) {
 }
 
 const purgeRun = `-- name: PurgeRun :one
-SELECT singleton, started_at, ended_at, needs_attention, buckets_skipped, succeeded_at, runs_completed, runs_failed, runs_held, drafts, uploads, removals, removals_failed, oauth_rows, api_keys FROM purge_run
+SELECT singleton, started_at, ended_at, needs_attention, buckets_skipped, succeeded_at, runs_completed, runs_failed, runs_held, drafts, uploads, removals, removals_failed, oauth_rows, api_keys, deleted_items, renditions FROM purge_run
 `
 
 func (q *Queries) PurgeRun(ctx context.Context) (PurgeRun, error) {
@@ -66,6 +66,8 @@ func (q *Queries) PurgeRun(ctx context.Context) (PurgeRun, error) {
 		&i.RemovalsFailed,
 		&i.OauthRows,
 		&i.ApiKeys,
+		&i.DeletedItems,
+		&i.Renditions,
 	)
 	return i, err
 }
@@ -75,7 +77,10 @@ SELECT (SELECT count(*) FROM upload) AS uploads,
     (SELECT count(*) FROM resumable_upload JOIN upload ON upload.item_id = resumable_upload.item_id) AS resumable_uploads,
     (SELECT count(*) FROM object_removal) AS removals,
     (SELECT count(*) FROM object_removal WHERE last_error <> '') AS removals_failed,
-    (SELECT count(*) FROM email_outbox) AS emails
+    (SELECT count(*) FROM email_outbox) AS emails,
+    (SELECT count(*) FROM fetch_job WHERE ended_at IS NULL AND state = 'queued' AND not_before <= now()) AS fetches,
+    coalesce((SELECT extract(epoch FROM now() - min(not_before)) FROM fetch_job waiting WHERE ended_at IS NULL AND state = 'queued' AND not_before <= now()
+        AND NOT EXISTS (SELECT FROM fetch_job running WHERE running.account_id = waiting.account_id AND running.ended_at IS NULL AND running.state = 'running')), 0)::float8 AS fetch_wait_seconds
 `
 
 type QueuesRow struct {
@@ -84,6 +89,8 @@ type QueuesRow struct {
 	Removals         int64
 	RemovalsFailed   int64
 	Emails           int64
+	Fetches          int64
+	FetchWaitSeconds float64
 }
 
 // What waits in the queues of the database. An open resumable upload has a row in upload, too.
@@ -96,6 +103,8 @@ func (q *Queries) Queues(ctx context.Context) (QueuesRow, error) {
 		&i.Removals,
 		&i.RemovalsFailed,
 		&i.Emails,
+		&i.Fetches,
+		&i.FetchWaitSeconds,
 	)
 	return i, err
 }
@@ -105,8 +114,8 @@ UPDATE purge_run SET started_at = $1::timestamptz, ended_at = $2::timestamptz,
     needs_attention = $3, buckets_skipped = $4,
     succeeded_at = CASE WHEN $5::bigint > 0 THEN $2::timestamptz ELSE succeeded_at END,
     runs_completed = runs_completed + $5::bigint, runs_failed = runs_failed + $6::bigint, runs_held = runs_held + $7::bigint,
-    drafts = drafts + $8::bigint, uploads = uploads + $9::bigint, removals = removals + $10::bigint,
-    removals_failed = removals_failed + $11::bigint, oauth_rows = oauth_rows + $12::bigint, api_keys = api_keys + $13::bigint
+    drafts = drafts + $8::bigint, deleted_items = deleted_items + $9::bigint, uploads = uploads + $10::bigint, removals = removals + $11::bigint,
+    removals_failed = removals_failed + $12::bigint, oauth_rows = oauth_rows + $13::bigint, api_keys = api_keys + $14::bigint, renditions = renditions + $15::bigint
 `
 
 type RecordPurgeParams struct {
@@ -118,11 +127,13 @@ type RecordPurgeParams struct {
 	Failed         int64
 	Held           int64
 	Drafts         int64
+	DeletedItems   int64
 	Uploads        int64
 	Removals       int64
 	RemovalsFailed int64
 	OauthRows      int64
 	ApiKeys        int64
+	Renditions     int64
 }
 
 func (q *Queries) RecordPurge(ctx context.Context, arg RecordPurgeParams) error {
@@ -135,11 +146,13 @@ func (q *Queries) RecordPurge(ctx context.Context, arg RecordPurgeParams) error 
 		arg.Failed,
 		arg.Held,
 		arg.Drafts,
+		arg.DeletedItems,
 		arg.Uploads,
 		arg.Removals,
 		arg.RemovalsFailed,
 		arg.OauthRows,
 		arg.ApiKeys,
+		arg.Renditions,
 	)
 	return err
 }
@@ -150,26 +163,27 @@ WITH draft AS (
 ), sealed AS (
     SELECT account_id, sum(public_items + private_items) AS items, sum(bytes) AS bytes FROM app_total GROUP BY account_id
 ), stored AS (
-    SELECT account.id, account.namespace, account.name, account.max_storage, account_usage.bytes AS used_bytes, sealed.bytes, sealed.items, draft.items AS drafts,
+    SELECT account.id, account.namespace, account.name, account.max_storage, account_usage.bytes AS used_bytes, account_usage.rendition_bytes, sealed.bytes, sealed.items, draft.items AS drafts,
         row_number() OVER (ORDER BY account_usage.bytes DESC NULLS LAST, account.id) <= $1::bigint AS alone
     FROM account LEFT JOIN account_usage ON account_usage.account_id = account.id LEFT JOIN sealed ON sealed.account_id = account.id LEFT JOIN draft ON draft.account_id = account.id
 )
 SELECT coalesce(CASE WHEN alone THEN id END, '00000000-0000-0000-0000-000000000000')::uuid AS account_id,
     coalesce(CASE WHEN alone THEN namespace END, '')::text AS namespace, coalesce(CASE WHEN alone THEN name END, '')::text AS name,
-    sum(max_storage)::bigint AS max_storage, coalesce(sum(used_bytes), 0)::bigint AS used_bytes, coalesce(sum(bytes), 0)::bigint AS bytes,
+    sum(max_storage)::bigint AS max_storage, coalesce(sum(used_bytes), 0)::bigint AS used_bytes, coalesce(sum(rendition_bytes), 0)::bigint AS rendition_bytes, coalesce(sum(bytes), 0)::bigint AS bytes,
     coalesce(sum(items), 0)::bigint AS items, coalesce(sum(drafts), 0)::bigint AS drafts
 FROM stored GROUP BY 1, 2, 3
 `
 
 type StoredByAccountRow struct {
-	AccountID  uuid.UUID
-	Namespace  string
-	Name       string
-	MaxStorage int64
-	UsedBytes  int64
-	Bytes      int64
-	Items      int64
-	Drafts     int64
+	AccountID      uuid.UUID
+	Namespace      string
+	Name           string
+	MaxStorage     int64
+	UsedBytes      int64
+	RenditionBytes int64
+	Bytes          int64
+	Items          int64
+	Drafts         int64
 }
 
 // What the accounts with the most bytes store, and in one more row, without an id, what all others store together.
@@ -188,6 +202,7 @@ func (q *Queries) StoredByAccount(ctx context.Context, accounts int64) ([]Stored
 			&i.Name,
 			&i.MaxStorage,
 			&i.UsedBytes,
+			&i.RenditionBytes,
 			&i.Bytes,
 			&i.Items,
 			&i.Drafts,

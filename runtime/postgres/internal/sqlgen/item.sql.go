@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"mediastack.dev/runtime/media"
 )
 
 const countApp = `-- name: CountApp :one
@@ -51,14 +52,14 @@ func (q *Queries) CountGroup(ctx context.Context, arg CountGroupParams) (CountGr
 
 const deleteItem = `-- name: DeleteItem :one
 WITH deleted AS (
-    DELETE FROM item WHERE item.app_id = $1 AND item.id = $2 RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at
+    DELETE FROM item WHERE item.app_id = $1 AND item.id = $2 AND (item.sealed_at IS NULL OR NOT $5::boolean) RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color
 ), total AS (
     UPDATE app_total SET public_items = public_items - (deleted.access = 'public')::int,
         private_items = private_items - (deleted.access = 'private')::int, bytes = app_total.bytes - deleted.bytes
-    FROM deleted WHERE deleted.sealed_at IS NOT NULL AND app_total.app_id = deleted.app_id AND app_total.slot = $5::smallint
+    FROM deleted WHERE deleted.sealed_at IS NOT NULL AND app_total.app_id = deleted.app_id AND app_total.slot = $6::smallint
 ), grouped AS (
     INSERT INTO group_total (app_id, group_label, slot, public_items, private_items)
-    SELECT app_id, group_label, $5::smallint % 4, -(access = 'public')::int, -(access = 'private')::int
+    SELECT app_id, group_label, $6::smallint % 4, -(access = 'public')::int, -(access = 'private')::int
     FROM deleted WHERE group_label <> '' AND sealed_at IS NOT NULL
     ON CONFLICT (app_id, group_label, slot) DO UPDATE SET
         public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
@@ -75,11 +76,12 @@ RETURNING id, bucket, keys, EXISTS (SELECT FROM deleted WHERE deleted.sealed_at 
 `
 
 type DeleteItemParams struct {
-	AppID     uuid.UUID
-	ID        uuid.UUID
-	NotBefore time.Time
-	Request   uuid.UUID
-	Slot      int16
+	AppID      uuid.UUID
+	ID         uuid.UUID
+	NotBefore  time.Time
+	Request    uuid.UUID
+	DraftsOnly bool
+	Slot       int16
 }
 
 type DeleteItemRow struct {
@@ -96,6 +98,7 @@ func (q *Queries) DeleteItem(ctx context.Context, arg DeleteItemParams) (DeleteI
 		arg.ID,
 		arg.NotBefore,
 		arg.Request,
+		arg.DraftsOnly,
 		arg.Slot,
 	)
 	var i DeleteItemRow
@@ -109,7 +112,7 @@ func (q *Queries) DeleteItem(ctx context.Context, arg DeleteItemParams) (DeleteI
 }
 
 const item = `-- name: Item :one
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at FROM item WHERE app_id = $1 AND id = $2
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color FROM item WHERE app_id = $1 AND id = $2
 `
 
 type ItemParams struct {
@@ -132,12 +135,27 @@ func (q *Queries) Item(ctx context.Context, arg ItemParams) (Item, error) {
 		&i.Bytes,
 		&i.CreatedAt,
 		&i.SealedAt,
+		&i.Version,
+		&i.Metadata,
+		&i.Width,
+		&i.Height,
+		&i.Placeholder,
+		&i.FactsVersion,
+		&i.Ref,
+		&i.DeletedAt,
+		&i.RestorableUntil,
+		&i.WasSealedAt,
+		&i.DurationMs,
+		&i.Pages,
+		&i.FocusX,
+		&i.FocusY,
+		&i.DominantColor,
 	)
 	return i, err
 }
 
 const itemForDelivery = `-- name: ItemForDelivery :one
-SELECT item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, account.namespace, account.name, account.bucket FROM item
+SELECT item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, account.namespace, account.name, account.bucket FROM item
 JOIN account ON account.id = item.account_id AND account.closed_at IS NULL AND NOT account.suspended
 WHERE item.id = $1
 `
@@ -165,9 +183,67 @@ func (q *Queries) ItemForDelivery(ctx context.Context, id uuid.UUID) (ItemForDel
 		&i.Item.Bytes,
 		&i.Item.CreatedAt,
 		&i.Item.SealedAt,
+		&i.Item.Version,
+		&i.Item.Metadata,
+		&i.Item.Width,
+		&i.Item.Height,
+		&i.Item.Placeholder,
+		&i.Item.FactsVersion,
+		&i.Item.Ref,
+		&i.Item.DeletedAt,
+		&i.Item.RestorableUntil,
+		&i.Item.WasSealedAt,
+		&i.Item.DurationMs,
+		&i.Item.Pages,
+		&i.Item.FocusX,
+		&i.Item.FocusY,
+		&i.Item.DominantColor,
 		&i.Namespace,
 		&i.Name,
 		&i.Bucket,
+	)
+	return i, err
+}
+
+const itemForUpdate = `-- name: ItemForUpdate :one
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color FROM item WHERE app_id = $1 AND id = $2 FOR NO KEY UPDATE
+`
+
+type ItemForUpdateParams struct {
+	AppID uuid.UUID
+	ID    uuid.UUID
+}
+
+func (q *Queries) ItemForUpdate(ctx context.Context, arg ItemForUpdateParams) (Item, error) {
+	row := q.db.QueryRow(ctx, itemForUpdate, arg.AppID, arg.ID)
+	var i Item
+	err := row.Scan(
+		&i.ID,
+		&i.AccountID,
+		&i.AppID,
+		&i.FileName,
+		&i.Access,
+		&i.Caption,
+		&i.GroupLabel,
+		&i.Objects,
+		&i.Bytes,
+		&i.CreatedAt,
+		&i.SealedAt,
+		&i.Version,
+		&i.Metadata,
+		&i.Width,
+		&i.Height,
+		&i.Placeholder,
+		&i.FactsVersion,
+		&i.Ref,
+		&i.DeletedAt,
+		&i.RestorableUntil,
+		&i.WasSealedAt,
+		&i.DurationMs,
+		&i.Pages,
+		&i.FocusX,
+		&i.FocusY,
+		&i.DominantColor,
 	)
 	return i, err
 }
@@ -225,9 +301,9 @@ func (q *Queries) PurgeDrafts(ctx context.Context, arg PurgeDraftsParams) ([]int
 
 const seal = `-- name: Seal :one
 WITH sealed AS (
-    UPDATE item SET sealed_at = $3::timestamptz
+    UPDATE item SET sealed_at = $3::timestamptz, version = version + 1
     WHERE item.app_id = $1 AND item.id = $2 AND item.sealed_at IS NULL
-    RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at
+    RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color
 ), total AS (
     UPDATE app_total SET public_items = public_items + (sealed.access = 'public')::int,
         private_items = private_items + (sealed.access = 'private')::int, bytes = app_total.bytes + sealed.bytes
@@ -240,8 +316,12 @@ WITH sealed AS (
         public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
 ), delta AS (
     INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, 1, access = 'public' FROM sealed
+), eager AS (
+    INSERT INTO rendition_queue (item_id, account_id) SELECT sealed.id, sealed.account_id FROM sealed
+    WHERE item_file_type(sealed.objects) LIKE 'image/%' AND EXISTS (SELECT FROM rendition_eager e WHERE e.account_id = sealed.account_id AND e.active)
+    ON CONFLICT (item_id) DO UPDATE SET claim = NULL, due_at = now(), attempts = 0
 )
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at FROM sealed
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color FROM sealed
 `
 
 type SealParams struct {
@@ -252,17 +332,32 @@ type SealParams struct {
 }
 
 type SealRow struct {
-	ID         uuid.UUID
-	AccountID  uuid.UUID
-	AppID      uuid.UUID
-	FileName   string
-	Access     string
-	Caption    string
-	GroupLabel string
-	Objects    []byte
-	Bytes      int64
-	CreatedAt  time.Time
-	SealedAt   *time.Time
+	ID              uuid.UUID
+	AccountID       uuid.UUID
+	AppID           uuid.UUID
+	FileName        string
+	Access          string
+	Caption         string
+	GroupLabel      string
+	Objects         []byte
+	Bytes           int64
+	CreatedAt       time.Time
+	SealedAt        *time.Time
+	Version         int32
+	Metadata        []byte
+	Width           *int32
+	Height          *int32
+	Placeholder     []byte
+	FactsVersion    int16
+	Ref             string
+	DeletedAt       *time.Time
+	RestorableUntil *time.Time
+	WasSealedAt     *time.Time
+	DurationMs      *int64
+	Pages           *int32
+	FocusX          *int16
+	FocusY          *int16
+	DominantColor   *string
 }
 
 // One conditional update decides between seal and purge (docs/architecture.md, invariants 2 and 4).
@@ -286,6 +381,21 @@ func (q *Queries) Seal(ctx context.Context, arg SealParams) (SealRow, error) {
 		&i.Bytes,
 		&i.CreatedAt,
 		&i.SealedAt,
+		&i.Version,
+		&i.Metadata,
+		&i.Width,
+		&i.Height,
+		&i.Placeholder,
+		&i.FactsVersion,
+		&i.Ref,
+		&i.DeletedAt,
+		&i.RestorableUntil,
+		&i.WasSealedAt,
+		&i.DurationMs,
+		&i.Pages,
+		&i.FocusX,
+		&i.FocusY,
+		&i.DominantColor,
 	)
 	return i, err
 }
@@ -304,4 +414,76 @@ func (q *Queries) Totals(ctx context.Context, id uuid.UUID) (TotalsRow, error) {
 	var i TotalsRow
 	err := row.Scan(&i.Storage, &i.MaxStorage)
 	return i, err
+}
+
+const updateItem = `-- name: UpdateItem :one
+WITH changed AS (
+    UPDATE item SET file_name = $1, access = $2, caption = $3, group_label = $4,
+        metadata = $5, focus_x = $6, focus_y = $7, version = item.version + 1
+    WHERE item.app_id = $8 AND item.id = $9
+    RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color
+), moved AS (
+    SELECT app_id, id, group_label, access = 'public' AS public, 1 AS delta FROM changed
+    WHERE sealed_at IS NOT NULL AND (access, group_label) <> ($10::text, $11::text)
+    UNION ALL
+    SELECT app_id, id, $11::text, $10::text = 'public', -1 FROM changed
+    WHERE sealed_at IS NOT NULL AND (access, group_label) <> ($10::text, $11::text)
+), total AS (
+    UPDATE app_total SET public_items = app_total.public_items + sums.public, private_items = app_total.private_items - sums.public
+    FROM (SELECT app_id, sum(delta) FILTER (WHERE public) AS public FROM moved GROUP BY app_id) AS sums
+    WHERE sums.public <> 0 AND app_total.app_id = sums.app_id AND app_total.slot = $12::smallint
+), grouped AS (
+    INSERT INTO group_total (app_id, group_label, slot, public_items, private_items)
+    SELECT app_id, group_label, $12::smallint % 4, coalesce(sum(delta) FILTER (WHERE public), 0), coalesce(sum(delta) FILTER (WHERE NOT public), 0)
+    FROM moved WHERE group_label <> '' GROUP BY app_id, group_label ORDER BY group_label
+    ON CONFLICT (app_id, group_label, slot) DO UPDATE SET
+        public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
+), delta AS (
+    INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, delta, public FROM moved
+), eager AS (
+    INSERT INTO rendition_queue (item_id, account_id) SELECT changed.id, changed.account_id FROM changed
+    WHERE item_file_type(changed.objects) LIKE 'image/%' AND EXISTS (SELECT FROM rendition_eager e WHERE e.account_id = changed.account_id AND e.active)
+        AND changed.sealed_at IS NOT NULL AND EXISTS (SELECT FROM item old WHERE old.app_id = changed.app_id AND old.id = changed.id
+            AND (old.focus_x, old.focus_y) IS DISTINCT FROM (changed.focus_x, changed.focus_y))
+    ON CONFLICT (item_id) DO UPDATE SET claim = NULL, due_at = now(), attempts = 0
+)
+SELECT version FROM changed
+`
+
+type UpdateItemParams struct {
+	FileName   string
+	Access     string
+	Caption    string
+	GroupLabel string
+	Metadata   media.Metadata
+	FocusX     *int16
+	FocusY     *int16
+	AppID      uuid.UUID
+	ID         uuid.UUID
+	OldAccess  string
+	OldGroup   string
+	Slot       int16
+}
+
+// Changes an item that the transaction has locked. The counters and lists of a sealed item change with
+// its access and its group: it leaves those of the former ones. Rows of group_total are in the order of
+// the groups, so that two of these statements never wait for each other in a circle.
+func (q *Queries) UpdateItem(ctx context.Context, arg UpdateItemParams) (int32, error) {
+	row := q.db.QueryRow(ctx, updateItem,
+		arg.FileName,
+		arg.Access,
+		arg.Caption,
+		arg.GroupLabel,
+		arg.Metadata,
+		arg.FocusX,
+		arg.FocusY,
+		arg.AppID,
+		arg.ID,
+		arg.OldAccess,
+		arg.OldGroup,
+		arg.Slot,
+	)
+	var version int32
+	err := row.Scan(&version)
+	return version, err
 }

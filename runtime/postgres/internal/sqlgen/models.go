@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
+	"mediastack.dev/runtime/filehead"
 	"mediastack.dev/runtime/media"
 )
 
@@ -34,23 +35,29 @@ type Account struct {
 	EraseAfter      *time.Time
 	ErasingAt       *time.Time
 	BucketRemovedAt *time.Time
+	McpToolsets     []string
+	UndoWindow      *int64
+	UndoFor         string
 }
 
 type AccountHolding struct {
-	ID          uuid.UUID
-	Namespace   string
-	Name        string
-	Used        int64
-	SealedItems int64
-	SealedBytes int64
-	Reserved    int64
-	DraftBytes  int64
-	LastUsedAt  time.Time
+	ID             uuid.UUID
+	Namespace      string
+	Name           string
+	Used           int64
+	SealedItems    int64
+	SealedBytes    int64
+	Reserved       int64
+	DraftBytes     int64
+	LastUsedAt     time.Time
+	DeletedBytes   int64
+	RenditionBytes int64
 }
 
 type AccountUsage struct {
-	AccountID uuid.UUID
-	Bytes     int64
+	AccountID      uuid.UUID
+	Bytes          int64
+	RenditionBytes int64
 }
 
 type AccountVersion struct {
@@ -98,6 +105,15 @@ type AppTotal struct {
 	PublicItems  int64
 	PrivateItems int64
 	Bytes        int64
+	DeletedItems int64
+	DeletedBytes int64
+}
+
+type CapabilityUse struct {
+	ID        []byte
+	AccountID uuid.UUID
+	Uses      int32
+	ExpiresAt time.Time
 }
 
 type EmailOutbox struct {
@@ -106,6 +122,33 @@ type EmailOutbox struct {
 	Attempts  int32
 	NotBefore time.Time
 	ExpiresAt time.Time
+}
+
+type FetchJob struct {
+	ID         uuid.UUID
+	AccountID  uuid.UUID
+	AppID      uuid.UUID
+	KeyID      uuid.UUID
+	GrantID    pgtype.UUID
+	Url        string
+	FileName   string
+	Access     string
+	Caption    string
+	GroupLabel string
+	Metadata   media.Metadata
+	Seal       bool
+	State      string
+	Attempts   int32
+	NotBefore  time.Time
+	InstanceID pgtype.UUID
+	ItemID     pgtype.UUID
+	Bytes      int64
+	Total      int64
+	ErrorCode  string
+	ErrorText  string
+	CreatedAt  time.Time
+	EndedAt    *time.Time
+	Assistant  bool
 }
 
 type GroupTotal struct {
@@ -135,17 +178,32 @@ type Installation struct {
 }
 
 type Item struct {
-	ID         uuid.UUID
-	AccountID  uuid.UUID
-	AppID      uuid.UUID
-	FileName   string
-	Access     string
-	Caption    string
-	GroupLabel string
-	Objects    media.Objects
-	Bytes      int64
-	CreatedAt  time.Time
-	SealedAt   *time.Time
+	ID              uuid.UUID
+	AccountID       uuid.UUID
+	AppID           uuid.UUID
+	FileName        string
+	Access          string
+	Caption         string
+	GroupLabel      string
+	Objects         media.Objects
+	Bytes           int64
+	CreatedAt       time.Time
+	SealedAt        *time.Time
+	Version         int32
+	Metadata        media.Metadata
+	Width           *int32
+	Height          *int32
+	Placeholder     []byte
+	FactsVersion    int16
+	Ref             string
+	DeletedAt       *time.Time
+	RestorableUntil *time.Time
+	WasSealedAt     *time.Time
+	DurationMs      *int64
+	Pages           *int32
+	FocusX          *int16
+	FocusY          *int16
+	DominantColor   *string
 }
 
 type ItemCache struct {
@@ -255,6 +313,8 @@ type PurgeRun struct {
 	RemovalsFailed int64
 	OauthRows      int64
 	ApiKeys        int64
+	DeletedItems   int64
+	Renditions     int64
 }
 
 type RateLimitEvent struct {
@@ -262,6 +322,55 @@ type RateLimitEvent struct {
 	SubjectMac []byte
 	Times      []time.Time
 	LastTime   time.Time
+}
+
+type Rendition struct {
+	ItemID     uuid.UUID
+	Key        []byte
+	ID         uuid.UUID
+	AccountID  uuid.UUID
+	Preset     string
+	RecipeID   []byte
+	Ready      bool
+	Bytes      int64
+	InstanceID pgtype.UUID
+	LeaseEnds  time.Time
+	MimeType   string
+	Width      int32
+	Height     int32
+	Sha256     []byte
+	UsedAt     time.Time
+}
+
+type RenditionEager struct {
+	AccountID uuid.UUID
+	Active    bool
+	Changed   int64
+	Seen      int64
+	Encoder   int32
+	Recipes   []byte
+	BeforeID  pgtype.UUID
+	Passed    int64
+	ServedAt  time.Time
+	NotBefore time.Time
+}
+
+type RenditionQueue struct {
+	ItemID    uuid.UUID
+	AccountID uuid.UUID
+	Rebuild   bool
+	DueAt     time.Time
+	Attempts  int32
+	Claim     pgtype.UUID
+}
+
+type RenditionTotal struct {
+	AccountID  uuid.UUID
+	Preset     string
+	RecipeID   []byte
+	Items      int64
+	Bytes      int64
+	StaleSince *time.Time
 }
 
 type ResumableUpload struct {
@@ -285,6 +394,9 @@ type ResumableUpload struct {
 	IncompleteHash  []byte
 	MimeType        string
 	ExpiresAt       time.Time
+	ItemMetadata    media.Metadata
+	Capability      *media.Capability
+	Head            filehead.Head
 }
 
 type RuntimeInstance struct {
@@ -307,12 +419,42 @@ type SettingsTenant struct {
 	Fields    []byte
 }
 
+type StoredItem struct {
+	ID              uuid.UUID
+	AccountID       uuid.UUID
+	AppID           uuid.UUID
+	FileName        string
+	Access          string
+	Caption         string
+	GroupLabel      string
+	Objects         media.Objects
+	Bytes           int64
+	CreatedAt       time.Time
+	SealedAt        *time.Time
+	Version         int32
+	Metadata        media.Metadata
+	Width           *int32
+	Height          *int32
+	Placeholder     []byte
+	FactsVersion    int16
+	Ref             string
+	DeletedAt       *time.Time
+	RestorableUntil *time.Time
+	WasSealedAt     *time.Time
+	DurationMs      *int64
+	Pages           *int32
+	FocusX          *int16
+	FocusY          *int16
+	DominantColor   *string
+}
+
 type Upload struct {
-	ItemID     uuid.UUID
-	AccountID  uuid.UUID
-	AppID      uuid.UUID
-	Reserved   int64
-	LeaseEnds  time.Time
-	InstanceID pgtype.UUID
-	OpenedAt   time.Time
+	ItemID       uuid.UUID
+	AccountID    uuid.UUID
+	AppID        uuid.UUID
+	Reserved     int64
+	LeaseEnds    time.Time
+	InstanceID   pgtype.UUID
+	OpenedAt     time.Time
+	CapabilityID []byte
 }

@@ -14,7 +14,7 @@ import (
 )
 
 const accountsByOwner = `-- name: AccountsByOwner :many
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for FROM account
 WHERE owners @> ARRAY[$1::text] AND closed_at IS NULL AND NOT suspended
 ORDER BY display_name, namespace, name LIMIT $2::int
 `
@@ -55,6 +55,9 @@ func (q *Queries) AccountsByOwner(ctx context.Context, arg AccountsByOwnerParams
 			&i.EraseAfter,
 			&i.ErasingAt,
 			&i.BucketRemovedAt,
+			&i.McpToolsets,
+			&i.UndoWindow,
+			&i.UndoFor,
 		); err != nil {
 			return nil, err
 		}
@@ -193,7 +196,7 @@ func (q *Queries) InsertGrant(ctx context.Context, arg InsertGrantParams) error 
 }
 
 const lockAccountForShare = `-- name: LockAccountForShare :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for FROM account
 WHERE id = $1 AND owners @> ARRAY[$2::text] AND closed_at IS NULL AND NOT suspended FOR SHARE
 `
 
@@ -228,6 +231,9 @@ func (q *Queries) LockAccountForShare(ctx context.Context, arg LockAccountForSha
 		&i.EraseAfter,
 		&i.ErasingAt,
 		&i.BucketRemovedAt,
+		&i.McpToolsets,
+		&i.UndoWindow,
+		&i.UndoFor,
 	)
 	return i, err
 }
@@ -284,6 +290,84 @@ func (q *Queries) OwnsAnyAccount(ctx context.Context, email string) (bool, error
 	var exists bool
 	err := row.Scan(&exists)
 	return exists, err
+}
+
+const principalOfOwner = `-- name: PrincipalOfOwner :one
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed FROM account
+JOIN app ON app.account_id = account.id AND app.name = $2 AND app.closed_at IS NULL
+JOIN api_key ON api_key.app_id = app.id AND (api_key.expires_at IS NULL OR api_key.expires_at > $3::timestamptz)
+WHERE account.id = $1 AND account.owners @> ARRAY[$4::text] AND account.closed_at IS NULL AND NOT account.suspended
+ORDER BY api_key.sequence DESC LIMIT 1
+`
+
+type PrincipalOfOwnerParams struct {
+	ID    uuid.UUID
+	App   string
+	Now   time.Time
+	Email string
+}
+
+type PrincipalOfOwnerRow struct {
+	Account Account
+	App     App
+	ApiKey  ApiKey
+}
+
+// The Default App of an owner's account, with the newest valid key, for which the login of the owner stands.
+func (q *Queries) PrincipalOfOwner(ctx context.Context, arg PrincipalOfOwnerParams) (PrincipalOfOwnerRow, error) {
+	row := q.db.QueryRow(ctx, principalOfOwner,
+		arg.ID,
+		arg.App,
+		arg.Now,
+		arg.Email,
+	)
+	var i PrincipalOfOwnerRow
+	err := row.Scan(
+		&i.Account.ID,
+		&i.Account.Namespace,
+		&i.Account.Name,
+		&i.Account.NamespaceUid,
+		&i.Account.ObjectUid,
+		&i.Account.DisplayName,
+		&i.Account.Owners,
+		&i.Account.MaxStorage,
+		&i.Account.MaxUploadSize,
+		&i.Account.Bucket,
+		&i.Account.BucketOwned,
+		&i.Account.BucketClaimed,
+		&i.Account.Suspended,
+		&i.Account.McpReadOnly,
+		&i.Account.McpTools,
+		&i.Account.CorsOrigins,
+		&i.Account.CreatedAt,
+		&i.Account.ClosedAt,
+		&i.Account.EraseAfter,
+		&i.Account.ErasingAt,
+		&i.Account.BucketRemovedAt,
+		&i.Account.McpToolsets,
+		&i.Account.UndoWindow,
+		&i.Account.UndoFor,
+		&i.App.ID,
+		&i.App.AccountID,
+		&i.App.Name,
+		&i.App.CreatedAt,
+		&i.App.ClosedAt,
+		&i.App.KeySequence,
+		&i.ApiKey.ID,
+		&i.ApiKey.AccountID,
+		&i.ApiKey.AppID,
+		&i.ApiKey.Hash,
+		&i.ApiKey.Generation,
+		&i.ApiKey.Sequence,
+		&i.ApiKey.ObjectUid,
+		&i.ApiKey.Overlap,
+		&i.ApiKey.ReplacesSecret,
+		&i.ApiKey.CreatedAt,
+		&i.ApiKey.DeliveredAt,
+		&i.ApiKey.ExpiresAt,
+		&i.ApiKey.Closed,
+	)
+	return i, err
 }
 
 const rebindGrant = `-- name: RebindGrant :exec

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"mediastack.dev/runtime/filehead"
 	"mediastack.dev/runtime/media"
 )
 
@@ -34,7 +35,7 @@ func (q *Queries) DeleteExpiredResumables(ctx context.Context, arg DeleteExpired
 }
 
 const findResumable = `-- name: FindResumable :one
-SELECT resumable_upload.item_id, resumable_upload.account_id, resumable_upload.app_id, resumable_upload.length, resumable_upload.file_name, resumable_upload.declared_type, resumable_upload.access, resumable_upload.caption, resumable_upload.group_label, resumable_upload.metadata, resumable_upload.received, resumable_upload.digest, resumable_upload.multipart_id, resumable_upload.parts, resumable_upload.single_put, resumable_upload.incomplete_part, resumable_upload.incomplete_bytes, resumable_upload.incomplete_hash, resumable_upload.mime_type, resumable_upload.expires_at, upload.reserved, upload.lease_ends FROM resumable_upload LEFT JOIN upload ON upload.item_id = resumable_upload.item_id
+SELECT resumable_upload.item_id, resumable_upload.account_id, resumable_upload.app_id, resumable_upload.length, resumable_upload.file_name, resumable_upload.declared_type, resumable_upload.access, resumable_upload.caption, resumable_upload.group_label, resumable_upload.metadata, resumable_upload.received, resumable_upload.digest, resumable_upload.multipart_id, resumable_upload.parts, resumable_upload.single_put, resumable_upload.incomplete_part, resumable_upload.incomplete_bytes, resumable_upload.incomplete_hash, resumable_upload.mime_type, resumable_upload.expires_at, resumable_upload.item_metadata, resumable_upload.capability, resumable_upload.head, upload.reserved, upload.lease_ends FROM resumable_upload LEFT JOIN upload ON upload.item_id = resumable_upload.item_id
 WHERE resumable_upload.app_id = $1 AND resumable_upload.item_id = $2
 `
 
@@ -74,6 +75,9 @@ func (q *Queries) FindResumable(ctx context.Context, arg FindResumableParams) (F
 		&i.ResumableUpload.IncompleteHash,
 		&i.ResumableUpload.MimeType,
 		&i.ResumableUpload.ExpiresAt,
+		&i.ResumableUpload.ItemMetadata,
+		&i.ResumableUpload.Capability,
+		&i.ResumableUpload.Head,
 		&i.Reserved,
 		&i.LeaseEnds,
 	)
@@ -81,8 +85,8 @@ func (q *Queries) FindResumable(ctx context.Context, arg FindResumableParams) (F
 }
 
 const insertResumable = `-- name: InsertResumable :exec
-INSERT INTO resumable_upload (item_id, account_id, app_id, length, file_name, declared_type, access, caption, group_label, metadata, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+INSERT INTO resumable_upload (item_id, account_id, app_id, length, file_name, declared_type, access, caption, group_label, metadata, expires_at, item_metadata, capability)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 `
 
 type InsertResumableParams struct {
@@ -97,6 +101,8 @@ type InsertResumableParams struct {
 	GroupLabel   string
 	Metadata     string
 	ExpiresAt    time.Time
+	ItemMetadata media.Metadata
+	Capability   *media.Capability
 }
 
 func (q *Queries) InsertResumable(ctx context.Context, arg InsertResumableParams) error {
@@ -112,17 +118,19 @@ func (q *Queries) InsertResumable(ctx context.Context, arg InsertResumableParams
 		arg.GroupLabel,
 		arg.Metadata,
 		arg.ExpiresAt,
+		arg.ItemMetadata,
+		arg.Capability,
 	)
 	return err
 }
 
 const saveProgress = `-- name: SaveProgress :execrows
 WITH running AS (
-    UPDATE upload SET lease_ends = $10 WHERE upload.item_id = $12 RETURNING item_id
+    UPDATE upload SET lease_ends = $11 WHERE upload.item_id = $13 RETURNING item_id
 )
 UPDATE resumable_upload SET received = $1, digest = $2, multipart_id = $3, parts = $4,
-    single_put = $5, incomplete_part = $6, incomplete_bytes = $7, incomplete_hash = $8, mime_type = $9, expires_at = $10
-FROM running WHERE resumable_upload.item_id = running.item_id AND resumable_upload.received = $11::bigint
+    single_put = $5, incomplete_part = $6, incomplete_bytes = $7, incomplete_hash = $8, mime_type = $9, head = $10, expires_at = $11
+FROM running WHERE resumable_upload.item_id = running.item_id AND resumable_upload.received = $12::bigint
     AND (resumable_upload.multipart_id IN ('', $3) OR $3 = '')
 `
 
@@ -136,6 +144,7 @@ type SaveProgressParams struct {
 	IncompleteBytes int64
 	IncompleteHash  []byte
 	MimeType        string
+	Head            filehead.Head
 	ExpiresAt       time.Time
 	Before          int64
 	ItemID          uuid.UUID
@@ -154,6 +163,7 @@ func (q *Queries) SaveProgress(ctx context.Context, arg SaveProgressParams) (int
 		arg.IncompleteBytes,
 		arg.IncompleteHash,
 		arg.MimeType,
+		arg.Head,
 		arg.ExpiresAt,
 		arg.Before,
 		arg.ItemID,

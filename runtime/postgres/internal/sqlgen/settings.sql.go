@@ -80,28 +80,36 @@ func (q *Queries) RemovePins(ctx context.Context, objectUid string) error {
 	return err
 }
 
-const setPins = `-- name: SetPins :exec
-INSERT INTO settings_pin (account_id, pinned_by, object_uid, fields) VALUES ($1, $2, $3, $4)
-ON CONFLICT (account_id) DO UPDATE SET pinned_by = excluded.pinned_by, object_uid = excluded.object_uid, fields = excluded.fields
-WHERE settings_pin IS DISTINCT FROM excluded
+const setPins = `-- name: SetPins :one
+WITH locked AS (
+    SELECT id FROM account WHERE id = $1 FOR NO KEY UPDATE
+), written AS (
+    INSERT INTO settings_pin (account_id, pinned_by, object_uid, fields) SELECT id, $2, $3, $4 FROM locked
+    ON CONFLICT (account_id) DO UPDATE SET pinned_by = excluded.pinned_by, object_uid = excluded.object_uid, fields = excluded.fields
+    WHERE settings_pin IS DISTINCT FROM excluded
+)
+SELECT id FROM locked
 `
 
 type SetPinsParams struct {
-	AccountID uuid.UUID
+	ID        uuid.UUID
 	PinnedBy  string
 	ObjectUid string
 	Fields    []byte
 }
 
-// Replaces all pins. Equal pins are not written, so that no notification is sent.
-func (q *Queries) SetPins(ctx context.Context, arg SetPinsParams) error {
-	_, err := q.db.Exec(ctx, setPins,
-		arg.AccountID,
+// Replaces all pins, with the lock of LockAccountForSettings; no row without the account. Equal pins are
+// not written, so that no notification is sent.
+func (q *Queries) SetPins(ctx context.Context, arg SetPinsParams) (uuid.UUID, error) {
+	row := q.db.QueryRow(ctx, setPins,
+		arg.ID,
 		arg.PinnedBy,
 		arg.ObjectUid,
 		arg.Fields,
 	)
-	return err
+	var id uuid.UUID
+	err := row.Scan(&id)
+	return id, err
 }
 
 const setTenantSettings = `-- name: SetTenantSettings :one
@@ -141,5 +149,36 @@ func (q *Queries) SettingsLayers(ctx context.Context, accountID uuid.UUID) (Sett
 	row := q.db.QueryRow(ctx, settingsLayers, accountID)
 	var i SettingsLayersRow
 	err := row.Scan(&i.PinnedBy, &i.Pinned, &i.Tenant)
+	return i, err
+}
+
+const settingsState = `-- name: SettingsState :one
+SELECT account.object_uid, coalesce(v.settings_version, 0)::bigint AS version, pin.pinned_by, pin.fields AS pinned, tenant.fields AS tenant
+FROM account LEFT JOIN account_version v USING (id)
+LEFT JOIN settings_pin AS pin ON pin.account_id = account.id
+LEFT JOIN settings_tenant AS tenant ON tenant.account_id = account.id
+WHERE account.id = $1
+`
+
+type SettingsStateRow struct {
+	ObjectUid string
+	Version   int64
+	PinnedBy  *string
+	Pinned    []byte
+	Tenant    []byte
+}
+
+// SettingsLayers with the object that the account is bound to, and the version that stands for both, of one
+// snapshot.
+func (q *Queries) SettingsState(ctx context.Context, id uuid.UUID) (SettingsStateRow, error) {
+	row := q.db.QueryRow(ctx, settingsState, id)
+	var i SettingsStateRow
+	err := row.Scan(
+		&i.ObjectUid,
+		&i.Version,
+		&i.PinnedBy,
+		&i.Pinned,
+		&i.Tenant,
+	)
 	return i, err
 }

@@ -35,7 +35,7 @@ func (q *Queries) AdjustUsage(ctx context.Context, arg AdjustUsageParams) (int64
 }
 
 const availableBytes = `-- name: AvailableBytes :one
-SELECT (account.max_storage - account_usage.bytes)::bigint AS bytes, account.max_storage FROM account JOIN account_usage ON account_usage.account_id = account.id WHERE account.id = $1
+SELECT (account.max_storage - account_usage.bytes + account_usage.rendition_bytes + (SELECT coalesce(sum(app_total.deleted_bytes), 0) FROM app_total WHERE app_total.account_id = account.id))::bigint AS bytes, account.max_storage FROM account JOIN account_usage ON account_usage.account_id = account.id WHERE account.id = $1
 `
 
 type AvailableBytesRow struct {
@@ -43,7 +43,8 @@ type AvailableBytesRow struct {
 	MaxStorage int64
 }
 
-// The bytes up to the storage cap; negative if the cap was lowered below the usage.
+// The bytes up to the storage cap, which an upload can have: renditions and tombstones end for it. Negative if the cap was
+// lowered below the usage.
 func (q *Queries) AvailableBytes(ctx context.Context, id uuid.UUID) (AvailableBytesRow, error) {
 	row := q.db.QueryRow(ctx, availableBytes, id)
 	var i AvailableBytesRow
@@ -68,27 +69,39 @@ WITH timeout_set AS MATERIALIZED (
 ), requested AS MATERIALIZED (
     SELECT unnest($2::uuid[]) AS id, unnest($3::text[]) AS file_name, unnest($4::text[]) AS access,
         unnest($5::text[]) AS caption, unnest($6::text[]) AS group_label, unnest($7::text[]) AS objects,
-        unnest($8::bigint[]) AS bytes, unnest($9::timestamptz[]) AS created_at
+        unnest($8::bigint[]) AS bytes, unnest($9::timestamptz[]) AS created_at, unnest($10::text[]) AS metadata,
+        unnest($11::int[]) AS width, unnest($12::int[]) AS height, unnest($13::bytea[]) AS placeholder, unnest($14::text[]) AS dominant_color,
+        unnest($15::text[]) AS ref, unnest($16::bigint[]) AS duration_ms, unnest($17::int[]) AS pages
 ), done AS (
     DELETE FROM upload USING requested, timeout_set WHERE upload.item_id = requested.id AND upload.reserved = requested.bytes
     RETURNING upload.item_id, upload.account_id, upload.app_id
 )
-INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)
-SELECT requested.id, done.account_id, done.app_id, requested.file_name, requested.access, requested.caption, requested.group_label, requested.objects::jsonb, requested.bytes, requested.created_at
+INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at,
+    metadata, width, height, placeholder, duration_ms, pages, ref, dominant_color, facts_version)
+SELECT requested.id, done.account_id, done.app_id, requested.file_name, requested.access, requested.caption, requested.group_label, requested.objects::jsonb, requested.bytes, requested.created_at,
+    requested.metadata::jsonb, nullif(requested.width, 0), nullif(requested.height, 0), requested.placeholder, nullif(requested.duration_ms, 0), nullif(requested.pages, 0), requested.ref, nullif(requested.dominant_color, ''), 3
 FROM requested JOIN done ON done.item_id = requested.id
 RETURNING id
 `
 
 type CommitUploadsParams struct {
-	LockTimeout string
-	Ids         []uuid.UUID
-	FileNames   []string
-	Accesses    []string
-	Captions    []string
-	Groups      []string
-	Objects     []string
-	Bytes       []int64
-	CreatedAt   []time.Time
+	LockTimeout    string
+	Ids            []uuid.UUID
+	FileNames      []string
+	Accesses       []string
+	Captions       []string
+	Groups         []string
+	Objects        []string
+	Bytes          []int64
+	CreatedAt      []time.Time
+	Metadata       []string
+	Widths         []int32
+	Heights        []int32
+	Placeholders   [][]byte
+	DominantColors []string
+	Refs           []string
+	Durations      []int64
+	Pages          []int32
 }
 
 // Commits the uploads whose reservation equals the stored bytes, so that the usage does not
@@ -104,6 +117,14 @@ func (q *Queries) CommitUploads(ctx context.Context, arg CommitUploadsParams) ([
 		arg.Objects,
 		arg.Bytes,
 		arg.CreatedAt,
+		arg.Metadata,
+		arg.Widths,
+		arg.Heights,
+		arg.Placeholders,
+		arg.DominantColors,
+		arg.Refs,
+		arg.Durations,
+		arg.Pages,
 	)
 	if err != nil {
 		return nil, err
@@ -124,7 +145,7 @@ func (q *Queries) CommitUploads(ctx context.Context, arg CommitUploadsParams) ([
 }
 
 const deleteUploadReturning = `-- name: DeleteUploadReturning :one
-DELETE FROM upload WHERE item_id = $1 RETURNING item_id, account_id, app_id, reserved, lease_ends, instance_id, opened_at
+DELETE FROM upload WHERE item_id = $1 RETURNING item_id, account_id, app_id, reserved, lease_ends, instance_id, opened_at, capability_id
 `
 
 func (q *Queries) DeleteUploadReturning(ctx context.Context, itemID uuid.UUID) (Upload, error) {
@@ -138,6 +159,7 @@ func (q *Queries) DeleteUploadReturning(ctx context.Context, itemID uuid.UUID) (
 		&i.LeaseEnds,
 		&i.InstanceID,
 		&i.OpenedAt,
+		&i.CapabilityID,
 	)
 	return i, err
 }
@@ -182,7 +204,7 @@ func (q *Queries) EndUploads(ctx context.Context, arg EndUploadsParams) error {
 }
 
 const expiredUploads = `-- name: ExpiredUploads :many
-SELECT upload.item_id, upload.account_id, account.bucket, coalesce(upload.lease_ends <= (SELECT resumed_at FROM installation), false)::boolean AS keep_objects FROM upload JOIN account ON account.id = upload.account_id
+SELECT upload.item_id, upload.account_id, account.bucket, upload.capability_id, coalesce(upload.lease_ends <= (SELECT resumed_at FROM installation), false)::boolean AS keep_objects FROM upload JOIN account ON account.id = upload.account_id
 WHERE upload.lease_ends < $1 ORDER BY upload.lease_ends LIMIT $2 FOR UPDATE OF upload SKIP LOCKED
 `
 
@@ -192,10 +214,11 @@ type ExpiredUploadsParams struct {
 }
 
 type ExpiredUploadsRow struct {
-	ItemID      uuid.UUID
-	AccountID   uuid.UUID
-	Bucket      string
-	KeepObjects bool
+	ItemID       uuid.UUID
+	AccountID    uuid.UUID
+	Bucket       string
+	CapabilityID []byte
+	KeepObjects  bool
 }
 
 // An upload of before a restore may have become an item that the restore lost: its objects stay.
@@ -212,6 +235,7 @@ func (q *Queries) ExpiredUploads(ctx context.Context, arg ExpiredUploadsParams) 
 			&i.ItemID,
 			&i.AccountID,
 			&i.Bucket,
+			&i.CapabilityID,
 			&i.KeepObjects,
 		); err != nil {
 			return nil, err
@@ -225,21 +249,30 @@ func (q *Queries) ExpiredUploads(ctx context.Context, arg ExpiredUploadsParams) 
 }
 
 const insertItem = `-- name: InsertItem :exec
-INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at,
+    metadata, width, height, placeholder, duration_ms, pages, ref, dominant_color, facts_version)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, 3)
 `
 
 type InsertItemParams struct {
-	ID         uuid.UUID
-	AccountID  uuid.UUID
-	AppID      uuid.UUID
-	FileName   string
-	Access     string
-	Caption    string
-	GroupLabel string
-	Objects    media.Objects
-	Bytes      int64
-	CreatedAt  time.Time
+	ID            uuid.UUID
+	AccountID     uuid.UUID
+	AppID         uuid.UUID
+	FileName      string
+	Access        string
+	Caption       string
+	GroupLabel    string
+	Objects       media.Objects
+	Bytes         int64
+	CreatedAt     time.Time
+	Metadata      media.Metadata
+	Width         *int32
+	Height        *int32
+	Placeholder   []byte
+	DurationMs    *int64
+	Pages         *int32
+	Ref           string
+	DominantColor *string
 }
 
 func (q *Queries) InsertItem(ctx context.Context, arg InsertItemParams) error {
@@ -254,12 +287,20 @@ func (q *Queries) InsertItem(ctx context.Context, arg InsertItemParams) error {
 		arg.Objects,
 		arg.Bytes,
 		arg.CreatedAt,
+		arg.Metadata,
+		arg.Width,
+		arg.Height,
+		arg.Placeholder,
+		arg.DurationMs,
+		arg.Pages,
+		arg.Ref,
+		arg.DominantColor,
 	)
 	return err
 }
 
 const itemExists = `-- name: ItemExists :one
-SELECT EXISTS (SELECT FROM item WHERE id = $1)
+SELECT EXISTS (SELECT FROM stored_item WHERE id = $1)
 `
 
 func (q *Queries) ItemExists(ctx context.Context, id uuid.UUID) (bool, error) {
@@ -267,6 +308,17 @@ func (q *Queries) ItemExists(ctx context.Context, id uuid.UUID) (bool, error) {
 	var exists bool
 	err := row.Scan(&exists)
 	return exists, err
+}
+
+const lockUpload = `-- name: LockUpload :one
+SELECT account_id FROM upload WHERE item_id = $1 FOR UPDATE
+`
+
+func (q *Queries) LockUpload(ctx context.Context, itemID uuid.UUID) (uuid.UUID, error) {
+	row := q.db.QueryRow(ctx, lockUpload, itemID)
+	var account_id uuid.UUID
+	err := row.Scan(&account_id)
+	return account_id, err
 }
 
 const openUploads = `-- name: OpenUploads :many
@@ -370,16 +422,17 @@ func (q *Queries) Reserve(ctx context.Context, arg ReserveParams) (int64, error)
 }
 
 const uploadsOfDeadRuntimes = `-- name: UploadsOfDeadRuntimes :many
-SELECT upload.item_id, upload.account_id, account.bucket, coalesce(upload.opened_at <= (SELECT resumed_at FROM installation), false)::boolean AS keep_objects FROM upload JOIN account ON account.id = upload.account_id
+SELECT upload.item_id, upload.account_id, account.bucket, upload.capability_id, coalesce(upload.opened_at <= (SELECT resumed_at FROM installation), false)::boolean AS keep_objects FROM upload JOIN account ON account.id = upload.account_id
 JOIN runtime_instance ON runtime_instance.id = upload.instance_id
 WHERE runtime_instance.lease_ends < now() LIMIT $1 FOR UPDATE OF upload SKIP LOCKED
 `
 
 type UploadsOfDeadRuntimesRow struct {
-	ItemID      uuid.UUID
-	AccountID   uuid.UUID
-	Bucket      string
-	KeepObjects bool
+	ItemID       uuid.UUID
+	AccountID    uuid.UUID
+	Bucket       string
+	CapabilityID []byte
+	KeepObjects  bool
 }
 
 // As above, of processes whose lease has ended.
@@ -396,6 +449,7 @@ func (q *Queries) UploadsOfDeadRuntimes(ctx context.Context, limit int32) ([]Upl
 			&i.ItemID,
 			&i.AccountID,
 			&i.Bucket,
+			&i.CapabilityID,
 			&i.KeepObjects,
 		); err != nil {
 			return nil, err

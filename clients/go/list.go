@@ -1,0 +1,193 @@
+package mediastack
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"mediastack.dev/clients/go/api"
+)
+
+// Filter selects items. An empty field does not filter.
+type Filter struct {
+	Access Access
+	// Group is the exact group.
+	Group string
+	// Type is a MIME type, or a kind of them, such as image/*.
+	Type string
+	// Name is a part of the original file name. The case of ASCII letters does not matter.
+	Name string
+	// From and To select the uploads that began at From or later, and before To.
+	From, To time.Time
+	// Meta has pairs of the metadata.
+	Meta map[string]string
+}
+
+// ListOptions select items and one page of them.
+type ListOptions struct {
+	Filter
+	// Sort is api.SortMinusTime by default, newest first.
+	Sort api.Sort
+	// State api.Draft lists the drafts of the app instead of the sealed items.
+	State api.State
+	// After is Next of the page before, with the same filter and Sort.
+	After string
+	// Page is a number from 1, and not together with After. Limit is 10 by default and at most 100.
+	Page, Limit int
+	// Fields are the members that the documents have, such as mediaId and file; the other fields of an Item are zero
+	// then. Without them they have all.
+	Fields []string
+}
+
+// Page is one page of a list.
+type Page struct {
+	Items []Item
+	// Next is After of the next page; empty on the last one.
+	Next string
+	// Total is the number of matching items on all pages; nil for drafts and with filters other than Access and
+	// Group, whose items Count counts.
+	Total *int
+}
+
+// iterationLimit is the page size of iterators, by default.
+const iterationLimit = 100
+
+// List reads one page of the sealed items, or of the drafts.
+func (c *Client) List(ctx context.Context, options ListOptions) (*Page, error) {
+	response, err := c.API.ListMedia(ctx, &api.ListMediaParams{
+		Page: optional(options.Page), Limit: optional(options.Limit), After: optional(options.After), Sort: optional(options.Sort), State: optional(options.State),
+		Access: optional(options.Access), Group: optional(options.Group), Type: optional(options.Type), Name: optional(options.Name),
+		From: optional(options.From), To: optional(options.To), Fields: optional(strings.Join(options.Fields, ",")),
+	}, options.meta)
+	items, err := decode[[]Item](response, err)
+	if err != nil {
+		return nil, err
+	}
+	page := &Page{Items: *items, Next: response.Header.Get("X-Next-Cursor")}
+	if text := response.Header.Get("X-Total-Count"); text != "" {
+		total, err := strconv.Atoi(text)
+		if err != nil {
+			return nil, fmt.Errorf("mediastack: the answer to a list: %w", err)
+		}
+		page.Total = &total
+	}
+	return page, nil
+}
+
+// Items returns an iterator over all items of a list, newest first without Sort, which ends after the first error. It
+// reads by cursor: every item that exists during the whole iteration is returned, once, whatever is uploaded and deleted
+// meanwhile. Limit, the items of one request, is 100 by default.
+func (c *Client) Items(ctx context.Context, options ListOptions) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		at := options
+		if at.Limit == 0 {
+			at.Limit = iterationLimit
+		}
+		for {
+			page, err := c.List(ctx, at)
+			if err != nil {
+				yield(Item{}, err)
+				return
+			}
+			for _, item := range page.Items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if page.Next == "" {
+				return
+			}
+			at.Page, at.After = 0, page.Next
+		}
+	}
+}
+
+// Count counts the sealed items that match. With filters other than Access and Group there may be more, which AtLeast
+// reports.
+func (c *Client) Count(ctx context.Context, filter Filter) (*Count, error) {
+	return decode[Count](c.API.CountMedia(ctx, &api.CountMediaParams{
+		Access: optional(filter.Access), Group: optional(filter.Group), Type: optional(filter.Type), Name: optional(filter.Name),
+		From: optional(filter.From), To: optional(filter.To),
+	}, filter.meta))
+}
+
+// Totals reads the bytes of the account's sealed items, or with a filter of those in the app that match, and the
+// account's cap.
+func (c *Client) Totals(ctx context.Context, filter Filter) (*Totals, error) {
+	return decode[Totals](c.API.TotalStorage(ctx, &api.TotalStorageParams{
+		Access: optional(filter.Access), Group: optional(filter.Group), Type: optional(filter.Type), Name: optional(filter.Name),
+		From: optional(filter.From), To: optional(filter.To),
+	}, filter.meta))
+}
+
+// DeletedPage is one page of the deleted items that can be restored.
+type DeletedPage struct {
+	Items []DeletedItem
+	// Total is the number of items on all pages.
+	Total int
+}
+
+// ListDeleted reads one page of the deleted items that can be restored, the latest delete first. Page starts at 1, and
+// limit is at most 100; 0 is the default, 1 and 10.
+func (c *Client) ListDeleted(ctx context.Context, page, limit int) (*DeletedPage, error) {
+	response, err := c.API.ListDeletedMedia(ctx, &api.ListDeletedMediaParams{Page: optional(page), Limit: optional(limit)})
+	items, err := decode[[]DeletedItem](response, err)
+	if err != nil {
+		return nil, err
+	}
+	total, err := strconv.Atoi(response.Header.Get("X-Total-Count"))
+	if err != nil {
+		return nil, fmt.Errorf("mediastack: the answer to a list: %w", err)
+	}
+	return &DeletedPage{Items: *items, Total: total}, nil
+}
+
+// DeletedItems returns an iterator over the deleted items that can be restored, the latest delete first, which ends after
+// the first error. They can be restored and deleted permanently while they are read. One can be missed if another client
+// does so meanwhile.
+func (c *Client) DeletedItems(ctx context.Context) iter.Seq2[DeletedItem, error] {
+	return func(yield func(DeletedItem, error) bool) {
+		seen := map[string]bool{}
+		for number := 1; ; {
+			page, err := c.ListDeleted(ctx, number, iterationLimit)
+			if err != nil {
+				yield(DeletedItem{}, err)
+				return
+			}
+			before := len(seen)
+			for _, item := range page.Items {
+				if seen[item.MediaID] {
+					continue
+				}
+				seen[item.MediaID] = true
+				if !yield(item, nil) {
+					return
+				}
+			}
+			switch {
+			case len(seen) > before: // what the caller has restored makes others move up to this page
+			case len(page.Items) < iterationLimit:
+				return
+			default:
+				number++
+			}
+		}
+	}
+}
+
+// meta adds the filter by metadata to a request: the OpenAPI document has no parameter for each key.
+func (f Filter) meta(_ context.Context, r *http.Request) error {
+	if len(f.Meta) == 0 {
+		return nil
+	}
+	query := r.URL.Query()
+	for key, value := range f.Meta {
+		query.Set("meta."+key, value)
+	}
+	r.URL.RawQuery = query.Encode()
+	return nil
+}

@@ -1,0 +1,69 @@
+import type { components } from './schema.js'
+
+type Schemas = components['schemas']
+
+/** Selects items. Without a field it does not filter. */
+export interface Filter {
+  access?: Schemas['Access']
+  /** Exactly this group. */
+  group?: string
+  /** This `mimeType`, or this kind, such as `image/*`. */
+  type?: string
+  /** A part of `originalFileName`. The case of ASCII letters does not matter. */
+  name?: string
+  /** Uploads that began at this time or later. A string is as in RFC 3339. */
+  from?: string | Date
+  /** Uploads that began before this time. */
+  to?: string | Date
+  /** Exactly these pairs of `metadata`. */
+  meta?: Record<string, string>
+}
+
+/** Select the items and one page of them. */
+export interface ListOptions extends Filter {
+  /** Default `-time`, newest first. */
+  sort?: Schemas['Sort']
+  /** `draft` lists the drafts of the app instead of the sealed items. */
+  state?: Schemas['State']
+  /** `next` of the page before, with the same filters and `sort`. */
+  after?: string
+  /** Number of the page, from 1. Not together with `after`. */
+  page?: number
+  limit?: number
+}
+
+/** Selects members of the documents. */
+export interface Selection<Field extends keyof Schemas['MediaItem']> {
+  /** The members that the documents have. Without it they have all. */
+  fields?: readonly Field[]
+}
+
+/** One page of a list. */
+export interface Page<Item = Schemas['MediaItem']> {
+  items: Item[]
+  /** For `after` of the next page. Absent on the last page. */
+  next?: string
+  /** Number of matching items on all pages. Absent for drafts and with filters other than `access` and `group`: use `count`. */
+  total?: number
+}
+
+/** Returns the filters and options as parameters of a query. */
+export function queryOf<Options extends Filter & { fields?: readonly string[] }>({ meta, from, to, fields, ...query }: Options) {
+  const pairs = Object.entries(meta ?? {}).map(([key, value]) => [`meta.${key}`, value] as const)
+  return { ...query, ...fieldsQuery(fields), ...(from !== undefined && { from: timeOf(from) }), ...(to !== undefined && { to: timeOf(to) }), ...Object.fromEntries(pairs) }
+}
+
+/** Returns the parameter for the members of the documents. */
+export function fieldsQuery(fields: readonly string[] | undefined): { fields?: string } {
+  return fields === undefined ? {} : { fields: fields.join(',') }
+}
+
+/** Returns a page from its items and the header of the answer. */
+export function pageOf<Item>(items: Item[], header: Headers): Page<Item> {
+  const [next, total] = [header.get('x-next-cursor'), header.get('x-total-count')]
+  return { items, ...(next && { next }), ...(total && { total: Number(total) }) }
+}
+
+function timeOf(time: string | Date): string {
+  return typeof time === 'string' ? time : time.toISOString()
+}

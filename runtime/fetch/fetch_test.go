@@ -1,0 +1,305 @@
+package fetch_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/fetch"
+	"mediastack.dev/runtime/internal/runtimetest"
+	"mediastack.dev/runtime/media"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// Two processes with a store each; the first one runs an upload from a URL whose server has stalled.
+func TestJob_OfAKilledProcessIsTakenOver(t *testing.T) {
+	t.Parallel()
+	killed, other := twoProcesses(t)
+	one := killed.tenant(t)
+	stalled := newStall(20 << 20)
+	first := killed.process(t, stalled.open, func(c *fetch.Config) { c.CheckInterval = time.Minute }) // it does not notice
+	job := first.start(t, one, fetch.Request{URL: "https://example.com/a"})
+	killed.RunFetches(t, first.core)
+	eventually(t, "bytes are reserved", func() bool { return killed.QueryInt(t, `SELECT count(*) FROM upload WHERE reserved > 0`) == 1 })
+	killed.exec(t, `UPDATE runtime_instance SET lease_ends = now() - interval '1s'`)
+
+	second := other.process(t, serve("abc"))
+	other.RunFetches(t, second.core)
+	killed.exec(t, `UPDATE runtime_instance SET alive_since = now() - interval '2h' WHERE lease_ends > now()`)
+	ended := second.ended(t, one, job)
+	if ended.State != fetch.Done || ended.Bytes != 3 {
+		t.Fatalf("%+v", ended)
+	}
+	other.holds(t, 1, 3)
+	close(stalled.release) // the first process was only paused
+	eventually(t, "the first process has noticed", func() bool { return strings.Contains(first.core.Logs.String(), "taken over") })
+	other.holds(t, 1, 3) // still
+	if n := other.QueryInt(t, `SELECT count(*) FROM fetch_job WHERE attempts = 2 AND item_id = $1`, ended.MediaID); n != 1 {
+		t.Error("the first process has changed the job")
+	}
+}
+
+func TestJob_CommittedByAKilledProcessIsNotFetchedAgain(t *testing.T) {
+	t.Parallel()
+	killed, other := twoProcesses(t)
+	one := killed.tenant(t)
+	first := killed.process(t, serve("abc"))
+	_, err := killed.Store.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)
+	must(t, err)
+	job := first.start(t, one, fetch.Request{URL: "https://example.com/a", Seal: true})
+	claim, ok, err := killed.Store.ClaimFetch(t.Context(), 1, media.UploadKeys, time.Now())
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	upload, err := first.core.Media.BeginItem(t.Context(), killed.Principal(t, one), claim.ItemID, 3)
+	must(t, err)
+	must(t, upload.Receive(t.Context(), strings.NewReader("abc"), "text/plain"))
+	_, err = upload.Commit(t.Context(), claim.Request.Fields)
+	must(t, err)
+	upload.Close(t.Context())
+	killed.exec(t, `UPDATE runtime_instance SET lease_ends = now() - interval '1s'`)
+
+	second := other.process(t, func(context.Context) (fetch.File, error) {
+		t.Error("the file is fetched again")
+		return fetch.File{}, errors.New("again")
+	})
+	other.RunFetches(t, second.core)
+	killed.exec(t, `UPDATE runtime_instance SET alive_since = now() - interval '2h' WHERE lease_ends > now()`)
+	if ended := second.ended(t, one, job); ended.State != fetch.Done || ended.MediaID != claim.ItemID {
+		t.Errorf("%+v", ended)
+	}
+	if item, err := second.core.Media.Get(t.Context(), other.Principal(t, one), claim.ItemID); err != nil || item.Draft() {
+		t.Errorf("%+v, %v", item, err)
+	}
+	other.holds(t, 1, 3)
+	if err := killed.Store.FinishFetch(t.Context(), claim, 3, nil); !errors.Is(err, fetch.ErrLost) {
+		t.Errorf("the first process can end the job: %v", err)
+	}
+}
+
+func TestShutdown_GivesJobsBack(t *testing.T) {
+	t.Parallel()
+	w := &world{runtimetest.New(t)}
+	one := w.tenant(t)
+	stalled := newStall(20 << 20)
+	first := w.process(t, stalled.open)
+	job := first.start(t, one, fetch.Request{URL: "https://example.com/a"})
+	stop := w.RunFetches(t, first.core)
+	eventually(t, "a part was received", func() bool { return w.QueryInt(t, `SELECT bytes FROM fetch_job`) >= stalled.size })
+	stop()
+	if n := w.QueryInt(t, `SELECT count(*) FROM fetch_job WHERE state = 'queued' AND attempts = 0 AND instance_id IS NULL`); n != 1 {
+		t.Error("the job was not given back")
+	}
+	w.holds(t, 0, 0)
+	second := w.process(t, serve("abc"))
+	w.RunFetches(t, second.core)
+	if ended := second.ended(t, one, job); ended.State != fetch.Done {
+		t.Errorf("%+v", ended)
+	}
+}
+
+func TestJob_EndsWithItsCredential(t *testing.T) {
+	t.Parallel()
+	w := &world{runtimetest.New(t)}
+	for name, end := range map[string]func(runtimetest.Tenant){
+		"suspended": func(of runtimetest.Tenant) { w.Change(t, of, func(s *account.Spec) { s.Suspended = true }) },
+		"revoked": func(of runtimetest.Tenant) {
+			_, _, err := w.Registry.IssueKey(t.Context(), of.App.ID, 2, 0)
+			must(t, err)
+		},
+		"closed": func(of runtimetest.Tenant) {
+			_, err := w.Registry.Close(t.Context(), of.Account.ID, account.CloseOptions{})
+			must(t, err)
+		},
+	} {
+		one := w.Tenant(t, account.Spec{Name: name, MaxStorage: 64 << 20, MaxUploadSize: 32 << 20})
+		stalled := newStall(20 << 20)
+		p := w.process(t, stalled.open)
+		job := p.start(t, one, fetch.Request{URL: "https://example.com/a"})
+		principal := w.Principal(t, one)
+		stop := w.RunFetches(t, p.core)
+		eventually(t, "a part was received", func() bool {
+			return w.QueryInt(t, `SELECT bytes FROM fetch_job WHERE id = $1`, job.ID) >= stalled.size
+		})
+		end(one)
+		if ended := p.endedFor(t, principal, job); ended.State != fetch.Failed || ended.Failure.Code != fetch.NotPermitted {
+			t.Errorf("%s: %+v", name, ended)
+		}
+		stop()
+		w.holds(t, 0, 0)
+	}
+}
+
+func TestJob_StaysWithinSizeAndCap(t *testing.T) {
+	t.Parallel()
+	w := &world{runtimetest.New(t)}
+	one := w.tenant(t) // 64 MiB, 32 MiB a file
+	for name, tt := range map[string]struct {
+		open func(context.Context) (fetch.File, error)
+		code fetch.Code
+	}{
+		"an endless file": {func(context.Context) (fetch.File, error) {
+			return fetch.File{Body: io.NopCloser(endless{})}, nil
+		}, fetch.TooLarge},
+		"a declared size": {func(context.Context) (fetch.File, error) {
+			return fetch.File{Body: io.NopCloser(unreadable{t}), Size: 1 << 40}, nil
+		}, fetch.TooLarge},
+		"a panic": {func(context.Context) (fetch.File, error) { panic("of the client") }, fetch.InternalError},
+		"a store that stays unavailable": {func(context.Context) (fetch.File, error) {
+			return fetch.File{}, fault.New(fault.Unavailable, "10.0.0.1")
+		}, fetch.Unavailable},
+	} {
+		p := w.process(t, tt.open)
+		job := p.start(t, one, fetch.Request{URL: "https://example.com/a"})
+		stop := w.RunFetches(t, p.core)
+		ended := p.ended(t, one, job)
+		stop()
+		if ended.State != fetch.Failed || ended.Failure.Code != tt.code || strings.Contains(ended.Failure.Text, "10.0") {
+			t.Errorf("%s: %+v", name, ended)
+		}
+		w.holds(t, 0, 0)
+	}
+	small := w.Tenant(t, account.Spec{Name: "small", MaxStorage: 2, MaxUploadSize: 10})
+	p := w.process(t, serve("abc"))
+	job := p.start(t, small, fetch.Request{URL: "https://example.com/a"})
+	w.RunFetches(t, p.core)
+	if ended := p.ended(t, small, job); ended.Failure.Code != fetch.StorageCapExceeded {
+		t.Errorf("%+v", ended)
+	}
+	w.holds(t, 0, 0)
+}
+
+func TestStart_BoundsTheQueueOfEachAccount(t *testing.T) {
+	t.Parallel()
+	w := &world{runtimetest.New(t)}
+	one, other := w.tenant(t), w.Tenant(t, account.Spec{Name: "other", MaxStorage: 10, MaxUploadSize: 10})
+	p := w.process(t, serve(""), func(c *fetch.Config) { c.MaxOpen = 3 })
+	principal := w.Principal(t, one)
+	var racers sync.WaitGroup
+	results := make(chan error, 12)
+	for range 12 {
+		racers.Go(func() {
+			_, err := p.core.Fetch.Start(t.Context(), fetch.Caller{Principal: principal}, fetch.Request{URL: "https://example.com/"})
+			results <- err
+		})
+	}
+	racers.Wait()
+	close(results)
+	started := 0
+	for err := range results {
+		if err == nil {
+			started++
+		} else if !fault.Is(err, fault.Busy) || fault.From(err).RetryAfter == 0 {
+			t.Errorf("%v", err)
+		}
+	}
+	if started != 3 {
+		t.Errorf("%d jobs, want 3", started)
+	}
+	p.start(t, other, fetch.Request{URL: "https://example.com/"})
+}
+
+func TestClaim_BoundsTheRunningJobsOfEachAccount(t *testing.T) {
+	t.Parallel()
+	here, there := twoProcesses(t)
+	one := here.tenant(t)
+	p := here.process(t, serve(""))
+	for range 6 {
+		p.start(t, one, fetch.Request{URL: "https://example.com/"})
+	}
+	var racers sync.WaitGroup
+	claimed := make(chan uuid.UUID, 16)
+	for i := range 16 {
+		store := []*world{here, there}[i%2].Store
+		if i < 2 {
+			_, err := store.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)
+			must(t, err)
+		}
+		racers.Go(func() {
+			if claim, ok, err := store.ClaimFetch(t.Context(), 2, media.UploadKeys, time.Now()); err != nil {
+				t.Error(err)
+			} else if ok {
+				claimed <- claim.ID
+			}
+		})
+	}
+	racers.Wait()
+	close(claimed)
+	if first, second := <-claimed, <-claimed; first == second || len(claimed) != 0 {
+		t.Errorf("%s, %s and %d more are claimed, want 2", first, second, len(claimed))
+	}
+}
+
+func TestClaim_PrefersAccountsWithFewerRunningJobs(t *testing.T) {
+	t.Parallel()
+	w := &world{runtimetest.New(t)}
+	one, other := w.tenant(t), w.Tenant(t, account.Spec{Name: "other", MaxStorage: 10, MaxUploadSize: 10})
+	p := w.process(t, serve(""))
+	var jobs []fetch.Job
+	for _, of := range []runtimetest.Tenant{one, one, one, other} {
+		jobs = append(jobs, p.start(t, of, fetch.Request{URL: "https://example.com/"}))
+	}
+	_, err := w.Store.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)
+	must(t, err)
+	for i, want := range []int{0, 3, 1} {
+		claim, ok, err := w.Store.ClaimFetch(t.Context(), 2, media.UploadKeys, time.Now())
+		if err != nil || !ok || claim.ID != jobs[want].ID {
+			t.Errorf("claim %d is %s, %t, %v, want job %d", i, claim.ID, ok, err, want)
+		}
+	}
+	if claim, ok, err := w.Store.ClaimFetch(t.Context(), 2, media.UploadKeys, time.Now()); ok || err != nil {
+		t.Errorf("%s is claimed, %v", claim.ID, err)
+	}
+}
+
+// Servers that stall hold all slots but the last one: it is for an account of which no job runs.
+func TestRun_KeepsTheLastSlotForAnotherAccount(t *testing.T) {
+	t.Parallel()
+	w := &world{runtimetest.New(t)}
+	one, other := w.tenant(t), w.Tenant(t, account.Spec{Name: "other", MaxStorage: 64 << 20, MaxUploadSize: 32 << 20})
+	p := w.process(t, newStall(1).open, func(c *fetch.Config) { c.Concurrency, c.PerAccount = 3, 3 })
+	running := func(of runtimetest.Tenant) int64 {
+		return w.QueryInt(t, `SELECT count(*) FROM fetch_job WHERE state = 'running' AND account_id = $1`, of.Account.ID)
+	}
+	for range 3 {
+		p.start(t, one, fetch.Request{URL: "https://example.com/"})
+	}
+	w.RunFetches(t, p.core)
+	eventually(t, "two jobs run", func() bool { return running(one) >= 2 })
+	p.start(t, other, fetch.Request{URL: "https://example.com/"})
+	eventually(t, "the other account has a slot", func() bool { return running(other) == 1 })
+	if n := running(one); n != 2 {
+		t.Errorf("%d jobs of the first account run, want 2", n)
+	}
+}
+
+func TestPurge_DeletesEndedJobsAfterTheirRetention(t *testing.T) {
+	t.Parallel()
+	w := &world{runtimetest.New(t)}
+	one := w.tenant(t)
+	p := w.process(t, serve("abc"))
+	job := p.start(t, one, fetch.Request{URL: "https://example.com/a"})
+	stop := w.RunFetches(t, p.core)
+	p.ended(t, one, job)
+	stop()
+	p.start(t, one, fetch.Request{URL: "https://example.com/b"})
+	cfg := fetch.PurgeConfig{Retention: time.Hour}
+	for _, want := range []struct {
+		at      time.Time
+		deleted int
+	}{{time.Now(), 0}, {time.Now().Add(2 * time.Hour), 2}} {
+		if n, err := fetch.Purge(t.Context(), cfg, w.Store, want.at); err != nil || n != want.deleted {
+			t.Errorf("%d, %v, want %d", n, err, want.deleted)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// PurgeConfig bounds how long jobs are kept. The tags are flag and environment names.
+type PurgeConfig struct {
+	Retention time.Duration `name:"fetch-retention" env:"SERVICE_FETCH_RETENTION" default:"24h" help:"How long the state of an upload from a URL can be read after its end, and how long one may wait; from 1h to 8784h."`
+}
+
+// Validate checks the bounds.
+func (c PurgeConfig) Validate() error {
+	if c.Retention < time.Hour || c.Retention > 366*24*time.Hour {
+		return fmt.Errorf("SERVICE_FETCH_RETENTION must be from 1h to 8784h, not %s", c.Retention)
+	}
+	return nil
+}
+
+// PurgeStore is the part of the store that a purge needs.
+type PurgeStore interface {
+	// PurgeFetches deletes up to batch jobs that ended, or were queued and did not begin, before the cutoff.
+	PurgeFetches(ctx context.Context, cutoff time.Time, batch int) (int, error)
+}
+
+// purgeBatch bounds the rows that one transaction deletes.
+const purgeBatch = 500
+
+// Purge deletes old jobs in bounded batches, and returns how many.
+func Purge(ctx context.Context, cfg PurgeConfig, store PurgeStore, now time.Time) (total int, err error) {
+	for {
+		n, err := store.PurgeFetches(ctx, now.Add(-cfg.Retention), purgeBatch)
+		total += n
+		if err != nil || n < purgeBatch {
+			return total, err
+		}
+	}
+}

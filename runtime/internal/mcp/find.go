@@ -1,0 +1,80 @@
+package mcp
+
+import (
+	"context"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/media"
+)
+
+// findTools returns the tools of the toolset find.
+func (a *API) findTools() []tool {
+	limit := prop("limit", withDefault(intRange(1, media.MaxLimit), media.DefaultLimit), "Items per call.")
+	after := prop("after", str(), "`next` of the call before, to continue its list. Send all other arguments as in that call.")
+	access := prop("access", enum(string(media.Public), string(media.Private)), "Only items of this access. Leave out for both.")
+	group := prop("group", maxLen(media.MaxGroup), "Only items of exactly this group; case matters. Leave out for all.")
+	kind := prop("type", str(), "Only files of this MIME type, such as application/pdf, or of this kind, such as image/*.")
+	name := prop("name", maxLen(media.MaxFileName), "Only items whose original file name contains this text; the case of a-z does not matter.")
+	from := prop("from", schema{Type: "string", Format: "date-time"}, "Only items whose upload began at this time or later, such as 2026-11-01T00:00:00Z.")
+	to := prop("to", schema{Type: "string", Format: "date-time"}, "Only items whose upload began before this time.")
+	metadata := prop("metadata", schema{Type: "object"}, `Only items that have all of these pairs of texts in their metadata, such as {"project": "atlas"}.`)
+	return []tool{{
+		operation: account.SearchMedia, title: "Search media",
+		description: "Finds sealed items by type, name, time, metadata, access and group; all that are sent must match. Returns a part of the list; while there is a `next`, more items may follow, even if this part has few or none.",
+		input: inputObject(nil, kind, name, from, to, metadata, access, group,
+			prop("sort", withDefault(enum("-time", "time", "name", "-name", "size", "-size"), "-time"), "Order; -time is newest first, -size largest first."),
+			limit, after),
+		output: partOf(detailedMediaItem()),
+		run:    a.searchMedia,
+	}, {
+		operation: account.ListDrafts, title: "List drafts",
+		description: "Lists uploads that are not sealed yet, newest first, with the time at which each is deleted. Continue with `next` while there is one.",
+		input:       inputObject(nil, access, group, kind, name, limit, after),
+		output:      partOf(detailedMediaItem()),
+		run:         a.listDrafts,
+	}}
+}
+
+// partOf returns the schema of a part of a list.
+func partOf(item schema) schema {
+	part := outputObject(prop("mediaItems", array(item), "The items of this part."))
+	part.Properties = append(part.Properties, prop("next", str(), "Send it as `after` to continue; absent at the end of the list."))
+	return part
+}
+
+func (a *API) searchMedia(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
+	return a.find(ctx, identity, args, "")
+}
+
+func (a *API) listDrafts(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
+	return a.find(ctx, identity, args, "draft")
+}
+
+// find runs a search with the arguments that its tool has.
+func (a *API) find(ctx context.Context, identity auth.Identity, args *arguments, state string) (any, error) {
+	text := media.QueryText{
+		Filter: media.Filter{Access: args.access("access"), Group: args.text("group")}, Type: args.text("type"), Name: args.text("name"), From: args.text("from"), To: args.text("to"),
+		Sort: args.text("sort"), State: state, After: args.text("after"), Limit: args.integer("limit"), Metadata: args.texts("metadata"),
+	}
+	if args.err != nil {
+		return nil, args.err
+	}
+	query, err := text.Parse()
+	if err != nil {
+		return nil, err
+	}
+	results, err := a.deps.Media.Find(ctx, identity.Principal, query)
+	if err != nil {
+		return nil, err
+	}
+	part := struct {
+		MediaItems []detailedItem `json:"mediaItems"`
+		Next       string         `json:"next,omitempty"`
+	}{MediaItems: make([]detailedItem, 0, len(results.Items)), Next: results.Next}
+	documents := a.documents(ctx, identity)
+	for _, found := range results.Items {
+		part.MediaItems = append(part.MediaItems, detailed(documents, found))
+	}
+	return part, nil
+}

@@ -1,0 +1,64 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/api"
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/media"
+)
+
+// signature is the result of create_upload_signature without the toolset capabilities.
+type signature struct {
+	Signature string `json:"signature"`
+}
+
+func (a *API) createUploadSignature(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
+	extended := identity.Account.ToolPolicy.HasToolset(account.ToolsetCapabilities)
+	request := api.SignatureRequest{Group: new(args.text("group"))}
+	if extended {
+		args.readCapability(&request)
+	}
+	if args.err != nil {
+		return nil, args.err
+	}
+	created, expires, err := a.deps.Auth.Issue(ctx, identity, request)
+	if err != nil || !extended {
+		return signature{created}, err
+	}
+	return api.NewSignature(a.base, created, expires), nil
+}
+
+// readCapability reads the arguments of the toolset capabilities.
+func (a *arguments) readCapability(request *api.SignatureRequest) {
+	request.ExpiresIn, request.MaxBytes, request.Count = a.integer("expiresIn"), a.integer64("maxBytes"), a.integer("count")
+	request.Types = read[[]string](a, "types", "a list of strings")
+	request.Access = new(api.Access(a.access("access")))
+	request.Metadata = new(api.Metadata(a.texts("metadata")))
+	request.Ref, request.Seal = new(a.text("ref")), a.boolean("seal")
+}
+
+// capabilities returns what the toolset capabilities adds to create_upload_signature.
+func capabilities() *extension {
+	return &extension{
+		toolset:     account.ToolsetCapabilities,
+		description: " Restrict it to what the upload needs: what is set here cannot be changed by the upload.",
+		input: properties{
+			prop("expiresIn", intRange(int(media.MinCapabilityLifetime.Seconds()), int(media.MaxCapabilityLifetime.Seconds())), "Seconds for which uploads may begin."),
+			prop("maxBytes", intMin(1), "Maximum size of the file in bytes."),
+			prop("types", array(str()), "Types that the file may have, such as image/png or video/*; leave out for all. They are held against the bytes of the file."),
+			prop("count", intRange(1, media.MaxCapabilityCount), "Maximum number of uploads."),
+			prop("access", enum(string(media.Public), string(media.Private)), "Access of every upload."),
+			prop("metadata", schema{Type: "object"}, fmt.Sprintf("Metadata of every upload: up to %d pairs of strings.", media.MaxMetadataPairs)),
+			prop("ref", maxLen(media.MaxRef), "Reference of your own, such as the id of a user: the item has it. The holder of the signature can read it."),
+			prop("seal", boolean(), "Seal the upload as soon as it is complete, so that seal_media is not needed."),
+		},
+		output: properties{
+			prop("expiresAt", schema{Type: "string", Format: "date-time"}, "Until when uploads may begin."),
+			prop("uploadUrl", schema{Type: "string", Format: "uri"}, "URL for POST as multipart/form-data."),
+			prop("resumableUrl", schema{Type: "string", Format: "uri"}, "URL for TUS 1.0.0."),
+		},
+	}
+}

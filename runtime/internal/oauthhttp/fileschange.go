@@ -1,0 +1,150 @@
+package oauthhttp
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/oauthhttp/pages"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/oauth"
+)
+
+// fileChange changes one item. It returns the parameters of the notice on the next page.
+type fileChange func(ctx context.Context, o fileOwner, id uuid.UUID) (done url.Values, err error)
+
+// changeFile carries out a form about one item, and returns to the list that it was sent from.
+func (a *API) changeFile(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, form url.Values, operation account.Operation, change fileChange) {
+	o, err := a.findFileOwner(w, r, session, form.Get("account"))
+	if err != nil {
+		a.errorPage(w, r, err)
+		return
+	}
+	query := backQuery(form)
+	var done url.Values
+	if err = a.checkOperation(o.principal, operation); err == nil {
+		var id uuid.UUID
+		if id, err = parseItem(form); err == nil {
+			done, err = change(r.Context(), o, id)
+		}
+	}
+	if err != nil {
+		a.writeFilesPage(w, r, o, query, filesMessage{err: err})
+		return
+	}
+	for name := range done {
+		query.Set(name, done.Get(name))
+	}
+	a.seeOther(w, o.url(filesPath, query))
+}
+
+// parseItem returns the id of the item in a form. One that cannot be read is that of no item.
+func parseItem(form url.Values) (uuid.UUID, error) {
+	id, err := uuid.Parse(form.Get("item"))
+	if err != nil {
+		return uuid.Nil, media.ErrItemNotFound
+	}
+	return id, nil
+}
+
+// backQuery returns the parameters of the list that a form was sent from. Unreadable ones are those
+// of the first page.
+func backQuery(form url.Values) url.Values {
+	back, err := url.ParseQuery(form.Get("back"))
+	if err != nil {
+		return url.Values{}
+	}
+	return listQuery(back)
+}
+
+// sealFile seals a draft.
+func (a *API) sealFile(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, form url.Values) {
+	a.changeFile(w, r, session, form, account.SealMedia, func(ctx context.Context, o fileOwner, id uuid.UUID) (url.Values, error) {
+		_, err := a.Files.Media.Seal(ctx, o.principal, id)
+		return url.Values{"done": {"sealed"}}, err
+	})
+}
+
+// restoreFile undoes a delete.
+func (a *API) restoreFile(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, form url.Values) {
+	a.changeFile(w, r, session, form, account.RestoreMedia, func(ctx context.Context, o fileOwner, id uuid.UUID) (url.Values, error) {
+		_, err := a.Files.Media.Restore(ctx, o.principal, id)
+		return url.Values{"done": {"restored"}}, err
+	})
+}
+
+// loginDelete says who deletes on the page: a login, as by REST.
+var loginDelete = media.DeleteOptions{Agent: true}
+
+// isPermanentDelete reports whether a delete by the owner's login could not be undone.
+func isPermanentDelete(p account.Principal, item media.Item) bool {
+	return item.Draft() || !p.Account.Undo.Covers(loginDelete.Agent)
+}
+
+// errConfirm is the error of a delete that the user has to confirm first.
+var errConfirm = fault.New(fault.Conflict, "This file would be deleted permanently. Use Delete again and confirm it.")
+
+// deleteFile deletes an item. A delete that cannot be undone must come from the page that asks: an
+// account may have lost its undo window since the list was shown.
+func (a *API) deleteFile(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, form url.Values) {
+	a.changeFile(w, r, session, form, account.DeleteMedia, func(ctx context.Context, o fileOwner, id uuid.UUID) (url.Values, error) {
+		item, err := a.Files.Media.Get(ctx, o.principal, id)
+		if err != nil {
+			return nil, err
+		}
+		if isPermanentDelete(o.principal, item) && form.Get("permanent") != "1" {
+			return nil, errConfirm
+		}
+		restorableUntil, err := a.Files.Media.Delete(ctx, o.principal, id, loginDelete)
+		done := url.Values{"done": {"deleted"}}
+		if restorableUntil != nil {
+			done.Set("deleted", id.String())
+		}
+		return done, err
+	})
+}
+
+// showDeleteFile asks whether to delete an item permanently.
+func (a *API) showDeleteFile(w http.ResponseWriter, r *http.Request) {
+	session, ok := a.requireUser(w, r, filesPage)
+	if !ok {
+		return
+	}
+	query := r.URL.Query()
+	o, err := a.findFileOwner(w, r, session, query.Get("account"))
+	if err != nil {
+		a.errorPage(w, r, err)
+		return
+	}
+	back := backQuery(query)
+	item, allowed, err := a.fileToDelete(r.Context(), o, query)
+	if err != nil {
+		a.writeFilesPage(w, r, o, back, filesMessage{err: err})
+		return
+	}
+	page := pages.DeleteFilePage{Form: a.formFields(session), Account: accountChoice(o.principal.Account), File: a.fileView(o, a.originals(r.Context(), o.principal.Account.ID), item, back), Back: back.Encode(),
+		BackURL: o.url(filesPath, back), Permanent: isPermanentDelete(o.principal, item)}
+	a.pageWith(w, r, http.StatusOK, allowed, func(to io.Writer) error { return a.Pages.DeleteFile(to, page) })
+}
+
+// fileToDelete returns the item of a question, and the sources of its picture.
+func (a *API) fileToDelete(ctx context.Context, o fileOwner, query url.Values) (media.Item, sources, error) {
+	if err := a.checkOperation(o.principal, account.DeleteMedia); err != nil {
+		return media.Item{}, sources{}, err
+	}
+	id, err := parseItem(query)
+	if err != nil {
+		return media.Item{}, sources{}, err
+	}
+	item, err := a.Files.Media.Get(ctx, o.principal, id)
+	if err != nil {
+		return media.Item{}, sources{}, err
+	}
+	allowed, err := a.imageSources(ctx, o.principal.Account.Bucket)
+	return item, allowed, err
+}

@@ -1,0 +1,289 @@
+package pages
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// FilesPage shows the files of an account. Its forms post item, account and back to
+// /account/files/seal, /delete and /restore; that of an upload posts a file to UploadURL or
+// UploadDraftURL, and the filter is a GET of /account/files.
+type FilesPage struct {
+	Form
+	Email   string
+	Account Account
+	// App is the name of the app whose files are shown.
+	App string
+	// Several is set if the user can choose another account.
+	Several bool
+	// Usage is nil if the user may not see it.
+	Usage *Usage
+	// Tabs lead to the lists; State is that of the current one: "", draft or deleted.
+	Tabs   []Tab
+	State  string
+	Filter FileFilter
+	Files  []File
+	Total  *int64 // files in the whole list; nil = not known
+	// Back has the parameters of the list, for the forms.
+	Back string
+	// FirstURL, NextURL and ClearURL lead to the first page, to the next one, and to the list without
+	// the filter; empty = no link.
+	FirstURL, NextURL, ClearURL string
+	// UploadURL uploads and seals, UploadDraftURL uploads a draft; empty = the user may not.
+	UploadURL, UploadDraftURL string
+	// MaxUploadSize is in bytes.
+	MaxUploadSize int64
+	Notice        string
+	// Deleted is the id of an item that was deleted just now and can be restored; empty = none.
+	Deleted     string
+	Error       string
+	UploadError string
+}
+
+// Tab is a link to a list or a page.
+type Tab struct {
+	Name    string
+	URL     string
+	Current bool
+}
+
+// FileFilter is what the filter of the list shows.
+type FileFilter struct{ Name, Type, Sort string }
+
+// Usage is what an account stores, and may store, in bytes.
+type Usage struct{ Used, Max int64 }
+
+// File is a file as the page shows it.
+type File struct {
+	ID      string
+	Name    string
+	Type    string // MIME type
+	Size    int64  // bytes
+	Caption string
+	Group   string
+	Public  bool
+	At      time.Time // of the upload
+	// URL and Thumbnail are where the browser gets the file and its thumbnail; empty = none.
+	URL, Thumbnail string
+	ExpiresAt      time.Time // of a draft; else zero
+	DeletedAt      time.Time // of a deleted file; else zero
+	// RestorableUntil is until when a deleted file can be restored at least.
+	RestorableUntil time.Time
+
+	CanSeal, CanDelete, CanRestore bool
+	// DeleteURL leads to the question whether to delete the file permanently; empty = a delete can be
+	// undone, so that nothing is asked.
+	DeleteURL string
+}
+
+// DeleteFilePage asks whether to delete a file. It posts item, account, back and permanent=1 to
+// /account/files/delete.
+type DeleteFilePage struct {
+	Form
+	Account Account
+	File    File
+	Back    string
+	BackURL string
+	// Permanent means that the delete cannot be undone.
+	Permanent bool
+}
+
+// ChooseAccountPage lists the accounts whose files the user can see.
+type ChooseAccountPage struct {
+	Form
+	Email    string
+	Accounts []Account
+}
+
+// Files writes the files page.
+func (p *Pages) Files(w io.Writer, page FilesPage) error {
+	return p.render(w, p.filesPage, view{Title: page.Heading() + " of " + sanitize(page.Account.Name), HasError: page.Error != "" || page.UploadError != "", Full: true, Page: page})
+}
+
+// DeleteFile writes the page that asks whether to delete a file.
+func (p *Pages) DeleteFile(w io.Writer, page DeleteFilePage) error {
+	return p.render(w, p.deleteFilePage, view{Title: "Delete a file", Page: page})
+}
+
+// ChooseAccount writes the page on which the user chooses an account.
+func (p *Pages) ChooseAccount(w io.Writer, page ChooseAccountPage) error {
+	return p.render(w, p.chooseAccountPage, view{Title: "Choose an account", Page: page})
+}
+
+// pageLinks returns the links to the pages of an account, for a session.
+func pageLinks(form Form, filesURL string, files bool) []Tab {
+	return []Tab{{Name: "Files", URL: filesURL, Current: files},
+		{Name: "Authorized applications", URL: "/account/connections?request=" + url.QueryEscape(form.Request), Current: !files}}
+}
+
+// filesURL returns the URL of the page on which the account is chosen, or of the files of the only one.
+func filesURL(form Form) string { return "/account/files?request=" + url.QueryEscape(form.Request) }
+
+// PageLinks returns the links to the pages of the account.
+func (p FilesPage) PageLinks() []Tab { return pageLinks(p.Form, filesURL(p.Form), true) }
+
+// PageLinks returns the links to the pages of the account.
+func (p ChooseAccountPage) PageLinks() []Tab { return pageLinks(p.Form, filesURL(p.Form), true) }
+
+// PageLinks returns the links to the pages of the account; none without a files page.
+func (p AuthorizedAppsPage) PageLinks() []Tab {
+	if p.FilesURL == "" {
+		return nil
+	}
+	return pageLinks(p.Form, p.FilesURL, false)
+}
+
+// ChooseURL returns the URL of the page on which the account is chosen.
+func (p FilesPage) ChooseURL() string { return filesURL(p.Form) }
+
+// FilesURL returns the URL of the files of an account.
+func (p ChooseAccountPage) FilesURL(id string) string {
+	return filesURL(p.Form) + "&account=" + url.QueryEscape(id)
+}
+
+// Heading returns what the list has.
+func (p FilesPage) Heading() string {
+	switch p.State {
+	case "draft":
+		return "Drafts"
+	case "deleted":
+		return "Deleted files"
+	}
+	return "Files"
+}
+
+// Count returns the number of files in words; empty = not known.
+func (p FilesPage) Count() string {
+	switch {
+	case p.Total == nil:
+		return ""
+	case *p.Total == 1:
+		return "1 file"
+	}
+	return strconv.FormatInt(*p.Total, 10) + " files"
+}
+
+// Filtered reports whether a filter restricts the list.
+func (p FilesPage) Filtered() bool { return p.Filter.Name != "" || p.Filter.Type != "" }
+
+// FormURL returns the action of a form about a file. A browser stays there if the form is answered
+// with an error, and its reload leads to the list of the account.
+func (p FilesPage) FormURL(action string) string { return formURL(action, p.Form, p.Account) }
+
+// FormURL returns the action of the form.
+func (p DeleteFilePage) FormURL() string { return formURL("delete", p.Form, p.Account) }
+
+func formURL(action string, form Form, account Account) string {
+	return "/account/files/" + action + "?request=" + url.QueryEscape(form.Request) + "&account=" + url.QueryEscape(account.ID)
+}
+
+// Option is an option of a field.
+type Option struct {
+	Value, Name string
+	Selected    bool
+}
+
+// options returns the options with the selected one, which is added if it is none of them.
+func options(selected string, all ...Option) []Option {
+	found := false
+	for i := range all {
+		all[i].Selected = all[i].Value == selected
+		found = found || all[i].Selected
+	}
+	if !found {
+		all = append(all, Option{Value: selected, Name: sanitize(selected), Selected: true})
+	}
+	return all
+}
+
+// Types returns the options of the filter by type.
+func (f FileFilter) Types() []Option {
+	return options(f.Type, Option{Value: "", Name: "All types"}, Option{Value: "image/*", Name: "Images"}, Option{Value: "video/*", Name: "Videos"}, Option{Value: "audio/*", Name: "Audio"},
+		Option{Value: "application/pdf", Name: "PDF"}, Option{Value: "text/*", Name: "Text"}, Option{Value: "application/*", Name: "Documents and others"})
+}
+
+// Orders returns the options of the order. Drafts are in the order of time only.
+func (p FilesPage) Orders() []Option {
+	orders := []Option{{Value: "", Name: "Newest first"}, {Value: "time", Name: "Oldest first"}}
+	if p.State == "" {
+		orders = append(orders, Option{Value: "name", Name: "Name, A to Z"}, Option{Value: "-name", Name: "Name, Z to A"},
+			Option{Value: "-size", Name: "Largest first"}, Option{Value: "size", Name: "Smallest first"})
+	}
+	selected := p.Filter.Sort
+	if selected == "-time" { // the default
+		selected = ""
+	}
+	return options(selected, orders...)
+}
+
+// Percent returns how much of the cap is used, from 0 to 100, with one digit.
+func (u Usage) Percent() string {
+	if u.Max <= 0 {
+		return "100"
+	}
+	return strconv.FormatFloat(math.Round(min(1, float64(u.Used)/float64(u.Max))*1000)/10, 'f', -1, 64)
+}
+
+// Text returns the usage in words.
+func (u Usage) Text() string {
+	text := fmt.Sprintf("%s of %s used", HumanBytes(u.Used), HumanBytes(u.Max))
+	if free := u.Max - u.Used; free > 0 {
+		return text + ", " + HumanBytes(free) + " free"
+	}
+	return text + ", nothing is free"
+}
+
+// HumanBytes returns a number of bytes with a unit that is a power of 1024, in two to four digits.
+func HumanBytes(n int64) string {
+	if n < 1024 {
+		if n == 1 {
+			return "1 byte"
+		}
+		return strconv.FormatInt(n, 10) + " bytes"
+	}
+	value, unit := float64(n), -1
+	units := []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	for value >= 1023.5 && unit < len(units)-1 { // 1023.5 is rounded to 1024
+		value /= 1024
+		unit++
+	}
+	if value < 9.95 {
+		return strings.TrimSuffix(strconv.FormatFloat(value, 'f', 1, 64), ".0") + " " + units[unit]
+	}
+	return strconv.FormatFloat(value, 'f', 0, 64) + " " + units[unit]
+}
+
+// Title returns the name as the pages show it.
+func (f File) Title() string {
+	if name := sanitize(f.Name); HasVisible(name) {
+		return name
+	}
+	return "A file without a name"
+}
+
+// Draft reports whether the file is a draft.
+func (f File) Draft() bool { return !f.ExpiresAt.IsZero() }
+
+// maxExtension bounds the extension on a tile, in characters.
+const maxExtension = 5
+
+// Kind returns what the tile of a file without a thumbnail says: its extension, or its kind.
+func (f File) Kind() string {
+	extension := strings.TrimPrefix(path.Ext(f.Name), ".")
+	if extension != "" && len(extension) <= maxExtension && !strings.ContainsFunc(extension, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	}) {
+		return strings.ToUpper(extension)
+	}
+	switch kind, _, _ := strings.Cut(f.Type, "/"); kind {
+	case "image", "video", "audio", "text":
+		return kind
+	}
+	return "file"
+}

@@ -1,0 +1,75 @@
+package rest_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"mediastack.dev/runtime/internal/api"
+)
+
+// One client that asks for every picture of every item held the share of the image workers of the account.
+func TestPresets_OneClientHasALimitedNumberMade(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t, withImages, func(o *options) {
+		o.limits.Pictures, o.limits.PicturesBurst = 0.1, 3
+		o.limits.TrustedProxies = []string{"127.0.0.0/8"}
+	})
+	decode[api.Settings](t, rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"presets": [{"name": "a", "width": 20, "densities": [1, 2]}, {"name": "b", "width": 30, "format": "png"}]}`)))
+	item := rt.sealed(t, one.Key, filePart("photo.jpg", photo(t, 200, 100)), field("access", "public"))
+	ask := func(method, variant, client string, send ...option) answer {
+		t.Helper()
+		return rt.do(t, method, "/media/file/"+item.MediaId.String()+"/"+variant+"/x", append(send, header("X-Forwarded-For", client))...)
+	}
+	greedy, neighbour, other := "2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"
+	for i, c := range []struct{ method, variant, client, left string }{
+		{http.MethodGet, "a.webp", greedy, "2"}, {http.MethodHead, "a@2x.webp", neighbour, "1"}, // HEAD counts, and so does the same network
+		{http.MethodGet, "a.webp", greedy, ""}, {http.MethodGet, "a@2x.webp", greedy, ""}, // they are stored
+		{http.MethodGet, "b", greedy, "0"},
+	} {
+		got := ask(c.method, c.variant, c.client)
+		if got.status != http.StatusOK || strings.Contains(strings.Join(got.header.Values("RateLimit"), ","), `"pictures";r=`+c.left) != (c.left != "") {
+			t.Errorf("%d: %d %v", i, got.status, got.header)
+		}
+	}
+	rows, made := w.QueryInt(t, "SELECT count(*) FROM rendition"), jobs(t, rt)
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		got := ask(method, "a.jpeg", neighbour)
+		if got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") != "10" || got.header.Get("Cache-Control") != "no-store" || !strings.Contains(strings.Join(got.header.Values("RateLimit"), ","), `"pictures";r=0;t=10`) {
+			t.Errorf("%s: %d %v %s", method, got.status, got.header, got.body)
+		}
+		if method == http.MethodGet {
+			if detail := got.rejected(t, http.StatusTooManyRequests, "Too Many Requests"); detail != "too many new pictures for this address" {
+				t.Errorf("detail %q", detail)
+			}
+		}
+	}
+	if got := ask(http.MethodGet, "a", greedy, header("Accept", "image/avif")); got.status != http.StatusTooManyRequests || !negotiated(got) {
+		t.Errorf("negotiated: %d %v", got.status, got.header)
+	}
+	if n := w.QueryInt(t, "SELECT count(*) FROM rendition"); n != rows || jobs(t, rt) != made {
+		t.Errorf("%d rows of %d, %g jobs of %g", n, rows, jobs(t, rt), made)
+	}
+	// What is stored is served, and so is the file.
+	for _, variant := range []string{"a.webp", "b", "original", "thumbnail"} {
+		if got := ask(http.MethodGet, variant, greedy); got.status != http.StatusOK {
+			t.Errorf("%s: %d %s", variant, got.status, got.body)
+		}
+	}
+	if got := ask(http.MethodGet, "a.jpeg", other); got.status != http.StatusOK {
+		t.Errorf("another client: %d %s", got.status, got.body)
+	}
+	if got := ask(http.MethodGet, "a.jpeg", greedy); got.status != http.StatusOK {
+		t.Errorf("which the other one had made: %d %s", got.status, got.body)
+	}
+	rt.clock.Advance(10 * time.Second)
+	if got := ask(http.MethodGet, "a.png", greedy); got.status != http.StatusOK {
+		t.Errorf("after Retry-After: %d %s", got.status, got.body)
+	}
+	if metrics := string(rt.admin(t, "/metrics").body); !strings.Contains(metrics, `mediastack_rate_limit_rejections_total{limit="pictures"} 3`) {
+		t.Error("the rejections are not counted")
+	}
+}

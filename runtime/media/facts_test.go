@@ -1,0 +1,325 @@
+package media_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/imaging/imagetest"
+	"mediastack.dev/runtime/media"
+)
+
+// turned is a photo of 40 x 60 pixels that a camera stored with 60 x 40.
+func turned() []byte {
+	return imagetest.WithEXIF(imagetest.JPEG(imagetest.Stored(imagetest.Picture(40, 60), 6)), 6)
+}
+
+func TestFacts_AreStoredWithTheItem(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	service, p := b.withImages(b.objects), b.tenant(1<<30)
+	for name, tt := range map[string]struct {
+		file          []byte
+		width, height int
+	}{
+		"a turned photo": {turned(), 40, 60},
+		"a drawing":      {imagetest.PNG(imagetest.Picture(30, 20)), 30, 20},
+		"an animation":   {imagetest.GIF(50, 50, 3), 50, 50},
+		"a broken photo": {turned()[:900], 0, 0},
+		"a text":         {[]byte("a text"), 0, 0},
+	} {
+		item, err := upload(t.Context(), service, p, bytes.NewReader(tt.file), media.Fields{})
+		must(t, err)
+		read, err := service.Get(t.Context(), p, item.ID)
+		must(t, err)
+		if facts := item.Facts; facts.Width != tt.width || facts.Height != tt.height || (len(facts.Placeholder) > 0) != (tt.width > 0) || (facts.DominantColor != "") != (tt.width > 0) {
+			t.Errorf("%s: the facts %+v", name, facts)
+		}
+		if read.Facts.Width != tt.width || read.Facts.Height != tt.height || !bytes.Equal(read.Facts.Placeholder, item.Facts.Placeholder) || read.Facts.DominantColor != item.Facts.DominantColor || read.Version != 1 {
+			t.Errorf("%s: %+v was read, %+v was stored", name, read.Facts, item.Facts)
+		}
+	}
+	if n := b.left(); n != 0 {
+		t.Errorf("the backfill would read %d new items", n)
+	}
+}
+
+// recording is a WAV file of 8,000 bytes per second, which says that it has so many bytes of samples.
+func recording(declared uint32, samples int) []byte {
+	file := []byte("RIFF\x00\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x40\x1f\x00\x00\x01\x00\x08\x00data")
+	return append(binary.LittleEndian.AppendUint32(file, declared), make([]byte, samples)...)
+}
+
+// pages is a linearized PDF file of 1,000 bytes.
+func pages(n int) []byte {
+	file := fmt.Appendf(nil, "%%PDF-1.7\n1 0 obj\n<</Linearized 1/L 1000/H[ 600 100]/O 3/E 900/N %d/T 950>>\nendobj\n", n)
+	return append(file, make([]byte, 1000-len(file))...)
+}
+
+// A file says how long it is in its first bytes, wherever those are when the last ones arrive: in memory, or
+// in the first part.
+func TestFacts_OfTheFirstBytesAreStored(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	for name, tt := range map[string]struct {
+		file     []byte
+		hint     int64
+		duration time.Duration
+		pages    int
+	}{
+		"a recording":               {recording(12_345, 12_345), 0, 1543 * time.Millisecond, 0},
+		"a long one":                {recording(16_000_000, 16_000_000), 0, 2000 * time.Second, 0},
+		"one of a length it hints":  {recording(16_000_000, 16_000_000), 16_000_044, 2000 * time.Second, 0},
+		"a long one that is cut":    {recording(16_000_000, 15_999_999), 0, 0, 0},
+		"a document":                {pages(7), 0, 0, 7},
+		"a document that was added": {append(pages(7), 'x'), 0, 0, 0},
+		"a text":                    {[]byte("a text"), 0, 0, 0},
+	} {
+		u, err := b.service.Begin(t.Context(), p, tt.hint)
+		must(t, err)
+		must(t, u.Receive(t.Context(), bytes.NewReader(tt.file), ""))
+		item, err := u.Commit(t.Context(), media.Fields{})
+		u.Close(t.Context())
+		must(t, err)
+		read, err := b.service.Get(t.Context(), p, item.ID)
+		must(t, err)
+		for _, facts := range []media.Facts{item.Facts, read.Facts} {
+			if facts.Duration != tt.duration || facts.Pages != tt.pages || facts.Width != 0 {
+				t.Errorf("%s: the facts are %+v", name, facts)
+			}
+		}
+	}
+	if n := b.left(); n != 0 {
+		t.Errorf("the backfill would read %d new items", n)
+	}
+}
+
+// The backfill reads the first bytes of recordings and documents of before they were read, and of nothing
+// else.
+func TestFactsBackfill_ReadsTheFirstBytes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, pool := b.withQueue(b.objects, config, 16)
+	p := b.tenant(1 << 30)
+	sound, paper := b.sealed(p, recording(8000, 8000), media.Fields{}), b.upload(p, pages(7), media.Fields{})
+	b.upload(p, []byte("a text"), media.Fields{})
+	silent := b.upload(p, recording(0, 8000), media.Fields{})
+	photo := b.upload(p, turned(), media.Fields{})
+	b.number(`WITH old AS (UPDATE item SET facts_version = 1, duration_ms = NULL, pages = NULL RETURNING 1) SELECT count(*) FROM old`)
+	if done, err := b.backfill(away{b.objects}, pool).Pass(t.Context()); err != nil || done != (media.FactsPass{Failed: 3}) {
+		t.Errorf("without the object store: %+v, %v", done, err)
+	}
+	if done, err := b.backfill(b.objects, pool).Pass(t.Context()); err != nil || done != (media.FactsPass{Read: 2, Skipped: 1}) {
+		t.Errorf("%+v, %v", done, err)
+	}
+	for _, tt := range []struct {
+		item     media.Item
+		duration time.Duration
+		pages    int
+		changes  int
+	}{{sound, time.Second, 0, 1}, {paper, 0, 7, 1}, {silent, 0, 0, 0}, {photo, 0, 0, 0}} {
+		got, err := b.service.Get(t.Context(), p, tt.item.ID)
+		must(t, err)
+		if got.Facts.Duration != tt.duration || got.Facts.Pages != tt.pages || got.Version != tt.item.Version+tt.changes {
+			t.Errorf("%s: %+v, version %d", got.File().MimeType, got.Facts, got.Version)
+		}
+	}
+	// An item of before there were any facts is read in the same way.
+	b.number(`WITH old AS (UPDATE item SET facts_version = 0, duration_ms = NULL RETURNING 1) SELECT count(*) FROM old`)
+	if done, err := b.backfill(b.objects, pool).Pass(t.Context()); err != nil || done != (media.FactsPass{Read: 3, Skipped: 2}) || b.left() != 0 {
+		t.Errorf("%+v, %v; %d are left", done, err, b.left())
+	}
+	list, err := b.service.List(t.Context(), p, media.Filter{}, 1, 10)
+	must(t, err)
+	if len(list.Items) != 1 || list.Items[0].Facts.Duration != time.Second {
+		t.Errorf("the list has %+v", list.Items)
+	}
+}
+
+// The images that an earlier version has read have a placeholder and no dominant color. The backfill reads them again, and
+// keeps what it cannot read any more.
+func TestFactsBackfill_AddsTheDominantColor(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, pool := b.withQueue(b.objects, config, 16)
+	p := b.tenant(1 << 30)
+	sealed, damaged := b.sealed(p, turned(), media.Fields{}), b.upload(p, turned()[:900], media.Fields{})
+	b.upload(p, []byte("a text"), media.Fields{})
+	b.number(`WITH old AS (UPDATE item SET facts_version = 0 RETURNING 1) SELECT count(*) FROM old`)
+	if done, err := b.backfill(b.objects, pool).Pass(t.Context()); err != nil || done != (media.FactsPass{Read: 1, Skipped: 2}) {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	photo, err := b.service.Get(t.Context(), p, sealed.ID)
+	must(t, err)
+	b.number(`WITH old AS (UPDATE item SET facts_version = 2, dominant_color = NULL RETURNING 1) SELECT count(*) FROM old`)
+	b.number(fmt.Sprintf(`WITH old AS (UPDATE item SET width = 40, height = 60, placeholder = 'earlier' WHERE id = '%s' RETURNING 1) SELECT count(*) FROM old`, damaged.ID))
+	if done, err := b.backfill(b.objects, pool).Pass(t.Context()); err != nil || done != (media.FactsPass{Read: 1, Skipped: 1}) {
+		t.Errorf("%+v, %v", done, err)
+	}
+	got, err := b.service.Get(t.Context(), p, photo.ID)
+	must(t, err)
+	if photo.Facts.DominantColor == "" || got.Facts.DominantColor != photo.Facts.DominantColor || got.Version != photo.Version+1 {
+		t.Errorf("%+v, version %d; the upload had %+v", got.Facts, got.Version, photo.Facts)
+	}
+	kept, err := b.service.Get(t.Context(), p, damaged.ID)
+	must(t, err)
+	if kept.Facts.Width != 40 || string(kept.Facts.Placeholder) != "earlier" || kept.Facts.DominantColor != "" || kept.Version != damaged.Version {
+		t.Errorf("%+v, version %d", kept.Facts, kept.Version)
+	}
+	list, err := b.service.List(t.Context(), p, media.Filter{}, 1, 10)
+	must(t, err)
+	if len(list.Items) != 1 || list.Items[0].Facts.DominantColor != photo.Facts.DominantColor {
+		t.Errorf("the list has %+v", list.Items)
+	}
+	if done, err := b.backfill(b.objects, pool).Pass(t.Context()); err != nil || done != (media.FactsPass{}) {
+		t.Errorf("the second pass: %+v, %v", done, err)
+	}
+}
+
+// backfill is a backfill of a process that was elected or not. It is stopped at the wait with the number
+// stopAt; 0 = it is not.
+type backfill struct {
+	*media.FactsBackfill
+	notElected bool
+	waits      []time.Duration
+	stopAt     int
+	atStop     func() // called before the wait fails
+}
+
+var errStopped = errors.New("stopped")
+
+func (b *harness) backfill(objects media.ObjectStore, deriver media.Deriver) *backfill {
+	b.t.Helper()
+	must(b.t, b.guard.Beat(b.t.Context()))
+	run := &backfill{atStop: func() {}}
+	run.FactsBackfill = media.NewFactsBackfill(media.FactsConfig{FactsRate: 30}, media.FactsDeps{Store: b.store, Objects: objects, Deriver: deriver,
+		Elected:  func(context.Context) (bool, error) { return !run.notElected, nil },
+		Writable: b.guard.Writable,
+		Wait: func(_ context.Context, pause time.Duration) error {
+			if run.waits = append(run.waits, pause); len(run.waits) == run.stopAt {
+				run.atStop()
+				return errStopped
+			}
+			return nil
+		},
+		Log: slog.New(slog.DiscardHandler)})
+	return run
+}
+
+// withoutFacts are items of before there were facts: two photos, a broken one and a text. The last photo
+// is sealed.
+func (b *harness) withoutFacts(p account.Principal) (photos [2]media.Item) {
+	b.t.Helper()
+	for _, file := range [][]byte{turned()[:900], []byte("a text")} {
+		b.upload(p, file, media.Fields{})
+	}
+	photos = [2]media.Item{b.upload(p, turned(), media.Fields{}), b.sealed(p, imagetest.PNG(imagetest.Picture(30, 20)), media.Fields{})}
+	if n := b.number(`WITH old AS (UPDATE item SET facts_version = 0 RETURNING 1) SELECT count(*) FROM old`); n != 4 {
+		b.t.Fatalf("%d items are old", n)
+	}
+	return photos
+}
+
+func (b *harness) left() int64 {
+	b.t.Helper()
+	return b.number(`SELECT count(*) FROM item WHERE facts_version < 3`)
+}
+
+func TestFactsBackfill_ContinuesWhereItWasStopped(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, pool := b.withQueue(b.objects, config, 16)
+	p := b.tenant(1 << 30)
+	photos := b.withoutFacts(p)
+
+	other := b.backfill(b.objects, pool)
+	other.notElected = true
+	if done, err := other.Pass(t.Context()); err != nil || done != (media.FactsPass{}) || b.left() != 4 {
+		t.Errorf("a process that was not elected: %+v, %v", done, err)
+	}
+	stopped := b.backfill(b.objects, pool)
+	stopped.stopAt = 2 // after two images
+	if done, err := stopped.Pass(t.Context()); !errors.Is(err, errStopped) || done.Read+done.Skipped != 3 || b.left() != 1 {
+		t.Errorf("%+v, %v; %d are left", done, err, b.left())
+	}
+	run := b.backfill(b.objects, pool)
+	if done, err := run.Pass(t.Context()); err != nil || done.Read != 1 || done.Skipped != 0 || b.left() != 0 {
+		t.Errorf("%+v, %v; %d are left", done, err, b.left())
+	}
+	if len(run.waits) != 1 || run.waits[0] != 2*time.Second {
+		t.Errorf("it waited %v with a rate of 30 per minute", run.waits)
+	}
+	for i, want := range []media.Facts{{Width: 40, Height: 60}, {Width: 30, Height: 20}} {
+		item, err := b.service.Get(t.Context(), p, photos[i].ID)
+		must(t, err)
+		if item.Facts.Width != want.Width || item.Facts.Height != want.Height || len(item.Facts.Placeholder) == 0 || item.Version != photos[i].Version+1 {
+			t.Errorf("photo %d: %+v, version %d", i, item.Facts, item.Version)
+		}
+	}
+	if n := b.number(`SELECT count(*) FROM item WHERE version = 1 AND width IS NULL AND placeholder IS NULL`); n != 2 {
+		t.Errorf("%d items are unchanged, of two without facts", n)
+	}
+	again := b.backfill(b.objects, pool)
+	if done, err := again.Pass(t.Context()); err != nil || done != (media.FactsPass{}) || len(again.waits) != 0 {
+		t.Errorf("a pass with nothing left: %+v, %v", done, err)
+	}
+	b.balanced(p)
+}
+
+// away is an object store that returns no files.
+type away struct{ media.ObjectStore }
+
+func (away) Open(context.Context, string, string, int64, int64) (io.ReadCloser, error) {
+	return nil, errors.New("away")
+}
+
+func TestFactsBackfill_LeavesFilesThatCannotBeReadToTheNextPass(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, pool := b.withQueue(b.objects, config, 16)
+	b.withoutFacts(b.tenant(1 << 30))
+	if done, err := b.backfill(away{b.objects}, pool).Pass(t.Context()); err != nil || done.Failed != 3 || done.Skipped != 1 || b.left() != 3 {
+		t.Errorf("%+v, %v; %d are left", done, err, b.left())
+	}
+	if done, err := b.backfill(b.objects, pool).Pass(t.Context()); err != nil || done.Read != 2 || done.Skipped != 1 || b.left() != 0 {
+		t.Errorf("%+v, %v; %d are left", done, err, b.left())
+	}
+}
+
+func TestFactsBackfill_RunsPassAfterPassUntilItEnds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, pool := b.withQueue(b.objects, config, 16)
+	b.withoutFacts(b.tenant(1 << 30))
+	run := b.backfill(b.objects, pool)
+	run.stopAt = 6
+	ctx, cancel := context.WithCancel(t.Context())
+	run.atStop = cancel
+	if err := run.Run(ctx); err != nil || b.left() != 0 {
+		t.Errorf("%v; %d are left", err, b.left())
+	}
+	image, between := 2*time.Second, 10*time.Minute
+	if want := []time.Duration{between, image, image, image, between, between}; !slices.Equal(run.waits, want) {
+		t.Errorf("it waited %v, want %v", run.waits, want)
+	}
+	off := media.NewFactsBackfill(media.FactsConfig{}, media.FactsDeps{})
+	must(t, off.Run(t.Context()))
+}
+
+func TestFactsConfig_HasBounds(t *testing.T) {
+	t.Parallel()
+	for rate, valid := range map[int]bool{-1: false, 0: true, 6000: true, 6001: false} {
+		if err := (media.FactsConfig{FactsRate: rate}).Validate(); (err == nil) != valid {
+			t.Errorf("%d: %v", rate, err)
+		}
+	}
+}

@@ -1,0 +1,205 @@
+package media
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+)
+
+// Query requests a part of a list: of the sealed items, or of the drafts.
+type Query struct {
+	Search
+	Order  Order
+	Drafts bool
+	// Page is the number of the page; 0 = none was sent. After is the cursor of the page before; empty = none.
+	Page  int
+	After string
+	Limit int
+}
+
+// Plain reports whether the query is one of a page of sealed items, newest first, by access and group:
+// List answers it.
+func (q Query) Plain() bool {
+	return !q.Narrows() && q.Order == Order{By: ByTime} && !q.Drafts && q.After == ""
+}
+
+// QueryText is a query as a client sends it. Empty fields were not sent.
+type QueryText struct {
+	Filter
+	Type, Name, From, To, Sort, State, After string
+	Metadata                                 map[string]string
+	Page, Limit                              *int
+}
+
+// Parse returns the query, or an Invalid fault that names the first parameter that is malformed.
+func (t QueryText) Parse() (Query, error) {
+	q := Query{Search: Search{Filter: t.Filter, Type: LowerName(t.Type), Name: t.Name, Metadata: t.Metadata}, After: t.After, Limit: DefaultLimit}
+	if t.Limit != nil {
+		q.Limit = *t.Limit
+	}
+	if t.Page != nil {
+		if q.Page = *t.Page; q.Page < 1 {
+			return Query{}, errPage
+		}
+	}
+	var err error
+	if q.From, err = parseTime("from", t.From); err != nil {
+		return Query{}, err
+	}
+	if q.To, err = parseTime("to", t.To); err != nil {
+		return Query{}, err
+	}
+	if q.Order, err = ParseOrder(t.Sort); err != nil {
+		return Query{}, err
+	}
+	switch t.State {
+	case "", "sealed":
+	case "draft":
+		q.Drafts = true
+	default:
+		return Query{}, fault.New(fault.Invalid, "state must be sealed or draft")
+	}
+	return q, nil
+}
+
+var errPage = fault.New(fault.Invalid, "page must be 1 or more")
+
+// parseTime reads an RFC 3339 time; an empty text is the zero time.
+func parseTime(name, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if _, plusErr := time.Parse(time.RFC3339, strings.ReplaceAll(text, " ", "+")); err != nil && plusErr == nil {
+		return time.Time{}, fault.New(fault.Invalid, "%s has a space where a time has +: in a URL, write + as %%2B", name)
+	}
+	if err != nil || at.IsZero() {
+		return time.Time{}, fault.New(fault.Invalid, "%s must be a time as in RFC 3339, such as 2026-11-22T18:30:00Z", name)
+	}
+	return at, nil
+}
+
+// MaxFindOffset bounds the items of all pages up to one that is read by its number, of lists that are
+// searched or sorted: their pages are read by cursor.
+const MaxFindOffset = 1000
+
+// Results are a part of a list.
+type Results struct {
+	Items []Item
+	// Next is the cursor of the next part; empty if there is none. A part can have fewer items than were
+	// asked for, even none, while there is a next one: a request examines a bounded number of items.
+	Next string
+	// Total is how many items the list has; nil for searches and drafts, whose number Count returns.
+	Total *int64
+}
+
+// Found is what a store found.
+type Found struct {
+	Items []Item
+	// Stopped is the position of the last item that was examined; nil if the list ended, or if all items
+	// that were wanted were found.
+	Stopped *Position
+	Common  bool // see Position
+}
+
+// Find returns a part of a list.
+func (s *Service) Find(ctx context.Context, p account.Principal, q Query) (Results, error) {
+	if err := q.validate(); err != nil {
+		return Results{}, err
+	}
+	scope := ScopeOf(p)
+	var after *Position
+	if q.After != "" {
+		at, err := q.position(scope, q.After)
+		if err != nil {
+			return Results{}, err
+		}
+		after = &at
+	}
+	skip := (max(q.Page, 1) - 1) * q.Limit
+	wanted := skip + q.Limit
+	found, err := s.store.FindItems(ctx, scope, q, after, wanted+1)
+	if err != nil {
+		return Results{}, err
+	}
+	results := Results{Items: found.Items}
+	if stopped := found.Stopped; len(found.Items) > wanted {
+		results.Items = found.Items[:wanted]
+		at := PositionOf(results.Items[wanted-1], q.Order)
+		at.Common = found.Common
+		results.Next = q.cursor(scope, at)
+	} else if stopped != nil {
+		stopped.Common = found.Common
+		results.Next = q.cursor(scope, *stopped)
+	}
+	results.Items = results.Items[min(skip, len(results.Items)):]
+	if !q.Drafts && !q.Narrows() {
+		total, err := s.store.CountItems(ctx, scope, q.Filter)
+		if err != nil {
+			return Results{}, err
+		}
+		results.Total = &total
+	}
+	return results, nil
+}
+
+func (q Query) validate() error {
+	if err := q.Search.validate(); err != nil {
+		return err
+	}
+	switch {
+	case q.Limit < 1 || q.Limit > MaxLimit:
+		return errLimit()
+	case q.Page < 0:
+		return errPage
+	case q.Page > 0 && q.After != "":
+		return fault.New(fault.Invalid, "page cannot be combined with after")
+	case q.Page > MaxFindOffset/q.Limit:
+		return fault.New(fault.Invalid, "page must be %d or less with this limit in a list that is searched or sorted: use after, with the cursor of the page before", MaxFindOffset/q.Limit)
+	case q.Drafts && q.Order.By != ByTime:
+		return fault.New(fault.Invalid, "sort must be time or -time for drafts")
+	}
+	return nil
+}
+
+func errLimit() error { return fault.New(fault.Invalid, "limit must be from 1 to %d", MaxLimit) }
+
+// NextPage returns the cursor of the items after a page of List; empty if there are none.
+func (s *Service) NextPage(p account.Principal, filter Filter, page Page) string {
+	if len(page.Items) == 0 || int64(page.Number-1)*int64(page.Limit)+int64(len(page.Items)) >= page.Total {
+		return ""
+	}
+	q := Query{Search: Search{Filter: filter}, Order: Order{By: ByTime}}
+	return q.cursor(ScopeOf(p), PositionOf(page.Items[len(page.Items)-1], q.Order))
+}
+
+// Matches are how many sealed items of the app match a search, and the bytes of their objects.
+type Matches struct {
+	Items, Bytes int64
+	// Partial is set if there may be more. A request examines a bounded number of items.
+	Partial bool
+}
+
+// CountMatches counts the sealed items of the app that match a search. It returns the exact number
+// at any size if the search is by access and group only.
+func (s *Service) CountMatches(ctx context.Context, p account.Principal, search Search) (Matches, error) {
+	if err := search.validate(); err != nil {
+		return Matches{}, err
+	}
+	if !search.Narrows() {
+		items, err := s.store.CountItems(ctx, ScopeOf(p), search.Filter)
+		return Matches{Items: items}, err
+	}
+	return s.store.CountMatches(ctx, ScopeOf(p), search)
+}
+
+// SumMatches returns the bytes of the sealed items of the app that match a search.
+func (s *Service) SumMatches(ctx context.Context, p account.Principal, search Search) (Matches, error) {
+	if err := search.validate(); err != nil {
+		return Matches{}, err
+	}
+	return s.store.CountMatches(ctx, ScopeOf(p), search)
+}

@@ -1,0 +1,214 @@
+package media_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/objectstore"
+)
+
+// partStore is the real store. It calls onPart before it stores a part.
+type partStore struct {
+	*objectstore.Store
+	onPart func(number int) error
+}
+
+func (s *partStore) StartMultipart(ctx context.Context, bucket, key, contentType string) (media.Multipart, error) {
+	parts, err := s.Store.StartMultipart(ctx, bucket, key, contentType)
+	return &partUpload{parts, s}, err
+}
+
+func (s *partStore) ResumeMultipart(bucket, key, id string, parts []media.Part) media.Multipart {
+	return &partUpload{s.Store.ResumeMultipart(bucket, key, id, parts), s}
+}
+
+type partUpload struct {
+	media.Multipart
+	store *partStore
+}
+
+func (p *partUpload) Part(ctx context.Context, body io.ReadSeeker, size int64) error {
+	if err := p.store.onPart(len(p.Parts()) + 1); err != nil {
+		return err
+	}
+	return p.Multipart.Part(ctx, body, size)
+}
+
+// countedReader counts what is read of a file.
+type countedReader struct {
+	io.Reader
+	read atomic.Int64
+}
+
+func (r *countedReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	r.read.Add(int64(n))
+	return n, err
+}
+
+// progressCounter counts what is written to the database of an upload in progress.
+type progressCounter struct {
+	media.Store
+	saved atomic.Int64
+}
+
+func (s *progressCounter) SaveProgress(ctx context.Context, id uuid.UUID, before int64, p media.Progress, expires time.Time) error {
+	s.saved.Add(1)
+	return s.Store.SaveProgress(ctx, id, before, p, expires)
+}
+
+// While a part is sent, the next one arrives, and no more than that: an upload holds 10 MiB.
+func TestUpload_ReceivesAPartWhileOneIsSentAndHoldsTenMebibytes(t *testing.T) {
+	t.Parallel()
+	const buffer = 10 << 20
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	for name, run := range map[string]func(service *media.Service, file io.Reader, size int) error{
+		"one request": func(service *media.Service, file io.Reader, _ int) error {
+			_, err := upload(t.Context(), service, p, file, media.Fields{})
+			return err
+		},
+		"resumable": func(service *media.Service, file io.Reader, size int) error {
+			r, err := service.CreateResumable(t.Context(), p, int64(size), media.Fields{}, "")
+			must(t, err)
+			if _, err = r.Append(t.Context(), 0, file, int64(size), nil); err == nil {
+				_, err = r.Finish(t.Context())
+			}
+			return err
+		},
+	} {
+		file := &countedReader{Reader: bytes.NewReader(random(38 << 20))}
+		sent, overlapped := 0, false
+		store := &partStore{b.objects, func(number int) error {
+			held := func() int64 { return file.read.Load() - int64(sent) }
+			left := 38<<20 - int64(sent)
+			within(t, func() bool { return held() >= min(buffer, left) }) // the file goes on to arrive
+			overlapped = overlapped || number > 1
+			if held() > buffer {
+				t.Errorf("%s: %d bytes are held with part %d", name, held(), number)
+			}
+			sent += media.PartSize
+			return nil
+		}}
+		if err := run(b.replicaOver(store, config), file, 38<<20); err != nil || !overlapped {
+			t.Errorf("%s: %v, %t", name, err, overlapped)
+		}
+	}
+	b.balanced(p)
+}
+
+// within waits until ready returns true.
+func within(t *testing.T, ready func() bool) {
+	t.Helper()
+	deadline, tick := time.After(30*time.Second), time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !ready() {
+		select {
+		case <-deadline:
+			t.Error("it did not happen")
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// The last part of a request of known size takes what would be too little for one more: otherwise it
+// would be stored as an object of its own, and read again by the next request.
+func TestResumable_RequestsOfKnownSizeLeaveNoIncompletePart(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	for _, c := range []struct {
+		size, declared int
+		parts          []int64 // in MiB
+		incomplete     int64
+	}{
+		{64, 64, []int64{5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 9}, 0},
+		{21, 21, []int64{5, 5, 5, 6}, 0},
+		{10, 10, []int64{5, 5}, 0},
+		{8, 8, []int64{8}, 0},
+		{21, -1, []int64{5, 5, 5, 5}, 1},
+		{21, 40, []int64{5, 5, 5, 5}, 1}, // it was cut
+	} {
+		file := random(c.size << 20)
+		r := b.create(p, 100<<20)
+		declared := int64(c.declared)
+		if declared > 0 {
+			declared <<= 20
+		}
+		_, err := r.Append(t.Context(), 0, bytes.NewReader(file), declared, nil)
+		must(t, err)
+		var sizes []int64
+		for _, part := range r.State().Progress.Parts {
+			sizes = append(sizes, part.Bytes>>20)
+		}
+		if got := r.State().Progress; !slices.Equal(sizes, c.parts) || got.IncompleteBytes != c.incomplete<<20 || got.Received != int64(c.size)<<20 {
+			t.Errorf("%d MiB of %d became %v and %d, of %d", c.size, c.declared, sizes, got.IncompleteBytes, got.Received)
+		}
+		must(t, r.Cancel(t.Context()))
+	}
+}
+
+// Each part would otherwise cost a transaction that writes the list of all parts.
+func TestResumable_SavesItsProgressAfterThreeParts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	counter := &progressCounter{Store: b.store}
+	service := b.replicaWith(counter, b.objects, config)
+	r, err := service.CreateResumable(t.Context(), p, 100<<20, media.Fields{}, "")
+	must(t, err)
+	_, err = r.Append(t.Context(), 0, bytes.NewReader(random(64<<20)), 64<<20, nil)
+	must(t, err)
+	// The id of the multipart upload, the first part, three times three parts, the end.
+	if got := counter.saved.Load(); got != 6 {
+		t.Errorf("the progress of 12 parts was saved %d times", got)
+	}
+	must(t, r.Cancel(t.Context()))
+}
+
+// When the object store fails, the parts that it had stored are kept, also those that were not saved.
+func TestResumable_KeepsThePartsBeforeAFailureOfTheObjectStore(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	var once sync.Once
+	errDown := errors.New("down")
+	store := &partStore{b.objects, func(number int) (err error) {
+		if number == 4 {
+			once.Do(func() { err = errDown })
+		}
+		return err
+	}}
+	service := b.replicaOver(store, config)
+	file := random(40 << 20)
+	for _, verify := range []func() error{nil, func() error { return nil }} {
+		once = sync.Once{}
+		r, err := service.CreateResumable(t.Context(), p, int64(len(file)), media.Fields{}, "")
+		must(t, err)
+		kept := int64(3 * media.PartSize)
+		if verify != nil {
+			kept = 0 // they are not verified
+		}
+		n, err := r.Append(t.Context(), 0, bytes.NewReader(file), -1, verify)
+		if n != kept || !errors.Is(err, errDown) {
+			t.Fatalf("%d bytes are kept, %v", n, err)
+		}
+		r = b.resume(service, p, r)
+		_, err = r.Append(t.Context(), n, bytes.NewReader(file[n:]), -1, nil)
+		must(t, err)
+		_, err = r.Finish(t.Context())
+		must(t, err)
+		b.settled(p, r, file)
+	}
+}

@@ -1,0 +1,81 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/postgres/internal/sqlgen"
+)
+
+// OpenCountedUpload implements media.Store. It is not batched with other uploads: a capability of which
+// every use is taken must not undo theirs.
+func (s *Store) OpenCountedUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, capability media.Capability, bytes int64, leaseEnds time.Time) error {
+	params := s.ofProcess(openParams(noLockTimeout, []openRequest{{itemID: itemID, accountID: scope.AccountID, appID: scope.AppID, bytes: bytes, leaseEnds: leaseEnds}}))
+	return s.reserve(ctx, "open upload", func(r *reservation) error { return r.openWithin(ctx, params, scope, &capability) })
+}
+
+// openWithin opens one upload, with a use of its capability if that has a count.
+func (r *reservation) openWithin(ctx context.Context, params sqlgen.OpenUploadsParams, scope media.Scope, capability *media.Capability) error {
+	opened, err := r.OpenUploads(ctx, params)
+	if err != nil {
+		return err
+	}
+	if len(opened) == 0 {
+		if err := r.openOrReject(ctx, params); err != nil {
+			return err
+		}
+	}
+	if capability == nil || capability.Count == 0 {
+		return nil
+	}
+	_, err = r.UseCapability(ctx, sqlgen.UseCapabilityParams{ID: capability.ID, AccountID: scope.AccountID, ExpiresAt: capability.ExpiresAt,
+		Count: int32(capability.Count), ItemID: params.ItemIds[0]}) //nolint:gosec // at most media.MaxCapabilityCount
+	if errors.Is(err, pgx.ErrNoRows) {
+		return media.ErrCapabilityUsed
+	}
+	return err
+}
+
+// releaseCapabilities releases the uses of uploads that ended without an item. The rows of the
+// accounts' usage are locked already.
+func releaseCapabilities(ctx context.Context, q *sqlgen.Queries, uploads ...[]byte) error {
+	var ids [][]byte
+	for _, id := range uploads {
+		if id != nil {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return q.ReleaseCapabilities(ctx, ids)
+}
+
+// commitSealed makes an item that is sealed at once: the draft is in no snapshot.
+func (s *Store) commitSealed(ctx context.Context, item media.Item) error {
+	err := s.commitAlone(ctx, item)
+	if err == nil {
+		s.pageIndex.recordChange(item.AppID)
+	}
+	return err
+}
+
+// sealCommitted seals an item that the transaction has made, if it is to be sealed.
+func sealCommitted(ctx context.Context, q *sqlgen.Queries, item media.Item) error {
+	if item.SealedAt == nil {
+		return nil
+	}
+	_, err := q.Seal(ctx, sqlgen.SealParams{AppID: item.AppID, ID: item.ID, Now: *item.SealedAt, Slot: randomSlot()})
+	return err
+}
+
+// DeleteExpiredCapabilities implements media.PurgeStore.
+func (s *Store) DeleteExpiredCapabilities(ctx context.Context, cutoff time.Time, batch int) (int, error) {
+	n, err := s.queries.DeleteExpiredCapabilities(ctx, sqlgen.DeleteExpiredCapabilitiesParams{Cutoff: cutoff, Batch: batchSize(batch)})
+	return int(n), toFault(err, "delete expired capabilities")
+}

@@ -1,0 +1,210 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/fetch"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/postgres/internal/sqlgen"
+)
+
+var (
+	_ fetch.Store      = (*Store)(nil)
+	_ fetch.PurgeStore = (*Store)(nil)
+)
+
+// fetchLock is the class of the advisory locks that serialize what counts jobs: of one account, or
+// those that run. The number is arbitrary and must never change.
+const fetchLock = 526_874
+
+// runningFetches is the queue of the lock under which jobs are claimed.
+const runningFetches = "running"
+
+// fullFetchQueue is when a caller of a full queue should try again.
+const fullFetchQueue = 30 * time.Second
+
+// AddFetch implements fetch.Store.
+func (s *Store) AddFetch(ctx context.Context, job fetch.Job, maxOpen int) error {
+	fields := job.Request.Fields
+	metadata, err := json.Marshal(fields.Metadata)
+	if err != nil {
+		return fmt.Errorf("encode the metadata of a job: %w", err)
+	}
+	params := sqlgen.AddFetchParams{ID: job.ID, AccountID: job.AccountID, AppID: job.AppID, KeyID: job.KeyID, Assistant: job.Assistant, Url: job.Request.URL,
+		FileName: fields.FileName, Access: string(fields.Access), Caption: fields.Caption, GroupLabel: fields.Group, Metadata: metadata,
+		Seal: job.Request.Seal, CreatedAt: job.CreatedAt, MaxOpen: batchSize(maxOpen)}
+	if job.GrantID != uuid.Nil {
+		params.GrantID = pgtype.UUID{Bytes: job.GrantID, Valid: true}
+	}
+	return s.inTx(ctx, "add an upload from a URL", func(q *sqlgen.Queries) error {
+		if err := q.LockFetchQueue(ctx, sqlgen.LockFetchQueueParams{Class: fetchLock, Queue: job.AccountID.String()}); err != nil {
+			return err
+		}
+		added, err := q.AddFetch(ctx, params)
+		if err == nil && added == 0 {
+			return &fault.Error{Kind: fault.Busy, Public: fmt.Sprintf("the account has %d uploads from a URL that have not ended", maxOpen), RetryAfter: fullFetchQueue}
+		}
+		return err
+	})
+}
+
+// Fetch implements fetch.Store.
+func (s *Store) Fetch(ctx context.Context, scope media.Scope, id uuid.UUID) (fetch.Job, error) {
+	row, err := repeat(ctx, s, func(ctx context.Context) (sqlgen.FetchJob, error) {
+		return s.queries.FetchJob(ctx, sqlgen.FetchJobParams{ID: id, AccountID: scope.AccountID, AppID: scope.AppID})
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fetch.Job{}, fetch.ErrNotFound
+	}
+	if err != nil {
+		return fetch.Job{}, toFault(err, "read an upload from a URL")
+	}
+	return jobOf(row), nil
+}
+
+// ClaimFetch implements fetch.Store.
+func (s *Store) ClaimFetch(ctx context.Context, perAccount int, keysOf func(uuid.UUID) []string, notBefore time.Time) (claim fetch.Claim, found bool, err error) {
+	instance := s.instance.Load()
+	if instance == nil {
+		return fetch.Claim{}, false, nil
+	}
+	if open, err := s.queries.FetchIsOpen(ctx); err != nil || !open {
+		return fetch.Claim{}, false, toFault(err, "look for uploads from a URL")
+	}
+	itemID, err := s.cell.NewID()
+	if err != nil {
+		return fetch.Claim{}, false, err
+	}
+	err = s.inTx(ctx, "claim an upload from a URL", func(q *sqlgen.Queries) error {
+		if err := q.LockFetchQueue(ctx, sqlgen.LockFetchQueueParams{Class: fetchLock, Queue: runningFetches}); err != nil {
+			return err
+		}
+		job, err := q.NextFetch(ctx, sqlgen.NextFetchParams{InstanceID: *instance, PerAccount: batchSize(perAccount)})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if job.ItemID.Valid {
+			earlier := uuid.UUID(job.ItemID.Bytes)
+			if claim.Committed, err = endAttempt(ctx, q, earlier, keysOf, notBefore); err != nil {
+				return err
+			}
+			if claim.Committed {
+				itemID = earlier
+			}
+		}
+		claimed, err := q.ClaimFetch(ctx, sqlgen.ClaimFetchParams{ID: job.ID, InstanceID: *instance, ItemID: itemID})
+		if err != nil {
+			return err
+		}
+		found, claim.Job, claim.ItemID, claim.Attempt = true, jobOf(claimed), itemID, int(claimed.Attempts)
+		return nil
+	})
+	return claim, found && err == nil, err
+}
+
+// StarvedFetch implements fetch.Store.
+func (s *Store) StarvedFetch(ctx context.Context, wait time.Duration) (starved bool, yields uuid.UUID, err error) {
+	yields, err = s.queries.StarvedFetch(ctx, wait.Microseconds())
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, uuid.Nil, nil
+	}
+	return err == nil, yields, toFault(err, "look for accounts that wait for uploads from a URL")
+}
+
+// endAttempt ends the upload of an earlier attempt, so that it cannot be committed any more, and
+// reports whether it was committed before.
+func endAttempt(ctx context.Context, q *sqlgen.Queries, itemID uuid.UUID, keysOf func(uuid.UUID) []string, notBefore time.Time) (committed bool, err error) {
+	found, err := q.UploadOfFetch(ctx, itemID)
+	if err != nil {
+		return false, err
+	}
+	if len(found) > 0 {
+		uploads := make([]sqlgen.ExpiredUploadsRow, len(found))
+		for i, upload := range found {
+			uploads[i] = sqlgen.ExpiredUploadsRow(upload)
+		}
+		return false, endUploads(ctx, q, uploads, endParams(uploads, keysOf, notBefore))
+	}
+	return q.ItemExists(ctx, itemID)
+}
+
+// ReportFetch implements fetch.Store.
+func (s *Store) ReportFetch(ctx context.Context, claim fetch.Claim, bytes, total int64) error {
+	return s.changeClaim(func(instance uuid.UUID) (int64, error) {
+		return s.queries.ReportFetch(ctx, sqlgen.ReportFetchParams{ID: claim.ID, ItemID: claim.ItemID, InstanceID: instance, Bytes: bytes, Total: total})
+	})
+}
+
+// FinishFetch implements fetch.Store.
+func (s *Store) FinishFetch(ctx context.Context, claim fetch.Claim, bytes int64, failure *fetch.Failure) error {
+	return s.changeClaim(func(instance uuid.UUID) (int64, error) {
+		params := sqlgen.FinishFetchParams{ID: claim.ID, ItemID: claim.ItemID, InstanceID: instance, Bytes: bytes}
+		if failure != nil {
+			params.ErrorCode, params.ErrorText = string(failure.Code), failure.Text
+		}
+		return s.queries.FinishFetch(ctx, params)
+	})
+}
+
+// ReturnFetch implements fetch.Store.
+func (s *Store) ReturnFetch(ctx context.Context, claim fetch.Claim, delay time.Duration, counted bool) error {
+	return s.changeClaim(func(instance uuid.UUID) (int64, error) {
+		return s.queries.ReturnFetch(ctx, sqlgen.ReturnFetchParams{ID: claim.ID, ItemID: claim.ItemID, InstanceID: instance, Delay: delay.Microseconds(), Counted: counted})
+	})
+}
+
+// changeClaim changes a job that this process has claimed.
+func (s *Store) changeClaim(change func(instance uuid.UUID) (rows int64, err error)) error {
+	instance := s.instance.Load()
+	if instance == nil {
+		return fetch.ErrLost
+	}
+	rows, err := change(*instance)
+	if err == nil && rows == 0 {
+		return fetch.ErrLost
+	}
+	return toFault(err, "change an upload from a URL")
+}
+
+// FindPrincipalOfGrant implements fetch.Store.
+func (s *Store) FindPrincipalOfGrant(ctx context.Context, id uuid.UUID) (account.Principal, error) {
+	session, err := s.FindSessionOfGrant(ctx, id)
+	return session.Principal, err
+}
+
+// PurgeFetches implements fetch.PurgeStore.
+func (s *Store) PurgeFetches(ctx context.Context, cutoff time.Time, batch int) (int, error) {
+	n, err := s.queries.PurgeFetches(ctx, sqlgen.PurgeFetchesParams{Cutoff: cutoff, Batch: batchSize(batch)})
+	return int(n), toFault(err, "purge uploads from a URL")
+}
+
+func jobOf(row sqlgen.FetchJob) fetch.Job {
+	job := fetch.Job{
+		ID: row.ID, AccountID: row.AccountID, AppID: row.AppID, KeyID: row.KeyID, Assistant: row.Assistant,
+		Request: fetch.Request{URL: row.Url, Seal: row.Seal, Fields: media.Fields{
+			FileName: row.FileName, Access: media.Access(row.Access), Caption: row.Caption, Group: row.GroupLabel, Metadata: row.Metadata,
+		}},
+		State: fetch.State(row.State), Bytes: row.Bytes, Total: row.Total,
+		Failure: fetch.Failure{Code: fetch.Code(row.ErrorCode), Text: row.ErrorText}, CreatedAt: row.CreatedAt, EndedAt: row.EndedAt,
+	}
+	if row.GrantID.Valid {
+		job.GrantID = row.GrantID.Bytes
+	}
+	if row.ItemID.Valid && job.State == fetch.Done {
+		job.MediaID = row.ItemID.Bytes
+	}
+	return job
+}

@@ -1,0 +1,204 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"mediastack.dev/runtime/media"
+)
+
+// FindItems implements media.Store. It searches in three ways, each with a bound: in the order of the
+// list, which finds what many items match; by terms or by time, which finds what few items match; and
+// again in the order of the list, as far as one request may, for what is between.
+func (s *Store) FindItems(ctx context.Context, scope media.Scope, query media.Query, after *media.Position, wanted int) (media.Found, error) {
+	found, err := repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) (media.Found, error) {
+		return s.findItems(ctx, newSearch(scope, query, after), wanted)
+	})
+	return found, toFault(err, "find items")
+}
+
+func (s *Store) findItems(ctx context.Context, search search, wanted int) (media.Found, error) {
+	common := search.after != nil && search.after.Common
+	if !common {
+		found, err := s.findInOrder(ctx, search, s.searches.firstScan+wanted, wanted)
+		if err != nil || found.Stopped == nil {
+			return found, err
+		}
+		items, complete, err := s.gatherByTerms(ctx, search, wanted)
+		if err == nil && !complete {
+			items, complete, err = s.gatherInTime(ctx, search, wanted)
+		}
+		if err != nil || complete {
+			return media.Found{Items: items}, err
+		}
+	}
+	found, err := s.findInOrder(ctx, search, s.searches.lastScan+wanted, wanted)
+	found.Common = true
+	return found, err
+}
+
+// findInOrder examines items in the order of the list.
+func (s *Store) findInOrder(ctx context.Context, search search, examined, wanted int) (media.Found, error) {
+	sql, args := search.inOrder(examined, wanted)
+	found := media.Found{Items: make([]media.Item, 0, min(wanted, media.MaxLimit+1))}
+	read := func(rows pgx.Rows) error {
+		found.Items, found.Stopped = found.Items[:0], nil // of an attempt before
+		for rows.Next() {
+			var last, matches bool
+			item := media.Item{AccountID: search.scope.AccountID, AppID: search.scope.AppID}
+			if err := scanItem(rows, &item, &last, &matches); err != nil {
+				return err
+			}
+			if matches {
+				found.Items = append(found.Items, item)
+			}
+			if last && len(found.Items) < wanted {
+				found.Stopped = new(media.PositionOf(item, search.query.Order))
+			}
+		}
+		return rows.Err()
+	}
+	if search.query.Drafts {
+		return found, s.withSettings(ctx, draftSettings, sql, args, read)
+	}
+	rows, err := s.db.Query(ctx, sql, args...)
+	if err != nil {
+		return media.Found{}, err
+	}
+	defer rows.Close()
+	return found, read(rows)
+}
+
+// gatherByTerms sorts the items that have the terms of the search. It returns false if the search has
+// none, or if too many items have them.
+func (s *Store) gatherByTerms(ctx context.Context, search search, wanted int) (items []media.Item, complete bool, err error) {
+	if search.query.Drafts || len(termsOf(search.query.Search)) == 0 {
+		return nil, false, nil
+	}
+	sql, args := search.byTerms(s.searches.gathered, wanted)
+	err = s.withSettings(ctx, s.searches.settings(), sql, args, func(rows pgx.Rows) (err error) {
+		items, complete, err = search.scan(rows, s.searches.gathered)
+		return err
+	})
+	if isTimeout(err) {
+		return nil, false, nil
+	}
+	return items, complete, err
+}
+
+// gatherInTime sorts the items of a range of time by something else. It returns false if the search has
+// no such range, or if too many items are in it.
+func (s *Store) gatherInTime(ctx context.Context, search search, wanted int) (items []media.Item, complete bool, err error) {
+	if search.byTime() || search.query.From.IsZero() && search.query.To.IsZero() {
+		return nil, false, nil
+	}
+	sql, args := search.inTime(s.searches.gathered, wanted)
+	rows, err := s.db.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, false, err
+	}
+	defer rows.Close()
+	return search.scan(rows, s.searches.gathered)
+}
+
+// scan reads the rows of a statement that sorts, and whether it examined all items: at
+// most as many as it may.
+func (s search) scan(rows pgx.Rows, most int) (items []media.Item, complete bool, err error) {
+	for rows.Next() {
+		var n int
+		item := media.Item{AccountID: s.scope.AccountID, AppID: s.scope.AppID}
+		if err := scanItem(rows, &item, &n); err != nil {
+			return nil, false, err
+		}
+		complete = n <= most
+		if item.Access != "" { // a search that found nothing has one row without an item
+			items = append(items, item)
+		}
+	}
+	return items, complete && rows.Err() == nil, rows.Err()
+}
+
+// settings are those of a statement that reads by terms: only an index that has its condition can be
+// used, and no bitmap is too large for the memory.
+func (b searchBounds) settings() string {
+	return fmt.Sprintf(`-- name: BoundSearch :exec
+SELECT set_config('enable_seqscan', 'off', true), set_config('enable_indexscan', 'off', true), set_config('enable_indexonlyscan', 'off', true),
+    set_config('work_mem', '16MB', true), set_config('statement_timeout', '%d', true)`, b.timeout.Milliseconds())
+}
+
+// draftSettings are those of a list of drafts: it is read in the order of its index. Statistics seldom
+// know how many drafts there are.
+const draftSettings = `-- name: OrderDrafts :exec
+SELECT set_config('enable_sort', 'off', true), set_config('enable_incremental_sort', 'off', true)`
+
+// withSettings executes a statement with its settings, in one round trip and one transaction.
+func (s *Store) withSettings(ctx context.Context, settings, sql string, args []any, read func(rows pgx.Rows) error) error {
+	return s.db.retry(ctx, isUnsent, func(ctx context.Context) error {
+		batch := &pgx.Batch{}
+		batch.Queue(settings)
+		batch.Queue(sql, args...).Query(read)
+		return s.pool.SendBatch(ctx, batch).Close()
+	})
+}
+
+// isTimeout reports whether the server ended a statement at its timeout.
+func isTimeout(err error) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server) && server.Code == "57014" // query_canceled
+}
+
+// CountMatches implements media.Store. It examines the newest items first, of which a search that many
+// items match has a good part. Then it counts by terms, and if those are too many again the newest.
+func (s *Store) CountMatches(ctx context.Context, scope media.Scope, of media.Search) (media.Matches, error) {
+	matches, err := repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) (media.Matches, error) {
+		return s.countMatches(ctx, newSearch(scope, media.Query{Search: of}, nil))
+	})
+	return matches, toFault(err, "count matches")
+}
+
+// commonPart is the part of the newest items from which on the terms of a search are too common to be
+// counted by them.
+const commonPart = 10
+
+func (s *Store) countMatches(ctx context.Context, search search) (media.Matches, error) {
+	newest, err := s.countInOrder(ctx, search, s.searches.firstScan)
+	if err != nil || !newest.Partial {
+		return newest, err
+	}
+	if len(termsOf(search.query.Search)) > 0 && newest.Items*commonPart < int64(s.searches.firstScan) {
+		matches, err := s.countByTerms(ctx, search)
+		if err == nil && !matches.Partial || err != nil && !isTimeout(err) {
+			return matches, err
+		}
+	}
+	return s.countInOrder(ctx, search, s.searches.counted)
+}
+
+func (s *Store) countInOrder(ctx context.Context, search search, examined int) (media.Matches, error) {
+	var matches media.Matches
+	var n int
+	sql, args := search.countInOrder(examined)
+	err := s.db.QueryRow(ctx, sql, args...).Scan(&n, &matches.Items, &matches.Bytes)
+	matches.Partial = n > examined
+	return matches, err
+}
+
+func (s *Store) countByTerms(ctx context.Context, search search) (media.Matches, error) {
+	var matches media.Matches
+	var n int
+	sql, args := search.countByTerms(s.searches.counted)
+	err := s.withSettings(ctx, s.searches.settings(), sql, args, func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := rows.Scan(&n, &matches.Items, &matches.Bytes); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	matches.Partial = n > s.searches.counted
+	return matches, err
+}

@@ -1,0 +1,41 @@
+package rendition
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Values of the label result: how an attempt to make the pictures of an item in advance ended.
+const (
+	eagerDone     = "done"     // all are stored
+	eagerFailed   = "failed"   // it is given up
+	eagerRetried  = "retried"  // it is tried again later
+	eagerFull     = "no_room"  // under the storage cap; tried again later
+	eagerReturned = "returned" // the process shut down
+)
+
+// eagerMetrics count what an Eager does.
+type eagerMetrics struct {
+	items *prometheus.CounterVec
+	made  prometheus.Counter
+	queue prometheus.Gauge
+}
+
+// newEagerMetrics returns the metrics, and registers them unless registry is nil.
+func newEagerMetrics(registry prometheus.Registerer) (eagerMetrics, error) {
+	m := eagerMetrics{
+		items: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "mediastack_rendition_eager_items_total",
+			Help: "Items of which pictures were made in advance, by how the attempt ended: done (also if there was nothing to do), failed (broken, too large, lost), retried later, no_room under the storage cap, returned (the process shut down)."}, []string{"result"}),
+		made:  prometheus.NewCounter(prometheus.CounterOpts{Name: "mediastack_rendition_eager_made_total", Help: "Pictures that were made in advance and stored."}),
+		queue: prometheus.NewGauge(prometheus.GaugeOpts{Name: "mediastack_rendition_eager_queue", Help: "Items of all accounts in the queue for pictures that are made in advance, up to 10000, as this replica has counted them. What a changed preset has not queued yet is not among them."}),
+	}
+	for _, result := range []string{eagerDone, eagerFailed, eagerRetried, eagerFull, eagerReturned} {
+		m.items.WithLabelValues(result) // exported from the start, for rates
+	}
+	if registry == nil {
+		return m, nil
+	}
+	for _, collector := range []prometheus.Collector{m.items, m.made, m.queue} {
+		if err := registry.Register(collector); err != nil {
+			return eagerMetrics{}, err
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,21 @@
+package rendition
+
+// Waiting returns how many requests wait for jobs.
+func (s *Service) Waiting() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.flights {
+		n += f.users
+	}
+	return n
+}
+
+// Held returns how many data slots are held.
+func (s *Service) Held() int { return s.dataSlots.InFlight() }
+
+// UnstoredBytes returns the bytes of the renditions that could not be stored, and are kept.
+func (s *Service) UnstoredBytes() int64 {
+	s.unstored.mu.Lock()
+	defer s.unstored.mu.Unlock()
+	return s.unstored.bytes
+}

@@ -1,0 +1,342 @@
+package rendition
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mediastack.dev/runtime/fairlimit"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/lru"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/settings"
+)
+
+// Objects stores and reads objects. objectstore.Store implements it.
+type Objects interface {
+	Put(ctx context.Context, bucket, key, contentType string, body io.ReadSeeker, size int64) error
+	Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error)
+}
+
+// Deps are the dependencies of a Service.
+type Deps struct {
+	Store   Store
+	Objects Objects
+	// Renderer makes pictures; nil = none are made, and those that are stored are served.
+	Renderer media.Renderer
+	// NewID returns the id of a claim.
+	NewID func() (uuid.UUID, error)
+	// Writable returns an error while nothing may be written, to the database neither: renditions are made and sent, and not
+	// stored. nil = never.
+	Writable func() error
+	Now      func() time.Time
+	Log      *slog.Logger
+	// Registry takes the metrics; nil = they are not exported.
+	Registry prometheus.Registerer
+}
+
+// Service makes, stores and finds renditions. It is safe for concurrent use.
+type Service struct {
+	cfg     Config
+	deps    Deps
+	metrics metrics
+	// dataSlots has a slot for each job whose data are in memory: from before the file is decoded until the rendition
+	// is stored, or the responses that have it unstored have ended.
+	dataSlots *fairlimit.Limiter[uuid.UUID]
+	// unstored has renditions that could not be stored.
+	unstored *unstored
+
+	mu      sync.Mutex
+	flights map[flightKey]*flight
+	cached  *lru.Map[Ref, cachedRow]
+	failed  *lru.Map[Ref, failure] // without a key: those of all recipes of an item; see formatRef
+	touched map[Ref]struct{}       // that were used since the last batch
+}
+
+// cachedRow is a row that this process has read.
+type cachedRow struct {
+	Stored
+	until time.Time
+}
+
+// errKnown is in the chain of an error that was found by an earlier request.
+var errKnown = errors.New("it failed a short time ago")
+
+// failure is why a rendition cannot be made.
+type failure struct {
+	err   error
+	until time.Time
+}
+
+const (
+	// cacheTTL is how long a row is served from the cache. It is less than the time for which the objects of evicted renditions
+	// are kept (migration 00020), so that a redirect to the object store finds its object.
+	cacheTTL = time.Minute
+	// maxFailures bounds the failures that are remembered, and maxTouched the uses of which the times are not recorded yet.
+	maxFailures = 10_000
+	maxTouched  = 10_000
+	// touchAfter is how old the recorded use of a rendition is when another one is recorded, and touchInterval the
+	// time between two batches.
+	touchAfter    = 5 * time.Minute
+	touchInterval = time.Minute
+	// maxRejections is how many rejections of others a request waits for before it asks for itself.
+	maxRejections = 2
+)
+
+// New returns a Service that uses deps.
+func New(cfg Config, deps Deps) (*Service, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	metrics, err := newMetrics(deps.Registry)
+	if err != nil {
+		return nil, err
+	}
+	dataSlots := newDataSlots(cfg.Jobs)
+	if deps.Registry != nil {
+		if err := dataSlots.Register(deps.Registry, "mediastack_rendition_data", "Renditions of which the data are in memory, and are not stored yet or cannot be,"); err != nil {
+			return nil, err
+		}
+	}
+	return &Service{cfg: cfg, deps: deps, metrics: metrics, dataSlots: dataSlots, unstored: newUnstored(cfg.UnstoredCache, deps.Now), flights: map[flightKey]*flight{}, touched: map[Ref]struct{}{},
+		cached: lru.New[Ref, cachedRow](cfg.CacheEntries), failed: lru.New[Ref, failure](maxFailures)}, nil
+}
+
+// Get returns a rendition of an item, of which the caller has checked the access, and a recipe, of which it has checked that a
+// preset of the account allows it. owner is that of the item. Get looks for the rendition in the cache of this process, then
+// in the database, and makes it if it is in neither; concurrent calls for the same rendition, in all replicas, wait
+// for one job. When ctx ends, Get returns; the job ends if no other call waits for it and no worker has
+// taken it: the picture that a worker makes is stored. The caller releases the result.
+//
+// Faults: UnsupportedType if the original is no image, is broken or exceeds a limit, with media.ErrNotOffered
+// in its chain if that is the format alone (404 at the edge, or another format), and media.ErrOtherFormat in that of any fault if
+// another format may succeed; Busy, with RetryAfter, if the image workers have too much to do, or too many renditions that are
+// not stored are in memory, and the error of request.Admit; NotFound if the item was deleted meanwhile; Unavailable if a store,
+// or the workers, cannot be used. A cap without room is no error:
+// the result is not stored then.
+func (s *Service) Get(ctx context.Context, item media.Item, owner media.Owner, request Request) (Result, error) {
+	original, ok := item.Objects.Find(media.Original)
+	if !ok {
+		return Result{}, fault.New(fault.NotFound, "the item has no file")
+	}
+	ref := Ref{ItemID: item.ID, Key: request.Recipe.Key(original.SHA256, media.EncoderVersion)}
+	if found, ok := s.cachedResult(ref); ok {
+		s.metrics.served(fromCache)
+		return found, nil
+	}
+	if found, ok := s.unstored.get(ref); ok {
+		s.metrics.served(fromMemory)
+		return found, nil
+	}
+	if err := s.knownFailure(ref); err != nil {
+		s.metrics.fail(knownReason)
+		return Result{}, err
+	}
+	return s.wait(ctx, job{ref: ref, item: item, original: original, owner: owner, request: request})
+}
+
+// wait returns the result of a job, which other requests may share.
+func (s *Service) wait(ctx context.Context, of job) (Result, error) {
+	for rejections := 0; ; {
+		began := false
+		result, source, err := s.join(ctx, flightKey{of.ref, of.again}, func(ctx context.Context, f *flight) (Result, string, error) {
+			began = true
+			j := of
+			j.Service, j.flight = s, f
+			return j.run(ctx)
+		})
+		if errors.As(err, new(notAdmitted)) && !began {
+			// The limit was that of another request: one of those that wait begins the job. After some rejections each asks for itself
+			// first: of many requests over their limit, each would be woken by each of the others.
+			if rejections++; rejections > maxRejections {
+				err = of.admit()
+			} else {
+				err = nil
+			}
+			if err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			s.metrics.fail(reasonOf(err))
+			return Result{}, err
+		}
+		s.metrics.served(source)
+		return result, nil
+	}
+}
+
+// Lost is Get after the object of an earlier result was not found in the object store. It ends
+// the rendition, and makes it again. While nothing may be written, it makes the rendition and ends none. The caller releases both
+// results.
+func (s *Service) Lost(ctx context.Context, item media.Item, owner media.Owner, request Request, lost Result) (Result, error) {
+	original, _ := item.Objects.Find(media.Original)
+	ref := Ref{ItemID: item.ID, Key: request.Recipe.Key(original.SHA256, media.EncoderVersion)}
+	if id, ok := IDOfObject(lost.Object.Key); ok {
+		s.mu.Lock()
+		if row, ok := s.cached.Get(ref); ok && row.Object.Key == lost.Object.Key {
+			s.cached.Delete(ref)
+		}
+		s.mu.Unlock()
+		s.metrics.lost.Inc()
+		if s.held() {
+			if found, ok := s.unstored.get(ref); ok {
+				s.metrics.served(fromMemory)
+				return found, nil
+			}
+			return s.wait(ctx, job{ref: ref, item: item, original: original, owner: owner, request: request, again: true})
+		}
+		s.deps.Log.WarnContext(ctx, "the object of a rendition is missing; it is made again", "item", item.ID, "account", item.AccountID, "preset", request.Preset, "rendition", id)
+		if err := s.deps.Store.EndRendition(ctx, item.AccountID, ref, id); err != nil {
+			return Result{}, err
+		}
+	}
+	return s.Get(ctx, item, owner, request)
+}
+
+// held reports whether nothing may be written at present, to the database neither.
+func (s *Service) held() bool { return s.deps.Writable != nil && s.deps.Writable() != nil }
+
+// cachedResult returns a rendition from the cache, and records that it is used.
+func (s *Service) cachedResult(ref Ref) (Result, bool) {
+	now := s.deps.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	row, ok := s.cached.Get(ref)
+	if !ok {
+		return Result{}, false
+	}
+	if !now.Before(row.until) {
+		s.cached.Delete(ref)
+		return Result{}, false
+	}
+	if now.Sub(row.UsedAt) >= touchAfter {
+		row.UsedAt = now
+		s.cached.Put(ref, row)
+		s.touch(ref)
+	}
+	return row.Result, true
+}
+
+// keep puts a row that was just read, or made, into the cache, and records that it is used.
+func (s *Service) keep(ref Ref, stored Stored) {
+	now := s.deps.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(stored.UsedAt) >= touchAfter {
+		stored.UsedAt = now
+		s.touch(ref)
+	}
+	if stored.Data = nil; s.cfg.CacheEntries > 0 {
+		s.cached.Put(ref, cachedRow{stored, now.Add(cacheTTL)})
+	}
+}
+
+// touch adds a rendition to the next batch. The caller holds s.mu.
+func (s *Service) touch(ref Ref) {
+	if len(s.touched) < maxTouched {
+		s.touched[ref] = struct{}{}
+	}
+}
+
+// formatRef stands for all recipes of an item in one format.
+func formatRef(item uuid.UUID, format settings.Format) Ref {
+	return Ref{ItemID: item, Key: sha256.Sum256([]byte("format " + format))}
+}
+
+// itemFailure returns why no rendition of an item, or none in one format, can be made, if that was found a short time ago. ref has no key, or is a
+// formatRef. Those that are stored are served.
+func (s *Service) itemFailure(ref Ref) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, ok := s.failed.Get(ref)
+	if !ok {
+		return nil
+	}
+	left := known.until.Sub(s.deps.Now())
+	if left <= 0 {
+		s.failed.Delete(ref)
+		return nil
+	}
+	return &fault.Error{Kind: fault.Unavailable, Public: fault.From(known.err).Public, RetryAfter: left, Cause: errors.Join(errKnown, known.err)}
+}
+
+// knownFailure returns why a rendition cannot be made, if it was tried a short time ago.
+func (s *Service) knownFailure(ref Ref) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, ok := s.failed.Get(ref)
+	if !ok {
+		return nil
+	}
+	if !s.deps.Now().Before(known.until) {
+		s.failed.Delete(ref)
+		return nil
+	}
+	return known.err
+}
+
+// remember keeps an error that another attempt would have, too: that of the recipe, or, after a file made workers die or took
+// them too long, of every recipe of the item, or of those in the same format if it may be the format, so that it does not hold
+// workers again and again.
+func (s *Service) remember(ref Ref, format settings.Format, err error) {
+	switch {
+	case s.cfg.FailureTTL == 0:
+		return
+	case errors.Is(err, media.ErrWorkerFailed) && errors.Is(err, media.ErrOtherFormat):
+		ref = formatRef(ref.ItemID, format)
+	case errors.Is(err, media.ErrWorkerFailed):
+		ref.Key = media.RenditionKey{}
+	case !fault.Is(err, fault.UnsupportedType):
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed.Put(ref, failure{err, s.deps.Now().Add(s.cfg.FailureTTL)})
+}
+
+// Run records when renditions were used, until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	tick := time.NewTicker(touchInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+			defer cancel()
+			s.RecordUse(ending)
+			return nil
+		case <-tick.C:
+			s.RecordUse(ctx)
+		}
+	}
+}
+
+// RecordUse records which renditions were used since the last call. While nothing may be written, it leaves that to a later one.
+func (s *Service) RecordUse(ctx context.Context) {
+	if s.held() {
+		return
+	}
+	s.mu.Lock()
+	used := make([]Ref, 0, len(s.touched))
+	for ref := range s.touched {
+		used = append(used, ref)
+	}
+	clear(s.touched)
+	s.mu.Unlock()
+	if len(used) == 0 {
+		return
+	}
+	now := s.deps.Now()
+	// They may end too early: what is lost is a moment in the order in which renditions make room.
+	if err := s.deps.Store.TouchRenditions(ctx, used, now, now.Add(-touchAfter)); err != nil {
+		s.deps.Log.WarnContext(ctx, "the use of renditions is not recorded", "renditions", len(used), "error", err)
+	}
+}
