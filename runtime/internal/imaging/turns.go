@@ -2,11 +2,10 @@ package imaging
 
 import (
 	"context"
-	"sync/atomic"
+	"slices"
+	"sync"
 
 	"github.com/google/uuid"
-
-	"mediastack.dev/runtime/fairlimit"
 )
 
 // purpose is what a worker works for.
@@ -22,90 +21,138 @@ const (
 
 // turns grants workers to jobs. While jobs of uploads and of requests wait, these two take turns: neither waits for more
 // than one job of the other per worker. Jobs for which nobody waits get what is left: they begin while no other job
-// waits, and have half of the workers at most. Within a purpose, accounts take turns.
+// waits, and have half of the workers at most. Within a purpose, accounts take turns. It is safe for concurrent use.
 type turns struct {
-	accounts [purposes]*fairlimit.Limiter[uuid.UUID]
-	workers  *fairlimit.Limiter[purpose]
-
-	urgent atomic.Int64 // jobs that are not eager and have no worker yet
-	idle   atomic.Int64 // eager jobs that wait until there is none
-	// freed has a value when an eager job may look again whether it gets a worker.
-	freed chan struct{}
+	mu       sync.Mutex
+	free     int // workers without a job
+	working  [purposes]int
+	maxEager int     // workers that eager jobs may have
+	last     purpose // forUpload or onDemand: which one got a worker last
+	queues   [purposes]accountQueue
 }
 
 func newTurns(workers int) *turns {
-	t := &turns{freed: make(chan struct{}, 1), workers: fairlimit.New[purpose](fairlimit.Config{Limit: workers, PerKey: workers, MaxWaiting: fairlimit.Unlimited})}
-	for p := range t.accounts {
-		// Each purpose lets as many jobs through as there are workers: all of them may work for one purpose.
-		limit := workers
-		if purpose(p) == eager {
-			limit = max(1, workers/2) // a job of another account may come
-		}
-		t.accounts[p] = fairlimit.New[uuid.UUID](fairlimit.Config{Limit: limit, PerKey: limit, MaxWaiting: fairlimit.Unlimited})
+	// A job of another account may come while eager ones run.
+	t := &turns{free: workers, maxEager: max(1, workers/2), last: onDemand}
+	for p := range t.queues {
+		t.queues[p].waiting = map[uuid.UUID][]chan struct{}{}
 	}
 	return t
 }
 
 // acquire waits for a worker. It returns ctx's error if ctx ends before.
 func (t *turns) acquire(ctx context.Context, j *job) error {
-	if j.purpose != eager {
-		t.urgent.Add(1)
-		defer func() {
-			t.urgent.Add(-1)
-			t.signal()
-		}()
-	}
-	if err := t.accounts[j.purpose].Acquire(ctx, j.account); err != nil {
-		return err
-	}
-	acquire := t.workers.Acquire
-	if j.purpose == eager {
-		acquire = t.acquireLeft
-	}
-	if err := acquire(ctx, j.purpose); err != nil {
-		t.accounts[j.purpose].Release(j.account)
-		return err
-	}
-	return nil
-}
-
-// acquireLeft acquires a worker that no other job waits for.
-func (t *turns) acquireLeft(ctx context.Context, p purpose) error {
-	t.idle.Add(1)
-	defer t.idle.Add(-1)
-	for {
-		if t.urgent.Load() == 0 && t.workers.TryAcquire(p) == nil {
-			t.signal() // there may be a worker for another one
-			return nil
-		}
-		select {
-		case <-t.freed:
-		case <-ctx.Done():
-			t.signal() // for another one
-			return ctx.Err()
-		}
-	}
-}
-
-func (t *turns) signal() {
+	granted := t.enqueue(j)
 	select {
-	case t.freed <- struct{}{}:
-	default:
+	case <-granted:
+		return nil
+	case <-ctx.Done():
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.queues[j.purpose].remove(j.account, granted) {
+		return nil // granted at the same moment
+	}
+	t.grant() // an eager job may have waited for this one
+	return ctx.Err()
+}
+
+// enqueue returns a channel that is closed when the job has a worker.
+func (t *turns) enqueue(j *job) chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	granted := make(chan struct{})
+	t.queues[j.purpose].push(j.account, granted)
+	t.grant()
+	return granted
 }
 
 // release releases the worker of a job.
 func (t *turns) release(j *job) {
-	t.workers.Release(j.purpose)
-	t.accounts[j.purpose].Release(j.account)
-	t.signal()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.free++
+	t.working[j.purpose]--
+	t.grant()
 }
 
 // waiting returns how many jobs wait for a worker.
 func (t *turns) waiting() int {
-	n := t.workers.Waiting() + int(t.idle.Load())
-	for _, accounts := range t.accounts {
-		n += accounts.Waiting()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for p := range t.queues {
+		n += t.queues[p].length
 	}
 	return n
+}
+
+// grant grants the workers that are free.
+func (t *turns) grant() {
+	for t.free > 0 {
+		p, ok := t.next()
+		if !ok {
+			return
+		}
+		t.free--
+		t.working[p]++
+		close(t.queues[p].pop())
+	}
+}
+
+// next returns the purpose whose turn it is.
+func (t *turns) next() (p purpose, ok bool) {
+	other := forUpload + onDemand - t.last
+	switch {
+	case t.queues[other].length > 0:
+		t.last = other
+		return other, true
+	case t.queues[t.last].length > 0:
+		return t.last, true
+	}
+	return eager, t.queues[eager].length > 0 && t.working[eager] < t.maxEager
+}
+
+// accountQueue is the jobs of one purpose that wait. The accounts take turns; the jobs of one account keep their order.
+type accountQueue struct {
+	length   int
+	accounts []uuid.UUID // that wait, the next one first
+	waiting  map[uuid.UUID][]chan struct{}
+}
+
+func (q *accountQueue) push(account uuid.UUID, granted chan struct{}) {
+	if len(q.waiting[account]) == 0 {
+		q.accounts = append(q.accounts, account)
+	}
+	q.waiting[account] = append(q.waiting[account], granted)
+	q.length++
+}
+
+// pop removes the next job. Its account goes to the end of the queue if it has another one.
+func (q *accountQueue) pop() (granted chan struct{}) {
+	account := q.accounts[0]
+	granted = q.waiting[account][0]
+	q.accounts = q.accounts[1:]
+	q.length--
+	if rest := q.waiting[account][1:]; len(rest) > 0 {
+		q.waiting[account] = rest
+		q.accounts = append(q.accounts, account)
+	} else {
+		delete(q.waiting, account)
+	}
+	return granted
+}
+
+// remove reports whether the job waited, and is removed now.
+func (q *accountQueue) remove(account uuid.UUID, granted chan struct{}) bool {
+	at := slices.Index(q.waiting[account], granted)
+	if at < 0 {
+		return false
+	}
+	q.length--
+	if q.waiting[account] = slices.Delete(q.waiting[account], at, at+1); len(q.waiting[account]) == 0 {
+		delete(q.waiting, account)
+		q.accounts = slices.Delete(q.accounts, slices.Index(q.accounts, account), slices.Index(q.accounts, account)+1)
+	}
+	return true
 }
