@@ -85,14 +85,19 @@ fmt: golangci-lint ## Format all Go code
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
-test: packages kube minio tusd helm kube-score promtool prometheus build dev-services dev-stack ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)
-	go test -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
+# With RERUNS=1 a test that failed runs once more, alone, and is listed as failed either way: so CI shows an unstable test
+# without the loss of a whole run. More than three failures, a panic or a data race are final.
+RERUNS ?=
+# go_test runs go test on packages: $(call go_test,FLAGS,PACKAGES)
+go_test = $(if $(RERUNS),$(TOOLS)/gotestsum --format standard-quiet --hide-summary skipped --rerun-fails=$(RERUNS) --rerun-fails-max-failures 3 --rerun-fails-abort-on-data-race --packages "$(2)" -- $(1),go test $(1) $(2))
+test: packages kube minio tusd helm kube-score promtool prometheus $(if $(RERUNS),gotestsum) build dev-services dev-stack ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)
+	$(call go_test,-count=1 -timeout $(TEST_TIMEOUT),$(TEST_PACKAGES))
 	$(if $(filter ./...,$(TEST_PACKAGES)),go -C hack/gitops test -count=1 .)
 	$(if $(filter ./...,$(TEST_PACKAGES)),go -C clients/go test -count=1 ./...)
 	$(if $(filter ./...,$(TEST_PACKAGES)),CGO_ENABLED=1 go test -count=1 -timeout $(TEST_TIMEOUT) $(CGO_PACKAGES))
 
-test-race: packages kube minio tusd build dev-services dev-stack ## Run all tests with the race detector (needs a C compiler)
-	CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
+test-race: packages kube minio tusd $(if $(RERUNS),gotestsum) build dev-services dev-stack ## Run all tests with the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(call go_test,-race -count=1 -timeout $(TEST_TIMEOUT),$(TEST_PACKAGES))
 
 test-images: packages build ## Build the container images twice, and run their programs from them alone
 	go -C hack/images test -count=1 -timeout $(TEST_TIMEOUT) .
@@ -219,7 +224,7 @@ promtool prometheus: ## Build Prometheus and its promtool into the cache (tests 
 tools: controller-gen crd-ref-docs sqlc oapi-codegen golangci-lint ## Build the pinned generators and linters into the cache
 
 .PHONY: kube-apiserver kube-controller-manager kubectl kubelet kube-proxy kube-scheduler etcd containerd containerd-shim-runc-v2 ctr runc coredns $(CNI_PLUGINS)
-.PHONY: controller-gen crd-ref-docs sqlc oapi-codegen golangci-lint govulncheck
+.PHONY: controller-gen crd-ref-docs sqlc oapi-codegen golangci-lint govulncheck gotestsum
 kube-apiserver kube-controller-manager kubectl kubelet kube-proxy kube-scheduler:
 	@hack/build-pinned.sh $(KUBE)/$@ hack/kube k8s.io/kubernetes/cmd/$@ "$(KUBE_LDFLAGS)"
 etcd:
@@ -249,6 +254,8 @@ golangci-lint:
 	@hack/build-pinned.sh $(TOOLS)/$@ hack/tools/$@ github.com/golangci/golangci-lint/v2/cmd/$@
 govulncheck:
 	@hack/build-pinned.sh $(TOOLS)/$@ hack/tools/$@ golang.org/x/vuln/cmd/$@
+gotestsum:
+	@hack/build-pinned.sh $(TOOLS)/$@ hack/tools/$@ gotest.tools/$@
 
 .PHONY: help
 help: ## List the targets
