@@ -44,13 +44,17 @@ type PurgeDeps struct {
 	Store   PurgeStore
 	Presets Presets
 	Log     *slog.Logger
+	// BatchSize bounds the rows that one transaction deletes; 0 = 50.
+	BatchSize int
 	// Pause waits after a batch of this duration, which has locked the usage of accounts that uploads need; nil = no pause.
 	Pause func(ctx context.Context, worked time.Duration) error
 }
 
 const (
-	// purgeBatch bounds the rows that one transaction deletes.
-	purgeBatch = 200
+	// purgeBatch is the default of PurgeDeps.BatchSize.
+	purgeBatch = 50
+	// purgePage bounds the accounts that one statement returns.
+	purgePage = 200
 	// claimGrace is how long after its lease a claim is left to the process.
 	claimGrace = time.Minute
 )
@@ -58,7 +62,10 @@ const (
 // Purge ends the claims of processes that died, and the renditions of recipes that no preset has any more, in bounded batches. It returns how many
 // renditions and claims it ended. Of an account whose presets cannot be read it ends claims only, and logs that. The removal of their objects is left to the purge of objects. It can run beside itself.
 func Purge(ctx context.Context, cfg PurgeConfig, deps PurgeDeps, now time.Time) (total int, err error) {
-	claims, err := inBatches(ctx, deps.Pause, func() (int, error) { return deps.Store.EndClaims(ctx, now.Add(-claimGrace), purgeBatch) })
+	if deps.BatchSize == 0 {
+		deps.BatchSize = purgeBatch
+	}
+	claims, err := deps.inBatches(ctx, func() (int, error) { return deps.Store.EndClaims(ctx, now.Add(-claimGrace), deps.BatchSize) })
 	if err != nil {
 		return claims, err
 	}
@@ -66,25 +73,25 @@ func Purge(ctx context.Context, cfg PurgeConfig, deps PurgeDeps, now time.Time) 
 	if err != nil {
 		return claims, err
 	}
-	stale, err := inBatches(ctx, deps.Pause, func() (int, error) {
-		return deps.Store.EndStaleRenditions(ctx, now.Add(-cfg.StaleGrace), unread, purgeBatch)
+	stale, err := deps.inBatches(ctx, func() (int, error) {
+		return deps.Store.EndStaleRenditions(ctx, now.Add(-cfg.StaleGrace), unread, deps.BatchSize)
 	})
 	return claims + stale, err
 }
 
 // inBatches repeats step, with pauses, until it ends less than a full batch, and returns the sum.
-func inBatches(ctx context.Context, pause func(ctx context.Context, worked time.Duration) error, step func() (int, error)) (total int, err error) {
+func (d PurgeDeps) inBatches(ctx context.Context, step func() (int, error)) (total int, err error) {
 	for {
 		started := time.Now()
 		n, err := step()
 		total += n
-		if err != nil || n < purgeBatch {
+		if err != nil || n < d.BatchSize {
 			return total, err
 		}
-		if pause == nil {
+		if d.Pause == nil {
 			continue
 		}
-		if err := pause(ctx, time.Since(started)); err != nil {
+		if err := d.Pause(ctx, time.Since(started)); err != nil {
 			return total, err
 		}
 	}
@@ -94,7 +101,7 @@ func inBatches(ctx context.Context, pause func(ctx context.Context, worked time.
 // marked of them may be current again.
 func markStale(ctx context.Context, deps PurgeDeps, now time.Time) (unread []uuid.UUID, err error) {
 	for after := uuid.Nil; ; {
-		accounts, err := deps.Store.AccountsWithRenditions(ctx, after, purgeBatch)
+		accounts, err := deps.Store.AccountsWithRenditions(ctx, after, purgePage)
 		if err != nil {
 			return nil, err
 		}
@@ -110,7 +117,7 @@ func markStale(ctx context.Context, deps PurgeDeps, now time.Time) (unread []uui
 				return nil, err
 			}
 		}
-		if len(accounts) < purgeBatch {
+		if len(accounts) < purgePage {
 			return unread, nil
 		}
 	}

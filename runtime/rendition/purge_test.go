@@ -35,13 +35,13 @@ func (*claims) EndStaleRenditions(context.Context, time.Time, []uuid.UUID, int) 
 func TestPurge_PausesBetweenBatches(t *testing.T) {
 	t.Parallel()
 	store, pauses := &claims{left: 1001}, 0
-	n, err := rendition.Purge(t.Context(), rendition.PurgeConfig{}, rendition.PurgeDeps{Store: store, Pause: func(context.Context, time.Duration) error { pauses++; return nil }}, time.Now())
+	n, err := rendition.Purge(t.Context(), rendition.PurgeConfig{}, rendition.PurgeDeps{Store: store, BatchSize: 200, Pause: func(context.Context, time.Duration) error { pauses++; return nil }}, time.Now())
 	if err != nil || n != 1001 || pauses != 5 {
 		t.Errorf("%d claims ended with %d pauses, %v", n, pauses, err)
 	}
 	interrupted := errors.New("interrupted")
 	store.left = 1001
-	_, err = rendition.Purge(t.Context(), rendition.PurgeConfig{}, rendition.PurgeDeps{Store: store, Pause: func(context.Context, time.Duration) error { return interrupted }}, time.Now())
+	_, err = rendition.Purge(t.Context(), rendition.PurgeConfig{}, rendition.PurgeDeps{Store: store, BatchSize: 200, Pause: func(context.Context, time.Duration) error { return interrupted }}, time.Now())
 	if !errors.Is(err, interrupted) || store.left != 801 {
 		t.Errorf("%d claims are left, %v", store.left, err)
 	}

@@ -100,7 +100,7 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 		summary.FetchesPurged, swept = fetch.Purge(ctx, c.Fetch, store, time.Now())
 	}
 	if swept == nil && summary.Held == "" {
-		summary.RenditionsPurged, swept = rendition.Purge(ctx, c.Pictures, rendition.PurgeDeps{Store: store, Presets: rendition.NewPresets(settings.NewService(store)), Log: log, Pause: c.Purge.Pause}, time.Now())
+		summary.RenditionsPurged, swept = rendition.Purge(ctx, c.Pictures, rendition.PurgeDeps{Store: store, Presets: rendition.NewPresets(settings.NewService(store)), Log: log, BatchSize: c.Purge.BatchSize, Pause: c.Purge.Pause}, time.Now())
 	}
 	recordPurge(ctx, store, summary, swept, started, log)
 	if err := json.NewEncoder(io.out).Encode(summary); err != nil {
