@@ -54,9 +54,12 @@ type options struct {
 	Creations      int           `help:"operator: accounts that are created while changes are timed; 0 = a tenth of the accounts." default:"0"`
 	HugeBytes      int           `help:"download: bytes of the file that is measured in one round; 0 = none." default:"100000000"`
 
-	Renditions int    `help:"presets: items of an account whose preset changes, each with a stored picture." default:"50000"`
-	Unknown    int    `help:"presets: requests for addresses that no preset allows." default:"10000"`
-	Imagor     string `help:"presets: the binary of an imagor server, which makes the same pictures in turns." type:"existingfile"`
+	Only          []string `help:"presets: its parts to run: stored, new, uploads, changed, eager, one-picture; all of them by default."`
+	Renditions    int      `help:"presets: items of an account whose preset changes, each with a stored picture." default:"50000"`
+	EagerRate     int      `help:"presets: items per second of which a runtime makes the pictures of the eager preset, from 1 to 1000; it makes fewer if the machine is slower." default:"200"`
+	EagerReplicas int      `help:"presets: runtimes that make them." default:"1"`
+	Unknown       int      `help:"presets: requests for addresses that no preset allows." default:"10000"`
+	Imagor        string   `help:"presets: the binary of an imagor server, which makes the same pictures in turns." type:"existingfile"`
 
 	Against string `help:"batches: the binary of another version of the runtime, which takes turns." type:"existingfile"`
 
@@ -86,7 +89,7 @@ var benchmarks = []benchmark{
 	{"scale", "list, count, totals and deep pages at a million items against a thousand", "at most 1.5 times, deep pages 3 times", scale, nil},
 	{"rows", "bytes, log, vacuum, dump and restore of items in PostgreSQL", "at most 1500 bytes an item", rows, nil},
 	{"images", "thumbnail and WebP through REST against the vips command line", "at least the command line", images, nil},
-	{"presets", "pictures of presets: stored ones against plain downloads, new ones against the vips command line, and what they cost other requests", "stored at least 0.9 of a plain download, and at most 1.11 times its CPU; new ones at least the command line; p99 of reads at most 1.2 times while a preset changes", presets, nil},
+	{"presets", "pictures of presets: stored ones against plain downloads, new ones against the vips command line, and what they cost other requests", "stored at least 0.9 of a plain download, and at most 1.11 times its CPU; new ones at least the command line; p99 of reads at most 1.2 times while a preset changes, and while the pictures of an eager one are made", presets, nil},
 	{"mcp", "get_media through MCP against the bare SDK, and peak memory with large files in calls", "at least 0.6 of the bare SDK; a bound of memory", tools, nil},
 	{"download", "files through REST against bare GetObject", "100 KB at least 0.65 of minio-go and not less than the proxy; 10 MB not less than the proxy; nothing for a redirect and the huge file", download, nil},
 	{"purge", "purged drafts per second, and the latency of requests meanwhile", "p99 of requests at most 1.5 times that of the idle service; nothing for the pace", purge, nil},
@@ -122,9 +125,12 @@ func describe() string {
 }
 
 func (o options) validate() error {
-	if min(o.Clients, o.Rounds, o.Items/smallItems, o.Photos, o.Drafts, o.Pace, o.Logins, o.Uploads, o.Accounts, o.Renditions, o.Unknown) < 1 || min(o.Length, o.Idle) <= 0 || o.UploadBytes < 1 || o.Creations < 0 || o.ResumableBytes < 4 ||
+	if min(o.Clients, o.Rounds, o.Items/smallItems, o.Photos, o.Drafts, o.Pace, o.Logins, o.Uploads, o.Accounts, o.Renditions, o.Unknown, o.EagerRate, o.EagerReplicas) < 1 || min(o.Length, o.Idle) <= 0 || o.UploadBytes < 1 || o.Creations < 0 || o.ResumableBytes < 4 ||
 		o.HugeBytes < 0 || o.Megapixels <= 0 || o.Quota < 5 || o.Quota > 100 {
 		return errors.New("all numbers must be positive, items at least 1000, and the quota from 5 to 100")
+	}
+	if err := checkParts(o.Only); err != nil {
+		return err
 	}
 	_, err := o.chosen()
 	return err

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,14 +20,44 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-// presets measures the pictures of presets: stored ones, new ones, what they cost uploads, a preset that changes, and
-// requests that must not make any.
+// presetParts are the parts of presets, in order. Each has a tenant and runtimes of its own.
+var presetParts = []struct {
+	name string
+	run  func(*bench, context.Context) error
+}{
+	{"stored", (*bench).storedPictures},
+	{"new", (*bench).newPictures},
+	{"uploads", (*bench).uploadsBesidePictures},
+	{"changed", (*bench).changedPreset},
+	{"eager", (*bench).changedEagerPreset},
+	{"one-picture", (*bench).onePicture},
+}
+
+// presets measures the pictures of presets: stored ones, new ones, what they cost uploads, a preset that changes, one of which
+// the pictures are made in advance, and requests that must not make any.
 func presets(ctx context.Context, b *bench) error {
-	for _, part := range []func(context.Context) error{b.storedPictures, b.newPictures, b.uploadsBesidePictures, b.changedPreset, b.onePicture} {
-		if err := part(ctx); err != nil {
-			return err
+	for _, part := range presetParts {
+		if len(b.Only) > 0 && !slices.Contains(b.Only, part.name) {
+			continue
+		}
+		if err := part.run(b, ctx); err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
 		}
 		b.note("")
+	}
+	return nil
+}
+
+// checkParts checks the names of parts.
+func checkParts(names []string) error {
+	var known []string
+	for _, part := range presetParts {
+		known = append(known, part.name)
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("presets has no part %q: --only takes %s", name, strings.Join(known, ", "))
+		}
 	}
 	return nil
 }

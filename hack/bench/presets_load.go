@@ -204,8 +204,64 @@ func (b *bench) changedPreset(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	calls := besideCalls(e, stored)
+	const endNow = "SERVICE_RENDITION_STALE_GRACE=0s"
+	ended := func(found purgeSummary, err error, want int) error {
+		if err == nil && found.RenditionsPurged != want {
+			err = fmt.Errorf("of %d renditions the purge ended %d", want, found.RenditionsPurged)
+		}
+		return err
+	}
+	phases, err := b.runPhases(ctx, calls,
+		phase{"warming up", wait(min(b.Idle, 3*time.Second))},
+		phase{"before", wait(b.Idle)},
+		phase{"renditions end", func(ctx context.Context) error {
+			if err := e.declare(ctx, after); err != nil {
+				return err
+			}
+			found, err := b.runPurge(ctx) // which finds that they are stale
+			if err := ended(found, err, 0); err != nil {
+				return err
+			}
+			found, err = b.runPurge(ctx, endNow)
+			return ended(found, err, b.Renditions)
+		}},
+		phase{"objects removed", func(ctx context.Context) error {
+			// As if the time had passed for which processes may have the rows in their caches.
+			if err := b.execute(ctx, "UPDATE object_removal SET not_before = now()"); err != nil {
+				return err
+			}
+			found, err := b.runPurge(ctx)
+			if err == nil && found.RemovalsPending != 0 {
+				err = fmt.Errorf("the purge left %d removals", found.RemovalsPending)
+			}
+			return err
+		}},
+		phase{"afterwards", wait(b.Idle)},
+	)
+	if err != nil {
+		return err
+	}
+	const first, last = 1, 4
+	shown := table{{"p99, ms", "before", "afterwards", "renditions end", "ratio", "target", "", "objects removed", "ratio", "target", ""}}
+	for k, kind := range calls {
+		row := []string{kind.name, milliseconds(phases[first].found[k].percentile(0.99)), milliseconds(phases[last].found[k].percentile(0.99))}
+		for _, during := range phases[first+1 : last] {
+			row = append(row, b.compareSlow(kind, k, during, phases[first], phases[last])...)
+		}
+		shown.row(row...)
+	}
+	shown.print(b.out)
+	b.note("")
+	b.printShares(phases[first:], []string{client, service, postgres, store, vips}, "cores of client", "runtime", "PostgreSQL", "S3", "purge") // the purge is the only program that is run and waited for
+	b.note("%d items with a stored picture each; %d requests a second come at an even pace: as many of each kind; the purge runs twice after the preset has changed, without a grace period, and once more for the objects", b.Renditions, b.Pace)
+	return t.removeObjects("media")
+}
+
+// besideCalls are the requests that come while the presets of their account change.
+func besideCalls(e *endpoint, stored *files) []pacedCall {
 	form := newForm("bench.bin", randomBytes(10_000))
-	calls := []pacedCall{
+	return []pacedCall{
 		{"get", func(ctx context.Context, n int64) error {
 			_, err := e.get(ctx, "/media/get/"+stored.of(n).MediaID)
 			return err
@@ -220,93 +276,76 @@ func (b *bench) changedPreset(ctx context.Context) error {
 			return err
 		}, nil},
 	}
-	const endNow = "SERVICE_RENDITION_STALE_GRACE=0s"
-	ended := func(found purgeSummary, err error, want int) error {
-		if err == nil && found.RenditionsPurged != want {
-			err = fmt.Errorf("of %d renditions the purge ended %d", want, found.RenditionsPurged)
-		}
-		return err
-	}
-	phases := []struct {
-		name string
-		act  func(context.Context) error
-	}{
-		{"warming up", wait(min(b.Idle, 3*time.Second))},
-		{"before", wait(b.Idle)},
-		{"renditions end", func(ctx context.Context) error {
-			if err := e.declare(ctx, after); err != nil {
-				return err
-			}
-			found, err := b.runPurge(ctx) // which finds that they are stale
-			if err := ended(found, err, 0); err != nil {
-				return err
-			}
-			found, err = b.runPurge(ctx, endNow)
-			return ended(found, err, b.Renditions)
-		}},
-		{"objects removed", func(ctx context.Context) error {
-			// As if the time had passed for which processes may have the rows in their caches.
-			if err := b.execute(ctx, "UPDATE object_removal SET not_before = now()"); err != nil {
-				return err
-			}
-			found, err := b.runPurge(ctx)
-			if err == nil && found.RemovalsPending != 0 {
-				err = fmt.Errorf("the purge left %d removals", found.RemovalsPending)
-			}
-			return err
-		}},
-		{"afterwards", wait(b.Idle)},
-	}
-	found := make([][]round, len(phases))
-	took, used := make([]time.Duration, len(phases)), make([]usage, len(phases))
-	for i, phase := range phases {
-		b.say("%s: %d requests a second, %s", b.name, b.Pace, phase.name)
-		cpu, err := b.env.cpu()
+}
+
+// phase is a time during which requests come at an even pace: until its activity ends.
+type phase struct {
+	name string
+	act  func(context.Context) error
+}
+
+// measuredPhase is what was found in a phase.
+type measuredPhase struct {
+	name  string
+	found []round // of each kind of requests
+	took  time.Duration
+	cpu   usage
+}
+
+// runPhases measures the requests of each kind in one phase after the other.
+func (b *bench) runPhases(ctx context.Context, calls []pacedCall, phases ...phase) ([]measuredPhase, error) {
+	var measured []measuredPhase
+	for _, one := range phases {
+		b.say("%s: %d requests a second, %s", b.name, b.Pace, one.name)
+		before, err := b.env.cpu()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		started := time.Now()
-		if found[i], err = b.paced(ctx, calls, phase.act); err != nil {
-			return fmt.Errorf("%s: %w", phase.name, err)
-		}
-		took[i] = time.Since(started)
-		now, err := b.env.cpu()
+		found, err := b.paced(ctx, calls, one.act)
 		if err != nil {
-			return err
+			return nil, fmt.Errorf("%s: %w", one.name, err)
 		}
-		used[i] = now.since(cpu)
-	}
-	const first, last = 1, 4
-	shown := table{{"p99, ms", "before", "afterwards", "renditions end", "ratio", "target", "", "objects removed", "ratio", "target", ""}}
-	for k, kind := range calls {
-		idle := round{times: slices.Sorted(slices.Values(slices.Concat(found[first][k].times, found[last][k].times)))}
-		row := []string{kind.name, milliseconds(found[first][k].percentile(0.99)), milliseconds(found[last][k].percentile(0.99))}
-		for _, phase := range []int{2, 3} {
-			p99 := found[phase][k].percentile(0.99)
-			one := b.add(result{Benchmark: b.name, Case: kind.name + ", " + phases[phase].name, Figure: "ratio of p99 to before and afterwards", Target: kind.target,
-				Inputs: map[string]float64{"idleMilliseconds": idle.percentile(0.99).Seconds() * 1000, "milliseconds": p99.Seconds() * 1000}},
-				max(0.001, float64(p99))/float64(max(1, idle.percentile(0.99))))
-			row = append(row, milliseconds(p99), number(one.Value), one.Target.String(), one.targetText())
+		took := time.Since(started)
+		after, err := b.env.cpu()
+		if err != nil {
+			return nil, err
 		}
-		shown.row(row...)
+		measured = append(measured, measuredPhase{one.name, found, took, after.since(before)})
 	}
-	shown.print(b.out)
-	b.note("")
-	shares := table{append([]string{"", "seconds", "requests"}, "cores of client", "runtime", "PostgreSQL", "S3", "purge")}
-	for i := first; i <= last; i++ {
+	return measured, nil
+}
+
+// compareSlow adds the ratio of the p99 of a kind of requests in a phase to that in the idle ones, and returns cells: p99,
+// ratio, target.
+func (b *bench) compareSlow(kind pacedCall, k int, during measuredPhase, idle ...measuredPhase) []string {
+	var times []time.Duration
+	for _, one := range idle {
+		times = append(times, one.found[k].times...)
+	}
+	slices.Sort(times)
+	usual, p99 := round{times: times}.percentile(0.99), during.found[k].percentile(0.99)
+	one := b.add(result{Benchmark: b.name, Case: kind.name + ", " + during.name, Figure: "ratio of p99 to before and afterwards", Target: kind.target,
+		Inputs: map[string]float64{"idleMilliseconds": usual.Seconds() * 1000, "milliseconds": p99.Seconds() * 1000}},
+		max(0.001, float64(p99))/float64(max(1, usual)))
+	return []string{milliseconds(p99), number(one.Value), one.Target.String(), one.targetText()}
+}
+
+// printShares prints the cores that processes used in each phase.
+func (b *bench) printShares(phases []measuredPhase, processes []string, headings ...string) {
+	shares := table{append([]string{"", "seconds", "requests"}, headings...)}
+	for _, one := range phases {
 		requests := 0
-		for _, r := range found[i] {
+		for _, r := range one.found {
 			requests += len(r.times)
 		}
-		row := []string{phases[i].name, number(took[i].Seconds()), fmt.Sprint(requests)}
-		for _, process := range []string{client, service, postgres, store, vips} { // the purge is the only program that is run and waited for
-			row = append(row, fmt.Sprintf("%.2f", used[i][process]/took[i].Seconds()))
+		row := []string{one.name, number(one.took.Seconds()), fmt.Sprint(requests)}
+		for _, process := range processes {
+			row = append(row, fmt.Sprintf("%.2f", one.cpu[process]/one.took.Seconds()))
 		}
 		shares.row(row...)
 	}
 	shares.print(b.out)
-	b.note("%d items with a stored picture each; %d requests a second come at an even pace: as many of each kind; the purge runs twice after the preset has changed, without a grace period, and once more for the objects", b.Renditions, b.Pace)
-	return t.removeObjects("media")
 }
 
 // paced sends requests of each kind in turns during an activity, and returns the sorted times of each.
