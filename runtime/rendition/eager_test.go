@@ -23,7 +23,7 @@ func (w *world) eagerly(t *testing.T, renderer media.Renderer) *rendition.Eager 
 	t.Helper()
 	w.registry = prometheus.NewRegistry()
 	made, err := rendition.NewEager(rendition.EagerConfig{EagerRate: 1000}, rendition.EagerDeps{Store: w.Store, Objects: w.Objects, Renderer: renderer, Settings: w.Settings,
-		NewID: w.Store.Cell().NewID, Timeout: 30 * time.Second, Log: slog.New(slog.DiscardHandler), Registry: w.registry,
+		NewID: w.Store.Cell().NewID, Timeout: 10 * time.Minute, Log: slog.New(slog.DiscardHandler), Registry: w.registry,
 		Wait: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }})
 	must(t, err)
 	return made
