@@ -17,13 +17,13 @@ var _ rendition.EagerStore = (*Store)(nil)
 
 // EagerWork implements rendition.EagerStore.
 func (s *Store) EagerWork(ctx context.Context, encoder int) (rendition.EagerWork, error) {
-	row, err := s.queries.EagerWork(ctx, integer(encoder))
-	return rendition.EagerWork{Queued: row.Queued, Changed: row.Changed, Passes: row.Passes}, toFault(err, "look for pictures to make in advance")
+	row, err := s.queries.EagerWork(ctx, sqlgen.EagerWorkParams{Encoder: integer(encoder), Own: s.own()})
+	return rendition.EagerWork{Queued: row.Queued, Changed: row.Changed, Passes: row.Passes, Alone: row.Alone}, toFault(err, "look for pictures to make in advance")
 }
 
 // EagerChanges implements rendition.EagerStore.
-func (s *Store) EagerChanges(ctx context.Context, encoder, limit int) ([]rendition.EagerChange, error) {
-	rows, err := s.queries.ChangedEager(ctx, sqlgen.ChangedEagerParams{Encoder: integer(encoder), Batch: batchSize(limit)})
+func (s *Store) EagerChanges(ctx context.Context, encoder rendition.EagerEncoder, after uuid.UUID, page int) ([]rendition.EagerChange, error) {
+	rows, err := s.queries.ChangedEager(ctx, sqlgen.ChangedEagerParams{Encoder: integer(encoder.Own), Newest: integer(encoder.Newest), After: after, Page: batchSize(page)})
 	if err != nil {
 		return nil, toFault(err, "find changed eager presets")
 	}
@@ -35,8 +35,8 @@ func (s *Store) EagerChanges(ctx context.Context, encoder, limit int) ([]renditi
 }
 
 // SeeEager implements rendition.EagerStore.
-func (s *Store) SeeEager(ctx context.Context, change rendition.EagerChange, recipes []byte, encoder int) (bool, error) {
-	rows, err := s.queries.SeeEager(ctx, sqlgen.SeeEagerParams{AccountID: change.AccountID, Changed: change.Version, Recipes: recipes, Encoder: integer(encoder)})
+func (s *Store) SeeEager(ctx context.Context, change rendition.EagerChange, recipes []byte, encoder rendition.EagerEncoder) (bool, error) {
+	rows, err := s.queries.SeeEager(ctx, sqlgen.SeeEagerParams{AccountID: change.AccountID, Changed: change.Version, Recipes: recipes, Encoder: integer(encoder.Own), Newest: integer(encoder.Newest)})
 	return rows > 0, toFault(err, "record eager presets")
 }
 
@@ -47,24 +47,24 @@ func (s *Store) ClearEager(ctx context.Context, accountID uuid.UUID, limit int) 
 }
 
 // FillEager implements rendition.EagerStore.
-func (s *Store) FillEager(ctx context.Context, page int) (bool, error) {
-	rows, err := s.queries.FillEager(ctx, batchSize(page))
+func (s *Store) FillEager(ctx context.Context, encoder, page int) (bool, error) {
+	rows, err := s.queries.FillEager(ctx, sqlgen.FillEagerParams{Encoder: integer(encoder), Page: batchSize(page)})
 	return rows > 0, toFault(err, "queue items for pictures in advance")
 }
 
 // ClaimEager implements rendition.EagerStore.
-func (s *Store) ClaimEager(ctx context.Context, claim uuid.UUID, lease time.Duration) (rendition.EagerTask, bool, error) {
-	row, err := s.queries.ClaimEager(ctx, sqlgen.ClaimEagerParams{Claim: claim, Lease: lease.Microseconds()})
+func (s *Store) ClaimEager(ctx context.Context, claim uuid.UUID, encoder int, lease time.Duration) (rendition.EagerTask, bool, error) {
+	row, err := s.queries.ClaimEager(ctx, sqlgen.ClaimEagerParams{Claim: claim, Encoder: integer(encoder), Lease: lease.Microseconds()})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return rendition.EagerTask{}, false, nil
 	}
-	return rendition.EagerTask{ItemID: row.ItemID, AccountID: row.AccountID, Claim: claim, Attempt: int(row.Attempts), Version: row.Changed}, err == nil, toFault(err, "claim an item for pictures in advance")
+	return rendition.EagerTask{ItemID: row.ItemID, AccountID: row.AccountID, Claim: claim, Attempt: int(row.Attempts), Version: row.Changed, Encoder: encoder}, err == nil, toFault(err, "claim an item for pictures in advance")
 }
 
 // FinishEager implements rendition.EagerStore. It may be repeated.
 func (s *Store) FinishEager(ctx context.Context, task rendition.EagerTask) error {
 	_, err := repeatFor(ctx, s, task.AccountID, func(ctx context.Context) (int64, error) {
-		return s.queries.FinishEager(ctx, sqlgen.FinishEagerParams{ItemID: task.ItemID, Claim: task.Claim, Changed: task.Version})
+		return s.queries.FinishEager(ctx, sqlgen.FinishEagerParams{ItemID: task.ItemID, AccountID: task.AccountID, Claim: task.Claim, Changed: task.Version, Encoder: integer(task.Encoder)})
 	})
 	return toFault(err, "end the claim of an item")
 }

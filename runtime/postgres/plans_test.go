@@ -120,17 +120,21 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 		"end stale renditions": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.EndStaleRenditions(ctx, sqlgen.EndStaleRenditionsParams{Cutoff: time.Now(), Kept: []uuid.UUID{}, Batch: 10})
 		},
-		"look for pictures in advance":    func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.EagerWork(ctx, 1) },
-		"queue items":                     func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.FillEager(ctx, 10) },
+		"look for pictures in advance": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.EagerWork(ctx, sqlgen.EagerWorkParams{Encoder: 1})
+		},
+		"queue items": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.FillEager(ctx, sqlgen.FillEagerParams{Encoder: 1, Page: 10})
+		},
 		"count pictures that are pending": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.EagerPending(ctx, own.AccountID) },
 		"find accounts with pending pictures": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.EagerWaiting(ctx, nil)
 		},
 		"claim an item": func(ctx context.Context, q *sqlgen.Queries) {
-			_, _ = q.ClaimEager(ctx, sqlgen.ClaimEagerParams{Claim: item})
+			_, _ = q.ClaimEager(ctx, sqlgen.ClaimEagerParams{Claim: item, Encoder: 1})
 		},
 		"finish an item": func(ctx context.Context, q *sqlgen.Queries) {
-			_, _ = q.FinishEager(ctx, sqlgen.FinishEagerParams{ItemID: item, Claim: item, Changed: 1})
+			_, _ = q.FinishEager(ctx, sqlgen.FinishEagerParams{ItemID: item, AccountID: own.AccountID, Claim: item, Changed: 1, Encoder: 1})
 		},
 		"clear the queue": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.ClearEager(ctx, sqlgen.ClearEagerParams{AccountID: own.AccountID, Batch: 10})

@@ -61,9 +61,9 @@ func newDataSlots(jobs int) *fairlimit.Limiter[uuid.UUID] {
 }
 
 // acquireDataSlot waits for a slot for the data of a job, and returns the function that frees it. The caller holds a slot of
-// the queue of renditions, which bounds how many wait. It returns Busy if none was free for half of the time that a job has.
+// the queue of renditions, which bounds how many wait. It returns Busy if none was free for dataSlotWait.
 func (s *Service) acquireDataSlot(ctx context.Context, account uuid.UUID) (free func(), err error) {
-	waiting, cancel := context.WithTimeout(ctx, s.cfg.Timeout/2)
+	waiting, cancel := context.WithTimeout(ctx, s.dataSlotWait)
 	defer cancel()
 	switch err := s.dataSlots.Acquire(waiting, account); {
 	case err == nil:

@@ -97,7 +97,7 @@ func (s site) read(t *testing.T, item media.Item, width int) (status int, header
 func TestData_OfSlowReadersIsBounded(t *testing.T) {
 	t.Parallel()
 	const size = 8 << 20
-	w := setup(t, func(c *rendition.Config) { c.Jobs, c.Timeout = 4, 4*time.Second })
+	w := setup(t, func(c *rendition.Config) { c.Jobs = 4 })
 	w.renderer.size = size
 	s := w.serve(t)
 	type of struct {
@@ -135,6 +135,7 @@ func TestData_OfSlowReadersIsBounded(t *testing.T) {
 		}
 		readers[i] = rest
 	}
+	w.service.SetDataSlotWait(time.Millisecond) // less than what a slow reader may stall while others wait
 	status, header, _ := s.read(t, full.item, 3)
 	if status != http.StatusTooManyRequests || header.Get("Retry-After") == "" {
 		t.Errorf("a third picture while two are sent is answered %d %v", status, header)
@@ -164,7 +165,7 @@ func TestData_OfSlowReadersIsBounded(t *testing.T) {
 // Accounts whose slow readers hold all data slots do not keep others out for as long as they like.
 func TestData_OfSlowReadersIsGivenToThoseWhoWait(t *testing.T) {
 	t.Parallel()
-	w := setup(t, func(c *rendition.Config) { c.Jobs, c.Timeout = 2, time.Minute })
+	w := setup(t, func(c *rendition.Config) { c.Jobs = 2 })
 	w.renderer.size = 8 << 20
 	s := w.serve(t)
 	for range 2 { // each has its share of one data slot
@@ -184,14 +185,8 @@ func TestData_OfSlowReadersIsGivenToThoseWhoWait(t *testing.T) {
 	eventually(t, "both hold a data slot", func() bool { return w.service.Held() == 2 })
 	other := w.tenant(t, 100<<20)
 	item := w.sealed(t, other.Principal, 500)
-	for attempt := 1; ; attempt++ {
-		status, header, _ := s.read(t, item, 1)
-		if status == http.StatusOK {
-			return
-		}
-		if attempt == 3 || status != http.StatusTooManyRequests || header.Get("Retry-After") == "" {
-			t.Fatalf("attempt %d is answered %d", attempt, status)
-		}
+	if status, _, _ := s.read(t, item, 1); status != http.StatusOK {
+		t.Errorf("status %d", status)
 	}
 }
 

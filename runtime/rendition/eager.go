@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -38,6 +39,13 @@ type EagerWork struct {
 	Queued  bool // items are in the queue
 	Changed bool // the presets of an account have changed, or the encoder has
 	Passes  bool // sealed items are still to be queued
+	Alone   bool // no process of another version is alive
+}
+
+// EagerEncoder is the version of the encoder of a process, and the newest one whose accounts the process takes over. In an update,
+// processes with another encoder run beside each other: the newest one has the accounts.
+type EagerEncoder struct {
+	Own, Newest int
 }
 
 // EagerChange is a change of the presets of an account. Version counts the changes.
@@ -52,6 +60,7 @@ type EagerTask struct {
 	Claim             uuid.UUID
 	Attempt           int   // from 1
 	Version           int64 // of the presets of the account, when it was claimed
+	Encoder           int   // of the process
 }
 
 // EagerStore keeps the queue of the items of which pictures are made in advance. Sealing and restoring an item, and moving its
@@ -59,19 +68,23 @@ type EagerTask struct {
 type EagerStore interface {
 	// EagerWork returns what there is to do. encoder is the version of the encoder.
 	EagerWork(ctx context.Context, encoder int) (EagerWork, error)
-	// EagerChanges returns up to limit changes that SeeEager has not recorded.
-	EagerChanges(ctx context.Context, encoder, limit int) ([]EagerChange, error)
+	// EagerChanges returns up to page changes that SeeEager has not recorded, of accounts with ids after the given one, in the
+	// order of ids.
+	EagerChanges(ctx context.Context, encoder EagerEncoder, after uuid.UUID, page int) ([]EagerChange, error)
 	// SeeEager records what is made in advance since a change, by a digest; nil = nothing. Another digest begins a pass over the
-	// sealed items of the account. It returns false, and does nothing, if the presets have changed again.
-	SeeEager(ctx context.Context, change EagerChange, recipes []byte, encoder int) (bool, error)
+	// sealed items of the account. It returns false, and does nothing, if the presets have changed again, or a newer encoder has
+	// seen them.
+	SeeEager(ctx context.Context, change EagerChange, recipes []byte, encoder EagerEncoder) (bool, error)
 	// ClearEager ends up to limit rows of the queue of an account.
 	ClearEager(ctx context.Context, accountID uuid.UUID, limit int) (int, error)
 	// FillEager goes on with a pass of which no item is in the queue: it queues the images of the next so many items. It
-	// returns false if there is no such pass.
-	FillEager(ctx context.Context, page int) (bool, error)
-	// ClaimEager claims an item for so long. Accounts take turns; those that are closed or suspended are skipped.
-	ClaimEager(ctx context.Context, claim uuid.UUID, lease time.Duration) (EagerTask, bool, error)
-	// FinishEager ends a claim, and the row, unless the presets have changed meanwhile: then the item is due again.
+	// returns false if there is no such pass, except those of a newer encoder.
+	FillEager(ctx context.Context, encoder, page int) (bool, error)
+	// ClaimEager claims an item for so long. Accounts take turns; those that are closed or suspended, and those that a newer encoder
+	// has, are skipped.
+	ClaimEager(ctx context.Context, claim uuid.UUID, encoder int, lease time.Duration) (EagerTask, bool, error)
+	// FinishEager ends a claim, and the row, unless the presets have changed meanwhile, or a newer encoder has the account: then
+	// the item is due again.
 	FinishEager(ctx context.Context, task EagerTask) error
 	// ReturnEager ends a claim. The item is due after the delay. If the attempt failed, it counts, and the pass goes on
 	// without the item.
@@ -100,6 +113,8 @@ type EagerDeps struct {
 	// Settings returns the settings as the database has them now, not from a cache.
 	Settings Settings
 	NewID    func() (uuid.UUID, error)
+	// Encoder is the version of the encoder: media.EncoderVersion, except in tests.
+	Encoder int
 	// Writable returns an error while nothing may be stored: nothing is made then. nil = never.
 	Writable func() error
 	// Wait waits, or returns the error of ctx.
@@ -121,6 +136,7 @@ type Eager struct {
 	metrics eagerMetrics
 
 	mu      sync.Mutex
+	after   uuid.UUID // the account after which the next look at changes begins
 	next    time.Time // when the next item may begin
 	counted time.Time // when the queue was counted
 	warned  time.Time // when the last warning was logged
@@ -135,7 +151,7 @@ const (
 	// are no images.
 	eagerPage  = 100
 	eagerPages = 10
-	// eagerChanges is how many changes of presets are read at once.
+	// eagerChanges is how many changes of presets are read at once, and eagerPages how many times.
 	eagerChanges = 100
 	// fullPause is how long an account is left alone whose storage cap had no room.
 	fullPause = 10 * time.Minute
@@ -207,17 +223,17 @@ func (e *Eager) Step(ctx context.Context) (more bool, err error) {
 	if e.deps.Writable != nil && e.deps.Writable() != nil {
 		return false, nil
 	}
-	work, err := e.deps.Store.EagerWork(ctx, media.EncoderVersion)
+	work, err := e.deps.Store.EagerWork(ctx, e.deps.Encoder)
 	if err != nil {
 		return false, err
 	}
 	if work.Changed {
-		if err := e.look(ctx); err != nil && ctx.Err() == nil {
+		if err := e.look(ctx, work.Alone); err != nil && ctx.Err() == nil {
 			e.warn(ctx, err)
 		}
 	}
 	for page := 0; (work.Changed || work.Passes) && page < eagerPages; page++ {
-		filled, err := e.deps.Store.FillEager(ctx, eagerPage)
+		filled, err := e.deps.Store.FillEager(ctx, e.deps.Encoder, eagerPage)
 		if err != nil {
 			return false, err
 		}
@@ -237,7 +253,7 @@ func (e *Eager) Step(ctx context.Context) (more bool, err error) {
 		if err != nil {
 			return more, err
 		}
-		task, claimed, err := e.deps.Store.ClaimEager(ctx, id, e.deps.Timeout+leaseMargin)
+		task, claimed, err := e.deps.Store.ClaimEager(ctx, id, e.deps.Encoder, e.deps.Timeout+leaseMargin)
 		if err != nil || !claimed {
 			return more, err
 		}
@@ -247,33 +263,60 @@ func (e *Eager) Step(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// look records what is made in advance of the accounts whose presets have changed.
-func (e *Eager) look(ctx context.Context) error {
-	changes, err := e.deps.Store.EagerChanges(ctx, media.EncoderVersion, eagerChanges)
-	if err != nil {
-		return err
+// look records what is made in advance of the accounts whose presets have changed: of a bounded number of them. The next look continues
+// there, so that accounts whose presets cannot be read hide no others. A process that is alone takes over what any encoder has seen.
+func (e *Eager) look(ctx context.Context, alone bool) error {
+	encoder := EagerEncoder{Own: e.deps.Encoder, Newest: e.deps.Encoder}
+	if alone {
+		encoder.Newest = math.MaxInt32
 	}
+	e.mu.Lock()
+	after := e.after
+	e.mu.Unlock()
 	var failed error
+	for range eagerPages {
+		changes, err := e.deps.Store.EagerChanges(ctx, encoder, after, eagerChanges)
+		if err != nil {
+			return errors.Join(failed, err)
+		}
+		unread, err := e.see(ctx, encoder, changes)
+		if failed = errors.Join(failed, unread); err != nil {
+			return errors.Join(failed, err)
+		}
+		if len(changes) < eagerChanges {
+			after = uuid.Nil
+			break
+		}
+		after = changes[len(changes)-1].AccountID
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.after = after
+	return failed
+}
+
+// see is look for a page of changes. unread are the errors of accounts whose presets cannot be read.
+func (e *Eager) see(ctx context.Context, encoder EagerEncoder, changes []EagerChange) (unread, err error) {
 	for _, change := range changes {
 		layers, err := e.deps.Settings.Get(ctx, change.AccountID)
 		if err != nil { // other accounts are not kept waiting
-			failed = errors.Join(failed, fmt.Errorf("read the presets of account %s: %w", change.AccountID, err))
+			unread = errors.Join(unread, fmt.Errorf("read the presets of account %s: %w", change.AccountID, err))
 			continue
 		}
-		digest := digestOf(eagerPictures(layers))
-		seen, err := e.deps.Store.SeeEager(ctx, change, digest, media.EncoderVersion)
+		digest := digestOf(eagerPictures(layers), encoder.Own)
+		seen, err := e.deps.Store.SeeEager(ctx, change, digest, encoder)
 		if err != nil {
-			return err
+			return unread, err
 		}
 		for more := seen && digest == nil; more; {
 			ended, err := e.deps.Store.ClearEager(ctx, change.AccountID, purgeBatch)
 			if err != nil {
-				return err
+				return unread, err
 			}
 			more = ended == purgeBatch
 		}
 	}
-	return failed
+	return unread, nil
 }
 
 // count sets the metric of the queue.
@@ -354,15 +397,15 @@ func (p eagerPicture) request(item media.Item, encodes func(settings.Format) boo
 	return Request{}, nil, false
 }
 
-// digestOf returns a digest of the recipes of pictures, by this version of the encoder; nil if there is none.
-func digestOf(pictures []eagerPicture) []byte {
+// digestOf returns a digest of the recipes of pictures, by a version of the encoder; nil if there is none.
+func digestOf(pictures []eagerPicture, encoder int) []byte {
 	if len(pictures) == 0 {
 		return nil
 	}
 	var lines []string
 	for _, picture := range pictures {
 		for _, format := range picture.formats {
-			id := media.RecipeOf(picture.preset, picture.density, format, nil).ID(media.EncoderVersion)
+			id := media.RecipeOf(picture.preset, picture.density, format, nil).ID(encoder)
 			lines = append(lines, fmt.Sprintf("%s %s %s\n", picture.preset.Name, picture.preset.Focus, id))
 		}
 	}

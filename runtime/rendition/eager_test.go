@@ -19,14 +19,23 @@ import (
 )
 
 // eagerly returns what makes the renditions of eager presets in a process. It does not wait between two items.
-func (w *world) eagerly(t *testing.T, renderer media.Renderer) *rendition.Eager {
+func (w *world) eagerly(t *testing.T, renderer media.Renderer, change ...func(*rendition.EagerDeps)) *rendition.Eager {
 	t.Helper()
 	w.registry = prometheus.NewRegistry()
-	made, err := rendition.NewEager(rendition.EagerConfig{EagerRate: 1000}, rendition.EagerDeps{Store: w.Store, Objects: w.Objects, Renderer: renderer, Settings: w.Settings,
-		NewID: w.Store.Cell().NewID, Timeout: 30 * time.Second, Log: slog.New(slog.DiscardHandler), Registry: w.registry,
-		Wait: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }})
+	deps := rendition.EagerDeps{Store: w.Store, Objects: w.Objects, Renderer: renderer, Settings: w.Settings, Encoder: media.EncoderVersion,
+		NewID: w.Store.Cell().NewID, Timeout: 10 * time.Minute, Log: slog.New(slog.DiscardHandler), Registry: w.registry,
+		Wait: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}
+	for _, apply := range change {
+		apply(&deps)
+	}
+	made, err := rendition.NewEager(rendition.EagerConfig{EagerRate: 1000}, deps)
 	must(t, err)
 	return made
+}
+
+// encoder makes an Eager that of a version of the encoder.
+func encoder(version int) func(*rendition.EagerDeps) {
+	return func(deps *rendition.EagerDeps) { deps.Encoder = version }
 }
 
 // eager returns a preset whose pictures are made in advance.
@@ -413,7 +422,7 @@ func TestEager_GivesUpWhatCannotBeMade(t *testing.T) {
 	}
 	// A process that was killed: its claim ends with its lease.
 	w.renderer.err = nil
-	_, claimed, err := w.Store.ClaimEager(t.Context(), uuid.New(), time.Hour)
+	_, claimed, err := w.Store.ClaimEager(t.Context(), uuid.New(), media.EncoderVersion, time.Hour)
 	must(t, err)
 	settle(t, e)
 	if !claimed || w.queued(t, one) != 1 || w.rows(t, one) != 0 {

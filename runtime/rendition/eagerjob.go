@@ -153,7 +153,7 @@ func (a *eagerAttempt) round(ctx context.Context, pictures []eagerPicture) (agai
 			continue
 		}
 		picture.formats = rest
-		ref := Ref{ItemID: a.item.ID, Key: request.Recipe.Key(a.original.SHA256, media.EncoderVersion)}
+		ref := Ref{ItemID: a.item.ID, Key: request.Recipe.Key(a.original.SHA256, a.deps.Encoder)}
 		if !slices.ContainsFunc(all, func(w wanted) bool { return w.Ref == ref }) { // two presets may share it
 			all = append(all, wanted{request, ref, picture})
 		}
@@ -282,7 +282,7 @@ func (a *eagerAttempt) claim(ctx context.Context, chunk []wanted, claims []Claim
 		if err != nil {
 			return err
 		}
-		claim := Claim{ID: id, Ref: w.Ref, AccountID: a.item.AccountID, Preset: w.Preset, RecipeID: w.Recipe.ID(media.EncoderVersion), Lease: a.deps.Timeout + leaseMargin, Eager: true}
+		claim := Claim{ID: id, Ref: w.Ref, AccountID: a.item.AccountID, Preset: w.Preset, RecipeID: w.Recipe.ID(a.deps.Encoder), Lease: a.deps.Timeout + leaseMargin, Eager: true}
 		claims[i] = claim // also if its answer is lost
 		claimed, err := claimRendition(ctx, a.deps.Store, claim)
 		if err != nil {

@@ -1,5 +1,7 @@
 package rendition
 
+import "time"
+
 // Waiting returns how many requests wait for jobs.
 func (s *Service) Waiting() (n int) {
 	s.mu.Lock()
@@ -19,3 +21,6 @@ func (s *Service) UnstoredBytes() int64 {
 	defer s.unstored.mu.Unlock()
 	return s.unstored.bytes
 }
+
+// SetDataSlotWait sets how long a job waits for a data slot. No job begins meanwhile.
+func (s *Service) SetDataSlotWait(wait time.Duration) { s.dataSlotWait = wait }

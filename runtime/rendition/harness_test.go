@@ -148,7 +148,8 @@ func newWorld(t *testing.T, env *runtimetest.Env, clock *runtimetest.Clock, chan
 	t.Helper()
 	w := &world{Env: env, renderer: &renderer{size: 1000}, registry: prometheus.NewRegistry(), clock: clock}
 	w.core = w.Core(t, runtimetest.CoreConfig{Server: runtimetest.ServerConfig(), Media: runtimetest.MediaConfig(), Auth: runtimetest.Credentials("a"), Now: clock.Now})
-	w.cfg = rendition.Config{CacheEntries: 100, Timeout: 30 * time.Second, Jobs: 8, MaxBytes: 16 << 20, FailureTTL: time.Minute}
+	// With the largest timeout: how long a busy machine needs is not what the tests are about.
+	w.cfg = rendition.Config{CacheEntries: 100, Timeout: 10 * time.Minute, Jobs: 8, MaxBytes: 16 << 20, FailureTTL: time.Minute}
 	for _, apply := range change {
 		apply(&w.cfg)
 	}
@@ -359,7 +360,7 @@ func (w *world) renditions(t *testing.T, of tenant) (n int) {
 // eventually waits until the condition is true.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !is() {

@@ -50,6 +50,8 @@ type Service struct {
 	// dataSlots has a slot for each job whose data are in memory: from before the file is decoded until the rendition
 	// is stored, or the responses that have it unstored have ended.
 	dataSlots *fairlimit.Limiter[uuid.UUID]
+	// dataSlotWait is how long a job waits for such a slot: half of the time that it has.
+	dataSlotWait time.Duration
 	// unstored has renditions that could not be stored.
 	unstored *unstored
 
@@ -105,7 +107,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 			return nil, err
 		}
 	}
-	return &Service{cfg: cfg, deps: deps, metrics: metrics, dataSlots: dataSlots, unstored: newUnstored(cfg.UnstoredCache, deps.Now), flights: map[flightKey]*flight{}, touched: map[Ref]struct{}{},
+	return &Service{cfg: cfg, deps: deps, metrics: metrics, dataSlots: dataSlots, dataSlotWait: cfg.Timeout / 2, unstored: newUnstored(cfg.UnstoredCache, deps.Now), flights: map[flightKey]*flight{}, touched: map[Ref]struct{}{},
 		cached: lru.New[Ref, cachedRow](cfg.CacheEntries), failed: lru.New[Ref, failure](maxFailures)}, nil
 }
 

@@ -60,7 +60,7 @@ func TestUnstored_IsMadeOnce(t *testing.T) {
 // What slow responses send counts: beyond the bound a rendition keeps its data slot instead.
 func TestUnstored_CountsWhatIsBeingSent(t *testing.T) {
 	t.Parallel()
-	w := setup(t, func(c *rendition.Config) { c.UnstoredCache, c.Jobs, c.Timeout = 8<<10, 4, 4*time.Second })
+	w := setup(t, func(c *rendition.Config) { c.UnstoredCache, c.Jobs = 8<<10, 4 })
 	one := w.tenant(t, 10_000)
 	item := w.sealed(t, one.Principal, 9_500)
 	var sending []rendition.Result

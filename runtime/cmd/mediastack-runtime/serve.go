@@ -252,7 +252,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		return components{}, err
 	}
 	eager, err := rendition.NewEager(c.Eager, rendition.EagerDeps{Store: store, Objects: guarded, Renderer: images, Settings: settings.NewService(store), NewID: store.Cell().NewID,
-		Writable: guard.Writable, Wait: wait, Timeout: c.Pictures.Timeout, MaxBytes: c.Pictures.MaxBytes, Log: log, Registry: registry})
+		Encoder: media.EncoderVersion, Writable: guard.Writable, Wait: wait, Timeout: c.Pictures.Timeout, MaxBytes: c.Pictures.MaxBytes, Log: log, Registry: registry})
 	if err != nil {
 		return components{}, err
 	}

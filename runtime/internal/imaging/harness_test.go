@@ -44,10 +44,11 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// config returns the default configuration with one worker of a program.
+// config returns the default configuration with one worker of a program, and the largest timeout: how long a busy machine needs
+// for a job is not what the tests are about, and a worker that hangs ends with the timeout of the tests.
 func config(program string) imaging.Config {
 	return imaging.Config{
-		Enabled: true, WorkerPath: program, Workers: 1, Queue: 8, RenderQueue: 8, Timeout: 30 * time.Second,
+		Enabled: true, WorkerPath: program, Workers: 1, Queue: 8, RenderQueue: 8, Timeout: 10 * time.Minute,
 		MaxBytes: 64 << 20, MaxPixels: 100_000_000, MaxFrames: 1000, MaxAnimationPixels: 50_000_000, Memory: 2 << 30,
 	}
 }
@@ -106,7 +107,7 @@ func request(mimeType string, file []byte) media.ImageJob {
 // within waits until a condition holds.
 func within(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !is() {

@@ -3,7 +3,6 @@ package imaging_test
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"mediastack.dev/runtime/internal/imaging"
 	"mediastack.dev/runtime/internal/imaging/imagetest"
@@ -18,21 +17,11 @@ func variants(made []media.Derivative) (names []media.Variant) {
 	return names
 }
 
-// withMaxTimeout returns the configuration for an image at the limits, of which a worker has seconds of work: on a busy
-// machine it takes longer than the default timeout. How long it takes is not what these tests are about; a worker
-// that hangs ends with the timeout of the tests.
-func withMaxTimeout(t *testing.T) imaging.Config {
-	t.Helper()
-	cfg := config(realWorker(t))
-	cfg.Timeout = 10 * time.Minute // the maximum
-	return cfg
-}
-
 // An image of 9990 x 9990 transparent pixels, within all limits, once had no thumbnail because
 // the encoder of its conversion ran out of memory.
 func TestDerive_LargeTransparentImageHasBothDerivatives(t *testing.T) {
 	t.Parallel()
-	pool := open(t, withMaxTimeout(t))
+	pool := open(t, config(realWorker(t)))
 	_, made, err := pool.Derive(t.Context(), request("image/png", imagetest.BlankPNG(9990, 9990, 8, 6, false)))
 	if err != nil || len(made) != 2 || made[0].Variant != media.Thumbnail || made[1].Variant != media.WebP {
 		t.Errorf("made %v, %v; log %s", variants(made), err, pool.log)
@@ -42,7 +31,7 @@ func TestDerive_LargeTransparentImageHasBothDerivatives(t *testing.T) {
 // If the memory suffices for no setting of the encoder, there is still a thumbnail.
 func TestDerive_KeepsTheThumbnailIfTheConversionFails(t *testing.T) {
 	t.Parallel()
-	cfg := withMaxTimeout(t)
+	cfg := config(realWorker(t))
 	cfg.Memory = 640 << 20
 	pool := open(t, cfg)
 	_, made, err := pool.Derive(t.Context(), request("image/png", imagetest.BlankPNG(9990, 9990, 8, 6, false)))

@@ -62,6 +62,9 @@ type Pool struct {
 	// noAVIF is set if the first worker has no encoder of AVIF.
 	noAVIF atomic.Bool
 
+	// closeGrace is the constant, except in tests.
+	closeGrace time.Duration
+
 	jobSeq      atomic.Uint32
 	avgDuration atomic.Int64 // moving average of the nanoseconds that a job takes
 
@@ -80,7 +83,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Pool, error) {
 		return nil, err
 	}
 	workers := cfg.workers()
-	p := &Pool{cfg: cfg, log: deps.Log, jobs: make(chan *job), turns: newTurns(workers), queueSlots: newQueue(cfg.Queue), renderSlots: newQueue(cfg.renderQueue())}
+	p := &Pool{cfg: cfg, closeGrace: closeGrace, log: deps.Log, jobs: make(chan *job), turns: newTurns(workers), queueSlots: newQueue(cfg.Queue), renderSlots: newQueue(cfg.renderQueue())}
 	p.running, p.kill = context.WithCancel(context.WithoutCancel(ctx))
 	p.accepting, p.stop = context.WithCancel(p.running)
 	if !cfg.Enabled {
@@ -200,7 +203,7 @@ func (p *Pool) enqueue(j *job) error {
 // Close stops the workers. Jobs that wait fail; jobs that run may take closeGrace to end.
 func (p *Pool) Close() {
 	p.stop()
-	timer := time.AfterFunc(closeGrace, p.kill)
+	timer := time.AfterFunc(p.closeGrace, p.kill)
 	defer timer.Stop()
 	p.workers.Wait()
 	p.kill()

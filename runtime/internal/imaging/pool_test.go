@@ -80,7 +80,9 @@ func TestDerive_RetriesOnceOnAnotherWorker(t *testing.T) {
 			t.Parallel()
 			program := fakeWorker(t, role)
 			cfg := config(program)
-			cfg.Timeout = time.Second
+			if why == "timed out" {
+				cfg.Timeout = time.Second
+			}
 			pool := open(t, cfg)
 			job := smallJob()
 			if role == "does-not-read" {
@@ -115,9 +117,17 @@ func TestDerive_SucceedsOnTheSecondWorker(t *testing.T) {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
 			cfg := config(fakeWorker(t, role))
-			cfg.Timeout = time.Second
-			pool := open(t, cfg)
-			_, derivatives, err := pool.Derive(t.Context(), smallJob())
+			maximum := cfg.Timeout
+			if role == "hangs-once" {
+				cfg.Timeout = time.Second
+			}
+			pool, job := open(t, cfg), smallJob()
+			source := job.Source
+			job.Source = func(ctx context.Context) (io.ReadCloser, error) {
+				pool.SetTimeout(maximum) // of the second worker: it is not the one that hangs
+				return source(ctx)
+			}
+			_, derivatives, err := pool.Derive(t.Context(), job)
 			if err != nil || len(derivatives) != 1 || derivatives[0].Variant != media.Thumbnail {
 				t.Errorf("got %d derivatives, %v", len(derivatives), err)
 			}
@@ -395,9 +405,7 @@ func TestReserve_SlotIsReleasedWhenAWorkerTakesTheJob(t *testing.T) {
 func TestDerive_CancelKillsTheWorker(t *testing.T) {
 	t.Parallel()
 	program := fakeWorker(t, "hangs")
-	cfg := config(program)
-	cfg.Timeout = 10 * time.Minute // so that it does not end the job
-	pool := open(t, cfg)
+	pool := open(t, config(program))
 	ctx, cancel := context.WithCancel(t.Context())
 	running := smallJob()
 	read := make(chan struct{})
@@ -441,6 +449,7 @@ func TestClose_EndsJobsAndWorkers(t *testing.T) {
 	cfg := config(program)
 	cfg.Workers = 2
 	pool := open(t, cfg)
+	pool.SetCloseGrace(time.Hour)
 	blockers := []held{hold(uuid.New(), nil), hold(uuid.New(), nil)}
 	running := []<-chan derived{pool.begin(t.Context(), blockers[0].ImageJob), pool.begin(t.Context(), blockers[1].ImageJob)}
 	<-blockers[0].started
@@ -459,6 +468,7 @@ func TestClose_EndsJobsAndWorkers(t *testing.T) {
 	if d := <-running[0]; d.err != nil || len(d.made) != 1 {
 		t.Errorf("the job that ran: %v", d.err)
 	}
+	pool.EndCloseGrace()
 	if d := <-running[1]; !errors.Is(d.err, imaging.ErrClosed) {
 		t.Errorf("the job that hung: %v", d.err)
 	}
@@ -468,6 +478,19 @@ func TestClose_EndsJobsAndWorkers(t *testing.T) {
 	}
 	if _, _, err := pool.Derive(t.Context(), smallJob()); !errors.Is(err, imaging.ErrClosed) {
 		t.Errorf("after the end: %v", err)
+	}
+}
+
+func TestClose_KillsWorkersAfterAGrace(t *testing.T) {
+	t.Parallel()
+	pool := open(t, config(fakeWorker(t, "works")))
+	pool.SetCloseGrace(time.Millisecond)
+	hanging := hold(uuid.New(), nil)
+	running := pool.begin(t.Context(), hanging.ImageJob)
+	<-hanging.started
+	pool.Close()
+	if d := <-running; !errors.Is(d.err, imaging.ErrClosed) {
+		t.Errorf("the job that hung: %v", d.err)
 	}
 }
 

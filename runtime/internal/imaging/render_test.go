@@ -474,9 +474,7 @@ func TestRender_WhatIsOfferedCanBeDecoded(t *testing.T) {
 // The largest pictures fit into the memory that a worker has by default.
 func TestRender_LargestPicturesFitIntoTheMemory(t *testing.T) {
 	t.Parallel()
-	cfg := config(realWorker(t))
-	cfg.Timeout = 5 * time.Minute // this is about memory
-	pool := open(t, cfg)
+	pool := open(t, config(realWorker(t)))
 	file := imagetest.BlankPNG(9990, 9990, 8, 6, false)
 	recipes := []media.Recipe{
 		recipe(2048, 2048, settings.Inside, settings.FormatAVIF), recipe(4096, 4096, settings.Cover, settings.FormatWebP),
@@ -530,7 +528,7 @@ func TestRender_LargestAVIFFitsIntoTheMemoryOfTheChart(t *testing.T) {
 		t.Fatalf("the chart gives workers %d bytes", memory)
 	}
 	cfg := config(realWorker(t))
-	cfg.Memory, cfg.Timeout = memory, 5*time.Minute // this is about memory
+	cfg.Memory = memory
 	pool := open(t, cfg)
 	noise := image.NewNRGBA(image.Rect(0, 0, 2048, 2048))
 	random := rand.NewChaCha8([32]byte{})
@@ -564,7 +562,9 @@ func TestRender_SaysThatAnotherFormatMaySucceed(t *testing.T) {
 		"a broken file":               {"rejects", []media.Recipe{avif}, false, fault.UnsupportedType},
 	} {
 		cfg := config(fakeWorker(t, c.role))
-		cfg.Timeout = time.Second
+		if c.role == "hangs" {
+			cfg.Timeout = time.Second
+		}
 		pictures, err := open(t, cfg).Render(t.Context(), renderJob("image/jpeg", []byte("ignored"), c.recipes...))
 		if err == nil {
 			err = pictures[0].Err
@@ -630,7 +630,9 @@ func TestRender_SaysThatTheWorkersFailedOnTheFile(t *testing.T) {
 		opened  int
 	}{"crashes": {media.OnDemand, 2}, "hangs": {media.OnDemand, 1}, "hangs ": {media.Eager, 2}} {
 		cfg := config(fakeWorker(t, strings.TrimSpace(role)))
-		cfg.Timeout = time.Second
+		if role != "crashes" {
+			cfg.Timeout = time.Second
+		}
 		job := renderJob("image/jpeg", []byte("ignored"), recipe(1, 1, settings.Inside, settings.FormatWebP))
 		job.Purpose = c.purpose
 		opened, source := 0, job.Source

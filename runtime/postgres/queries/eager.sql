@@ -1,22 +1,31 @@
 -- Locks are taken in the order rendition_eager, rendition_queue. What seals, changes or deletes an item locks the item, then its
 -- row of the queue, and never rendition_eager.
+--
+-- In an update, replicas with another encoder run beside each other. The rows of an account are left to the newest encoder that
+-- has seen them: a process with an older one does nothing with them, unless it is alone, as after a return to an older
+-- version. newest is the version of the newest encoder that may have seen what a process takes over: its own one, or any.
 
 -- name: EagerWork :one
--- Reports what there is to do, so that an idle process does no more than this.
+-- Reports what there is to do, so that an idle process does no more than this. alone: no process of another version is alive.
 SELECT EXISTS (SELECT FROM rendition_queue) AS queued,
-    EXISTS (SELECT FROM rendition_eager WHERE changed <> seen OR encoder < sqlc.arg(encoder)::int) AS changed,
-    EXISTS (SELECT FROM rendition_eager WHERE before_id IS NOT NULL) AS passes;
+    EXISTS (SELECT FROM rendition_eager WHERE encoder <> sqlc.arg(encoder)::int OR changed <> seen) AS changed,
+    EXISTS (SELECT FROM rendition_eager WHERE before_id IS NOT NULL) AS passes,
+    NOT EXISTS (SELECT FROM runtime_instance r WHERE r.lease_ends >= now()
+        AND r.version IS DISTINCT FROM (SELECT o.version FROM runtime_instance o WHERE o.id = sqlc.arg(own)::uuid)) AS alone;
 
 -- name: ChangedEager :many
-SELECT account_id, changed FROM rendition_eager WHERE changed <> seen OR encoder < sqlc.arg(encoder)::int ORDER BY account_id LIMIT sqlc.arg(batch)::int;
+-- A page, of accounts whose ids are after the given one.
+SELECT account_id, changed FROM rendition_eager WHERE account_id > sqlc.arg(after)::uuid AND encoder <= sqlc.arg(newest)::int
+    AND (encoder <> sqlc.arg(encoder)::int OR changed <> seen)
+ORDER BY account_id LIMIT sqlc.arg(page)::int;
 
 -- name: SeeEager :execrows
 -- Records what is made in advance, unless the presets changed again. Other recipes begin a pass.
-UPDATE rendition_eager SET seen = changed, encoder = greatest(encoder, sqlc.arg(encoder)::int), recipes = sqlc.narg(recipes)::bytea, not_before = 'epoch',
+UPDATE rendition_eager SET seen = changed, encoder = sqlc.arg(encoder)::int, recipes = sqlc.narg(recipes)::bytea, not_before = 'epoch',
     before_id = CASE WHEN recipes IS NOT DISTINCT FROM sqlc.narg(recipes)::bytea THEN before_id
         WHEN sqlc.narg(recipes)::bytea IS NOT NULL THEN 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid END,
     passed = CASE WHEN recipes IS NOT DISTINCT FROM sqlc.narg(recipes)::bytea THEN passed ELSE 0 END
-WHERE account_id = sqlc.arg(account_id)::uuid AND changed = sqlc.arg(changed)::bigint;
+WHERE account_id = sqlc.arg(account_id)::uuid AND changed = sqlc.arg(changed)::bigint AND encoder <= sqlc.arg(newest)::int;
 
 -- name: ClearEager :execrows
 -- Ends a batch of the queue of an account without eager presets. If it gets some again, a pass begins. An array, so that the rows are
@@ -28,7 +37,7 @@ DELETE FROM rendition_queue WHERE item_id = ANY (ARRAY(
 -- Queues the next images of a pass whose last ones are done.
 WITH pass AS MATERIALIZED (
     SELECT e.account_id, e.before_id FROM rendition_eager e JOIN account ON account.id = e.account_id AND account.closed_at IS NULL AND NOT account.suspended
-    WHERE e.before_id IS NOT NULL AND e.not_before <= now() AND NOT EXISTS (SELECT FROM rendition_queue q WHERE q.account_id = e.account_id AND q.rebuild)
+    WHERE e.before_id IS NOT NULL AND e.not_before <= now() AND e.encoder <= sqlc.arg(encoder)::int AND NOT EXISTS (SELECT FROM rendition_queue q WHERE q.account_id = e.account_id AND q.rebuild)
     LIMIT 1 FOR NO KEY UPDATE OF e SKIP LOCKED
 ), page AS MATERIALIZED (
     SELECT i.id, pass.account_id, i.image FROM pass CROSS JOIN LATERAL (
@@ -45,15 +54,15 @@ FROM pass WHERE rendition_eager.account_id = pass.account_id;
 
 -- name: ClaimEager :one
 -- Claims an item of the account, of those with items that are due, that was served the longest time ago. What was sealed comes before what a pass
--- has queued.
+-- has queued. The condition of the encoder is that of the row that is updated, too: SeeEager may run at the same time.
 WITH RECURSIVE waiting AS (
     (SELECT q.account_id FROM rendition_queue q ORDER BY q.account_id LIMIT 1)
     UNION ALL
     SELECT (SELECT q.account_id FROM rendition_queue q WHERE q.account_id > waiting.account_id ORDER BY q.account_id LIMIT 1) FROM waiting WHERE waiting.account_id IS NOT NULL
 ), chosen AS (
-    UPDATE rendition_eager SET served_at = clock_timestamp() WHERE rendition_eager.account_id = (
+    UPDATE rendition_eager SET served_at = clock_timestamp() WHERE rendition_eager.encoder <= sqlc.arg(encoder)::int AND rendition_eager.account_id = (
         SELECT e.account_id FROM waiting JOIN account ON account.id = waiting.account_id AND account.closed_at IS NULL AND NOT account.suspended
-        JOIN rendition_eager e ON e.account_id = account.id AND e.not_before <= now()
+        JOIN rendition_eager e ON e.account_id = account.id AND e.not_before <= now() AND e.encoder <= sqlc.arg(encoder)::int
         WHERE EXISTS (SELECT FROM rendition_queue q WHERE q.account_id = e.account_id AND q.due_at <= now())
         ORDER BY e.served_at LIMIT 1)
     RETURNING rendition_eager.account_id, rendition_eager.changed
@@ -66,10 +75,14 @@ FROM next WHERE rendition_queue.item_id = next.item_id
 RETURNING rendition_queue.item_id, rendition_queue.account_id, rendition_queue.attempts, next.changed;
 
 -- name: FinishEager :execrows
--- Ends a claim and its row. If the presets have changed since the claim, the item is due again.
-WITH done AS (
-    DELETE FROM rendition_queue q USING rendition_eager e
-    WHERE q.item_id = sqlc.arg(item_id)::uuid AND q.claim = sqlc.arg(claim)::uuid AND e.account_id = q.account_id AND e.changed = sqlc.arg(changed)::bigint
+-- Ends a claim and its row. If the presets have changed since the claim, or a newer encoder has begun a pass, which has found the item in the
+-- queue, the item is due again. The lock keeps both from happening meanwhile.
+WITH current AS MATERIALIZED (
+    SELECT e.account_id FROM rendition_eager e
+    WHERE e.account_id = sqlc.arg(account_id)::uuid AND e.changed = sqlc.arg(changed)::bigint AND e.encoder <= sqlc.arg(encoder)::int FOR SHARE
+), done AS (
+    DELETE FROM rendition_queue q USING current
+    WHERE q.item_id = sqlc.arg(item_id)::uuid AND q.claim = sqlc.arg(claim)::uuid AND q.account_id = current.account_id
     RETURNING q.item_id
 )
 UPDATE rendition_queue SET claim = NULL, due_at = now(), attempts = 0

@@ -12,12 +12,16 @@ import (
 )
 
 const changedEager = `-- name: ChangedEager :many
-SELECT account_id, changed FROM rendition_eager WHERE changed <> seen OR encoder < $1::int ORDER BY account_id LIMIT $2::int
+SELECT account_id, changed FROM rendition_eager WHERE account_id > $1::uuid AND encoder <= $2::int
+    AND (encoder <> $3::int OR changed <> seen)
+ORDER BY account_id LIMIT $4::int
 `
 
 type ChangedEagerParams struct {
+	After   uuid.UUID
+	Newest  int32
 	Encoder int32
-	Batch   int32
+	Page    int32
 }
 
 type ChangedEagerRow struct {
@@ -25,8 +29,14 @@ type ChangedEagerRow struct {
 	Changed   int64
 }
 
+// A page, of accounts whose ids are after the given one.
 func (q *Queries) ChangedEager(ctx context.Context, arg ChangedEagerParams) ([]ChangedEagerRow, error) {
-	rows, err := q.db.Query(ctx, changedEager, arg.Encoder, arg.Batch)
+	rows, err := q.db.Query(ctx, changedEager,
+		arg.After,
+		arg.Newest,
+		arg.Encoder,
+		arg.Page,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -51,9 +61,9 @@ WITH RECURSIVE waiting AS (
     UNION ALL
     SELECT (SELECT q.account_id FROM rendition_queue q WHERE q.account_id > waiting.account_id ORDER BY q.account_id LIMIT 1) FROM waiting WHERE waiting.account_id IS NOT NULL
 ), chosen AS (
-    UPDATE rendition_eager SET served_at = clock_timestamp() WHERE rendition_eager.account_id = (
+    UPDATE rendition_eager SET served_at = clock_timestamp() WHERE rendition_eager.encoder <= $3::int AND rendition_eager.account_id = (
         SELECT e.account_id FROM waiting JOIN account ON account.id = waiting.account_id AND account.closed_at IS NULL AND NOT account.suspended
-        JOIN rendition_eager e ON e.account_id = account.id AND e.not_before <= now()
+        JOIN rendition_eager e ON e.account_id = account.id AND e.not_before <= now() AND e.encoder <= $3::int
         WHERE EXISTS (SELECT FROM rendition_queue q WHERE q.account_id = e.account_id AND q.due_at <= now())
         ORDER BY e.served_at LIMIT 1)
     RETURNING rendition_eager.account_id, rendition_eager.changed
@@ -67,8 +77,9 @@ RETURNING rendition_queue.item_id, rendition_queue.account_id, rendition_queue.a
 `
 
 type ClaimEagerParams struct {
-	Claim uuid.UUID
-	Lease int64
+	Claim   uuid.UUID
+	Lease   int64
+	Encoder int32
 }
 
 type ClaimEagerRow struct {
@@ -79,9 +90,9 @@ type ClaimEagerRow struct {
 }
 
 // Claims an item of the account, of those with items that are due, that was served the longest time ago. What was sealed comes before what a pass
-// has queued.
+// has queued. The condition of the encoder is that of the row that is updated, too: SeeEager may run at the same time.
 func (q *Queries) ClaimEager(ctx context.Context, arg ClaimEagerParams) (ClaimEagerRow, error) {
-	row := q.db.QueryRow(ctx, claimEager, arg.Claim, arg.Lease)
+	row := q.db.QueryRow(ctx, claimEager, arg.Claim, arg.Lease, arg.Encoder)
 	var i ClaimEagerRow
 	err := row.Scan(
 		&i.ItemID,
@@ -176,30 +187,47 @@ func (q *Queries) EagerWaiting(ctx context.Context, namespaces []string) ([]Eage
 const eagerWork = `-- name: EagerWork :one
 
 SELECT EXISTS (SELECT FROM rendition_queue) AS queued,
-    EXISTS (SELECT FROM rendition_eager WHERE changed <> seen OR encoder < $1::int) AS changed,
-    EXISTS (SELECT FROM rendition_eager WHERE before_id IS NOT NULL) AS passes
+    EXISTS (SELECT FROM rendition_eager WHERE encoder <> $1::int OR changed <> seen) AS changed,
+    EXISTS (SELECT FROM rendition_eager WHERE before_id IS NOT NULL) AS passes,
+    NOT EXISTS (SELECT FROM runtime_instance r WHERE r.lease_ends >= now()
+        AND r.version IS DISTINCT FROM (SELECT o.version FROM runtime_instance o WHERE o.id = $2::uuid)) AS alone
 `
+
+type EagerWorkParams struct {
+	Encoder int32
+	Own     uuid.UUID
+}
 
 type EagerWorkRow struct {
 	Queued  bool
 	Changed bool
 	Passes  bool
+	Alone   bool
 }
 
 // Locks are taken in the order rendition_eager, rendition_queue. What seals, changes or deletes an item locks the item, then its
 // row of the queue, and never rendition_eager.
-// Reports what there is to do, so that an idle process does no more than this.
-func (q *Queries) EagerWork(ctx context.Context, encoder int32) (EagerWorkRow, error) {
-	row := q.db.QueryRow(ctx, eagerWork, encoder)
+//
+// In an update, replicas with another encoder run beside each other. The rows of an account are left to the newest encoder that
+// has seen them: a process with an older one does nothing with them, unless it is alone, as after a return to an older
+// version. newest is the version of the newest encoder that may have seen what a process takes over: its own one, or any.
+// Reports what there is to do, so that an idle process does no more than this. alone: no process of another version is alive.
+func (q *Queries) EagerWork(ctx context.Context, arg EagerWorkParams) (EagerWorkRow, error) {
+	row := q.db.QueryRow(ctx, eagerWork, arg.Encoder, arg.Own)
 	var i EagerWorkRow
-	err := row.Scan(&i.Queued, &i.Changed, &i.Passes)
+	err := row.Scan(
+		&i.Queued,
+		&i.Changed,
+		&i.Passes,
+		&i.Alone,
+	)
 	return i, err
 }
 
 const fillEager = `-- name: FillEager :execrows
 WITH pass AS MATERIALIZED (
     SELECT e.account_id, e.before_id FROM rendition_eager e JOIN account ON account.id = e.account_id AND account.closed_at IS NULL AND NOT account.suspended
-    WHERE e.before_id IS NOT NULL AND e.not_before <= now() AND NOT EXISTS (SELECT FROM rendition_queue q WHERE q.account_id = e.account_id AND q.rebuild)
+    WHERE e.before_id IS NOT NULL AND e.not_before <= now() AND e.encoder <= $2::int AND NOT EXISTS (SELECT FROM rendition_queue q WHERE q.account_id = e.account_id AND q.rebuild)
     LIMIT 1 FOR NO KEY UPDATE OF e SKIP LOCKED
 ), page AS MATERIALIZED (
     SELECT i.id, pass.account_id, i.image FROM pass CROSS JOIN LATERAL (
@@ -215,9 +243,14 @@ UPDATE rendition_eager SET passed = passed + (SELECT count(*) FROM page),
 FROM pass WHERE rendition_eager.account_id = pass.account_id
 `
 
+type FillEagerParams struct {
+	Page    int32
+	Encoder int32
+}
+
 // Queues the next images of a pass whose last ones are done.
-func (q *Queries) FillEager(ctx context.Context, page int32) (int64, error) {
-	result, err := q.db.Exec(ctx, fillEager, page)
+func (q *Queries) FillEager(ctx context.Context, arg FillEagerParams) (int64, error) {
+	result, err := q.db.Exec(ctx, fillEager, arg.Page, arg.Encoder)
 	if err != nil {
 		return 0, err
 	}
@@ -225,9 +258,12 @@ func (q *Queries) FillEager(ctx context.Context, page int32) (int64, error) {
 }
 
 const finishEager = `-- name: FinishEager :execrows
-WITH done AS (
-    DELETE FROM rendition_queue q USING rendition_eager e
-    WHERE q.item_id = $1::uuid AND q.claim = $2::uuid AND e.account_id = q.account_id AND e.changed = $3::bigint
+WITH current AS MATERIALIZED (
+    SELECT e.account_id FROM rendition_eager e
+    WHERE e.account_id = $3::uuid AND e.changed = $4::bigint AND e.encoder <= $5::int FOR SHARE
+), done AS (
+    DELETE FROM rendition_queue q USING current
+    WHERE q.item_id = $1::uuid AND q.claim = $2::uuid AND q.account_id = current.account_id
     RETURNING q.item_id
 )
 UPDATE rendition_queue SET claim = NULL, due_at = now(), attempts = 0
@@ -235,14 +271,23 @@ WHERE item_id = $1::uuid AND claim = $2::uuid AND NOT EXISTS (SELECT FROM done)
 `
 
 type FinishEagerParams struct {
-	ItemID  uuid.UUID
-	Claim   uuid.UUID
-	Changed int64
+	ItemID    uuid.UUID
+	Claim     uuid.UUID
+	AccountID uuid.UUID
+	Changed   int64
+	Encoder   int32
 }
 
-// Ends a claim and its row. If the presets have changed since the claim, the item is due again.
+// Ends a claim and its row. If the presets have changed since the claim, or a newer encoder has begun a pass, which has found the item in the
+// queue, the item is due again. The lock keeps both from happening meanwhile.
 func (q *Queries) FinishEager(ctx context.Context, arg FinishEagerParams) (int64, error) {
-	result, err := q.db.Exec(ctx, finishEager, arg.ItemID, arg.Claim, arg.Changed)
+	result, err := q.db.Exec(ctx, finishEager,
+		arg.ItemID,
+		arg.Claim,
+		arg.AccountID,
+		arg.Changed,
+		arg.Encoder,
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -326,11 +371,11 @@ func (q *Queries) ReturnEager(ctx context.Context, arg ReturnEagerParams) error 
 }
 
 const seeEager = `-- name: SeeEager :execrows
-UPDATE rendition_eager SET seen = changed, encoder = greatest(encoder, $1::int), recipes = $2::bytea, not_before = 'epoch',
+UPDATE rendition_eager SET seen = changed, encoder = $1::int, recipes = $2::bytea, not_before = 'epoch',
     before_id = CASE WHEN recipes IS NOT DISTINCT FROM $2::bytea THEN before_id
         WHEN $2::bytea IS NOT NULL THEN 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid END,
     passed = CASE WHEN recipes IS NOT DISTINCT FROM $2::bytea THEN passed ELSE 0 END
-WHERE account_id = $3::uuid AND changed = $4::bigint
+WHERE account_id = $3::uuid AND changed = $4::bigint AND encoder <= $5::int
 `
 
 type SeeEagerParams struct {
@@ -338,6 +383,7 @@ type SeeEagerParams struct {
 	Recipes   []byte
 	AccountID uuid.UUID
 	Changed   int64
+	Newest    int32
 }
 
 // Records what is made in advance, unless the presets changed again. Other recipes begin a pass.
@@ -347,6 +393,7 @@ func (q *Queries) SeeEager(ctx context.Context, arg SeeEagerParams) (int64, erro
 		arg.Recipes,
 		arg.AccountID,
 		arg.Changed,
+		arg.Newest,
 	)
 	if err != nil {
 		return 0, err
