@@ -536,7 +536,7 @@ func TestConnection_ServesTheNextRequestAfterAFailedOne(t *testing.T) {
 	}()
 	<-body.stalled
 	var got answer
-	eventually(t, 20*time.Second, "the request is interrupted", func() bool { // it may not have started at the first HEAD
+	eventually(t, 30*time.Second, "the request is interrupted", func() bool { // it may not have started at the first HEAD
 		if n := there.offset(t, one.Key, address); n > 500 {
 			t.Errorf("%d bytes", n)
 		}
