@@ -13,10 +13,10 @@ import (
 	"mediastack.dev/runtime/objectstore"
 )
 
-// openSilent opens a store that may send nothing for a second.
+// openSilent opens a store that may send nothing for five seconds: far more than one that works needs.
 func openSilent(t *testing.T, a testenv.S3Access) *objectstore.Store {
 	t.Helper()
-	store, err := objectstore.New(objectstore.Config{Endpoint: a.Endpoint, Region: a.Region, AccessKey: a.AccessKey, SecretKey: a.SecretKey, ReadTimeout: time.Second})
+	store, err := objectstore.New(objectstore.Config{Endpoint: a.Endpoint, Region: a.Region, AccessKey: a.AccessKey, SecretKey: a.SecretKey, ReadTimeout: 5 * time.Second})
 	must(t, err)
 	return store
 }

@@ -260,10 +260,12 @@ func TestStore_EndsACallWithoutAServer(t *testing.T) {
 	server := testenv.PostgresServerWithPassword(t, "secret")
 	url := testenv.Database(t, server)
 	proxy, proxied := testenv.PostgresProxy(t, url)
-	store := newRetrying(t, url, proxied, func(c *postgres.Config) {
-		c.RetryTimeout, c.StatementTimeout = 300*time.Millisecond, 500*time.Millisecond
-	})
+	store := newRetrying(t, url, url) // without the short timeouts, which a busy server exceeds
 	upload := store.upload(t)
+	short, err := postgres.Open(context.Background(), postgres.Config{DatabaseURL: proxied, DatabaseConns: 4, RetryTimeout: 300 * time.Millisecond, StatementTimeout: 500 * time.Millisecond})
+	must(t, err)
+	t.Cleanup(short.Close)
+	store.Store = short
 	for _, mode := range []struct {
 		name string
 		set  func()
@@ -271,7 +273,7 @@ func TestStore_EndsACallWithoutAServer(t *testing.T) {
 		{"away", func() { proxy.Set(testenv.ProxyCut) }},
 		{"hanging", func() { proxy.Set(testenv.ProxyStall) }},
 	} {
-		must(t, store.Ping(t.Context()))
+		await(t, "the server is reached", func() bool { return store.Ping(t.Context()) == nil })
 		mode.set()
 		for name, err := range store.idempotent(t.Context(), uuid.New(), upload) {
 			if !fault.Is(err, fault.Unavailable) {

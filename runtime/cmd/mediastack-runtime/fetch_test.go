@@ -37,7 +37,7 @@ func newFileServer(t *testing.T, handler http.HandlerFunc) fileServer {
 	address, err := url.Parse(server.URL)
 	must(t, err)
 	return fileServer{server, []string{"SERVICE_FETCH_ENABLED=true", "SERVICE_FETCH_ALLOW_NETWORKS=127.0.0.1/32", "SERVICE_FETCH_PORTS=" + address.Port(),
-		"SERVICE_FETCH_CHECK_INTERVAL=100ms", "SSL_CERT_FILE=" + authority}}
+		"SERVICE_FETCH_CHECK_INTERVAL=100ms", "SERVICE_FETCH_STALL_TIMEOUT=10m", "SSL_CERT_FILE=" + authority}}
 }
 
 // urlUpload is the state of an upload from a URL.

@@ -43,7 +43,7 @@ func TestServe_EndsRequestsInFlightWhenS3BeginsToHang(t *testing.T) {
 	proxy := testenv.NewTCPProxy(t, strings.TrimPrefix(access.Endpoint, "http://"))
 	access.Endpoint = "http://" + proxy.String()
 	s := prepared(t, testenv.Postgres(t), access)
-	s.serve(t, "--s3-stall-timeout=1s")
+	s.serve(t)
 	within(t, "the service is ready", func() bool { _, found := s.readiness(t); return found.Ready && !found.Degraded })
 	item := s.upload(t)
 	proxy.Set(testenv.ProxyStall)

@@ -42,7 +42,7 @@ func (b *body) Read(p []byte) (int, error) {
 	switch {
 	case err == nil:
 		return n, nil
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF) && context.Cause(b.ctx) == nil: // a server may end the file because the request has ended
 		b.failed = io.EOF
 	case context.Cause(b.ctx) == nil && (errors.Is(err, io.ErrUnexpectedEOF) || isConnection(err)):
 		b.failed = fetch.Fail(fetch.Incomplete, "the connection ended before the end of the file")

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"mediastack.dev/hack/testenv"
@@ -261,6 +262,54 @@ func TestOpen_VerifiesTheServer(t *testing.T) {
 	site.Server.Close()
 	_, err = get(t, working, site.URL("/"))
 	fails(t, err, fetch.Unreachable)
+}
+
+// endsWithRequest is the body of a server that ends the file when its client ends the request.
+type endsWithRequest struct{ ctx context.Context }
+
+func (b endsWithRequest) Read([]byte) (int, error) {
+	<-b.ctx.Done()
+	return 0, io.EOF
+}
+
+func (endsWithRequest) Close() error { return nil }
+
+// A part of a file was taken for the whole: the client announces the end of the request in TLS before it closes the
+// connection, and what the server sends in answer could be the end of a file of unknown length.
+func TestBody_IsNotCompleteOnceTheRequestHasEnded(t *testing.T) {
+	t.Parallel()
+	revoked := errors.New("the key was revoked")
+	for name, tt := range map[string]struct {
+		config remotefile.Config
+		revoke bool
+		want   func(t *testing.T, err error)
+	}{
+		"by a stall":  {remotefile.Config{StallTimeout: time.Second, Timeout: time.Hour}, false, func(t *testing.T, err error) { t.Helper(); fails(t, err, fetch.Timeout) }},
+		"by its time": {remotefile.Config{StallTimeout: time.Hour, Timeout: time.Second}, false, func(t *testing.T, err error) { t.Helper(); fails(t, err, fetch.Timeout) }},
+		"by its caller": {remotefile.Config{StallTimeout: time.Hour, Timeout: time.Hour}, true, func(t *testing.T, err error) {
+			t.Helper()
+			if !errors.Is(err, revoked) {
+				t.Errorf("got %v", err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				if tt.revoke {
+					time.AfterFunc(time.Second, func() { cancel(revoked) })
+				}
+				file := remotefile.NewBody(ctx, func(ctx context.Context) io.ReadCloser { return endsWithRequest{ctx} }, tt.config)
+				_, err := io.ReadAll(file)
+				tt.want(t, err)
+				if err := file.Close(); err != nil {
+					t.Error(err)
+				}
+				cancel(nil)
+			})
+		})
+	}
 }
 
 // The caller ends a download, for example because the account was suspended: that is no failure of

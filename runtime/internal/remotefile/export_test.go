@@ -1,7 +1,9 @@
 package remotefile
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"syscall"
 )
 
@@ -18,4 +20,11 @@ func (c *Client) Intercept(pass func(address string) bool) {
 		}
 		return nil
 	}
+}
+
+// NewBody returns the body of a response to a request with this context and Config.Timeout.
+func NewBody(ctx context.Context, source func(ctx context.Context) io.ReadCloser, cfg Config) io.ReadCloser {
+	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, stop := context.WithTimeoutCause(ctx, cfg.Timeout, errOverall)
+	return newBody(ctx, func(why error) { cancel(why); stop() }, source(ctx), cfg)
 }

@@ -24,7 +24,7 @@ func TestSignature_StaysUnderThePinnedCeilings(t *testing.T) {
 	created := func(k, body string) answer {
 		return rt.do(t, http.MethodPost, "/media/signature/create", key(k), text(body))
 	}
-	eventually(t, 5*time.Second, "the ceiling is in force", func() bool { return created(one.Key, `{"expiresIn": 121}`).status == http.StatusConflict })
+	eventually(t, 30*time.Second, "the ceiling is in force", func() bool { return created(one.Key, `{"expiresIn": 121}`).status == http.StatusConflict })
 	for body, want := range map[string]string{`{"expiresIn": 121}`: "expiresIn must be at most 120: pinned by MediaSettings team-a/site", `{"maxBytes": 6}`: "maxBytes must be at most 5: pinned by MediaSettings team-a/site"} {
 		if got := created(one.Key, body).rejected(t, http.StatusConflict, "Conflict"); got != want {
 			t.Errorf("%s: %s", body, got)

@@ -42,7 +42,7 @@ func (d download) readAll(t *testing.T) (status int, body []byte) {
 func (rt *runtime) awaitDownloads(t *testing.T, files int) {
 	t.Helper()
 	line := fmt.Sprintf("\nmediastack_downloads_in_flight %d\n", files)
-	eventually(t, 20*time.Second, fmt.Sprintf("%d files are being sent", files), func() bool {
+	eventually(t, 30*time.Second, fmt.Sprintf("%d files are being sent", files), func() bool {
 		return strings.Contains(string(rt.admin(t, "/metrics").body), line)
 	})
 }

@@ -263,7 +263,7 @@ func TestRoutes_RejectEndedCredentials(t *testing.T) {
 			draft := rt.upload(t, of.Key, filePart("c.txt", []byte("hello")))
 			granted := rt.sign(t, of.Key, "")
 			end(t, of)
-			eventually(t, 5*time.Second, "it has ended", func() bool {
+			eventually(t, 30*time.Second, "it has ended", func() bool {
 				return rt.do(t, http.MethodGet, "/media/get", key(of.Key)).status == http.StatusUnauthorized
 			})
 			cases := isolations()

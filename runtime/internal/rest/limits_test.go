@@ -23,6 +23,7 @@ func TestKeyLimit_AnswersRetryAfter(t *testing.T) {
 	w := newWorld(t)
 	one, other := w.tenant(t, "one"), w.tenant(t, "other")
 	rt := w.runtime(t, func(o *options) { o.limits = ratelimit.Config{Key: 0.01, KeyBurst: 4} })
+	rt.clock.Freeze() // the uploads take a time, in which tokens would arrive
 	file := filePart("a.txt", []byte("x"))
 
 	first := rt.do(t, http.MethodGet, "/media/get", key(one.Key))
@@ -103,7 +104,7 @@ func TestFailureLimit_StopsGuessesAndNoValidKey(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
 	must(t, err)
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-	eventually(t, 5*time.Second, "the runtime listens", func() (listens bool) {
+	eventually(t, 30*time.Second, "the runtime listens", func() (listens bool) {
 		must(t, conn.QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()").Scan(&listens))
 		return listens
 	})
@@ -141,13 +142,13 @@ func TestFailureLimit_StopsGuessesAndNoValidKey(t *testing.T) {
 	_, err = conn.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()")
 	must(t, err)
 	rt.expect(t, one, 0, 0)
-	eventually(t, 10*time.Second, "the loss is noticed", func() bool { return strings.Contains(rt.logs.String(), "account notifications disconnected") })
+	eventually(t, 30*time.Second, "the loss is noticed", func() bool { return strings.Contains(rt.logs.String(), "account notifications disconnected") })
 	rt.expect(t, one, 0, 0)
 	wrong().rejected(t, http.StatusTooManyRequests, "Too Many Requests")
 	// A revoked key is looked up once, and then rejected like an unknown one.
 	_, err = w.Registry.Close(t.Context(), one.Account.ID, account.CloseOptions{})
 	must(t, err)
-	eventually(t, 10*time.Second, "the key is rejected", func() bool {
+	eventually(t, 30*time.Second, "the key is rejected", func() bool {
 		return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).status == http.StatusUnauthorized
 	})
 	rt.do(t, http.MethodGet, "/media/get", key(one.Key)).rejected(t, http.StatusTooManyRequests, "Too Many Requests")
@@ -188,15 +189,17 @@ func TestUpload_BelowTheMinimumRateIsAborted(t *testing.T) {
 		t.Errorf("the client is answered %s", got[:n])
 	}
 	// Without a minimum rate the same pace is accepted: the body takes longer than the stall timeout.
-	lenient := w.runtime(t, func(o *options) { o.server.StallTimeout = time.Second })
+	const stall, pause = 5 * time.Second, 500 * time.Millisecond
+	lenient := w.runtime(t, func(o *options) { o.server.StallTimeout = stall })
 	body, kind := encode(filePart("a.txt", []byte("0123456789")))
 	reader, writer := io.Pipe()
 	go func() {
-		tick := time.NewTicker(100 * time.Millisecond)
+		tick := time.NewTicker(pause)
 		defer tick.Stop()
+		size := len(body) / int(stall/pause+2)
 		for len(body) > 0 {
 			<-tick.C
-			step := min(len(body), 15)
+			step := min(len(body), size)
 			_, _ = writer.Write(body[:step])
 			body = body[step:]
 		}
@@ -213,14 +216,14 @@ func TestDownload_ThatStallsIsAborted(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t, func(o *options) { o.server.StallTimeout, o.server.MinRate = time.Second, 1<<20 })
-	item := rt.sealed(t, one.Key, filePart("a.bin", randomBytes(1, 20<<20)), field("access", "public"))
+	item := w.runtime(t).sealed(t, one.Key, filePart("a.bin", randomBytes(1, 20<<20)), field("access", "public"))
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 	must(t, err)
 	defer func() { _ = conn.Close() }()
 	_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: media.test\r\n\r\n", strings.TrimPrefix(item.File, baseURL))
 	must(t, err)
 	// The client reads nothing, so the buffers fill and the download stalls.
-	eventually(t, 20*time.Second, "the request has ended", func() bool {
+	eventually(t, 30*time.Second, "the request has ended", func() bool {
 		for line := range strings.Lines(rt.logs.String()) {
 			var entry struct {
 				Route string `json:"route"`

@@ -152,7 +152,7 @@ func TestSignature_EndsWithItsLogin(t *testing.T) {
 			t.Errorf("%s: before: %+v", name, item)
 		}
 		end(t, one)
-		eventually(t, 10*time.Second, name+": the signature is void", func() bool {
+		eventually(t, 30*time.Second, name+": the signature is void", func() bool {
 			return rt.uploadSigned(t, byLogin, file).status == http.StatusForbidden
 		})
 		rt.uploadSigned(t, byKey, file).item(t) // a signature that the key created stays valid

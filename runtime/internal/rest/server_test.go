@@ -43,7 +43,7 @@ func TestShutdown_FinishesUploadsAndAcceptsNoNewOnes(t *testing.T) {
 	_, err := writer.Write(body[:9<<20]) // more than all buffers hold: the upload is in progress
 	must(t, err)
 	rt.stop()
-	eventually(t, 5*time.Second, "new connections are rejected", func() bool {
+	eventually(t, 30*time.Second, "new connections are rejected", func() bool {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 		if err == nil {
 			_ = conn.Close()
@@ -159,7 +159,7 @@ func TestLogs_HaveEveryRequestAndNoCredential(t *testing.T) {
 	_, query, _ := strings.Cut(item.File, "?")
 	_, code, _ := strings.Cut(query, "signature=")
 	claims, _, _ := strings.Cut(granted, ".")
-	eventually(t, 5*time.Second, "the last request is logged", func() bool { return strings.Count(rt.logs.String(), `"msg":"request"`) >= 9 })
+	eventually(t, 30*time.Second, "the last request is logged", func() bool { return strings.Count(rt.logs.String(), `"msg":"request"`) >= 9 })
 	logs := rt.logs.String()
 	for name, secret := range map[string]string{"the key": one.Key, "a wrong key": wrong.Reveal(), "a key's random part": one.Key[4:20], "the signature": granted,
 		"its claims": claims, "a delivery signature": code, "the server secret": secretOf("a"), "a query": "querytext", "a file name": "holiday.txt"} {
@@ -223,11 +223,11 @@ func TestUpload_WhoseClientLeavesKeepsNothing(t *testing.T) {
 		must(t, err)
 		return usage
 	}
-	eventually(t, 10*time.Second, "bytes are reserved", func() bool { return usage().Reserved > 0 })
+	eventually(t, 30*time.Second, "bytes are reserved", func() bool { return usage().Reserved > 0 })
 	leave()
 	_ = writer.CloseWithError(context.Canceled)
 	if err := <-failed; !errors.Is(err, context.Canceled) {
 		t.Errorf("the client saw %v", err)
 	}
-	eventually(t, 10*time.Second, "nothing is held", func() bool { return usage() == (account.Usage{}) })
+	eventually(t, 30*time.Second, "nothing is held", func() bool { return usage() == (account.Usage{}) })
 }

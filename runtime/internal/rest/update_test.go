@@ -405,7 +405,7 @@ func TestBatch_AnAccountHoldsAQuarterOfTheSlots(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, 20*time.Second, "the fifth batch is rejected", func() bool {
+	eventually(t, 30*time.Second, "the fifth batch is rejected", func() bool {
 		got := rt.batch(t, seal, key(one.Key))
 		return got.status == http.StatusTooManyRequests && got.header.Get("Retry-After") == "1"
 	})

@@ -210,15 +210,27 @@ func Dialer(address string) *http.Transport {
 
 // Clock is a clock that a test can advance; it starts at the real time.
 type Clock struct {
-	mu    sync.Mutex
-	ahead time.Duration
+	mu     sync.Mutex
+	ahead  time.Duration
+	frozen time.Time // zero while the clock goes
 }
 
 // Now returns the clock's time.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.frozen.IsZero() {
+		return c.frozen.Add(c.ahead)
+	}
 	return time.Now().Add(c.ahead)
+}
+
+// Freeze stops the clock: only Advance moves it from now on. A test that needs it compares what depends on
+// the time that its requests take.
+func (c *Clock) Freeze() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.frozen = time.Now()
 }
 
 // Advance advances the clock.

@@ -336,7 +336,7 @@ func TestCapability_ExpiryCountsWhenAnUploadBegins(t *testing.T) {
 	// The key that created it has ended, and so has the capability.
 	_, _, err := w.Registry.IssueKey(t.Context(), one.App.ID, 2, 0)
 	must(t, err)
-	eventually(t, 5*time.Second, "the capability of a key that was rotated is rejected", func() bool {
+	eventually(t, 30*time.Second, "the capability of a key that was rotated is rejected", func() bool {
 		return rt.do(t, http.MethodHead, address, short).status == http.StatusForbidden
 	})
 }

@@ -136,35 +136,30 @@ func TestLocks_KeepTheContractOfTusd(t *testing.T) {
 	here, there := w.process(t), w.process(t)
 	for name, other := range map[string]*postgres.UploadLocks{"in the same process": here, "in another process": there} {
 		id := uuid.New()
-		asked := make(chan struct{})
-		onRelease := sync.OnceFunc(func() { close(asked) })
+		untilAsked, onRelease := context.WithCancel(t.Context())
 		unlock, err := here.Lock(t.Context(), id, onRelease, proceed)
 		must(t, err)
-		short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		if _, err := other.Lock(short, id, func() {}, proceed); !fault.Is(err, fault.Busy) {
+		if _, err := other.Lock(untilAsked, id, func() {}, proceed); !fault.Is(err, fault.Busy) {
 			t.Errorf("%s: a lock that is held: %v", name, err)
 		}
-		cancel()
-		<-asked
 		unlock()
 		unlockOther, err := other.Lock(t.Context(), id, func() {}, proceed)
 		must(t, err)
 		unlockOther()
 	}
-	// tusd gets exactly ErrLockTimeout after the timeout.
+	// tusd gets exactly ErrLockTimeout when its context ends.
 	one := w.tenant(t, "one")
 	principal := w.Principal(t, one)
 	service := w.service(t)
 	upload, err := service.CreateResumable(t.Context(), principal, 1, media.Fields{}, "")
 	must(t, err)
 	id := tus.LockName(principal.App.ID, upload.State().ItemID)
-	unlock, err := there.Lock(t.Context(), id, func() {}, proceed)
+	untilAsked, onRelease := context.WithCancel(tus.ActingFor(t.Context(), auth.Identity{Principal: principal}, media.Fields{}))
+	unlock, err := there.Lock(t.Context(), id, onRelease, proceed)
 	must(t, err)
 	lock, err := tus.LockerFor(service, here).NewLock(upload.State().ItemID.String())
 	must(t, err)
-	short, cancel := context.WithTimeout(tus.ActingFor(t.Context(), auth.Identity{Principal: principal}, media.Fields{}), 300*time.Millisecond)
-	defer cancel()
-	if err := lock.Lock(short, func() {}); !errors.Is(err, handler.ErrLockTimeout) {
+	if err := lock.Lock(untilAsked, func() {}); !errors.Is(err, handler.ErrLockTimeout) {
 		t.Errorf("tusd gets %v", err)
 	}
 	unlock()
@@ -209,7 +204,8 @@ func TestLocks_LostLockCanBeTakenByAnother(t *testing.T) {
 	must(t, err)
 	<-lost
 	there := w.process(t)
-	unlockThere, err := there.Lock(t.Context(), id, func() {}, proceed)
+	untilAsked, onRelease := context.WithCancel(t.Context())
+	unlockThere, err := there.Lock(t.Context(), id, onRelease, proceed)
 	must(t, err)
 	unlock()
 	eventually(t, 30*time.Second, "the first process locks again", func() bool {
@@ -220,9 +216,7 @@ func TestLocks_LostLockCanBeTakenByAnother(t *testing.T) {
 		other()
 		return true
 	})
-	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	if _, err := here.Lock(short, id, func() {}, proceed); !fault.Is(err, fault.Busy) {
+	if _, err := here.Lock(untilAsked, id, func() {}, proceed); !fault.Is(err, fault.Busy) {
 		t.Errorf("the lock of the other process was released: %v", err)
 	}
 	unlockThere()

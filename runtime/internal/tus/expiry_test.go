@@ -84,7 +84,7 @@ func TestRunningPatch_ExtendsTheExpiryWithItsBytes(t *testing.T) {
 	body, patched := here.patching(t, one.Key, address, 0)
 	_, err := body.Write(file[:1000])
 	must(t, err)
-	eventually(t, 10*time.Second, "the bytes extend the expiry", func() bool { return ends() > before })
+	eventually(t, 30*time.Second, "the bytes extend the expiry", func() bool { return ends() > before })
 	advance(2*time.Minute, here, there)
 	// HEAD takes the upload over, and the received bytes are kept.
 	if n := there.offset(t, one.Key, address); n != 1000 {

@@ -536,7 +536,7 @@ func TestConnection_ServesTheNextRequestAfterAFailedOne(t *testing.T) {
 	}()
 	<-body.stalled
 	var got answer
-	eventually(t, 20*time.Second, "the request is interrupted", func() bool { // it may not have started at the first HEAD
+	eventually(t, 30*time.Second, "the request is interrupted", func() bool { // it may not have started at the first HEAD
 		if n := there.offset(t, one.Key, address); n > 500 {
 			t.Errorf("%d bytes", n)
 		}
@@ -566,7 +566,7 @@ func TestStalledPatch_CanBeResumed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
-	rt := w.replica(t, func(o *options) { o.server.StallTimeout = time.Second })
+	rt := w.replica(t, func(o *options) { o.server.StallTimeout = 5 * time.Second }) // far more than the first bytes need
 	file := noise(1000)
 	address := rt.created(t, one.Key, len(file))
 	body := &stalling{file: file[:500], stalled: make(chan struct{}), resume: make(chan struct{})}
