@@ -152,11 +152,17 @@ func (c *Client) ListDeleted(ctx context.Context, page, limit int) (*DeletedPage
 func (c *Client) DeletedItems(ctx context.Context) iter.Seq2[DeletedItem, error] {
 	return func(yield func(DeletedItem, error) bool) {
 		seen := map[string]bool{}
-		for number := 1; ; {
+		for number, total := 1, 0; ; {
 			page, err := c.ListDeleted(ctx, number, iterationLimit)
 			if err != nil {
 				yield(DeletedItem{}, err)
 				return
+			}
+			gone := total - page.Total
+			total = page.Total
+			if gone > 0 && number > 1 { // others have moved up by as many, maybe to pages before this one
+				number = max(1, number-(gone+iterationLimit-1)/iterationLimit)
+				continue
 			}
 			before := len(seen)
 			for _, item := range page.Items {

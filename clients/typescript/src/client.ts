@@ -239,8 +239,14 @@ export class MediastackClient {
    */
   async *deletedItems({ limit = iterationLimit, signal }: { limit?: number } & CallOptions = {}): AsyncGenerator<DeletedItem, void, undefined> {
     const seen = new Set<string>()
-    for (let page = 1; ; ) {
-      const { items } = await this.listDeleted({ page, limit, ...given(signal) })
+    for (let page = 1, before = 0; ; ) {
+      const { items, total = 0 } = await this.listDeleted({ page, limit, ...given(signal) })
+      const gone = before - total
+      before = total
+      if (gone > 0 && page > 1) { // others have moved up by as many, maybe to pages before this one
+        page = Math.max(1, page - Math.ceil(gone / limit))
+        continue
+      }
       const unseen = items.filter(({ mediaId }) => !seen.has(mediaId))
       for (const item of unseen) seen.add(item.mediaId)
       yield* unseen

@@ -69,9 +69,9 @@ function find(method, path) {
 const texts = { 404: 'it does not exist any more', 429: 'too many requests, try again in a moment' }
 
 const server = createServer(async (request, response) => {
-  const { pathname, searchParams: query } = new URL(request.url, 'http://localhost')
   const json = (status, document) => response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(document))
   try {
+    const { pathname, searchParams: query } = new URL(request.url, 'http://localhost')
     const [route, id] = find(request.method, pathname)
     if (!route) return json(404, { detail: 'not found' })
     // Pages of other sites must not act here for the user.

@@ -5,7 +5,7 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 import puppeteer from 'puppeteer-core'
 
-export const stepTimeout = 30_000 // ms, for one step of a user
+export const stepTimeout = 120_000 // ms, for one step of a user. Other tests may run meanwhile.
 
 const verifier = 'a-verifier-of-forty-three-characters-or-more-0'
 

@@ -10,8 +10,8 @@ import (
 	"mediastack.dev/hack/testenv/node"
 )
 
-// scriptTimeout is for all that one script does.
-const scriptTimeout = 5 * time.Minute
+// scriptTimeout is for all that one script does. Other tests may run meanwhile.
+const scriptTimeout = 12 * time.Minute
 
 // scenario is what a script prints of each scenario, on a line.
 type scenario struct {

@@ -22,8 +22,11 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// scriptTimeout is for all scenarios of one environment.
-const scriptTimeout = 2 * time.Minute
+// scriptTimeout is for all scenarios of one environment, and toolTimeout for a compiler. Other tests may run meanwhile.
+const (
+	scriptTimeout = 10 * time.Minute
+	toolTimeout   = 5 * time.Minute
+)
 
 func TestClient_UploadsReadsAndRetries(t *testing.T) {
 	t.Parallel()
@@ -90,7 +93,7 @@ func checkTypes(t *testing.T, base string) {
 	}
 	packages, folder := node.New(t, "clients/typescript"), t.TempDir()
 	must(t, os.WriteFile(filepath.Join(folder, "openapi.json"), document, 0o600))
-	testenv.Run(t, time.Minute, folder, "node", packages.Module("openapi-typescript/bin/cli.js"), "openapi.json", "--output", "schema.ts")
+	testenv.Run(t, toolTimeout, folder, "node", packages.Module("openapi-typescript/bin/cli.js"), "openapi.json", "--output", "schema.ts")
 	generated, err := os.ReadFile(filepath.Join(folder, "schema.ts"))
 	must(t, err)
 	expected, err := os.ReadFile(filepath.Join(clients, "typescript/src/schema.ts"))
@@ -109,14 +112,14 @@ func buildClient(t *testing.T) string {
 	copyFolder(t, filepath.Join(source, "src"), filepath.Join(folder, "src"), "*.ts")
 	copyFolder(t, filepath.Join(testenv.RepoRoot(t), "hack/test/clients/typescript"), filepath.Join(folder, "src"), "types.ts")
 	must(t, os.Symlink(packages.Module(""), filepath.Join(folder, "node_modules")))
-	testenv.Run(t, time.Minute, folder, "node", packages.Module("typescript/bin/tsc"))
+	testenv.Run(t, toolTimeout, folder, "node", packages.Module("typescript/bin/tsc"))
 	return folder
 }
 
 // bundle writes a script for browsers.
 func bundle(t *testing.T, packages *node.Packages, script, out string) {
 	t.Helper()
-	testenv.Run(t, time.Minute, filepath.Dir(script), packages.Module(".bin/esbuild"), script, "--bundle", "--format=esm", "--outfile="+out, "--log-level=error")
+	testenv.Run(t, toolTimeout, filepath.Dir(script), packages.Module(".bin/esbuild"), script, "--bundle", "--format=esm", "--outfile="+out, "--log-level=error")
 }
 
 // runScenarios runs a script; each scenario that it prints becomes a test.

@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import puppeteer from 'puppeteer-core'
 
 const options = JSON.parse(process.argv[2])
+const stepTimeout = 240_000 // ms. Other tests may run meanwhile.
 const { pictureFonts } = await import(options.fonts)
 const axe = await readFile(options.axe, 'utf8')
 const browser = await puppeteer.launch({
@@ -16,7 +17,7 @@ const browser = await puppeteer.launch({
   args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'],
 })
 const page = await browser.newPage()
-page.setDefaultTimeout(30_000)
+page.setDefaultTimeout(stepTimeout)
 const problems = []
 page.on('pageerror', (error) => problems.push(error.message))
 page.on('console', (message) => { if (/Content Security Policy/.test(message.text())) problems.push(message.text()) })
@@ -88,7 +89,7 @@ const plan = (fault) => control('/plan', fault)
 // requestsOf waits for a number of requests of a method.
 async function requestsOf(method, count) {
   const all = []
-  for (const end = Date.now() + 30_000; all.filter((one) => one.startsWith(`${method} `)).length < count; await sleep(20)) {
+  for (const end = Date.now() + stepTimeout; all.filter((one) => one.startsWith(`${method} `)).length < count; await sleep(20)) {
     all.push(...JSON.parse(await control('/seen')).requests)
     expect(Date.now() < end, `fewer than ${count} ${method} of ${all}`)
   }

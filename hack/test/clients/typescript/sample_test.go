@@ -3,6 +3,7 @@ package typescript_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -37,9 +38,13 @@ func useSample(t *testing.T, s *clienttest.Service, client string) {
 		fmt.Sprintf("Port %d is in use. Set PORT to another one.\n", port):            {"URL=" + s.BaseURL, "API_KEY=" + undo, fmt.Sprintf("PORT=%d", port)},
 		"Set URL to the base URL of the service, and API_KEY to the key of an app.\n": {"URL=" + s.BaseURL},
 	} {
-		if result := tools.Start(t, time.Minute, scratch, env, filepath.Join(gallery, "server.mjs")).Wait(); result.Code != 1 || result.Stdout+result.Stderr != want {
+		if result := tools.Start(t, toolTimeout, scratch, env, filepath.Join(gallery, "server.mjs")).Wait(); result.Code != 1 || result.Stdout+result.Stderr != want {
 			t.Errorf("the gallery ended with %d and printed %s%s, want %s", result.Code, result.Stdout, result.Stderr, want)
 		}
+	}
+	// An address that is none once ended the server.
+	if response, err := http.Get(final + "//"); err != nil || response.Body.Close() != nil || response.StatusCode != http.StatusInternalServerError {
+		t.Errorf("a request for // is answered %+v, %v", response, err)
 	}
 	control := httptest.NewServer(s.Front.Control())
 	t.Cleanup(control.Close)
@@ -60,7 +65,7 @@ func useSample(t *testing.T, s *clienttest.Service, client string) {
 		t.Fatalf("the script ended with %d and printed %s%s\n%s", result.Code, result.Stdout, result.Stderr, log)
 	}
 	if picture != "" {
-		testenv.Run(t, time.Minute, scratch, testenv.Program(t, "vips"), "pngsave", filepath.Join(scratch, "sample.png"), picture, "--palette", "--Q", "90", "--compression", "9", "--strip")
+		testenv.Run(t, toolTimeout, scratch, testenv.Program(t, "vips"), "pngsave", filepath.Join(scratch, "sample.png"), picture, "--palette", "--Q", "90", "--compression", "9", "--strip")
 	}
 }
 
@@ -86,7 +91,7 @@ func buildSample(t *testing.T, tools *node.Packages, client, folder string) stri
 	must(t, os.Symlink(client, filepath.Join(folder, "node_modules/@mediastack/client")))
 	must(t, os.Symlink(tools.Module("thumbhash"), filepath.Join(folder, "node_modules/thumbhash")))
 	build := strings.Fields(manifest.Scripts["build"])
-	testenv.Run(t, time.Minute, folder, tools.Module(".bin/"+build[0]), build[1:]...)
+	testenv.Run(t, toolTimeout, folder, tools.Module(".bin/"+build[0]), build[1:]...)
 	return folder
 }
 

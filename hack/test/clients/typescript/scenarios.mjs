@@ -210,6 +210,14 @@ function scenarios({ base, limited, remote, remoteFile, apiKey, where, plan, see
       }
       same(restored.sort(), ids.sort(), 'the items')
       same((await client.count({ group: group('restored') })).count, ids.length, 'the list afterwards')
+      await client.batch('delete', ids)
+      const [found, late] = [[], []]
+      for await (const item of client.deletedItems({ limit: 2 })) {
+        if (item.group !== group('restored')) continue
+        found.push(item.mediaId)
+        if (late.push(item.mediaId) === 3) await client.batch('restore', late.splice(0))
+      }
+      same(found.sort(), ids.sort(), 'the items that are restored three at a time')
     },
     'members of documents are selected, and totals filtered': async () => {
       const { mediaId } = await client.upload(small(), { seal: true, group: group('fields') })
