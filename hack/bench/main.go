@@ -57,7 +57,7 @@ type options struct {
 	Only          []string `help:"presets: its parts to run: stored, new, uploads, changed, eager, one-picture; all of them by default."`
 	Renditions    int      `help:"presets: items of an account whose preset changes, each with a stored picture." default:"50000"`
 	EagerRate     int      `help:"presets: items per second of which a runtime makes the pictures of the eager preset, from 1 to 1000; it makes fewer if the machine is slower." default:"200"`
-	EagerReplicas int      `help:"presets: runtimes that make them." default:"1"`
+	EagerReplicas int      `help:"presets: replicas that make them." default:"1"`
 	Unknown       int      `help:"presets: requests for addresses that no preset allows." default:"10000"`
 	Imagor        string   `help:"presets: the binary of an imagor server, which makes the same pictures in turns." type:"existingfile"`
 

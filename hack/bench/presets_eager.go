@@ -11,6 +11,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,8 +31,8 @@ const (
 	// The images of which pictures are made in advance have this size, and are of so many scenes.
 	eagerWidth, eagerHeight = 64, 48
 	eagerScenes             = 16
-	// watchedPart is the part of the items of which pictures are asked for while they are made in advance, up to mostWatched;
-	// checkedPictures is how many are looked at in the end.
+	// Of one in watchedPart items pictures are asked for while they are made in advance, and of mostWatched at most. checkedPictures is
+	// how many are looked at in the end.
 	watchedPart     = 10
 	mostWatched     = 1000
 	checkedPictures = 200
@@ -55,7 +56,8 @@ func (b *bench) changedEagerPreset(ctx context.Context) error {
 		return err
 	}
 	defer func() { e.Stop() }()
-	other, err := b.env.serve(ctx, "runtime 2", t, "SERVICE_RENDITION_EAGER_RATE=0")
+	replicas := []string{"runtime 2"}
+	other, err := b.env.serve(ctx, replicas[0], t, "SERVICE_RENDITION_EAGER_RATE=0")
 	if err != nil {
 		return err
 	}
@@ -112,11 +114,13 @@ func (b *bench) changedEagerPreset(ctx context.Context) error {
 	}
 	*e = *faster
 	for n := range b.EagerReplicas - 1 {
-		maker, err := b.env.serve(ctx, fmt.Sprintf("maker %d", n+2), t, rate)
+		name := fmt.Sprintf("runtime %d", n+3)
+		maker, err := b.env.serve(ctx, name, t, rate)
 		if err != nil {
 			return err
 		}
 		defer maker.Stop()
+		replicas = append(replicas, name)
 		makers = append(makers, maker)
 	}
 	var madeFirst float64 // by the first of the phases
@@ -177,7 +181,8 @@ func (b *bench) changedEagerPreset(ctx context.Context) error {
 	}
 	shown.print(b.out)
 	b.note("")
-	b.printShares([]measuredPhase{idle[0], busy[0], busy[1], busy[2], idle[1]}, []string{client, service, workers, "runtime 2", postgres, store}, "cores of client", "runtime", "its workers", "runtime 2", "PostgreSQL", "S3")
+	b.printShares([]measuredPhase{idle[0], busy[0], busy[1], busy[2], idle[1]}, slices.Concat([]string{client, postgres, store, service, workers}, replicas),
+		slices.Concat([]string{"cores of client", "PostgreSQL", "S3", "runtime", "its workers"}, replicas)...)
 	perSecond := func(pictures float64, of measuredPhase) float64 { return max(0.001, pictures/of.took.Seconds()) }
 	// Those of the watched items are made by requests, at first and, unless an eager one is earlier, again.
 	first := float64(len(ids)-len(watched.ids)) - madeSlowly - madeFirst
