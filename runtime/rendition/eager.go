@@ -253,7 +253,7 @@ func (e *Eager) Step(ctx context.Context) (more bool, err error) {
 		if err != nil {
 			return more, err
 		}
-		task, claimed, err := e.deps.Store.ClaimEager(ctx, id, e.deps.Encoder, e.deps.Timeout+leaseMargin)
+		task, claimed, err := e.claimNext(ctx, id)
 		if err != nil || !claimed {
 			return more, err
 		}
@@ -261,6 +261,16 @@ func (e *Eager) Step(ctx context.Context) (more bool, err error) {
 		running.Go(func() { e.do(ctx, task) })
 	}
 	return more, nil
+}
+
+// claimNext claims an item. It does not end with ctx, as in claimRendition: the item is given back then.
+func (e *Eager) claimNext(ctx context.Context, id uuid.UUID) (EagerTask, bool, error) {
+	if err := ctx.Err(); err != nil {
+		return EagerTask{}, false, err
+	}
+	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	return e.deps.Store.ClaimEager(claiming, id, e.deps.Encoder, e.deps.Timeout+leaseMargin)
 }
 
 // look records what is made in advance of the accounts whose presets have changed: of a bounded number of them. The next look continues

@@ -24,3 +24,6 @@ func (s *Service) UnstoredBytes() int64 {
 
 // SetDataSlotWait sets how long a job waits for a data slot. No job begins meanwhile.
 func (s *Service) SetDataSlotWait(wait time.Duration) { s.dataSlotWait = wait }
+
+// SetShutdownGrace sets how long jobs may take to end at a shutdown.
+func (s *Service) SetShutdownGrace(grace time.Duration) { s.shutdownGrace = grace }
