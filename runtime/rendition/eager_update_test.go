@@ -72,6 +72,11 @@ func TestEager_TheNewestEncoderOfAnUpdateMakesAll(t *testing.T) {
 	}
 	settle(t, after)
 	old.present(t, one, second)
+	// A look that began before the new process had the account.
+	change := rendition.EagerChange{AccountID: one.Account().ID, Version: old.QueryInt(t, `SELECT changed FROM rendition_eager`)}
+	if seen, err := old.Store.SeeEager(t.Context(), change, []byte{1}, rendition.EagerEncoder{Own: older, Newest: older}); err != nil || seen {
+		t.Errorf("the old process records what the new one has: %t, %v", seen, err)
+	}
 	settle(t, before)
 	if n := old.pending(t, one); n != 3 || old.renderer.jobs.Load() != made {
 		t.Errorf("%d items are pending, %d jobs of the old process", n, old.renderer.jobs.Load()-made)

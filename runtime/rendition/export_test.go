@@ -19,7 +19,7 @@ func (s *Service) Held() int { return s.dataSlots.InFlight() }
 func (s *Service) UnstoredBytes() int64 {
 	s.unstored.mu.Lock()
 	defer s.unstored.mu.Unlock()
-	return s.unstored.bytes
+	return s.unstored.all.bytes
 }
 
 // SetDataSlotWait sets how long a job waits for a data slot. No job begins meanwhile.
