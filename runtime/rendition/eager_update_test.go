@@ -118,8 +118,8 @@ func TestEager_UnreadableSettingsHideNoOthers(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	one := w.tenant(t, 10<<20)
-	w.present(t, one, eager("a", 20))
 	item := w.sealedBytes(t, one.Principal, photo(t, 64, 64))
+	w.present(t, one, eager("a", 20))
 	broken := map[uuid.UUID]bool{}
 	ids := make([]string, 1001) // before the account, and more than one look reads
 	for i := range ids {

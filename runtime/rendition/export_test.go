@@ -27,3 +27,6 @@ func (s *Service) SetDataSlotWait(wait time.Duration) { s.dataSlotWait = wait }
 
 // SetShutdownGrace sets how long jobs may take to end at a shutdown.
 func (s *Service) SetShutdownGrace(grace time.Duration) { s.shutdownGrace = grace }
+
+// SetClaimWait sets how long an image worker is kept while pictures are claimed.
+func (e *Eager) SetClaimWait(wait time.Duration) { e.claimWait = wait }
