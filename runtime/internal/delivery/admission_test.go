@@ -2,10 +2,15 @@ package delivery
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -117,4 +122,46 @@ func TestPictureLimit_ReplacesItsOwnLinesOnly(t *testing.T) {
 	if policies, states := header.Values("RateLimit-Policy"), header.Values("RateLimit"); len(policies) != 2 || policies[0] != "other" || len(states) != 2 || states[0] != "another" || !strings.HasPrefix(states[1], `"pictures";r=1`) {
 		t.Errorf("%q, %q", policies, states)
 	}
+}
+
+// Each of many requests for one picture read it from the object store, without a slot for its connection.
+func TestPicture_RequestsShareTheLookForItsObject(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		objects := &slowObjects{}
+		m, d := &admitting{stored: true}, newDelivery(t, imageItem(), nil)
+		d.objects = objects
+		handler := withPictures(d, &m.maker, tenant(settings.Preset{Name: "hero", Width: 100}))
+		d.renditions = m
+		d.presign, d.ttl, d.present, d.downloads = presigned{}, time.Minute, newPresence(time.Now), testLimiter(t, Config{MaxDownloads: 1, DownloadPerClientPercent: 100})
+		file := resolvedFile{item: imageItem(), picture: &picture{}, object: media.Object{Key: rendition.ObjectKey(imageItem().ID, imageItem().ID)}}
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				own := file
+				if err := d.findStored(httptest.NewRequest(http.MethodGet, "/", nil), &own); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if n := objects.opened.Load(); n != 1 || d.downloads.inFlight() != 0 {
+			t.Errorf("%d requests to the object store, %d slots are held", n, d.downloads.inFlight())
+		}
+		// Without a slot the client is redirected without a look.
+		d.present, d.downloads = newPresence(time.Now), fullLimiter(t)
+		if got := ask(handler, http.MethodGet, "hero"); got.Code != http.StatusFound || objects.opened.Load() != 1 {
+			t.Errorf("%d after %d requests to the object store", got.Code, objects.opened.Load())
+		}
+	})
+}
+
+// slowObjects has every object, after a moment of the synctest bubble.
+type slowObjects struct{ opened atomic.Int64 }
+
+// Open opens an object.
+func (s *slowObjects) Open(context.Context, string, string, int64, int64) (io.ReadCloser, error) {
+	s.opened.Add(1)
+	time.Sleep(time.Millisecond)
+	return io.NopCloser(strings.NewReader("x")), nil
 }
