@@ -56,7 +56,7 @@ func (s *Store) ClaimRendition(ctx context.Context, claim rendition.Claim) (bool
 		if err != nil || rows > 0 {
 			return rows > 0, toFault(err, "claim a rendition")
 		}
-		ended, err := s.queries.EndClaim(ctx, sqlgen.EndClaimParams{AccountID: claim.AccountID, ItemID: claim.ItemID, Key: claim.Key[:], Own: params.Own})
+		ended, err := s.queries.EndClaim(ctx, sqlgen.EndClaimParams{LockTimeout: milliseconds(s.finishLockTimeout), AccountID: claim.AccountID, ItemID: claim.ItemID, Key: claim.Key[:], Own: params.Own})
 		if err != nil {
 			return false, toFault(err, "end the claim of a rendition")
 		}
@@ -77,7 +77,8 @@ func (s *Store) ClaimRendition(ctx context.Context, claim rendition.Claim) (bool
 	})
 }
 
-// How long a rendition waits for a lock of its account until it is sent unstored. One whose object is stored already waits longer.
+// How long a rendition waits for a lock of its account until it is sent unstored. One whose object is stored already waits longer, and so does
+// what ends a claim, or a rendition: it keeps a connection meanwhile.
 const (
 	reserveLockTimeout = soloLockTimeout
 	finishLockTimeout  = 4 * soloLockTimeout
@@ -191,6 +192,7 @@ func (s *Store) EndRendition(ctx context.Context, accountID uuid.UUID, ref rendi
 }
 
 func (s *Store) endRendition(ctx context.Context, params sqlgen.EndRenditionParams) error {
+	params.LockTimeout = milliseconds(s.finishLockTimeout)
 	_, err := repeatFor(ctx, s, params.AccountID, func(ctx context.Context) (int64, error) {
 		return s.queries.EndRendition(ctx, params)
 	})

@@ -295,6 +295,33 @@ func TestFinish_ReplacesWhatWasFinishedAtTheSameTime(t *testing.T) {
 	exact(t, first, url, scope)
 }
 
+// What ended a claim waited for the usage of a locked account without a bound of its own, and kept a connection.
+func TestRenditions_EndsDoNotWaitForALockedAccount(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	scope := tenants(t, store, 1, 1000)[0]
+	item := committed(t, store, scope)
+	postgres.FinishLockTimeout(store, 10*time.Millisecond)
+	claim, ended := reserved(t, store, scope, item, 1, 10), reserved(t, store, scope, item, 2, 10)
+	exec(t, url, `UPDATE rendition SET lease_ends = now() - interval '1s' WHERE id = $1`, ended.ID)
+	next := ended
+	next.ID = uuid.New()
+	tx := lockUsage(t, url, scope)
+	if err := store.AbandonRendition(t.Context(), claim); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("a claim is abandoned: %v", err)
+	}
+	if ok, err := store.ClaimRendition(t.Context(), next); ok || !fault.Is(err, fault.Unavailable) {
+		t.Errorf("a claim whose lease has ended: %t, %v", ok, err)
+	}
+	must(t, tx.Rollback(t.Context()))
+	postgres.FinishLockTimeout(store, time.Minute)
+	must(t, store.AbandonRendition(t.Context(), claim))
+	if ok, err := store.ClaimRendition(t.Context(), next); err != nil || !ok {
+		t.Errorf("%t, %v", ok, err)
+	}
+	exact(t, store, url, scope)
+}
+
 // Statements of renditions took connections of the pool outside of the shares of the accounts: those of one account whose row
 // was locked took all of them.
 func TestRenditions_AnAccountLeavesConnectionsToOthers(t *testing.T) {

@@ -134,6 +134,8 @@ type Eager struct {
 	cfg     EagerConfig
 	deps    EagerDeps
 	metrics eagerMetrics
+	// claimWait is the constant, except in tests.
+	claimWait time.Duration
 
 	mu      sync.Mutex
 	after   uuid.UUID // the account after which the next look at changes begins
@@ -166,6 +168,11 @@ const (
 	// maxEagerCount bounds what is counted for the metric, and countInterval is how often that is.
 	maxEagerCount = 10_000
 	countInterval = 30 * time.Second
+	// maxEagerRead is the size in bytes up to which a file is read before an image worker is waited for: a slow object store keeps no worker from
+	// requests. A larger one would take too much memory, and is read by the worker.
+	maxEagerRead = 16 << 20
+	// claimWait is how long an image worker is kept while pictures are claimed, by 8 statements at most.
+	claimWait = 2 * time.Second
 	// warnInterval is how often a failed check is logged.
 	warnInterval = time.Minute
 	// skipShare is the part of the pace that an item takes of which all pictures are there.
@@ -181,7 +188,7 @@ func NewEager(cfg EagerConfig, deps EagerDeps) (*Eager, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Eager{cfg: cfg, deps: deps, metrics: metrics}, nil
+	return &Eager{cfg: cfg, deps: deps, metrics: metrics, claimWait: claimWait}, nil
 }
 
 // Run makes renditions in advance until ctx ends. What it has begun is given back then, for another process. It does nothing if the rate is 0, or
@@ -253,7 +260,7 @@ func (e *Eager) Step(ctx context.Context) (more bool, err error) {
 		if err != nil {
 			return more, err
 		}
-		task, claimed, err := e.deps.Store.ClaimEager(ctx, id, e.deps.Encoder, e.deps.Timeout+leaseMargin)
+		task, claimed, err := e.claimNext(ctx, id)
 		if err != nil || !claimed {
 			return more, err
 		}
@@ -261,6 +268,16 @@ func (e *Eager) Step(ctx context.Context) (more bool, err error) {
 		running.Go(func() { e.do(ctx, task) })
 	}
 	return more, nil
+}
+
+// claimNext claims an item. It does not end with ctx, as in claimRendition: the item is given back then.
+func (e *Eager) claimNext(ctx context.Context, id uuid.UUID) (EagerTask, bool, error) {
+	if err := ctx.Err(); err != nil {
+		return EagerTask{}, false, err
+	}
+	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	return e.deps.Store.ClaimEager(claiming, id, e.deps.Encoder, e.deps.Timeout+leaseMargin)
 }
 
 // look records what is made in advance of the accounts whose presets have changed: of a bounded number of them. The next look continues

@@ -30,6 +30,7 @@ func (w *world) eagerly(t *testing.T, renderer media.Renderer, change ...func(*r
 	}
 	made, err := rendition.NewEager(rendition.EagerConfig{EagerRate: 1000}, deps)
 	must(t, err)
+	made.SetClaimWait(10 * time.Minute)
 	return made
 }
 

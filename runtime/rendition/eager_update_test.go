@@ -72,6 +72,11 @@ func TestEager_TheNewestEncoderOfAnUpdateMakesAll(t *testing.T) {
 	}
 	settle(t, after)
 	old.present(t, one, second)
+	// A look that began before the new process had the account.
+	change := rendition.EagerChange{AccountID: one.Account().ID, Version: old.QueryInt(t, `SELECT changed FROM rendition_eager`)}
+	if seen, err := old.Store.SeeEager(t.Context(), change, []byte{1}, rendition.EagerEncoder{Own: older, Newest: older}); err != nil || seen {
+		t.Errorf("the old process records what the new one has: %t, %v", seen, err)
+	}
 	settle(t, before)
 	if n := old.pending(t, one); n != 3 || old.renderer.jobs.Load() != made {
 		t.Errorf("%d items are pending, %d jobs of the old process", n, old.renderer.jobs.Load()-made)
@@ -113,8 +118,8 @@ func TestEager_UnreadableSettingsHideNoOthers(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	one := w.tenant(t, 10<<20)
-	w.present(t, one, eager("a", 20))
 	item := w.sealedBytes(t, one.Principal, photo(t, 64, 64))
+	w.present(t, one, eager("a", 20))
 	broken := map[uuid.UUID]bool{}
 	ids := make([]string, 1001) // before the account, and more than one look reads
 	for i := range ids {

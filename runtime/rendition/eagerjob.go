@@ -9,6 +9,7 @@ import (
 	"io"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"mediastack.dev/runtime/fault"
@@ -23,6 +24,8 @@ var (
 	errMaking = errors.New("another process makes a picture")
 	// errNothing ends a job of which all pictures were claimed by others while it waited.
 	errNothing = fault.New(fault.Conflict, "others make the pictures")
+	// errSlow ends a job whose claims took longer than a worker is kept for them.
+	errSlow = fault.New(fault.Unavailable, "the database is slow")
 )
 
 // do makes the pictures of an item, and ends its claim.
@@ -86,8 +89,9 @@ type eagerAttempt struct {
 	item     media.Item
 	owner    media.Owner
 	original media.Object
-	rejected error // why there are no pictures, or not all
-	making   bool  // a picture is made by another process
+	file     []byte // that of the item, up to maxEagerRead
+	rejected error  // why there are no pictures, or not all
+	making   bool   // a picture is made by another process
 	paced    bool
 }
 
@@ -206,7 +210,8 @@ func (a *eagerAttempt) missing(ctx context.Context, all []wanted) ([]wanted, err
 // render makes and stores pictures in one job, and returns those that may have to be made in another format, and those that have to be
 // made alone: all pictures of a job have bytes for one together.
 //
-// They are claimed when a worker has taken the job: until then, a request makes them without waiting for it.
+// They are claimed when a worker has taken the job: until then, a request makes them without waiting for it. The worker is kept for a moment only
+// while the database does not respond. The file is read before.
 func (a *eagerAttempt) render(ctx context.Context, chunk []wanted) (others []eagerPicture, alone []wanted, err error) {
 	claims := make([]Claim, len(chunk)) // the zero Claim: not ours
 	defer func() {
@@ -216,23 +221,31 @@ func (a *eagerAttempt) render(ctx context.Context, chunk []wanted) (others []eag
 			}
 		}
 	}()
+	if err := a.read(ctx); err != nil {
+		return nil, nil, err
+	}
 	recipes := make([]media.Recipe, len(chunk))
 	for i, w := range chunk {
 		recipes[i] = w.Recipe
 	}
-	begun := false
+	var claiming sync.WaitGroup
+	begun, attempt := false, ctx
 	rendered, err := a.deps.Renderer.Render(ctx, media.RenderJob{
 		ItemID: a.item.ID, AccountID: a.item.AccountID, MimeType: a.original.MimeType, Bytes: a.original.Bytes, Purpose: media.Eager, Recipes: recipes, MaxBytes: a.deps.MaxBytes,
 		Source: func(ctx context.Context) (io.ReadCloser, error) {
 			if !begun { // it is called again for a retry
-				if err := a.claim(ctx, chunk, claims); err != nil {
+				begun = true
+				if err := a.claimInTime(attempt, chunk, claims, &claiming); err != nil {
 					return nil, err
 				}
-				begun = true
+			}
+			if a.file != nil {
+				return io.NopCloser(bytes.NewReader(a.file)), nil
 			}
 			return a.open(ctx)
 		},
 	})
+	claiming.Wait()
 	switch {
 	case errors.Is(err, errNothing):
 		return nil, nil, nil
@@ -272,6 +285,38 @@ func (a *eagerAttempt) render(ctx context.Context, chunk []wanted) (others []eag
 		}
 	}
 	return others, alone, err
+}
+
+// read reads the file of the item, unless it is too large to be held.
+func (a *eagerAttempt) read(ctx context.Context) error {
+	if a.file != nil || a.original.Bytes > maxEagerRead {
+		return nil
+	}
+	body, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	file := make([]byte, a.original.Bytes)
+	_, err = io.ReadFull(body, file)
+	if err = errors.Join(err, body.Close()); err != nil {
+		return fmt.Errorf("read the file: %w", err)
+	}
+	a.file = file
+	return nil
+}
+
+// claimInTime is claim that returns after a moment, with an error, while claim may go on.
+func (a *eagerAttempt) claimInTime(ctx context.Context, chunk []wanted, claims []Claim, claiming *sync.WaitGroup) error {
+	done := make(chan error, 1)
+	claiming.Go(func() { done <- a.claim(ctx, chunk, claims) })
+	late := time.NewTimer(a.claimWait)
+	defer late.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-late.C:
+		return errSlow
+	}
 }
 
 // claim claims pictures that nobody else makes.

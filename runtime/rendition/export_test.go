@@ -19,8 +19,14 @@ func (s *Service) Held() int { return s.dataSlots.InFlight() }
 func (s *Service) UnstoredBytes() int64 {
 	s.unstored.mu.Lock()
 	defer s.unstored.mu.Unlock()
-	return s.unstored.bytes
+	return s.unstored.all.bytes
 }
 
 // SetDataSlotWait sets how long a job waits for a data slot. No job begins meanwhile.
 func (s *Service) SetDataSlotWait(wait time.Duration) { s.dataSlotWait = wait }
+
+// SetShutdownGrace sets how long jobs may take to end at a shutdown.
+func (s *Service) SetShutdownGrace(grace time.Duration) { s.shutdownGrace = grace }
+
+// SetClaimWait sets how long an image worker is kept while pictures are claimed.
+func (e *Eager) SetClaimWait(wait time.Duration) { e.claimWait = wait }

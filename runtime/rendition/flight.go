@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"mediastack.dev/runtime/fault"
 )
@@ -42,6 +43,7 @@ func (s *Service) join(ctx context.Context, key flightKey, do func(ctx context.C
 		working, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
 		f = &flight{cancel: cancel, done: make(chan struct{})}
 		s.flights[key] = f
+		s.running[f] = struct{}{}
 		go s.fly(working, key, f, do)
 	}
 	f.users++
@@ -67,6 +69,7 @@ func (s *Service) fly(ctx context.Context, key flightKey, f *flight, do func(ctx
 		}
 		s.mu.Lock()
 		s.land(key, f)
+		delete(s.running, f)
 		f.landed = true
 		unused := f.users == 0
 		s.mu.Unlock()
@@ -109,4 +112,37 @@ func (s *Service) land(key flightKey, f *flight) {
 	if s.flights[key] == f {
 		delete(s.flights, key)
 	}
+}
+
+// finish waits until no job runs, for at most grace. It ends those that still run then, so that they give their claims back: another process would
+// have to wait until the leases end.
+func (s *Service) finish(grace time.Duration) {
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	for {
+		f := s.anyRunning()
+		if f == nil {
+			return
+		}
+		select {
+		case <-f.done:
+		case <-late.C:
+			s.mu.Lock()
+			for f := range s.running {
+				f.cancel()
+			}
+			s.mu.Unlock()
+			<-f.done // soon: what ends a claim is bounded
+		}
+	}
+}
+
+// anyRunning returns a job that runs; nil if there is none.
+func (s *Service) anyRunning() *flight {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for f := range s.running {
+		return f
+	}
+	return nil
 }

@@ -55,8 +55,12 @@ type Service struct {
 	// unstored has renditions that could not be stored.
 	unstored *unstored
 
+	// shutdownGrace is the constant, except in tests.
+	shutdownGrace time.Duration
+
 	mu      sync.Mutex
 	flights map[flightKey]*flight
+	running map[*flight]struct{} // those that can be joined, and those that end without users
 	cached  *lru.Map[Ref, cachedRow]
 	failed  *lru.Map[Ref, failure] // without a key: those of all recipes of an item; see formatRef
 	touched map[Ref]struct{}       // that were used since the last batch
@@ -88,6 +92,8 @@ const (
 	// time between two batches.
 	touchAfter    = 5 * time.Minute
 	touchInterval = time.Minute
+	// shutdownGrace is how long jobs may take to end at a shutdown. No request waits for them any more.
+	shutdownGrace = 5 * time.Second
 	// maxRejections is how many rejections of others a request waits for before it asks for itself.
 	maxRejections = 2
 )
@@ -107,7 +113,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 			return nil, err
 		}
 	}
-	return &Service{cfg: cfg, deps: deps, metrics: metrics, dataSlots: dataSlots, dataSlotWait: cfg.Timeout / 2, unstored: newUnstored(cfg.UnstoredCache, deps.Now), flights: map[flightKey]*flight{}, touched: map[Ref]struct{}{},
+	return &Service{cfg: cfg, deps: deps, metrics: metrics, dataSlots: dataSlots, dataSlotWait: cfg.Timeout / 2, unstored: newUnstored(cfg.UnstoredCache, deps.Now), flights: map[flightKey]*flight{}, running: map[*flight]struct{}{}, shutdownGrace: shutdownGrace, touched: map[Ref]struct{}{},
 		cached: lru.New[Ref, cachedRow](cfg.CacheEntries), failed: lru.New[Ref, failure](maxFailures)}, nil
 }
 
@@ -304,13 +310,15 @@ func (s *Service) remember(ref Ref, format settings.Format, err error) {
 	s.failed.Put(ref, failure{err, s.deps.Now().Add(s.cfg.FailureTTL)})
 }
 
-// Run records when renditions were used, until ctx ends.
+// Run records when renditions were used, until ctx ends: when all requests have ended. Then it lets the jobs end that still run, for a moment, and
+// ends the others, whose claims they give back.
 func (s *Service) Run(ctx context.Context) error {
 	tick := time.NewTicker(touchInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
+			s.finish(s.shutdownGrace)
 			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 			defer cancel()
 			s.RecordUse(ending)

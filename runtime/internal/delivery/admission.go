@@ -2,26 +2,63 @@ package delivery
 
 import (
 	"net/http"
+	"net/netip"
+	"slices"
 	"sync/atomic"
 
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/ratelimit"
 )
 
-// makeCounted makes the picture of a file. If it has to be made, it counts towards the limit of the client IP: a client that may
+// pictureLimit is the limit of a client IP for pictures that have to be made, which every response for a picture shows. A client that may
 // fetch the files of an account could otherwise keep the account's share of the image workers busy, by asking for
 // every picture of every item once. What is stored, or is being made, does not count.
-func (d *Delivery) makeCounted(w http.ResponseWriter, r *http.Request, file *resolvedFile) error {
-	client := httpapi.FromContext(r.Context()).ClientIP
-	var counted atomic.Pointer[ratelimit.Decision]
-	file.picture.admit = func() error {
-		decision := d.limits.AllowPicture(client)
-		counted.Store(&decision)
-		return decision.Err()
+type pictureLimit struct {
+	limits *ratelimit.Limiter
+	client netip.Addr
+	// counted is the last decision, nil before one.
+	counted atomic.Pointer[ratelimit.Decision]
+	// The headers have these lines of other limits.
+	policies, states []string
+}
+
+// Names of the headers in their canonical form.
+const (
+	policyHeader = "Ratelimit-Policy"
+	limitHeader  = "Ratelimit"
+)
+
+// pictureLimitOf returns the limit of a request for the address of a picture; nil for another file.
+func (d *Delivery) pictureLimitOf(w http.ResponseWriter, r *http.Request) *pictureLimit {
+	variant, _ := variantOf(r)
+	if _, isPicture := parseAddress(variant); !isPicture || d.images == nil {
+		return nil
 	}
-	err := d.makePicture(r, file)
-	if decision := counted.Load(); decision != nil {
-		decision.AddHeaders(w.Header())
+	return &pictureLimit{limits: d.limits, client: httpapi.FromContext(r.Context()).ClientIP,
+		policies: slices.Clone(w.Header()[policyHeader]), states: slices.Clone(w.Header()[limitHeader])}
+}
+
+// admit is rendition.Request.Admit.
+func (l *pictureLimit) admit() error {
+	decision := l.limits.AllowPicture(l.client)
+	l.counted.Store(&decision)
+	return decision.Err()
+}
+
+// show sets the headers of a response that follows, also after an earlier call.
+func (l *pictureLimit) show(header http.Header) {
+	if l == nil {
+		return
 	}
-	return err
+	deleteHeaders(header, policyHeader, limitHeader)
+	for name, values := range map[string][]string{policyHeader: l.policies, limitHeader: l.states} {
+		for _, value := range values {
+			header.Add(name, value)
+		}
+	}
+	if counted := l.counted.Load(); counted != nil {
+		counted.AddHeaders(header)
+		return
+	}
+	l.limits.PeekPicture(l.client).AddHeaders(header)
 }

@@ -179,6 +179,8 @@ const route = api.FilePath + "{mediaId}/{variant}/{name}"
 
 // serve handles GET and HEAD.
 func (d *Delivery) serve(w http.ResponseWriter, r *http.Request) {
+	limit := d.pictureLimitOf(w, r)
+	limit.show(w.Header())
 	file, err := d.resolveFile(r)
 	if err != nil {
 		httpapi.WriteError(w, r, err)
@@ -190,13 +192,18 @@ func (d *Delivery) serve(w http.ResponseWriter, r *http.Request) {
 		if file.picture.negotiated {
 			w.Header().Add("Vary", "Accept")
 		}
-		if err := d.makeCounted(w, r, &file); err != nil {
+		file.limit, file.picture.admit = limit, limit.admit
+		err := d.makePicture(r, &file)
+		limit.show(w.Header())
+		if err != nil {
 			httpapi.WriteError(w, r, err)
 			return
 		}
 	}
 	if d.presign != nil && file.object.Key != "" {
-		if err := d.findStored(r, &file); err != nil {
+		err := d.findStored(r, &file)
+		limit.show(w.Header())
+		if err != nil {
 			httpapi.WriteError(w, r, err)
 			return
 		}
@@ -230,6 +237,7 @@ type resolvedFile struct {
 	// picture is nil for an object of the item. The others are those of the rendition; again is set when it replaces one whose object
 	// was missing.
 	picture *picture
+	limit   *pictureLimit
 	request rendition.Request
 	result  rendition.Result
 	again   bool

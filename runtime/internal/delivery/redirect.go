@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/singleflight"
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/httpapi"
+	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/lru"
 	"mediastack.dev/runtime/rendition"
 )
@@ -27,6 +29,8 @@ const (
 // presence remembers when objects of renditions were in the object store. It is safe for concurrent use.
 type presence struct {
 	now func() time.Time
+
+	looks singleflight.Group // one for each object
 
 	mu    sync.Mutex
 	until *lru.Map[uuid.UUID, time.Time]
@@ -54,27 +58,43 @@ func (p *presence) found(id uuid.UUID) {
 // findStored finds the rendition of a file in the object store before a client is sent there, and has it made again if the store
 // has lost it: the client would get the store's 404, and no request would notice. It may not be stored then. Objects of items
 // are not looked for, since nothing can make them again.
+//
+// Requests for one object share a look, which holds a download slot of one of them: it has a connection to the store. Without a free slot the client
+// is redirected without a look.
 func (d *Delivery) findStored(r *http.Request, file *resolvedFile) error {
 	id, ok := rendition.IDOfObject(file.object.Key)
 	if file.picture == nil || !ok || d.present.has(id) {
 		return nil
 	}
 	if file.data == nil { // otherwise it was just stored
-		ctx, cancel := context.WithTimeout(r.Context(), presenceTimeout)
-		defer cancel()
-		body, err := d.objects.Open(ctx, file.owner.Bucket, file.object.Key, 0, 1)
+		_, err, _ := d.present.looks.Do(id.String(), func() (any, error) { return nil, d.look(r.Context(), *file) })
 		switch {
 		case isLost(err):
 			_, err = d.findAgain(r, file)
 			return err
 		case err != nil: // clients may reach the store nevertheless
-			d.log.WarnContext(ctx, "a client is redirected to a rendition that was not looked for", "item", file.item.ID, "account", file.item.AccountID, "error", err)
+			d.log.WarnContext(r.Context(), "a client is redirected to a rendition that was not looked for", "item", file.item.ID, "account", file.item.AccountID, "error", err)
 			return nil
 		}
-		_ = body.Close()
 	}
 	d.present.found(id)
 	return nil
+}
+
+// look reads a byte of the object of a file.
+func (d *Delivery) look(ctx context.Context, file resolvedFile) error {
+	client := ratelimit.ClientPrefix(httpapi.FromContext(ctx).ClientIP)
+	if err := d.downloads.Acquire(client); err != nil {
+		return err
+	}
+	defer d.downloads.Release(client)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), presenceTimeout) // other requests wait, too
+	defer cancel()
+	body, err := d.objects.Open(ctx, file.owner.Bucket, file.object.Key, 0, 1)
+	if err == nil {
+		_ = body.Close()
+	}
+	return err
 }
 
 // redirect redirects the client to the object store, after the same checks as for a file

@@ -93,7 +93,9 @@ func (d *Delivery) send(w http.ResponseWriter, r *http.Request, file resolvedFil
 
 // sendAgain sends a picture whose object the object store has lost, after it was made again. It reports whether it has answered.
 func (d *Delivery) sendAgain(w http.ResponseWriter, r *http.Request, file resolvedFile, failed *sender) bool {
-	if found, err := d.findAgain(r, &file); !found {
+	found, err := d.findAgain(r, &file)
+	file.limit.show(w.Header())
+	if !found {
 		failed.err = cmp.Or(err, failed.err)
 		return false
 	}

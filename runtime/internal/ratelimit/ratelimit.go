@@ -160,6 +160,14 @@ func (l *Limiter) AllowPicture(ip netip.Addr) Decision {
 	return l.countRejection(l.pictures.allow(ClientPrefix(ip)))
 }
 
+// PeekPicture returns the Decision of the next picture that is made for a client IP. It takes no token, and counts no rejection.
+func (l *Limiter) PeekPicture(ip netip.Addr) Decision {
+	if l == nil {
+		return Decision{}
+	}
+	return l.pictures.peek(ClientPrefix(ip))
+}
+
 // RecordFailure takes a token for a credential of a client IP that was invalid.
 func (l *Limiter) RecordFailure(ip netip.Addr) {
 	if l != nil {

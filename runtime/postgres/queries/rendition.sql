@@ -17,8 +17,10 @@ ON CONFLICT (item_id, key) DO NOTHING;
 
 -- name: EndClaim :execrows
 -- Deletes a claim that has ended.
-WITH locked AS MATERIALIZED (
-    SELECT account_usage.account_id FROM account_usage WHERE account_usage.account_id = sqlc.arg(account_id)::uuid FOR UPDATE
+WITH timeout_set AS MATERIALIZED (
+    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)
+), locked AS MATERIALIZED (
+    SELECT account_usage.account_id FROM timeout_set, account_usage WHERE account_usage.account_id = sqlc.arg(account_id)::uuid FOR UPDATE OF account_usage
 )
 DELETE FROM rendition USING locked WHERE rendition.account_id = locked.account_id AND item_id = sqlc.arg(item_id)::uuid AND key = sqlc.arg(key)::bytea
     AND NOT ready AND rendition_claim_ended(instance_id, lease_ends, sqlc.arg(own)::uuid);
@@ -81,8 +83,10 @@ ON CONFLICT (account_id, preset, recipe_id) DO UPDATE SET items = rendition_tota
 
 -- name: EndRendition :execrows
 -- Ends a rendition, or a claim, by its id.
-WITH locked AS MATERIALIZED (
-    SELECT account_usage.account_id FROM account_usage WHERE account_usage.account_id = sqlc.arg(account_id)::uuid FOR UPDATE
+WITH timeout_set AS MATERIALIZED (
+    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)
+), locked AS MATERIALIZED (
+    SELECT account_usage.account_id FROM timeout_set, account_usage WHERE account_usage.account_id = sqlc.arg(account_id)::uuid FOR UPDATE OF account_usage
 )
 DELETE FROM rendition USING locked WHERE rendition.account_id = locked.account_id AND rendition.item_id = sqlc.arg(item_id)::uuid AND rendition.key = sqlc.arg(key)::bytea
     AND rendition.id = sqlc.arg(id)::uuid AND rendition.ready = sqlc.arg(ready)::boolean;

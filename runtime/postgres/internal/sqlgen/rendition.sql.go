@@ -86,18 +86,21 @@ func (q *Queries) ClaimRendition(ctx context.Context, arg ClaimRenditionParams) 
 }
 
 const endClaim = `-- name: EndClaim :execrows
-WITH locked AS MATERIALIZED (
-    SELECT account_usage.account_id FROM account_usage WHERE account_usage.account_id = $4::uuid FOR UPDATE
+WITH timeout_set AS MATERIALIZED (
+    SELECT set_config('lock_timeout', $4::text, true)
+), locked AS MATERIALIZED (
+    SELECT account_usage.account_id FROM timeout_set, account_usage WHERE account_usage.account_id = $5::uuid FOR UPDATE OF account_usage
 )
 DELETE FROM rendition USING locked WHERE rendition.account_id = locked.account_id AND item_id = $1::uuid AND key = $2::bytea
     AND NOT ready AND rendition_claim_ended(instance_id, lease_ends, $3::uuid)
 `
 
 type EndClaimParams struct {
-	ItemID    uuid.UUID
-	Key       []byte
-	Own       uuid.UUID
-	AccountID uuid.UUID
+	ItemID      uuid.UUID
+	Key         []byte
+	Own         uuid.UUID
+	LockTimeout string
+	AccountID   uuid.UUID
 }
 
 // Deletes a claim that has ended.
@@ -106,6 +109,7 @@ func (q *Queries) EndClaim(ctx context.Context, arg EndClaimParams) (int64, erro
 		arg.ItemID,
 		arg.Key,
 		arg.Own,
+		arg.LockTimeout,
 		arg.AccountID,
 	)
 	if err != nil {
@@ -141,19 +145,22 @@ func (q *Queries) EndClaims(ctx context.Context, arg EndClaimsParams) (int64, er
 }
 
 const endRendition = `-- name: EndRendition :execrows
-WITH locked AS MATERIALIZED (
-    SELECT account_usage.account_id FROM account_usage WHERE account_usage.account_id = $5::uuid FOR UPDATE
+WITH timeout_set AS MATERIALIZED (
+    SELECT set_config('lock_timeout', $5::text, true)
+), locked AS MATERIALIZED (
+    SELECT account_usage.account_id FROM timeout_set, account_usage WHERE account_usage.account_id = $6::uuid FOR UPDATE OF account_usage
 )
 DELETE FROM rendition USING locked WHERE rendition.account_id = locked.account_id AND rendition.item_id = $1::uuid AND rendition.key = $2::bytea
     AND rendition.id = $3::uuid AND rendition.ready = $4::boolean
 `
 
 type EndRenditionParams struct {
-	ItemID    uuid.UUID
-	Key       []byte
-	ID        uuid.UUID
-	Ready     bool
-	AccountID uuid.UUID
+	ItemID      uuid.UUID
+	Key         []byte
+	ID          uuid.UUID
+	Ready       bool
+	LockTimeout string
+	AccountID   uuid.UUID
 }
 
 // Ends a rendition, or a claim, by its id.
@@ -163,6 +170,7 @@ func (q *Queries) EndRendition(ctx context.Context, arg EndRenditionParams) (int
 		arg.Key,
 		arg.ID,
 		arg.Ready,
+		arg.LockTimeout,
 		arg.AccountID,
 	)
 	if err != nil {

@@ -1,0 +1,92 @@
+package rendition_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/rendition"
+)
+
+// A job that a process had at its shutdown kept all requests for its rendition waiting until its lease ended.
+func TestRun_LeavesNoClaimAtAShutdown(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		grace  time.Duration
+		stored int64
+	}{"a job that ends in time": {time.Hour, 1}, "a job that does not": {time.Millisecond, 0}} {
+		all := processes(t, 2)
+		w := all[0]
+		one := w.tenant(t, 100_000)
+		item := w.sealed(t, one.Principal, 500)
+		w.service.SetShutdownGrace(c.grace)
+		w.renderer.gate, w.renderer.started = make(chan struct{}), make(chan struct{}, 1)
+		leaving, leave := context.WithCancel(t.Context())
+		left := make(chan error)
+		go func() {
+			_, err := w.service.Get(leaving, item, one.owner, of("a", 100))
+			left <- err
+		}()
+		<-w.renderer.started // a worker has it: it goes on without its request
+		leave()
+		if err := <-left; !fault.Is(err, fault.Unavailable) {
+			t.Errorf("%s: the request that left: %v", name, err)
+		}
+		running, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- w.service.Run(running) }()
+		stop()
+		if c.stored > 0 {
+			close(w.renderer.gate)
+		}
+		must(t, <-ended)
+		if n := w.QueryInt(t, `SELECT count(*) FROM rendition WHERE NOT ready`); n != 0 || w.rows(t, one) != c.stored {
+			t.Errorf("%s: %d claims are left, %d renditions are stored", name, n, w.rows(t, one))
+		}
+		all[1].get(t, one, item, of("a", 100))
+		jobs(t, float64(1-c.stored), all[1])
+		w.balanced(t, one)
+	}
+}
+
+// lateQueue is a queue that commits a claim whose statement was canceled.
+type lateQueue struct {
+	rendition.EagerStore
+	claiming, left chan struct{}
+}
+
+// ClaimEager claims when the process shuts down. The answer to a statement that was canceled is lost.
+func (l *lateQueue) ClaimEager(ctx context.Context, claim uuid.UUID, encoder int, lease time.Duration) (rendition.EagerTask, bool, error) {
+	close(l.claiming)
+	<-l.left
+	task, claimed, err := l.EagerStore.ClaimEager(context.WithoutCancel(ctx), claim, encoder, lease)
+	if ctx.Err() != nil {
+		return rendition.EagerTask{}, false, ctx.Err()
+	}
+	return task, claimed, err
+}
+
+// An item whose claim was committed while the process shut down waited for the end of its lease.
+func TestEager_GivesBackWhatItClaimsAtAShutdown(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	one := w.tenant(t, 10<<20)
+	w.present(t, one, eager("a", 20))
+	settle(t, w.eagerly(t, w.renderer))
+	w.sealedBytes(t, one.Principal, photo(t, 64, 64))
+	queue := &lateQueue{w.Store, make(chan struct{}), make(chan struct{})}
+	e := w.eagerly(t, w.renderer, func(deps *rendition.EagerDeps) { deps.Store = queue })
+	running, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- e.Run(running) }()
+	<-queue.claiming
+	stop()
+	close(queue.left)
+	must(t, <-ended)
+	if n := w.QueryInt(t, `SELECT count(*) FROM rendition_queue WHERE claim IS NULL AND due_at <= now()`); n != 1 {
+		t.Errorf("%d items are due", n)
+	}
+}
