@@ -26,6 +26,9 @@ func (q Query) Plain() bool {
 	return !q.Narrows() && q.Order == Order{By: ByTime} && !q.Drafts && q.After == ""
 }
 
+// Skip returns how many items of the list are before the page.
+func (q Query) Skip() int { return (max(q.Page, 1) - 1) * q.Limit }
+
 // QueryText is a query as a client sends it. Empty fields were not sent.
 type QueryText struct {
 	Filter
@@ -98,7 +101,11 @@ type Results struct {
 
 // Found is what a store found.
 type Found struct {
+	// Items are those from the page of the query on.
 	Items []Item
+	// Skipped is how many items of the pages before it were found: all of them, unless Items is empty. They are only
+	// counted, because they can take much more memory than the page.
+	Skipped int
 	// Stopped is the position of the last item that was examined; nil if the list ended, or if all items
 	// that were wanted were found.
 	Stopped *Position
@@ -119,23 +126,20 @@ func (s *Service) Find(ctx context.Context, p account.Principal, q Query) (Resul
 		}
 		after = &at
 	}
-	skip := (max(q.Page, 1) - 1) * q.Limit
-	wanted := skip + q.Limit
-	found, err := s.store.FindItems(ctx, scope, q, after, wanted+1)
+	found, err := s.store.FindItems(ctx, scope, q, after, q.Limit+1)
 	if err != nil {
 		return Results{}, err
 	}
 	results := Results{Items: found.Items}
-	if stopped := found.Stopped; len(found.Items) > wanted {
-		results.Items = found.Items[:wanted]
-		at := PositionOf(results.Items[wanted-1], q.Order)
+	if stopped := found.Stopped; len(found.Items) > q.Limit {
+		results.Items = found.Items[:q.Limit]
+		at := PositionOf(results.Items[q.Limit-1], q.Order)
 		at.Common = found.Common
 		results.Next = q.cursor(scope, at)
 	} else if stopped != nil {
 		stopped.Common = found.Common
 		results.Next = q.cursor(scope, *stopped)
 	}
-	results.Items = results.Items[min(skip, len(results.Items)):]
 	if !q.Drafts && !q.Narrows() {
 		total, err := s.store.CountItems(ctx, scope, q.Filter)
 		if err != nil {

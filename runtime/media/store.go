@@ -84,7 +84,7 @@ type Store interface {
 	// CountItems counts sealed items in constant time.
 	CountItems(ctx context.Context, scope Scope, filter Filter) (int64, error)
 	// FindItems returns up to wanted items of the list of a query, in its order, after a position or from
-	// its start. It examines a bounded number of items.
+	// its start, and from the page of the query on. It examines a bounded number of items.
 	FindItems(ctx context.Context, scope Scope, q Query, after *Position, wanted int) (Found, error)
 	// CountMatches counts sealed items that match a search. It examines a bounded number of items.
 	CountMatches(ctx context.Context, scope Scope, search Search) (Matches, error)

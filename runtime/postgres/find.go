@@ -16,11 +16,12 @@ import (
 // again in the order of the list, as far as one request may, for what is between.
 func (s *Store) FindItems(ctx context.Context, scope media.Scope, query media.Query, after *media.Position, wanted int) (media.Found, error) {
 	found, err := repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) (media.Found, error) {
-		return s.findItems(ctx, newSearch(scope, query, after), wanted)
+		return s.findItems(ctx, newSearch(scope, query, after), query.Skip()+wanted)
 	})
 	return found, toFault(err, "find items")
 }
 
+// findItems finds up to wanted items, those of the pages before included.
 func (s *Store) findItems(ctx context.Context, search search, wanted int) (media.Found, error) {
 	common := search.after != nil && search.after.Common
 	if !common {
@@ -28,12 +29,12 @@ func (s *Store) findItems(ctx context.Context, search search, wanted int) (media
 		if err != nil || found.Stopped == nil {
 			return found, err
 		}
-		items, complete, err := s.gatherByTerms(ctx, search, wanted)
+		found, complete, err := s.gatherByTerms(ctx, search, wanted)
 		if err == nil && !complete {
-			items, complete, err = s.gatherInTime(ctx, search, wanted)
+			found, complete, err = s.gatherInTime(ctx, search, wanted)
 		}
 		if err != nil || complete {
-			return media.Found{Items: items}, err
+			return found, err
 		}
 	}
 	found, err := s.findInOrder(ctx, search, s.searches.lastScan+wanted, wanted)
@@ -46,7 +47,7 @@ func (s *Store) findInOrder(ctx context.Context, search search, examined, wanted
 	sql, args := search.inOrder(examined, wanted)
 	found := media.Found{Items: make([]media.Item, 0, min(wanted, media.MaxLimit+1))}
 	read := func(rows pgx.Rows) error {
-		found.Items, found.Stopped = found.Items[:0], nil // of an attempt before
+		found.Items, found.Skipped, found.Stopped = found.Items[:0], 0, nil // of an attempt before
 		for rows.Next() {
 			var last, matches bool
 			item := media.Item{AccountID: search.scope.AccountID, AppID: search.scope.AppID}
@@ -54,9 +55,9 @@ func (s *Store) findInOrder(ctx context.Context, search search, examined, wanted
 				return err
 			}
 			if matches {
-				found.Items = append(found.Items, item)
+				search.add(&found, item)
 			}
-			if last && len(found.Items) < wanted {
+			if last && found.Skipped+len(found.Items) < wanted {
 				found.Stopped = new(media.PositionOf(item, search.query.Order))
 			}
 		}
@@ -73,33 +74,42 @@ func (s *Store) findInOrder(ctx context.Context, search search, examined, wanted
 	return found, read(rows)
 }
 
+// add adds the next item of the list.
+func (s search) add(found *media.Found, item media.Item) {
+	if found.Skipped < s.query.Skip() {
+		found.Skipped++
+		return
+	}
+	found.Items = append(found.Items, item)
+}
+
 // gatherByTerms sorts the items that have the terms of the search. It returns false if the search has
 // none, or if too many items have them.
-func (s *Store) gatherByTerms(ctx context.Context, search search, wanted int) (items []media.Item, complete bool, err error) {
+func (s *Store) gatherByTerms(ctx context.Context, search search, wanted int) (found media.Found, complete bool, err error) {
 	if search.query.Drafts || len(termsOf(search.query.Search)) == 0 {
-		return nil, false, nil
+		return media.Found{}, false, nil
 	}
 	sql, args := search.byTerms(s.searches.gathered, wanted)
 	err = s.withSettings(ctx, s.searches.settings(), sql, args, func(rows pgx.Rows) (err error) {
-		items, complete, err = search.scan(rows, s.searches.gathered)
+		found, complete, err = search.scan(rows, s.searches.gathered)
 		return err
 	})
 	if isTimeout(err) {
-		return nil, false, nil
+		return media.Found{}, false, nil
 	}
-	return items, complete, err
+	return found, complete, err
 }
 
 // gatherInTime sorts the items of a range of time by something else. It returns false if the search has
 // no such range, or if too many items are in it.
-func (s *Store) gatherInTime(ctx context.Context, search search, wanted int) (items []media.Item, complete bool, err error) {
+func (s *Store) gatherInTime(ctx context.Context, search search, wanted int) (found media.Found, complete bool, err error) {
 	if search.byTime() || search.query.From.IsZero() && search.query.To.IsZero() {
-		return nil, false, nil
+		return media.Found{}, false, nil
 	}
 	sql, args := search.inTime(s.searches.gathered, wanted)
 	rows, err := s.db.Query(ctx, sql, args...)
 	if err != nil {
-		return nil, false, err
+		return media.Found{}, false, err
 	}
 	defer rows.Close()
 	return search.scan(rows, s.searches.gathered)
@@ -107,19 +117,19 @@ func (s *Store) gatherInTime(ctx context.Context, search search, wanted int) (it
 
 // scan reads the rows of a statement that sorts, and whether it examined all items: at
 // most as many as it may.
-func (s search) scan(rows pgx.Rows, most int) (items []media.Item, complete bool, err error) {
+func (s search) scan(rows pgx.Rows, most int) (found media.Found, complete bool, err error) {
 	for rows.Next() {
 		var n int
 		item := media.Item{AccountID: s.scope.AccountID, AppID: s.scope.AppID}
 		if err := scanItem(rows, &item, &n); err != nil {
-			return nil, false, err
+			return media.Found{}, false, err
 		}
 		complete = n <= most
 		if item.Access != "" { // a search that found nothing has one row without an item
-			items = append(items, item)
+			s.add(&found, item)
 		}
 	}
-	return items, complete && rows.Err() == nil, rows.Err()
+	return found, complete && rows.Err() == nil, rows.Err()
 }
 
 // settings are those of a statement that reads by terms: only an index that has its condition can be

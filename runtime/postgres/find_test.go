@@ -261,6 +261,44 @@ func TestFind_EqualsModel(t *testing.T) {
 	}
 }
 
+// A page far from the start held all items before it, of which each may have metadata of 50 KB.
+func TestFindItems_HoldsItsPageOnly(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	scope := provisioned(t, store)
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	random := rand.New(rand.NewPCG(16, 5))
+	items := make([]media.Item, 300)
+	for i := range items {
+		items[i] = randomItem(random, scope)
+	}
+	insertItems(t, conn, items)
+	began := time.UnixMilli(1)
+	for name, tt := range map[string]struct {
+		query                  media.Query
+		first, gathered, later int
+	}{
+		"in the order of the list": {media.Query{Order: media.Order{By: media.ByName}}, 1000, 1000, 1000},
+		"by terms":                 {media.Query{Search: media.Search{Filter: media.Filter{Access: media.Private}}}, 1, 1000, 1},
+		"in a range of time":       {media.Query{Search: media.Search{From: began}, Order: media.Order{By: media.BySize}}, 1, 1000, 1},
+	} {
+		postgres.BoundSearches(store, tt.first, tt.gathered, tt.later, 1000)
+		q := tt.query
+		q.Limit, q.Page = 10, 7
+		want := inModel(q, items)
+		if len(want) < 71 {
+			t.Fatalf("%s: the list has %d items", name, len(want))
+		}
+		found, err := store.FindItems(t.Context(), scope, q, nil, q.Limit+1)
+		must(t, err)
+		if found.Skipped != 60 || !slices.EqualFunc(found.Items, want[60:71], func(item media.Item, id uuid.UUID) bool { return item.ID == id }) {
+			t.Errorf("%s: %d items are held, and %d were skipped", name, len(found.Items), found.Skipped)
+		}
+	}
+}
+
 // An item that exists while a list is read by cursor is in it once, whatever is added and deleted between
 // two pages and during them.
 func TestFind_CursorsSkipAndRepeatNothing(t *testing.T) {

@@ -39,7 +39,7 @@ func TestShares_AnAccountLeavesConnectionsToOthersAndToTheProcess(t *testing.T) 
 			deleted <- err
 		}()
 	}
-	for number(t, url, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'`) == 0 {
+	for number(t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 0 {
 		must(t, t.Context().Err())
 	}
 	// The deletes wait as long as the row is locked, so that what follows ends meanwhile or never.

@@ -18,13 +18,13 @@ func TestUploadMedia_BelowTheMinimumRateIsAbortedWhileOthersWait(t *testing.T) {
 			w := newWorld(t)
 			slow, quick := w.tenant(t, "slow"), w.tenant(t, "quick")
 			rt := w.replica(t, func(o *options) {
-				o.media.UploadMemory, o.media.UploadMinTransferRate, o.media.UploadQueueTimeout = 17<<20, 64<<10, 30*time.Second
+				o.media.UploadMemory, o.media.UploadMinTransferRate, o.media.UploadQueueTimeout = 17<<20, 64<<10, 2*time.Minute
 				o.server.StallTimeout = time.Hour // so that it does not end the upload first
 			})
 			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 			must(t, err)
 			defer func() { _ = conn.Close() }()
-			must(t, conn.SetDeadline(time.Now().Add(40*time.Second)))
+			must(t, conn.SetDeadline(time.Now().Add(3*time.Minute)))
 			body := upload(1, base64.StdEncoding.EncodeToString(noise(9<<20)), "")
 			_, err = fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: media.test\r\nx-service-apikey: %s\r\nAccept: application/json, text/event-stream\r\n"+
 				"Mcp-Protocol-Version: 2025-11-25\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", slow.Key, len(body))

@@ -83,7 +83,7 @@ func TestClientLimit_RejectsBeforeAnythingElse(t *testing.T) {
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 	must(t, err)
 	defer func() { _ = conn.Close() }()
-	must(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+	must(t, conn.SetDeadline(time.Now().Add(3*time.Minute)))
 	_, err = fmt.Fprintf(conn, "POST /media/create HTTP/1.1\r\nHost: media.test\r\nX-Forwarded-For: 198.51.100.1\r\nx-service-apikey: %s\r\n"+
 		"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 50000000\r\nExpect: 100-continue\r\n\r\n", one.Key)
 	must(t, err)
@@ -166,7 +166,7 @@ func TestUpload_BelowTheMinimumRateIsAborted(t *testing.T) {
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 	must(t, err)
 	defer func() { _ = conn.Close() }()
-	must(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
+	must(t, conn.SetDeadline(time.Now().Add(3*time.Minute)))
 	_, err = fmt.Fprintf(conn, "POST /media/create HTTP/1.1\r\nHost: media.test\r\nx-service-apikey: %s\r\n"+
 		"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000000\r\n\r\n--b\r\n", one.Key)
 	must(t, err)

@@ -15,13 +15,13 @@ func TestUpload_BelowTheMinimumRateIsAbortedWhileOthersWait(t *testing.T) {
 	w := newWorld(t)
 	slow, quick := w.tenant(t, "slow"), w.tenant(t, "quick")
 	rt := w.runtime(t, func(o *options) {
-		o.media.UploadMemory, o.media.UploadMinTransferRate, o.media.UploadQueueTimeout = 17<<20, 64<<10, 20*time.Second
+		o.media.UploadMemory, o.media.UploadMinTransferRate, o.media.UploadQueueTimeout = 17<<20, 64<<10, 2*time.Minute
 		o.server.StallTimeout = time.Hour // so that it does not end the upload first
 	})
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 	must(t, err)
 	defer func() { _ = conn.Close() }()
-	must(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
+	must(t, conn.SetDeadline(time.Now().Add(3*time.Minute)))
 	body, kind := encode(filePart("a.bin", randomBytes(1, 20<<20)))
 	_, err = fmt.Fprintf(conn, "POST /media/create HTTP/1.1\r\nHost: media.test\r\nx-service-apikey: %s\r\n"+
 		"Content-Type: %s\r\nContent-Length: %d\r\n\r\n", slow.Key, kind, len(body))

@@ -616,7 +616,7 @@ func TestPatch_BelowTheMinimumRateKeepsWhatArrived(t *testing.T) {
 	w := newWorld(t)
 	slow, quick := w.tenant(t, "slow"), w.tenant(t, "quick")
 	rt := w.replica(t, func(o *options) {
-		o.media.UploadMemory, o.media.UploadMinTransferRate, o.media.UploadQueueTimeout = 17<<20, 64<<10, 20*time.Second
+		o.media.UploadMemory, o.media.UploadMinTransferRate, o.media.UploadQueueTimeout = 17<<20, 64<<10, 2*time.Minute
 		o.server.StallTimeout = time.Hour // so that it does not end the upload
 	})
 	file := noise(20 << 20)
