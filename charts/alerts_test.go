@@ -17,7 +17,7 @@ import (
 )
 
 // promtoolTimeout is for one run of promtool, which takes two seconds.
-const promtoolTimeout = time.Minute
+const promtoolTimeout = 4 * time.Minute
 
 // alert is an alert of the chart.
 type alert struct {

@@ -121,7 +121,7 @@ func (c *cluster) environment(container corev1.Container) (all []string) {
 // command runs the program of a container to its end, and returns its exit code and output.
 func (c *cluster) command(program string, container corev1.Container, env ...string) (int, string) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(c.t.Context(), 4*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, testenv.Binary(c.t, program), container.Args...)
 	cmd.Env = append(c.environment(container), env...)
@@ -180,7 +180,7 @@ func (c *cluster) ready(namespace, name string) *v1alpha1.MediaAccount {
 
 func (c *cluster) eventually(what string, check func() bool) {
 	c.t.Helper()
-	timeout, ticker := time.After(time.Minute), time.NewTicker(50*time.Millisecond)
+	timeout, ticker := time.After(4*time.Minute), time.NewTicker(50*time.Millisecond)
 	defer ticker.Stop()
 	for !check() {
 		select {

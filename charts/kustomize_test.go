@@ -115,7 +115,7 @@ func kustomized(t *testing.T, components ...string) []*unstructured.Unstructured
 		}
 	}
 	must(t, os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte(text), 0o600))
-	return testenv.ParseManifests(t, testenv.Run(t, time.Minute, root, testenv.Kubectl(t), "kustomize", overlay))
+	return testenv.ParseManifests(t, testenv.Run(t, 4*time.Minute, root, testenv.Kubectl(t), "kustomize", overlay))
 }
 
 func TestChart_InstallsWhatTheKustomizationInstalls(t *testing.T) {

@@ -163,7 +163,8 @@ func TestRender_SettingsRollThePods(t *testing.T) {
 // The runtime reaches the internet only if a setting needs it.
 func TestNetworkPolicy_UploadsFromAURLOpenPublicAddresses(t *testing.T) {
 	t.Parallel()
-	for setting, want := range map[string]bool{"true": true, "True": true, "1": true, "yes": true, "false": false, "0": false, "no": false} { // as the runtime reads it
+	// As the runtime reads it.
+	for setting, want := range map[string]bool{"true": true, "True": true, "1": true, "yes": true, "false": false, "0": false, "no": false} {
 		got, err := render(t, "--set=crds.install=false", "--set-string=settings.SERVICE_FETCH_ENABLED="+setting)
 		must(t, err)
 		if strings.Contains(got, "cidr: 0.0.0.0/0") != want || !strings.Contains(got, `SERVICE_FETCH_ENABLED: "`+setting+`"`) {

@@ -224,7 +224,7 @@ func upload(t *testing.T, items *media.Service, p account.Principal) media.Item 
 // await waits until a query is true.
 func await(t *testing.T, conn *pgx.Conn, what, query string, args ...any) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(4 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		var is bool
 		must(t, conn.QueryRow(t.Context(), query, args...).Scan(&is))
 		if is {

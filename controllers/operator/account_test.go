@@ -136,6 +136,7 @@ func TestAccount_ConvergedCausesNoRequests(t *testing.T) {
 	b.ready(object)
 	b.ready(pins)
 	b.settle()
+	must(t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
 	before, version, claims := b.requests.snapshot(), object.ResourceVersion, b.buckets.of(object.Status.Bucket)
 
 	// Reconciles that find nothing to do: a field of a Secret that the operator ignores is added

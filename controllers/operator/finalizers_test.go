@@ -43,7 +43,7 @@ func (b *harness) saysWhoKeeps(object client.Object, kind, reason string, more s
 func TestDeletion_GoesOnWhileOthersKeepTheObject(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
-	object := b.account("demo", deleting, func(a *v1alpha1.MediaAccount) { a.Spec.DeleteAfter = &metav1.Duration{Duration: 5 * time.Second} })
+	object := b.account("demo", deleting, func(a *v1alpha1.MediaAccount) { a.Spec.DeleteAfter = &metav1.Duration{Duration: time.Hour} })
 	b.ready(object)
 	pins := b.settings("site", "demo")
 	b.ready(pins)
@@ -62,7 +62,8 @@ func TestDeletion_GoesOnWhileOthersKeepTheObject(t *testing.T) {
 		t.Error("the status was written, but the operator's finalizer was not removed")
 	}
 	retained := b.retained(id)
-	b.gone(retained) // its media was purged
+	b.exec("UPDATE account SET erase_after = now() WHERE id = $1", id) // the hour is over
+	b.gone(retained)                                                   // its media was purged
 	b.hasNoBucket(bucket)
 	b.saysWhoKeeps(object, v1alpha1.ConditionReady, v1alpha1.ReasonDeleting, "")
 	if n := len(b.eventsOf("AccountRetained")); n != 1 {

@@ -55,8 +55,8 @@ func size[T any](small, full T) T {
 }
 
 const (
-	// eventuallyTimeout is long, since slow machines run several tests at once.
-	eventuallyTimeout = time.Minute
+	// eventuallyTimeout is long, since slow machines run several tests at once. Only a failing test waits for it.
+	eventuallyTimeout = 4 * time.Minute
 	tick              = 50 * time.Millisecond
 	baseURL           = "https://media.example.org"
 )

@@ -90,7 +90,7 @@ func TestKeys_NewGenerationRotatesWithOverlap(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
 	object := b.account("demo", func(a *v1alpha1.MediaAccount) {
-		a.Spec.APIKeys.Overlap = &metav1.Duration{Duration: 5 * time.Second}
+		a.Spec.APIKeys.Overlap = &metav1.Duration{Duration: time.Hour}
 	})
 	b.ready(object)
 	old := b.secret("demo", "default").Data["apiKey"]
@@ -106,6 +106,7 @@ func TestKeys_NewGenerationRotatesWithOverlap(t *testing.T) {
 	if key := object.Status.Keys[0]; key.PreviousExpiresAt == nil || key.Generation != 2 {
 		t.Errorf("the status shows no overlap: %+v", key)
 	}
+	b.ageKeys(time.Hour - 2*time.Second) // the end comes by the timer
 	b.eventually(func() string {
 		must(t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
 		if object.Status.Keys[0].PreviousExpiresAt != nil {

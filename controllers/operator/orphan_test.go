@@ -129,12 +129,12 @@ func TestOrphan_LateCacheClosesNoAccount(t *testing.T) {
 	watch := &lateWatch{release: make(chan struct{})}
 	b.transport = watch.around
 	slow := b.config
-	slow.OrphanDelay = 5 * time.Second // Git applies the object again meanwhile
+	slow.OrphanDelay = 15 * time.Second // Git applies the object again meanwhile
 	b.run(slow)
 	b.looksAgain(watch, 1)
 	watch.held.Store(true)
 	again := b.account("demo")
-	b.looksAgain(watch, 8) // one look each second
+	b.looksAgain(watch, 20) // one look each second
 	if row := b.row("demo"); row.ID != id || row.ObjectUID != string(object.UID) {
 		t.Fatalf("the account is %+v, want that of the former object until the watch delivers", row)
 	}

@@ -44,6 +44,20 @@ func behindProxy(t *testing.T) (*store, func(*options)) {
 	}
 }
 
+// hang makes the store hang, and waits until it holds n requests.
+func (s *store) hang(b *harness, n int64) {
+	b.t.Helper()
+	s.requests.Store(0)
+	s.ended.Store(0)
+	s.hung.Store(true)
+	b.eventually(func() string {
+		if s.requests.Load() < n {
+			return "not every worker of buckets has called the store"
+		}
+		return ""
+	})
+}
+
 // answer implements the proxy.
 func (s *store) answer(_ http.ResponseWriter, r *http.Request) bool {
 	switch {
@@ -191,6 +205,7 @@ func TestOutage_LongOneChangesEachStatusOnce(t *testing.T) {
 // readyTurns returns the values of Ready in the recorded versions since the first True, each once.
 func (b *harness) readyTurns(name string) (turns []metav1.ConditionStatus) {
 	b.t.Helper()
+	b.recorder.Flush()
 	for _, version := range b.recorder.Versions("MediaAccount", name) {
 		seen := &v1alpha1.MediaAccount{}
 		must(b.t, runtime.DefaultUnstructuredConverter.FromUnstructured(version.Object, seen))

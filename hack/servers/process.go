@@ -22,7 +22,7 @@ import (
 
 const (
 	defaultGrace        = 10 * time.Second
-	defaultReadyTimeout = 60 * time.Second
+	defaultReadyTimeout = 3 * time.Minute
 	probePause          = 20 * time.Millisecond
 	// How much of a log's end is read to find the lines that explain why a process died.
 	logTail = 8 << 10
@@ -53,7 +53,7 @@ type Spec struct {
 	Grace time.Duration
 	// Ready reports nil as soon as the process can be used. Nil means that it is ready at once.
 	Ready func(ctx context.Context) error
-	// ReadyTimeout bounds the wait for Ready; 60 s when zero.
+	// ReadyTimeout bounds the wait for Ready; 3 min when zero.
 	ReadyTimeout time.Duration
 }
 

@@ -227,7 +227,7 @@ func must(t *testing.T, err error) {
 
 func eventually(t *testing.T, what string, check func() bool) {
 	t.Helper()
-	timeout, ticker := time.After(time.Minute), time.NewTicker(50*time.Millisecond)
+	timeout, ticker := time.After(4*time.Minute), time.NewTicker(50*time.Millisecond)
 	defer ticker.Stop()
 	for !check() {
 		select {

@@ -197,7 +197,7 @@ scenarios['another code comes, but not at once'] = as({ plain: true }, async (us
   await user.expectText('You can ask for a new code in')
   const response = await user.press('.aside button')
   same(response.status(), 429, 'the answer')
-  await user.expectText('Try again in', 'second')
+  await user.expectText('Try again in', 'minute')
   expect(!(await user.has('#code[aria-invalid]')), 'the code is called wrong')
   await user.sendCode(first) // which is still good
   await user.expectText('Allow Workbench to use your files?')

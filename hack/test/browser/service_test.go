@@ -37,7 +37,7 @@ type service struct {
 	database string
 	mailLog  string
 	// base and api are the address of the service in the browser and behind the proxy; it sends
-	// another code after a second. plain is that of the second runtime, where the default pause holds.
+	// another code after a second. plain is that of the second runtime, where nobody gets another code within a test.
 	base, api, plain string
 	front            *httptest.Server
 }
@@ -60,7 +60,7 @@ func newService(t *testing.T) *service {
 		)})
 	}
 	s.api = "http://" + start(s.base, "SERVICE_LOGIN_RESEND_AFTER=1s").Addr
-	s.plain = start("").BaseURL
+	s.plain = start("", "SERVICE_LOGIN_RESEND_AFTER=5m").BaseURL
 
 	target, err := url.Parse(s.api)
 	must(t, err)

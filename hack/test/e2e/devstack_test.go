@@ -202,7 +202,7 @@ func (s *stack) deleteNamespace() {
 	if left := s.kubectl("", "get", "namespace", "team-b", "--ignore-not-found"); left != "" {
 		s.t.Errorf("the namespace is still there: %s", left)
 	}
-	within(s.t, time.Minute, "the deleted account's key is rejected", func() bool {
+	within(s.t, 4*time.Minute, "the deleted account's key is rejected", func() bool {
 		return s.call(key, "GET", "/media/get", "", nil, nil) == http.StatusUnauthorized
 	})
 	store, err := minio.New(strings.TrimPrefix(s.S3.Endpoint, "http://"), &minio.Options{Creds: credentials.NewStaticV4(s.S3.AccessKey, s.S3.SecretKey, "")})

@@ -227,7 +227,7 @@ func TestProduct_ServesFromManifestToDownload(t *testing.T) {
 	// A Secret that is deleted comes back with another key, and the old one stops.
 	s.kubectl("", "-n", "team-a", "delete", "secret", secret)
 	var fresh string
-	within(t, time.Minute, "a new key works and the old one does not", func() bool {
+	within(t, 4*time.Minute, "a new key works and the old one does not", func() bool {
 		fresh = s.kubectl("", "-n", "team-a", "get", "secret", secret, "--ignore-not-found", "-o", "go-template={{.data.apiKey | base64decode}}")
 		return fresh != "" && fresh != key && s.call(fresh, "GET", "/media/get", "", nil, nil) == http.StatusOK &&
 			s.call(key, "GET", "/media/get", "", nil, nil) == http.StatusUnauthorized

@@ -16,7 +16,7 @@ import (
 const pictureEnv = "MONITORING_PICTURE"
 
 const (
-	drawTimeout = 2 * time.Minute
+	drawTimeout = 6 * time.Minute
 	// steps is the number of points of a line, at most.
 	steps = 240
 )

@@ -124,7 +124,7 @@ func (s sample) number() float64 {
 // eventually waits until check returns nothing.
 func eventually(ctx context.Context, t *testing.T, check func() string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
 	ticker := time.NewTicker(scrapeInterval / 4)
 	defer ticker.Stop()

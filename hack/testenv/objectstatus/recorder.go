@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// flushTimeout bounds how long the end of a recording waits for what was written last.
-	flushTimeout = 10 * time.Second
+	// flushTimeout bounds how long Flush and Close wait for what was written last.
+	flushTimeout = 2 * time.Minute
 	// relistPause is the pause between two attempts to list.
 	relistPause = 50 * time.Millisecond
 )
@@ -224,6 +224,13 @@ func (r *Recorder) Count() int {
 
 // Close waits until what was written before is seen, and ends the recording.
 func (r *Recorder) Close() {
+	r.Flush()
+	r.stop()
+	r.watches.Wait()
+}
+
+// Flush waits until what was written before is seen.
+func (r *Recorder) Flush() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
 	for _, from := range r.sources {
@@ -237,8 +244,6 @@ func (r *Recorder) Close() {
 			}
 		}
 	}
-	r.stop()
-	r.watches.Wait()
 }
 
 // flushed waits until a version was seen, or one that replaced it.

@@ -15,7 +15,7 @@ import (
 func TestRegister_DistinguishesIncompleteFromOversizedBody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	rt := w.replica(t, func(o *options) { o.stall = time.Second })
+	rt := w.replica(t, func(o *options) { o.stall = 3 * time.Second })
 	for name, tt := range map[string]struct {
 		announced int
 		body      string
@@ -34,7 +34,7 @@ func TestRegister_DistinguishesIncompleteFromOversizedBody(t *testing.T) {
 			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 			must(t, err)
 			defer func() { _ = conn.Close() }()
-			must(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
+			must(t, conn.SetDeadline(time.Now().Add(2*time.Minute)))
 			_, err = fmt.Fprintf(conn, "POST /oauth/register HTTP/1.1\r\nHost: media.test\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", tt.announced, tt.body)
 			must(t, err)
 			if tt.cut {

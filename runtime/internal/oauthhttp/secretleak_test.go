@@ -14,7 +14,7 @@ const owner = "ana@example.org"
 // eventually waits for a condition: changes reach replicas by notification.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !is() {

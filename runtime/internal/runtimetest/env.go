@@ -204,7 +204,7 @@ func Dialer(address string) *http.Transport {
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, address)
 		},
-		ExpectContinueTimeout: 10 * time.Second,
+		ExpectContinueTimeout: time.Minute,
 	}
 }
 

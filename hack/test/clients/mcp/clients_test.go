@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) { testenv.Main(m) }
 
 const (
-	clientTimeout = 90 * time.Second
+	clientTimeout = 5 * time.Minute
 	fileName      = "Ferien 🏖.bin"
 	newest        = "2026-07-28"
 	before        = "2025-11-25"

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 
 const (
 	// clientTimeout is for one upload, the start of a browser included.
-	clientTimeout = 90 * time.Second
+	clientTimeout = 5 * time.Minute
 	fileName      = "Ferien 🏖.bin"
 )
 

@@ -65,7 +65,8 @@ func useSample(t *testing.T, s *clienttest.Service, client string) {
 		t.Fatalf("the script ended with %d and printed %s%s\n%s", result.Code, result.Stdout, result.Stderr, log)
 	}
 	if picture != "" {
-		testenv.Run(t, toolTimeout, scratch, testenv.Program(t, "vips"), "pngsave", filepath.Join(scratch, "sample.png"), picture, "--palette", "--Q", "90", "--compression", "9", "--strip")
+		sheet := filepath.Join(scratch, "sample.png")
+		testenv.Run(t, toolTimeout, scratch, testenv.Program(t, "vips"), "pngsave", sheet, picture, "--palette", "--Q", "90", "--compression", "9", "--strip")
 	}
 }
 
