@@ -54,22 +54,21 @@ type BucketSpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.maxUploadSize) || !has(self.maxStorage) || !isQuantity(string(self.maxUploadSize)) || !isQuantity(string(self.maxStorage)) || quantity(string(self.maxUploadSize)).compareTo(quantity(string(self.maxStorage))) <= 0",message="must not be larger than maxStorage",fieldPath=".maxUploadSize"
 type StorageSpec struct {
 	// MaxStorage is the storage quota: the maximum size of all items and drafts, including
-	// thumbnails and conversions. At least 1Ki and at most 4Ei. A number without a unit is a number
-	// of bytes.
+	// thumbnails and conversions. Above 0 and at most 4Ei.
 	//
 	// +optional
 	// +kubebuilder:default="10Gi"
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="must be a quantity of bytes such as 10Gi"
-	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || (quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).compareTo(quantity('4Ei')) <= 0)",message="must be at least 1Ki and at most 4Ei; a number without a unit is a number of bytes"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || (quantity(string(self)).isGreaterThan(quantity('0')) && quantity(string(self)).compareTo(quantity('4Ei')) <= 0)",message="must be above 0 and at most 4Ei"
 	MaxStorage *resource.Quantity `json:"maxStorage,omitempty"`
 
-	// MaxUploadSize is the maximum size of a file. At least 1Ki, at most maxStorage, and at most
+	// MaxUploadSize is the maximum size of a file. Above 0, at most maxStorage, and at most
 	// 80000Mi, an S3 multipart upload of 10,000 parts of 8Mi. The default is 2Gi, or
 	// maxStorage if that is smaller.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="must be a quantity of bytes such as 2Gi"
-	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || (quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).compareTo(quantity('80000Mi')) <= 0)",message="must be at least 1Ki and at most 80000Mi; a number without a unit is a number of bytes"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || (quantity(string(self)).isGreaterThan(quantity('0')) && quantity(string(self)).compareTo(quantity('80000Mi')) <= 0)",message="must be above 0 and at most 80000Mi"
 	MaxUploadSize *resource.Quantity `json:"maxUploadSize,omitempty"`
 
 	// Bucket selects the bucket. If it is omitted, the operator creates one with a unique name.

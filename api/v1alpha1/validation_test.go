@@ -63,8 +63,8 @@ func TestMediaAccount_InvalidIsRejectedWithAMessage(t *testing.T) {
 	accounts := setup(t, "mediaaccounts")
 	const (
 		quantity    = "must be a quantity of bytes such as 10Gi"
-		capBounds   = "must be at least 1Ki and at most 4Ei; a number without a unit is a number of bytes"
-		uploadSize  = "must be at least 1Ki and at most 80000Mi; a number without a unit is a number of bytes"
+		capBounds   = "must be above 0 and at most 4Ei"
+		uploadSize  = "must be above 0 and at most 80000Mi"
 		email       = "must be an e-mail address such as ana@example.org; e-mail addresses are ASCII: write an international domain as xn--..., with ASCII characters before the @"
 		bucket      = "must be an S3 bucket name"
 		reserved    = "must not look like an IP address or use a prefix or suffix that S3 reserves"
@@ -79,8 +79,6 @@ func TestMediaAccount_InvalidIsRejectedWithAMessage(t *testing.T) {
 		"a quota that is no quantity":                  {spec: `{storage: {maxStorage: plenty}}`, says: quantity},
 		"an unknown unit":                              {spec: `{storage: {maxStorage: 10Gib}}`, says: quantity},
 		"a quota of zero":                              {spec: `{storage: {maxStorage: 0}}`, says: capBounds},
-		"a quota without a unit":                       {spec: `{storage: {maxStorage: "10"}}`, says: capBounds},
-		"an upload size without a unit":                {spec: `{storage: {maxUploadSize: 500}}`, says: uploadSize},
 		"a negative quota":                             {spec: `{storage: {maxStorage: -1Gi}}`, says: capBounds},
 		"a quota above the maximum":                    {spec: `{storage: {maxStorage: 5Ei}}`, says: capBounds},
 		"a quota above int64":                          {spec: `{storage: {maxStorage: "1e400"}}`, says: capBounds},
