@@ -34,7 +34,7 @@ const (
 	// Of one in watchedPart items pictures are asked for while they are made in advance, and of maxWatched at most. checkedPictures is
 	// how many are looked at in the end.
 	watchedPart     = 10
-	maxWatched     = 1000
+	maxWatched      = 1000
 	checkedPictures = 200
 	// stalled is how long no picture may be made in advance.
 	stalled = 5 * time.Minute
