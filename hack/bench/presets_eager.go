@@ -31,10 +31,10 @@ const (
 	// The images of which pictures are made in advance have this size, and are of so many scenes.
 	eagerWidth, eagerHeight = 64, 48
 	eagerScenes             = 16
-	// Of one in watchedPart items pictures are asked for while they are made in advance, and of mostWatched at most. checkedPictures is
+	// Of one in watchedPart items pictures are asked for while they are made in advance, and of maxWatched at most. checkedPictures is
 	// how many are looked at in the end.
 	watchedPart     = 10
-	mostWatched     = 1000
+	maxWatched      = 1000
 	checkedPictures = 200
 	// stalled is how long no picture may be made in advance.
 	stalled = 5 * time.Minute
@@ -75,7 +75,7 @@ func (b *bench) changedEagerPreset(ctx context.Context) error {
 	after := before
 	after.Width = 40
 	watched := &watchedPictures{replicas: []*endpoint{e, other}, variant: before.Name, former: before.Width, next: after.Width}
-	if err := watched.ask(ctx, sampleOf(ids, min(max(1, len(ids)/watchedPart), mostWatched))); err != nil {
+	if err := watched.ask(ctx, sampleOf(ids, min(max(1, len(ids)/watchedPart), maxWatched))); err != nil {
 		return err
 	}
 	stored, err := b.storeFiles(ctx, e, 100_000, 16)
