@@ -84,7 +84,7 @@ func TestPicture_EveryResponseShowsTheLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		m, d := &admitting{stored: c.stored}, newDelivery(t, imageItem(), c.objects)
-		m.maker.unstored = c.objects == lost
+		m.unstored = c.objects == lost
 		handler := withPictures(d, &m.maker, presets)
 		d.renditions, d.limits = m, limits
 		if c.redirect {
