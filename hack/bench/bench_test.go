@@ -29,7 +29,7 @@ func tiny(t *testing.T) options {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return options{Clients: 4, Rounds: 1, Length: 90 * time.Millisecond, Items: 3000, Photos: 2, Megapixels: 0.02, Drafts: 200, Idle: 200 * time.Millisecond,
-		Pace: 100, Logins: 20, Uploads: 4, Quota: 50, UploadBytes: 20_000_000, HugeBytes: 1_000_000, Renditions: 300, EagerRate: 1000, EagerReplicas: 2, Unknown: 100, Accounts: 20, ResumableBytes: 20 << 20, LogLevel: "info", Dir: dir, volatile: true}
+		Pace: 100, Logins: 20, Uploads: 4, Quota: 50, UploadBytes: 20_000_000, HugeBytes: 1_000_000, Renditions: 300, EagerItems: 300, EagerRate: 1000, EagerReplicas: 2, Unknown: 100, Accounts: 20, ResumableBytes: 20 << 20, LogLevel: "info", Dir: dir, volatile: true}
 }
 
 func TestBenchmarks_MeasureAndReport(t *testing.T) {

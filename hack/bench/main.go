@@ -56,6 +56,7 @@ type options struct {
 
 	Only          []string `help:"presets: its parts to run: stored, new, uploads, changed, eager, one-picture; all of them by default."`
 	Renditions    int      `help:"presets: items of an account whose preset changes, each with a stored picture." default:"50000"`
+	EagerItems    int      `help:"presets: items of an account whose eager preset changes." default:"1000"`
 	EagerRate     int      `help:"presets: items per second of which a runtime makes the pictures of the eager preset, from 1 to 1000; it makes fewer if the machine is slower." default:"200"`
 	EagerReplicas int      `help:"presets: replicas that make them." default:"1"`
 	Unknown       int      `help:"presets: requests for addresses that no preset allows." default:"10000"`
@@ -125,7 +126,7 @@ func describe() string {
 }
 
 func (o options) validate() error {
-	if min(o.Clients, o.Rounds, o.Items/smallItems, o.Photos, o.Drafts, o.Pace, o.Logins, o.Uploads, o.Accounts, o.Renditions, o.Unknown, o.EagerRate, o.EagerReplicas) < 1 || min(o.Length, o.Idle) <= 0 || o.UploadBytes < 1 || o.Creations < 0 || o.ResumableBytes < 4 ||
+	if min(o.Clients, o.Rounds, o.Items/smallItems, o.Photos, o.Drafts, o.Pace, o.Logins, o.Uploads, o.Accounts, o.Renditions, o.EagerItems, o.Unknown, o.EagerRate, o.EagerReplicas) < 1 || min(o.Length, o.Idle) <= 0 || o.UploadBytes < 1 || o.Creations < 0 || o.ResumableBytes < 4 ||
 		o.HugeBytes < 0 || o.Megapixels <= 0 || o.Quota < 5 || o.Quota > 100 {
 		return errors.New("all numbers must be positive, items at least 1000, and the quota from 5 to 100")
 	}

@@ -191,16 +191,16 @@ func (b *bench) changedEagerPreset(ctx context.Context) error {
 		phase    measuredPhase
 		pictures float64
 	}{{busy[0], madeSlowly}, {busy[1], first}, {busy[2], again}} {
-		b.add(result{Benchmark: b.name, Case: fmt.Sprintf("eager preset of %d items, %s", b.Renditions, one.phase.name), Figure: "pictures/s in advance",
+		b.add(result{Benchmark: b.name, Case: fmt.Sprintf("eager preset of %d items, %s", b.EagerItems, one.phase.name), Figure: "pictures/s in advance",
 			Inputs: map[string]float64{"pictures": one.pictures, "seconds": one.phase.took.Seconds()}}, perSecond(one.pictures, one.phase))
 	}
-	b.add(result{Benchmark: b.name, Case: fmt.Sprintf("eager preset of %d items, asked for after the change", b.Renditions), Figure: "part of fresh pictures", Target: minimum(1),
+	b.add(result{Benchmark: b.name, Case: fmt.Sprintf("eager preset of %d items, asked for after the change", b.EagerItems), Figure: "part of fresh pictures", Target: minimum(1),
 		Inputs: map[string]float64{"asked": float64(watched.asked.Load()), "conditional": float64(watched.conditional.Load()), "rejected": float64(watched.rejected.Load())}}, 1) // or the benchmark has failed
 	b.note("%d images of %d x %d pixels, a JPEG of %d, later %d, pixels of each; %d requests a second come at an even pace: as many of each kind. Made in advance, per second: %s at the default rate, of which the first %s after the preset became eager were measured; "+
-		"%s by %d replicas at a rate of %d each, and %s again after its width had changed; %g items were tried again", b.Renditions, eagerWidth, eagerHeight, before.Width, after.Width, b.Pace,
+		"%s by %d replicas at a rate of %d each, and %s again after its width had changed; %g items were tried again", b.EagerItems, eagerWidth, eagerHeight, before.Width, after.Width, b.Pace,
 		number(perSecond(madeSlowly, busy[0])), busy[0].took.Round(time.Second), number(perSecond(first, busy[1])), b.EagerReplicas, b.EagerRate, number(perSecond(again, busy[2])), retried)
 	b.note("%d pictures of %d items were asked for after the change, in turns of two replicas, %d of them with the ETag of before: none was one of before, %d were rejected; afterwards all %d items have a current picture, in the database and in the status, nothing is pending, and %d pictures that were read have the new width",
-		watched.asked.Load(), len(watched.ids), watched.conditional.Load(), watched.rejected.Load(), b.Renditions, len(checked))
+		watched.asked.Load(), len(watched.ids), watched.conditional.Load(), watched.rejected.Load(), b.EagerItems, len(checked))
 	return t.removeObjects("media")
 }
 
@@ -226,7 +226,7 @@ func (b *bench) makeImages(ctx context.Context, t tenant) ([]uuid.UUID, error) {
 	}
 	file := func(id uuid.UUID) []byte { return withComment(scenes[id[15]%eagerScenes], id.String()) }
 	var ids []uuid.UUID
-	if _, err := b.env.seed(ctx, t, seed{items: b.Renditions, access: func(int) media.Access { return media.Public }, object: func(id uuid.UUID) (string, int64) {
+	if _, err := b.env.seed(ctx, t, seed{items: b.EagerItems, access: func(int) media.Access { return media.Public }, object: func(id uuid.UUID) (string, int64) {
 		ids = append(ids, id)
 		data := file(id)
 		return fmt.Sprintf(`[{"variant":"original","key":%q,"bytes":%d,"mimeType":"image/jpeg","sha256":"%x"}]`, media.ObjectKey(id, media.Original), len(data), sha256.Sum256(data)), int64(len(data))
@@ -293,15 +293,15 @@ func (b *bench) untilMade(status rendition.Counts, t tenant, preset settings.Pre
 				most, advanced = ready, time.Now()
 			}
 			switch {
-			case pending == 0 && ready == int64(b.Renditions):
+			case pending == 0 && ready == int64(b.EagerItems):
 				return nil
 			case pending == 0:
-				return fmt.Errorf("nothing is pending, and %d of %d items have a picture of the preset", ready, b.Renditions)
+				return fmt.Errorf("nothing is pending, and %d of %d items have a picture of the preset", ready, b.EagerItems)
 			case time.Since(advanced) > stalled:
-				return fmt.Errorf("no picture was made in advance for %s: %d of %d items have one, %d are pending", stalled, ready, b.Renditions, pending)
+				return fmt.Errorf("no picture was made in advance for %s: %d of %d items have one, %d are pending", stalled, ready, b.EagerItems, pending)
 			case time.Since(said) > 30*time.Second:
 				said = time.Now()
-				b.say("%s: %d of %d pictures made, %d items pending", b.name, ready, b.Renditions, pending)
+				b.say("%s: %d of %d pictures made, %d items pending", b.name, ready, b.EagerItems, pending)
 			}
 			if err := wait(500 * time.Millisecond)(ctx); err != nil {
 				return err
@@ -323,8 +323,8 @@ func (b *bench) checkEager(ctx context.Context, t tenant, preset settings.Preset
 			count(*) FILTER (WHERE NOT r.ready), (SELECT count(*) FROM rendition_queue q WHERE q.account_id = $1::uuid),
 			(SELECT count(*) FROM rendition_eager e WHERE e.account_id = $1::uuid AND (e.before_id IS NOT NULL OR e.changed <> e.seen))
 		FROM rendition r WHERE r.account_id = $1::uuid`, t.Account.ID, recipe[:]).Scan(&current, &items, &unfinished, &queued, &passes)
-	if err == nil && (current != b.Renditions || items != b.Renditions || unfinished != 0 || queued != 0 || passes != 0) {
-		err = fmt.Errorf("the database has %d current pictures of %d items, not of %d; %d are unfinished, %d items are queued, passes: %d", current, items, b.Renditions, unfinished, queued, passes)
+	if err == nil && (current != b.EagerItems || items != b.EagerItems || unfinished != 0 || queued != 0 || passes != 0) {
+		err = fmt.Errorf("the database has %d current pictures of %d items, not of %d; %d are unfinished, %d items are queued, passes: %d", current, items, b.EagerItems, unfinished, queued, passes)
 	}
 	return err
 }

@@ -14,12 +14,17 @@ import (
 // PurgeConfig bounds what the purge does with renditions. The tags are flag and environment names.
 type PurgeConfig struct {
 	StaleGrace time.Duration `name:"rendition-stale-grace" env:"SERVICE_RENDITION_STALE_GRACE" default:"24h" help:"How long renditions are kept after the preset that they were made of was changed or removed; from 0s to 8784h."`
+	// StaleRate is how many stale renditions end per second; 0 = as many as can.
+	StaleRate int `name:"rendition-stale-rate" env:"SERVICE_RENDITION_STALE_RATE" default:"500" help:"How many renditions of changed or removed presets the purge ends per second; from 0 (not bounded) to 100000."`
 }
 
 // Validate checks the bounds.
 func (c PurgeConfig) Validate() error {
-	if c.StaleGrace < 0 || c.StaleGrace > 366*24*time.Hour {
+	switch {
+	case c.StaleGrace < 0 || c.StaleGrace > 366*24*time.Hour:
 		return fmt.Errorf("SERVICE_RENDITION_STALE_GRACE must be from 0s to 8784h, not %s", c.StaleGrace)
+	case c.StaleRate < 0 || c.StaleRate > 100_000:
+		return fmt.Errorf("SERVICE_RENDITION_STALE_RATE must be from 0 to 100000, not %d", c.StaleRate)
 	}
 	return nil
 }
@@ -46,7 +51,7 @@ type PurgeDeps struct {
 	Log     *slog.Logger
 	// BatchSize bounds the rows that one transaction deletes; 0 = 50.
 	BatchSize int
-	// Pause waits after a batch of this duration, which has locked the usage of accounts that uploads need; nil = no pause.
+	// Pause waits after a batch of claims of this duration, which has locked the usage of accounts that uploads need; nil = no pause.
 	Pause func(ctx context.Context, worked time.Duration) error
 }
 
@@ -65,7 +70,7 @@ func Purge(ctx context.Context, cfg PurgeConfig, deps PurgeDeps, now time.Time) 
 	if deps.BatchSize == 0 {
 		deps.BatchSize = purgeBatch
 	}
-	claims, err := deps.inBatches(ctx, func() (int, error) { return deps.Store.EndClaims(ctx, now.Add(-claimGrace), deps.BatchSize) })
+	claims, err := deps.inBatches(ctx, deps.Pause, func() (int, error) { return deps.Store.EndClaims(ctx, now.Add(-claimGrace), deps.BatchSize) })
 	if err != nil {
 		return claims, err
 	}
@@ -73,14 +78,31 @@ func Purge(ctx context.Context, cfg PurgeConfig, deps PurgeDeps, now time.Time) 
 	if err != nil {
 		return claims, err
 	}
-	stale, err := deps.inBatches(ctx, func() (int, error) {
+	stale, err := deps.inBatches(ctx, cfg.atRate(deps.BatchSize), func() (int, error) {
 		return deps.Store.EndStaleRenditions(ctx, now.Add(-cfg.StaleGrace), unread, deps.BatchSize)
 	})
 	return claims + stale, err
 }
 
+// atRate returns a pause between batches that keeps to StaleRate. A preset of many items changes in one moment, and nobody waits
+// for the end of its former renditions: requests do not notice it at this pace.
+func (c PurgeConfig) atRate(batch int) func(ctx context.Context, worked time.Duration) error {
+	if c.StaleRate == 0 {
+		return nil
+	}
+	interval := time.Duration(batch) * time.Second / time.Duration(c.StaleRate)
+	return func(ctx context.Context, worked time.Duration) error {
+		select {
+		case <-time.After(interval - worked):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // inBatches repeats step, with pauses, until it ends less than a full batch, and returns the sum.
-func (d PurgeDeps) inBatches(ctx context.Context, step func() (int, error)) (total int, err error) {
+func (d PurgeDeps) inBatches(ctx context.Context, pause func(ctx context.Context, worked time.Duration) error, step func() (int, error)) (total int, err error) {
 	for {
 		started := time.Now()
 		n, err := step()
@@ -88,10 +110,10 @@ func (d PurgeDeps) inBatches(ctx context.Context, step func() (int, error)) (tot
 		if err != nil || n < d.BatchSize {
 			return total, err
 		}
-		if d.Pause == nil {
+		if pause == nil {
 			continue
 		}
-		if err := d.Pause(ctx, time.Since(started)); err != nil {
+		if err := pause(ctx, time.Since(started)); err != nil {
 			return total, err
 		}
 	}
