@@ -151,7 +151,6 @@ func (s stores) erase(t *testing.T, life *process, objects *objectstore.Store, i
 func TestErase_DeathAtAnyOperationForgetsNoBucket(t *testing.T) {
 	t.Parallel()
 	database := testenv.Postgres(t)
-	must(t, postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: database}, slog.New(slog.DiscardHandler)))
 	store, err := postgres.Open(context.Background(), postgres.Config{DatabaseURL: database})
 	must(t, err)
 	t.Cleanup(store.Close)

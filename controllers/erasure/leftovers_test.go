@@ -122,7 +122,6 @@ func TestErase_LeavesNothingOfDeletedItemsAndUploadsFromURLs(t *testing.T) {
 func eraseAll(t *testing.T, closeForErasure func(*testing.T, *account.Registry, uuid.UUID)) {
 	t.Helper()
 	database, ctx := testenv.Postgres(t), t.Context()
-	must(t, postgres.Migrate(ctx, postgres.Config{DatabaseURL: database}, slog.New(slog.DiscardHandler)))
 	store, err := postgres.Open(context.Background(), postgres.Config{DatabaseURL: database})
 	must(t, err)
 	t.Cleanup(store.Close)

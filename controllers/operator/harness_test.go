@@ -124,7 +124,6 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 
 	b.databaseURL = chosen.databaseURL(t)
 	database := postgres.Config{DatabaseURL: b.databaseURL, DatabaseConns: 10, ConnectTimeout: 2 * time.Second}
-	must(t, postgres.Migrate(ctx, database, slog.New(slog.DiscardHandler)))
 	var err error
 	b.database, err = postgres.Open(context.WithoutCancel(ctx), database)
 	must(t, err)

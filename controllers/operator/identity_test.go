@@ -96,7 +96,6 @@ func TestInstallation_AnotherDatabaseIsNotWritten(t *testing.T) {
 
 	url := testenv.Postgres(t)
 	config := postgres.Config{DatabaseURL: url}
-	must(t, postgres.Migrate(b.ctx, config, slog.New(slog.DiscardHandler)))
 	right := b.database
 	var err error
 	b.database, err = postgres.Open(context.WithoutCancel(b.ctx), config)

@@ -85,6 +85,14 @@ func (g *Group) StartKubernetes(ctx context.Context, config KubernetesConfig) (*
 	return k, nil
 }
 
+// AttachKubernetes returns a control plane that another process started, which can't be stopped here.
+// The directory takes the kubeconfigs.
+func AttachKubernetes(config *rest.Config, dir string) (*Kubernetes, error) {
+	k := &Kubernetes{Config: config, dir: dir}
+	k.Kubeconfig = k.path("kubeconfig")
+	return k, k.writeKubeconfig(k.Kubeconfig, config)
+}
+
 func (k *Kubernetes) path(name string) string { return filepath.Join(k.dir, name) }
 
 func (g *Group) startEtcd(ctx context.Context, k *Kubernetes, binary string, config KubernetesConfig) (err error) {

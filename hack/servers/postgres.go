@@ -422,6 +422,26 @@ func (p *Postgres) prepareRole(ctx context.Context) error {
 	return nil
 }
 
+// AttachPostgres returns a cluster that another process started, which can't be stopped here, by the
+// directory of its socket.
+func AttachPostgres(socketDir string) *Postgres { return &Postgres{socketDir: socketDir} }
+
+// SocketDir returns the directory of the server's socket.
+func (p *Postgres) SocketDir() string { return p.socketDir }
+
+// Ended reports whether the server was stopped, or ended by itself.
+func (p *Postgres) Ended() bool {
+	if p.Process == nil {
+		return false
+	}
+	select {
+	case <-p.Done():
+		return true
+	default:
+		return false
+	}
+}
+
 // Dir returns the directory of the cluster.
 func (p *Postgres) Dir() string { return p.config.Dir }
 

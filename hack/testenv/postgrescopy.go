@@ -2,7 +2,6 @@ package testenv
 
 import (
 	"context"
-	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
@@ -19,15 +18,12 @@ import (
 // returns the URL of the copy. It ends the connections to the source.
 func CopyDatabase(t testing.TB, source string) string {
 	t.Helper()
-	server, err := postgres()
-	if err != nil {
-		t.Fatalf("the test needs PostgreSQL: %v", err)
-	}
+	server := sharedPostgres(t)
 	address, err := url.Parse(source)
 	if err != nil {
 		t.Fatal(err)
 	}
-	from, to := strings.TrimPrefix(address.Path, "/"), fmt.Sprintf("test_%d", databases.Add(1))
+	from, to := strings.TrimPrefix(address.Path, "/"), nextDatabase()
 	conn, err := pgx.Connect(t.Context(), server.AdminURL("postgres"))
 	if err != nil {
 		t.Fatal(err)
@@ -43,13 +39,7 @@ func CopyDatabase(t testing.TB, source string) string {
 			t.Fatalf("%s: %v", statement, err)
 		}
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-		defer cancel()
-		if err := server.DropDatabase(ctx, to); err != nil {
-			t.Error(err)
-		}
-	})
+	dropAfter(t, server, to)
 	return server.URL(to)
 }
 

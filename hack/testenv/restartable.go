@@ -65,11 +65,21 @@ func postgresServer(t testing.TB, config servers.PostgresConfig) *Restartable[*s
 	return &Restartable[*servers.Postgres]{Server: started, t: t}
 }
 
-// Database makes an empty database on a cluster of the test's own and returns its URL, which stays the
-// same when the cluster is started again.
+// Database makes a database with the schema of the product on a cluster of the test's own and returns its
+// URL, which stays the same when the cluster is started again.
 func Database(t testing.TB, server *Restartable[*servers.Postgres]) string {
 	t.Helper()
-	return freshDatabase(t, server.Server)
+	url := emptyDatabase(t, server.Server)
+	if err := migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
+
+// EmptyDatabase is Database without the schema.
+func EmptyDatabase(t testing.TB, server *Restartable[*servers.Postgres]) string {
+	t.Helper()
+	return emptyDatabase(t, server.Server)
 }
 
 // S3Server starts an S3 store of the kind that StoreEnv names and that only this test uses. Of Ceph it

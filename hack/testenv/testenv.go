@@ -1,14 +1,14 @@
 // Package testenv starts the servers of tests: a fresh PostgreSQL database, an S3 store, an API
-// server, the shipped binaries. A server is started when the first test of a process asks for it and
-// is shared by the rest of that process. A server that is not installed fails the test with the
-// command that brings it; no test is skipped for it.
+// server, the shipped binaries. A server is started when the first test asks for it. It is shared by
+// all test processes of `make test` (see Serve), or by the tests of a process that runs alone. A
+// server that is not installed fails the test with the command that brings it; no test is skipped
+// for it.
 package testenv
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -29,32 +29,51 @@ const (
 var (
 	shared = sync.OnceValues(newEnvironment)
 
-	postgres = once(func(ctx context.Context, e *environment) (*servers.Postgres, error) {
-		return e.group.StartPostgres(ctx, servers.PostgresConfig{
-			Dir: e.path("pg"), LogFile: e.path("postgres.log"), Volatile: true,
-		})
-	})
-	versity = once(func(ctx context.Context, e *environment) (*servers.S3, error) {
-		return e.group.StartS3(ctx, servers.S3Config{Dir: e.path("s3"), LogFile: e.path("s3.log")})
-	})
-	minio = once(func(ctx context.Context, e *environment) (*servers.S3, error) {
-		return e.group.StartMinIO(ctx, servers.S3Config{Dir: e.path("minio"), LogFile: e.path("minio.log")})
-	})
+	postgres   = sharedOr(postgresPath, attachPostgres, startPostgres)
+	versity    = sharedOr(versityPath, attachStore, startVersity)
+	minio      = sharedOr(minioPath, attachStore, startMinIO)
+	kubernetes = sharedOr(kubernetesPath, attachKubernetes, startKubernetes)
+
+	// Ceph is never shared: only tests of one package at a time use it.
 	ceph = once(func(ctx context.Context, e *environment) (*servers.Ceph, error) {
 		return e.group.StartCeph(ctx, e.path("ceph"))
 	})
-	gateway = once(func(ctx context.Context, e *environment) (*servers.S3, error) {
+	gateway = once(func(ctx context.Context, e *environment) (servers.S3Access, error) {
 		cluster, err := ceph()
 		if err != nil {
-			return nil, err
+			return servers.S3Access{}, err
 		}
-		return cluster.StartGateway(ctx, e.path("radosgw.log"))
+		store, err := cluster.StartGateway(ctx, e.path("radosgw.log"))
+		if err != nil {
+			return servers.S3Access{}, err
+		}
+		return store.Access, nil
 	})
-	kubernetes = once(startKubernetes)
 
-	databases atomic.Int64
-	started   atomic.Bool
+	started atomic.Bool
 )
+
+func startPostgres(ctx context.Context, e *environment) (*servers.Postgres, error) {
+	return e.group.StartPostgres(ctx, servers.PostgresConfig{
+		Dir: e.path("pg"), LogFile: e.path("postgres.log"), Volatile: true,
+	})
+}
+
+func startVersity(ctx context.Context, e *environment) (servers.S3Access, error) {
+	store, err := e.group.StartS3(ctx, servers.S3Config{Dir: e.path("s3"), LogFile: e.path("s3.log")})
+	if err != nil {
+		return servers.S3Access{}, err
+	}
+	return store.Access, nil
+}
+
+func startMinIO(ctx context.Context, e *environment) (servers.S3Access, error) {
+	store, err := e.group.StartMinIO(ctx, servers.S3Config{Dir: e.path("minio"), LogFile: e.path("minio.log")})
+	if err != nil {
+		return servers.S3Access{}, err
+	}
+	return store.Access, nil
+}
 
 // environment is what the servers of one test process share.
 type environment struct {
@@ -132,53 +151,19 @@ func sweep(parent string) {
 // Without it the kernel ends the servers with the process, and a later test process removes the directory.
 func Main(m *testing.M) {
 	code := m.Run()
-	if started.Load() {
-		if e, err := shared(); err == nil {
-			e.group.Close()
-			_ = os.RemoveAll(e.dir)
-			e.lock.Close()
-		}
-	}
+	stop()
 	os.Exit(code)
 }
 
-// Postgres returns the URL of an empty database of the test's own, whose owner is the role in the URL.
-// It is dropped when the test ends.
-func Postgres(t testing.TB) string {
-	t.Helper()
-	server, err := postgres()
-	if err != nil {
-		t.Fatalf("the test needs PostgreSQL: %v", err)
+// stop stops the servers of this process and removes their directory.
+func stop() {
+	if !started.Load() {
+		return
 	}
-	return freshDatabase(t, server)
-}
-
-func freshDatabase(t testing.TB, server *servers.Postgres) string {
-	t.Helper()
-	name := fmt.Sprintf("test_%d", databases.Add(1))
-	if err := server.CreateDatabase(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-		defer cancel()
-		// A server that the test has stopped takes its databases with it.
-		if server.Err() != nil || stopped(server.Process) {
-			return
-		}
-		if err := server.DropDatabase(ctx, name); err != nil {
-			t.Error(err)
-		}
-	})
-	return server.URL(name)
-}
-
-func stopped(process *servers.Process) bool {
-	select {
-	case <-process.Done():
-		return true
-	default:
-		return false
+	if e, err := shared(); err == nil {
+		e.group.Close()
+		_ = os.RemoveAll(e.dir)
+		e.lock.Close()
 	}
 }
 
@@ -187,7 +172,7 @@ func stopped(process *servers.Process) bool {
 const StoreEnv = "MEDIASTACK_TEST_STORE"
 
 // stores are the S3 stores that tests can run against.
-var stores = map[string]func() (*servers.S3, error){"versitygw": versity, "minio": minio, "ceph": gateway}
+var stores = map[string]func() (servers.S3Access, error){"versitygw": versity, "minio": minio, "ceph": gateway}
 
 const defaultStore = "versitygw"
 
@@ -205,11 +190,11 @@ func storeAccess(t testing.TB, name string) servers.S3Access {
 	if start == nil {
 		t.Fatalf("%s must be versitygw, minio or ceph, not %q", StoreEnv, name)
 	}
-	server, err := start()
+	access, err := start()
 	if err != nil {
 		t.Fatalf("the test needs the S3 store %s: %v", name, err)
 	}
-	return server.Access
+	return access
 }
 
 // Stores returns the S3 stores by name that a test of what they do differently runs against: the one

@@ -85,7 +85,6 @@ func setupOwnS3(t *testing.T) (*harness, *testenv.Restartable[*testenv.S3Store])
 func setupWith(t *testing.T, url string, objects *objectstore.Store) *harness {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	must(t, postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: url}, log))
 	b := &harness{t: t, url: url, objects: objects, clock: &clock{now: time.Now().Truncate(time.Microsecond)}}
 	b.store = b.open()
 	b.registry = account.NewRegistry(b.store, "media", b.clock.Now)

@@ -69,7 +69,6 @@ const itemsEnv = "MEDIASTACK_TEST_ITEMS"
 func TestErasure_IsLinearInItems(t *testing.T) {
 	t.Parallel()
 	database := testenv.Postgres(t)
-	migrate(t, database)
 	tables := []string{"stored_item", "item_page_delta", "group_total", "object_removal", "rendition", "rendition_total"}
 	for _, table := range tables {
 		exec(t, database, `ALTER TABLE `+table+` SET (autovacuum_enabled = false)`) // what it reads would be counted

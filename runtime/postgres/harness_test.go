@@ -39,7 +39,6 @@ var (
 func setup(t *testing.T) (*postgres.Store, string) {
 	t.Helper()
 	url := testenv.Postgres(t)
-	migrate(t, url)
 	return open(t, url), url
 }
 

@@ -31,7 +31,6 @@ func statement(t *testing.T, url, text string, args ...any) {
 func TestSchema_NewerIsRejectedOnEveryConnection(t *testing.T) {
 	t.Parallel()
 	url := testenv.Postgres(t)
-	migrate(t, url)
 	running := open(t, url)
 	must(t, running.CheckSchema(t.Context()))
 	statement(t, url, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true)")
@@ -61,7 +60,7 @@ func TestSchema_NewerIsRejectedOnEveryConnection(t *testing.T) {
 
 func TestSchema_OlderNamesBothVersionsAndTheCommand(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Postgres(t))
+	store := open(t, testenv.EmptyPostgres(t))
 	err := store.CheckSchema(t.Context())
 	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "no tables") || !strings.Contains(err.Error(), fmt.Sprintf("version %d", postgres.LatestVersion())) || !strings.Contains(err.Error(), "mediastack-runtime migrate") {
 		t.Errorf("%v", err)
@@ -81,7 +80,6 @@ func touch(t *testing.T, store *postgres.Store, id uuid.UUID, version string) er
 func TestRuntimeInstance_CountsReplicasThatWereSeen(t *testing.T) {
 	t.Parallel()
 	url := testenv.Postgres(t)
-	migrate(t, url)
 	store := open(t, url)
 	serving := func(want string) {
 		t.Helper()
@@ -121,7 +119,6 @@ func TestAdvanceHeartbeat_IsDurableWhateverTheDefaultIs(t *testing.T) {
 	t.Parallel()
 	server := testenv.PostgresServer(t)
 	url := testenv.Database(t, server)
-	migrate(t, url)
 	conn, err := pgx.Connect(t.Context(), url)
 	must(t, err)
 	_, err = conn.Exec(t.Context(), "ALTER ROLE CURRENT_USER SET synchronous_commit = off")
@@ -150,7 +147,7 @@ func TestAdvanceHeartbeat_IsDurableWhateverTheDefaultIs(t *testing.T) {
 
 func TestCell_IsFixedWhenTheSchemaIsMade(t *testing.T) {
 	t.Parallel()
-	url := testenv.Postgres(t)
+	url := testenv.EmptyPostgres(t)
 	config := func(n cell.Number) postgres.Config { return postgres.Config{DatabaseURL: url, Cell: n} }
 	up := func(n cell.Number) error {
 		return postgres.MigrateWithin(t.Context(), config(n), time.Minute, slog.New(slog.DiscardHandler))
@@ -182,7 +179,6 @@ func TestCell_IsFixedWhenTheSchemaIsMade(t *testing.T) {
 func TestCell_OfAnotherInstallationAppliesNoMigration(t *testing.T) {
 	t.Parallel()
 	url := testenv.Postgres(t)
-	migrate(t, url)
 	statement(t, url, "DELETE FROM goose_db_version WHERE version_id = 10") // it looks pending, and would fail
 	err := postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: url, Cell: 1}, slog.New(slog.DiscardHandler))
 	if fault.ReasonOf(err) != fault.OtherInstallation {

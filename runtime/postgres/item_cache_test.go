@@ -81,7 +81,6 @@ type cached struct {
 
 func newCached(t *testing.T, url string) *cached {
 	t.Helper()
-	migrate(t, url)
 	c := &cached{T: t, store: open(t, url), url: url}
 	made, err := registry(c.store).Ensure(t.Context(), spec)
 	must(t, err)

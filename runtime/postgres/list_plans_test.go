@@ -33,7 +33,6 @@ func newPlanDatabase(t *testing.T) *planDatabase {
 	t.Helper()
 	p := &planDatabase{server: testenv.PostgresServer(t)} // of its own: only a superuser may change statistics
 	p.url = testenv.Database(t, p.server)
-	migrate(t, p.url)
 	p.store = open(t, p.url)
 	p.small = provisioned(t, p.store)
 	apps, _, err := registry(p.store).OpenApps(t.Context(), p.small.AccountID, []string{"sibling"})

@@ -14,7 +14,6 @@ func TestListen_ReceivesChangesAfterServerRestart(t *testing.T) {
 	t.Parallel()
 	server := testenv.PostgresServer(t)
 	url := testenv.Database(t, server)
-	migrate(t, url)
 	store := open(t, url)
 	connected, lost, changed := make(chan struct{}, 100), make(chan struct{}, 100), make(chan uuid.UUID, 100)
 	ctx, cancel := context.WithCancel(t.Context())

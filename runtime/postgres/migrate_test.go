@@ -21,7 +21,7 @@ import (
 
 func TestMigrate_ConcurrentCallsAndPendingSchema(t *testing.T) {
 	t.Parallel()
-	url := testenv.Postgres(t)
+	url := testenv.EmptyPostgres(t)
 	store := open(t, url)
 	if err := store.CheckSchema(t.Context()); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("an empty database: %v", err)
@@ -41,7 +41,7 @@ func TestMigrate_ConcurrentCallsAndPendingSchema(t *testing.T) {
 // A database of the time before the first release has tables and columns of other names.
 func TestSchema_UnreleasedIsRejected(t *testing.T) {
 	t.Parallel()
-	url := testenv.Postgres(t)
+	url := testenv.EmptyPostgres(t)
 	conn, err := pgx.Connect(t.Context(), url)
 	must(t, err)
 	defer func() { _ = conn.Close(context.Background()) }()
@@ -109,7 +109,6 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 func TestMigrate_GrantsOfBeforeTheScopeToDeleteKeepIt(t *testing.T) {
 	t.Parallel()
 	url := testenv.Postgres(t)
-	migrate(t, url)
 	conn, err := pgx.Connect(t.Context(), url)
 	must(t, err)
 	defer func() { _ = conn.Close(context.Background()) }()

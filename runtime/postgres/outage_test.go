@@ -42,7 +42,6 @@ func TestStore_EveryMethodUnavailableWhileTheServerIsDown(t *testing.T) {
 	t.Parallel()
 	server := testenv.PostgresServer(t)
 	url := testenv.Database(t, server)
-	migrate(t, url)
 	store := open(t, url)
 	_, err := store.TouchRuntime(t.Context(), uuid.New(), "test", time.Minute) // what claims jobs has an instance
 	must(t, err)
@@ -120,7 +119,6 @@ func TestStore_OnlyUnavailableWhileTheServerDies(t *testing.T) {
 	t.Parallel()
 	server := testenv.PostgresServer(t)
 	url := testenv.Database(t, server)
-	migrate(t, url)
 	store := open(t, url)
 	r := registry(store)
 	made, err := r.Ensure(t.Context(), account.Spec{Namespace: "team", Name: "outage", MaxStorage: 1 << 40, MaxUploadSize: 1 << 20})

@@ -150,7 +150,7 @@ func TestStore_SaysWithNumbersThatTheServerHasNoConnectionLeft(t *testing.T) {
 func TestMigrate_NeedsOneConnection(t *testing.T) {
 	t.Parallel()
 	server := testenv.PostgresServer(t)
-	url := testenv.Database(t, server)
+	url := testenv.EmptyDatabase(t, server)
 	_, err := administer(t, server).Exec(t.Context(), "ALTER ROLE mediastack CONNECTION LIMIT 1")
 	must(t, err)
 	must(t, postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: url, DatabaseConns: 20}, slog.New(slog.NewTextHandler(io.Discard, nil))))

@@ -79,7 +79,6 @@ const batch = 2000
 func TestEviction_OfManyIsLinearAndInShortTransactions(t *testing.T) {
 	t.Parallel()
 	url := testenv.Postgres(t)
-	migrate(t, url)
 	store := newRetrying(t, url, url, func(c *postgres.Config) { c.StatementTimeout = 15 * time.Second }).Store
 	n, size, left := 50_000, 5000, 3333
 	if text := os.Getenv("MEDIASTACK_TEST_RENDITIONS"); text != "" {

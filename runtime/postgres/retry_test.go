@@ -30,7 +30,6 @@ type retrying struct {
 // newRetrying opens a store at storeURL, with an account in the database at url.
 func newRetrying(t *testing.T, url, storeURL string, configure ...func(*postgres.Config)) retrying {
 	t.Helper()
-	migrate(t, url)
 	config := postgres.Config{DatabaseURL: storeURL, DatabaseConns: 4, RetryTimeout: 30 * time.Second}
 	for _, change := range configure {
 		change(&config)

@@ -21,7 +21,6 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/environment"
-	"mediastack.dev/runtime/postgres"
 )
 
 // logs holds what all the operators of this process log. One logger serves them all,
@@ -149,7 +148,6 @@ func TestOperator_RunsAndShutsDown(t *testing.T) {
 	testenv.Apply(t, testenv.Manifests(t, "default/namespace.yaml", "rbac")...)
 	health, metrics := testenv.FreePort(t), testenv.FreePort(t)
 	access, database := testenv.S3(t), testenv.Postgres(t)
-	must(t, postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: database}, log))
 	options, err := parse(t,
 		"--kubeconfig", testenv.ServiceAccountKubeconfig(t, "mediastack-system", "mediastack-operator"),
 		"--pprof", "--leader-elect", "--leader-election-namespace", "mediastack-system",

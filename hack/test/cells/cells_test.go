@@ -65,7 +65,7 @@ func newSite(t *testing.T) *site {
 	s.cells = []*member{{number: 0, owner: "nora.null@people.example", origin: "https://null.example"}, {number: 0xa0b, owner: "ben.beyond@people.example", origin: "https://beyond.example"}}
 	s.edge = newEdge(t, map[string]cell.Number{s.cells[0].owner: s.cells[0].number, s.cells[1].owner: s.cells[1].number})
 	for i, c := range s.cells {
-		c.database = testenv.Postgres(t)
+		c.database = testenv.EmptyPostgres(t)
 		access := testenv.S3(t)
 		tenants, err := provision.AccountsOfCell(t.Context(), c.number, c.database, access,
 			account.Spec{Namespace: "team", Name: "one", Owners: []string{c.owner}, Origins: []string{c.origin}, MaxStorage: 1 << 30, MaxUploadSize: 1 << 30})

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -47,9 +46,6 @@ func TestCheck_FindsAndRepairsOrphans(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	database, s3 := testenv.Postgres(t), testenv.S3(t)
-	if err := postgres.Migrate(ctx, postgres.Config{DatabaseURL: database}, slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
 	store, err := postgres.Open(ctx, postgres.Config{DatabaseURL: database})
 	must(t, err)
 	defer store.Close()

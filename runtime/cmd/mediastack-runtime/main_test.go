@@ -113,7 +113,7 @@ func TestCommands_RejectInvalidConfigurationWithExitCode2(t *testing.T) {
 
 func TestCommands_WithRealStores(t *testing.T) {
 	t.Parallel()
-	database, s3 := testenv.Postgres(t), testenv.S3(t)
+	database, s3 := testenv.EmptyPostgres(t), testenv.S3(t)
 	stores := []string{"--database-url=" + database, "--s3-endpoint=" + s3.Endpoint, "--s3-region=" + s3.Region, "--s3-access-key=" + s3.AccessKey, "--s3-secret-key=" + s3.SecretKey}
 
 	ctx, stop := context.WithCancel(t.Context())

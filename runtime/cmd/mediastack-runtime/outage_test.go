@@ -312,7 +312,7 @@ func TestServe_DrainsWithoutAFailedRequest(t *testing.T) {
 func TestMigrate_WaitsForTheDatabase(t *testing.T) {
 	t.Parallel()
 	server := testenv.PostgresServerWithPassword(t, "right")
-	url := testenv.Database(t, server)
+	url := testenv.EmptyDatabase(t, server)
 	wrong := strings.Replace(url, "right", "hunter2", 1)
 	migrates := func(url string) (logs *buffer, ended chan int) {
 		logs, ended = new(buffer), make(chan int, 1)

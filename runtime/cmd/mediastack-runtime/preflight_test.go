@@ -30,7 +30,7 @@ var reportLine = regexp.MustCompile(`^((works  |missing|note   )  (database|obje
 
 func TestPreflight_ReportsWhatWorks(t *testing.T) {
 	t.Parallel()
-	database, direct := testenv.Postgres(t), testenv.S3(t)
+	database, direct := testenv.EmptyPostgres(t), testenv.S3(t)
 	var created sync.Map // names of buckets
 	s3 := testenv.S3Proxy(t, direct, func(_ http.ResponseWriter, r *http.Request) bool {
 		if bucket, rest, _ := strings.Cut(strings.Trim(r.URL.Path, "/"), "/"); r.Method == http.MethodPut && rest == "" {

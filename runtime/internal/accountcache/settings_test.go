@@ -115,7 +115,6 @@ func newAccount(t *testing.T, store account.Store) uuid.UUID {
 func TestSettings_ChangesOfOtherProcessesAreEffective(t *testing.T) {
 	t.Parallel()
 	database := testenv.Postgres(t)
-	must(t, postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: database}, slog.New(slog.DiscardHandler)))
 	operator := open(t, database)
 	id := newAccount(t, operator)
 	a, b := newReplica(t, database), newReplica(t, database)
@@ -149,7 +148,6 @@ func TestSettings_ChangesOfOtherProcessesAreEffective(t *testing.T) {
 func TestSettings_IsDisabledWithoutNotifications(t *testing.T) {
 	t.Parallel()
 	database := testenv.Postgres(t)
-	must(t, postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: database}, slog.New(slog.DiscardHandler)))
 	operator := open(t, database)
 	id := newAccount(t, operator)
 	r := newReplica(t, database)

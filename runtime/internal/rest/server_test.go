@@ -86,7 +86,7 @@ func TestReadiness_NamesWhatIsMissingAndRecovers(t *testing.T) {
 	access := testenv.S3(t)
 	objects, err := objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
 	must(t, err)
-	cfg := postgres.Config{DatabaseURL: testenv.Postgres(t), DatabaseConns: 4}
+	cfg := postgres.Config{DatabaseURL: testenv.EmptyPostgres(t), DatabaseConns: 4}
 	store, err := postgres.Open(t.Context(), cfg)
 	must(t, err)
 	t.Cleanup(store.Close)

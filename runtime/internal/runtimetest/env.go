@@ -57,7 +57,6 @@ func NewWith(t *testing.T, database string, access testenv.S3Access) *Env {
 	objects, err := objectstore.New(ObjectStoreConfig(access))
 	must(t, err)
 	cfg := postgres.Config{DatabaseURL: database, DatabaseConns: 8}
-	must(t, postgres.Migrate(t.Context(), cfg, slog.New(slog.DiscardHandler)))
 	store, err := postgres.Open(t.Context(), cfg)
 	must(t, err)
 	t.Cleanup(store.Close)

@@ -1,0 +1,91 @@
+package wait
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// recorder is a test that may fail.
+type recorder struct {
+	testing.TB
+	failure string
+}
+
+func (r *recorder) Helper() {}
+
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.failure = strings.TrimSpace(format)
+	panic(r)
+}
+
+// failed returns whether do failed the test.
+func failed(t *testing.T, do func(testing.TB)) (is bool) {
+	t.Helper()
+	r := &recorder{TB: t}
+	defer func() {
+		if got := recover(); got != nil {
+			if got != any(r) {
+				panic(got)
+			}
+			is = true
+		}
+	}()
+	do(r)
+	return false
+}
+
+func TestUntil_ReturnsWhenTheConditionHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		Until(t, "half a second is over", func() bool { return time.Since(began) >= 500*time.Millisecond })
+		if took := time.Since(began); took > 500*time.Millisecond+longestPause {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+func TestUntil_FailsAfterTheTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		if !failed(t, func(t testing.TB) { Until(t, "never", func() bool { return false }) }) {
+			t.Error("it did not fail")
+		}
+		if took := time.Since(began); took < Timeout(t) || took > Timeout(t)+2*longestPause {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+// A condition whose one try takes longer than the timeout is tried once more.
+func TestUntil_TriesAgainAfterASlowTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		Until(t, "the second try", func() bool { tries++; time.Sleep(2 * Timeout(t)); return tries == 2 })
+	})
+}
+
+func TestUntilNone_FailsWithTheLastProblem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		if !failed(t, func(t testing.TB) { UntilNone(t, func() string { return "it is missing" }) }) {
+			t.Error("it did not fail")
+		}
+		UntilNone(t, func() string { return "" })
+	})
+}
+
+func TestReceive_ReturnsTheValueOrFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		values := make(chan int, 1)
+		go func() { time.Sleep(time.Second); values <- 7 }()
+		if got := Receive(t, "a value", values); got != 7 {
+			t.Errorf("got %d", got)
+		}
+		if !failed(t, func(t testing.TB) { Receive(t, "another value", values) }) {
+			t.Error("it did not fail")
+		}
+		close(values)
+		Receive(t, "the end", values)
+	})
+}
