@@ -125,8 +125,15 @@ func makeTemplate(ctx context.Context, server *servers.Postgres) error {
 	if err := migrate(ctx, server.URL(unfinished)); err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, "ALTER DATABASE "+unfinished+" RENAME TO "+template)
-	return err
+	// A connection to the template, such as one of autovacuum, would delay its copies.
+	for _, statement := range []string{
+		"ALTER DATABASE " + unfinished + " ALLOW_CONNECTIONS false", "ALTER DATABASE " + unfinished + " RENAME TO " + template,
+	} {
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func migrate(ctx context.Context, url string) error {

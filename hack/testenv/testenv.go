@@ -21,6 +21,10 @@ import (
 )
 
 const (
+	// sharedConnections is the limit of the PostgreSQL server that all packages share: several of them run
+	// at a time, and each of their tests has several replicas.
+	sharedConnections = "800"
+
 	startTimeout = 2 * time.Minute
 	dirPrefix    = "mediastack-test-"
 )
@@ -56,6 +60,7 @@ var (
 func startPostgres(ctx context.Context, e *environment) (*servers.Postgres, error) {
 	return e.group.StartPostgres(ctx, servers.PostgresConfig{
 		Dir: e.path("pg"), LogFile: e.path("postgres.log"), Volatile: true,
+		Settings: map[string]string{"max_connections": sharedConnections},
 	})
 }
 

@@ -145,11 +145,12 @@ func TestFlags_SelectTheCommand(t *testing.T) {
 // acquires the lease, and releases it at SIGTERM.
 func TestOperator_RunsAndShutsDown(t *testing.T) {
 	t.Parallel()
-	testenv.Apply(t, testenv.Manifests(t, "default/namespace.yaml", "rbac")...)
+	plane := testenv.NewKubernetes(t) // this operator reconciles all namespaces
+	plane.Apply(testenv.Manifests(t, "default/namespace.yaml", "rbac")...)
 	health, metrics := testenv.FreePort(t), testenv.FreePort(t)
 	access, database := testenv.S3(t), testenv.Postgres(t)
 	options, err := parse(t,
-		"--kubeconfig", testenv.ServiceAccountKubeconfig(t, "mediastack-system", "mediastack-operator"),
+		"--kubeconfig", plane.ServiceAccountKubeconfig("mediastack-system", "mediastack-operator"),
 		"--pprof", "--leader-elect", "--leader-election-namespace", "mediastack-system",
 		"--health-listen", "127.0.0.1:"+strconv.Itoa(health), "--metrics-listen", "127.0.0.1:"+strconv.Itoa(metrics),
 		"--base-url", "https://media.example.org", "--database-url", database,
@@ -161,7 +162,7 @@ func TestOperator_RunsAndShutsDown(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- options.Run.Run(ctx, options.common, log) }()
 
-	clients, err := kubernetes.NewForConfig(testenv.Kubernetes(t))
+	clients, err := kubernetes.NewForConfig(plane.Access())
 	must(t, err)
 	holder := func() string {
 		lease, err := clients.CoordinationV1().Leases("mediastack-system").Get(context.Background(), "mediastack-operator", metav1.GetOptions{})
@@ -184,7 +185,7 @@ func TestOperator_RunsAndShutsDown(t *testing.T) {
 		}
 		return false
 	})
-	testMetrics(t, metrics)
+	testMetrics(t, plane, metrics)
 	if !answers(t, metrics, "/debug/pprof/heap") || answers(t, metrics, "/debug/pprof/cmdline") {
 		t.Error("/debug/pprof/ has no heap, or the command line")
 	}

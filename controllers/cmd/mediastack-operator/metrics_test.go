@@ -22,12 +22,12 @@ var storeMetric = regexp.MustCompile(`^mediastack_(build_info|database_.*|object
 
 // testMetrics creates an account for an operator that leads, waits until its metrics show it, and
 // compares them with the reference.
-func testMetrics(t *testing.T, port int) {
+func testMetrics(t *testing.T, plane *testenv.ControlPlane, port int) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	must(t, clientgoscheme.AddToScheme(scheme))
 	must(t, v1alpha1.AddToScheme(scheme))
-	kube, err := client.New(testenv.Kubernetes(t), client.Options{Scheme: scheme})
+	kube, err := client.New(plane.Access(), client.Options{Scheme: scheme})
 	must(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "metrics-"}}
 	must(t, kube.Create(t.Context(), namespace))
