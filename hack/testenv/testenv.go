@@ -104,12 +104,11 @@ func once[T any](start func(ctx context.Context, e *environment) (T, error)) fun
 }
 
 func newEnvironment() (*environment, error) {
-	parent := os.TempDir()
-	if !servers.PostgresCanReach(parent) {
-		parent = "/tmp"
+	parents := parents()
+	for _, parent := range parents {
+		sweep(parent)
 	}
-	sweep(parent)
-	dir, err := servers.MakeDataDir(parent, dirPrefix)
+	dir, err := servers.MakeDataDir(parents[0], dirPrefix)
 	if err != nil {
 		return nil, err
 	}
