@@ -56,7 +56,8 @@ images: build ## Build the container images into dist/, with a software bill of 
 	go -C hack/images build -o $(abspath $(BIN))/mediastack-images .
 	$(BIN)/mediastack-images build --bin $(BIN) --out $(DIST) --version $(VERSION) --revision $(REVISION) --created $(COMMITTED)
 
-release: kubectl ## Write everything of a release into dist/ (VERSION=v0.1.0; PLATFORMS="linux/amd64" selects those of the kubectl plugin)
+release: kubectl ## Write everything of a release into dist/ (VERSION=v0.1.0; PLATFORMS="linux/amd64" selects those of the kubectl plugin; NIGHTLY=skip goes on without make nightly)
+	@hack/release-check.sh "$(VERSION)"
 	@KUBECTL=$(or $(KUBEBUILDER_ASSETS),$(KUBE))/kubectl HELM=$(TOOLS)/helm hack/release.sh "$(VERSION)"
 
 generate: tools ## Regenerate CRDs and their reference, deepcopy, RBAC, SQL and OpenAPI code, and the chart's copies of them
@@ -81,23 +82,48 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race test-images e2e zero-loss reproduce test-stores test-erasure test-operator lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
+.PHONY: test test-race presubmit nightly test-programs test-modules test-images e2e zero-loss reproduce test-stores test-erasure test-operator lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
 # With RERUNS=1 a test that failed runs once more, alone, and is listed as failed either way: so CI shows an unstable test
 # without the loss of a whole run. More than three failures, a panic or a data race are final.
 RERUNS ?=
+# Tests that take the longest, of what a change seldom breaks: `make nightly` runs them.
+NIGHTLY_PACKAGES := ./hack/test/restore ./hack/test/monitoring
+# Goroutines share memory in the operator and the runtime, so `make presubmit` tests the packages that they are made of
+# with the race detector. Not those that send requests to whole programs, nor that of the image workers, which are
+# processes: with it they take as long as all others together.
+RACE_PACKAGES = $(shell go list ./controllers/... ./runtime/... | grep -v -E '/cmd/|/controllers/operator$$|/runtime/consistency$$|/runtime/internal/(rest|mcp|tus|oauthhttp|imaging)$$')
+PLAIN_PACKAGES = $(filter-out $(RACE_PACKAGES) $(shell go list $(NIGHTLY_PACKAGES)),$(shell go list ./...))
+# What has tests of its own beside the main module's packages.
+OTHER_MODULES := hack/gitops clients/go
+# One process starts the servers of all packages: PostgreSQL, the S3 stores, an API server with its controllers.
+SERVED := bin/mediastack-testenv
 # go_test runs go test on packages: $(call go_test,FLAGS,PACKAGES)
-go_test = $(if $(RERUNS),$(TOOLS)/gotestsum --format standard-quiet --hide-summary skipped --rerun-fails=$(RERUNS) --rerun-fails-max-failures 3 --rerun-fails-abort-on-data-race --packages "$(2)" -- $(1),go test $(1) $(2))
-test: packages kube minio tusd helm kube-score promtool prometheus $(if $(RERUNS),gotestsum) build dev-services dev-stack ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)
-	$(call go_test,-count=1 -timeout $(TEST_TIMEOUT),$(TEST_PACKAGES))
-	$(if $(filter ./...,$(TEST_PACKAGES)),go -C hack/gitops test -count=1 .)
-	$(if $(filter ./...,$(TEST_PACKAGES)),go -C clients/go test -count=1 ./...)
-	$(if $(filter ./...,$(TEST_PACKAGES)),CGO_ENABLED=1 go test -count=1 -timeout $(TEST_TIMEOUT) $(CGO_PACKAGES))
+go_test = $(SERVED) $(if $(RERUNS),$(TOOLS)/gotestsum --format standard-quiet --hide-summary skipped --rerun-fails=$(RERUNS) --rerun-fails-max-failures 3 --rerun-fails-abort-on-data-race --packages "$(2)" -- $(1),go test $(1) $(2))
+TEST_FLAGS = -count=1 -timeout $(TEST_TIMEOUT)
 
-test-race: packages kube minio tusd $(if $(RERUNS),gotestsum) build dev-services dev-stack ## Run all tests with the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(call go_test,-race -count=1 -timeout $(TEST_TIMEOUT),$(TEST_PACKAGES))
+test: test-programs ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)
+	$(call go_test,$(TEST_FLAGS),$(TEST_PACKAGES))
+	$(if $(filter ./...,$(TEST_PACKAGES)),$(MAKE) test-modules)
+
+test-race: test-programs ## Run all tests with the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(call go_test,-race $(TEST_FLAGS),$(TEST_PACKAGES))
+
+presubmit: test-programs ## Run the tests that CI runs: each test once, of the packages that programs are made of with the race detector
+	$(call go_test,$(TEST_FLAGS),$(PLAIN_PACKAGES))
+	$(MAKE) test-modules
+	CGO_ENABLED=1 $(call go_test,-race $(TEST_FLAGS),$(RACE_PACKAGES))
+
+# What the tests need.
+test-programs: packages kube minio tusd helm kube-score promtool prometheus $(if $(RERUNS),gotestsum) build dev-services dev-stack
+	go build -o $(SERVED) ./hack/testenv/run
+
+# The tests of other modules, and of the packages that link libvips.
+test-modules:
+	$(foreach module,$(OTHER_MODULES),go -C $(module) test -count=1 ./...;)
+	CGO_ENABLED=1 go test $(TEST_FLAGS) $(CGO_PACKAGES)
 
 test-images: packages build ## Build the container images twice, and run their programs from them alone
 	go -C hack/images test -count=1 -timeout $(TEST_TIMEOUT) .
@@ -143,6 +169,9 @@ zero-loss: cluster-packages cluster-programs cluster-binaries dev-services helm 
 	CGO_ENABLED=0 go build -ldflags "-s -w" -o bin/mediastack-zeroloss ./hack/test/zeroloss
 	bin/mediastack-cluster check
 	@hack/in-cluster.sh zeroloss bin/mediastack-cluster exec bin/mediastack-zeroloss run $(ARGS)
+
+nightly: ## Run what takes hours, before a release: all tests, races, images, a real cluster, crashes, full sizes, fuzzing (STEPS="test crash" selects)
+	@hack/nightly.sh $(STEPS)
 
 fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex selects targets
 	@hack/fuzz.sh

@@ -18,7 +18,7 @@ import (
 func releaseTo(t *testing.T, version string) (folder, output string, err error) {
 	t.Helper()
 	folder = t.TempDir()
-	command := exec.CommandContext(t.Context(), "make", "release", "VERSION="+version, "DIST="+folder, "PLATFORMS=linux/"+runtime.GOARCH)
+	command := exec.CommandContext(t.Context(), "make", "release", "NIGHTLY=skip", "VERSION="+version, "DIST="+folder, "PLATFORMS=linux/"+runtime.GOARCH)
 	command.Dir = "../.."
 	out, err := command.CombinedOutput()
 	return folder, string(out), err
