@@ -81,15 +81,17 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race test-images e2e zero-loss reproduce test-stores test-erasure test-operator lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
+.PHONY: test test-race suite-times test-images e2e zero-loss reproduce test-stores test-erasure test-operator lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
 # With RERUNS=1 a test that failed runs once more, alone, and is listed as failed either way: so CI shows an unstable test
 # without the loss of a whole run. More than three failures, a panic or a data race are final.
 RERUNS ?=
+# A file for the events of the tests (go test -json), with RERUNS only: those of a test that ran again are in it, too.
+EVENTS ?=
 # go_test runs go test on packages: $(call go_test,FLAGS,PACKAGES)
-go_test = $(if $(RERUNS),$(TOOLS)/gotestsum --format standard-quiet --hide-summary skipped --rerun-fails=$(RERUNS) --rerun-fails-max-failures 3 --rerun-fails-abort-on-data-race --packages "$(2)" -- $(1),go test $(1) $(2))
+go_test = $(if $(RERUNS),$(TOOLS)/gotestsum --format standard-quiet --hide-summary skipped --rerun-fails=$(RERUNS) --rerun-fails-max-failures 3 --rerun-fails-abort-on-data-race $(if $(EVENTS),--jsonfile "$(EVENTS)") --packages "$(2)" -- $(1),go test $(1) $(2))
 test: packages kube minio tusd helm kube-score promtool prometheus $(if $(RERUNS),gotestsum) build dev-services dev-stack ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)
 	$(call go_test,-count=1 -timeout $(TEST_TIMEOUT),$(TEST_PACKAGES))
 	$(if $(filter ./...,$(TEST_PACKAGES)),go -C hack/gitops test -count=1 .)
@@ -98,6 +100,9 @@ test: packages kube minio tusd helm kube-score promtool prometheus $(if $(RERUNS
 
 test-race: packages kube minio tusd $(if $(RERUNS),gotestsum) build dev-services dev-stack ## Run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(call go_test,-race -count=1 -timeout $(TEST_TIMEOUT),$(TEST_PACKAGES))
+
+suite-times: ## Print where the time of the last run of .ci/run went (ARGS="--write docs/guides/develop.md" writes it there)
+	@go run ./hack/suitetimes $(ARGS)
 
 test-images: packages build ## Build the container images twice, and run their programs from them alone
 	go -C hack/images test -count=1 -timeout $(TEST_TIMEOUT) .
