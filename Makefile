@@ -81,7 +81,7 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race suite-times test-images e2e zero-loss reproduce test-stores test-erasure test-operator lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
+.PHONY: test test-race flaky suite-times test-images e2e zero-loss reproduce test-stores test-erasure test-operator lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -100,6 +100,10 @@ test: packages kube minio tusd helm kube-score promtool prometheus $(if $(RERUNS
 
 test-race: packages kube minio tusd $(if $(RERUNS),gotestsum) build dev-services dev-stack ## Run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(call go_test,-race -count=1 -timeout $(TEST_TIMEOUT),$(TEST_PACKAGES))
+
+# RERUNS=0 runs no test again, and writes the events.
+flaky: ## Run the tests ROUNDS times (20), every second time beside LOAD busy processes (8), and print which tests ever failed (TEST_PACKAGES selects packages)
+	go run ./hack/flaky --rounds $(or $(ROUNDS),20) --load $(or $(LOAD),8) -- $(MAKE) test RERUNS=0 EVENTS={events}
 
 suite-times: ## Print where the time of the last run of .ci/run went (ARGS="--write docs/guides/develop.md" writes it there)
 	@go run ./hack/suitetimes $(ARGS)
