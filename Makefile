@@ -82,48 +82,67 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race presubmit nightly test-programs test-modules test-images e2e zero-loss reproduce test-stores test-erasure test-operator lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
+.PHONY: test test-race presubmit presubmit-plain presubmit-race nightly flaky suite-times test-programs test-modules test-images e2e zero-loss reproduce test-stores test-erasure test-operator lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
 # With RERUNS=1 a test that failed runs once more, alone, and is listed as failed either way: so CI shows an unstable test
 # without the loss of a whole run. More than three failures, a panic or a data race are final.
 RERUNS ?=
-# Tests that take the longest, of what a change seldom breaks: `make nightly` runs them.
-NIGHTLY_PACKAGES := ./hack/test/restore ./hack/test/monitoring
-# Goroutines share memory in the operator and the runtime, so `make presubmit` tests the packages that they are made of
-# with the race detector. Not those that send requests to whole programs, nor that of the image workers, which are
-# processes: with it they take as long as all others together.
-RACE_PACKAGES = $(shell go list ./controllers/... ./runtime/... | grep -v -E '/cmd/|/controllers/operator$$|/runtime/consistency$$|/runtime/internal/(rest|mcp|tus|oauthhttp|imaging)$$')
-PLAIN_PACKAGES = $(filter-out $(RACE_PACKAGES) $(shell go list $(NIGHTLY_PACKAGES)),$(shell go list ./...))
-# What has tests of its own beside the main module's packages.
-OTHER_MODULES := hack/gitops clients/go
-# One process starts the servers of all packages: PostgreSQL, the S3 stores, an API server with its controllers.
+# A file for the events of the tests (go test -json), with RERUNS only: those of a test that ran again are in it, too.
+EVENTS ?=
+# One process serves the packages of a run: PostgreSQL, the S3 stores, an API server with its controllers.
 SERVED := bin/mediastack-testenv
-# go_test runs go test on packages: $(call go_test,FLAGS,PACKAGES)
-go_test = $(SERVED) $(if $(RERUNS),$(TOOLS)/gotestsum --format standard-quiet --hide-summary skipped --rerun-fails=$(RERUNS) --rerun-fails-max-failures 3 --rerun-fails-abort-on-data-race --packages "$(2)" -- $(1),go test $(1) $(2))
 TEST_FLAGS = -count=1 -timeout $(TEST_TIMEOUT)
+# go_test runs go test on packages, unless there are none: $(call go_test,FLAGS,PACKAGES)
+go_test = $(if $(strip $(2)),$(SERVED) $(if $(RERUNS),$(TOOLS)/gotestsum --format standard-quiet --hide-summary skipped --rerun-fails=$(RERUNS) --rerun-fails-max-failures 3 --rerun-fails-abort-on-data-race $(if $(EVENTS),--jsonfile "$(EVENTS)") --packages "$(2)" -- $(TEST_FLAGS) $(1),go test $(TEST_FLAGS) $(1) $(2)))
+# Tests that take minutes, of what a change seldom breaks: presubmit leaves them to `make nightly`.
+NIGHTLY_PACKAGES := ./hack/test/restore ./hack/test/monitoring
+# Goroutines share memory in the operator and the runtime, so presubmit tests the packages that they are made of with the
+# race detector. Not the suites that send requests to whole programs, nor that of the image workers, which are processes:
+# with it they take as long as all others together.
+RACE_PACKAGES = $(filter $(shell go list $(TEST_PACKAGES)),$(shell go list ./controllers/... ./runtime/... | grep -v -E '/cmd/|/controllers/operator$$|/runtime/consistency$$|/runtime/internal/(rest|mcp|tus|oauthhttp|imaging)$$'))
+PLAIN_PACKAGES = $(filter-out $(RACE_PACKAGES) $(shell go list $(NIGHTLY_PACKAGES)),$(shell go list $(TEST_PACKAGES)))
 
 test: test-programs ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)
-	$(call go_test,$(TEST_FLAGS),$(TEST_PACKAGES))
-	$(if $(filter ./...,$(TEST_PACKAGES)),$(MAKE) test-modules)
+	$(call go_test,,$(TEST_PACKAGES))
+	$(if $(filter ./...,$(TEST_PACKAGES)),@$(MAKE) test-modules)
 
 test-race: test-programs ## Run all tests with the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(call go_test,-race $(TEST_FLAGS),$(TEST_PACKAGES))
+	CGO_ENABLED=1 $(call go_test,-race,$(TEST_PACKAGES))
 
-presubmit: test-programs ## Run the tests that CI runs: each test once, of the packages that programs are made of with the race detector
-	$(call go_test,$(TEST_FLAGS),$(PLAIN_PACKAGES))
-	$(MAKE) test-modules
-	CGO_ENABLED=1 $(call go_test,-race $(TEST_FLAGS),$(RACE_PACKAGES))
+# The second half runs although the first one has failed.
+RACE_EVENTS = $(if $(EVENTS),$(basename $(EVENTS))-race.json)
+presubmit: ## Run the tests that CI runs, each once: those of the packages that programs are made of with the race detector
+	@status=0; \
+	$(MAKE) presubmit-plain || status=$$?; \
+	$(MAKE) presubmit-race EVENTS="$(RACE_EVENTS)" || status=$$?; \
+	$(if $(EVENTS),[ ! -e "$(RACE_EVENTS)" ] || { cat "$(RACE_EVENTS)" >>"$(EVENTS)" && rm "$(RACE_EVENTS)"; } || status=$$?;) \
+	exit $$status
+
+presubmit-plain: test-programs
+	$(call go_test,,$(PLAIN_PACKAGES))
+	$(if $(filter ./...,$(TEST_PACKAGES)),@$(MAKE) test-modules)
+
+presubmit-race: test-programs
+	CGO_ENABLED=1 $(call go_test,-race,$(RACE_PACKAGES))
 
 # What the tests need.
 test-programs: packages kube minio tusd helm kube-score promtool prometheus $(if $(RERUNS),gotestsum) build dev-services dev-stack
 	go build -o $(SERVED) ./hack/testenv/run
 
-# The tests of other modules, and of the packages that link libvips.
+# The tests of other modules, and those of the packages that link libvips.
 test-modules:
-	$(foreach module,$(OTHER_MODULES),go -C $(module) test -count=1 ./...;)
+	go -C hack/gitops test -count=1 ./...
+	go -C clients/go test -count=1 ./...
 	CGO_ENABLED=1 go test $(TEST_FLAGS) $(CGO_PACKAGES)
+
+# RERUNS=0 runs no test again, and writes the events.
+flaky: ## Run presubmit ROUNDS times (20), every second time beside LOAD busy processes (8), and print which tests ever failed (TEST_PACKAGES selects packages)
+	go run ./hack/flaky --rounds $(or $(ROUNDS),20) --load $(or $(LOAD),8) -- $(MAKE) presubmit RERUNS=0 EVENTS={events}
+
+suite-times: ## Print where the time of the last run of .ci/run went (ARGS="--write docs/guides/develop.md" writes it there)
+	@go run ./hack/suitetimes $(ARGS)
 
 test-images: packages build ## Build the container images twice, and run their programs from them alone
 	go -C hack/images test -count=1 -timeout $(TEST_TIMEOUT) .

@@ -101,8 +101,8 @@ func attachKubernetes(access kubernetesAccess) (*servers.Kubernetes, error) {
 	}, dir)
 }
 
-// Serve gives test processes one set of servers: PostgreSQL, versitygw, MinIO, and a control plane. It
-// listens on a unix socket, whose path goes into ServersEnv, and starts a server when the first process
+// Serve starts the servers of other test processes, one set for all: PostgreSQL, versitygw, MinIO, and a
+// control plane. It listens on a unix socket, whose path goes into ServersEnv, and starts a server when the first process
 // asks for it. The returned function stops all of them. It is for one process that outlives the tests
 // (hack/testenv/run).
 func Serve() (socket string, stopAll func(), err error) {

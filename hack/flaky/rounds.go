@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"mediastack.dev/hack/testevents"
+)
+
+const (
+	// eventsEnv names the file for the events to the command, and eventsArgument is replaced by it.
+	eventsEnv      = "EVENTS"
+	eventsArgument = "{events}"
+	// grace is how long an interrupted command may take to end.
+	grace = 20 * time.Second
+)
+
+// round is a run of the command that was not interrupted.
+type round struct {
+	number   int // from 1
+	loaded   bool
+	elapsed  time.Duration
+	failures []testevents.Failure // a command that failed without a failed test is one with a reason alone
+	log      string
+}
+
+func (r round) kind() string {
+	if r.loaded {
+		return "loaded"
+	}
+	return "quiet"
+}
+
+// runRounds runs all rounds, and prints a line for each. After an error, or an interrupt, it returns those before it.
+func (c *config) runRounds(ctx context.Context, out io.Writer) ([]round, error) {
+	if err := c.clearLogs(); err != nil {
+		return nil, err
+	}
+	var all []round
+	for number := 1; number <= c.rounds; number++ {
+		one, err := c.runRound(ctx, number)
+		if ctx.Err() != nil {
+			fmt.Fprintf(out, "round %*d of %d, %s: interrupted\n", width(c.rounds), number, c.rounds, one.kind())
+			return all, ctx.Err()
+		}
+		if err != nil {
+			return all, fmt.Errorf("round %d: %w", number, err)
+		}
+		all = append(all, one)
+		fmt.Fprintf(out, "round %*d of %d, %s: %.0f s, %s\n", width(c.rounds), number, c.rounds, one.kind(), one.elapsed.Seconds(), describe(one.failures))
+	}
+	return all, nil
+}
+
+// describe prints the failures of a round in one line.
+func describe(failures []testevents.Failure) string {
+	const named = 3
+	var names []string
+	for _, failure := range failures[:min(named, len(failures))] {
+		names = append(names, failure.String())
+	}
+	if len(failures) > named {
+		names = append(names, "...")
+	}
+	switch len(failures) {
+	case 0:
+		return "no failure"
+	case 1:
+		return "1 failure: " + names[0]
+	}
+	return fmt.Sprintf("%d failures: %s", len(failures), strings.Join(names, ", "))
+}
+
+// clearLogs makes the folder for the logs, and removes those of an earlier run. A dev stack has its secrets in the folder
+// above it.
+func (c *config) clearLogs() error {
+	if err := os.MkdirAll(c.logs, 0o700); err != nil {
+		return err
+	}
+	old, err := filepath.Glob(filepath.Join(c.logs, "round-*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range old {
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runRound runs the command once. An error is not one of the tests: the command did not run as it should have.
+func (c *config) runRound(ctx context.Context, number int) (one round, err error) {
+	base := filepath.Join(c.logs, fmt.Sprintf("round-%0*d", width(c.rounds), number))
+	events := base + ".json"
+	one = round{number: number, loaded: number%2 == 0, log: base + ".log"}
+	log, err := os.Create(one.log)
+	if err != nil {
+		return one, err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	if one.loaded {
+		busy, err := startLoad(c.program, c.load)
+		if err != nil {
+			return one, err
+		}
+		defer func() { err = errors.Join(err, busy.stop()) }()
+	}
+	begun := time.Now()
+	ended, err := c.runCommand(ctx, events, log)
+	one.elapsed = time.Since(begun)
+	if err != nil {
+		return one, err
+	}
+	one.failures = failures(events, ended)
+	if len(one.failures) == 0 {
+		return one, os.Remove(events) // of a run of all tests it has many megabytes
+	}
+	return one, nil
+}
+
+// runCommand runs the command and returns how it ended. An error is that it could not be started.
+func (c *config) runCommand(ctx context.Context, events string, log *os.File) (*os.ProcessState, error) {
+	args := make([]string, len(c.command))
+	for i, arg := range c.command {
+		args[i] = strings.ReplaceAll(arg, eventsArgument, events)
+	}
+	command := exec.CommandContext(ctx, args[0], args[1:]...)
+	command.Env = append(os.Environ(), eventsEnv+"="+events)
+	command.Stdout, command.Stderr = log, log
+	// It has a process group of its own, so that an interrupt reaches its children, too: once, and from here alone.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGINT) }
+	command.WaitDelay = grace
+	if err := command.Start(); err != nil {
+		return nil, err
+	}
+	_ = command.Wait() // the state has its result
+	if ctx.Err() != nil {
+		_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL) // children that ignored the interrupt
+	}
+	return command.ProcessState, nil
+}
+
+// failures returns the failures in a file of events. A command that did not succeed has one at least.
+func failures(path string, ended *os.ProcessState) []testevents.Failure {
+	events, err := testevents.ReadFile(path)
+	switch {
+	case len(events.Failures) > 0:
+		return events.Failures
+	case !ended.Success():
+		return []testevents.Failure{{Reason: fmt.Sprintf("the command failed (%s) without a failed test", ended)}}
+	case err != nil:
+		return []testevents.Failure{{Reason: "the events of the tests cannot be read: " + err.Error()}}
+	case len(events.Packages) == 0:
+		return []testevents.Failure{{Reason: "the command ran no tests"}}
+	}
+	return nil
+}
+
+// width is the number of digits of the last round.
+func width(rounds int) int { return len(fmt.Sprint(rounds)) }
