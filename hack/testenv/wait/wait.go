@@ -18,7 +18,7 @@ const (
 	defaultTimeout = time.Minute
 	// Conditions are tried at once, and then after pauses that double up to maxPause.
 	minPause = time.Millisecond
-	maxPause  = 50 * time.Millisecond
+	maxPause = 50 * time.Millisecond
 )
 
 var configured = sync.OnceValues(func() (time.Duration, error) {
