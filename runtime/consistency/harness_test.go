@@ -75,8 +75,8 @@ func (d *fixture) withAccount(t *testing.T) *fixture {
 
 func (d *fixture) newService(now func() time.Time) *media.Service {
 	d.t.Helper()
-	service, err := media.New(media.Config{MaxUploads: 32, UploadMemory: 256 << 20, UploadPerAccountPercent: 100, UploadQueue: 1000, UploadQueueTimeout: time.Minute,
-		UploadLease: 15 * time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second},
+	service, err := media.New(media.Config{MaxUploads: 32, UploadMemory: 256 << 20, UploadPerAccountPercent: 100, UploadQueue: 1000, UploadQueueTimeout: runtimetest.Long,
+		UploadLease: 15 * time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: runtimetest.Long},
 		media.Deps{Store: d.store, Objects: d.objects, Settings: d.Settings, Now: now, Log: slog.New(slog.DiscardHandler)})
 	must(d.t, err)
 	return service

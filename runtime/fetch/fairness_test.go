@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	dto "github.com/prometheus/client_model/go"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/internal/runtimetest"
@@ -39,10 +40,10 @@ func TestRun_YieldsASlotToAnAccountThatHasNone(t *testing.T) {
 		for range 2 {
 			p.start(t, one[i], fetch.Request{URL: "https://example.com/"})
 		}
-		eventually(t, "the slots are in use", func() bool { return w.running(t, one[i]) == want })
+		wait.Until(t, "the slots are in use", func() bool { return w.running(t, one[i]) == want })
 	}
 	p.start(t, one[3], fetch.Request{URL: "https://example.com/"})
-	eventually(t, "each account has a slot", func() bool {
+	wait.Until(t, "each account has a slot", func() bool {
 		for _, account := range one {
 			if w.running(t, account) != 1 {
 				return false
@@ -54,7 +55,7 @@ func TestRun_YieldsASlotToAnAccountThatHasNone(t *testing.T) {
 	if n := w.QueryInt(t, `SELECT count(*) FROM fetch_job WHERE state = 'queued' AND attempts = 0 AND error_code = ''`); n != 3 {
 		t.Errorf("%d jobs wait, want 3", n)
 	}
-	eventually(t, "only running jobs have an upload", func() bool { return w.QueryInt(t, `SELECT count(*) FROM upload`) == 4 })
+	wait.Until(t, "only running jobs have an upload", func() bool { return w.QueryInt(t, `SELECT count(*) FROM upload`) == 4 })
 }
 
 // Of two processes whose slots are all in use, one gives up one slot.
@@ -71,7 +72,7 @@ func TestRun_YieldsOneSlotForEachAccountThatWaits(t *testing.T) {
 	}
 	use := func(want ...int64) {
 		t.Helper()
-		eventually(t, "the slots are in use", func() bool {
+		wait.Until(t, "the slots are in use", func() bool {
 			return here.running(t, one[0])+here.running(t, one[1]) == want[0] && here.running(t, one[2]) == want[1]
 		})
 	}
@@ -83,7 +84,7 @@ func TestRun_YieldsOneSlotForEachAccountThatWaits(t *testing.T) {
 	first.start(t, one[2], fetch.Request{URL: "https://example.com/"})
 	use(3, 1)
 	first.start(t, one[3], fetch.Request{URL: "https://example.com/"})
-	eventually(t, "all accounts run", func() bool {
+	wait.Until(t, "all accounts run", func() bool {
 		return here.running(t, one[0]) == 1 && here.running(t, one[1]) == 1 && here.running(t, one[2]) == 1 && here.running(t, one[3]) == 1
 	})
 }
@@ -98,7 +99,7 @@ func TestRun_EndsSlowTransfersWhileAnAccountWaits(t *testing.T) {
 	w.RunFetches(t, p.core)
 	kept := p.start(t, one[0], fetch.Request{URL: fast})
 	ended := p.start(t, one[1], fetch.Request{URL: slow})
-	eventually(t, "both run", func() bool { return w.running(t, one[0]) == 1 && w.running(t, one[1]) == 1 })
+	wait.Until(t, "both run", func() bool { return w.running(t, one[0]) == 1 && w.running(t, one[1]) == 1 })
 	if done := p.ended(t, one[2], p.start(t, one[2], fetch.Request{URL: small})); done.State != fetch.Done {
 		t.Errorf("%+v", done)
 	}
@@ -207,7 +208,7 @@ func TestMetrics_CountAttemptsByOutcome(t *testing.T) {
 		p.ended(t, one, p.start(t, one, fetch.Request{URL: url}))
 	}
 	p.start(t, one, fetch.Request{URL: "stalled"})
-	eventually(t, "a job runs", func() bool {
+	wait.Until(t, "a job runs", func() bool {
 		return p.metric(t, "mediastack_fetch_in_flight", "") == 1 && p.metric(t, "mediastack_fetch_received_bytes_total", "") == 3+3+7
 	})
 	stop()

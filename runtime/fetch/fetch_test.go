@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/fetch"
@@ -30,7 +31,7 @@ func TestJob_OfAKilledProcessIsTakenOver(t *testing.T) {
 	first := killed.process(t, stalled.open, func(c *fetch.Config) { c.CheckInterval = time.Minute }) // it does not notice
 	job := first.start(t, one, fetch.Request{URL: "https://example.com/a"})
 	killed.RunFetches(t, first.core)
-	eventually(t, "bytes are reserved", func() bool { return killed.QueryInt(t, `SELECT count(*) FROM upload WHERE reserved > 0`) == 1 })
+	wait.Until(t, "bytes are reserved", func() bool { return killed.QueryInt(t, `SELECT count(*) FROM upload WHERE reserved > 0`) == 1 })
 	killed.exec(t, `UPDATE runtime_instance SET lease_ends = now() - interval '1s'`)
 
 	second := other.process(t, serve("abc"))
@@ -42,7 +43,7 @@ func TestJob_OfAKilledProcessIsTakenOver(t *testing.T) {
 	}
 	other.holds(t, 1, 3)
 	close(stalled.release) // the first process was only paused
-	eventually(t, "the first process has noticed", func() bool { return strings.Contains(first.core.Logs.String(), "taken over") })
+	wait.Until(t, "the first process has noticed", func() bool { return strings.Contains(first.core.Logs.String(), "taken over") })
 	other.holds(t, 1, 3) // still
 	if n := other.QueryInt(t, `SELECT count(*) FROM fetch_job WHERE attempts = 2 AND item_id = $1`, ended.MediaID); n != 1 {
 		t.Error("the first process has changed the job")
@@ -95,7 +96,7 @@ func TestShutdown_GivesJobsBack(t *testing.T) {
 	first := w.process(t, stalled.open)
 	job := first.start(t, one, fetch.Request{URL: "https://example.com/a"})
 	stop := w.RunFetches(t, first.core)
-	eventually(t, "a part was received", func() bool { return w.QueryInt(t, `SELECT bytes FROM fetch_job`) >= stalled.size })
+	wait.Until(t, "a part was received", func() bool { return w.QueryInt(t, `SELECT bytes FROM fetch_job`) >= stalled.size })
 	stop()
 	if n := w.QueryInt(t, `SELECT count(*) FROM fetch_job WHERE state = 'queued' AND attempts = 0 AND instance_id IS NULL`); n != 1 {
 		t.Error("the job was not given back")
@@ -128,7 +129,7 @@ func TestJob_EndsWithItsCredential(t *testing.T) {
 		job := p.start(t, one, fetch.Request{URL: "https://example.com/a"})
 		principal := w.Principal(t, one)
 		stop := w.RunFetches(t, p.core)
-		eventually(t, "a part was received", func() bool {
+		wait.Until(t, "a part was received", func() bool {
 			return w.QueryInt(t, `SELECT bytes FROM fetch_job WHERE id = $1`, job.ID) >= stalled.size
 		})
 		end(one)
@@ -275,9 +276,9 @@ func TestRun_KeepsTheLastSlotForAnotherAccount(t *testing.T) {
 		p.start(t, one, fetch.Request{URL: "https://example.com/"})
 	}
 	w.RunFetches(t, p.core)
-	eventually(t, "two jobs run", func() bool { return running(one) >= 2 })
+	wait.Until(t, "two jobs run", func() bool { return running(one) >= 2 })
 	p.start(t, other, fetch.Request{URL: "https://example.com/"})
-	eventually(t, "the other account has a slot", func() bool { return running(other) == 1 })
+	wait.Until(t, "the other account has a slot", func() bool { return running(other) == 1 })
 	if n := running(one); n != 2 {
 		t.Errorf("%d jobs of the first account run, want 2", n)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/internal/runtimetest"
@@ -41,7 +42,7 @@ func (w *world) exec(t *testing.T, statement string) {
 // holds waits until the installation has these items and bytes, and no upload.
 func (w *world) holds(t *testing.T, items, bytes int64) {
 	t.Helper()
-	eventually(t, "the bytes are exact", func() bool {
+	wait.Until(t, "the bytes are exact", func() bool {
 		return w.QueryInt(t, `SELECT count(*) FROM upload`) == 0 && w.QueryInt(t, `SELECT count(*) FROM item`) == items &&
 			w.QueryInt(t, `SELECT coalesce(sum(bytes), 0) FROM account_usage`) == bytes
 	})
@@ -95,7 +96,7 @@ func (p process) ended(t *testing.T, of runtimetest.Tenant, job fetch.Job) fetch
 
 func (p process) endedFor(t *testing.T, principal account.Principal, job fetch.Job) (state fetch.Job) {
 	t.Helper()
-	eventually(t, "the job has ended", func() bool {
+	wait.Until(t, "the job has ended", func() bool {
 		var err error
 		state, err = p.core.Fetch.Job(t.Context(), principal, job.ID)
 		must(t, err)
@@ -132,7 +133,7 @@ type dripping struct{ ctx context.Context }
 
 func (d dripping) Read(p []byte) (int, error) {
 	select {
-	case <-time.After(5 * time.Millisecond):
+	case <-time.After(5 * time.Millisecond): //nolint:forbidigo // the pace of a slow server
 		return min(100, len(p)), nil
 	case <-d.ctx.Done():
 		return 0, context.Cause(d.ctx)
@@ -162,21 +163,6 @@ type unreadable struct{ t *testing.T }
 func (u unreadable) Read([]byte) (int, error) {
 	u.t.Error("a file that is too large is read")
 	return 0, io.EOF
-}
-
-// eventually waits until the condition is true.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	deadline := time.After(30 * time.Second)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-deadline:
-			t.Fatalf("not in time: %s", what)
-		case <-tick.C:
-		}
-	}
 }
 
 func must(t *testing.T, err error) {

@@ -49,7 +49,7 @@ func (b *harness) withQueue(objects media.ObjectStore, cfg media.Config, slots i
 	b.t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	workers, err := imaging.New(b.t.Context(), imaging.Config{Enabled: true, WorkerPath: testenv.Binary(b.t, "mediastack-imaging"),
-		Workers: 1, Queue: slots, Timeout: time.Minute, MaxBytes: 64 << 20, MaxPixels: 50_000_000, MaxFrames: 100, Memory: 2 << 30},
+		Workers: 1, Queue: slots, Timeout: 10 * time.Minute, MaxBytes: 64 << 20, MaxPixels: 50_000_000, MaxFrames: 100, Memory: 2 << 30},
 		imaging.Deps{Registry: prometheus.NewRegistry(), Log: log})
 	must(b.t, err)
 	b.t.Cleanup(workers.Close)

@@ -16,6 +16,7 @@ import (
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/installation"
+	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
@@ -59,8 +60,8 @@ type harness struct {
 }
 
 var (
-	config = media.Config{MaxUploads: 32, UploadMemory: 256 << 20, UploadPerAccountPercent: 100, UploadQueue: 1000, UploadQueueTimeout: time.Minute,
-		UploadLease: 15 * time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second}
+	config = media.Config{MaxUploads: 32, UploadMemory: 256 << 20, UploadPerAccountPercent: 100, UploadQueue: 1000, UploadQueueTimeout: runtimetest.Long,
+		UploadLease: 15 * time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: runtimetest.Long}
 	purgeConfig = media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, UploadGrace: 5 * time.Minute, BatchSize: 7, MaxAttempts: 3, MaxBackoff: time.Hour}
 )
 

@@ -331,7 +331,7 @@ func TestUpload_BelowTheMinimumRateReleasesItsMemoryToOthers(t *testing.T) {
 	const before = 2 << 20
 	r, err := service.CreateResumable(t.Context(), slow, 3*before, media.Fields{}, "")
 	must(t, err)
-	ticker := time.NewTicker(10 * time.Millisecond)
+	ticker := time.NewTicker(10 * time.Millisecond) //nolint:forbidigo // the pace of a slow client
 	defer ticker.Stop()
 	creeping, stalled := newCreeper(before, ticker.C), newCreeper(before, nil)
 	r.OnSlow(func(error) { stalled.stop() })

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
 )
@@ -88,38 +89,26 @@ func TestUpload_ReceivesAPartWhileOneIsSentAndHoldsTenMebibytes(t *testing.T) {
 		},
 	} {
 		file := &countedReader{Reader: bytes.NewReader(random(38 << 20))}
+		parts, proceed, ended := make(chan int), make(chan struct{}), make(chan error, 1)
+		store := &partStore{b.objects, func(number int) error { parts <- number; <-proceed; return nil }}
+		go func() { ended <- run(b.replicaOver(store, config), file, 38<<20); close(parts) }()
 		sent, overlapped := 0, false
-		store := &partStore{b.objects, func(number int) error {
+		for number := range parts {
 			held := func() int64 { return file.read.Load() - int64(sent) }
 			left := 38<<20 - int64(sent)
-			within(t, func() bool { return held() >= min(buffer, left) }) // the file goes on to arrive
+			wait.Until(t, name+": the file goes on to arrive", func() bool { return held() >= min(buffer, left) })
 			overlapped = overlapped || number > 1
 			if held() > buffer {
 				t.Errorf("%s: %d bytes are held with part %d", name, held(), number)
 			}
 			sent += media.PartSize
-			return nil
-		}}
-		if err := run(b.replicaOver(store, config), file, 38<<20); err != nil || !overlapped {
+			proceed <- struct{}{}
+		}
+		if err := <-ended; err != nil || !overlapped {
 			t.Errorf("%s: %v, %t", name, err, overlapped)
 		}
 	}
 	b.balanced(p)
-}
-
-// within waits until ready returns true.
-func within(t *testing.T, ready func() bool) {
-	t.Helper()
-	deadline, tick := time.After(30*time.Second), time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !ready() {
-		select {
-		case <-deadline:
-			t.Error("it did not happen")
-			return
-		case <-tick.C:
-		}
-	}
 }
 
 // The last part of a request of known size takes what would be too little for one more: otherwise it

@@ -14,6 +14,7 @@ import (
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/fault"
 )
 
@@ -97,19 +98,11 @@ func (s *keySource) at(since time.Duration) { s.since.Store(int64(since)) }
 // renewed waits until no renewal runs.
 func (s *keySource) renewed() {
 	s.t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(30 * time.Second); ; <-tick.C {
+	wait.Until(s.t, "the renewal has ended", func() bool {
 		s.provider.mu.Lock()
-		running := s.provider.renewing
-		s.provider.mu.Unlock()
-		if !running {
-			return
-		}
-		if time.Now().After(deadline) {
-			s.t.Fatal("the renewal does not end")
-		}
-	}
+		defer s.provider.mu.Unlock()
+		return !s.provider.renewing
+	})
 }
 
 // Keys are renewed after 80 % of their lifetime, are used to their end while that fails, and an STS

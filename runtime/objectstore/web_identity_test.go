@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/objectstore"
 )
@@ -88,16 +90,12 @@ func TestStore_UsesTemporaryKeysForAWebIdentity(t *testing.T) {
 	store, err := objectstore.New(cfg)
 	must(t, err)
 	// MinIO loads its policies after it reports that it is healthy.
-	ready := time.NewTicker(50 * time.Millisecond)
-	defer ready.Stop()
-	for deadline := time.Now().Add(30 * time.Second); ; <-ready.C {
-		if err = store.Ping(t.Context()); err == nil {
-			break
+	wait.UntilNone(t, func() string {
+		if err := store.Ping(t.Context()); err != nil {
+			return fmt.Sprintf("the token is not accepted: %v", err)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the token is not accepted: %v", err)
-		}
-	}
+		return ""
+	})
 	bucket, _ := claimed(t, store)
 	put(t, store, bucket, "media/x/original", "image/png", []byte("bytes"))
 	if got := read(t, store, bucket, "media/x/original", 0, -1); string(got) != "bytes" {

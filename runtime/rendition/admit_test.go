@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/rendition"
 )
@@ -56,7 +57,7 @@ func TestGet_AsksForAdmissionOnceForEachJob(t *testing.T) {
 	<-first.renderer.started
 	go ask(first, counted(of("b", 200), &asked, busy))
 	go ask(second, counted(of("b", 200), &asked, busy))
-	eventually(t, "all wait", func() bool { return first.service.Waiting()+second.service.Waiting() == 3 })
+	wait.Until(t, "all wait", func() bool { return first.service.Waiting()+second.service.Waiting() == 3 })
 	close(gate)
 	for range 3 {
 		if err := <-done; err != nil {
@@ -95,7 +96,7 @@ func TestGet_ARejectionIsThatOfItsRequestAlone(t *testing.T) {
 			others <- err
 		}()
 	}
-	eventually(t, "the others wait", func() bool { return w.service.Waiting() == 1+cap(others) })
+	wait.Until(t, "the others wait", func() bool { return w.service.Waiting() == 1+cap(others) })
 	close(answer)
 	if err := <-first; !errors.Is(err, busy) {
 		t.Errorf("over its limit: %v", err)
@@ -134,7 +135,7 @@ func TestGet_ManyRejectionsEndAtOnce(t *testing.T) {
 	for range others {
 		go ask(counted(of("a", 100), &asked, busy))
 	}
-	eventually(t, "all wait", func() bool { return w.service.Waiting() == 1+others })
+	wait.Until(t, "all wait", func() bool { return w.service.Waiting() == 1+others })
 	close(answer)
 	for range 1 + others {
 		if err := <-done; !errors.Is(err, busy) {

@@ -22,6 +22,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/runtimetest"
@@ -120,7 +121,7 @@ func TestData_OfSlowReadersIsBounded(t *testing.T) {
 			slow = append(slow, rest)
 		}
 	}
-	eventually(t, "no data are held for nine slow readers", func() bool { return w.service.Held() == 0 && w.renderer.live() == 0 })
+	wait.Until(t, "no data are held for nine slow readers", func() bool { return w.service.Held() == 0 && w.renderer.live() == 0 })
 	if body, err := io.ReadAll(slow[0]); err != nil || len(body) != size-1 || strings.Trim(string(body), "\x01") != "" {
 		t.Errorf("a reader that goes on gets %d bytes, %v", len(body), err)
 	}
@@ -143,7 +144,7 @@ func TestData_OfSlowReadersIsBounded(t *testing.T) {
 	if held := w.service.Held(); held != 2 {
 		t.Errorf("%d data slots are held", held)
 	}
-	eventually(t, "the data of two slow readers is held", func() bool { return w.renderer.live() == 2 })
+	wait.Until(t, "the data of two slow readers is held", func() bool { return w.renderer.live() == 2 })
 	for _, room := range []int64{100 << 20, 10_000} { // another account is served meanwhile
 		other := account(room)
 		status, _, rest := s.read(t, other.item, 1)
@@ -153,13 +154,13 @@ func TestData_OfSlowReadersIsBounded(t *testing.T) {
 	}
 	// A client that has left frees its data slot.
 	must(t, readers[0].Close())
-	eventually(t, "its data slot is free", func() bool { return w.service.Held() == 1 && w.renderer.live() == 1 })
+	wait.Until(t, "its data slot is free", func() bool { return w.service.Held() == 1 && w.renderer.live() == 1 })
 	status, _, rest := s.read(t, full.item, 3)
 	if n, err := io.Copy(io.Discard, rest); status != http.StatusOK || err != nil || n != size-1 {
 		t.Errorf("after it left: %d, %d bytes, %v", status, n, err)
 	}
 	must(t, readers[1].Close())
-	eventually(t, "all data slots are free", func() bool { return w.service.Held() == 0 && w.renderer.live() == 0 })
+	wait.Until(t, "all data slots are free", func() bool { return w.service.Held() == 0 && w.renderer.live() == 0 })
 }
 
 // Accounts whose slow readers hold all data slots do not keep others out for as long as they like.
@@ -175,14 +176,14 @@ func TestData_OfSlowReadersIsGivenToThoseWhoWait(t *testing.T) {
 			t.Fatalf("status %d", status)
 		}
 		go func() { // a KiB at a time
-			for tick := time.Tick(50 * time.Millisecond); ; <-tick {
+			for tick := time.Tick(50 * time.Millisecond); ; <-tick { //nolint:forbidigo // the pace of a slow reader
 				if _, err := io.ReadFull(rest, make([]byte, 1<<10)); err != nil {
 					return
 				}
 			}
 		}()
 	}
-	eventually(t, "both hold a data slot", func() bool { return w.service.Held() == 2 })
+	wait.Until(t, "both hold a data slot", func() bool { return w.service.Held() == 2 })
 	other := w.tenant(t, 100<<20)
 	item := w.sealed(t, other.Principal, 500)
 	if status, _, _ := s.read(t, item, 1); status != http.StatusOK {
@@ -213,7 +214,7 @@ func TestRelease_OfTheLastRequestFreesTheDataSlot(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "all wait for one job", func() bool { return w.service.Waiting() == len(results) })
+	wait.Until(t, "all wait for one job", func() bool { return w.service.Waiting() == len(results) })
 	close(w.renderer.gate)
 	all.Wait()
 	for i, result := range results {
@@ -272,7 +273,7 @@ func TestRelease_LeavesNoDataSlotHeld(t *testing.T) {
 			cancel()
 		}
 	})
-	eventually(t, "all data slots are free", func() bool { return w.service.Held() == 0 && w.renderer.live() == 0 })
+	wait.Until(t, "all data slots are free", func() bool { return w.service.Held() == 0 && w.renderer.live() == 0 })
 	for _, one := range tenants {
 		w.balanced(t, one.tenant)
 	}

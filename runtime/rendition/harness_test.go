@@ -357,21 +357,6 @@ func (w *world) renditions(t *testing.T, of tenant) (n int) {
 	return n
 }
 
-// eventually waits until the condition is true.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	deadline := time.After(2 * time.Minute)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-deadline:
-			t.Fatalf("not in time: %s", what)
-		case <-tick.C:
-		}
-	}
-}
-
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

@@ -30,7 +30,7 @@ func (*claims) AccountsWithRenditions(context.Context, uuid.UUID, int) ([]uuid.U
 }
 
 func (c *claims) EndStaleRenditions(_ context.Context, _ time.Time, _ []uuid.UUID, batch int) (int, error) {
-	time.Sleep(c.takes)
+	time.Sleep(c.takes) //nolint:forbidigo // the clock of synctest
 	n := min(batch, c.stale)
 	c.stale -= n
 	return n, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
@@ -25,34 +26,28 @@ func TestGet_MakesARenditionOnceForAllProcesses(t *testing.T) {
 	first := all[0]
 	one := first.tenant(t, 100_000)
 	item := first.sealed(t, one.Principal, 500)
-	gate, opened := make(chan struct{}), make(chan struct{})
+	gate, done := make(chan struct{}), make(chan struct{})
 	for _, w := range all {
 		w.renderer.gate = gate
 	}
 	go func() {
-		defer close(opened)
-		defer close(gate)
-		for tick := time.Tick(time.Millisecond); all[0].service.Waiting()+all[1].service.Waiting() < 100; {
-			select {
-			case <-tick:
-			case <-t.Context().Done():
+		defer close(done)
+		concurrently(100, func(i int) {
+			w := all[i%2]
+			result, err := w.service.Get(t.Context(), item, one.owner, of("a", 100))
+			if err != nil {
+				t.Error(err)
 				return
 			}
-		}
+			w.check(t, one, of("a", 100), result)
+			if !result.Stored() {
+				t.Error("it is not stored")
+			}
+		})
 	}()
-	concurrently(100, func(i int) {
-		w := all[i%2]
-		result, err := w.service.Get(t.Context(), item, one.owner, of("a", 100))
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		w.check(t, one, of("a", 100), result)
-		if !result.Stored() {
-			t.Error("it is not stored")
-		}
-	})
-	<-opened
+	wait.Until(t, "all wait", func() bool { return all[0].service.Waiting()+all[1].service.Waiting() == 100 })
+	close(gate)
+	<-done
 	jobs(t, 1, all...)
 	for _, w := range all { // again: from the cache of each process
 		if again := w.get(t, one, item, of("a", 100)); !again.Stored() || again.Data != nil {
@@ -92,7 +87,7 @@ func TestGet_EndsItsJobWithTheLastRequestUnlessAWorkerHasIt(t *testing.T) {
 		_, err := w.service.Get(t.Context(), item, one.owner, of("a", 100))
 		stayed <- err
 	}()
-	eventually(t, "both wait", func() bool { return w.service.Waiting() == 2 })
+	wait.Until(t, "both wait", func() bool { return w.service.Waiting() == 2 })
 	leave()
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Errorf("the request that left: %v", err)
@@ -115,7 +110,7 @@ func TestGet_EndsItsJobWithTheLastRequestUnlessAWorkerHasIt(t *testing.T) {
 		t.Errorf("the request that left: %v", err)
 	}
 	w.renderer.gate <- struct{}{}
-	eventually(t, "the picture that nobody waits for is stored", func() bool { return w.rows(t, one) == 2 })
+	wait.Until(t, "the picture that nobody waits for is stored", func() bool { return w.rows(t, one) == 2 })
 	if result := w.get(t, one, item, of("a", 150)); !result.Stored() {
 		t.Errorf("%+v", result)
 	}
@@ -128,7 +123,7 @@ func TestGet_EndsItsJobWithTheLastRequestUnlessAWorkerHasIt(t *testing.T) {
 		_, err := w.service.Get(leaving, item, one.owner, of("a", 200))
 		left <- err
 	}()
-	eventually(t, "it waits for a worker", func() bool { return w.renderer.jobs.Load() == 3 })
+	wait.Until(t, "it waits for a worker", func() bool { return w.renderer.jobs.Load() == 3 })
 	leave()
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Errorf("the only request: %v", err)
@@ -136,7 +131,7 @@ func TestGet_EndsItsJobWithTheLastRequestUnlessAWorkerHasIt(t *testing.T) {
 	if err := <-w.renderer.ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the job that nobody needs: %v", err)
 	}
-	eventually(t, "its claim has ended", func() bool { return w.QueryInt(t, `SELECT count(*) FROM rendition WHERE NOT ready`) == 0 })
+	wait.Until(t, "its claim has ended", func() bool { return w.QueryInt(t, `SELECT count(*) FROM rendition WHERE NOT ready`) == 0 })
 	w.balanced(t, one)
 }
 
@@ -717,7 +712,7 @@ func TestGet_AClientThatLeavesLeavesNoClaim(t *testing.T) {
 	}
 	close(store.left)
 	<-store.abandoned
-	eventually(t, "no claim is left", func() bool {
+	wait.Until(t, "no claim is left", func() bool {
 		select {
 		case err := <-store.committed:
 			must(t, err)

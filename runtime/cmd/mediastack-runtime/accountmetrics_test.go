@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv"
+	testwait "mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/runtimetest"
 )
@@ -31,7 +32,7 @@ func TestAccountMetrics_CountEachTenant(t *testing.T) {
 	s.serve(t, "--account-metrics-top=2")
 	second := s.as(world.Tenant(t, account.Spec{Name: "two", MaxStorage: 1 << 20, MaxUploadSize: 1 << 20}))
 	third := s.as(world.Tenant(t, account.Spec{Name: "three", MaxStorage: 1 << 20, MaxUploadSize: 1 << 20}))
-	within(t, "the service is ready", func() bool { return s.ready(t) })
+	testwait.Until(t, "the service is ready", func() bool { return s.ready(t) })
 	item := s.upload(t)
 	for range 3 {
 		second.request(t, http.MethodGet, "/media/get")
@@ -51,7 +52,7 @@ func TestAccountMetrics_CountEachTenant(t *testing.T) {
 		}
 	}
 	const requests, bytes = "mediastack_account_requests_total", "mediastack_account_body_bytes_total"
-	within(t, "every request is counted", func() bool { return metricValue(s.metrics(t), requests) == 7 })
+	testwait.Until(t, "every request is counted", func() bool { return metricValue(s.metrics(t), requests) == 7 })
 	found := s.metrics(t)
 	for _, c := range []struct {
 		want   float64
@@ -77,7 +78,7 @@ func TestAccountMetrics_CountEachTenant(t *testing.T) {
 func TestAccountMetrics_AreAbsentIfTheyAreOff(t *testing.T) {
 	t.Parallel()
 	s := whole(t, "--account-metrics=off")
-	within(t, "the service is ready", func() bool { return s.ready(t) })
+	testwait.Until(t, "the service is ready", func() bool { return s.ready(t) })
 	s.upload(t)
 	for name := range s.metrics(t) {
 		if strings.HasPrefix(name, "mediastack_account_requests") {
@@ -91,7 +92,7 @@ func TestAccountMetrics_AreAbsentIfTheyAreOff(t *testing.T) {
 func TestMetrics_HostileClientsMakeNoSeries(t *testing.T) {
 	t.Parallel()
 	s := whole(t, "--rate-limit-ip=0", "--max-connections-per-ip=0")
-	within(t, "the service is ready", func() bool { return s.ready(t) })
+	testwait.Until(t, "the service is ready", func() bool { return s.ready(t) })
 	routes := s.routes(t)
 	round := func(random *rand.Rand) {
 		word := func() string { return fmt.Sprintf("%x", random.Uint64()) }
@@ -137,7 +138,7 @@ func TestMetrics_HostileClientsMakeNoSeries(t *testing.T) {
 		return found
 	}
 	settled := func(before float64, sent int) {
-		within(t, "every request is counted", func() bool {
+		testwait.Until(t, "every request is counted", func() bool {
 			return metricValue(s.metrics(t), "mediastack_http_requests_total") >= before+float64(sent)
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	testwait "mediastack.dev/hack/testenv/wait"
 )
 
 // Five replicas with PostgreSQL's default of 100 connections once blocked a rollout for good. These are
@@ -38,7 +39,7 @@ func TestServe_FiveReplicasRollWithAHundredConnections(t *testing.T) {
 	for range replicas + surge {
 		replica := &service{logs: new(buffer), database: s.database, stores: s.stores, tenant: s.tenant}
 		replica.serve(t, "--no-image-enabled", "--rate-limit-key=0", "--rate-limit-ip=0", "--key-cache-ttl=1ns", "--database-retry-timeout=0s")
-		within(t, "the replica is ready", func() bool { return replica.ready(t) })
+		testwait.Until(t, "the replica is ready", func() bool { return replica.ready(t) })
 		// More requests at once than a pool has connections.
 		for range 2 {
 			_, end := replica.load(t, "GET /media/get", "GET /media/get/count", "GET /media/get/size")
@@ -51,9 +52,9 @@ func TestServe_FiveReplicasRollWithAHundredConnections(t *testing.T) {
 		must(t, admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE usename = 'mediastack'").Scan(&n))
 		return n
 	}
-	within(t, "the pools are full", func() bool { return connections() >= replicas*replicaConnections })
+	testwait.Until(t, "the pools are full", func() bool { return connections() >= replicas*replicaConnections })
 	// One that ends counts until its server process is gone.
-	within(t, "no replica has more connections than documented", func() bool { return connections() <= (replicas+surge)*replicaConnections })
+	testwait.Until(t, "no replica has more connections than documented", func() bool { return connections() <= (replicas+surge)*replicaConnections })
 	for _, command := range [][]string{{"migrate", "--database-wait=0s", "--database-url=" + s.database}, append([]string{"purge"}, s.stores...)} {
 		if code, _, stderr := call(t.Context(), command...); code != 0 {
 			t.Errorf("%s: exit code %d: %s", command[0], code, stderr)
@@ -75,7 +76,7 @@ func TestServe_FiveReplicasRollWithAHundredConnections(t *testing.T) {
 	must(t, err)
 	late := &service{logs: new(buffer), database: s.database, stores: s.stores, tenant: s.tenant}
 	late.serve(t, "--no-image-enabled")
-	within(t, "the readiness says that the server has no connection left", func() bool {
+	testwait.Until(t, "the readiness says that the server has no connection left", func() bool {
 		_, found := late.readiness(t)
 		return strings.Contains(found.Checks["database"], "PostgreSQL has no connection left: this process has 0 and may have 8 (SERVICE_DATABASE_MAX_CONNS)")
 	})

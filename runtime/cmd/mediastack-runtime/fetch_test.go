@@ -17,6 +17,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/metricsdoc"
+	testwait "mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
 )
@@ -88,14 +89,14 @@ func TestKilledRuntime_LeavesItsUploadsFromURLsToAnother(t *testing.T) {
 	if status := r.askJSON(t, r.first, http.MethodPost, "/media/create/url", `{"url": "`+site.URL+`/a.bin?token=secret", "seal": true}`, &asked); status != http.StatusAccepted {
 		t.Fatalf("%d %+v", status, asked)
 	}
-	within(t, "the other process shows that a part has arrived", func() bool {
+	testwait.Until(t, "the other process shows that a part has arrived", func() bool {
 		status := r.askJSON(t, r.second, http.MethodGet, "/media/create/url/"+asked.JobID, "", &read)
 		return status == http.StatusOK && read.State == "running" && read.Bytes >= media.PartSize &&
 			r.QueryInt(t, `SELECT coalesce(sum(reserved), 0)::bigint FROM upload`) >= media.PartSize
 	})
 	killed, other := r.holder(t)
 	must(t, killed.Signal(syscall.SIGKILL))
-	within(t, "the other process has finished it", func() bool {
+	testwait.Until(t, "the other process has finished it", func() bool {
 		r.askJSON(t, other, http.MethodGet, "/media/create/url/"+asked.JobID, "", &read)
 		return read.State == "done" || read.State == "failed"
 	})
@@ -137,10 +138,10 @@ func TestKilledRuntimes_EndAnUploadFromAURLAfterItsLastAttempt(t *testing.T) {
 	r := startTwo(t, 64<<20, append(site.settings, "SERVICE_FETCH_MAX_ATTEMPTS=1")...)
 	var asked, read urlUpload
 	r.askJSON(t, r.first, http.MethodPost, "/media/create/url", `{"url": "`+site.URL+`/a.bin"}`, &asked)
-	within(t, "the job runs", func() bool { return r.QueryInt(t, `SELECT count(*) FROM upload WHERE reserved > 0`) == 1 })
+	testwait.Until(t, "the job runs", func() bool { return r.QueryInt(t, `SELECT count(*) FROM upload WHERE reserved > 0`) == 1 })
 	killed, other := r.holder(t)
 	must(t, killed.Signal(syscall.SIGKILL))
-	within(t, "the job has ended", func() bool {
+	testwait.Until(t, "the job has ended", func() bool {
 		r.askJSON(t, other, http.MethodGet, "/media/create/url/"+asked.JobID, "", &read)
 		return read.State == "failed"
 	})

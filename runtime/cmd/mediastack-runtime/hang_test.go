@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mediastack.dev/hack/testenv"
+	testwait "mediastack.dev/hack/testenv/wait"
 )
 
 // A store that accepts connections and does not answer is away, too.
@@ -20,7 +21,7 @@ func TestServe_AnswersAtOnceWhileS3Hangs(t *testing.T) {
 	s := prepared(t, testenv.Postgres(t), access)
 	proxy.Set(testenv.ProxyStall)
 	s.serve(t)
-	within(t, "the service is ready without S3", func() bool { return s.ready(t) })
+	testwait.Until(t, "the service is ready without S3", func() bool { return s.ready(t) })
 	if got := s.request(t, http.MethodPost, "/media/create", "Content-Type", multipartType); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
 		t.Errorf("an upload: %d %v", got.status, got.header)
 	}
@@ -28,8 +29,8 @@ func TestServe_AnswersAtOnceWhileS3Hangs(t *testing.T) {
 		t.Errorf("a list: %d", got.status)
 	}
 	proxy.Set(testenv.ProxyOpen)
-	within(t, "the service knows that S3 is back", func() bool { _, found := s.readiness(t); return !found.Degraded })
-	within(t, "uploads are accepted", func() bool {
+	testwait.Until(t, "the service knows that S3 is back", func() bool { _, found := s.readiness(t); return !found.Degraded })
+	testwait.Until(t, "uploads are accepted", func() bool {
 		status, _ := s.send(t, http.MethodPost, "/media/create", multipartType, multipartFile)
 		return status < 300
 	})
@@ -44,10 +45,10 @@ func TestServe_EndsRequestsInFlightWhenS3BeginsToHang(t *testing.T) {
 	access.Endpoint = "http://" + proxy.String()
 	s := prepared(t, testenv.Postgres(t), access)
 	s.serve(t)
-	within(t, "the service is ready", func() bool { _, found := s.readiness(t); return found.Ready && !found.Degraded })
+	testwait.Until(t, "the service is ready", func() bool { _, found := s.readiness(t); return found.Ready && !found.Degraded })
 	item := s.upload(t)
 	proxy.Set(testenv.ProxyStall)
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), promptly)
 	defer cancel()
 	var requests sync.WaitGroup
 	for name, send := range map[string]func() (*http.Request, error){
@@ -76,16 +77,16 @@ func TestServe_EndsRequestsInFlightWhenS3BeginsToHang(t *testing.T) {
 	}
 	requests.Wait()
 	proxy.Set(testenv.ProxyOpen)
-	within(t, "uploads are accepted", func() bool {
+	testwait.Until(t, "uploads are accepted", func() bool {
 		status, _ := s.send(t, http.MethodPost, "/media/create", multipartType, multipartFile)
 		return status < 300
 	})
 }
 
-// toolCall returns the response to a call of a tool, which must come within testTimeout.
+// toolCall returns the response to a call of a tool, which must come promptly.
 func (s *service) toolCall(t *testing.T, name, arguments string) (status int, header http.Header, text string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), promptly)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.address+"/mcp",
 		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`","arguments":`+arguments+`}}`))
@@ -111,7 +112,7 @@ func TestServe_ToolCallsSayWhenToRetryWithoutADatabase(t *testing.T) {
 			proxy, database := testenv.PostgresProxy(t, testenv.Database(t, testenv.PostgresServerWithPassword(t, "secret")))
 			s := prepared(t, database, testenv.S3(t))
 			s.serve(t, "--database-retry-timeout=100ms", "--connect-timeout=1s")
-			within(t, "the service is ready", func() bool { return s.ready(t) })
+			testwait.Until(t, "the service is ready", func() bool { return s.ready(t) })
 			id := `{"mediaId":"` + s.upload(t).ID + `"}`
 			proxy.Set(mode)
 			var tools sync.WaitGroup
@@ -127,7 +128,7 @@ func TestServe_ToolCallsSayWhenToRetryWithoutADatabase(t *testing.T) {
 			}
 			tools.Wait()
 			proxy.Set(testenv.ProxyOpen)
-			within(t, "tools work again", func() bool {
+			testwait.Until(t, "tools work again", func() bool {
 				status, _, text := s.toolCall(t, "get_media", id)
 				return status == http.StatusOK && strings.Contains(text, "a.txt")
 			})

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	testwait "mediastack.dev/hack/testenv/wait"
 )
 
 // countingProxy returns the flag of an S3 store whose writes are counted.
@@ -73,7 +74,7 @@ func TestServe_ReadsOnlyWhileTheDatabaseIsHeld(t *testing.T) {
 	t.Parallel()
 	flag, writes := countingProxy(t)
 	s := whole(t, flag, "--installation-check-interval=1s")
-	within(t, "the service is ready", func() bool { status, _ := s.readyz(t, "installation"); return status == http.StatusOK })
+	testwait.Until(t, "the service is ready", func() bool { status, _ := s.readyz(t, "installation"); return status == http.StatusOK })
 	const multipart = "multipart/form-data; boundary=x"
 	const form = "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\nContent-Type: text/plain\r\n\r\nbytes\r\n--x--\r\n"
 	status, text := s.send(t, http.MethodPost, "/media/create", multipart, form)
@@ -85,7 +86,7 @@ func TestServe_ReadsOnlyWhileTheDatabaseIsHeld(t *testing.T) {
 	}
 
 	statement(t, s.database, "UPDATE installation SET hold_reason = 'the database was restored: epoch 1', held_at = now()")
-	within(t, "the service is not ready", func() bool { status, _ := s.readyz(t, "installation"); return status == http.StatusServiceUnavailable })
+	testwait.Until(t, "the service is not ready", func() bool { status, _ := s.readyz(t, "installation"); return status == http.StatusServiceUnavailable })
 	if _, text := s.readyz(t, "installation"); !strings.Contains(text, "epoch 1") || !strings.Contains(text, "mediastack-runtime resume-after-restore") {
 		t.Errorf("/readyz says %q", text)
 	}
@@ -123,7 +124,7 @@ func TestServe_ReadsOnlyWhileTheDatabaseIsHeld(t *testing.T) {
 	if code, out, stderr := call(t.Context(), append([]string{"resume-after-restore", "--confirm"}, s.stores...)...); code != 0 || !strings.Contains(out, `"confirmed":true`) {
 		t.Fatalf("resume-after-restore --confirm: %d %s %s", code, out, stderr)
 	}
-	within(t, "the service is ready again", func() bool { status, _ := s.readyz(t, "installation"); return status == http.StatusOK })
+	testwait.Until(t, "the service is ready again", func() bool { status, _ := s.readyz(t, "installation"); return status == http.StatusOK })
 	if status, text := s.send(t, http.MethodPost, "/media/seal/"+created.ID, "application/json", "{}"); status != http.StatusOK {
 		t.Errorf("a seal after the resume: %d %s", status, text)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"mediastack.dev/hack/testenv"
+	testwait "mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
@@ -37,7 +38,7 @@ func startTwo(t *testing.T, maxStorage int64, settings ...string) *twoRuntimes {
 			Env: append([]string{"SERVICE_INSTANCE_TIMEOUT=10s", "SERVICE_RATE_LIMIT_KEY=0", "SERVICE_RATE_LIMIT_IP=0", "SERVICE_LOG_LEVEL=info"}, settings...)})
 	}
 	r.first, r.second = start(), start()
-	within(t, "both processes have a lease", func() bool {
+	testwait.Until(t, "both processes have a lease", func() bool {
 		return r.QueryInt(t, `SELECT count(*) FROM runtime_instance WHERE lease_ends > now()`) == 2
 	})
 	return r
@@ -107,7 +108,7 @@ func TestKilledRuntime_ReleasesTheBytesOfItsUploads(t *testing.T) {
 	file := newHeld(20 << 20)
 	broken := make(chan int, 1)
 	go func() { status, _, _ := r.send(context.Background(), r.first, file); broken <- status }()
-	within(t, "the upload has reserved bytes", func() bool {
+	testwait.Until(t, "the upload has reserved bytes", func() bool {
 		return r.QueryInt(t, `SELECT coalesce(sum(reserved), 0)::bigint FROM upload`) >= media.PartSize
 	})
 	must(t, r.first.Signal(syscall.SIGKILL))
@@ -119,7 +120,7 @@ func TestKilledRuntime_ReleasesTheBytesOfItsUploads(t *testing.T) {
 	if status, _, text := r.send(t.Context(), r.second, bytes.NewReader(next)); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("an upload without room was answered %d %s", status, text)
 	}
-	within(t, "an upload that needs the bytes succeeds", func() bool {
+	testwait.Until(t, "an upload that needs the bytes succeeds", func() bool {
 		status, _, _ := r.send(t.Context(), r.second, bytes.NewReader(next))
 		return status == http.StatusCreated
 	})
@@ -144,12 +145,12 @@ func TestPausedRuntime_CommitsNothingAfterItWasDeclaredDead(t *testing.T) {
 		status, header, text := r.send(context.Background(), r.first, file)
 		answered <- response{status, header, text}
 	}()
-	within(t, "the upload has reserved bytes", func() bool {
+	testwait.Until(t, "the upload has reserved bytes", func() bool {
 		return r.QueryInt(t, `SELECT coalesce(sum(reserved), 0)::bigint FROM upload`) >= media.PartSize
 	})
 	must(t, r.first.Signal(syscall.SIGSTOP))
 	t.Cleanup(func() { _ = r.first.Signal(syscall.SIGCONT) })
-	within(t, "the upload is ended", func() bool {
+	testwait.Until(t, "the upload is ended", func() bool {
 		return r.QueryInt(t, `SELECT count(*) FROM upload`) == 0 && r.QueryInt(t, `SELECT bytes FROM account_usage`) == 0
 	})
 	must(t, r.first.Signal(syscall.SIGCONT))
@@ -157,7 +158,7 @@ func TestPausedRuntime_CommitsNothingAfterItWasDeclaredDead(t *testing.T) {
 	if got := <-answered; got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" || !strings.Contains(got.text, "try again") {
 		t.Errorf("a commit after the end was answered %d %v %s", got.status, got.header, got.text)
 	}
-	within(t, "the process has noticed", func() bool {
+	testwait.Until(t, "the process has noticed", func() bool {
 		log, err := os.ReadFile(r.first.Spec.LogFile)
 		return err == nil && strings.Contains(string(log), "did not renew its lease in time")
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv"
+	testwait "mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
 )
@@ -23,7 +24,7 @@ func TestLostFile_IsAnsweredWithACodeOfItsOwn(t *testing.T) {
 	objects, err := objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
 	must(t, err)
 	s.serve(t)
-	within(t, "the service is ready", func() bool { return s.ready(t) })
+	testwait.Until(t, "the service is ready", func() bool { return s.ready(t) })
 	item := s.upload(t)
 	if status, text := s.send(t, http.MethodGet, item.path(), "", ""); status != http.StatusOK || text != "bytes" {
 		t.Fatalf("before: %d %s", status, text)
@@ -70,7 +71,7 @@ func TestFile_UnavailableWhileS3HangsInItsRead(t *testing.T) {
 	})
 	s := prepared(t, testenv.Postgres(t), access)
 	s.serve(t, "--s3-read-timeout=1s")
-	within(t, "the service is ready", func() bool { return s.ready(t) })
+	testwait.Until(t, "the service is ready", func() bool { return s.ready(t) })
 	item := s.upload(t)
 	if got := s.request(t, http.MethodGet, item.path()); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
 		t.Errorf("a file: %d %v", got.status, got.header)

@@ -11,11 +11,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/alecthomas/kong"
 
 	"mediastack.dev/hack/testenv"
+	testwait "mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/environment"
 	"mediastack.dev/runtime/media"
 )
@@ -126,7 +126,7 @@ func TestCommands_WithRealStores(t *testing.T) {
 			stdio{out: &logs, err: &logs})
 	}()
 	var admin string
-	within(t, "the runtime serves", func() bool { admin = attribute(logs.String(), "listening", "admin"); return admin != "" })
+	testwait.Until(t, "the runtime serves", func() bool { admin = attribute(logs.String(), "listening", "admin"); return admin != "" })
 	ready := func() int {
 		response, err := http.Get("http://" + admin + "/readyz")
 		if err != nil {
@@ -146,7 +146,7 @@ func TestCommands_WithRealStores(t *testing.T) {
 			t.Errorf("migrate: %d %s, want %s", code, err, want)
 		}
 	}
-	within(t, "the runtime is ready", func() bool { return ready() == http.StatusOK })
+	testwait.Until(t, "the runtime is ready", func() bool { return ready() == http.StatusOK })
 	code, out, _ := call(t.Context(), append([]string{"purge"}, stores...)...)
 	var summary media.PurgeSummary
 	if err := json.Unmarshal([]byte(out), &summary); code != 0 || err != nil || !summary.Ran || strings.Count(out, "\n") != 1 {
@@ -171,20 +171,6 @@ func attribute(logs, message, name string) string {
 		}
 	}
 	return ""
-}
-
-func within(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	deadline := time.After(time.Minute)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-deadline:
-			t.Fatalf("not in time: %s", what)
-		case <-tick.C:
-		}
-	}
 }
 
 func TestRuntimeBinary_LinksNoForbiddenPackage(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/metricsdoc"
+	testwait "mediastack.dev/hack/testenv/wait"
 )
 
 // metrics returns what the admin server exports, by name.
@@ -46,7 +47,7 @@ func TestMetrics_AreThoseOfTheReference(t *testing.T) {
 		t.Fatalf("purge: %d %s", code, stderr)
 	}
 	s.serve(t)
-	within(t, "the service is ready", func() bool { return s.ready(t) })
+	testwait.Until(t, "the service is ready", func() bool { return s.ready(t) })
 	s.upload(t)
 	exported, documented := s.metrics(t), metricsdoc.Documented(t, "Runtime")
 	delete(documented, certificateExpiry) // TestServe_RotatesItsCertificateWithoutLosingARequest has a certificate
@@ -87,7 +88,7 @@ func TestPprof_IsServedOnlyIfConfigured(t *testing.T) {
 func TestMetrics_CountWhatRequestsDid(t *testing.T) {
 	t.Parallel()
 	s := whole(t)
-	within(t, "the service is ready", func() bool { return s.ready(t) })
+	testwait.Until(t, "the service is ready", func() bool { return s.ready(t) })
 	item := s.upload(t)
 	for range 2 { // the second one changes nothing
 		s.send(t, http.MethodPost, "/media/seal/"+item.ID, "application/json", "")

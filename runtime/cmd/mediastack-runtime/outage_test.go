@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	testwait "mediastack.dev/hack/testenv/wait"
 )
 
 const (
@@ -89,7 +90,7 @@ func TestServe_ServesWithoutS3WhatNeedsNone(t *testing.T) {
 	s3 := testenv.S3Server(t)
 	s := prepared(t, testenv.Postgres(t), s3.Server.Access)
 	s.serve(t)
-	within(t, "the service is ready", func() bool { return s.ready(t) })
+	testwait.Until(t, "the service is ready", func() bool { return s.ready(t) })
 	item, draft, doomed := s.upload(t), s.upload(t), s.upload(t)
 	file := strings.TrimPrefix(item.File, "http://media.test")
 	if got := s.request(t, http.MethodGet, file); got.status != http.StatusOK {
@@ -97,7 +98,7 @@ func TestServe_ServesWithoutS3WhatNeedsNone(t *testing.T) {
 	}
 
 	s3.Kill()
-	within(t, "the service knows that S3 is away", func() bool { _, found := s.readiness(t); return found.Degraded })
+	testwait.Until(t, "the service knows that S3 is away", func() bool { _, found := s.readiness(t); return found.Degraded })
 	if status, found := s.readiness(t); status != http.StatusOK || !found.Ready || found.Checks["objects"] == "ok" || found.Checks["database"] != "ok" {
 		t.Errorf("without S3: %d %+v", status, found)
 	}
@@ -122,7 +123,7 @@ func TestServe_ServesWithoutS3WhatNeedsNone(t *testing.T) {
 		}
 	}
 	s3.Start()
-	within(t, "the service knows that S3 is back", func() bool { _, found := s.readiness(t); return !found.Degraded })
+	testwait.Until(t, "the service knows that S3 is back", func() bool { _, found := s.readiness(t); return !found.Degraded })
 	s.upload(t)
 	if got := s.request(t, http.MethodGet, file); got.status != http.StatusOK {
 		t.Errorf("the file: %d", got.status)
@@ -134,7 +135,7 @@ func TestServe_IsNotReadyWithAWrongS3Key(t *testing.T) {
 	t.Parallel()
 	s := prepared(t, testenv.Postgres(t), testenv.S3(t))
 	s.serve(t, "--s3-secret-key=wrong")
-	within(t, "the readiness names the key", func() bool {
+	testwait.Until(t, "the readiness names the key", func() bool {
 		status, found := s.readiness(t)
 		return status == http.StatusServiceUnavailable && strings.Contains(found.Checks["objects"], "rejects the credentials") && found.Checks["schema"] == "ok"
 	})
@@ -146,10 +147,10 @@ func TestServe_EveryRouteSaysWhenToRetryWithoutADatabase(t *testing.T) {
 	server := testenv.PostgresServer(t)
 	s := prepared(t, testenv.Database(t, server), testenv.S3(t))
 	s.serve(t, "--database-retry-timeout=100ms")
-	within(t, "the service is ready", func() bool { return s.ready(t) })
+	testwait.Until(t, "the service is ready", func() bool { return s.ready(t) })
 	routes := s.routes(t)
 	server.Kill()
-	within(t, "the service is not ready", func() bool {
+	testwait.Until(t, "the service is not ready", func() bool {
 		status, found := s.readiness(t)
 		return status == http.StatusServiceUnavailable && found.Checks["database"] != "ok"
 	})
@@ -216,14 +217,14 @@ func TestServe_BridgesARestartOfTheDatabase(t *testing.T) {
 	server := testenv.PostgresServer(t)
 	s := prepared(t, testenv.Database(t, server), testenv.S3(t))
 	s.serve(t, "--database-retry-timeout=30s", "--key-cache-ttl=1ns", "--rate-limit-key=0", "--rate-limit-ip=0")
-	within(t, "the service is ready", func() bool { return s.ready(t) })
+	testwait.Until(t, "the service is ready", func() bool { return s.ready(t) })
 	item := s.upload(t)
 	status, text := s.send(t, http.MethodPost, "/media/create/resumable", "", "", "Tus-Resumable", "1.0.0", "Upload-Length", "5")
 	if status != http.StatusCreated {
 		t.Fatalf("a resumable upload: %d %s", status, text)
 	}
 	var resumable string
-	within(t, "the upload is listed", func() bool {
+	testwait.Until(t, "the upload is listed", func() bool {
 		conn, err := pgx.Connect(t.Context(), s.database)
 		must(t, err)
 		defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
@@ -234,7 +235,7 @@ func TestServe_BridgesARestartOfTheDatabase(t *testing.T) {
 	for _, restart := range []func(){func() { server.Stop(); server.Start() }, func() { server.Kill(); server.Start() }} {
 		restart()
 		before := succeeded.Load()
-		within(t, "requests succeed after the restart", func() bool { return succeeded.Load() > before+50 })
+		testwait.Until(t, "requests succeed after the restart", func() bool { return succeeded.Load() > before+50 })
 	}
 	if failures := end(); len(failures) > 0 {
 		t.Errorf("%d requests succeeded, %d failed: %v", succeeded.Load(), len(failures), failures[:min(len(failures), 10)])
@@ -249,7 +250,7 @@ func TestServe_DrainsWithoutAFailedRequest(t *testing.T) {
 	second := &service{logs: new(buffer), database: database, stores: first.stores, tenant: first.tenant}
 	stop := first.serve(t, "--drain-delay=2s", "--rate-limit-key=0", "--rate-limit-ip=0")
 	second.serve(t, "--rate-limit-key=0", "--rate-limit-ip=0")
-	within(t, "both are ready", func() bool { return first.ready(t) && second.ready(t) })
+	testwait.Until(t, "both are ready", func() bool { return first.ready(t) && second.ready(t) })
 	item := first.upload(t)
 
 	var to atomic.Pointer[string]
@@ -258,7 +259,7 @@ func TestServe_DrainsWithoutAFailedRequest(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, network, *to.Load())
 	}}
 	t.Cleanup(transport.CloseIdleConnections)
-	client := &http.Client{Transport: transport, Timeout: testTimeout}
+	client := &http.Client{Transport: transport, Timeout: testwait.Timeout(t)}
 	ending := make(chan struct{})
 	var requests, closing atomic.Int64
 	var clients sync.WaitGroup
@@ -292,19 +293,19 @@ func TestServe_DrainsWithoutAFailedRequest(t *testing.T) {
 	}
 	end := sync.OnceFunc(func() { close(ending); clients.Wait() })
 	t.Cleanup(end)
-	within(t, "the first replica has served", func() bool { return requests.Load() > 100 })
+	testwait.Until(t, "the first replica has served", func() bool { return requests.Load() > 100 })
 	if closing.Load() != 0 {
 		t.Error("a connection was closed before the drain")
 	}
 	stop()
-	within(t, "the first replica is not ready", func() bool { return !first.ready(t) })
-	within(t, "it still serves, and closes connections", func() bool { return closing.Load() > 100 })
+	testwait.Until(t, "the first replica is not ready", func() bool { return !first.ready(t) })
+	testwait.Until(t, "it still serves, and closes connections", func() bool { return closing.Load() > 100 })
 	to.Store(&second.address)
 	before := requests.Load()
-	within(t, "the second replica serves", func() bool { return requests.Load() > before+100 })
-	within(t, "the first replica has ended", func() bool { return strings.Contains(first.logs.String(), "shutdown complete") })
+	testwait.Until(t, "the second replica serves", func() bool { return requests.Load() > before+100 })
+	testwait.Until(t, "the first replica has ended", func() bool { return strings.Contains(first.logs.String(), "shutdown complete") })
 	before = requests.Load()
-	within(t, "the second replica serves", func() bool { return requests.Load() > before+100 })
+	testwait.Until(t, "the second replica serves", func() bool { return requests.Load() > before+100 })
 	end()
 	t.Logf("%d requests, of which %d closed their connection", requests.Load(), closing.Load())
 }
@@ -343,7 +344,7 @@ func TestMigrate_WaitsForTheDatabase(t *testing.T) {
 	} {
 		c.before()
 		logs, ended := migrates(c.url)
-		within(t, c.name+": migrate says what it waits for", func() bool {
+		testwait.Until(t, c.name+": migrate says what it waits for", func() bool {
 			return strings.Contains(logs.String(), "migrate waits: ") && strings.Contains(logs.String(), c.says) && strings.Contains(logs.String(), `"gives_up_after":"5m0s"`) &&
 				strings.Contains(logs.String(), fmt.Sprintf("127.0.0.1:%d/", server.Server.Port))
 		})

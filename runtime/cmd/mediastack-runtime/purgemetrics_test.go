@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	testwait "mediastack.dev/hack/testenv/wait"
 )
 
 // The process of the purge ends: one replica of the runtime exports what it did.
@@ -25,7 +26,7 @@ func TestPurgeMetrics_AreExportedByOneReplica(t *testing.T) {
 		conn, err := pgx.Connect(t.Context(), database)
 		must(t, err)
 		defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-		within(t, "the replicas serve", func() bool {
+		testwait.Until(t, "the replicas serve", func() bool {
 			var got int
 			must(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM runtime_instance").Scan(&got))
 			return got == want
@@ -60,9 +61,9 @@ func TestPurgeMetrics_AreExportedByOneReplica(t *testing.T) {
 			{1, 2, "mediastack_purge_removed_total", []string{"kind", "objects"}},
 			{1, 2, "mediastack_purge_runs_total", []string{"outcome", "completed"}},
 			{0, 1, "mediastack_purge_runs_total", []string{"outcome", "failed"}},
-			{float64(before.Unix()), float64(before.Add(testTimeout).Unix()), "mediastack_purge_last_success_timestamp_seconds", nil},
+			{float64(before.Unix()), float64(before.Add(testwait.Timeout(t)).Unix()), "mediastack_purge_last_success_timestamp_seconds", nil},
 			{1, 2, "mediastack_drafts", nil},
-			{7200, 7200 + testTimeout.Seconds(), "mediastack_drafts_oldest_age_seconds", nil},
+			{7200, 7200 + testwait.Timeout(t).Seconds(), "mediastack_drafts_oldest_age_seconds", nil},
 			{0, 1, "mediastack_removals_pending", nil},
 			{0, 1, "mediastack_removals_failed", nil},
 			{5, 6, "mediastack_stored_bytes", nil},
@@ -86,7 +87,7 @@ func TestPurgeMetrics_AreExportedByOneReplica(t *testing.T) {
 		}
 	}
 	stop()
-	within(t, "the first replica has ended", func() bool { return attribute(first.logs.String(), "shutdown complete", "level") != "" })
+	testwait.Until(t, "the first replica has ended", func() bool { return attribute(first.logs.String(), "shutdown complete", "level") != "" })
 	// The second one has read nothing so far: what it reads is cached for a minute.
 	check("the second replica", second)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"mediastack.dev/hack/testenv"
+	testwait "mediastack.dev/hack/testenv/wait"
 )
 
 // A store without conditional puts answers all other requests, and the runtime was once ready.
@@ -41,9 +42,9 @@ func TestServe_NamesAStoreWithoutConditionalPut(t *testing.T) {
 			stdio{out: &logs, err: &logs})
 	}()
 	const want = "the object store does not support conditional puts (If-None-Match: *) and cannot be used"
-	within(t, "the log names the store", func() bool { return strings.Contains(logs.String(), want) })
+	testwait.Until(t, "the log names the store", func() bool { return strings.Contains(logs.String(), want) })
 	var admin string
-	within(t, "the runtime serves", func() bool { admin = attribute(logs.String(), "listening", "admin"); return admin != "" })
+	testwait.Until(t, "the runtime serves", func() bool { admin = attribute(logs.String(), "listening", "admin"); return admin != "" })
 	response, err := http.Get("http://" + admin + "/readyz")
 	if err != nil {
 		t.Fatal(err)

@@ -18,12 +18,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mediastack.dev/hack/testenv"
+	testwait "mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/runtimetest"
 )
 
-// testTimeout bounds the waits of the tests.
-const testTimeout = 30 * time.Second
+// promptly is how soon something must happen that does not wait for what hangs, which would take a minute or longer.
+const promptly = 30 * time.Second
 
 // service is a runtime in this process with all routes, and a tenant.
 type service struct {
@@ -62,7 +63,8 @@ func (s *service) serve(t *testing.T, flags ...string) (stop func()) {
 	ended := make(chan int, 1)
 	args := append([]string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--drain-delay=0s", "--log-level=DEBUG",
 		"--image-worker-path=" + testenv.Binary(t, "mediastack-imaging"), "--smtp-host=127.0.0.1", "--smtp-port=1", "--smtp-tls=none", "--mail-from=login@media.test",
-		"--rate-limit-auth-failures=0", "--rate-limit-logins=0"}, s.stores...)
+		"--rate-limit-auth-failures=0", "--rate-limit-logins=0",
+		"--stall-timeout=1h", "--upload-queue-timeout=1h", "--image-timeout=10m", "--rendition-timeout=10m"}, s.stores...) // no test waits for these
 	go func() { ended <- run(ctx, append(args, flags...), stdio{out: s.logs, err: s.logs}); close(ended) }()
 	t.Cleanup(func() {
 		stop()
@@ -70,7 +72,7 @@ func (s *service) serve(t *testing.T, flags ...string) (stop func()) {
 			t.Errorf("serve ended with %d: %s", code, s.logs)
 		}
 	})
-	within(t, "the service serves", func() bool {
+	testwait.Until(t, "the service serves", func() bool {
 		logs := s.logs.String()
 		s.address, s.admin = attribute(logs, "listening", "address"), attribute(logs, "listening", "admin")
 		return s.admin != ""
@@ -115,14 +117,14 @@ func (s *service) routes(t *testing.T) []route {
 }
 
 // withheld sends the header of a request without its body, byte by byte if trickle is set,
-// and waits for the response and for the end of the connection.
-func withheld(ctx context.Context, address, head string, trickle bool) error {
+// and waits for the response and for the end of the connection, for as long as timeout.
+func withheld(ctx context.Context, timeout time.Duration, address, head string, trickle bool) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(testTimeout)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(conn, head); err != nil {
@@ -132,7 +134,7 @@ func withheld(ctx context.Context, address, head string, trickle bool) error {
 	defer close(ended)
 	if trickle {
 		go func() {
-			tick := time.NewTicker(50 * time.Millisecond)
+			tick := time.NewTicker(50 * time.Millisecond) //nolint:forbidigo // the pace of a slow client
 			defer tick.Stop()
 			for {
 				select {
@@ -147,7 +149,7 @@ func withheld(ctx context.Context, address, head string, trickle bool) error {
 		}()
 	}
 	text, err := io.ReadAll(conn)
-	if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // as net returns it
+	if late, ok := err.(net.Error); ok && late.Timeout() { //nolint:errorlint // as net returns it
 		return err
 	}
 	if !trickle && !bytes.HasPrefix(text, []byte("HTTP/1.1 ")) { // a client that continues to write may lose the response
@@ -174,7 +176,7 @@ func TestEveryRoute_EndsRequestsWithoutTheirBody(t *testing.T) {
 					group.Go(func() error {
 						head := to.method + " " + to.path + " HTTP/1.1\r\nHost: media.test\r\n" + credential +
 							"Content-Type: " + kindFor(to.path) + "\r\nAccept: application/json, text/event-stream\r\nTus-Resumable: 1.0.0\r\nUpload-Length: 9000000\r\nUpload-Offset: 0\r\n" + framing + "\r\n\r\n"
-						if err := withheld(t.Context(), s.address, head, trickle); err != nil {
+						if err := withheld(t.Context(), testwait.Timeout(t), s.address, head, trickle); err != nil {
 							t.Errorf("%s %s, %s, with a key %v, trickling %v: %v", to.method, to.path, framing, credential != "", trickle, err)
 						}
 						return nil
@@ -209,12 +211,12 @@ func TestAdminServer_RespondsUnderPublicOverload(t *testing.T) {
 	_, err := testenv.Group(t).Start(t.Context(), testenv.Spec{
 		Name: "runtime", Path: "/bin/sh", LogFile: filepath.Join(testenv.TempDir(t), "runtime.log"),
 		Args: append([]string{"-c", `ulimit -n 256; exec "$0" "$@"`, testenv.Binary(t, "mediastack-runtime"), "serve", "--base-url=http://media.test", "--secret=" + goodSecret,
-			"--discard-timeout=1m", // longer than testTimeout
+			"--discard-timeout=1m",
 			fmt.Sprintf("--listen=127.0.0.1:%d", port), fmt.Sprintf("--admin-listen=127.0.0.1:%d", admin), "--drain-delay=0s"}, storesOf(database, s3)...),
-		Grace: testTimeout, Ready: testenv.Answers(ready),
+		Grace: promptly, Ready: testenv.Answers(ready),
 	})
 	must(t, err)
-	address := fmt.Sprintf("127.0.0.1:%d", port)
+	address, began := fmt.Sprintf("127.0.0.1:%d", port), time.Now()
 	held := make(chan net.Conn, 400)
 	defer func() {
 		close(held)
@@ -228,7 +230,7 @@ func TestAdminServer_RespondsUnderPublicOverload(t *testing.T) {
 		held <- conn
 		_, _ = io.WriteString(conn, "POST /media/create HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n") // it may be rejected already
 	}
-	probe := &http.Client{Timeout: testTimeout}
+	probe := &http.Client{Timeout: promptly}
 	for range 20 {
 		response, err := probe.Get(ready)
 		must(t, err)
@@ -237,7 +239,10 @@ func TestAdminServer_RespondsUnderPublicOverload(t *testing.T) {
 			t.Errorf("/readyz: %d", response.StatusCode)
 		}
 	}
-	within(t, "a client behind them is answered", func() bool {
-		return withheld(t.Context(), address, "GET /media/get HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", false) == nil
+	testwait.Until(t, "a client behind them is answered", func() bool {
+		return withheld(t.Context(), promptly, address, "GET /media/get HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", false) == nil
 	})
+	if took := time.Since(began); took >= time.Minute {
+		t.Errorf("it waited %s: until the connections of others had ended", took)
+	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/metricsdoc"
+	testwait "mediastack.dev/hack/testenv/wait"
 )
 
 // secretMount is a folder like that of a mounted Secret: its files are links into a folder that is
@@ -71,7 +72,7 @@ func TestServe_RotatesItsCertificateWithoutLosingARequest(t *testing.T) {
 	for years := range rotations {
 		expiry := first.AddDate(years+1, 0, 0)
 		mount.replace(t, expiry)
-		within(t, "new connections get the new certificate", func() bool { return (<-seen).Equal(expiry) })
+		testwait.Until(t, "new connections get the new certificate", func() bool { return (<-seen).Equal(expiry) })
 	}
 	stop()
 	must(t, clients.Wait())

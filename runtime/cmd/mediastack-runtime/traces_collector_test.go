@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"mediastack.dev/hack/testenv"
+	testwait "mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/imaging/imagetest"
 	"mediastack.dev/runtime/internal/runtimetest"
@@ -82,7 +83,7 @@ func (c *collector) spans() (all []*tracepb.Span) {
 // root waits for the span of a request, by its name and the id of the request; an empty id is any.
 func (c *collector) root(t *testing.T, name, requestID string) (root *tracepb.Span) {
 	t.Helper()
-	within(t, "the collector has the span "+name, func() bool {
+	testwait.Until(t, "the collector has the span "+name, func() bool {
 		for _, span := range c.spans() {
 			if span.GetName() == name && (requestID == "" || spanText(span, "mediastack.request_id") == requestID) {
 				root = span
@@ -103,7 +104,7 @@ func (c *collector) expect(t *testing.T, root *tracepb.Span, paths ...string) {
 			t.Logf("%s has %q", root.GetName(), found)
 		}
 	}()
-	within(t, "the trace of "+root.GetName()+" is complete", func() bool {
+	testwait.Until(t, "the trace of "+root.GetName()+" is complete", func() bool {
 		found = c.paths(root)
 		return !slices.ContainsFunc(paths, func(path string) bool { return !slices.Contains(found, path) })
 	})
@@ -174,7 +175,7 @@ func (s *traced) log(t *testing.T) string {
 // logLine waits for the log line of a request.
 func (s *traced) logLine(t *testing.T, requestID string) (line map[string]any) {
 	t.Helper()
-	within(t, "the log has the request", func() bool {
+	testwait.Until(t, "the log has the request", func() bool {
 		for text := range strings.Lines(s.log(t)) {
 			var entry map[string]any
 			if json.Unmarshal([]byte(text), &entry) == nil && entry["request_id"] == requestID && entry["msg"] == "request" {

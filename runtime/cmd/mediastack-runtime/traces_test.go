@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 
 	"mediastack.dev/hack/testenv"
+	testwait "mediastack.dev/hack/testenv/wait"
 )
 
 func TestTraces_ShowWhatARequestDid(t *testing.T) {
@@ -62,10 +63,10 @@ func TestTraces_ShowWhatARequestDid(t *testing.T) {
 			t.Errorf("a name has an id: %s", span.GetName())
 		}
 	}
-	within(t, "the download is traced", func() bool {
+	testwait.Until(t, "the download is traced", func() bool {
 		return slices.ContainsFunc(c.spans(), func(span *tracepb.Span) bool { return span.GetName() == "s3 GetObject" })
 	})
-	within(t, "the export is counted", func() bool { return s.metric(t, "mediastack_trace_spans_exported_total") > 20 })
+	testwait.Until(t, "the export is counted", func() bool { return s.metric(t, "mediastack_trace_spans_exported_total") > 20 })
 	if !strings.Contains(c.text(), `"mediastack-runtime"`) {
 		t.Error("the traces do not name the program")
 	}
@@ -213,7 +214,7 @@ func TestTraces_NoRequestWaitsForTheCollector(t *testing.T) {
 				}
 			}
 			s.uploadImage(t, "a.jpg")
-			within(t, "the spans are counted as dropped", func() bool { return s.metric(t, dropped) > 0 })
+			testwait.Until(t, "the spans are counted as dropped", func() bool { return s.metric(t, dropped) > 0 })
 			s.process.Stop()
 			text := s.log(t)
 			if !strings.Contains(text, "shutdown complete") {

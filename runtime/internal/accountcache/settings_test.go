@@ -218,7 +218,7 @@ func TestSettings_DoesNotKeepLayersReadBeforeAChange(t *testing.T) {
 		if layers := <-got; layers != after {
 			t.Errorf("the cache has %+v", layers)
 		}
-		<-time.After(time.Minute) // synctest's clock
+		<-time.After(time.Minute) //nolint:forbidigo // the clock of synctest
 		go get()
 		synctest.Wait()
 		store.answer <- before

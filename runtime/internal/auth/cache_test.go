@@ -226,17 +226,17 @@ func TestLastUsed_IsFlushedEveryMinuteAndAtTheEnd(t *testing.T) {
 		at := time.Now()
 		uses.record(first, at)
 		uses.record(first, at.Add(-time.Hour))
-		<-time.After(flushEvery + time.Second) // synctest's clock: the write fails
+		<-time.After(flushEvery + time.Second) //nolint:forbidigo // the clock of synctest; the write fails
 		store.mu.Lock()
 		store.fail = nil
 		store.mu.Unlock()
 		uses.record(second, at)
-		<-time.After(flushEvery)
+		<-time.After(flushEvery) //nolint:forbidigo // the clock of synctest
 		synctest.Wait()
 		if len(store.touched) != 1 || len(store.touched[0]) != 2 || !store.touched[0][first].Equal(at) {
 			t.Errorf("written: %v", store.touched)
 		}
-		<-time.After(flushEvery)
+		<-time.After(flushEvery) //nolint:forbidigo // the clock of synctest
 		synctest.Wait()
 		if len(store.touched) != 1 {
 			t.Error("nothing was written although nothing was used")

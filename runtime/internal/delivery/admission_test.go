@@ -162,6 +162,6 @@ type slowObjects struct{ opened atomic.Int64 }
 // Open opens an object.
 func (s *slowObjects) Open(context.Context, string, string, int64, int64) (io.ReadCloser, error) {
 	s.opened.Add(1)
-	time.Sleep(time.Millisecond)
+	time.Sleep(time.Millisecond) //nolint:forbidigo // the clock of synctest
 	return io.NopCloser(strings.NewReader("x")), nil
 }

@@ -17,7 +17,7 @@ type slowWriter struct {
 
 // Write writes slowly.
 func (w *slowWriter) Write(p []byte) (int, error) {
-	time.Sleep(w.pause)
+	time.Sleep(w.pause) //nolint:forbidigo // the clock of synctest
 	return w.Buffer.Write(p)
 }
 

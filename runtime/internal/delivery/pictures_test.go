@@ -506,7 +506,7 @@ type changing struct {
 
 // Get makes a picture, after the change.
 func (c *changing) Get(ctx context.Context, item media.Item, owner media.Owner, request rendition.Request) (rendition.Result, error) {
-	time.Sleep(2 * authorizeAgainAfter) // of the synctest bubble; the authorization holds for less
+	time.Sleep(2 * authorizeAgainAfter) //nolint:forbidigo // the clock of synctest; the authorization holds for less
 	c.makes()
 	return c.maker.Get(ctx, item, owner, request)
 }

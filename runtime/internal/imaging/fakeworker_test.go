@@ -221,4 +221,4 @@ func answer(role string, job protocol.Job, out *protocol.Writer) {
 }
 
 // forever blocks on a timer: the Go runtime ends a program whose goroutines are all blocked.
-func forever() { <-time.After(time.Hour) }
+func forever() { <-time.After(time.Hour) } //nolint:forbidigo // what is tested is a program that does not end

@@ -103,18 +103,3 @@ func request(mimeType string, file []byte) media.ImageJob {
 		},
 	}
 }
-
-// within waits until a condition holds.
-func within(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	deadline := time.After(2 * time.Minute)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-deadline:
-			t.Fatalf("not in time: %s", what)
-		case <-tick.C:
-		}
-	}
-}

@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/imaging"
 	"mediastack.dev/runtime/internal/imaging/imagetest"
@@ -313,7 +314,7 @@ func (b *harness) begin(ctx context.Context, job media.ImageJob) <-chan derived 
 
 func (b *harness) waiting(n int) {
 	b.t.Helper()
-	within(b.t, fmt.Sprintf("%d jobs wait", n), func() bool { return b.metric("mediastack_image_queue_length") == float64(n) })
+	wait.Until(b.t, fmt.Sprintf("%d jobs wait", n), func() bool { return b.metric("mediastack_image_queue_length") == float64(n) })
 }
 
 func TestDerive_AccountsTakeTurns(t *testing.T) {
@@ -419,7 +420,7 @@ func TestDerive_CancelKillsTheWorker(t *testing.T) {
 	before := children(t, program)
 	cancel()
 	for _, done := range []<-chan derived{ran, waited} {
-		within(t, "the job is given up", func() bool { return len(done) == 1 })
+		wait.Until(t, "the job is given up", func() bool { return len(done) == 1 })
 		if d := <-done; !errors.Is(d.err, context.Canceled) || d.made != nil {
 			t.Errorf("got %v, %v", d.made, d.err)
 		}
@@ -579,7 +580,7 @@ func TestDerive_SurvivesKilledWorkers(t *testing.T) {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Error(err)
 		}
-		within(t, "the worker is dead", func() bool { return !slices.Contains(children(t, program), pid) })
+		wait.Until(t, "the worker is dead", func() bool { return !slices.Contains(children(t, program), pid) })
 	}
 	close(killed)
 	if d := <-done; d.err != nil || len(d.made) != 2 {

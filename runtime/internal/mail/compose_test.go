@@ -11,7 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
+
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // read parses an e-mail into headers, text part and HTML part.
@@ -59,7 +60,7 @@ func TestCompose_ContainsCodeExpiryAndWarnings(t *testing.T) {
 	queue := newQueue(newClock())
 	queue.put(address)
 	outbox := run(t, config(server.port), queue)
-	waitFor(t, "the e-mail is accepted", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
+	wait.Until(t, "the e-mail is accepted", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
 
 	email := server.accepted()[0]
 	if email.from != "login@media.example" || email.to != address {
@@ -127,12 +128,13 @@ func TestCompose_MessageIDIsStablePerEmail(t *testing.T) {
 	queue.fail(nil, errDown) // accepted, but never acknowledged
 	first, second := queue.put(address), queue.put(address)
 	outbox := run(t, config(server.port), queue)
-	waitFor(t, "both are taken", func() bool {
+	wait.Until(t, "both are taken", func() bool {
 		return len(server.accepted()) == 2 && strings.Count(outbox.log.String(), "recording email result failed") == 2
 	})
 	queue.fail(nil, nil)
-	queue.move(time.Minute)
-	waitFor(t, "both are taken again", func() bool { return len(server.accepted()) == 4 && queue.remaining() == 0 })
+	leased, _ := queue.next(second)
+	queue.move(leased)
+	wait.Until(t, "both are taken again", func() bool { return len(server.accepted()) == 4 && queue.remaining() == 0 })
 	ids := map[string]int{}
 	for _, email := range server.accepted() {
 		header, _, _ := read(t, email.data)

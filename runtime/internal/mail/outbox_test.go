@@ -15,6 +15,7 @@ import (
 	"github.com/emersion/go-smtp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/mail"
 	"mediastack.dev/runtime/oauth"
 )
@@ -57,13 +58,13 @@ func TestOutbox_DeliversInEveryTLSMode(t *testing.T) {
 			id := queue.put(address)
 			outbox := run(t, cfg, queue)
 			if !c.sent {
-				waitFor(t, "the e-mail waits for another attempt", func() bool { wait, _ := queue.next(id); return wait == 5*time.Second })
+				wait.Until(t, "the e-mail waits for another attempt", func() bool { due, _ := queue.next(id); return due == 5*time.Second })
 				if len(server.accepted()) != 0 || outbox.attempts(t, "retry") != 1 {
 					t.Errorf("%d accepted, %d to be retried", len(server.accepted()), outbox.attempts(t, "retry"))
 				}
 				return
 			}
-			waitFor(t, "the e-mail is accepted and removed", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
+			wait.Until(t, "the e-mail is accepted and removed", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
 			if email := server.accepted()[0]; email.tls != c.secure || email.user != c.user {
 				t.Errorf("TLS %t as %q, want %t as %q", email.tls, email.user, c.secure, c.user)
 			}
@@ -84,14 +85,14 @@ func TestOutbox_RetriesWithBackoff(t *testing.T) {
 	id := queue.put(address)
 	outbox := run(t, config(server.port), queue)
 	for attempt, pause := range []time.Duration{5 * time.Second, 15 * time.Second, 45 * time.Second, 2 * time.Minute} {
-		waitFor(t, fmt.Sprintf("attempt %d", attempt+1), func() bool {
+		wait.Until(t, fmt.Sprintf("attempt %d", attempt+1), func() bool {
 			wait, attempts := queue.next(id)
 			return attempts == attempt+1 && wait == pause
 		})
 		queue.move(pause - time.Second)
 		queue.move(time.Second)
 	}
-	waitFor(t, "the e-mail is accepted", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
+	wait.Until(t, "the e-mail is accepted", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
 	if outbox.attempts(t, "retry") != 4 || outbox.attempts(t, "delivered") != 1 {
 		t.Errorf("%d retried, %d sent", outbox.attempts(t, "retry"), outbox.attempts(t, "delivered"))
 	}
@@ -116,7 +117,7 @@ func TestOutbox_DropsPermanentlyRejectedEmail(t *testing.T) {
 			queue := newQueue(newClock())
 			queue.put(address)
 			outbox := run(t, config(server.port), queue)
-			waitFor(t, "the e-mail is removed", func() bool { return queue.remaining() == 0 })
+			wait.Until(t, "the e-mail is removed", func() bool { return queue.remaining() == 0 })
 			if outbox.attempts(t, "rejected") != 1 || outbox.attempts(t, "delivered") != 0 || len(server.accepted()) != 0 {
 				t.Error("a rejected e-mail counts as something else")
 			}
@@ -139,10 +140,10 @@ func TestOutbox_RetriesWhenSenderIsRejected(t *testing.T) {
 	queue := newQueue(newClock())
 	id := queue.put(address)
 	run(t, config(server.port), queue)
-	waitFor(t, "the e-mail waits", func() bool { wait, _ := queue.next(id); return wait == 5*time.Second })
+	wait.Until(t, "the e-mail waits", func() bool { due, _ := queue.next(id); return due == 5*time.Second })
 	right.Store(true)
 	queue.move(5 * time.Second)
-	waitFor(t, "the e-mail is accepted", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
+	wait.Until(t, "the e-mail is accepted", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
 }
 
 func TestOutbox_RejectsInvalidRecipients(t *testing.T) {
@@ -158,7 +159,7 @@ func TestOutbox_RejectsInvalidRecipients(t *testing.T) {
 		queue.put(to)
 	}
 	outbox := run(t, config(server.port), queue)
-	waitFor(t, "all are given up", func() bool { return queue.remaining() == 0 })
+	wait.Until(t, "all are given up", func() bool { return queue.remaining() == 0 })
 	if len(server.accepted()) != 0 || outbox.attempts(t, "rejected") != len(hostile) {
 		t.Errorf("%d accepted, %d of %d rejected", len(server.accepted()), outbox.attempts(t, "rejected"), len(hostile))
 	}
@@ -206,9 +207,9 @@ func TestOutbox_TimesOutOnHangingServer(t *testing.T) {
 				ids = append(ids, queue.put(address))
 			}
 			outbox := run(t, cfg, queue)
-			waitFor(t, "all wait for another attempt", func() bool {
+			wait.Until(t, "all wait for another attempt", func() bool {
 				for _, id := range ids {
-					if wait, _ := queue.next(id); wait != 5*time.Second {
+					if due, _ := queue.next(id); due != 5*time.Second {
 						return false
 					}
 				}
@@ -227,13 +228,13 @@ func TestOutbox_ReconnectsAfterServerRestart(t *testing.T) {
 	queue := newQueue(newClock())
 	queue.put(address)
 	outbox := run(t, config(server.port), queue)
-	waitFor(t, "the first e-mail is accepted", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
+	wait.Until(t, "the first e-mail is accepted", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
 	server.stop()
 	id := queue.put(address)
-	waitFor(t, "the second waits", func() bool { wait, _ := queue.next(id); return wait == 5*time.Second })
+	wait.Until(t, "the second waits", func() bool { due, _ := queue.next(id); return due == 5*time.Second })
 	server.start(t)
 	queue.move(5 * time.Second)
-	waitFor(t, "the second is accepted", func() bool { return len(server.accepted()) == 2 && queue.remaining() == 0 })
+	wait.Until(t, "the second is accepted", func() bool { return len(server.accepted()) == 2 && queue.remaining() == 0 })
 	if outbox.attempts(t, "retry") != 1 || outbox.attempts(t, "delivered") != 2 {
 		t.Errorf("%d retried, %d sent", outbox.attempts(t, "retry"), outbox.attempts(t, "delivered"))
 	}
@@ -253,7 +254,7 @@ func TestOutbox_ReusesAndReplacesConnections(t *testing.T) {
 		queue.put(address)
 	}
 	outbox := run(t, config(server.port), queue)
-	waitFor(t, "all are taken", func() bool {
+	wait.Until(t, "all are taken", func() bool {
 		queue.clock.move(100 * time.Millisecond) // an e-mail that was rejected on both connections waits for a while
 		return len(server.accepted()) == 60 && queue.remaining() == 0
 	})
@@ -273,7 +274,7 @@ func TestOutbox_DoesNotResendAcceptedEmailAfterConnectionLoss(t *testing.T) {
 	queue := newQueue(newClock())
 	queue.put(address)
 	outbox := run(t, config(server.port), queue)
-	waitFor(t, "the e-mail is removed", func() bool { return queue.remaining() == 0 })
+	wait.Until(t, "the e-mail is removed", func() bool { return queue.remaining() == 0 })
 	if len(server.accepted()) != 1 || outbox.attempts(t, "delivered") != 1 || outbox.attempts(t, "retry") != 0 {
 		t.Errorf("%d accepted, %d sent, %d retried", len(server.accepted()), outbox.attempts(t, "delivered"), outbox.attempts(t, "retry"))
 	}
@@ -286,7 +287,7 @@ func TestOutbox_DropsEmailWhoseCodeExpires(t *testing.T) {
 	late := queue.put(address)
 	queue.clock.move(10*time.Minute - 3*time.Second) // the next attempt would be too late
 	outbox := run(t, config(server.port), queue)
-	waitFor(t, "the e-mail is removed", func() bool { return queue.remaining() == 0 })
+	wait.Until(t, "the e-mail is removed", func() bool { return queue.remaining() == 0 })
 	if outbox.attempts(t, "expired") != 1 || server.connections() != 1 {
 		t.Errorf("e-mail %d: %d expired, after %d connections", late, outbox.attempts(t, "expired"), server.connections())
 	}
@@ -295,7 +296,7 @@ func TestOutbox_DropsEmailWhoseCodeExpires(t *testing.T) {
 	queue.rows[2] = &row{email: oauth.LoginEmail{ID: 2, To: address, Code: code, ExpiresAt: queue.clock.Now()}}
 	queue.mu.Unlock()
 	queue.notify()
-	waitFor(t, "the expired e-mail is removed", func() bool { return queue.remaining() == 0 && outbox.attempts(t, "expired") == 2 })
+	wait.Until(t, "the expired e-mail is removed", func() bool { return queue.remaining() == 0 && outbox.attempts(t, "expired") == 2 })
 }
 
 func TestOutbox_TwoReplicasDeliverEachEmailOnce(t *testing.T) {
@@ -307,7 +308,7 @@ func TestOutbox_TwoReplicasDeliverEachEmailOnce(t *testing.T) {
 	for n := range emails {
 		queue.put(fmt.Sprintf("person%d@example.org", n))
 	}
-	waitFor(t, "all are taken", func() bool { return len(server.accepted()) >= emails && queue.remaining() == 0 })
+	wait.Until(t, "all are taken", func() bool { return len(server.accepted()) >= emails && queue.remaining() == 0 })
 	to := map[string]int{}
 	for _, accepted := range server.accepted() {
 		to[accepted.to]++
@@ -323,9 +324,9 @@ func TestOutbox_PollsTheQueue(t *testing.T) {
 	server := (&server{}).start(t)
 	queue := newQueue(newClock())
 	run(t, config(server.port), queue)
-	waitFor(t, "the queue was asked and is empty", func() bool { queue.mu.Lock(); defer queue.mu.Unlock(); return queue.claims > 0 })
+	wait.Until(t, "the queue was asked and is empty", func() bool { queue.mu.Lock(); defer queue.mu.Unlock(); return queue.claims > 0 })
 	queue.putWithoutNotify(address)
-	waitFor(t, "the e-mail is accepted", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
+	wait.Until(t, "the e-mail is accepted", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
 }
 
 func TestOutbox_RetriesFailingQueue(t *testing.T) {
@@ -335,9 +336,9 @@ func TestOutbox_RetriesFailingQueue(t *testing.T) {
 	queue.fail(errDown, nil)
 	queue.put(address)
 	outbox := run(t, config(server.port), queue)
-	waitFor(t, "the failure is logged", func() bool { return strings.Contains(outbox.log.String(), "leasing e-mails failed") })
+	wait.Until(t, "the failure is logged", func() bool { return strings.Contains(outbox.log.String(), "leasing e-mails failed") })
 	queue.fail(nil, nil)
-	waitFor(t, "the e-mail is accepted", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
+	wait.Until(t, "the e-mail is accepted", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
 	if strings.Count(outbox.log.String(), "leasing e-mails failed") != 1 {
 		t.Errorf("one failure is logged more than once: %s", outbox.log)
 	}
@@ -370,24 +371,24 @@ func TestRun_ShutdownLosesNoEmail(t *testing.T) {
 			queue.fail(nil, nackErr)
 			id := queue.put(address)
 			outbox := run(t, config(silent), queue)
-			waitFor(t, "the e-mail is on its way", func() bool { return connected.Load() == 1 })
+			wait.Until(t, "the e-mail is on its way", func() bool { return connected.Load() == 1 })
 			outbox.stop()
-			wait, _ := queue.next(id)
-			if queue.remaining() != 1 || nackErr == nil && wait != 0 || nackErr != nil && wait <= 0 {
-				t.Fatalf("%d e-mails left, due in %s", queue.remaining(), wait)
+			due, _ := queue.next(id)
+			if queue.remaining() != 1 || nackErr == nil && due != 0 || nackErr != nil && due <= 0 {
+				t.Fatalf("%d e-mails left, due in %s", queue.remaining(), due)
 			}
 			queue.fail(nil, nil)
 
 			server := (&server{}).start(t)
 			run(t, config(server.port), queue)
 			if nackErr != nil {
-				waitFor(t, "the other replica has asked", func() bool { queue.mu.Lock(); defer queue.mu.Unlock(); return queue.claims >= 2 })
+				wait.Until(t, "the other replica has asked", func() bool { queue.mu.Lock(); defer queue.mu.Unlock(); return queue.claims >= 2 })
 				if len(server.accepted()) != 0 {
 					t.Error("the e-mail was sent within its lease")
 				}
-				queue.move(wait)
+				queue.move(due)
 			}
-			waitFor(t, "another replica sends it", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
+			wait.Until(t, "another replica sends it", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
 		})
 	}
 }

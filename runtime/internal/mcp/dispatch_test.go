@@ -18,6 +18,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/mcp"
 )
 
@@ -344,7 +345,7 @@ func TestPlainTextOfTheSDK_IsReplaced(t *testing.T) {
 		if all := responses(t, "in a batch", got); got.status != http.StatusOK || len(all) != 1 || all[0].Error == nil || all[0].Error.Code != want.code {
 			t.Errorf("%d in a batch: %d %s", sent, got.status, got.body)
 		}
-		eventually(t, "the log has it", func() bool {
+		wait.Until(t, "the log has it", func() bool {
 			return strings.Contains(linesWith(rt, mcp.NotFromSDK), "of the inside")
 		})
 	}

@@ -1,12 +1,13 @@
 package mcp_test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/runtimetest"
@@ -38,18 +39,13 @@ func TestFetchTools_UploadFromAURL(t *testing.T) {
 	if missing := failed(t, rt.call(t, other.Key, "get_upload_from_url", object{"jobId": "0190a0a0-0000-7000-8000-000000000000"})); foreign != missing {
 		t.Errorf("the job of another tenant is %q, a missing one %q", foreign, missing)
 	}
-	deadline := time.After(30 * time.Second)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
 	state := queued
-	for state.EndedAt == nil {
-		select {
-		case <-deadline:
-			t.Fatalf("the upload has not ended: %+v", state)
-		case <-tick.C:
+	wait.UntilNone(t, func() string {
+		if state = succeeded[api.URLUpload](t, rt.call(t, one.Key, "get_upload_from_url", object{"jobId": queued.JobId})); state.EndedAt == nil {
+			return fmt.Sprintf("the upload has not ended: %+v", state)
 		}
-		state = succeeded[api.URLUpload](t, rt.call(t, one.Key, "get_upload_from_url", object{"jobId": queued.JobId}))
-	}
+		return ""
+	})
 	if state.State != api.Done || state.MediaId == nil {
 		t.Fatalf("%+v", state)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 )
 
@@ -95,7 +96,7 @@ func TestFindTools_SearchAndListDrafts(t *testing.T) {
 	}
 	// The policy of the account holds for both.
 	w.Change(t, one, func(s *account.Spec) { s.ToolPolicy.Tools = []string{"list_media"} })
-	eventually(t, "the policy is in force", func() bool { return slices.Equal(rt.names(t, one.Key), []string{"list_media"}) })
+	wait.Until(t, "the policy is in force", func() bool { return slices.Equal(rt.names(t, one.Key), []string{"list_media"}) })
 	for _, tool := range []string{"search_media", "list_drafts"} {
 		if says := failed(t, rt.call(t, one.Key, tool, nil)); !strings.Contains(says, "not allowed") {
 			t.Errorf("%s says %q", tool, says)

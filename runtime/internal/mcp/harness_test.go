@@ -290,20 +290,5 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// eventually waits until the condition is true.
-func eventually(t *testing.T, description string, condition func() bool) {
-	t.Helper()
-	deadline := time.After(20 * time.Second)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-deadline:
-			t.Fatalf("timeout: %s", description)
-		case <-tick.C:
-		}
-	}
-}
-
 // smallLimits sets a cap below maxUploadSize.
 func smallLimits(s *account.Spec) { s.MaxStorage, s.MaxUploadSize = 50_000, 100_000 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/mcp"
 	"mediastack.dev/runtime/internal/ratelimit"
@@ -441,7 +442,7 @@ func TestPanic_EndsOneCallOnly(t *testing.T) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	succeeded[api.Totals](t, rt.call(t, one.Key, "get_total_storage", nil))
-	eventually(t, "the log has the cause", func() bool { return strings.Contains(rt.logs.String(), "the code is on fire") })
+	wait.Until(t, "the log has the cause", func() bool { return strings.Contains(rt.logs.String(), "the code is on fire") })
 }
 
 func TestToolError_ShowsNothingInternal(t *testing.T) {
@@ -453,7 +454,7 @@ func TestToolError_ShowsNothingInternal(t *testing.T) {
 	if strings.Contains(says, "SELECT") || !strings.Contains(says, "request-of-mine") {
 		t.Errorf("the error is %q", says)
 	}
-	eventually(t, "the log has the cause", func() bool { return strings.Contains(rt.logs.String(), "relation is on fire") })
+	wait.Until(t, "the log has the cause", func() bool { return strings.Contains(rt.logs.String(), "relation is on fire") })
 	for line := range strings.Lines(rt.logs.String()) {
 		if strings.Contains(line, "on fire") && !strings.Contains(line, "request-of-mine") {
 			t.Errorf("the line lacks the request: %s", line)
@@ -512,7 +513,7 @@ func TestUploadMedia_WhoseClientLeavesReleasesItsSlot(t *testing.T) {
 	if err := <-done; err == nil {
 		t.Error("the client did not disconnect")
 	}
-	eventually(t, "the slot is free", func() bool { return !rt.call(t, one.Key, "upload_media", uploadArguments("caption", "c")).IsError })
+	wait.Until(t, "the slot is free", func() bool { return !rt.call(t, one.Key, "upload_media", uploadArguments("caption", "c")).IsError })
 	if n := w.QueryInt(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item)`); n != 1 {
 		t.Errorf("%d rows", n)
 	}

@@ -7,6 +7,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // A connection that stalls, or sends slowly, must not hold the memory that other uploads wait for.
@@ -18,13 +20,12 @@ func TestUploadMedia_BelowTheMinimumRateIsAbortedWhileOthersWait(t *testing.T) {
 			w := newWorld(t)
 			slow, quick := w.tenant(t, "slow"), w.tenant(t, "quick")
 			rt := w.replica(t, func(o *options) {
-				o.media.UploadMemory, o.media.UploadMinTransferRate, o.media.UploadQueueTimeout = 17<<20, 64<<10, 2*time.Minute
-				o.server.StallTimeout = time.Hour // so that it does not end the upload first
+				o.media.UploadMemory, o.media.UploadMinTransferRate = 17<<20, 64<<10
 			})
 			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 			must(t, err)
 			defer func() { _ = conn.Close() }()
-			must(t, conn.SetDeadline(time.Now().Add(3*time.Minute)))
+			must(t, conn.SetDeadline(time.Now().Add(2*wait.Timeout(t))))
 			body := upload(1, base64.StdEncoding.EncodeToString(noise(9<<20)), "")
 			_, err = fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: media.test\r\nx-service-apikey: %s\r\nAccept: application/json, text/event-stream\r\n"+
 				"Mcp-Protocol-Version: 2025-11-25\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", slow.Key, len(body))
@@ -37,7 +38,7 @@ func TestUploadMedia_BelowTheMinimumRateIsAbortedWhileOthersWait(t *testing.T) {
 			sending := make(chan struct{})
 			go func() {
 				defer close(sending)
-				tick := time.NewTicker(50 * time.Millisecond)
+				tick := time.NewTicker(50 * time.Millisecond) //nolint:forbidigo // the pace of a slow client
 				defer tick.Stop()
 				for at := first; sendsOn; at++ {
 					select {

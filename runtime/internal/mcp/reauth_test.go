@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/runtimetest"
 )
@@ -76,7 +77,7 @@ func TestCall_IsAuthorizedAtTheEndOfItsBody(t *testing.T) {
 				before := rt.state(t, one.Key, draft)
 				held := rt.hold(t, callBody(t, name, row.right(draft)), apiKey(one.Key))
 				validKey := tt.end(t, w, one)
-				eventually(t, "the change reaches the replica", func() bool { return tt.ended(t, rt, one) })
+				wait.Until(t, "the change reaches the replica", func() bool { return tt.ended(t, rt, one) })
 				got := held.answer()
 				if tt.denied {
 					if got.status != http.StatusOK || !strings.Contains(string(got.body), name+" is not allowed for assistants") {
@@ -86,7 +87,7 @@ func TestCall_IsAuthorizedAtTheEndOfItsBody(t *testing.T) {
 					t.Errorf("%s: %d %v %s", name, got.status, got.header, got.body)
 				}
 				w.Change(t, one, func(*account.Spec) {})
-				eventually(t, "the account is as before", func() bool {
+				wait.Until(t, "the account is as before", func() bool {
 					return rt.post(t, listTools, apiKey(validKey)).status == http.StatusOK && len(rt.names(t, validKey)) == len(rows)
 				})
 				if after := rt.state(t, validKey, draft); after != before {

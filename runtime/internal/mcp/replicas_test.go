@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
@@ -34,7 +35,7 @@ func TestReplicas_OfferTheSameToolsets(t *testing.T) {
 		w.Change(t, one, func(s *account.Spec) { s.ToolPolicy.Toolsets = toolsets })
 		organizes := slices.Contains(toolsets, account.ToolsetOrganize)
 		for _, rt := range replicas {
-			eventually(t, fmt.Sprintf("%v are offered", toolsets), func() bool { return slices.Contains(rt.names(t, one.Key), "update_media") == organizes })
+			wait.Until(t, fmt.Sprintf("%v are offered", toolsets), func() bool { return slices.Contains(rt.names(t, one.Key), "update_media") == organizes })
 			if got := rt.call(t, one.Key, "update_media", object{"mediaId": draft, "caption": "c"}); got.IsError == organizes {
 				t.Errorf("%v: update_media is answered %s", toolsets, got.Content[0].Text)
 			}
@@ -148,7 +149,7 @@ func TestReplicas_KnowUploadsFromAURL(t *testing.T) {
 	}
 	w.RunFetches(t, asked.core)
 	var state api.URLUpload
-	eventually(t, "the upload has ended", func() bool {
+	wait.Until(t, "the upload has ended", func() bool {
 		state = succeeded[api.URLUpload](t, other.call(t, one.Key, "get_upload_from_url", object{"jobId": queued.JobId}))
 		return state.EndedAt != nil
 	})

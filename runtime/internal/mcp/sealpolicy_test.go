@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/runtimetest"
@@ -32,7 +33,7 @@ func TestCapabilities_SealFollowsTheToolPolicy(t *testing.T) {
 		t.Errorf("while it is allowed: %d", status)
 	}
 	w.Change(t, one, tools("create_upload_signature"))
-	eventually(t, "the policy is in force", func() bool { return create(object{"seal": true}).IsError })
+	wait.Until(t, "the policy is in force", func() bool { return create(object{"seal": true}).IsError })
 	if says := failed(t, create(object{"seal": true})); !strings.Contains(says, "leave out seal") {
 		t.Errorf("%s", says)
 	}
@@ -60,7 +61,7 @@ func TestFetchTools_SealFollowsTheToolPolicy(t *testing.T) {
 	arguments := object{"url": site.URL("/a.txt"), "seal": true}
 	queued := succeeded[api.URLUpload](t, rt.call(t, one.Key, "upload_media_from_url", arguments))
 	w.Change(t, one, tools("upload_media_from_url", "get_upload_from_url"))
-	eventually(t, "the policy is in force", func() bool { return rt.call(t, one.Key, "upload_media_from_url", arguments).IsError })
+	wait.Until(t, "the policy is in force", func() bool { return rt.call(t, one.Key, "upload_media_from_url", arguments).IsError })
 	if says := failed(t, rt.call(t, one.Key, "upload_media_from_url", arguments)); !strings.Contains(says, "leave out seal") {
 		t.Errorf("%s", says)
 	}
@@ -69,7 +70,7 @@ func TestFetchTools_SealFollowsTheToolPolicy(t *testing.T) {
 	var other api.URLUpload
 	must(t, json.Unmarshal(byREST.body, &other))
 	w.RunFetches(t, rt.core)
-	eventually(t, "the jobs have ended", func() bool { return w.QueryInt(t, `SELECT count(*) FROM fetch_job WHERE ended_at IS NULL`) == 0 })
+	wait.Until(t, "the jobs have ended", func() bool { return w.QueryInt(t, `SELECT count(*) FROM fetch_job WHERE ended_at IS NULL`) == 0 })
 	state := succeeded[api.URLUpload](t, rt.call(t, one.Key, "get_upload_from_url", object{"jobId": queued.JobId}))
 	if state.State != api.Failed || state.Error.Code != "not_permitted" {
 		t.Errorf("%+v", state)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
 )
@@ -28,7 +29,7 @@ func TestCapabilities_AreArgumentsOfTheirToolset(t *testing.T) {
 		return string(text)
 	}
 	for _, rt := range []*replica{rt, second} {
-		eventually(t, "the tool has more arguments", func() bool { return strings.Contains(listed(rt, one.Key), "expiresIn") })
+		wait.Until(t, "the tool has more arguments", func() bool { return strings.Contains(listed(rt, one.Key), "expiresIn") })
 	}
 	if !slices.Equal(rt.names(t, one.Key), names) || strings.Contains(listed(rt, plain.Key), "expiresIn") {
 		t.Error("the toolset changes other tools, or other accounts")

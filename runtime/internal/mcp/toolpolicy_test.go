@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 )
 
@@ -49,7 +50,7 @@ func TestToolPolicy_RestrictsListsAndCalls(t *testing.T) {
 		{account.ToolPolicy{}, all},
 	} {
 		w.Change(t, one, func(s *account.Spec) { s.ToolPolicy = tt.policy })
-		eventually(t, "the list has changed", func() bool { return slices.Equal(rt.names(t, one.Key), tt.names) })
+		wait.Until(t, "the list has changed", func() bool { return slices.Equal(rt.names(t, one.Key), tt.names) })
 		draft := rt.upload(t, other.Key, "f", []byte("f"))
 		for _, name := range all {
 			got := rt.call(t, one.Key, name, rows[name].right(draft))

@@ -15,6 +15,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/settings"
@@ -327,10 +328,10 @@ func TestTools_RejectEndedCredentials(t *testing.T) {
 		succeeded[api.Count](t, rt.call(t, key, "get_media_count", nil))
 	}
 	w.Change(t, suspended, func(s *account.Spec) { s.Suspended = true })
-	eventually(t, "a suspended account is rejected", func() bool { return rejected(suspended.Key) })
+	wait.Until(t, "a suspended account is rejected", func() bool { return rejected(suspended.Key) })
 	_, _, err := w.Registry.IssueKey(t.Context(), revoked.App.ID, 2, 0)
 	must(t, err)
-	eventually(t, "a revoked key is rejected", func() bool { return rejected(revoked.Key) })
+	wait.Until(t, "a revoked key is rejected", func() bool { return rejected(revoked.Key) })
 }
 
 func TestPinnedSetting_IsRejectedByName(t *testing.T) {

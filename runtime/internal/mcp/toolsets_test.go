@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 )
 
@@ -67,7 +68,7 @@ func TestToolsets_DecideWhichToolsThereAre(t *testing.T) {
 		{account.ToolPolicy{Toolsets: []string{"core"}, Tools: []string{"update_media"}}, []string{}, "is in the toolset organize"},
 	} {
 		w.Change(t, one, func(s *account.Spec) { s.ToolPolicy = tt.policy })
-		eventually(t, "the list has changed", func() bool { return slices.Equal(rt.names(t, one.Key), tt.names) })
+		wait.Until(t, "the list has changed", func() bool { return slices.Equal(rt.names(t, one.Key), tt.names) })
 		got := rt.call(t, one.Key, "update_media", arguments)
 		if got.IsError != (tt.says != "") || got.IsError && !strings.Contains(got.Content[0].Text, tt.says) {
 			t.Errorf("%+v: update_media returns %s", tt.policy, got.Content[0].Text)

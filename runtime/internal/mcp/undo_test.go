@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
 )
@@ -78,7 +79,7 @@ func TestUndo_RestoresWhatAnAssistantDeleted(t *testing.T) {
 	// A draft cannot be restored, and without the toolset the result is that of the specification.
 	final := rt.call(t, one.Key, "delete_media", object{"mediaId": rt.upload(t, one.Key, "b.txt", []byte("b"))})
 	w.Change(t, other, func(s *account.Spec) { s.ToolPolicy.Toolsets = nil })
-	eventually(t, "the toolset is gone", func() bool { return !strings.Contains(strings.Join(rt.names(t, other.Key), " "), "restore_media") })
+	wait.Until(t, "the toolset is gone", func() bool { return !strings.Contains(strings.Join(rt.names(t, other.Key), " "), "restore_media") })
 	kept := rt.upload(t, other.Key, "b.txt", []byte("b"))
 	succeeded[api.MediaItem](t, rt.call(t, other.Key, "seal_media", object{"mediaId": kept}))
 	for _, got := range []string{string(final.StructuredContent), string(rt.call(t, other.Key, "delete_media", object{"mediaId": kept}).StructuredContent)} {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/runtimetest"
 )
@@ -54,7 +55,7 @@ func TestRevocation_ReachesEveryReplicaAtOnce(t *testing.T) {
 		}
 		end(t, access, refresh)
 		for _, at := range []*browser{b, other} {
-			eventually(t, name, func() bool { status, _ := at.whoami(access); return status == http.StatusUnauthorized })
+			wait.Until(t, name, func() bool { status, _ := at.whoami(access); return status == http.StatusUnauthorized })
 			if status, _ := at.refresh(app, refresh); status != http.StatusBadRequest {
 				t.Errorf("%s: refresh: %d", name, status)
 			}
@@ -102,7 +103,7 @@ func TestAuthorizedApps_ShowsAndRevokesOwnGrantsOnly(t *testing.T) {
 		t.Errorf("the page in another browser: %d %s", again.StatusCode, again.body)
 	}
 	b.post("/account/connections/revoke", p, url.Values{"grant": {id(mine)}})
-	eventually(t, "the grant is revoked", func() bool { status, _ := b.whoami(access); return status == http.StatusUnauthorized })
+	wait.Until(t, "the grant is revoked", func() bool { status, _ := b.whoami(access); return status == http.StatusUnauthorized })
 	out := b.post("/account/connections/logout", p, nil)
 	if out.StatusCode != http.StatusOK || !strings.Contains(out.body, "logged out") {
 		t.Errorf("log out: %d %s", out.StatusCode, out.body)

@@ -270,7 +270,7 @@ func TestMetadataFetcher_ServesStaleDocumentForADay(t *testing.T) {
 		d := newOrigin(func(r *http.Request) (*http.Response, error) { asked++; return response(r) })
 		fetch := func(after time.Duration, wantAsked int, wantGood bool) {
 			t.Helper()
-			<-time.After(after)
+			<-time.After(after) //nolint:forbidigo // the clock of synctest
 			if _, err := d.get(t.Context(), id); (err == nil) != wantGood || asked != wantAsked {
 				t.Fatalf("asked %d times: %v", asked, err)
 			}

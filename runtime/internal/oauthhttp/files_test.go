@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/delivery"
@@ -542,7 +543,7 @@ func TestFiles_RejectedUploadsShowThePageAgain(t *testing.T) {
 	}()
 	paused.Wait(t)
 	b.upload(p, "two.txt", "x").says(t, http.StatusTooManyRequests, "Too many uploads at once")
-	eventually(t, "the slot is free", func() bool {
+	wait.Until(t, "the slot is free", func() bool {
 		return b.sendFile(to, []part{{"file", "three.txt", "x"}}).StatusCode == http.StatusSeeOther
 	})
 	paused.Release()

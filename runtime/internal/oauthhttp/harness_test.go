@@ -94,7 +94,7 @@ type options struct {
 // defaults is the default configuration, without the limits that tests would exceed: there is
 // no minimum time between codes.
 func defaults() options {
-	return options{base: baseURL, clock: &runtimetest.Clock{}, stall: 30 * time.Second,
+	return options{base: baseURL, clock: &runtimetest.Clock{}, stall: runtimetest.Long,
 		login: oauth.Config{SessionTTL: 15 * time.Minute, CodeTTL: 10 * time.Minute, MaxAttempts: 5, CodesPerEmail: 5, AttemptsPerEmail: 15, CodesPerIP: 20,
 			AuthorizationCodeTTL: time.Minute, AccessTTL: time.Hour, RefreshTTL: 720 * time.Hour, RefreshGrace: 90 * time.Second, RegistrationsPerIP: 100},
 		oauth: oauthhttp.Config{AllowedRedirectURIs: []string{"cursor://anysphere.cursor-mcp/oauth/callback"}, TrustedHosts: []string{"claude.ai", "claude.com", "chatgpt.com", "vscode.dev"}, ClientMetadataDocuments: true, FilesPage: true, FilesPerPage: 24},
@@ -153,7 +153,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 		})
 	}
 	rt.server, err = server.New(server.Config{BaseURL: o.base, Brand: "service", Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
-		StallTimeout: o.stall, AnonymousTimeout: o.anonymous, DiscardLimit: 16 << 20, DiscardTimeout: 10 * time.Second, ShutdownTimeout: 30 * time.Second},
+		StallTimeout: o.stall, AnonymousTimeout: o.anonymous, DiscardLimit: 16 << 20, DiscardTimeout: time.Minute, ShutdownTimeout: 30 * time.Second},
 		server.Deps{Mounts: []func(chi.Router){api.Mount, files.Mount, whoami}, Limits: limits, Registry: registry, Log: log})
 	must(t, err)
 	must(t, rt.server.Listen(t.Context()))

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // A body that stalled or was truncated was answered with 413, as if it were too large.
@@ -34,7 +36,7 @@ func TestRegister_DistinguishesIncompleteFromOversizedBody(t *testing.T) {
 			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 			must(t, err)
 			defer func() { _ = conn.Close() }()
-			must(t, conn.SetDeadline(time.Now().Add(2*time.Minute)))
+			must(t, conn.SetDeadline(time.Now().Add(wait.Timeout(t))))
 			_, err = fmt.Fprintf(conn, "POST /oauth/register HTTP/1.1\r\nHost: media.test\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", tt.announced, tt.body)
 			must(t, err)
 			if tt.cut {

@@ -6,25 +6,9 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 )
 
 const owner = "ana@example.org"
-
-// eventually waits for a condition: changes reach replicas by notification.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	deadline := time.After(time.Minute)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-deadline:
-			t.Fatalf("not in time: %s", what)
-		case <-tick.C:
-		}
-	}
-}
 
 func TestLog_ContainsNoSecret(t *testing.T) {
 	t.Parallel()

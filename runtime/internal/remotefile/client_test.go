@@ -192,7 +192,7 @@ func TestOpen_FailsByACodeOfTheClosedSet(t *testing.T) {
 		}
 	}
 	drip := func(w http.ResponseWriter, r *http.Request) {
-		tick := time.NewTicker(10 * time.Millisecond)
+		tick := time.NewTicker(10 * time.Millisecond) //nolint:forbidigo // the pace of a slow server
 		defer tick.Stop()
 		for r.Context().Err() == nil {
 			if _, err := w.Write([]byte("x")); err != nil {

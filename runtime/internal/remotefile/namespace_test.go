@@ -11,7 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
+
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // inNamespace is set in the process of the test that has a network of its own.
@@ -108,7 +109,8 @@ func reachesNoListener(t *testing.T) {
 			t.Fatalf("%s: %v", address, err)
 		}
 		_ = conn.Close()
-		counted(t, &hits, before+1)
+		// The client sees its connection before the listener does.
+		wait.Until(t, "the listener has accepted the connection", func() bool { return hits.Load() > before })
 	}
 	if len(listeners) < 80 {
 		t.Errorf("there are %d listeners only", len(listeners))
@@ -128,37 +130,15 @@ func reachesNoListener(t *testing.T) {
 	}
 }
 
-// counted waits until the listeners have accepted as many connections: the client sees its connection before
-// they do.
-func counted(t *testing.T, hits *atomic.Int64, want int64) {
-	t.Helper()
-	deadline, tick := time.After(acceptTimeout), time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for hits.Load() < want {
-		select {
-		case <-deadline:
-			t.Fatalf("%d of %d connections were accepted within %s", hits.Load(), want, acceptTimeout)
-		case <-tick.C:
-		}
-	}
-}
-
-// acceptTimeout bounds the wait for a connection that the kernel has already made: it ends a test that would
-// hang, and is far beyond what a busy machine needs.
-const acceptTimeout = 30 * time.Second
-
 // dialRouted connects to an address that this network has been given: the kernel adds the route to an IPv6
 // address some time after the address.
-func dialRouted(t *testing.T, to string) (net.Conn, error) {
+func dialRouted(t *testing.T, to string) (conn net.Conn, err error) {
 	t.Helper()
-	const attempts, pause = 500, 20 * time.Millisecond
-	for attempt := 1; ; attempt++ {
-		conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(t.Context(), "tcp", to)
-		if !errors.Is(err, syscall.ENETUNREACH) || attempt == attempts {
-			return conn, err
-		}
-		time.Sleep(pause)
-	}
+	wait.Until(t, "there is a route to "+to, func() bool {
+		conn, err = (&net.Dialer{Timeout: wait.Timeout(t)}).DialContext(t.Context(), "tcp", to)
+		return !errors.Is(err, syscall.ENETUNREACH)
+	})
+	return conn, err
 }
 
 // configure changes the network of this process, which has no other one.

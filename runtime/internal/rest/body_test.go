@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/api"
 )
 
@@ -155,7 +156,7 @@ func TestBody_StalledAndIncompleteDiffer(t *testing.T) {
 	}{"stalls": {false, "did not arrive in time"}, "is cut": {true, "unexpected end"}} {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 		must(t, err)
-		must(t, conn.SetDeadline(time.Now().Add(3*time.Minute)))
+		must(t, conn.SetDeadline(time.Now().Add(wait.Timeout(t))))
 		_, err = fmt.Fprintf(conn, "POST /media/get/count HTTP/1.1\r\nHost: media.test\r\nX-Service-Apikey: %s\r\nContent-Length: 9\r\n\r\n{", one.Key)
 		must(t, err)
 		if tt.cut {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/settings"
 )
@@ -24,7 +25,7 @@ func TestSignature_StaysUnderThePinnedCeilings(t *testing.T) {
 	created := func(k, body string) answer {
 		return rt.do(t, http.MethodPost, "/media/signature/create", key(k), text(body))
 	}
-	eventually(t, 30*time.Second, "the ceiling is in force", func() bool { return created(one.Key, `{"expiresIn": 121}`).status == http.StatusConflict })
+	wait.Until(t, "the ceiling is in force", func() bool { return created(one.Key, `{"expiresIn": 121}`).status == http.StatusConflict })
 	for body, want := range map[string]string{`{"expiresIn": 121}`: "expiresIn must be at most 120: pinned by MediaSettings team-a/site", `{"maxBytes": 6}`: "maxBytes must be at most 5: pinned by MediaSettings team-a/site"} {
 		if got := created(one.Key, body).rejected(t, http.StatusConflict, "Conflict"); got != want {
 			t.Errorf("%s: %s", body, got)

@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/go-chi/chi/v5"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/delivery"
@@ -74,7 +74,7 @@ func newClient(t *testing.T, address, brand string) *http.Client {
 	if brand != "service" {
 		return &http.Client{Transport: next}
 	}
-	return &http.Client{Transport: validatingTransport{t: t, contract: loadContract(t), next: next}, Timeout: 2 * time.Minute}
+	return &http.Client{Transport: validatingTransport{t: t, contract: loadContract(t), next: next}, Timeout: 2 * wait.Timeout(t)}
 }
 
 // RoundTrip sends the request and validates the response.

@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/origin"
 	"mediastack.dev/runtime/internal/ratelimit"
@@ -140,7 +140,7 @@ func TestCORS_AnAccountListsItsOwnOrigins(t *testing.T) {
 		return rt.preflight(t, "/media/create", from, "POST", "x-service-apikey").header.Get(allow) == from
 	}
 	for i, rt := range replicas {
-		eventually(t, 30*time.Second, fmt.Sprintf("replica %d knows the account's origins", i), func() bool { return asks(rt, tenants) })
+		wait.Until(t, fmt.Sprintf("replica %d knows the account's origins", i), func() bool { return asks(rt, tenants) })
 		for name, tt := range map[string]struct {
 			of       tenant
 			from     string
@@ -185,7 +185,7 @@ func TestCORS_AnAccountListsItsOwnOrigins(t *testing.T) {
 	}
 	w.Change(t, listing, func(s *account.Spec) { s.Origins = nil })
 	for i, rt := range replicas {
-		eventually(t, 30*time.Second, fmt.Sprintf("replica %d forgets the account's origins", i), func() bool { return !asks(rt, tenants) })
+		wait.Until(t, fmt.Sprintf("replica %d forgets the account's origins", i), func() bool { return !asks(rt, tenants) })
 		if got := rt.do(t, http.MethodGet, "/media/get", key(listing.Key), header("Origin", tenants)); got.header.Get(allow) != "" {
 			t.Errorf("replica %d: %v", i, got.header)
 		}

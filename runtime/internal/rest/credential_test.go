@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/api"
 )
 
@@ -87,7 +88,7 @@ func TestSignature_InvalidIsRejected(t *testing.T) {
 		rt.uploadSigned(t, permits, file).item(t)
 		_, _, err := w.Registry.IssueKey(t.Context(), rotated.App.ID, 2, 0)
 		must(t, err)
-		eventually(t, 30*time.Second, "the signature of a revoked key is void", func() bool {
+		wait.Until(t, "the signature of a revoked key is void", func() bool {
 			return rt.uploadSigned(t, s, file).status == http.StatusForbidden
 		})
 		rejected(t, permits)
@@ -99,7 +100,7 @@ func TestSignature_InvalidIsRejected(t *testing.T) {
 		suspended.Spec.Suspended = true
 		_, err := w.Registry.Ensure(t.Context(), suspended.Spec)
 		must(t, err)
-		eventually(t, 30*time.Second, "the signature of a suspended account is void", func() bool {
+		wait.Until(t, "the signature of a suspended account is void", func() bool {
 			return rt.uploadSigned(t, s, file).status == http.StatusForbidden
 		})
 	})
@@ -150,7 +151,7 @@ func TestKey_RevokedStopsOnEveryRuntimeWithinASecond(t *testing.T) {
 	token, _, err := w.Registry.IssueKey(t.Context(), one.App.ID, 2, 0)
 	must(t, err)
 	for _, rt := range runtimes {
-		eventually(t, 30*time.Second, "the old key is rejected", func() bool {
+		wait.Until(t, "the old key is rejected", func() bool {
 			return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).status == http.StatusUnauthorized
 		})
 		if got := rt.do(t, http.MethodGet, "/media/get", key(token.Reveal())); got.status != http.StatusOK {
@@ -173,16 +174,16 @@ func TestKey_RevokedWhileTheListenerIsDisconnectedStops(t *testing.T) {
 		must(t, conn.QueryRow(t.Context(), "SELECT count("+what+") FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()").Scan(&count))
 		return count
 	}
-	eventually(t, 30*time.Second, "the runtime listens", func() bool { return listeners("*") == 1 })
+	wait.Until(t, "the runtime listens", func() bool { return listeners("*") == 1 })
 	if listeners("pg_terminate_backend(pid)::text") != 1 {
 		t.Fatal("the listener's connection was not cut")
 	}
 	_, _, err = w.Registry.IssueKey(t.Context(), one.App.ID, 2, 0)
 	must(t, err)
-	eventually(t, 30*time.Second, "the old key is rejected", func() bool {
+	wait.Until(t, "the old key is rejected", func() bool {
 		return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).status == http.StatusUnauthorized
 	})
-	eventually(t, 30*time.Second, "the runtime has reconnected", func() bool { return listeners("*") == 1 })
+	wait.Until(t, "the runtime has reconnected", func() bool { return listeners("*") == 1 })
 }
 
 func TestAccount_SuspendedIsRejectedUntilItIsResumed(t *testing.T) {
@@ -193,14 +194,14 @@ func TestAccount_SuspendedIsRejectedUntilItIsResumed(t *testing.T) {
 	one.Spec.Suspended = true
 	_, err := w.Registry.Ensure(t.Context(), one.Spec)
 	must(t, err)
-	eventually(t, 30*time.Second, "the suspended account is rejected", func() bool {
+	wait.Until(t, "the suspended account is rejected", func() bool {
 		got := rt.do(t, http.MethodGet, "/media/get", key(one.Key))
 		return got.status == http.StatusUnauthorized && strings.Contains(string(got.body), "suspended")
 	})
 	one.Spec.Suspended = false
 	_, err = w.Registry.Ensure(t.Context(), one.Spec)
 	must(t, err)
-	eventually(t, 30*time.Second, "the account is served again", func() bool {
+	wait.Until(t, "the account is served again", func() bool {
 		return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).status == http.StatusOK
 	})
 }

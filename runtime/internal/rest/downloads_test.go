@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // download is a download in progress, whose client reads when the test does.
@@ -21,7 +23,7 @@ func (rt *runtime) startDownload(t *testing.T, file string, fields ...string) do
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	must(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	must(t, conn.SetDeadline(time.Now().Add(2*wait.Timeout(t))))
 	_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: media.test\r\n%s\r\n", strings.TrimPrefix(file, baseURL), strings.Join(append(fields, ""), "\r\n"))
 	must(t, err)
 	return download{conn}
@@ -42,7 +44,7 @@ func (d download) readAll(t *testing.T) (status int, body []byte) {
 func (rt *runtime) awaitDownloads(t *testing.T, files int) {
 	t.Helper()
 	line := fmt.Sprintf("\nmediastack_downloads_in_flight %d\n", files)
-	eventually(t, 30*time.Second, fmt.Sprintf("%d files are being sent", files), func() bool {
+	wait.Until(t, fmt.Sprintf("%d files are being sent", files), func() bool {
 		return strings.Contains(string(rt.admin(t, "/metrics").body), line)
 	})
 }

@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
@@ -121,7 +121,7 @@ func (w *world) runFetches(t *testing.T, rt *runtime) {
 // ended waits until an upload from a URL has ended.
 func (rt *runtime) endedUpload(t *testing.T, k string, of api.URLUpload) (state api.URLUpload) {
 	t.Helper()
-	eventually(t, 30*time.Second, "the upload has ended", func() bool {
+	wait.Until(t, "the upload has ended", func() bool {
 		state = decode[api.URLUpload](t, rt.do(t, http.MethodGet, "/media/create/url/"+of.JobId.String(), key(k)))
 		return state.EndedAt != nil
 	})

@@ -275,18 +275,3 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
-
-// eventually waits until the condition is true.
-func eventually(t *testing.T, within time.Duration, what string, is func() bool) {
-	t.Helper()
-	deadline := time.After(within)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-deadline:
-			t.Fatalf("not within %s: %s", within, what)
-		case <-tick.C:
-		}
-	}
-}

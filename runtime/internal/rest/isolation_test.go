@@ -6,10 +6,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
@@ -263,7 +263,7 @@ func TestRoutes_RejectEndedCredentials(t *testing.T) {
 			draft := rt.upload(t, of.Key, filePart("c.txt", []byte("hello")))
 			granted := rt.sign(t, of.Key, "")
 			end(t, of)
-			eventually(t, 30*time.Second, "it has ended", func() bool {
+			wait.Until(t, "it has ended", func() bool {
 				return rt.do(t, http.MethodGet, "/media/get", key(of.Key)).status == http.StatusUnauthorized
 			})
 			cases := isolations()

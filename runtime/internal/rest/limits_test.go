@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/ratelimit"
 )
@@ -83,7 +84,7 @@ func TestClientLimit_RejectsBeforeAnythingElse(t *testing.T) {
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 	must(t, err)
 	defer func() { _ = conn.Close() }()
-	must(t, conn.SetDeadline(time.Now().Add(3*time.Minute)))
+	must(t, conn.SetDeadline(time.Now().Add(wait.Timeout(t))))
 	_, err = fmt.Fprintf(conn, "POST /media/create HTTP/1.1\r\nHost: media.test\r\nX-Forwarded-For: 198.51.100.1\r\nx-service-apikey: %s\r\n"+
 		"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 50000000\r\nExpect: 100-continue\r\n\r\n", one.Key)
 	must(t, err)
@@ -104,7 +105,7 @@ func TestFailureLimit_StopsGuessesAndNoValidKey(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
 	must(t, err)
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-	eventually(t, 30*time.Second, "the runtime listens", func() (listens bool) {
+	wait.Until(t, "the runtime listens", func() (listens bool) {
 		must(t, conn.QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()").Scan(&listens))
 		return listens
 	})
@@ -142,13 +143,13 @@ func TestFailureLimit_StopsGuessesAndNoValidKey(t *testing.T) {
 	_, err = conn.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()")
 	must(t, err)
 	rt.expect(t, one, 0, 0)
-	eventually(t, 30*time.Second, "the loss is noticed", func() bool { return strings.Contains(rt.logs.String(), "account notifications disconnected") })
+	wait.Until(t, "the loss is noticed", func() bool { return strings.Contains(rt.logs.String(), "account notifications disconnected") })
 	rt.expect(t, one, 0, 0)
 	wrong().rejected(t, http.StatusTooManyRequests, "Too Many Requests")
 	// A revoked key is looked up once, and then rejected like an unknown one.
 	_, err = w.Registry.Close(t.Context(), one.Account.ID, account.CloseOptions{})
 	must(t, err)
-	eventually(t, 30*time.Second, "the key is rejected", func() bool {
+	wait.Until(t, "the key is rejected", func() bool {
 		return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).status == http.StatusUnauthorized
 	})
 	rt.do(t, http.MethodGet, "/media/get", key(one.Key)).rejected(t, http.StatusTooManyRequests, "Too Many Requests")
@@ -166,14 +167,14 @@ func TestUpload_BelowTheMinimumRateIsAborted(t *testing.T) {
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 	must(t, err)
 	defer func() { _ = conn.Close() }()
-	must(t, conn.SetDeadline(time.Now().Add(3*time.Minute)))
+	must(t, conn.SetDeadline(time.Now().Add(wait.Timeout(t))))
 	_, err = fmt.Fprintf(conn, "POST /media/create HTTP/1.1\r\nHost: media.test\r\nx-service-apikey: %s\r\n"+
 		"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000000\r\n\r\n--b\r\n", one.Key)
 	must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	go func() { // slowly, and without long pauses
-		tick := time.NewTicker(100 * time.Millisecond)
+		tick := time.NewTicker(100 * time.Millisecond) //nolint:forbidigo // the pace of a slow client
 		defer tick.Stop()
 		for ctx.Err() == nil {
 			<-tick.C
@@ -194,7 +195,7 @@ func TestUpload_BelowTheMinimumRateIsAborted(t *testing.T) {
 	body, kind := encode(filePart("a.txt", []byte("0123456789")))
 	reader, writer := io.Pipe()
 	go func() {
-		tick := time.NewTicker(pause)
+		tick := time.NewTicker(pause) //nolint:forbidigo // the pace of a slow client
 		defer tick.Stop()
 		size := len(body) / int(stall/pause+2)
 		for len(body) > 0 {
@@ -223,7 +224,7 @@ func TestDownload_ThatStallsIsAborted(t *testing.T) {
 	_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: media.test\r\n\r\n", strings.TrimPrefix(item.File, baseURL))
 	must(t, err)
 	// The client reads nothing, so the buffers fill and the download stalls.
-	eventually(t, 30*time.Second, "the request has ended", func() bool {
+	wait.Until(t, "the request has ended", func() bool {
 		for line := range strings.Lines(rt.logs.String()) {
 			var entry struct {
 				Route string `json:"route"`

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // A connection that stalls must not hold the memory that other uploads wait for.
@@ -15,13 +17,12 @@ func TestUpload_BelowTheMinimumRateIsAbortedWhileOthersWait(t *testing.T) {
 	w := newWorld(t)
 	slow, quick := w.tenant(t, "slow"), w.tenant(t, "quick")
 	rt := w.runtime(t, func(o *options) {
-		o.media.UploadMemory, o.media.UploadMinTransferRate, o.media.UploadQueueTimeout = 17<<20, 64<<10, 2*time.Minute
-		o.server.StallTimeout = time.Hour // so that it does not end the upload first
+		o.media.UploadMemory, o.media.UploadMinTransferRate = 17<<20, 64<<10
 	})
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 	must(t, err)
 	defer func() { _ = conn.Close() }()
-	must(t, conn.SetDeadline(time.Now().Add(3*time.Minute)))
+	must(t, conn.SetDeadline(time.Now().Add(2*wait.Timeout(t))))
 	body, kind := encode(filePart("a.bin", randomBytes(1, 20<<20)))
 	_, err = fmt.Fprintf(conn, "POST /media/create HTTP/1.1\r\nHost: media.test\r\nx-service-apikey: %s\r\n"+
 		"Content-Type: %s\r\nContent-Length: %d\r\n\r\n", slow.Key, kind, len(body))

@@ -9,11 +9,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/api"
 )
 
@@ -25,7 +25,7 @@ func TestPresets_AHundredClientsOfTwoReplicasHaveOneJob(t *testing.T) {
 	replicas := []*runtime{w.runtime(t, withImages, cachedItems), w.runtime(t, withImages, cachedItems)}
 	decode[api.Settings](t, replicas[0].do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"presets": [{"name": "hero", "width": 500, "format": "avif"}]}`)))
 	item := replicas[0].sealed(t, one.Key, filePart("photo.jpg", photo(t, 1600, 1200)), field("access", "public"))
-	eventually(t, 30*time.Second, "the preset is in effect", func() bool { return len(replicas[1].pictures(t, one.Key, item)) == 1 })
+	wait.Until(t, "the preset is in effect", func() bool { return len(replicas[1].pictures(t, one.Key, item)) == 1 })
 	address := replicas[0].pictures(t, one.Key, item)["hero"].Url
 	var all sync.WaitGroup
 	var tags sync.Map

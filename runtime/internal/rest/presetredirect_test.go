@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/delivery"
@@ -149,7 +150,7 @@ func TestPresetsRedirect_MakeAPictureAgainWhoseObjectIsLost(t *testing.T) {
 	decode[api.Settings](t, a.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"presets": [{"name": "hero", "width": 100, "format": "webp"}]}`)))
 	for _, access := range []string{"public", "private"} {
 		item := a.sealed(t, one.Key, filePart("photo.jpg", photo(t, 400, 200)), field("access", access))
-		eventually(t, 30*time.Second, "the preset is in effect", func() bool { return len(b.pictures(t, one.Key, item)) == 1 })
+		wait.Until(t, "the preset is in effect", func() bool { return len(b.pictures(t, one.Key, item)) == 1 })
 		address := a.pictures(t, one.Key, item)["hero"].Url
 		made := jobs(t, a, b)
 		lose := func() string {

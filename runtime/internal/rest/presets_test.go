@@ -13,10 +13,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	dto "github.com/prometheus/client_model/go"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/imaging/webp"
@@ -68,7 +68,7 @@ func TestPresets_FromTheDeclarationToThePicture(t *testing.T) {
 	w.pin(t, "team-a/site", one, presetsBy(settings.Preset{Name: "hero", Width: 100, Densities: []int{2}}, settings.Preset{Name: "avatar", Width: 50, Height: 50, Fit: settings.Cover, Format: settings.FormatJPEG}))
 	public := a.sealed(t, one.Key, filePart("photo.jpg", photo(t, 800, 400)), field("access", "public"))
 	private := a.sealed(t, one.Key, filePart("photo.jpg", photo(t, 800, 400)))
-	eventually(t, 30*time.Second, "the pins are in effect", func() bool {
+	wait.Until(t, "the pins are in effect", func() bool {
 		return len(a.pictures(t, one.Key, public)) == 2 && len(b.pictures(t, one.Key, public)) == 2
 	})
 
@@ -225,7 +225,7 @@ func TestPresets_AChangedOneIsAnotherPictureOnEveryReplica(t *testing.T) {
 	change(`{"presets": [{"name": "hero", "width": 100, "format": "webp"}]}`)
 	item := a.sealed(t, one.Key, filePart("photo.jpg", photo(t, 800, 400)), field("access", "public"))
 	address := a.pictures(t, one.Key, item)["hero"].Url
-	eventually(t, 30*time.Second, "the preset is in effect", func() bool { return b.do(t, http.MethodGet, address).status == http.StatusOK })
+	wait.Until(t, "the preset is in effect", func() bool { return b.do(t, http.MethodGet, address).status == http.StatusOK })
 	before := a.do(t, http.MethodGet, address)
 	change(`{"presets": [{"name": "hero", "width": 60, "format": "webp"}]}`)
 	after := a.do(t, http.MethodGet, address, header("If-None-Match", before.header.Get("ETag")))
@@ -233,7 +233,7 @@ func TestPresets_AChangedOneIsAnotherPictureOnEveryReplica(t *testing.T) {
 	if after.status != http.StatusOK || err != nil || picture.Width != 60 {
 		t.Fatalf("through the replica of the change: %d, %d pixels, %v", after.status, picture.Width, err)
 	}
-	eventually(t, 30*time.Second, "the other replica has the change", func() bool {
+	wait.Until(t, "the other replica has the change", func() bool {
 		got := b.do(t, http.MethodGet, address, header("If-None-Match", before.header.Get("ETag")))
 		return got.status == http.StatusOK && got.header.Get("ETag") == after.header.Get("ETag")
 	})
@@ -241,7 +241,7 @@ func TestPresets_AChangedOneIsAnotherPictureOnEveryReplica(t *testing.T) {
 	if got := a.do(t, http.MethodGet, address); got.status != http.StatusNotFound {
 		t.Errorf("without the preset: %d", got.status)
 	}
-	eventually(t, 30*time.Second, "the preset ends on the other replica", func() bool { return b.do(t, http.MethodGet, address).status == http.StatusNotFound })
+	wait.Until(t, "the preset ends on the other replica", func() bool { return b.do(t, http.MethodGet, address).status == http.StatusNotFound })
 }
 
 func TestPresets_AreThoseOfTheItemsAccount(t *testing.T) {
@@ -358,7 +358,7 @@ func TestOriginals_SignedByATenantOrAPin(t *testing.T) {
 	if detail != "originals: pinned by MediaSettings team-a/site" {
 		t.Errorf("detail %s", detail)
 	}
-	eventually(t, 30*time.Second, "the pin is in effect", func() bool { return rt.do(t, http.MethodGet, item.File).status == http.StatusOK })
+	wait.Until(t, "the pin is in effect", func() bool { return rt.do(t, http.MethodGet, item.File).status == http.StatusOK })
 }
 
 func TestFocus_IsKeptAndMovesThePicture(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
@@ -39,7 +40,7 @@ func (rt *runtime) hold(t *testing.T, body *runtimetest.PausedBody, of tenant, e
 	}()
 	body.Wait(t)
 	end()
-	eventually(t, 30*time.Second, "the key is rejected", func() bool {
+	wait.Until(t, "the key is rejected", func() bool {
 		return rt.do(t, http.MethodGet, "/media/get/count", key(of.Key)).status == http.StatusUnauthorized
 	})
 	body.Release()
@@ -72,7 +73,7 @@ func TestUpload_WhoseCredentialEndsBeforeItsBodyIsNoDraft(t *testing.T) {
 					return nil
 				}))
 			}
-			eventually(t, 30*time.Second, "nothing is left", func() bool {
+			wait.Until(t, "nothing is left", func() bool {
 				return w.QueryInt(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_usage)`) == 0
 			})
 		}

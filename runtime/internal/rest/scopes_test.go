@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
@@ -152,7 +152,7 @@ func TestSignature_EndsWithItsLogin(t *testing.T) {
 			t.Errorf("%s: before: %+v", name, item)
 		}
 		end(t, one)
-		eventually(t, 30*time.Second, name+": the signature is void", func() bool {
+		wait.Until(t, name+": the signature is void", func() bool {
 			return rt.uploadSigned(t, byLogin, file).status == http.StatusForbidden
 		})
 		rt.uploadSigned(t, byKey, file).item(t) // a signature that the key created stays valid

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/objectstore"
@@ -43,7 +44,7 @@ func TestShutdown_FinishesUploadsAndAcceptsNoNewOnes(t *testing.T) {
 	_, err := writer.Write(body[:9<<20]) // more than all buffers hold: the upload is in progress
 	must(t, err)
 	rt.stop()
-	eventually(t, 30*time.Second, "new connections are rejected", func() bool {
+	wait.Until(t, "new connections are rejected", func() bool {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 		if err == nil {
 			_ = conn.Close()
@@ -159,7 +160,7 @@ func TestLogs_HaveEveryRequestAndNoCredential(t *testing.T) {
 	_, query, _ := strings.Cut(item.File, "?")
 	_, code, _ := strings.Cut(query, "signature=")
 	claims, _, _ := strings.Cut(granted, ".")
-	eventually(t, 30*time.Second, "the last request is logged", func() bool { return strings.Count(rt.logs.String(), `"msg":"request"`) >= 9 })
+	wait.Until(t, "the last request is logged", func() bool { return strings.Count(rt.logs.String(), `"msg":"request"`) >= 9 })
 	logs := rt.logs.String()
 	for name, secret := range map[string]string{"the key": one.Key, "a wrong key": wrong.Reveal(), "a key's random part": one.Key[4:20], "the signature": granted,
 		"its claims": claims, "a delivery signature": code, "the server secret": secretOf("a"), "a query": "querytext", "a file name": "holiday.txt"} {
@@ -189,7 +190,7 @@ func TestUpload_ThatStallsIsAborted(t *testing.T) {
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 	must(t, err)
 	defer func() { _ = conn.Close() }()
-	must(t, conn.SetDeadline(time.Now().Add(3*time.Minute)))
+	must(t, conn.SetDeadline(time.Now().Add(wait.Timeout(t))))
 	_, err = fmt.Fprintf(conn, "POST /media/create HTTP/1.1\r\nHost: media.test\r\nx-service-apikey: %s\r\n"+
 		"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000\r\n\r\n--b\r\n", one.Key)
 	must(t, err)
@@ -223,11 +224,11 @@ func TestUpload_WhoseClientLeavesKeepsNothing(t *testing.T) {
 		must(t, err)
 		return usage
 	}
-	eventually(t, 30*time.Second, "bytes are reserved", func() bool { return usage().Reserved > 0 })
+	wait.Until(t, "bytes are reserved", func() bool { return usage().Reserved > 0 })
 	leave()
 	_ = writer.CloseWithError(context.Canceled)
 	if err := <-failed; !errors.Is(err, context.Canceled) {
 		t.Errorf("the client saw %v", err)
 	}
-	eventually(t, 30*time.Second, "nothing is held", func() bool { return usage() == (account.Usage{}) })
+	wait.Until(t, "nothing is held", func() bool { return usage() == (account.Usage{}) })
 }

@@ -3,8 +3,8 @@ package rest_test
 import (
 	"net/http"
 	"testing"
-	"time"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/imaging/webp"
 	"mediastack.dev/runtime/settings"
 )
@@ -36,10 +36,10 @@ func TestSettings_ChangesReachTheUploadsOfEveryReplica(t *testing.T) {
 	if width := a.thumbnailWidth(t, one.Key); width != 100 {
 		t.Errorf("width %d through the replica of the change", width)
 	}
-	eventually(t, 30*time.Second, "the other replica uses the change", func() bool { return b.thumbnailWidth(t, one.Key) == 100 })
+	wait.Until(t, "the other replica uses the change", func() bool { return b.thumbnailWidth(t, one.Key) == 100 })
 	fifty := 50
 	must(t, w.Settings.Pin(t.Context(), one.Account.ID, settings.Layer{ThumbnailWidth: &fifty}, settings.Object{Name: "team/pins", UID: "uid of team/pins"}))
 	for _, rt := range []*runtime{a, b} {
-		eventually(t, 30*time.Second, "the pin is used", func() bool { return rt.thumbnailWidth(t, one.Key) == 50 })
+		wait.Until(t, "the pin is used", func() bool { return rt.thumbnailWidth(t, one.Key) == 50 })
 	}
 }

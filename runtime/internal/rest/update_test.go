@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/itemcache"
@@ -405,7 +406,7 @@ func TestBatch_AnAccountHoldsAQuarterOfTheSlots(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, 30*time.Second, "the fifth batch is rejected", func() bool {
+	wait.Until(t, "the fifth batch is rejected", func() bool {
 		got := rt.batch(t, seal, key(one.Key))
 		return got.status == http.StatusTooManyRequests && got.header.Get("Retry-After") == "1"
 	})

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/media"
@@ -313,7 +314,7 @@ func TestUpload_IsRejectedBeforeItsBodyIsSent(t *testing.T) {
 			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 			must(t, err)
 			defer func() { _ = conn.Close() }()
-			must(t, conn.SetDeadline(time.Now().Add(3*time.Minute)))
+			must(t, conn.SetDeadline(time.Now().Add(wait.Timeout(t))))
 			_, err = fmt.Fprintf(conn, "POST /media/create HTTP/1.1\r\nHost: media.test\r\n%sContent-Type: multipart/form-data; boundary=b\r\n"+
 				"Content-Length: 50000000\r\nExpect: 100-continue\r\n\r\n", tt.header)
 			must(t, err)

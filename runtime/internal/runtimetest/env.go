@@ -36,6 +36,10 @@ import (
 // BaseURL is the URL of every replica; clients dial the address of theirs instead of resolving it.
 const BaseURL = "http://media.test"
 
+// Long is a timeout of the product that no test waits for, so that a slow machine decides nothing. A test that is about
+// a timeout sets its own. Settings with a largest value have that one.
+const Long = time.Hour
+
 // Env is a database and an S3 store, with what the operator uses to provision accounts.
 type Env struct {
 	Database postgres.Config
@@ -191,7 +195,7 @@ func Credentials(char string) auth.Config {
 func Images(t *testing.T, registry prometheus.Registerer, log *slog.Logger) *imaging.Pool {
 	t.Helper()
 	pool, err := imaging.New(t.Context(), imaging.Config{Enabled: true, WorkerPath: testenv.Binary(t, imaging.ProgramName),
-		Workers: 1, Queue: 4, Timeout: time.Minute, MaxBytes: 64 << 20, MaxPixels: 50_000_000, MaxFrames: 100, Memory: 2 << 30}, imaging.Deps{Registry: registry, Log: log})
+		Workers: 1, Queue: 4, Timeout: 10 * time.Minute, MaxBytes: 64 << 20, MaxPixels: 50_000_000, MaxFrames: 100, Memory: 2 << 30}, imaging.Deps{Registry: registry, Log: log})
 	must(t, err)
 	t.Cleanup(pool.Close)
 	return pool
@@ -203,7 +207,7 @@ func Dialer(address string) *http.Transport {
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, address)
 		},
-		ExpectContinueTimeout: time.Minute,
+		ExpectContinueTimeout: Long,
 	}
 }
 

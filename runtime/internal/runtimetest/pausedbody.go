@@ -5,7 +5,8 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"time"
+
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // PausedBody is a body that is sent up to a point and then paused. Its request must have Expect:
@@ -39,11 +40,7 @@ func (h *PausedBody) Read(p []byte) (int, error) {
 // Wait waits until the handler has asked for the body and the first part is out.
 func (h *PausedBody) Wait(t *testing.T) {
 	t.Helper()
-	select {
-	case <-h.asked:
-	case <-time.After(30 * time.Second):
-		t.Fatal("the handler does not ask for the body")
-	}
+	wait.Receive(t, "the handler asks for the body", h.asked)
 }
 
 // Release sends the rest. Call it once.

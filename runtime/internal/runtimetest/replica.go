@@ -12,6 +12,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/api"
@@ -27,14 +28,14 @@ import (
 
 // MediaConfig returns the default media configuration of a replica.
 func MediaConfig() media.Config {
-	return media.Config{MaxUploads: 8, UploadMemory: 96 << 20, UploadPerAccountPercent: 100, UploadQueue: 8, UploadQueueTimeout: 5 * time.Second,
-		UploadLease: time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second}
+	return media.Config{MaxUploads: 8, UploadMemory: 96 << 20, UploadPerAccountPercent: 100, UploadQueue: 8, UploadQueueTimeout: Long,
+		UploadLease: time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: Long}
 }
 
 // ServerConfig returns the default server configuration of a replica.
 func ServerConfig() server.Config {
 	return server.Config{BaseURL: BaseURL, Brand: "service", Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
-		StallTimeout: 30 * time.Second, DiscardLimit: 16 << 20, DiscardTimeout: 10 * time.Second, ShutdownTimeout: 30 * time.Second}
+		StallTimeout: Long, DiscardLimit: 16 << 20, DiscardTimeout: time.Minute, ShutdownTimeout: 30 * time.Second}
 }
 
 // CoreConfig configures a Core. The default of a nil or zero field is that of the environment.
@@ -137,7 +138,7 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 	if config.Images {
 		pool := Images(t, c.Registry, c.log)
 		deps.Deriver = pool
-		c.Renditions, err = rendition.New(rendition.Config{CacheEntries: 1000, Timeout: time.Minute, Jobs: 8, MaxBytes: 16 << 20, UnstoredCache: 32 << 20, FailureTTL: time.Minute},
+		c.Renditions, err = rendition.New(rendition.Config{CacheEntries: 1000, Timeout: 10 * time.Minute, Jobs: 8, MaxBytes: 16 << 20, UnstoredCache: 32 << 20, FailureTTL: time.Minute},
 			rendition.Deps{Store: e.Store, Objects: e.Objects, Renderer: pool, NewID: e.Store.Cell().NewID, Now: config.Now, Log: c.log, Registry: c.Registry})
 		must(t, err)
 		files.Renditions, files.Images, c.Documents.Images = c.Renditions, pool, pool
@@ -212,7 +213,7 @@ func (c *Core) Serve(t *testing.T, checks []server.Check, apis []func(chi.Router
 	t.Cleanup(func() { stop(); done.Wait(); stopListening(); beside.Wait() })
 	transport := Dialer(running.Addr())
 	t.Cleanup(transport.CloseIdleConnections)
-	r.Client = &http.Client{Transport: transport, Timeout: 2 * time.Minute}
+	r.Client = &http.Client{Transport: transport, Timeout: 2 * wait.Timeout(t)} // a test may wait while a request lasts
 	return r
 }
 

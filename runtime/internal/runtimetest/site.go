@@ -113,7 +113,7 @@ func (s *Site) Deps() remotefile.Deps {
 // Config returns a configuration that allows the address and the port of the site.
 func (s *Site) Config() remotefile.Config {
 	return remotefile.Config{AllowNetworks: []string{"127.0.0.1/32"}, Ports: []int{443, s.Port},
-		HeaderTimeout: 10 * time.Second, StallTimeout: 10 * time.Second, Timeout: time.Minute}
+		HeaderTimeout: 5 * time.Minute, StallTimeout: 10 * time.Minute, Timeout: Long}
 }
 
 // Client returns a client of the site.

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 const tlsHost = "media.example.org"
@@ -94,7 +95,7 @@ func TestTLS_KeepsTheBoundsOfConnections(t *testing.T) {
 	p := newPair(t, distant)
 	cfg := withTLS(p)
 	cfg.MaxConnections = minConnections
-	cfg.DiscardLimit, cfg.DiscardTimeout = 16<<20, testTimeout
+	cfg.DiscardLimit, cfg.DiscardTimeout = 16<<20, maxDiscardTimeout
 	entered, release := make(chan struct{}), make(chan struct{})
 	s := start(t, cfg, func(r chi.Router) {
 		rejecting(r)
@@ -117,11 +118,7 @@ func TestTLS_KeepsTheBoundsOfConnections(t *testing.T) {
 	for range minConnections {
 		c := p.overTLS(t, dial(t, s.Addr()))
 		c.send(t, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
-		select {
-		case <-entered:
-		case <-time.After(testTimeout):
-			t.Fatal("the request does not start")
-		}
+		wait.Receive(t, "the request starts", entered)
 	}
 	if text := idle.ends(t); text != "" {
 		t.Errorf("an idle connection got %q", text)
@@ -153,7 +150,7 @@ func TestCertificate_IsReplacedWhileConnectionsContinue(t *testing.T) {
 	open.answer(t, http.MethodGet)
 	later := distant.AddDate(1, 0, 0)
 	p.write(t, later)
-	eventually(t, "new connections get the new certificate", func() bool { return p.served(t, s).Equal(later) })
+	wait.Until(t, "new connections get the new certificate", func() bool { return p.served(t, s).Equal(later) })
 	if !hasMetric(t, s, fmt.Sprintf("mediastack_tls_certificate_not_after_seconds %v", float64(later.Unix()))) {
 		t.Error("the metric has another expiry")
 	}

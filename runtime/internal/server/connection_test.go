@@ -11,6 +11,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/ratelimit"
 )
 
@@ -32,11 +33,7 @@ func busy(t *testing.T, s *Server, entered <-chan struct{}) *client {
 	t.Helper()
 	c := dial(t, s.Addr())
 	c.send(t, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
-	select {
-	case <-entered:
-	case <-time.After(testTimeout):
-		t.Fatal("the request does not start")
-	}
+	wait.Receive(t, "the request starts", entered)
 	return c
 }
 
@@ -73,7 +70,7 @@ func TestConnections_OfOneAddressAreBounded(t *testing.T) {
 	}
 	must(t, open[0].Close())
 	release <- struct{}{}
-	eventually(t, "there is room again", func() bool {
+	wait.Until(t, "there is room again", func() bool {
 		c := dial(t, s.Addr())
 		defer func() { _ = c.Close() }()
 		c.send(t, quick)
@@ -111,7 +108,7 @@ func TestConnections_IdleOnesMakeRoom(t *testing.T) {
 	idle.send(t, quick)
 	idle.answer(t, http.MethodGet)
 	silent := dial(t, s.Addr()) // has sent nothing
-	eventually(t, "both wait", func() bool {
+	wait.Until(t, "both wait", func() bool {
 		s.publicListener.mu.Lock()
 		defer s.publicListener.mu.Unlock()
 		return s.publicListener.waiting.Len() == 2
@@ -127,7 +124,7 @@ func TestConnections_IdleOnesMakeRoom(t *testing.T) {
 			t.Errorf("an idle connection got %q", text)
 		}
 	}
-	eventually(t, "what was evicted counts no longer", func() bool {
+	wait.Until(t, "what was evicted counts no longer", func() bool {
 		return hasMetric(t, s, fmt.Sprintf("mediastack_http_connections_open %d", minConnections))
 	})
 	if !hasMetric(t, s, "mediastack_http_connections_evicted_total 2") {
@@ -158,19 +155,22 @@ func TestAdminServer_RespondsWhilePublicBodiesAreWithheld(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
 	cfg.DiscardLimit, cfg.DiscardTimeout = 1<<20, maxDiscardTimeout
-	s := startWith(t, cfg, nil, rejecting, func(s *Server) { s.admin.ReadTimeout, s.admin.WriteTimeout = 2*testTimeout, 2*testTimeout })
+	s, began := start(t, cfg, rejecting), time.Now()
 	for _, path := range []string{"/healthz", "/metrics", "/unknown"} {
 		for range maxAdminConnections {
 			dial(t, s.AdminAddr()).send(t, "POST "+path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
 		}
 	}
-	eventually(t, "/readyz answers", func() bool {
+	wait.Until(t, "/readyz answers", func() bool {
 		c := dial(t, s.AdminAddr())
 		defer func() { _ = c.Close() }()
 		c.send(t, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
 		response, err := http.ReadResponse(c.in, nil)
 		return err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusOK
 	})
+	if took := time.Since(began); took >= maxDiscardTimeout {
+		t.Errorf("/readyz waited %s for the bodies of others", took)
+	}
 }
 
 func TestMaxConnections_FitTheDescriptors(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 
 func valid() Config {
 	return Config{BaseURL: "https://media.example.org", Brand: "service", Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
-		StallTimeout: 30 * time.Second, ShutdownTimeout: time.Second}
+		StallTimeout: long, ShutdownTimeout: time.Second}
 }
 
 func TestConfigValidate_RejectsInvalidSettings(t *testing.T) {

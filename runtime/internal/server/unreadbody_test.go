@@ -17,12 +17,13 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/ratelimit"
 )
 
-// testTimeout bounds the waits of the tests.
-const testTimeout = 30 * time.Second
+// long is a timeout that no test waits for.
+const long = time.Hour
 
 // start runs a server of the routes of mount until the test ends.
 func start(t *testing.T, cfg Config, mount func(chi.Router)) *Server {
@@ -30,13 +31,15 @@ func start(t *testing.T, cfg Config, mount func(chi.Router)) *Server {
 	return startWith(t, cfg, nil, mount)
 }
 
-func startWith(t *testing.T, cfg Config, limits *ratelimit.Limiter, mount func(chi.Router), change ...func(*Server)) *Server {
+// startWith runs a server whose timeouts of headers and of admin requests, which are constants, end no request of a test.
+func startWith(t *testing.T, cfg Config, limits *ratelimit.Limiter, mount func(chi.Router)) *Server {
 	t.Helper()
 	s, err := New(cfg, Deps{Mounts: []func(chi.Router){mount}, Limits: limits, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
-	for _, apply := range change {
-		apply(s)
+	for _, server := range []*http.Server{s.public, s.admin} {
+		server.ReadHeaderTimeout, server.IdleTimeout = long, long
 	}
+	s.admin.ReadTimeout, s.admin.WriteTimeout = long, long
 	must(t, s.Listen(t.Context()))
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
@@ -57,21 +60,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(testTimeout)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-deadline:
-			t.Fatalf("not in time: %s", what)
-		case <-tick.C:
-		}
-	}
-}
-
 // client is a connection that a test writes to byte by byte.
 type client struct {
 	net.Conn
@@ -83,7 +71,7 @@ func dial(t *testing.T, address string) *client {
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	must(t, conn.SetDeadline(time.Now().Add(testTimeout)))
+	must(t, conn.SetDeadline(time.Now().Add(wait.Timeout(t))))
 	return &client{Conn: conn, in: bufio.NewReader(conn)}
 }
 
@@ -150,14 +138,17 @@ func unread() map[string]string {
 func TestUnreadBody_ResponseIsSentBeforeTheBodyArrives(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
-	cfg.DiscardLimit, cfg.DiscardTimeout = 1<<20, maxDiscardTimeout // a response that waits for it would miss testTimeout
+	cfg.DiscardLimit, cfg.DiscardTimeout = 1<<20, maxDiscardTimeout
 	s := start(t, cfg, rejecting)
 	for name, head := range unread() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := dial(t, s.Addr())
+			c, began := dial(t, s.Addr()), time.Now()
 			c.send(t, head)
 			c.answer(t, name[:strings.Index(name, " ")])
+			if took := time.Since(began); took >= maxDiscardTimeout {
+				t.Errorf("the response waited %s for the body", took)
+			}
 			must(t, c.Close())
 		})
 	}
@@ -195,7 +186,7 @@ func TestUnreadBody_ConnectionClosesWhenTheBodyTrickles(t *testing.T) {
 			stop := make(chan struct{})
 			defer close(stop)
 			go func() {
-				tick := time.NewTicker(10 * time.Millisecond)
+				tick := time.NewTicker(10 * time.Millisecond) //nolint:forbidigo // the pace of a slow client
 				defer tick.Stop()
 				for {
 					select {
@@ -264,7 +255,7 @@ func TestUnreadBody_LateBytesAreNoRequest(t *testing.T) {
 func TestUnreadBody_ClientThatReadsLastGetsItsResponse(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
-	cfg.DiscardLimit, cfg.DiscardTimeout = 16<<20, testTimeout
+	cfg.DiscardLimit, cfg.DiscardTimeout = 16<<20, maxDiscardTimeout
 	s := start(t, cfg, rejecting)
 	body := bytes.Repeat([]byte("x"), 12<<20)
 	for name, send := range map[string]func(*client) error{
@@ -339,12 +330,12 @@ func TestAnonymousBody_HasItsOwnTimeoutAndIsEvictable(t *testing.T) {
 		t.Errorf("with a credential: %+v", got)
 	}
 
-	cfg.AnonymousTimeout, cfg.MaxConnections = maxDiscardTimeout, minConnections
+	cfg.AnonymousTimeout, cfg.MaxConnections = long, minConnections
 	full := start(t, cfg, known)
 	for range minConnections {
 		dial(t, full.Addr()).send(t, "POST /read"+head)
 	}
-	eventually(t, "all of them wait for their body", func() bool {
+	wait.Until(t, "all of them wait for their body", func() bool {
 		full.publicListener.mu.Lock()
 		defer full.publicListener.mu.Unlock()
 		return full.publicListener.open == minConnections && full.publicListener.waiting.Len() == minConnections
