@@ -101,7 +101,7 @@ func attachKubernetes(access kubernetesAccess) (*servers.Kubernetes, error) {
 	}, dir)
 }
 
-// Serve gives test processes one set of servers: PostgreSQL, versitygw, MinIO, and a control plane. It
+// Serve provides test processes with one set of servers: PostgreSQL, versitygw, MinIO, and a control plane. It
 // listens on a unix socket, whose path goes into ServersEnv, and starts a server when the first process
 // asks for it. The returned function stops all of them. It is for one process that outlives the tests
 // (hack/testenv/run).

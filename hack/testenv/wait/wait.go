@@ -16,9 +16,9 @@ const (
 	TimeoutEnv = "MEDIASTACK_TEST_WAIT"
 
 	defaultTimeout = time.Minute
-	// Conditions are tried at once, and then after pauses that double up to longestPause.
-	shortestPause = time.Millisecond
-	longestPause  = 50 * time.Millisecond
+	// Conditions are tried at once, and then after pauses that double up to maxPause.
+	minPause = time.Millisecond
+	maxPause = 50 * time.Millisecond
 )
 
 var configured = sync.OnceValues(func() (time.Duration, error) {
@@ -94,7 +94,7 @@ func Receive[T any](t testing.TB, what string, channel <-chan T) T {
 // poll reports whether the condition held in time. It is tried once more when the time is over: a machine
 // that stood still must not decide.
 func poll(timeout time.Duration, condition func() bool) bool {
-	deadline, pause := time.Now().Add(timeout), shortestPause
+	deadline, pause := time.Now().Add(timeout), minPause
 	for {
 		late := time.Now().After(deadline)
 		if condition() {
@@ -104,6 +104,6 @@ func poll(timeout time.Duration, condition func() bool) bool {
 			return false
 		}
 		time.Sleep(pause)
-		pause = min(2*pause, longestPause)
+		pause = min(2*pause, maxPause)
 	}
 }
