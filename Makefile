@@ -199,7 +199,7 @@ bench: running build dev-services tusd ## Compare the service with baselines (AR
 	go run ./hack/bench $(ARGS)
 
 test-operator: kube build dev-services ## Run the operator's tests of outages, take-overs and retained accounts at full size: 1,000, 200 and 300 accounts (half an hour)
-	MEDIASTACK_TEST_FULL=1 go test -count=1 -v -timeout 60m -run 'TestOutage_(Short|Long)|TestTakeOver_|TestRetained_(AccountsAre|DeletedDef)' ./controllers/operator
+	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m -run 'TestOutage_(Short|Long)|TestTakeOver_|TestRetained_(AccountsAre|DeletedDef)' ./controllers/operator
 
 crash: running build dev-services kube ## Kill the service, then the operators, hundreds of times under load and verify that nothing was lost (ARGS="--scenario operator --seed 7 --kills 50")
 	go run ./hack/test/chaos $(ARGS)

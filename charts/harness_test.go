@@ -20,6 +20,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // cluster is a control plane that a test installs the chart into. Nothing runs pods: the test
@@ -166,7 +167,7 @@ func (c *cluster) ready(namespace, name string) *v1alpha1.MediaAccount {
 	c.t.Helper()
 	object := &v1alpha1.MediaAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	c.create(object)
-	c.eventually("the MediaAccount is Ready", func() bool {
+	wait.Until(c.t, "the MediaAccount is Ready", func() bool {
 		must(c.t, c.Get(c.t.Context(), client.ObjectKeyFromObject(object), object))
 		for _, condition := range object.Status.Conditions {
 			if condition.Type == "Ready" {
@@ -176,19 +177,6 @@ func (c *cluster) ready(namespace, name string) *v1alpha1.MediaAccount {
 		return false
 	})
 	return object
-}
-
-func (c *cluster) eventually(what string, check func() bool) {
-	c.t.Helper()
-	timeout, ticker := time.After(4*time.Minute), time.NewTicker(50*time.Millisecond)
-	defer ticker.Stop()
-	for !check() {
-		select {
-		case <-timeout:
-			c.t.Fatalf("timed out waiting until %s", what)
-		case <-ticker.C:
-		}
-	}
 }
 
 func must(t testing.TB, err error) {

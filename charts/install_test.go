@@ -17,6 +17,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // stores creates Secrets as CloudNativePG and AWS have them, and one with the server secret, and
@@ -47,7 +48,7 @@ func TestInstall_ServesAnAccountAndIsUninstalledAfterIt(t *testing.T) {
 		must(t, c.Delete(t.Context(), object))
 	}
 	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}})
-	c.eventually("the definitions are gone", func() bool {
+	wait.Until(c.t, "the definitions are gone", func() bool {
 		return apierrors.IsNotFound(c.definition("mediaaccounts.mediastack.dev")) && apierrors.IsNotFound(c.definition("retainedmediaaccounts.mediastack.dev"))
 	})
 	access := []string{"--kubeconfig", plane.Kubeconfig(), "--namespace", namespace}
@@ -99,7 +100,7 @@ func TestInstall_ServesAnAccountAndIsUninstalledAfterIt(t *testing.T) {
 	_, err = helm(t, upgrade...)
 	must(t, err)
 	must(t, c.Delete(t.Context(), object))
-	c.eventually("the MediaAccount is deleted", func() bool {
+	wait.Until(c.t, "the MediaAccount is deleted", func() bool {
 		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(object), object))
 	})
 	if out, err := c.uninstall(release, release); err != nil {
@@ -136,7 +137,7 @@ func (c *cluster) uninstall(release, fullname string) (string, error) {
 func (c *cluster) runUninstallJob(fullname string) {
 	c.t.Helper()
 	job := &batchv1.Job{}
-	c.eventually("Helm creates the hook's Job", func() bool {
+	wait.Until(c.t, "Helm creates the hook's Job", func() bool {
 		err := c.Get(c.t.Context(), client.ObjectKey{Namespace: c.namespace, Name: fullname + "-uninstall"}, job)
 		return err == nil && job.Status.StartTime == nil && job.DeletionTimestamp == nil
 	})
@@ -184,7 +185,7 @@ func TestAdmission_OperatorChangesSecretsOfMediaAccountsOnly(t *testing.T) {
 		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "the operator may")
 	}
 	label := map[string]string{v1alpha1.LabelAccount: "demo"}
-	c.eventually("the policy is in force", func() bool { return denied(operator.Delete(t.Context(), foreign, client.DryRunAll)) })
+	wait.Until(c.t, "the policy is in force", func() bool { return denied(operator.Delete(t.Context(), foreign, client.DryRunAll)) })
 	changed := foreign.DeepCopy()
 	changed.Labels = label
 	made := func(labels map[string]string, kind corev1.SecretType) *corev1.Secret {
@@ -209,12 +210,12 @@ func TestAdmission_OperatorChangesSecretsOfMediaAccountsOnly(t *testing.T) {
 	must(t, c.Get(t.Context(), key, own))
 	own.Labels = nil
 	must(t, c.Update(t.Context(), own))
-	c.eventually("the Secret has its label again", func() bool {
+	wait.Until(c.t, "the Secret has its label again", func() bool {
 		must(t, c.Get(t.Context(), key, own))
 		return own.Labels[v1alpha1.LabelAccount] == object.Name
 	})
 	must(t, c.Delete(t.Context(), object))
-	c.eventually("the Secret is deleted", func() bool { return apierrors.IsNotFound(c.Get(t.Context(), key, own)) })
+	wait.Until(c.t, "the Secret is deleted", func() bool { return apierrors.IsNotFound(c.Get(t.Context(), key, own)) })
 	must(t, c.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign))
 }
 
@@ -248,7 +249,7 @@ func TestNamespacedMode_OperatorReachesItsNamespacesOnly(t *testing.T) {
 		t.Fatalf("a release with a MediaAccount is uninstalled: %s", out)
 	}
 	must(t, c.Delete(t.Context(), object))
-	c.eventually("the account is retained", func() bool {
+	wait.Until(c.t, "the account is retained", func() bool {
 		kept := &v1alpha1.RetainedMediaAccountList{}
 		must(t, c.List(t.Context(), kept))
 		return len(kept.Items) == 1 && apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(object), object))

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -71,7 +72,7 @@ func defineForeign(t *testing.T, c *cluster) {
 	must(t, err)
 	for _, object := range testenv.ParseManifests(t, string(text)) {
 		must(t, c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("charts-test"), client.ForceOwnership))
-		c.eventually(object.GetName()+" is established", func() bool {
+		wait.Until(c.t, object.GetName()+" is established", func() bool {
 			must(t, c.Get(t.Context(), client.ObjectKeyFromObject(object), object))
 			conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions") // null at first
 			return slices.ContainsFunc(conditions, func(condition any) bool {

@@ -5,18 +5,17 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/media"
 )
@@ -296,13 +295,10 @@ func TestOwners_ExistingObjectWithTwoCasesStaysValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.Apply(t, current)
-	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		_, err := accounts.Create(ctx, build("new", `{owners: [ana@example.org, Ana@example.org]}`), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return err != nil && strings.Contains(err.Error(), "differ in case only"), nil
+	wait.Until(t, "the rule has an effect", func() bool {
+		_, err := accounts.Create(t.Context(), build("new", `{owners: [ana@example.org, Ana@example.org]}`), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil && strings.Contains(err.Error(), "differ in case only")
 	})
-	if err != nil {
-		t.Fatalf("the rule has no effect: %v", err)
-	}
 
 	existing.Object["spec"].(map[string]any)["displayName"] = "changed"
 	if existing, err = accounts.Update(t.Context(), existing, metav1.UpdateOptions{}); err != nil {

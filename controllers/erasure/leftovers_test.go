@@ -15,6 +15,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/media"
@@ -136,8 +137,8 @@ func eraseAll(t *testing.T, closeForErasure func(*testing.T, *account.Registry, 
 	versioned := raw.EnableVersioning(ctx, gone.Account.Bucket) == nil
 
 	log := slog.New(slog.DiscardHandler)
-	items, err := media.New(media.Config{MaxUploads: 8, UploadMemory: 64 << 20, UploadPerAccountPercent: 100, UploadQueue: 10, UploadQueueTimeout: time.Minute,
-		UploadLease: 15 * time.Minute, ResumableTTL: time.Hour, DeleteTimeout: 10 * time.Second},
+	items, err := media.New(media.Config{MaxUploads: 8, UploadMemory: 64 << 20, UploadPerAccountPercent: 100, UploadQueue: 10, UploadQueueTimeout: time.Hour,
+		UploadLease: time.Hour, ResumableTTL: time.Hour, DeleteTimeout: time.Hour},
 		media.Deps{Store: store, Objects: s.objects, Settings: settings.NewService(store), Now: time.Now, Log: log})
 	must(t, err)
 	_, err = store.TouchRuntime(ctx, uuid.New(), "test", time.Hour)
@@ -223,16 +224,10 @@ func upload(t *testing.T, items *media.Service, p account.Principal) media.Item 
 // await waits until a query is true.
 func await(t *testing.T, conn *pgx.Conn, what, query string, args ...any) {
 	t.Helper()
-	for deadline := time.Now().Add(4 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		var is bool
+	wait.Until(t, what, func() (is bool) {
 		must(t, conn.QueryRow(t.Context(), query, args...).Scan(&is))
-		if is {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
-		}
-	}
+		return is
+	})
 }
 
 // versionedStore returns a store that keeps versions, if there is one.

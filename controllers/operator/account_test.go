@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/objectstore"
 )
@@ -83,7 +84,7 @@ func TestAccount_IsProvisioned(t *testing.T) {
 func (b *harness) eventsHoldNoSecret(key string, reasons ...string) {
 	b.t.Helper()
 	var all []eventsv1.Event
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		all = b.events()
 		seen := map[string]bool{}
 		for _, event := range all {
@@ -119,7 +120,7 @@ func TestBucket_DeletedIsRestored(t *testing.T) {
 	object := b.account("demo")
 	b.ready(object)
 	must(t, b.store.RemoveDrained(b.ctx, object.Status.Bucket)) // it holds its marker only
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if _, err := b.store.Owner(b.ctx, object.Status.Bucket); err != nil {
 			return err.Error()
 		}
@@ -158,16 +159,16 @@ func TestAccount_ConvergedCausesNoRequests(t *testing.T) {
 	}
 }
 
-// settle waits until the operator has sent nothing for two seconds.
+// settle waits until the operator has sent nothing for two seconds, in which the machine did not stand still.
 func (b *harness) settle() {
 	b.t.Helper()
-	calm, last := 0, b.requests.snapshot()
-	b.eventually(func() string {
+	looks, last, since := 0, b.requests.snapshot(), time.Now()
+	wait.UntilNone(b.t, func() string {
 		now := b.requests.snapshot()
-		if calm++; !maps.Equal(now, last) {
-			calm, last = 0, now
+		if looks++; !maps.Equal(now, last) {
+			looks, last, since = 0, now, time.Now()
 		}
-		if calm*int(tick) < int(2*time.Second) {
+		if looks < 30 || time.Since(since) < 2*time.Second {
 			return "the operator keeps sending requests"
 		}
 		return ""
@@ -188,7 +189,7 @@ func TestAccount_ChangedSpecReachesTheDatabase(t *testing.T) {
 		a.Spec.Apps = nil
 	})
 	b.shows(object, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSuspended)
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		found, err := b.registry.Find(b.ctx, b.namespace, "demo")
 		must(t, err)
 		policy := account.ToolPolicy{ReadOnly: true, Toolsets: []string{"core", "organize"}, Tools: []string{"get_media", "list_media"}}
@@ -224,7 +225,7 @@ func TestBucket_ForeignIsRejectedUntilAdopted(t *testing.T) {
 	}
 	// Another account's marker is respected even with adopt; without a marker adopt takes it.
 	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.Storage.Bucket.Adopt = true })
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		must(t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
 		if object.Status.ObservedGeneration != object.Generation {
 			return "the generation has not been observed"

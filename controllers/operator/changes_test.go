@@ -15,6 +15,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/operator"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/settings"
 )
@@ -66,7 +67,7 @@ func TestIdle_CostsRoundsAndNothingForEachAccount(t *testing.T) {
 	b.settle()
 	calm := func() string { // the reconciles after the operator's own changes are over
 		before, round := counted.single.Load(), counted.comparisons.Load()
-		b.eventually(func() string {
+		wait.UntilNone(b.t, func() string {
 			if counted.comparisons.Load() < round+2 {
 				return "no comparison of all accounts is made"
 			}
@@ -77,11 +78,11 @@ func TestIdle_CostsRoundsAndNothingForEachAccount(t *testing.T) {
 		}
 		return ""
 	}
-	b.eventually(calm)
+	wait.UntilNone(b.t, calm)
 
 	single, comparisons, holdings, requests := counted.single.Load(), counted.comparisons.Load(), counted.holdings.Load(), b.requests.snapshot()
 	checks, began := b.buckets.total(), time.Now()
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if counted.comparisons.Load() < comparisons+rounds || counted.holdings.Load() < holdings+rounds {
 			return "the rounds are not over"
 		}
@@ -122,7 +123,7 @@ func (b *harness) tenantSets(object *v1alpha1.MediaAccount, width int) {
 // showsWidth waits until the status of a MediaSettings shows a width.
 func (b *harness) showsWidth(pins *v1alpha1.MediaSettings, width int32) {
 	b.t.Helper()
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		must(b.t, b.Get(b.ctx, client.ObjectKeyFromObject(pins), pins))
 		if got := pins.Status.Effective; got == nil || got.ThumbnailWidth != width {
 			return fmt.Sprintf("the status shows %+v, not %d", got, width)
@@ -143,7 +144,7 @@ func TestChanges_InPostgreSQLAreNotified(t *testing.T) {
 	key := string(b.secret("demo", "default").Data["apiKey"])
 	b.exec("UPDATE account SET max_storage = 1, suspended = true")
 	b.exec("UPDATE api_key SET expires_at = now()")
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		found, err := b.registry.Find(b.ctx, b.namespace, "demo")
 		must(t, err)
 		if found.Suspended || found.MaxStorage == 1 {
@@ -209,7 +210,7 @@ func TestRestart_WritesNothing(t *testing.T) {
 	before := b.requests.writes()
 	counted := &countingAccounts{Store: b.database}
 	b.run(b.config, func(deps *operator.Deps) { deps.Accounts = counted })
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if counted.single.Load() < int64(len(objects)) || counted.holdings.Load() < 3 {
 			return "the accounts were not looked at"
 		}
@@ -250,7 +251,7 @@ func TestHungStore_HoldsUpNoChangeOfTheSameAccount(t *testing.T) {
 		}
 		t.Logf("the changes took effect after %d requests to the store had ended", ended)
 		before := b.buckets.snapshot()
-		b.eventually(func() string { // nothing of this attempt is left
+		wait.UntilNone(b.t, func() string { // nothing of this attempt is left
 			for _, object := range objects {
 				if now := b.buckets.of(object.Status.Bucket); now < before[object.Status.Bucket]+2 {
 					return "the buckets are not checked again"
@@ -272,7 +273,7 @@ func (b *harness) changesAll(objects []*v1alpha1.MediaAccount, attempt int64) {
 			a.Spec.APIKeys.Generation++
 		})
 	}
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		for _, object := range objects {
 			if found, err := b.registry.Find(b.ctx, b.namespace, object.Name); err != nil || !found.Suspended || found.MaxStorage != attempt<<30 {
 				return "the database does not have the changes"

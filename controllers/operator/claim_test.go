@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 )
 
@@ -124,7 +125,7 @@ func TestRestoreFrom_MovesAnAccountToAnotherNamespace(t *testing.T) {
 	if len(secrets) != 1 || !b.opens(secrets[0].Data["apiKey"]) || b.opens(key) {
 		t.Errorf("there are %d Secrets, or their key does not work, or the former one does", len(secrets))
 	}
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		owner, err := b.store.Owner(b.ctx, bucket)
 		must(t, err)
 		if owner.Namespace != other || owner.Name != "photos" || owner.AccountID != id.String() {
@@ -192,7 +193,7 @@ func TestClaim_IsUsedOnce(t *testing.T) {
 		if got := b.accountID(object).String(); got != kept[1].Name {
 			t.Fatalf("the account is %s, want %s, which was closed last", got, kept[1].Name)
 		}
-		b.eventually(func() string {
+		wait.UntilNone(b.t, func() string {
 			must(t, b.Get(b.ctx, client.ObjectKeyFromObject(kept[0]), kept[0]))
 			if kept[0].Spec.ClaimRef != nil {
 				return "the older account still has its claimRef"

@@ -9,6 +9,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/operator"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // electee is an operator that takes part in a leader election.
@@ -32,7 +33,7 @@ func (b *harness) elect() *election {
 	e := &election{harness: b, config: b.config}
 	e.config.LeaderElect, e.config.LeaderElectionNamespace = true, b.namespace
 	e.leader = e.join(5 * time.Minute)
-	<-e.leader.elected
+	wait.Receive(b.t, "the first operator becomes the leader", e.leader.elected)
 	e.second = e.join(-5 * time.Minute)
 	return e
 }
@@ -59,11 +60,7 @@ func (e *election) change() {
 	default:
 	}
 	e.leader.stop()
-	select {
-	case <-e.second.elected:
-	case <-time.After(eventuallyTimeout):
-		e.t.Fatal("the second operator does not become the leader")
-	}
+	wait.Receive(e.t, "the second operator becomes the leader", e.second.elected)
 	former := e.leader
 	e.leader, e.second = e.second, e.join(former.clock)
 }
@@ -83,7 +80,7 @@ func TestKeys_ClocksOfElectedOperatorsDoNotMatter(t *testing.T) {
 			e.step.Store(int64(-time.Hour))
 		}
 		change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = generation })
-		b.eventually(func() string {
+		wait.UntilNone(b.t, func() string {
 			if b.sql(`SELECT max(generation) FROM api_key`) != generation {
 				return "the rotation has not begun"
 			}

@@ -17,6 +17,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // isBulkDelete reports whether a request to S3 removes several versions.
@@ -129,8 +130,9 @@ func TestDeletion_HoldsUpNoOtherAccount(t *testing.T) {
 	for _, object := range large {
 		must(t, b.Delete(b.ctx, object))
 	}
-	<-waiting
-	<-waiting // both workers of deletions are busy
+	for range 2 { // both workers of deletions are busy
+		wait.Receive(t, "a worker deletes", waiting)
+	}
 	change(b, other, func(a *v1alpha1.MediaAccount) { a.Spec.DisplayName = "Changed" })
 	b.ready(other)
 	if found, err := b.registry.Find(b.ctx, b.namespace, "other"); err != nil || found.DisplayName != "Changed" {
@@ -139,7 +141,7 @@ func TestDeletion_HoldsUpNoOtherAccount(t *testing.T) {
 	must(t, b.Delete(b.ctx, retained))
 	b.gone(retained)
 	for i, object := range large {
-		b.eventually(func() string {
+		wait.UntilNone(b.t, func() string {
 			if b.opens(keys[i]) {
 				return "the key of a deleted account opens it"
 			}
@@ -198,7 +200,7 @@ func TestDeletion_AppliedAgainWithinDeleteAfterIsUndone(t *testing.T) {
 	must(t, b.Delete(b.ctx, object))
 	b.gone(object)
 	kept := &v1alpha1.RetainedMediaAccount{}
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if err := b.Get(b.ctx, client.ObjectKey{Name: id.String()}, kept); err != nil {
 			return err.Error()
 		}
@@ -242,7 +244,7 @@ func TestAbandon_ReleasesAnObjectWhoseStoreIsGone(t *testing.T) {
 	must(t, b.Delete(b.ctx, object))
 	b.shows(object, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonObjectStoreUnavailable)
 	b.annotate(object, "another")
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if got := b.readyMessage(object); !strings.Contains(got, "its value is not the account id "+id.String()) {
 			return got
 		}
@@ -254,7 +256,7 @@ func TestAbandon_ReleasesAnObjectWhoseStoreIsGone(t *testing.T) {
 	if err != nil || kept.EraseAfter != nil || kept.ErasingAt != nil {
 		t.Errorf("the account is %+v, %v", kept, err)
 	}
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		object := &v1alpha1.RetainedMediaAccount{}
 		if err := b.Get(b.ctx, client.ObjectKey{Name: id.String()}, object); err != nil {
 			return err.Error()
@@ -318,7 +320,7 @@ func TestDeletionProtection_RejectsTheDeletion(t *testing.T) {
 	object := b.account("demo", erasedAtOnce, protected)
 	b.ready(object)
 	says := fmt.Sprintf("MediaAccount %s/demo is protected: set spec.deletionProtection to false to delete it", b.namespace)
-	b.eventually(func() string { // a policy takes effect some time after it was created
+	wait.UntilNone(b.t, func() string { // a policy takes effect some time after it was created
 		if err := b.Delete(b.ctx, object, client.DryRunAll); err == nil || !strings.Contains(err.Error(), says) {
 			return fmt.Sprintf("the deletion gives %v", err)
 		}
@@ -337,7 +339,7 @@ func TestDeletionProtection_RejectsTheDeletion(t *testing.T) {
 	// The namespace stays, with the same message, until the protection is removed.
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}
 	must(t, b.Delete(b.ctx, namespace))
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		must(t, b.Get(b.ctx, client.ObjectKeyFromObject(namespace), namespace))
 		for _, condition := range namespace.Status.Conditions {
 			if strings.Contains(condition.Message, says) {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // A new account caused five events: half of all writes of its creation.
@@ -15,7 +16,7 @@ func TestEvents_NewAccountRecordsOne(t *testing.T) {
 	b.ready(pins)
 	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = 2 })
 	b.ready(object)
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		reasons := map[string]int{}
 		for _, event := range b.events() {
 			reasons[event.Reason]++

@@ -2,37 +2,19 @@ package operator_test
 
 import (
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/testenv/wait"
 )
-
-// eventually waits until check returns "", and fails with the last text it returned.
-func (b *harness) eventually(check func() string) {
-	b.t.Helper()
-	timeout, ticker := time.After(eventuallyTimeout), time.NewTicker(tick)
-	defer ticker.Stop()
-	for {
-		missing := check()
-		if missing == "" {
-			return
-		}
-		select {
-		case <-timeout:
-			b.t.Fatalf("after %s: %s", eventuallyTimeout, missing)
-		case <-ticker.C:
-		}
-	}
-}
 
 // shows waits until an object's condition has a status and a reason.
 func (b *harness) shows(object client.Object, kind string, status metav1.ConditionStatus, reason string) {
 	b.t.Helper()
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		must(b.t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
 		return lacks(conditionsOf(object), kind, status, reason)
 	})
@@ -41,7 +23,7 @@ func (b *harness) shows(object client.Object, kind string, status metav1.Conditi
 // ready waits until the current generation of an object is Ready.
 func (b *harness) ready(object client.Object) {
 	b.t.Helper()
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		must(b.t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
 		if observed := observedOf(object); observed != object.GetGeneration() {
 			return "the generation has not been observed: " + describe(conditionsOf(object))
@@ -53,7 +35,7 @@ func (b *harness) ready(object client.Object) {
 // gone waits until an object is deleted.
 func (b *harness) gone(object client.Object) {
 	b.t.Helper()
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		err := b.Get(b.ctx, client.ObjectKeyFromObject(object), object)
 		if err == nil {
 			return object.GetName() + " still exists: " + describe(conditionsOf(object))

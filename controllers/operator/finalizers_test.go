@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 const foreignFinalizer = "x.example.org/keep"
@@ -29,7 +30,7 @@ func (b *harness) keep(object client.Object) (release func()) {
 // saysWhoKeeps waits until a condition of the object is False and names the foreign finalizer.
 func (b *harness) saysWhoKeeps(object client.Object, kind, reason string, more string) {
 	b.t.Helper()
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		must(b.t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
 		if text := message(object, kind); !strings.Contains(text, foreignFinalizer) || !strings.Contains(text, more) {
 			return kind + " says: " + text

@@ -27,6 +27,7 @@ import (
 	"mediastack.dev/controllers/operator"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/objectstatus"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/objectstore"
@@ -54,12 +55,11 @@ func size[T any](small, full T) T {
 	return small
 }
 
-const (
-	// eventuallyTimeout is long, since slow machines run several tests at once. Only a failing test waits for it.
-	eventuallyTimeout = 4 * time.Minute
-	tick              = 50 * time.Millisecond
-	baseURL           = "https://media.example.org"
-)
+const baseURL = "https://media.example.org"
+
+// far is the timeout and the grace of what a test is not about: it must not end before the test does, however
+// slow the machine is.
+const far = time.Hour
 
 // harness is a namespace, a database and an operator of one test, on shared servers. The
 // operator uses its service account, with the permissions of config/rbac.
@@ -99,7 +99,7 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	chosen := options{
 		config: operator.Config{
 			BaseURL: baseURL, BucketPrefix: "test", BucketCheckInterval: time.Second, BucketCheckRate: 1000, UsageInterval: time.Second, UsageWriteRate: 1000,
-			RetainedInterval: time.Second, OrphanDelay: time.Second, TakeOverGrace: time.Minute,
+			RetainedInterval: time.Second, OrphanDelay: time.Second, TakeOverGrace: far,
 			Concurrency: 8, MaxConcurrentDeletions: 2, HealthListen: "0", MetricsListen: "0",
 			Installation: installation.Config{CheckInterval: time.Second, HeartbeatInterval: time.Minute},
 		},
@@ -123,7 +123,7 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	}
 
 	b.databaseURL = chosen.databaseURL(t)
-	database := postgres.Config{DatabaseURL: b.databaseURL, DatabaseConns: 10, ConnectTimeout: 2 * time.Second}
+	database := postgres.Config{DatabaseURL: b.databaseURL, DatabaseConns: 10, ConnectTimeout: far}
 	var err error
 	b.database, err = postgres.Open(context.WithoutCancel(ctx), database)
 	must(t, err)
@@ -200,13 +200,13 @@ func (b *harness) startRuntime() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		_ = installation.NewInstance(installation.InstanceConfig{InstanceTimeout: time.Minute}, "test", installation.InstanceDeps{
+		_ = installation.NewInstance(installation.InstanceConfig{InstanceTimeout: far}, "test", installation.InstanceDeps{
 			Store: b.database, Writable: func() error { return nil }, EndUploads: func(context.Context) error { return nil }, Log: slog.New(slog.DiscardHandler),
 		}).Run(ctx)
 	})
 	stop = func() { cancel(); running.Wait() }
 	b.t.Cleanup(stop)
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		serving, err := b.database.ServingRuntimes(b.ctx)
 		must(b.t, err)
 		if serving.Replicas == 0 {
@@ -303,7 +303,7 @@ func (b *harness) settings(name, account string, change ...func(*v1alpha1.MediaS
 // change updates an object, and retries on a conflict.
 func change[T client.Object](b *harness, object T, change func(T)) {
 	b.t.Helper()
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		must(b.t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
 		change(object)
 		if err := b.Update(b.ctx, object); err != nil {

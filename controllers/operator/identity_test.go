@@ -18,6 +18,7 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/installation"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/postgres"
@@ -73,7 +74,7 @@ func withProbes(port *int) func(*options) {
 
 func isReady(b *harness, port int) {
 	b.t.Helper()
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if status, body := probe(b.t, port, "/readyz"); status != http.StatusOK {
 			return body
 		}
@@ -177,7 +178,7 @@ func TestInstallation_ConfigMapIsWrittenAgain(t *testing.T) {
 	isReady(b, port)
 	record := b.record()
 	must(t, b.Delete(b.ctx, record))
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if again := b.record(); again == nil || !maps.Equal(again.Data, record.Data) {
 			return "the ConfigMap is not written again"
 		}
@@ -213,7 +214,7 @@ func TestInstallation_ReplicaWithoutADatabaseIsNotReady(t *testing.T) {
 		t.Error("a replica that has never verified its installation is ready")
 	}
 	server.Start()
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if err := errors.Join(l.Look(b.ctx), l.Ready(nil)); err != nil {
 			return err.Error()
 		}

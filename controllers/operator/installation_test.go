@@ -22,6 +22,7 @@ import (
 	"mediastack.dev/controllers/installation"
 	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 	identity "mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/postgres"
 )
@@ -77,7 +78,7 @@ func (c *two) copyTo() {
 // notReady waits until the operator at a port is not ready, and returns the reason.
 func notReady(t *testing.T, b *harness, port int, says ...string) {
 	t.Helper()
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		status, body := probe(t, port, "/readyz/installation")
 		for _, text := range says {
 			if !strings.Contains(body, text) {

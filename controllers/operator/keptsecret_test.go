@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // An immutable Secret that a finalizer kept was once deleted and created about twice a second, for
@@ -50,7 +51,7 @@ func TestSecret_RevocationWaitsForFinalizers(t *testing.T) {
 		t.Error("the key ended before another one could be delivered")
 	}
 	release()
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if err := b.Get(b.ctx, client.ObjectKeyFromObject(secret), secret); apierrors.IsNotFound(err) || string(secret.Data["apiKey"]) == string(old) {
 			return "there is no new Secret"
 		}

@@ -19,6 +19,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/operator"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 )
 
@@ -53,7 +54,7 @@ func (b *harness) apiKey(account, app string) string {
 func (b *harness) touch(object *v1alpha1.MediaAccount, text string) {
 	b.t.Helper()
 	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.DisplayName = text })
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		must(b.t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
 		if object.Status.ObservedGeneration != object.Generation {
 			return "the generation has not been observed: " + describe(object.Status.Conditions)
@@ -92,7 +93,7 @@ func (b *harness) denySecrets() (allow func()) {
 		must(b.t, b.Delete(ctx, denied))
 	})
 	b.t.Cleanup(remove)
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if b.mayCreateSecret() == nil {
 			return "the policy is not in effect"
 		}
@@ -100,7 +101,7 @@ func (b *harness) denySecrets() (allow func()) {
 	})
 	return func() {
 		remove()
-		b.eventually(func() string {
+		wait.UntilNone(b.t, func() string {
 			if err := b.mayCreateSecret(); err != nil {
 				return err.Error()
 			}
@@ -173,7 +174,7 @@ func TestKeys_UnwritableSecretSurvivesRestarts(t *testing.T) {
 		before := b.sql(`SELECT key_sequence FROM app`)
 		stop()
 		stop = b.run(b.config)
-		b.eventually(func() string {
+		wait.UntilNone(b.t, func() string {
 			if b.sql(`SELECT key_sequence FROM app`) == before {
 				return "the operator has not tried again"
 			}
@@ -197,7 +198,7 @@ func TestKeys_QuotaIsNamed(t *testing.T) {
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "few"}}
 	quota.Spec.Hard = corev1.ResourceList{"count/secrets": resource.MustParse("1")}
 	must(t, b.Create(b.ctx, quota))
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		must(t, b.Get(b.ctx, client.ObjectKeyFromObject(quota), quota))
 		if quota.Status.Hard == nil {
 			return "the quota is not in effect"
@@ -213,7 +214,7 @@ func TestKeys_QuotaIsNamed(t *testing.T) {
 		t.Error("the app that has a Secret does not work")
 	}
 	change(b, quota, func(q *corev1.ResourceQuota) { q.Spec.Hard["count/secrets"] = resource.MustParse("2") })
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if err := b.mayCreateSecret(); err != nil {
 			return err.Error()
 		}
@@ -312,7 +313,7 @@ func TestKeys_CrashAtAnyPointLeavesOneWorkingKey(t *testing.T) {
 				afterDeliver: points[name].afterDeliver, afterMark: points[name].afterMark}
 			stop = b.run(b.config, func(deps *operator.Deps) { deps.Accounts = store })
 			change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = 2 })
-			<-store.halted
+			wait.Receive(t, "the operator is at the point", store.halted)
 			stop()
 			if !b.opens(old) {
 				t.Error("the working key ended")
@@ -345,7 +346,7 @@ func TestKeys_CrashAtTheFirstDeliveryKeepsTheKeysOfTheSecrets(t *testing.T) {
 			store := &haltingStore{Store: b.database, halted: make(chan struct{}), beforeDeliver: point.before, afterDeliver: point.after}
 			stop := b.run(b.config, func(deps *operator.Deps) { deps.Accounts = store })
 			object := b.account("demo", func(a *v1alpha1.MediaAccount) { a.Spec.Apps = []v1alpha1.AppSpec{{Name: "web"}} })
-			<-store.halted
+			wait.Receive(t, "the operator is at the point", store.halted)
 			stop()
 			keys := map[string]string{}
 			for _, app := range []string{"default", "web"} {
@@ -378,7 +379,7 @@ func TestEvents_NameTheSecretOfEveryApp(t *testing.T) {
 	for _, reason := range []string{"KeyIssued", "KeyRotated"} {
 		for _, app := range []string{"shop", "web"} {
 			name := v1alpha1.SecretName("demo", app)
-			b.eventually(func() string {
+			wait.UntilNone(b.t, func() string {
 				found := 0
 				for _, event := range b.events() {
 					if event.Reason == reason && event.Related != nil && event.Related.Name == name && strings.Contains(event.Note, name) {

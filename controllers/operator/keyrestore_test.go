@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 )
 
@@ -84,7 +85,7 @@ func TestKeys_RebuiltClusterKeepsTheKeysOfClients(t *testing.T) {
 	// From now on the Secret is this object's: its deletion revokes.
 	held := b.apiKey("demo", "default")
 	must(t, b.Delete(b.ctx, b.secret("demo", "default")))
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if b.opens([]byte(held)) || b.opens([]byte(old["default"])) {
 			return "the keys of the deleted Secret are valid"
 		}
@@ -146,7 +147,7 @@ func TestKeys_RestoredDatabaseAcceptsTheKeyOfTheSecret(t *testing.T) {
 	b.sql(`WITH lost AS (DELETE FROM api_key WHERE sequence > 1), back AS (UPDATE app SET key_sequence = 1),
 		valid AS (UPDATE api_key SET expires_at = NULL WHERE sequence = 1 RETURNING 1) SELECT count(*) FROM valid`)
 	stop = b.run(b.config)
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if !b.opens(current) {
 			return "the key of the Secret is not valid"
 		}
@@ -164,7 +165,7 @@ func TestKeys_RestoredDatabaseAcceptsTheKeyOfTheSecret(t *testing.T) {
 	stop()
 	change(b, b.secret("demo", "default"), func(s *corev1.Secret) { s.Data = leaked.Data })
 	b.run(b.config)
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if key := b.apiKey("demo", "default"); key == string(leaked.Data["apiKey"]) || !b.opens([]byte(key)) {
 			return "the Secret holds no new key"
 		}
@@ -209,7 +210,7 @@ func TestSecret_ReplayedOrForgedIsNotAccepted(t *testing.T) {
 			current := b.secret("demo", "default").Data["apiKey"]
 			data := replace(b, old)
 			change(b, b.secret("demo", "default"), func(s *corev1.Secret) { s.Data = data })
-			b.eventually(func() string {
+			wait.UntilNone(b.t, func() string {
 				key := b.apiKey("demo", "default")
 				if key == string(data["apiKey"]) || key == string(current) {
 					return "the Secret holds no new key"
@@ -243,7 +244,7 @@ func TestKeys_ReopenedAccountTakesBackTheKeyOfItsSecret(t *testing.T) {
 	}
 	b.sql(`WITH opened AS (UPDATE account SET closed_at = NULL RETURNING 1) SELECT count(*) FROM opened`)
 	b.run(b.config)
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if !b.opens(key) {
 			return "the key of the Secret is not valid"
 		}

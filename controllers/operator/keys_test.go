@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 func TestSecret_DeletedIsReplacedAndTheOldKeyRevoked(t *testing.T) {
@@ -22,7 +23,7 @@ func TestSecret_DeletedIsReplacedAndTheOldKeyRevoked(t *testing.T) {
 	b.ready(object)
 	old := b.secret("demo", "default")
 	must(t, b.Delete(b.ctx, old))
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		secret := &corev1.Secret{}
 		if err := b.Get(b.ctx, client.ObjectKeyFromObject(old), secret); err != nil {
 			return err.Error()
@@ -50,7 +51,7 @@ func TestSecret_DriftIsCorrectedWithoutANewKey(t *testing.T) {
 	}
 	for name, drift := range drifts {
 		change(b, b.secret("demo", "default"), drift)
-		b.eventually(func() string {
+		wait.UntilNone(b.t, func() string {
 			after := b.secret("demo", "default")
 			if string(after.Data["apiKey"]) != string(before.Data["apiKey"]) {
 				t.Fatalf("%s: the key changed", name)
@@ -74,7 +75,7 @@ func TestSecret_InvalidKeyIsReplacedAndTheOldOneKeepsItsOverlap(t *testing.T) {
 	b.ready(b.account("demo"))
 	old := b.secret("demo", "default").Data["apiKey"]
 	change(b, b.secret("demo", "default"), func(s *corev1.Secret) { s.Data["apiKey"] = []byte("msk_spoiled") })
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		key := string(b.secret("demo", "default").Data["apiKey"])
 		if key == "msk_spoiled" {
 			return "the key was not replaced"
@@ -107,7 +108,7 @@ func TestKeys_NewGenerationRotatesWithOverlap(t *testing.T) {
 		t.Errorf("the status shows no overlap: %+v", key)
 	}
 	b.ageKeys(time.Hour - 2*time.Second) // the end comes by the timer
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		must(t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
 		if object.Status.Keys[0].PreviousExpiresAt != nil {
 			return "the end of the overlap does not show"
@@ -131,7 +132,7 @@ func TestKeys_InterruptedRotationKeepsTheOverlap(t *testing.T) {
 	must(t, err)
 	lost, _, err := b.registry.IssueKey(b.ctx, apps[0].ID, 1, time.Hour)
 	must(t, err)
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if key := b.secret("demo", "default").Data["apiKey"]; string(key) == string(old) || !b.opens(key) {
 			return "the Secret holds no new key"
 		}
@@ -199,7 +200,7 @@ func TestKeys_RotateByAge(t *testing.T) {
 		b.ageKeys((due - keys.Now.Sub(*key.DeliveredAt) - 2*time.Second).Truncate(time.Second))
 	}
 	b.touch(object, "almost 10 hours")
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if b.apiKey("demo", "default") == first {
 			return "the key was not rotated"
 		}
@@ -234,7 +235,7 @@ func TestKeys_LoweredGenerationDoesNothingAndSaysSo(t *testing.T) {
 	}
 	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = 6 })
 	b.shows(object, v1alpha1.ConditionKeysReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if b.apiKey("demo", "default") == key {
 			return "the raised generation did not rotate"
 		}
@@ -265,7 +266,7 @@ func TestSecret_FollowsItsTemplate(t *testing.T) {
 		t.Errorf("the binding is %+v", object.Status.Binding)
 	}
 	change(b, secret, func(s *corev1.Secret) { delete(s.Data, "MEDIA_API_KEY"); delete(s.Labels, "team"); s.Annotations = nil })
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		s := b.secret("demo", "default")
 		if string(s.Data["MEDIA_API_KEY"]) != string(s.Data["apiKey"]) || s.Labels["team"] != "a" || s.Annotations["reloader.example.org/match"] != "true" {
 			return "what the template sets was not restored"
@@ -273,7 +274,7 @@ func TestSecret_FollowsItsTemplate(t *testing.T) {
 		return ""
 	})
 	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.SecretTemplate = nil })
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		s := b.secret("demo", "default")
 		if s.Data["MEDIA_API_KEY"] != nil || s.Labels["team"] != "" || len(s.Annotations) != 0 {
 			return fmt.Sprintf("what the template had set is still there: %v, %v", s.Labels, s.Annotations)

@@ -17,12 +17,13 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv/objectstatus"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // removeByForce deletes an object as an admin does who removes its finalizers.
 func (b *harness) removeByForce(object client.Object) {
 	b.t.Helper()
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		must(b.t, client.IgnoreNotFound(b.Get(b.ctx, client.ObjectKeyFromObject(object), object)))
 		object.SetFinalizers(nil)
 		if err := b.Update(b.ctx, object); err != nil && !apierrors.IsNotFound(err) {
@@ -37,7 +38,7 @@ func (b *harness) clusterEvent(name, reason, mentions string) {
 	b.t.Helper()
 	clients, err := kubernetes.NewForConfig(b.plane.Access())
 	must(b.t, err)
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		list, err := clients.EventsV1().Events(metav1.NamespaceDefault).List(b.ctx, metav1.ListOptions{FieldSelector: "regarding.name=" + name})
 		must(b.t, err)
 		for _, event := range list.Items {
@@ -149,7 +150,7 @@ func TestOrphan_LateCacheClosesNoAccount(t *testing.T) {
 func (b *harness) looksAgain(watch *lateWatch, n int64) {
 	b.t.Helper()
 	before := watch.reads.Load()
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if now := watch.reads.Load(); now < before+n {
 			return fmt.Sprintf("the operator has read %d MediaAccounts, want %d", now, before+n)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 func TestOutage_OfTheObjectStoreShowsAndRecovers(t *testing.T) {
@@ -66,7 +67,7 @@ func TestReadiness_NamesTheDatabaseThatIsAway(t *testing.T) {
 		o.config.HealthListen = fmt.Sprintf("127.0.0.1:%d", port)
 	})
 	ready := func() {
-		b.eventually(func() string {
+		wait.UntilNone(b.t, func() string {
 			if status, body := probe(t, port, "/readyz"); status != http.StatusOK {
 				return "the operator is not ready: " + body
 			}
@@ -100,7 +101,7 @@ func TestReadiness_NeedsAnS3KeyThatWasAccepted(t *testing.T) {
 	b.run(b.config)
 	answers := func(status int, what string) {
 		t.Helper()
-		b.eventually(func() string {
+		wait.UntilNone(b.t, func() string {
 			if got, body := probe(t, port, "/readyz/objects"); got != status {
 				return fmt.Sprintf("%s: %d %s", what, got, body)
 			}
@@ -112,7 +113,7 @@ func TestReadiness_NeedsAnS3KeyThatWasAccepted(t *testing.T) {
 	answers(http.StatusOK, "the key is right")
 	b.buckets.use(wrong)
 	answers(http.StatusOK, "the key was right, and is rejected later")
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if status, body := probe(t, port, "/readyz"); status != http.StatusOK {
 			return body
 		}

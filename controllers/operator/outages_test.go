@@ -17,6 +17,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // store is an S3 store behind a proxy that can end or hold every request.
@@ -50,7 +51,7 @@ func (s *store) hang(b *harness, n int64) {
 	s.requests.Store(0)
 	s.ended.Store(0)
 	s.hung.Store(true)
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if s.requests.Load() < n {
 			return "not every worker of buckets has called the store"
 		}
@@ -103,7 +104,7 @@ func (b *harness) accounts(n int) []*v1alpha1.MediaAccount {
 func (b *harness) reaches(n int, read func() int) {
 	b.t.Helper()
 	for current := read(); current != n; {
-		b.eventually(func() string {
+		wait.UntilNone(b.t, func() string {
 			before := current
 			if current = read(); current == before {
 				return fmt.Sprintf("it is still %d, not %d", current, n)
@@ -133,17 +134,17 @@ func TestOutage_ShortOneWritesNothing(t *testing.T) {
 	accounts, lasts, interval := size(60, 1000), size(8*time.Second, time.Minute), size(2*time.Second, 10*time.Second)
 	s3, choose := behindProxy(t)
 	b := newHarness(t, choose, func(o *options) {
-		o.config.OutageGrace = 2 * time.Minute
+		o.config.OutageGrace = far
 		o.config.BucketCheckInterval, o.config.UsageInterval = interval, time.Hour
 	})
 	objects := b.accounts(accounts)
 	b.settle()
 	writes, began := b.requests.writes(), time.Now()
 	s3.away.Store(true)
-	<-time.After(lasts) // the outage
+	<-time.After(lasts) //nolint:forbidigo // the outage
 	requests, checks := s3.requests.Load(), b.buckets.snapshot()
 	s3.away.Store(false)
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		now := b.buckets.snapshot()
 		for _, object := range objects {
 			if bucket := object.Status.Bucket; now[bucket] == checks[bucket] {
@@ -178,7 +179,7 @@ func TestOutage_LongOneChangesEachStatusOnce(t *testing.T) {
 	b.settle()
 	writes := b.requests.writes()
 	s3.away.Store(true)
-	over := time.After(lasts)
+	over := time.After(lasts) //nolint:forbidigo // the outage
 	down := func() int {
 		return b.countShowing(metav1.ConditionFalse, v1alpha1.ReasonObjectStoreUnavailable)
 	}
@@ -228,7 +229,7 @@ func TestOutage_HungStoreDoesNotHoldUpOtherChanges(t *testing.T) {
 	})
 	objects := b.accounts(12)
 	s3.hung.Store(true)
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if s3.requests.Load() < hungWorkers {
 			return "not all workers have called the store"
 		}
@@ -239,7 +240,7 @@ func TestOutage_HungStoreDoesNotHoldUpOtherChanges(t *testing.T) {
 	change(b, objects[1], func(a *v1alpha1.MediaAccount) { a.Spec.Storage.MaxStorage = quantity("1Gi") })
 	change(b, objects[2], func(a *v1alpha1.MediaAccount) { a.Spec.Apps = []v1alpha1.AppSpec{{Name: "web"}} })
 	fresh := b.account("fresh")
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		suspended, err := b.registry.Find(b.ctx, b.namespace, objects[0].Name)
 		must(t, err)
 		smaller, err := b.registry.Find(b.ctx, b.namespace, objects[1].Name)
@@ -249,7 +250,7 @@ func TestOutage_HungStoreDoesNotHoldUpOtherChanges(t *testing.T) {
 		}
 		return ""
 	})
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		secret := &corev1.Secret{}
 		if err := b.Get(b.ctx, client.ObjectKey{Namespace: b.namespace, Name: v1alpha1.SecretName(objects[2].Name, "web")}, secret); err != nil {
 			return err.Error()
@@ -261,7 +262,7 @@ func TestOutage_HungStoreDoesNotHoldUpOtherChanges(t *testing.T) {
 	if !b.opens(b.secret(objects[2].Name, "web").Data["apiKey"]) {
 		t.Error("the new app has no key")
 	}
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if ended, sent := s3.ended.Load(), s3.requests.Load(); ended < hungWorkers || sent <= hungWorkers {
 			return fmt.Sprintf("%d requests were sent, and %d of them were given up", sent, ended)
 		}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
@@ -46,7 +47,7 @@ func TestPresets_ArePinnedAndReported(t *testing.T) {
 	must(t, err)
 	shows := func(want string) {
 		t.Helper()
-		b.eventually(func() string {
+		wait.UntilNone(b.t, func() string {
 			must(t, b.Get(b.ctx, client.ObjectKeyFromObject(pins), pins))
 			var shown []string
 			for _, p := range pins.Status.Presets {
@@ -62,7 +63,7 @@ func TestPresets_ArePinnedAndReported(t *testing.T) {
 		})
 	}
 	shows("hero pinned 0 0 0 (0 pending), card pinned 0 0 0, mine tenant 0 0 0")
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		must(t, b.Get(b.ctx, client.ObjectKeyFromObject(pins), pins))
 		if got := fmt.Sprintf("%v %v %s", pins.Status.Pinned, pins.Status.Tenant, pins.Status.Effective.Originals); got != "[presets] [presets originals] signed" {
 			return got

@@ -13,6 +13,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
@@ -25,7 +26,7 @@ func (b *harness) useDatabase(url string) {
 	b.t.Helper()
 	var err error
 	b.databaseURL = url
-	b.database, err = postgres.Open(context.WithoutCancel(b.ctx), postgres.Config{DatabaseURL: url, DatabaseConns: 10, ConnectTimeout: 2 * time.Second})
+	b.database, err = postgres.Open(context.WithoutCancel(b.ctx), postgres.Config{DatabaseURL: url, DatabaseConns: 10, ConnectTimeout: far})
 	must(b.t, err)
 	b.t.Cleanup(b.database.Close)
 	b.registry = account.NewRegistry(b.database, b.config.BucketPrefix, time.Now)
@@ -71,7 +72,7 @@ var restoredChanges = []restoredChange{
 			b.ready(object)
 		},
 		outcome: func(b *harness, object *v1alpha1.MediaAccount, _ uuid.UUID, former []byte) {
-			b.eventually(func() string {
+			wait.UntilNone(b.t, func() string {
 				if !b.opens([]byte(b.apiKey(object.Name, "default"))) || !b.opens(former) {
 					return "the key of the Secret, or the one in its overlap, does not work"
 				}
@@ -88,7 +89,7 @@ var restoredChanges = []restoredChange{
 			b.ready(object)
 		},
 		outcome: func(b *harness, object *v1alpha1.MediaAccount, _ uuid.UUID, former []byte) {
-			b.eventually(func() string {
+			wait.UntilNone(b.t, func() string {
 				if !b.opens([]byte(b.apiKey(object.Name, "default"))) || b.opens(former) {
 					return "the key of the Secret does not work, or the one that it replaced does"
 				}
@@ -103,7 +104,7 @@ var restoredChanges = []restoredChange{
 			b.shows(object, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSuspended)
 		},
 		outcome: func(b *harness, object *v1alpha1.MediaAccount, _ uuid.UUID, _ []byte) {
-			b.eventually(func() string {
+			wait.UntilNone(b.t, func() string {
 				if !b.row(object.Name).Suspended {
 					return "the account is not suspended"
 				}
@@ -118,7 +119,7 @@ var restoredChanges = []restoredChange{
 			b.ready(object)
 		},
 		outcome: func(b *harness, object *v1alpha1.MediaAccount, _ uuid.UUID, _ []byte) {
-			b.eventually(func() string {
+			wait.UntilNone(b.t, func() string {
 				if !b.opens([]byte(b.apiKey(object.Name, "web"))) {
 					return "the app or its key did not come back"
 				}
@@ -134,7 +135,7 @@ var restoredChanges = []restoredChange{
 			b.ready(object)
 		},
 		outcome: func(b *harness, _ *v1alpha1.MediaAccount, id uuid.UUID, _ []byte) {
-			b.eventually(func() string {
+			wait.UntilNone(b.t, func() string {
 				if b.sql(`SELECT count(*) FROM api_key JOIN app ON app.id = api_key.app_id WHERE app.account_id = $1 AND app.name = 'web'
 					AND (app.closed_at IS NULL OR api_key.expires_at IS NULL OR api_key.expires_at > now())`, id) > 0 {
 					return "the removed app or its key is valid again"
@@ -150,7 +151,7 @@ var restoredChanges = []restoredChange{
 			b.ready(object)
 		},
 		outcome: func(b *harness, object *v1alpha1.MediaAccount, _ uuid.UUID, _ []byte) {
-			b.eventually(func() string {
+			wait.UntilNone(b.t, func() string {
 				if b.row(object.Name).MaxStorage != 3<<30 {
 					return "the cap is that of the backup"
 				}
@@ -164,7 +165,7 @@ var restoredChanges = []restoredChange{
 			b.ready(b.settings("pins-of-"+object.Name, object.Name, pinQuality(33)))
 		},
 		outcome: func(b *harness, _ *v1alpha1.MediaAccount, id uuid.UUID, _ []byte) {
-			b.eventually(func() string {
+			wait.UntilNone(b.t, func() string {
 				if b.sql(`SELECT count(*) FROM settings_pin WHERE account_id = $1`, id) != 1 {
 					return "the pins did not come back"
 				}
@@ -202,7 +203,7 @@ var restoredChanges = []restoredChange{
 			b.ready(b.account(object.Name))
 		},
 		outcome: func(b *harness, object *v1alpha1.MediaAccount, id uuid.UUID, _ []byte) {
-			b.eventually(func() string {
+			wait.UntilNone(b.t, func() string {
 				found, err := b.registry.Find(b.ctx, b.namespace, object.Name)
 				switch {
 				case fault.Is(err, fault.NotFound):
@@ -246,7 +247,7 @@ func TestRestore_OutcomeOfEveryChangeOfTheClusterAfterTheBackup(t *testing.T) {
 	b.useDatabase(backup)
 	before := b.sql(`SELECT count(*) FROM account WHERE closed_at IS NULL`)
 	b.run(b.config)
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if state, err := b.database.Installation(b.ctx); err != nil || state.HoldReason == "" {
 			return "the restored database is not on hold"
 		}
@@ -282,7 +283,7 @@ func (b *harness) areUnknown(created, named *v1alpha1.MediaAccount) {
 	b.t.Helper()
 	buckets := map[string]string{created.Status.Bucket: created.Status.AccountID, named.Status.Bucket: named.Status.AccountID}
 	for _, object := range []*v1alpha1.MediaAccount{created, named} {
-		b.eventually(func() string {
+		wait.UntilNone(b.t, func() string {
 			if found, err := b.registry.Find(b.ctx, b.namespace, object.Name); err != nil || buckets[found.Bucket] == found.ID.String() {
 				return "MediaAccount " + object.Name + " has no new account"
 			}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 )
@@ -19,7 +20,7 @@ import (
 func (b *harness) retained(id uuid.UUID) *v1alpha1.RetainedMediaAccount {
 	b.t.Helper()
 	object := &v1alpha1.RetainedMediaAccount{ObjectMeta: metav1.ObjectMeta{Name: id.String()}}
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if err := b.Get(b.ctx, client.ObjectKeyFromObject(object), object); err != nil {
 			return err.Error()
 		}
@@ -64,7 +65,7 @@ func TestRetained_AccountIsListedAndRestored(t *testing.T) {
 	// A prune deletes the object, and nothing else.
 	uid := kept.UID
 	must(t, b.Delete(b.ctx, kept))
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if kept = b.retained(id); kept.UID == uid {
 			return "the object was not created again"
 		}
@@ -117,7 +118,7 @@ func TestRetained_DeletionIsUndoneUntilItsTime(t *testing.T) {
 		t.Fatalf("the deletion is not planned: %+v, %+v", kept.Spec, kept.Status)
 	}
 	change(b, kept, func(r *v1alpha1.RetainedMediaAccount) { r.Spec.Reclaim = v1alpha1.ReclaimRetain })
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if kept = b.retained(id); kept.Status.PurgeAt != nil {
 			return "the deletion is still planned"
 		}
@@ -152,7 +153,7 @@ func TestRetained_AnEarlierPurgeDeletesNothing(t *testing.T) {
 	must(t, err)
 	change(b, former, func(r *v1alpha1.RetainedMediaAccount) { r.Spec.Reclaim = v1alpha1.ReclaimPurge })
 	b.run(b.config)
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if now := b.retained(id); now.UID == former.UID || now.Spec.Reclaim != v1alpha1.ReclaimRetain {
 			return "the object was not replaced"
 		}

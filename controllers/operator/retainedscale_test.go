@@ -22,6 +22,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // tenant is what an account must have again after it was restored.
@@ -68,7 +69,7 @@ func (b *harness) each(n int, do func(name string) error) {
 func (b *harness) tenants(n int) map[string]tenant {
 	b.t.Helper()
 	tenants := map[string]tenant{}
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		list := &v1alpha1.MediaAccountList{}
 		must(b.t, b.List(b.ctx, list, client.InNamespace(b.namespace)))
 		for _, object := range list.Items {
@@ -112,7 +113,7 @@ func (b *harness) restored(want map[string]tenant) {
 // retainedCount waits until n accounts of the test's namespace have a RetainedMediaAccount.
 func (b *harness) retainedCount(n int) {
 	b.t.Helper()
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		list := &v1alpha1.RetainedMediaAccountList{}
 		must(b.t, b.List(b.ctx, list, client.MatchingFields{"spec.accountNamespace": b.namespace}))
 		if len(list.Items) != n {
@@ -154,7 +155,7 @@ func TestRetained_DeletedDefinitionLosesNothing(t *testing.T) {
 	b.settle() // the operator has its cache
 	must(t, b.Delete(b.ctx, definition))
 	b.retainedCount(accounts)
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if err := b.Get(b.ctx, client.ObjectKeyFromObject(definition), definition); !apierrors.IsNotFound(err) {
 			return fmt.Sprintf("the definition still exists: %v", err)
 		}
@@ -184,7 +185,7 @@ func TestRetained_AccountsAreRestored(t *testing.T) {
 	b.retainedCount(accounts)
 	must(t, b.Create(b.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}))
 	b.applyAccounts(accounts)
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		list := &v1alpha1.MediaAccountList{}
 		must(t, b.List(b.ctx, list, client.InNamespace(b.namespace)))
 		for _, object := range list.Items {

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // The log line is the measurement.
@@ -30,7 +31,7 @@ func TestScale_TwoHundredAccountsBecomeReady(t *testing.T) {
 	}
 	must(t, group.Wait())
 	applied := time.Since(began)
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		list := &v1alpha1.MediaAccountList{}
 		must(t, b.List(b.ctx, list, client.InNamespace(b.namespace)))
 		left := slices.DeleteFunc(list.Items, func(a v1alpha1.MediaAccount) bool {

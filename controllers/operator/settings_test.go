@@ -16,6 +16,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/operator"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/settings"
@@ -41,7 +42,7 @@ func TestSettings_ArePinnedAndReported(t *testing.T) {
 	// A change by the tenant causes no event; the timer picks it up.
 	_, err = service.Update(b.ctx, b.accountID(account), settings.Layer{ThumbnailWidth: &width})
 	must(t, err)
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		must(t, b.Get(b.ctx, client.ObjectKeyFromObject(pins), pins))
 		got := pins.Status.Effective
 		if got == nil || got.UseWebP || got.WebPOutputQuality != 60 || got.ThumbnailWidth != 200 || got.ThumbnailHeight != 320 {
@@ -120,11 +121,11 @@ func TestSettings_OfANewAccountWriteTheirStatusOnce(t *testing.T) {
 	held := holdProvision(b, func(deps *operator.Deps) {
 		deps.Now = func() time.Time { return created } // the time to wait is never over
 	})
-	<-held.asked
+	wait.Receive(t, "the settings asked for the account", held.asked)
 	close(held.release)
 	b.ready(pins)
 	written := map[string]bool{}
-	b.eventually(func() string { // the recorder has a watch of its own
+	wait.UntilNone(b.t, func() string { // the recorder has a watch of its own
 		for _, version := range b.recorder.Versions("MediaSettings", "site") {
 			if status := version.Object["status"].(map[string]any); status["conditions"] != nil { // others have defaults only
 				written[fmt.Sprint(status)] = true
@@ -146,7 +147,7 @@ func TestSettings_SayThatANewAccountTakesLong(t *testing.T) {
 	held := holdProvision(b)
 	b.account("demo")
 	pins := b.settings("site", "demo", pinQuality(60))
-	<-held.asked
+	wait.Receive(t, "the settings asked for the account", held.asked)
 	b.shows(pins, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonAccountNotReady)
 	close(held.release)
 	b.ready(pins)
@@ -177,7 +178,7 @@ func TestSettings_OldestIsActiveAndTheNextFollows(t *testing.T) {
 	b.gone(first)
 	b.ready(second)
 	b.holds(account, 60, "b-second")
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		must(t, b.Get(b.ctx, client.ObjectKeyFromObject(third), third))
 		if message := meta.FindStatusCondition(third.Status.Conditions, v1alpha1.ConditionStalled).Message; !strings.Contains(message, "b-second") {
 			return "the third still names the first: " + message
@@ -198,7 +199,7 @@ func (b *harness) holds(account *v1alpha1.MediaAccount, n int, by string) {
 	if by != "" {
 		by = b.namespace + "/" + by
 	}
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		layers, err := settings.NewService(b.database).Get(b.ctx, b.accountID(account))
 		must(b.t, err)
 		if layers.Effective().WebPOutputQuality != n || layers.PinnedBy != by {

@@ -18,6 +18,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/settings"
@@ -65,7 +66,7 @@ func TestStatus_WrongS3KeyStallsAndHeals(t *testing.T) {
 		b.buckets.use(b.store)
 		b.ready(object)
 		// Two times the same reason are two events, not one with a count: their texts may differ.
-		b.eventually(func() string {
+		wait.UntilNone(b.t, func() string {
 			found := b.eventsOf(v1alpha1.ReasonObjectStoreCredentials)
 			if len(found) != cycle {
 				return fmt.Sprintf("there are %d events, want %d", len(found), cycle)
@@ -153,7 +154,7 @@ func TestBucket_LostWithMediaStallsUntilAcknowledged(t *testing.T) {
 	if found, err := b.registry.Find(b.ctx, b.namespace, "demo"); err != nil || found.BucketOwned {
 		t.Errorf("uploads are not closed: %v", err)
 	}
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if len(b.eventsOf(v1alpha1.ReasonMediaLost)) == 0 {
 			return "there is no event"
 		}
@@ -162,7 +163,7 @@ func TestBucket_LostWithMediaStallsUntilAcknowledged(t *testing.T) {
 	// Another account's id, as in a copied manifest, acknowledges nothing.
 	checked := b.buckets.of(bucket)
 	acknowledge(b, object, "0190c0de-0000-7000-8000-000000000000")
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if b.buckets.of(bucket) < checked+3 {
 			return "the bucket was not checked again"
 		}
@@ -175,7 +176,7 @@ func TestBucket_LostWithMediaStallsUntilAcknowledged(t *testing.T) {
 		t.Errorf("the bucket was not made again: %v", err)
 	}
 	// An acknowledgement is for one loss.
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		must(t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
 		if _, still := object.Annotations[v1alpha1.AnnotationAcknowledgeMediaLoss]; still {
 			return "the annotation is still there"
@@ -209,7 +210,7 @@ func TestBucket_MadeAgainByAnotherIsNotTaken(t *testing.T) {
 	b.shows(object, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMediaLost)
 	b.shows(object, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonMediaLost)
 	checked := b.buckets.of(bucket)
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if b.buckets.of(bucket) < checked+4 { // a check asks twice
 			return "the bucket was not checked again"
 		}
@@ -236,7 +237,7 @@ func TestBucket_VanishedMarkerIsWrittenAgain(t *testing.T) {
 	bucket := object.Status.Bucket
 	must(t, b.store.Put(b.ctx, bucket, "photo", "image/jpeg", strings.NewReader("bytes"), 5))
 	must(t, b.store.Remove(b.ctx, bucket, []string{objectstore.MarkerKey}))
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		if owner, err := b.store.Owner(b.ctx, bucket); err != nil || owner.AccountID != object.Status.AccountID {
 			return fmt.Sprintf("the marker is missing: %v", err)
 		}
@@ -343,7 +344,7 @@ func TestStatus_ForgedHasNoEffectAndIsCorrected(t *testing.T) {
 	}
 	must(t, b.Status().Patch(b.ctx, forger, patch))
 	mine := b.settings("mine", "forger", pinQuality(60))
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		must(t, b.Get(b.ctx, client.ObjectKeyFromObject(forger), forger))
 		got := forger.Status
 		switch {

@@ -20,6 +20,7 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/objectstatus"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/objectstore"
 )
 
@@ -180,7 +181,7 @@ func tell(t *testing.T, table *transitions, index int, choose ...func(*options))
 // row waits until a version of an object was recorded that has a state, and adds it to the table.
 func (s *story) row(name, kind, object string, reached ...func(*objectstatus.Object) bool) {
 	s.t.Helper()
-	s.eventually(func() string {
+	wait.UntilNone(s.t, func() string {
 		versions := s.recorder.Versions(kind, object)
 		for _, version := range slices.Backward(versions) {
 			parsed, err := objectstatus.Parse(version)
@@ -283,7 +284,7 @@ func tellStoreAway(t *testing.T, table *transitions, index int) {
 	s.ready(object)
 	checks := s.buckets.of(object.Status.Bucket)
 	server.Stop()
-	s.eventually(func() string {
+	wait.UntilNone(s.t, func() string {
 		if s.buckets.of(object.Status.Bucket) == checks {
 			return "the bucket was not checked"
 		}
@@ -348,7 +349,7 @@ func tellConflicts(t *testing.T, table *transitions, index int) {
 
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/secrets": resource.MustParse("1")}}}
 	must(t, s.Create(s.ctx, quota))
-	s.eventually(func() string {
+	wait.UntilNone(s.t, func() string {
 		more := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, GenerateName: "more-"}}
 		if s.Create(s.ctx, more) == nil {
 			must(t, s.Delete(s.ctx, more))

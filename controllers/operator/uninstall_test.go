@@ -19,6 +19,7 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/installation"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 )
 
@@ -99,7 +100,7 @@ func (b *harness) keepsAll(ids map[string]string) {
 func (b *harness) hasNoObjects() {
 	b.t.Helper()
 	for _, list := range []client.ObjectList{&v1alpha1.MediaAccountList{}, &v1alpha1.MediaSettingsList{}} {
-		b.eventually(func() string {
+		wait.UntilNone(b.t, func() string {
 			must(b.t, b.List(b.ctx, list, client.InNamespace(b.namespace)))
 			if found := fmt.Sprintf("%T", list); listLength(list) > 0 {
 				return found + " is not empty"
@@ -218,7 +219,7 @@ func uninstallReleasesWhatWaitsForADeletedOperator(t *testing.T, ownCluster func
 	stop()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}
 	must(t, b.Delete(b.ctx, namespace))
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		object := &v1alpha1.MediaAccount{}
 		must(t, b.Get(b.ctx, client.ObjectKey{Namespace: b.namespace, Name: "deleted"}, object))
 		if object.DeletionTimestamp.IsZero() {
@@ -263,7 +264,7 @@ func uninstallReleasesDefinitionsThatWaitForADeletedOperator(t *testing.T, ownCl
 	for _, kind := range definedKinds {
 		must(t, b.Delete(b.ctx, definition(kind)))
 	}
-	b.eventually(func() string {
+	wait.UntilNone(b.t, func() string {
 		list := &v1alpha1.MediaAccountList{}
 		must(t, b.List(b.ctx, list))
 		for _, object := range list.Items {

@@ -15,11 +15,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"mediastack.dev/hack/setup"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // testName is the name of the cluster of these tests.
@@ -159,21 +159,13 @@ func TestCluster_KilledLeavesNoProcessAndStartsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The kernel ends the other processes a moment later.
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		processes := 0
-		for _, one := range left(t) {
-			if strings.HasPrefix(one, "/proc/") {
-				processes++
-			}
+	wait.UntilNone(t, func() string {
+		found := left(t)
+		if slices.ContainsFunc(found, func(one string) bool { return strings.HasPrefix(one, "/proc/") }) {
+			return "after the kill there is\n" + strings.Join(found, "\n")
 		}
-		if processes == 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after the kill there is\n%s", strings.Join(left(t), "\n"))
-		}
-		<-time.After(pollEvery)
-	}
+		return ""
+	})
 	must(t, "up")
 	if output := must(t, "exec", "kubectl", "get", "nodes", "--output=name"); output != "node/node1\nnode/node2\n" {
 		t.Errorf("after the kill and a new start the nodes are %q", output)

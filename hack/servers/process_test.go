@@ -2,6 +2,7 @@ package servers_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // supervisorEnv makes the test binary play a supervisor that another test kills.
@@ -51,21 +53,6 @@ func newGroup(t *testing.T) *servers.Group {
 	group := servers.NewGroup()
 	t.Cleanup(group.Close)
 	return group
-}
-
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(20 * time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-deadline:
-			t.Fatalf("not so after 20 s: %s", what)
-		case <-tick.C:
-		}
-	}
 }
 
 func alive(pid int) bool {
@@ -109,7 +96,7 @@ func TestGroup_ChildrenDieWithAKilledSupervisor(t *testing.T) {
 	}
 	_ = supervisor.Wait()
 	for _, pid := range children {
-		eventually(t, fmt.Sprintf("child %d is gone", pid), func() bool { return !alive(pid) })
+		wait.Until(t, fmt.Sprintf("child %d is gone", pid), func() bool { return !alive(pid) })
 	}
 }
 
@@ -167,7 +154,7 @@ func TestClose_LeavesNoGrandchildren(t *testing.T) {
 		t.Fatal(err)
 	}
 	group.Close()
-	eventually(t, "the grandchild is gone", func() bool { return !alive(pid) })
+	wait.Until(t, "the grandchild is gone", func() bool { return !alive(pid) })
 }
 
 func TestDead_ReportsTheLogLineThatExplains(t *testing.T) {
@@ -212,7 +199,11 @@ func TestStart_EndsAProcessThatIsNeverReady(t *testing.T) {
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	spec := shell("the part", "", "echo $$ > "+pidFile+"; exec sleep 600")
 	spec.ReadyTimeout = 200 * time.Millisecond
-	spec.Ready = func(context.Context) error { return errors.New("still asleep") }
+	spec.Ready = func(context.Context) error {
+		// The process lives for long enough to tell its id, however slow the machine is.
+		wait.Until(t, "the part has begun", func() bool { content, _ := os.ReadFile(pidFile); return bytes.HasSuffix(content, []byte("\n")) })
+		return errors.New("still asleep")
+	}
 	_, err := group.Start(t.Context(), spec)
 	if err == nil || !strings.Contains(err.Error(), "the part did not start: it was not ready after 200ms") {
 		t.Fatalf("got %v", err)

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	miniogo "github.com/minio/minio-go/v7"
@@ -23,6 +22,7 @@ import (
 
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -191,20 +191,6 @@ func TestKubernetes_EnforcesRBAC(t *testing.T) {
 	}
 }
 
-// eventually waits until check returns true.
-func eventually(t *testing.T, what string, check func() bool) {
-	t.Helper()
-	deadline, ticker := time.After(time.Minute), time.NewTicker(50*time.Millisecond)
-	defer ticker.Stop()
-	for !check() {
-		select {
-		case <-deadline:
-			t.Fatalf("%s: not within a minute", what)
-		case <-ticker.C:
-		}
-	}
-}
-
 // An operator meets the controllers of a real cluster: tests that count on them must not pass
 // because nothing collects garbage, empties namespaces or counts objects.
 func TestKubernetes_RunsControllers(t *testing.T) {
@@ -226,7 +212,7 @@ func TestKubernetes_RunsControllers(t *testing.T) {
 		t.Fatal(err)
 	}
 	deleteMediaAccount(t, plane, owner)
-	eventually(t, "the Secret of a deleted owner is collected", func() bool {
+	wait.Until(t, "the Secret of a deleted owner is collected", func() bool {
 		_, err := secrets.Get(ctx, "dependent", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -235,7 +221,7 @@ func TestKubernetes_RunsControllers(t *testing.T) {
 	if _, err := admin.CoreV1().ResourceQuotas(namespace.Name).Create(ctx, quota, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a quota rejects Secrets", func() bool {
+	wait.Until(t, "a quota rejects Secrets", func() bool {
 		_, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "more-"}}, metav1.CreateOptions{})
 		return apierrors.IsForbidden(err)
 	})
@@ -243,7 +229,7 @@ func TestKubernetes_RunsControllers(t *testing.T) {
 	if err := admin.CoreV1().Namespaces().Delete(ctx, namespace.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the namespace is gone", func() bool {
+	wait.Until(t, "the namespace is gone", func() bool {
 		_, err := admin.CoreV1().Namespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/environment"
 )
 
@@ -171,11 +172,11 @@ func TestOperator_RunsAndShutsDown(t *testing.T) {
 		}
 		return *lease.Spec.HolderIdentity
 	}
-	eventually(t, "the operator answers its probes", func() bool {
+	wait.Until(t, "the operator answers its probes", func() bool {
 		return answers(t, health, "/healthz") && answers(t, health, "/readyz") && answers(t, metrics, "/metrics")
 	})
-	eventually(t, "the operator holds the lease", func() bool { return holder() != "" })
-	eventually(t, "an event names the leader", func() bool {
+	wait.Until(t, "the operator holds the lease", func() bool { return holder() != "" })
+	wait.Until(t, "an event names the leader", func() bool {
 		events, err := clients.CoreV1().Events("mediastack-system").List(context.Background(), metav1.ListOptions{})
 		must(t, err)
 		for _, event := range events.Items {
@@ -190,12 +191,7 @@ func TestOperator_RunsAndShutsDown(t *testing.T) {
 		t.Error("/debug/pprof/ has no heap, or the command line")
 	}
 	stop()
-	select {
-	case err := <-ended:
-		must(t, err)
-	case <-time.After(time.Minute):
-		t.Fatal("the operator does not shut down")
-	}
+	must(t, wait.Receive(t, "the operator has shut down", ended))
 	if who := holder(); who != "" {
 		t.Errorf("the lease is still held by %q", who)
 	}
@@ -221,19 +217,6 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-func eventually(t *testing.T, what string, check func() bool) {
-	t.Helper()
-	timeout, ticker := time.After(4*time.Minute), time.NewTicker(50*time.Millisecond)
-	defer ticker.Stop()
-	for !check() {
-		select {
-		case <-timeout:
-			t.Fatalf("timed out waiting until %s", what)
-		case <-ticker.C:
-		}
 	}
 }
 

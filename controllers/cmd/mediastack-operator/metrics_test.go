@@ -15,6 +15,7 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/metricsdoc"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // storeMetric matches the metrics of both programs.
@@ -33,7 +34,7 @@ func testMetrics(t *testing.T, plane *testenv.ControlPlane, port int) {
 	must(t, kube.Create(t.Context(), namespace))
 	must(t, kube.Create(t.Context(), &v1alpha1.MediaAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "demo"}}))
 	url := "http://127.0.0.1:" + strconv.Itoa(port) + "/metrics"
-	eventually(t, "the metrics show the account and its key", func() bool {
+	wait.Until(t, "the metrics show the account and its key", func() bool {
 		families, err := metricsdoc.Exported(context.Background(), url)
 		must(t, err)
 		objects, keys := 0.0, 0.0

@@ -25,7 +25,7 @@ func (s *service) testHooks(t *testing.T) string {
 	hooks.HandleFunc("GET /code", func(w http.ResponseWriter, r *http.Request) {
 		var before int
 		_, _ = fmt.Sscan(r.FormValue("before"), &before)
-		look := time.NewTicker(10 * time.Millisecond)
+		look := time.NewTicker(10 * time.Millisecond) //nolint:forbidigo // the browser decides how long to wait
 		defer look.Stop()
 		for {
 			codes, err := s.codes(r.FormValue("address"))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 const (
@@ -241,7 +242,7 @@ func outside(t *testing.T, node string) client {
 	t.Helper()
 	apply(t, nodeService)
 	address := net.JoinHostPort(env.Nodes[node], nodePort)
-	within(t, 30*time.Second, func() string { // kube-proxy learns of a new Service a moment later
+	wait.UntilNone(t, func() string { // kube-proxy learns of a new Service a moment later
 		if err := servers.Accepts(address)(t.Context()); err != nil {
 			return err.Error()
 		}

@@ -18,6 +18,7 @@ import (
 
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/setup"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 const (
@@ -80,7 +81,7 @@ func runAsProgram(ctx context.Context) (inPod bool, err error) {
 // ended waits for a pod that runs once, and returns its phase.
 func ended(t *testing.T, in, pod string) (phase string) {
 	t.Helper()
-	within(t, 90*time.Second, func() string {
+	wait.UntilNoneWithin(t, 90*time.Second, func() string {
 		phase = kubectl(t, "-n", in, "get", "pod/"+pod, "--output=jsonpath={.status.phase}")
 		if phase == "Succeeded" || phase == "Failed" {
 			return ""
@@ -158,24 +159,5 @@ func apply(t *testing.T, manifests string) {
 	t.Helper()
 	if _, err := try(t, manifests, "kubectl", "apply", "-f", "-"); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// within asks again and again until done, for as long as limit. what returns what is missing.
-func within(t *testing.T, limit time.Duration, done func() (what string)) {
-	t.Helper()
-	deadline := time.After(limit)
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		missing := done()
-		if missing == "" {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not within %s: %s", limit, missing)
-		}
 	}
 }

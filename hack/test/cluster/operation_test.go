@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"mediastack.dev/hack/testenv/wait"
 )
 
 const requestTimeout = 30 * time.Second
@@ -74,7 +76,7 @@ func (l *load) begin(ctx context.Context, c client) (end func()) {
 	var clients sync.WaitGroup
 	for _, one := range []client{c, c, c.fresh(), c.fresh()} {
 		clients.Go(func() {
-			pause := time.NewTicker(100 * time.Millisecond)
+			pause := time.NewTicker(100 * time.Millisecond) //nolint:forbidigo // the pace of the load
 			defer pause.Stop()
 			for {
 				select {
@@ -127,7 +129,7 @@ func TestRollingUpdate_LosesNoRequest(t *testing.T) {
 	var l load
 	end := l.begin(t.Context(), c)
 	defer end()
-	within(t, 30*time.Second, func() string {
+	wait.UntilNone(t, func() string {
 		if l.sent() > 20 {
 			return ""
 		}
@@ -172,7 +174,7 @@ func TestPurge_RemovesAgedDraft(t *testing.T) {
 	}
 	makeOlder(t, aged.MediaID, 25*time.Hour)
 	// The CronJob is due each minute.
-	within(t, 2*time.Minute, func() string {
+	wait.UntilNoneWithin(t, 2*time.Minute, func() string {
 		_, _, err := c.send(t.Context(), http.StatusNotFound, http.MethodGet, c.url+"/media/get/"+aged.MediaID, nil)
 		if err != nil {
 			return "the draft of yesterday is purged"
@@ -182,7 +184,7 @@ func TestPurge_RemovesAgedDraft(t *testing.T) {
 	if _, _, err := c.send(t.Context(), http.StatusOK, http.MethodGet, fresh.File, nil); err != nil {
 		t.Errorf("the fresh draft: %v", err)
 	}
-	within(t, time.Minute, func() string {
+	wait.UntilNone(t, func() string {
 		succeeded := kubectl(t, "-n", namespace, "get", "jobs", "--output=jsonpath={.items[?(@.status.succeeded==1)].metadata.ownerReferences[0].name}")
 		for _, owner := range strings.Fields(succeeded) {
 			if owner == "mediastack-purge" {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // In the order of the guide: everything goes, and the files stay for the next installation.
@@ -68,7 +70,7 @@ func TestUninstall_OperatorFirstIsFreedFromOutside(t *testing.T) {
 	kubectl(t, "-n", "team-b", "wait", "--for=condition=Ready", "--timeout=90s", "mediaaccount/demo")
 	kubectl(t, "-n", namespace, "delete", "deployment/mediastack-operator")
 	installed = false
-	within(t, time.Minute, func() string {
+	wait.UntilNone(t, func() string {
 		return kubectl(t, "-n", namespace, "get", "pods", "--selector=app.kubernetes.io/component=operator", "--output=name")
 	})
 	manifest, err := helm(t, "get", "manifest", release, "--namespace", namespace)
@@ -80,7 +82,7 @@ func TestUninstall_OperatorFirstIsFreedFromOutside(t *testing.T) {
 	}
 	kubectl(t, "delete", "namespace", "team-b", "--wait=false")
 	for _, stuck := range []string{tenant, "team-b"} {
-		within(t, 30*time.Second, func() string {
+		wait.UntilNone(t, func() string {
 			if kubectl(t, "-n", stuck, "get", "mediaaccount/demo", "--output=jsonpath={.metadata.deletionTimestamp}") == "" {
 				return "the account in " + stuck + " is Terminating"
 			}
@@ -91,7 +93,7 @@ func TestUninstall_OperatorFirstIsFreedFromOutside(t *testing.T) {
 	// As the guide says, from outside of the cluster's pods.
 	run(t, "env", "SERVICE_DATABASE_URL="+env.DatabaseURL, env.operator, "uninstall", "--confirm")
 	kubectl(t, "wait", "--for=delete", "--timeout=1m", "namespace/team-b")
-	within(t, time.Minute, func() string { return strings.Join(definitions(t), " ") })
+	wait.UntilNone(t, func() string { return strings.Join(definitions(t), " ") })
 	deleteNamespace(t)
 	nothingIsLeft(t)
 
@@ -103,7 +105,7 @@ func TestUninstall_OperatorFirstIsFreedFromOutside(t *testing.T) {
 // Kubernetes looks again only after half of their termination grace period, 150 s.
 func deleteNamespace(t *testing.T) {
 	t.Helper()
-	within(t, 2*time.Minute, func() string { return kubectl(t, "-n", namespace, "get", "pods", "--output=name") })
+	wait.UntilNoneWithin(t, 2*time.Minute, func() string { return kubectl(t, "-n", namespace, "get", "pods", "--output=name") })
 	kubectl(t, "delete", "namespace", namespace, "--timeout=1m")
 }
 

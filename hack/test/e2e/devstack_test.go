@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // What the README and `make run` tell a new user to do works on a fresh stack.
@@ -193,16 +193,16 @@ spec: {accountRef: {name: shop}, useWebP: true}
 // manager.
 func (s *stack) deleteNamespace() {
 	s.kubectl(deletable, "apply", "-f", "-")
-	s.kubectl("", "-n", "team-b", "wait", "--for=condition=Ready", "--timeout=60s", "mediaaccount/shop", "mediasettings/shop")
+	s.kubectl("", "-n", "team-b", "wait", "--for=condition=Ready", "--timeout="+wait.Timeout(s.t).String(), "mediaaccount/shop", "mediasettings/shop")
 	key := s.kubectl("", "-n", "team-b", "get", "secret", "shop.default.media", "-o", "go-template={{.data.apiKey | base64decode}}")
 	bucket := s.kubectl("", "-n", "team-b", "get", "mediaaccount/shop", "-o", "jsonpath={.status.bucket}")
 	s.upload(key, "note.txt", []byte("to be deleted"))
 
-	s.kubectl("", "delete", "namespace", "team-b", "--timeout=60s")
+	s.kubectl("", "delete", "namespace", "team-b", "--timeout="+wait.Timeout(s.t).String())
 	if left := s.kubectl("", "get", "namespace", "team-b", "--ignore-not-found"); left != "" {
 		s.t.Errorf("the namespace is still there: %s", left)
 	}
-	within(s.t, 4*time.Minute, "the deleted account's key is rejected", func() bool {
+	wait.Until(s.t, "the deleted account's key is rejected", func() bool {
 		return s.call(key, "GET", "/media/get", "", nil, nil) == http.StatusUnauthorized
 	})
 	store, err := minio.New(strings.TrimPrefix(s.S3.Endpoint, "http://"), &minio.Options{Creds: credentials.NewStaticV4(s.S3.AccessKey, s.S3.SecretKey, "")})

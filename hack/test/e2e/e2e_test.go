@@ -18,9 +18,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -182,7 +182,7 @@ func TestProduct_ServesFromManifestToDownload(t *testing.T) {
 	s := start(t, dir, "SERVICE_CELL=2571")
 
 	s.kubectl(manifest, "apply", "-f", "-")
-	s.kubectl("", "-n", "team-a", "wait", "--for=condition=Ready", "--timeout=60s", "mediaaccount/shop", "mediasettings/shop")
+	s.kubectl("", "-n", "team-a", "wait", "--for=condition=Ready", "--timeout="+wait.Timeout(s.t).String(), "mediaaccount/shop", "mediasettings/shop")
 	secret := s.kubectl("", "-n", "team-a", "get", "mediaaccount/shop", "-o", "jsonpath={.status.keys[0].secretName}")
 	key := s.kubectl("", "-n", "team-a", "get", "secret", secret, "-o", "go-template={{.data.apiKey | base64decode}}")
 
@@ -227,12 +227,12 @@ func TestProduct_ServesFromManifestToDownload(t *testing.T) {
 	// A Secret that is deleted comes back with another key, and the old one stops.
 	s.kubectl("", "-n", "team-a", "delete", "secret", secret)
 	var fresh string
-	within(t, 4*time.Minute, "a new key works and the old one does not", func() bool {
+	wait.Until(t, "a new key works and the old one does not", func() bool {
 		fresh = s.kubectl("", "-n", "team-a", "get", "secret", secret, "--ignore-not-found", "-o", "go-template={{.data.apiKey | base64decode}}")
 		return fresh != "" && fresh != key && s.call(fresh, "GET", "/media/get", "", nil, nil) == http.StatusOK &&
 			s.call(key, "GET", "/media/get", "", nil, nil) == http.StatusUnauthorized
 	})
-	s.kubectl("", "-n", "team-a", "wait", "--for=condition=Ready", "--timeout=60s", "mediaaccount/shop")
+	s.kubectl("", "-n", "team-a", "wait", "--for=condition=Ready", "--timeout="+wait.Timeout(s.t).String(), "mediaaccount/shop")
 
 	// Everything is there after a restart.
 	s.stop()
@@ -243,21 +243,6 @@ func TestProduct_ServesFromManifestToDownload(t *testing.T) {
 	s.call(fresh, "GET", "/media/get/"+draft.MediaID, "", nil, &sealed)
 	if got := s.download(sealed.File); !bytes.Equal(got, data) {
 		t.Error("after a restart the file is not what was uploaded")
-	}
-}
-
-// within asks again and again until done, for as long as limit.
-func within(t *testing.T, limit time.Duration, what string, done func() bool) {
-	t.Helper()
-	deadline := time.After(limit)
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not within %s: %s", limit, what)
-		}
 	}
 }
 

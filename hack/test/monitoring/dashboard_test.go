@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // panel is a panel of the dashboard.
@@ -51,7 +52,8 @@ func TestMonitoring_EveryQueryHasData(t *testing.T) {
 	for _, one := range panels {
 		for _, target := range one.Targets {
 			query := expand(target.Expr, 4*scrapeInterval) // as Grafana computes it
-			eventually(t.Context(), t, func() string {
+			// What the database has is read once a minute.
+			wait.UntilNoneWithin(t, 3*time.Minute, func() string {
 				result, err := p.query(query)
 				if err != nil {
 					t.Fatalf("%s: %s: %v", one.Title, query, err)

@@ -173,7 +173,7 @@ func (s *stack) load() (stop func()) {
 		one := newUser(s.t, s.BaseURL, key)
 		running.Go(func() {
 			// The accounts send at different paces, and each of them in waves.
-			ticker := time.NewTicker(time.Duration(i+1) * 300 * time.Millisecond)
+			ticker := time.NewTicker(time.Duration(i+1) * 300 * time.Millisecond) //nolint:forbidigo // the pace of the load
 			defer ticker.Stop()
 			for n := 0; ; n++ {
 				if wave := 1 + math.Sin(float64(n)/(40*float64(i+1))); n == 0 || wave > 2*mathrand.Float64() {
@@ -203,13 +203,14 @@ func (s *stack) wait(began time.Time) {
 	}
 	length, err := time.ParseDuration(text)
 	must(s.t, err)
+	until := func(at time.Duration) { <-time.After(time.Until(began.Add(at))) } //nolint:forbidigo // the load lasts so long
 	for n, at := range []time.Duration{length / 4, length / 2, length * 3 / 4} {
-		<-time.After(time.Until(began.Add(at)))
+		until(at)
 		name := fmt.Sprintf("campaign-%d", n+1)
 		s.tenant("marketing", name)
 		s.purge()
 	}
-	<-time.After(time.Until(began.Add(length * 7 / 8)))
+	until(length * 7 / 8)
 	s.kubectl("-n", "marketing", "delete", "mediaaccount", "campaign-1")
-	<-time.After(time.Until(began.Add(length)))
+	until(length)
 }

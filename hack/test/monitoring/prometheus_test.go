@@ -1,7 +1,6 @@
 package monitoring_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -119,24 +117,4 @@ func (s sample) number() float64 {
 	text, _ := s[1].(string)
 	value, _ := strconv.ParseFloat(text, 64)
 	return value
-}
-
-// eventually waits until check returns nothing.
-func eventually(ctx context.Context, t *testing.T, check func() string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
-	defer cancel()
-	ticker := time.NewTicker(scrapeInterval / 4)
-	defer ticker.Stop()
-	for {
-		problem := check()
-		if problem == "" {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatal(strings.TrimSpace(problem))
-		case <-ticker.C:
-		}
-	}
 }

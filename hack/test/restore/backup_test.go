@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -17,6 +18,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // archiving returns the settings that archive the write-ahead log into a directory, which everyone may
@@ -32,7 +34,8 @@ func archiving(t *testing.T, archive string) map[string]string {
 func (s *site) archived(archive string) {
 	s.t.Helper()
 	file := s.sql("SELECT pg_walfile_name(pg_switch_wal())")
-	eventually(s.t, func() string {
+	// After a failure PostgreSQL tries again a minute later.
+	wait.UntilNoneWithin(s.t, 3*time.Minute, func() string {
 		if s.sql("SELECT coalesce(last_archived_wal, '') FROM pg_stat_archiver") < file {
 			return file + " is not archived"
 		}

@@ -18,6 +18,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // tenants is what is in Git.
@@ -208,7 +209,7 @@ func takeBackups(t *testing.T, targets ...*site) backups {
 func (s *site) retain(name string, reclaim v1alpha1.ReclaimPolicy) {
 	s.t.Helper()
 	must(s.t, s.admin.Delete(s.t.Context(), object[v1alpha1.MediaAccount]("team-b", name)))
-	eventually(s.t, func() string {
+	wait.UntilNone(s.t, func() string {
 		list := &v1alpha1.RetainedMediaAccountList{}
 		must(s.t, s.admin.List(s.t.Context(), list))
 		for _, one := range list.Items {
@@ -225,7 +226,7 @@ func (s *site) cancelDeletion(id string) {
 	s.t.Helper()
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"reclaim":"Retain"}}`))
 	must(s.t, s.admin.Patch(s.t.Context(), object[v1alpha1.RetainedMediaAccount]("", id), patch))
-	eventually(s.t, func() string {
+	wait.UntilNone(s.t, func() string {
 		if s.sql("SELECT count(*)::text FROM account WHERE id = '"+id+"' AND erase_after IS NULL") != "1" {
 			return "the deletion is still planned"
 		}
@@ -362,7 +363,7 @@ func (s *site) permit(id, namespace string) {
 func (s *site) keeps(id string) {
 	s.t.Helper()
 	found := object[v1alpha1.RetainedMediaAccount]("", id)
-	eventually(s.t, func() string {
+	wait.UntilNone(s.t, func() string {
 		if err := s.admin.Get(s.t.Context(), client.ObjectKeyFromObject(found), found); err != nil {
 			return err.Error()
 		}

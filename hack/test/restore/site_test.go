@@ -28,6 +28,7 @@ import (
 	"mediastack.dev/hack/kubeapply"
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 func TestMain(m *testing.M) {
@@ -41,9 +42,8 @@ const (
 	operatorName      = "mediastack-operator"
 	// baseURL is that of the service before and after the loss. Requests go to the runtime's address.
 	baseURL = "https://media.example.org"
-	// within is long, since slow machines run several tests at once.
-	within = 4 * time.Minute
-	tick   = 50 * time.Millisecond
+	// commandTimeout is for one command. Other tests may run meanwhile.
+	commandTimeout = 4 * time.Minute
 )
 
 // site is a cluster with its operator and runtime, PostgreSQL and an S3 store.
@@ -149,7 +149,7 @@ func (s *site) startOperator(settings ...string) (stop func()) {
 // lines that it printed.
 func (s *site) run(program string, args ...string) (code int, lines []string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), within)
+	ctx, cancel := context.WithTimeout(s.t.Context(), commandTimeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, testenv.Binary(s.t, program), args...)
 	command.Env = append(s.stores(), "SERVICE_SECRET="+s.secret, "SERVICE_BASE_URL="+baseURL, "SERVICE_NAMESPACE="+operatorNamespace, "SERVICE_LOG_LEVEL=ERROR")
@@ -195,29 +195,11 @@ func (s *site) sql(statement string) (value string) {
 	return value
 }
 
-// eventually waits until check returns "", and fails with the last text that it returned.
-func eventually(t *testing.T, check func() string) {
-	t.Helper()
-	timeout, ticker := time.After(within), time.NewTicker(tick)
-	defer ticker.Stop()
-	for {
-		missing := check()
-		if missing == "" {
-			return
-		}
-		select {
-		case <-timeout:
-			t.Fatalf("after %s: %s", within, missing)
-		case <-ticker.C:
-		}
-	}
-}
-
 // ready waits until the operator has handled the generation of a MediaAccount, and it is Ready.
 func (s *site) ready(namespace, name string) *v1alpha1.MediaAccount {
 	s.t.Helper()
 	object := &v1alpha1.MediaAccount{}
-	eventually(s.t, func() string {
+	wait.UntilNone(s.t, func() string {
 		must(s.t, s.admin.Get(s.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object))
 		condition := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionReady)
 		if object.Status.ObservedGeneration != object.Generation || condition == nil || condition.Status != metav1.ConditionTrue {

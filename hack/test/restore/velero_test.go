@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // living is a tenant of a cluster that goes on: a namespace with the MediaAccount media, with one item
@@ -47,7 +48,7 @@ func (l *living) manifest(spec string) string {
 func (l *living) deleteAccount() {
 	l.t.Helper()
 	l.delete(object[v1alpha1.MediaAccount](l.namespace, "media"))
-	eventually(l.t, func() string {
+	wait.UntilNone(l.t, func() string {
 		if l.admin.Get(l.t.Context(), client.ObjectKey{Namespace: l.namespace, Name: v1alpha1.SecretName("media", "default")}, &corev1.Secret{}) == nil {
 			return "the Secret is not collected"
 		}
@@ -58,7 +59,7 @@ func (l *living) deleteAccount() {
 func (l *living) delete(object client.Object) {
 	l.t.Helper()
 	must(l.t, l.admin.Delete(l.t.Context(), object))
-	eventually(l.t, func() string {
+	wait.UntilNone(l.t, func() string {
 		err := l.admin.Get(l.t.Context(), client.ObjectKeyFromObject(object), object)
 		if !apierrors.IsNotFound(err) {
 			return object.GetName() + " still exists"
@@ -89,7 +90,7 @@ func (l *living) keyWorks(key string) bool {
 func (l *living) retained() *v1alpha1.RetainedMediaAccount {
 	l.t.Helper()
 	found := object[v1alpha1.RetainedMediaAccount]("", l.object.Status.AccountID)
-	eventually(l.t, func() string {
+	wait.UntilNone(l.t, func() string {
 		if err := l.admin.Get(l.t.Context(), client.ObjectKeyFromObject(found), found); err != nil {
 			return err.Error()
 		}
@@ -134,7 +135,7 @@ func TestVelero_OutcomeOfEveryRestoreIntoALivingCluster(t *testing.T) {
 		{"account-deleted-with-owner-references", "{}", func(l *living) {
 			l.deleteAccount()
 			l.restoreObjects(l.backup, withOwners(l.backup))
-			eventually(l.t, func() string {
+			wait.UntilNone(l.t, func() string {
 				now, secret := l.ready(l.namespace, "media"), &corev1.Secret{}
 				err := l.admin.Get(l.t.Context(), client.ObjectKey{Namespace: l.namespace, Name: v1alpha1.SecretName("media", "default")}, secret)
 				if err != nil || len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0].UID != now.UID || !l.keyWorks(string(secret.Data["apiKey"])) {
@@ -157,7 +158,7 @@ func TestVelero_OutcomeOfEveryRestoreIntoALivingCluster(t *testing.T) {
 			l.retained()
 			l.restoreObjects(l.backup)
 			waiting := object[v1alpha1.MediaAccount](l.namespace, "media")
-			eventually(l.t, func() string {
+			wait.UntilNone(l.t, func() string {
 				must(l.t, l.admin.Get(l.t.Context(), client.ObjectKeyFromObject(waiting), waiting))
 				stalled := meta.FindStatusCondition(waiting.Status.Conditions, v1alpha1.ConditionStalled)
 				if stalled == nil || stalled.Status != metav1.ConditionTrue || stalled.Reason != v1alpha1.ReasonRetained {
@@ -180,7 +181,7 @@ func TestVelero_OutcomeOfEveryRestoreIntoALivingCluster(t *testing.T) {
 		{"updates-existing-objects", "{}", func(l *living) {
 			current := l.changeAndRotate()
 			l.updateObjects(l.backup)
-			eventually(l.t, func() string {
+			wait.UntilNone(l.t, func() string {
 				if key := l.site.key(l.namespace, "media", "default"); key == l.key || !l.keyWorks(key) {
 					return "the Secret has the replaced key, or one that does not work"
 				}
@@ -203,7 +204,7 @@ func TestVelero_OutcomeOfEveryRestoreIntoALivingCluster(t *testing.T) {
 func (l *living) changeAndRotate() (current string) {
 	l.t.Helper()
 	l.patch(l.object, `{"spec":{"displayName":"Changed","apiKeys":{"generation":2,"overlap":"1h"}}}`)
-	eventually(l.t, func() string {
+	wait.UntilNone(l.t, func() string {
 		if current = l.site.key(l.namespace, "media", "default"); current == l.key {
 			return "the key was not rotated"
 		}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +15,7 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/objectstatus"
+	"mediastack.dev/hack/testenv/wait"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -89,15 +89,12 @@ func TestContradictions_AreFound(t *testing.T) {
 // seen waits until a number of versions was seen.
 func seen(t *testing.T, recorder *objectstatus.Recorder, count int) {
 	t.Helper()
-	deadline, ticker := time.After(time.Minute), time.NewTicker(20*time.Millisecond)
-	defer ticker.Stop()
-	for recorder.Count() < count {
-		select {
-		case <-deadline:
-			t.Fatalf("%d versions were seen, want %d", recorder.Count(), count)
-		case <-ticker.C:
+	wait.UntilNone(t, func() string {
+		if now := recorder.Count(); now < count {
+			return fmt.Sprintf("%d versions were seen, want %d", now, count)
 		}
-	}
+		return ""
+	})
 }
 
 func TestRecorder_SeesEveryVersion(t *testing.T) {

@@ -58,9 +58,21 @@ func Until(t testing.TB, what string, condition func() bool) {
 // within the timeout.
 func UntilNone(t testing.TB, problem func() string) {
 	t.Helper()
+	untilNone(t, Timeout(t), problem)
+}
+
+// UntilNoneWithin is UntilNone for what takes minutes by itself, such as a rollout of a real cluster: it
+// waits for the limit, or for the timeout if that is longer.
+func UntilNoneWithin(t testing.TB, limit time.Duration, problem func() string) {
+	t.Helper()
+	untilNone(t, max(limit, Timeout(t)), problem)
+}
+
+func untilNone(t testing.TB, timeout time.Duration, problem func() string) {
+	t.Helper()
 	var last string
-	if !poll(Timeout(t), func() bool { last = problem(); return last == "" }) {
-		t.Fatalf("after %s: %s", Timeout(t), last)
+	if !poll(timeout, func() bool { last = problem(); return last == "" }) {
+		t.Fatalf("after %s: %s", timeout, last)
 	}
 }
 

@@ -75,6 +75,21 @@ func TestUntilNone_FailsWithTheLastProblem(t *testing.T) {
 	})
 }
 
+func TestUntilNoneWithin_WaitsForTheLongerOfLimitAndTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, limit := range []time.Duration{time.Millisecond, 3 * Timeout(t)} {
+			began, want := time.Now(), max(limit, Timeout(t))
+			if !failed(t, func(t testing.TB) { UntilNoneWithin(t, limit, func() string { return "it is missing" }) }) {
+				t.Error("it did not fail")
+			}
+			if took := time.Since(began); took < want || took > want+2*maxPause {
+				t.Errorf("with a limit of %s it took %s", limit, took)
+			}
+		}
+		UntilNoneWithin(t, time.Millisecond, func() string { return "" })
+	})
+}
+
 func TestReceive_ReturnsTheValueOrFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		values := make(chan int, 1)

@@ -3,9 +3,9 @@
 package webuser
 
 import (
-	"context"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -17,7 +17,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
+
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // ServedBy is the header with the replica that answered, where a balancer of the test adds it.
@@ -44,7 +45,7 @@ func New(t *testing.T, address, mailLog string, transport http.RoundTripper) *Us
 	jar, err := cookiejar.New(nil)
 	must(t, err)
 	user := &User{t: t, address: address, mailLog: mailLog, http: &http.Client{
-		Jar: jar, Timeout: pageTimeout, Transport: transport,
+		Jar: jar, Timeout: wait.Timeout(t), Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	user.read = len(user.emails()) // earlier e-mails do not belong to this login
@@ -196,34 +197,22 @@ func (p *User) forms(text string) (found []form) {
 // inMail is the code, on a line of its own.
 var inMail = regexp.MustCompile(`(?m)^\s*(\d{8})\s*$`)
 
-// emailTimeout is short enough for every client of a test to wait in vain before the test's deadline.
-const (
-	emailTimeout = 30 * time.Second
-	pageTimeout  = 60 * time.Second
-)
-
 // code waits for the next e-mail and returns its code. from is the page that asks for it.
 func (p *User) code(from page) string {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), emailTimeout)
-	defer cancel()
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
-	for {
-		if emails := p.emails(); len(emails) > p.read {
-			p.read = len(emails)
-			match := inMail.FindStringSubmatch(emails[p.read-1])
-			if match == nil {
-				p.t.Fatalf("the email has no code: %s", emails[p.read-1])
-			}
-			return match[1]
+	var emails []string
+	wait.UntilNone(p.t, func() string {
+		if emails = p.emails(); len(emails) > p.read {
+			return ""
 		}
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			p.t.Fatalf("no e-mail came for %s within %s; the page is %s", p.address, emailTimeout, from.text)
-		}
+		return fmt.Sprintf("no e-mail came for %s; the page is %s", p.address, from.text)
+	})
+	p.read = len(emails)
+	match := inMail.FindStringSubmatch(emails[p.read-1])
+	if match == nil {
+		p.t.Fatalf("the email has no code: %s", emails[p.read-1])
 	}
+	return match[1]
 }
 
 // emails returns the plain texts of the emails that the mail server took for the user.

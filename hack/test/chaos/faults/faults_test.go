@@ -66,7 +66,7 @@ func TestProxy_CutsStallsAndMutes(t *testing.T) {
 	select {
 	case text := <-heard:
 		t.Errorf("stalled, the server heard %q", text)
-	case <-time.After(100 * time.Millisecond):
+	case <-time.After(100 * time.Millisecond): //nolint:forbidigo // nothing may come
 	}
 	p.Set(Open)
 	if got, err := hear(conn, 3); got != "two" || <-heard != "two" {
