@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
@@ -96,7 +97,7 @@ func TestCapability_WithACountOfOneMakesOneDraftOfAThousandRacers(t *testing.T) 
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	replicas := w.replicas(t, func(o *options) {
-		o.media.MaxUploads, o.media.UploadQueue, o.media.UploadQueueTimeout = 64, 4000, 2*time.Minute
+		o.media.MaxUploads, o.media.UploadQueue = 64, 4000
 	})
 	once := replicas[0].capability(t, one.Key, `{"count": 1}`)
 	const racers = 1000
@@ -336,7 +337,7 @@ func TestCapability_ExpiryCountsWhenAnUploadBegins(t *testing.T) {
 	// The key that created it has ended, and so has the capability.
 	_, _, err := w.Registry.IssueKey(t.Context(), one.App.ID, 2, 0)
 	must(t, err)
-	eventually(t, 30*time.Second, "the capability of a key that was rotated is rejected", func() bool {
+	wait.Until(t, "the capability of a key that was rotated is rejected", func() bool {
 		return rt.do(t, http.MethodHead, address, short).status == http.StatusForbidden
 	})
 }

@@ -16,8 +16,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/tus/tusd/v2/pkg/handler"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/tus"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
@@ -29,7 +31,7 @@ func proceed() error { return nil }
 // service returns the media service of one process.
 func (w *world) service(t *testing.T) *media.Service {
 	t.Helper()
-	service, err := media.New(media.Config{MaxUploads: 4, UploadMemory: 64 << 20, UploadPerAccountPercent: 100, UploadQueue: 4, UploadQueueTimeout: time.Second, UploadLease: time.Minute, ResumableTTL: time.Hour, DeleteTimeout: time.Second},
+	service, err := media.New(media.Config{MaxUploads: 4, UploadMemory: 64 << 20, UploadPerAccountPercent: 100, UploadQueue: 4, UploadQueueTimeout: runtimetest.Long, UploadLease: time.Minute, ResumableTTL: time.Hour, DeleteTimeout: runtimetest.Long},
 		media.Deps{Store: w.Store, Objects: w.Objects, Settings: w.Settings, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	return service
@@ -208,7 +210,7 @@ func TestLocks_LostLockCanBeTakenByAnother(t *testing.T) {
 	unlockThere, err := there.Lock(t.Context(), id, onRelease, proceed)
 	must(t, err)
 	unlock()
-	eventually(t, 30*time.Second, "the first process locks again", func() bool {
+	wait.Until(t, "the first process locks again", func() bool {
 		other, err := here.Lock(t.Context(), uuid.New(), func() {}, proceed)
 		if err != nil {
 			return false

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
@@ -84,7 +85,7 @@ func TestRunningPatch_ExtendsTheExpiryWithItsBytes(t *testing.T) {
 	body, patched := here.patching(t, one.Key, address, 0)
 	_, err := body.Write(file[:1000])
 	must(t, err)
-	eventually(t, 30*time.Second, "the bytes extend the expiry", func() bool { return ends() > before })
+	wait.Until(t, "the bytes extend the expiry", func() bool { return ends() > before })
 	advance(2*time.Minute, here, there)
 	// HEAD takes the upload over, and the received bytes are kept.
 	if n := there.offset(t, one.Key, address); n != 1000 {

@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
 )
@@ -69,21 +70,6 @@ func (p *hookedParts) Complete(ctx context.Context, contentType string) error {
 	return err
 }
 
-// eventually waits until the condition is true.
-func eventually(t *testing.T, within time.Duration, what string, is func() bool) {
-	t.Helper()
-	deadline := time.After(within)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-deadline:
-			t.Fatalf("not within %s: %s", within, what)
-		case <-tick.C:
-		}
-	}
-}
-
 // promised checks the main guarantee: a response that reports a complete upload implies a
 // draft. It reports whether the response did.
 func (w *world) promised(t *testing.T, got answer, address string, size int) bool {
@@ -104,7 +90,7 @@ func (w *world) promised(t *testing.T, got answer, address string, size int) boo
 // the replicas, until a response reports that the upload is complete.
 func (w *world) insist(t *testing.T, k, address string, file []byte, maxPiece int, replicas ...*replica) answer {
 	t.Helper()
-	for ctx, until := t.Context(), time.Now().Add(time.Minute); time.Now().Before(until); {
+	for ctx, until := t.Context(), time.Now().Add(wait.Timeout(t)); time.Now().Before(until); {
 		got, err := replicas[rand.IntN(len(replicas))].try(ctx, http.MethodHead, address, key(k))
 		if err != nil || got.status == http.StatusLocked {
 			continue
@@ -133,6 +119,9 @@ func (w *world) insist(t *testing.T, k, address string, file []byte, maxPiece in
 // sizes are of a file that is stored with one request, and of one that is stored in parts.
 var sizes = map[string]int{"a small file": 3000, "a file in parts": 20<<20 + 5}
 
+// impatient is for replicas that are to answer 423 while an upload cannot be locked.
+func impatient(o *options) { o.tus.LockTimeout = 10 * time.Second }
+
 func TestFinish_CompletesOnceTheDatabaseIsBack(t *testing.T) {
 	t.Parallel()
 	server := testenv.PostgresServer(t)
@@ -145,7 +134,7 @@ func TestFinish_CompletesOnceTheDatabaseIsBack(t *testing.T) {
 			one := w.tenant(t, "one"+uuid.NewString())
 			hooked := &hookedStore{Store: w.Store}
 			when(hooked, sync.OnceFunc(server.Kill))
-			here, there := w.replica(t, func(o *options) { o.store = hooked }), w.replica(t)
+			here, there := w.replica(t, impatient, func(o *options) { o.store = hooked }), w.replica(t, impatient)
 			file := noise(size)
 			address := here.created(t, one.Key, size)
 			here.sent(t, one.Key, address, 0, file[:size-10])
@@ -157,16 +146,21 @@ func TestFinish_CompletesOnceTheDatabaseIsBack(t *testing.T) {
 			case !committed && (got.header.Get("Upload-Offset") != "" || got.header.Get("x-service-media-id") != ""):
 				t.Errorf("%s, %s: the error response has the headers %v", name, kind, got.header)
 			}
-			for _, rt := range []*replica{here, there} {
-				if got := rt.do(t, http.MethodHead, address, key(one.Key)); got.status != http.StatusLocked || got.header.Get("Retry-After") == "" || got.header.Get("Upload-Offset") != "" {
-					t.Errorf("%s, %s: without a database HEAD returns %d %v", name, kind, got.status, got.header)
-				}
+			var asked sync.WaitGroup
+			for _, rt := range []*replica{here, there} { // at once, because each waits for the lock
+				asked.Go(func() {
+					got, err := rt.try(t.Context(), http.MethodHead, address, key(one.Key))
+					if err != nil || got.status != http.StatusLocked || got.header.Get("Retry-After") == "" || got.header.Get("Upload-Offset") != "" {
+						t.Errorf("%s, %s: without a database HEAD returns %d %v, %v", name, kind, got.status, got.header, err)
+					}
+				})
 			}
+			asked.Wait()
 			server.Start()
 			w.reconnect(t)
 			// The first request finishes it; no byte is sent again.
 			var finished answer
-			eventually(t, 30*time.Second, "HEAD answers", func() bool {
+			wait.Until(t, "HEAD answers", func() bool {
 				finished = there.do(t, http.MethodHead, address, key(one.Key))
 				return finished.status == http.StatusOK
 			})
@@ -183,7 +177,7 @@ func TestFinish_CompletesOnceTheDatabaseIsBack(t *testing.T) {
 func (w *world) reconnect(t *testing.T) {
 	t.Helper()
 	for range 8 { // as many as the pool has
-		eventually(t, 30*time.Second, "the database is back", func() bool { return w.Store.Ping(t.Context()) == nil })
+		wait.Until(t, "the database is back", func() bool { return w.Store.Ping(t.Context()) == nil })
 	}
 }
 
@@ -199,7 +193,7 @@ func TestFinish_CompletesOnceS3IsBack(t *testing.T) {
 		one := w.tenant(t, "one"+uuid.NewString())
 		hooked := &hookedObjects{ObjectStore: w.Objects}
 		when(hooked, sync.OnceFunc(server.Kill))
-		here, there := w.replica(t, func(o *options) { o.objects = hooked }), w.replica(t)
+		here, there := w.replica(t, impatient, func(o *options) { o.objects = hooked }), w.replica(t, impatient)
 		file := noise(size)
 		address := here.created(t, one.Key, size)
 		here.sent(t, one.Key, address, 0, file[:size-10])
@@ -227,7 +221,7 @@ func (w *world) binary(t *testing.T, access testenv.S3Access) (*replica, *testen
 		Stores: testenv.StoreSettings(w.Database.DatabaseURL, access), Env: []string{"SERVICE_RATE_LIMIT_KEY=0", "SERVICE_RATE_LIMIT_IP=0"}})
 	transport := runtimetest.Dialer(runtime.Addr)
 	t.Cleanup(transport.CloseIdleConnections)
-	return &replica{client: &http.Client{Transport: transport, Timeout: 2 * time.Minute}}, runtime.Process
+	return &replica{client: &http.Client{Transport: transport, Timeout: 2 * wait.Timeout(t)}}, runtime.Process
 }
 
 // The runtime is killed while it commits, after the last byte was received and is durable.
@@ -252,7 +246,7 @@ func TestFinish_CompletesAfterTheRuntimeWasKilledBeforeTheCommit(t *testing.T) {
 			got, _ := here.try(t.Context(), http.MethodPatch, address, key(one.Key), at(0), chunk(file))
 			answered <- got
 		}()
-		eventually(t, 30*time.Second, "the runtime commits", func() bool {
+		wait.Until(t, "the runtime commits", func() bool {
 			return w.QueryInt(t, `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'item'::regclass`) > 0
 		})
 		if n := w.QueryInt(t, `SELECT received FROM resumable_upload WHERE item_id = $1`, uuid.MustParse(idOf(address))); n != int64(size) {
@@ -291,7 +285,7 @@ func TestLock_IsFreedWhenItsHolderIsKilled(t *testing.T) {
 		broken <- err
 	}()
 	<-body.stalled
-	eventually(t, 30*time.Second, "a part is durable", func() bool {
+	wait.Until(t, "a part is durable", func() bool {
 		return w.QueryInt(t, `SELECT received FROM resumable_upload`) > 0
 	})
 	must(t, process.Signal(syscall.SIGKILL))
@@ -509,7 +503,7 @@ func TestConnection_ServesTheNextRequestAfterAFailedOne(t *testing.T) {
 		}
 		asked <- got
 	}()
-	eventually(t, 30*time.Second, "the other replica waits", func() bool {
+	wait.Until(t, "the other replica waits", func() bool {
 		return w.QueryInt(t, `SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_notify%' AND datname = current_database()`) > 0
 	})
 	close(finish)
@@ -536,7 +530,7 @@ func TestConnection_ServesTheNextRequestAfterAFailedOne(t *testing.T) {
 	}()
 	<-body.stalled
 	var got answer
-	eventually(t, 30*time.Second, "the request is interrupted", func() bool { // it may not have started at the first HEAD
+	wait.Until(t, "the request is interrupted", func() bool { // it may not have started at the first HEAD
 		if n := there.offset(t, one.Key, address); n > 500 {
 			t.Errorf("%d bytes", n)
 		}
@@ -616,8 +610,7 @@ func TestPatch_BelowTheMinimumRateKeepsWhatArrived(t *testing.T) {
 	w := newWorld(t)
 	slow, quick := w.tenant(t, "slow"), w.tenant(t, "quick")
 	rt := w.replica(t, func(o *options) {
-		o.media.UploadMemory, o.media.UploadMinTransferRate, o.media.UploadQueueTimeout = 17<<20, 64<<10, 2*time.Minute
-		o.server.StallTimeout = time.Hour // so that it does not end the upload
+		o.media.UploadMemory, o.media.UploadMinTransferRate = 17<<20, 64<<10
 	})
 	file := noise(20 << 20)
 	address := rt.created(t, slow.Key, len(file))

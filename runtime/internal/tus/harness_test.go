@@ -130,7 +130,7 @@ func (l hookedLocks) Lock(ctx context.Context, name uuid.UUID, requestRelease fu
 
 func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	t.Helper()
-	o := options{brand: "service", media: runtimetest.MediaConfig(), server: runtimetest.ServerConfig(), tus: tus.Config{LockTimeout: 10 * time.Second}}
+	o := options{brand: "service", media: runtimetest.MediaConfig(), server: runtimetest.ServerConfig(), tus: tus.Config{LockTimeout: 5 * time.Minute}}
 	for _, apply := range change {
 		apply(&o)
 	}

@@ -6,10 +6,10 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/runtimetest"
@@ -136,7 +136,7 @@ func TestInvalidCredential_UploadsNothing(t *testing.T) {
 	// A revoked key, and its signatures, can't continue the uploads that were started with it.
 	fresh, _, err := w.Registry.IssueKey(t.Context(), one.App.ID, 2, 0)
 	must(t, err)
-	eventually(t, 30*time.Second, "the key is revoked", func() bool {
+	wait.Until(t, "the key is revoked", func() bool {
 		return rt.do(t, http.MethodHead, address, key(one.Key)).status == http.StatusUnauthorized
 	})
 	expectRejected("a revoked key", http.StatusUnauthorized, key(one.Key))
@@ -151,7 +151,7 @@ func TestInvalidCredential_UploadsNothing(t *testing.T) {
 		_, err := w.Registry.Ensure(t.Context(), one.Spec)
 		must(t, err)
 		want := map[bool]int{true: http.StatusUnauthorized, false: http.StatusOK}[yes]
-		eventually(t, 30*time.Second, "the account is suspended, or not any more", func() bool {
+		wait.Until(t, "the account is suspended, or not any more", func() bool {
 			return rt.do(t, http.MethodHead, address, key(one.Key)).status == want
 		})
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/auth"
 
 	"github.com/google/uuid"
@@ -67,7 +67,7 @@ func TestPatch_MakesNoDraftWhenTheCredentialEndsDuringTheBody(t *testing.T) {
 				}()
 				held.Wait(t)
 				goOn := end(t, w, one)
-				eventually(t, 30*time.Second, "the key is rejected", func() bool {
+				wait.Until(t, "the key is rejected", func() bool {
 					return rt.do(t, http.MethodGet, "/media/get/count", key(one.Key)).status == http.StatusUnauthorized
 				})
 				held.Release()
@@ -81,7 +81,7 @@ func TestPatch_MakesNoDraftWhenTheCredentialEndsDuringTheBody(t *testing.T) {
 				}
 				// The received bytes belong to the app: a valid credential continues the upload.
 				w.suspend(t, one, false)
-				eventually(t, 30*time.Second, "the app is served", func() bool {
+				wait.Until(t, "the app is served", func() bool {
 					return rt.do(t, http.MethodGet, "/media/get/count", key(goOn)).status == http.StatusOK
 				})
 				if !tt.created {
@@ -156,7 +156,7 @@ func TestDelete_ReauthenticatesAfterWaitingForTheLock(t *testing.T) {
 	}()
 	<-waits
 	w.suspend(t, one, true)
-	eventually(t, 30*time.Second, "the key is rejected", func() bool {
+	wait.Until(t, "the key is rejected", func() bool {
 		return rt.do(t, http.MethodGet, "/media/get/count", key(one.Key)).status == http.StatusUnauthorized
 	})
 	unlock()
@@ -218,7 +218,7 @@ func TestPatch_MakesNoDraftWhenTheCredentialEndsAndTheBodyIsCut(t *testing.T) {
 			if creation {
 				method = `"method":"POST"`
 			}
-			eventually(t, 30*time.Second, "the request has ended", func() bool {
+			wait.Until(t, "the request has ended", func() bool {
 				return slices.ContainsFunc(strings.Split(rt.logs.String(), "\n"), func(line string) bool {
 					return strings.Contains(line, method) && strings.Contains(line, `"error"`)
 				})
