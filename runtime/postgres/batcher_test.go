@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/fault"
 )
 
@@ -67,7 +68,8 @@ type doing struct {
 }
 
 // begin makes calls, of which the first runs alone while the others queue.
-func begin(b *batcher[int, call], r *recorder, calls ...call) *doing {
+func begin(t *testing.T, b *batcher[int, call], r *recorder, calls ...call) *doing {
+	t.Helper()
 	d := &doing{done: make([]bool, len(calls)), errs: make([]error, len(calls))}
 	for i, c := range calls {
 		d.all.Go(func() { d.done[i], d.errs[i] = b.Do(context.Background(), c) })
@@ -75,9 +77,7 @@ func begin(b *batcher[int, call], r *recorder, calls ...call) *doing {
 			<-r.entered
 			continue
 		}
-		for b.queued() < i {
-			continue
-		}
+		wait.Until(t, fmt.Sprintf("%d calls are queued", i), func() bool { return b.queued() >= i })
 	}
 	return d
 }
@@ -106,7 +106,7 @@ func held() (*batcher[int, call], *recorder) {
 func TestBatcher_QueuesCallsOfAllAccountsWhileABatchRuns(t *testing.T) {
 	t.Parallel()
 	b, r := held()
-	d := begin(b, r, call{1, 1}, call{2, 2}, call{3, 3}, call{2, 4})
+	d := begin(t, b, r, call{1, 1}, call{2, 2}, call{3, 3}, call{2, 4})
 	close(r.leave)
 	d.all.Wait()
 	if !slices.Equal(d.done, []bool{false, true, false, true}) || errors.Join(d.errs...) != nil {
@@ -115,24 +115,20 @@ func TestBatcher_QueuesCallsOfAllAccountsWhileABatchRuns(t *testing.T) {
 	if len(r.batches) != 2 || len(r.batches[0]) != 1 || len(r.batches[1]) != 3 {
 		t.Errorf("the batches were %v", r.batches)
 	}
-	for !b.idle() {
-		continue
-	}
+	wait.Until(t, "the batcher is idle", b.idle)
 }
 
 // A call that the database rejects fails neither those of other accounts nor those of its own.
 func TestBatcher_RejectedCallFailsAlone(t *testing.T) {
 	t.Parallel()
 	b, r := held()
-	d := begin(b, r, call{1, 2}, call{2, 4}, call{3, -1}, call{3, 6}, call{4, 8})
+	d := begin(t, b, r, call{1, 2}, call{2, 4}, call{3, -1}, call{3, 6}, call{4, 8})
 	close(r.leave)
 	d.all.Wait()
 	if !slices.Equal(d.done, []bool{true, true, false, true, true}) || !errors.Is(d.errs[2], errRejected) || errors.Join(append(d.errs[:2:2], d.errs[3:]...)...) != nil {
 		t.Errorf("%v %v", d.done, d.errs)
 	}
-	for !b.idle() {
-		continue
-	}
+	wait.Until(t, "the batcher is idle", b.idle)
 }
 
 // While the row of an account is locked, other accounts are executed without it.
@@ -150,7 +146,7 @@ func TestBatcher_LockedAccountDoesNotDelayOthers(t *testing.T) {
 		}
 		return nil
 	}
-	d := begin(b, r, call{1, 2}, call{2, 4}, call{3, 6}, call{4, 8})
+	d := begin(t, b, r, call{1, 2}, call{2, 4}, call{3, 6}, call{4, 8})
 	go func() { // account 3 tries again and again
 		for range r.entered {
 			continue
@@ -174,16 +170,14 @@ func TestBatcher_LockedAccountDoesNotDelayOthers(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	for !b.idle() {
-		continue
-	}
+	wait.Until(t, "the batcher is idle", b.idle)
 }
 
 func TestBatcher_TransientErrorIsNotRetriedPerCall(t *testing.T) {
 	t.Parallel()
 	b, r := held()
 	r.fail = func([]call) error { return fault.New(fault.Unavailable, "unreachable") }
-	d := begin(b, r, call{1, 2}, call{2, 2}, call{3, 2})
+	d := begin(t, b, r, call{1, 2}, call{2, 2}, call{3, 2})
 	close(r.leave)
 	d.all.Wait()
 	for i, err := range d.errs {
@@ -203,7 +197,7 @@ func TestBatcher_LateBatchDoesNotDelayTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, r := held()
 		b.lateAfter = defaultLateAfter
-		d := begin(b, r, call{1, 2}, call{2, 4}, call{3, 6})
+		d := begin(t, b, r, call{1, 2}, call{2, 4}, call{3, 6})
 		if next := <-r.entered; len(next) != 2 { // while the first one runs
 			t.Errorf("the next batch is %v", next)
 		}
@@ -231,7 +225,7 @@ func TestBatcher_PausesUnlessABatchIsFull(t *testing.T) {
 		begun := time.Now()
 		b := newBatcher(call.key, func(_ context.Context, _ time.Duration, calls []call) ([]bool, error) {
 			batches = append(batches, batch{time.Since(begun), len(calls)})
-			time.Sleep(3 * time.Millisecond)
+			time.Sleep(3 * time.Millisecond) //nolint:forbidigo // the clock of synctest
 			return make([]bool, len(calls)), nil
 		})
 		b.pause = func(took time.Duration) time.Duration { return 2 * took }
@@ -239,7 +233,7 @@ func TestBatcher_PausesUnlessABatchIsFull(t *testing.T) {
 		do := func(at time.Duration, calls int) {
 			for n := range calls {
 				calling.Go(func() {
-					time.Sleep(at)
+					time.Sleep(at) //nolint:forbidigo // the clock of synctest
 					if _, err := b.Do(t.Context(), call{n, 1}); err != nil {
 						t.Error(err)
 					}
@@ -252,7 +246,7 @@ func TestBatcher_PausesUnlessABatchIsFull(t *testing.T) {
 		do(30*time.Millisecond, 1) // after the pause of the second batch
 		do(31*time.Millisecond, maxBatchCalls+1)
 		calling.Wait()
-		time.Sleep(maxBatchPause) // the pause after the last batch
+		time.Sleep(maxBatchPause) //nolint:forbidigo // the clock of synctest: the pause after the last batch
 		want := []batch{{0, 1}, {9 * time.Millisecond, 3}, {30 * time.Millisecond, 1}, {33 * time.Millisecond, maxBatchCalls}, {42 * time.Millisecond, 1}}
 		if !slices.Equal(batches, want) {
 			t.Errorf("the batches were %v, want %v", batches, want)

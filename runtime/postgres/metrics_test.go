@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
 )
@@ -57,7 +58,7 @@ func TestMetrics_CountWaitsForAConnection(t *testing.T) {
 	if got := measured(t, store.Store, "mediastack_database_acquires_canceled_total"); got < 1 {
 		t.Errorf("%v waits ended without a connection", got)
 	}
-	await(t, "the connection is idle", func() bool { return measured(t, store.Store, "mediastack_database_connections", "idle") == 1 })
+	wait.Until(t, "the connection is idle", func() bool { return measured(t, store.Store, "mediastack_database_connections", "idle") == 1 })
 	if got := measured(t, store.Store, "mediastack_upload_batch_size", "open"); got != 0 {
 		t.Errorf("%v batches", got)
 	}

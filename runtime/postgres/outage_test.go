@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
@@ -148,7 +149,7 @@ func TestStore_OnlyUnavailableWhileTheServerDies(t *testing.T) {
 		for range 4 {
 			before := outages.Load()
 			die()
-			await(t, fmt.Sprintf("a call fails because the server is %s, and the server is back", name), func() bool {
+			wait.Until(t, fmt.Sprintf("a call fails because the server is %s, and the server is back", name), func() bool {
 				return outages.Load() > before && store.Ping(t.Context()) == nil
 			})
 		}
@@ -161,19 +162,4 @@ func TestStore_OnlyUnavailableWhileTheServerDies(t *testing.T) {
 		}
 	}
 	t.Logf("%d calls met the outages", outages.Load())
-}
-
-// await polls until the condition holds.
-func await(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	deadline := time.After(time.Minute)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-deadline:
-			t.Fatalf("not within a minute: %s", what)
-		case <-tick.C:
-		}
-	}
 }

@@ -38,7 +38,7 @@ func TestListItems_ByIndexEqualsWholeList(t *testing.T) {
 	var compacted sync.WaitGroup
 	for _, s := range []*postgres.Store{store, other} { // two at once, so that they conflict
 		compacted.Go(func() {
-			again := time.NewTicker(20 * time.Millisecond)
+			again := time.NewTicker(20 * time.Millisecond) //nolint:forbidigo // the pace of the compactions
 			defer again.Stop()
 			for compacting.Err() == nil {
 				<-again.C

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
 )
@@ -97,7 +98,7 @@ func TestStore_GivesIdleConnectionsBack(t *testing.T) {
 		}
 		calls.Wait()
 	}
-	await(t, "the store has no connection", func() bool { return connectionsOf(t, admin, database) == 0 })
+	wait.Until(t, "the store has no connection", func() bool { return connectionsOf(t, admin, database) == 0 })
 }
 
 // A server without a free connection was reported as one that is unreachable.
@@ -123,7 +124,7 @@ func TestStore_SaysWithNumbersThatTheServerHasNoConnectionLeft(t *testing.T) {
 		must(t, err)
 		_, err = admin.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'mediastack'`)
 		must(t, err)
-		await(t, "the store connects again", func() bool { return store.Ping(t.Context()) == nil })
+		wait.Until(t, "the store connects again", func() bool { return store.Ping(t.Context()) == nil })
 		holds, release := make(chan struct{}), make(chan struct{})
 		ended := make(chan error, 1)
 		go func() {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/postgres"
@@ -58,9 +59,7 @@ func TestFindPrincipal_ConcurrentLookUpsShareAStatement(t *testing.T) {
 			<-entered
 		}
 	}
-	for postgres.QueuedLookUps(store) < len(hashes)-1 {
-		continue
-	}
+	wait.Until(t, "the other look-ups are queued", func() bool { return postgres.QueuedLookUps(store) >= len(hashes)-1 })
 	close(leave)
 	all.Wait()
 	if !slices.Equal(statements, []int{1, len(hashes) - 1}) {

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
@@ -105,7 +106,7 @@ func TestEviction_OfManyIsLinearAndInShortTransactions(t *testing.T) {
 		t.Errorf("%d are counted as evicted", got)
 	}
 	store.Close() // its connections report their statistics
-	await(t, "the statistics are there", func() bool {
+	wait.Until(t, "the statistics are there", func() bool {
 		return number(t, url, `SELECT n_tup_del FROM pg_stat_user_tables WHERE relname = 'rendition'`) >= int64(n-left)
 	})
 	// About twice as many as end; statistics of what was rejected before may come late. Batches that begin at the start of the index read
@@ -150,7 +151,7 @@ func TestEviction_ThatStopsHalfWayLosesRenditionsOnly(t *testing.T) {
 		u := newUploading(scope, n*size)
 		result <- store.OpenUpload(ctx, u.id, u.scope, u.bytes, time.Now().Add(time.Hour))
 	}()
-	await(t, "two batches have ended, and the third one waits", func() bool {
+	wait.Until(t, "two batches have ended, and the third one waits", func() bool {
 		return number(t, url, `SELECT count(*) FROM rendition`) == n-2*batch && number(t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
 	})
 	cancel()
@@ -283,7 +284,7 @@ func TestFinish_ReplacesWhatWasFinishedAtTheSameTime(t *testing.T) {
 	for i, store := range stores {
 		go func() { finished <- store.FinishRendition(t.Context(), claims[i], made) }()
 	}
-	await(t, "both wait for the usage", func() bool { return waiting(t, url) == 2 })
+	wait.Until(t, "both wait for the usage", func() bool { return waiting(t, url) == 2 })
 	must(t, tx.Commit(t.Context()))
 	for range stores {
 		must(t, <-finished)
@@ -358,13 +359,13 @@ func TestRenditions_AnAccountLeavesConnectionsToOthers(t *testing.T) {
 				_, err := tx.Exec(t.Context(), `LOCK TABLE rendition IN ACCESS EXCLUSIVE MODE`)
 				must(t, err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), wait.Timeout(t))
 			defer cancel()
 			ended := make(chan error, n)
 			for _, claim := range claims {
 				go func() { ended <- hang(ctx, store, claim) }()
 			}
-			await(t, "one waits", func() bool { return waiting(t, url) > 0 })
+			wait.Until(t, "one waits", func() bool { return waiting(t, url) > 0 })
 			must(t, store.Ping(ctx))
 			u := newUploading(other, 1)
 			must(t, u.open(store))

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
@@ -30,7 +31,7 @@ type retrying struct {
 // newRetrying opens a store at storeURL, with an account in the database at url.
 func newRetrying(t *testing.T, url, storeURL string, configure ...func(*postgres.Config)) retrying {
 	t.Helper()
-	config := postgres.Config{DatabaseURL: storeURL, DatabaseConns: 4, RetryTimeout: 30 * time.Second}
+	config := postgres.Config{DatabaseURL: storeURL, DatabaseConns: 4, RetryTimeout: time.Hour} // no test waits for it
 	for _, change := range configure {
 		change(&config)
 	}
@@ -127,7 +128,7 @@ func TestStore_BridgesARestartForIdempotentCalls(t *testing.T) {
 		for range 2 {
 			restart()
 			before := rounds.Load()
-			await(t, "calls succeed after the server was "+name, func() bool { return rounds.Load() > before+12 })
+			wait.Until(t, "calls succeed after the server was "+name, func() bool { return rounds.Load() > before+12 })
 		}
 	}
 	close(stop)
@@ -157,7 +158,7 @@ func TestStore_RepeatsAChangeWhoseResponseWasLost(t *testing.T) {
 		proxy.Set(testenv.ProxyMute)
 		failed := make(chan error, 1)
 		go func() { failed <- call() }()
-		await(t, "the server has executed: "+what, done)
+		wait.Until(t, "the server has executed: "+what, done)
 		proxy.Set(testenv.ProxyOpen)
 		if err := <-failed; err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -191,7 +192,7 @@ func TestStore_RepeatsAChangeWhoseResponseWasLost(t *testing.T) {
 		_, err := store.DeleteItem(t.Context(), store.scope, id, time.Now())
 		failed <- err
 	}()
-	await(t, "the server has executed the second delete", func() bool { return number(t, url, executed, began) > 0 })
+	wait.Until(t, "the server has executed the second delete", func() bool { return number(t, url, executed, began) > 0 })
 	proxy.Set(testenv.ProxyOpen)
 	if err := <-failed; !fault.Is(err, fault.NotFound) {
 		t.Errorf("a second delete whose response was lost: %v, want NotFound", err)
@@ -213,7 +214,7 @@ func TestStore_DoesNotRepeatAChangeWhoseOutcomeIsUnknown(t *testing.T) {
 	proxy.Set(testenv.ProxyMute)
 	failed := make(chan error, 1)
 	go func() { failed <- openUpload() }()
-	await(t, "the server has opened the upload", func() bool {
+	wait.Until(t, "the server has opened the upload", func() bool {
 		uploads, _, err := direct.CountPending(t.Context(), store.account.ID)
 		must(t, err)
 		return uploads > 1
@@ -235,7 +236,7 @@ func TestStore_SendsAChangeAfterARestart(t *testing.T) {
 	store := newRetrying(t, url, url)
 	server.Stop()
 	// Connections that were just used are not pinged, so that a statement finds them closed.
-	await(t, "no connection is left", func() bool { return errors.As(store.Ping(t.Context()), new(*pgconn.ConnectError)) })
+	wait.Until(t, "no connection is left", func() bool { return errors.As(store.Ping(t.Context()), new(*pgconn.ConnectError)) })
 	failed := make(chan error, 2)
 	go func() {
 		failed <- store.OpenUpload(t.Context(), uuid.Must(uuid.NewV7()), store.scope, 10, time.Now().Add(time.Hour))
@@ -272,7 +273,7 @@ func TestStore_EndsACallWithoutAServer(t *testing.T) {
 		{"away", func() { proxy.Set(testenv.ProxyCut) }},
 		{"hanging", func() { proxy.Set(testenv.ProxyStall) }},
 	} {
-		await(t, "the server is reached", func() bool { return store.Ping(t.Context()) == nil })
+		wait.Until(t, "the server is reached", func() bool { return store.Ping(t.Context()) == nil })
 		mode.set()
 		for name, err := range store.idempotent(t.Context(), uuid.New(), upload) {
 			if !fault.Is(err, fault.Unavailable) {
@@ -289,6 +290,6 @@ func TestStore_EndsACallWithoutAServer(t *testing.T) {
 			}
 		}
 		proxy.Set(testenv.ProxyOpen)
-		await(t, "the server is back", func() bool { return store.Ping(t.Context()) == nil })
+		wait.Until(t, "the server is back", func() bool { return store.Ping(t.Context()) == nil })
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/media"
 )
 
@@ -39,11 +40,9 @@ func TestShares_AnAccountLeavesConnectionsToOthersAndToTheProcess(t *testing.T) 
 			deleted <- err
 		}()
 	}
-	for number(t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 0 {
-		must(t, t.Context().Err())
-	}
+	wait.Until(t, "a delete waits", func() bool { return waiting(t, url) > 0 })
 	// The deletes wait as long as the row is locked, so that what follows ends meanwhile or never.
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Timeout(t))
 	defer cancel()
 	must(t, store.Ping(ctx))
 	_, err = store.TouchRuntime(ctx, uuid.New(), "test", time.Minute)

@@ -4,10 +4,10 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
@@ -103,7 +103,9 @@ func TestTakeOver_WaitsForWritesInProgress(t *testing.T) {
 		_, _, err := store.TakeOver(t.Context(), installation.Takeover{ClusterUID: "cluster-b", OldClusterUID: "cluster-a", OldEpoch: 1})
 		done <- err
 	}()
-	waitFor(t, url, `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
+	wait.Until(t, "the take-over waits for the writer", func() bool {
+		return number(t, url, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) > 0
+	})
 	must(t, writer.Commit(t.Context()))
 	must(t, <-done)
 
@@ -168,26 +170,4 @@ func begin(t *testing.T, url, cluster string) pgx.Tx {
 	_, err = tx.Exec(t.Context(), "SELECT count(*) FROM account")
 	must(t, err)
 	return tx
-}
-
-// waitFor waits until a query returns true.
-func waitFor(t *testing.T, url, query string) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	must(t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
-	timeout, ticker := time.After(time.Minute), time.NewTicker(10*time.Millisecond)
-	defer ticker.Stop()
-	for {
-		var is bool
-		must(t, conn.QueryRow(t.Context(), query).Scan(&is))
-		if is {
-			return
-		}
-		select {
-		case <-timeout:
-			t.Fatalf("after a minute, this is not true: %s", query)
-		case <-ticker.C:
-		}
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
@@ -66,7 +67,7 @@ func together(t *testing.T, store *postgres.Store, batch string, uploads []uploa
 			<-first
 		}
 	}
-	await(t, "all uploads wait", func() bool {
+	wait.Until(t, "all uploads wait", func() bool {
 		return measured(t, store, "mediastack_upload_batch_waiting", batch) == float64(len(uploads)-1)
 	})
 	close(release)
