@@ -139,7 +139,7 @@ test-modules:
 
 # RERUNS=0 runs no test again, and writes the events.
 flaky: ## Run presubmit ROUNDS times (20), every second time beside LOAD busy processes (8), and print which tests ever failed (TEST_PACKAGES selects packages)
-	go run ./hack/flaky --rounds $(or $(ROUNDS),20) --load $(or $(LOAD),8) -- $(MAKE) presubmit RERUNS=0 EVENTS={events}
+	MEDIASTACK_TEST_WAIT=$(or $(MEDIASTACK_TEST_WAIT),5m) go run ./hack/flaky --rounds $(or $(ROUNDS),20) --load $(or $(LOAD),8) -- $(MAKE) presubmit RERUNS=0 EVENTS={events}
 
 suite-times: ## Print where the time of the last run of .ci/run went (ARGS="--write docs/guides/develop.md" writes it there)
 	@go run ./hack/suitetimes $(ARGS)

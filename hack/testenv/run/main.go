@@ -11,6 +11,9 @@ import (
 	"runtime"
 	"syscall"
 
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
 	"mediastack.dev/hack/testenv"
 )
 
@@ -28,6 +31,7 @@ func main() {
 }
 
 func run(args []string) (status int, err error) {
+	ctrl.SetLogger(logr.Discard()) // what fails is returned, too
 	socket, stop, err := testenv.Serve()
 	if err != nil {
 		return 0, err
