@@ -93,7 +93,12 @@ RERUNS ?=
 EVENTS ?=
 # One process serves the packages of a run: PostgreSQL, the S3 stores, an API server with its controllers.
 SERVED := bin/mediastack-testenv
-TEST_FLAGS = -count=1 -timeout $(TEST_TIMEOUT)
+TEST_FLAGS = -count=1 -timeout $(TEST_TIMEOUT) -parallel $(TEST_PARALLEL)
+# Half of the time of a test is waiting for servers.
+TEST_PARALLEL ?= 4
+# go test begins with the packages that are named first: no long one is left alone at the end.
+LONG := mediastack.dev/controllers/operator mediastack.dev/runtime/cmd/mediastack-runtime mediastack.dev/runtime/postgres mediastack.dev/runtime/media mediastack.dev/runtime/internal/rest mediastack.dev/hack/test/%
+long_first = $(foreach long,$(LONG),$(filter $(long),$(1))) $(filter-out $(LONG),$(1))
 # go_test runs go test on packages, unless there are none: $(call go_test,FLAGS,PACKAGES)
 go_test = $(if $(strip $(2)),$(SERVED) $(if $(RERUNS),$(TOOLS)/gotestsum --format standard-quiet --hide-summary skipped --rerun-fails=$(RERUNS) --rerun-fails-max-failures 3 --rerun-fails-abort-on-data-race $(if $(EVENTS),--jsonfile "$(EVENTS)") --packages "$(2)" -- $(TEST_FLAGS) $(1),go test $(TEST_FLAGS) $(1) $(2)))
 # Tests that take minutes, of what a change seldom breaks: presubmit leaves them to `make nightly`.
@@ -105,11 +110,11 @@ RACE_PACKAGES = $(filter $(shell go list $(TEST_PACKAGES)),$(shell go list ./con
 PLAIN_PACKAGES = $(filter-out $(RACE_PACKAGES) $(shell go list $(NIGHTLY_PACKAGES)),$(shell go list $(TEST_PACKAGES)))
 
 test: test-programs ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)
-	$(call go_test,,$(TEST_PACKAGES))
+	$(call go_test,,$(call long_first,$(shell go list $(TEST_PACKAGES))))
 	$(if $(filter ./...,$(TEST_PACKAGES)),@$(MAKE) test-modules)
 
 test-race: test-programs ## Run all tests with the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(call go_test,-race,$(TEST_PACKAGES))
+	CGO_ENABLED=1 $(call go_test,-race,$(call long_first,$(shell go list $(TEST_PACKAGES))))
 
 # The second half runs although the first one has failed.
 RACE_EVENTS = $(if $(EVENTS),$(basename $(EVENTS))-race.json)
@@ -121,11 +126,11 @@ presubmit: ## Run the tests that CI runs, each once: those of the packages that 
 	exit $$status
 
 presubmit-plain: test-programs
-	$(call go_test,,$(PLAIN_PACKAGES))
+	$(call go_test,,$(call long_first,$(PLAIN_PACKAGES)))
 	$(if $(filter ./...,$(TEST_PACKAGES)),@$(MAKE) test-modules)
 
 presubmit-race: test-programs
-	CGO_ENABLED=1 $(call go_test,-race,$(RACE_PACKAGES))
+	CGO_ENABLED=1 $(call go_test,-race,$(call long_first,$(RACE_PACKAGES)))
 
 # What the tests need.
 test-programs: packages kube minio tusd helm kube-score promtool prometheus $(if $(RERUNS),gotestsum) build dev-services dev-stack
