@@ -102,7 +102,7 @@ long_first = $(foreach long,$(LONG),$(filter $(long),$(1))) $(filter-out $(LONG)
 # go_test runs go test on packages, unless there are none: $(call go_test,FLAGS,PACKAGES)
 go_test = $(if $(strip $(2)),$(SERVED) $(if $(RERUNS),$(TOOLS)/gotestsum --format standard-quiet --hide-summary skipped --rerun-fails=$(RERUNS) --rerun-fails-max-failures 3 --rerun-fails-abort-on-data-race $(if $(EVENTS),--jsonfile "$(EVENTS)") --packages "$(2)" -- $(TEST_FLAGS) $(1),go test $(TEST_FLAGS) $(1) $(2)))
 # Tests that take minutes, of what a change seldom breaks: presubmit leaves them to `make nightly`.
-NIGHTLY_PACKAGES := ./hack/test/restore ./hack/test/monitoring
+NIGHTLY_PACKAGES := ./hack/test/restore ./hack/test/monitoring ./hack/test/browser ./hack/test/examples ./hack/presetpictures ./hack/bench
 # Goroutines share memory in the operator and the runtime, so presubmit tests the packages that they are made of with the
 # race detector. Not the suites that send requests to whole programs, nor that of the image workers, which are processes:
 # with it they take as long as all others together.

@@ -222,7 +222,7 @@ func TestAdmission_OperatorChangesSecretsOfMediaAccountsOnly(t *testing.T) {
 // With watchNamespaces the operator works with the rights in these namespaces alone.
 func TestNamespacedMode_OperatorReachesItsNamespacesOnly(t *testing.T) {
 	t.Parallel()
-	plane := testenv.SharedKubernetes(t)
+	plane := testenv.NewKubernetes(t) // retained accounts belong to no namespace
 	c := newCluster(t, plane, "scoped-system")
 	gone := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "scoped-gone"}}
 	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "scoped-team"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "scoped-other"}}, gone)

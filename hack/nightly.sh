@@ -8,13 +8,13 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
 record=.mediastack/nightly logs=.mediastack/nightly-logs
-all=(test test-race test-images reproduce e2e zero-loss crash test-operator test-erasure test-stores screenshots-of-all-states fuzz)
+all=(test test-race test-images reproduce e2e zero-loss crash test-operator test-erasure test-stores pages fuzz)
 steps=("${@:-${all[@]}}")
 
 run() {
 	case $1 in
 	# The pictures of the documentation stay as they are.
-	screenshots-of-all-states) BROWSER_PICTURES=$(mktemp -d) go test -count=1 -timeout 30m ./hack/test/browser ;;
+	pages) BROWSER_PICTURES=$(mktemp -d) go test -count=1 -timeout 30m ./hack/test/browser ;;
 	*) make "$1" ;;
 	esac
 }

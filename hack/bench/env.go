@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -130,9 +132,17 @@ func (env *environment) tenant(ctx context.Context, name string, owners ...strin
 }
 
 // removeObjects removes a directory of the tenant's bucket from the disk, so that what one round
-// stored does not slow the next one down.
+// stored does not slow the next one down. A request that the end of a round cut off may still write:
+// a directory that got a file meanwhile is removed again.
 func (t tenant) removeObjects(prefix string) error {
-	return os.RemoveAll(filepath.Join(t.bucketDir, prefix))
+	const most = 1000
+	var err error
+	for range most {
+		if err = os.RemoveAll(filepath.Join(t.bucketDir, prefix)); !errors.Is(err, syscall.ENOTEMPTY) {
+			return err
+		}
+	}
+	return err
 }
 
 // storeSettings are the settings of everything that reaches the stores.

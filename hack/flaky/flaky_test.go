@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"mediastack.dev/hack/testenv/wait"
 )
 
 // mainEnv makes the program of the tests the command itself.
@@ -253,16 +255,6 @@ func isBusy(pid int) bool {
 	return bytes.HasSuffix(arguments, []byte("\x00"+busyFlag+"\x00"))
 }
 
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s did not happen", what)
-		}
-	}
-}
-
 // process is a run of the command in a process of its own.
 type process struct {
 	*exec.Cmd
@@ -310,17 +302,17 @@ func TestLoad_IsThereInEvenRoundsAlone(t *testing.T) {
 	t.Parallel()
 	started, dir := start(t, 5, 3, waits+passes)
 	for number := 1; number <= 5; number++ {
-		eventually(t, fmt.Sprintf("round %d", number), func() bool { return exists(filepath.Join(dir, fmt.Sprintf("began-%d", number))) })
+		wait.Until(t, fmt.Sprintf("round %d", number), func() bool { return exists(filepath.Join(dir, fmt.Sprintf("began-%d", number))) })
 		want := 0
 		if number%2 == 0 {
 			want = 3
 		}
 		// A process that was started may not have its arguments yet.
-		eventually(t, fmt.Sprintf("round %d with %d busy processes", number, want), func() bool { return len(children(t, started.Process.Pid)) == want })
+		wait.Until(t, fmt.Sprintf("round %d with %d busy processes", number, want), func() bool { return len(children(t, started.Process.Pid)) == want })
 		if want > 0 {
 			busy := children(t, started.Process.Pid)[0]
 			before := processorTime(t, busy)
-			eventually(t, "work of a busy process", func() bool { return processorTime(t, busy) > before })
+			wait.Until(t, "work of a busy process", func() bool { return processorTime(t, busy) > before })
 		}
 		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("go-%d", number)), nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -349,7 +341,7 @@ func processorTime(t *testing.T, pid int) int {
 func TestLoad_EndsWithItsParent(t *testing.T) {
 	t.Parallel()
 	started, dir := start(t, 2, 2, count+`if [ $count = 1 ]; then `+passes+"fi\n"+`echo $$ >"$DIR/pid"; exec sleep 600`)
-	eventually(t, "the second round", func() bool {
+	wait.Until(t, "the second round", func() bool {
 		text, _ := os.ReadFile(filepath.Join(dir, "pid"))
 		return bytes.HasSuffix(text, []byte("\n")) && len(children(t, started.Process.Pid)) == 2
 	})
@@ -362,8 +354,8 @@ func TestLoad_EndsWithItsParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	started.status(t)
-	eventually(t, "the end of the busy processes", func() bool { return !isBusy(busy[0]) && !isBusy(busy[1]) })
-	eventually(t, "the end of the command", func() bool {
+	wait.Until(t, "the end of the busy processes", func() bool { return !isBusy(busy[0]) && !isBusy(busy[1]) })
+	wait.Until(t, "the end of the command", func() bool {
 		arguments, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", command))
 		return !bytes.HasPrefix(arguments, []byte("sleep\x00600\x00"))
 	})
@@ -383,7 +375,7 @@ func TestInterrupt_EndsTheCommandAndPrintsTheSummary(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			started, dir := start(t, 9, 2, count+`if [ $count = 1 ]; then `+test.first+"fi\n"+hangs)
-			eventually(t, "the second round", func() bool {
+			wait.Until(t, "the second round", func() bool {
 				return exists(filepath.Join(dir, "pid")) && len(children(t, started.Process.Pid)) == 2
 			})
 			busy := children(t, started.Process.Pid)
@@ -405,7 +397,7 @@ func TestInterrupt_EndsTheCommandAndPrintsTheSummary(t *testing.T) {
 					t.Fatal(err)
 				}
 				// init may not have waited for the child of the command yet.
-				eventually(t, "the end of "+text, func() bool {
+				wait.Until(t, "the end of "+text, func() bool {
 					arguments, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 					return len(arguments) == 0 || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 				})
@@ -425,7 +417,7 @@ func TestLoad_ReportsAProcessThatEndedByItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	state := fmt.Sprintf("/proc/%d/stat", processes[0].Process.Pid)
-	eventually(t, "the end of the process", func() bool { return strings.Contains(readFile(t, state), ") Z ") })
+	wait.Until(t, "the end of the process", func() bool { return strings.Contains(readFile(t, state), ") Z ") })
 	if err := processes.stop(); err == nil || !strings.Contains(err.Error(), "ended by itself: exit status 0") {
 		t.Errorf("the error is %v", err)
 	}
