@@ -101,20 +101,22 @@ LONG := mediastack.dev/controllers/operator mediastack.dev/runtime/cmd/mediastac
 long_first = $(foreach long,$(LONG),$(filter $(long),$(1))) $(filter-out $(LONG),$(1))
 # go_test runs go test on packages, unless there are none: $(call go_test,FLAGS,PACKAGES)
 go_test = $(if $(strip $(2)),$(SERVED) $(if $(RERUNS),$(TOOLS)/gotestsum --format standard-quiet --hide-summary skipped --rerun-fails=$(RERUNS) --rerun-fails-max-failures 3 --rerun-fails-abort-on-data-race $(if $(EVENTS),--jsonfile "$(EVENTS)") --packages "$(2)" -- $(TEST_FLAGS) $(1),go test $(TEST_FLAGS) $(1) $(2)))
+# Packages that link libvips are excluded: make exports no variable to $(shell).
+go_list = $(shell CGO_ENABLED=0 GOWORK=off GOOS= GOARCH= go list $(1))
 # Tests that take minutes, of what a change seldom breaks: presubmit leaves them to `make nightly`.
 NIGHTLY_PACKAGES := ./hack/test/restore ./hack/test/monitoring ./hack/test/browser ./hack/test/examples ./hack/presetpictures ./hack/bench
 # Goroutines share memory in the operator and the runtime, so presubmit tests the packages that they are made of with the
 # race detector. Not the suites that send requests to whole programs, nor that of the image workers, which are processes:
 # with it they take as long as all others together.
-RACE_PACKAGES = $(filter $(shell go list $(TEST_PACKAGES)),$(shell go list ./controllers/... ./runtime/... | grep -v -E '/cmd/|/controllers/operator$$|/runtime/consistency$$|/runtime/internal/(rest|mcp|tus|oauthhttp|imaging)$$'))
-PLAIN_PACKAGES = $(filter-out $(RACE_PACKAGES) $(shell go list $(NIGHTLY_PACKAGES)),$(shell go list $(TEST_PACKAGES)))
+RACE_PACKAGES = $(filter $(call go_list,$(TEST_PACKAGES)),$(call go_list,./controllers/... ./runtime/... | grep -v -E '/cmd/|/controllers/operator$$|/runtime/consistency$$|/runtime/internal/(rest|mcp|tus|oauthhttp|imaging)$$'))
+PLAIN_PACKAGES = $(filter-out $(RACE_PACKAGES) $(call go_list,$(NIGHTLY_PACKAGES)),$(call go_list,$(TEST_PACKAGES)))
 
 test: test-programs ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)
-	$(call go_test,,$(call long_first,$(shell go list $(TEST_PACKAGES))))
+	$(call go_test,,$(call long_first,$(call go_list,$(TEST_PACKAGES))))
 	$(if $(filter ./...,$(TEST_PACKAGES)),@$(MAKE) test-modules)
 
 test-race: test-programs ## Run all tests with the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(call go_test,-race,$(call long_first,$(shell go list $(TEST_PACKAGES))))
+	CGO_ENABLED=1 $(call go_test,-race,$(call long_first,$(call go_list,$(TEST_PACKAGES))))
 
 # The second half runs although the first one has failed.
 RACE_EVENTS = $(if $(EVENTS),$(basename $(EVENTS))-race.json)
