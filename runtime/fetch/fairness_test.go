@@ -70,19 +70,18 @@ func TestRun_YieldsOneSlotForEachAccountThatWaits(t *testing.T) {
 			first.start(t, one[i], fetch.Request{URL: "https://example.com/"})
 		}
 	}
-	use := func(want ...int64) {
+	use := func(want int64) {
 		t.Helper()
-		wait.Until(t, "the slots are in use", func() bool {
-			return here.running(t, one[0])+here.running(t, one[1]) == want[0] && here.running(t, one[2]) == want[1]
-		})
+		wait.Until(t, "the slots are in use", func() bool { return here.running(t, one[0])+here.running(t, one[1]) == want })
 	}
 	// The last slot of each process is for an account of which none runs.
 	here.RunFetches(t, first.core)
-	use(2, 0)
+	use(2)
 	there.RunFetches(t, second.core)
-	use(3, 0)
+	use(3)
 	first.start(t, one[2], fetch.Request{URL: "https://example.com/"})
-	use(3, 1)
+	// It gets the last slot. If the machine is so slow that it waited too long, a slot was yielded to it already.
+	wait.Until(t, "the account that had none runs", func() bool { return here.running(t, one[2]) == 1 })
 	first.start(t, one[3], fetch.Request{URL: "https://example.com/"})
 	wait.Until(t, "all accounts run", func() bool {
 		return here.running(t, one[0]) == 1 && here.running(t, one[1]) == 1 && here.running(t, one[2]) == 1 && here.running(t, one[3]) == 1
