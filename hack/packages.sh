@@ -44,6 +44,7 @@ look() {
 	need nodejs program node
 	need npm program npm
 	need chromium program chromium
+	need iproute2 program ip
 }
 
 explain() {

@@ -19,8 +19,6 @@ const (
 	template = "mediastack_template"
 	// templateLock is the advisory lock of the process that makes the template. The number is arbitrary.
 	templateLock = 7_301_442_907
-	// fileCopy makes the server copy files instead of logging each page; PostgreSQL 15 has both.
-	fileCopy = 150000
 )
 
 var (
@@ -140,6 +138,12 @@ func migrate(ctx context.Context, url string) error {
 	return schema.Migrate(ctx, schema.Config{DatabaseURL: url}, slog.New(slog.DiscardHandler))
 }
 
+// copyStatement returns the statement that copies a database by its files, which takes a fraction of the time of
+// copying it through the write-ahead log.
+func copyStatement(from, to string) string {
+	return "CREATE DATABASE " + to + " TEMPLATE " + from + " OWNER " + servers.Role + " STRATEGY FILE_COPY"
+}
+
 // copyTemplate makes a database from the template, and an installation of its own from that of the template.
 func copyTemplate(ctx context.Context, server *servers.Postgres, name string) error {
 	conn, err := pgx.Connect(ctx, server.AdminURL("postgres"))
@@ -147,15 +151,7 @@ func copyTemplate(ctx context.Context, server *servers.Postgres, name string) er
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	var version int
-	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
-		return err
-	}
-	create := "CREATE DATABASE " + name + " TEMPLATE " + template + " OWNER " + servers.Role
-	if version >= fileCopy {
-		create += " STRATEGY FILE_COPY"
-	}
-	if _, err := conn.Exec(ctx, create); err != nil {
+	if _, err := conn.Exec(ctx, copyStatement(template, name)); err != nil {
 		return fmt.Errorf("copy the template of the databases: %w", err)
 	}
 	own, err := pgx.Connect(ctx, server.AdminURL(name))

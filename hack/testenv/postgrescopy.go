@@ -32,7 +32,7 @@ func CopyDatabase(t testing.TB, source string) string {
 	for _, statement := range []string{
 		"ALTER DATABASE " + from + " ALLOW_CONNECTIONS false",
 		"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '" + from + "'",
-		"CREATE DATABASE " + to + " TEMPLATE " + from + " OWNER " + servers.Role,
+		copyStatement(from, to),
 		"ALTER DATABASE " + from + " ALLOW_CONNECTIONS true",
 	} {
 		if _, err := conn.Exec(t.Context(), statement); err != nil {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/wait"
 )
 
@@ -26,9 +27,7 @@ func TestOpen_ReachesNoListenerOfAnInternalAddress(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skip("the test needs the program ip")
-	}
+	testenv.Program(t, "ip")
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
