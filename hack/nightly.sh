@@ -3,11 +3,12 @@
 #
 # Runs everything that is too long for each change: all tests, also with the race detector, images, a real
 # cluster, crashes, full sizes, and fuzzing. A step that fails does not end the others. When all steps have
-# passed, .mediastack/nightly names the commit, which make release asks for. make nightly runs it, for hours.
+# passed, mediastack-nightly in the git directory, where make clean removes nothing, names the commit: make release
+# asks for it. make nightly runs it, for hours.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
-record=.mediastack/nightly logs=.mediastack/nightly-logs
+record=$(git rev-parse --git-path mediastack-nightly) logs=.mediastack/nightly-logs
 all=(test test-race test-images reproduce e2e zero-loss crash test-operator test-erasure test-stores pages fuzz)
 steps=("${@:-${all[@]}}")
 
