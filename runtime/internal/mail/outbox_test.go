@@ -117,7 +117,9 @@ func TestOutbox_DropsPermanentlyRejectedEmail(t *testing.T) {
 			queue := newQueue(newClock())
 			queue.put(address)
 			outbox := run(t, config(server.port), queue)
-			wait.Until(t, "the e-mail is removed", func() bool { return queue.remaining() == 0 })
+			wait.Until(t, "the e-mail is removed, and then the log says so", func() bool {
+				return queue.remaining() == 0 && strings.Contains(outbox.log.String(), "email dropped")
+			})
 			if outbox.attempts(t, "rejected") != 1 || outbox.attempts(t, "delivered") != 0 || len(server.accepted()) != 0 {
 				t.Error("a rejected e-mail counts as something else")
 			}
