@@ -20,6 +20,9 @@ const (
 	// eraseAppBatch bounds the apps of one statement, each of which checks every table that
 	// refers to it, and deletes the pagination index.
 	eraseAppBatch = 5
+	// eraseTimeout bounds one statement of an erasure. The server ends it, and has answered then: the caller, whose own timeout is
+	// longer, can tell it from a server that does not respond.
+	eraseTimeout = 10 * time.Second
 )
 
 // CloseAccount implements account.Store.
@@ -121,14 +124,14 @@ func (s *Store) AbandonErasure(ctx context.Context, accountID uuid.UUID) (accoun
 
 // EraseRows implements account.ErasureStore. Every statement is a transaction of its own and
 // bounded, so that none holds locks, or delays others, for long. A killed erasure continues with
-// the rows that are left.
+// the rows that are left. A statement that takes too long is Busy, not Unavailable: the server responds, and
+// nothing else has to wait for it.
 func (s *Store) EraseRows(ctx context.Context, accountID uuid.UUID, more func() bool) (done bool, err error) {
 	err = s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		// The planner must not prefer to scan a whole table, even if most of it is of this
-		// account: each batch, and each check of a foreign key, would scan it. Without an index,
-		// such as for the row of the installation, the estimated cost is then so high that each
-		// statement would be compiled, which takes longer than the deletion.
-		if _, err := conn.Exec(ctx, "SELECT set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false)"); err != nil {
+		if _, err := conn.Exec(ctx, erasePlanner); err != nil {
+			return err
+		}
+		if _, err := conn.Exec(ctx, eraseBound, s.eraseTimeout.Milliseconds()); err != nil {
 			return err
 		}
 		rows := rowEraser{q: sqlgen.New(conn), accountID: accountID, more: more}
@@ -139,16 +142,31 @@ func (s *Store) EraseRows(ctx context.Context, accountID uuid.UUID, more func() 
 		}
 		return err
 	})
+	if isTimeout(err) {
+		return false, fault.Wrap(err, fault.Busy, "PostgreSQL took too long to delete a batch of rows: the deletion is tried again")
+	}
 	return done && err == nil, toFault(err, "erase rows")
 }
 
+// erasePlanner are the settings of an erasure. The planner must not prefer to scan a whole table, even if most of it is of
+// this account: each batch, and each check of a foreign key, would scan it. Nor must it read all rows of the account, by a
+// bitmap, to find a batch of them. Without an index, such as for the row of the installation, the estimated cost is then so
+// high that each statement would be compiled, which takes longer than the deletion. No plan is that of an earlier erasure, when
+// the tables may have been empty.
+const erasePlanner = `SELECT set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false), set_config('jit', 'off', false),
+	set_config('plan_cache_mode', '` + maintenancePlans + `', false)`
+
+// eraseBound sets eraseTimeout; a shorter timeout of the session stays.
+const eraseBound = `SELECT set_config('statement_timeout', least(nullif(setting::bigint, 0), $1::bigint)::text, false) FROM pg_catalog.pg_settings WHERE name = 'statement_timeout'`
+
 // resetPlanner ends the settings of EraseRows.
 func resetPlanner(ctx context.Context, conn *pgxpool.Conn) error {
-	_, err := conn.Exec(ctx, "RESET enable_seqscan")
-	if err == nil {
-		_, err = conn.Exec(ctx, "RESET jit")
+	for _, setting := range []string{"enable_seqscan", "enable_bitmapscan", "jit", "plan_cache_mode", "statement_timeout"} {
+		if _, err := conn.Exec(ctx, "RESET "+setting); err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // rowEraser deletes the rows of one account. Its methods report whether none is left.

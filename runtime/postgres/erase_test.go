@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/postgres"
@@ -150,6 +151,43 @@ func withSetting(t *testing.T, text, name, value string) string {
 	query.Set(name, value)
 	u.RawQuery = query.Encode()
 	return u.String()
+}
+
+// A statement of an erasure that took too long was Unavailable, so that the operator declared PostgreSQL away for all accounts.
+func TestErasure_AStatementThatTakesTooLongIsNoOutage(t *testing.T) {
+	t.Parallel()
+	database := testenv.Postgres(t)
+	store, err := postgres.Open(t.Context(), postgres.Config{DatabaseURL: database, DatabaseConns: 1})
+	must(t, err)
+	t.Cleanup(store.Close)
+	r := registry(store)
+	made := provision(t, r, "demo")
+	seedItems(t, database, made.ID, 3)
+	closeToErase(t, r, made.ID)
+	blocking, err := pgx.Connect(t.Context(), database)
+	must(t, err)
+	defer func() { _ = blocking.Close(context.Background()) }()
+	tx, err := blocking.Begin(t.Context())
+	must(t, err)
+	_, err = tx.Exec(t.Context(), `SELECT FROM stored_item FOR UPDATE`)
+	must(t, err)
+	postgres.EraseTimeout(store, 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Timeout(t))
+	defer cancel()
+	if done, err := r.EraseRows(ctx, made.ID, always); done || !fault.Is(err, fault.Busy) {
+		t.Errorf("while a row is locked: %t, %v, want Busy", done, err)
+	}
+	must(t, tx.Rollback(t.Context()))
+	postgres.EraseTimeout(store, time.Minute)
+	if done, err := r.EraseRows(ctx, made.ID, always); !done || err != nil {
+		t.Errorf("afterwards: %t, %v", done, err)
+	}
+	// The connection, which is the only one, has the settings of before.
+	for name, want := range map[string]string{"statement_timeout": "0", "plan_cache_mode": "auto", "enable_seqscan": "on", "enable_bitmapscan": "on", "jit": "off"} {
+		if got, err := postgres.Setting(ctx, store, name); err != nil || got != want {
+			t.Errorf("%s is %q afterwards, want %q: %v", name, got, want, err)
+		}
+	}
 }
 
 func TestErasure_RequiresAClosedAccountWhoseTimeHasCome(t *testing.T) {

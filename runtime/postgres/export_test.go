@@ -24,6 +24,22 @@ func HoldBatches(s *Store, hold func(batch string, uploads int)) {
 // FinishLockTimeout sets how long the end of a rendition waits for locks.
 func FinishLockTimeout(s *Store, timeout time.Duration) { s.finishLockTimeout = timeout }
 
+// EraseTimeout sets how long a statement of an erasure may take.
+func EraseTimeout(s *Store, timeout time.Duration) { s.eraseTimeout = timeout }
+
+// ErasePlanner are the settings of an erasure, and EraseBatch is the batch of one.
+const (
+	ErasePlanner     = erasePlanner
+	MaintenancePlans = `SELECT set_config('plan_cache_mode', '` + maintenancePlans + `', true)`
+	EraseBatch       = eraseBatch
+)
+
+// Setting returns a setting of a session of the pool.
+func Setting(ctx context.Context, s *Store, name string) (value string, err error) {
+	err = s.pool.QueryRow(ctx, "SELECT current_setting($1)", name).Scan(&value)
+	return value, err
+}
+
 // ListStatement is listStatement, for tests that explain it.
 var ListStatement = listStatement
 

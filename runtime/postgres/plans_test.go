@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -44,12 +45,13 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), url)
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	withoutAutovacuum(t, url)
 	seedItemRows(t, conn, own, "01900000-0000-7000-8000-", 40, "public", "album", true)
 	seedItemRows(t, conn, foreign, "01900000-0000-7000-8001-", 20, "public", "rare", true)
 	seedItemRows(t, conn, own, "01910000-0000-7000-8000-", ownDrafts, "private", "", false)
 	seedItemRows(t, conn, foreign, "01920000-0000-7000-8000-", foreignItems, "private", "common", true)
 	seedRenditions(t, conn)
-	_, err = conn.Exec(t.Context(), `UPDATE account_usage SET bytes = 1000000, rendition_bytes = 100000; ANALYZE`)
+	_, err = conn.Exec(t.Context(), `UPDATE account_usage SET bytes = 1000000, rendition_bytes = 100000`)
 	must(t, err)
 
 	var first, last uuid.UUID
@@ -146,17 +148,35 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 			_, _ = q.FindReferences(ctx, sqlgen.FindReferencesParams{AccountID: own.AccountID, Ids: []uuid.UUID{item}, Keys: []string{"media/1/original"}})
 		},
 	}
-	for name, run := range statements {
-		for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
-			explained := &explainer{conn: conn, mode: mode}
-			run(t.Context(), sqlgen.New(explained))
-			switch {
-			case !errors.Is(explained.err, errExplained):
-				t.Errorf("%s: %v", name, explained.err)
-			case explained.pages > maxPages:
-				t.Errorf("%s, %s: %d pages are read\n%s", name, mode, explained.pages, explained.plan)
+	check := func(statistics string) {
+		t.Helper()
+		for name, run := range statements {
+			for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
+				explained := &explainer{conn: conn, mode: mode}
+				run(t.Context(), sqlgen.New(explained))
+				switch {
+				case !errors.Is(explained.err, errExplained):
+					t.Errorf("%s: %v", name, explained.err)
+				case explained.pages > maxPages:
+					t.Errorf("%s, %s, %s: %d pages are read\n%s", name, statistics, mode, explained.pages, explained.outline)
+				}
 			}
 		}
+	}
+	check("never analyzed")
+	exec(t, url, `ANALYZE`)
+	check("analyzed")
+}
+
+// withoutAutovacuum keeps the tables of a database without statistics until they are analyzed.
+func withoutAutovacuum(t *testing.T, url string) {
+	t.Helper()
+	exec(t, url, `DO $$ DECLARE t text; BEGIN
+		FOR t IN SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace LOOP
+			EXECUTE format('ALTER TABLE %I SET (autovacuum_enabled = false)', t);
+		END LOOP; END $$`)
+	if n := number(t, url, `SELECT count(*) FROM pg_stats WHERE schemaname = 'public'`); n != 0 {
+		t.Fatalf("%d columns have statistics", n)
 	}
 }
 
@@ -191,9 +211,53 @@ type explainer struct {
 	mode string // plan_cache_mode
 	// settings is a statement that is executed before the plan is made.
 	settings string
-	pages    int
-	plan     string
-	err      error
+	// early has the names of statements whose generic plans were made before; another one is planned and not executed. nil =
+	// each plan is made as it is needed.
+	early   map[string]string
+	pages   int
+	work    float64 // rows that the parts of the plan have read, compared or returned
+	outline string
+	plan    string
+	err     error
+}
+
+// planNode is a part of a plan. Its numbers are averages of its loops.
+type planNode struct {
+	Hit     int        `json:"Shared Hit Blocks"`
+	Read    int        `json:"Shared Read Blocks"`
+	Loops   float64    `json:"Actual Loops"`
+	Rows    float64    `json:"Actual Rows"`
+	Filter  float64    `json:"Rows Removed by Filter"`
+	Join    float64    `json:"Rows Removed by Join Filter"`
+	Recheck float64    `json:"Rows Removed by Index Recheck"`
+	Parts   []planNode `json:"Plans"`
+
+	Type     string `json:"Node Type"`
+	Subplan  string `json:"Subplan Name"`
+	Relation string `json:"Relation Name"`
+	Index    string `json:"Index Name"`
+	Checks   string `json:"Filter"`
+}
+
+// outline writes the parts of a plan as a tree.
+func (n planNode) outline(indent string) string {
+	text := fmt.Sprintf("%s%s %s %s %s: %.0f rows, %.0f removed, %.0f times\n", indent, n.Subplan, n.Type, n.Relation, n.Index, n.Rows, n.Filter+n.Join+n.Recheck, n.Loops)
+	for _, part := range n.Parts {
+		text += part.outline(indent + "  ")
+	}
+	return text
+}
+
+// work returns the rows of a part and of those below it.
+func (n planNode) work() float64 {
+	rows := n.Loops * (n.Rows + n.Filter + n.Join + n.Recheck)
+	if strings.Contains(n.Checks, "ANY ($") { // an array that is searched for each row
+		rows += n.Loops * n.Filter * planBatch
+	}
+	for _, part := range n.Parts {
+		rows += part.work()
+	}
+	return rows
 }
 
 // Exec implements sqlgen.DBTX.
@@ -232,12 +296,35 @@ func (e *explainer) explain(ctx context.Context, sql string, args []any) {
 		case []uuid.UUID:
 			arg = strings.NewReplacer("[", "{", "]", "}", " ", ",").Replace(fmt.Sprint(list))
 		case []string:
-			arg = "{" + strings.Join(list, ",") + "}"
+			if arg = nil; list != nil {
+				texts := make([]string, len(list))
+				for i, one := range list {
+					texts[i] = strconv.Quote(one)
+				}
+				arg = "{" + strings.Join(texts, ",") + "}"
+			}
+		case [][]byte:
+			texts := make([]string, len(list))
+			for i, one := range list {
+				texts[i] = strconv.Quote(fmt.Sprintf(`\x%x`, one))
+			}
+			arg = "{" + strings.Join(texts, ",") + "}"
 		}
 		values, placeholders[i] = append(values, arg), fmt.Sprintf("$%d", i+1)
 	}
 	var plan []byte
-	for _, statement := range []string{"SET LOCAL plan_cache_mode = " + e.mode, "DEALLOCATE ALL", "PREPARE explained AS " + sql} {
+	name, how := "explained", "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)"
+	prepare := []string{"DEALLOCATE ALL", "PREPARE explained AS " + sql}
+	if e.early != nil {
+		known := false
+		if name, known = e.early[sql]; known {
+			prepare = nil
+		} else {
+			name, how = fmt.Sprintf("early%d", len(e.early)), "EXPLAIN (FORMAT JSON)"
+			e.early[sql], prepare = name, []string{"PREPARE " + name + " AS " + sql}
+		}
+	}
+	for _, statement := range append(prepare, "SET LOCAL plan_cache_mode = "+e.mode) {
 		if _, e.err = tx.Exec(ctx, statement, pgx.QueryExecModeSimpleProtocol); e.err != nil {
 			return
 		}
@@ -247,17 +334,13 @@ func (e *explainer) explain(ctx context.Context, sql string, args []any) {
 			return
 		}
 	}
-	if e.err = tx.QueryRow(ctx, "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE explained("+strings.Join(placeholders, ", ")+")", values...).Scan(&plan); e.err != nil {
+	if e.err = tx.QueryRow(ctx, how+" EXECUTE "+name+"("+strings.Join(placeholders, ", ")+")", values...).Scan(&plan); e.err != nil {
 		return
 	}
-	var explained []struct {
-		Plan struct {
-			Hit  int `json:"Shared Hit Blocks"`
-			Read int `json:"Shared Read Blocks"`
-		}
-	}
+	var explained []struct{ Plan planNode }
 	if e.err = json.Unmarshal(plan, &explained); e.err != nil {
 		return
 	}
-	e.pages, e.plan, e.err = explained[0].Plan.Hit+explained[0].Plan.Read, string(plan), errExplained
+	top := explained[0].Plan
+	e.pages, e.work, e.outline, e.plan, e.err = top.Hit+top.Read, top.work(), top.outline("\t"), string(plan), errExplained
 }

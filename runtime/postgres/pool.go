@@ -33,6 +33,9 @@ type Config struct {
 	// does not answer holds no request; 0 = no limit. The maintenance commands have none: their
 	// statements may take long.
 	StatementTimeout time.Duration `kong:"-"`
+	// Maintenance plans each statement for the tables as they are. Otherwise the plans of prepared statements are kept, which
+	// saves time with each of many requests, also if a table was empty when its plan was made.
+	Maintenance bool `kong:"-"`
 }
 
 // Bounds of the configuration.
@@ -70,6 +73,12 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// ForMaintenance returns the configuration of a program that works in batches, with at most n pooled connections.
+func (c Config) ForMaintenance(n int32) Config {
+	c.Maintenance = true
+	return c.WithMaxConns(n)
+}
+
 // WithMaxConns returns the configuration with at most n pooled connections.
 func (c Config) WithMaxConns(n int32) Config {
 	if c.DatabaseConns == 0 || c.DatabaseConns > n {
@@ -104,6 +113,9 @@ func (c Config) Address() string {
 	return strings.Join(hosts, ",") + "/" + cfg.ConnConfig.Database
 }
 
+// maintenancePlans is the setting plan_cache_mode of the programs that work in batches.
+const maintenancePlans = "force_custom_plan"
+
 // pingTimeout bounds the ping of a connection that was idle, before it is used.
 const pingTimeout = 2 * time.Second
 
@@ -129,6 +141,9 @@ func (c Config) poolConfig() (*pgxpool.Config, error) {
 	// The planner overestimates the lists of large apps (list_statement.go): compiling their plans takes
 	// longer than executing them.
 	cfg.ConnConfig.RuntimeParams["jit"] = "off"
+	if c.Maintenance {
+		cfg.ConnConfig.RuntimeParams["plan_cache_mode"] = maintenancePlans
+	}
 	cfg.ConnConfig.Tracer = tracer{}
 	cfg.AfterConnect = registerTypes(rejectUnknownSchema)
 	return cfg, nil

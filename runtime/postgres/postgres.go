@@ -58,8 +58,9 @@ type Store struct {
 	principalBatch *batcher[account.Hash, *principalLookup]
 	batches        batchMetrics
 	evicted        *prometheus.CounterVec // renditions
-	// finishLockTimeout is the constant, except in tests.
+	// finishLockTimeout and eraseTimeout are the constants, except in tests.
 	finishLockTimeout time.Duration
+	eraseTimeout      time.Duration
 	instance          atomic.Pointer[uuid.UUID] // of this process; nil until it is recorded
 	replicas          atomic.Int64              // that serve, as of the last heartbeat
 	statements        measuredTracer
@@ -75,7 +76,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cell: cfg.Cell, db: &connections{retryTimeout: cfg.RetryTimeout, statementTimeout: cfg.StatementTimeout}, batches: newBatchMetrics(), evicted: newEvicted(), finishLockTimeout: finishLockTimeout, statements: newMeasuredTracer(), searches: cfg.searchBounds()}
+	s := &Store{cell: cfg.Cell, db: &connections{retryTimeout: cfg.RetryTimeout, statementTimeout: cfg.StatementTimeout}, batches: newBatchMetrics(), evicted: newEvicted(), finishLockTimeout: finishLockTimeout, eraseTimeout: eraseTimeout, statements: newMeasuredTracer(), searches: cfg.searchBounds()}
 	poolCfg.ConnConfig.Tracer = s.statements
 	s.fence.install(poolCfg)
 	readLimits(poolCfg, &s.db.limits)

@@ -59,7 +59,7 @@ func (c *checkCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 	if err != nil {
 		return usageError{err}
 	}
-	store, err := postgres.Open(ctx, c.Database.WithMaxConns(maintenanceConns))
+	store, err := postgres.Open(ctx, c.Database.ForMaintenance(maintenanceConns))
 	if err != nil {
 		return usageError{err}
 	}

@@ -71,7 +71,7 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 	defer traces.Close(ctx)
 	ctx, span := traces.Begin(ctx, "purge")
 	defer span.End() // before traces is closed
-	store, err := postgres.Open(ctx, c.Database.WithMaxConns(maintenanceConns))
+	store, err := postgres.Open(ctx, c.Database.ForMaintenance(maintenanceConns))
 	if err != nil {
 		return usageError{err}
 	}

@@ -83,7 +83,7 @@ type resumedLine struct {
 
 // Run reports, or confirms.
 func (c *resumeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) error {
-	store, err := postgres.Open(ctx, c.Database.WithMaxConns(maintenanceConns))
+	store, err := postgres.Open(ctx, c.Database.ForMaintenance(maintenanceConns))
 	if err != nil {
 		return usageError{err}
 	}

@@ -67,9 +67,9 @@ DELETE FROM api_key WHERE app_id = $1 AND sequence < sqlc.arg(sequence) AND NOT 
 
 -- name: PurgeKeys :execrows
 -- Deletes keys that ended longer ago than the retention, which is in microseconds.
-DELETE FROM api_key WHERE id IN (
+DELETE FROM api_key WHERE id = ANY (ARRAY(
     SELECT k.id FROM api_key k
-    WHERE k.expires_at < now() - sqlc.arg(retention)::bigint * interval '1 microsecond' AND NOT k.closed LIMIT sqlc.arg(batch)::int);
+    WHERE k.expires_at < now() - sqlc.arg(retention)::bigint * interval '1 microsecond' AND NOT k.closed LIMIT sqlc.arg(batch)::int));
 
 -- name: RevokeKeysOfApps :exec
 UPDATE api_key SET expires_at = least(expires_at, now()), closed = false
@@ -104,5 +104,5 @@ WHERE api_key.id = $1 AND (api_key.expires_at IS NULL OR api_key.expires_at > no
 -- name: TouchKeys :exec
 INSERT INTO api_key_use (key_id, last_used_at)
 SELECT used.id, used.at FROM (SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(used_at)::timestamptz[]) AS at) AS used
-JOIN api_key ON api_key.id = used.id
+JOIN api_key ON api_key.id = used.id AND api_key.id = ANY (sqlc.arg(ids)::uuid[])
 ON CONFLICT (key_id) DO UPDATE SET last_used_at = greatest(api_key_use.last_used_at, excluded.last_used_at);

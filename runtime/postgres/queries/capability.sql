@@ -15,8 +15,9 @@ RETURNING upload.item_id;
 WITH ended AS (
     SELECT released.id, count(*)::int AS uses FROM unnest(sqlc.arg(ids)::bytea[]) AS released (id) GROUP BY released.id
 )
-UPDATE capability_use SET uses = capability_use.uses - ended.uses FROM ended WHERE capability_use.id = ended.id;
+UPDATE capability_use SET uses = capability_use.uses - ended.uses FROM ended
+WHERE capability_use.id = ended.id AND capability_use.id = ANY (sqlc.arg(ids)::bytea[]);
 
 -- name: DeleteExpiredCapabilities :execrows
-DELETE FROM capability_use WHERE id IN (
-    SELECT expired.id FROM capability_use expired WHERE expired.expires_at < sqlc.arg(cutoff)::timestamptz ORDER BY expired.expires_at LIMIT sqlc.arg(batch)::int);
+DELETE FROM capability_use WHERE id = ANY (ARRAY(
+    SELECT expired.id FROM capability_use expired WHERE expired.expires_at < sqlc.arg(cutoff)::timestamptz ORDER BY expired.expires_at LIMIT sqlc.arg(batch)::int));

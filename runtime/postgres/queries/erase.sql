@@ -1,3 +1,7 @@
+-- A statement that changes a batch of rows names them by a range of a key here, and by an array of their keys in the other files. A
+-- join with the batch is planned by the size of the table: a plan that was made while the table was small, and kept, compared
+-- every row of it with every row of the batch.
+
 -- name: ClosedAccountOfObject :one
 SELECT * FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NOT NULL AND object_uid = $3 ORDER BY closed_at DESC LIMIT 1;
 
@@ -39,7 +43,8 @@ WITH batch AS MATERIALIZED (
       AND i.id > sqlc.arg(after)::uuid
     ORDER BY i.id LIMIT sqlc.arg(batch)::int
 ), deleted AS (
-    DELETE FROM stored_item USING batch WHERE stored_item.account_id = sqlc.arg(account_id) AND stored_item.id = batch.id
+    DELETE FROM stored_item WHERE stored_item.account_id = sqlc.arg(account_id)
+        AND stored_item.id > sqlc.arg(after)::uuid AND stored_item.id <= (SELECT batch.id FROM batch ORDER BY batch.id DESC LIMIT 1)
     RETURNING stored_item.id, stored_item.app_id, stored_item.access, stored_item.bytes, stored_item.sealed_at, stored_item.deleted_at
 ), counted AS (
     SELECT app_id, count(*) FILTER (WHERE sealed_at IS NOT NULL AND access = 'public') AS public_items, count(*) FILTER (WHERE sealed_at IS NOT NULL AND access = 'private') AS private_items,
@@ -50,7 +55,7 @@ WITH batch AS MATERIALIZED (
     UPDATE app_total SET public_items = app_total.public_items - counted.public_items,
         private_items = app_total.private_items - counted.private_items, bytes = app_total.bytes - counted.bytes,
         deleted_items = app_total.deleted_items - counted.deleted_items, deleted_bytes = app_total.deleted_bytes - counted.deleted_bytes
-    FROM counted WHERE app_total.app_id = counted.app_id AND app_total.slot = 0
+    FROM counted WHERE app_total.app_id = counted.app_id AND app_total.slot = 0 AND app_total.app_id = ANY (ARRAY(SELECT counted.app_id FROM counted))
 )
 SELECT count(*)::int AS erased, coalesce((array_agg(id ORDER BY id DESC))[1], sqlc.arg(after)::uuid)::uuid AS last FROM deleted;
 
@@ -62,7 +67,7 @@ WITH batch AS MATERIALIZED (
     SELECT d.id FROM item_page_delta d WHERE d.app_id = sqlc.arg(app_id) AND d.id > sqlc.arg(after)::uuid
     ORDER BY d.id LIMIT sqlc.arg(batch)::int
 ), deleted AS (
-    DELETE FROM item_page_delta WHERE app_id = sqlc.arg(app_id) AND id IN (SELECT id FROM batch)
+    DELETE FROM item_page_delta WHERE app_id = sqlc.arg(app_id) AND id > sqlc.arg(after)::uuid AND id <= (SELECT batch.id FROM batch ORDER BY batch.id DESC LIMIT 1)
 )
 SELECT count(*)::int AS erased, coalesce((array_agg(id ORDER BY id DESC))[1], sqlc.arg(after)::uuid)::uuid AS last FROM batch;
 
@@ -71,7 +76,7 @@ WITH batch AS MATERIALIZED (
     SELECT g.group_label FROM group_total g WHERE g.app_id = sqlc.arg(app_id) AND g.group_label > sqlc.arg(after)::text
     ORDER BY g.group_label LIMIT sqlc.arg(batch)::int
 ), deleted AS (
-    DELETE FROM group_total WHERE app_id = sqlc.arg(app_id) AND group_label IN (SELECT group_label FROM batch)
+    DELETE FROM group_total WHERE app_id = sqlc.arg(app_id) AND group_label > sqlc.arg(after)::text AND group_label <= (SELECT max(batch.group_label) FROM batch)
 )
 SELECT count(*)::int AS erased, coalesce(max(group_label), sqlc.arg(after)::text)::text AS last FROM batch;
 
@@ -82,7 +87,7 @@ WITH batch AS MATERIALIZED (
       AND r.id > sqlc.arg(after)::bigint
     ORDER BY r.id LIMIT sqlc.arg(batch)::int
 ), deleted AS (
-    DELETE FROM object_removal USING batch WHERE object_removal.id = batch.id
+    DELETE FROM object_removal WHERE object_removal.account_id = sqlc.arg(account_id) AND object_removal.id > sqlc.arg(after)::bigint AND object_removal.id <= (SELECT max(batch.id) FROM batch)
 )
 SELECT count(*)::int AS erased, coalesce(max(id), sqlc.arg(after)::bigint)::bigint AS last FROM batch;
 
@@ -98,13 +103,15 @@ DELETE FROM resumable_upload WHERE ctid = ANY (ARRAY (
 
 -- name: EraseFetches :execrows
 DELETE FROM fetch_job WHERE ctid = ANY (ARRAY (
-    SELECT f.ctid FROM fetch_job f JOIN app ON app.id = f.app_id JOIN account ON account.id = app.account_id AND account.bucket_removed_at IS NOT NULL
-    WHERE app.account_id = sqlc.arg(account_id) LIMIT sqlc.arg(batch)::int));
+    SELECT f.ctid FROM fetch_job f WHERE f.app_id = ANY (ARRAY(
+        SELECT app.id FROM app JOIN account ON account.id = app.account_id AND account.bucket_removed_at IS NOT NULL WHERE app.account_id = sqlc.arg(account_id)))
+    LIMIT sqlc.arg(batch)::int));
 
 -- name: EraseOAuthTokens :execrows
 DELETE FROM oauth_token WHERE ctid = ANY (ARRAY (
-    SELECT t.ctid FROM oauth_grant g JOIN account ON account.id = g.account_id AND account.bucket_removed_at IS NOT NULL
-    JOIN oauth_token t ON t.grant_id = g.id WHERE g.account_id = sqlc.arg(account_id) LIMIT sqlc.arg(batch)::int));
+    SELECT t.ctid FROM oauth_token t WHERE t.grant_id = ANY (ARRAY(
+        SELECT g.id FROM oauth_grant g JOIN account ON account.id = g.account_id AND account.bucket_removed_at IS NOT NULL WHERE g.account_id = sqlc.arg(account_id)))
+    LIMIT sqlc.arg(batch)::int));
 
 -- name: EraseOAuthGrants :execrows
 DELETE FROM oauth_grant WHERE ctid = ANY (ARRAY (

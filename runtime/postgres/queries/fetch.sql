@@ -71,9 +71,9 @@ UPDATE fetch_job SET state = 'queued', instance_id = NULL, not_before = now() + 
 WHERE id = sqlc.arg(id) AND item_id = sqlc.arg(item_id)::uuid AND instance_id = sqlc.arg(instance_id)::uuid;
 
 -- name: PurgeFetches :execrows
-DELETE FROM fetch_job WHERE id IN (
+DELETE FROM fetch_job WHERE id = ANY (ARRAY(
     SELECT job.id FROM fetch_job job WHERE job.ended_at < sqlc.arg(cutoff)::timestamptz
     UNION ALL
     SELECT job.id FROM fetch_job job WHERE job.ended_at IS NULL AND job.created_at < sqlc.arg(cutoff)::timestamptz
       AND NOT EXISTS (SELECT FROM runtime_instance holder WHERE holder.id = job.instance_id AND holder.lease_ends >= now())
-    LIMIT sqlc.arg(batch)::int);
+    LIMIT sqlc.arg(batch)::int));

@@ -99,14 +99,15 @@ RETURNING id, bucket, keys, EXISTS (SELECT FROM deleted WHERE deleted.sealed_at 
 -- name: PurgeDrafts :many
 -- Deletes a batch of expired drafts. The DELETE repeats the condition on sealed_at, so that a
 -- concurrent seal keeps its item. A draft of before a restore may have lost its seal: until
--- the restore itself is older than the cutoff, no draft is.
-WITH expired AS (
-    SELECT id FROM item WHERE sealed_at IS NULL AND created_at < sqlc.arg(cutoff)::timestamptz
-        AND NOT EXISTS (SELECT FROM installation WHERE resumed_at >= sqlc.arg(cutoff)::timestamptz)
-    ORDER BY created_at LIMIT sqlc.arg(batch)::int FOR UPDATE SKIP LOCKED
-), deleted AS (
-    DELETE FROM item USING expired WHERE item.id = expired.id AND item.sealed_at IS NULL
-    RETURNING item.id, item.account_id, item.objects, item.bytes
+-- the restore itself is older than the cutoff, no draft is. The rows are locked, so that they stay where they are. No index has the form of
+-- the repeated condition: by one of drafts, each draft would be compared with each row of the batch.
+WITH deleted AS (
+    DELETE FROM stored_item WHERE ctid = ANY (ARRAY (
+        SELECT d.ctid FROM stored_item d WHERE d.sealed_at IS NULL AND d.deleted_at IS NULL AND d.created_at < sqlc.arg(cutoff)::timestamptz
+            AND NOT EXISTS (SELECT FROM installation WHERE resumed_at >= sqlc.arg(cutoff)::timestamptz)
+        ORDER BY d.created_at LIMIT sqlc.arg(batch)::int FOR UPDATE SKIP LOCKED))
+        AND coalesce(stored_item.sealed_at, stored_item.deleted_at) IS NULL
+    RETURNING stored_item.id, stored_item.account_id, stored_item.objects, stored_item.bytes
 ), freed AS (
     SELECT account_id, sum(bytes)::bigint AS bytes FROM deleted GROUP BY account_id
 ), locked AS MATERIALIZED ( -- in the order of the accounts, as in OpenUploads

@@ -47,7 +47,7 @@ UPDATE oauth_grant SET revoked_at = sqlc.arg(now)::timestamptz, revocation_reaso
 WITH free AS (SELECT g.id FROM oauth_grant g WHERE g.id = ANY (sqlc.arg(ids)::uuid[]) FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE oauth_grant SET last_used_at = greatest(oauth_grant.last_used_at, used.at)
 FROM free, (SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(used_at)::timestamptz[]) AS at) AS used
-WHERE oauth_grant.id = used.id AND free.id = used.id;
+WHERE oauth_grant.id = used.id AND free.id = used.id AND oauth_grant.id = ANY (sqlc.arg(ids)::uuid[]);
 
 -- name: Connections :many
 -- The usable grants of an e-mail address.
@@ -65,7 +65,7 @@ WITH own AS (
     ORDER BY o.id FOR UPDATE)
 UPDATE oauth_grant g SET revoked_at = sqlc.arg(now)::timestamptz, revocation_reason = 'revoked by the user'
 FROM own, api_key k
-WHERE g.id = own.id AND k.id = g.key_id AND (k.expires_at IS NULL OR k.expires_at > sqlc.arg(now)::timestamptz)
+WHERE g.id = own.id AND g.id = ANY (ARRAY(SELECT own.id FROM own)) AND k.id = g.key_id AND (k.expires_at IS NULL OR k.expires_at > sqlc.arg(now)::timestamptz)
   AND (EXISTS (SELECT FROM oauth_token t WHERE t.grant_id = g.id AND t.expires_at > sqlc.arg(now)::timestamptz)
     OR EXISTS (SELECT FROM oauth_code c WHERE c.grant_id = g.id AND c.used_at IS NULL AND c.expires_at > sqlc.arg(now)::timestamptz));
 
@@ -75,4 +75,4 @@ WITH free AS (
     SELECT f.id FROM oauth_grant f JOIN api_key ON api_key.id = f.key_id
     WHERE f.revoked_at IS NULL AND api_key.expires_at <= sqlc.arg(now)::timestamptz FOR NO KEY UPDATE OF f SKIP LOCKED)
 UPDATE oauth_grant g SET revoked_at = k.expires_at, revocation_reason = 'API key expired'
-FROM free, api_key k WHERE g.id = free.id AND k.id = g.key_id;
+FROM free, api_key k WHERE g.id = free.id AND g.id = ANY (ARRAY(SELECT free.id FROM free)) AND k.id = g.key_id;

@@ -4,7 +4,7 @@ INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_befor
 -- name: DueRemovals :many
 -- Leases a batch by moving its due time, so that two processes seldom remove the same objects; removing them twice is harmless.
 UPDATE object_removal SET not_before = sqlc.arg(leased_until)::timestamptz, attempts = attempts + 1
-WHERE id IN (SELECT r.id FROM object_removal r WHERE r.not_before <= sqlc.arg(now)::timestamptz ORDER BY r.not_before LIMIT sqlc.arg(batch)::int FOR UPDATE SKIP LOCKED)
+WHERE id = ANY (ARRAY(SELECT r.id FROM object_removal r WHERE r.not_before <= sqlc.arg(now)::timestamptz ORDER BY r.not_before LIMIT sqlc.arg(batch)::int FOR UPDATE SKIP LOCKED))
 RETURNING id, account_id, bucket, keys, abort_multipart, attempts;
 
 -- name: FinishRemovals :exec

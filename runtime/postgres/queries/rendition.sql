@@ -100,24 +100,27 @@ DELETE FROM rendition WHERE item_id = sqlc.arg(item_id)::uuid AND key = sqlc.arg
 WITH touched AS (
     SELECT r.item_id, r.key FROM (SELECT unnest(sqlc.arg(item_ids)::uuid[]) AS item_id, unnest(sqlc.arg(keys)::bytea[]) AS key) AS used
     JOIN rendition r ON r.item_id = used.item_id AND r.key = used.key AND r.ready AND r.used_at < sqlc.arg(before)::timestamptz
+    WHERE r.item_id = ANY (sqlc.arg(item_ids)::uuid[])
     FOR UPDATE OF r SKIP LOCKED
 )
-UPDATE rendition SET used_at = sqlc.arg(now)::timestamptz FROM touched WHERE rendition.item_id = touched.item_id AND rendition.key = touched.key;
+UPDATE rendition SET used_at = sqlc.arg(now)::timestamptz FROM touched WHERE rendition.item_id = touched.item_id AND rendition.key = touched.key
+    AND rendition.item_id = ANY (sqlc.arg(item_ids)::uuid[]);
 
 -- name: RenditionTotals :many
 SELECT preset, recipe_id, items, bytes FROM rendition_total WHERE account_id = $1 AND items > 0 ORDER BY preset, recipe_id;
 
 -- name: PresetTotalsAfter :many
 -- What is stored of the presets of up to page accounts, whose ids are after the given one.
-SELECT page.id, page.namespace, page.name, total.preset, sum(total.items)::bigint AS items, sum(total.bytes)::bigint AS bytes
+SELECT page.id, page.namespace, page.name, total.preset, total.items, total.bytes
 FROM (
     SELECT account.id, account.namespace, account.name FROM account
     WHERE account.closed_at IS NULL AND account.id > sqlc.arg(after)::uuid
         AND (sqlc.narg(namespaces)::text[] IS NULL OR account.namespace = ANY (sqlc.narg(namespaces)::text[]))
         AND EXISTS (SELECT FROM rendition_total WHERE rendition_total.account_id = account.id AND rendition_total.items > 0)
     ORDER BY account.id LIMIT sqlc.arg(page)::int
-) AS page JOIN rendition_total AS total ON total.account_id = page.id AND total.items > 0
-GROUP BY page.id, page.namespace, page.name, total.preset ORDER BY page.id;
+) AS page CROSS JOIN LATERAL (
+    SELECT t.preset, sum(t.items)::bigint AS items, sum(t.bytes)::bigint AS bytes FROM rendition_total t WHERE t.account_id = page.id AND t.items > 0 GROUP BY t.preset
+) AS total ORDER BY page.id;
 
 -- name: EndClaims :execrows
 -- Deletes a batch of claims whose lease ended before the cutoff. The rows of the usage are locked in the order of the
@@ -129,7 +132,7 @@ WITH chosen AS MATERIALIZED (
     ORDER BY account_usage.account_id FOR UPDATE
 )
 DELETE FROM rendition USING chosen, locked WHERE chosen.account_id = locked.account_id AND rendition.item_id = chosen.item_id AND rendition.key = chosen.key
-    AND NOT rendition.ready AND rendition.lease_ends < sqlc.arg(cutoff)::timestamptz;
+    AND rendition.item_id = ANY (ARRAY(SELECT chosen.item_id FROM chosen)) AND NOT rendition.ready AND rendition.lease_ends < sqlc.arg(cutoff)::timestamptz;
 
 -- name: AccountsWithRenditions :many
 -- The media of a closed account is kept as it is.
@@ -155,15 +158,20 @@ WHERE rendition_total.account_id = locked.account_id AND rendition_total.preset 
 -- Ends a batch of renditions that are stale since before the cutoff, in the order of locks of EndClaims. Those of the accounts
 -- in kept do not end.
 WITH chosen AS MATERIALIZED (
-    SELECT r.account_id, r.item_id, r.key FROM rendition_total t
-    JOIN rendition r ON r.account_id = t.account_id AND r.preset = t.preset AND r.recipe_id = t.recipe_id AND r.ready
+    SELECT r.account_id, r.item_id, r.key FROM ( -- OFFSET 0: what is stale is found first
+        SELECT stale.account_id, stale.preset, stale.recipe_id FROM rendition_total stale
+        WHERE stale.stale_since < sqlc.arg(cutoff)::timestamptz AND stale.account_id <> ALL (sqlc.arg(kept)::uuid[]) OFFSET 0) AS t
     JOIN account ON account.id = t.account_id AND account.closed_at IS NULL
-    WHERE t.stale_since < sqlc.arg(cutoff)::timestamptz AND t.account_id <> ALL (sqlc.arg(kept)::uuid[]) LIMIT sqlc.arg(batch)::int
+    CROSS JOIN LATERAL (
+        SELECT s.account_id, s.item_id, s.key FROM rendition s
+        WHERE s.account_id = t.account_id AND s.preset = t.preset AND s.recipe_id = t.recipe_id AND s.ready LIMIT sqlc.arg(batch)::int) AS r
+    LIMIT sqlc.arg(batch)::int
 ), locked AS MATERIALIZED (
     SELECT account_usage.account_id FROM account_usage WHERE account_usage.account_id IN (SELECT chosen.account_id FROM chosen)
     ORDER BY account_usage.account_id FOR UPDATE
 )
-DELETE FROM rendition USING chosen, locked WHERE chosen.account_id = locked.account_id AND rendition.item_id = chosen.item_id AND rendition.key = chosen.key AND rendition.ready;
+DELETE FROM rendition USING chosen, locked WHERE chosen.account_id = locked.account_id AND rendition.item_id = chosen.item_id AND rendition.key = chosen.key
+    AND rendition.item_id = ANY (ARRAY(SELECT chosen.item_id FROM chosen)) AND rendition.ready;
 
 -- name: ForgetStaleTotals :exec
 DELETE FROM rendition_total WHERE stale_since < sqlc.arg(cutoff)::timestamptz AND items = 0;

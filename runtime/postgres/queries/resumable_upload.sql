@@ -22,7 +22,7 @@ FROM running WHERE resumable_upload.item_id = running.item_id AND resumable_uplo
     AND (resumable_upload.multipart_id IN ('', sqlc.arg(multipart_id)) OR sqlc.arg(multipart_id) = '');
 
 -- name: DeleteExpiredResumables :execrows
-DELETE FROM resumable_upload WHERE item_id IN (
+DELETE FROM resumable_upload WHERE item_id = ANY (ARRAY(
     SELECT r.item_id FROM resumable_upload r WHERE r.expires_at < sqlc.arg(cutoff)::timestamptz
         AND NOT EXISTS (SELECT FROM upload WHERE upload.item_id = r.item_id)
-    ORDER BY r.expires_at LIMIT sqlc.arg(batch)::int);
+    ORDER BY r.expires_at LIMIT sqlc.arg(batch)::int));

@@ -72,12 +72,16 @@ SELECT coalesce(sum(deleted_items), 0)::bigint FROM app_total WHERE app_id = $1;
 SELECT account_id, id FROM stored_item WHERE deleted_at IS NOT NULL AND restorable_until < sqlc.arg(cutoff)::timestamptz ORDER BY restorable_until LIMIT sqlc.arg(batch)::int;
 
 -- name: LockUsage :one
-SELECT account_usage.account_id FROM account_usage WHERE account_usage.account_id = $1 FOR UPDATE;
+-- The transaction ends renditions or tombstones in batches: their plans are made for the tables as they are then.
+WITH planned AS MATERIALIZED (
+    SELECT set_config('plan_cache_mode', 'force_custom_plan', true)
+)
+SELECT account_usage.account_id FROM planned, account_usage WHERE account_usage.account_id = sqlc.arg(account_id)::uuid FOR UPDATE OF account_usage;
 
 -- name: LockUsageWithin :one
--- Locks the usage, and bounds the wait for this lock and those of later statements of the transaction.
+-- LockUsage that bounds the wait for this lock and those of later statements of the transaction.
 WITH timeout_set AS MATERIALIZED (
-    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)
+    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true), set_config('plan_cache_mode', 'force_custom_plan', true)
 )
 SELECT account_usage.account_id FROM timeout_set, account_usage WHERE account_usage.account_id = sqlc.arg(account_id)::uuid FOR UPDATE OF account_usage;
 
@@ -103,10 +107,10 @@ WITH chosen AS MATERIALIZED (
 ), free AS MATERIALIZED (
     SELECT i.account_id, i.id FROM locked JOIN chosen ON chosen.account_id = locked.account_id
     JOIN stored_item i ON i.account_id = chosen.account_id AND i.id = chosen.id
-    WHERE i.deleted_at IS NOT NULL AND (sqlc.narg(cutoff)::timestamptz IS NULL OR i.restorable_until < sqlc.narg(cutoff)::timestamptz)
+    WHERE i.id = ANY (sqlc.arg(ids)::uuid[]) AND i.deleted_at IS NOT NULL AND (sqlc.narg(cutoff)::timestamptz IS NULL OR i.restorable_until < sqlc.narg(cutoff)::timestamptz)
     FOR UPDATE OF i SKIP LOCKED
 ), ended AS (
-    DELETE FROM stored_item USING free WHERE stored_item.account_id = free.account_id AND stored_item.id = free.id
+    DELETE FROM stored_item USING free WHERE stored_item.account_id = free.account_id AND stored_item.id = free.id AND stored_item.id = ANY (sqlc.arg(ids)::uuid[])
     RETURNING stored_item.id, stored_item.account_id, stored_item.app_id, stored_item.bytes, stored_item.objects
 ), released AS (
     UPDATE account_usage SET bytes = account_usage.bytes - freed.bytes

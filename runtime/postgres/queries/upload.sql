@@ -62,7 +62,7 @@ WITH timeout_set AS MATERIALIZED (
         unnest(sqlc.arg(widths)::int[]) AS width, unnest(sqlc.arg(heights)::int[]) AS height, unnest(sqlc.arg(placeholders)::bytea[]) AS placeholder, unnest(sqlc.arg(dominant_colors)::text[]) AS dominant_color,
         unnest(sqlc.arg(refs)::text[]) AS ref, unnest(sqlc.arg(durations)::bigint[]) AS duration_ms, unnest(sqlc.arg(pages)::int[]) AS pages
 ), done AS (
-    DELETE FROM upload USING requested, timeout_set WHERE upload.item_id = requested.id AND upload.reserved = requested.bytes
+    DELETE FROM upload USING requested, timeout_set WHERE upload.item_id = ANY (sqlc.arg(ids)::uuid[]) AND upload.item_id = requested.id AND upload.reserved = requested.bytes
     RETURNING upload.item_id, upload.account_id, upload.app_id
 )
 INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at,

@@ -440,9 +440,9 @@ func (q *Queries) Principals(ctx context.Context, hashes [][]byte) ([]Principals
 }
 
 const purgeKeys = `-- name: PurgeKeys :execrows
-DELETE FROM api_key WHERE id IN (
+DELETE FROM api_key WHERE id = ANY (ARRAY(
     SELECT k.id FROM api_key k
-    WHERE k.expires_at < now() - $1::bigint * interval '1 microsecond' AND NOT k.closed LIMIT $2::int)
+    WHERE k.expires_at < now() - $1::bigint * interval '1 microsecond' AND NOT k.closed LIMIT $2::int))
 `
 
 type PurgeKeysParams struct {
@@ -564,7 +564,7 @@ func (q *Queries) RevokeKeysOfApps(ctx context.Context, appIds []uuid.UUID) erro
 const touchKeys = `-- name: TouchKeys :exec
 INSERT INTO api_key_use (key_id, last_used_at)
 SELECT used.id, used.at FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::timestamptz[]) AS at) AS used
-JOIN api_key ON api_key.id = used.id
+JOIN api_key ON api_key.id = used.id AND api_key.id = ANY ($1::uuid[])
 ON CONFLICT (key_id) DO UPDATE SET last_used_at = greatest(api_key_use.last_used_at, excluded.last_used_at)
 `
 

@@ -13,8 +13,8 @@ import (
 )
 
 const deleteExpiredCapabilities = `-- name: DeleteExpiredCapabilities :execrows
-DELETE FROM capability_use WHERE id IN (
-    SELECT expired.id FROM capability_use expired WHERE expired.expires_at < $1::timestamptz ORDER BY expired.expires_at LIMIT $2::int)
+DELETE FROM capability_use WHERE id = ANY (ARRAY(
+    SELECT expired.id FROM capability_use expired WHERE expired.expires_at < $1::timestamptz ORDER BY expired.expires_at LIMIT $2::int))
 `
 
 type DeleteExpiredCapabilitiesParams struct {
@@ -34,7 +34,8 @@ const releaseCapabilities = `-- name: ReleaseCapabilities :exec
 WITH ended AS (
     SELECT released.id, count(*)::int AS uses FROM unnest($1::bytea[]) AS released (id) GROUP BY released.id
 )
-UPDATE capability_use SET uses = capability_use.uses - ended.uses FROM ended WHERE capability_use.id = ended.id
+UPDATE capability_use SET uses = capability_use.uses - ended.uses FROM ended
+WHERE capability_use.id = ended.id AND capability_use.id = ANY ($1::bytea[])
 `
 
 // Gives back one use for each id, of uploads that the same transaction has ended.

@@ -50,7 +50,7 @@ func (q *Queries) EnqueueEmail(ctx context.Context, arg EnqueueEmailParams) erro
 
 const leaseEmails = `-- name: LeaseEmails :many
 UPDATE email_outbox SET not_before = $1::timestamptz, attempts = attempts + 1
-WHERE id IN (SELECT l.id FROM email_outbox l WHERE l.not_before <= $2::timestamptz ORDER BY l.not_before LIMIT $3::int FOR UPDATE SKIP LOCKED)
+WHERE id = ANY (ARRAY(SELECT l.id FROM email_outbox l WHERE l.not_before <= $2::timestamptz ORDER BY l.not_before LIMIT $3::int FOR UPDATE SKIP LOCKED))
 RETURNING id, encrypted, attempts, not_before, expires_at
 `
 

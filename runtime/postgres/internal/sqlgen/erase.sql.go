@@ -155,6 +155,7 @@ func (q *Queries) CloseAccount(ctx context.Context, arg CloseAccountParams) (Acc
 }
 
 const closedAccountOfObject = `-- name: ClosedAccountOfObject :one
+
 SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NOT NULL AND object_uid = $3 ORDER BY closed_at DESC LIMIT 1
 `
 
@@ -164,6 +165,9 @@ type ClosedAccountOfObjectParams struct {
 	ObjectUid string
 }
 
+// A statement that changes a batch of rows names them by a range of a key here, and by an array of their keys in the other files. A
+// join with the batch is planned by the size of the table: a plan that was made while the table was small, and kept, compared
+// every row of it with every row of the batch.
 func (q *Queries) ClosedAccountOfObject(ctx context.Context, arg ClosedAccountOfObjectParams) (Account, error) {
 	row := q.db.QueryRow(ctx, closedAccountOfObject, arg.Namespace, arg.Name, arg.ObjectUid)
 	var i Account
@@ -229,8 +233,9 @@ func (q *Queries) EraseApps(ctx context.Context, arg EraseAppsParams) (int64, er
 
 const eraseFetches = `-- name: EraseFetches :execrows
 DELETE FROM fetch_job WHERE ctid = ANY (ARRAY (
-    SELECT f.ctid FROM fetch_job f JOIN app ON app.id = f.app_id JOIN account ON account.id = app.account_id AND account.bucket_removed_at IS NOT NULL
-    WHERE app.account_id = $1 LIMIT $2::int))
+    SELECT f.ctid FROM fetch_job f WHERE f.app_id = ANY (ARRAY(
+        SELECT app.id FROM app JOIN account ON account.id = app.account_id AND account.bucket_removed_at IS NOT NULL WHERE app.account_id = $1))
+    LIMIT $2::int))
 `
 
 type EraseFetchesParams struct {
@@ -251,7 +256,7 @@ WITH batch AS MATERIALIZED (
     SELECT g.group_label FROM group_total g WHERE g.app_id = $2 AND g.group_label > $1::text
     ORDER BY g.group_label LIMIT $3::int
 ), deleted AS (
-    DELETE FROM group_total WHERE app_id = $2 AND group_label IN (SELECT group_label FROM batch)
+    DELETE FROM group_total WHERE app_id = $2 AND group_label > $1::text AND group_label <= (SELECT max(batch.group_label) FROM batch)
 )
 SELECT count(*)::int AS erased, coalesce(max(group_label), $1::text)::text AS last FROM batch
 `
@@ -281,7 +286,8 @@ WITH batch AS MATERIALIZED (
       AND i.id > $1::uuid
     ORDER BY i.id LIMIT $3::int
 ), deleted AS (
-    DELETE FROM stored_item USING batch WHERE stored_item.account_id = $2 AND stored_item.id = batch.id
+    DELETE FROM stored_item WHERE stored_item.account_id = $2
+        AND stored_item.id > $1::uuid AND stored_item.id <= (SELECT batch.id FROM batch ORDER BY batch.id DESC LIMIT 1)
     RETURNING stored_item.id, stored_item.app_id, stored_item.access, stored_item.bytes, stored_item.sealed_at, stored_item.deleted_at
 ), counted AS (
     SELECT app_id, count(*) FILTER (WHERE sealed_at IS NOT NULL AND access = 'public') AS public_items, count(*) FILTER (WHERE sealed_at IS NOT NULL AND access = 'private') AS private_items,
@@ -292,7 +298,7 @@ WITH batch AS MATERIALIZED (
     UPDATE app_total SET public_items = app_total.public_items - counted.public_items,
         private_items = app_total.private_items - counted.private_items, bytes = app_total.bytes - counted.bytes,
         deleted_items = app_total.deleted_items - counted.deleted_items, deleted_bytes = app_total.deleted_bytes - counted.deleted_bytes
-    FROM counted WHERE app_total.app_id = counted.app_id AND app_total.slot = 0
+    FROM counted WHERE app_total.app_id = counted.app_id AND app_total.slot = 0 AND app_total.app_id = ANY (ARRAY(SELECT counted.app_id FROM counted))
 )
 SELECT count(*)::int AS erased, coalesce((array_agg(id ORDER BY id DESC))[1], $1::uuid)::uuid AS last FROM deleted
 `
@@ -357,8 +363,9 @@ func (q *Queries) EraseOAuthGrants(ctx context.Context, arg EraseOAuthGrantsPara
 
 const eraseOAuthTokens = `-- name: EraseOAuthTokens :execrows
 DELETE FROM oauth_token WHERE ctid = ANY (ARRAY (
-    SELECT t.ctid FROM oauth_grant g JOIN account ON account.id = g.account_id AND account.bucket_removed_at IS NOT NULL
-    JOIN oauth_token t ON t.grant_id = g.id WHERE g.account_id = $1 LIMIT $2::int))
+    SELECT t.ctid FROM oauth_token t WHERE t.grant_id = ANY (ARRAY(
+        SELECT g.id FROM oauth_grant g JOIN account ON account.id = g.account_id AND account.bucket_removed_at IS NOT NULL WHERE g.account_id = $1))
+    LIMIT $2::int))
 `
 
 type EraseOAuthTokensParams struct {
@@ -379,7 +386,7 @@ WITH batch AS MATERIALIZED (
     SELECT d.id FROM item_page_delta d WHERE d.app_id = $2 AND d.id > $1::uuid
     ORDER BY d.id LIMIT $3::int
 ), deleted AS (
-    DELETE FROM item_page_delta WHERE app_id = $2 AND id IN (SELECT id FROM batch)
+    DELETE FROM item_page_delta WHERE app_id = $2 AND id > $1::uuid AND id <= (SELECT batch.id FROM batch ORDER BY batch.id DESC LIMIT 1)
 )
 SELECT count(*)::int AS erased, coalesce((array_agg(id ORDER BY id DESC))[1], $1::uuid)::uuid AS last FROM batch
 `
@@ -409,7 +416,7 @@ WITH batch AS MATERIALIZED (
       AND r.id > $1::bigint
     ORDER BY r.id LIMIT $3::int
 ), deleted AS (
-    DELETE FROM object_removal USING batch WHERE object_removal.id = batch.id
+    DELETE FROM object_removal WHERE object_removal.account_id = $2 AND object_removal.id > $1::bigint AND object_removal.id <= (SELECT max(batch.id) FROM batch)
 )
 SELECT count(*)::int AS erased, coalesce(max(id), $1::bigint)::bigint AS last FROM batch
 `

@@ -259,12 +259,12 @@ func (q *Queries) NextFetch(ctx context.Context, arg NextFetchParams) (FetchJob,
 }
 
 const purgeFetches = `-- name: PurgeFetches :execrows
-DELETE FROM fetch_job WHERE id IN (
+DELETE FROM fetch_job WHERE id = ANY (ARRAY(
     SELECT job.id FROM fetch_job job WHERE job.ended_at < $2::timestamptz
     UNION ALL
     SELECT job.id FROM fetch_job job WHERE job.ended_at IS NULL AND job.created_at < $2::timestamptz
       AND NOT EXISTS (SELECT FROM runtime_instance holder WHERE holder.id = job.instance_id AND holder.lease_ends >= now())
-    LIMIT $1::int)
+    LIMIT $1::int))
 `
 
 type PurgeFetchesParams struct {

@@ -13,11 +13,13 @@ import (
 )
 
 const itemsWithoutFacts = `-- name: ItemsWithoutFacts :many
-SELECT item.id, item.account_id, account.bucket, item.objects FROM item JOIN account ON account.id = item.account_id
-WHERE (item.facts_version = 0 OR item.facts_version = 1 AND item_file_type(item.objects) ~ '^(audio/|video/|application/pdf$)'
-    OR item.facts_version < 3 AND item.placeholder IS NOT NULL)
-  AND (item.account_id, item.id) > ($1::uuid, $2::uuid)
-ORDER BY item.account_id, item.id LIMIT $3
+SELECT page.id, page.account_id, account.bucket, page.objects FROM (
+    SELECT item.id, item.account_id, item.objects FROM item
+    WHERE (item.facts_version = 0 OR item.facts_version = 1 AND item_file_type(item.objects) ~ '^(audio/|video/|application/pdf$)'
+        OR item.facts_version < 3 AND item.placeholder IS NOT NULL)
+      AND (item.account_id, item.id) > ($1::uuid, $2::uuid)
+    ORDER BY item.account_id, item.id LIMIT $3
+) AS page JOIN account ON account.id = page.account_id ORDER BY page.account_id, page.id
 `
 
 type ItemsWithoutFactsParams struct {
@@ -94,7 +96,7 @@ func (q *Queries) SetFacts(ctx context.Context, arg SetFactsParams) error {
 
 const skipFacts = `-- name: SkipFacts :exec
 UPDATE item SET facts_version = 3
-WHERE id IN (SELECT other.id FROM item other WHERE other.id = ANY ($1::uuid[]) AND other.facts_version < 3 FOR UPDATE SKIP LOCKED)
+WHERE id = ANY (ARRAY(SELECT other.id FROM item other WHERE other.id = ANY ($1::uuid[]) AND other.facts_version < 3 FOR UPDATE SKIP LOCKED))
 `
 
 // A row that another statement changes is left to the next pass: waiting for several could be a deadlock.

@@ -11,12 +11,12 @@ import (
 )
 
 const purgeClients = `-- name: PurgeClients :execrows
-DELETE FROM oauth_client WHERE id IN (
+DELETE FROM oauth_client WHERE id = ANY (ARRAY(
     SELECT c.id FROM oauth_client c
     WHERE c.created_at < $1::timestamptz AND (c.last_used_at IS NULL OR c.last_used_at < $1::timestamptz)
       AND NOT EXISTS (SELECT FROM oauth_grant g WHERE g.client_id = c.id)
       AND NOT EXISTS (SELECT FROM login_session r WHERE r.authorization_request ->> 'clientId' = c.id)
-    LIMIT $2::int)
+    LIMIT $2::int))
 `
 
 type PurgeClientsParams struct {
@@ -33,7 +33,7 @@ func (q *Queries) PurgeClients(ctx context.Context, arg PurgeClientsParams) (int
 }
 
 const purgeEmails = `-- name: PurgeEmails :execrows
-DELETE FROM email_outbox WHERE id IN (SELECT l.id FROM email_outbox l WHERE l.expires_at < $1::timestamptz LIMIT $2::int)
+DELETE FROM email_outbox WHERE id = ANY (ARRAY(SELECT l.id FROM email_outbox l WHERE l.expires_at < $1::timestamptz LIMIT $2::int))
 `
 
 type PurgeEmailsParams struct {
@@ -50,12 +50,12 @@ func (q *Queries) PurgeEmails(ctx context.Context, arg PurgeEmailsParams) (int64
 }
 
 const purgeGrants = `-- name: PurgeGrants :execrows
-DELETE FROM oauth_grant WHERE id IN (
+DELETE FROM oauth_grant WHERE id = ANY (ARRAY(
     SELECT g.id FROM oauth_grant g
     WHERE g.revoked_at < $1::timestamptz
        OR g.created_at < $1::timestamptz AND NOT EXISTS (SELECT FROM oauth_token t WHERE t.grant_id = g.id)
           AND NOT EXISTS (SELECT FROM oauth_code c WHERE c.grant_id = g.id AND c.expires_at > $1::timestamptz)
-    LIMIT $2::int FOR UPDATE SKIP LOCKED)
+    LIMIT $2::int FOR UPDATE SKIP LOCKED))
 `
 
 type PurgeGrantsParams struct {
@@ -73,7 +73,7 @@ func (q *Queries) PurgeGrants(ctx context.Context, arg PurgeGrantsParams) (int64
 }
 
 const purgeLoginSessions = `-- name: PurgeLoginSessions :execrows
-DELETE FROM login_session WHERE id IN (SELECT r.id FROM login_session r WHERE r.expires_at < $1::timestamptz LIMIT $2::int)
+DELETE FROM login_session WHERE id = ANY (ARRAY(SELECT r.id FROM login_session r WHERE r.expires_at < $1::timestamptz LIMIT $2::int))
 `
 
 type PurgeLoginSessionsParams struct {
@@ -90,7 +90,7 @@ func (q *Queries) PurgeLoginSessions(ctx context.Context, arg PurgeLoginSessions
 }
 
 const purgeRateLimitEvents = `-- name: PurgeRateLimitEvents :execrows
-DELETE FROM rate_limit_event WHERE (kind, subject_mac) IN (SELECT a.kind, a.subject_mac FROM rate_limit_event a WHERE a.last_time < $1::timestamptz LIMIT $2::int)
+DELETE FROM rate_limit_event WHERE ctid = ANY (ARRAY(SELECT a.ctid FROM rate_limit_event a WHERE a.last_time < $1::timestamptz LIMIT $2::int))
 `
 
 type PurgeRateLimitEventsParams struct {
@@ -107,7 +107,7 @@ func (q *Queries) PurgeRateLimitEvents(ctx context.Context, arg PurgeRateLimitEv
 }
 
 const purgeTokens = `-- name: PurgeTokens :execrows
-DELETE FROM oauth_token WHERE hash IN (SELECT t.hash FROM oauth_token t WHERE t.expires_at < $1::timestamptz LIMIT $2::int)
+DELETE FROM oauth_token WHERE hash = ANY (ARRAY(SELECT t.hash FROM oauth_token t WHERE t.expires_at < $1::timestamptz LIMIT $2::int))
 `
 
 type PurgeTokensParams struct {

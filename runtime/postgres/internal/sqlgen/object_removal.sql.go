@@ -25,7 +25,7 @@ func (q *Queries) CountRemovals(ctx context.Context) (int64, error) {
 
 const dueRemovals = `-- name: DueRemovals :many
 UPDATE object_removal SET not_before = $1::timestamptz, attempts = attempts + 1
-WHERE id IN (SELECT r.id FROM object_removal r WHERE r.not_before <= $2::timestamptz ORDER BY r.not_before LIMIT $3::int FOR UPDATE SKIP LOCKED)
+WHERE id = ANY (ARRAY(SELECT r.id FROM object_removal r WHERE r.not_before <= $2::timestamptz ORDER BY r.not_before LIMIT $3::int FOR UPDATE SKIP LOCKED))
 RETURNING id, account_id, bucket, keys, abort_multipart, attempts
 `
 

@@ -126,7 +126,7 @@ WITH chosen AS MATERIALIZED (
     ORDER BY account_usage.account_id FOR UPDATE
 )
 DELETE FROM rendition USING chosen, locked WHERE chosen.account_id = locked.account_id AND rendition.item_id = chosen.item_id AND rendition.key = chosen.key
-    AND NOT rendition.ready AND rendition.lease_ends < $1::timestamptz
+    AND rendition.item_id = ANY (ARRAY(SELECT chosen.item_id FROM chosen)) AND NOT rendition.ready AND rendition.lease_ends < $1::timestamptz
 `
 
 type EndClaimsParams struct {
@@ -181,15 +181,20 @@ func (q *Queries) EndRendition(ctx context.Context, arg EndRenditionParams) (int
 
 const endStaleRenditions = `-- name: EndStaleRenditions :execrows
 WITH chosen AS MATERIALIZED (
-    SELECT r.account_id, r.item_id, r.key FROM rendition_total t
-    JOIN rendition r ON r.account_id = t.account_id AND r.preset = t.preset AND r.recipe_id = t.recipe_id AND r.ready
+    SELECT r.account_id, r.item_id, r.key FROM ( -- OFFSET 0: what is stale is found first
+        SELECT stale.account_id, stale.preset, stale.recipe_id FROM rendition_total stale
+        WHERE stale.stale_since < $1::timestamptz AND stale.account_id <> ALL ($2::uuid[]) OFFSET 0) AS t
     JOIN account ON account.id = t.account_id AND account.closed_at IS NULL
-    WHERE t.stale_since < $1::timestamptz AND t.account_id <> ALL ($2::uuid[]) LIMIT $3::int
+    CROSS JOIN LATERAL (
+        SELECT s.account_id, s.item_id, s.key FROM rendition s
+        WHERE s.account_id = t.account_id AND s.preset = t.preset AND s.recipe_id = t.recipe_id AND s.ready LIMIT $3::int) AS r
+    LIMIT $3::int
 ), locked AS MATERIALIZED (
     SELECT account_usage.account_id FROM account_usage WHERE account_usage.account_id IN (SELECT chosen.account_id FROM chosen)
     ORDER BY account_usage.account_id FOR UPDATE
 )
-DELETE FROM rendition USING chosen, locked WHERE chosen.account_id = locked.account_id AND rendition.item_id = chosen.item_id AND rendition.key = chosen.key AND rendition.ready
+DELETE FROM rendition USING chosen, locked WHERE chosen.account_id = locked.account_id AND rendition.item_id = chosen.item_id AND rendition.key = chosen.key
+    AND rendition.item_id = ANY (ARRAY(SELECT chosen.item_id FROM chosen)) AND rendition.ready
 `
 
 type EndStaleRenditionsParams struct {
@@ -442,15 +447,16 @@ func (q *Queries) MarkStaleRenditions(ctx context.Context, arg MarkStaleRenditio
 }
 
 const presetTotalsAfter = `-- name: PresetTotalsAfter :many
-SELECT page.id, page.namespace, page.name, total.preset, sum(total.items)::bigint AS items, sum(total.bytes)::bigint AS bytes
+SELECT page.id, page.namespace, page.name, total.preset, total.items, total.bytes
 FROM (
     SELECT account.id, account.namespace, account.name FROM account
     WHERE account.closed_at IS NULL AND account.id > $1::uuid
         AND ($2::text[] IS NULL OR account.namespace = ANY ($2::text[]))
         AND EXISTS (SELECT FROM rendition_total WHERE rendition_total.account_id = account.id AND rendition_total.items > 0)
     ORDER BY account.id LIMIT $3::int
-) AS page JOIN rendition_total AS total ON total.account_id = page.id AND total.items > 0
-GROUP BY page.id, page.namespace, page.name, total.preset ORDER BY page.id
+) AS page CROSS JOIN LATERAL (
+    SELECT t.preset, sum(t.items)::bigint AS items, sum(t.bytes)::bigint AS bytes FROM rendition_total t WHERE t.account_id = page.id AND t.items > 0 GROUP BY t.preset
+) AS total ORDER BY page.id
 `
 
 type PresetTotalsAfterParams struct {
@@ -580,9 +586,11 @@ const touchRenditions = `-- name: TouchRenditions :exec
 WITH touched AS (
     SELECT r.item_id, r.key FROM (SELECT unnest($2::uuid[]) AS item_id, unnest($3::bytea[]) AS key) AS used
     JOIN rendition r ON r.item_id = used.item_id AND r.key = used.key AND r.ready AND r.used_at < $4::timestamptz
+    WHERE r.item_id = ANY ($2::uuid[])
     FOR UPDATE OF r SKIP LOCKED
 )
 UPDATE rendition SET used_at = $1::timestamptz FROM touched WHERE rendition.item_id = touched.item_id AND rendition.key = touched.key
+    AND rendition.item_id = ANY ($2::uuid[])
 `
 
 type TouchRenditionsParams struct {

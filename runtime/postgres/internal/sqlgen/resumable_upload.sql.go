@@ -15,10 +15,10 @@ import (
 )
 
 const deleteExpiredResumables = `-- name: DeleteExpiredResumables :execrows
-DELETE FROM resumable_upload WHERE item_id IN (
+DELETE FROM resumable_upload WHERE item_id = ANY (ARRAY(
     SELECT r.item_id FROM resumable_upload r WHERE r.expires_at < $1::timestamptz
         AND NOT EXISTS (SELECT FROM upload WHERE upload.item_id = r.item_id)
-    ORDER BY r.expires_at LIMIT $2::int)
+    ORDER BY r.expires_at LIMIT $2::int))
 `
 
 type DeleteExpiredResumablesParams struct {

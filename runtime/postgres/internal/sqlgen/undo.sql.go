@@ -67,10 +67,10 @@ WITH chosen AS MATERIALIZED (
 ), free AS MATERIALIZED (
     SELECT i.account_id, i.id FROM locked JOIN chosen ON chosen.account_id = locked.account_id
     JOIN stored_item i ON i.account_id = chosen.account_id AND i.id = chosen.id
-    WHERE i.deleted_at IS NOT NULL AND ($3::timestamptz IS NULL OR i.restorable_until < $3::timestamptz)
+    WHERE i.id = ANY ($2::uuid[]) AND i.deleted_at IS NOT NULL AND ($3::timestamptz IS NULL OR i.restorable_until < $3::timestamptz)
     FOR UPDATE OF i SKIP LOCKED
 ), ended AS (
-    DELETE FROM stored_item USING free WHERE stored_item.account_id = free.account_id AND stored_item.id = free.id
+    DELETE FROM stored_item USING free WHERE stored_item.account_id = free.account_id AND stored_item.id = free.id AND stored_item.id = ANY ($2::uuid[])
     RETURNING stored_item.id, stored_item.account_id, stored_item.app_id, stored_item.bytes, stored_item.objects
 ), released AS (
     UPDATE account_usage SET bytes = account_usage.bytes - freed.bytes
@@ -190,9 +190,13 @@ func (q *Queries) ListTombstones(ctx context.Context, arg ListTombstonesParams) 
 }
 
 const lockUsage = `-- name: LockUsage :one
-SELECT account_usage.account_id FROM account_usage WHERE account_usage.account_id = $1 FOR UPDATE
+WITH planned AS MATERIALIZED (
+    SELECT set_config('plan_cache_mode', 'force_custom_plan', true)
+)
+SELECT account_usage.account_id FROM planned, account_usage WHERE account_usage.account_id = $1::uuid FOR UPDATE OF account_usage
 `
 
+// The transaction ends renditions or tombstones in batches: their plans are made for the tables as they are then.
 func (q *Queries) LockUsage(ctx context.Context, accountID uuid.UUID) (uuid.UUID, error) {
 	row := q.db.QueryRow(ctx, lockUsage, accountID)
 	var account_id uuid.UUID
@@ -202,7 +206,7 @@ func (q *Queries) LockUsage(ctx context.Context, accountID uuid.UUID) (uuid.UUID
 
 const lockUsageWithin = `-- name: LockUsageWithin :one
 WITH timeout_set AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $2::text, true)
+    SELECT set_config('lock_timeout', $2::text, true), set_config('plan_cache_mode', 'force_custom_plan', true)
 )
 SELECT account_usage.account_id FROM timeout_set, account_usage WHERE account_usage.account_id = $1::uuid FOR UPDATE OF account_usage
 `
@@ -212,7 +216,7 @@ type LockUsageWithinParams struct {
 	LockTimeout string
 }
 
-// Locks the usage, and bounds the wait for this lock and those of later statements of the transaction.
+// LockUsage that bounds the wait for this lock and those of later statements of the transaction.
 func (q *Queries) LockUsageWithin(ctx context.Context, arg LockUsageWithinParams) (uuid.UUID, error) {
 	row := q.db.QueryRow(ctx, lockUsageWithin, arg.AccountID, arg.LockTimeout)
 	var account_id uuid.UUID

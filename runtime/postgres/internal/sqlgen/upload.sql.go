@@ -73,7 +73,7 @@ WITH timeout_set AS MATERIALIZED (
         unnest($11::int[]) AS width, unnest($12::int[]) AS height, unnest($13::bytea[]) AS placeholder, unnest($14::text[]) AS dominant_color,
         unnest($15::text[]) AS ref, unnest($16::bigint[]) AS duration_ms, unnest($17::int[]) AS pages
 ), done AS (
-    DELETE FROM upload USING requested, timeout_set WHERE upload.item_id = requested.id AND upload.reserved = requested.bytes
+    DELETE FROM upload USING requested, timeout_set WHERE upload.item_id = ANY ($2::uuid[]) AND upload.item_id = requested.id AND upload.reserved = requested.bytes
     RETURNING upload.item_id, upload.account_id, upload.app_id
 )
 INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at,
