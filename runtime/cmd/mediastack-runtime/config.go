@@ -4,7 +4,19 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+
+	"github.com/alecthomas/kong"
 )
+
+// Validate checks that the settings of the selected command are there. kong calls it first, and then Validate of the command and of
+// every configuration that is embedded in it: no command lists its configurations, so that none is forgotten.
+func (c *command) Validate(selected *kong.Context) error {
+	node := selected.Selected()
+	if node == nil {
+		return nil // kong names the commands
+	}
+	return requireSettings(node.Target.Addr().Interface())
+}
 
 // requireSettings returns an error if required settings of a command are missing. It names
 // environment variables; the flag parser would name flags, after all other checks.

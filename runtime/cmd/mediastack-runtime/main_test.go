@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -109,6 +110,62 @@ func TestCommands_RejectInvalidConfigurationWithExitCode2(t *testing.T) {
 			t.Errorf("a secret is in %q", err)
 		}
 	}
+}
+
+// Serve accepted SERVICE_DRAFT_TTL=-1h, which the purge rejected: the list of its configurations lacked that one. No command
+// accepts a duration or a number that means nothing, whatever configuration has it.
+func TestCommands_RejectNegativeSettings(t *testing.T) {
+	t.Parallel()
+	given := map[string][]string{
+		"check": {"--all"},
+		"serve": {"--base-url=http://media.test", "--secret=" + goodSecret}, "preflight": {"--base-url=http://media.test", "--secret=" + goodSecret},
+	}
+	stores := []string{"--database-url=postgres://u@127.0.0.1:1/x", "--s3-endpoint=http://127.0.0.1:1", "--s3-access-key=a", "--s3-secret-key=b"}
+	parser, err := kong.New(&command{}, kong.Vars{"version": ""})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, node := range parser.Model.Leaves(false) {
+		args := append(strings.Fields(node.Path()), given[node.Name]...)
+		for _, store := range stores {
+			if name, _, _ := strings.Cut(store, "="); slices.ContainsFunc(node.Flags, func(flag *kong.Flag) bool { return "--"+flag.Name == name }) {
+				args = append(args, store)
+			}
+		}
+		if _, err := kongOf(t).Parse(args); err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+		for _, flag := range node.Flags {
+			value := ""
+			switch {
+			case flag.Target.Type() == reflect.TypeFor[time.Duration]():
+				value = "-1h"
+			case flag.Target.CanInt():
+				value = "-7"
+			default:
+				continue
+			}
+			checked++
+			_, err := kongOf(t).Parse(append(slices.Clone(args), "--"+flag.Name+"="+value))
+			if name := flag.Envs; err == nil || len(name) > 0 && !strings.Contains(err.Error(), name[0]) || len(name) == 0 && !strings.Contains(err.Error(), flag.Name) {
+				t.Errorf("%s --%s=%s (%v): %v, want an error that names the setting", node.Name, flag.Name, value, flag.Envs, err)
+			}
+		}
+	}
+	if checked < 100 {
+		t.Errorf("%d settings were checked only", checked)
+	}
+}
+
+// kongOf returns a parser that ends nothing.
+func kongOf(t *testing.T) *kong.Kong {
+	t.Helper()
+	parser, err := kong.New(&command{}, kong.Vars{"version": ""}, kong.Exit(func(code int) { t.Errorf("exit code %d", code) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parser
 }
 
 func TestCommands_WithRealStores(t *testing.T) {

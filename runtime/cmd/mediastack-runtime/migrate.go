@@ -21,13 +21,10 @@ const maxDatabaseWait = time.Hour
 
 // Validate checks the settings; kong calls it.
 func (c *migrateCommand) Validate() error {
-	if err := requireSettings(c); err != nil {
-		return err
-	}
 	if c.Wait < 0 || c.Wait > maxDatabaseWait {
 		return fmt.Errorf("SERVICE_DATABASE_WAIT must be from 0s to %s, not %s", maxDatabaseWait, c.Wait)
 	}
-	return c.Database.Validate()
+	return nil
 }
 
 // otherCellIsUsage returns err as an invalid configuration if the database has another cell: the

@@ -23,11 +23,8 @@ type preflightCommand struct {
 	Timeout    time.Duration `default:"30s" help:"Time for the checks of one store, from 1s to 10m."`
 }
 
-// Validate checks the settings of serve; kong calls it.
+// Validate checks what is not a setting of serve; kong calls it.
 func (c *preflightCommand) Validate() error {
-	if err := c.Settings.Validate(); err != nil {
-		return err
-	}
 	if c.Timeout < time.Second || c.Timeout > 10*time.Minute {
 		return fmt.Errorf("--timeout must be from 1s to 10m, not %s", c.Timeout)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -32,17 +31,6 @@ type purgeCommand struct {
 	Installation installation.Config `embed:"" group:"Stores"`
 
 	Traces traceexport.Config `embed:"" group:"Purge"`
-}
-
-// Validate checks the bounds; kong calls it.
-func (c *purgeCommand) Validate() error {
-	if err := requireSettings(c); err != nil {
-		return err
-	}
-	if err := c.Purge.Validate(); err != nil {
-		return err
-	}
-	return errors.Join(c.OAuth.Validate(), c.Keys.Validate(), c.Fetch.Validate(), c.Pictures.Validate(), c.Database.Validate(), c.Installation.Validate(), c.Traces.Validate())
 }
 
 // purgeSummary is one line of JSON.

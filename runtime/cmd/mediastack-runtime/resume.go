@@ -15,8 +15,8 @@ import (
 )
 
 type resumeCommand struct {
-	Confirm           bool `help:"End the hold: this database is the one that shall write to the object store. Without it, the command reports and changes nothing."`
-	media.DraftConfig `embed:""`
+	Confirm bool              `help:"End the hold: this database is the one that shall write to the object store. Without it, the command reports and changes nothing."`
+	Drafts  media.DraftConfig `embed:""`
 	// DeletionDelay is how long an admin has to look at the accounts that the restore closed again.
 	DeletionDelay time.Duration      `env:"SERVICE_RESUME_DELETION_DELAY" default:"24h" help:"Least time from the confirmation until the media of closed accounts is deleted, from 0s to 8784h."`
 	Database      postgres.Config    `embed:"" group:"Stores"`
@@ -25,16 +25,10 @@ type resumeCommand struct {
 
 // Validate checks the bounds; kong calls it.
 func (c *resumeCommand) Validate() error {
-	if err := c.DraftConfig.Validate(); err != nil {
-		return err
-	}
 	if c.DeletionDelay < 0 || c.DeletionDelay > 8784*time.Hour {
 		return fmt.Errorf("SERVICE_RESUME_DELETION_DELAY must be from 0s to 8784h, not %s", c.DeletionDelay)
 	}
-	if err := requireSettings(c); err != nil {
-		return err
-	}
-	return c.Database.Validate()
+	return nil
 }
 
 // surveyLine is what the row and the markers say. It is the first line of the output.
@@ -123,7 +117,7 @@ func (c *resumeCommand) report(ctx context.Context, store *postgres.Store, objec
 	if !restored {
 		summary.Next = "nothing was changed, and nothing is on hold: nothing shows that the database was restored; if it was, confirm nevertheless, so that drafts and planned deletions keep their full time"
 	}
-	err = consistency.NewRestoreReporter(store, checker, time.Now().Add(-c.DraftTTL)).Run(ctx, func(r consistency.RestoreReport) error {
+	err = consistency.NewRestoreReporter(store, checker, time.Now().Add(-c.Drafts.DraftTTL)).Run(ctx, func(r consistency.RestoreReport) error {
 		summary.Accounts++
 		summary.ExpiredDrafts += r.ExpiredDrafts
 		summary.MissingOriginals += r.MissingOriginals

@@ -74,20 +74,6 @@ type serveCommand struct {
 	Traces traceexport.Config `embed:"" group:"Server"`
 }
 
-// Validate checks the configuration without connecting to a store; kong calls it.
-func (c *serveCommand) Validate() error {
-	if err := requireSettings(c); err != nil {
-		return err
-	}
-	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Facts.Validate, c.Pictures.Validate, c.Eager.Validate, c.Delivery.Validate, c.Cache.Validate, c.Uploads.Validate, c.Tools.Validate, c.Routes.Validate, c.Fetch.Validate, c.Remote.Validate, c.Limits.Validate, c.Accounts.Validate,
-		c.Database.Validate, c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate, c.Installation.Validate, c.Instance.Validate, c.Readiness.Validate, c.Traces.Validate} {
-		if err := validate(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // statementTimeout bounds each statement of a request: none of them takes a second on a server that
 // responds.
 const statementTimeout = 15 * time.Second

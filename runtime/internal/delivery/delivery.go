@@ -62,7 +62,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("SERVICE_PUBLIC_MAX_AGE must not be negative, but is %s", c.PublicMaxAge)
 	case c.Mode != Stream && c.Mode != Redirect:
 		return fmt.Errorf("SERVICE_DELIVERY_MODE must be stream or redirect, not %q", c.Mode)
-	case c.Mode == Redirect && (c.RedirectTTL < 5*time.Second || c.RedirectTTL > time.Hour):
+	case c.RedirectTTL < 0, c.Mode == Redirect && (c.RedirectTTL < 5*time.Second || c.RedirectTTL > time.Hour):
 		return fmt.Errorf("SERVICE_DELIVERY_REDIRECT_TTL must be from 5s to 1h, not %s", c.RedirectTTL)
 	case c.MaxDownloads < 0 || c.MaxDownloads > 1e6:
 		return fmt.Errorf("SERVICE_MAX_DOWNLOADS must be from 0 to 1000000, not %d", c.MaxDownloads)

@@ -39,7 +39,7 @@ func (c Config) Enabled() bool { return c.Host != "" }
 
 // Validate checks the settings. It ignores them if mail is not enabled.
 func (c Config) Validate() error {
-	if !c.Enabled() {
+	if !c.Enabled() && c.Port >= 0 && c.Timeout >= 0 {
 		return nil
 	}
 	if strings.ContainsAny(c.Host, "/@[]") || strings.ContainsFunc(c.Host, unicode.IsSpace) || strings.Contains(c.Host, ":") && !isIP(c.Host) {

@@ -37,7 +37,7 @@ func (c TLSConfig) Validate() error {
 	if (c.CertFile == "") != (c.KeyFile == "") {
 		return errors.New("SERVICE_TLS_CERT_FILE and SERVICE_TLS_KEY_FILE must be set together")
 	}
-	if c.Enabled() && (c.ReloadInterval < minReloadInterval || c.ReloadInterval > maxReloadInterval) {
+	if c.ReloadInterval < 0 || c.Enabled() && (c.ReloadInterval < minReloadInterval || c.ReloadInterval > maxReloadInterval) {
 		return fmt.Errorf("SERVICE_TLS_RELOAD_INTERVAL must be from %s to %s, not %s", minReloadInterval, maxReloadInterval, c.ReloadInterval)
 	}
 	return nil
