@@ -73,10 +73,13 @@ func (a *Authenticator) authenticateUpload(ctx context.Context, header http.Head
 }
 
 // authenticateOwner accepts the credentials of an account's owner: an API key or an access
-// token.
+// token. An upload signature beside one is rejected, also where none is accepted: the caller confuses who it acts for.
 func (a *Authenticator) authenticateOwner(ctx context.Context, header http.Header) (Identity, error) {
 	keys, tokens := header.Values(a.KeyHeader), header.Values("Authorization")
+	signed := slices.ContainsFunc(header.Values(a.SignatureHeader), func(value string) bool { return value != "" })
 	switch {
+	case signed && (header.Get(a.KeyHeader) != "" || hasBearer(header)):
+		return Identity{}, failedSeveral.fault(fault.Invalid, "send exactly one credential: %s is for uploads, without another one", a.SignatureHeader)
 	case len(keys) > 1 || hasBearer(header) && (len(tokens) > 1 || len(keys) == 1 && keys[0] != ""):
 		return Identity{}, failedSeveral.fault(fault.Invalid, "send exactly one credential")
 	case hasBearer(header):

@@ -293,6 +293,33 @@ func TestRoutes_RejectEndedCredentials(t *testing.T) {
 	}
 }
 
+// A signature beside a key was ignored where no signature is accepted.
+func TestRoutes_RejectASignatureBesideAnotherCredential(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rt := w.runtime(t, func(o *options) { o.resource = baseURL + "/mcp" })
+	one := w.tenant(t, "one")
+	item := rt.upload(t, one.Key, filePart("a.txt", []byte("hello")))
+	granted := rt.sign(t, one.Key, "")
+	cases := isolations()
+	for _, route := range routesOf(t, (&rest.API{}).Mount) {
+		c := cases[route]
+		if c.open {
+			continue
+		}
+		path := strings.NewReplacer("{mediaId}", item.MediaId.String(), "{jobId}", anyItem).Replace(route.path)
+		for what, credential := range map[string]option{"a key": key(one.Key), "a token": header("Authorization", "Bearer "+strings.Repeat("x", 40))} {
+			got := rt.do(t, route.method, path, append([]option{credential, signature(granted)}, c.send...)...)
+			if detail := got.rejected(t, http.StatusBadRequest, "Bad Request"); !strings.Contains(detail, "exactly one credential") {
+				t.Errorf("%s, %s beside a signature: %s", route, what, got.body)
+			}
+		}
+		if got := rt.do(t, route.method, path, append([]option{key(one.Key), signature("")}, c.send...)...); strings.Contains(string(got.body), "credential") {
+			t.Errorf("%s: beside an empty header: %d %s", route, got.status, got.body)
+		}
+	}
+}
+
 func TestRoutes_IsolateAppsOfOneAccount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -370,6 +370,24 @@ func TestCapability_ReachesItsOwnUploadsOnly(t *testing.T) {
 	if got := rt.do(t, http.MethodHead, byKey, ours); got.status != http.StatusNotFound {
 		t.Errorf("an upload of the key is answered %d", got.status)
 	}
+	// Signatures without restrictions once read, continued and ended it: the item then had the reference of the capability.
+	inGroup := rt.capability(t, one.Key, `{"count": 3, "group": "friends"}`)
+	grouped := rt.do(t, http.MethodPost, collection, inGroup, length(6)).header.Get("Location")
+	for what, plainSignature := range map[string]option{"a plain signature": rt.capability(t, one.Key, `{}`), "a signature for the group": rt.capability(t, one.Key, `{"group": "friends"}`)} {
+		for _, address := range []string{byCapability, grouped} {
+			for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
+				if got := rt.do(t, method, address, plainSignature, at(0), chunk([]byte("abc"))); got.status != http.StatusNotFound {
+					t.Errorf("%s: %s is answered %d", what, method, got.status)
+				}
+			}
+		}
+		if got := rt.do(t, http.MethodPatch, rt.do(t, http.MethodPost, collection, plainSignature, length(3)).header.Get("Location"), plainSignature, at(0), chunk([]byte("abc"))); got.status != http.StatusNoContent {
+			t.Errorf("%s: an upload of its own is answered %d %s", what, got.status, got.body)
+		}
+	}
+	if got := rt.do(t, http.MethodHead, byCapability, key(one.Key)); got.status != http.StatusOK {
+		t.Errorf("with the key its upload is answered %d", got.status)
+	}
 	if got := rt.do(t, http.MethodHead, byCapability, ours); got.status != http.StatusOK {
 		t.Errorf("its own upload is answered %d", got.status)
 	}

@@ -169,10 +169,10 @@ func (s *requestState) bodyEnded() bool {
 	return s.body == nil || s.body.ended
 }
 
-// canAccess reports whether the caller may use an upload of its app: a signature that is
-// bound to a group can use only the uploads of that group, a capability only those that it created.
+// canAccess reports whether the caller may use an upload of its app: a capability only those that it created, which no
+// other signature reaches, and a signature that is bound to a group only the uploads of that group.
 func (s *requestState) canAccess(state media.ResumableState) bool {
-	if s.identity.Capability != nil {
+	if s.identity.Signed && (s.identity.Capability != nil || state.Capability != nil) {
 		return s.identity.Capability.Is(state.Capability)
 	}
 	return s.identity.Group == "" || s.identity.Group == state.Fields.Group
