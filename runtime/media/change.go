@@ -115,6 +115,9 @@ func (s *Service) Update(ctx context.Context, p account.Principal, id uuid.UUID,
 	// A repeated attempt may find what the first one made of the item.
 	return s.store.UpdateItem(ctx, ScopeOf(p), id, func(item Item, repeated bool) (Item, bool, error) {
 		changed, differs, err := change.apply(item)
+		if err == nil && change.Focus != nil && !item.isImage() {
+			err = fault.New(fault.Invalid, "focus is for images: the file is %s", item.original().MimeType)
+		}
 		if err == nil && !condition.holds(item.Version) && (differs || !repeated) {
 			return item, false, fault.New(fault.PreconditionFailed, "the item was changed: its version is %d", item.Version)
 		}

@@ -10,6 +10,7 @@ package media
 import (
 	"encoding/hex"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -118,9 +119,16 @@ func (i Item) File() Object {
 	if converted, ok := i.Objects.Find(WebP); ok {
 		return converted
 	}
+	return i.original()
+}
+
+func (i Item) original() Object {
 	original, _ := i.Objects.Find(Original)
 	return original
 }
+
+// isImage reports whether the file is an image, whether or not this service can read it.
+func (i Item) isImage() bool { return strings.HasPrefix(i.original().MimeType, "image/") }
 
 // Owner is the account that an item belongs to: its name, and the bucket of the item's objects.
 type Owner struct{ Namespace, Name, Bucket string }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -71,6 +72,9 @@ func (s Search) validate() error {
 		}
 		if s.Metadata[key] == "" {
 			return fault.New(fault.Invalid, "meta.%s must not be empty; leave it out to match all", key)
+		}
+		if utf8.RuneCountInString(s.Metadata[key]) > MaxMetadataValue { // no item has it
+			return fault.New(fault.Invalid, "meta.%s must be at most %d characters", key, MaxMetadataValue)
 		}
 		if err := checkText("meta."+key, s.Metadata[key], 4*MaxMetadataValue, "\n\r\t"); err != nil {
 			return err

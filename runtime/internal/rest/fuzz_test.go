@@ -113,7 +113,7 @@ func FuzzUpdate_FollowsRFC7396(f *testing.F) {
 		`{"fileName": "../x\u0000"}`, `{"fileName": null}`, `{"fileName": ""}`, `{"caption": "a"} {}`, "{}\f", "\u00a0{}", "{\"caption\": \"\xff\"}", `{"originalFileName": "x"}`, strings.Repeat(`{"metadata":`, 200) + "1" + strings.Repeat("}", 200)} {
 		f.Add(patch, "")
 	}
-	for _, condition := range []string{`"3"`, `W/"3"`, `"2"`, "*", `"3", "x"`, `"3`, "3", `,,"3",`, `"x,3"`, "\x00", `"3""3"`} {
+	for _, condition := range []string{etag(draft()), "W/" + etag(draft()), `"3"`, `"2"`, "*", `"3", "x"`, `"3`, "3", `,,"3",`, `"x,3"`, "\x00", `"3""3"`} {
 		f.Add(`{"caption": "new"}`, condition)
 	}
 	store := &oneItem{}
@@ -168,6 +168,9 @@ func FuzzUpdate_FollowsRFC7396(f *testing.F) {
 	})
 }
 
+// numberTags are entity tags that are numbers.
+var numberTags = regexp.MustCompile(`"([0-9]+)"`)
+
 // tags are the entity tags of a list (RFC 9110, section 8.8.3), each with what is before it.
 var tags = regexp.MustCompile(`^[ \t]*(W/)?"([^"]*)"[ \t]*(,|$)`)
 
@@ -177,8 +180,12 @@ func FuzzCondition(f *testing.F) {
 	for _, header := range []string{"", "*", " * ", `"1"`, `W/"1"`, `"1", "2"`, `"1",, "x" ,`, `"1" "2"`, `"01"`, `"+1"`, `"-1"`, `"99999999999999999999"`, `"x,1"`, `"1`, "1", `w/"1"`, `"", "2"`, "\"1\"\t,\t\"2\"", `*, "1"`, ",\r", "\u00a0"} {
 		f.Add(header)
 	}
+	id := draft().ID
+	f.Add(etag(draft()))
 	f.Fuzz(func(t *testing.T, header string) {
-		condition, err := readCondition(header)
+		// A number stands for the tag of that version of the item.
+		tagged := numberTags.ReplaceAllString(header, `"`+etagPrefix(id)+`$1"`)
+		condition, err := readCondition(id, tagged)
 		if err != nil {
 			if !fault.Is(err, fault.Invalid) {
 				t.Fatalf("%q: %v", header, err)
@@ -198,7 +205,8 @@ func FuzzCondition(f *testing.F) {
 			if tag == nil {
 				t.Fatalf("%q is accepted", header)
 			}
-			if version, err := strconv.Atoi(tag[2]); err == nil && tag[1] == "" && strconv.Itoa(version) == tag[2] {
+			text := strings.TrimPrefix(tag[2], etagPrefix(id))
+			if version, err := strconv.Atoi(text); err == nil && version > 0 && tag[1] == "" && strconv.Itoa(version) == text {
 				want = append(want, version)
 			}
 			rest = rest[len(tag[0]):]
@@ -206,7 +214,7 @@ func FuzzCondition(f *testing.F) {
 		if !slices.Equal(condition.Versions, want) {
 			t.Fatalf("%q names %v, want %v", header, condition.Versions, want)
 		}
-		if more, err := readCondition(header + `, "12345"`); err != nil || !slices.Equal(more.Versions, append(want, 12345)) {
+		if more, err := readCondition(id, tagged+`, "`+etagPrefix(id)+`12345"`); err != nil || !slices.Equal(more.Versions, append(want, 12345)) {
 			t.Fatalf("%q and another one name %v, %v", header, more.Versions, err)
 		}
 	})

@@ -83,6 +83,8 @@ func normalizeQuery(query url.Values, known map[string]bool) error {
 			return fault.New(fault.Invalid, "%s must be sent once", name)
 		case value == "" && !strings.HasPrefix(name, metaPrefix): // package media rejects an empty filter by metadata
 			query.Del(name)
+		case name == "permanent" && value != "true" && value != "false": // the generated code would take 1, t and TRUE, too
+			return errPermanent
 		case integer:
 			number, ok := httpapi.Integer(json.RawMessage(value))
 			if !ok || strings.ContainsAny(value, " \t\r\n") {
@@ -94,6 +96,8 @@ func normalizeQuery(query url.Values, known map[string]bool) error {
 	return nil
 }
 
+var errPermanent = fault.New(fault.Invalid, "permanent must be true or false")
+
 // paramErrorHandler answers for the generated code if a parameter is malformed.
 func paramErrorHandler(w http.ResponseWriter, r *http.Request, err error) {
 	var format *api.InvalidParamFormatError
@@ -104,8 +108,6 @@ func paramErrorHandler(w http.ResponseWriter, r *http.Request, err error) {
 		err = media.ErrItemNotFound
 	case format.ParamName == "jobId":
 		err = fetch.ErrNotFound
-	case format.ParamName == "permanent":
-		err = fault.Wrap(err, fault.Invalid, "permanent must be true or false")
 	default:
 		err = fault.Wrap(err, fault.Invalid, "malformed %s", format.ParamName)
 	}

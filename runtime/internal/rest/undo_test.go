@@ -139,7 +139,7 @@ func TestDelete_PermanentNeedsAKey(t *testing.T) {
 	}
 	left := func() int64 { return w.QueryInt(t, `SELECT count(*) FROM stored_item`) }
 	item := rt.sealed(t, tenant.Key, filePart("a.txt", []byte("hello")))
-	for _, query := range []string{"?permanent=yes", "?permanent=1&permanent=1", "?force=true"} {
+	for _, query := range []string{"?permanent=yes", "?permanent=1", "?permanent=t", "?permanent=T", "?permanent=True", "?permanent=TRUE", "?permanent=0", "?permanent=False", "?permanent=1&permanent=1", "?force=true"} {
 		remove(item.MediaId, query, key(tenant.Key)).rejected(t, http.StatusBadRequest, "Bad Request")
 	}
 	remove(item.MediaId, "?permanent=true", bearer(token)).rejected(t, http.StatusForbidden, "Forbidden")

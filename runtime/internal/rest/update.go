@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"math"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/api"
@@ -21,7 +24,7 @@ const mergePatch = "application/merge-patch+json"
 
 // UpdateMedia answers PATCH /media/{mediaId}.
 func (a *API) UpdateMedia(w http.ResponseWriter, r *http.Request, id api.MediaID, params api.UpdateMediaParams) {
-	change, condition, err := readUpdate(w, r, deref(params.IfMatch))
+	change, condition, err := readUpdate(w, r, id, deref(params.IfMatch))
 	if err != nil {
 		httpapi.WriteError(w, r, err)
 		return
@@ -38,11 +41,11 @@ func (a *API) UpdateMedia(w http.ResponseWriter, r *http.Request, id api.MediaID
 	a.writeItem(w, r, item)
 }
 
-func readUpdate(w http.ResponseWriter, r *http.Request, ifMatch string) (media.Change, media.Condition, error) {
+func readUpdate(w http.ResponseWriter, r *http.Request, id uuid.UUID, ifMatch string) (media.Change, media.Condition, error) {
 	if len(r.Header.Values(ifMatchHeader)) > 0 && strings.Trim(ifMatch, " \t") == "" {
 		return media.Change{}, media.Condition{}, fault.New(fault.Invalid, "If-Match is empty")
 	}
-	condition, err := readCondition(ifMatch)
+	condition, err := readCondition(id, ifMatch)
 	if err != nil {
 		return media.Change{}, condition, err
 	}
@@ -145,8 +148,14 @@ func readFocus(value json.RawMessage) (*media.FocusPoint, error) {
 }
 
 // etag returns the entity tag of an item's document. It is strong: it changes with every change of the
-// item, but not with the signatures of its URLs.
-func etag(item media.Item) string { return `"` + strconv.Itoa(item.Version) + `"` }
+// item, but not with the signatures of its URLs. It contains the item, so that a client that confuses two items changes neither.
+func etag(item media.Item) string {
+	return `"` + etagPrefix(item.ID) + strconv.Itoa(item.Version) + `"`
+}
+
+// etagPrefix returns what the entity tags of an item have before its version: shorter than the text of the id, so that an
+// error can quote a tag.
+func etagPrefix(id uuid.UUID) string { return base64.RawURLEncoding.EncodeToString(id[:]) + "." }
 
 // weakHint returns what to add to an error if a header has weak ETags.
 func weakHint(header string) string {
@@ -175,8 +184,8 @@ func readUnconditional(w http.ResponseWriter, r *http.Request) error {
 	return readNoFields(w, r)
 }
 
-// readCondition reads If-Match. A tag that no item has matches none, and so does a weak one.
-func readCondition(header string) (media.Condition, error) {
+// readCondition reads If-Match. A tag that the item cannot have matches none, and so does a weak one.
+func readCondition(id uuid.UUID, header string) (media.Condition, error) {
 	header = strings.Trim(header, " \t")
 	if header == "" || header == "*" {
 		return media.Condition{}, nil
@@ -188,9 +197,10 @@ func readCondition(header string) (media.Condition, error) {
 		text, after, closed := strings.Cut(opaque, `"`) // a tag may contain a comma
 		rest = strings.TrimLeft(after, " \t")
 		if !opened || !closed || rest != "" && rest[0] != ',' {
-			return condition, fault.New(fault.Invalid, `If-Match must be *, or ETags in quotation marks such as "3"`)
+			return condition, fault.New(fault.Invalid, `If-Match must be *, or ETags in quotation marks, as the header ETag of an item has them`)
 		}
-		if version, err := strconv.Atoi(text); err == nil && !weak && strconv.Itoa(version) == text {
+		text, ofItem := strings.CutPrefix(text, etagPrefix(id))
+		if version, err := strconv.Atoi(text); err == nil && ofItem && version > 0 && !weak && strconv.Itoa(version) == text {
 			condition.Versions = append(condition.Versions, version)
 		}
 	}

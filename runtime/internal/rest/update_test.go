@@ -15,6 +15,7 @@ import (
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/itemcache"
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/internal/runtimetest"
@@ -100,7 +101,7 @@ func TestUpdate_RejectsBadPatchesAndChangesNothing(t *testing.T) {
 		`{"fileName": null}`: "fileName cannot be removed", `{"fileName": ""}`: "fileName must not be empty", `{"caption": "` + strings.Repeat("c", 4097) + `"}`: "caption must be at most 4096 bytes",
 		`{"metadata": {"A": "b"}}`: "a metadata key must have", `{"metadata": {"A": null}}`: "a metadata key must have", `{"metadata": {"a": 1}}`: "metadata.a must be a string", `{"originalFileName": "x"}`: "to rename, send fileName", `{"metadata": "x"}`: "metadata must be an object of strings",
 		`{"metadata": {"a": "` + strings.Repeat("é", 513) + `"}}`: "metadata.a must be at most 512 characters", `{"caption": "new", "metadata": {"a": "\u0000"}}`: "metadata.a must not contain control characters",
-		string(tooMany): "metadata must have at most 24 pairs",
+		string(tooMany): "metadata must have at most 24 pairs", `{"focus": {"x": 0.5, "y": 0.5}, "caption": "new"}`: "focus is for images: the file is text/plain",
 	} {
 		if detail := rt.patch(t, one.Key, item, body).rejected(t, http.StatusBadRequest, "Bad Request"); !strings.Contains(detail, says) {
 			t.Errorf("%s: %q, want %q", body, detail, says)
@@ -125,8 +126,14 @@ func TestUpdate_IsConditional(t *testing.T) {
 	one := w.tenant(t, "one")
 	item := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")))
 	tag := rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)).header.Get("ETag")
-	for _, condition := range []string{`"0"`, "W/" + tag, `"x", "y"`, `"02"`, ",", `"x,2"`, `"x",, "y",`} {
-		says := "If-Match names " + condition + "; the item's ETag is " + tag
+	// The ETag of another item of the same version once permitted the change.
+	foreign := rt.do(t, http.MethodGet, "/media/get/"+rt.sealed(t, one.Key, filePart("b.txt", []byte("hello"))).MediaId.String(), key(one.Key)).header.Get("ETag")
+	id, version, _ := strings.Cut(strings.Trim(tag, `"`), ".")
+	if foreign == tag || !strings.HasSuffix(foreign, "."+version+`"`) {
+		t.Fatalf("the ETags are %s and %s", tag, foreign)
+	}
+	for _, condition := range []string{`"0"`, "W/" + tag, `"x", "y"`, `"` + id + `.02"`, ",", `"x,2"`, `"x",, "y",`, foreign, `"` + version + `"`, `"` + id + `"`, `"` + id + `."`, `"` + id + `-` + version + `"`, `"` + item.MediaId.String() + "." + version + `"`} {
+		says := "If-Match names " + httpapi.Truncate(condition) + "; the item's ETag is " + tag
 		if strings.HasPrefix(condition, "W/") {
 			says += "; weak ETags are not accepted"
 		}
