@@ -88,6 +88,8 @@ const (
 	DeletionBlocked Reason = "deletion blocked"
 	// Retained: a retained account has the namespace and the name.
 	Retained Reason = "retained"
+	// Starting: the process does not know yet whether it may do this. It ends by itself, within seconds.
+	Starting Reason = "starting"
 )
 
 // Error is a classified error.

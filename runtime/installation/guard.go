@@ -31,7 +31,7 @@ func (c Config) Validate() error {
 }
 
 // errNotChecked is the decision before the first check.
-var errNotChecked = fault.New(fault.Unavailable, "the identity of the database has not been checked yet")
+var errNotChecked = fault.WithReason(fault.New(fault.Unavailable, "the identity of the database has not been checked yet"), fault.Starting)
 
 // Deps are the dependencies of a Guard.
 type Deps struct {

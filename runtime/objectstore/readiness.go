@@ -48,7 +48,7 @@ func (c ReadinessConfig) Validate() error {
 }
 
 // errNotChecked is the state before the first probe.
-var errNotChecked = fault.New(fault.Unavailable, "the object store has not been checked yet")
+var errNotChecked = fault.WithReason(fault.New(fault.Unavailable, "the object store has not been checked yet"), fault.Starting)
 
 // Readiness knows whether the store responds, so that a request that needs an absent store fails at
 // once, and whether it has conditional puts. A definite result of the latter is kept. Readiness is

@@ -15,6 +15,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/oauth"
@@ -261,5 +262,25 @@ func TestExpiredToken_IsNotCountedAsAGuess(t *testing.T) {
 	}
 	if got := s.tryKey(other.key); got != fault.Unauthenticated { // a key that is wrong here, and the first one
 		t.Errorf("the first guess of a key is answered %v", got)
+	}
+}
+
+// A change before the first look at the database told tenants that an administrator had to confirm it.
+func TestCheckWritable_AStartIsNoHold(t *testing.T) {
+	t.Parallel()
+	guard := installation.NewGuard(installation.Config{}, installation.Deps{})
+	a := &Authenticator{writable: guard.Writable}
+	err := a.CheckWritable(account.DeleteMedia)
+	if f := fault.From(err); f.Kind != fault.Unavailable || f.Reason != fault.Starting || !strings.Contains(f.Public, "is starting") || f.RetryAfter <= 0 {
+		t.Errorf("before the first check: %v", err)
+	}
+	a.writable = func() error {
+		return fault.WithReason(fault.New(fault.Unavailable, "the database was restored"), fault.Held)
+	}
+	if f := fault.From(a.CheckWritable(account.DeleteMedia)); !strings.Contains(f.Public, "administrator") || strings.Contains(f.Public, "restored") {
+		t.Errorf("on hold: %s", f.Public)
+	}
+	if err := a.CheckWritable(account.GetMedia); err != nil {
+		t.Errorf("a read: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"net/http"
+	"time"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
@@ -39,13 +40,20 @@ func ScopeOf(operation account.Operation) Scope {
 	return ScopeWrite
 }
 
+// startingRetryAfter is when a client may repeat a change that a process which starts has rejected.
+const startingRetryAfter = time.Second
+
 // CheckWritable rejects operations that change something while nothing may be changed. The cause
 // names buckets and servers, so it is for the log only.
 func (a *Authenticator) CheckWritable(operation account.Operation) error {
 	if operation.Reads() || a.writable == nil {
 		return nil
 	}
-	return fault.Wrap(a.writable(), fault.Unavailable, "the service accepts no changes until an administrator has confirmed its database")
+	err := a.writable()
+	if fault.ReasonOf(err) == fault.Starting {
+		return &fault.Error{Kind: fault.Unavailable, Reason: fault.Starting, Public: "the service is starting, and accepts changes in a moment", Cause: err, RetryAfter: startingRetryAfter}
+	}
+	return fault.Wrap(err, fault.Unavailable, "the service accepts no changes until an administrator has confirmed its database")
 }
 
 // checkOperation rejects a credential that lacks the operation's scope, and a login whose

@@ -46,9 +46,9 @@ func StatusOf(kind fault.Kind) int {
 // StatusChecksumMismatch is the status of TUS for bytes that do not match their checksum.
 const StatusChecksumMismatch = 460
 
-// statusClientClosedRequest is the status in the log and the metrics if the client disconnected:
+// StatusClientClosedRequest is the status in the log and the metrics if the client disconnected:
 // an error that follows from it is not an error of the service. The client does not receive it.
-const statusClientClosedRequest = 499
+const StatusClientClosedRequest = 499
 
 // Texts of the specification that no status code has.
 const (
@@ -113,7 +113,7 @@ func WriteErrorStatus(w http.ResponseWriter, r *http.Request, status int, err er
 	info := FromContext(r.Context())
 	SetError(r.Context(), err)
 	if status >= http.StatusInternalServerError && errors.Is(r.Context().Err(), context.Canceled) {
-		status = statusClientClosedRequest
+		status = StatusClientClosedRequest
 	}
 	response := DescribeStatus(status, err)
 	if response.RetryAfter > 0 {
@@ -152,7 +152,7 @@ var errorCodes = map[int]api.ErrorCode{
 	http.StatusLocked:                       api.ErrorCodeLocked,
 	http.StatusTooManyRequests:              api.ErrorCodeTooManyRequests,
 	StatusChecksumMismatch:                  api.ErrorCodeChecksumMismatch,
-	statusClientClosedRequest:               api.ErrorCodeClientClosedRequest,
+	StatusClientClosedRequest:               api.ErrorCodeClientClosedRequest,
 	http.StatusNotImplemented:               api.ErrorCodeInvalidRequest, // of net/http, for a transfer encoding
 	http.StatusServiceUnavailable:           api.ErrorCodeUnavailable,
 	http.StatusHTTPVersionNotSupported:      api.ErrorCodeInvalidRequest,

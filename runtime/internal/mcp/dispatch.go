@@ -113,9 +113,9 @@ func dispatch(sdkHandler http.Handler) http.Handler {
 				bodies[i] = one.body
 			}
 			body := slices.Concat([]byte{'['}, bytes.Join(bodies, []byte{','}), []byte{']'})
-			response{status: http.StatusOK, body: body}.write(w)
+			response{status: http.StatusOK, body: body}.write(w, r)
 		default:
-			responses[0].write(w)
+			responses[0].write(w, r)
 		}
 	})
 }
@@ -157,7 +157,7 @@ func (c *requestState) checked(r *http.Request, m message, got recorder) respons
 	if isJSON(got.header.Get("Content-Type")) && got.body.Len() > 0 {
 		return response{status: got.status, body: got.body.Bytes()}
 	}
-	if r.Context().Err() == nil { // otherwise the client disconnected, so the SDK wrote no response
+	if r.Context().Err() == nil { // otherwise the client disconnected, so the SDK wrote no response: see write
 		c.addError(fmt.Errorf("%s: %d %.200q", notFromSDK, got.status, got.body.String()))
 	}
 	rejected := rpcError{error: fault.New(fault.Invalid, "the request was rejected"), code: jsonrpc.CodeInvalidRequest, id: m.id, status: got.status}

@@ -68,7 +68,7 @@ func writeRPCError(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	httpapi.SetError(r.Context(), err)
-	errorResponse(err).write(w)
+	errorResponse(err).write(w, r)
 }
 
 // response is a JSON-RPC response, and its HTTP status outside of a batch.
@@ -94,7 +94,12 @@ func errorResponse(err error) response {
 	return response{status: described.Status, body: body}
 }
 
-func (r response) write(w http.ResponseWriter) {
+// write sends the response. A client that has left does not receive it: the error of a tool, which has the status 200, is an error
+// of the client then, as in REST.
+func (r response) write(w http.ResponseWriter, request *http.Request) {
+	if errors.Is(request.Context().Err(), context.Canceled) {
+		r.status = httpapi.StatusClientClosedRequest
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(r.body)))
 	w.WriteHeader(r.status)

@@ -144,6 +144,7 @@ func (a *API) preprocess(next http.Handler) http.Handler {
 		}
 		c := newRequestState(a.deps.Media, auth.FromContext(r.Context()), canUpload(auth.FromContext(r.Context())))
 		defer func() { httpapi.SetError(r.Context(), c.close(r.Context())) }()
+		c.left = r.Context()
 		control := http.NewResponseController(w)
 		c.stop = func() { _ = control.SetReadDeadline(time.Now()) } // a transport without deadlines has none
 		// At the end of the body the middleware checks the credential again.

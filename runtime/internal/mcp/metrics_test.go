@@ -12,6 +12,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/jackc/pgx/v5"
+
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/mcp"
@@ -80,6 +83,60 @@ func TestMetrics_CountAndTimeCallsByTool(t *testing.T) {
 		if durations[tool] != want {
 			t.Errorf("%s has %s durations, want %s", tool, durations[tool], want)
 		}
+	}
+}
+
+// A call whose client left while it ran was a failure of the service: status 500, by which any tenant could raise the alert.
+func TestCanceledCall_IsNoFailureOfTheService(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	tx, err := conn.Begin(t.Context())
+	must(t, err)
+	_, err = tx.Exec(t.Context(), `LOCK TABLE app_total IN ACCESS EXCLUSIVE MODE`)
+	must(t, err)
+	for what, body := range map[string]string{"a call": callBody(t, "get_media_count", nil), "a batch": "[" + callBody(t, "get_media_count", nil) + "]"} {
+		before := strings.Count(rt.logs.String(), `"status":499`)
+		ctx, leave := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			request, err := http.NewRequestWithContext(ctx, http.MethodPost, baseURL+"/mcp", strings.NewReader(body))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			request.Header.Set("Content-Type", "application/json")
+			request.Header.Set("Accept", "application/json, text/event-stream")
+			request.Header.Set("x-service-apikey", one.Key)
+			if response, err := rt.client.Do(request); err == nil {
+				_ = response.Body.Close()
+				t.Errorf("%s: the client got %d", what, response.StatusCode)
+			}
+		}()
+		wait.Until(t, "the call waits for the table", func() bool {
+			return w.QueryInt(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
+		})
+		leave()
+		wait.Receive(t, "the client has left", ended)
+		wait.UntilNone(t, func() string {
+			if strings.Count(rt.logs.String(), `"status":499`) > before {
+				return ""
+			}
+			return what + " is not logged as canceled: " + rt.logs.String()
+		})
+	}
+	must(t, tx.Rollback(t.Context()))
+	if text := rt.logs.String(); strings.Contains(text, `"status":500`) || strings.Contains(text, `"level":"ERROR"`) {
+		t.Errorf("the log has %s", text)
+	}
+	wait.Until(t, "the calls are counted", func() bool { return rt.calls(t)["get_media_count canceled"] == "2" })
+	if counts := rt.calls(t); len(counts) != 1 {
+		t.Errorf("counted %v", counts)
 	}
 }
 

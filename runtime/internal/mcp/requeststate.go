@@ -22,6 +22,8 @@ type requestState struct {
 	// messages are those of the body; batch is set if it is an array of them.
 	messages []message
 	batch    bool
+	// left is the context of the request, which ends when the client leaves.
+	left context.Context
 	// stop aborts a read of the request's body.
 	stop func()
 

@@ -169,6 +169,11 @@ func (a *API) authorizeTools(next sdk.MethodHandler) sdk.MethodHandler {
 					return a.toolError(ctx, t.name(), err), nil
 				}
 				called = t.name()
+				// The SDK waits for a call whose client has left, and does not end it.
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithCancel(ctx)
+				defer cancel()
+				defer context.AfterFunc(stateFromContext(ctx).left, cancel)()
 				defer prometheus.NewTimer(a.durations.WithLabelValues(called)).ObserveDuration()
 			}
 		}

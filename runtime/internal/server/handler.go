@@ -186,8 +186,8 @@ func (i *instrumentation) finish(r *http.Request, info *httpapi.RequestInfo, pat
 	defer i.tracer.end(r, info, pattern, status, body.count(), writer.written, aborted)
 	i.accounts.Count(info.Account, accountmetrics.Request{Status: status, Failed: failed(r.Context(), status, info.Err()), In: body.count(), Out: writer.written})
 	level := slog.LevelInfo
-	if status >= http.StatusInternalServerError || aborted {
-		level = slog.LevelError
+	if status >= http.StatusInternalServerError && fault.ReasonOf(info.Err()) != fault.Starting || aborted {
+		level = slog.LevelError // that a process starts is no error of it
 	}
 	attributes := []slog.Attr{
 		slog.String("method", r.Method),
