@@ -873,6 +873,9 @@ type PreconditionFailed = Error
 // RangeNotSatisfiable defines model for RangeNotSatisfiable.
 type RangeNotSatisfiable = Error
 
+// SelectedMediaItem defines model for SelectedMediaItem.
+type SelectedMediaItem = MediaItem
+
 // TooLarge defines model for TooLarge.
 type TooLarge = Error
 
@@ -5517,7 +5520,7 @@ type GetMediaResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *MediaItem
+	JSON200 *SelectedMediaItem
 	// JSON400 the response for an HTTP 400 `application/json` response
 	JSON400 *InvalidRequest
 	// JSON401 the response for an HTTP 401 `application/json` response
@@ -5537,7 +5540,7 @@ type GetMediaResponse struct {
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetMediaResponse) GetJSON200() *MediaItem {
+func (r GetMediaResponse) GetJSON200() *SelectedMediaItem {
 	return r.JSON200
 }
 
@@ -5614,7 +5617,7 @@ type GetMediaByPostResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *MediaItem
+	JSON200 *SelectedMediaItem
 	// JSON400 the response for an HTTP 400 `application/json` response
 	JSON400 *InvalidRequest
 	// JSON401 the response for an HTTP 401 `application/json` response
@@ -5636,7 +5639,7 @@ type GetMediaByPostResponse struct {
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetMediaByPostResponse) GetJSON200() *MediaItem {
+func (r GetMediaByPostResponse) GetJSON200() *SelectedMediaItem {
 	return r.JSON200
 }
 
@@ -8148,7 +8151,7 @@ func ParseGetMediaResponse(rsp *http.Response) (*GetMediaResponse, error) {
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest MediaItem
+		var dest SelectedMediaItem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -8239,7 +8242,7 @@ func ParseGetMediaByPostResponse(rsp *http.Response) (*GetMediaByPostResponse, e
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest MediaItem
+		var dest SelectedMediaItem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -25,7 +25,7 @@ export type UrlUpload = Schemas['URLUpload']
 export type BatchOperation = Schemas['BatchRequest']['operation']
 export type BatchResult = Schemas['BatchResult']
 
-/** The ETag of an item is its version, which a change can require. */
+/** The ETag of an item names its version, which a change can require. */
 export interface VersionedItem {
   item: MediaItem
   etag: string
@@ -148,13 +148,13 @@ export class MediastackClient {
 
   /** Reads a sealed item or a draft, or the members of it that `fields` names. */
   async get<Field extends keyof MediaItem = keyof MediaItem>(mediaId: string, { signal, fields }: Selection<Field> & CallOptions = {}): Promise<Pick<MediaItem, Field>> {
-    return document(await this.api.GET('/media/get/{mediaId}', { params: { path: { mediaId }, query: fieldsQuery(fields) }, ...given(signal) }))
+    return selected<Pick<MediaItem, Field>>(await this.api.GET('/media/get/{mediaId}', { params: { path: { mediaId }, query: fieldsQuery(fields) }, ...given(signal) }))
   }
 
   /** Reads a sealed item or a draft, with its ETag for `ifMatch`. */
   async getVersioned(mediaId: string, { signal }: CallOptions = {}): Promise<VersionedItem> {
     const answer = await this.api.GET('/media/get/{mediaId}', { params: { path: { mediaId } }, ...given(signal) })
-    return { item: document(answer), etag: answer.response.headers.get('etag') ?? '' }
+    return { item: selected<MediaItem>(answer), etag: answer.response.headers.get('etag') ?? '' }
   }
 
   /**
@@ -179,7 +179,7 @@ export class MediastackClient {
   /** Lists one page of sealed items, or of drafts. `limit` is 10 by default and at most 100. */
   async list<Field extends keyof MediaItem = keyof MediaItem>({ signal, ...query }: ListOptions & Selection<Field> & CallOptions = {}): Promise<Page<Pick<MediaItem, Field>>> {
     const answer = await this.api.GET('/media/get', { params: { query: queryOf(query) }, ...given(signal) })
-    return pageOf(document<MediaItem[]>(answer), answer.response.headers)
+    return pageOf(selected<MediaItem[]>(answer), answer.response.headers)
   }
 
   /**
@@ -313,6 +313,11 @@ export class MediastackClient {
 
 /** Returns the document of an answer. The transport has thrown if there is none. */
 function document<T>(answer: { data?: T }): T {
+  return answer.data as T
+}
+
+/** Returns the document of an answer that has the members which were asked for: the types cannot say which. */
+function selected<T>(answer: { data?: unknown }): T {
   return answer.data as T
 }
 

@@ -728,6 +728,72 @@ export interface components {
             /** @description Pixels. */
             width?: number;
         };
+        /** @description The members of an item that `fields` names. */
+        SelectedMediaItem: {
+            access?: components["schemas"]["Access"];
+            caption?: string;
+            /**
+             * Format: date-time
+             * @description When the upload was complete.
+             */
+            createdAt?: string;
+            /** @description Color of the largest group of similar pixels of the image, in sRGB: a background until the thumbnail is loaded; absent when it is not known. */
+            dominantColor?: string;
+            /**
+             * Format: double
+             * @description Length of a recording in seconds, with up to three decimals; absent when the first bytes of the file do not say it.
+             */
+            duration?: number;
+            /**
+             * Format: date-time
+             * @description When the draft is purged unless it is sealed; absent once it is.
+             */
+            expiresAt?: string;
+            /** @description URL of the file. The URL of a draft or of a private item expires; read the item for a new one. */
+            file?: string;
+            focus?: components["schemas"]["Focus"];
+            group?: string;
+            /** @description Height of the image in pixels, as it is displayed; absent when it is not known. */
+            height?: number;
+            /** Format: uuid */
+            mediaId?: string;
+            metadata?: components["schemas"]["Metadata"];
+            mimeType?: string;
+            /** @description URL of the uploaded file, when `file` is a conversion of it; absent otherwise. */
+            original?: string;
+            originalFileName?: string;
+            /** @description Pages of a linearized PDF document; absent when the first bytes of the file do not say it. */
+            pages?: number;
+            /**
+             * Format: byte
+             * @description ThumbHash of the image in base64, about 25 bytes from which a page draws a blurred preview; absent when there is none.
+             */
+            placeholder?: string;
+            /** @description The pictures of the presets of the account, by name. Only if `fields` names it; empty if the item is no image. */
+            presets?: {
+                [key: string]: components["schemas"]["Picture"];
+            };
+            /** @description The `ref` of the upload signature that the item was uploaded with; absent when there is none. */
+            ref?: string;
+            /**
+             * Format: date-time
+             * @description When the item was sealed; absent while it is a draft.
+             */
+            sealedAt?: string;
+            /** @description SHA-256 of the uploaded file. */
+            sha256?: string;
+            /**
+             * Format: int64
+             * @description Bytes of the file.
+             */
+            size?: number;
+            /** @description True while the item is a draft; absent afterwards. */
+            temp?: boolean;
+            /** @description URL of the thumbnail; empty when there is none. */
+            thumbnail?: string;
+            /** @description Width of the image in pixels, as it is displayed; absent when it is not known. */
+            width?: number;
+        };
         Settings: {
             /** @description The fields whose value changed. In the response to a change only. */
             changed?: string[];
@@ -1011,7 +1077,7 @@ export interface components {
         /** @description The item. */
         MediaItem: {
             headers: {
-                /** @description The version of the item, for `If-Match`. */
+                /** @description Names the item and its version, for `If-Match`. */
                 ETag: string;
                 [name: string]: unknown;
             };
@@ -1019,7 +1085,7 @@ export interface components {
                 "application/json": components["schemas"]["MediaItem"];
             };
         };
-        /** @description One page of items. */
+        /** @description One page of items; with `fields` those members of them. */
         MediaItems: {
             headers: {
                 /** @description URLs of the first, previous, next and last page (RFC 8288), if they exist; of the first and next page only, if the list is read by cursor. */
@@ -1031,7 +1097,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["MediaItem"][];
+                "application/json": (components["schemas"]["MediaItem"] | components["schemas"]["SelectedMediaItem"])[];
             };
         };
         /** @description No picture can be made of the image, because it is broken or over a limit. */
@@ -1093,6 +1159,17 @@ export interface components {
                  *     }
                  */
                 "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description The item; with `fields` those members of it. */
+        SelectedMediaItem: {
+            headers: {
+                /** @description Names the item and its version, for `If-Match`. */
+                ETag: string;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["MediaItem"] | components["schemas"]["SelectedMediaItem"];
             };
         };
         /** @description The body is too large, or the account is full. */
@@ -1916,7 +1993,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["MediaItem"];
+            200: components["responses"]["SelectedMediaItem"];
             400: components["responses"]["InvalidRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["LacksScope"];
@@ -1940,7 +2017,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["MediaItem"];
+            200: components["responses"]["SelectedMediaItem"];
             400: components["responses"]["InvalidRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["LacksScope"];

@@ -687,6 +687,9 @@ type NotFound = Error
 // PreconditionFailed defines model for PreconditionFailed.
 type PreconditionFailed = Error
 
+// SelectedMediaItem defines model for SelectedMediaItem.
+type SelectedMediaItem = MediaItem
+
 // TooLarge defines model for TooLarge.
 type TooLarge = Error
 

@@ -63,6 +63,13 @@ func ParseSelection(text string) (Selection, error) {
 	return selected, nil
 }
 
+// addSelection adds the schema of the documents that the parameter fields makes: of an item, any of its members.
+func addSelection(schemas map[string]any) {
+	item, _ := schemas["MediaItem"].(map[string]any)
+	selected, _ := schemas["SelectedMediaItem"].(map[string]any)
+	selected["properties"], selected["additionalProperties"] = item["properties"], item["additionalProperties"]
+}
+
 // SelectedItem is the document of an item with a part of its members.
 type SelectedItem struct {
 	Item   *MediaItem

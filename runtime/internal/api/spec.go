@@ -26,6 +26,7 @@ func RenderSpec(baseURL, brand string) ([]byte, error) {
 	components, _ := document["components"].(map[string]any)
 	schemas, _ := components["schemas"].(map[string]any)
 	addSettings(schemas)
+	addSelection(schemas)
 	stripExtensions(document)
 	return json.Marshal(document)
 }

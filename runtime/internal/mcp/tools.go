@@ -177,7 +177,8 @@ func mediaItem() schema {
 		prop("caption", str(), "Text that describes the file; empty when there is none."),
 		prop("group", str(), "Label of the item; empty when it has none."),
 	)
-	item.Properties = append(item.Properties, prop("temp", constant(true), "Set while the item is a draft; absent once it is sealed."))
+	item.Properties = append(item.Properties, prop("temp", constant(true), "Set while the item is a draft; absent once it is sealed."),
+		prop("original", schema{Type: "string", Format: "uri"}, "URL of the uploaded file, when file is a conversion of it; absent otherwise."))
 	return item
 }
 

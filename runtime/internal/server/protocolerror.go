@@ -43,7 +43,8 @@ var protocolDetails = map[int]string{
 }
 
 // protocolError returns the response of the service instead of that of net/http. ok is false for
-// bytes that are no response, such as a TLS record.
+// bytes that are no response, such as a TLS record. Its text is that of a request which is invalid on POST /media/create: no
+// route is known yet.
 func protocolError(plain []byte) (response []byte, ok bool) {
 	head, text, _ := bytes.Cut(plain, []byte("\r\n\r\n"))
 	line, _, _ := strings.Cut(string(head), "\r\n")
@@ -60,7 +61,9 @@ func protocolError(plain []byte) (response []byte, ok bool) {
 	if detail == "" {
 		detail = protocolDetails[status]
 	}
-	body, err := httpapi.EncodeJSON(httpapi.DescribeStatus(status, fault.New(fault.Invalid, "%s", detail)).Body)
+	described := httpapi.DescribeStatus(status, fault.New(fault.Invalid, "%s", detail)).Body
+	described.Error = http.StatusText(http.StatusBadRequest)
+	body, err := httpapi.EncodeJSON(described)
 	if err != nil {
 		return nil, false
 	}

@@ -50,7 +50,7 @@ func TestConnection_MalformedRequestsAreAnsweredInJSON(t *testing.T) {
 			if err := json.Unmarshal(text, &body); err != nil || response.Header.Get("Content-Type") != "application/json" || !response.Close {
 				t.Errorf("%s: %v, %v, %s", name, err, response.Header, text)
 			}
-			if response.StatusCode != tt.status || body.Error != http.StatusText(tt.status) || body.Code != api.ErrorCodeInvalidRequest || body.Detail != tt.detail {
+			if response.StatusCode != tt.status || body.Error != "Bad Request" || body.Code != api.ErrorCodeInvalidRequest || body.Detail != tt.detail {
 				t.Errorf("%s: %d %+v", name, response.StatusCode, body)
 			}
 			c.ends(t)
