@@ -41,7 +41,7 @@ func checkHeaders(w http.ResponseWriter, r *http.Request) error {
 	}
 	switch {
 	case r.Method != http.MethodPost:
-		w.Header().Set("Allow", http.MethodPost)
+		w.Header().Set("Allow", allowedMethods)
 		return reject(http.StatusMethodNotAllowed, "messages must be sent by POST; the service keeps no sessions and no streams")
 	case !isJSON(r.Header.Get("Content-Type")):
 		return reject(http.StatusUnsupportedMediaType, "Content-Type must be application/json")

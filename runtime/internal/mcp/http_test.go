@@ -44,7 +44,7 @@ func TestMissingCredential_IsAnsweredWithTheChallenge(t *testing.T) {
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
 	const metadata = `Bearer resource_metadata="http://media.test/.well-known/oauth-protected-resource/mcp", scope="media:read media:write media:delete"`
-	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
+	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodPut, http.MethodDelete} {
 		got := rt.send(t, method, "/mcp", strings.NewReader(listTools))
 		if got.status != http.StatusUnauthorized || got.header.Get("WWW-Authenticate") != metadata || len(got.header.Values("WWW-Authenticate")) != 1 {
 			t.Errorf("%s: %d %v", method, got.status, got.header)
@@ -60,10 +60,16 @@ func TestMissingCredential_IsAnsweredWithTheChallenge(t *testing.T) {
 	if got := rt.send(t, http.MethodPost, "/mcp?x-service-apikey="+one.Key+"&apikey="+one.Key, strings.NewReader(listTools)); got.status != http.StatusUnauthorized {
 		t.Errorf("a key in the query: %d", got.status)
 	}
-	if got := rt.post(t, listTools, header("x-service-signature", rt.signature(t, one)), apiKey("msk_"+strings.Repeat("0", 46))); got.status != http.StatusUnauthorized {
+	if got := rt.post(t, listTools, header("x-service-signature", rt.signature(t, one)), apiKey("msk_"+strings.Repeat("0", 46))); got.status != http.StatusBadRequest {
 		t.Errorf("a wrong key beside a good signature: %d", got.status)
 	}
-	for _, method := range []string{http.MethodGet, http.MethodDelete} {
+	if got := rt.post(t, listTools, header("x-service-signature", rt.signature(t, one))); got.status != http.StatusUnauthorized {
+		t.Errorf("a signature: %d", got.status)
+	}
+	if got := rt.send(t, http.MethodOptions, "/mcp", nil); got.status != http.StatusNoContent || got.header.Get("Allow") != "POST" {
+		t.Errorf("OPTIONS: %d %v", got.status, got.header)
+	}
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		if got := rt.send(t, method, "/mcp", nil, apiKey(one.Key)); got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != "POST" {
 			t.Errorf("%s with a key: %d %v", method, got.status, got.header)
 		}

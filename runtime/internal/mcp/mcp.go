@@ -99,14 +99,21 @@ func New(cfg Config, deps Deps) (*API, error) {
 	return a, nil
 }
 
+// allowedMethods is the method that does something.
+const allowedMethods = http.MethodPost
+
 // Mount adds the routes. Only POST is supported; the other methods are routed so that a client
 // which tries them first gets a challenge for its credential.
 func (a *API) Mount(r chi.Router) {
 	r.Group(func(r chi.Router) {
 		r.Use(a.hosts.check, a.deps.Auth.Middleware(auth.ChallengeLogin))
-		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 			r.Method(method, api.ToolsRoute, a.handler)
 		}
+	})
+	r.With(a.hosts.check).Options(api.ToolsRoute, func(w http.ResponseWriter, _ *http.Request) { // no preflight of a page
+		w.Header().Set("Allow", allowedMethods)
+		w.WriteHeader(http.StatusNoContent)
 	})
 }
 

@@ -4,6 +4,7 @@
 package rest
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"strings"
@@ -60,6 +61,7 @@ type API struct {
 	batches *fairlimit.Limiter[uuid.UUID]
 	base    string
 	spec    []byte
+	specTag string // its ETag
 }
 
 var _ api.ServerInterface = (*API)(nil)
@@ -71,7 +73,7 @@ func New(cfg Config, deps Deps) (*API, error) {
 		return nil, err
 	}
 	batches := fairlimit.New[uuid.UUID](fairlimit.Config{Limit: cfg.MaxBatches, PerKey: max(1, cfg.MaxBatches/4)})
-	return &API{deps: deps, batches: batches, base: strings.TrimRight(cfg.BaseURL, "/"), spec: spec}, nil
+	return &API{deps: deps, batches: batches, base: strings.TrimRight(cfg.BaseURL, "/"), spec: spec, specTag: fmt.Sprintf(`"%x"`, sha256.Sum256(spec))}, nil
 }
 
 // Mount adds the routes.

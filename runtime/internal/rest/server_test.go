@@ -232,3 +232,47 @@ func TestUpload_WhoseClientLeavesKeepsNothing(t *testing.T) {
 	}
 	wait.Until(t, "nothing is held", func() bool { return usage() == (account.Usage{}) })
 }
+
+// HEAD was answered 404 and 405 on routes that answer GET.
+func TestHead_IsAsGetWithoutABody(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rt := w.runtime(t)
+	one := w.tenant(t, "one")
+	item := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")), field("access", "public"))
+	send := func(method, path string, headers ...string) answer {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), method, "http://"+rt.server.Addr()+path, nil)
+		must(t, err)
+		request.Header.Set("x-service-apikey", one.Key)
+		for i := 0; i+1 < len(headers); i += 2 {
+			request.Header.Set(headers[i], headers[i+1])
+		}
+		response, err := http.DefaultTransport.RoundTrip(request)
+		must(t, err)
+		defer func() { _ = response.Body.Close() }()
+		body, err := io.ReadAll(response.Body)
+		must(t, err)
+		return answer{status: response.StatusCode, header: response.Header, body: body}
+	}
+	for _, path := range []string{"/openapi.json", "/media/get", "/media/get/", "/media/get/count", "/media/get/size", "/media/get/" + item.MediaId.String(), "/media/deleted", "/settings/media/get", strings.TrimPrefix(item.File, baseURL)} {
+		get, head := send(http.MethodGet, path), send(http.MethodHead, path)
+		if head.status != http.StatusOK || get.status != http.StatusOK || len(head.body) != 0 {
+			t.Errorf("%s: GET %d, HEAD %d with %d bytes", path, get.status, head.status, len(head.body))
+		}
+		for _, name := range []string{"Content-Type", "Content-Length", "ETag", "X-Total-Count", "Cache-Control"} {
+			if get.header.Get(name) != head.header.Get(name) {
+				t.Errorf("%s: %s is %q by GET, and %q by HEAD", path, name, get.header.Get(name), head.header.Get(name))
+			}
+		}
+	}
+	tag := send(http.MethodHead, "/openapi.json").header.Get("ETag")
+	if again := send(http.MethodGet, "/openapi.json", "If-None-Match", tag); tag == "" || again.status != http.StatusNotModified || len(again.body) != 0 {
+		t.Errorf("the ETag %s: %d", tag, again.status)
+	}
+	for path, allow := range map[string]string{"/media/create": "POST", "/media/get": "GET, HEAD, POST", "/media/batch": "POST", "/media/deleted": "GET, HEAD"} {
+		if got := send(http.MethodPatch, path); got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != allow {
+			t.Errorf("PATCH %s: %d, Allow %q", path, got.status, got.header.Get("Allow"))
+		}
+	}
+}

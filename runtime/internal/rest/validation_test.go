@@ -236,7 +236,7 @@ func TestRequest_InvalidIsRejected(t *testing.T) {
 		{"GET", "/.well-known/oauth-protected-resource", nil, 404, "Not Found", "route not found"},
 		{"PUT", "/media/create", nil, 405, "Method Not Allowed", "this route has the methods POST"},
 		{"GET", "/media/create", nil, 405, "Method Not Allowed", "this route has the methods POST"},
-		{"DELETE", "/media/get", nil, 405, "Method Not Allowed", "this route has the methods GET, POST"},
+		{"DELETE", "/media/get", nil, 405, "Method Not Allowed", "this route has the methods GET, HEAD, POST"},
 		{"POST", "/media/delete" + noItem, nil, 405, "Method Not Allowed", "this route has the methods DELETE"},
 		{"POST", "/media/file" + noItem + "/original/a", nil, 405, "Method Not Allowed", "this route has the methods GET, HEAD"},
 	}
@@ -250,7 +250,7 @@ func TestRequest_InvalidIsRejected(t *testing.T) {
 		})
 	}
 	allow := rt.do(t, http.MethodPut, "/media/get").header.Get("Allow")
-	if allow != "GET, POST" {
+	if allow != "GET, HEAD, POST" {
 		t.Errorf("Allow: %q", allow)
 	}
 }

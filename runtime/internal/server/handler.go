@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,7 @@ var errNoRoute = fault.New(fault.NotFound, "route not found")
 // newHandler returns the public handler: the routes of deps.Mounts behind the common middleware.
 func newHandler(cfg Config, deps Deps, metrics *metrics) (http.Handler, error) {
 	router := chi.NewRouter()
+	router.Use(rejectRouteAsItem(router), headAsGet(router))
 	router.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		httpapi.WriteError(w, r, errNoRoute)
 	})
@@ -55,7 +57,7 @@ func newHandler(cfg Config, deps Deps, metrics *metrics) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &instrumentation{next: next, cfg: cfg, limits: deps.Limits, log: deps.Log, metrics: metrics, accounts: deps.Accounts, tracer: newRequestTracer(cfg, deps.Tracer, deps.Limits)}, nil
+	return &instrumentation{next: next, routes: router, cfg: cfg, limits: deps.Limits, log: deps.Log, metrics: metrics, accounts: deps.Accounts, tracer: newRequestTracer(cfg, deps.Tracer, deps.Limits)}, nil
 }
 
 // limitClientIPs applies the rate limit of client IPs, before anything is read or looked up.
@@ -74,16 +76,62 @@ func limitClientIPs(limits *ratelimit.Limiter, next http.Handler) http.Handler {
 // methods are the methods that a route may have.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 
-// allowed returns the methods of the route that has this path.
-func allowed(routes chi.Routes, r *http.Request) []string {
-	path := r.URL.RawPath
-	if path == "" {
-		path = r.URL.Path
+// withoutSlash returns the request without a slash at the end of its path, unless a route has the slash. Clients add one, and no
+// route differs by it.
+func withoutSlash(routes chi.Routes, r *http.Request) *http.Request {
+	path := r.URL.EscapedPath()
+	if len(path) < 2 || !strings.HasSuffix(path, "/") || len(allowed(routes, r)) > 0 {
+		return r
 	}
+	trimmed, address := *r, *r.URL
+	address.Path, address.RawPath = strings.TrimSuffix(address.Path, "/"), strings.TrimSuffix(address.RawPath, "/")
+	trimmed.URL = &address
+	return &trimmed
+}
+
+// headAsGet routes HEAD as GET where it has no route of its own. net/http sends no body.
+func headAsGet(routes chi.Routes) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodHead && !routes.Match(chi.NewRouteContext(), http.MethodHead, routePath(r)) {
+				chi.RouteContext(r.Context()).RouteMethod = http.MethodGet
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// routePath returns the path as the router reads it.
+func routePath(r *http.Request) string {
+	if r.URL.RawPath != "" {
+		return r.URL.RawPath
+	}
+	return r.URL.Path
+}
+
+// rejectRouteAsItem answers a change of what is no item: /media/create has the form of /media/{mediaId}, which has a method
+// that /media/create lacks.
+func rejectRouteAsItem(routes chi.Routes) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPatch && isItem(routes, r) {
+				if methods := allowed(routes, r); !slices.Contains(methods, http.MethodPatch) {
+					httpapi.WriteMethodNotAllowed(w, r, methods...)
+					return
+				}
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// allowed returns the methods of the route that has this path. One that answers GET answers HEAD.
+func allowed(routes chi.Routes, r *http.Request) []string {
+	path := routePath(r)
 	var found, static []string
 	for _, method := range methods {
 		match := chi.NewRouteContext()
-		if !routes.Match(match, method, path) {
+		if !routes.Match(match, method, path) && (method != http.MethodHead || !routes.Match(match, http.MethodGet, path)) {
 			continue
 		}
 		found = append(found, method)
@@ -107,6 +155,7 @@ func isItem(routes chi.Routes, r *http.Request) bool {
 // and recovery from panics.
 type instrumentation struct {
 	next     http.Handler
+	routes   chi.Routes
 	cfg      Config
 	limits   *ratelimit.Limiter
 	log      *slog.Logger
@@ -122,6 +171,7 @@ var requestIDPattern = regexp.MustCompile(`^[0-9A-Za-z._-]{8,64}$`)
 // ServeHTTP handles a request.
 func (i *instrumentation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
+	r = withoutSlash(i.routes, r)
 	id := r.Header.Get("X-Request-Id")
 	if id == "" || !requestIDPattern.MatchString(id) || redact.Secret(id) {
 		id = uuid.NewString()

@@ -113,14 +113,13 @@ func New(cfg Config, deps Deps) (*API, error) {
 
 // Mount adds the routes.
 func (a *API) Mount(r chi.Router) {
-	for _, route := range []string{collectionRoute, collectionRoute + "/", uploadRoute} {
+	for _, route := range []string{collectionRoute, uploadRoute} {
 		r.With(tusHeaders).Options(route, a.options)
 	}
 	r.Group(func(r chi.Router) {
 		uploads := a.deps.Auth.RequireOperation(func(*http.Request) account.Operation { return account.UploadMedia })
 		r.Use(tusHeaders, a.deps.Auth.Middleware(auth.ChallengeAll), uploads, requireTusResumable)
 		r.Post(collectionRoute, a.create)
-		r.Post(collectionRoute+"/", a.create) // many clients send it with a slash
 		r.Head(uploadRoute, a.withUpload(http.MethodHead, a.handler.HeadFile))
 		r.Patch(uploadRoute, a.withUpload(http.MethodPatch, a.handler.PatchFile))
 		r.Delete(uploadRoute, a.withUpload(http.MethodDelete, a.handler.DelFile))
