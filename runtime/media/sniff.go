@@ -31,7 +31,7 @@ func isActiveContent(declared string) bool {
 }
 
 // sniff detects the type of a file from its first bytes. The declared type is used only for
-// binary data of no known type, and to refine plain text.
+// binary data of no known type, and to refine plain text. An empty file may be either: it is text only if that was declared.
 func sniff(head []byte, declaredType string) string {
 	found, _, _ := mime.ParseMediaType(mimetype.Detect(head).String())
 	if found == plainText || found == octetStream || strings.HasPrefix(found, "text/") && isActiveContent(found) {
@@ -43,7 +43,11 @@ func sniff(head []byte, declaredType string) string {
 	if err != nil || len(declared) > 127 || isActiveContent(declared) {
 		declared = ""
 	}
-	switch kind, _, ok := strings.Cut(declared, "/"); {
+	kind, _, ok := strings.Cut(declared, "/")
+	if len(head) == 0 && kind != "text" {
+		found = octetStream
+	}
+	switch {
 	case !ok:
 		return found
 	case found == octetStream && kind != "image" && kind != "text":

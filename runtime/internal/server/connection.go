@@ -36,7 +36,10 @@ type connection struct {
 	lingerTimeout time.Duration
 
 	handled atomic.Bool // a handler has begun, and its response is not complete
-	closed  sync.Once
+	// head is the head of the request that arrives. net/http reads it before it calls a handler, in the goroutine that
+	// writes its own responses and sets handled.
+	head   requestHead
+	closed sync.Once
 }
 
 // Close closes the connection and releases its slot. After a call of linger it closes the

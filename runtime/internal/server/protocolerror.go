@@ -17,7 +17,7 @@ func (c *connection) Write(b []byte) (int, error) {
 	if c.handled.Load() {
 		return c.TCPConn.Write(b)
 	}
-	response, ok := protocolError(b)
+	response, ok := protocolError(b, c.head.problem())
 	if !ok {
 		return c.TCPConn.Write(b)
 	}
@@ -31,21 +31,32 @@ func (c *connection) Write(b []byte) (int, error) {
 // connection.
 func (c *connection) setHandled(handled bool) {
 	if c != nil {
+		if !handled {
+			c.head = requestHead{}
+		}
 		c.handled.Store(handled)
 	}
 }
 
+// Read receives bytes. Those that arrive before a handler runs are the head of a request.
+func (c *connection) Read(b []byte) (int, error) {
+	n, err := c.TCPConn.Read(b)
+	if n > 0 && !c.handled.Load() {
+		c.head.scan(b[:n])
+	}
+	return n, err
+}
+
 // protocolDetails are the details of the statuses for which net/http has none.
 var protocolDetails = map[int]string{
-	http.StatusBadRequest:                  "the request is not HTTP/1.1",
 	http.StatusExpectationFailed:           "the only supported expectation is 100-continue",
-	http.StatusRequestHeaderFieldsTooLarge: fmt.Sprintf("the request headers must be at most %d bytes", maxHeaderBytes),
+	http.StatusRequestHeaderFieldsTooLarge: fmt.Sprintf("the request line and the headers must be at most %d bytes", headerLimit),
 }
 
 // protocolError returns the response of the service instead of that of net/http. ok is false for
 // bytes that are no response, such as a TLS record. Its text is that of a request which is invalid on POST /media/create: no
-// route is known yet.
-func protocolError(plain []byte) (response []byte, ok bool) {
+// route is known yet. problem says what is wrong with a request that net/http calls a bad one.
+func protocolError(plain []byte, problem string) (response []byte, ok bool) {
 	head, text, _ := bytes.Cut(plain, []byte("\r\n\r\n"))
 	line, _, _ := strings.Cut(string(head), "\r\n")
 	version, rest, _ := strings.Cut(line, " ")
@@ -58,7 +69,11 @@ func protocolError(plain []byte) (response []byte, ok bool) {
 	if after, found := strings.CutPrefix(detail, number+" "+http.StatusText(status)); found {
 		detail = strings.TrimPrefix(after, ": ")
 	}
-	if detail == "" {
+	switch {
+	case detail != "":
+	case status == http.StatusBadRequest:
+		detail = problem
+	default:
 		detail = protocolDetails[status]
 	}
 	described := httpapi.DescribeStatus(status, fault.New(fault.Invalid, "%s", detail)).Body

@@ -25,7 +25,14 @@ func TestConnection_MalformedRequestsAreAnsweredInJSON(t *testing.T) {
 		"no HTTP":             {"hello\r\n\r\n", 400, "the request is not HTTP/1.1"},
 		"no host":             {"GET / HTTP/1.1\r\n\r\n", 400, "missing required Host header"},
 		"a malformed header":  {"GET / HTTP/1.1\r\nHost: x\r\nA B: c\r\n\r\n", 400, "invalid header name"},
-		"large headers":       {"GET / HTTP/1.1\r\nHost: x\r\nA: " + strings.Repeat("a", 2*maxHeaderBytes) + "\r\n\r\n", 431, "the request headers must be at most 16384 bytes"},
+		"no colon":            {"GET / HTTP/1.1\r\nHost: x\r\nno colon here\r\n\r\n", 400, "a header has no colon"},
+		"no name":             {"GET / HTTP/1.1\r\nHost: x\r\n: c\r\n\r\n", 400, "a header has no name"},
+		"an early space":      {"GET / HTTP/1.1\r\n Host: x\r\n\r\n", 400, "the first header begins with a space"},
+		"two lengths":         {"POST /media/create HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\ncontent-length: 4\r\n\r\nabcd", 400, "Content-Length is there twice, with different values"},
+		"a length in words":   {"POST /media/create HTTP/1.1\r\nHost: x\r\nContent-Length: three\r\n\r\nabc", 400, "Content-Length must be a number"},
+		"a long length":       {"POST /media/create HTTP/1.1\r\nHost: x\r\nContent-Length: " + strings.Repeat("1", 100) + "\r\n\r\nabc", 400, "Content-Length must be a number"},
+		"a malformed target":  {"GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n", 400, "the request line or a header is malformed"},
+		"large headers":       {withHeaderOf(2 * headerLimit), 431, "the request line and the headers must be at most 20480 bytes"},
 		"another expectation": {"GET / HTTP/1.1\r\nHost: x\r\nExpect: tea\r\n\r\n", 417, "the only supported expectation is 100-continue"},
 		"another encoding":    {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: tea\r\n\r\n", 501, "Unsupported transfer encoding"},
 		"another version":     {"GET / HTTP/3.0\r\nHost: x\r\n\r\n", 505, "unsupported protocol version"},
@@ -54,6 +61,25 @@ func TestConnection_MalformedRequestsAreAnsweredInJSON(t *testing.T) {
 				t.Errorf("%s: %d %+v", name, response.StatusCode, body)
 			}
 			c.ends(t)
+		}
+	}
+}
+
+// withHeaderOf returns a request whose line and headers have so many bytes.
+func withHeaderOf(size int) string {
+	const before, after = "GET / HTTP/1.1\r\nHost: x\r\nA: ", "\r\n\r\n"
+	return before + strings.Repeat("a", size-len(before)-len(after)) + after
+}
+
+// The bound that the error names is the real one.
+func TestConnection_HeadersUpToTheBoundAreAccepted(t *testing.T) {
+	t.Parallel()
+	s := start(t, valid(), rejecting)
+	for more, tooLarge := range map[int]bool{0: false, 1: true} {
+		c := dial(t, s.Addr())
+		c.send(t, withHeaderOf(headerLimit+more))
+		if got := c.answer(t, http.MethodGet); (got.status == http.StatusRequestHeaderFieldsTooLarge) != tooLarge {
+			t.Errorf("%d bytes are answered %d", headerLimit+more, got.status)
 		}
 	}
 }

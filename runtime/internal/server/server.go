@@ -92,6 +92,8 @@ const (
 	headerTimeout  = 10 * time.Second
 	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 16 << 10
+	// headerLimit is how many bytes a request line and headers may really have: net/http adds the size of its buffer.
+	headerLimit = maxHeaderBytes + 4<<10
 
 	maxDiscardLimit   = 1 << 30 // bytes
 	maxDiscardTimeout = time.Minute

@@ -1,6 +1,7 @@
 package tus
 
 import (
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -93,8 +94,8 @@ func (s *requestState) checkChunk(upload media.ResumableState) error {
 	if s.chunk.offset != upload.Progress.Received {
 		return fault.New(fault.Conflict, "Upload-Offset does not match the current offset")
 	}
-	if upload.Phase() == media.Committed {
-		return nil // the client repeats its last request
+	if upload.Phase() == media.Committed { // a client may repeat a last request without bytes
+		return s.checkNoBytes()
 	}
 	length := upload.Length
 	switch declared := s.chunk.length; {
@@ -109,6 +110,18 @@ func (s *requestState) checkChunk(upload media.ResumableState) error {
 		s.header.Del("Upload-Length")
 	}
 	return s.checkBodyLength(length, s.chunk.offset)
+}
+
+// checkNoBytes rejects a body for an upload that is complete.
+func (s *requestState) checkNoBytes() error {
+	if s.length < 0 { // it is not known before a byte arrives
+		n, _ := io.ReadFull(s.body, make([]byte, 1)) // without one, the end of the body shows nothing wrong
+		s.length = int64(n)
+	}
+	if s.length > 0 {
+		return fault.New(fault.TooLarge, "the upload is complete: the body is longer than what is left of it")
+	}
+	return nil
 }
 
 // checkBodyLength rejects a body at offset that does not fit into an upload of this length.

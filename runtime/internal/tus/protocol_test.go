@@ -435,6 +435,26 @@ func TestHead_ReturnsMetadataAsItWasSent(t *testing.T) {
 	}
 }
 
+// A PATCH with bytes at the end of a complete upload was answered 204, as if they were stored.
+func TestPatch_OfACompleteUploadWithBytesIsTooLarge(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	address := rt.created(t, one.Key, 3)
+	if got := rt.sent(t, one.Key, address, 0, []byte("abc")); got.status != http.StatusNoContent {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	for what, send := range map[string][]option{"a length": {chunk([]byte("d"))}, "chunks": {chunk([]byte("defg")), chunked}} {
+		rt.do(t, http.MethodPatch, address, append(send, key(one.Key), at(3))...).denied(t, what, http.StatusRequestEntityTooLarge, "the upload is complete")
+	}
+	for what, send := range map[string][]option{"no bytes": {chunk(nil)}, "no chunks": {chunk(nil), chunked}} {
+		if got := rt.do(t, http.MethodPatch, address, append(send, key(one.Key), at(3))...); got.status != http.StatusNoContent || got.header.Get("Upload-Offset") != "3" {
+			t.Errorf("%s: %d %s", what, got.status, got.body)
+		}
+	}
+}
+
 // Only an incomplete upload has Upload-Expires: a client would take that of a complete one for
 // the time at which the draft is deleted.
 func TestUploadExpires_IsSentUntilTheUploadIsComplete(t *testing.T) {
