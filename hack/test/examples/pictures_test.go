@@ -90,8 +90,14 @@ func copyExample(t *testing.T, packages *node.Packages) string {
 	return folder
 }
 
-// startStack starts a dev stack, which is stopped when the test ends.
+// startStack starts a dev stack without limits of rates, which is stopped when the test ends.
 func startStack(t *testing.T) *stack {
+	t.Helper()
+	return startStackWith(t, "SERVICE_RATE_LIMIT_KEY=0", "SERVICE_RATE_LIMIT_IP=0", "SERVICE_RATE_LIMIT_PICTURES=0")
+}
+
+// startStackWith starts a dev stack with settings.
+func startStackWith(t *testing.T, settings ...string) *stack {
 	t.Helper()
 	program, dir := testenv.Binary(t, "mediastack-dev"), filepath.Join(testenv.TempDir(t), "data")
 	t.Cleanup(func() {
@@ -100,7 +106,7 @@ func startStack(t *testing.T) *stack {
 			t.Errorf("stop the stack: %v\n%s", err, out)
 		}
 	})
-	testenv.Run(t, stepTimeout, testenv.RepoRoot(t), "env", "SERVICE_RATE_LIMIT_KEY=0", "SERVICE_RATE_LIMIT_IP=0", "SERVICE_RATE_LIMIT_PICTURES=0", program, "run", "--detach", "--data-dir", dir)
+	testenv.Run(t, stepTimeout, testenv.RepoRoot(t), "env", append(settings, program, "run", "--detach", "--data-dir", dir)...)
 	text, err := os.ReadFile(filepath.Join(dir, "stack.json"))
 	must(t, err)
 	s := &stack{}
