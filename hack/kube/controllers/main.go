@@ -71,17 +71,17 @@ func run(ctx context.Context, kubeconfig string, qps float32, burst int) error {
 		return err
 	}
 	config.QPS, config.Burst = qps, burst
-	shared, err := newShared(ctx, config)
+	s, err := newShared(ctx, config)
 	if err != nil {
 		return err
 	}
 	for _, start := range []func(context.Context, *shared) error{startGarbageCollector, startNamespaces, startQuotas, startServiceAccounts} {
-		if err := start(ctx, shared); err != nil {
+		if err := start(ctx, s); err != nil {
 			return err
 		}
 	}
-	shared.all.Start(ctx.Done())
-	close(shared.started)
+	s.all.Start(ctx.Done())
+	close(s.started)
 	<-ctx.Done()
 	return nil
 }
