@@ -197,6 +197,8 @@ func addControllers(ctx context.Context, mgr manager.Manager, verifier *installa
 		Runtimes:  deps.Runtimes,
 		Identity:  verifier.Identity,
 		Eraser:    eraser,
+		Removal:   installation.NewRemoval(mgr.GetAPIReader(), cfg.Namespace, cfg.Deployment).Find,
+		Log:       deps.Log,
 	})
 	if err := accounts.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediaaccount.Name, err)
