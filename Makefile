@@ -26,8 +26,8 @@ CGO_PACKAGES := ./runtime/cmd/mediastack-imaging/... ./runtime/internal/imaging/
 
 ##@ Development
 .PHONY: run stop status clean cluster cluster-stop
-run: build dev-services dev-stack running kube ## Start the dev stack and print commands that use it (DETACH=1 returns when it is ready, ARGS="--port 8080" passes flags)
-	@exec bin/mediastack-dev run $(if $(DETACH),--detach) $(ARGS)
+run: build dev-services dev-stack running $(if $(CLUSTER),,kube) ## Start the dev stack and print commands that use it (DETACH=1 returns when it is ready, CLUSTER=1 uses the current cluster of kubectl, ARGS="--port 8080" passes flags)
+	@exec bin/mediastack-dev run $(if $(DETACH),--detach) $(if $(CLUSTER),--cluster="$(CLUSTER)") $(ARGS)
 
 stop: bin/mediastack-dev ## Stop the dev stack of this checkout
 	@bin/mediastack-dev stop $(ARGS)
@@ -47,8 +47,8 @@ cluster-stop: bin/mediastack-cluster ## Stop the cluster of this checkout and re
 ##@ Build
 .PHONY: build images release generate client-types api-viewer fmt
 build: libvips ## Build the operator, the runtime and the image worker into bin/ (installs libvips-dev and a C compiler if they are missing)
-	go build -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./controllers/cmd/... ./runtime/cmd/mediastack-runtime
-	CGO_ENABLED=1 go build -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./runtime/cmd/mediastack-imaging
+	@hack/go-build.sh "operator and runtime" -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./controllers/cmd/... ./runtime/cmd/mediastack-runtime
+	@CGO_ENABLED=1 hack/go-build.sh "image worker" -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./runtime/cmd/mediastack-imaging
 
 images: build ## Build the container images into dist/, with a software bill of materials (SPDX) each
 	@# The archives of other versions are removed.
@@ -180,7 +180,8 @@ lint: golangci-lint libvips ## Run the linters, which include the import rules
 vocabulary: ## Check names, comments, texts and documents for retired words
 	go run ./hack/vocabulary
 
-tidy: ## Tidy every module of the repository
+tidy: ## Tidy every module of the repository, and align the versions of pinned programs with those of the product
+	@go run ./hack/alignversions --write
 	git ls-files -- 'go.mod' '*/go.mod' | while read -r mod; do (cd "$$(dirname "$$mod")" && go mod tidy); done
 
 verify: ## Check that generated code, formatting and go.mod are up to date, then the vocabulary and the linters
@@ -229,12 +230,12 @@ libvips running packages cluster-packages:
 	@hack/packages.sh $@
 
 dev-services: ## Build the S3 store and the mail sink of the dev stack into bin/
-	go -C hack/devservices build -ldflags "-s -w" -o ../../bin/mediastack-devservices .
+	@hack/go-build.sh "S3 store and mail sink" -C hack/devservices -ldflags "-s -w" -o ../../bin/mediastack-devservices .
 
 # As a file it is a target for the commands of a stack that runs, which must not require a checkout that compiles.
 dev-stack: ## Build the program of the dev stack into bin/
 dev-stack bin/mediastack-dev:
-	go build -ldflags "-s -w" -o bin/mediastack-dev ./hack/devstack
+	@hack/go-build.sh "dev stack" -ldflags "-s -w" -o bin/mediastack-dev ./hack/devstack
 
 .PHONY: cluster-binaries
 cluster-binaries bin/mediastack-cluster:
@@ -248,14 +249,17 @@ KUBE := $(CACHE)/kube/$(KUBERNETES)
 KUBE_VERSION := gitVersion=v$(KUBERNETES) gitMajor=$(word 1,$(subst ., ,$(KUBERNETES))) gitMinor=$(word 2,$(subst ., ,$(KUBERNETES))) gitTreeState=clean gitCommit=gomod buildDate=2026-01-01T00:00:00Z
 KUBE_LDFLAGS := $(foreach pkg,k8s.io/component-base/version k8s.io/client-go/pkg/version,$(foreach value,$(KUBE_VERSION),-X $(pkg).$(value)))
 
-KUBE_MISSING := $(if $(KUBEBUILDER_ASSETS),$(if $(wildcard $(KUBEBUILDER_ASSETS)/kube-controller-manager),,kube-controller-manager),kube-apiserver kube-controller-manager kubectl etcd)
-kube: $(KUBE_MISSING) ## Build etcd, kube-apiserver, kube-controller-manager and kubectl into the cache, unless KUBEBUILDER_ASSETS has them
+# What `setup-envtest use` has installed, of the same minor version.
+KUBE_MINOR := $(basename $(KUBERNETES))
+ENVTEST := $(lastword $(sort $(wildcard $(or $(XDG_DATA_HOME),$(HOME)/.local/share)/kubebuilder-envtest/k8s/$(KUBE_MINOR).*-$(shell go env GOHOSTOS)-$(shell go env GOHOSTARCH))))
+export KUBEBUILDER_ASSETS ?= $(ENVTEST)
+kube: $(if $(KUBEBUILDER_ASSETS),,kube-apiserver etcd kubectl) kube-controllers ## Build a control plane and kubectl into the cache, but for what setup-envtest has installed, or KUBEBUILDER_ASSETS has
 
 CLUSTER := $(CACHE)/cluster
 # pinned returns the version of a module that the go.mod of hack/cluster/<first argument> requires.
 pinned = $(shell awk '$$1 == "$(2)" { print $$2 }' hack/cluster/$(1)/go.mod)
 CNI_PLUGINS := bridge loopback portmap host-local
-cluster-programs: kube kubelet kube-proxy kube-scheduler containerd containerd-shim-runc-v2 ctr runc coredns $(CNI_PLUGINS) ## Build the programs of a Kubernetes cluster with nodes into the cache
+cluster-programs: kube kube-controller-manager kubectl kubelet kube-proxy kube-scheduler containerd containerd-shim-runc-v2 ctr runc coredns $(CNI_PLUGINS) ## Build the programs of a Kubernetes cluster with nodes into the cache
 
 minio: minio-user ## Build the MinIO server, and the program that creates its users, into the cache (tests only)
 	@hack/build-pinned.sh $(TOOLS)/minio hack/minio github.com/minio/minio
@@ -278,12 +282,15 @@ promtool prometheus: ## Build Prometheus and its promtool into the cache (tests 
 
 tools: controller-gen crd-ref-docs sqlc oapi-codegen golangci-lint ## Build the pinned generators and linters into the cache
 
-.PHONY: kube-apiserver kube-controller-manager kubectl kubelet kube-proxy kube-scheduler etcd containerd containerd-shim-runc-v2 ctr runc coredns $(CNI_PLUGINS)
+.PHONY: kube-apiserver kube-controller-manager kube-controllers kubectl kubelet kube-proxy kube-scheduler etcd containerd containerd-shim-runc-v2 ctr runc coredns $(CNI_PLUGINS)
 .PHONY: controller-gen crd-ref-docs sqlc oapi-codegen golangci-lint govulncheck gotestsum
 kube-apiserver kube-controller-manager kubectl kubelet kube-proxy kube-scheduler:
 	@hack/build-pinned.sh $(KUBE)/$@ hack/kube k8s.io/kubernetes/cmd/$@ "$(KUBE_LDFLAGS)"
 etcd:
-	@hack/build-pinned.sh $(KUBE)/$@ hack/etcd go.etcd.io/etcd/server/v3
+	@hack/build-pinned.sh $(KUBE)/$@ hack/kube go.etcd.io/etcd/server/v3
+# The few controllers that a control plane without nodes needs.
+kube-controllers:
+	@hack/build-pinned.sh $(KUBE)/$@ hack/kube ./controllers
 containerd containerd-shim-runc-v2 ctr:
 	@hack/build-pinned.sh $(CLUSTER)/$@ hack/cluster/containerd github.com/containerd/containerd/v2/cmd/$@ "-X github.com/containerd/containerd/v2/version.Version=$(call pinned,containerd,github.com/containerd/containerd/v2)" "no_btrfs no_devmapper no_zfs"
 # runc enters namespaces before the Go runtime starts, in C code, so it alone needs cgo (and libseccomp).

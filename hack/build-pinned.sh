@@ -13,7 +13,7 @@ name=$(basename "$program") dir=$(dirname "$program")
 export CGO_ENABLED=$([ "$cgo" = cgo ] && echo 1 || echo 0) GOWORK=off GOFLAGS= GOOS= GOARCH=
 
 shopt -s nullglob
-stamp=$({ echo "$package $flags ${tags:+$tags }$(go env GOVERSION GOARCH | xargs)"; cat "$module"/{go.mod,go.sum} "$module"/*.go; } | sha256sum)
+stamp=$({ echo "$package $flags ${tags:+$tags }$(go env GOVERSION GOARCH | xargs)"; cat "$module"/{go.mod,go.sum} "$module"/{,*/}*.go; } | sha256sum)
 stamp=${stamp%% *}
 stamp_file=$dir/.$name.stamp
 built() { [ -x "$program" ] && [ "$(cat "$stamp_file" 2>/dev/null)" = "$stamp" ]; }
@@ -28,11 +28,8 @@ echo "$name: building it, once, into $dir" >&2
 started=$SECONDS fresh=$program.new-$$
 trap 'rm -f "$fresh"; kill $build 2>/dev/null || true' EXIT
 # At a low priority, so that the machine stays usable.
-nice go -C "$module" build -trimpath -buildvcs=false -tags "$tags" -ldflags "$flags" -o "$fresh" "$package" 9>&- &
+nice hack/go-build.sh "$name" -C "$module" -trimpath -buildvcs=false -tags "$tags" -ldflags "$flags" -o "$fresh" "$package" 9>&- &
 build=$!
-until timeout 60 tail --pid=$build --follow /dev/null 9>&-; do
-	echo "$name: still building after $((SECONDS - started)) s" >&2
-done
 wait $build
 # The stamp goes first and comes last: a crash between the two steps only causes a rebuild.
 rm -f "$stamp_file"

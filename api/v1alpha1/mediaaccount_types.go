@@ -54,12 +54,13 @@ type BucketSpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.maxUploadSize) || !has(self.maxStorage) || !isQuantity(string(self.maxUploadSize)) || !isQuantity(string(self.maxStorage)) || quantity(string(self.maxUploadSize)).compareTo(quantity(string(self.maxStorage))) <= 0",message="must not be larger than maxStorage",fieldPath=".maxUploadSize"
 type StorageSpec struct {
 	// MaxStorage is the storage quota: the maximum size of all items and drafts, including
-	// thumbnails and conversions. Above 0 and at most 4Ei.
+	// thumbnails and conversions. At least 1Mi and at most 4Ei.
 	//
 	// +optional
 	// +kubebuilder:default="10Gi"
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="must be a quantity of bytes such as 10Gi"
-	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || (quantity(string(self)).isGreaterThan(quantity('0')) && quantity(string(self)).compareTo(quantity('4Ei')) <= 0)",message="must be above 0 and at most 4Ei"
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('[num]$')",message="must be a whole number of bytes",messageExpression="'must be a whole number of bytes: ' + string(self) + (string(self).endsWith('m') ? ' is in thousandths; did you mean ' + string(self).upperAscii() + '?' : ' is a fraction')"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || (quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('4Ei')) <= 0)",message="must be at least 1Mi and at most 4Ei"
 	MaxStorage *resource.Quantity `json:"maxStorage,omitempty"`
 
 	// MaxUploadSize is the maximum size of a file. Above 0, at most maxStorage, and at most
@@ -68,6 +69,7 @@ type StorageSpec struct {
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="must be a quantity of bytes such as 2Gi"
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('[num]$')",message="must be a whole number of bytes",messageExpression="'must be a whole number of bytes: ' + string(self) + (string(self).endsWith('m') ? ' is in thousandths; did you mean ' + string(self).upperAscii() + '?' : ' is a fraction')"
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || (quantity(string(self)).isGreaterThan(quantity('0')) && quantity(string(self)).compareTo(quantity('80000Mi')) <= 0)",message="must be above 0 and at most 80000Mi"
 	MaxUploadSize *resource.Quantity `json:"maxUploadSize,omitempty"`
 

@@ -62,7 +62,7 @@ func TestMediaAccount_InvalidIsRejectedWithAMessage(t *testing.T) {
 	accounts := setup(t, "mediaaccounts")
 	const (
 		quantity    = "must be a quantity of bytes such as 10Gi"
-		capBounds   = "must be above 0 and at most 4Ei"
+		capBounds   = "must be at least 1Mi and at most 4Ei"
 		uploadSize  = "must be above 0 and at most 80000Mi"
 		email       = "must be an e-mail address such as ana@example.org; e-mail addresses are ASCII: write an international domain as xn--..., with ASCII characters before the @"
 		bucket      = "must be an S3 bucket name"
@@ -81,6 +81,10 @@ func TestMediaAccount_InvalidIsRejectedWithAMessage(t *testing.T) {
 		"a negative quota":                             {spec: `{storage: {maxStorage: -1Gi}}`, says: capBounds},
 		"a quota above the maximum":                    {spec: `{storage: {maxStorage: 5Ei}}`, says: capBounds},
 		"a quota above int64":                          {spec: `{storage: {maxStorage: "1e400"}}`, says: capBounds},
+		"a quota of one byte, meant as megabytes":      {spec: `{storage: {maxStorage: 100m}}`, says: "must be a whole number of bytes: 100m is in thousandths; did you mean 100M?"},
+		"a quota in millionths":                        {spec: `{storage: {maxStorage: 5000000000000u}}`, says: "must be a whole number of bytes: 5000000000000u is a fraction"},
+		"a quota below the minimum":                    {spec: `{storage: {maxStorage: 1023Ki}}`, says: capBounds},
+		"an upload size of a fraction":                 {spec: `{storage: {maxUploadSize: 2500m}}`, says: "2500m is in thousandths; did you mean 2500M?"},
 		"an upload size of zero":                       {spec: `{storage: {maxUploadSize: "0"}}`, says: uploadSize},
 		"an upload size above the maximum":             {spec: `{storage: {maxStorage: 1Ti, maxUploadSize: 80001Mi}}`, says: uploadSize},
 		"an upload size above the quota":               {spec: `{storage: {maxStorage: 1Gi, maxUploadSize: 2Gi}}`, says: "maxUploadSize: Invalid value: must not be larger than maxStorage"},
@@ -194,7 +198,7 @@ func TestMediaAccount_ValidIsAccepted(t *testing.T) {
 		`{}`,
 		`{storage: {maxStorage: 1Gi}}`, // less than the default upload size: the smaller counts
 		`{storage: {maxStorage: 1.5Gi, maxUploadSize: 1536Mi}}`,
-		`{storage: {maxStorage: 1024, maxUploadSize: 1024}}`,
+		`{storage: {maxStorage: 1048576, maxUploadSize: 1024}}`, `{storage: {maxStorage: 1Mi}}`,
 		`{storage: {maxStorage: 4Ei, maxUploadSize: 80000Mi}}`,
 		`{storage: {bucket: {name: photos.example.org, adopt: true}}}`,
 		`{owners: [ana@example.org, "bo+media@sub.example.org"]}`,

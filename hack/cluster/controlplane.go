@@ -62,7 +62,7 @@ func (k *cluster) startControlPlane(ctx context.Context) error {
 		return err
 	}
 	_, err = k.group.Start(ctx, servers.Spec{
-		Name: "kube-controller-manager", Path: k.programs.kube.ControllerManager, LogFile: k.log("kube-controller-manager"),
+		Name: "kube-controller-manager", Path: k.programs.kubernetes("kube-controller-manager"), LogFile: k.log("kube-controller-manager"),
 		Args: []string{
 			"--kubeconfig", k.kubeconfig("kube-controller-manager"), "--secure-port", "0", "--profiling=false",
 			"--leader-elect=false", "--use-service-account-credentials",

@@ -42,7 +42,7 @@ func findPrograms() (found programs, err error) {
 	found.cniDir = filepath.Join(found.clusterDir, "cni")
 	var missing []string
 	for dir, names := range map[string][]string{
-		found.kubeDir:    {"kubectl", "kubelet", "kube-proxy", "kube-scheduler"},
+		found.kubeDir:    {"kubectl", "kubelet", "kube-controller-manager", "kube-proxy", "kube-scheduler"},
 		found.clusterDir: {"containerd", "containerd-shim-runc-v2", "ctr", "runc", "coredns"},
 		found.cniDir:     {"bridge", "loopback", "portmap", "host-local"},
 	} {

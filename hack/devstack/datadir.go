@@ -118,9 +118,9 @@ func (d *dataDir) waitUnlocked(ctx context.Context) error {
 	}
 }
 
-// remove deletes the directory, unless a stack runs in it or it is no data directory. It reports
-// false if there is none.
-func (d *dataDir) remove() (bool, error) {
+// remove deletes the directory after before has returned, unless that fails, a stack runs in the directory or it is no
+// data directory. It reports false if there is none.
+func (d *dataDir) remove(before func() error) (bool, error) {
 	entries, err := os.ReadDir(d.dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
@@ -139,6 +139,9 @@ func (d *dataDir) remove() (bool, error) {
 		return false, fmt.Errorf("a stack runs in %s; end it first with `make stop`", d.dir)
 	}
 	defer d.release()
+	if err := before(); err != nil {
+		return false, err
+	}
 	if err := os.RemoveAll(d.outside()); err != nil {
 		return false, err
 	}
@@ -175,7 +178,9 @@ func (d *dataDir) postgresDir(fresh bool) (dir string, outside bool, err error) 
 
 // state is what has to stay the same from one run to the next.
 type state struct {
-	Ports            ports  `json:"ports"`
+	Ports ports `json:"ports"`
+	// Cluster is the context of the cluster that the stack uses; empty if it has a control plane of its own.
+	Cluster          string `json:"cluster,omitempty"`
 	ServerSecret     string `json:"serverSecret"`
 	PostgresPassword string `json:"postgresPassword"`
 	S3AccessKey      string `json:"s3AccessKey"`

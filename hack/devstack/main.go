@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -127,15 +128,29 @@ func (c *statusCommand) Run(ctx context.Context) error {
 	return printRunning(ctx, os.Stdout, data, pid)
 }
 
-type cleanCommand struct{ dataFlag }
+type cleanCommand struct {
+	dataFlag
+	LeaveCluster bool          `help:"Leave the objects of the stack in the cluster that it used."`
+	Timeout      time.Duration `default:"2m" help:"How long the deletion of one object in the cluster may take."`
+}
 
-// Run removes the data directory.
-func (c *cleanCommand) Run() error {
+// Run removes the data directory, and what the stack has applied to the cluster of another.
+func (c *cleanCommand) Run(ctx context.Context) error {
 	data, err := c.open()
 	if err != nil {
 		return err
 	}
-	removed, err := data.remove()
+	removed, err := data.remove(func() error {
+		saved, fresh, err := data.loadState()
+		if err != nil || fresh || saved.Cluster == "" || c.LeaveCluster {
+			return err
+		}
+		if err := releaseCluster(ctx, data, c.Timeout); err != nil {
+			return fmt.Errorf("remove the objects of the stack from the cluster %s: %w; with --leave-cluster they stay there", saved.Cluster, err)
+		}
+		fmt.Printf("Removed the objects of the stack from the cluster %s.\n", saved.Cluster)
+		return nil
+	})
 	if err != nil {
 		return err
 	}

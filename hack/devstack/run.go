@@ -30,6 +30,7 @@ type runCommand struct {
 	dataFlag
 	Detach       bool          `help:"Return when the account is ready and leave the stack running; the stop command ends it."`
 	Ports        ports         `embed:""`
+	Cluster      string        `help:"Use the cluster of this context of the kubeconfig instead of a control plane of the stack's own; 1 is the current context. Nothing is installed into its nodes: the operator and the runtime run on this machine."`
 	PurgeEvery   time.Duration `default:"1h" help:"Pause between two purges of old drafts."`
 	ReadyTimeout time.Duration `default:"2m" help:"How long the account may take to become ready."`
 }

@@ -85,6 +85,9 @@ func (s *stack) start(ctx context.Context) error {
 	if err := s.choosePorts(); err != nil {
 		return err
 	}
+	if s.state.Cluster, err = s.chooseCluster(fresh); err != nil {
+		return err
+	}
 	if err := s.data.writeJSON(stateFile, s.state); err != nil {
 		return err
 	}
@@ -152,7 +155,14 @@ func (s *stack) startServers(ctx context.Context, fresh bool) error {
 	if outside {
 		s.progress.Printf("the user postgres cannot read %s: the database is in %s", s.data.dir, postgresDir)
 	}
-	s.progress.Printf("starting PostgreSQL, the S3 store, the mail sink and the Kubernetes API server")
+	if s.state.Cluster != "" {
+		if err := s.useCluster(ctx); err != nil {
+			return err
+		}
+		s.progress.Printf("starting PostgreSQL, the S3 store and the mail sink")
+	} else {
+		s.progress.Printf("starting PostgreSQL, the S3 store, the mail sink and the Kubernetes API server")
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		s.postgres, err = s.group.StartPostgres(ctx, servers.PostgresConfig{
@@ -185,6 +195,9 @@ func (s *stack) startServers(ctx context.Context, fresh bool) error {
 		return err
 	})
 	group.Go(func() (err error) {
+		if s.state.Cluster != "" {
+			return nil
+		}
 		s.kube, err = s.group.StartKubernetes(ctx, servers.KubernetesConfig{
 			Dir: s.data.path("kubernetes"), LogDir: s.data.path("logs"), Port: s.state.Ports.Kube,
 		})
@@ -213,8 +226,11 @@ func (s *stack) startProduct(ctx context.Context) error {
 		return err
 	})
 	product.Go(func() error {
-		if err := s.apply(both, "the resource definitions, the admission policy and the operator's rights", "default/namespace.yaml", "crd/bases", "admission", "rbac"); err != nil {
+		if err := s.apply(both, "the resource definitions, the admission policy and the operator's rights", manifests...); err != nil {
 			return err
+		}
+		if s.state.Cluster != "" {
+			return nil
 		}
 		err := s.kube.StartControllers(both)
 		if err == nil {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -40,7 +39,7 @@ type KubernetesConfig struct {
 	Volatile bool
 }
 
-// Kubernetes is a running etcd with a kube-apiserver and a kube-controller-manager. It is no
+// Kubernetes is a running etcd with a kube-apiserver and a few controllers. It is no
 // envtest.Environment of controller-runtime: that one has no controllers, its processes outlive a
 // supervisor that is killed and end without notice, and its etcd answers every user of the machine.
 type Kubernetes struct {
@@ -91,6 +90,16 @@ func AttachKubernetes(config *rest.Config, dir string) (*Kubernetes, error) {
 	k := &Kubernetes{Config: config, dir: dir}
 	k.Kubeconfig = k.path("kubeconfig")
 	return k, k.writeKubeconfig(k.Kubeconfig, config)
+}
+
+// UseKubernetes returns the cluster of a kubeconfig, which can't be stopped here. The kubeconfigs of service accounts
+// are written beside it.
+func UseKubernetes(kubeconfig string) (*Kubernetes, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return &Kubernetes{Config: config, Kubeconfig: kubeconfig, dir: filepath.Dir(kubeconfig)}, nil
 }
 
 func (k *Kubernetes) path(name string) string { return filepath.Join(k.dir, name) }
@@ -155,23 +164,14 @@ func (k *Kubernetes) RestartAPIServer(ctx context.Context) (err error) {
 	return err
 }
 
-// controllers are the controllers of kube-controller-manager that run: those whose effects an
-// operator meets. The others schedule, scale or replicate pods, which no kubelet would run.
-var controllers = strings.Join([]string{
-	"garbage-collector-controller", "namespace-controller", "resourcequota-controller", "serviceaccount-controller",
-}, ",")
-
-// StartControllers starts a kube-controller-manager with the controllers above, which listens on
-// no port. The garbage collector looks for new resource definitions every 30 s only: those that
-// are applied before StartControllers are collected from the start.
+// StartControllers starts the controllers whose effects an operator meets (hack/kube/controllers). The
+// garbage collector looks for new resource definitions every 30 s only: those that are applied before
+// StartControllers are collected from the start.
 func (k *Kubernetes) StartControllers(ctx context.Context) (err error) {
 	k.Controllers, err = k.group.Start(ctx, Spec{
-		Name: "kube-controller-manager", Path: k.tools.ControllerManager, Dir: k.dir, LogFile: filepath.Join(k.logDir, "kube-controller-manager.log"),
-		Args: []string{
-			"--kubeconfig", k.Kubeconfig, "--controllers", controllers, "--leader-elect=false", "--secure-port", "0", "--profiling=false",
-			// The default of 20 requests per second would delay the deletion of many namespaces.
-			"--kube-api-qps", "200", "--kube-api-burst", "400",
-		},
+		Name: "kube-controllers", Path: k.tools.Controllers, Dir: k.dir, LogFile: filepath.Join(k.logDir, "kube-controllers.log"),
+		// The default of 20 requests per second would delay the deletion of many namespaces.
+		Args:  []string{"--kubeconfig", k.Kubeconfig, "--kube-api-qps", "200", "--kube-api-burst", "400"},
 		Ready: k.controllersReady,
 	})
 	return err
@@ -238,8 +238,14 @@ func (k *Kubernetes) ServiceAccountKubeconfig(ctx context.Context, namespace, na
 
 func (k *Kubernetes) writeKubeconfig(path string, config *rest.Config) error {
 	const name = "mediastack"
+	config = rest.CopyConfig(config)
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return err
+	}
 	content, err := clientcmd.Write(api.Config{
-		Clusters:       map[string]*api.Cluster{name: {Server: config.Host, CertificateAuthorityData: config.CAData}},
+		Clusters: map[string]*api.Cluster{name: {
+			Server: config.Host, CertificateAuthorityData: config.CAData, TLSServerName: config.ServerName, InsecureSkipTLSVerify: config.Insecure,
+		}},
 		AuthInfos:      map[string]*api.AuthInfo{name: {Token: config.BearerToken}},
 		Contexts:       map[string]*api.Context{name: {Cluster: name, AuthInfo: name}},
 		CurrentContext: name,

@@ -1,5 +1,5 @@
 // Package servers starts and stops the servers that mediastack depends on: etcd, kube-apiserver and
-// kube-controller-manager, PostgreSQL, S3 stores and a mail sink, each as a process of its own. The
+// the controllers of Kubernetes, PostgreSQL, S3 stores and a mail sink, each as a process of its own. The
 // dev stack program (hack/devstack), the tests (through testenv) and the benchmarks use it; no
 // shipped binary does.
 package servers

@@ -15,12 +15,11 @@ import (
 const CacheEnv = "MEDIASTACK_CACHE"
 
 // AssetsEnv names the environment variable that points to a directory which already has etcd,
-// kube-apiserver and, if possible, kubectl and kube-controller-manager, which setup-envtest does not
-// bring.
+// kube-apiserver and, if possible, kubectl, as setup-envtest installs them.
 const AssetsEnv = "KUBEBUILDER_ASSETS"
 
 // KubernetesVersion is the version that hack/kube/go.mod pins.
-const KubernetesVersion = "1.36.3"
+const KubernetesVersion = "1.37.2"
 
 // CacheDir is the directory that holds programs which take long to build. It outlives any checkout.
 func CacheDir() (string, error) {
@@ -51,58 +50,40 @@ func RepoRoot() (string, error) {
 	}
 }
 
-// KubeTools are the programs of a small control plane. Kubectl is empty where only the other two
-// are at hand.
+// KubeTools are the programs of a small control plane. Kubectl is empty where KUBEBUILDER_ASSETS has
+// none.
 type KubeTools struct {
-	Etcd              string
-	APIServer         string
-	ControllerManager string
-	Kubectl           string
+	Etcd      string
+	APIServer string
+	// Controllers is the program of hack/kube/controllers.
+	Controllers string
+	Kubectl     string
 }
 
-// controllerManager is the program's name.
-const controllerManager = "kube-controller-manager"
-
 // FindKube finds the control plane's programs: in KUBEBUILDER_ASSETS when that is set, else in the
-// cache. kube-controller-manager may be in the cache in both cases. The error says what to run.
+// cache, where the controllers are in both cases. The error says what to run.
 func FindKube() (KubeTools, error) {
 	dir, err := CacheDir()
 	if err != nil {
 		return KubeTools{}, err
 	}
 	dir = filepath.Join(dir, "kube", KubernetesVersion)
-	if assets := os.Getenv(AssetsEnv); assets != "" {
-		tools := KubeTools{
-			Etcd:              filepath.Join(assets, "etcd"),
-			APIServer:         filepath.Join(assets, "kube-apiserver"),
-			ControllerManager: filepath.Join(assets, controllerManager),
-			Kubectl:           filepath.Join(assets, "kubectl"),
-		}
-		for _, path := range []string{tools.Etcd, tools.APIServer} {
-			if err := executable(path); err != nil {
-				return KubeTools{}, fmt.Errorf("%s is set to %s, but %w", AssetsEnv, assets, err)
-			}
-		}
-		if executable(tools.Kubectl) != nil {
-			tools.Kubectl = ""
-		}
-		if executable(tools.ControllerManager) != nil {
-			tools.ControllerManager = filepath.Join(dir, controllerManager)
-		}
-		if err := executable(tools.ControllerManager); err != nil {
-			return KubeTools{}, fmt.Errorf("%w, and %s has none; run `make kube`", err, AssetsEnv)
-		}
-		return tools, nil
+	tools := KubeTools{Controllers: filepath.Join(dir, "kube-controllers")}
+	assets := os.Getenv(AssetsEnv)
+	if assets != "" {
+		dir = assets
 	}
-	tools := KubeTools{
-		Etcd:              filepath.Join(dir, "etcd"),
-		APIServer:         filepath.Join(dir, "kube-apiserver"),
-		ControllerManager: filepath.Join(dir, controllerManager),
-		Kubectl:           filepath.Join(dir, "kubectl"),
+	tools.Etcd, tools.APIServer, tools.Kubectl = filepath.Join(dir, "etcd"), filepath.Join(dir, "kube-apiserver"), filepath.Join(dir, "kubectl")
+	if assets != "" && executable(tools.Kubectl) != nil {
+		tools.Kubectl = ""
 	}
-	for _, path := range []string{tools.Etcd, tools.APIServer, tools.ControllerManager, tools.Kubectl} {
-		if err := executable(path); err != nil {
-			return KubeTools{}, fmt.Errorf("%w; run `make kube`, or set %s", err, AssetsEnv)
+	for _, path := range []string{tools.Etcd, tools.APIServer, tools.Kubectl, tools.Controllers} {
+		switch err := executable(path); {
+		case path == "" || err == nil:
+		case assets != "" && path != tools.Controllers:
+			return KubeTools{}, fmt.Errorf("%s is set to %s, but %w", AssetsEnv, assets, err)
+		default:
+			return KubeTools{}, fmt.Errorf("%w; run `make kube`", err)
 		}
 	}
 	return tools, nil

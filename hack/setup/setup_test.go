@@ -56,41 +56,36 @@ func TestFind_NamesTheCommandForAMissingProgram(t *testing.T) {
 	}
 }
 
-func TestFindKube_AcceptsAssetsWithoutKubectl(t *testing.T) {
-	assets := t.TempDir()
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
-		if err := os.WriteFile(filepath.Join(assets, name), nil, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Setenv(setup.AssetsEnv, assets)
-	tools, err := setup.FindKube()
-	if err != nil || tools.Etcd != filepath.Join(assets, "etcd") || tools.Kubectl != "" {
-		t.Errorf("got %+v, %v", tools, err)
-	}
-}
-
-func TestFindKube_TakesTheControllerManagerFromTheCache(t *testing.T) {
+// setup-envtest installs no controllers, and older versions of it no kubectl.
+func TestFindKube_CompletesInstalledProgramsFromTheCache(t *testing.T) {
 	assets, cache := t.TempDir(), t.TempDir()
 	t.Setenv(setup.AssetsEnv, assets)
 	t.Setenv(setup.CacheEnv, cache)
-	for _, name := range []string{"etcd", "kube-apiserver"} {
-		if err := os.WriteFile(filepath.Join(assets, name), nil, 0o755); err != nil {
+	place := func(path string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
+	etcd, apiServer := filepath.Join(assets, "etcd"), filepath.Join(assets, "kube-apiserver")
+	place(etcd)
+	place(apiServer)
 	if _, err := setup.FindKube(); err == nil || !strings.Contains(err.Error(), "run `make kube`") {
-		t.Errorf("without a controller manager got %v, want a sentence with the command", err)
+		t.Errorf("without controllers got %v, want a sentence with the command", err)
 	}
-	built := filepath.Join(cache, "kube", setup.KubernetesVersion, "kube-controller-manager")
-	if err := os.MkdirAll(filepath.Dir(built), 0o755); err != nil {
-		t.Fatal(err)
+	controllers := filepath.Join(cache, "kube", setup.KubernetesVersion, "kube-controllers")
+	place(controllers)
+	tools, err := setup.FindKube()
+	if want := (setup.KubeTools{Etcd: etcd, APIServer: apiServer, Controllers: controllers}); err != nil || tools != want {
+		t.Errorf("got %+v, %v; want %+v", tools, err, want)
 	}
-	if err := os.WriteFile(built, nil, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if tools, err := setup.FindKube(); err != nil || tools.ControllerManager != built {
-		t.Errorf("got %+v, %v; want the one in the cache", tools, err)
+	kubectl := filepath.Join(assets, "kubectl")
+	place(kubectl)
+	if tools, err := setup.FindKube(); err != nil || tools.Kubectl != kubectl {
+		t.Errorf("got %+v, %v; want the kubectl that is installed", tools, err)
 	}
 }
 

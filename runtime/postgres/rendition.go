@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 	"mediastack.dev/runtime/rendition"
@@ -42,9 +43,27 @@ func (s *Store) FindRendition(ctx context.Context, accountID uuid.UUID, ref rend
 	case !found.Ready:
 		return rendition.Stored{}, rendition.Making, nil
 	default:
-		return rendition.Stored{UsedAt: found.UsedAt, Result: rendition.Result{Width: int(found.Width), Height: int(found.Height),
-			Object: media.Object{Key: rendition.ObjectKey(found.ItemID, found.ID), Bytes: found.Bytes, MimeType: found.MimeType, SHA256: found.Sha256}}}, rendition.Ready, nil
+		return rendition.Stored{UsedAt: found.UsedAt, Result: renditionResult(found)}, rendition.Ready, nil
 	}
+}
+
+func renditionResult(row sqlgen.Rendition) rendition.Result {
+	return rendition.Result{Width: int(row.Width), Height: int(row.Height),
+		Object: media.Object{Key: rendition.ObjectKey(row.ItemID, row.ID), Bytes: row.Bytes, MimeType: row.MimeType, SHA256: row.Sha256}}
+}
+
+// NearestRendition implements rendition.Store.
+func (s *Store) NearestRendition(ctx context.Context, accountID, itemID uuid.UUID, width, height int) (rendition.Result, string, error) {
+	row, err := repeatFor(ctx, s, accountID, func(ctx context.Context) (sqlgen.NearestRenditionRow, error) {
+		return s.queries.NearestRendition(ctx, sqlgen.NearestRenditionParams{ItemID: itemID, AccountID: accountID, Width: int64(width), Height: int64(height)})
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return rendition.Result{}, "", fault.New(fault.NotFound, "the item has no rendition")
+	}
+	if err != nil {
+		return rendition.Result{}, "", toFault(err, "find the nearest rendition")
+	}
+	return renditionResult(row.Rendition), row.Rendition.Preset, nil
 }
 
 // ClaimRendition implements rendition.Store. It may be repeated: a claim whose answer was lost is found by its id.

@@ -108,6 +108,9 @@ const objectPrefix = "rendition-"
 type Store interface {
 	// FindRendition returns the state of a rendition of an account's item, and its row if it is stored.
 	FindRendition(ctx context.Context, accountID uuid.UUID, ref Ref) (Stored, State, error)
+	// NearestRendition returns the stored rendition of an account's item that is the most like a picture of this size,
+	// and its preset; NotFound if there is none. One of the same shape comes first, then one that is not smaller.
+	NearestRendition(ctx context.Context, accountID, itemID uuid.UUID, width, height int) (result Result, preset string, err error)
 	// ClaimRendition claims a rendition, unless it is stored or another process makes it: then it returns
 	// false. It ends the claim of a process that died or took too long. NotFound if the item does not exist.
 	ClaimRendition(ctx context.Context, claim Claim) (claimed bool, err error)

@@ -209,6 +209,14 @@ func (s *Service) Lost(ctx context.Context, item media.Item, owner media.Owner, 
 	return s.Get(ctx, item, owner, request)
 }
 
+// Nearest returns the stored rendition of an item that is the most like a picture of this size, and its preset. It makes none, and
+// the preset may have changed since. The result need not be released.
+//
+// Faults: NotFound if nothing is stored; Unavailable.
+func (s *Service) Nearest(ctx context.Context, item media.Item, width, height int) (found Result, preset string, err error) {
+	return s.deps.Store.NearestRendition(ctx, item.AccountID, item.ID, width, height)
+}
+
 // held reports whether nothing may be written at present, to the database neither.
 func (s *Service) held() bool { return s.deps.Writable != nil && s.deps.Writable() != nil }
 

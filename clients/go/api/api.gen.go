@@ -1291,6 +1291,7 @@ type ClientInterface interface {
 	// address, `Accept` selects it, and the answer has `Vary: Accept`. Ranges and conditional requests are
 	// supported. Other query parameters are ignored, because caches and trackers append their own. 429 is also the
 	// answer if too many files are being sent, by the service or to this client IP, and if too many pictures are being made.
+	// A browser that shows an image gets another picture of a public item then, which `X-Picture-Substitute` names.
 	//
 	// Corresponds with GET /media/file/{mediaId}/{variant}/{name} (the `ServeFile` operationId).
 	ServeFile(ctx context.Context, mediaID MediaID, variant string, name string, params *ServeFileParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -1682,6 +1683,7 @@ func (c *Client) ListDeletedMedia(ctx context.Context, params *ListDeletedMediaP
 // address, `Accept` selects it, and the answer has `Vary: Accept`. Ranges and conditional requests are
 // supported. Other query parameters are ignored, because caches and trackers append their own. 429 is also the
 // answer if too many files are being sent, by the service or to this client IP, and if too many pictures are being made.
+// A browser that shows an image gets another picture of a public item then, which `X-Picture-Substitute` names.
 //
 // Corresponds with GET /media/file/{mediaId}/{variant}/{name} (the `ServeFile` operationId).
 func (c *Client) ServeFile(ctx context.Context, mediaID MediaID, variant string, name string, params *ServeFileParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4027,6 +4029,7 @@ type ClientWithResponsesInterface interface {
 	// address, `Accept` selects it, and the answer has `Vary: Accept`. Ranges and conditional requests are
 	// supported. Other query parameters are ignored, because caches and trackers append their own. 429 is also the
 	// answer if too many files are being sent, by the service or to this client IP, and if too many pictures are being made.
+	// A browser that shows an image gets another picture of a public item then, which `X-Picture-Substitute` names.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -6595,6 +6598,7 @@ func (c *ClientWithResponses) ListDeletedMediaWithResponse(ctx context.Context, 
 // address, `Accept` selects it, and the answer has `Vary: Accept`. Ranges and conditional requests are
 // supported. Other query parameters are ignored, because caches and trackers append their own. 429 is also the
 // answer if too many files are being sent, by the service or to this client IP, and if too many pictures are being made.
+// A browser that shows an image gets another picture of a public item then, which `X-Picture-Substitute` names.
 //
 // Returns a wrapper object for the known response body format(s).
 //

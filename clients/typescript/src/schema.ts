@@ -170,6 +170,7 @@ export interface paths {
          *     address, `Accept` selects it, and the answer has `Vary: Accept`. Ranges and conditional requests are
          *     supported. Other query parameters are ignored, because caches and trackers append their own. 429 is also the
          *     answer if too many files are being sent, by the service or to this client IP, and if too many pictures are being made.
+         *     A browser that shows an image gets another picture of a public item then, which `X-Picture-Substitute` names.
          */
         get: operations["serveFile"];
         put?: never;

@@ -56,6 +56,12 @@ func run(t *testing.T, stdin string, name string, args ...string) string {
 // settings such as SERVICE_X=y in its environment.
 func start(t *testing.T, dir string, settings ...string) *stack {
 	t.Helper()
+	return startWith(t, dir, nil, settings...)
+}
+
+// startWith is start with flags.
+func startWith(t *testing.T, dir string, flags []string, settings ...string) *stack {
+	t.Helper()
 	binary := testenv.Binary(t, "mediastack-dev")
 	t.Cleanup(func() {
 		// Not t.Context(): that has ended by now.
@@ -63,7 +69,7 @@ func start(t *testing.T, dir string, settings ...string) *stack {
 			t.Errorf("stop the stack: %v\n%s", err, out)
 		}
 	})
-	run(t, "", "env", append(settings, binary, "run", "--detach", "--data-dir", dir)...)
+	run(t, "", "env", slices.Concat(settings, []string{binary, "run", "--detach", "--data-dir", dir}, flags)...)
 	path := filepath.Join(dir, "stack.json")
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {

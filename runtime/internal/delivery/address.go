@@ -24,6 +24,7 @@ type Settings interface {
 type Renditions interface {
 	Get(ctx context.Context, item media.Item, owner media.Owner, request rendition.Request) (rendition.Result, error)
 	Lost(ctx context.Context, item media.Item, owner media.Owner, request rendition.Request, lost rendition.Result) (rendition.Result, error)
+	Nearest(ctx context.Context, item media.Item, width, height int) (found rendition.Result, preset string, err error)
 }
 
 // Images says which files presets make pictures of. media.Renderer implements it.

@@ -45,6 +45,17 @@ func (l *pictureLimit) admit() error {
 	return decision.Err()
 }
 
+// count is admit for a client that is admitted in any case: who has the signed URL of a picture was given it by the tenant,
+// whose share of the image workers bounds what is made. It takes a token if there is one.
+func (l *pictureLimit) count() error {
+	decision := l.limits.PeekPicture(l.client)
+	if !decision.Limited {
+		decision = l.limits.AllowPicture(l.client)
+	}
+	l.counted.Store(&decision)
+	return nil
+}
+
 // show sets the headers of a response that follows, also after an earlier call.
 func (l *pictureLimit) show(header http.Header) {
 	if l == nil {

@@ -51,6 +51,11 @@ func (a *admitting) Lost(ctx context.Context, item media.Item, owner media.Owner
 	return a.maker.Get(ctx, item, owner, request)
 }
 
+// Nearest finds nothing.
+func (a *admitting) Nearest(ctx context.Context, item media.Item, width, height int) (rendition.Result, string, error) {
+	return a.maker.Nearest(ctx, item, width, height)
+}
+
 // Only responses for pictures that were just made had the headers of the limit.
 func TestPicture_EveryResponseShowsTheLimit(t *testing.T) {
 	t.Parallel()

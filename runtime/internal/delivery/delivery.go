@@ -193,9 +193,12 @@ func (d *Delivery) serve(w http.ResponseWriter, r *http.Request) {
 			w.Header().Add("Vary", "Accept")
 		}
 		file.limit, file.picture.admit = limit, limit.admit
+		if !file.public && showsImage(r) {
+			file.picture.admit = limit.count
+		}
 		err := d.makePicture(r, &file)
 		limit.show(w.Header())
-		if err != nil {
+		if err != nil && !d.substitute(r, &file, err) {
 			httpapi.WriteError(w, r, err)
 			return
 		}
@@ -211,6 +214,13 @@ func (d *Delivery) serve(w http.ResponseWriter, r *http.Request) {
 	if err := d.authorizeAgain(r, &file); err != nil {
 		httpapi.WriteError(w, r, err)
 		return
+	}
+	if file.substitute != "" {
+		if !file.public {
+			httpapi.WriteError(w, r, file.rejected)
+			return
+		}
+		w.Header().Set(substituteHeader, file.substitute)
 	}
 	if d.presign != nil && file.object.Key != "" {
 		d.redirect(w, r, file)
@@ -241,6 +251,9 @@ type resolvedFile struct {
 	request rendition.Request
 	result  rendition.Result
 	again   bool
+	// substitute is what is sent instead of the picture, and rejected why; empty and nil for the picture itself.
+	substitute string
+	rejected   error
 }
 
 var errFileNotFound = fault.New(fault.NotFound, "file not found")

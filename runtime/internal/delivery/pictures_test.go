@@ -138,6 +138,11 @@ func (m *maker) Lost(ctx context.Context, item media.Item, owner media.Owner, re
 	return m.Get(ctx, item, owner, request)
 }
 
+// Nearest finds nothing: nothing is stored.
+func (m *maker) Nearest(context.Context, media.Item, int, int) (rendition.Result, string, error) {
+	return rendition.Result{}, "", fault.New(fault.NotFound, "nothing is stored")
+}
+
 // Handles reports whether the file is an image.
 func (m *maker) Handles(mimeType string, _ int64) bool { return strings.HasPrefix(mimeType, "image/") }
 
@@ -449,6 +454,11 @@ func (f *forgetful) Lost(ctx context.Context, item media.Item, owner media.Owner
 	}
 	result, err := f.maker.Lost(ctx, item, owner, request, lost)
 	return f.count(result), err
+}
+
+// Nearest finds nothing.
+func (f *forgetful) Nearest(ctx context.Context, item media.Item, width, height int) (rendition.Result, string, error) {
+	return f.maker.Nearest(ctx, item, width, height)
 }
 
 func (f *forgetful) count(result rendition.Result) rendition.Result {

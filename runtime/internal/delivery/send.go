@@ -142,6 +142,9 @@ func (d *Delivery) missingObjectError(ctx context.Context, file resolvedFile, er
 }
 
 func cacheControl(file resolvedFile) string {
+	if file.substitute != "" {
+		return "no-store"
+	}
 	scope := "private"
 	if file.public {
 		scope = "public"

@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"bytes"
 	"net/http"
 	"strings"
 	"testing"
@@ -72,5 +73,78 @@ func TestPresets_OneClientHasALimitedNumberMade(t *testing.T) {
 	}
 	if metrics := string(rt.admin(t, "/metrics").body); !strings.Contains(metrics, `mediastack_rate_limit_rejections_total{limit="pictures"} 3`) {
 		t.Error("the rejections are not counted")
+	}
+}
+
+// A browser shows a broken image for an error, and does not ask again: a page of more new pictures than the limit allows had
+// holes.
+func TestPresets_BrowsersGetASubstituteOverTheLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t, withImages, func(o *options) { o.limits.Pictures, o.limits.PicturesBurst = 0.1, 2 })
+	rt.clock.Freeze()
+	decode[api.Settings](t, rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"presets": [
+		{"name": "small", "width": 20, "format": "png"}, {"name": "large", "width": 60, "format": "png"}, {"name": "medium", "width": 30, "format": "png"},
+		{"name": "square", "width": 40, "height": 40, "fit": "cover", "format": "png"}]}`)))
+	public := rt.sealed(t, one.Key, filePart("photo.jpg", photo(t, 200, 100)), field("access", "public"))
+	other := rt.sealed(t, one.Key, filePart("other.jpg", photo(t, 200, 120)), field("access", "public"))
+	private := rt.sealed(t, one.Key, filePart("private.jpg", photo(t, 200, 140)))
+	address := func(item api.MediaItem, preset string) string {
+		return rt.pictures(t, one.Key, item)[preset].Url
+	}
+	get := func(item api.MediaItem, preset string, send ...option) answer {
+		t.Helper()
+		return rt.do(t, http.MethodGet, address(item, preset), send...)
+	}
+	image := header("Sec-Fetch-Dest", "image")
+	small, large := get(public, "small"), get(public, "large", image)
+	if small.status != http.StatusOK || large.status != http.StatusOK || large.header.Get("X-Picture-Substitute") != "" {
+		t.Fatalf("within the limit: %d, %d %v", small.status, large.status, large.header)
+	}
+	thumbnail := rt.do(t, http.MethodGet, "/media/file/"+public.MediaId.String()+"/thumbnail/x")
+	otherThumbnail := rt.do(t, http.MethodGet, "/media/file/"+other.MediaId.String()+"/thumbnail/x")
+	rows := w.QueryInt(t, "SELECT count(*) FROM rendition")
+
+	for name, c := range map[string]struct {
+		item       api.MediaItem
+		preset     string
+		send       option
+		substitute string
+		body       []byte
+	}{
+		"the next larger one of the shape":        {public, "medium", image, "large", large.body},
+		"no trustworthy origin":                   {public, "medium", header("Accept", "image/avif,image/webp,image/*;q=0.8,*/*;q=0.5"), "large", large.body},
+		"none of the shape":                       {public, "square", image, "thumbnail", thumbnail.body},
+		"nothing stored of the item":              {other, "large", image, "thumbnail", otherThumbnail.body},
+		"what is stored is no substitute":         {public, "small", image, "", small.body},
+		"a program without the headers of images": {public, "medium", header("Accept", "*/*"), "429", nil},
+		"a script":                                {public, "medium", header("Sec-Fetch-Dest", "empty"), "429", nil},
+		"a program with a signed URL":             {private, "medium", header("Accept", "*/*"), "429", nil},
+	} {
+		got := get(c.item, c.preset, c.send)
+		if c.substitute == "429" {
+			if got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
+				t.Errorf("%s: %d %v", name, got.status, got.header)
+			}
+			continue
+		}
+		if got.status != http.StatusOK || got.header.Get("X-Picture-Substitute") != c.substitute || !bytes.Equal(got.body, c.body) {
+			t.Errorf("%s: %d, substitute %q, %d bytes instead of %d", name, got.status, got.header.Get("X-Picture-Substitute"), len(got.body), len(c.body))
+		}
+		if stored := got.header.Get("Cache-Control"); (stored == "no-store") != (c.substitute != "") {
+			t.Errorf("%s: Cache-Control %q", name, stored)
+		}
+	}
+	if now := w.QueryInt(t, "SELECT count(*) FROM rendition"); now != rows {
+		t.Errorf("%d renditions instead of %d", now, rows)
+	}
+	// The signature of one picture opens no other one. The tenant has given it to the client, so it is made.
+	if got := get(private, "medium", image); got.status != http.StatusOK || got.header.Get("X-Picture-Substitute") != "" || got.header.Get("Content-Type") != "image/png" {
+		t.Errorf("a signed URL: %d %v", got.status, got.header)
+	}
+	rt.clock.Advance(10 * time.Second)
+	if got := get(public, "medium", image); got.status != http.StatusOK || got.header.Get("X-Picture-Substitute") != "" || strings.Contains(got.header.Get("Cache-Control"), "no-store") {
+		t.Errorf("when the limit allows it: %d %v", got.status, got.header)
 	}
 }

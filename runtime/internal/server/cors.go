@@ -38,7 +38,7 @@ func allowedHeaders(brand string) []string {
 func exposedHeaders(brand string) []string {
 	return []string{
 		"Accept-Ranges", "Allow", "Content-Disposition", "Content-Range", "ETag", "Link", "Location", "RateLimit", "RateLimit-Policy",
-		"Retry-After", "WWW-Authenticate", "X-Next-Cursor", "X-Request-Id", "X-Total-Count",
+		"Retry-After", "WWW-Authenticate", "X-Next-Cursor", "X-Picture-Substitute", "X-Request-Id", "X-Total-Count",
 		"Tus-Checksum-Algorithm", "Tus-Extension", "Tus-Max-Size", "Tus-Resumable", "Tus-Version",
 		"Upload-Defer-Length", "Upload-Expires", "Upload-Length", "Upload-Metadata", "Upload-Offset",
 		"X-" + brand + "-Media", "X-" + brand + "-Media-Id",

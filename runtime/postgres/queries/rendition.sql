@@ -3,6 +3,17 @@
 SELECT sqlc.embed(rendition), (NOT ready AND rendition_claim_ended(instance_id, lease_ends, sqlc.arg(own)::uuid))::boolean AS claim_ended
 FROM rendition WHERE item_id = $1 AND key = $2;
 
+-- name: NearestRendition :one
+-- The stored rendition of an item that is the most like a picture of this size: one of the same shape, to within 2 percent, that is
+-- not smaller, and of these the smallest. One of another shape, or the largest one, if there is none. An item has at most some
+-- hundreds.
+SELECT sqlc.embed(rendition) FROM rendition
+WHERE item_id = $1 AND account_id = $2 AND ready
+ORDER BY 50 * abs(width::bigint * sqlc.arg(height)::bigint - height::bigint * sqlc.arg(width)::bigint)
+    > greatest(width::bigint * sqlc.arg(height)::bigint, height::bigint * sqlc.arg(width)::bigint),
+    width < sqlc.arg(width)::bigint, abs(width - sqlc.arg(width)::bigint)
+LIMIT 1;
+
 -- name: ClaimRendition :execrows
 -- Claims a rendition that has no row. The lock of the item keeps it from being deleted before the row is there. A process
 -- whose lease has ended is not recorded.

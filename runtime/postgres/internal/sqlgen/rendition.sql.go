@@ -441,6 +441,57 @@ func (q *Queries) MarkStaleRenditions(ctx context.Context, arg MarkStaleRenditio
 	return err
 }
 
+const nearestRendition = `-- name: NearestRendition :one
+SELECT rendition.item_id, rendition.key, rendition.id, rendition.account_id, rendition.preset, rendition.recipe_id, rendition.ready, rendition.bytes, rendition.instance_id, rendition.lease_ends, rendition.mime_type, rendition.width, rendition.height, rendition.sha256, rendition.used_at FROM rendition
+WHERE item_id = $1 AND account_id = $2 AND ready
+ORDER BY 50 * abs(width::bigint * $3::bigint - height::bigint * $4::bigint)
+    > greatest(width::bigint * $3::bigint, height::bigint * $4::bigint),
+    width < $4::bigint, abs(width - $4::bigint)
+LIMIT 1
+`
+
+type NearestRenditionParams struct {
+	ItemID    uuid.UUID
+	AccountID uuid.UUID
+	Height    int64
+	Width     int64
+}
+
+type NearestRenditionRow struct {
+	Rendition Rendition
+}
+
+// The stored rendition of an item that is the most like a picture of this size: one of the same shape, to within 2 percent, that is
+// not smaller, and of these the smallest. One of another shape, or the largest one, if there is none. An item has at most some
+// hundreds.
+func (q *Queries) NearestRendition(ctx context.Context, arg NearestRenditionParams) (NearestRenditionRow, error) {
+	row := q.db.QueryRow(ctx, nearestRendition,
+		arg.ItemID,
+		arg.AccountID,
+		arg.Height,
+		arg.Width,
+	)
+	var i NearestRenditionRow
+	err := row.Scan(
+		&i.Rendition.ItemID,
+		&i.Rendition.Key,
+		&i.Rendition.ID,
+		&i.Rendition.AccountID,
+		&i.Rendition.Preset,
+		&i.Rendition.RecipeID,
+		&i.Rendition.Ready,
+		&i.Rendition.Bytes,
+		&i.Rendition.InstanceID,
+		&i.Rendition.LeaseEnds,
+		&i.Rendition.MimeType,
+		&i.Rendition.Width,
+		&i.Rendition.Height,
+		&i.Rendition.Sha256,
+		&i.Rendition.UsedAt,
+	)
+	return i, err
+}
+
 const presetTotalsAfter = `-- name: PresetTotalsAfter :many
 SELECT page.id, page.namespace, page.name, total.preset, sum(total.items)::bigint AS items, sum(total.bytes)::bigint AS bytes
 FROM (
