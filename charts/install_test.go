@@ -245,6 +245,16 @@ func TestNamespacedMode_OperatorReachesItsNamespacesOnly(t *testing.T) {
 		}
 	}
 
+	// The operator may read what says that it is not being removed: else it would delete no media.
+	erased := c.ready("scoped-team", "erased")
+	base := client.MergeFrom(erased.DeepCopy())
+	erased.Spec.DeletionPolicy, erased.Spec.DeleteAfter = v1alpha1.DeletionDelete, &metav1.Duration{}
+	must(t, c.Patch(t.Context(), erased, base))
+	must(t, c.Delete(t.Context(), erased))
+	wait.Until(c.t, "the account is erased", func() bool {
+		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(erased), erased))
+	})
+
 	if out, err := c.uninstall("scoped", fullname); err == nil {
 		t.Fatalf("a release with a MediaAccount is uninstalled: %s", out)
 	}

@@ -79,6 +79,8 @@ type Verifier struct {
 	away     error // the outage that the last comparison met; nil = none
 	state    installation.State
 	term     int64 // of this leader; 0 until it was elected
+	replaced bool  // another replica leads in a later term
+	ended    bool
 }
 
 // NewVerifier returns a Verifier. Until its first comparison, the store rejects every write.
@@ -159,6 +161,22 @@ func (v *Verifier) elected() bool {
 	}
 }
 
+// Replaced reports whether Start ended because another replica has begun to lead.
+func (v *Verifier) Replaced() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.replaced
+}
+
+// End makes later comparisons do nothing, and returns when none runs: after it, this Verifier changes
+// neither the gate nor the fence, which the next one has set.
+func (v *Verifier) End() {
+	v.looking.Lock()
+	defer v.looking.Unlock()
+	v.ended = true
+	verifiedGauge.Set(0)
+}
+
 // Ready is the readiness check: a replica is ready while its last comparison succeeded. During an
 // outage of PostgreSQL or of the Kubernetes API it is not, since it reconciles nothing; the gate
 // stays as it is, and the liveness check does not fail, since a restart would not end the outage.
@@ -184,6 +202,9 @@ func (v *Verifier) Identity(context.Context) (installation.Identity, error) {
 func (v *Verifier) Look(ctx context.Context) error {
 	v.looking.Lock()
 	defer v.looking.Unlock()
+	if v.ended {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	fenced := v.fenced.Load()
@@ -205,6 +226,9 @@ func (v *Verifier) Look(ctx context.Context) error {
 		v.set(nil, state)
 	case errors.As(err, &replaced):
 		v.deps.Gate.Close()
+		v.mu.Lock()
+		v.replaced = true
+		v.mu.Unlock()
 		return replaced
 	case errors.As(err, &mismatch):
 		v.deps.Store.SetFence("", 0, 0)

@@ -18,7 +18,8 @@ import (
 
 // closeAccount closes the account, which revokes every key at once, and plans the deletion of its
 // media. PostgreSQL says which account is the object's, also after it was closed: other clients
-// can write a status.
+// can write a status. While the operator is being removed, no media is deleted, and a protected account
+// stays open.
 func (r *Reconciler) closeAccount(ctx context.Context, s *scope) bool {
 	s.observed.deletion = &deletionProgress{message: "Closing the account"}
 	found, failure := r.findClosing(ctx, s)
@@ -29,15 +30,56 @@ func (r *Reconciler) closeAccount(ctx context.Context, s *scope) bool {
 	if s.account = found; found.ID == uuid.Nil || found.ClosedAt != nil {
 		return true
 	}
+	options := closeOptions(s.Object.Spec)
+	removal, failure := r.findRemoval(ctx, s, options)
+	if failure != nil {
+		s.observed.deletion.failure = failure
+		return false
+	}
+	if removal != "" {
+		options = account.CloseOptions{}
+	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	closed, err := r.deps.Accounts.Close(ctx, found.ID, closeOptions(s.Object.Spec))
+	closed, err := r.deps.Accounts.Close(ctx, found.ID, options)
 	if err != nil {
 		s.observed.deletion.failure = reconcile.NewError(reconcile.Database, err)
 		return false
 	}
 	s.account = closed
+	if removal != "" {
+		r.reportOverruled(ctx, s, removal)
+	}
 	return true
+}
+
+// findRemoval returns what removes the operator from the cluster, if that decides about the account;
+// empty if nothing does. Definitions, a namespace and a Deployment are deleted with `kubectl delete -k`,
+// for example: then the deletion of the object is not a tenant's wish to have the media deleted. A
+// protected account is not closed at all; the admission policy does not see the deletions of a definition.
+func (r *Reconciler) findRemoval(ctx context.Context, s *scope, options account.CloseOptions) (string, *reconcile.StepError) {
+	if !options.Erase && !s.Object.Spec.DeletionProtection {
+		return "", nil // the media is retained anyway
+	}
+	ctx, cancel := context.WithTimeout(ctx, removalTimeout)
+	defer cancel()
+	removal, err := r.deps.Removal(ctx)
+	if err != nil {
+		return "", reconcile.NewAPIError(err, "find out whether the operator is being removed")
+	}
+	if removal != "" && s.Object.Spec.DeletionProtection {
+		return "", reconcile.NewError(reconcile.Kubernetes, fault.WithReason(fault.New(fault.Conflict,
+			"%s, and spec.deletionProtection is true: the account stays open, and its keys stay valid; set spec.deletionProtection to false to end it with its media retained", removal), fault.DeletionBlocked))
+	}
+	return removal, nil
+}
+
+// reportOverruled says why the media of an account is retained although its deletion policy is Delete.
+func (r *Reconciler) reportOverruled(ctx context.Context, s *scope, removal string) {
+	r.deps.Log.WarnContext(ctx, "the deletion policy Delete had no effect, because the operator is being removed: the media is retained",
+		"namespace", s.Object.Namespace, "name", s.Object.Name, "account", s.account.ID, "cause", removal)
+	r.deps.Events.Eventf(s.Object, nil, corev1.EventTypeWarning, "DeletionPolicyOverruled", "CloseAccount",
+		"%s: the media is retained, although spec.deletionPolicy is Delete", removal)
 }
 
 // findClosing returns the account of an object that is being deleted; the zero Account if it has

@@ -10,6 +10,7 @@ package mediaaccount
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"reflect"
 	"time"
 
@@ -41,6 +42,8 @@ const (
 	// does not respond blocks a worker.
 	databaseTimeout = 10 * time.Second
 	bucketTimeout   = 10 * time.Second
+	// removalTimeout bounds the reads of the parts of the operator.
+	removalTimeout = 10 * time.Second
 )
 
 // Buckets are the operations on buckets that the operator needs.
@@ -87,6 +90,10 @@ type Deps struct {
 	// Identity returns the identity that the markers of buckets record.
 	Identity func(ctx context.Context) (installation.Identity, error)
 	Eraser   *erasure.Eraser
+	// Removal returns what removes the operator from the cluster, such as "Namespace a is being deleted";
+	// empty if nothing does. An error says that it is not known.
+	Removal func(ctx context.Context) (string, error)
+	Log     *slog.Logger
 }
 
 // Reconciler reconciles MediaAccount objects.

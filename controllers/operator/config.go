@@ -31,6 +31,7 @@ type Config struct {
 	Namespaces             []string `env:"SERVICE_WATCH_NAMESPACES" name:"watch-namespaces" help:"Namespaces to watch (comma-separated); all if empty."`
 
 	Namespace    string          `env:"SERVICE_NAMESPACE" help:"Namespace of the operator, for the ConfigMap of the installation; by default that of the pod, or mediastack-system."`
+	Deployment   string          `env:"SERVICE_DEPLOYMENT" help:"Name of the operator's Deployment in its namespace. While it is being deleted, a deletion of a MediaAccount retains the media. If it is empty, no Deployment is looked at."`
 	Installation identity.Config `embed:""`
 
 	HealthListen  string `env:"SERVICE_HEALTH_LISTEN" default:":8081" help:"Listen address of /healthz and /readyz; 0 disables them."`

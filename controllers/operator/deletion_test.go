@@ -156,7 +156,9 @@ func TestDeletion_SucceedsWithoutABucket(t *testing.T) {
 
 func TestDeletion_NothingIsCreatedInATerminatingNamespace(t *testing.T) {
 	t.Parallel()
-	b := newHarness(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
+	b := newHarness(t, quiet, idle)
+	b.moveToAnotherNamespace()
+	b.run(b.config)
 	object := b.account("demo", deleting)
 	b.ready(object)
 	must(t, b.Delete(b.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}))

@@ -76,6 +76,7 @@ type harness struct {
 	buckets       *countingBuckets
 	requests      *requestCounter
 	transport     func(http.RoundTripper) http.RoundTripper // of the operators that start next; nil = none
+	access        func() *rest.Config                       // of the operators that start next
 	config        operator.Config
 	recorder      *objectstatus.Recorder // sees every version of the objects, and fails the test for a contradiction
 }
@@ -111,6 +112,7 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	ctx := t.Context()
 	b := &harness{t: t, ctx: ctx, plane: chosen.plane(t)}
 	b.Client = admin(t, b.plane)
+	b.access = func() *rest.Config { return operatorAccess(t, b.plane) }
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: chosen.namespace, GenerateName: "test-"}}
 	must(t, b.Create(ctx, namespace))
 	b.namespace = namespace.Name
@@ -163,7 +165,7 @@ func (b *harness) run(cfg operator.Config, change ...func(*operator.Deps)) (stop
 // start is run for operators that may end by themselves: end returns their error.
 func (b *harness) start(cfg operator.Config, change ...func(*operator.Deps)) (operators manager.Manager, end func() error) {
 	b.t.Helper()
-	kube := operatorAccess(b.t, b.plane)
+	kube := b.access()
 	kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return b.requests.around(next) })
 	if b.transport != nil {
 		kube.Wrap(b.transport)

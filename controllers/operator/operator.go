@@ -78,12 +78,49 @@ type Buckets interface {
 	Ping(ctx context.Context) error
 }
 
-// New returns the manager. Its Start runs the operator until the context ends, and then
-// waits for running reconciles.
+// New returns a manager, as Run starts one after another. Its Start runs the operator until the context
+// ends, and then waits for running reconciles.
 func New(ctx context.Context, kube *rest.Config, cfg Config, deps Deps) (manager.Manager, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	var own *lease
+	if cfg.LeaderElect {
+		var err error
+		if own, err = newLease(ctx, kube, cfg.leaseNamespace()); err != nil {
+			return nil, err
+		}
+	}
+	one, err := build(ctx, kube, cfg, deps, own)
+	if err != nil {
+		return nil, err
+	}
+	return one, nil
+}
+
+// instance is a manager with its parts.
+type instance struct {
+	manager.Manager
+	verifier *installation.Verifier
+	gate     *reconcile.Gate
+	checks   map[string]healthz.Checker // of the readiness, by name
+}
+
+// end returns when nothing of a manager that has ended writes any more.
+func (i *instance) end() error {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
+	defer cancel()
+	i.gate.Close()
+	i.verifier.End()
+	if err := i.gate.Idle(ctx); err != nil {
+		return fmt.Errorf("reconciles of a manager that has ended still run: %w", err)
+	}
+	return nil
+}
+
+// build returns the manager of a valid configuration. own is the lease of the process; nil without leader
+// election.
+func build(ctx context.Context, kube *rest.Config, cfg Config, deps Deps, own *lease) (*instance, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		return nil, err
@@ -94,26 +131,30 @@ func New(ctx context.Context, kube *rest.Config, cfg Config, deps Deps) (manager
 	// per second would delay 200 new accounts by a minute.
 	kube.QPS, kube.Burst = -1, -1
 	gate := reconcile.NewGate()
-	// Neither leases nor the verifier's ConfigMap are written by reconciles.
+	// The verifier's ConfigMap is not written by reconciles.
 	ungated := rest.CopyConfig(kube)
 	kube.Wrap(gate.Transport)
 	cacheOpts, err := cacheOptions(cfg.Namespaces)
 	if err != nil {
 		return nil, err
 	}
-	mgr, err := ctrl.NewManager(kube, manager.Options{
-		Scheme:                  scheme,
-		Logger:                  logr.FromSlogHandler(deps.Log.Handler()),
-		Cache:                   cacheOpts,
-		Metrics:                 metricsserver.Options{BindAddress: cfg.MetricsListen, ExtraHandlers: profiles(cfg)},
-		HealthProbeBindAddress:  cfg.HealthListen,
-		LeaderElection:          cfg.LeaderElect,
-		LeaderElectionID:        leaseName,
-		LeaderElectionNamespace: cfg.LeaderElectionNamespace,
-		LeaderElectionConfig:    ungated,
-		// main exits as soon as the manager has stopped, so the next leader can start at once.
-		LeaderElectionReleaseOnCancel: true,
-	})
+	options := manager.Options{
+		Scheme:                 scheme,
+		Logger:                 logr.FromSlogHandler(deps.Log.Handler()),
+		Cache:                  cacheOpts,
+		Metrics:                metricsserver.Options{BindAddress: cfg.MetricsListen, ExtraHandlers: profiles(cfg)},
+		HealthProbeBindAddress: cfg.HealthListen,
+	}
+	if own != nil {
+		lock, err := own.lock()
+		if err != nil {
+			return nil, fmt.Errorf("create the lock of the lease: %w", err)
+		}
+		options.LeaderElection, options.LeaderElectionID, options.LeaderElectionResourceLockInterface = true, leaseName, lock
+		// A manager that has stopped writes nothing, so the next leader can start at once.
+		options.LeaderElectionReleaseOnCancel = true
+	}
+	mgr, err := ctrl.NewManager(kube, options)
 	if err != nil {
 		return nil, fmt.Errorf("create the manager: %w", err)
 	}
@@ -122,10 +163,17 @@ func New(ctx context.Context, kube *rest.Config, cfg Config, deps Deps) (manager
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(addChecks(mgr, verifier, deps.Buckets), mgr.Add(verifier)); err != nil {
+	one := &instance{Manager: mgr, verifier: verifier, gate: gate, checks: readiness(mgr, verifier, deps.Buckets)}
+	for name, check := range one.checks {
+		err = errors.Join(err, mgr.AddReadyzCheck(name, check))
+	}
+	// Neither probe depends on the lease or on an outage: restarting the operator does not repair a database.
+	err = errors.Join(err, mgr.AddHealthzCheck("ping", healthz.Ping), mgr.Add(verifier),
+		registerInformers(ctx, mgr.GetCache()), addControllers(ctx, mgr, verifier, gate, cfg, deps))
+	if err != nil {
 		return nil, err
 	}
-	return mgr, errors.Join(registerInformers(ctx, mgr.GetCache()), addControllers(ctx, mgr, verifier, gate, cfg, deps))
+	return one, nil
 }
 
 // registerInformers has the cache watch every kind of the controllers from its start on. The leader
@@ -197,6 +245,8 @@ func addControllers(ctx context.Context, mgr manager.Manager, verifier *installa
 		Runtimes:  deps.Runtimes,
 		Identity:  verifier.Identity,
 		Eraser:    eraser,
+		Removal:   installation.NewRemoval(mgr.GetAPIReader(), cfg.Namespace, cfg.Deployment).Find,
+		Log:       deps.Log,
 	})
 	if err := accounts.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediaaccount.Name, err)
@@ -231,10 +281,12 @@ func controllerOptions(concurrency int) controller.Options {
 	}
 }
 
-// addChecks serves /healthz at once, and /readyz when the caches are synced, the operator may write,
-// and the object store has not rejected its credentials from the start on. Neither depends on the lease or on an outage: restarting the operator does not repair a
-// database.
-func addChecks(mgr manager.Manager, verifier *installation.Verifier, buckets Buckets) error {
+// checkNames are the names of the checks of the readiness.
+var checkNames = []string{"caches", "installation", "objects"}
+
+// readiness returns the checks of /readyz: the caches are synced, the operator may write, and the object
+// store has not rejected its credentials from the start on.
+func readiness(mgr manager.Manager, verifier *installation.Verifier, buckets Buckets) map[string]healthz.Checker {
 	cachesSynced := func(request *http.Request) error {
 		ctx, cancel := context.WithTimeout(request.Context(), time.Second)
 		defer cancel()
@@ -243,6 +295,8 @@ func addChecks(mgr manager.Manager, verifier *installation.Verifier, buckets Buc
 		}
 		return nil
 	}
-	return errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", cachesSynced), mgr.AddReadyzCheck("installation", verifier.Ready),
-		mgr.AddReadyzCheck("objects", (&objectCheck{verified: verifier.Ready, ping: buckets.Ping}).Ready))
+	return map[string]healthz.Checker{
+		"caches": cachesSynced, "installation": verifier.Ready,
+		"objects": (&objectCheck{verified: verifier.Ready, ping: buckets.Ping}).Ready,
+	}
 }

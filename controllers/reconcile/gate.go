@@ -19,6 +19,8 @@ type Gate struct {
 	mu      sync.Mutex
 	open    bool
 	changed chan struct{} // closed and replaced at each change
+	running int           // calls of Do that are past the gate
+	idle    chan struct{} // closed when the last of them ends; nil = nobody waits
 }
 
 // NewGate returns a closed gate.
@@ -76,12 +78,60 @@ func (g *Gate) wait(ctx context.Context) (<-chan struct{}, error) {
 	}
 }
 
+// enter waits until the gate is open, and counts the caller until it calls leave.
+func (g *Gate) enter(ctx context.Context) (closes <-chan struct{}, err error) {
+	for {
+		if _, err := g.wait(ctx); err != nil {
+			return nil, err
+		}
+		g.mu.Lock()
+		if g.open {
+			g.running++
+			closes = g.changed
+			g.mu.Unlock()
+			return closes, nil
+		}
+		g.mu.Unlock()
+	}
+}
+
+func (g *Gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.running--
+	if g.running == 0 && g.idle != nil {
+		close(g.idle)
+		g.idle = nil
+	}
+}
+
+// Idle returns when no call of Do is past the gate. The caller has closed the gate.
+func (g *Gate) Idle(ctx context.Context) error {
+	g.mu.Lock()
+	if g.running == 0 {
+		g.mu.Unlock()
+		return nil
+	}
+	if g.idle == nil {
+		g.idle = make(chan struct{})
+	}
+	idle := g.idle
+	g.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // Do waits until the gate is open and calls do with a context that ends when the gate closes.
 func (g *Gate) Do(ctx context.Context, do func(ctx context.Context) error) error {
-	closes, err := g.wait(ctx)
+	closes, err := g.enter(ctx)
 	if err != nil {
 		return err
 	}
+	defer g.leave()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	done := make(chan struct{})

@@ -152,3 +152,42 @@ func TestControllers_AreBehindTheGate(t *testing.T) {
 		t.Errorf("found %d controllers, %v", found, err)
 	}
 }
+
+// A manager that lost its lease ends before its reconciles do. The next one of the process must not begin
+// before them.
+func TestGate_IdleWaitsForWhatIsPastIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		gate := NewGate()
+		if err := gate.Idle(t.Context()); err != nil {
+			t.Error(err)
+		}
+		gate.Open()
+		release := make(chan struct{})
+		for range 2 {
+			go func() {
+				_ = gate.Do(t.Context(), func(context.Context) error { <-release; return nil })
+			}()
+		}
+		synctest.Wait()
+		gate.Close()
+		idle := make(chan error, 1)
+		go func() { idle <- gate.Idle(t.Context()) }()
+		release <- struct{}{}
+		synctest.Wait()
+		select {
+		case err := <-idle:
+			t.Fatalf("it is idle while one call runs: %v", err)
+		default:
+		}
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := gate.Idle(canceled); !errors.Is(err, context.Canceled) {
+			t.Errorf("a wait that was given up: %v", err)
+		}
+		release <- struct{}{}
+		if err := <-idle; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -112,6 +112,9 @@ var remedies = map[Source]map[fault.Reason]remedy{
 		fault.MediaLost:       {v1alpha1.ReasonMediaLost, ""},
 		fault.DeletionBlocked: {v1alpha1.ReasonDeletionBlocked, ""},
 	},
+	Kubernetes: {
+		fault.DeletionBlocked: {v1alpha1.ReasonDeletionBlocked, ""},
+	},
 }
 
 // anySource are the reasons that have the same remedy wherever they come from.

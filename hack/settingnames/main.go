@@ -114,6 +114,7 @@ var valueOf = map[string]string{
 	"SERVICE_IMAGE_WORKERS":             "runtime.imageWorkers.count",
 	"SERVICE_IMAGE_MEMORY":              "runtime.imageWorkers.memory",
 	"SERVICE_NAMESPACE":                 "",
+	"SERVICE_DEPLOYMENT":                "",
 	"SERVICE_LEADER_ELECT":              "",
 	"SERVICE_LEADER_ELECTION_NAMESPACE": "",
 	"SERVICE_LISTEN":                    "",

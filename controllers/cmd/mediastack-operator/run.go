@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"mediastack.dev/controllers/objectmetrics"
 	"mediastack.dev/controllers/operator"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
@@ -50,19 +49,14 @@ func (c *runCommand) Run(ctx context.Context, options common, log *slog.Logger) 
 	if err != nil {
 		return err
 	}
-	manager, err := operator.New(ctx, kube, c.Operator, operator.Deps{
-		Accounts: database, Settings: database, Pictures: database, Buckets: buckets, Runtimes: database, Changes: database, Installation: database, Markers: buckets, Now: time.Now, Log: log,
-	})
-	if err != nil {
-		return err
-	}
-	objects := objectmetrics.New(manager.GetCache(), manager.Elected(), time.Now, log)
 	registry := metrics.Registry
-	if err := errors.Join(registry.Register(objects), registry.Register(buildInfo()), database.Register(registry), buckets.Register(registry)); err != nil {
+	if err := errors.Join(registry.Register(buildInfo()), database.Register(registry), buckets.Register(registry)); err != nil {
 		return err
 	}
 	log.Info("starting", "version", version)
-	return manager.Start(ctx)
+	return operator.Run(ctx, kube, c.Operator, operator.Deps{
+		Accounts: database, Settings: database, Pictures: database, Buckets: buckets, Runtimes: database, Changes: database, Installation: database, Markers: buckets, Now: time.Now, Log: log,
+	}, registry)
 }
 
 // buildInfo is 1, with the version as a label.
