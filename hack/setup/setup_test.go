@@ -61,7 +61,7 @@ func TestFindKube_CompletesInstalledProgramsFromTheCache(t *testing.T) {
 	assets, cache := t.TempDir(), t.TempDir()
 	t.Setenv(setup.AssetsEnv, assets)
 	t.Setenv(setup.CacheEnv, cache)
-	place := func(path string) {
+	writeFile := func(path string) {
 		t.Helper()
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -71,19 +71,19 @@ func TestFindKube_CompletesInstalledProgramsFromTheCache(t *testing.T) {
 		}
 	}
 	etcd, apiServer := filepath.Join(assets, "etcd"), filepath.Join(assets, "kube-apiserver")
-	place(etcd)
-	place(apiServer)
+	writeFile(etcd)
+	writeFile(apiServer)
 	if _, err := setup.FindKube(); err == nil || !strings.Contains(err.Error(), "run `make kube`") {
 		t.Errorf("without controllers got %v, want a sentence with the command", err)
 	}
 	controllers := filepath.Join(cache, "kube", setup.KubernetesVersion, "kube-controllers")
-	place(controllers)
+	writeFile(controllers)
 	tools, err := setup.FindKube()
 	if want := (setup.KubeTools{Etcd: etcd, APIServer: apiServer, Controllers: controllers}); err != nil || tools != want {
 		t.Errorf("got %+v, %v; want %+v", tools, err, want)
 	}
 	kubectl := filepath.Join(assets, "kubectl")
-	place(kubectl)
+	writeFile(kubectl)
 	if tools, err := setup.FindKube(); err != nil || tools.Kubectl != kubectl {
 		t.Errorf("got %+v, %v; want the kubectl that is installed", tools, err)
 	}
