@@ -1,4 +1,4 @@
-// Loads a page of many pictures: one visitor twice, and then others at once. Prints for each load how many images are broken, and
+// Loads a page of many pictures: one client twice, and then others at once. Prints for each load how many images are broken, and
 // how many answers are pictures, substitutes of pictures, and errors.
 import puppeteer from 'puppeteer-core'
 

@@ -15,10 +15,10 @@ import (
 )
 
 // A page of more new pictures than one client IP may have made has no broken image, at its first load, at the next one, and for
-// other visitors.
+// other clients.
 func TestGallery_OfNewPicturesHasNoBrokenImage(t *testing.T) {
 	t.Parallel()
-	const pictures, visitors = 200, 20
+	const pictures, clients = 200, 20
 	browsers := node.New(t, "hack/test/browser")
 	s := startStackWith(t, "SERVICE_RATE_LIMIT_KEY=0", "SERVICE_TRUSTED_PROXIES=127.0.0.0/8")
 	folder := testenv.TempDir(t)
@@ -44,7 +44,7 @@ done`
 		}
 	}))
 	defer page.Close()
-	others := make([]string, visitors)
+	others := make([]string, clients)
 	for i := range others {
 		others[i] = fmt.Sprintf("2001:db8:2:%x::1", i)
 	}
