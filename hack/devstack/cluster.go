@@ -119,14 +119,18 @@ func (s *stack) chooseCluster(fresh bool) (string, error) {
 }
 
 // releaseCluster removes what the stack of the data directory has applied to a cluster.
-func releaseCluster(ctx context.Context, data *dataDir, timeout time.Duration) error {
+// It reports false if there is nothing of it.
+func releaseCluster(ctx context.Context, data *dataDir, timeout time.Duration) (bool, error) {
 	kube, err := servers.UseKubernetes(data.path(clusterKubeconfig))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil // no run came so far
+	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	cluster, err := newClusterClient(kube.Config)
 	if err != nil {
-		return err
+		return false, err
 	}
 	return cluster.release(ctx, data.dir, timeout)
 }
@@ -194,14 +198,14 @@ func (c clusterClient) exists(ctx context.Context, object client.Object) (bool, 
 // release removes from a cluster what the stack in dir has applied, and all objects of its definitions. The data is
 // removed with it, so finalizers, for which no operator runs any more, would protect nothing. The namespace with the
 // marker comes last: what was interrupted is completed by the next call.
-func (c clusterClient) release(ctx context.Context, dir string, timeout time.Duration) error {
+func (c clusterClient) release(ctx context.Context, dir string, timeout time.Duration) (bool, error) {
 	marker := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: markerName}}
 	if found, err := c.exists(ctx, marker); err != nil || !found || marker.Data[markerDir] != dir {
-		return err
+		return false, err
 	}
 	objects, err := kubeapply.Read(append(slices.Clone(manifests), "samples")...)
 	if err != nil {
-		return err
+		return false, err
 	}
 	slices.Reverse(objects)
 	var definitions, others []*unstructured.Unstructured
@@ -214,15 +218,15 @@ func (c clusterClient) release(ctx context.Context, dir string, timeout time.Dur
 	}
 	for _, definition := range definitions {
 		if err := c.removeDefinition(ctx, definition, timeout); err != nil {
-			return err
+			return false, err
 		}
 	}
 	for _, object := range others {
 		if err := c.remove(ctx, object, timeout); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // removeDefinition deletes a custom resource definition with its objects.

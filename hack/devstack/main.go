@@ -145,8 +145,12 @@ func (c *cleanCommand) Run(ctx context.Context) error {
 		if err != nil || fresh || saved.Cluster == "" || c.LeaveCluster {
 			return err
 		}
-		if err := releaseCluster(ctx, data, c.Timeout); err != nil {
+		released, err := releaseCluster(ctx, data, c.Timeout)
+		if err != nil {
 			return fmt.Errorf("remove the objects of the stack from the cluster %s: %w; with --leave-cluster they stay there", saved.Cluster, err)
+		}
+		if !released {
+			return nil
 		}
 		fmt.Printf("Removed the objects of the stack from the cluster %s.\n", saved.Cluster)
 		return nil

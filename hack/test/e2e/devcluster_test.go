@@ -6,19 +6,34 @@ import (
 	"strings"
 	"testing"
 
+	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 )
+
+// emptyCluster starts a control plane without anything of mediastack, and returns the path of its kubeconfig.
+func emptyCluster(t *testing.T) string {
+	t.Helper()
+	group, dir := testenv.Group(t), testenv.TempDir(t)
+	plane, err := group.StartKubernetes(t.Context(), servers.KubernetesConfig{Dir: filepath.Join(dir, "kube"), LogDir: dir, Volatile: true})
+	if err == nil {
+		err = plane.StartControllers(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plane.Kubeconfig
+}
 
 // A stack uses a cluster of another (`make run CLUSTER=1`): it overwrites nothing there that is not its own, and `make
 // clean` removes what it has applied, and no more.
 func TestDevStack_InAClusterOfAnother(t *testing.T) {
 	t.Parallel()
-	cluster := testenv.NewKubernetes(t)
-	setting, dir := "KUBECONFIG="+cluster.Kubeconfig(), filepath.Join(testenv.TempDir(t), "data")
+	kubeconfig, dir := emptyCluster(t), filepath.Join(testenv.TempDir(t), "data")
+	setting := "KUBECONFIG=" + kubeconfig
 	program := testenv.Binary(t, "mediastack-dev")
 	kubectl := func(args ...string) string {
 		t.Helper()
-		return run(t, "", testenv.Kubectl(t), append([]string{"--kubeconfig", cluster.Kubeconfig(), "--cache-dir", filepath.Join(dir, "..", "kubectl-cache")}, args...)...)
+		return run(t, "", testenv.Kubectl(t), append([]string{"--kubeconfig", kubeconfig, "--cache-dir", filepath.Join(dir, "..", "kubectl-cache")}, args...)...)
 	}
 	names := func() string {
 		t.Helper()
