@@ -34,6 +34,8 @@ var followers = []string{
 var kept = map[string][]string{
 	// It imports packages of k8s.io/api that 0.37 no longer has.
 	"hack/tools/kube-score": {"k8s.io/", "sigs.k8s.io/"},
+	// It does not compile with client_golang 1.25.
+	"hack/tools/prometheus": {"github.com/prometheus/"},
 }
 
 // rounds is more than tidying needs until no requirement is raised: each round may bring new modules.

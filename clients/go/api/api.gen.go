@@ -328,7 +328,7 @@ type BatchRequest struct {
 	// Operation `delete` needs the scope media:delete, the others media:write.
 	Operation BatchRequestOperation `json:"operation"`
 
-	// Patch A JSON merge patch (RFC 7396). Members that are absent stay as they are.
+	// Patch Of all items of an update.
 	Patch *MediaPatch `json:"patch,omitempty"`
 
 	// Patches The patch of each item of an update by its id, instead of `patch`.
@@ -670,7 +670,7 @@ type Signature struct {
 
 // SignatureRequest defines model for SignatureRequest.
 type SignatureRequest struct {
-	// Access Who may read the file of a sealed item.
+	// Access Access of every upload.
 	Access *Access `json:"access,omitempty"`
 
 	// Count Maximum number of drafts.
@@ -754,7 +754,7 @@ type URLUploadError struct {
 
 // URLUploadRequest defines model for URLUploadRequest.
 type URLUploadRequest struct {
-	// Access Who may read the file of a sealed item.
+	// Access Default private.
 	Access *Access `json:"access,omitempty"`
 
 	// Caption At most 4096 bytes of UTF-8.
@@ -778,7 +778,7 @@ type URLUploadRequest struct {
 
 // Upload defines model for Upload.
 type Upload struct {
-	// Access Who may read the file of a sealed item.
+	// Access Default private.
 	Access *Access `json:"access,omitempty"`
 
 	// Caption At most 4096 bytes of UTF-8.

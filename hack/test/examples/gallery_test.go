@@ -65,7 +65,7 @@ done`
 	if err := json.Unmarshal([]byte(result.Stdout), &loads); err != nil || result.Code != 0 {
 		t.Fatalf("the script ended with %d: %v: %s%s", result.Code, err, result.Stdout, result.Stderr)
 	}
-	t.Logf("%+v", loads)
+	t.Logf("%+v\n%s", loads, result.Stderr)
 	if loads.First.Substitutes == 0 || loads.First.Pictures < 120 {
 		t.Errorf("the limit was not reached, or rejects too much: %+v", loads.First)
 	}

@@ -119,8 +119,8 @@ func TestPresets_BrowsersGetASubstituteOverTheLimit(t *testing.T) {
 		"nothing stored of the item":              {other, "large", image, "thumbnail", otherThumbnail.body},
 		"what is stored is no substitute":         {public, "small", image, "", small.body},
 		"a program without the headers of images": {public, "medium", header("Accept", "*/*"), "429", nil},
-		"a script":                                {public, "medium", header("Sec-Fetch-Dest", "empty"), "429", nil},
-		"a program with a signed URL":             {private, "medium", header("Accept", "*/*"), "429", nil},
+		"a script":                    {public, "medium", header("Sec-Fetch-Dest", "empty"), "429", nil},
+		"a program with a signed URL": {private, "medium", header("Accept", "*/*"), "429", nil},
 	} {
 		got := get(c.item, c.preset, c.send)
 		if c.substitute == "429" {
