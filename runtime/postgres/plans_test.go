@@ -316,7 +316,7 @@ func (e *explainer) explain(ctx context.Context, sql string, args []any) {
 	name, how := "explained", "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)"
 	prepare := []string{"DEALLOCATE ALL", "PREPARE explained AS " + sql}
 	if e.early != nil {
-		known := false
+		var known bool
 		if name, known = e.early[sql]; known {
 			prepare = nil
 		} else {

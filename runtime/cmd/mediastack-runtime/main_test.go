@@ -137,7 +137,7 @@ func TestCommands_RejectNegativeSettings(t *testing.T) {
 			t.Fatalf("%v: %v", args, err)
 		}
 		for _, flag := range node.Flags {
-			value := ""
+			var value string
 			switch {
 			case flag.Target.Type() == reflect.TypeFor[time.Duration]():
 				value = "-1h"
