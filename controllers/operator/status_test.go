@@ -278,23 +278,23 @@ func TestStatus_StorageNearAndOverTheCap(t *testing.T) {
 	capOf := func(text string) func(*v1alpha1.MediaAccount) {
 		return func(a *v1alpha1.MediaAccount) { a.Spec.Storage.MaxStorage = quantity(text) }
 	}
-	object := b.account("demo", capOf("2000"))
+	object := b.account("demo", capOf("2000Mi"))
 	b.ready(object)
 	b.shows(object, v1alpha1.ConditionStorageAvailable, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
 	conn, err := pgx.Connect(b.ctx, b.databaseURL)
 	must(t, err)
 	defer func() { _ = conn.Close(b.ctx) }()
-	_, err = conn.Exec(b.ctx, "UPDATE account_usage SET bytes = 900 WHERE account_id = $1", b.accountID(object))
+	_, err = conn.Exec(b.ctx, "UPDATE account_usage SET bytes = 900 * 1048576::bigint WHERE account_id = $1", b.accountID(object))
 	must(t, err)
-	change(b, object, capOf("1000"))
+	change(b, object, capOf("1000Mi"))
 	b.shows(object, v1alpha1.ConditionStorageAvailable, metav1.ConditionTrue, v1alpha1.ReasonStorageNearFull)
-	if object.Status.Usage.UsedBytes != 900 || object.Status.Usage.Used != "900" {
+	if object.Status.Usage.UsedBytes != 900<<20 || object.Status.Usage.Used != "900Mi" {
 		t.Errorf("the status shows %+v", object.Status.Usage)
 	}
-	change(b, object, capOf("900"))
+	change(b, object, capOf("900Mi"))
 	b.shows(object, v1alpha1.ConditionStorageAvailable, metav1.ConditionFalse, v1alpha1.ReasonStorageFull)
 	b.ready(object)
-	change(b, object, capOf("2000"))
+	change(b, object, capOf("2000Mi"))
 	b.shows(object, v1alpha1.ConditionStorageAvailable, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
 }
 

@@ -235,7 +235,7 @@ const (
 
 func tellLife(t *testing.T, table *transitions, index int) {
 	s := tell(t, table, index)
-	object := s.account("demo", func(a *v1alpha1.MediaAccount) { a.Spec.Storage.MaxStorage = quantity("2000") })
+	object := s.account("demo", func(a *v1alpha1.MediaAccount) { a.Spec.Storage.MaxStorage = quantity("2000Mi") })
 	s.row("created", accountKind, "demo", func(o *objectstatus.Object) bool { return len(o.Status.Conditions) == 0 })
 	s.ready(object)
 	s.row("ready", accountKind, "demo", at(1), is(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded))
@@ -244,13 +244,13 @@ func tellLife(t *testing.T, table *transitions, index int) {
 	s.row("suspended", accountKind, "demo", at(2), is(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSuspended))
 	change(s.harness, object, func(a *v1alpha1.MediaAccount) { a.Spec.Suspended = false })
 	s.row("resumed", accountKind, "demo", at(3), is(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded))
-	s.exec("UPDATE account_usage SET bytes = 900")
-	change(s.harness, object, func(a *v1alpha1.MediaAccount) { a.Spec.Storage.MaxStorage = quantity("1000") })
+	s.exec("UPDATE account_usage SET bytes = 900 * 1048576::bigint")
+	change(s.harness, object, func(a *v1alpha1.MediaAccount) { a.Spec.Storage.MaxStorage = quantity("1000Mi") })
 	s.row("storage nearly full", accountKind, "demo", at(4), is(v1alpha1.ConditionStorageAvailable, metav1.ConditionTrue, v1alpha1.ReasonStorageNearFull))
-	change(s.harness, object, func(a *v1alpha1.MediaAccount) { a.Spec.Storage.MaxStorage = quantity("900") })
+	change(s.harness, object, func(a *v1alpha1.MediaAccount) { a.Spec.Storage.MaxStorage = quantity("900Mi") })
 	s.row("storage full", accountKind, "demo", at(5), is(v1alpha1.ConditionStorageAvailable, metav1.ConditionFalse, v1alpha1.ReasonStorageFull))
 	change(s.harness, object, func(a *v1alpha1.MediaAccount) {
-		a.Spec.Storage.MaxStorage, a.Spec.APIKeys.Generation = quantity("2000"), 3
+		a.Spec.Storage.MaxStorage, a.Spec.APIKeys.Generation = quantity("2000Mi"), 3
 	})
 	s.ready(object)
 	change(s.harness, object, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = 2 })
