@@ -90,7 +90,9 @@ func TestRender_IsAcceptedByAnAPIServer(t *testing.T) {
 	for name, args := range renderings {
 		c := newCluster(t, testenv.SharedKubernetes(t), "render-"+name)
 		if name == "namespaced" {
-			c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-b"}})
+			for _, watched := range []string{"team-a", "team-b"} { // the control plane is shared: another test may have one of that name
+				must(t, client.IgnoreAlreadyExists(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: watched}})))
+			}
 		}
 		text, err := helm(t, append(append(append([]string{"template", "render-" + name, chart(t), "--namespace", c.namespace}, required...), args...), "--set=priorityClass.create=false,priorityClass.name=")...)
 		must(t, err)
