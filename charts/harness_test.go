@@ -37,7 +37,8 @@ func newCluster(t *testing.T, plane *testenv.ControlPlane, namespace string) *cl
 	t.Helper()
 	c := &cluster{t: t, plane: plane, namespace: namespace}
 	c.Client = c.as(plane.Kubeconfig())
-	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}})
+	// A test that runs again finds its namespace in the shared control plane.
+	must(t, client.IgnoreAlreadyExists(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}})))
 	return c
 }
 
