@@ -98,7 +98,7 @@ type MCPTool string
 
 // MCPToolset is the name of a set of MCP tools.
 //
-// +kubebuilder:validation:Enum=core;organize;find;undo;capabilities;fetch
+// +kubebuilder:validation:Enum=core;organize;find;undo;capabilities;fetch;uploads
 type MCPToolset string
 
 // MCPSpec is the tool policy of an account.

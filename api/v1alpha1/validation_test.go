@@ -217,7 +217,7 @@ func TestMediaAccount_ValidIsAccepted(t *testing.T) {
 		`{cors: {origins: []}}`,
 		`{undo: {window: 1h}}`,
 		`{undo: {window: 720h, for: Everyone}}`,
-		`{mcp: {toolsets: [core, find, organize, undo, capabilities, fetch]}}`,
+		`{mcp: {toolsets: [core, find, organize, undo, capabilities, fetch, uploads]}}`,
 		`{cors: {origins: ["https://app.example.org", "https://*.example.org", "http://localhost:*", "https://app.example.org:8443", "http://127.0.0.1:3000"]}}`,
 		`{mcp: {readOnly: true, tools: [list_media, delete_media]}}`,
 		`{mcp: {toolsets: [core, organize, find, undo, capabilities]}}`,

@@ -51,6 +51,8 @@ const (
 	ToolsetFetch    = "fetch"
 	// ToolsetCapabilities has no tool of its own: it adds arguments to create_upload_signature.
 	ToolsetCapabilities = "capabilities"
+	// ToolsetUploads has no tool of its own: it adds what was stored to the result of upload_media.
+	ToolsetUploads = "uploads"
 )
 
 // Toolset returns the toolset of the tool with the name of the operation.

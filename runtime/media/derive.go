@@ -34,7 +34,7 @@ func (t *transfer) derive(ctx context.Context) (Objects, error) {
 		// The object store did not return the file: a repeated request makes all derivatives.
 		return nil, fmt.Errorf("derivatives of item %s: %w", t.id, err)
 	}
-	if err != nil {
+	if t.underivable = err; err != nil {
 		t.service.log.WarnContext(ctx, "derivatives are missing", "item", t.id, "account", t.scope.AccountID, "type", t.mimeType, "bytes", t.size,
 			"made", variantNames(made), "error", err)
 	}

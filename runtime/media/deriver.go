@@ -26,8 +26,8 @@ type Deriver interface {
 	// size. It is cheap.
 	Handles(mimeType string, bytes int64) bool
 	// Derive waits for a worker, in turns between accounts, and returns what the image is, and the
-	// derivatives that could be made. The facts are zero if there is no derivative. The error says why others are missing: the file is broken, it exceeds a
-	// limit, or it killed its worker twice. Such an error does not fail the upload. Two do: an
+	// derivatives that could be made. The facts are zero if there is no derivative. The error says why others are missing: the file is broken
+	// (ErrUnreadable), it exceeds a limit, or it killed its worker twice. Such an error does not fail the upload. Two do: an
 	// Unavailable fault of Source, and an error that wraps ctx.Err().
 	Derive(ctx context.Context, job ImageJob) (Facts, []Derivative, error)
 }

@@ -33,12 +33,22 @@ func isActiveContent(declared string) bool {
 // sniff detects the type of a file from its first bytes. The declared type is used only for
 // binary data of no known type, and to refine plain text. An empty file may be either: it is text only if that was declared.
 func sniff(head []byte, declaredType string) string {
+	return refine(head, detect(head), declaredType)
+}
+
+// detect returns what the bytes alone show. Of an empty file that is nothing: refine decides.
+func detect(head []byte) string {
 	found, _, _ := mime.ParseMediaType(mimetype.Detect(head).String())
 	if found == plainText || found == octetStream || strings.HasPrefix(found, "text/") && isActiveContent(found) {
 		if markup := sniffMarkup(head); markup != "" {
 			found = markup
 		}
 	}
+	return found
+}
+
+// refine returns the type of a file, of which detect has found one.
+func refine(head []byte, found, declaredType string) string {
 	declared, _, err := mime.ParseMediaType(declaredType)
 	if err != nil || len(declared) > 127 || isActiveContent(declared) {
 		declared = ""

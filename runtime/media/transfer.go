@@ -54,7 +54,10 @@ type transfer struct {
 	digest   digest        // of the bytes received
 	size     int64         // bytes received
 	mimeType string        // empty until enough bytes have been received to detect it
+	detected string        // the type by the bytes alone, once mimeType is known
 	facts    Facts         // of an image; zero until derive has read them
+	// underivable is why derive could not make a derivative; nil = it made all, or none was wanted.
+	underivable error
 	head     filehead.Head // of the bytes that were in the buffer before any was sent
 	// capability restricts the file; nil = nothing does.
 	capability *Capability
@@ -189,7 +192,9 @@ func (t *transfer) fill(ctx context.Context, file io.Reader, n int, onRead func(
 // detectType detects the content type once enough of the file, or all of it, is in the buffer.
 func (t *transfer) detectType(declared string, ended bool) {
 	if t.mimeType == "" && (ended || t.buffer.size >= sniffLength) {
-		t.mimeType = sniff(t.buffer.head(sniffLength), t.capability.declaredType(declared))
+		head := t.buffer.head(sniffLength)
+		found := detect(head)
+		t.detected, t.mimeType = refine(head, found, ""), refine(head, found, t.capability.declaredType(declared))
 	}
 }
 

@@ -94,7 +94,7 @@ func (a *API) newTools() []tool {
 	}, a.updateMediaTool(mediaID), {
 		operation: account.UploadMedia, title: "Upload a file",
 		description: fmt.Sprintf("Stores a file of up to %d bytes (10 MB) as a draft and returns its id. Call seal_media with it afterwards: a draft that is not sealed is deleted after %s. The type is detected from the bytes of the file; mimeType is used where they do not show it. ", maxFile, a.draftLifetime()) +
-			"Don't send larger files in parts; " + a.largeFileHint(),
+			"Don't send larger files in parts; " + a.largeFileHint() + " " + compareSize,
 		input: inputObject([]string{fileArgument, "fileName", "mimeType"},
 			prop(fileArgument, schema{Type: "string", MinLength: 1, Encoding: "base64"}, "The bytes of the file as base64, in the standard alphabet or the one for URLs, with padding or without; no data: prefix."),
 			prop("fileName", str(), "Name of the file with its extension, such as photo.jpg. A path before it is removed."),
@@ -103,8 +103,8 @@ func (a *API) newTools() []tool {
 			prop("access", withDefault(enum(string(media.Public), string(media.Private)), string(media.Private)), "Who may read the file once it is sealed: public = anyone with its URL, private = only holders of a signed URL that expires."),
 			prop("group", maxLen(media.MaxGroup), fmt.Sprintf("Label, like a folder, up to %d bytes; list_media can filter by it.", media.MaxGroup)),
 		),
-		output: outputObject(prop("mediaId", uuidString(), "Id of the draft, for seal_media.")),
-		run:    a.uploadMedia,
+		output:    outputObject(prop("mediaId", uuidString(), "Id of the draft, for seal_media.")),
+		extension: reports(), run: a.uploadMedia,
 	}, {
 		operation: account.CreateUploadSignature, title: "Create an upload signature",
 		description: "Creates a permission to upload that expires, for files too large for upload_media or for a browser, which must not have the API key. Its holder may upload into this account: keep it secret. Send the file with it by " +

@@ -27,7 +27,7 @@ func withOrganize(s *account.Spec) {
 var update = flag.Bool("update", false, "write the golden files")
 
 // The tools of an account without toolsets do not change: clients have been written for them. Only their output schemas may gain a member
-// that their outputs always had.
+// that their outputs always had, and their descriptions, of which the specification has none, may say more.
 func TestCoreTools_AreByteIdentical(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
