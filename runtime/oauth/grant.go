@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -84,6 +86,25 @@ func (s *Service) Approve(ctx context.Context, session LoginSession, accountID u
 	s.Log.LogAttrs(ctx, slog.LevelInfo, "oauth grant created", slog.String("grant", id.String()), slog.String("account", accountID.String()),
 		slog.String("email", MaskEmail(session.Email)), slog.String("client", request.ClientID))
 	return secret, nil
+}
+
+// narrow returns the scopes of the grant that a refresh asks for. Scopes that the service does not know are ignored, as in
+// authorization requests: clients repeat what they sent there.
+func (g Grant) narrow(scope string) ([]Scope, error) {
+	requested := strings.Fields(scope)
+	if len(requested) == 0 {
+		return g.Scopes, nil
+	}
+	for _, known := range Scopes() {
+		if slices.Contains(requested, string(known)) && !slices.Contains(g.Scopes, known) {
+			return nil, fault.Wrap(ErrInvalidScope, fault.Invalid, "the user did not grant %s: the scopes are %s", known, JoinScopes(g.Scopes))
+		}
+	}
+	narrowed := slices.DeleteFunc(slices.Clone(g.Scopes), func(granted Scope) bool { return !slices.Contains(requested, string(granted)) })
+	if len(narrowed) == 0 {
+		return nil, fault.Wrap(ErrInvalidScope, fault.Invalid, "scope must hold one or more of %s", JoinScopes(g.Scopes))
+	}
+	return narrowed, nil
 }
 
 // validate returns an error if the state of the account no longer permits new tokens.

@@ -55,7 +55,7 @@ func TestGrant_EndsWithOwnerAccountAndKey(t *testing.T) {
 				if w.isAccepted(t, tokens.Access) {
 					t.Errorf("%s the access token works", when)
 				}
-				if _, err := w.Refresh(t.Context(), tokens.Refresh, client, ""); !errors.Is(err, oauth.ErrInvalidGrant) {
+				if _, err := w.Refresh(t.Context(), tokens.Refresh, client, "", ""); !errors.Is(err, oauth.ErrInvalidGrant) {
 					t.Errorf("%s the refresh token: %v", when, err)
 				}
 				if _, err := w.ExchangeCode(t.Context(), tokenRequest(code)); !errors.Is(err, oauth.ErrInvalidGrant) {

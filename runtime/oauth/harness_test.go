@@ -141,10 +141,14 @@ func (b *loginBrowser) logIn(t *testing.T, email string) {
 	b.cookie = cookie
 }
 
-// authorizationCode returns the authorization code of a complete login.
-func (w *env) authorizationCode(t *testing.T) string {
+// authorizationCode returns the authorization code of a complete login; without scopes, those of authorizationRequest.
+func (w *env) authorizationCode(t *testing.T, scopes ...oauth.Scope) string {
 	t.Helper()
-	b := w.startLogin(t, authorizationRequest())
+	request := authorizationRequest()
+	if scopes != nil {
+		request.Scopes = scopes
+	}
+	b := w.startLogin(t, request)
 	b.logIn(t, owner)
 	code, err := w.Approve(t.Context(), b.session(t), w.tenant.Account.ID)
 	must(t, err)
@@ -156,9 +160,9 @@ func tokenRequest(code string) oauth.TokenRequest {
 }
 
 // authorize returns the tokens of a complete login.
-func (w *env) authorize(t *testing.T) oauth.Tokens {
+func (w *env) authorize(t *testing.T, scopes ...oauth.Scope) oauth.Tokens {
 	t.Helper()
-	tokens, err := w.ExchangeCode(t.Context(), tokenRequest(w.authorizationCode(t)))
+	tokens, err := w.ExchangeCode(t.Context(), tokenRequest(w.authorizationCode(t, scopes...)))
 	must(t, err)
 	return tokens
 }

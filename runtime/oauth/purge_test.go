@@ -49,7 +49,7 @@ func TestPurge_DeletesExpiredDataOnly(t *testing.T) {
 	if _, err := w.FindClient(t.Context(), used.ID); err != nil {
 		t.Errorf("a client with a grant: %v", err)
 	}
-	if _, err := w.Refresh(t.Context(), tokens.Refresh, used.ID, ""); err != nil {
+	if _, err := w.Refresh(t.Context(), tokens.Refresh, used.ID, "", ""); err != nil {
 		t.Errorf("a refresh token after a day: %v", err)
 	}
 	w.clock.Advance(1000 * time.Hour)

@@ -22,6 +22,9 @@ const maxRotations = 10
 // (invalid_grant, RFC 6749, section 5.2).
 var ErrInvalidGrant = errors.New("invalid_grant")
 
+// ErrInvalidScope is in the chain of the error that rejects the scope of a refresh (invalid_scope).
+var ErrInvalidScope = errors.New("invalid_scope")
+
 func invalidGrant(format string, args ...any) error {
 	return fault.Wrap(ErrInvalidGrant, fault.Invalid, format, args...)
 }
@@ -43,6 +46,9 @@ type Token struct {
 	// RotatedAt is the time of the first rotation of a refresh token, and Rotations their number.
 	RotatedAt *time.Time
 	Rotations int
+	// Scopes are those of an access token that has fewer than its grant; nil = those of the grant. A refresh token
+	// always has those of the grant.
+	Scopes []Scope
 }
 
 // Session is the identity that an access token stands for.
@@ -110,14 +116,15 @@ func (s *Service) decideExchange(request TokenRequest, grant Grant, code Authori
 	if err := grant.validate(); err != nil {
 		return Outcome{Err: err, RevokeReason: "authorization code rejected"}
 	}
-	return s.issueTokens(grant, now)
+	return s.issueTokens(grant, grant.Scopes, now)
 }
 
 // Refresh returns a new token pair for a refresh token (RFC 6749, section 6), which it
 // replaces. The old token works for a short grace period, because hosted clients refresh in
 // parallel. Any later use is token reuse (RFC 9700, section 4.14) and revokes the grant.
-// The scope stays as granted; a narrower scope parameter is ignored, as RFC 6749 permits.
-func (s *Service) Refresh(ctx context.Context, token, clientID, resource string) (tokens Tokens, err error) {
+// The access token has the scopes of scope, or of the grant if it is empty. The new refresh token has those of the
+// grant, as the RFC requires.
+func (s *Service) Refresh(ctx context.Context, token, clientID, resource, scope string) (tokens Tokens, err error) {
 	defer func() { s.metrics.countTokens(grantOfRefresh, err) }()
 	hash, ok := parseSecret(refreshPrefix, token)
 	if !ok {
@@ -125,12 +132,12 @@ func (s *Service) Refresh(ctx context.Context, token, clientID, resource string)
 	}
 	now := s.Now()
 	outcome, err := s.Store.RotateRefreshToken(ctx, hash, now, func(grant Grant, used Token) Outcome {
-		return s.decideRefresh(clientID, resource, grant, used, now)
+		return s.decideRefresh(clientID, resource, scope, grant, used, now)
 	})
 	return s.finish(ctx, "refresh token", outcome, err)
 }
 
-func (s *Service) decideRefresh(clientID, resource string, grant Grant, used Token, now time.Time) Outcome {
+func (s *Service) decideRefresh(clientID, resource, scope string, grant Grant, used Token, now time.Time) Outcome {
 	reject := func(text string) Outcome { return Outcome{Err: invalidGrant("%s", text)} }
 	switch {
 	case used.RotatedAt != nil && !now.Before(used.RotatedAt.Add(s.cfg.RefreshGrace)):
@@ -147,11 +154,15 @@ func (s *Service) decideRefresh(clientID, resource string, grant Grant, used Tok
 	if err := grant.validate(); err != nil {
 		return Outcome{Err: err}
 	}
-	return s.issueTokens(grant, now)
+	scopes, err := grant.narrow(scope)
+	if err != nil {
+		return Outcome{Err: err}
+	}
+	return s.issueTokens(grant, scopes, now)
 }
 
-// issueTokens returns the outcome of a request that gets a new token pair.
-func (s *Service) issueTokens(grant Grant, now time.Time) Outcome {
+// issueTokens returns the outcome of a request that gets a new token pair. scopes are those of the access token.
+func (s *Service) issueTokens(grant Grant, scopes []Scope, now time.Time) Outcome {
 	access, hash, err := NewAccessToken(s.Store.Cell(), s.Signer)
 	if err != nil {
 		return Outcome{Err: err}
@@ -160,10 +171,14 @@ func (s *Service) issueTokens(grant Grant, now time.Time) Outcome {
 	if err != nil {
 		return Outcome{Err: err}
 	}
+	var narrowed []Scope
+	if len(scopes) < len(grant.Scopes) {
+		narrowed = scopes
+	}
 	return Outcome{
-		Issued: Tokens{Access: access, Refresh: refresh, Lifetime: s.cfg.AccessTTL, Scopes: grant.Scopes},
+		Issued: Tokens{Access: access, Refresh: refresh, Lifetime: s.cfg.AccessTTL, Scopes: scopes},
 		Stored: []Token{
-			{Hash: hash, CreatedAt: now, ExpiresAt: now.Add(s.cfg.AccessTTL)},
+			{Hash: hash, CreatedAt: now, ExpiresAt: now.Add(s.cfg.AccessTTL), Scopes: narrowed},
 			{Hash: hashSecret(refresh), Refresh: true, CreatedAt: now, ExpiresAt: now.Add(s.cfg.RefreshTTL)},
 		},
 	}

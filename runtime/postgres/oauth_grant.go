@@ -100,6 +100,18 @@ func scopesOf(texts []string) []oauth.Scope {
 	return scopes
 }
 
+// textsOf returns the texts of scopes; nil of nil.
+func textsOf(scopes []oauth.Scope) []string {
+	if scopes == nil {
+		return nil
+	}
+	texts := make([]string, 0, len(scopes))
+	for _, scope := range scopes {
+		texts = append(texts, string(scope))
+	}
+	return texts
+}
+
 func revoke(ctx context.Context, q *sqlgen.Queries, id uuid.UUID, now time.Time, reason string) error {
 	_, err := q.RevokeGrant(ctx, sqlgen.RevokeGrantParams{ID: id, Now: now, Reason: reason})
 	return err

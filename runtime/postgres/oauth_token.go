@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -87,7 +88,7 @@ func commitOutcome(ctx context.Context, q *sqlgen.Queries, grantID uuid.UUID, ou
 func insertTokens(ctx context.Context, q *sqlgen.Queries, grantID uuid.UUID, tokens []oauth.Token) error {
 	for _, token := range tokens {
 		if err := q.InsertToken(ctx, sqlgen.InsertTokenParams{Hash: token.Hash[:], GrantID: grantID, Refresh: token.Refresh,
-			CreatedAt: token.CreatedAt, ExpiresAt: token.ExpiresAt}); err != nil {
+			CreatedAt: token.CreatedAt, ExpiresAt: token.ExpiresAt, Scopes: textsOf(token.Scopes)}); err != nil {
 			return err
 		}
 	}
@@ -117,7 +118,11 @@ func (s *Store) FindSession(ctx context.Context, hash account.Hash) (oauth.Sessi
 	if err != nil {
 		return oauth.Session{}, toFault(err, "find session")
 	}
-	return oauth.Session{Principal: principalOf(row.Account, row.App, row.ApiKey), GrantID: row.GrantID, Scopes: scopesOf(row.Scopes),
+	scopes := scopesOf(row.Scopes)
+	if row.TokenScopes != nil { // a token never has more than its grant
+		scopes = slices.DeleteFunc(scopes, func(scope oauth.Scope) bool { return !slices.Contains(row.TokenScopes, string(scope)) })
+	}
+	return oauth.Session{Principal: principalOf(row.Account, row.App, row.ApiKey), GrantID: row.GrantID, Scopes: scopes,
 		Resource: row.Resource, ExpiresAt: row.TokenExpiresAt}, nil
 }
 

@@ -1,6 +1,7 @@
 package oauthhttp
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -99,7 +100,7 @@ func (a *API) refresh(r *http.Request, form url.Values) (oauth.Tokens, *endpoint
 	if form.Get("refresh_token") == "" {
 		return oauth.Tokens{}, invalid("invalid_request", "send refresh_token")
 	}
-	tokens, err := a.OAuth.Refresh(r.Context(), form.Get("refresh_token"), form.Get("client_id"), form.Get("resource"))
+	tokens, err := a.OAuth.Refresh(r.Context(), form.Get("refresh_token"), form.Get("client_id"), form.Get("resource"), form.Get("scope"))
 	return tokens, rejectGrant(err)
 }
 
@@ -107,6 +108,9 @@ func (a *API) refresh(r *http.Request, form url.Values) (oauth.Tokens, *endpoint
 func rejectGrant(err error) *endpointError {
 	if err == nil {
 		return nil
+	}
+	if errors.Is(err, oauth.ErrInvalidScope) {
+		return badRequest("invalid_scope", err)
 	}
 	return badRequest("invalid_grant", err)
 }

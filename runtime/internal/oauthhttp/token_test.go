@@ -140,3 +140,32 @@ func TestToken_ConcurrentExchangesYieldOnePair(t *testing.T) {
 		}
 	}
 }
+
+// The answer of a refresh names the scopes of its token, and a scope that was not granted is invalid_scope.
+func TestToken_RefreshesWithANarrowerScope(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant := w.tenant(t, "studio", owner)
+	b := w.replica(t).browser(t)
+	app := b.application("App")
+	_, token := b.connect(app, owner, tenant)
+	refresh := func(scope string) (int, map[string]any) {
+		return b.form("/oauth/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}, "client_id": {app.id}, "scope": {scope}})
+	}
+	for _, scope := range []string{"media:delete", "media:read media:delete", "other", "\x00"} {
+		if status, response := refresh(scope); status != http.StatusBadRequest || response["error"] != "invalid_scope" && scope != "\x00" {
+			t.Errorf("scope %q: %d %v", scope, status, response)
+		}
+	}
+	for _, step := range [][2]string{{"media:read", "media:read"}, {"", "media:read media:write"}, {"media:write", "media:write"}} {
+		status, response := refresh(step[0])
+		if status != http.StatusOK || response["scope"] != step[1] {
+			t.Errorf("scope %q: %d %v", step[0], status, response)
+		}
+		token, _ = response["refresh_token"].(string)
+	}
+	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}, "client_id": {app.id}, "scope": {"media:read", "media:write"}}
+	if status, response := b.form("/oauth/token", form); status != http.StatusBadRequest || response["error"] != "invalid_request" {
+		t.Errorf("two scopes: %d %v", status, response)
+	}
+}

@@ -8,7 +8,7 @@ UPDATE oauth_code SET used_at = sqlc.arg(now)::timestamptz WHERE hash = $1 AND u
 SELECT * FROM oauth_code WHERE hash = $1;
 
 -- name: InsertToken :exec
-INSERT INTO oauth_token (hash, grant_id, refresh, created_at, expires_at) VALUES ($1, $2, $3, $4, $5);
+INSERT INTO oauth_token (hash, grant_id, refresh, created_at, expires_at, scopes) VALUES ($1, $2, $3, $4, $5, sqlc.narg(scopes)::text[]);
 
 -- name: LockRefreshToken :one
 SELECT * FROM oauth_token WHERE hash = $1 AND refresh FOR UPDATE;
@@ -22,7 +22,7 @@ SELECT t.grant_id, g.client_id FROM oauth_token t JOIN oauth_grant g ON g.id = t
 
 -- name: FindSession :one
 -- The principal of an access token. The token ends with its grant, its owner, its account and its key.
-SELECT sqlc.embed(account), sqlc.embed(app), sqlc.embed(api_key), g.id AS grant_id, g.scopes, g.resource, t.expires_at AS token_expires_at
+SELECT sqlc.embed(account), sqlc.embed(app), sqlc.embed(api_key), g.id AS grant_id, g.scopes, t.scopes AS token_scopes, g.resource, t.expires_at AS token_expires_at
 FROM oauth_token t
 JOIN oauth_grant g ON g.id = t.grant_id AND g.revoked_at IS NULL
 JOIN account ON account.id = g.account_id AND account.closed_at IS NULL AND g.email = ANY (account.owners)

@@ -283,6 +283,7 @@ type OAuthToken struct {
 	ExpiresAt time.Time
 	RotatedAt *time.Time
 	Rotations int32
+	Scopes    []string
 }
 
 type ObjectRemoval struct {

@@ -30,7 +30,7 @@ func (q *Queries) FindAuthorizationCode(ctx context.Context, hash []byte) (OAuth
 }
 
 const findSession = `-- name: FindSession :one
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed, g.id AS grant_id, g.scopes, g.resource, t.expires_at AS token_expires_at
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed, g.id AS grant_id, g.scopes, t.scopes AS token_scopes, g.resource, t.expires_at AS token_expires_at
 FROM oauth_token t
 JOIN oauth_grant g ON g.id = t.grant_id AND g.revoked_at IS NULL
 JOIN account ON account.id = g.account_id AND account.closed_at IS NULL AND g.email = ANY (account.owners)
@@ -45,6 +45,7 @@ type FindSessionRow struct {
 	ApiKey         ApiKey
 	GrantID        uuid.UUID
 	Scopes         []string
+	TokenScopes    []string
 	Resource       string
 	TokenExpiresAt time.Time
 }
@@ -99,6 +100,7 @@ func (q *Queries) FindSession(ctx context.Context, hash []byte) (FindSessionRow,
 		&i.ApiKey.Closed,
 		&i.GrantID,
 		&i.Scopes,
+		&i.TokenScopes,
 		&i.Resource,
 		&i.TokenExpiresAt,
 	)
@@ -216,7 +218,7 @@ func (q *Queries) InsertAuthorizationCode(ctx context.Context, arg InsertAuthori
 }
 
 const insertToken = `-- name: InsertToken :exec
-INSERT INTO oauth_token (hash, grant_id, refresh, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)
+INSERT INTO oauth_token (hash, grant_id, refresh, created_at, expires_at, scopes) VALUES ($1, $2, $3, $4, $5, $6::text[])
 `
 
 type InsertTokenParams struct {
@@ -225,6 +227,7 @@ type InsertTokenParams struct {
 	Refresh   bool
 	CreatedAt time.Time
 	ExpiresAt time.Time
+	Scopes    []string
 }
 
 func (q *Queries) InsertToken(ctx context.Context, arg InsertTokenParams) error {
@@ -234,12 +237,13 @@ func (q *Queries) InsertToken(ctx context.Context, arg InsertTokenParams) error 
 		arg.Refresh,
 		arg.CreatedAt,
 		arg.ExpiresAt,
+		arg.Scopes,
 	)
 	return err
 }
 
 const lockRefreshToken = `-- name: LockRefreshToken :one
-SELECT hash, grant_id, refresh, created_at, expires_at, rotated_at, rotations FROM oauth_token WHERE hash = $1 AND refresh FOR UPDATE
+SELECT hash, grant_id, refresh, created_at, expires_at, rotated_at, rotations, scopes FROM oauth_token WHERE hash = $1 AND refresh FOR UPDATE
 `
 
 func (q *Queries) LockRefreshToken(ctx context.Context, hash []byte) (OAuthToken, error) {
@@ -253,6 +257,7 @@ func (q *Queries) LockRefreshToken(ctx context.Context, hash []byte) (OAuthToken
 		&i.ExpiresAt,
 		&i.RotatedAt,
 		&i.Rotations,
+		&i.Scopes,
 	)
 	return i, err
 }
