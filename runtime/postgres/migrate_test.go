@@ -93,6 +93,7 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 		"00022_rendition_order.sql": "5898f65ac51e1a1c32c2bc73f797754198a89681c1fc9b62a10d3ded8577358a",
 		"00023_eager_presets.sql":   "a344f9213dc19da2d0ec24ea3dc44fae598ba4ceb340a29694f41cc20b3fcc9c",
 		"00024_dominant_color.sql":  "15312a8ce03b82cb5c1fd5c253d38c8870119f843d88f7412b6f965225ad58db",
+		"00030_token_scopes.sql":    "da7c0eb65b0fa4437f6c3b266f63bef48f56ace707a719ad1e042d73657642f6",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)
