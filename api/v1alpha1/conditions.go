@@ -77,6 +77,10 @@ const (
 	ReasonDatabaseMissing = "DatabaseMissing"
 	// ReasonDatabaseFull: PostgreSQL has no space left.
 	ReasonDatabaseFull = "DatabaseFull"
+	// ReasonObjectStoreRegion: the S3 store expects another region than the configured one. The message names both.
+	ReasonObjectStoreRegion = "ObjectStoreRegionMismatch"
+	// ReasonObjectStoreClock: the clocks of the operator and of the S3 store differ too much.
+	ReasonObjectStoreClock = "ObjectStoreClockSkewed"
 	// ReasonObjectStoreCredentials: the S3 store rejects the credentials, or denies an operation.
 	ReasonObjectStoreCredentials = "ObjectStoreCredentialsInvalid"
 	// ReasonObjectStoreQuota: the S3 store has no space left, or allows no more buckets.

@@ -2,17 +2,19 @@ package operator
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync/atomic"
 	"time"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/objectstore"
 )
 
 // pingTimeout is shorter than the timeout of a readiness probe.
 const pingTimeout = 500 * time.Millisecond
 
-// objectCheck is a readiness check: a rollout with a wrong S3 key must not replace replicas that have
+// objectCheck is a readiness check: a rollout with a wrong S3 key or region must not replace replicas that have
 // the right one. A store that is away, and one that rejects the key later, leave the operator ready,
 // because a restart repairs neither.
 type objectCheck struct {
@@ -22,7 +24,7 @@ type objectCheck struct {
 	accepted atomic.Bool // the store has accepted the key since the start
 }
 
-// Ready returns an error while the store has rejected the credentials ever since the start.
+// Ready returns an error while the store has refused every request ever since the start.
 func (c *objectCheck) Ready(request *http.Request) error {
 	if c.accepted.Load() || c.verified(request) != nil {
 		return nil
@@ -33,8 +35,8 @@ func (c *objectCheck) Ready(request *http.Request) error {
 	if err == nil {
 		c.accepted.Store(true)
 	}
-	if fault.ReasonOf(err) == fault.Credentials {
-		return err
+	if refusal := objectstore.Refusal(err); refusal != "" {
+		return fmt.Errorf("the object store %s (%s): %w", refusal, fault.From(err).Detail, err)
 	}
 	return nil
 }

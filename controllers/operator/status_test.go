@@ -414,3 +414,37 @@ func TestSettings_PinsOfAGoneObjectArePurged(t *testing.T) {
 	must(t, settings.NewService(b.database).Unpin(b.ctx, string(pins.UID)))
 	b.holds(account, 70, "site")
 }
+
+// A wrong S3 region and a skewed clock once showed as an outage and as a wrong key.
+func TestStatus_WrongS3RegionAndClockStallAndHeal(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t, func(o *options) { o.config.OutageGrace = time.Hour })
+	object := b.account("demo")
+	b.ready(object)
+	skewed := testenv.S3Proxy(t, testenv.S3(t), func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Content-Type", "application/xml")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte("<Error><Code>RequestTimeTooSkewed</Code><Message>The difference between the request time and the current time is too large.</Message></Error>"))
+		return true
+	})
+	for _, c := range []struct {
+		access testenv.S3Access
+		region string
+		reason string
+		says   []string
+	}{
+		{testenv.S3(t), "mars-north-1", v1alpha1.ReasonObjectStoreRegion, []string{"correct SERVICE_S3_REGION", "SERVICE_S3_REGION is mars-north-1, the store expects " + testenv.S3(t).Region}},
+		{skewed, skewed.Region, v1alpha1.ReasonObjectStoreClock, []string{"clock", "RequestTimeTooSkewed"}},
+	} {
+		b.buckets.use(storeWith(t, c.access, func(a *testenv.S3Access) { a.Region = c.region }))
+		b.shows(object, v1alpha1.ConditionStalled, metav1.ConditionTrue, c.reason)
+		b.shows(object, v1alpha1.ConditionBucketReady, metav1.ConditionFalse, c.reason)
+		for _, text := range c.says {
+			if got := message(object, v1alpha1.ConditionReady); !strings.Contains(got, text) {
+				t.Errorf("%s: the message does not say %q: %s", c.reason, text, got)
+			}
+		}
+		b.buckets.use(b.store)
+		b.ready(object)
+	}
+}

@@ -106,6 +106,8 @@ var remedies = map[Source]map[fault.Reason]remedy{
 	},
 	ObjectStore: {
 		fault.Credentials:     {v1alpha1.ReasonObjectStoreCredentials, "the object store rejects the credentials or denies the operation: check SERVICE_S3_ACCESS_KEY, SERVICE_S3_SECRET_KEY and the permissions of that key"},
+		fault.Region:          {v1alpha1.ReasonObjectStoreRegion, "the object store expects another region: correct SERVICE_S3_REGION"},
+		fault.Clock:           {v1alpha1.ReasonObjectStoreClock, "the object store rejects the time of requests: correct the clock of the operator's node, or that of the object store"},
 		fault.StoreFull:       {v1alpha1.ReasonObjectStoreQuota, "the object store has no space left, or allows no more buckets: raise its quota"},
 		fault.BucketName:      {v1alpha1.ReasonInvalid, "the object store does not accept the name of the bucket: choose another one in spec.storage.bucket.name"},
 		fault.Unsupported:     {v1alpha1.ReasonObjectStoreUnsupported, ""},

@@ -68,6 +68,12 @@ type Reason string
 const (
 	// Credentials: a store rejects the credentials, or denies the operation.
 	Credentials Reason = "credentials"
+	// Region: the object store expects requests for another region.
+	Region Reason = "region"
+	// Clock: the clock of this machine differs too much from that of the object store.
+	Clock Reason = "clock"
+	// ReadOnly: the database accepts no changes.
+	ReadOnly Reason = "read only"
 	// StoreFull: a store has no space left, or allows no more buckets.
 	StoreFull Reason = "store full"
 	// DatabaseMissing: the database does not exist.

@@ -12,7 +12,7 @@ func (s *Store) empty(ctx context.Context, bucket string) (bool, error) {
 	defer cancel()
 	for object := range s.client.ListObjects(ctx, bucket, minio.ListObjectsOptions{Recursive: true, MaxKeys: 1}) {
 		if object.Err != nil {
-			return false, classify(object.Err, "list bucket "+bucket)
+			return false, s.classify(object.Err, "list bucket "+bucket)
 		}
 		return false, nil //nolint:staticcheck // SA4004: one object is enough
 	}
@@ -21,11 +21,11 @@ func (s *Store) empty(ctx context.Context, bucket string) (bool, error) {
 
 // RemoveBucket removes an empty bucket; a missing one is success.
 func (s *Store) RemoveBucket(ctx context.Context, bucket string) error {
-	return ignoreMissing(s.client.RemoveBucket(ctx, bucket), "remove bucket "+bucket)
+	return s.ignoreMissing(s.client.RemoveBucket(ctx, bucket), "remove bucket "+bucket)
 }
 
 // BucketExists reports whether the bucket exists.
 func (s *Store) BucketExists(ctx context.Context, bucket string) (bool, error) {
 	exists, err := s.client.BucketExists(ctx, bucket)
-	return exists, classify(err, "look for bucket "+bucket)
+	return exists, s.classify(err, "look for bucket "+bucket)
 }

@@ -132,7 +132,7 @@ func (s *Store) prepareBucket(ctx context.Context, request ClaimRequest) error {
 		}
 		err := s.client.MakeBucket(ctx, request.Bucket, minio.MakeBucketOptions{Region: s.region})
 		if code := minio.ToErrorResponse(err).Code; err != nil && code != "BucketAlreadyOwnedByYou" {
-			return classify(err, "make bucket "+request.Bucket)
+			return s.classify(err, "make bucket "+request.Bucket)
 		}
 		return nil
 	}

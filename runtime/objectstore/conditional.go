@@ -35,7 +35,7 @@ func (s *Store) putMarker(ctx context.Context, bucket string, marker []byte) err
 	if minio.ToErrorResponse(err).StatusCode == http.StatusNotImplemented {
 		return noConditionalPut(fmt.Errorf("s3: mark bucket %s: %w", bucket, err))
 	}
-	return classify(err, "mark bucket "+bucket)
+	return s.classify(err, "mark bucket "+bucket)
 }
 
 // replaceMarker replaces the version of a marker that was read. Conflict when it has changed
@@ -58,7 +58,7 @@ func (s *Store) replaceMarker(ctx context.Context, bucket string, marker install
 	if s.withoutIfMatch(ctx, bucket, marker, err) {
 		err = put(minio.PutObjectOptions{})
 	}
-	return classify(err, "rewrite the marker of bucket "+bucket)
+	return s.classify(err, "rewrite the marker of bucket "+bucket)
 }
 
 // withoutIfMatch reports whether err, of a put with If-Match, shows that the store does not support

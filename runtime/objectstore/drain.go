@@ -33,7 +33,7 @@ func (s *Store) Drain(ctx context.Context, bucket, after string, more func() boo
 	if err == nil && result.Next == "" {
 		err = s.drainUploads(ctx, bucket, &result)
 	}
-	if err = classify(err, "empty bucket "+bucket); fault.Is(err, fault.NotFound) {
+	if err = s.classify(err, "empty bucket "+bucket); fault.Is(err, fault.NotFound) {
 		return Drained{}, nil
 	}
 	return result, err
@@ -130,7 +130,7 @@ func (s *Store) drainUploads(ctx context.Context, bucket string, result *Drained
 				result.Denial = "AccessDenied for the incomplete upload of " + upload.Key
 			}
 		default:
-			return ignoreMissing(err, "abort an upload in "+bucket)
+			return s.ignoreMissing(err, "abort an upload in "+bucket)
 		}
 		return nil
 	})
@@ -166,13 +166,13 @@ func (s *Store) removeMarkedBucket(ctx context.Context, bucket string) error {
 		options.WithVersions = false
 		markers, err = s.listVersions(ctx, bucket, options)
 	}
-	if err := ignoreMissing(err, "list the owner marker of "+bucket); err != nil {
+	if err := s.ignoreMissing(err, "list the owner marker of "+bucket); err != nil {
 		return err
 	}
 	if len(markers) > 0 {
 		_, kept, denial, err := s.removeVersions(ctx, bucket, markers)
 		if err != nil {
-			return ignoreMissing(err, "remove the owner marker of "+bucket)
+			return s.ignoreMissing(err, "remove the owner marker of "+bucket)
 		}
 		if kept > 0 {
 			return fault.WithReason(fault.New(fault.Conflict, "the object store denies the removal of the owner marker of bucket %s: %s", bucket, denial), fault.DeletionBlocked)

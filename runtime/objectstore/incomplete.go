@@ -24,7 +24,7 @@ func (s *Store) AbortIncomplete(ctx context.Context, bucket, key string) error {
 		if upload.Key != key {
 			return nil
 		}
-		return ignoreMissing(s.core.AbortMultipartUpload(ctx, bucket, key, upload.UploadID), "abort uploads of "+key)
+		return s.ignoreMissing(s.core.AbortMultipartUpload(ctx, bucket, key, upload.UploadID), "abort uploads of "+key)
 	})
 	if fault.Is(err, fault.NotFound) {
 		return nil
@@ -40,7 +40,7 @@ func (s *Store) eachIncomplete(ctx context.Context, bucket, prefix string, visit
 	defer cancel()
 	for upload := range s.client.ListIncompleteUploads(listing, bucket, prefix, true) {
 		if upload.Err != nil {
-			return classify(upload.Err, "list incomplete uploads of "+bucket)
+			return s.classify(upload.Err, "list incomplete uploads of "+bucket)
 		}
 		if upload.UploadID == "" {
 			continue
@@ -49,5 +49,5 @@ func (s *Store) eachIncomplete(ctx context.Context, bucket, prefix string, visit
 			return err
 		}
 	}
-	return classify(ctx.Err(), "list incomplete uploads of "+bucket) // the listing just ends with ctx
+	return s.classify(ctx.Err(), "list incomplete uploads of "+bucket) // the listing just ends with ctx
 }

@@ -61,11 +61,11 @@ func (s *Store) WriteWitness(ctx context.Context, bucket string, read installati
 func (s *Store) readMarker(ctx context.Context, bucket string) (text []byte, marker installation.Marker, err error) {
 	object, info, _, err := s.core.GetObject(ctx, bucket, MarkerKey, minio.GetObjectOptions{})
 	if err != nil {
-		return nil, marker, classify(err, "read the owner of bucket "+bucket)
+		return nil, marker, s.classify(err, "read the owner of bucket "+bucket)
 	}
 	defer func() { _ = object.Close() }()
 	if text, err = io.ReadAll(io.LimitReader(object, maxMarker)); err != nil {
-		return nil, marker, classify(err, "read the owner of bucket "+bucket)
+		return nil, marker, s.classify(err, "read the owner of bucket "+bucket)
 	}
 	if err := json.Unmarshal(text, &marker); err != nil || marker.AccountID == "" {
 		return nil, installation.Marker{}, fault.Wrap(errors.Join(err, fmt.Errorf("%s is not an owner marker", MarkerKey)), fault.Conflict,

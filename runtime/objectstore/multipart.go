@@ -28,7 +28,7 @@ type multipart struct {
 func (s *Store) StartMultipart(ctx context.Context, bucket, key, contentType string) (media.Multipart, error) {
 	id, err := s.noRetry.NewMultipartUpload(ctx, bucket, key, minio.PutObjectOptions{ContentType: contentType})
 	if err != nil {
-		return nil, classify(err, "begin "+key)
+		return nil, s.classify(err, "begin "+key)
 	}
 	return &multipart{store: s, bucket: bucket, key: key, uploadID: id}, nil
 }
@@ -117,9 +117,9 @@ func (m *multipart) checkUpload(ctx context.Context) error {
 // classify is classify for an upload: it adds media.ErrPartsLost if the parts are lost.
 func (m *multipart) classify(err error, what string) error {
 	if isUploadGone(err) || minio.ToErrorResponse(err).Code == minio.InvalidPart {
-		return fault.Wrap(errors.Join(media.ErrPartsLost, classify(err, what)), fault.Unavailable, partsLostText)
+		return fault.Wrap(errors.Join(media.ErrPartsLost, m.store.classify(err, what)), fault.Unavailable, partsLostText)
 	}
-	return classify(err, what)
+	return m.store.classify(err, what)
 }
 
 // isUploadGone reports whether the error says that a multipart upload does not exist. Ceph RGW
@@ -134,5 +134,5 @@ const partsLostText = "the object store has lost the parts of the upload"
 
 // Abort removes the parts. It succeeds if there are none.
 func (m *multipart) Abort(ctx context.Context) error {
-	return ignoreMissing(m.store.core.AbortMultipartUpload(ctx, m.bucket, m.key, m.uploadID), "abort "+m.key)
+	return m.store.ignoreMissing(m.store.core.AbortMultipartUpload(ctx, m.bucket, m.key, m.uploadID), "abort "+m.key)
 }

@@ -23,7 +23,7 @@ func (s *Store) Put(ctx context.Context, bucket, key, contentType string, body i
 		})
 		return err
 	})
-	return classify(err, "put "+key)
+	return s.classify(err, "put "+key)
 }
 
 // Open returns a reader of length bytes of an object from offset on; a negative length reads
@@ -38,23 +38,24 @@ func (s *Store) Open(ctx context.Context, bucket, key string, offset, length int
 	}
 	body, err := s.openBounded(ctx, bucket, key, span)
 	if err != nil {
-		return nil, classify(err, "get "+key)
+		return nil, s.classify(err, "get "+key)
 	}
-	return &objectReader{ReadCloser: body, key: key}, nil
+	return &objectReader{ReadCloser: body, store: s, key: key}, nil
 }
 
 // objectReader maps the errors of reading an object to faults: a store that ends in the
 // middle of a response is Unavailable, like one that does not respond.
 type objectReader struct {
 	io.ReadCloser
-	key string
+	store *Store
+	key   string
 }
 
 // Read implements io.Reader.
 func (r *objectReader) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = classify(err, "read "+r.key)
+		err = r.store.classify(err, "read "+r.key)
 	}
 	return n, err
 }
@@ -63,7 +64,7 @@ func (r *objectReader) Read(p []byte) (int, error) {
 func (s *Store) Stat(ctx context.Context, bucket, key string) (media.ObjectInfo, error) {
 	info, err := s.client.StatObject(ctx, bucket, key, minio.StatObjectOptions{})
 	if err != nil {
-		return media.ObjectInfo{}, classify(err, "stat "+key)
+		return media.ObjectInfo{}, s.classify(err, "stat "+key)
 	}
 	return media.ObjectInfo{Key: info.Key, Bytes: info.Size, Modified: info.LastModified}, nil
 }
@@ -75,7 +76,7 @@ func (s *Store) List(ctx context.Context, bucket, prefix string, visit func(medi
 	defer cancel()
 	for info := range s.client.ListObjects(ctx, bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
 		if info.Err != nil {
-			return classify(info.Err, "list "+bucket)
+			return s.classify(info.Err, "list "+bucket)
 		}
 		if err := visit(media.ObjectInfo{Key: info.Key, Bytes: info.Size, Modified: info.LastModified}); err != nil {
 			return err
@@ -91,7 +92,7 @@ const maxBulkDelete = 1000
 // it is safe to repeat.
 func (s *Store) Remove(ctx context.Context, bucket string, keys []string) error {
 	if len(keys) == 1 {
-		return ignoreMissing(s.client.RemoveObject(ctx, bucket, keys[0], minio.RemoveObjectOptions{}), "remove "+keys[0])
+		return s.ignoreMissing(s.client.RemoveObject(ctx, bucket, keys[0], minio.RemoveObjectOptions{}), "remove "+keys[0])
 	}
 	for len(keys) > 0 {
 		n := min(len(keys), maxBulkDelete)
@@ -102,7 +103,7 @@ func (s *Store) Remove(ctx context.Context, bucket string, keys []string) error 
 		close(batch)
 		var firstErr error
 		for failed := range s.client.RemoveObjects(ctx, bucket, batch, minio.RemoveObjectsOptions{}) {
-			if err := ignoreMissing(failed.Err, "remove "+failed.ObjectName); err != nil && firstErr == nil {
+			if err := s.ignoreMissing(failed.Err, "remove "+failed.ObjectName); err != nil && firstErr == nil {
 				firstErr = err
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"time"
 
 	"github.com/google/uuid"
@@ -117,16 +118,25 @@ const dialTimeout = 5 * time.Second
 
 // Ping sends a cheap request that needs valid credentials, and does not repeat it.
 func (s *Store) Ping(ctx context.Context) error {
-	_, err := s.noRetry.BucketExists(ctx, s.pingBucket)
+	_, answer := s.noRetry.BucketExists(ctx, s.pingBucket)
 	// A store may deny access to a bucket that does not exist; it responded all the same.
-	if err = classify(err, "ping"); err == nil || fault.Is(err, fault.NotFound) {
+	err := s.classify(answer, "ping")
+	if err == nil || fault.Is(err, fault.NotFound) {
 		return nil
+	}
+	// The answer to HEAD has no body, which would have said why: a wrong clock looks like a missing permission.
+	switch minio.ToErrorResponse(answer).StatusCode {
+	case http.StatusMovedPermanently, http.StatusBadRequest, http.StatusForbidden:
+		_, why := s.noRetry.ListObjectsV2(s.pingBucket, "", "", "", "", 1)
+		if why = s.classify(why, "ping"); fault.ReasonOf(why) != "" {
+			return why
+		}
 	}
 	return err
 }
 
 // classify maps an S3 error to a fault, which wraps installation.ErrNoBucket if the store says that the bucket is missing. what describes the operation in the log.
-func classify(err error, what string) error {
+func (s *Store) classify(err error, what string) error {
 	if err == nil {
 		return nil
 	}
@@ -154,10 +164,47 @@ func classify(err error, what string) error {
 		return fault.Wrap(cause, fault.NotFound, "not found in the object store")
 	}
 	unavailable := fault.Wrap(cause, fault.Unavailable, "the object store can't be reached")
-	if reason := reasonOf(response); reason != "" {
-		return fault.Explain(unavailable, reason, what+": "+cmp.Or(response.Code, http.StatusText(response.StatusCode)))
+	reason := reasonOf(response)
+	detail := what + ": " + cmp.Or(response.Code, http.StatusText(response.StatusCode))
+	if expected, other := s.otherRegion(response); other {
+		reason, detail = fault.Region, what+": "+cmp.Or(response.Code, http.StatusText(response.StatusCode))+": SERVICE_S3_REGION is "+s.region
+		if expected != "" {
+			detail += ", the store expects " + expected
+		}
+	}
+	if reason != "" {
+		return fault.Explain(unavailable, reason, detail)
 	}
 	return unavailable
+}
+
+// regionInMessage finds the region that a store expects in the message of an error: some name it nowhere else.
+var regionInMessage = regexp.MustCompile(`expecting ['"‘]?([A-Za-z0-9-]{1,64})`)
+
+// regionName matches the name of a region: what a store answers is shown to administrators.
+var regionName = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
+
+// otherRegion reports whether a store answers that it, or the bucket, is in another region than the configured one, and which it
+// expects, if it says so. AuthorizationHeaderMalformed has other causes, too.
+func (s *Store) otherRegion(response minio.ErrorResponse) (expected string, other bool) {
+	if regionName.MatchString(response.Region) {
+		expected = response.Region
+	} else if found := regionInMessage.FindStringSubmatch(response.Message); found != nil {
+		expected = found[1]
+	}
+	switch response.Code {
+	case "PermanentRedirect", minio.InvalidRegion, "IllegalLocationConstraintException":
+		return expected, true
+	case "AuthorizationHeaderMalformed":
+		return expected, expected != "" && expected != s.region
+	}
+	switch response.StatusCode {
+	case http.StatusMovedPermanently:
+		return expected, true
+	case http.StatusBadRequest: // an answer to HEAD has no body
+		return expected, response.Region != "" && expected != "" && expected != s.region
+	}
+	return "", false
 }
 
 // reasonOf returns the reason of a response that stays the same until an administrator changes
@@ -168,8 +215,10 @@ func reasonOf(response minio.ErrorResponse) fault.Reason {
 		return fault.BucketName
 	case "QuotaExceeded", "TooManyBuckets", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "StorageFull", "InsufficientStorage":
 		return fault.StoreFull
-	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "ExpiredToken", "InvalidToken", "AccountProblem", "RequestTimeTooSkewed":
+	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "ExpiredToken", "InvalidToken", "AccountProblem", "AuthorizationHeaderMalformed":
 		return fault.Credentials
+	case "RequestTimeTooSkewed", "RequestExpired":
+		return fault.Clock
 	}
 	switch response.StatusCode {
 	case http.StatusInsufficientStorage:
@@ -181,8 +230,8 @@ func reasonOf(response minio.ErrorResponse) fault.Reason {
 }
 
 // ignoreMissing is classify that returns nil for NotFound.
-func ignoreMissing(err error, what string) error {
-	if err = classify(err, what); fault.Is(err, fault.NotFound) {
+func (s *Store) ignoreMissing(err error, what string) error {
+	if err = s.classify(err, what); fault.Is(err, fault.NotFound) {
 		return nil
 	}
 	return err

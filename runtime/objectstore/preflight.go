@@ -34,7 +34,7 @@ func (s *Store) Preflight(ctx context.Context, report *preflight.Report) {
 	report.Works(preflightPart, "the S3 store at %s accepts the access key", endpoint)
 	bucket := preflightPrefix + uuid.NewString()
 	if err := s.client.MakeBucket(ctx, bucket, minio.MakeBucketOptions{Region: s.region}); err != nil {
-		report.Missing(preflightPart, "no bucket can be created, and each account needs one: %s", explain(endpoint, classify(err, "make bucket")))
+		report.Missing(preflightPart, "no bucket can be created, and each account needs one: %s", explain(endpoint, s.classify(err, "make bucket")))
 		return
 	}
 	report.Works(preflightPart, "buckets can be created")
@@ -73,7 +73,7 @@ func (s *Store) tryBucket(ctx context.Context, bucket string, report *preflight.
 	}
 	switch versioning, err := s.client.GetBucketVersioning(ctx, bucket); {
 	case err != nil:
-		report.Note(preflightPart, "the store does not say whether buckets keep versions: %s", explain(endpoint, classify(err, "read the versioning")))
+		report.Note(preflightPart, "the store does not say whether buckets keep versions: %s", explain(endpoint, s.classify(err, "read the versioning")))
 	case versioning.Enabled():
 		report.Note(preflightPart, "new buckets keep versions: deleted media takes space until lifecycle rules remove its versions, or the account is deleted")
 	default:
@@ -120,7 +120,11 @@ func explain(endpoint string, err error) string {
 	found := fault.From(err)
 	switch found.Reason { //nolint:exhaustive // the others do not come from the store
 	case fault.Credentials:
-		return fmt.Sprintf("the store at %s rejects the credentials (%s): check SERVICE_S3_ACCESS_KEY, SERVICE_S3_SECRET_KEY, SERVICE_S3_REGION, and what the key may do", endpoint, found.Detail)
+		return fmt.Sprintf("the store at %s rejects the credentials (%s): check SERVICE_S3_ACCESS_KEY, SERVICE_S3_SECRET_KEY, and what the key may do", endpoint, found.Detail)
+	case fault.Region:
+		return fmt.Sprintf("the store at %s expects another region (%s): correct SERVICE_S3_REGION", endpoint, found.Detail)
+	case fault.Clock:
+		return fmt.Sprintf("the store at %s rejects the time of the request (%s): correct the clock of this machine, or that of the store", endpoint, found.Detail)
 	case fault.StoreFull:
 		return fmt.Sprintf("the store is full, or allows no more buckets (%s)", found.Detail)
 	}

@@ -142,7 +142,7 @@ func (r *Readiness) Available() error {
 }
 
 // Usable returns the error of a store that cannot be used before an administrator acts: one without
-// conditional puts, or one that has rejected the credentials ever since the start. It sends no
+// conditional puts, or one that has refused every request ever since the start (Refusal). It sends no
 // request.
 func (r *Readiness) Usable() error {
 	r.mu.Lock()
@@ -150,10 +150,23 @@ func (r *Readiness) Usable() error {
 	switch {
 	case r.result != nil:
 		return r.result
-	case errors.Is(r.away, errNotChecked), !r.responded && fault.ReasonOf(r.away) == fault.Credentials:
+	case errors.Is(r.away, errNotChecked), !r.responded && Refusal(r.away) != "":
 		return r.away
 	}
 	return nil
+}
+
+// Refusal says in words why a store refuses every request until an administrator acts, after "the object store"; empty for any other error.
+func Refusal(err error) string {
+	switch fault.ReasonOf(err) { //nolint:exhaustive // the others concern some requests, or are not of the store
+	case fault.Credentials:
+		return "rejects the credentials"
+	case fault.Region:
+		return "expects another region than SERVICE_S3_REGION"
+	case fault.Clock:
+		return "rejects the time of requests: the clock of this machine, or its own, is wrong"
+	}
+	return ""
 }
 
 // Check probes the store, and returns an Unavailable fault while it does not respond, and if it
@@ -217,8 +230,8 @@ func (r *Readiness) record(ctx context.Context, err error) (again bool) {
 	if err != nil {
 		away := *fault.From(err)
 		away.RetryAfter = awayRetryAfter
-		if away.Reason == fault.Credentials {
-			away.Cause = fmt.Errorf("it rejects the credentials: %w", away.Cause)
+		if refusal := Refusal(err); refusal != "" {
+			away.Cause = fmt.Errorf("it %s (%s): %w", refusal, away.Detail, away.Cause)
 		}
 		err = &away
 	}
@@ -227,8 +240,8 @@ func (r *Readiness) record(ctx context.Context, err error) (again bool) {
 	switch {
 	case err != nil && (before == nil || errors.Is(before, errNotChecked)):
 		message := "the object store is away: uploads and files are answered 503"
-		if fault.ReasonOf(err) == fault.Credentials {
-			message = "the object store rejects the credentials: uploads and files are answered 503"
+		if refusal := Refusal(err); refusal != "" {
+			message = "the object store " + refusal + ": uploads and files are answered 503"
 		}
 		r.log.WarnContext(ctx, message, "error", err)
 	case err == nil && before != nil && !errors.Is(before, errNotChecked):
