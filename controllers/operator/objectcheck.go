@@ -24,7 +24,7 @@ type objectCheck struct {
 	accepted atomic.Bool // the store has accepted the key since the start
 }
 
-// Ready returns an error while the store has refused every request ever since the start.
+// Ready returns an error while the store has rejected every request ever since the start.
 func (c *objectCheck) Ready(request *http.Request) error {
 	if c.accepted.Load() || c.verified(request) != nil {
 		return nil
@@ -35,8 +35,8 @@ func (c *objectCheck) Ready(request *http.Request) error {
 	if err == nil {
 		c.accepted.Store(true)
 	}
-	if refusal := objectstore.Refusal(err); refusal != "" {
-		return fmt.Errorf("the object store %s (%s): %w", refusal, fault.From(err).Detail, err)
+	if rejection := objectstore.Rejection(err); rejection != "" {
+		return fmt.Errorf("the object store %s (%s): %w", rejection, fault.From(err).Detail, err)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// A store that refuses every request makes the operator not ready, and the text says why. Once it has accepted one, and for any other
+// A store that rejects every request makes the operator not ready, and the text says why. Once it has accepted one, and for any other
 // failure, the operator stays ready.
 func TestObjectCheck_NamesWhatTheStoreRefuses(t *testing.T) {
 	t.Parallel()

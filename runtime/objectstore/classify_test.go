@@ -73,8 +73,8 @@ func TestStore_WrongKeyIsNamed(t *testing.T) {
 	}
 }
 
-// refusal is an error of AWS, with what is not in all of them.
-type refusal struct {
+// rejection is an error of AWS, with what is not in all of them.
+type rejection struct {
 	status       int
 	code         string
 	message      string
@@ -83,7 +83,7 @@ type refusal struct {
 	withoutBody  bool // as every answer to HEAD
 }
 
-func (f refusal) write(w http.ResponseWriter, r *http.Request) {
+func (f rejection) write(w http.ResponseWriter, r *http.Request) {
 	if f.regionHeader != "" {
 		w.Header().Set("x-amz-bucket-region", f.regionHeader)
 	}
@@ -105,25 +105,25 @@ func TestStore_NamesAWrongRegionAndASkewedClock(t *testing.T) {
 	access := testenv.S3(t)
 	const both = "SERVICE_S3_REGION is us-east-1, the store expects eu-central-1"
 	for name, c := range map[string]struct {
-		answer refusal
+		answer rejection
 		want   fault.Reason
 		says   string
-		refuse string // Refusal
+		reject string // Rejection
 	}{
-		"a malformed header with the region": {refusal{status: 400, code: "AuthorizationHeaderMalformed", message: "m", region: "eu-central-1"}, fault.Region, both, "expects another region"},
-		"a malformed header whose text has the region": {refusal{status: 400, code: "AuthorizationHeaderMalformed",
+		"a malformed header with the region": {rejection{status: 400, code: "AuthorizationHeaderMalformed", message: "m", region: "eu-central-1"}, fault.Region, both, "expects another region"},
+		"a malformed header whose text has the region": {rejection{status: 400, code: "AuthorizationHeaderMalformed",
 			message: "The authorization header is malformed; the region 'us-east-1' is wrong; expecting 'eu-central-1'"}, fault.Region, both, "expects another region"},
-		"a redirect":                            {refusal{status: 301, code: "PermanentRedirect", message: "m", regionHeader: "eu-central-1"}, fault.Region, both, "expects another region"},
-		"a redirect that names no region":       {refusal{status: 301, code: "PermanentRedirect", message: "m"}, fault.Region, "SERVICE_S3_REGION is us-east-1", "expects another region"},
-		"a redirect without a body":             {refusal{status: 301, withoutBody: true, regionHeader: "eu-central-1"}, fault.Region, both, "expects another region"},
-		"a region with markup":                  {refusal{status: 301, code: "PermanentRedirect", message: "m", regionHeader: "eu central"}, fault.Region, "SERVICE_S3_REGION is us-east-1", "expects another region"},
-		"a malformed header of the same region": {refusal{status: 400, code: "AuthorizationHeaderMalformed", message: "m", region: "us-east-1"}, fault.Credentials, "AuthorizationHeaderMalformed", "rejects the credentials"},
-		"a skewed clock":                        {refusal{status: 403, code: "RequestTimeTooSkewed", message: "m"}, fault.Clock, "RequestTimeTooSkewed", "rejects the time of requests"},
-		"a missing permission":                  {refusal{status: 403, code: "AccessDenied", message: "m"}, fault.Credentials, "AccessDenied", "rejects the credentials"},
-		"an unknown key":                        {refusal{status: 403, code: "InvalidAccessKeyId", message: "m"}, fault.Credentials, "", "rejects the credentials"},
-		"a wrong secret":                        {refusal{status: 403, code: "SignatureDoesNotMatch", message: "m"}, fault.Credentials, "", "rejects the credentials"},
-		"a bad request":                         {refusal{status: 400, code: "InvalidRequest", message: "m"}, "", "", ""},
-		"an internal error":                     {refusal{status: 500, code: "InternalError", message: "m"}, "", "", ""},
+		"a redirect":                            {rejection{status: 301, code: "PermanentRedirect", message: "m", regionHeader: "eu-central-1"}, fault.Region, both, "expects another region"},
+		"a redirect that names no region":       {rejection{status: 301, code: "PermanentRedirect", message: "m"}, fault.Region, "SERVICE_S3_REGION is us-east-1", "expects another region"},
+		"a redirect without a body":             {rejection{status: 301, withoutBody: true, regionHeader: "eu-central-1"}, fault.Region, both, "expects another region"},
+		"a region with markup":                  {rejection{status: 301, code: "PermanentRedirect", message: "m", regionHeader: "eu central"}, fault.Region, "SERVICE_S3_REGION is us-east-1", "expects another region"},
+		"a malformed header of the same region": {rejection{status: 400, code: "AuthorizationHeaderMalformed", message: "m", region: "us-east-1"}, fault.Credentials, "AuthorizationHeaderMalformed", "rejects the credentials"},
+		"a skewed clock":                        {rejection{status: 403, code: "RequestTimeTooSkewed", message: "m"}, fault.Clock, "RequestTimeTooSkewed", "rejects the time of requests"},
+		"a missing permission":                  {rejection{status: 403, code: "AccessDenied", message: "m"}, fault.Credentials, "AccessDenied", "rejects the credentials"},
+		"an unknown key":                        {rejection{status: 403, code: "InvalidAccessKeyId", message: "m"}, fault.Credentials, "", "rejects the credentials"},
+		"a wrong secret":                        {rejection{status: 403, code: "SignatureDoesNotMatch", message: "m"}, fault.Credentials, "", "rejects the credentials"},
+		"a bad request":                         {rejection{status: 400, code: "InvalidRequest", message: "m"}, "", "", ""},
+		"an internal error":                     {rejection{status: 500, code: "InternalError", message: "m"}, "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -135,7 +135,7 @@ func TestStore_NamesAWrongRegionAndASkewedClock(t *testing.T) {
 				if got.Kind != fault.Unavailable || got.Reason != c.want || !strings.Contains(got.Detail, c.says) || strings.Contains(got.Detail, "eu central") {
 					t.Errorf("%s: %v has the reason %q and the detail %q", what, err, got.Reason, got.Detail)
 				}
-				if text := objectstore.Refusal(err); !strings.HasPrefix(text, c.refuse) || (c.refuse == "") != (text == "") {
+				if text := objectstore.Rejection(err); !strings.HasPrefix(text, c.reject) || (c.reject == "") != (text == "") {
 					t.Errorf("%s: %q", what, text)
 				}
 			}

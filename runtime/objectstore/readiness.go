@@ -142,7 +142,7 @@ func (r *Readiness) Available() error {
 }
 
 // Usable returns the error of a store that cannot be used before an administrator acts: one without
-// conditional puts, or one that has refused every request ever since the start (Refusal). It sends no
+// conditional puts, or one that has rejected every request ever since the start (Rejection). It sends no
 // request.
 func (r *Readiness) Usable() error {
 	r.mu.Lock()
@@ -150,14 +150,14 @@ func (r *Readiness) Usable() error {
 	switch {
 	case r.result != nil:
 		return r.result
-	case errors.Is(r.away, errNotChecked), !r.responded && Refusal(r.away) != "":
+	case errors.Is(r.away, errNotChecked), !r.responded && Rejection(r.away) != "":
 		return r.away
 	}
 	return nil
 }
 
-// Refusal says in words why a store refuses every request until an administrator acts, after "the object store"; empty for any other error.
-func Refusal(err error) string {
+// Rejection says in words why a store rejects every request until an administrator acts, after "the object store"; empty for any other error.
+func Rejection(err error) string {
 	switch fault.ReasonOf(err) { //nolint:exhaustive // the others concern some requests, or are not of the store
 	case fault.Credentials:
 		return "rejects the credentials"
@@ -230,8 +230,8 @@ func (r *Readiness) record(ctx context.Context, err error) (again bool) {
 	if err != nil {
 		away := *fault.From(err)
 		away.RetryAfter = awayRetryAfter
-		if refusal := Refusal(err); refusal != "" {
-			away.Cause = fmt.Errorf("it %s (%s): %w", refusal, away.Detail, away.Cause)
+		if rejection := Rejection(err); rejection != "" {
+			away.Cause = fmt.Errorf("it %s (%s): %w", rejection, away.Detail, away.Cause)
 		}
 		err = &away
 	}
@@ -240,8 +240,8 @@ func (r *Readiness) record(ctx context.Context, err error) (again bool) {
 	switch {
 	case err != nil && (before == nil || errors.Is(before, errNotChecked)):
 		message := "the object store is away: uploads and files are answered 503"
-		if refusal := Refusal(err); refusal != "" {
-			message = "the object store " + refusal + ": uploads and files are answered 503"
+		if rejection := Rejection(err); rejection != "" {
+			message = "the object store " + rejection + ": uploads and files are answered 503"
 		}
 		r.log.WarnContext(ctx, message, "error", err)
 	case err == nil && before != nil && !errors.Is(before, errNotChecked):
