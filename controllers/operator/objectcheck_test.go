@@ -13,7 +13,7 @@ import (
 
 // A store that rejects every request makes the operator not ready, and the text says why. Once it has accepted one, and for any other
 // failure, the operator stays ready.
-func TestObjectCheck_NamesWhatTheStoreRefuses(t *testing.T) {
+func TestObjectCheck_NamesWhatTheStoreRejects(t *testing.T) {
 	t.Parallel()
 	because := func(reason fault.Reason, detail string) error {
 		return fault.Explain(fault.Wrap(errors.New("s3: ping"), fault.Unavailable, "the object store can't be reached"), reason, detail)

@@ -49,16 +49,16 @@ type transfer struct {
 	sizeHint int64 // minimum of the size, from what the client declared; 0 = none
 	partSize int   // of all parts but the last ones of requests; a multiple of chunkSize
 
-	buffer   buffer        // bytes received that S3 may not have: those of sending, and the unsent ones
-	sending  *sentPart     // nil = no part is being sent
-	digest   digest        // of the bytes received
-	size     int64         // bytes received
-	mimeType string        // empty until enough bytes have been received to detect it
-	detected string        // the type by the bytes alone, once mimeType is known
-	facts    Facts         // of an image; zero until derive has read them
+	buffer   buffer    // bytes received that S3 may not have: those of sending, and the unsent ones
+	sending  *sentPart // nil = no part is being sent
+	digest   digest    // of the bytes received
+	size     int64     // bytes received
+	mimeType string    // empty until enough bytes have been received to detect it
+	detected string    // the type by the bytes alone, once mimeType is known
+	facts    Facts     // of an image; zero until derive has read them
 	// underivable is why derive could not make a derivative; nil = it made all, or none was wanted.
 	underivable error
-	head     filehead.Head // of the bytes that were in the buffer before any was sent
+	head        filehead.Head // of the bytes that were in the buffer before any was sent
 	// capability restricts the file; nil = nothing does.
 	capability *Capability
 

@@ -55,6 +55,8 @@ func serverFault(cause error, code string) error {
 		return fault.WithReason(fault.Wrap(cause, fault.Unavailable, "the database belongs to another cluster, or is on hold"), fault.OtherInstallation)
 	case reason == fault.Schema:
 		return fault.Explain(fault.Wrap(cause, fault.Unavailable, "the database schema is not that of this program: run mediastack-runtime migrate"), reason, code)
+	case reason == fault.ReadOnly:
+		return fault.Explain(fault.Wrap(cause, fault.Unavailable, readOnlyText), reason, code)
 	case reason != "":
 		return fault.Explain(fault.Wrap(cause, fault.Unavailable, "the database is unreachable"), reason, code)
 	case code == "55P03" || strings.HasPrefix(code, "40"): // lock_not_available, and transactions that lost against another one
@@ -64,6 +66,9 @@ func serverFault(cause error, code string) error {
 	}
 	return cause
 }
+
+// readOnlyText is what clients are told: reads go on.
+const readOnlyText = "the database accepts no changes now"
 
 // undefinedTable is the error code of a table that does not exist.
 const undefinedTable = "42P01"
@@ -75,6 +80,7 @@ var reasons = map[string]fault.Reason{
 	"42501":        fault.Credentials, // insufficient_privilege
 	"3D000":        fault.DatabaseMissing,
 	"53100":        fault.StoreFull, // disk_full
+	"25006":        fault.ReadOnly,  // read_only_sql_transaction
 	undefinedTable: fault.Schema,
 	"42703":        fault.Schema, // undefined_column
 	"42883":        fault.Schema, // undefined_function

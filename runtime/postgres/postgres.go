@@ -9,6 +9,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
@@ -23,6 +24,7 @@ import (
 	"mediastack.dev/runtime/cell"
 	"mediastack.dev/runtime/consistency"
 	"mediastack.dev/runtime/fairlimit"
+	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
@@ -50,6 +52,8 @@ type Store struct {
 	queries *sqlgen.Queries
 	fence   fence
 	cell    cell.Number
+	// wasWritable is set once the database was seen to accept changes.
+	wasWritable atomic.Bool
 
 	// Concurrent uploads are opened, and committed, in batches of all accounts.
 	openBatch   *batcher[uuid.UUID, openRequest]
@@ -110,6 +114,25 @@ func (s *Store) Cell() cell.Number { return s.cell }
 // Ping checks that the server responds.
 func (s *Store) Ping(ctx context.Context) error {
 	return toFault(s.db.explain(s.pool.Ping(ctx)), "ping")
+}
+
+// CheckWritable returns an Unavailable fault while PostgreSQL accepts no changes: it is a standby, or its transactions are read-only by
+// default. Reads go on then. always reports whether it was so ever since the Store was opened.
+func (s *Store) CheckWritable(ctx context.Context) (always bool, err error) {
+	var readOnly, standby bool
+	err = s.db.explain(s.pool.QueryRow(ctx, "SELECT current_setting('transaction_read_only') = 'on', pg_is_in_recovery()").Scan(&readOnly, &standby))
+	switch {
+	case err != nil:
+		return false, toFault(err, "look whether the database accepts changes")
+	case standby:
+		err = errors.New("PostgreSQL is read-only: SERVICE_DATABASE_URL names a standby")
+	case readOnly:
+		err = errors.New("PostgreSQL is read-only: default_transaction_read_only is on, for the server, the database or the role")
+	default:
+		s.wasWritable.Store(true)
+		return false, nil
+	}
+	return !s.wasWritable.Load(), fault.Explain(fault.Wrap(err, fault.Unavailable, readOnlyText), fault.ReadOnly, err.Error())
 }
 
 // inTx runs do in one transaction. Inside, only the transaction's queries are used.

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 
+	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/postgres"
 )
 
 // objectsCheck returns the error of an object store that cannot be used, and as a degradation that of
@@ -15,6 +17,16 @@ func objectsCheck(stores *objectstore.Readiness) error {
 		return err
 	}
 	return server.Degraded(stores.Available())
+}
+
+// changesCheck returns the error of a database that is read-only: as a degradation, since reads and files go on, unless it was so ever
+// since the start. A rollout that names a standby must not replace replicas that name the primary.
+func changesCheck(ctx context.Context, store *postgres.Store) error {
+	always, err := store.CheckWritable(ctx)
+	if err == nil || fault.ReasonOf(err) == fault.ReadOnly && !always {
+		return server.Degraded(err)
+	}
+	return err
 }
 
 // availableMarkers reads and writes no marker while the object store is away, and fails at once.

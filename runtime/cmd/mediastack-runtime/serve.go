@@ -285,6 +285,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	checks := []server.Check{
 		{Name: "database", Run: store.Ping},
 		{Name: "schema", Run: store.CheckSchema},
+		{Name: "changes", Run: func(ctx context.Context) error { return changesCheck(ctx, store) }},
 		{Name: "objects", Run: func(context.Context) error { return objectsCheck(stores) }},
 		{Name: "images", Run: func(context.Context) error { return server.Degraded(images.Check()) }},
 		{Name: "installation", Run: func(context.Context) error { return guard.Writable() }},
