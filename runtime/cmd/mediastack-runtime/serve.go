@@ -260,12 +260,13 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	documents.URLs = files.URLs()
 	routesCfg := c.Routes
 	routesCfg.BaseURL, routesCfg.Brand = c.Server.BaseURL, c.Server.Brand
+	locks := store.UploadLocks(log)
+	running := media.NewRunningUploads(items, locks, c.Uploads.LockTimeout)
 	routes, err := rest.New(routesCfg,
-		rest.Deps{Media: items, Items: cached, Settings: preferences, Auth: authenticator, Documents: documents, Limits: limits, Fetch: fetches})
+		rest.Deps{Media: items, Items: cached, Uploads: running, Settings: preferences, Auth: authenticator, Documents: documents, Limits: limits, Fetch: fetches})
 	if err != nil {
 		return components{}, err
 	}
-	locks := store.UploadLocks(log)
 	uploads, err := tus.New(c.Uploads, tus.Deps{
 		Media: items, Auth: authenticator, Documents: documents, Locks: locks,
 		BaseURL: c.Server.BaseURL, Brand: c.Server.Brand,
