@@ -298,7 +298,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	var outbox *mail.Outbox
 	if c.Mail.Enabled() {
 		var logins *oauthhttp.API
-		shown := &oauthhttp.Files{Media: items, URLs: files.URLs(), Settings: cachedSettings, StoreOrigin: files.StoreOrigin, DraftTTL: c.Drafts.DraftTTL, CheckWritable: authenticator.CheckWritable}
+		shown := &oauthhttp.Files{Media: items, Uploads: running, URLs: files.URLs(), Settings: cachedSettings, StoreOrigin: files.StoreOrigin, DraftTTL: c.Drafts.DraftTTL, CheckWritable: authenticator.CheckWritable}
 		if logins, outbox, err = c.buildOAuth(store, secret, shown, limits, registry, log); err != nil {
 			return components{}, err
 		}
