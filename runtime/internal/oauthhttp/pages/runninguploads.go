@@ -50,7 +50,7 @@ func (u RunningUpload) Started() string {
 	case u.Age < time.Minute:
 		return "less than a minute ago"
 	case u.Age >= 2*time.Hour:
-		return humanDuration(u.Age.Truncate(time.Hour)) + " ago"
+		return strconv.Itoa(int(u.Age/time.Hour)) + " hours ago"
 	}
 	return humanDuration(u.Age.Truncate(time.Minute)) + " ago"
 }
