@@ -90,8 +90,8 @@ func TestFiles_OnlyTheOwnersFormCancelsAnUpload(t *testing.T) {
 	beside := w.AddApp(t, mine, "beside")
 	rt := w.replica(t, many)
 	id, foreign, other := rt.running(t, w, mine, "mine.bin", "a", 9), rt.running(t, w, theirs, "theirs.bin", "a", 9), rt.running(t, w, beside, "beside.bin", "a", 9)
-	b, stranger := rt.browser(t), rt.browser(t)
-	p, strange := b.login("/account/files", owner), stranger.login("/account/files", "bo@example.org")
+	b, another := rt.browser(t), rt.browser(t)
+	p, theirPage := b.login("/account/files", owner), another.login("/account/files", "bo@example.org")
 	for _, text := range []string{"theirs.bin", "beside.bin"} {
 		if strings.Contains(p.body, text) {
 			t.Errorf("the page shows %s", text)
@@ -115,8 +115,8 @@ func TestFiles_OnlyTheOwnersFormCancelsAnUpload(t *testing.T) {
 	}{
 		"from another site":            {b, fields(mine.Account.ID, id.String(), token), site, http.StatusForbidden},
 		"without a token":              {b, fields(mine.Account.ID, id.String(), ""), same, http.StatusForbidden},
-		"with another session's token": {b, fields(mine.Account.ID, id.String(), strange.fields().Get("csrf")), same, http.StatusForbidden},
-		"by another session":           {stranger, fields(mine.Account.ID, id.String(), token), same, http.StatusNotFound},
+		"with another session's token": {b, fields(mine.Account.ID, id.String(), theirPage.fields().Get("csrf")), same, http.StatusForbidden},
+		"by another session":           {another, fields(mine.Account.ID, id.String(), token), same, http.StatusNotFound},
 		"another account":              {b, fields(theirs.Account.ID, foreign.String(), token), same, http.StatusForbidden},
 		// These end nothing, and say the same as for an upload that has ended.
 		"another account's upload": {b, fields(mine.Account.ID, foreign.String(), token), same, http.StatusSeeOther},

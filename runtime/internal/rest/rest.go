@@ -114,7 +114,7 @@ var operations = map[string]account.Operation{
 	api.DeleteRoute:        account.DeleteMedia,
 	api.ListDeletedRoute:   account.ListDeletedMedia,
 	api.RestoreRoute:       account.RestoreMedia,
-	// A policy that names operations has none for these: whoever sees drafts sees what becomes one, and whoever
+	// A policy that names operations has none for these: a login that sees drafts sees what becomes one, and a login that
 	// uploads ends an upload.
 	api.ListUploadsRoute:     account.ListDrafts,
 	api.EndUploadRoute:       account.UploadMedia,
