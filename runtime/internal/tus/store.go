@@ -103,6 +103,9 @@ func mapError(err error) error {
 // explain returns the error of a request that was sending bytes. If the upload was ended meanwhile, it says so, whatever
 // the request noticed of it: another error would make its client continue.
 func (u upload) explain(err error) error {
+	if fault.Is(err, fault.UnsupportedType) { // this request has ended the upload
+		return err
+	}
 	if _, findErr := u.store.media.FindResumable(u.state.ctx, u.state.identity.Principal, u.State().ItemID); fault.Is(findErr, fault.NotFound) {
 		return errUploadEnded
 	}
