@@ -32,6 +32,8 @@ type (
 	Patch = api.MediaPatch
 	// Deleted is the answer to a delete. ExpiresAt is until when the item can be restored at least; nil if it cannot.
 	Deleted = api.Deleted
+	// RunningUpload is a resumable upload that is not complete.
+	RunningUpload = api.RunningUpload
 	// DeletedItem is a deleted item that can be restored.
 	DeletedItem = api.DeletedItem
 	// URLUpload is the state of an upload from a URL. api.URLUploadStateDone and api.URLUploadStateFailed are final.

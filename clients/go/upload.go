@@ -5,10 +5,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime/multipart"
 	"net/http"
+	"reflect"
 	"sync"
 )
 
@@ -43,6 +45,9 @@ const defaultResumableFrom = 8 << 20
 // Upload uploads a file from its beginning and returns its draft, or with Seal the sealed item. Files from
 // ResumableFrom on are sent with TUS and continue after a broken connection; smaller ones are sent as a form.
 func (c *Client) Upload(ctx context.Context, file io.ReadSeeker, options UploadOptions) (*Item, error) {
+	if value := reflect.ValueOf(file); !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil() {
+		return nil, errors.New("mediastack: the file is nil")
+	}
 	size, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
 		return nil, err

@@ -384,6 +384,11 @@ func (r *Resumable) reject(ctx context.Context, why error, intact bool) error {
 // Cancel ends an upload that is not committed: its reservation is released and what
 // reached S3 is removed. Conflict when it is committed: the item can be deleted.
 func (r *Resumable) Cancel(ctx context.Context) error {
+	return r.cancel(ctx, func(remove func(context.Context)) { remove(ctx) })
+}
+
+// cancel is Cancel. It passes what removes the objects to afterwards, when the row of the upload is gone.
+func (r *Resumable) cancel(ctx context.Context, afterwards func(remove func(context.Context))) error {
 	if r.state.Phase() == Committed {
 		return errCommitted()
 	}
@@ -396,7 +401,7 @@ func (r *Resumable) Cancel(ctx context.Context) error {
 	}
 	r.service.metrics.canceled.Inc()
 	// The removal stays queued: the purge repeats it when no write can be in flight any more.
-	r.service.tryRemoval(ctx, *removal)
+	afterwards(func(ctx context.Context) { r.service.tryRemoval(ctx, *removal) })
 	return nil
 }
 

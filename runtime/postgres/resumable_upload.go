@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
@@ -72,6 +73,40 @@ func (s *Store) findResumable(ctx context.Context, scope media.Scope, itemID uui
 	}
 	upload.Item = &item
 	return upload, err
+}
+
+// ListResumables implements media.ResumableStore.
+func (s *Store) ListResumables(ctx context.Context, scope media.Scope, q media.RunningQuery, now time.Time) (media.RunningPage, error) {
+	params := sqlgen.ListResumablesParams{AccountID: scope.AccountID, AppID: scope.AppID, Examine: media.MaxRunningUploads, Now: now, PageSize: batchSize(q.Limit + 1)}
+	if q.After != uuid.Nil {
+		params.After = pgtype.UUID{Bytes: q.After, Valid: true}
+	}
+	if q.Capability != nil {
+		params.Capability = q.Capability.ID.String()
+	}
+	rows, err := repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) ([]sqlgen.ListResumablesRow, error) {
+		return s.queries.ListResumables(ctx, params)
+	})
+	if err != nil {
+		return media.RunningPage{}, toFault(err, "list resumable uploads")
+	}
+	var page media.RunningPage
+	if len(rows) > q.Limit {
+		rows = rows[:q.Limit]
+		page.Next = rows[q.Limit-1].ItemID
+	}
+	for _, row := range rows {
+		if !row.Resumable { // an upload of another kind, whose process has died
+			continue
+		}
+		upload := media.RunningUpload{ID: row.ItemID, Length: media.UnknownLength, Received: row.Received, CreatedAt: row.OpenedAt, ExpiresAt: row.LeaseEnds,
+			Fields: media.Fields{FileName: row.FileName, MimeType: row.DeclaredType, Access: media.Access(row.Access), Caption: row.Caption, Group: row.GroupLabel}}
+		if row.Length != nil {
+			upload.Length = *row.Length
+		}
+		page.Uploads = append(page.Uploads, upload)
+	}
+	return page, nil
 }
 
 // SetLength implements media.ResumableStore.

@@ -601,6 +601,34 @@ type PresetFocus string
 // PresetFormat defines model for Preset.Format.
 type PresetFormat string
 
+// RunningUpload A resumable upload that is not complete.
+type RunningUpload struct {
+	// Access Who may read the file of a sealed item.
+	Access    Access    `json:"access"`
+	Caption   string    `json:"caption"`
+	CreatedAt time.Time `json:"createdAt"`
+
+	// ExpiresAt When the upload ends if no more of it arrives.
+	ExpiresAt time.Time `json:"expiresAt"`
+	Group     string    `json:"group"`
+
+	// Offset Bytes that have been received.
+	Offset           int64  `json:"offset"`
+	OriginalFileName string `json:"originalFileName"`
+
+	// Size Bytes of the file, which are reserved under the cap; absent until the client declares it.
+	Size *int64 `json:"size,omitempty"`
+
+	// UploadID Also the `mediaId` of the item that it becomes.
+	UploadID string `json:"uploadId"`
+
+	// UploadURL The URL at which TUS continues it, with a credential that may.
+	UploadURL string `json:"uploadUrl"`
+}
+
+// RunningUploadList defines model for RunningUploadList.
+type RunningUploadList = []RunningUpload
+
 // Settings defines model for Settings.
 type Settings struct {
 	// Changed The fields whose value changed. In the response to a change only.
@@ -809,6 +837,9 @@ type UploadErrorError string
 
 // After defines model for After.
 type After = string
+
+// AfterUpload defines model for AfterUpload.
+type AfterUpload = string
 
 // Fields defines model for Fields.
 type Fields = string
@@ -1093,6 +1124,15 @@ type GetMediaParams struct {
 type GetMediaByPostParams struct {
 	// Fields The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`.
 	Fields *Fields `form:"fields,omitempty" json:"fields,omitempty"`
+}
+
+// ListUploadsParams defines parameters for ListUploads.
+type ListUploadsParams struct {
+	// Limit Items per page.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After The cursor of the page before, from its header `X-Next-Cursor`.
+	After *AfterUpload `form:"after,omitempty" json:"after,omitempty"`
 }
 
 // UpdateMediaParams defines parameters for UpdateMedia.
@@ -1441,6 +1481,25 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /media/signature/create (the `CreateSignature` operationId).
 	CreateSignature(ctx context.Context, body CreateSignatureJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListUploads List running resumable uploads
+	//
+	// Lists the resumable uploads of this app that are neither complete nor expired, the newest first. Each of them
+	// holds room under the storage cap. An upload capability lists the uploads that it created, also after its expiry;
+	// any other upload signature is answered 403. A page may have fewer uploads than `limit` although there are more:
+	// `X-Next-Cursor` says so. A list examines up to 20,000 running uploads of the account.
+	//
+	// Corresponds with GET /media/uploads (the `ListUploads` operationId).
+	ListUploads(ctx context.Context, params *ListUploadsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EndUpload End a running resumable upload
+	//
+	// Ends an upload that is not complete, as DELETE of its URL does, without the headers of TUS. Its room is free at
+	// once, also while a request is sending it: that request is answered 404. An upload capability ends the uploads
+	// that it created; any other upload signature is answered 403.
+	//
+	// Corresponds with DELETE /media/uploads/{uploadId} (the `EndUpload` operationId).
+	EndUpload(ctx context.Context, uploadID string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateMediaWithBody Change an item
 	//
@@ -1994,6 +2053,45 @@ func (c *Client) CreateSignatureWithBody(ctx context.Context, contentType string
 // Corresponds with POST /media/signature/create (the `CreateSignature` operationId).
 func (c *Client) CreateSignature(ctx context.Context, body CreateSignatureJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCreateSignatureRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListUploads List running resumable uploads
+//
+// Lists the resumable uploads of this app that are neither complete nor expired, the newest first. Each of them
+// holds room under the storage cap. An upload capability lists the uploads that it created, also after its expiry;
+// any other upload signature is answered 403. A page may have fewer uploads than `limit` although there are more:
+// `X-Next-Cursor` says so. A list examines up to 20,000 running uploads of the account.
+//
+// Corresponds with GET /media/uploads (the `ListUploads` operationId).
+func (c *Client) ListUploads(ctx context.Context, params *ListUploadsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListUploadsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EndUpload End a running resumable upload
+//
+// Ends an upload that is not complete, as DELETE of its URL does, without the headers of TUS. Its room is free at
+// once, also while a request is sending it: that request is answered 404. An upload capability ends the uploads
+// that it created; any other upload signature is answered 403.
+//
+// Corresponds with DELETE /media/uploads/{uploadId} (the `EndUpload` operationId).
+func (c *Client) EndUpload(ctx context.Context, uploadID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEndUploadRequest(c.Server, uploadID)
 	if err != nil {
 		return nil, err
 	}
@@ -3699,6 +3797,106 @@ func NewCreateSignatureRequestWithBody(server string, contentType string, body i
 	return req, nil
 }
 
+// NewListUploadsRequest constructs an http.Request for the ListUploads method
+func NewListUploadsRequest(server string, params *ListUploadsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/media/uploads")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewEndUploadRequest constructs an http.Request for the EndUpload method
+func NewEndUploadRequest(server string, uploadID string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "uploadId", uploadID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/media/uploads/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewUpdateMediaRequest calls the generic UpdateMedia builder with application/json body
 func NewUpdateMediaRequest(server string, mediaID MediaID, params *UpdateMediaParams, body UpdateMediaJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -4197,6 +4395,29 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /media/signature/create (the `CreateSignature` operationId).
 	CreateSignatureWithResponse(ctx context.Context, body CreateSignatureJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateSignatureResponse, error)
+
+	// ListUploadsWithResponse List running resumable uploads
+	//
+	// Lists the resumable uploads of this app that are neither complete nor expired, the newest first. Each of them
+	// holds room under the storage cap. An upload capability lists the uploads that it created, also after its expiry;
+	// any other upload signature is answered 403. A page may have fewer uploads than `limit` although there are more:
+	// `X-Next-Cursor` says so. A list examines up to 20,000 running uploads of the account.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /media/uploads (the `ListUploads` operationId).
+	ListUploadsWithResponse(ctx context.Context, params *ListUploadsParams, reqEditors ...RequestEditorFn) (*ListUploadsResponse, error)
+
+	// EndUploadWithResponse End a running resumable upload
+	//
+	// Ends an upload that is not complete, as DELETE of its URL does, without the headers of TUS. Its room is free at
+	// once, also while a request is sending it: that request is answered 404. An upload capability ends the uploads
+	// that it created; any other upload signature is answered 403.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /media/uploads/{uploadId} (the `EndUpload` operationId).
+	EndUploadWithResponse(ctx context.Context, uploadID string, reqEditors ...RequestEditorFn) (*EndUploadResponse, error)
 
 	// UpdateMediaWithBodyWithResponse Change an item
 	//
@@ -6015,6 +6236,187 @@ func (r CreateSignatureResponse) ContentType() string {
 	return ""
 }
 
+// ListUploadsResponse200Headers the declared response headers of an HTTP 200 response for ListUploads
+type ListUploadsResponse200Headers struct {
+	Link        *string
+	XNextCursor *string
+}
+
+// ListUploadsResponse429Headers the declared response headers of an HTTP 429 response for ListUploads
+type ListUploadsResponse429Headers struct {
+	RetryAfter int
+}
+
+type ListUploadsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RunningUploadList
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *InvalidRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *LacksScope
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *TooMany
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ListUploadsResponse200Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListUploadsResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListUploadsResponse) GetJSON200() *RunningUploadList {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListUploadsResponse) GetJSON400() *InvalidRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListUploadsResponse) GetJSON401() *Unauthenticated {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListUploadsResponse) GetJSON403() *LacksScope {
+	return r.JSON403
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ListUploadsResponse) GetJSON429() *TooMany {
+	return r.JSON429
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ListUploadsResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r ListUploadsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListUploadsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListUploadsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListUploadsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// EndUploadResponse429Headers the declared response headers of an HTTP 429 response for EndUpload
+type EndUploadResponse429Headers struct {
+	RetryAfter int
+}
+
+type EndUploadResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *InvalidRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *LacksScope
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *TooMany
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *EndUploadResponse429Headers
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r EndUploadResponse) GetJSON400() *InvalidRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r EndUploadResponse) GetJSON401() *Unauthenticated {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r EndUploadResponse) GetJSON403() *LacksScope {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r EndUploadResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r EndUploadResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r EndUploadResponse) GetJSON429() *TooMany {
+	return r.JSON429
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r EndUploadResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r EndUploadResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r EndUploadResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r EndUploadResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r EndUploadResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // UpdateMediaResponse200Headers the declared response headers of an HTTP 200 response for UpdateMedia
 type UpdateMediaResponse200Headers struct {
 	ETag string
@@ -6867,6 +7269,41 @@ func (c *ClientWithResponses) CreateSignatureWithResponse(ctx context.Context, b
 		return nil, err
 	}
 	return ParseCreateSignatureResponse(rsp)
+}
+
+// ListUploadsWithResponse List running resumable uploads
+//
+// Lists the resumable uploads of this app that are neither complete nor expired, the newest first. Each of them
+// holds room under the storage cap. An upload capability lists the uploads that it created, also after its expiry;
+// any other upload signature is answered 403. A page may have fewer uploads than `limit` although there are more:
+// `X-Next-Cursor` says so. A list examines up to 20,000 running uploads of the account.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /media/uploads (the `ListUploads` operationId).
+func (c *ClientWithResponses) ListUploadsWithResponse(ctx context.Context, params *ListUploadsParams, reqEditors ...RequestEditorFn) (*ListUploadsResponse, error) {
+	rsp, err := c.ListUploads(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListUploadsResponse(rsp)
+}
+
+// EndUploadWithResponse End a running resumable upload
+//
+// Ends an upload that is not complete, as DELETE of its URL does, without the headers of TUS. Its room is free at
+// once, also while a request is sending it: that request is answered 404. An upload capability ends the uploads
+// that it created; any other upload signature is answered 403.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /media/uploads/{uploadId} (the `EndUpload` operationId).
+func (c *ClientWithResponses) EndUploadWithResponse(ctx context.Context, uploadID string, reqEditors ...RequestEditorFn) (*EndUploadResponse, error) {
+	rsp, err := c.EndUpload(ctx, uploadID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEndUploadResponse(rsp)
 }
 
 // UpdateMediaWithBodyWithResponse Change an item
@@ -8600,6 +9037,181 @@ func ParseCreateSignatureResponse(rsp *http.Response) (*CreateSignatureResponse,
 	switch {
 	case rsp.StatusCode == 429:
 		var headers CreateSignatureResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListUploadsResponse parses an HTTP response from a ListUploadsWithResponse call
+func ParseListUploadsResponse(rsp *http.Response) (*ListUploadsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListUploadsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RunningUploadList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest InvalidRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest LacksScope
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooMany
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ListUploadsResponse200Headers
+		if values := rsp.Header.Values("Link"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Link", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Link = &value
+		}
+		if values := rsp.Header.Values("X-Next-Cursor"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Next-Cursor", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XNextCursor = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 429:
+		var headers ListUploadsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseEndUploadResponse parses an HTTP response from a EndUploadWithResponse call
+func ParseEndUploadResponse(rsp *http.Response) (*EndUploadResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &EndUploadResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest InvalidRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest LacksScope
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooMany
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers EndUploadResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {

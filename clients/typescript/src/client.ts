@@ -4,6 +4,7 @@ import { fieldsQuery, type Filter, type ListOptions, type Page, pageOf, queryOf,
 import { cancelUpload, draftOf, uploadResumable } from './resumable.js'
 import type { components, paths } from './schema.js'
 import { Transport, type TransportOptions } from './transport.js'
+import { openSource, StreamSource, type UploadFile } from './source.js'
 import { checkOptions, checkUrlOptions, fieldsOf, type UploadFromUrlOptions, type UploadOptions, type WaitOptions } from './upload.js'
 
 type Schemas = components['schemas']
@@ -20,6 +21,8 @@ export type MediaPatch = Schemas['MediaPatch']
 /** The answer to a delete. `expiresAt` is until when the item can be restored at least; absent if it cannot. */
 export type Deleted = Schemas['Deleted']
 export type DeletedItem = Schemas['DeletedItem']
+/** A resumable upload that is not complete. `size` is absent until the client that sends it has declared it. */
+export type RunningUpload = Schemas['RunningUpload']
 /** The state of an upload from a URL. `done` and `failed` are final. */
 export type UrlUpload = Schemas['URLUpload']
 export type BatchOperation = Schemas['BatchRequest']['operation']
@@ -92,16 +95,17 @@ export class MediastackClient {
 
   /**
    * Uploads a file and returns its draft, or with `seal` the sealed item. Files from `resumableFrom` on are sent with
-   * TUS and continue after a broken connection; smaller ones are sent as a form. In Node, `fs.openAsBlob(path)` opens
-   * a file without reading it into memory.
+   * TUS and continue after a broken connection; smaller ones are sent as a form. In Node, `{ path }` is a file on disk,
+   * which is not read into memory. Of a stream, so much is in memory as a request has. Anything else is a TypeError.
    */
-  async upload(file: Blob | ArrayBuffer | Uint8Array<ArrayBuffer>, options: UploadOptions = {}): Promise<MediaItem> {
+  async upload(file: UploadFile, options: UploadOptions = {}): Promise<MediaItem> {
     checkOptions(options)
-    const blob = file instanceof Blob ? file : new Blob([file])
-    const fileName = options.fileName ?? ('name' in blob && typeof blob.name === 'string' ? blob.name : 'file')
+    if (options.uploadUrl !== undefined) this.checkUploadUrl(options.uploadUrl)
+    const { content, name } = await openSource(file, options.size, options.signal)
+    const fileName = options.fileName ?? name ?? 'file'
     const fields = fieldsOf(options)
-    const resumable = options.uploadUrl !== undefined || blob.size >= (options.resumableFrom ?? defaultResumableFrom)
-    const draft = await (resumable ? this.sendResumable(blob, fileName, fields, options) : this.sendForm(blob, fileName, fields, options))
+    const small = await smallFile(content, options)
+    const draft = await (small ? this.sendForm(small, fileName, fields, options) : this.sendResumable(content, fileName, fields, options))
     if (!options.seal || !draft.temp) return draft
     if (this.transport.uploadsOnly) throw new NotSealedError(draft.mediaId)
     return this.seal(draft.mediaId, options)
@@ -281,6 +285,34 @@ export class MediastackClient {
     return this.transport.send({ url, init: { headers: range ? { range } : {}, ...given(signal) }, streamed: true, anonymous: true })
   }
 
+  /**
+   * Lists one page of the resumable uploads that are neither complete nor expired, the newest first. Each holds room
+   * under the cap. `limit` is 10 by default and at most 100. A client with an upload capability lists its own.
+   */
+  async listUploads({ signal, ...query }: { after?: string; limit?: number } & CallOptions = {}): Promise<Page<RunningUpload>> {
+    const answer = await this.api.GET('/media/uploads', { params: { query }, ...given(signal) })
+    return pageOf(document(answer), answer.response.headers)
+  }
+
+  /** Iterates over all of them. They can be ended while they are read. */
+  async *uploads({ limit = iterationLimit, signal }: { limit?: number } & CallOptions = {}): AsyncGenerator<RunningUpload, void, undefined> {
+    for (let after: string | undefined; ; ) {
+      const { items, next } = await this.listUploads({ limit, ...(after !== undefined && { after }), ...given(signal) })
+      yield* items
+      if (next === undefined) return
+      after = next
+    }
+  }
+
+  /** Ends a resumable upload that is not complete, by its `uploadId`. Its room is free at once. It is no error if there is none. */
+  async endUpload(uploadId: string, { signal }: CallOptions = {}): Promise<void> {
+    try {
+      await this.api.DELETE('/media/uploads/{uploadId}', { params: { path: { uploadId } }, ...given(signal) })
+    } catch (error) {
+      if (!(error instanceof MediastackError && error.status === 404)) throw error
+    }
+  }
+
   /** Removes a resumable upload that is not complete, by the URL that onUploadUrl was given. */
   async cancelUpload(uploadUrl: string): Promise<void> {
     this.checkUploadUrl(uploadUrl)
@@ -296,10 +328,9 @@ export class MediastackClient {
     return (await response.json()) as MediaItem
   }
 
-  private async sendResumable(file: Blob, fileName: string, fields: Record<string, string>, options: UploadOptions): Promise<MediaItem> {
+  private async sendResumable(file: Blob | StreamSource, fileName: string, fields: Record<string, string>, options: UploadOptions): Promise<MediaItem> {
     const { chunkSize, uploadUrl, onUploadUrl, onProgress, signal } = options
-    if (uploadUrl !== undefined) this.checkUploadUrl(uploadUrl)
-    const metadata = { filename: fileName, ...(file.type && { filetype: file.type }), ...fields }
+    const metadata = { filename: fileName, ...('type' in file && file.type && { filetype: file.type }), ...fields }
     const completed = await uploadResumable(this.transport, { file, metadata, chunkSize, uploadUrl, onUploadUrl, onProgress, signal })
     if (completed.document === undefined && !this.transport.uploadsOnly) return this.get(completed.mediaId, options)
     return draftOf<MediaItem>(completed)
@@ -308,6 +339,18 @@ export class MediastackClient {
   /** Checks that a URL is of this service, which alone may be sent the credential. */
   private checkUploadUrl(url: string): void {
     if (!url.startsWith(`${this.transport.baseUrl}/media/create/resumable/`)) throw new TypeError(`not an upload of this service: ${url}`)
+  }
+}
+
+/** Returns a file that is sent as a form; undefined for one that is sent with TUS. */
+async function smallFile(content: Blob | StreamSource, { uploadUrl, resumableFrom = defaultResumableFrom, signal }: UploadOptions): Promise<Blob | undefined> {
+  if (uploadUrl !== undefined) return undefined
+  if (!(content instanceof StreamSource)) return content.size < resumableFrom ? content : undefined
+  try {
+    return await content.whole(resumableFrom)
+  } catch (error) {
+    content.close(signal?.reason ?? error)
+    throw error
   }
 }
 

@@ -1,9 +1,10 @@
 import { type DetailedError, type HttpResponse, Upload, type UploadOptions as TusOptions } from 'tus-js-client'
 import { ConnectionError, errorOf, type MediastackError, MissingDocumentError } from './errors.js'
+import { StreamSource } from './source.js'
 import type { Transport } from './transport.js'
 
 export interface Resumable {
-  file: Blob
+  file: Blob | StreamSource
   metadata: Record<string, string>
   /** Bytes of one request; undefined for the whole file in browsers and 16 MiB elsewhere. */
   chunkSize?: number | undefined
@@ -26,6 +27,7 @@ const pieceSize = 16 << 20
 /** Uploads a file with TUS. After a broken connection it continues from the offset that the service has. */
 export function uploadResumable(transport: Transport, upload: Resumable): Promise<Completed> {
   const { file, signal } = upload
+  const stream = file instanceof StreamSource ? file : undefined
   return new Promise((resolve, reject) => {
     if (signal?.aborted) {
       reject(signal.reason)
@@ -33,25 +35,30 @@ export function uploadResumable(transport: Transport, upload: Resumable): Promis
     }
     let delay = 0 // before the next request
     let known = false // whether the caller was told of the upload
-    const end = () => signal?.removeEventListener('abort', aborted)
+    const end = (reason?: unknown) => {
+      signal?.removeEventListener('abort', aborted)
+      stream?.close(reason)
+    }
+    // Without the URL nothing can continue the upload, which would hold its bytes under the cap until it expires.
+    const removeUpload = () => void tus.abort().then(() => {
+      if (tus.url && !upload.onUploadUrl) return cancelUpload(transport, tus.url)
+    }).catch(() => {})
     const aborted = () => {
-      end()
-      // Without the URL nothing can continue the upload, which would hold its bytes under the cap until it expires.
-      void tus.abort().then(() => {
-        if (tus.url && !upload.onUploadUrl) return cancelUpload(transport, tus.url)
-      }).catch(() => {})
+      end(signal?.reason)
+      removeUpload()
       reject(signal?.reason)
     }
     const options: TusOptions = {
       endpoint: `${transport.baseUrl}/media/create/resumable`,
       uploadUrl: upload.uploadUrl ?? null,
       metadata: upload.metadata,
-      chunkSize: upload.chunkSize ?? (inBrowser ? Number.POSITIVE_INFINITY : pieceSize),
-      ...(inBrowser ? {} : { fileReader: { openFile: async (_: unknown, chunkSize: number) => source(file, chunkSize) } }),
+      chunkSize: upload.chunkSize ?? (inBrowser && !stream ? Number.POSITIVE_INFINITY : pieceSize),
+      ...(stream ? readerOf(stream, upload.uploadUrl !== undefined) : inBrowser ? {} : { fileReader: { openFile: async (_: unknown, chunkSize: number) => source(file as Blob, chunkSize) } }),
       storeFingerprintForResuming: false,
       // The waits are in onBeforeRequest, because only there they can follow Retry-After.
       retryDelays: new Array<number>(transport.retry.uploadAttempts - 1).fill(0),
       onShouldRetry(error, attempt) {
+        if (stream?.failure !== undefined) return false
         const next = transport.delayAfter(temporary(error), attempt + 1, transport.retry.uploadAttempts)
         delay = next ?? 0
         return next !== undefined
@@ -68,9 +75,14 @@ export function uploadResumable(transport: Transport, upload: Resumable): Promis
         if (!known && tus.url) upload.onUploadUrl?.(tus.url)
         known = true
       },
-      onProgress: (sent, total) => upload.onProgress?.(sent, total),
+      onProgress: (sent, total) => upload.onProgress?.(sent, total ?? Number.POSITIVE_INFINITY),
       onError(error) {
-        end()
+        end(error)
+        if (stream?.failure !== undefined) {
+          if (!upload.uploadUrl) removeUpload()
+          reject(stream.failure)
+          return
+        }
         reject('originalRequest' in error ? errorFrom(error) : error)
       },
       onSuccess({ lastResponse }) {
@@ -80,7 +92,7 @@ export function uploadResumable(transport: Transport, upload: Resumable): Promis
       },
     }
     if (upload.uploadUrl) options.endpoint = null
-    const tus = new Upload(file, options)
+    const tus = new Upload(stream ? new Blob() : (file as Blob), options)
     signal?.addEventListener('abort', aborted)
     tus.start()
   })
@@ -118,6 +130,16 @@ function temporary(error: Error | DetailedError): MediastackError | ConnectionEr
   if (found instanceof ConnectionError) return found
   if ([409, 423, 460].includes(found.status) || found.status >= 500) return errorOf(503, (name) => (name === 'retry-after' && found.retryAfter !== undefined ? String(found.retryAfter) : null), '')
   return found
+}
+
+/** Returns the options with which a stream is read. The length of one that continues an upload is the one that the service has. */
+function readerOf(stream: StreamSource, continues: boolean): TusOptions {
+  const reader = {
+    size: stream.size ?? null,
+    slice: (start: number, to: number) => stream.slice(start, to),
+    close() {},
+  }
+  return { uploadLengthDeferred: stream.size === undefined, ...(stream.size === undefined || continues ? {} : { uploadSize: stream.size }), fileReader: { openFile: async () => reader } as unknown as NonNullable<TusOptions['fileReader']> }
 }
 
 /** Reads a file in pieces, each of which is in memory while it is sent. */

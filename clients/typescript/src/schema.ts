@@ -358,6 +358,54 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/media/uploads": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List running resumable uploads
+         * @description Lists the resumable uploads of this app that are neither complete nor expired, the newest first. Each of them
+         *     holds room under the storage cap. An upload capability lists the uploads that it created, also after its expiry;
+         *     any other upload signature is answered 403. A page may have fewer uploads than `limit` although there are more:
+         *     `X-Next-Cursor` says so. A list examines up to 20,000 running uploads of the account.
+         */
+        get: operations["listUploads"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/media/uploads/{uploadId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the resumable upload, the last part of its URL. */
+                uploadId: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End a running resumable upload
+         * @description Ends an upload that is not complete, as DELETE of its URL does, without the headers of TUS. Its room is free at
+         *     once, also while a request is sending it: that request is answered 404. An upload capability ends the uploads
+         *     that it created; any other upload signature is answered 403.
+         */
+        delete: operations["endUpload"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/media/{mediaId}": {
         parameters: {
             query?: never;
@@ -729,6 +777,41 @@ export interface components {
             /** @description Pixels. */
             width?: number;
         };
+        /** @description A resumable upload that is not complete. */
+        RunningUpload: {
+            access: components["schemas"]["Access"];
+            caption: string;
+            /** Format: date-time */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @description When the upload ends if no more of it arrives.
+             */
+            expiresAt: string;
+            group: string;
+            /**
+             * Format: int64
+             * @description Bytes that have been received.
+             */
+            offset: number;
+            originalFileName: string;
+            /**
+             * Format: int64
+             * @description Bytes of the file, which are reserved under the cap; absent until the client declares it.
+             */
+            size?: number;
+            /**
+             * Format: uuid
+             * @description Also the `mediaId` of the item that it becomes.
+             */
+            uploadId: string;
+            /**
+             * Format: uri
+             * @description The URL at which TUS continues it, with a credential that may.
+             */
+            uploadUrl: string;
+        };
+        RunningUploadList: components["schemas"]["RunningUpload"][];
         /** @description The members of an item that `fields` names. */
         SelectedMediaItem: {
             access?: components["schemas"]["Access"];
@@ -1269,6 +1352,8 @@ export interface components {
         Access: components["schemas"]["Access"];
         /** @description The cursor of the page before, from its header `X-Next-Cursor`. Not together with `page`. */
         After: string;
+        /** @description The cursor of the page before, from its header `X-Next-Cursor`. */
+        AfterUpload: string;
         /** @description The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`. */
         Fields: string;
         /** @description Only items whose upload began at this time or later. */
@@ -2114,6 +2199,98 @@ export interface operations {
                 };
             };
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listUploads: {
+        parameters: {
+            query?: {
+                /** @description Items per page. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The cursor of the page before, from its header `X-Next-Cursor`. */
+                after?: components["parameters"]["AfterUpload"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page of running uploads. */
+            200: {
+                headers: {
+                    /** @description Other pages (RFC 8288): first, next. */
+                    Link?: string;
+                    /** @description For `after` of the next page; absent on the last one. */
+                    "X-Next-Cursor"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunningUploadList"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["LacksScope"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    endUpload: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the resumable upload, the last part of its URL. */
+                uploadId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The upload has ended, and what it had sent is removed. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["LacksScope"];
+            /** @description There is no such upload. It has ended or expired, or belongs to another app or upload capability. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "code": "not_found",
+                     *       "detail": "there is no such upload",
+                     *       "error": "Not Found"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The upload is complete: delete the item. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "code": "conflict",
+                     *       "detail": "the upload is complete: delete the item instead",
+                     *       "error": "Conflict"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
             429: components["responses"]["TooMany"];
             503: components["responses"]["Unavailable"];
         };

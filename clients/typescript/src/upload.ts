@@ -3,7 +3,7 @@ import type { components } from './schema.js'
 /** Options of an upload. Others are a TypeError. */
 export interface UploadOptions {
   signal?: AbortSignal
-  /** Default: the name of the File, or `file`. */
+  /** Default: the name of the File or of the path, or `file`. */
   fileName?: string
   /** Default private. */
   access?: components['schemas']['Access']
@@ -13,15 +13,17 @@ export interface UploadOptions {
   metadata?: Record<string, string>
   /** Seals the draft. An upload signature seals if it was created with `seal`. */
   seal?: boolean
+  /** Bytes of a stream, if they are known: they are reserved before they arrive, and checked. */
+  size?: number
   /** The number of bytes from which an upload is resumable. 0: always. Default 8 MiB. */
   resumableFrom?: number
-  /** Bytes of one request of a resumable upload. Default: the whole file in browsers, 16 MiB elsewhere. */
+  /** Bytes of one request of a resumable upload. Default: the whole file in browsers, 16 MiB elsewhere and of a stream, which has so much in memory. */
   chunkSize?: number
   /** Continues the resumable upload at this URL, which an earlier call reported to onUploadUrl. */
   uploadUrl?: string
   /** Called once with the URL of a resumable upload. With it an upload that is aborted is kept, to be continued. */
   onUploadUrl?: (url: string) => void
-  /** Called with the bytes that were sent. A form reports only its end. */
+  /** Called with the bytes that were sent. A form reports only its end. The total of a stream is Infinity until its end if `size` is not given. */
   onProgress?: (sent: number, total: number) => void
 }
 
@@ -51,7 +53,7 @@ export interface WaitOptions {
 
 const known: Record<keyof UploadOptions, true> = {
   signal: true, fileName: true, access: true, caption: true, group: true, metadata: true, seal: true,
-  resumableFrom: true, chunkSize: true, uploadUrl: true, onUploadUrl: true, onProgress: true,
+  size: true, resumableFrom: true, chunkSize: true, uploadUrl: true, onUploadUrl: true, onProgress: true,
 }
 
 const knownFromUrl: Record<keyof UploadFromUrlOptions, true> = { signal: true, fileName: true, access: true, caption: true, group: true, metadata: true, seal: true }

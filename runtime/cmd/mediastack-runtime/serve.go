@@ -260,12 +260,13 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	documents.URLs = files.URLs()
 	routesCfg := c.Routes
 	routesCfg.BaseURL, routesCfg.Brand = c.Server.BaseURL, c.Server.Brand
+	locks := store.UploadLocks(log)
+	running := media.NewRunningUploads(items, locks, c.Uploads.LockTimeout)
 	routes, err := rest.New(routesCfg,
-		rest.Deps{Media: items, Items: cached, Settings: preferences, Auth: authenticator, Documents: documents, Limits: limits, Fetch: fetches})
+		rest.Deps{Media: items, Items: cached, Uploads: running, Settings: preferences, Auth: authenticator, Documents: documents, Limits: limits, Fetch: fetches})
 	if err != nil {
 		return components{}, err
 	}
-	locks := store.UploadLocks(log)
 	uploads, err := tus.New(c.Uploads, tus.Deps{
 		Media: items, Auth: authenticator, Documents: documents, Locks: locks,
 		BaseURL: c.Server.BaseURL, Brand: c.Server.Brand,
@@ -298,7 +299,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	var outbox *mail.Outbox
 	if c.Mail.Enabled() {
 		var logins *oauthhttp.API
-		shown := &oauthhttp.Files{Media: items, URLs: files.URLs(), Settings: cachedSettings, StoreOrigin: files.StoreOrigin, DraftTTL: c.Drafts.DraftTTL, CheckWritable: authenticator.CheckWritable}
+		shown := &oauthhttp.Files{Media: items, Uploads: running, URLs: files.URLs(), Settings: cachedSettings, StoreOrigin: files.StoreOrigin, DraftTTL: c.Drafts.DraftTTL, CheckWritable: authenticator.CheckWritable}
 		if logins, outbox, err = c.buildOAuth(store, secret, shown, limits, registry, log); err != nil {
 			return components{}, err
 		}

@@ -482,6 +482,34 @@ type PictureDensity struct {
 	Height  int    `json:"height,omitempty"`
 }
 
+// RunningUpload A resumable upload that is not complete.
+type RunningUpload struct {
+	// UploadId Also the `mediaId` of the item that it becomes.
+	UploadId         openapi_types.UUID `json:"uploadId"`
+	OriginalFileName string             `json:"originalFileName"`
+
+	// Size Bytes of the file, which are reserved under the cap; absent until the client declares it.
+	Size *int64 `json:"size,omitempty"`
+
+	// Offset Bytes that have been received.
+	Offset    int64     `json:"offset"`
+	Caption   string    `json:"caption"`
+	Group     string    `json:"group"`
+	CreatedAt time.Time `json:"createdAt"`
+
+	// ExpiresAt When the upload ends if no more of it arrives.
+	ExpiresAt time.Time `json:"expiresAt"`
+
+	// Access Who may read the file of a sealed item.
+	Access Access `json:"access"`
+
+	// UploadUrl The URL at which TUS continues it, with a credential that may.
+	UploadUrl string `json:"uploadUrl"`
+}
+
+// RunningUploadList defines model for RunningUploadList.
+type RunningUploadList = []RunningUpload
+
 // Signature defines model for Signature.
 type Signature struct {
 	Signature string `json:"signature"`
@@ -635,6 +663,9 @@ type UploadErrorError string
 
 // After defines model for After.
 type After = string
+
+// AfterUpload defines model for AfterUpload.
+type AfterUpload = string
 
 // Fields defines model for Fields.
 type Fields = string
@@ -891,6 +922,15 @@ type GetMediaByPostParams struct {
 	Fields *Fields `form:"fields,omitempty" json:"fields,omitempty"`
 }
 
+// ListUploadsParams defines parameters for ListUploads.
+type ListUploadsParams struct {
+	// Limit Items per page.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After The cursor of the page before, from its header `X-Next-Cursor`.
+	After *AfterUpload `form:"after,omitempty" json:"after,omitempty"`
+}
+
 // UpdateMediaParams defines parameters for UpdateMedia.
 type UpdateMediaParams struct {
 	// IfMatch The change is made only if the item has one of these ETags; `*` is any.
@@ -980,6 +1020,12 @@ type ServerInterface interface {
 	// CreateSignature Create an upload signature
 	// (POST /media/signature/create)
 	CreateSignature(w http.ResponseWriter, r *http.Request)
+	// ListUploads List running resumable uploads
+	// (GET /media/uploads)
+	ListUploads(w http.ResponseWriter, r *http.Request, params ListUploadsParams)
+	// EndUpload End a running resumable upload
+	// (DELETE /media/uploads/{uploadId})
+	EndUpload(w http.ResponseWriter, r *http.Request, uploadId openapi_types.UUID)
 	// UpdateMedia Change an item
 	// (PATCH /media/{mediaId})
 	UpdateMedia(w http.ResponseWriter, r *http.Request, mediaId MediaID, params UpdateMediaParams)
@@ -1097,6 +1143,18 @@ func (_ Unimplemented) SealMedia(w http.ResponseWriter, r *http.Request, mediaId
 // CreateSignature Create an upload signature
 // (POST /media/signature/create)
 func (_ Unimplemented) CreateSignature(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListUploads List running resumable uploads
+// (GET /media/uploads)
+func (_ Unimplemented) ListUploads(w http.ResponseWriter, r *http.Request, params ListUploadsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// EndUpload End a running resumable upload
+// (DELETE /media/uploads/{uploadId})
+func (_ Unimplemented) EndUpload(w http.ResponseWriter, r *http.Request, uploadId openapi_types.UUID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -2183,6 +2241,78 @@ func (siw *ServerInterfaceWrapper) CreateSignature(w http.ResponseWriter, r *htt
 	handler.ServeHTTP(w, r)
 }
 
+// ListUploads operation middleware
+func (siw *ServerInterfaceWrapper) ListUploads(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListUploadsParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "after", r.URL.Query(), &params.After, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "after"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "after", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListUploads(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// EndUpload operation middleware
+func (siw *ServerInterfaceWrapper) EndUpload(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "uploadId" -------------
+	var uploadId openapi_types.UUID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "uploadId", chi.URLParam(r, "uploadId"), &uploadId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "uploadId", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.EndUpload(w, r, uploadId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // UpdateMedia operation middleware
 func (siw *ServerInterfaceWrapper) UpdateMedia(w http.ResponseWriter, r *http.Request) {
 
@@ -2435,6 +2565,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/media/deleted", wrapper.ListDeletedMedia)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/media/uploads", wrapper.ListUploads)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/media/uploads/{uploadId}", wrapper.EndUpload)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/media/restore/{mediaId}", wrapper.RestoreMedia)

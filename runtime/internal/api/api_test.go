@@ -38,7 +38,7 @@ type schema struct {
 func TestRoutes_AreThoseOfTheOpenAPIDocument(t *testing.T) {
 	t.Parallel()
 	document := spec(t)
-	for _, route := range []string{UploadRoute, SealRoute, ListRoute, CountRoute, TotalStorageRoute, GetRoute, ItemRoute, BatchRoute, DeleteRoute, UploadFromURLRoute, URLUploadRoute, ListDeletedRoute, RestoreRoute,
+	for _, route := range []string{UploadRoute, SealRoute, ListRoute, CountRoute, TotalStorageRoute, GetRoute, ItemRoute, BatchRoute, DeleteRoute, UploadFromURLRoute, URLUploadRoute, ListDeletedRoute, RestoreRoute, ListUploadsRoute, EndUploadRoute,
 		CreateSignatureRoute, GetSettingsRoute, UpdateSettingsRoute, SpecRoute, FilePath + "{mediaId}/{variant}/{name}"} {
 		if document.Paths[route] == nil {
 			t.Errorf("the document lacks %s", route)

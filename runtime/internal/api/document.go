@@ -127,6 +127,17 @@ func (d Documents) Deleted(item media.DeletedItem) DeletedItem {
 		DeletedAt: timestamp(item.DeletedAt), ExpiresAt: timestamp(item.RestorableUntil)}
 }
 
+// RunningDocument returns the document of a running upload. baseURL is that of the service.
+func RunningDocument(upload media.RunningUpload, baseURL string) RunningUpload {
+	document := RunningUpload{UploadId: upload.ID, OriginalFileName: upload.Fields.FileName, Offset: upload.Received, Access: Access(upload.Fields.Access),
+		Caption: upload.Fields.Caption, Group: upload.Fields.Group, CreatedAt: timestamp(upload.CreatedAt), ExpiresAt: timestamp(upload.ExpiresAt.Truncate(time.Second)),
+		UploadUrl: baseURL + ResumableRoute + "/" + upload.ID.String()}
+	if upload.Length != media.UnknownLength {
+		document.Size = &upload.Length
+	}
+	return document
+}
+
 // DeletedAnswer returns the answer to a delete.
 func (d Documents) DeletedAnswer(id MediaID, restorableUntil *time.Time) Deleted {
 	answer := Deleted{Deleted: true, MediaId: id}

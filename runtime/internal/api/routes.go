@@ -18,6 +18,8 @@ const (
 	DeleteRoute          = "/media/delete/{mediaId}"
 	ListDeletedRoute     = "/media/deleted"
 	RestoreRoute         = "/media/restore/{mediaId}"
+	ListUploadsRoute     = "/media/uploads"
+	EndUploadRoute       = ListUploadsRoute + "/{uploadId}"
 	CreateSignatureRoute = "/media/signature/create"
 	GetSettingsRoute     = "/settings/media/get"
 	UpdateSettingsRoute  = "/settings/media/create"

@@ -21,7 +21,12 @@ import (
 // AcceptsSignature reports whether a route, a pattern of the router, accepts upload
 // signatures.
 func AcceptsSignature(route string) bool {
-	return route == api.UploadRoute || route == api.ResumableRoute || strings.HasPrefix(route, api.ResumableRoute+"/")
+	return route == api.UploadRoute || route == api.ResumableRoute || strings.HasPrefix(route, api.ResumableRoute+"/") || route == api.ListUploadsRoute || route == api.EndUploadRoute
+}
+
+// continues reports whether a route is of uploads that exist, which a capability reaches after its expiry.
+func continues(route string) bool {
+	return route == api.ResumableUploadRoute || route == api.ListUploadsRoute || route == api.EndUploadRoute
 }
 
 // Authenticate returns the caller of a request, and records it in the request info. Wrong
@@ -45,8 +50,8 @@ func (a *Authenticator) Authenticate(r *http.Request) (Identity, error) {
 
 // authenticate checks the credential, by the schemes that the route accepts.
 func (a *Authenticator) authenticate(r *http.Request) (Identity, error) {
-	if AcceptsSignature(chi.RouteContext(r.Context()).RoutePattern()) {
-		return a.authenticateUpload(r.Context(), r.Header, chi.RouteContext(r.Context()).RoutePattern() == api.ResumableUploadRoute)
+	if route := chi.RouteContext(r.Context()).RoutePattern(); AcceptsSignature(route) {
+		return a.authenticateUpload(r.Context(), r.Header, continues(route))
 	}
 	return a.authenticateOwner(r.Context(), r.Header)
 }

@@ -94,6 +94,7 @@ func TestAcceptsSignature_OnUploadRoutesOnly(t *testing.T) {
 	t.Parallel()
 	for route, want := range map[string]bool{
 		"/media/create": true, "/media/create/resumable": true, "/media/create/resumable/": true, "/media/create/resumable/{id}": true, "/media/create/resumable/*": true,
+		"/media/uploads": true, "/media/uploads/{uploadId}": true, "/media/uploads/": false,
 		"/media/create/": false, "/media/created": false, "/media/create/resumables": false, "/media/create/*": false, "/media/get": false, "/media/signature/create": false, "": false,
 	} {
 		if AcceptsSignature(route) != want {

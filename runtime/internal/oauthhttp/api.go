@@ -65,6 +65,7 @@ const (
 	sealFilePath         = filesPath + "/seal"
 	deleteFilePath       = filesPath + "/delete"
 	restoreFilePath      = filesPath + "/restore"
+	cancelUploadPath     = filesPath + "/cancel"
 	resourceMetadataPath = api.WellKnownPath + "oauth-protected-resource"
 	serverMetadataPath   = api.WellKnownPath + "oauth-authorization-server"
 )

@@ -46,7 +46,9 @@ var _ Media = (*media.Service)(nil)
 // Files are the dependencies of the files page.
 type Files struct {
 	Media Media
-	URLs  api.URLs
+	// Uploads are the resumable uploads that are running; nil = they are not shown.
+	Uploads RunningUploads
+	URLs    api.URLs
 	// Settings are those of accounts, by which originals are public.
 	Settings api.SettingsOf
 	// StoreOrigin returns the origin to which the URLs of a bucket's files redirect; empty = they do not.
@@ -65,6 +67,10 @@ func (a *API) mountFiles(r chi.Router) {
 	r.Post(sealFilePath, a.csrfProtected(a.sealFile))
 	r.Post(deleteFilePath, a.csrfProtected(a.deleteFile))
 	r.Post(restoreFilePath, a.csrfProtected(a.restoreFile))
+	if a.Files.Uploads != nil {
+		r.Post(cancelUploadPath, a.csrfProtected(a.cancelUpload))
+		r.Get(cancelUploadPath, a.redirectToFiles)
+	}
 	for _, path := range []string{uploadFilePath, sealFilePath, restoreFilePath} {
 		r.Get(path, a.redirectToFiles)
 	}
@@ -342,6 +348,9 @@ var doneNotices = map[string]string{
 	"sealed":   "The file was sealed: it stays.",
 	"deleted":  "The file was deleted.",
 	"restored": "The file was restored.",
+
+	"cancelled": "The upload was cancelled, and its room is free.",
+	"ended":     "This upload is not running any more.",
 }
 
 // writeFilesPage writes the page with a list of files.
@@ -407,6 +416,9 @@ func (a *API) filesContent(ctx context.Context, o fileOwner, query url.Values) (
 			return page, err
 		}
 		page.Usage = &pages.Usage{Used: usage.Used, Max: usage.MaxStorage}
+	}
+	if page.Running, err = a.runningUploads(ctx, o, page.State); err != nil {
+		return page, err
 	}
 	list, err := a.list(ctx, o, query)
 	if err != nil {

@@ -140,8 +140,9 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	if o.useCases != nil {
 		useCases = o.useCases(useCases)
 	}
+	locks := w.Store.UploadLocks(log)
 	api, err := oauthhttp.New(o.oauth, oauthhttp.Deps{OAuth: rt.logins, Pages: shown, Limits: limits, BaseURL: o.base, Name: o.pages.Name, Now: rt.clock.Now,
-		Files: &oauthhttp.Files{Media: useCases, URLs: files.URLs(), Settings: w.Settings, StoreOrigin: files.StoreOrigin, DraftTTL: 24 * time.Hour, CheckWritable: rt.auth.CheckWritable}})
+		Files: &oauthhttp.Files{Media: useCases, Uploads: media.NewRunningUploads(rt.media, locks, time.Minute), URLs: files.URLs(), Settings: w.Settings, StoreOrigin: files.StoreOrigin, DraftTTL: 24 * time.Hour, CheckWritable: rt.auth.CheckWritable}})
 	must(t, err)
 	if o.documents != nil {
 		api.AnswerDocuments(o.documents)
@@ -161,6 +162,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	var running sync.WaitGroup
 	running.Go(func() { _ = rt.server.Run(ctx) })
 	running.Go(func() { rt.auth.Run(ctx) })
+	running.Go(func() { _ = locks.Run(ctx) })
 	running.Go(func() { _ = accountcache.NewFeed(w.Store, log, rt.auth.Sessions()).Run(ctx) })
 	t.Cleanup(func() { stop(); running.Wait() })
 	return rt

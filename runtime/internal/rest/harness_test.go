@@ -67,16 +67,17 @@ func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec))
 
 // runtime is a running runtime.
 type runtime struct {
-	client *http.Client
-	server *server.Server
-	api    *rest.API
-	files  *delivery.Delivery
-	clock  *runtimetest.Clock
-	core   *runtimetest.Core
-	job    uuid.UUID // an upload from a URL
-	logs   *runtimetest.Log
-	stop   context.CancelFunc
-	ended  chan error
+	client  *http.Client
+	server  *server.Server
+	api     *rest.API
+	files   *delivery.Delivery
+	clock   *runtimetest.Clock
+	core    *runtimetest.Core
+	job     uuid.UUID // an upload from a URL
+	running uuid.UUID // a resumable upload
+	logs    *runtimetest.Log
+	stop    context.CancelFunc
+	ended   chan error
 }
 
 // options of a runtime.
@@ -116,8 +117,9 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	core := w.Core(t, runtimetest.CoreConfig{Server: o.server, Media: o.media, Limits: o.limits, Auth: credentials, Delivery: o.delivery,
 		Now: rt.clock.Now, Images: o.images, Cache: o.cache, Presigner: o.presigned, Settings: uploadSettings, Caches: []accountcache.Cache{uploadSettings}, Source: o.source})
 	rt.core, rt.logs, rt.files = core, core.Logs, core.Files
+	locks := w.Store.UploadLocks(core.Logs.Logger()) // they do not run: the tests of package tus end uploads
 	var err error
-	rt.api, err = rest.New(rest.Config{MaxBatches: 16, BaseURL: baseURL, Brand: o.brand}, rest.Deps{Limits: core.Limits, Media: core.Media, Items: core.Items, Settings: settings.NewService(uploadSettings), Auth: core.Auth, Documents: core.Documents, Fetch: core.Fetch})
+	rt.api, err = rest.New(rest.Config{MaxBatches: 16, BaseURL: baseURL, Brand: o.brand}, rest.Deps{Limits: core.Limits, Media: core.Media, Items: core.Items, Uploads: media.NewRunningUploads(core.Media, locks, 5*time.Minute), Settings: settings.NewService(uploadSettings), Auth: core.Auth, Documents: core.Documents, Fetch: core.Fetch})
 	must(t, err)
 	checks := []server.Check{{Name: "database", Run: w.Store.Ping}, {Name: "schema", Run: w.Store.CheckSchema}, {Name: "objects", Run: w.Objects.Ping}}
 	replica := core.Serve(t, checks, []func(chi.Router){rt.api.Mount, rt.files.Mount})

@@ -15,6 +15,7 @@ import (
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/rest"
+	"mediastack.dev/runtime/media"
 )
 
 // isolation has the checks of a route. A route without an entry fails the test below.
@@ -112,6 +113,17 @@ func foreignJob(t *testing.T, rt *runtime, other tenant, _, _ api.MediaItem) {
 	}
 }
 
+// foreignUpload requires the same response for another app's resumable upload and for a missing one.
+func foreignUpload(t *testing.T, rt *runtime, other tenant, _, _ api.MediaItem) {
+	t.Helper()
+	for _, id := range []string{rt.running.String(), anyItem, "x"} {
+		got := rt.do(t, http.MethodDelete, "/media/uploads/"+id, key(other.Key))
+		if got.status != http.StatusNotFound || strings.TrimSpace(string(got.body)) != `{"error":"Not Found","code":"not_found","detail":"there is no such upload"}` {
+			t.Errorf("%s: %d %s", id, got.status, got.body)
+		}
+	}
+}
+
 func isolations() map[operation]isolation {
 	settingsBody := []option{text(`{"thumbnailWidth": 99}`)}
 	patch := []option{text(`{"caption": "theirs"}`), header("Content-Type", "application/json")}
@@ -119,27 +131,29 @@ func isolations() map[operation]isolation {
 	upload := []option{form(filePart("x.txt", []byte("x")))}
 	fromURL := []option{text(`{"url": "https://files.example.com/x.txt"}`)}
 	return map[operation]isolation{
-		{"POST", "/media/create"}:             {foreign: ownOnly("POST", "/media/create", upload...), send: upload},
-		{"POST", "/media/create/url"}:         {foreign: ownOnly("POST", "/media/create/url", fromURL...), send: fromURL},
-		{"GET", "/media/create/url/{jobId}"}:  {foreign: foreignJob},
-		{"POST", "/media/seal/{mediaId}"}:     {foreign: sameAsMissing("POST", "/media/seal/{mediaId}")},
-		{"GET", "/media/get"}:                 {foreign: seesNothing("GET", "/media/get?limit=100", "[]")},
-		{"POST", "/media/get"}:                {foreign: seesNothing("POST", "/media/get?limit=100", "[]")},
-		{"GET", "/media/get/count"}:           {foreign: seesNothing("GET", "/media/get/count", `{"count":0}`)},
-		{"POST", "/media/get/count"}:          {foreign: seesNothing("POST", "/media/get/count", `{"count":0}`)},
-		{"GET", "/media/get/size"}:            {shared: true, foreign: seesNothing("GET", "/media/get/size", `{"storage":0,"maxStorage":67108864}`)},
-		{"POST", "/media/get/size"}:           {shared: true, foreign: seesNothing("POST", "/media/get/size", `{"storage":0,"maxStorage":67108864}`)},
-		{"GET", "/media/get/{mediaId}"}:       {foreign: sameAsMissing("GET", "/media/get/{mediaId}")},
-		{"POST", "/media/get/{mediaId}"}:      {foreign: sameAsMissing("POST", "/media/get/{mediaId}")},
-		{"DELETE", "/media/delete/{mediaId}"}: {foreign: sameAsMissing("DELETE", "/media/delete/{mediaId}")},
-		{"GET", "/media/deleted"}:             {foreign: seesNothing("GET", "/media/deleted?limit=100", "[]")},
-		{"POST", "/media/restore/{mediaId}"}:  {foreign: sameAsMissing("POST", "/media/restore/{mediaId}")},
-		{"PATCH", "/media/{mediaId}"}:         {foreign: sameAsMissing("PATCH", "/media/{mediaId}", patch...), send: patch},
-		{"POST", "/media/batch"}:              {foreign: batchesAreMissing, send: batch},
-		{"POST", "/media/signature/create"}:   {foreign: ownOnly("POST", "/media/signature/create")},
-		{"GET", "/settings/media/get"}:        {shared: true, foreign: ownOnly("GET", "/settings/media/get")},
-		{"POST", "/settings/media/get"}:       {shared: true, foreign: ownOnly("POST", "/settings/media/get")},
-		{"POST", "/settings/media/create"}:    {shared: true, foreign: ownOnly("POST", "/settings/media/create", settingsBody...), send: settingsBody},
+		{"POST", "/media/create"}:               {foreign: ownOnly("POST", "/media/create", upload...), send: upload},
+		{"POST", "/media/create/url"}:           {foreign: ownOnly("POST", "/media/create/url", fromURL...), send: fromURL},
+		{"GET", "/media/create/url/{jobId}"}:    {foreign: foreignJob},
+		{"POST", "/media/seal/{mediaId}"}:       {foreign: sameAsMissing("POST", "/media/seal/{mediaId}")},
+		{"GET", "/media/get"}:                   {foreign: seesNothing("GET", "/media/get?limit=100", "[]")},
+		{"POST", "/media/get"}:                  {foreign: seesNothing("POST", "/media/get?limit=100", "[]")},
+		{"GET", "/media/get/count"}:             {foreign: seesNothing("GET", "/media/get/count", `{"count":0}`)},
+		{"POST", "/media/get/count"}:            {foreign: seesNothing("POST", "/media/get/count", `{"count":0}`)},
+		{"GET", "/media/get/size"}:              {shared: true, foreign: seesNothing("GET", "/media/get/size", `{"storage":0,"maxStorage":67108864}`)},
+		{"POST", "/media/get/size"}:             {shared: true, foreign: seesNothing("POST", "/media/get/size", `{"storage":0,"maxStorage":67108864}`)},
+		{"GET", "/media/get/{mediaId}"}:         {foreign: sameAsMissing("GET", "/media/get/{mediaId}")},
+		{"POST", "/media/get/{mediaId}"}:        {foreign: sameAsMissing("POST", "/media/get/{mediaId}")},
+		{"DELETE", "/media/delete/{mediaId}"}:   {foreign: sameAsMissing("DELETE", "/media/delete/{mediaId}")},
+		{"GET", "/media/deleted"}:               {foreign: seesNothing("GET", "/media/deleted?limit=100", "[]")},
+		{"GET", "/media/uploads"}:               {foreign: seesNothing("GET", "/media/uploads?limit=100", "[]")},
+		{"DELETE", "/media/uploads/{uploadId}"}: {foreign: foreignUpload},
+		{"POST", "/media/restore/{mediaId}"}:    {foreign: sameAsMissing("POST", "/media/restore/{mediaId}")},
+		{"PATCH", "/media/{mediaId}"}:           {foreign: sameAsMissing("PATCH", "/media/{mediaId}", patch...), send: patch},
+		{"POST", "/media/batch"}:                {foreign: batchesAreMissing, send: batch},
+		{"POST", "/media/signature/create"}:     {foreign: ownOnly("POST", "/media/signature/create")},
+		{"GET", "/settings/media/get"}:          {shared: true, foreign: ownOnly("GET", "/settings/media/get")},
+		{"POST", "/settings/media/get"}:         {shared: true, foreign: ownOnly("POST", "/settings/media/get")},
+		{"POST", "/settings/media/create"}:      {shared: true, foreign: ownOnly("POST", "/settings/media/create", settingsBody...), send: settingsBody},
 
 		{"GET", "/media/file/{mediaId}/{variant}/{name}"}:  {foreign: onlySigned("GET"), open: true},
 		{"HEAD", "/media/file/{mediaId}/{variant}/{name}"}: {foreign: onlySigned("HEAD"), open: true},
@@ -164,6 +178,7 @@ func TestRoutes_IsolateTenants(t *testing.T) {
 	theirs := rt.upload(t, other.Key, filePart("theirs.txt", []byte("theirs")))
 	_, theirAddress, _ := strings.Cut(theirs.File, "?")
 	rt.job = decode[api.URLUpload](t, rt.do(t, http.MethodPost, "/media/create/url", key(one.Key), text(`{"url": "https://files.example.com/x.txt"}`))).JobId
+	rt.running = rt.resumable(t, w, one)
 	granted, theirGrant := rt.sign(t, one.Key, ""), rt.sign(t, other.Key, "")
 	made, err := account.NewKeySecret(0)
 	must(t, err)
@@ -208,7 +223,13 @@ func TestRoutes_IsolateTenants(t *testing.T) {
 					}
 				}
 			}
-			if auth.AcceptsSignature(route.path) {
+			if auth.AcceptsSignature(route.path) && route.path != "/media/create" {
+				// A signature that is no capability has no uploads of its own.
+				for _, s := range []string{granted, theirGrant} {
+					send(strings.Replace(route.path, "{uploadId}", rt.running.String(), 1), signature(s)).rejected(t, http.StatusForbidden, "Forbidden")
+				}
+			}
+			if route.path == "/media/create" {
 				// The signature of another tenant uploads to that tenant.
 				item := send(route.path, signature(theirGrant)).item(t)
 				rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)).rejected(t, http.StatusNotFound, "Not Found")
@@ -221,6 +242,9 @@ func TestRoutes_IsolateTenants(t *testing.T) {
 	}
 
 	// The requests of the other tenant changed nothing of the first one.
+	if left := decode[api.RunningUploadList](t, rt.do(t, http.MethodGet, "/media/uploads", key(one.Key))); len(left) != 1 || left[0].UploadId != rt.running {
+		t.Errorf("the running uploads are %+v", left)
+	}
 	if item := rt.do(t, "GET", "/media/get/"+draft.MediaId.String(), key(one.Key)).item(t); !item.Temp || item.Caption != "" {
 		t.Error("the draft was changed by another tenant")
 	}
@@ -228,6 +252,14 @@ func TestRoutes_IsolateTenants(t *testing.T) {
 	if after := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body; !bytes.Equal(after, before) {
 		t.Errorf("the settings were changed by another tenant: %s", after)
 	}
+}
+
+// resumable creates a resumable upload.
+func (rt *runtime) resumable(t *testing.T, w *world, of tenant) uuid.UUID {
+	t.Helper()
+	created, err := rt.core.Media.CreateResumable(t.Context(), w.Principal(t, of), 10, media.Fields{FileName: "large.bin"}, "")
+	must(t, err)
+	return created.State().ItemID
 }
 
 func TestRoutes_RejectEndedCredentials(t *testing.T) {

@@ -28,6 +28,7 @@ var queryParameters = map[string]map[string]bool{
 	api.CountRoute:        {"access": false, "group": false, "type": false, "name": false, "from": false, "to": false},
 	api.DeleteRoute:       {"permanent": false},
 	api.ListDeletedRoute:  {"page": true, "limit": true},
+	api.ListUploadsRoute:  {"limit": true, "after": false},
 	api.TotalStorageRoute: {"access": false, "group": false, "type": false, "name": false, "from": false, "to": false},
 }
 
@@ -106,6 +107,8 @@ func paramErrorHandler(w http.ResponseWriter, r *http.Request, err error) {
 		err = fault.Wrap(err, fault.Invalid, "malformed parameters")
 	case format.ParamName == "mediaId":
 		err = media.ErrItemNotFound
+	case format.ParamName == "uploadId":
+		err = media.ErrUploadNotFound
 	case format.ParamName == "jobId":
 		err = fetch.ErrNotFound
 	default:

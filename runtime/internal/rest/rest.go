@@ -43,8 +43,10 @@ func (c Config) Validate() error {
 
 // Deps are the dependencies of an API.
 type Deps struct {
-	Media     *media.Service
-	Items     media.ItemReader
+	Media *media.Service
+	Items media.ItemReader
+	// Uploads are the resumable uploads that are running.
+	Uploads   *media.RunningUploads
 	Settings  *settings.Service
 	Auth      *auth.Authenticator
 	Documents api.Documents
@@ -101,17 +103,21 @@ func (a *API) requireOperation(next http.Handler) http.Handler {
 // operations are the operations of the routes, whatever the method. The zero operation of any
 // other route requires the permission to write.
 var operations = map[string]account.Operation{
-	api.UploadRoute:          account.UploadMedia,
-	api.UploadFromURLRoute:   account.UploadMediaFromURL,
-	api.URLUploadRoute:       account.GetUploadFromURL,
-	api.SealRoute:            account.SealMedia,
-	api.ListRoute:            account.ListMedia,
-	api.CountRoute:           account.GetMediaCount,
-	api.TotalStorageRoute:    account.GetTotalStorage,
-	api.GetRoute:             account.GetMedia,
-	api.DeleteRoute:          account.DeleteMedia,
-	api.ListDeletedRoute:     account.ListDeletedMedia,
-	api.RestoreRoute:         account.RestoreMedia,
+	api.UploadRoute:        account.UploadMedia,
+	api.UploadFromURLRoute: account.UploadMediaFromURL,
+	api.URLUploadRoute:     account.GetUploadFromURL,
+	api.SealRoute:          account.SealMedia,
+	api.ListRoute:          account.ListMedia,
+	api.CountRoute:         account.GetMediaCount,
+	api.TotalStorageRoute:  account.GetTotalStorage,
+	api.GetRoute:           account.GetMedia,
+	api.DeleteRoute:        account.DeleteMedia,
+	api.ListDeletedRoute:   account.ListDeletedMedia,
+	api.RestoreRoute:       account.RestoreMedia,
+	// A policy that names operations has none for these: a login that sees drafts sees what becomes one, and a login that
+	// uploads ends an upload.
+	api.ListUploadsRoute:     account.ListDrafts,
+	api.EndUploadRoute:       account.UploadMedia,
 	api.ItemRoute:            account.UpdateMedia,
 	api.CreateSignatureRoute: account.CreateUploadSignature,
 	api.GetSettingsRoute:     account.GetMediaSettings,

@@ -75,7 +75,7 @@ func TestRoutes_RequireTheScopeOfTheOpenAPIDocument(t *testing.T) {
 			operation := account.Operation(map[string]string{"/media/create": "upload_media", "/media/create/url": "upload_media_from_url", "/media/create/url/{jobId}": "get_upload_from_url",
 				"/media/seal/{mediaId}": "seal_media", "/media/get": "list_media",
 				"/media/get/count": "get_media_count", "/media/get/size": "get_total_storage", "/media/get/{mediaId}": "get_media", "/media/{mediaId}": "update_media", "/media/batch": "seal_media", "/media/signature/create": "create_upload_signature",
-				"/media/deleted": "list_deleted_media", "/media/restore/{mediaId}": "restore_media",
+				"/media/deleted": "list_deleted_media", "/media/uploads": "list_drafts", "/media/restore/{mediaId}": "restore_media",
 				"/settings/media/get": "get_media_settings", "/settings/media/create": "update_media_settings"}[route.path])
 			if reads := described.scopeOf(route) == "media:read"; operation == "" || operation.Reads() != reads {
 				t.Fatalf("%s is the operation %q", route, operation)

@@ -19,7 +19,7 @@ func LockerFor(m *media.Service, locks Locks) handler.Locker {
 }
 
 // LockName returns the name of the lock of an app's upload.
-func LockName(app, upload uuid.UUID) uuid.UUID { return lockName(app, upload) }
+func LockName(app, upload uuid.UUID) uuid.UUID { return media.UploadLockName(app, upload) }
 
 // ActingFor returns a context in which the store and the locks act for a caller.
 func ActingFor(ctx context.Context, identity auth.Identity, fields media.Fields) context.Context {

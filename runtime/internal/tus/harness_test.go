@@ -149,13 +149,13 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 		Images: o.images, Store: o.store, Objects: o.objects, Credentials: store, Changes: source})
 	rt.auth, rt.logs = core.Auth, core.Logs
 	files := core.Files
-	plain, err := rest.New(rest.Config{BaseURL: baseURL, Brand: o.brand}, rest.Deps{Media: core.Media, Items: core.Items, Settings: w.Settings, Auth: rt.auth, Documents: core.Documents})
-	must(t, err)
 	locks := store.UploadLocks(rt.logs.Logger())
 	var locking tus.Locks = locks
 	if o.beforeLock != nil {
 		locking = hookedLocks{Locks: locks, before: o.beforeLock}
 	}
+	plain, err := rest.New(rest.Config{BaseURL: baseURL, Brand: o.brand}, rest.Deps{Media: core.Media, Items: core.Items, Uploads: media.NewRunningUploads(core.Media, locking, o.tus.LockTimeout), Settings: w.Settings, Auth: rt.auth, Documents: core.Documents})
+	must(t, err)
 	rt.api, err = tus.New(o.tus, tus.Deps{Media: core.Media, Auth: rt.auth, Documents: core.Documents, Locks: locking, BaseURL: baseURL, Brand: o.brand})
 	must(t, err)
 	replica := core.Serve(t, nil, []func(chi.Router){plain.Mount, rt.api.Mount, files.Mount}, locks.Run)

@@ -7,6 +7,7 @@ import (
 	"github.com/tus/tusd/v2/pkg/handler"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
 )
 
 // locker implements tusd's locker with Locks.
@@ -36,7 +37,7 @@ func (l *lock) Lock(ctx context.Context, _ func()) error {
 	if err != nil {
 		return state.fail(errUploadNotFound)
 	}
-	unlock, err := l.locks.Lock(ctx, lockName(state.identity.App.ID, id), func() { state.interrupt(errLockPreempted) }, func() error {
+	unlock, err := l.locks.Lock(ctx, media.UploadLockName(state.identity.App.ID, id), func() { state.interrupt(errLockPreempted) }, func() error {
 		state.waited = true
 		_, err := l.store.find(state, id)
 		return err
@@ -58,6 +59,3 @@ func (l *lock) Unlock() error {
 	l.unlock()
 	return nil
 }
-
-// lockName returns the name of the lock of an app's upload.
-func lockName(app, upload uuid.UUID) uuid.UUID { return uuid.NewSHA1(app, upload[:]) }

@@ -21,6 +21,7 @@ import (
 // Errors of the protocol that no other interface has.
 var (
 	errUploadNotFound   = fault.New(fault.NotFound, "there is no such upload")
+	errUploadEnded      = fault.New(fault.NotFound, "the upload was ended while its bytes arrived")
 	errLockPreempted    = fault.New(fault.Busy, "the upload is locked by another request; fetch the offset and retry")
 	errShuttingDown     = fault.New(fault.Unavailable, "the service is restarting; fetch the offset and continue")
 	errChecksumMismatch = fault.New(fault.Invalid, "checksum mismatch; the chunk was discarded")

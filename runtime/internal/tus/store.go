@@ -25,6 +25,7 @@ var (
 // upload implements tusd's upload with a media.Resumable.
 type upload struct {
 	*media.Resumable
+	store store
 	state *requestState
 }
 
@@ -45,7 +46,7 @@ func (s store) NewUpload(ctx context.Context, info handler.FileInfo) (handler.Up
 			return nil, state.fail(err)
 		}
 	}
-	return upload{Resumable: created, state: state}, nil
+	return upload{Resumable: created, store: s, state: state}, nil
 }
 
 // GetUpload implements handler.DataStore. It reads the upload, which is locked. One that has
@@ -75,7 +76,7 @@ func (s store) GetUpload(ctx context.Context, text string) (handler.Upload, erro
 	if err := state.checkChunk(found.State()); err != nil {
 		return nil, state.fail(err)
 	}
-	return upload{Resumable: found, state: state}, nil
+	return upload{Resumable: found, store: s, state: state}, nil
 }
 
 // find returns an upload that the caller may use. Any other is as one that does not exist.
@@ -97,6 +98,18 @@ func mapError(err error) error {
 		return errUploadNotFound
 	}
 	return err
+}
+
+// explain returns the error of a request that was sending bytes. If the upload was ended meanwhile, it says so, whatever
+// the request noticed of it: another error would make its client continue.
+func (u upload) explain(err error) error {
+	if fault.Is(err, fault.UnsupportedType) { // this request has ended the upload
+		return err
+	}
+	if _, findErr := u.store.media.FindResumable(u.state.ctx, u.state.identity.Principal, u.State().ItemID); fault.Is(findErr, fault.NotFound) {
+		return errUploadEnded
+	}
+	return mapError(err)
 }
 
 // AsTerminatableUpload implements handler.TerminaterDataStore.
@@ -132,7 +145,7 @@ func (u upload) WriteChunk(_ context.Context, offset int64, src io.Reader) (int6
 	u.OnSlow(u.state.interrupt)
 	n, err := u.Append(u.state.ctx, offset, src, u.state.length, verify)
 	if err != nil {
-		return n, u.state.fail(mapError(err))
+		return n, u.state.fail(u.explain(err))
 	}
 	return n, u.state.denied()
 }
@@ -150,7 +163,7 @@ func (u upload) FinishUpload(context.Context) error {
 		}
 	}
 	if _, err := u.Finish(u.state.ctx); err != nil {
-		return u.state.fail(mapError(err))
+		return u.state.fail(u.explain(err))
 	}
 	u.state.completed = true
 	return nil

@@ -6,7 +6,6 @@
 package tus
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -41,14 +40,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Locks locks uploads by name for one request at a time. postgres.UploadLocks implements it.
-type Locks interface {
-	// Lock takes the lock. If another request holds it, Lock calls beforeWait; if that returns
-	// nil, Lock asks the holder to release the lock, and waits until ctx ends: then the fault
-	// is Busy. requestRelease is called when another request asks for the lock: possibly
-	// often, from any goroutine and after unlock. It must return at once.
-	Lock(ctx context.Context, name uuid.UUID, requestRelease func(), beforeWait func() error) (unlock func(), err error)
-}
+// Locks locks uploads by name for one request at a time.
+type Locks = media.UploadLocks
 
 // Deps are the dependencies of an API.
 type Deps struct {

@@ -7,6 +7,30 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13);
 SELECT sqlc.embed(resumable_upload), upload.reserved, upload.lease_ends FROM resumable_upload LEFT JOIN upload ON upload.item_id = resumable_upload.item_id
 WHERE resumable_upload.app_id = $1 AND resumable_upload.item_id = $2;
 
+-- name: ListResumables :many
+-- A page of an app's running uploads, the newest first: a page of the running uploads of the account, then their rows.
+-- OFFSET 0 looks each row up by its id. Without it, the planner may read the uploads of all accounts and compare them
+-- with the page. The capability of each examined upload is looked up only where it counts.
+WITH examined AS MATERIALIZED (
+    SELECT upload.item_id, upload.app_id, upload.lease_ends, upload.opened_at FROM upload
+    WHERE upload.account_id = sqlc.arg(account_id) AND upload.instance_id IS NULL LIMIT sqlc.arg(examine)::int
+), page AS MATERIALIZED (
+    SELECT e.item_id, e.lease_ends, e.opened_at FROM examined e LEFT JOIN LATERAL (
+        SELECT r.capability ->> 'id' AS id FROM resumable_upload r WHERE r.item_id = e.item_id AND sqlc.arg(capability)::text <> '' OFFSET 0
+    ) owner ON true
+    WHERE e.app_id = sqlc.arg(app_id)::uuid AND date_trunc('second', e.lease_ends) > sqlc.arg(now)::timestamptz
+        AND (sqlc.narg(after)::uuid IS NULL OR e.item_id < sqlc.narg(after)::uuid)
+        AND (sqlc.arg(capability)::text = '' OR owner.id = sqlc.arg(capability)::text)
+    ORDER BY e.item_id DESC LIMIT sqlc.arg(page_size)::int
+)
+SELECT page.item_id, page.lease_ends, page.opened_at, (detail.item_id IS NOT NULL)::boolean AS resumable, coalesce(detail.file_name, '')::text AS file_name, detail.length,
+    coalesce(detail.received, 0)::bigint AS received, coalesce(detail.declared_type, '')::text AS declared_type, coalesce(detail.access, '')::text AS access,
+    coalesce(detail.caption, '')::text AS caption, coalesce(detail.group_label, '')::text AS group_label
+FROM page LEFT JOIN LATERAL (
+    SELECT r.item_id, r.file_name, r.length, r.received, r.declared_type, r.access, r.caption, r.group_label FROM resumable_upload r WHERE r.item_id = page.item_id OFFSET 0
+) detail ON true
+ORDER BY page.item_id DESC;
+
 -- name: SetLength :execrows
 UPDATE resumable_upload SET length = $3 WHERE app_id = $1 AND item_id = $2 AND length IS NULL;
 

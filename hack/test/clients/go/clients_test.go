@@ -41,6 +41,7 @@ func TestClient_UploadsReadsAndRetries(t *testing.T) {
 		"items are deleted and restored, one and many":                  testUndo,
 		"a delete says until when it can be undone, or is permanent":    testPermanent,
 		"all deleted items are restored while they are listed":          testRestoreAll,
+		"running uploads are listed and ended":                          testRunning,
 		"members of documents are selected, and totals filtered":        testFields,
 		"a file is uploaded from a URL, and sealed":                     testFromURL,
 		"an item is read in part and deleted":                           testDelete,

@@ -114,6 +114,136 @@ function scenarios({ base, limited, remote, remoteFile, apiKey, where, plan, see
       await failure(client.upload(large, { chunkSize: 5 << 20, signal: controller.signal, onProgress: (sent) => sent >= 5 << 20 && controller.abort() }))
       for (let found = []; !found.some((request) => request.startsWith('DELETE /media/create/resumable/')); ) found = found.concat((await seen()).requests)
     },
+    'what is no file is rejected before anything is sent': async () => {
+      const locked = small().stream()
+      locked.getReader()
+      const read = small().stream()
+      const reader = read.getReader()
+      await reader.read()
+      reader.releaseLock()
+      const moved = new ArrayBuffer(8)
+      structuredClone(moved, { transfer: [moved] })
+      const files = {
+        'a path': 'photo.jpg', 'a text': '', 'undefined': undefined, 'null': null, 'a number': 5, 'true': true, 'a function': () => {}, 'an object': {}, 'a date': new Date(), 'an array': [1, 2],
+        'an array of bytes': [new Uint8Array(2)], 'a promise': Promise.resolve(small()), 'a response': new Response('x'), 'a file list': { 0: small(), length: 1 }, 'a path that is a number': { path: 5 },
+        'no path': { path: '' }, 'a stream that is locked': locked, 'a stream that was read': read, 'a buffer that was transferred': moved,
+      }
+      for (const [what, file] of Object.entries(files)) {
+        for (const resumableFrom of [undefined, 0]) {
+          const error = await failure(client.upload(file, { seal: true, ...(resumableFrom !== undefined && { resumableFrom }) }))
+          if (!(error instanceof TypeError)) throw new Error(`${what}: ${error}`)
+        }
+      }
+      for (const size of [-1, 1.5, Number.NaN, '5', 7]) same((await failure(client.upload(small(), { size }))).name, 'TypeError', `the size ${size}`)
+      // Streams of what is no bytes.
+      for (const piece of ['text', 5, { value: 1 }, [1]]) {
+        for (const resumableFrom of [undefined, 0]) {
+          const stream = new ReadableStream({ start(controller) { controller.enqueue(piece); controller.close() } })
+          same((await failure(client.upload(stream, resumableFrom === 0 ? { resumableFrom } : {}))).name, 'TypeError', `a stream of ${typeof piece}`)
+        }
+      }
+      same((await seen()).requests, [], 'requests')
+    },
+    'all kinds of bytes are uploaded as they are': async () => {
+      const text = encoder.encode('xx a text xx')
+      const view = text.subarray(3, 9)
+      const words = new Uint16Array([1, 2, 3])
+      for (const [file, want] of [[view, 'a text'], [view.slice().buffer, 'a text'], [new DataView(text.buffer, 3, 6), 'a text'], [new Blob(['a ', 'text']), 'a text']]) {
+        await stored(await client.upload(file), encoder.encode(want))
+        await stored(await client.upload(file, { resumableFrom: 0, size: 6 }), encoder.encode(want))
+      }
+      await stored(await client.upload(words), new Uint8Array(words.buffer))
+    },
+    'a stream is uploaded, small or large, of known and of unknown size': async () => {
+      // pieces returns the content in pieces of changing sizes, in memory that is used again.
+      const pieces = (of) => {
+        let at = 0
+        return new ReadableStream({ pull(controller) {
+          const end = Math.min(of.byteLength, at + 1 + (at * 7919) % 700_000)
+          if (at < end) controller.enqueue(of.slice(at, end))
+          at = end
+          if (at === of.byteLength) controller.close()
+        } })
+      }
+      const iterable = (of) => (async function* () {
+        const memory = new Uint8Array(1 << 20)
+        for (let at = 0; at < of.byteLength; at += memory.byteLength) {
+          const piece = memory.subarray(0, Math.min(memory.byteLength, of.byteLength - at))
+          piece.set(of.subarray(at, at + piece.byteLength))
+          yield piece
+        }
+      })()
+      for (const of of [new Uint8Array(), encoder.encode('a text'), content]) {
+        for (const make of [pieces, iterable]) {
+          for (const options of [{}, { size: of.byteLength }, { resumableFrom: 0 }, { resumableFrom: 0, size: of.byteLength, chunkSize: 3 << 20 }, { resumableFrom: of.byteLength, chunkSize: of.byteLength || 1 }]) {
+            await stored(await client.upload(make(of), options), of)
+          }
+        }
+      }
+      const progress = []
+      await client.upload(iterable(content), { chunkSize: 4 << 20, onProgress: (...at) => progress.push(at) })
+      same([progress[0][1] === Infinity, progress.at(-1)], [true, [content.byteLength, content.byteLength]], 'progress')
+      await seen()
+      const item = await client.upload(iterable(encoder.encode('a text')), { fileName: 'named.txt', group: group('stream'), seal: true })
+      same([item.originalFileName, item.group, item.temp ?? false], ['named.txt', group('stream'), false], 'the item')
+      same((await seen()).requests, ['POST /media/create', `POST /media/seal/${item.mediaId}`], 'a small stream')
+    },
+    'a stream continues after a broken connection, and by its URL': async () => {
+      const stream = () => new Blob([content]).stream()
+      for (const options of [{}, { size: content.byteLength }]) {
+        await reset()
+        await plan({ method: 'PATCH', path: '/media/create/resumable/', count: 2, cutAfter: 1 << 20 })
+        await stored(await client.upload(stream(), { chunkSize: 3 << 20, ...options }), content)
+        same(count((await seen()).requests, 'POST /media/create/resumable'), 1, 'uploads that were created')
+        await reset()
+        const controller = new AbortController()
+        let uploadUrl
+        const error = await failure(client.upload(stream(), { ...options, chunkSize: 3 << 20, signal: controller.signal, onUploadUrl: (url) => (uploadUrl = url), onProgress: (sent) => sent >= 3 << 20 && controller.abort(new Error('paused')) }))
+        same(error.message, 'paused', 'the error')
+        await seen()
+        await stored(await client.upload(stream(), { ...options, uploadUrl, chunkSize: 3 << 20 }), content)
+        const { requests, bytes } = await seen()
+        same([count(requests, 'POST /media/create/resumable'), bytes < content.byteLength], [0, true], 'the second call')
+      }
+    },
+    'a stream that fails, ends early or is too long leaves nothing': async () => {
+      const of = (n, after) => (async function* () {
+        for (let at = 0; at < n; at += 1 << 20) yield content.subarray(at, Math.min(n, at + (1 << 20)))
+        if (after) throw after
+      })()
+      for (const [file, options, text] of [
+        [of(9 << 20, new Error('the disk is gone')), {}, 'the disk is gone'], [of(1 << 20, new Error('the disk is gone')), {}, 'the disk is gone'],
+        [of(9 << 20), { size: (9 << 20) + 1 }, 'as size says'], [of(9 << 20), { size: 5 << 20 }, 'as size says'], [of(5), { size: 4 }, 'as size says'],
+      ]) {
+        const error = await failure(client.upload(file, { chunkSize: 2 << 20, ...options }))
+        if (!error.message.includes(text)) throw new Error(`the error is ${error}`)
+        for (let left = 1; left > 0; ) left = (await client.listUploads({ limit: 100 })).items.filter(({ originalFileName }) => originalFileName === 'file').length
+      }
+      const stuck = new ReadableStream({})
+      const controller = new AbortController()
+      const waiting = failure(client.upload(stuck, { signal: controller.signal }))
+      controller.abort(new Error('enough'))
+      same([(await waiting).message], ['enough'], 'the abort of a stream that does not go on')
+    },
+    'running uploads are listed and ended': async () => {
+      const before = []
+      for await (const one of client.uploads()) before.push(one.uploadId)
+      const ids = []
+      for (let i = 0; i < 3; i++) {
+        const controller = new AbortController()
+        await failure(client.upload(large, { fileName: `running ${i}.bin`, group: group('running'), chunkSize: 1 << 20, signal: controller.signal, onUploadUrl: (url) => ids.unshift(url.split('/').pop()), onProgress: (sent) => sent >= 1 << 20 && controller.abort() }))
+      }
+      const found = []
+      for await (const one of client.uploads({ limit: 2 })) if (!before.includes(one.uploadId)) found.push(one)
+      same(found.map(({ uploadId, originalFileName, size, group: of }) => [uploadId, originalFileName, size, of]), ids.map((id, i) => [id, `running ${2 - i}.bin`, content.byteLength, group('running')]), 'the uploads')
+      same([found[0].offset >= 1 << 20, found[0].uploadUrl, Date.parse(found[0].expiresAt) > Date.now()], [true, `${base}/media/create/resumable/${ids[0]}`, true], 'one of them')
+      await stored(await client.upload(large, { uploadUrl: found[0].uploadUrl, chunkSize: 5 << 20 }), content)
+      same((await failure(client.endUpload(ids[0]))).code, 'conflict', 'the end of a complete upload')
+      for (const id of [ids[1], ids[1], ids[2]]) await client.endUpload(id)
+      const left = []
+      for await (const one of client.uploads()) left.push(one.uploadId)
+      same(left.filter((id) => ids.includes(id)), [], 'the uploads that are left')
+    },
     'an upload that is not wanted any more is cancelled by its URL': async () => {
       const controller = new AbortController()
       let url

@@ -4,6 +4,13 @@ import { MediastackClient } from './index.js'
 export async function types(client: MediastackClient, file: Blob) {
   // @ts-expect-error an upload has no such option
   await client.upload(file, { filename: 'x' })
+  // @ts-expect-error a string could be a path or a text
+  await client.upload('photo.jpg')
+  // @ts-expect-error a file can be missing
+  await client.upload(undefined as Blob | undefined)
+  await client.upload({ path: 'photo.jpg' }, { size: 5 })
+  await client.upload(new Blob().stream())
+  await client.upload((async function* () { yield new Uint8Array() })())
   // @ts-expect-error a list has no such filter
   await client.list({ grp: 'x' })
   // @ts-expect-error a file name cannot be removed

@@ -24,6 +24,8 @@ type FilesPage struct {
 	Several bool
 	// Usage is nil if the user may not see it.
 	Usage *Usage
+	// Running are uploads that are not complete; nil = none.
+	Running *RunningUploads
 	// Tabs lead to the lists; State is that of the current one: "", draft or deleted.
 	Tabs   []Tab
 	State  string

@@ -134,6 +134,7 @@ func filesPage(words string) pages.FilesPage {
 		Tabs:   []pages.Tab{{Name: "Files", URL: "/account/files?request=the-request", Current: true}, {Name: "Drafts", URL: "/account/files?state=draft"}},
 		Filter: pages.FileFilter{Name: words, Type: words, Sort: words}, Total: &total, Back: words, FirstURL: "/account/files?a", NextURL: "/account/files?b", ClearURL: "/account/files?c",
 		UploadURL: "/account/files/upload?csrf=the-csrf&request=the-request", UploadDraftURL: "/account/files/upload?csrf=the-csrf&draft=1&request=the-request", MaxUploadSize: 2 << 30, Error: words,
+		Running: &pages.RunningUploads{More: true, Uploads: []pages.RunningUpload{{ID: words, Name: words, Size: 10 << 20, Received: 3 << 20, Age: 3 * time.Hour, ExpiresAt: moment, CanCancel: true}, {ID: "3", Name: "c.bin", Size: -1, ExpiresAt: moment}}},
 		Files: []pages.File{
 			{ID: words, Name: words, Type: words, Size: 5, Caption: words, Group: words, Public: true, At: moment, URL: "/media/file/1/original/a.jpg", Thumbnail: thumbnail, CanDelete: true, DeleteURL: "/account/files/delete?item=1"},
 			{ID: "2", Name: "b.pdf", Type: "application/pdf", Size: 1 << 20, At: moment, URL: "/media/file/2/original/b.pdf", ExpiresAt: moment, CanSeal: true, CanDelete: true},

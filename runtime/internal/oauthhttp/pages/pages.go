@@ -187,7 +187,7 @@ func New(cfg Config) (*Pages, error) {
 		"files": &p.filesPage, "delete_file": &p.deleteFilePage, "choose_account": &p.chooseAccountPage,
 	} {
 		*page, err = template.New("layout.html").Funcs(template.FuncMap{"sanitize": sanitize, "sanitizeText": sanitizeText, "sanitizeHost": sanitizeHost, "humanDuration": humanDuration, "humanBytes": HumanBytes}).
-			ParseFS(files, "files/layout.html", "files/"+file+".html")
+			ParseFS(files, "files/layout.html", "files/running_uploads.html", "files/"+file+".html")
 		if err != nil {
 			return nil, err
 		}

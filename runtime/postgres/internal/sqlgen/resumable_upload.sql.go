@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
 	"mediastack.dev/runtime/filehead"
 	"mediastack.dev/runtime/media"
 )
@@ -122,6 +123,95 @@ func (q *Queries) InsertResumable(ctx context.Context, arg InsertResumableParams
 		arg.Capability,
 	)
 	return err
+}
+
+const listResumables = `-- name: ListResumables :many
+WITH examined AS MATERIALIZED (
+    SELECT upload.item_id, upload.app_id, upload.lease_ends, upload.opened_at FROM upload
+    WHERE upload.account_id = $1 AND upload.instance_id IS NULL LIMIT $2::int
+), page AS MATERIALIZED (
+    SELECT e.item_id, e.lease_ends, e.opened_at FROM examined e LEFT JOIN LATERAL (
+        SELECT r.capability ->> 'id' AS id FROM resumable_upload r WHERE r.item_id = e.item_id AND $3::text <> '' OFFSET 0
+    ) owner ON true
+    WHERE e.app_id = $4::uuid AND date_trunc('second', e.lease_ends) > $5::timestamptz
+        AND ($6::uuid IS NULL OR e.item_id < $6::uuid)
+        AND ($3::text = '' OR owner.id = $3::text)
+    ORDER BY e.item_id DESC LIMIT $7::int
+)
+SELECT page.item_id, page.lease_ends, page.opened_at, (detail.item_id IS NOT NULL)::boolean AS resumable, coalesce(detail.file_name, '')::text AS file_name, detail.length,
+    coalesce(detail.received, 0)::bigint AS received, coalesce(detail.declared_type, '')::text AS declared_type, coalesce(detail.access, '')::text AS access,
+    coalesce(detail.caption, '')::text AS caption, coalesce(detail.group_label, '')::text AS group_label
+FROM page LEFT JOIN LATERAL (
+    SELECT r.item_id, r.file_name, r.length, r.received, r.declared_type, r.access, r.caption, r.group_label FROM resumable_upload r WHERE r.item_id = page.item_id OFFSET 0
+) detail ON true
+ORDER BY page.item_id DESC
+`
+
+type ListResumablesParams struct {
+	AccountID  uuid.UUID
+	Examine    int32
+	Capability string
+	AppID      uuid.UUID
+	Now        time.Time
+	After      pgtype.UUID
+	PageSize   int32
+}
+
+type ListResumablesRow struct {
+	ItemID       uuid.UUID
+	LeaseEnds    time.Time
+	OpenedAt     time.Time
+	Resumable    bool
+	FileName     string
+	Length       *int64
+	Received     int64
+	DeclaredType string
+	Access       string
+	Caption      string
+	GroupLabel   string
+}
+
+// A page of an app's running uploads, the newest first: a page of the running uploads of the account, then their rows.
+// OFFSET 0 looks each row up by its id. Without it, the planner may read the uploads of all accounts and compare them
+// with the page. The capability of each examined upload is looked up only where it counts.
+func (q *Queries) ListResumables(ctx context.Context, arg ListResumablesParams) ([]ListResumablesRow, error) {
+	rows, err := q.db.Query(ctx, listResumables,
+		arg.AccountID,
+		arg.Examine,
+		arg.Capability,
+		arg.AppID,
+		arg.Now,
+		arg.After,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListResumablesRow
+	for rows.Next() {
+		var i ListResumablesRow
+		if err := rows.Scan(
+			&i.ItemID,
+			&i.LeaseEnds,
+			&i.OpenedAt,
+			&i.Resumable,
+			&i.FileName,
+			&i.Length,
+			&i.Received,
+			&i.DeclaredType,
+			&i.Access,
+			&i.Caption,
+			&i.GroupLabel,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const saveProgress = `-- name: SaveProgress :execrows

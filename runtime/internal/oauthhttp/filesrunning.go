@@ -1,0 +1,54 @@
+package oauthhttp
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/oauthhttp/pages"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/oauth"
+)
+
+// RunningUploads list and end resumable uploads. media.RunningUploads implements it.
+type RunningUploads interface {
+	List(ctx context.Context, p account.Principal, q media.RunningQuery) (media.RunningPage, error)
+	End(ctx context.Context, p account.Principal, capability *media.Capability, id uuid.UUID) error
+}
+
+var _ RunningUploads = (*media.RunningUploads)(nil)
+
+// shownUploads is how many running uploads the page shows.
+const shownUploads = 20
+
+// runningUploads returns the running uploads that the page shows beside files and drafts; nil = none.
+func (a *API) runningUploads(ctx context.Context, o fileOwner, state string) (*pages.RunningUploads, error) {
+	if a.Files.Uploads == nil || state == deletedFiles || !a.may(o.principal, account.ListDrafts) {
+		return nil, nil
+	}
+	found, err := a.Files.Uploads.List(ctx, o.principal, media.RunningQuery{Limit: shownUploads})
+	if err != nil {
+		return nil, err
+	}
+	shown, now, mayCancel := &pages.RunningUploads{More: found.Next != uuid.Nil}, a.Now(), a.may(o.principal, account.UploadMedia)
+	for _, upload := range found.Uploads {
+		shown.Uploads = append(shown.Uploads, pages.RunningUpload{ID: upload.ID.String(), Name: upload.Fields.FileName, Size: upload.Length, Received: upload.Received,
+			Age: now.Sub(upload.CreatedAt), ExpiresAt: upload.ExpiresAt, CanCancel: mayCancel})
+	}
+	return shown, nil
+}
+
+// cancelUpload ends a running upload. One that has ended meanwhile is what the user wanted.
+func (a *API) cancelUpload(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, form url.Values) {
+	a.changeFile(w, r, session, form, account.UploadMedia, func(ctx context.Context, o fileOwner, id uuid.UUID) (url.Values, error) {
+		err := a.Files.Uploads.End(ctx, o.principal, nil, id)
+		if fault.Is(err, fault.NotFound) {
+			return url.Values{"done": {"ended"}}, nil
+		}
+		return url.Values{"done": {"cancelled"}}, err
+	})
+}
