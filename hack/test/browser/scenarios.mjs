@@ -45,7 +45,7 @@ for (const [name, options, host] of [
     await user.expectText('Check your mail', user.address, 'It works for 10 minutes')
     const code = await user.code()
     await user.sendCode(` ${code.slice(0, 4)} ${code.slice(4)} `)
-    await user.expectText('Allow Workbench to use your files?', user.address, 'Studio López', 'See your files', 'Change your files')
+    await user.expectText('Allow Workbench to use your files?', user.address, 'Studio López', 'See your files', 'Add, change and publish your files')
     same(await user.page.cookies().then((all) => all.map(({ name, httpOnly, secure, sameSite }) => [name.replace(/-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, ''), httpOnly, secure, sameSite])),
       [[options.plain ? 'login' : '__Host-login', true, !options.plain, 'Lax']], 'the cookies')
     await user.press(allow)
@@ -328,7 +328,7 @@ scenarios['a user ends connections'] = scenario(async (user) => {
   await user.sendAddress()
   await user.sendCode(await user.code())
   same(user.path(), '/account/connections', 'the browser is at')
-  await user.expectText('Authorized applications', user.address, 'Workbench', 'Notebook', 'Studio López', 'see files, change files', 'Revoke all access')
+  await user.expectText('Authorized applications', user.address, 'Workbench', 'Notebook', 'Studio López', 'see files, change and publish files', 'Revoke all access')
   const names = await user.page.$$eval('.app h2 bdi', (found) => found.map((one) => one.innerText))
   same([...names].sort(), ['Notebook', 'Workbench'], 'the connections')
   const form = await user.page.$$eval('.apps form', (forms) => forms.findIndex((form) => form.closest('li').innerText.includes('Workbench')))

@@ -40,6 +40,8 @@ type Account struct {
 	ID     string
 	Name   string
 	Detail string
+	// UndoWindow is how long a delete by a login can be undone; 0 = not at all.
+	UndoWindow time.Duration
 }
 
 // Scope is an OAuth scope, such as media:read.
