@@ -147,7 +147,7 @@ func (a *API) may(p account.Principal, operation account.Operation) bool {
 // showFiles shows the files of an account. Without a session it starts a login. An owner of several
 // accounts chooses one.
 func (a *API) showFiles(w http.ResponseWriter, r *http.Request) {
-	session, ok := a.requireUser(w, r, filesPage)
+	session, ok := a.requireUser(w, r, destinationOf(filesPage, r.URL.Query()))
 	if !ok {
 		return
 	}

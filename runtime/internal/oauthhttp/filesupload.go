@@ -20,6 +20,7 @@ import (
 // token and the account are in the URL of the form, so that nothing of the body is read before they
 // were checked: a request without them is one without a credential, whose body has little time.
 func (a *API) uploadFile(w http.ResponseWriter, r *http.Request) {
+	began := a.Now()
 	o, err := a.uploader(w, r)
 	if err != nil {
 		a.errorPage(w, r, err)
@@ -27,6 +28,7 @@ func (a *API) uploadFile(w http.ResponseWriter, r *http.Request) {
 	}
 	keepDraft := r.URL.Query().Get("draft") == "1"
 	item, typed, err := a.receiveFile(w, r, o, keepDraft)
+	o.session = a.extendLogin(w, r, o.session, began) // a long upload is use
 	if err == nil && !keepDraft {
 		if _, err := a.Files.Media.Seal(r.Context(), o.principal, item.ID); err != nil {
 			a.writeFilesPage(w, r, o, url.Values{"state": {draftFiles}}, filesMessage{err: err, text: "The file was uploaded as a draft, but could not be sealed. Seal it here."})

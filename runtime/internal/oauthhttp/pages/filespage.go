@@ -82,8 +82,8 @@ type File struct {
 	URL, Thumbnail string
 	// Original is what was uploaded, if URL leads to a conversion of it; nil = URL leads to what was uploaded.
 	Original  *Original
-	ExpiresAt      time.Time // of a draft; else zero
-	DeletedAt      time.Time // of a deleted file; else zero
+	ExpiresAt time.Time // of a draft; else zero
+	DeletedAt time.Time // of a deleted file; else zero
 	// RestorableUntil is until when a deleted file can be restored at least.
 	RestorableUntil time.Time
 
@@ -110,6 +110,8 @@ type DeleteFilePage struct {
 	BackURL string
 	// Permanent means that the delete cannot be undone.
 	Permanent bool
+	// LoginURL starts a new login, which the delete needs; empty = it needs none.
+	LoginURL string
 }
 
 // ChooseAccountPage lists the accounts whose files the user can see.
