@@ -569,8 +569,9 @@ scenarios['an owner uploads, seals, deletes and restores files'] = as({ address:
   await user.press('.file form[action*="/restore"] button')
   await user.expectText('The file was restored.', 'No deleted files')
 
-  same((await user.upload('too-large.bin')).status(), 413, 'the answer to a file that is too large')
+  same((await user.upload('too-large.bin', { caption: 'Typed "once" & kept' })).status(), 413, 'the answer to a file that is too large')
   await tied(user, '#file', 'The file is too large. A file may have 2 MiB.')
+  same(await user.page.$eval('#caption', (field) => field.value), 'Typed "once" & kept', 'the caption')
   await user.page.reload() // which sends the file again
   await user.expectText('The file is too large.')
   await user.go(user.page.url()) // as one does in the field of the address
@@ -594,6 +595,25 @@ scenarios['an owner uploads, seals, deletes and restores files'] = as({ address:
   await user.expectNoText('Price list')
 })
 
+scenarios['the meter is filled from top to bottom'] = as({ address: fixture.galleries.shift() }, async (user) => {
+  await user.logIn('/account/files')
+  await user.upload('Beach at dusk.png')
+  for (let n = 0; n < 40 && Number(await user.page.$eval('#usage', (meter) => meter.getAttribute('value'))) < 5; n++) await user.upload('Desert road.png')
+  const png = await (await user.page.$('#usage')).screenshot({ encoding: 'base64' })
+  const blank = await fixture.browser.newPage()
+  const [colors, empty] = await blank.evaluate(async (source) => {
+    const image = new Image()
+    image.src = source
+    await image.decode()
+    const canvas = Object.assign(document.createElement('canvas'), { width: image.width, height: image.height }).getContext('2d')
+    canvas.drawImage(image, 0, 0)
+    const at = (x, share) => canvas.getImageData(x, Math.round(image.height * share), 1, 1).data.join()
+    return [[0.25, 0.4, 0.5, 0.6, 0.75].map((share) => at(20, share)), at(image.width - 20, 0.5)]
+  }, `data:image/png;base64,${png}`)
+  await blank.close()
+  expect(new Set(colors).size === 1 && colors[0] !== empty, `from top to bottom the meter has ${colors.join(' and ')}, and ${empty} where it is empty`)
+})
+
 scenarios['the files page works by keyboard'] = as({ address: fixture.galleries.shift() }, async (user) => {
   const keyboard = (key) => user.page.keyboard.press(key)
   const enter = () => Promise.all([user.page.waitForNavigation(), keyboard('Enter')])
@@ -611,7 +631,7 @@ scenarios['the files page works by keyboard'] = as({ address: fixture.galleries.
   same(await tabOrder(user), ['Files', 'Authorized applications', 'Log out', 'Upload a file', 'Files', 'Drafts', 'Deleted', ...filter, 'Desert road.png', 'Delete'], 'Tab leads to')
   await to('summary')
   await keyboard('Enter')
-  same(await tabOrder(user), ['Files', 'Authorized applications', 'Log out', 'Upload a file', 'file', 'caption', 'group', 'access', 'Upload', 'Upload as a draft', 'Files', 'Drafts', 'Deleted', ...filter,
+  same(await tabOrder(user), ['Files', 'Authorized applications', 'Log out', 'Upload a file', 'caption', 'group', 'access', 'file', 'Upload', 'Upload as a draft', 'Files', 'Drafts', 'Deleted', ...filter,
     'Desert road.png', 'Delete'], 'Tab leads to')
   await to('.tabs li:nth-child(2) a')
   await enter()
