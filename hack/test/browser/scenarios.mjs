@@ -155,7 +155,7 @@ scenarios['five wrong codes end a login'] = scenario(async (user) => {
     await tied(user, '#code', 'Incorrect code. Use the code from the most recent e-mail.')
   }
   await user.sendCode(wrong(right, 5))
-  await user.expectText('Login expired', 'Start again where you came from')
+  await user.expectText('Login expired', 'If an application sent you here, start again there.')
   await user.go(`/oauth/login?request=${new URL(app.redirect).port}`)
   await user.expectText('Login expired')
   same(app.received, [], 'the program received')
@@ -269,7 +269,7 @@ scenarios['a login that is unknown, of another browser, or too old is over'] = s
   const app = await fixture.program('Workbench')
   for (const path of ['/oauth/login', '/oauth/login?request=x', '/oauth/login?request=01a1ff60-8ea3-74ce-870f-19f43b3e004d']) {
     same((await user.go(path)).status(), 404, path)
-    await user.expectText('Login expired', 'Start again where you came from')
+    await user.expectText('Login expired', 'If an application sent you here, start again there.')
   }
   await user.go(fixture.link(app))
   const other = await fixture.newUser()
