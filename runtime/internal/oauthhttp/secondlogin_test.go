@@ -61,7 +61,7 @@ func TestLogin_ASecondOneForSomethingElseSaysWhatToDo(t *testing.T) {
 	w := newWorld(t)
 	w.tenant(t, "studio", owner)
 	rt := w.replica(t, many, paused)
-	b, stranger := rt.browser(t), rt.browser(t)
+	b, second := rt.browser(t), rt.browser(t)
 	good, evil := b.application("Good"), b.application("Evil", "https://evil.test/cb")
 	first := b.post("/oauth/login/email", b.get(good.query(nil)), url.Values{"email": {owner}})
 	code, _ := rt.code(t, owner)
@@ -70,7 +70,7 @@ func TestLogin_ASecondOneForSomethingElseSaysWhatToDo(t *testing.T) {
 		by    *browser
 		start string
 	}{
-		"another application": {b, evil.query(nil)}, "the files": {b, "/account/files"}, "more rights": {b, good.query(url.Values{"scope": {"media:delete"}})}, "another browser": {stranger, good.query(nil)},
+		"another application": {b, evil.query(nil)}, "the files": {b, "/account/files"}, "more rights": {b, good.query(url.Values{"scope": {"media:delete"}})}, "another browser": {second, good.query(nil)},
 	} {
 		p := tt.by.post("/oauth/login/email", tt.by.get(tt.start), url.Values{"email": {owner}})
 		p.says(t, http.StatusTooManyRequests, "A code was sent just now. Try again in ", "It was sent ", " ago, for another login.", "enter the code there", "Send me a code")

@@ -83,7 +83,7 @@ func deleteDetails(accounts []Account) []string {
 	return details
 }
 
-// deletedFor says whether deleted files can be restored, in an account with this window.
+// deletedFor returns for how long deleted files can be restored, in an account with this window.
 func deletedFor(window time.Duration) string {
 	if window <= 0 {
 		return "Files are deleted for good, and nobody can restore them."
