@@ -41,7 +41,7 @@ var purgeConfig = oauth.PurgeConfig{UnusedClientTTL: 24 * time.Hour, TokenRetent
 
 // defaults is the default configuration, without the minimum time between codes: most tests
 // log in several times.
-var defaults = oauth.Config{SessionTTL: 15 * time.Minute, CodeTTL: 10 * time.Minute, MaxAttempts: 5, CodesPerEmail: 5, AttemptsPerEmail: 15, CodesPerIP: 20,
+var defaults = oauth.Config{SessionTTL: 15 * time.Minute, MaxTTL: 12 * time.Hour, CodeTTL: 10 * time.Minute, MaxAttempts: 5, CodesPerEmail: 5, AttemptsPerEmail: 15, CodesPerIP: 20,
 	AuthorizationCodeTTL: time.Minute, AccessTTL: time.Hour, RefreshTTL: 720 * time.Hour, RefreshGrace: 90 * time.Second, RegistrationsPerIP: 3}
 
 func newEnv(t *testing.T, change ...func(*oauth.Config)) *env {

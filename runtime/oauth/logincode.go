@@ -84,6 +84,11 @@ func (s *Service) resendLimit(email string) RateLimit {
 	return limit
 }
 
+// SentAgo returns how long ago a code was sent that lets nobody request another one for this address yet.
+func (s *Service) SentAgo(tooSoon error) time.Duration {
+	return max(0, s.cfg.ResendAfter-fault.From(tooSoon).RetryAfter)
+}
+
 // ResendIn returns the time until another code can be requested.
 func (s *Service) ResendIn(session LoginSession) time.Duration {
 	if session.CodeSentAt == nil {
@@ -140,7 +145,9 @@ func (s *Service) completeLogin(ctx context.Context, session LoginSession, now t
 	if err != nil {
 		return "", err
 	}
-	if err := s.Store.CompleteLogin(ctx, session.ID, session.CodeMAC, hashSecret(cookie), now, now.Add(s.cfg.SessionTTL)); err != nil {
+	// The pause between two codes protects a mailbox. Who has entered a code has read it, and need not wait
+	// for the next login; the limit of codes per hour still holds.
+	if err := s.Store.CompleteLogin(ctx, session.ID, session.CodeMAC, hashSecret(cookie), now, now.Add(s.cfg.SessionTTL), s.resendLimit(session.Email)); err != nil {
 		return "", sessionExpired(err)
 	}
 	s.Log.LogAttrs(ctx, slog.LevelInfo, "logged in", slog.String("login", session.ID.String()), slog.String("email", MaskEmail(session.Email)))

@@ -34,9 +34,15 @@ type Store interface {
 	// returns the session with the code to compare. NotFound if the session has no attempt
 	// left, Busy if the limit is exceeded.
 	ConsumeAttempt(ctx context.Context, id uuid.UUID, cookieHash account.Hash, maxAttempts int, now time.Time, limitOf func(LoginSession) RateLimit) (LoginSession, error)
-	// CompleteLogin marks a session as logged in, once, and replaces its cookie. NotFound if its
-	// code is no longer codeMAC.
-	CompleteLogin(ctx context.Context, id uuid.UUID, codeMAC []byte, cookieHash account.Hash, now, expires time.Time) error
+	// CompleteLogin marks a session as logged in, once, and replaces its cookie. It forgets the events of
+	// the limit pause. NotFound if its code is no longer codeMAC.
+	CompleteLogin(ctx context.Context, id uuid.UUID, codeMAC []byte, cookieHash account.Hash, now, expires time.Time, pause RateLimit) error
+	// ContinueLogin ends the session newer and gives its authorization request to pending, in one
+	// transaction. NotFound if either has ended, or if pending is logged in.
+	ContinueLogin(ctx context.Context, pending, newer LoginSession, now time.Time) error
+	// ExtendLoginSession sets when a session of a logged-in user without an authorization request expires,
+	// if that is later than before. validAt is when it was found. NotFound if nothing was changed.
+	ExtendLoginSession(ctx context.Context, id uuid.UUID, cookieHash account.Hash, validAt, until time.Time) error
 	// EndLoginSession ends a session; NotFound if it has ended.
 	EndLoginSession(ctx context.Context, id uuid.UUID, cookieHash account.Hash, now time.Time) error
 

@@ -95,12 +95,41 @@ func (s *Store) ConsumeAttempt(ctx context.Context, id uuid.UUID, cookieHash acc
 }
 
 // CompleteLogin implements oauth.Store.
-func (s *Store) CompleteLogin(ctx context.Context, id uuid.UUID, codeMAC []byte, cookieHash account.Hash, now, expires time.Time) error {
-	n, err := s.queries.SetLoggedIn(ctx, sqlgen.SetLoggedInParams{ID: id, CodeMac: codeMAC, NewCookieHash: cookieHash[:], Now: now, ExpiresAt: expires})
+func (s *Store) CompleteLogin(ctx context.Context, id uuid.UUID, codeMAC []byte, cookieHash account.Hash, now, expires time.Time, pause oauth.RateLimit) error {
+	return s.inTx(ctx, "complete a login", func(q *sqlgen.Queries) error {
+		n, err := q.SetLoggedIn(ctx, sqlgen.SetLoggedInParams{ID: id, CodeMac: codeMAC, NewCookieHash: cookieHash[:], Now: now, ExpiresAt: expires})
+		if err == nil && n == 0 {
+			err = pgx.ErrNoRows
+		}
+		if err != nil {
+			return err
+		}
+		return q.ForgetRateLimit(ctx, sqlgen.ForgetRateLimitParams{Kind: pause.Kind, SubjectMac: pause.Subject})
+	})
+}
+
+// ContinueLogin implements oauth.Store.
+func (s *Store) ContinueLogin(ctx context.Context, pending, newer oauth.LoginSession, now time.Time) error {
+	return s.inTx(ctx, "continue a login", func(q *sqlgen.Queries) error {
+		ended, err := q.EndLoginSession(ctx, sqlgen.EndLoginSessionParams{ID: newer.ID, CookieHash: newer.CookieHash[:], Now: now})
+		if err != nil {
+			return err
+		}
+		n, err := q.SetAuthorizationRequest(ctx, sqlgen.SetAuthorizationRequestParams{ID: pending.ID, CookieHash: pending.CookieHash[:], AuthorizationRequest: ended.AuthorizationRequest, Now: now})
+		if err == nil && n == 0 {
+			err = pgx.ErrNoRows
+		}
+		return err
+	})
+}
+
+// ExtendLoginSession implements oauth.Store.
+func (s *Store) ExtendLoginSession(ctx context.Context, id uuid.UUID, cookieHash account.Hash, validAt, until time.Time) error {
+	n, err := s.queries.ExtendLoginSession(ctx, sqlgen.ExtendLoginSessionParams{ID: id, CookieHash: cookieHash[:], ValidAt: validAt, Until: until})
 	if err == nil && n == 0 {
 		err = pgx.ErrNoRows
 	}
-	return toFault(err, "complete a login")
+	return toFault(err, "extend a login session")
 }
 
 // EndLoginSession implements oauth.Store.

@@ -45,7 +45,7 @@ for (const [name, options, host] of [
     await user.expectText('Check your mail', user.address, 'It works for 10 minutes')
     const code = await user.code()
     await user.sendCode(` ${code.slice(0, 4)} ${code.slice(4)} `)
-    await user.expectText('Allow Workbench to use your files?', user.address, 'Studio López', 'See your files', 'Change your files')
+    await user.expectText('Allow Workbench to use your files?', user.address, 'Studio López', 'See your files', 'Add, change and publish your files')
     same(await user.page.cookies().then((all) => all.map(({ name, httpOnly, secure, sameSite }) => [name.replace(/-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, ''), httpOnly, secure, sameSite])),
       [[options.plain ? 'login' : '__Host-login', true, !options.plain, 'Lax']], 'the cookies')
     await user.press(allow)
@@ -155,7 +155,7 @@ scenarios['five wrong codes end a login'] = scenario(async (user) => {
     await tied(user, '#code', 'Incorrect code. Use the code from the most recent e-mail.')
   }
   await user.sendCode(wrong(right, 5))
-  await user.expectText('Login expired', 'Start again where you came from')
+  await user.expectText('Login expired', 'If an application sent you here, start again there.')
   await user.go(`/oauth/login?request=${new URL(app.redirect).port}`)
   await user.expectText('Login expired')
   same(app.received, [], 'the program received')
@@ -269,7 +269,7 @@ scenarios['a login that is unknown, of another browser, or too old is over'] = s
   const app = await fixture.program('Workbench')
   for (const path of ['/oauth/login', '/oauth/login?request=x', '/oauth/login?request=01a1ff60-8ea3-74ce-870f-19f43b3e004d']) {
     same((await user.go(path)).status(), 404, path)
-    await user.expectText('Login expired', 'Start again where you came from')
+    await user.expectText('Login expired', 'If an application sent you here, start again there.')
   }
   await user.go(fixture.link(app))
   const other = await fixture.newUser()
@@ -328,7 +328,7 @@ scenarios['a user ends connections'] = scenario(async (user) => {
   await user.sendAddress()
   await user.sendCode(await user.code())
   same(user.path(), '/account/connections', 'the browser is at')
-  await user.expectText('Authorized applications', user.address, 'Workbench', 'Notebook', 'Studio López', 'see files, change files', 'Revoke all access')
+  await user.expectText('Authorized applications', user.address, 'Workbench', 'Notebook', 'Studio López', 'see files, change and publish files', 'Revoke all access')
   const names = await user.page.$$eval('.app h2 bdi', (found) => found.map((one) => one.innerText))
   same([...names].sort(), ['Notebook', 'Workbench'], 'the connections')
   const form = await user.page.$$eval('.apps form', (forms) => forms.findIndex((form) => form.closest('li').innerText.includes('Workbench')))
@@ -569,8 +569,9 @@ scenarios['an owner uploads, seals, deletes and restores files'] = as({ address:
   await user.press('.file form[action*="/restore"] button')
   await user.expectText('The file was restored.', 'No deleted files')
 
-  same((await user.upload('too-large.bin')).status(), 413, 'the answer to a file that is too large')
+  same((await user.upload('too-large.bin', { caption: 'Typed "once" & kept' })).status(), 413, 'the answer to a file that is too large')
   await tied(user, '#file', 'The file is too large. A file may have 2 MiB.')
+  same(await user.page.$eval('#caption', (field) => field.value), 'Typed "once" & kept', 'the caption')
   await user.page.reload() // which sends the file again
   await user.expectText('The file is too large.')
   await user.go(user.page.url()) // as one does in the field of the address
@@ -594,6 +595,25 @@ scenarios['an owner uploads, seals, deletes and restores files'] = as({ address:
   await user.expectNoText('Price list')
 })
 
+scenarios['the meter is filled from top to bottom'] = as({ address: fixture.galleries.shift() }, async (user) => {
+  await user.logIn('/account/files')
+  await user.upload('archive.bin')
+  await user.expectText('1 MiB of 4 MiB used')
+  const png = await (await user.page.$('#usage')).screenshot({ encoding: 'base64' })
+  const blank = await fixture.browser.newPage()
+  const [colors, empty] = await blank.evaluate(async (source) => {
+    const image = new Image()
+    image.src = source
+    await image.decode()
+    const canvas = Object.assign(document.createElement('canvas'), { width: image.width, height: image.height }).getContext('2d')
+    canvas.drawImage(image, 0, 0)
+    const at = (x, share) => canvas.getImageData(x, Math.round(image.height * share), 1, 1).data.join()
+    return [[0.25, 0.4, 0.5, 0.6, 0.75].map((share) => at(20, share)), at(image.width - 20, 0.5)]
+  }, `data:image/png;base64,${png}`)
+  await blank.close()
+  expect(new Set(colors).size === 1 && colors[0] !== empty, `from top to bottom the meter has ${colors.join(' and ')}, and ${empty} where it is empty`)
+})
+
 scenarios['the files page works by keyboard'] = as({ address: fixture.galleries.shift() }, async (user) => {
   const keyboard = (key) => user.page.keyboard.press(key)
   const enter = () => Promise.all([user.page.waitForNavigation(), keyboard('Enter')])
@@ -611,7 +631,7 @@ scenarios['the files page works by keyboard'] = as({ address: fixture.galleries.
   same(await tabOrder(user), ['Files', 'Authorized applications', 'Log out', 'Upload a file', 'Files', 'Drafts', 'Deleted', ...filter, 'Desert road.png', 'Delete'], 'Tab leads to')
   await to('summary')
   await keyboard('Enter')
-  same(await tabOrder(user), ['Files', 'Authorized applications', 'Log out', 'Upload a file', 'file', 'caption', 'group', 'access', 'Upload', 'Upload as a draft', 'Files', 'Drafts', 'Deleted', ...filter,
+  same(await tabOrder(user), ['Files', 'Authorized applications', 'Log out', 'Upload a file', 'caption', 'group', 'access', 'file', 'Upload', 'Upload as a draft', 'Files', 'Drafts', 'Deleted', ...filter,
     'Desert road.png', 'Delete'], 'Tab leads to')
   await to('.tabs li:nth-child(2) a')
   await enter()

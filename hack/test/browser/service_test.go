@@ -151,6 +151,7 @@ func makeFiles(t *testing.T) string {
 		write(name, file.Bytes())
 	}
 	write("Price list 2026.pdf", []byte("%PDF-1.7\n% a document\n%%EOF\n"))
+	write("archive.bin", make([]byte, 1<<20)) // a quarter of a gallery's cap
 	write("too-large.bin", make([]byte, 2<<20+1))
 	write("Rhabarberbarbarabarbarbarenbartbarbierbierbarbärbel_und_noch_viel_länger_ohne_ein_Leerzeichen.txt", []byte("Rhabarber"))
 	return folder

@@ -57,10 +57,11 @@ const (
 	loginEmailPath       = loginPath + "/email"
 	loginCodePath        = loginPath + "/code"
 	consentPath          = "/oauth/consent"
-	appsPath             = "/account/connections"
+	accountPaths         = "/account/" // of the pages for owners
+	appsPath             = accountPaths + "connections"
 	revokeAppsPath       = appsPath + "/revoke"
 	logoutPath           = appsPath + "/logout"
-	filesPath            = "/account/files"
+	filesPath            = accountPaths + "files"
 	uploadFilePath       = filesPath + "/upload"
 	sealFilePath         = filesPath + "/seal"
 	deleteFilePath       = filesPath + "/delete"

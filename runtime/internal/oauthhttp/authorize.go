@@ -57,7 +57,7 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	request.Scopes = scopes
-	session, err := startLogin(w, r, request, appsPage)
+	session, err := startLogin(w, r, request, destination{page: appsPage})
 	if err != nil {
 		a.errorPage(w, r, err)
 		return

@@ -20,7 +20,7 @@ func appsURL(session oauth.LoginSession) string { return appsPath + "?request=" 
 // showAuthorizedApps lists the authorized applications of the logged-in user. Without a
 // session it starts a login.
 func (a *API) showAuthorizedApps(w http.ResponseWriter, r *http.Request) {
-	session, ok := a.requireUser(w, r, appsPage)
+	session, ok := a.requireUser(w, r, destination{page: appsPage})
 	if !ok {
 		return
 	}
@@ -40,34 +40,30 @@ func (a *API) showAuthorizedApps(w http.ResponseWriter, r *http.Request) {
 	a.page(w, r, http.StatusOK, "", func(to io.Writer) error { return a.Pages.AuthorizedApps(to, page) })
 }
 
-// requireUser returns the session of the logged-in user, or responds: it starts a login that leads to
-// page, or continues the one that there is.
-func (a *API) requireUser(w http.ResponseWriter, r *http.Request, page accountPage) (oauth.LoginSession, bool) {
+// requireUser returns the session of the logged-in user, and extends it, or responds: it starts a login
+// that leads to the page, or continues the one that there is.
+func (a *API) requireUser(w http.ResponseWriter, r *http.Request, to destination) (oauth.LoginSession, bool) {
 	query := r.URL.Query()
 	session, err := a.loginSession(r, query.Get("request"))
 	switch {
 	case fault.Is(err, fault.NotFound):
-		if current, ok := a.userSession(r); ok && !query.Has("request") {
-			a.seeOther(w, pageURL(page, current))
+		if current, ok := a.userSession(r); ok { // the user may have logged in again, in another tab
+			a.seeOther(w, a.homeURL(r.Context(), to, current))
 			break
 		}
-		a.startUserLogin(w, r, page, "")
+		ended := ""
+		if query.Has("request") {
+			ended = "&ended=1"
+		}
+		a.startUserLogin(w, r, to, ended)
 	case err != nil:
 		a.errorPage(w, r, err)
 	case !session.LoggedIn() || session.AuthorizationRequest != nil:
 		a.seeOther(w, stepURL(session))
 	default:
-		return session, true
+		return a.extendLogin(w, r, session, a.Now()), true
 	}
 	return oauth.LoginSession{}, false
-}
-
-// pageURL returns the URL of a page for a session.
-func pageURL(page accountPage, session oauth.LoginSession) string {
-	if page == filesPage {
-		return filesURL(session, nil)
-	}
-	return appsURL(session)
 }
 
 // revokedNotice returns the notice after a revocation.
@@ -104,9 +100,9 @@ func (a *API) authorizedAppView(app oauth.AuthorizedApp) pages.AuthorizedApp {
 	return view
 }
 
-// startUserLogin starts a login without an authorization request, which leads to page.
-func (a *API) startUserLogin(w http.ResponseWriter, r *http.Request, page accountPage, extraQuery string) {
-	session, err := a.startLogin(w, r, nil, page)
+// startUserLogin starts a login without an authorization request, which leads to a page.
+func (a *API) startUserLogin(w http.ResponseWriter, r *http.Request, to destination, extraQuery string) {
+	session, err := a.startLogin(w, r, nil, to)
 	if err != nil {
 		a.errorPage(w, r, err)
 		return
@@ -140,5 +136,9 @@ func (a *API) logOut(w http.ResponseWriter, r *http.Request, session oauth.Login
 		return
 	}
 	a.clearCookie(w, session)
-	a.startUserLogin(w, r, a.pageOf(r, session), "&out=1")
+	to := destination{page: appsPage} // without its parameters: another user may be next
+	if a.destination(r, session).isFiles() {
+		to.page = filesPage
+	}
+	a.startUserLogin(w, r, to, "&out=1")
 }

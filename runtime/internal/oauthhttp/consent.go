@@ -39,7 +39,11 @@ func (a *API) consentPage(w http.ResponseWriter, r *http.Request, session oauth.
 
 // accountChoice returns an account as the pages show it.
 func accountChoice(owned account.Account) pages.Account {
-	return pages.Account{ID: owned.ID.String(), Name: accountName(owned), Detail: owned.Namespace + "/" + owned.Name}
+	view := pages.Account{ID: owned.ID.String(), Name: accountName(owned), Detail: owned.Namespace + "/" + owned.Name}
+	if owned.Undo.Covers(loginDelete.Agent) {
+		view.UndoWindow = owned.Undo.Window
+	}
+	return view
 }
 
 func accountName(owned account.Account) string {

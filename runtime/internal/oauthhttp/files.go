@@ -153,7 +153,7 @@ func (a *API) may(p account.Principal, operation account.Operation) bool {
 // showFiles shows the files of an account. Without a session it starts a login. An owner of several
 // accounts chooses one.
 func (a *API) showFiles(w http.ResponseWriter, r *http.Request) {
-	session, ok := a.requireUser(w, r, filesPage)
+	session, ok := a.requireUser(w, r, destinationOf(filesPage, r.URL.Query()))
 	if !ok {
 		return
 	}
@@ -314,7 +314,11 @@ func (a *API) originals(ctx context.Context, accountID uuid.UUID) settings.Origi
 // fileView returns a file that is not deleted as the page shows it. query is the list to return to.
 func (a *API) fileView(o fileOwner, originals settings.Originals, item media.Item, query url.Values) pages.File {
 	view := a.commonView(item)
-	view.URL = a.Files.URLs.URL(item, item.File(), originals)
+	file := item.File()
+	view.URL = a.Files.URLs.URL(item, file, originals)
+	if original, ok := item.Objects.Find(media.Original); ok && file.Variant != media.Original {
+		view.Original = &pages.Original{URL: a.Files.URLs.URL(item, original, originals), Type: original.MimeType, Size: original.Bytes}
+	}
 	if thumbnail, ok := item.Objects.Find(media.Thumbnail); ok {
 		view.Thumbnail = a.Files.URLs.URL(item, thumbnail, originals)
 	}
@@ -333,9 +337,10 @@ func (a *API) fileView(o fileOwner, originals settings.Originals, item media.Ite
 
 // filesMessage is what the page says about what the user did before.
 type filesMessage struct {
-	err    error  // of the form that the page answers; nil = none
-	upload bool   // err is about the upload form
-	text   string // instead of that of err; empty = that of err
+	err    error        // of the form that the page answers; nil = none
+	upload bool         // err is about the upload form
+	typed  media.Fields // what the user typed in it
+	text   string       // instead of that of err; empty = that of err
 	notice string
 	// deleted is the id of an item that was deleted just now and can be restored, as the URL has it.
 	deleted string
@@ -379,6 +384,7 @@ func (a *API) writeFilesPage(w http.ResponseWriter, r *http.Request, o fileOwner
 		text := cmp.Or(message.text, fileErrorText(o.principal.Account, message.err))
 		if message.upload && page.UploadDraftURL != "" {
 			page.UploadError = text
+			page.Typed = pages.TypedUpload{Caption: message.typed.Caption, Group: message.typed.Group, Public: message.typed.Access == media.Public}
 		} else {
 			page.Error = text
 		}

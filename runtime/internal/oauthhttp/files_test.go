@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	nethtml "golang.org/x/net/html"
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/wait"
@@ -28,6 +29,7 @@ import (
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/settings"
 )
 
 // many permits any number of logins.
@@ -909,5 +911,107 @@ func TestFiles_HaveThumbnails(t *testing.T) {
 	thumbnail := b.get(html.UnescapeString(shown[1]))
 	if thumbnail.StatusCode != http.StatusOK || !strings.HasPrefix(thumbnail.Header.Get("Content-Type"), "image/") || !strings.HasPrefix(html.UnescapeString(shown[1]), baseURL+"/media/file/") {
 		t.Errorf("the thumbnail at %s: %d %v", shown[1], thumbnail.StatusCode, thumbnail.Header)
+	}
+}
+
+// With useWebP the owner saw the conversion only, and never got the uploaded file back.
+func TestFiles_OfferTheOriginalBesideItsConversion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant := w.tenant(t, "studio", owner)
+	rt := w.replica(t, func(o *options) { o.images = true })
+	b := rt.browser(t)
+	p := b.login("/account/files", owner)
+	uploaded := string(imagetest.PNG(image.NewRGBA(image.Rect(0, 0, 64, 48))))
+	links := func(p page) (names []string) {
+		t.Helper()
+		for _, link := range p.elements(t, "a") {
+			if target := attributeOf(link, "href"); strings.HasPrefix(target, baseURL+"/media/file/") {
+				file := b.get(target)
+				file.says(t, http.StatusOK)
+				names = append(names, textOf(link)+" "+file.Header.Get("Content-Type"))
+				if textOf(link) == "Download original" && file.body != uploaded {
+					t.Errorf("the original has %d bytes, not the %d that were uploaded", len(file.body), len(uploaded))
+				}
+			}
+		}
+		return names
+	}
+	p = b.upload(p, "plain.png", uploaded)
+	if got := links(p); !slices.Equal(got, []string{"plain.png image/png"}) {
+		t.Errorf("without a conversion the page leads to %q", got)
+	}
+	_, err := w.Settings.Update(t.Context(), tenant.Account.ID, settings.Layer{UseWebP: new(true)})
+	must(t, err)
+	for _, access := range []string{"private", "public"} {
+		p = b.upload(p, access+".png", uploaded, part{"access", "", access})
+		p.says(t, http.StatusOK, "Download original", "image/png")
+		if got := links(p)[:2]; !slices.Equal(got, []string{access + ".png image/webp", "Download original image/png"}) {
+			t.Errorf("beside a %s conversion the page leads to %q", access, got)
+		}
+	}
+}
+
+// What the user typed was lost with every error.
+func TestFiles_AFailedUploadKeepsWhatWasTyped(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant := w.Tenant(t, account.Spec{Name: "small", DisplayName: "Small", Owners: []string{owner}, MaxStorage: 3 << 20, MaxUploadSize: 2 << 20})
+	rt := w.replica(t, many)
+	b := rt.browser(t)
+	p := b.login("/account/files", owner)
+	// A browser sends the fields in the order of the form.
+	var order []string
+	for _, name := range []string{"input", "select"} {
+		for _, field := range p.elements(t, name) {
+			if name := attributeOf(field, "name"); name == "caption" || name == "group" || name == "file" {
+				order = append(order, name)
+			}
+		}
+	}
+	if !slices.Equal(order, []string{"caption", "group", "file"}) || strings.Index(p.body, `name="access"`) > strings.Index(p.body, `name="file"`) {
+		t.Errorf("the form sends %v", order)
+	}
+	const caption, group = `The "last" <evening>`, "Trip & more"
+	typed := []part{{"caption", "", caption}, {"group", "", group}, {"access", "", "public"}}
+	to := p.action(t, "/account/files/upload")
+	reject := func(name string, status int, to string, parts ...part) {
+		t.Helper()
+		got := b.sendFile(to, append(slices.Clone(typed), parts...))
+		if got.StatusCode != status {
+			t.Fatalf("%s: %d %s", name, got.StatusCode, got.body)
+		}
+		values := map[string]string{}
+		for _, input := range got.elements(t, "input") {
+			values[attributeOf(input, "name")] = attributeOf(input, "value")
+		}
+		for _, option := range got.elements(t, "option") {
+			if attributeOf(option, "value") == "public" && slices.ContainsFunc(option.Attr, func(a nethtml.Attribute) bool { return a.Key == "selected" }) {
+				values["access"] = "public"
+			}
+		}
+		if values["caption"] != caption || values["group"] != group || values["access"] != "public" {
+			t.Errorf("%s: the form has %q", name, values)
+		}
+	}
+	big := strings.Repeat("x", 2<<20)
+	reject("no file chosen", http.StatusBadRequest, to, part{"file", "", ""})
+	reject("no file", http.StatusBadRequest, to)
+	reject("a little too large", http.StatusRequestEntityTooLarge, to, part{"file", "a", big + "x"})
+	reject("too large by its length", http.StatusRequestEntityTooLarge, to, part{"file", "a", big + big})
+	b.upload(p, "one.bin", big).says(t, http.StatusOK, "The file was uploaded.")
+	reject("over the cap", http.StatusRequestEntityTooLarge, to, part{"file", "a", big})
+	b.at(w.replica(t, many, func(o *options) { o.writable = func() error { return fmt.Errorf("held") } }))
+	held := b.sendFile(to, append(slices.Clone(typed), part{"file", "a", "x"}))
+	held.says(t, http.StatusServiceUnavailable, "The service cannot change files at the moment.")
+	if n := w.QueryInt(t, "SELECT count(*) FROM item WHERE account_id = $1", tenant.Account.ID); n != 1 {
+		t.Errorf("there are %d items", n)
+	}
+	// The form is empty again after an upload, and in the next account.
+	b.at(rt)
+	for _, input := range b.upload(p, "two.bin", "x", typed...).elements(t, "input") {
+		if name := attributeOf(input, "name"); (name == "caption" || name == "group") && attributeOf(input, "value") != "" {
+			t.Errorf("after an upload %s is %q", name, attributeOf(input, "value"))
+		}
 	}
 }

@@ -86,6 +86,15 @@ func isPermanentDelete(p account.Principal, item media.Item) bool {
 	return item.Draft() || !p.Account.Undo.Covers(loginDelete.Agent)
 }
 
+// needsRecentLogin reports whether the owner has to log in again before a delete: of what others may need
+// and nobody can bring back. Drafts would not stay anyway.
+func (a *API) needsRecentLogin(o fileOwner, item media.Item) bool {
+	return !item.Draft() && isPermanentDelete(o.principal, item) && !a.OAuth.IsRecentLogin(o.session)
+}
+
+// errLogInAgain is the error of such a delete.
+var errLogInAgain = fault.New(fault.Forbidden, "You logged in too long ago to delete a file permanently. Use Delete again and log in.")
+
 // errConfirm is the error of a delete that the user has to confirm first.
 var errConfirm = fault.New(fault.Conflict, "This file would be deleted permanently. Use Delete again and confirm it.")
 
@@ -100,6 +109,9 @@ func (a *API) deleteFile(w http.ResponseWriter, r *http.Request, session oauth.L
 		if isPermanentDelete(o.principal, item) && form.Get("permanent") != "1" {
 			return nil, errConfirm
 		}
+		if a.needsRecentLogin(o, item) {
+			return nil, errLogInAgain
+		}
 		restorableUntil, err := a.Files.Media.Delete(ctx, o.principal, id, loginDelete)
 		done := url.Values{"done": {"deleted"}}
 		if restorableUntil != nil {
@@ -111,7 +123,7 @@ func (a *API) deleteFile(w http.ResponseWriter, r *http.Request, session oauth.L
 
 // showDeleteFile asks whether to delete an item permanently.
 func (a *API) showDeleteFile(w http.ResponseWriter, r *http.Request) {
-	session, ok := a.requireUser(w, r, filesPage)
+	session, ok := a.requireUser(w, r, destinationOf(deletePage, r.URL.Query()))
 	if !ok {
 		return
 	}
@@ -129,6 +141,9 @@ func (a *API) showDeleteFile(w http.ResponseWriter, r *http.Request) {
 	}
 	page := pages.DeleteFilePage{Form: a.formFields(session), Account: accountChoice(o.principal.Account), File: a.fileView(o, a.originals(r.Context(), o.principal.Account.ID), item, back), Back: back.Encode(),
 		BackURL: o.url(filesPath, back), Permanent: isPermanentDelete(o.principal, item)}
+	if a.needsRecentLogin(o, item) {
+		page.LoginURL = loginPath + "?" + with(destinationOf(deletePage, query).query, "request", session.ID.String(), "change", "1", "page", string(deletePage)).Encode()
+	}
 	a.pageWith(w, r, http.StatusOK, allowed, func(to io.Writer) error { return a.Pages.DeleteFile(to, page) })
 }
 

@@ -20,13 +20,15 @@ import (
 // token and the account are in the URL of the form, so that nothing of the body is read before they
 // were checked: a request without them is one without a credential, whose body has little time.
 func (a *API) uploadFile(w http.ResponseWriter, r *http.Request) {
+	began := a.Now()
 	o, err := a.uploader(w, r)
 	if err != nil {
 		a.errorPage(w, r, err)
 		return
 	}
 	keepDraft := r.URL.Query().Get("draft") == "1"
-	item, err := a.receiveFile(w, r, o, keepDraft)
+	item, typed, err := a.receiveFile(w, r, o, keepDraft)
+	o.session = a.extendLogin(w, r, o.session, began) // a long upload is use
 	if err == nil && !keepDraft {
 		if _, err := a.Files.Media.Seal(r.Context(), o.principal, item.ID); err != nil {
 			a.writeFilesPage(w, r, o, url.Values{"state": {draftFiles}}, filesMessage{err: err, text: "The file was uploaded as a draft, but could not be sealed. Seal it here."})
@@ -39,7 +41,7 @@ func (a *API) uploadFile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err != nil {
-		a.writeFilesPage(w, r, o, url.Values{}, filesMessage{err: err, upload: true})
+		a.writeFilesPage(w, r, o, url.Values{}, filesMessage{err: err, upload: true, typed: typed})
 		return
 	}
 	next := url.Values{"done": {"uploaded"}}
@@ -64,8 +66,8 @@ func (a *API) uploader(w http.ResponseWriter, r *http.Request) (fileOwner, error
 
 // receiveFile makes a draft of the form, as POST /media/create does. The account is checked again
 // when the whole body has arrived: the owner may have been removed meanwhile. The session may have
-// expired by then.
-func (a *API) receiveFile(w http.ResponseWriter, r *http.Request, o fileOwner, keepDraft bool) (media.Item, error) {
+// expired by then. With an error it returns what the user typed.
+func (a *API) receiveFile(w http.ResponseWriter, r *http.Request, o fileOwner, keepDraft bool) (media.Item, media.Fields, error) {
 	check := func(p account.Principal) error {
 		err := a.checkOperation(p, account.UploadMedia)
 		if err == nil && !keepDraft {
@@ -73,10 +75,10 @@ func (a *API) receiveFile(w http.ResponseWriter, r *http.Request, o fileOwner, k
 		}
 		return err
 	}
-	if err := check(o.principal); err != nil {
-		return media.Item{}, err
-	}
-	return multipartform.Receive(w, r, func(minSize int64) (*media.Upload, error) {
+	return multipartform.ReceiveTyped(w, r, func(minSize int64) (*media.Upload, error) {
+		if err := check(o.principal); err != nil {
+			return nil, err
+		}
 		return a.Files.Media.Begin(r.Context(), o.principal, minSize)
 	}, func(fields media.Fields) (media.Fields, error) {
 		if fields.FileName == "" { // as browsers send a field without a file

@@ -59,7 +59,7 @@ func (a *API) csrfProtected(next formHandler) http.HandlerFunc {
 			a.errorPage(w, r, err)
 			return
 		}
-		next(w, r, session, form)
+		next(w, r, a.extendLogin(w, r, session, a.Now()), form)
 	}
 }
 

@@ -1,6 +1,7 @@
 package oauthhttp
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -32,24 +33,31 @@ func (a *API) showLogin(w http.ResponseWriter, r *http.Request) {
 	case session.LoggedIn() && query.Has("change"):
 		a.restartLogin(w, r, session)
 	case session.LoggedIn() && session.AuthorizationRequest == nil:
-		a.seeOther(w, a.homeURL(r, session))
+		a.seeOther(w, a.homeURL(r.Context(), a.destination(r, session), session))
 	case session.LoggedIn():
 		a.consentPage(w, r, session, nil)
 	case session.Email != "" && !query.Has("change"):
-		a.codePage(w, r, session, pages.CodePage{Resent: query.Has("resent")}, nil)
+		a.codePage(w, r, session, pages.CodePage{Resent: query.Has("resent"), Continued: query.Has("continued")}, nil)
 	default:
 		page := pages.EmailPage{Email: query.Get("email")}
-		if query.Has("out") {
+		switch {
+		case query.Has("out"):
 			page.Notice = "You are logged out."
+		case query.Has("ended"):
+			page.Notice = "Your login has ended. Log in again to go on where you were."
 		}
 		a.emailPage(w, r, session, page, nil)
 	}
 }
 
 // restartLogin starts a new login for the same authorization request: the user logged in with
-// the wrong e-mail address.
+// the wrong e-mail address, or has to log in again for a page, which the URL names.
 func (a *API) restartLogin(w http.ResponseWriter, r *http.Request, session oauth.LoginSession) {
-	next, err := a.startLogin(w, r, session.AuthorizationRequest, a.pageOf(r, session))
+	to, email := a.destination(r, session), ""
+	if query := r.URL.Query(); session.AuthorizationRequest == nil && a.Files != nil && query.Get("page") == string(deletePage) {
+		to, email = destinationOf(deletePage, query), session.Email
+	}
+	next, err := a.startLogin(w, r, session.AuthorizationRequest, to)
 	if err == nil {
 		err = a.OAuth.EndLogin(r.Context(), session)
 	}
@@ -58,12 +66,16 @@ func (a *API) restartLogin(w http.ResponseWriter, r *http.Request, session oauth
 		return
 	}
 	a.clearCookie(w, session)
-	a.seeOther(w, stepURL(next))
+	target := stepURL(next)
+	if email != "" {
+		target += "&" + url.Values{"email": {email}}.Encode()
+	}
+	a.seeOther(w, target)
 }
 
 func (a *API) emailPage(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, page pages.EmailPage, err error) {
 	page.Form, page.Application = a.formFields(session), applicationView(session.AuthorizationRequest)
-	page.Files = a.pageOf(r, session) == filesPage
+	page.Files = a.destination(r, session).isFiles()
 	status := http.StatusOK
 	if err != nil {
 		status, page.Error = a.fail(w, r, err), errorText(err)
@@ -75,6 +87,9 @@ func (a *API) emailPage(w http.ResponseWriter, r *http.Request, session oauth.Lo
 func (a *API) codePage(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, page pages.CodePage, err error) {
 	page.Form, page.Application, page.Email = a.formFields(session), applicationView(session.AuthorizationRequest), session.Email
 	page.ResendIn = a.OAuth.ResendIn(session)
+	if session.CodeSentAt != nil {
+		page.SentAgo = max(0, a.Now().Sub(*session.CodeSentAt))
+	}
 	if session.CodeSentAt != nil && session.CodeExpiresAt != nil {
 		page.ValidFor = session.CodeExpiresAt.Sub(*session.CodeSentAt)
 	}
@@ -99,6 +114,9 @@ func (a *API) submitEmail(w http.ResponseWriter, r *http.Request, session oauth.
 		a.seeOther(w, stepURL(session))
 	case !isFieldError(err):
 		a.errorPage(w, r, err)
+	case !isResend && isTooSoon(err) && a.continuePending(w, r, session, email):
+	case !isResend && isTooSoon(err):
+		a.emailPage(w, r, session, pages.EmailPage{Email: form.Get("email"), CodeSent: true, SentAgo: a.OAuth.SentAgo(err)}, err)
 	case isResend && fault.Is(err, fault.Busy):
 		a.codePage(w, r, session, pages.CodePage{ResendError: errorText(err)}, err)
 	default:
@@ -106,12 +124,36 @@ func (a *API) submitEmail(w http.ResponseWriter, r *http.Request, session oauth.
 	}
 }
 
+// isTooSoon reports whether no code was sent because one was sent to the address a short time ago.
+func isTooSoon(err error) bool {
+	var reason oauth.Reason
+	return errors.As(err, &reason) && reason == oauth.ReasonResendTooSoon
+}
+
+// continuePending leads the user to the login of the same browser to which the newest code was sent, for
+// what this one asks for, and reports whether there is such a login.
+func (a *API) continuePending(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, email string) bool {
+	pending, ok := a.pendingLogin(r, session, email)
+	if !ok || a.OAuth.ContinueLogin(r.Context(), pending, session) != nil {
+		return false
+	}
+	cookie, err := r.Cookie(a.cookieName(pending.ID))
+	if err != nil {
+		return false
+	}
+	secret, _ := a.parseCookie(cookie.Value)
+	a.writeCookie(w, cookie.Name, a.destination(r, session).cookie(secret), int(pending.ExpiresAt.Sub(a.Now()).Seconds()))
+	a.clearCookie(w, session)
+	a.seeOther(w, stepURL(pending)+"&continued=1")
+	return true
+}
+
 // submitCode verifies a login code and logs the user in.
 func (a *API) submitCode(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, form url.Values) {
 	cookie, err := a.OAuth.VerifyCode(r.Context(), session, form.Get("code"))
 	switch {
 	case err == nil:
-		a.setCookie(w, r, session, cookie, a.pageOf(r, session))
+		a.setCookie(w, r, session, cookie, a.destination(r, session))
 		a.seeOther(w, stepURL(session))
 	case fault.Is(err, fault.Conflict): // logged in, in another tab
 		a.seeOther(w, stepURL(session))

@@ -58,16 +58,24 @@ func (a *API) pageWith(w http.ResponseWriter, r *http.Request, status int, allow
 	_, _ = w.Write(body.Bytes()) // if the browser is gone, the log line has the number of bytes written
 }
 
-// errorPage writes a page that shows an error.
+// errorPage writes a page that shows an error, with a link to where the user may begin again.
 func (a *API) errorPage(w http.ResponseWriter, r *http.Request, err error) {
-	start := appsPath
-	if strings.HasPrefix(r.URL.Path, filesPath) {
-		start = filesPath
+	to := a.interrupted(r)
+	page := pages.ErrorPage{Title: "Request failed", Text: errorText(err), Hint: "If an application sent you here, start again there.",
+		Links: []pages.PageLink{{Text: "Authorized applications", URL: destination{page: appsPage}.again()}}}
+	if a.Files != nil {
+		page.Links = append([]pages.PageLink{{Text: "Your files", URL: destination{page: filesPage}.again()}}, page.Links...)
 	}
-	page := pages.ErrorPage{Title: "Request failed", Text: errorText(err), Hint: "Start again where you came from: in your application, or at " + start + "."}
+	if strings.HasPrefix(r.URL.Path, accountPaths) {
+		page.Hint = ""
+	}
 	switch fault.From(err).Kind { //nolint:exhaustive // all others have the default texts
 	case fault.NotFound:
 		page.Title = "Login expired"
+		if strings.HasPrefix(r.URL.Path, accountPaths) {
+			page.Links = []pages.PageLink{{Text: "Log in again", URL: to.again()}}
+			page.Hint = "Nothing was changed. After the login you come back to where you were."
+		}
 	case fault.Unavailable, fault.Internal:
 		page.Title, page.Text, page.Hint = "Server error", "The service is temporarily unavailable.", "Try again in a minute."
 	}

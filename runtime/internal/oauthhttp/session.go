@@ -3,6 +3,7 @@ package oauthhttp
 import (
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -27,30 +28,13 @@ func (a *API) cookiePrefix() string {
 	return "login-"
 }
 
-// pageSeparator separates the parts of a cookie. Secrets do not contain it.
-const pageSeparator = "."
-
 func (a *API) cookieName(id uuid.UUID) string {
 	return a.cookiePrefix() + id.String()
 }
 
-// accountPage is a page for owners of accounts: where a login without an authorization request leads.
-type accountPage string
-
-// The pages.
-const (
-	appsPage  accountPage = "" // the authorized applications
-	filesPage accountPage = "files"
-)
-
-// setCookie sets the cookie of a session: its secret, and the page that the login leads to if it is
-// not appsPage. SameSite is Lax because the login starts with a link from another site; all forms
+// setCookie sets the cookie of a session: its secret, and the page that the login leads to. SameSite is Lax because the login starts with a link from another site; all forms
 // have CSRF protection.
-func (a *API) setCookie(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, secret string, page accountPage) {
-	value := secret
-	if page != appsPage {
-		value += pageSeparator + string(page)
-	}
+func (a *API) setCookie(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, secret string, to destination) {
 	var others []string
 	for _, cookie := range r.Cookies() {
 		if strings.HasPrefix(cookie.Name, a.cookiePrefix()) && cookie.Name != a.cookieName(session.ID) {
@@ -62,7 +46,17 @@ func (a *API) setCookie(w http.ResponseWriter, r *http.Request, session oauth.Lo
 			a.writeCookie(w, name, "", -1)
 		}
 	}
-	a.writeCookie(w, a.cookieName(session.ID), value, int(a.OAuth.SessionTTL().Seconds()))
+	a.writeCookie(w, a.cookieName(session.ID), to.cookie(secret), int(a.OAuth.SessionTTL().Seconds()))
+}
+
+// extendLogin extends the session of a user who uses the pages of the account, and its cookie. validAt is
+// when the session was found.
+func (a *API) extendLogin(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, validAt time.Time) oauth.LoginSession {
+	session, extended := a.OAuth.ExtendLogin(r.Context(), session, validAt)
+	if cookie, err := r.Cookie(a.cookieName(session.ID)); err == nil && extended {
+		a.writeCookie(w, cookie.Name, cookie.Value, int(session.ExpiresAt.Sub(a.Now()).Seconds()))
+	}
+	return session
 }
 
 func (a *API) clearCookie(w http.ResponseWriter, session oauth.LoginSession) {
@@ -75,13 +69,13 @@ func (a *API) writeCookie(w http.ResponseWriter, name, value string, maxAge int)
 	})
 }
 
-// startLogin creates a login session and sets its cookie, within the rate limit. page is where the
+// startLogin creates a login session and sets its cookie, within the rate limit. to is where the
 // login leads without an authorization request.
-func (a *API) startLogin(w http.ResponseWriter, r *http.Request, request *oauth.AuthorizationRequest, page accountPage) (oauth.LoginSession, error) {
+func (a *API) startLogin(w http.ResponseWriter, r *http.Request, request *oauth.AuthorizationRequest, to destination) (oauth.LoginSession, error) {
 	if err := a.allowLogin(r); err != nil {
 		return oauth.LoginSession{}, err
 	}
-	return a.createLogin(w, r, request, page)
+	return a.createLogin(w, r, request, to)
 }
 
 // allowLogin counts a login against the rate limit of the client IP.
@@ -90,10 +84,10 @@ func (a *API) allowLogin(r *http.Request) error {
 }
 
 // createLogin is startLogin without the rate limit.
-func (a *API) createLogin(w http.ResponseWriter, r *http.Request, request *oauth.AuthorizationRequest, page accountPage) (oauth.LoginSession, error) {
+func (a *API) createLogin(w http.ResponseWriter, r *http.Request, request *oauth.AuthorizationRequest, to destination) (oauth.LoginSession, error) {
 	session, cookie, err := a.OAuth.StartLogin(r.Context(), request)
 	if err == nil {
-		a.setCookie(w, r, session, cookie, page)
+		a.setCookie(w, r, session, cookie, to)
 	}
 	return session, err
 }
@@ -108,36 +102,35 @@ func (a *API) loginSession(r *http.Request, text string) (oauth.LoginSession, er
 	if err != nil {
 		return oauth.LoginSession{}, oauth.ReasonSessionExpired.Fault()
 	}
-	secret, _, _ := strings.Cut(cookie.Value, pageSeparator)
+	secret, _ := a.parseCookie(cookie.Value)
 	return a.OAuth.FindLogin(r.Context(), id, secret)
-}
-
-// pageOf returns the page that the login of a browser leads to.
-func (a *API) pageOf(r *http.Request, session oauth.LoginSession) accountPage {
-	cookie, err := r.Cookie(a.cookieName(session.ID))
-	if err != nil || a.Files == nil {
-		return appsPage
-	}
-	if _, page, _ := strings.Cut(cookie.Value, pageSeparator); page == string(filesPage) {
-		return filesPage
-	}
-	return appsPage
-}
-
-// homeURL returns the URL of the page that a login leads to.
-func (a *API) homeURL(r *http.Request, session oauth.LoginSession) string {
-	return pageURL(a.pageOf(r, session), session)
 }
 
 // userSession returns the session with which the user of this browser has logged in to see the
 // pages of the account.
 func (a *API) userSession(r *http.Request) (oauth.LoginSession, bool) {
+	return a.findSession(r, func(session oauth.LoginSession) bool {
+		return session.LoggedIn() && session.AuthorizationRequest == nil
+	})
+}
+
+// pendingLogin returns another login of this browser whose code can be entered in place of one for newer.
+func (a *API) pendingLogin(r *http.Request, newer oauth.LoginSession, email string) (oauth.LoginSession, bool) {
+	return a.findSession(r, func(session oauth.LoginSession) bool { return a.OAuth.CanContinue(session, newer, email) })
+}
+
+// findSession returns a session of this browser. A browser may send any number of cookies.
+func (a *API) findSession(r *http.Request, matches func(oauth.LoginSession) bool) (oauth.LoginSession, bool) {
+	looked := 0
 	for _, cookie := range r.Cookies() {
 		text, ok := strings.CutPrefix(cookie.Name, a.cookiePrefix())
 		if !ok {
 			continue
 		}
-		if session, err := a.loginSession(r, text); err == nil && session.LoggedIn() && session.AuthorizationRequest == nil {
+		if looked++; looked > 2*maxLoginCookies {
+			break
+		}
+		if session, err := a.loginSession(r, text); err == nil && matches(session) {
 			return session, true
 		}
 	}

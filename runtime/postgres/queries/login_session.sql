@@ -23,6 +23,17 @@ RETURNING *;
 UPDATE login_session SET logged_in_at = sqlc.arg(now)::timestamptz, cookie_hash = sqlc.arg(new_cookie_hash), code_mac = NULL, expires_at = sqlc.arg(expires_at)::timestamptz
 WHERE id = $1 AND code_mac = sqlc.arg(code_mac) AND logged_in_at IS NULL AND ended_at IS NULL;
 
+-- name: ExtendLoginSession :execrows
+-- A logout that comes first wins, and an extension never shortens the session.
+UPDATE login_session SET expires_at = sqlc.arg(until)::timestamptz
+WHERE id = $1 AND cookie_hash = $2 AND ended_at IS NULL AND expires_at > sqlc.arg(valid_at)::timestamptz AND expires_at < sqlc.arg(until)::timestamptz
+  AND logged_in_at IS NOT NULL AND authorization_request IS NULL;
+
+-- name: SetAuthorizationRequest :execrows
+-- Of a login whose code was sent and not entered yet.
+UPDATE login_session SET authorization_request = sqlc.narg(authorization_request)
+WHERE id = $1 AND cookie_hash = $2 AND ended_at IS NULL AND expires_at > sqlc.arg(now)::timestamptz AND logged_in_at IS NULL AND code_mac IS NOT NULL;
+
 -- name: EndLoginSession :one
 UPDATE login_session SET ended_at = sqlc.arg(now)::timestamptz, code_mac = NULL
 WHERE id = $1 AND cookie_hash = $2 AND ended_at IS NULL AND expires_at > sqlc.arg(now)::timestamptz

@@ -11,3 +11,6 @@ WHERE (SELECT count(*) FROM unnest(a.times) AS t WHERE t > sqlc.arg(since)::time
 SELECT min(t)::timestamptz AS oldest FROM rate_limit_event, unnest(times) AS t
 WHERE kind = sqlc.arg(kind) AND subject_mac = sqlc.arg(subject_mac) AND t > sqlc.arg(since)::timestamptz
 HAVING count(*) > 0;
+
+-- name: ForgetRateLimit :exec
+DELETE FROM rate_limit_event WHERE kind = sqlc.arg(kind) AND subject_mac = sqlc.arg(subject_mac);

@@ -52,32 +52,6 @@ func (p AppRedirectPage) URL() template.URL { return template.URL(p.Link) } //no
 // Title returns the name as the pages show it.
 func (c AuthorizedApp) Title() string { return displayName(c.Name) }
 
-// scopeLabels describe the scopes: as a heading, in detail, and after the word "may".
-var scopeLabels = map[Scope]struct{ title, detail, verb string }{
-	"media:read":   {"See your files", "List and download the account’s files, private ones too.", "see files"},
-	"media:write":  {"Change your files", "Upload and seal files, and change how images are converted.", "change files"},
-	"media:delete": {"Delete your files", "Delete files for good.", "delete files"},
-}
-
-// Title returns what the scope permits.
-func (s Scope) Title() string {
-	if words, ok := scopeLabels[s]; ok {
-		return words.title
-	}
-	return sanitize(string(s))
-}
-
-// Detail returns an explanation of the scope, or an empty string.
-func (s Scope) Detail() string { return scopeLabels[s].detail }
-
-// Verb returns what the scope permits, to follow the word "may".
-func (s Scope) Verb() string {
-	if words, ok := scopeLabels[s]; ok {
-		return words.verb
-	}
-	return sanitize(string(s))
-}
-
 // humanDuration returns a duration in words, rounded up.
 func humanDuration(d time.Duration) string {
 	count, unit := int((d+time.Second-1)/time.Second), "second"

@@ -46,6 +46,15 @@ type FilesPage struct {
 	Deleted     string
 	Error       string
 	UploadError string
+	// Typed is what the user typed in the upload form before UploadError.
+	Typed TypedUpload
+}
+
+// TypedUpload are the fields of the upload form that the user typed or chose. A browser does not let a
+// page choose the file again.
+type TypedUpload struct {
+	Caption, Group string
+	Public         bool
 }
 
 // Tab is a link to a list or a page.
@@ -73,8 +82,10 @@ type File struct {
 	At      time.Time // of the upload
 	// URL and Thumbnail are where the browser gets the file and its thumbnail; empty = none.
 	URL, Thumbnail string
-	ExpiresAt      time.Time // of a draft; else zero
-	DeletedAt      time.Time // of a deleted file; else zero
+	// Original is what was uploaded, if URL leads to a conversion of it; nil = URL leads to what was uploaded.
+	Original  *Original
+	ExpiresAt time.Time // of a draft; else zero
+	DeletedAt time.Time // of a deleted file; else zero
 	// RestorableUntil is until when a deleted file can be restored at least.
 	RestorableUntil time.Time
 
@@ -82,6 +93,13 @@ type File struct {
 	// DeleteURL leads to the question whether to delete the file permanently; empty = a delete can be
 	// undone, so that nothing is asked.
 	DeleteURL string
+}
+
+// Original is the uploaded file of which a conversion was made.
+type Original struct {
+	URL  string
+	Type string // MIME type
+	Size int64  // bytes
 }
 
 // DeleteFilePage asks whether to delete a file. It posts item, account, back and permanent=1 to
@@ -94,6 +112,8 @@ type DeleteFilePage struct {
 	BackURL string
 	// Permanent means that the delete cannot be undone.
 	Permanent bool
+	// LoginURL starts a new login, which the delete needs; empty = it needs none.
+	LoginURL string
 }
 
 // ChooseAccountPage lists the accounts whose files the user can see.

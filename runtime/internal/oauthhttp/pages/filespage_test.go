@@ -75,7 +75,7 @@ func TestFiles_ShowWhatCanBeDone(t *testing.T) {
 			items = append(items, item)
 		}
 	}
-	if len(items) != 2 || len(items[0].all("form")) != 0 || items[0].all("a")[1].get("href") != "/account/files/delete?item=1" || len(items[1].all("form")) != 2 || len(items[1].all("img")) != 0 {
+	if len(items) != 2 || len(items[0].all("form")) != 0 || items[0].all("a")[1].text() != "Download original" || items[0].all("a")[2].get("href") != "/account/files/delete?item=1" || len(items[1].all("form")) != 2 || len(items[1].all("img")) != 0 {
 		t.Fatalf("%d files: %s", len(items), d.source)
 	}
 	if strings.Contains(items[0].text(), "Draft") || !strings.Contains(items[0].text(), "Public") || !strings.Contains(items[1].text(), "Draft Private") || !strings.Contains(items[1].text(), "Expires") {

@@ -56,6 +56,18 @@ func everyPage(p *pages.Pages, words string) map[string]func(io.Writer) error {
 		"code, again": func(w io.Writer) error {
 			return p.Code(w, pages.CodePage{Form: form, Email: words, Resent: true, ResendError: words})
 		},
+		"code, of the login before": func(w io.Writer) error {
+			return p.Code(w, pages.CodePage{Form: form, Email: words, Continued: true, SentAgo: 12 * time.Second})
+		},
+		"email, a code was sent": func(w io.Writer) error {
+			return p.Email(w, pages.EmailPage{Form: form, Email: words, Error: words, CodeSent: true, SentAgo: 12 * time.Second})
+		},
+		"deleting a file after a new login": func(w io.Writer) error {
+			return p.DeleteFile(w, pages.DeleteFilePage{Form: form, Account: accounts[1], File: filesPage(words).Files[0], Back: words, BackURL: "/account/files", Permanent: true, LoginURL: "/oauth/login?change=1"})
+		},
+		"problem with links": func(w io.Writer) error {
+			return p.Error(w, pages.ErrorPage{Title: "Expired", Text: words, Links: []pages.PageLink{{Text: "Log in again", URL: "/account/files?account=1"}}})
+		},
 		"consent": func(w io.Writer) error {
 			return p.Consent(w, pages.ConsentPage{Form: form, Application: unverified, Email: words, Accounts: accounts[:1], Scopes: both})
 		},
@@ -92,6 +104,7 @@ func everyPage(p *pages.Pages, words string) map[string]func(io.Writer) error {
 		"files, a failed upload": func(w io.Writer) error {
 			page := filesPage(words)
 			page.State, page.Error, page.UploadError, page.UploadURL = "draft", "", words, ""
+			page.Typed = pages.TypedUpload{Caption: words, Group: words, Public: true}
 			return p.Files(w, page)
 		},
 		"files, read only": func(w io.Writer) error {
@@ -136,7 +149,7 @@ func filesPage(words string) pages.FilesPage {
 		UploadURL: "/account/files/upload?csrf=the-csrf&request=the-request", UploadDraftURL: "/account/files/upload?csrf=the-csrf&draft=1&request=the-request", MaxUploadSize: 2 << 30, Error: words,
 		Running: &pages.RunningUploads{More: true, Uploads: []pages.RunningUpload{{ID: words, Name: words, Size: 10 << 20, Received: 3 << 20, Age: 3 * time.Hour, ExpiresAt: moment, CanCancel: true}, {ID: "3", Name: "c.bin", Size: -1, ExpiresAt: moment}}},
 		Files: []pages.File{
-			{ID: words, Name: words, Type: words, Size: 5, Caption: words, Group: words, Public: true, At: moment, URL: "/media/file/1/original/a.jpg", Thumbnail: thumbnail, CanDelete: true, DeleteURL: "/account/files/delete?item=1"},
+			{ID: words, Name: words, Type: words, Size: 5, Caption: words, Group: words, Public: true, At: moment, URL: "/media/file/1/original/a.jpg", Thumbnail: thumbnail, Original: &pages.Original{URL: "/media/file/1/original/a.png", Type: words, Size: 7}, CanDelete: true, DeleteURL: "/account/files/delete?item=1"},
 			{ID: "2", Name: "b.pdf", Type: "application/pdf", Size: 1 << 20, At: moment, URL: "/media/file/2/original/b.pdf", ExpiresAt: moment, CanSeal: true, CanDelete: true},
 		}}
 }

@@ -40,6 +40,8 @@ type Account struct {
 	ID     string
 	Name   string
 	Detail string
+	// UndoWindow is how long a delete by a login can be undone; 0 = not at all.
+	UndoWindow time.Duration
 }
 
 // Scope is an OAuth scope, such as media:read.
@@ -55,6 +57,9 @@ type EmailPage struct {
 	Email       string // what the user entered before
 	Error       string
 	Notice      string // such as "You are logged out."
+	// CodeSent means that no code was sent now because one was sent SentAgo, in another login.
+	CodeSent bool
+	SentAgo  time.Duration
 }
 
 // CodePage asks for the login code. It posts the field code to /oauth/login/code; its second
@@ -69,6 +74,8 @@ type CodePage struct {
 	ResendError string
 	ResendIn    time.Duration // until a new code can be requested; 0 = now
 	Resent      bool          // a new code was sent
+	Continued   bool          // the user began another login, and continues this one
+	SentAgo     time.Duration // since the code was sent
 	ValidFor    time.Duration // the lifetime of a code; 0 = not shown
 }
 
@@ -125,9 +132,14 @@ type ErrorPage struct {
 	Title string
 	Text  string
 	Hint  string
+	// Links lead to pages of the service.
+	Links []PageLink
 	// Back links to an unverified application; nil = no link.
 	Back *BackLink
 }
+
+// PageLink is a link to a page of the service.
+type PageLink struct{ Text, URL string }
 
 // BackLink is a link to an unverified application, which the user can follow.
 type BackLink struct {

@@ -269,7 +269,7 @@ func TestConsent_ShowsApplicationAndScopes(t *testing.T) {
 	if !slices.Equal(decisions, []string{"decision=allow Allow", "decision=deny Deny"}) {
 		t.Errorf("the decisions are %q", decisions)
 	}
-	for _, want := range []string{"Allow Claude to use your files?", "ana@example.org", "Studio Lopez", "team-a / studio", "Sends you to claude.ai", "See your files", "Change your files", "/account/connections"} {
+	for _, want := range []string{"Allow Claude to use your files?", "ana@example.org", "Studio Lopez", "team-a / studio", "Sends you to claude.ai", "See your files", "Add, change and publish your files", "/account/connections"} {
 		if !strings.Contains(d.text(), want) {
 			t.Errorf("the page does not say %q: %s", want, d.text())
 		}
@@ -286,7 +286,7 @@ func TestConsent_ShowsApplicationAndScopes(t *testing.T) {
 	if deny := d.all("button")[1]; !deny.has("formnovalidate") {
 		t.Error("who denies has to choose an account first")
 	}
-	if strings.Contains(d.text(), "Change your files") {
+	if strings.Contains(d.text(), "publish") {
 		t.Error("a permission is shown that was not asked for")
 	}
 
@@ -353,7 +353,7 @@ func TestAuthorizedApps_ListsGrants(t *testing.T) {
 	d.form(t, "/account/connections/logout")
 	items := d.all("li")
 	for i, wants := range [][]string{
-		{"Claude", "claude.ai", "Studio", "see files, change files", "21 November 2026", "21 November 2026, 15:05 UTC"},
+		{"Claude", "claude.ai", "Studio", "see files, change and publish files", "21 November 2026", "21 November 2026, 15:05 UTC"},
 		{"Claude unverified", "evil.example", "Archive", "see files", "never"},
 	} {
 		for _, want := range wants {

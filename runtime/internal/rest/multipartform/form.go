@@ -81,17 +81,10 @@ var formFields = []string{fileField, "access", "caption", "group", "metadata"}
 // returns the fields.
 func (f *Form) Read(ctx context.Context, sink FileSink) (media.Fields, error) {
 	for count := 0; ; count++ {
-		header, err := f.parser.next()
+		name, header, err := f.nextPart(count)
 		if err == io.EOF { //nolint:errorlint // the parser returns it unwrapped
 			break
 		}
-		if err != nil {
-			return media.Fields{}, err
-		}
-		if count == maxParts {
-			return media.Fields{}, fault.New(fault.Invalid, "the form has more than %d parts", maxParts)
-		}
-		name, err := f.checkPart(header)
 		switch {
 		case err != nil:
 		case name == fileField:
@@ -107,6 +100,34 @@ func (f *Form) Read(ctx context.Context, sink FileSink) (media.Fields, error) {
 		return media.Fields{}, f.missingFile()
 	}
 	return f.fields, f.parser.drain()
+}
+
+// nextPart reads the header of the next part, of which count came before, and returns the name of its
+// form field; io.EOF after the last part.
+func (f *Form) nextPart(count int) (string, textproto.MIMEHeader, error) {
+	header, err := f.parser.next()
+	if err != nil {
+		return "", nil, err
+	}
+	if count == maxParts {
+		return "", nil, fault.New(fault.Invalid, "the form has more than %d parts", maxParts)
+	}
+	name, err := f.checkPart(header)
+	return name, header, err
+}
+
+// readBeforeFile reads the fields before the file, within the bounds of the form. What is wrong with them
+// does not matter: the upload is rejected already.
+func (f *Form) readBeforeFile() {
+	for count := 0; ; count++ {
+		name, _, err := f.nextPart(count)
+		if err != nil || name == fileField {
+			return
+		}
+		if name != "" && f.readField(name) != nil {
+			return
+		}
+	}
 }
 
 // missingFile returns the error of a form without a file. It names an unknown part, which may be the

@@ -18,6 +18,28 @@ func Receive(w http.ResponseWriter, r *http.Request, begin func(minSize int64) (
 		return media.Item{}, err
 	}
 	defer form.Close()
+	return form.receive(w, r, begin, accept)
+}
+
+// ReceiveTyped is Receive for a page that shows the form again: with an error it also returns the fields
+// that were sent before the file, as they were sent, even if begin rejected the upload.
+func ReceiveTyped(w http.ResponseWriter, r *http.Request, begin func(minSize int64) (*media.Upload, error), accept func(media.Fields) (media.Fields, error)) (media.Item, media.Fields, error) {
+	form, err := New(r)
+	if err != nil {
+		return media.Item{}, media.Fields{}, err
+	}
+	defer form.Close()
+	item, err := form.receive(w, r, func(minSize int64) (*media.Upload, error) {
+		upload, err := begin(minSize)
+		if err != nil {
+			form.readBeforeFile()
+		}
+		return upload, err
+	}, accept)
+	return item, form.fields, err
+}
+
+func (f *Form) receive(w http.ResponseWriter, r *http.Request, begin func(minSize int64) (*media.Upload, error), accept func(media.Fields) (media.Fields, error)) (media.Item, error) {
 	upload, err := begin(MinFileSize(r.ContentLength))
 	if err != nil {
 		return media.Item{}, err
@@ -25,7 +47,7 @@ func Receive(w http.ResponseWriter, r *http.Request, begin func(minSize int64) (
 	defer upload.Close(r.Context())
 	control := http.NewResponseController(w)
 	upload.OnSlow(func(error) { _ = control.SetReadDeadline(time.Now()) }) // a transport without deadlines has none
-	fields, err := form.Read(r.Context(), upload)
+	fields, err := f.Read(r.Context(), upload)
 	if err != nil {
 		return media.Item{}, err
 	}

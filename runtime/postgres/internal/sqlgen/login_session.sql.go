@@ -82,6 +82,33 @@ func (q *Queries) EndLoginSession(ctx context.Context, arg EndLoginSessionParams
 	return i, err
 }
 
+const extendLoginSession = `-- name: ExtendLoginSession :execrows
+UPDATE login_session SET expires_at = $3::timestamptz
+WHERE id = $1 AND cookie_hash = $2 AND ended_at IS NULL AND expires_at > $4::timestamptz AND expires_at < $3::timestamptz
+  AND logged_in_at IS NOT NULL AND authorization_request IS NULL
+`
+
+type ExtendLoginSessionParams struct {
+	ID         uuid.UUID
+	CookieHash []byte
+	Until      time.Time
+	ValidAt    time.Time
+}
+
+// A logout that comes first wins, and an extension never shortens the session.
+func (q *Queries) ExtendLoginSession(ctx context.Context, arg ExtendLoginSessionParams) (int64, error) {
+	result, err := q.db.Exec(ctx, extendLoginSession,
+		arg.ID,
+		arg.CookieHash,
+		arg.Until,
+		arg.ValidAt,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const findLoginSession = `-- name: FindLoginSession :one
 SELECT id, cookie_hash, authorization_request, email, code_mac, code_sent_at, code_expires_at, attempts, logged_in_at, ended_at, expires_at FROM login_session WHERE id = $1 AND cookie_hash = $2 AND ended_at IS NULL AND expires_at > $3::timestamptz
 `
@@ -159,6 +186,32 @@ func (q *Queries) LockLoginSession(ctx context.Context, arg LockLoginSessionPara
 		&i.ExpiresAt,
 	)
 	return i, err
+}
+
+const setAuthorizationRequest = `-- name: SetAuthorizationRequest :execrows
+UPDATE login_session SET authorization_request = $3
+WHERE id = $1 AND cookie_hash = $2 AND ended_at IS NULL AND expires_at > $4::timestamptz AND logged_in_at IS NULL AND code_mac IS NOT NULL
+`
+
+type SetAuthorizationRequestParams struct {
+	ID                   uuid.UUID
+	CookieHash           []byte
+	AuthorizationRequest []byte
+	Now                  time.Time
+}
+
+// Of a login whose code was sent and not entered yet.
+func (q *Queries) SetAuthorizationRequest(ctx context.Context, arg SetAuthorizationRequestParams) (int64, error) {
+	result, err := q.db.Exec(ctx, setAuthorizationRequest,
+		arg.ID,
+		arg.CookieHash,
+		arg.AuthorizationRequest,
+		arg.Now,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const setLoggedIn = `-- name: SetLoggedIn :execrows

@@ -41,6 +41,20 @@ func (q *Queries) ConsumeRateLimit(ctx context.Context, arg ConsumeRateLimitPara
 	return result.RowsAffected(), nil
 }
 
+const forgetRateLimit = `-- name: ForgetRateLimit :exec
+DELETE FROM rate_limit_event WHERE kind = $1 AND subject_mac = $2
+`
+
+type ForgetRateLimitParams struct {
+	Kind       string
+	SubjectMac []byte
+}
+
+func (q *Queries) ForgetRateLimit(ctx context.Context, arg ForgetRateLimitParams) error {
+	_, err := q.db.Exec(ctx, forgetRateLimit, arg.Kind, arg.SubjectMac)
+	return err
+}
+
 const oldestRateLimitEvent = `-- name: OldestRateLimitEvent :one
 SELECT min(t)::timestamptz AS oldest FROM rate_limit_event, unnest(times) AS t
 WHERE kind = $1 AND subject_mac = $2 AND t > $3::timestamptz

@@ -1,0 +1,118 @@
+package pages
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Permission is what a scope permits, as the consent page says it.
+type Permission struct {
+	Title   string
+	Details []string
+}
+
+// scopeLabels describe the scopes: as a heading, in detail, and after the word "may". Details name all
+// that the scope permits, since users read nothing else: TestConsent_NamesAllThatAScopePermits has the
+// part of the text for each route, tool and member. Those of media:delete depend on the accounts.
+var scopeLabels = map[Scope]struct {
+	title   string
+	details []string
+	verb    string
+}{
+	"media:read": {"See your files", []string{
+		"List, search and download all files of the account, private ones and drafts too, with their captions, groups and other details.",
+		"Get links to private files, which work for everyone who has them until they expire.",
+		"See deleted files that can be restored, how much is stored, uploads that run, and the settings for images.",
+	}, "see files"},
+	"media:write": {"Add, change and publish your files", []string{
+		"Upload files, also from other servers, end uploads that run, and seal drafts. Uploads use your storage, and can end deleted files before their time.",
+		"Make private files public, so that everyone with the link can see them, and public ones private.",
+		"Change names, captions, groups and other details of files, and restore deleted files.",
+		"Let others upload to the account without a login, for a limited time.",
+		"Change how images are converted and in which sizes they are shown, and whether everyone with the link can download the originals of public images.",
+	}, "change and publish files"},
+	"media:delete": {"Delete your files", nil, "delete files"},
+}
+
+// Permissions returns what the scopes of the request permit in the accounts of the user.
+func (p ConsentPage) Permissions() []Permission {
+	var permissions []Permission
+	for _, scope := range p.Scopes {
+		words, ok := scopeLabels[scope]
+		if !ok {
+			permissions = append(permissions, Permission{Title: sanitize(string(scope))})
+			continue
+		}
+		details := words.details
+		if scope == "media:delete" {
+			details = deleteDetails(p.Accounts)
+		}
+		permissions = append(permissions, Permission{Title: words.title, Details: details})
+	}
+	return permissions
+}
+
+// deleteDetails say what happens to deleted files. The user may not have chosen an account yet: where the
+// accounts differ, the sentences name them.
+func deleteDetails(accounts []Account) []string {
+	var windows []time.Duration
+	names := map[time.Duration][]string{}
+	for _, account := range accounts {
+		if !slices.Contains(windows, account.UndoWindow) {
+			windows = append(windows, account.UndoWindow)
+		}
+		names[account.UndoWindow] = append(names[account.UndoWindow], sanitize(account.Name))
+	}
+	if len(windows) == 0 {
+		windows = []time.Duration{0}
+	}
+	details := []string{"Delete files and drafts."}
+	for _, window := range windows {
+		in, drafts := "", ""
+		if len(windows) > 1 {
+			in = "In " + strings.Join(names[window], ", ") + ": "
+		}
+		if window > 0 {
+			drafts = " Drafts are deleted for good."
+		}
+		details = append(details, in+deletedFor(window)+drafts)
+	}
+	return details
+}
+
+// deletedFor returns for how long deleted files can be restored, in an account with this window.
+func deletedFor(window time.Duration) string {
+	if window <= 0 {
+		return "Files are deleted for good, and nobody can restore them."
+	}
+	return fmt.Sprintf("For %s you can restore deleted files, unless an upload needs their room.", humanWindow(window))
+}
+
+// humanWindow returns a time in which deletes can be undone in words: in days or hours if it is a whole
+// number of them.
+func humanWindow(d time.Duration) string {
+	const day = 24 * time.Hour
+	unit, name := time.Minute, "minute"
+	switch {
+	case d%day == 0:
+		unit, name = day, "day"
+	case d%time.Hour == 0:
+		unit, name = time.Hour, "hour"
+	}
+	count := int(d / unit) // never more than is true
+	if count != 1 {
+		name += "s"
+	}
+	return strconv.Itoa(count) + " " + name
+}
+
+// Verb returns what the scope permits, to follow the word "may".
+func (s Scope) Verb() string {
+	if words, ok := scopeLabels[s]; ok {
+		return words.verb
+	}
+	return sanitize(string(s))
+}

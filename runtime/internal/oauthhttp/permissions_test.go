@@ -1,0 +1,309 @@
+package oauthhttp_test
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"golang.org/x/net/html"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/api"
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/tus"
+	"mediastack.dev/runtime/oauth"
+)
+
+// reviewed has, for everything that a login permits, the words of the consent page that name it. Who adds
+// a route, a tool or a member reads the texts in pages/permissions.go, changes them if they do not name
+// what it does, and adds it here.
+var reviewed = struct {
+	// operations are those of account/operation.go, which are the tools, too; routes those of the OpenAPI
+	// document and of TUS.
+	operations map[account.Operation]string
+	routes     map[string]string
+	// members are those of the bodies that change something, by schema.
+	members map[string]map[string]string
+}{
+	operations: map[account.Operation]string{
+		account.ListMedia:             "List, search and download all files of the account, private ones and drafts too",
+		account.GetMedia:              "Get links to private files",
+		account.SearchMedia:           "List, search and download",
+		account.ListDrafts:            "private ones and drafts too",
+		account.GetMediaCount:         "List, search and download",
+		account.GetTotalStorage:       "how much is stored",
+		account.GetUploadFromURL:      "uploads that run",
+		account.GetMediaSettings:      "the settings for images",
+		account.ListDeletedMedia:      "See deleted files that can be restored",
+		account.UploadMedia:           "Upload files",
+		account.UploadMediaFromURL:    "also from other servers",
+		account.SealMedia:             "seal drafts",
+		account.UpdateMedia:           "Change names, captions, groups and other details of files",
+		account.RestoreMedia:          "restore deleted files",
+		account.CreateUploadSignature: "Let others upload to the account without a login",
+		account.UpdateMediaSettings:   "Change how images are converted",
+		account.DeleteMedia:           "Delete files and drafts.",
+	},
+	routes: map[string]string{
+		"GET /media/get":                            "List, search and download",
+		"POST /media/get":                           "List, search and download",
+		"GET /media/get/count":                      "List, search and download",
+		"POST /media/get/count":                     "List, search and download",
+		"GET /media/get/size":                       "how much is stored",
+		"POST /media/get/size":                      "how much is stored",
+		"GET /media/get/{mediaId}":                  "with their captions, groups and other details",
+		"POST /media/get/{mediaId}":                 "with their captions, groups and other details",
+		"GET /media/create/url/{jobId}":             "uploads that run",
+		"GET /media/deleted":                        "See deleted files that can be restored",
+		"GET /settings/media/get":                   "the settings for images",
+		"POST /settings/media/get":                  "the settings for images",
+		"POST /media/create":                        "Upload files",
+		"POST /media/create/url":                    "also from other servers",
+		"POST /media/seal/{mediaId}":                "seal drafts",
+		"PATCH /media/{mediaId}":                    "Make private files public",
+		"POST /media/batch":                         "Change names, captions, groups and other details of files, and restore deleted files",
+		"POST /media/restore/{mediaId}":             "restore deleted files",
+		"POST /media/signature/create":              "Let others upload to the account without a login",
+		"POST /settings/media/create":               "Change how images are converted",
+		"DELETE /media/delete/{mediaId}":            "Delete files and drafts.",
+		"POST /media/create/resumable":              "Upload files",
+		"HEAD /media/create/resumable/{uploadId}":   "Upload files",
+		"PATCH /media/create/resumable/{uploadId}":  "Upload files",
+		"POST /media/create/resumable/{uploadId}":   "Upload files",
+		"DELETE /media/create/resumable/{uploadId}": "end uploads that run",
+	},
+	members: map[string]map[string]string{
+		"MediaPatch": {
+			"access":   "Make private files public, so that everyone with the link can see them, and public ones private",
+			"caption":  "captions",
+			"fileName": "Change names",
+			"focus":    "other details of files",
+			"group":    "groups",
+			"metadata": "other details of files",
+		},
+		"Upload":           {"access": "Make private files public", "caption": "captions", "file": "Upload files", "group": "groups", "metadata": "other details of files"},
+		"URLUploadRequest": {"access": "Make private files public", "caption": "captions", "fileName": "Upload files", "group": "groups", "metadata": "other details of files", "seal": "seal drafts", "url": "also from other servers"},
+		"SignatureRequest": {
+			"access": "Make private files public", "count": "Let others upload", "expiresIn": "for a limited time", "group": "groups", "maxBytes": "Let others upload", "metadata": "other details of files",
+			"ref": "other details of files", "seal": "seal drafts", "types": "Let others upload",
+		},
+		"SettingsChange": {
+			"changed": "", "pinnedBy": "", "sources": "", // ignored in a request
+			"originals":       "whether everyone with the link can download the originals of public images",
+			"presets":         "in which sizes they are shown",
+			"thumbnailHeight": "in which sizes they are shown", "thumbnailWidth": "in which sizes they are shown",
+			"useWebP": "how images are converted", "webpOutputQuality": "how images are converted",
+		},
+	},
+}
+
+// changeSchemas are the schemas of requests that change something: all of their members need a text.
+func changeSchemas() []string { return slices.Sorted(maps.Keys(reviewed.members)) }
+
+// The page named uploads, seals and conversions, and nothing else of what media:write permits.
+func TestConsent_NamesAllThatAScopePermits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.tenant(t, "studio", owner)
+	b := w.replica(t, many).browser(t)
+	texts := map[oauth.Scope]string{}
+	for _, scope := range oauth.Scopes() {
+		page := b.login(b.application("App").query(url.Values{"scope": {string(scope)}}), owner)
+		texts[scope] = permissionText(t, page)
+	}
+	says := func(what string, scope oauth.Scope, words string, known bool) {
+		t.Helper()
+		switch {
+		case !known:
+			t.Errorf("%s: nobody has reviewed what the consent page says about it for %s", what, scope)
+		case !strings.Contains(texts[scope], words):
+			t.Errorf("%s: the consent page does not say %q for %s: %s", what, words, scope, texts[scope])
+		}
+	}
+	for _, operation := range operations(t) {
+		words, ok := reviewed.operations[operation]
+		says(string(operation), auth.ScopeOf(operation), words, ok)
+	}
+	document := specification(t)
+	for _, route := range document.routes(t) {
+		words, ok := reviewed.routes[route.name]
+		says(route.name, route.scope, words, ok)
+	}
+	routes := chi.NewRouter()
+	(&tus.API{}).Mount(routes)
+	must(t, chi.Walk(routes, func(method, path string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+		if method != http.MethodOptions { // which has no credential
+			words, ok := reviewed.routes[method+" "+path]
+			says(method+" "+path, auth.ScopeOf(account.UploadMedia), words, ok)
+		}
+		return nil
+	}))
+	for _, schema := range changeSchemas() {
+		members := document.Components.Schemas[schema].Properties
+		if len(members) == 0 {
+			t.Errorf("the document has no %s", schema)
+		}
+		for member := range members {
+			words, ok := reviewed.members[schema][member]
+			says(schema+"."+member, oauth.ScopeWrite, words, ok)
+		}
+	}
+}
+
+// The text about deletes is that of the account's setting when the page is shown.
+func TestConsent_SaysWhetherDeletesCanBeUndone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant := w.tenant(t, "studio", owner)
+	rt := w.replica(t, many)
+	text := func() string {
+		t.Helper()
+		b := rt.browser(t)
+		return permissionText(t, b.login(b.application("App").query(url.Values{"scope": {"media:delete"}}), owner))
+	}
+	if got := text(); !strings.Contains(got, "Files are deleted for good, and nobody can restore them.") {
+		t.Errorf("without undo: %s", got)
+	}
+	w.Change(t, tenant, func(s *account.Spec) { s.Undo = account.Undo{Window: 72 * time.Hour, For: account.UndoAgents} })
+	if got := text(); !strings.Contains(got, "For 3 days you can restore deleted files, unless an upload needs their room. Drafts are deleted for good.") {
+		t.Errorf("with undo: %s", got)
+	}
+	other := w.tenant(t, "archive", owner)
+	if got := text(); !strings.Contains(got, "In The "+other.Account.Name+": Files are deleted for good") || !strings.Contains(got, "In The studio: For 3 days you can restore deleted files") {
+		t.Errorf("with two accounts: %s", got)
+	}
+}
+
+// permissionText returns what the consent page says that the application will be able to do.
+func permissionText(t *testing.T, p page) string {
+	t.Helper()
+	for _, list := range p.elements(t, "ul") {
+		if attributeOf(list, "class") == "permissions" {
+			return textOf(list)
+		}
+	}
+	t.Fatalf("no permissions on the page: %d %s", p.StatusCode, p.body)
+	return ""
+}
+
+// elements returns the elements of a page with this name.
+func (p page) elements(t *testing.T, name string) []*html.Node {
+	t.Helper()
+	root, err := html.Parse(strings.NewReader(p.body))
+	must(t, err)
+	var found []*html.Node
+	for n := range root.Descendants() {
+		if n.Type == html.ElementNode && n.Data == name {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+// attributeOf returns an attribute of an element.
+func attributeOf(n *html.Node, name string) string {
+	for _, a := range n.Attr {
+		if a.Key == name {
+			return a.Val
+		}
+	}
+	return ""
+}
+
+// textOf returns what can be read in an element, in one line.
+func textOf(n *html.Node) string {
+	var text strings.Builder
+	for child := range n.Descendants() {
+		if child.Type == html.TextNode {
+			text.WriteString(child.Data + " ")
+		}
+	}
+	return strings.Join(strings.Fields(text.String()), " ")
+}
+
+// operations returns all operations, as their source has them.
+func operations(t *testing.T) []account.Operation {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../../account/operation.go", nil, 0)
+	must(t, err)
+	var found []account.Operation
+	for n := range ast.Preorder(file) {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			continue
+		}
+		if kind, ok := spec.Type.(*ast.Ident); ok && kind.Name == "Operation" {
+			text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			must(t, err)
+			found = append(found, account.Operation(text))
+		}
+	}
+	if len(found) < 17 {
+		t.Fatalf("only the operations %v were found", found)
+	}
+	return found
+}
+
+// spec is the part of the OpenAPI document that the tests read.
+type spec struct {
+	Security   []map[string][]oauth.Scope
+	Paths      map[string]map[string]json.RawMessage
+	Components struct {
+		Schemas map[string]struct{ Properties map[string]json.RawMessage }
+	}
+}
+
+func specification(t *testing.T) spec {
+	t.Helper()
+	text, err := api.RenderSpec(baseURL, "service")
+	must(t, err)
+	var document spec
+	must(t, json.Unmarshal(text, &document))
+	return document
+}
+
+// scopedRoute is a route that a login reaches with a scope.
+type scopedRoute struct {
+	name  string
+	scope oauth.Scope
+}
+
+// routes returns the routes that a login reaches: one for each of their scopes.
+func (s spec) routes(t *testing.T) []scopedRoute {
+	t.Helper()
+	var found []scopedRoute
+	for path, methods := range s.Paths {
+		for method, text := range methods {
+			if !slices.Contains([]string{"get", "head", "post", "put", "patch", "delete"}, method) {
+				continue
+			}
+			operation := struct {
+				Security *[]map[string][]oauth.Scope
+			}{}
+			must(t, json.Unmarshal(text, &operation))
+			security := s.Security
+			if operation.Security != nil {
+				security = *operation.Security
+			}
+			for _, alternative := range security {
+				// A batch of deletes needs media:delete, which the operation has a text for.
+				for _, scope := range alternative["login"] {
+					if path != api.BatchRoute || scope != oauth.ScopeDelete {
+						found = append(found, scopedRoute{strings.ToUpper(method) + " " + path, scope})
+					}
+				}
+			}
+		}
+	}
+	return found
+}
