@@ -369,4 +369,9 @@ func TestMigrate_GivesUpAfterTheWait(t *testing.T) {
 			t.Errorf("%s: exit code %d: %s", wait, code, stderr)
 		}
 	}
+	for _, timeout := range []string{"0s", "9ms", "11s"} {
+		if code, _, stderr := call(t.Context(), "migrate", "--database-url=postgres://u@h/d", "--migration-lock-timeout="+timeout); code != exitUsage || !strings.Contains(stderr, "SERVICE_MIGRATION_LOCK_TIMEOUT must be from 10ms to 10s") {
+			t.Errorf("%s: exit code %d: %s", timeout, code, stderr)
+		}
+	}
 }
