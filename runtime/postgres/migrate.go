@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -45,12 +44,8 @@ const defaultLockTimeout = 500 * time.Millisecond
 // nobody out, such as CREATE INDEX CONCURRENTLY, which has to wait for the transactions of others.
 const noTransaction = "-- +goose NO TRANSACTION"
 
-// provider returns the embedded migrations for db.
-func provider(db *sql.DB) (*goose.Provider, error) {
-	files, err := fs.Sub(embedded, "migrations")
-	if err != nil {
-		return nil, err
-	}
+// provider returns the migrations of files for db.
+func provider(db *sql.DB, files fs.FS) (*goose.Provider, error) {
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockID(migrationLock))
 	if err != nil {
 		return nil, err
@@ -65,6 +60,15 @@ func provider(db *sql.DB) (*goose.Provider, error) {
 // A transaction waits for a lock as long as cfg.MigrationLockTimeout, because everybody who needs the same
 // table waits behind it. Then Migrate returns an Unavailable fault, and may be called again.
 func Migrate(ctx context.Context, cfg Config, log *slog.Logger) error {
+	files, err := fs.Sub(embedded, "migrations")
+	if err != nil {
+		return err
+	}
+	return migrateFiles(ctx, cfg, files, log)
+}
+
+// migrateFiles is Migrate with these migrations.
+func migrateFiles(ctx context.Context, cfg Config, files fs.FS, log *slog.Logger) error {
 	poolCfg, err := cfg.WithMaxConns(1).poolConfig()
 	if err != nil {
 		return err
@@ -87,14 +91,14 @@ func Migrate(ctx context.Context, cfg Config, log *slog.Logger) error {
 	if err := verifyCell(ctx, pool, cfg.Cell); err != nil {
 		return err
 	}
-	pending, err := pendingMigrations(ctx, pool)
+	pending, err := pendingMigrations(ctx, pool, files)
 	if err != nil {
 		return toFault(err, "read the applied migrations")
 	}
 	if len(pending) == 0 {
 		return logCurrent(ctx, pool, log)
 	}
-	migrations, err := provider(db)
+	migrations, err := provider(db, files)
 	if err != nil {
 		return fmt.Errorf("read the migrations: %w", err)
 	}
@@ -139,7 +143,7 @@ type migration struct {
 }
 
 // pendingMigrations returns the migrations that were not applied, in their order.
-func pendingMigrations(ctx context.Context, pool *pgxpool.Pool) (pending []migration, err error) {
+func pendingMigrations(ctx context.Context, pool *pgxpool.Pool, files fs.FS) (pending []migration, err error) {
 	var applied []int64
 	err = pool.QueryRow(ctx, "SELECT array_agg(version_id) FROM goose_db_version WHERE version_id > 0").Scan(&applied)
 	if err != nil && !isUndefinedTable(err) {
@@ -149,11 +153,11 @@ func pendingMigrations(ctx context.Context, pool *pgxpool.Pool) (pending []migra
 	for _, version := range applied {
 		known[version], newest = true, max(newest, version)
 	}
-	files, err := fs.ReadDir(embedded, "migrations") // sorted
+	entries, err := fs.ReadDir(files, ".") // sorted
 	if err != nil {
 		return nil, err
 	}
-	for _, file := range files {
+	for _, file := range entries {
 		version, err := goose.NumericComponent(file.Name())
 		switch {
 		case err != nil:
@@ -163,7 +167,7 @@ func pendingMigrations(ctx context.Context, pool *pgxpool.Pool) (pending []migra
 		case version < newest:
 			return nil, fault.WithReason(fault.New(fault.Unavailable, "migration %d was applied and %s was not: the database was migrated by a program of another line of versions", newest, file.Name()), fault.Schema)
 		}
-		text, err := embedded.ReadFile(path.Join("migrations", file.Name()))
+		text, err := fs.ReadFile(files, file.Name())
 		if err != nil {
 			return nil, err
 		}

@@ -26,11 +26,15 @@ const (
 // others have locked. It logs what it waits for, and fails after wait. A schema that this program cannot
 // migrate fails at once.
 func MigrateWithin(ctx context.Context, cfg Config, wait time.Duration, log *slog.Logger) error {
+	return migrateWithin(ctx, cfg, wait, log, Migrate)
+}
+
+func migrateWithin(ctx context.Context, cfg Config, wait time.Duration, log *slog.Logger, migrate func(context.Context, Config, *slog.Logger) error) error {
 	begun, pause := time.Now(), minMigratePause
 	var logged string
 	var loggedAt time.Time
 	for {
-		err := Migrate(ctx, cfg, log)
+		err := migrate(ctx, cfg, log)
 		if err == nil || ctx.Err() != nil || !mayMigrateLater(err) {
 			return err
 		}
