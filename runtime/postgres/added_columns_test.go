@@ -22,7 +22,7 @@ import (
 	"mediastack.dev/runtime/postgres"
 )
 
-// texts returns the texts in the Go files that a pattern names, by the names of their constants and otherwise by their place.
+// texts returns the texts in the Go files that a pattern names, by the names of their constants and otherwise by their positions.
 func texts(t *testing.T, pattern string) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob(pattern)
@@ -53,9 +53,9 @@ func texts(t *testing.T, pattern string) map[string]string {
 func statements(t *testing.T) map[string]string {
 	t.Helper()
 	found := texts(t, "internal/sqlgen/*.sql.go")
-	for place, text := range found {
+	for name, text := range found {
 		if !strings.HasPrefix(text, "-- name: ") {
-			delete(found, place)
+			delete(found, name)
 		}
 	}
 	if len(found) < 200 {
@@ -68,13 +68,13 @@ func statements(t *testing.T) map[string]string {
 func stale(t *testing.T, conn *pgx.Conn, prepared map[string]*pgconn.StatementDescription) map[string]error {
 	t.Helper()
 	failed := map[string]error{}
-	for place, statement := range prepared {
+	for name, statement := range prepared {
 		explain := "EXPLAIN EXECUTE " + pgx.Identifier{statement.Name}.Sanitize()
 		if n := len(statement.ParamOIDs); n > 0 {
 			explain += "(" + strings.TrimSuffix(strings.Repeat("NULL,", n), ",") + ")"
 		}
 		if _, err := conn.Exec(t.Context(), explain, pgx.QueryExecModeSimpleProtocol); err != nil {
-			failed[place] = err
+			failed[name] = err
 		}
 	}
 	return failed
@@ -88,8 +88,8 @@ func TestStatements_SurviveAddedColumns(t *testing.T) {
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	prepared := map[string]*pgconn.StatementDescription{}
 	everything := map[string]string{"SELECT *": "SELECT * FROM app"} // which shows that the test would notice
-	for place, text := range statements(t) {
-		everything[place] = text
+	for name, text := range statements(t) {
+		everything[name] = text
 	}
 	for _, filter := range []media.Filter{{}, {Access: media.Public}, {Group: "g"}, {Access: media.Public, Group: "g"}} {
 		for _, offset := range []int{0, 1_000_000} {
@@ -101,12 +101,12 @@ func TestStatements_SurviveAddedColumns(t *testing.T) {
 			everything[fmt.Sprintf("the search %v: %s", query, what)] = search.SQL
 		}
 	}
-	for place, text := range everything {
-		prepared[place], err = conn.Prepare(t.Context(), fmt.Sprintf("s%d", len(prepared)), text)
+	for name, text := range everything {
+		prepared[name], err = conn.Prepare(t.Context(), fmt.Sprintf("s%d", len(prepared)), text)
 		must(t, err)
 	}
-	for place, err := range stale(t, conn, prepared) {
-		t.Fatalf("%s: %v", place, err)
+	for name, err := range stale(t, conn, prepared) {
+		t.Fatalf("%s: %v", name, err)
 	}
 	_, err = conn.Exec(t.Context(), `DO $$ DECLARE t text; BEGIN
 			FOR t IN SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace LOOP
@@ -119,8 +119,8 @@ func TestStatements_SurviveAddedColumns(t *testing.T) {
 		t.Errorf("SELECT *: %v", err)
 	}
 	delete(failed, "SELECT *")
-	for place, err := range failed {
-		t.Errorf("%s: %v", place, err)
+	for name, err := range failed {
+		t.Errorf("%s: %v", name, err)
 	}
 }
 
@@ -145,9 +145,9 @@ func TestStatements_AndFunctionsNameTheirColumns(t *testing.T) {
 	if functions == 0 {
 		t.Error("the schema has no functions")
 	}
-	for place, text := range checked {
+	for name, text := range checked {
 		if found := unnamed.FindString(text); found != "" {
-			t.Errorf("%s: %q does not name its columns", place, found)
+			t.Errorf("%s: %q does not name its columns", name, found)
 		}
 	}
 	for _, text := range []string{"SELECT * FROM app", "DELETE FROM a RETURNING a.*", "INSERT INTO app VALUES (1)", "insert into app select 1"} {

@@ -57,8 +57,8 @@ func provider(db *sql.DB, files fs.FS) (*goose.Provider, error) {
 // processes may call it concurrently. It returns a fault with reason OtherInstallation if the
 // database has another cell than the configuration.
 //
-// A transaction waits for a lock as long as cfg.MigrationLockTimeout, because everybody who needs the same
-// table waits behind it. Then Migrate returns an Unavailable fault, and may be called again.
+// A transaction waits for a lock as long as cfg.MigrationLockTimeout, because all requests to the same
+// table wait behind it. Then Migrate returns an Unavailable fault, and may be called again.
 func Migrate(ctx context.Context, cfg Config, log *slog.Logger) error {
 	files, err := fs.Sub(embedded, "migrations")
 	if err != nil {

@@ -83,7 +83,7 @@ func begun(t *testing.T, url string) pgx.Tx {
 	return tx
 }
 
-// A migration that waits for a long transaction once had everybody wait behind it.
+// A migration that waits for a long transaction once had all requests wait behind it.
 func TestMigrate_HoldsNobodyUpBehindALongTransaction(t *testing.T) {
 	t.Parallel()
 	store, url := setup(t)

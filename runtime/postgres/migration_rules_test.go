@@ -190,7 +190,7 @@ func TestMigrations_ExpandFirstAndLockNobodyOut(t *testing.T) {
 	}
 }
 
-func TestMigrationRules(t *testing.T) {
+func TestMigrationRules_FindWhatLocksOrBreaks(t *testing.T) {
 	releases[30] = true
 	t.Cleanup(func() { delete(releases, 30) })
 	const contract = "-- contract: nobody uses it since release 30.\nUPDATE schema_compatibility SET oldest_program = 30;\n"
