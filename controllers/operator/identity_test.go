@@ -164,10 +164,15 @@ func TestInstallation_SchemaIsCheckedBothWays(t *testing.T) {
 	isReady(b, port)
 	b.shows(object, v1alpha1.ConditionKeysReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
 
+	// That of the version after this one, while it is rolled out.
 	b.exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, true)")
+	b.shows(b.account("later"), v1alpha1.ConditionKeysReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
+	isReady(b, port)
+
+	b.exec("UPDATE schema_compatibility SET oldest_program = 99999")
 	notReady(t, b, port, "older than the database's schema", "99999")
 	b.writesNothing(object, b.databaseURL)
-	b.exec("DELETE FROM goose_db_version WHERE version_id = 99999")
+	b.exec("UPDATE schema_compatibility SET oldest_program = 25")
 	isReady(b, port)
 }
 

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"io/fs"
+	"log/slog"
 	"time"
 
 	"mediastack.dev/runtime/media"
@@ -58,6 +60,13 @@ func HoldLookUps(s *Store, hold func(lookUps int)) {
 
 // QueuedLookUps returns how many look-ups wait for their batch.
 func QueuedLookUps(s *Store) int { return s.principalBatch.queued() }
+
+// MigrateFiles is MigrateWithin with migrations of its own.
+func MigrateFiles(ctx context.Context, cfg Config, wait time.Duration, files fs.FS, log *slog.Logger) error {
+	return migrateWithin(ctx, cfg, wait, log, func(ctx context.Context, cfg Config, log *slog.Logger) error {
+		return migrateFiles(ctx, cfg, files, log)
+	})
+}
 
 // LatestVersion returns the version of the newest migration.
 func LatestVersion() int64 { return latestVersion() }

@@ -51,6 +51,8 @@ func serverFault(cause error, code string) error {
 	switch {
 	case code == "23505": // unique_violation
 		return fault.Wrap(cause, fault.Conflict, "already exists")
+	case isStalePlan(cause):
+		return fault.Wrap(cause, fault.Unavailable, "the database schema has just been changed: try again")
 	case code == otherCluster:
 		return fault.WithReason(fault.Wrap(cause, fault.Unavailable, "the database belongs to another cluster, or is on hold"), fault.OtherInstallation)
 	case reason == fault.Schema:

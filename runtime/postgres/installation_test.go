@@ -27,35 +27,89 @@ func statement(t *testing.T, url, text string, args ...any) {
 	must(t, err)
 }
 
-// An old program that continues beside a newer schema would misinterpret its rows.
-func TestSchema_NewerIsRejectedOnEveryConnection(t *testing.T) {
+// A newer schema serves the programs of before, as long as it says so; a program that uses what is gone
+// would fail, or misinterpret its rows.
+func TestSchema_NewerIsUsedUntilItExcludesTheProgram(t *testing.T) {
 	t.Parallel()
 	url := testenv.Postgres(t)
 	running := open(t, url)
 	must(t, running.CheckSchema(t.Context()))
-	statement(t, url, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true)")
-	for name, do := range map[string]func() error{
+	logs := new(strings.Builder)
+	uses := map[string]func() error{
 		"a program that runs":   func() error { return running.CheckSchema(t.Context()) },
 		"a program that starts": func() error { return open(t, url).CheckSchema(t.Context()) },
-		"a query of a program":  func() error { _, err := open(t, url).FindAccount(t.Context(), "a", "b"); return err },
-		"a write of a program":  func() error { return touch(t, open(t, url), uuid.New(), "old") },
+		"a query of a program": func() error {
+			_, err := open(t, url).FindAccount(t.Context(), "a", "b")
+			if fault.Is(err, fault.NotFound) {
+				return nil
+			}
+			return err
+		},
+		"a write of a program": func() error { return touch(t, open(t, url), uuid.New(), "old") },
 		"the migration of a program": func() error {
-			return postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: url}, slog.New(slog.DiscardHandler))
+			return postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: url}, slog.New(slog.NewTextHandler(logs, nil)))
 		},
 		"the ping of the readyz check": func() error { return open(t, url).Ping(t.Context()) },
-	} {
+	}
+	allUse := func(when string) {
+		t.Helper()
+		for name, do := range uses {
+			if err := do(); err != nil {
+				t.Errorf("%s: %s: %v", when, name, err)
+			}
+		}
+	}
+	statement(t, url, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (998, true), (999, true)")
+	allUse("the schema is newer")
+	if want := fmt.Sprintf("schema=999 program=%d oldest_program=25", postgres.LatestVersion()); !strings.Contains(logs.String(), want) {
+		t.Errorf("the migration does not say %q: %s", want, logs)
+	}
+
+	statement(t, url, "UPDATE schema_compatibility SET oldest_program = 998")
+	for name, do := range uses {
 		err := do()
-		if !fault.Is(err, fault.Unavailable) || fault.ReasonOf(err) != fault.Schema || !strings.Contains(err.Error(), "older than the database's schema") ||
-			!strings.Contains(err.Error(), "version 999") || !strings.Contains(err.Error(), fmt.Sprintf("up to %d", postgres.LatestVersion())) {
+		if !fault.Is(err, fault.Unavailable) || fault.ReasonOf(err) != fault.Schema || !strings.Contains(err.Error(), "older than the database's schema") || !strings.Contains(err.Error(), "run a newer version") ||
+			!strings.Contains(err.Error(), "version 999") || !strings.Contains(err.Error(), "version 998") || !strings.Contains(err.Error(), fmt.Sprintf("up to %d", postgres.LatestVersion())) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if err := touch(t, running, uuid.New(), "old"); fault.ReasonOf(err) != fault.Schema {
 		t.Errorf("a program that runs writes on an old connection: %v", err)
 	}
-	statement(t, url, "DELETE FROM goose_db_version WHERE version_id = 999")
-	must(t, running.CheckSchema(t.Context()))
-	must(t, touch(t, running, uuid.New(), "old"))
+	// A schema of which nobody knows who may use it is used by nobody.
+	for _, text := range []string{"DELETE FROM schema_compatibility", "DROP TABLE schema_compatibility"} {
+		statement(t, url, text)
+		if err := open(t, url).CheckSchema(t.Context()); fault.ReasonOf(err) != fault.Schema || !strings.Contains(err.Error(), "programs that know version 999") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	statement(t, url, "DELETE FROM goose_db_version WHERE version_id > 900")
+	allUse("the schema is that of the program")
+}
+
+// The programs of this version use a schema of before the comparison only to migrate it.
+func TestSchema_OfBeforeTheComparisonIsMigrated(t *testing.T) {
+	t.Parallel()
+	url := testenv.Postgres(t)
+	statement(t, url, "DROP TABLE schema_compatibility")
+	statement(t, url, "DELETE FROM goose_db_version WHERE version_id >= 25")
+	store := open(t, url)
+	if err := store.CheckSchema(t.Context()); fault.ReasonOf(err) != fault.Schema || !strings.Contains(err.Error(), "it has version 24") {
+		t.Errorf("%v", err)
+	}
+	migrate(t, url)
+	must(t, store.CheckSchema(t.Context()))
+}
+
+// Two programs of different lines of versions would each believe that their own migrations were applied.
+func TestMigrate_OfAnotherLineOfVersionsIsRejected(t *testing.T) {
+	t.Parallel()
+	url := testenv.Postgres(t)
+	statement(t, url, "DELETE FROM goose_db_version WHERE version_id = 24")
+	err := postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: url}, slog.New(slog.DiscardHandler))
+	if fault.ReasonOf(err) != fault.Schema || !strings.Contains(err.Error(), "00024_dominant_color.sql was not") {
+		t.Errorf("%v", err)
+	}
 }
 
 func TestSchema_OlderNamesBothVersionsAndTheCommand(t *testing.T) {

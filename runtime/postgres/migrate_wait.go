@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,14 +22,19 @@ const (
 )
 
 // MigrateWithin is Migrate that waits for a database that cannot be used yet: a server that is
-// starting, a role or a database that is not created yet, a password that is not set yet. It logs what it
-// waits for, and fails after wait. A schema that this program cannot migrate fails at once.
+// starting, a role or a database that is not created yet, a password that is not set yet, a table that
+// others have locked. It logs what it waits for, and fails after wait. A schema that this program cannot
+// migrate fails at once.
 func MigrateWithin(ctx context.Context, cfg Config, wait time.Duration, log *slog.Logger) error {
+	return migrateWithin(ctx, cfg, wait, log, Migrate)
+}
+
+func migrateWithin(ctx context.Context, cfg Config, wait time.Duration, log *slog.Logger, migrate func(context.Context, Config, *slog.Logger) error) error {
 	begun, pause := time.Now(), minMigratePause
 	var logged string
 	var loggedAt time.Time
 	for {
-		err := Migrate(ctx, cfg, log)
+		err := migrate(ctx, cfg, log)
 		if err == nil || ctx.Err() != nil || !mayMigrateLater(err) {
 			return err
 		}
@@ -43,7 +49,7 @@ func MigrateWithin(ctx context.Context, cfg Config, wait time.Duration, log *slo
 		select {
 		case <-ctx.Done():
 			return err
-		case <-time.After(min(pause, wait-waited)):
+		case <-time.After(min(pause/2+rand.N(pause/2), wait-waited)):
 		}
 		pause = min(2*pause, maxMigratePause)
 	}
@@ -63,6 +69,9 @@ func waitsFor(err error, cfg Config) string {
 		return "the database of SERVICE_DATABASE_URL does not exist at " + cfg.Address()
 	case fault.StoreFull:
 		return "PostgreSQL at " + cfg.Address() + " has no space left"
+	}
+	if isLockFailure(err) {
+		return fault.From(err).Public
 	}
 	var server *pgconn.PgError
 	if errors.As(err, &server) && server.Code == tooManyConnections {

@@ -36,6 +36,8 @@ type Config struct {
 	// Maintenance plans each statement for the tables as they are. Otherwise the plans of prepared statements are kept, which
 	// saves time with each of many requests, also if a table was empty when its plan was made.
 	Maintenance bool `kong:"-"`
+	// MigrationLockTimeout is how long Migrate waits for a lock, from MinLockTimeout to MaxLockTimeout; 0 = the default.
+	MigrationLockTimeout time.Duration `kong:"-"`
 }
 
 // Bounds of the configuration.

@@ -140,6 +140,7 @@ func (s *Store) inTx(ctx context.Context, op string, do func(q *sqlgen.Queries) 
 	ctx, cancel := s.db.bound(ctx)
 	defer cancel()
 	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error { return do(s.queries.WithTx(tx)) })
+	s.db.dropStalePlans(err)
 	return toFault(err, op)
 }
 

@@ -69,7 +69,7 @@ func inspect(ctx context.Context, conn *pgx.Conn, parsed *pgx.ConnConfig, cfg Co
 	if recovering {
 		report.Missing(preflightPart, "the server is a replica, which accepts no writes: use the address of the primary")
 	}
-	oldest, newest, err := readVersion(ctx, conn)
+	found, err := readSchema(ctx, conn)
 	switch {
 	case errors.Is(err, errNotMigrated) && create:
 		report.Works(preflightPart, "the schema %s is empty, and the user may create tables in it: mediastack-runtime migrate does", schema)
@@ -77,10 +77,12 @@ func inspect(ctx context.Context, conn *pgx.Conn, parsed *pgx.ConnConfig, cfg Co
 		report.Missing(preflightPart, "the user may not create tables: as the owner of the database, run GRANT CREATE ON SCHEMA public TO the user")
 	case err != nil:
 		return err
-	case checkKnown(oldest, newest) != nil:
-		report.Missing(preflightPart, "%v", checkKnown(oldest, newest))
-	case newest < latestVersion():
-		report.Note(preflightPart, "the schema has version %d: mediastack-runtime migrate brings it to %d", newest, latestVersion())
+	case found.check() != nil:
+		report.Missing(preflightPart, "%v", found.check())
+	case found.isPending():
+		report.Note(preflightPart, "the schema has version %d: mediastack-runtime migrate brings it to %d", found.newest, latestVersion())
+	case found.isNewer():
+		report.Works(preflightPart, "the schema has version %d, which this program may use: it knows versions up to %d", found.newest, latestVersion())
 	default:
 		report.Works(preflightPart, "the schema is that of this version")
 	}

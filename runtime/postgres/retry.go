@@ -20,7 +20,7 @@ import (
 var _ sqlgen.DBTX = (*connections)(nil)
 
 // connections is the pool as the queries use it. While the server cannot be reached, it retries
-// statements that were not sent, which is safe for every statement; repeat also retries idempotent
+// statements that were not executed, which is safe for every statement; repeat also retries idempotent
 // ones whose outcome is not known (docs/decisions/0019).
 type connections struct {
 	pool             *pgxpool.Pool
@@ -58,6 +58,7 @@ func (c *connections) retry(ctx context.Context, again func(error) bool, do func
 	for {
 		err := do(ctx)
 		c.counters.observe(err)
+		c.dropStalePlans(err)
 		if err == nil || ctx.Err() != nil || !again(err) || !c.await(ctx, deadline) {
 			return c.explain(err)
 		}
@@ -113,22 +114,36 @@ func (c *connections) bound(ctx context.Context) (context.Context, context.Cance
 	return context.WithTimeout(ctx, c.statementTimeout)
 }
 
-// isUnsent reports whether an error means that nothing was sent to the server because of a
-// connection that could not be made or was lost, and that may end by itself.
-func isUnsent(err error) bool {
-	var connect *pgconn.ConnectError
-	return (errors.As(err, &connect) || pgconn.SafeToRetry(err)) && isLost(err)
+// dropStalePlans replaces all connections after a statement whose plan has become stale: those of the others are, too.
+func (c *connections) dropStalePlans(err error) {
+	if isStalePlan(err) {
+		c.pool.Reset()
+	}
 }
 
-// isLost reports whether an error means that the connection could not be made or was lost, and that
-// may end by itself.
+// isStalePlan reports whether a statement was not executed because a migration has changed the columns that it returned when
+// it was prepared. A column that was only added has no such effect: no statement returns columns that it does not name.
+func isStalePlan(err error) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server) && server.Code == "0A000" && server.Routine == "RevalidateCachedQuery"
+}
+
+// isUnsent reports whether an error means that nothing was executed because of a connection that could
+// not be made or was lost, or because of a stale plan, and that may end by itself.
+func isUnsent(err error) bool {
+	var connect *pgconn.ConnectError
+	return isStalePlan(err) || (errors.As(err, &connect) || pgconn.SafeToRetry(err)) && isLost(err)
+}
+
+// isLost reports whether an error means that the connection could not be made or was lost, or that a
+// plan was stale, and that may end by itself.
 func isLost(err error) bool {
 	if fault.ReasonOf(toFault(err, "")) != "" {
 		return false
 	}
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
-		return server.Code == tooManyConnections || strings.HasPrefix(server.Code, "57P") || strings.HasPrefix(server.Code, "08")
+		return isStalePlan(err) || server.Code == tooManyConnections || strings.HasPrefix(server.Code, "57P") || strings.HasPrefix(server.Code, "08")
 	}
 	return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && isDisconnected(err)
 }

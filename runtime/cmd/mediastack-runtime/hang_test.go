@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/retryafter"
 	testwait "mediastack.dev/hack/testenv/wait"
 )
 
@@ -121,7 +122,7 @@ func TestServe_ToolCallsSayWhenToRetryWithoutADatabase(t *testing.T) {
 				"create_upload_signature": "{}", "update_media_settings": `{"useWebP":true}`, "upload_media": `{"fileName":"a.txt","mimeType":"text/plain","fileBase64":"Ynl0ZXM="}`,
 			} {
 				tools.Go(func() {
-					if status, header, text := s.toolCall(t, tool, arguments); status != http.StatusServiceUnavailable || header.Get("Retry-After") != "5" || !strings.Contains(text, `"data":{"code":"unavailable"}`) {
+					if status, header, text := s.toolCall(t, tool, arguments); status != http.StatusServiceUnavailable || !retryafter.Is(header, 5) || !strings.Contains(text, `"data":{"code":"unavailable"}`) {
 						t.Errorf("%s: %d %v %s", tool, status, header, text)
 					}
 				})

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/retryafter"
 	testwait "mediastack.dev/hack/testenv/wait"
 )
 
@@ -107,7 +108,7 @@ func TestServe_ServesWithoutS3WhatNeedsNone(t *testing.T) {
 		"a file":             s.request(t, http.MethodGet, file),
 		"a resumable upload": s.request(t, http.MethodPost, "/media/create/resumable", "Tus-Resumable", "1.0.0", "Upload-Length", "5"),
 	} {
-		if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") != "5" {
+		if got.status != http.StatusServiceUnavailable || !retryafter.Is(got.header, 5) {
 			t.Errorf("%s without S3: %d, Retry-After %q", name, got.status, got.header.Get("Retry-After"))
 		}
 	}
@@ -367,6 +368,11 @@ func TestMigrate_GivesUpAfterTheWait(t *testing.T) {
 	for _, wait := range []string{"-1s", "2h"} {
 		if code, _, stderr := call(t.Context(), "migrate", "--database-url=postgres://u@h/d", "--database-wait="+wait); code != exitUsage || !strings.Contains(stderr, "SERVICE_DATABASE_WAIT must be from 0s to 1h") {
 			t.Errorf("%s: exit code %d: %s", wait, code, stderr)
+		}
+	}
+	for _, timeout := range []string{"0s", "9ms", "11s"} {
+		if code, _, stderr := call(t.Context(), "migrate", "--database-url=postgres://u@h/d", "--migration-lock-timeout="+timeout); code != exitUsage || !strings.Contains(stderr, "SERVICE_MIGRATION_LOCK_TIMEOUT must be from 10ms to 10s") {
+			t.Errorf("%s: exit code %d: %s", timeout, code, stderr)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
@@ -64,7 +65,7 @@ const defaultRetryAfter = 5 * time.Second
 type ErrorResponse struct {
 	Status int
 	Body   api.Error
-	// RetryAfter is when the request may succeed, for 429 and 503; 0 for any other status.
+	// RetryAfter is when the client may try again, for 429 and 503: whole seconds, spread; 0 for any other status.
 	RetryAfter time.Duration
 }
 
@@ -87,12 +88,22 @@ func DescribeStatus(status int, err error) ErrorResponse {
 	return response
 }
 
-// retryAfter returns how long to wait before the next attempt.
+// maxSpread bounds what is added to the time after which a request may succeed.
+const maxSpread = 10 * time.Second
+
+// retryAfter returns how long to wait before the next attempt, spread for the clients that were answered at the same time.
 func retryAfter(f *fault.Error) time.Duration {
 	if f.RetryAfter <= 0 {
-		return defaultRetryAfter
+		return Spread(defaultRetryAfter)
 	}
-	return f.RetryAfter
+	return Spread(f.RetryAfter)
+}
+
+// Spread returns a random number of whole seconds, from wait to twice as long, and at most maxSpread longer. After an
+// absence, all clients would otherwise come back in the same second, and the first replica would answer most of them 429.
+func Spread(wait time.Duration) time.Duration {
+	seconds := Seconds(wait)
+	return time.Duration(seconds+rand.IntN(min(seconds, int(maxSpread.Seconds()))+1)) * time.Second //nolint:gosec // spreading load needs no secret
 }
 
 // SetRetryAfter sets the header Retry-After, in whole seconds.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -97,11 +98,30 @@ func TestWriteError_ShowsNothingInternal(t *testing.T) {
 	}
 }
 
-func TestWriteError_RetryAfterIsInWholeSeconds(t *testing.T) {
+// Clients that were answered in the same second once came back in the same second, and were answered 429.
+func TestRetryAfter_IsSpreadOverWholeSeconds(t *testing.T) {
 	t.Parallel()
-	w, _ := fail(&RequestInfo{}, &fault.Error{Kind: fault.Busy, RetryAfter: 1500 * time.Millisecond})
-	if got := w.Header().Get("Retry-After"); got != "2" {
-		t.Errorf("Retry-After %q", got)
+	for wait, want := range map[time.Duration][2]int{0: {5, 10}, time.Millisecond: {1, 2}, 1500 * time.Millisecond: {2, 4}, 10 * time.Second: {10, 20}, time.Hour: {3600, 3610}} {
+		for _, kind := range []fault.Kind{fault.Busy, fault.Unavailable} {
+			seen := map[int]bool{}
+			for range 200 {
+				err := &fault.Error{Kind: kind, RetryAfter: wait}
+				answered, _ := fail(&RequestInfo{}, err)
+				page, oauth := http.Header{}, httptest.NewRecorder()
+				SetRetryAfter(page, err)
+				WriteOAuthError(oauth, httptest.NewRequest(http.MethodPost, "/oauth/token", nil), http.StatusBadRequest, "invalid_grant", err)
+				for _, header := range []http.Header{answered.Header(), page, oauth.Header()} {
+					seconds, err := strconv.Atoi(header.Get("Retry-After"))
+					if err != nil || seconds < want[0] || seconds > want[1] {
+						t.Fatalf("%s: Retry-After %q, want from %d to %d", wait, header.Get("Retry-After"), want[0], want[1])
+					}
+					seen[seconds] = true
+				}
+			}
+			if len(seen) != want[1]-want[0]+1 {
+				t.Errorf("%s, %s: only the seconds %v are answered", wait, kind, seen)
+			}
+		}
 	}
 }
 
@@ -167,7 +187,7 @@ func TestWriteOAuthError_HasTheStatusAndTextOfEveryInterface(t *testing.T) {
 		if code == "invalid_grant" {
 			status = http.StatusBadRequest
 		}
-		if got.Code != status || object.Error != code || object.Description != body.Detail || got.Header().Get("Retry-After") != want.Header().Get("Retry-After") {
+		if got.Code != status || object.Error != code || object.Description != body.Detail || (got.Header().Get("Retry-After") == "") != (want.Header().Get("Retry-After") == "") {
 			t.Errorf("%v: %d %s, want %d %q", err, got.Code, got.Body, want.Code, body.Detail)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/hack/testenv/retryafter"
 	"mediastack.dev/hack/testenv/wait"
 )
 
@@ -66,7 +67,7 @@ func TestDownloads_AreLimited(t *testing.T) {
 		if got.status == http.StatusOK {
 			t.Fatal("a third file was sent")
 		}
-		if detail := got.rejected(t, http.StatusTooManyRequests, "Too Many Requests"); detail != "too many downloads at once" || got.header.Get("Retry-After") != "2" {
+		if detail := got.rejected(t, http.StatusTooManyRequests, "Too Many Requests"); detail != "too many downloads at once" || !retryafter.Is(got.header, 2) {
 			t.Errorf("%q, %v", detail, got.header)
 		}
 		for name, want := range map[string]string{"Cache-Control": "no-store", "Content-Type": "application/json", "ETag": "", "Content-Disposition": "", "Content-Range": "", "Last-Modified": ""} {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/hack/testenv/retryafter"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/ratelimit"
@@ -36,7 +37,7 @@ func TestKeyLimit_AnswersRetryAfter(t *testing.T) {
 	rt.upload(t, one.Key, file)
 	got := rt.do(t, http.MethodGet, "/media/get", key(one.Key))
 	got.rejected(t, http.StatusTooManyRequests, "Too Many Requests")
-	if after := got.header.Get("Retry-After"); after != "100" || !strings.HasPrefix(got.header.Get("RateLimit"), `"api_key";r=0;t=`) {
+	if after := got.header.Get("Retry-After"); !retryafter.Is(got.header, 100) || !strings.HasPrefix(got.header.Get("RateLimit"), `"api_key";r=0;t=`) {
 		t.Errorf("Retry-After %q, %v", after, got.header)
 	}
 	for name, send := range map[string]option{"by key": key(one.Key), "by signature": signature(granted)} {

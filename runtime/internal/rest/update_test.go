@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/hack/testenv/retryafter"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
@@ -415,7 +416,7 @@ func TestBatch_AnAccountHoldsAQuarterOfTheSlots(t *testing.T) {
 	}
 	wait.Until(t, "the fifth batch is rejected", func() bool {
 		got := rt.batch(t, seal, key(one.Key))
-		return got.status == http.StatusTooManyRequests && got.header.Get("Retry-After") == "1"
+		return got.status == http.StatusTooManyRequests && retryafter.Is(got.header, 1)
 	})
 	if got := rt.batch(t, seal, key(other.Key)); got.status != http.StatusOK {
 		t.Errorf("another account: %d %s", got.status, got.body)

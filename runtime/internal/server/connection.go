@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"mediastack.dev/runtime/internal/api"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/ratelimit"
 )
 
@@ -272,17 +273,26 @@ func (l *listener) stopWaiting(c *connection) {
 	}
 }
 
-// rejections are the responses to connections over a bound, by its label. They are sent before
-// a request is read.
-var rejections = map[string][]byte{
-	rejectedByIP:    rejection(http.StatusTooManyRequests, api.ErrorCodeTooManyRequests, "too many connections from this address are open at once"),
-	rejectedByTotal: rejection(http.StatusServiceUnavailable, api.ErrorCodeUnavailable, "too many connections are open at once"),
+// rejections are the responses to connections over a bound, by its label.
+var rejections = map[string]rejection{
+	rejectedByIP:    {http.StatusTooManyRequests, api.ErrorCodeTooManyRequests, "too many connections from this address are open at once"},
+	rejectedByTotal: {http.StatusServiceUnavailable, api.ErrorCodeUnavailable, "too many connections are open at once"},
 }
 
-func rejection(status int, code api.ErrorCode, detail string) []byte {
-	body := fmt.Sprintf(`{"error":%q,"code":%q,"detail":%q}`+"\n", http.StatusText(status), code, detail)
-	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nRetry-After: 5\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n%s",
-		status, http.StatusText(status), len(body), body)
+type rejection struct {
+	status int
+	code   api.ErrorCode
+	detail string
+}
+
+// rejectedRetryAfter is when a client may connect again, before it is spread.
+const rejectedRetryAfter = 5 * time.Second
+
+// response is sent before a request is read.
+func (r rejection) response() []byte {
+	body := fmt.Sprintf(`{"error":%q,"code":%q,"detail":%q}`+"\n", http.StatusText(r.status), r.code, r.detail)
+	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nRetry-After: %d\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n%s",
+		r.status, http.StatusText(r.status), len(body), httpapi.Seconds(httpapi.Spread(rejectedRetryAfter)), body)
 }
 
 // rejectTimeout bounds the time of a rejected client to send its request and to read the
@@ -321,7 +331,7 @@ func (l *listener) reject(c *connection, address netip.Addr, reason string) {
 		if l.tls != nil {
 			response = tls.Server(c.TCPConn, l.tls) // its first write makes the handshake
 		}
-		if _, err := response.Write(rejections[reason]); err != nil {
+		if _, err := response.Write(rejections[reason].response()); err != nil {
 			return
 		}
 		_ = response.CloseWrite()

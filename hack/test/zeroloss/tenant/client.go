@@ -143,7 +143,7 @@ func retryAfter(got answer) time.Duration {
 	return 0
 }
 
-// toolPause is the value of Retry-After of an answer whose fault has none.
+// toolPause is the least value of Retry-After of an answer whose fault has none.
 const toolPause = 5 * time.Second
 
 type toolAnswer struct {

@@ -408,6 +408,11 @@ type RuntimeInstance struct {
 	LeaseEnds  time.Time
 }
 
+type SchemaCompatibility struct {
+	Singleton     bool
+	OldestProgram int64
+}
+
 type SettingsPin struct {
 	AccountID uuid.UUID
 	PinnedBy  string

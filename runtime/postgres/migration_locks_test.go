@@ -1,0 +1,204 @@
+package postgres_test
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/wait"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/postgres"
+)
+
+// logBuffer is a log that is read while it is written.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(text []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(text)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// migrationsWith returns the migrations up to a version, and others.
+func migrationsWith(t *testing.T, newest string, more map[string]string) fs.FS {
+	t.Helper()
+	files := fstest.MapFS{}
+	entries, err := os.ReadDir("migrations")
+	must(t, err)
+	for _, entry := range entries {
+		if entry.Name() < newest {
+			text, err := os.ReadFile("migrations/" + entry.Name())
+			must(t, err)
+			files[entry.Name()] = &fstest.MapFile{Data: text}
+		}
+	}
+	for name, text := range more {
+		files[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return files
+}
+
+// migrating applies migrations at the same time as the test goes on.
+func migrating(t *testing.T, url string, files fs.FS) (logs *logBuffer, ended chan error) {
+	t.Helper()
+	logs, ended = &logBuffer{}, make(chan error, 1)
+	go func() {
+		ended <- postgres.MigrateFiles(t.Context(), postgres.Config{DatabaseURL: url, MigrationLockTimeout: 50 * time.Millisecond}, time.Hour, files, slog.New(slog.NewTextHandler(logs, nil)))
+	}()
+	return logs, ended
+}
+
+// begun opens a transaction that has read the items.
+func begun(t *testing.T, url string) pgx.Tx {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	_, err = conn.Exec(t.Context(), "SET application_name = 'a long report'")
+	must(t, err)
+	tx, err := conn.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	must(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT count(*) FROM stored_item")
+	must(t, err)
+	return tx
+}
+
+// A migration that waits for a long transaction once had all requests wait behind it.
+func TestMigrate_HoldsNobodyUpBehindALongTransaction(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	scope := provisioned(t, store)
+	long := begun(t, url)
+	logs, ended := migrating(t, url, migrationsWith(t, "9", map[string]string{"90001_column.sql": "-- +goose Up\nALTER TABLE stored_item ADD COLUMN added_later text;\n"}))
+	wait.Until(t, "the migration gives up waiting for the lock, and says for whom it waited", func() bool {
+		_, err := store.ListItems(t.Context(), scope, media.Filter{}, 10, 0)
+		must(t, err)
+		return strings.Contains(logs.String(), "90001_column.sql did not get a lock in time: the oldest transaction is that of the process") && strings.Contains(logs.String(), "a long report")
+	})
+	for range 100 { // through more attempts
+		_, err := store.ListItems(t.Context(), scope, media.Filter{}, 10, 0)
+		must(t, err)
+	}
+	must(t, long.Commit(t.Context()))
+	must(t, wait.Receive(t, "the migration ends", ended))
+	if n := number(t, url, "SELECT count(*) FROM pg_attribute WHERE attrelid = 'stored_item'::regclass AND attname = 'added_later'"); n != 1 {
+		t.Error("the column is missing")
+	}
+}
+
+// An index that is made concurrently waits for the transactions of others, and locks nobody out. To end that after the lock timeout
+// would mean to begin again, with all rows.
+func TestMigrate_WaitsForTransactionsWithAConcurrentIndex(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	scope := provisioned(t, store)
+	long := begun(t, url)
+	logs, ended := migrating(t, url, migrationsWith(t, "9", map[string]string{
+		"90001_index.sql": "-- +goose NO TRANSACTION\n-- +goose Up\nDROP INDEX CONCURRENTLY IF EXISTS later;\nCREATE INDEX CONCURRENTLY later ON stored_item (bytes);\n"}))
+	wait.Until(t, "the index waits for the transaction", func() bool {
+		return number(t, url, "SELECT count(*) FROM pg_stat_progress_create_index WHERE datname = current_database() AND lockers_total > 0 AND current_locker_pid <> 0") == 1
+	})
+	for range 100 { // longer than the lock timeout
+		_, err := store.ListItems(t.Context(), scope, media.Filter{}, 10, 0)
+		must(t, err)
+	}
+	must(t, long.Commit(t.Context()))
+	must(t, wait.Receive(t, "the migration ends", ended))
+	if strings.Contains(logs.String(), "did not get a lock") {
+		t.Errorf("the index was begun again: %s", logs)
+	}
+	if n := number(t, url, "SELECT count(*) FROM pg_index WHERE indexrelid = 'later'::regclass AND indisvalid"); n != 1 {
+		t.Error("the index is not valid")
+	}
+}
+
+// manyItems are the rows that a migration meets.
+const manyItems = 100_000
+
+// The migrations since the schema says who may use it neither read nor rewrite a table that they lock, however many rows it has,
+// and clients work meanwhile.
+func TestMigrate_ReadsAndRewritesNoTable(t *testing.T) {
+	t.Parallel()
+	url := testenv.EmptyPostgres(t)
+	apply := func(files fs.FS) {
+		t.Helper()
+		must(t, postgres.MigrateFiles(t.Context(), postgres.Config{DatabaseURL: url}, time.Hour, files, slog.New(slog.DiscardHandler)))
+	}
+	apply(migrationsWith(t, "00025", nil))
+	store := open(t, url)
+	scope := provisioned(t, store)
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	seedItemRows(t, conn, scope, "01900000-0000-7000-8000-", manyItems, "private", "", true)
+	exec(t, url, "ALTER TABLE stored_item SET (autovacuum_enabled = false)")
+	files := func() string {
+		var text string
+		must(t, conn.QueryRow(t.Context(), `SELECT string_agg(relname || ' ' || relfilenode, ', ' ORDER BY relname) FROM pg_class WHERE relnamespace = 'public'::regnamespace
+			AND relkind IN ('r', 'i') AND relname NOT LIKE 'schema_compatibility%'`).Scan(&text))
+		return text
+	}
+	read := func() int64 {
+		return number(t, url, "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'stored_item'")
+	}
+
+	filesBefore, readBefore := files(), read()
+	ended := make(chan struct{})
+	var clients sync.WaitGroup
+	for range 2 {
+		clients.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				if _, err := store.ListItems(t.Context(), scope, media.Filter{}, 10, n); err != nil {
+					t.Error(err)
+				}
+				if err := touch(t, store, uuid.New(), "old"); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	apply(migrationsWith(t, "9", nil))
+	close(ended)
+	clients.Wait()
+	if after := files(); after != filesBefore {
+		t.Errorf("tables or indexes were rewritten: %s, and before %s", after, filesBefore)
+	}
+	if after := read(); after-readBefore >= manyItems {
+		t.Errorf("%d rows were read", after-readBefore)
+	}
+
+	// What the test would notice.
+	readBefore = read()
+	apply(migrationsWith(t, "9", map[string]string{"90001_check.sql": "-- +goose Up\nALTER TABLE stored_item ADD CONSTRAINT later CHECK (bytes >= 0);\n"}))
+	wait.Until(t, "a constraint that reads all rows is noticed", func() bool { return read()-readBefore >= manyItems })
+	filesBefore = files()
+	apply(migrationsWith(t, "9", map[string]string{"90001_check.sql": "-- +goose Up\n", "90002_rewrite.sql": "-- +goose Up\nALTER TABLE stored_item ADD COLUMN later uuid DEFAULT gen_random_uuid();\n"}))
+	if files() == filesBefore {
+		t.Error("a table that is rewritten is not noticed")
+	}
+}
