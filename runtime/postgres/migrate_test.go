@@ -78,24 +78,6 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-<<<<<<< HEAD
-		"00010_initial.sql":         "3bb78e292612864c384b85f315c445d101ac6cd93e8f2862571352c542009a15",
-		"00011_delete_scope.sql":    "8bb1f6cd40377f0004ff47dea6c6fd5e29d9837f052e362d369ef8af69c531b7",
-		"00012_item_facts.sql":      "a640097d15f587ac85631ab88b6f45b781a2be034d813b964fd102dcf12bcaab",
-		"00013_find.sql":            "5a8c7365b7d996839ca4ab8151500e658627aa6f63eefbb08d42bd59e3ae5efe",
-		"00014_capabilities.sql":    "b8a74f3ac6df8fe276172d01618819b6e2ea1839a471ba971444b9dbb083af3e",
-		"00015_undo.sql":            "aa91c6b5a6daead9fa8ea32f260b2fc17f45ff122f648beec21fe9aa92d3992d",
-		"00016_fetch.sql":           "06107dcca0a9643e00459687c48f7081ab87105839d391bd84a3586ff1c89a13",
-		"00017_undo_indexes.sql":    "8559a1a531729336cdc026e41f0a7682a404f975f2b5a6cf77c482c178bf1f24",
-		"00018_fetch_assistant.sql": "1299691cd32b5baa5d535f2a4832939b22465b16f0d3523d81a5aa31d2bce650",
-		"00019_head_facts.sql":      "e7551300ad971afbf103b0ec3ee80bc0f312cad9f38f6ba5c6b5973fd653d2af",
-		"00020_renditions.sql":      "daca0a1160468dff494833d86546a00a1982f9c295753501bca3ca816b6e7646",
-		"00021_image_presets.sql":   "ca7d93e0b1935966757f1a80b42fe540b2aa802338cb5cac82860a4ca00cfb2e",
-		"00022_rendition_order.sql": "5898f65ac51e1a1c32c2bc73f797754198a89681c1fc9b62a10d3ded8577358a",
-		"00023_eager_presets.sql":   "a344f9213dc19da2d0ec24ea3dc44fae598ba4ceb340a29694f41cc20b3fcc9c",
-		"00024_dominant_color.sql":  "15312a8ce03b82cb5c1fd5c253d38c8870119f843d88f7412b6f965225ad58db",
-		"00030_token_scopes.sql":    "da7c0eb65b0fa4437f6c3b266f63bef48f56ace707a719ad1e042d73657642f6",
-=======
 		"00010_initial.sql":              "3bb78e292612864c384b85f315c445d101ac6cd93e8f2862571352c542009a15",
 		"00011_delete_scope.sql":         "8bb1f6cd40377f0004ff47dea6c6fd5e29d9837f052e362d369ef8af69c531b7",
 		"00012_item_facts.sql":           "a640097d15f587ac85631ab88b6f45b781a2be034d813b964fd102dcf12bcaab",
@@ -112,7 +94,7 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 		"00023_eager_presets.sql":        "a344f9213dc19da2d0ec24ea3dc44fae598ba4ceb340a29694f41cc20b3fcc9c",
 		"00024_dominant_color.sql":       "15312a8ce03b82cb5c1fd5c253d38c8870119f843d88f7412b6f965225ad58db",
 		"00025_schema_compatibility.sql": "5cc47e2d5319b8f5415db78722e6164b313ad66e7be1530438888e6495fafe8b",
->>>>>>> 1a338c1b8e60b70ccf6f363a49cb293fdbb491fd
+		"00026_token_scopes.sql":         "0b3fe78731aba50e0902b4cd0eafcdc0548c2ce88a8c5685bed939775b3cd3bc",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)
