@@ -137,14 +137,15 @@ const (
 
 // listener bounds the open connections, in total and per client IP. If a new connection
 // exceeds the total, the connection that has waited longest for its client is evicted: for a
-// request, or for the body of a request without a credential. If there is none, the new one is
-// rejected with 503. A new connection over the bound of its client IP is rejected with 429.
+// request, or for the body of a request without a credential. If there is none, the oldest stalled
+// body with a credential is ended. If there is none either, the new one is rejected with 503. A new connection over the bound of its client IP is rejected with 429.
 type listener struct {
 	*net.TCPListener
 	max      int                   // bound of all connections
 	maxPerIP int                   // bound of one client IP (IPv6: one /64); 0 = none
 	exempt   func(netip.Addr) bool // reports whether maxPerIP does not apply; nil = it always applies
 	metrics  *connectionMetrics    // nil = not counted
+	bodies   *bodies               // those with a credential; nil = none can be ended
 	tls      *tls.Config           // nil = rejected connections get their response unencrypted
 	log      *slog.Logger
 	warned   sync.Once
@@ -200,16 +201,16 @@ func (l *listener) admit(c *connection) (evicted *connection, rejected string) {
 		if oldest := l.waiting.Front(); oldest != nil {
 			evicted = oldest.Value.(*connection) //nolint:forcetypeassert // the list holds nothing else
 			l.stopWaiting(evicted)
-		} else {
+			l.metrics.evict()
+		} else if ended := l.bodies.endStalled(); ended == nil {
 			rejected = rejectedByTotal
+		} else if l.open >= l.max+maxEnding {
+			evicted = ended.connection // too many wait for their response
 		}
 	}
 	if rejected != "" {
 		l.metrics.reject(rejected)
 		return nil, rejected
-	}
-	if evicted != nil {
-		l.metrics.evict()
 	}
 	l.open++
 	if c.network.IsValid() {

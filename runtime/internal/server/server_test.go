@@ -93,7 +93,7 @@ func runningWith(t *testing.T, cfg Config, mount func(chi.Router)) (*httptest.Se
 	must(t, err)
 	origins, err := origin.New(cfg.Origins)
 	must(t, err)
-	handler, err := newHandler(cfg, Deps{Origins: origins, Mounts: []func(chi.Router){mount}, Log: slog.New(slog.NewTextHandler(&logs, nil))}, metrics)
+	handler, err := newHandler(cfg, Deps{Origins: origins, Mounts: []func(chi.Router){mount}, Log: slog.New(slog.NewTextHandler(&logs, nil))}, metrics, nil)
 	must(t, err)
 	server := httptest.NewServer(handler)
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
@@ -188,7 +188,7 @@ func (d *deadlines) SetWriteDeadline(at time.Time) error { d.write = append(d.wr
 func TestWithDeadlines_ExtendsDeadlinesWithProgress(t *testing.T) {
 	t.Parallel()
 	d := &deadlines{ResponseWriter: httptest.NewRecorder()}
-	body, writer := withDeadlines(Config{StallTimeout: time.Minute, MinRate: 1024}, d, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("hello")))
+	body, writer := withDeadlines(Config{StallTimeout: time.Minute, MinRate: 1024}, nil, d, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("hello")))
 	for range 2 {
 		_, _ = body.Read(make([]byte, 3))
 	}

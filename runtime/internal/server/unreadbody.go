@@ -60,7 +60,11 @@ func (b *requestBody) isSent() bool { return !b.expects || b.read > 0 }
 
 // finish keeps net/http from waiting for the rest of the body.
 func (b *requestBody) finish() {
-	if b != nil && !b.ended {
+	if b == nil {
+		return
+	}
+	b.arrival.release()
+	if !b.ended {
 		_ = b.control.SetReadDeadline(time.Now()) // a transport without deadlines has none
 	}
 }
