@@ -36,10 +36,14 @@ func TestConfigValidate_RejectsInvalidSettings(t *testing.T) {
 		"SERVICE_BRAND":             func(c *Config) { c.Brand = "Ü" },
 		"SERVICE_STALL_TIMEOUT":     func(c *Config) { c.StallTimeout = 0 },
 		"SERVICE_MIN_TRANSFER_RATE": func(c *Config) { c.MinRate = -1 },
-		"SERVICE_CORS_ORIGINS":      func(c *Config) { c.Origins.Patterns = []string{"https://app.example.org/"} },
-		"SERVICE_DRAIN_DELAY":       func(c *Config) { c.DrainDelay = -1 },
-		"SERVICE_DRAIN_DELAY must":  func(c *Config) { c.DrainDelay = 6 * time.Minute },
-		"SERVICE_SHUTDOWN_TIMEOUT":  func(c *Config) { c.ShutdownTimeout = -1 },
+		"SERVICE_JSON_BODY_TIMEOUT must be 0s, or from 100ms to 10m0s": func(c *Config) { c.JSONBodyTimeout = time.Millisecond },
+		"SERVICE_JSON_BODY_TIMEOUT":                                    func(c *Config) { c.JSONBodyTimeout = time.Hour },
+		"SERVICE_BODY_PER_ACCOUNT_PERCENT":                             func(c *Config) { c.BodyPerAccountPercent = 101 },
+		"SERVICE_BODY_PER_ACCOUNT_PERCENT must":                        func(c *Config) { c.BodyPerAccountPercent = -1 },
+		"SERVICE_CORS_ORIGINS":                                         func(c *Config) { c.Origins.Patterns = []string{"https://app.example.org/"} },
+		"SERVICE_DRAIN_DELAY":                                          func(c *Config) { c.DrainDelay = -1 },
+		"SERVICE_DRAIN_DELAY must":                                     func(c *Config) { c.DrainDelay = 6 * time.Minute },
+		"SERVICE_SHUTDOWN_TIMEOUT":                                     func(c *Config) { c.ShutdownTimeout = -1 },
 	} {
 		cfg := valid()
 		change(&cfg)
