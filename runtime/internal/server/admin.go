@@ -85,7 +85,7 @@ func guarded(cfg Config, next http.Handler) http.Handler {
 		body, writer := withDeadlines(cfg, nil, w, r)
 		next.ServeHTTP(writer, r)
 		writer.finish()
-		body.finish()
+		body.finish(false)
 	})
 }
 

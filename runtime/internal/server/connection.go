@@ -29,6 +29,8 @@ type connection struct {
 	// waiting is the connection's element of listener.waiting, nil while a request is running.
 	// The listener's mutex guards it.
 	waiting *list.Element
+	// released is set once the slot is free. The listener's mutex guards it.
+	released bool
 
 	// lingerLimit and lingerTimeout bound the bytes that Close discards, and the time for it.
 	// The listener's mutex guards both.
@@ -74,7 +76,7 @@ func (c *connection) setEvictable(evictable bool) {
 	switch {
 	case !evictable:
 		c.listener.stopWaiting(c)
-	case c.waiting == nil:
+	case c.waiting == nil && !c.released:
 		c.waiting = c.listener.waiting.PushBack(c)
 	}
 }
@@ -200,12 +202,14 @@ func (l *listener) admit(c *connection) (evicted *connection, rejected string) {
 	case l.open >= l.max:
 		if oldest := l.waiting.Front(); oldest != nil {
 			evicted = oldest.Value.(*connection) //nolint:forcetypeassert // the list holds nothing else
-			l.stopWaiting(evicted)
+			// It is closed at once. Its goroutine may need a while to notice, in which it would count as open.
+			l.releaseLocked(evicted)
 			l.metrics.evict()
 		} else if ended := l.bodies.endStalled(); ended == nil {
 			rejected = rejectedByTotal
 		} else if l.open >= l.max+maxEnding {
 			evicted = ended.connection // too many wait for their response
+			l.releaseLocked(evicted)
 		}
 	}
 	if rejected != "" {
@@ -225,7 +229,15 @@ func (l *listener) admit(c *connection) (evicted *connection, rejected string) {
 func (l *listener) release(c *connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.releaseLocked(c)
+}
+
+func (l *listener) releaseLocked(c *connection) {
 	l.stopWaiting(c)
+	if c.released {
+		return
+	}
+	c.released = true
 	l.open--
 	l.metrics.set(l.open)
 	if !c.network.IsValid() {
@@ -249,7 +261,7 @@ func (l *listener) observe(conn net.Conn, state http.ConnState) {
 		l.stopWaiting(c)
 	case http.StateIdle:
 		c.setHandled(false)
-		if c.waiting == nil {
+		if c.waiting == nil && !c.released {
 			c.waiting = l.waiting.PushBack(c)
 		}
 	}
@@ -259,7 +271,7 @@ func (l *listener) observe(conn net.Conn, state http.ConnState) {
 func (l *listener) startLingering(c *connection) (limit int64, timeout time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.waiting == nil && c.lingerLimit > 0 {
+	if c.waiting == nil && c.lingerLimit > 0 && !c.released {
 		c.waiting = l.waiting.PushBack(c)
 	}
 	return c.lingerLimit, c.lingerTimeout

@@ -210,7 +210,7 @@ func (i *instrumentation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if !aborted {
 			writer.finish()
 		}
-		body.finish()
+		body.finish(aborted)
 		i.metrics.inFlight.Dec()
 		i.finish(r, info, route.RoutePattern(), writer, body, elapsed, aborted)
 		if aborted {

@@ -38,7 +38,7 @@ type Config struct {
 	MaxConnections        int           `env:"SERVICE_MAX_CONNECTIONS" default:"4096" help:"Maximum number of open client connections. The limit of file descriptors also bounds them; 0 = no other limit."`
 	MaxConnectionsPerIP   int           `name:"max-connections-per-ip" env:"SERVICE_MAX_CONNECTIONS_PER_IP" default:"512" help:"Maximum number of open connections of one client IP (IPv6: one /64), except SERVICE_TRUSTED_PROXIES; 0 = no limit."`
 	JSONBodyTimeout       time.Duration `name:"json-body-timeout" env:"SERVICE_JSON_BODY_TIMEOUT" default:"10s" help:"Maximum duration of each 64 KiB of a body of JSON or of a form, files excepted; 0 = no limit."`
-	BodyPerAccountPercent int           `env:"SERVICE_BODY_PER_ACCOUNT_PERCENT" default:"25" help:"How many request bodies of one account may be on their way at once, in percent of the connections; 0 = no limit. Those of one client IP: SERVICE_MAX_CONNECTIONS_PER_IP."`
+	BodyPerAccountPercent int           `env:"SERVICE_BODY_PER_ACCOUNT_PERCENT" default:"15" help:"How many request bodies of one account may be on their way at once, in percent of the connections; 0 = no limit. Those of one client IP: SERVICE_MAX_CONNECTIONS_PER_IP."`
 	DiscardLimit          int64         `env:"SERVICE_DISCARD_LIMIT" default:"16777216" help:"Maximum number of bytes of a body that are discarded after an error response, for clients that read the response only after they have sent everything."`
 	DiscardTimeout        time.Duration `env:"SERVICE_DISCARD_TIMEOUT" default:"10s" help:"Maximum duration of discarding."`
 	Pprof                 bool          `env:"SERVICE_PPROF" default:"false" help:"Serve profiles of the process at /debug/pprof/ on SERVICE_ADMIN_LISTEN."`
