@@ -262,7 +262,7 @@ type prober struct {
 func newProber(t *testing.T, base, key string, address byte) *prober {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 2, address)}}
-	// Each request has a connection of its own, as those of visitors.
+	// Each request has a connection of its own, as those of many clients.
 	transport := &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}
 	return &prober{t: t, base: base, key: key, client: &http.Client{Transport: transport, Timeout: wait.Timeout(t)}}
 }
