@@ -10,6 +10,8 @@
 #   cluster-packages  what `make cluster` builds and runs its programs with
 set -euo pipefail
 purpose=$1
+# Debian has servers in folders that users other than root do not search.
+case ":$PATH:" in *:/usr/bin:*) PATH=$PATH:/usr/sbin:/sbin ;; esac
 
 # need PACKAGE TEST...: adds the package to the missing ones if the test fails.
 need() { "${@:2}" >/dev/null 2>&1 || missing+=("$1"); }
@@ -45,6 +47,7 @@ look() {
 	need npm program npm
 	need chromium program chromium
 	need iproute2 program ip
+	need haproxy program haproxy
 }
 
 explain() {
@@ -65,6 +68,13 @@ if [[ " ${missing[*]} " == *" postgresql "* && ! -e $conf ]]; then
 	# The package would make and start a cluster of its own; the dev stack and the tests have theirs.
 	mkdir -p "$(dirname "$conf")"
 	printf '# Written by hack/packages.sh of mediastack, which runs PostgreSQL clusters of its own.\ncreate_main_cluster = false\n' >"$conf"
+fi
+policy=/usr/sbin/policy-rc.d
+if [[ " ${missing[*]} " == *" haproxy "* && ! -e $policy ]]; then
+	# The package would start a service. The tests run HAProxy with configurations of their own.
+	trap 'rm -f "$policy"' EXIT
+	printf '#!/bin/sh\n# Written by hack/packages.sh of mediastack, for as long as it installs packages.\nexit 101\n' >"$policy"
+	chmod +x "$policy"
 fi
 echo "Debian packages: installing ${missing[*]}" >&2
 apt update

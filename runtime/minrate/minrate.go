@@ -36,5 +36,8 @@ func (b *Budget) Reset() { b.remaining = b.full }
 // Remaining returns the remaining idle time.
 func (b *Budget) Remaining() time.Duration { return b.remaining }
 
+// Spent returns how much of the idle time is consumed: how long the peer has been behind the rate.
+func (b *Budget) Spent() time.Duration { return b.full - b.remaining }
+
 // Exceeded reports whether nothing of the budget remains.
 func (b *Budget) Exceeded() bool { return b.remaining == 0 }

@@ -62,6 +62,9 @@ func (a *Authenticator) Middleware(challenge Challenge) func(http.Handler) http.
 			if err == nil {
 				err = a.checkOrigin(r, identity.Account.Origins)
 			}
+			if err == nil {
+				err = httpapi.AdmitBody(r.Context(), identity.Account.ID)
+			}
 			if err != nil {
 				httpapi.WriteError(w, r, err)
 				return

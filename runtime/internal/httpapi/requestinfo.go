@@ -27,10 +27,38 @@ type RequestInfo struct {
 	// Account is the account that the request counts towards in the metrics: that of the caller, or of
 	// the file that a client may read.
 	Account accountmetrics.Account
+	// Body is the body of the request as the server bounds it; nil if it has none.
+	Body Body
 
 	err             error
 	legacyErrorText bool
 	rpc             bool
+}
+
+// Body is the body of a request that may still arrive. Package server implements it.
+type Body interface {
+	// Admit counts the body towards the share of an account until all of it has arrived. It returns
+	// Busy if the account has too many bodies that arrive, and Unavailable if all accounts together have.
+	Admit(accountID uuid.UUID) error
+	// ReadDocument sets whether what is read next is a document, such as JSON or a form, and not a
+	// file. Documents have a time of their own.
+	ReadDocument(document bool)
+}
+
+// AdmitBody counts the body of a request towards the share of an account. It is called once the caller is
+// known, before the body is read.
+func AdmitBody(ctx context.Context, accountID uuid.UUID) error {
+	if body := FromContext(ctx).Body; body != nil {
+		return body.Admit(accountID)
+	}
+	return nil
+}
+
+// ReadDocument sets whether what is read next of the body of a request is a document, and not a file.
+func ReadDocument(ctx context.Context, document bool) {
+	if body := FromContext(ctx).Body; body != nil {
+		body.ReadDocument(document)
+	}
 }
 
 // Err returns the error that the request was answered with, private cause included; nil if

@@ -155,7 +155,11 @@ func (a *API) preprocess(next http.Handler) http.Handler {
 		control := http.NewResponseController(w)
 		c.stop = func() { _ = control.SetReadDeadline(time.Now()) } // a transport without deadlines has none
 		// At the end of the body the middleware checks the credential again.
+		httpapi.ReadDocument(r.Context(), true)
 		envelope, err := extractFiles(http.MaxBytesReader(w, r.Body, maxBody), func(from *stringReader, isUpload bool) (string, error) {
+			// A file has the time of a file. It holds a slot for uploads meanwhile.
+			httpapi.ReadDocument(r.Context(), false)
+			defer httpapi.ReadDocument(r.Context(), true)
 			return c.receiveFile(r.Context(), from, isUpload)
 		})
 		if err != nil {

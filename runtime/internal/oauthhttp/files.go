@@ -133,6 +133,9 @@ func (a *API) findFileOwner(w http.ResponseWriter, r *http.Request, session oaut
 	info := httpapi.FromContext(r.Context())
 	info.AccountID, info.AppID, info.KeyID = p.Account.ID, p.App.ID, p.Key.ID
 	info.Account = accountmetrics.Account{ID: p.Account.ID, Namespace: p.Account.Namespace, Name: p.Account.Name}
+	if err := httpapi.AdmitBody(r.Context(), p.Account.ID); err != nil {
+		return fileOwner{}, err
+	}
 	return fileOwner{session: session, principal: p}, nil
 }
 

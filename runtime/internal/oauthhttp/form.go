@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/oauth"
 )
@@ -22,6 +23,7 @@ func parseForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	if contentType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || contentType != "application/x-www-form-urlencoded" {
 		return nil, fault.New(fault.Invalid, "send a form: application/x-www-form-urlencoded")
 	}
+	httpapi.ReadDocument(r.Context(), true)
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
 		return nil, fault.Wrap(errors.New("unreadable form"), fault.Invalid, "the form cannot be read, or is longer than 8 KiB")

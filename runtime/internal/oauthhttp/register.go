@@ -55,6 +55,7 @@ func (a *API) register(w http.ResponseWriter, r *http.Request) {
 // readRegistration reads the metadata from the body of a registration request.
 func readRegistration(w http.ResponseWriter, r *http.Request) (clientMetadata, *endpointError) {
 	const code = "invalid_client_metadata"
+	httpapi.ReadDocument(r.Context(), true)
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRegistrationBody))
 	var tooLarge *http.MaxBytesError
 	switch {

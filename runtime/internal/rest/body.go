@@ -120,6 +120,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 
 // readBodyOf is readBody for a body of up to limit bytes.
 func readBodyOf(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	httpapi.ReadDocument(r.Context(), true)
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	var tooLong *http.MaxBytesError
 	var known *fault.Error

@@ -82,10 +82,10 @@ func withoutReadDeadline(next http.Handler) http.Handler {
 // guarded sets the deadlines of the public server, and responds without reading bodies.
 func guarded(cfg Config, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, writer := withDeadlines(cfg, w, r)
+		body, writer := withDeadlines(cfg, nil, w, r)
 		next.ServeHTTP(writer, r)
 		writer.finish()
-		body.finish()
+		body.finish(false)
 	})
 }
 

@@ -30,6 +30,8 @@ type connection struct {
 	// waiting is the connection's element of listener.waiting, nil while a request is running.
 	// The listener's mutex guards it.
 	waiting *list.Element
+	// released is set once the slot is free. The listener's mutex guards it.
+	released bool
 
 	// lingerLimit and lingerTimeout bound the bytes that Close discards, and the time for it.
 	// The listener's mutex guards both.
@@ -75,7 +77,7 @@ func (c *connection) setEvictable(evictable bool) {
 	switch {
 	case !evictable:
 		c.listener.stopWaiting(c)
-	case c.waiting == nil:
+	case c.waiting == nil && !c.released:
 		c.waiting = c.listener.waiting.PushBack(c)
 	}
 }
@@ -138,14 +140,15 @@ const (
 
 // listener bounds the open connections, in total and per client IP. If a new connection
 // exceeds the total, the connection that has waited longest for its client is evicted: for a
-// request, or for the body of a request without a credential. If there is none, the new one is
-// rejected with 503. A new connection over the bound of its client IP is rejected with 429.
+// request, or for the body of a request without a credential. If there is none, the oldest stalled
+// body with a credential is ended. If there is none either, the new one is rejected with 503. A new connection over the bound of its client IP is rejected with 429.
 type listener struct {
 	*net.TCPListener
 	max      int                   // bound of all connections
 	maxPerIP int                   // bound of one client IP (IPv6: one /64); 0 = none
 	exempt   func(netip.Addr) bool // reports whether maxPerIP does not apply; nil = it always applies
 	metrics  *connectionMetrics    // nil = not counted
+	bodies   *bodies               // those with a credential; nil = none can be ended
 	tls      *tls.Config           // nil = rejected connections get their response unencrypted
 	log      *slog.Logger
 	warned   sync.Once
@@ -200,17 +203,19 @@ func (l *listener) admit(c *connection) (evicted *connection, rejected string) {
 	case l.open >= l.max:
 		if oldest := l.waiting.Front(); oldest != nil {
 			evicted = oldest.Value.(*connection) //nolint:forcetypeassert // the list holds nothing else
-			l.stopWaiting(evicted)
-		} else {
+			// It is closed at once. Its goroutine may need a while to notice, in which it would count as open.
+			l.releaseLocked(evicted)
+			l.metrics.evict()
+		} else if ended := l.bodies.endStalled(); ended == nil {
 			rejected = rejectedByTotal
+		} else if l.open >= l.max+maxEnding {
+			evicted = ended.connection // too many wait for their response
+			l.releaseLocked(evicted)
 		}
 	}
 	if rejected != "" {
 		l.metrics.reject(rejected)
 		return nil, rejected
-	}
-	if evicted != nil {
-		l.metrics.evict()
 	}
 	l.open++
 	if c.network.IsValid() {
@@ -225,7 +230,15 @@ func (l *listener) admit(c *connection) (evicted *connection, rejected string) {
 func (l *listener) release(c *connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.releaseLocked(c)
+}
+
+func (l *listener) releaseLocked(c *connection) {
 	l.stopWaiting(c)
+	if c.released {
+		return
+	}
+	c.released = true
 	l.open--
 	l.metrics.set(l.open)
 	if !c.network.IsValid() {
@@ -249,7 +262,7 @@ func (l *listener) observe(conn net.Conn, state http.ConnState) {
 		l.stopWaiting(c)
 	case http.StateIdle:
 		c.setHandled(false)
-		if c.waiting == nil {
+		if c.waiting == nil && !c.released {
 			c.waiting = l.waiting.PushBack(c)
 		}
 	}
@@ -259,7 +272,7 @@ func (l *listener) observe(conn net.Conn, state http.ConnState) {
 func (l *listener) startLingering(c *connection) (limit int64, timeout time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.waiting == nil && c.lingerLimit > 0 {
+	if c.waiting == nil && c.lingerLimit > 0 && !c.released {
 		c.waiting = l.waiting.PushBack(c)
 	}
 	return c.lingerLimit, c.lingerTimeout

@@ -23,7 +23,8 @@ func contextWithRoute(ctx context.Context, route *chi.Context) context.Context {
 // withDeadlines returns a body and a response writer whose deadlines are extended with
 // progress: an upload may take hours, but not stall or stay below the minimum rate. The body
 // is nil if the request has none.
-func withDeadlines(cfg Config, w http.ResponseWriter, r *http.Request) (*requestBody, *responseWriter) {
+// counted has the bounds of bodies; nil = they are not counted.
+func withDeadlines(cfg Config, counted *bodies, w http.ResponseWriter, r *http.Request) (*requestBody, *responseWriter) {
 	control := http.NewResponseController(w)
 	writer := &responseWriter{ResponseWriter: w, control: control, stall: cfg.StallTimeout, budget: minrate.New(cfg.MinRate, cfg.StallTimeout)}
 	// The connection may still have the write deadline of the previous response, which would
@@ -33,9 +34,14 @@ func withDeadlines(cfg Config, w http.ResponseWriter, r *http.Request) (*request
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, writer
 	}
+	info := httpapi.FromContext(r.Context())
 	body := &requestBody{ReadCloser: r.Body, control: control, budget: minrate.New(cfg.MinRate, cfg.StallTimeout), length: r.ContentLength,
-		expects: r.Header.Get("Expect") != "", anonymous: anonymousLimit{timeout: cfg.AnonymousTimeout, info: httpapi.FromContext(r.Context())}, connection: connectionOf(r.Context()), discardLimit: cfg.DiscardLimit, discardTimeout: cfg.DiscardTimeout}
-	writer.body = body
+		expects: r.Header.Get("Expect") != "", anonymous: anonymousLimit{timeout: cfg.AnonymousTimeout, info: info}, document: documentTime{timeout: cfg.JSONBodyTimeout},
+		connection: connectionOf(r.Context()), discardLimit: cfg.DiscardLimit, discardTimeout: cfg.DiscardTimeout}
+	if counted != nil {
+		body.arrival = &arrival{of: counted, control: control, connection: body.connection}
+	}
+	info.Body, writer.body = body, body
 	return body, writer
 }
 
@@ -70,6 +76,8 @@ type requestBody struct {
 	ended   bool // all of it was read
 
 	anonymous      anonymousLimit
+	document       documentTime
+	arrival        *arrival    // nil = it is not counted
 	connection     *connection // nil outside of a Server
 	discardLimit   int64
 	discardTimeout time.Duration
@@ -88,10 +96,22 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		b.connection.setEvictable(true)
 		defer b.connection.setEvictable(false)
 	}
+	if end, limited := b.document.end(start); limited && end.Before(deadline) {
+		deadline = end
+	}
 	_ = b.control.SetReadDeadline(deadline) // a transport without deadlines has none
+	if err := b.arrival.wait(start, b.budget.Spent()); err != nil {
+		return 0, err
+	}
 	n, err := b.ReadCloser.Read(p)
-	b.budget.Record(int64(n), time.Since(start))
+	err = b.arrival.waited(err)
+	waited := time.Since(start)
+	b.budget.Record(int64(n), waited)
+	b.document.record(n, waited)
 	b.read += int64(n)
+	if errors.Is(err, io.EOF) || b.read == b.length {
+		b.arrival.release() // not at the end of the request, which may still store a file
+	}
 	if errors.Is(err, io.EOF) {
 		b.ended = true
 		// From here on net/http reads, to detect a disconnect. An expired deadline would look
@@ -100,6 +120,17 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// Admit counts the body towards the share of an account.
+func (b *requestBody) Admit(accountID uuid.UUID) error {
+	if b.arrival == nil || b.ended {
+		return nil
+	}
+	return b.arrival.admit(accountID)
+}
+
+// ReadDocument sets whether what is read next is a document.
+func (b *requestBody) ReadDocument(document bool) { b.document.on = document }
 
 // Close does nothing: that of net/http would wait for the rest of the body.
 func (b *requestBody) Close() error { return nil }

@@ -24,8 +24,9 @@ import (
 
 var errNoRoute = fault.New(fault.NotFound, "route not found")
 
-// newHandler returns the public handler: the routes of deps.Mounts behind the common middleware.
-func newHandler(cfg Config, deps Deps, metrics *metrics) (http.Handler, error) {
+// newHandler returns the public handler: the routes of deps.Mounts behind the common middleware. counted has the bounds of
+// bodies; nil = they are not counted.
+func newHandler(cfg Config, deps Deps, metrics *metrics, counted *bodies) (http.Handler, error) {
 	router := chi.NewRouter()
 	router.Use(rejectRouteAsItem(router), headAsGet(router))
 	router.NotFound(func(w http.ResponseWriter, r *http.Request) {
@@ -57,16 +58,21 @@ func newHandler(cfg Config, deps Deps, metrics *metrics) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &instrumentation{next: next, routes: router, cfg: cfg, limits: deps.Limits, log: deps.Log, metrics: metrics, accounts: deps.Accounts, tracer: newRequestTracer(cfg, deps.Tracer, deps.Limits)}, nil
+	return &instrumentation{next: next, routes: router, cfg: cfg, limits: deps.Limits, log: deps.Log, metrics: metrics, bodies: counted, accounts: deps.Accounts, tracer: newRequestTracer(cfg, deps.Tracer, deps.Limits)}, nil
 }
 
-// limitClientIPs applies the rate limit of client IPs, before anything is read or looked up.
+// limitClientIPs applies the limits of client IPs, of requests and of bodies, before anything is read or looked up.
 func limitClientIPs(limits *ratelimit.Limiter, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		decision := limits.AllowIP(httpapi.FromContext(r.Context()).ClientIP)
+		ip := httpapi.FromContext(r.Context()).ClientIP
+		decision := limits.AllowIP(ip)
 		decision.AddHeaders(w.Header())
-		if decision.Limited {
-			httpapi.WriteError(w, r, decision.Err())
+		err := decision.Err()
+		if body, ok := r.Body.(*requestBody); ok && err == nil {
+			err = body.arrival.admitClient(ip)
+		}
+		if err != nil {
+			httpapi.WriteError(w, r, err)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -160,6 +166,7 @@ type instrumentation struct {
 	limits   *ratelimit.Limiter
 	log      *slog.Logger
 	metrics  *metrics
+	bodies   *bodies
 	accounts *accountmetrics.Metrics
 	tracer   *requestTracer
 }
@@ -182,7 +189,7 @@ func (i *instrumentation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx := httpapi.NewContext(r.Context(), info)
 	ctx = i.tracer.start(contextWithRoute(ctx, route), r)
 	r = r.WithContext(ctx)
-	body, writer := withDeadlines(i.cfg, w, r)
+	body, writer := withDeadlines(i.cfg, i.bodies, w, r)
 	if body != nil {
 		r.Body = body
 	}
@@ -203,7 +210,7 @@ func (i *instrumentation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if !aborted {
 			writer.finish()
 		}
-		body.finish()
+		body.finish(aborted)
 		i.metrics.inFlight.Dec()
 		i.finish(r, info, route.RoutePattern(), writer, body, elapsed, aborted)
 		if aborted {

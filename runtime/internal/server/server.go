@@ -28,21 +28,23 @@ import (
 
 // Config configures the servers. The tags are flag and environment names.
 type Config struct {
-	BaseURL             string        `env:"SERVICE_BASE_URL" required:"" help:"URL of the service for clients, e.g. https://media.example.org; without a path."`
-	Brand               string        `env:"SERVICE_BRAND" default:"service" help:"Brand in header names: x-<brand>-apikey."`
-	Listen              string        `env:"SERVICE_LISTEN" default:":8080" help:"Listen address of the service."`
-	AdminListen         string        `env:"SERVICE_ADMIN_LISTEN" default:":8081" help:"Listen address of health, readiness and metrics; not public."`
-	StallTimeout        time.Duration `env:"SERVICE_STALL_TIMEOUT" default:"60s" help:"How long a client may make no progress while it sends or receives a body."`
-	MinRate             int64         `name:"min-transfer-rate" env:"SERVICE_MIN_TRANSFER_RATE" default:"1024" help:"Minimum transfer rate of a body, in bytes per second over SERVICE_STALL_TIMEOUT; 0 = none."`
-	AnonymousTimeout    time.Duration `name:"anonymous-body-timeout" env:"SERVICE_ANONYMOUS_BODY_TIMEOUT" default:"10s" help:"Maximum duration of the whole body of a request without a credential, such as a login; 0 = no limit."`
-	MaxConnections      int           `env:"SERVICE_MAX_CONNECTIONS" default:"4096" help:"Maximum number of open client connections. The limit of file descriptors also bounds them; 0 = no other limit."`
-	MaxConnectionsPerIP int           `name:"max-connections-per-ip" env:"SERVICE_MAX_CONNECTIONS_PER_IP" default:"512" help:"Maximum number of open connections of one client IP (IPv6: one /64), except SERVICE_TRUSTED_PROXIES; 0 = no limit."`
-	DiscardLimit        int64         `env:"SERVICE_DISCARD_LIMIT" default:"16777216" help:"Maximum number of bytes of a body that are discarded after an error response, for clients that read the response only after they have sent everything."`
-	DiscardTimeout      time.Duration `env:"SERVICE_DISCARD_TIMEOUT" default:"10s" help:"Maximum duration of discarding."`
-	Pprof               bool          `env:"SERVICE_PPROF" default:"false" help:"Serve profiles of the process at /debug/pprof/ on SERVICE_ADMIN_LISTEN."`
-	DrainDelay          time.Duration `env:"SERVICE_DRAIN_DELAY" default:"5s" help:"How long to continue serving, not ready, after SIGTERM, so that load balancers notice; from 0s to 5m."`
-	TrustTraceparent    bool          `env:"SERVICE_TRUST_TRACEPARENT" help:"Continue the trace that a request of SERVICE_TRUSTED_PROXIES names in its header traceparent. The proxies must replace the header of clients."`
-	ShutdownTimeout     time.Duration `env:"SERVICE_SHUTDOWN_TIMEOUT" default:"60s" help:"How long running requests may take to end after SERVICE_DRAIN_DELAY."`
+	BaseURL               string        `env:"SERVICE_BASE_URL" required:"" help:"URL of the service for clients, e.g. https://media.example.org; without a path."`
+	Brand                 string        `env:"SERVICE_BRAND" default:"service" help:"Brand in header names: x-<brand>-apikey."`
+	Listen                string        `env:"SERVICE_LISTEN" default:":8080" help:"Listen address of the service."`
+	AdminListen           string        `env:"SERVICE_ADMIN_LISTEN" default:":8081" help:"Listen address of health, readiness and metrics; not public."`
+	StallTimeout          time.Duration `env:"SERVICE_STALL_TIMEOUT" default:"60s" help:"How long a client may make no progress while it sends or receives a body."`
+	MinRate               int64         `name:"min-transfer-rate" env:"SERVICE_MIN_TRANSFER_RATE" default:"1024" help:"Minimum transfer rate of a body, in bytes per second over SERVICE_STALL_TIMEOUT; 0 = none."`
+	AnonymousTimeout      time.Duration `name:"anonymous-body-timeout" env:"SERVICE_ANONYMOUS_BODY_TIMEOUT" default:"10s" help:"Maximum duration of the whole body of a request without a credential, such as a login; 0 = no limit."`
+	MaxConnections        int           `env:"SERVICE_MAX_CONNECTIONS" default:"4096" help:"Maximum number of open client connections. The limit of file descriptors also bounds them; 0 = no other limit."`
+	MaxConnectionsPerIP   int           `name:"max-connections-per-ip" env:"SERVICE_MAX_CONNECTIONS_PER_IP" default:"512" help:"Maximum number of open connections of one client IP (IPv6: one /64), except SERVICE_TRUSTED_PROXIES; 0 = no limit."`
+	JSONBodyTimeout       time.Duration `name:"json-body-timeout" env:"SERVICE_JSON_BODY_TIMEOUT" default:"10s" help:"Maximum duration of each 64 KiB of a body of JSON or of a form, files excepted; 0 = no limit."`
+	BodyPerAccountPercent int           `env:"SERVICE_BODY_PER_ACCOUNT_PERCENT" default:"15" help:"How many request bodies of one account may be on their way at once, in percent of the connections; 0 = no limit. Those of one client IP: SERVICE_MAX_CONNECTIONS_PER_IP."`
+	DiscardLimit          int64         `env:"SERVICE_DISCARD_LIMIT" default:"16777216" help:"Maximum number of bytes of a body that are discarded after an error response, for clients that read the response only after they have sent everything."`
+	DiscardTimeout        time.Duration `env:"SERVICE_DISCARD_TIMEOUT" default:"10s" help:"Maximum duration of discarding."`
+	Pprof                 bool          `env:"SERVICE_PPROF" default:"false" help:"Serve profiles of the process at /debug/pprof/ on SERVICE_ADMIN_LISTEN."`
+	DrainDelay            time.Duration `env:"SERVICE_DRAIN_DELAY" default:"5s" help:"How long to continue serving, not ready, after SIGTERM, so that load balancers notice; from 0s to 5m."`
+	TrustTraceparent      bool          `env:"SERVICE_TRUST_TRACEPARENT" help:"Continue the trace that a request of SERVICE_TRUSTED_PROXIES names in its header traceparent. The proxies must replace the header of clients."`
+	ShutdownTimeout       time.Duration `env:"SERVICE_SHUTDOWN_TIMEOUT" default:"60s" help:"How long running requests may take to end after SERVICE_DRAIN_DELAY."`
 
 	Origins origin.Config `embed:""`
 	TLS     TLSConfig     `embed:"" prefix:"tls-"`
@@ -66,6 +68,10 @@ func (c Config) Validate() error {
 		return fmt.Errorf("SERVICE_MIN_TRANSFER_RATE must not be negative, but is %d", c.MinRate)
 	case c.AnonymousTimeout < 0:
 		return fmt.Errorf("SERVICE_ANONYMOUS_BODY_TIMEOUT must not be negative, but is %s", c.AnonymousTimeout)
+	case c.JSONBodyTimeout != 0 && (c.JSONBodyTimeout < minJSONBodyTimeout || c.JSONBodyTimeout > maxJSONBodyTimeout):
+		return fmt.Errorf("SERVICE_JSON_BODY_TIMEOUT must be 0s, or from %s to %s, not %s", minJSONBodyTimeout, maxJSONBodyTimeout, c.JSONBodyTimeout)
+	case c.BodyPerAccountPercent < 0 || c.BodyPerAccountPercent > 100:
+		return fmt.Errorf("SERVICE_BODY_PER_ACCOUNT_PERCENT must be from 0 to 100, not %d", c.BodyPerAccountPercent)
 	case c.MaxConnections < 0 || c.MaxConnections > 0 && c.MaxConnections < minConnections:
 		return fmt.Errorf("SERVICE_MAX_CONNECTIONS must be 0, or at least %d, not %d", minConnections, c.MaxConnections)
 	case c.MaxConnectionsPerIP < 0:
@@ -95,6 +101,10 @@ const (
 	// headerLimit is how many bytes a request line and headers may really have: net/http adds the size of its buffer.
 	headerLimit = maxHeaderBytes + 4<<10
 
+	// Bounds of SERVICE_JSON_BODY_TIMEOUT.
+	minJSONBodyTimeout = 100 * time.Millisecond
+	maxJSONBodyTimeout = 10 * time.Minute
+
 	maxDiscardLimit   = 1 << 30 // bytes
 	maxDiscardTimeout = time.Minute
 	maxDrainDelay     = 5 * time.Minute
@@ -110,6 +120,11 @@ type Server struct {
 	log      *slog.Logger
 	checks   []Check
 	draining atomic.Bool
+	bodies   *bodies
+
+	allowed     int    // connections of clients
+	descriptors uint64 // RLIMIT_NOFILE
+	reduced     bool   // allowed is below SERVICE_MAX_CONNECTIONS
 
 	limits      *ratelimit.Limiter
 	connections *connectionMetrics
@@ -152,11 +167,18 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	handler, err := newHandler(cfg, deps, requests)
+	s := &Server{cfg: cfg, log: deps.Log, checks: deps.Checks, limits: deps.Limits, connections: connections}
+	if s.descriptors, err = descriptorLimit(); err != nil {
+		return nil, err
+	}
+	s.allowed, s.reduced = maxConnections(cfg.MaxConnections, s.descriptors)
+	if s.bodies, err = newBodies(cfg, s.allowed, deps.Limits.TrustsProxy, deps.Registry); err != nil {
+		return nil, err
+	}
+	handler, err := newHandler(cfg, deps, requests, s.bodies)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: deps.Log, checks: deps.Checks, limits: deps.Limits, connections: connections}
 	s.public = s.httpServer(s.endConnections(handler))
 	if cfg.TLS.Enabled() {
 		if s.certificate, err = loadCertificate(cfg.TLS, deps.Registry, deps.Log); err != nil {
@@ -195,17 +217,14 @@ func (s *Server) httpServer(handler http.Handler) *http.Server {
 
 // Listen opens the ports, so that a port in use is reported at startup.
 func (s *Server) Listen(ctx context.Context) error {
-	descriptors, err := descriptorLimit()
-	if err != nil {
-		return err
+	if s.reduced {
+		s.log.WarnContext(ctx, "fewer connections are allowed than SERVICE_MAX_CONNECTIONS: the limit of file descriptors is low", "allowed", s.allowed, "descriptors", s.descriptors)
 	}
-	allowed, reduced := maxConnections(s.cfg.MaxConnections, descriptors)
-	if reduced {
-		s.log.WarnContext(ctx, "fewer connections are allowed than SERVICE_MAX_CONNECTIONS: the limit of file descriptors is low", "allowed", allowed, "descriptors", descriptors)
-	}
-	if s.publicListener, err = s.listen(ctx, s.public, s.cfg.Listen, allowed, s.cfg.MaxConnectionsPerIP, s.connections); err != nil {
+	var err error
+	if s.publicListener, err = s.listen(ctx, s.public, s.cfg.Listen, s.allowed, s.cfg.MaxConnectionsPerIP, s.connections); err != nil {
 		return fmt.Errorf("listen on SERVICE_LISTEN %s: %w", s.cfg.Listen, err)
 	}
+	s.publicListener.bodies = s.bodies
 	if s.adminListener, err = s.listen(ctx, s.admin, s.cfg.AdminListen, maxAdminConnections, 0, nil); err != nil {
 		_ = s.publicListener.Close()
 		return fmt.Errorf("listen on SERVICE_ADMIN_LISTEN %s: %w", s.cfg.AdminListen, err)

@@ -36,10 +36,14 @@ func TestConfigValidate_RejectsInvalidSettings(t *testing.T) {
 		"SERVICE_BRAND":             func(c *Config) { c.Brand = "Ü" },
 		"SERVICE_STALL_TIMEOUT":     func(c *Config) { c.StallTimeout = 0 },
 		"SERVICE_MIN_TRANSFER_RATE": func(c *Config) { c.MinRate = -1 },
-		"SERVICE_CORS_ORIGINS":      func(c *Config) { c.Origins.Patterns = []string{"https://app.example.org/"} },
-		"SERVICE_DRAIN_DELAY":       func(c *Config) { c.DrainDelay = -1 },
-		"SERVICE_DRAIN_DELAY must":  func(c *Config) { c.DrainDelay = 6 * time.Minute },
-		"SERVICE_SHUTDOWN_TIMEOUT":  func(c *Config) { c.ShutdownTimeout = -1 },
+		"SERVICE_JSON_BODY_TIMEOUT must be 0s, or from 100ms to 10m0s": func(c *Config) { c.JSONBodyTimeout = time.Millisecond },
+		"SERVICE_JSON_BODY_TIMEOUT":                                    func(c *Config) { c.JSONBodyTimeout = time.Hour },
+		"SERVICE_BODY_PER_ACCOUNT_PERCENT":                             func(c *Config) { c.BodyPerAccountPercent = 101 },
+		"SERVICE_BODY_PER_ACCOUNT_PERCENT must":                        func(c *Config) { c.BodyPerAccountPercent = -1 },
+		"SERVICE_CORS_ORIGINS":                                         func(c *Config) { c.Origins.Patterns = []string{"https://app.example.org/"} },
+		"SERVICE_DRAIN_DELAY":                                          func(c *Config) { c.DrainDelay = -1 },
+		"SERVICE_DRAIN_DELAY must":                                     func(c *Config) { c.DrainDelay = 6 * time.Minute },
+		"SERVICE_SHUTDOWN_TIMEOUT":                                     func(c *Config) { c.ShutdownTimeout = -1 },
 	} {
 		cfg := valid()
 		change(&cfg)
@@ -93,7 +97,7 @@ func runningWith(t *testing.T, cfg Config, mount func(chi.Router)) (*httptest.Se
 	must(t, err)
 	origins, err := origin.New(cfg.Origins)
 	must(t, err)
-	handler, err := newHandler(cfg, Deps{Origins: origins, Mounts: []func(chi.Router){mount}, Log: slog.New(slog.NewTextHandler(&logs, nil))}, metrics)
+	handler, err := newHandler(cfg, Deps{Origins: origins, Mounts: []func(chi.Router){mount}, Log: slog.New(slog.NewTextHandler(&logs, nil))}, metrics, nil)
 	must(t, err)
 	server := httptest.NewServer(handler)
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
@@ -188,7 +192,7 @@ func (d *deadlines) SetWriteDeadline(at time.Time) error { d.write = append(d.wr
 func TestWithDeadlines_ExtendsDeadlinesWithProgress(t *testing.T) {
 	t.Parallel()
 	d := &deadlines{ResponseWriter: httptest.NewRecorder()}
-	body, writer := withDeadlines(Config{StallTimeout: time.Minute, MinRate: 1024}, d, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("hello")))
+	body, writer := withDeadlines(Config{StallTimeout: time.Minute, MinRate: 1024}, nil, d, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("hello")))
 	for range 2 {
 		_, _ = body.Read(make([]byte, 3))
 	}

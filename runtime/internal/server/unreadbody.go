@@ -58,9 +58,19 @@ func (b *requestBody) prepareResponse(header http.Header, status int) {
 // it.
 func (b *requestBody) isSent() bool { return !b.expects || b.read > 0 }
 
-// finish keeps net/http from waiting for the rest of the body.
-func (b *requestBody) finish() {
-	if b != nil && !b.ended {
+// finish keeps net/http from waiting for the rest of the body. A connection that will be closed for it is evictable from then
+// on: net/http holds it for half a second, in which many such requests would hold all connections. So the response is sent before,
+// unless it is aborted.
+func (b *requestBody) finish(aborted bool) {
+	if b == nil {
+		return
+	}
+	b.arrival.release()
+	if !b.ended {
 		_ = b.control.SetReadDeadline(time.Now()) // a transport without deadlines has none
+		if !aborted {
+			_ = b.control.Flush() // a transport without Flush has no buffer
+		}
+		b.connection.setEvictable(true)
 	}
 }
