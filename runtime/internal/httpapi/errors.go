@@ -103,7 +103,7 @@ func retryAfter(f *fault.Error) time.Duration {
 // absence, all clients would otherwise come back in the same second, and the first replica would answer most of them 429.
 func Spread(wait time.Duration) time.Duration {
 	seconds := Seconds(wait)
-	return time.Duration(seconds+rand.IntN(min(seconds, int(maxSpread.Seconds()))+1)) * time.Second //nolint:gosec // spreading load needs no secret
+	return time.Duration(seconds+rand.IntN(min(seconds, int(maxSpread.Seconds()))+1)) * time.Second
 }
 
 // SetRetryAfter sets the header Retry-After, in whole seconds.
