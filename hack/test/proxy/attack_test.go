@@ -48,7 +48,8 @@ type attack struct {
 	keys    []string
 	// addresses is how many addresses the clients have.
 	addresses int
-	connect   int // pace of new connections, per second
+	connect   int // pace at which they are opened first, per second
+	again     int // and at which those that have ended are
 
 	mu      sync.Mutex
 	open    map[int]net.Conn
@@ -65,7 +66,7 @@ func (a *attack) begin(ctx context.Context, n int) {
 	for i := range n {
 		a.ended <- i
 	}
-	a.group.Go(func() { a.reopen(ctx) })
+	a.group.Go(func() { a.reopen(ctx, n) })
 	a.group.Go(func() { a.trickle(ctx) })
 }
 
@@ -115,20 +116,23 @@ func (a *attack) other(expected ...string) (other []string) {
 	return other
 }
 
-// reopen opens the connections that have ended, at a pace.
-func (a *attack) reopen(ctx context.Context) {
+// reopen opens all connections, and then those that have ended, at a pace.
+func (a *attack) reopen(ctx context.Context, n int) {
 	pace := time.NewTicker(time.Second / time.Duration(a.connect)) //nolint:forbidigo // the pace of an attacker
 	defer pace.Stop()
-	for {
+	for opened := 0; ; opened++ {
+		if opened == n {
+			pace.Reset(time.Second / time.Duration(a.again))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-pace.C:
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case i := <-a.ended:
-			select {
-			case <-ctx.Done():
-				return
-			case <-pace.C:
-			}
 			a.group.Go(func() { a.hold(ctx, i) })
 		}
 	}
@@ -257,6 +261,8 @@ type prober struct {
 	client *http.Client
 	base   string
 	key    string
+	// noUploads leaves out the requests that need a slot for uploads.
+	noUploads bool
 }
 
 func newProber(t *testing.T, base, key string, address byte) *prober {
@@ -310,6 +316,9 @@ func (p *prober) probe(rounds int) (took latencies) {
 			{http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, []string{"Content-Type", "application/json", "Accept", "application/json, text/event-stream"}},
 			{http.MethodPost, "/media/create/resumable", "12345678", []string{"Content-Type", "application/offset+octet-stream", "Tus-Resumable", "1.0.0", "Upload-Length", "8"}},
 		} {
+			if p.noUploads && strings.HasPrefix(request.path, "/media/create") {
+				continue
+			}
 			began := time.Now()
 			p.send(request.method, request.path, request.body, request.headers...)
 			took = append(took, time.Since(began))

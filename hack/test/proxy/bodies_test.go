@@ -21,7 +21,9 @@ type size struct {
 	connections int // of the runtime
 	clients     int // of an attack: more than the runtime has connections
 	perIP       int
-	pace        int // new connections of an attack, per second
+	pace        int // connections that an attack opens first, per second
+	again       int // those that it opens again; 68 a second once took all connections of a replica
+	upload      int // those of uploads that it opens again: each has rows in the database
 	probes      int // rounds of probes during an attack
 	uploads     int // of one account, at once
 }
@@ -29,21 +31,25 @@ type size struct {
 // bodyPercent is the default of SERVICE_BODY_PER_ACCOUNT_PERCENT.
 const bodyPercent = 15
 
+// uploadPlaces is the default of SERVICE_MAX_UPLOADS and SERVICE_UPLOAD_QUEUE together.
+const uploadPlaces = 128 + 256
+
 // fullEnv is the variable that makes the test as large as a replica is by default.
 const fullEnv = "MEDIASTACK_TEST_FULL"
 
 func sizeOf(t *testing.T) size {
 	t.Helper()
 	if full, _ := strconv.ParseBool(os.Getenv(fullEnv)); full {
-		return size{connections: 4096, clients: 4300, perIP: 512, pace: 500, probes: 20, uploads: 500}
+		return size{connections: 4096, clients: 4300, perIP: 512, pace: 500, again: 250, upload: 100, probes: 15, uploads: 500}
 	}
-	return size{connections: 240, clients: 300, perIP: 30, pace: 1000, probes: 2, uploads: 100}
+	return size{connections: 240, clients: 300, perIP: 30, pace: 1000, again: 100, upload: 100, probes: 2, uploads: 100}
 }
 
 // Behind a proxy, one key once held all connections of a replica with bodies that did not come.
 func TestBodies_ThatDoNotComeLeaveRoomForOthers(t *testing.T) {
 	n := sizeOf(t)
-	s := newSite(t, 4, n.clients, fmt.Sprintf("SERVICE_MAX_CONNECTIONS=%d", n.connections), fmt.Sprintf("SERVICE_MAX_CONNECTIONS_PER_IP=%d", n.perIP))
+	// Uploads have slots with a minimum rate of their own, below which an upload is ended while others wait.
+	s := newSite(t, 4, n.clients, "SERVICE_UPLOAD_MIN_TRANSFER_RATE=0", fmt.Sprintf("SERVICE_MAX_CONNECTIONS=%d", n.connections), fmt.Sprintf("SERVICE_MAX_CONNECTIONS_PER_IP=%d", n.perIP))
 	perAccount := n.connections * bodyPercent / 100
 	one, three := []string{s.tenants[0].APIKey}, s.keys(3)
 	accounts := []string{s.tenants[0].APIKey, s.tenants[1].APIKey, s.tenants[2].APIKey}
@@ -83,7 +89,10 @@ func TestBodies_ThatDoNotComeLeaveRoomForOthers(t *testing.T) {
 	)
 	for _, r := range rounds {
 		t.Run(r.kind+" of "+r.who, func(t *testing.T) {
-			a := &attack{address: r.address, host: s.plain, request: withholding[r.kind], keys: r.keys, addresses: r.addresses, connect: n.pace}
+			a := &attack{address: r.address, host: s.plain, request: withholding[r.kind], keys: r.keys, addresses: r.addresses, connect: n.pace, again: n.again}
+			if r.kind == "tus" || r.kind == "form" {
+				a.again = n.upload
+			}
 			a.begin(t.Context(), n.clients)
 			defer a.end()
 			tried := func() bool {
@@ -100,7 +109,10 @@ func TestBodies_ThatDoNotComeLeaveRoomForOthers(t *testing.T) {
 			if r.held > 0 {
 				wait.Until(t, fmt.Sprintf("%d bodies are held", r.held), func() bool { return held() >= r.held })
 			}
-			took := (&prober{t: t, base: other.base, key: other.key, client: other.client}).probe(n.probes)
+			probes := &prober{t: t, base: other.base, key: other.key, client: other.client}
+			// Three accounts fill all slots for uploads and their queue, which are not connections.
+			probes.noUploads = (r.kind == "tus" || r.kind == "form") && r.who == "three accounts" && r.most > uploadPlaces
+			took := probes.probe(n.probes)
 			if now := held(); now > r.most+1 {
 				t.Errorf("%d bodies are held, at most %d may be", now, r.most)
 			}
@@ -288,4 +300,26 @@ type waitingReader struct{ begin <-chan struct{} }
 func (w waitingReader) Read([]byte) (int, error) {
 	<-w.begin
 	return 0, io.EOF
+}
+
+// A body of JSON once had the time of a file.
+func TestDocuments_HaveATimeOfTheirOwn(t *testing.T) {
+	s := newSite(t, 1, 10, "SERVICE_JSON_BODY_TIMEOUT=100ms")
+	kinds := []string{"rest", "batch", "mcp", "chunked", "expect"}
+	file := &attack{address: s.plain, host: s.plain, request: withholding["tus"], keys: []string{s.tenants[0].APIKey}, addresses: 1, connect: 100, again: 1}
+	file.begin(t.Context(), 1)
+	defer file.end()
+	wait.Until(t, "the file is held", func() bool { return s.metric("mediastack_http_bodies_in_flight") == 1 })
+	for _, kind := range kinds {
+		a := &attack{address: s.plain, host: s.plain, request: withholding[kind], keys: file.keys, addresses: 1, connect: 100, again: 1}
+		a.begin(t.Context(), 1)
+		wait.Until(t, "the body of "+kind+" is ended", func() bool { return a.summary() != "" })
+		if answer := a.summary(); !strings.HasPrefix(answer, "400 ") {
+			t.Errorf("%s: %s", kind, answer)
+		}
+		a.end()
+	}
+	if answer := file.summary(); answer != "" || file.held() != 1 {
+		t.Errorf("a file was answered %q", answer)
+	}
 }

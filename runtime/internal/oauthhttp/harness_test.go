@@ -80,9 +80,11 @@ type options struct {
 	clock     *runtimetest.Clock
 	// stall is the stall timeout of the server, and anonymous that of bodies without a credential.
 	stall, anonymous time.Duration
-	media            media.Config
-	delivery         delivery.Config
-	presigner        delivery.Presigner
+	// document is the time of a form or a registration.
+	document  time.Duration
+	media     media.Config
+	delivery  delivery.Config
+	presigner delivery.Presigner
 	// images reports whether uploads get thumbnails.
 	images bool
 	// useCases changes the use cases of the files page; nil = they are those of the service.
@@ -154,7 +156,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 		})
 	}
 	rt.server, err = server.New(server.Config{BaseURL: o.base, Brand: "service", Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
-		StallTimeout: o.stall, AnonymousTimeout: o.anonymous, DiscardLimit: 16 << 20, DiscardTimeout: time.Minute, ShutdownTimeout: 30 * time.Second},
+		StallTimeout: o.stall, AnonymousTimeout: o.anonymous, JSONBodyTimeout: o.document, DiscardLimit: 16 << 20, DiscardTimeout: time.Minute, ShutdownTimeout: 30 * time.Second},
 		server.Deps{Mounts: []func(chi.Router){api.Mount, files.Mount, whoami}, Limits: limits, Registry: registry, Log: log})
 	must(t, err)
 	must(t, rt.server.Listen(t.Context()))

@@ -107,3 +107,27 @@ func TestRegister_AcceptsValidMetadataOnly(t *testing.T) {
 		t.Error("the same words gave another id")
 	}
 }
+
+// Forms and registrations have the time of documents, also where bodies without a credential have no limit.
+func TestBodies_OfLoginsHaveTheTimeOfADocument(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rt := w.replica(t, func(o *options) { o.document = 100 * time.Millisecond })
+	for path, contentType := range map[string]string{"/oauth/register": "application/json", "/oauth/token": "application/x-www-form-urlencoded"} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
+			must(t, err)
+			defer func() { _ = conn.Close() }()
+			must(t, conn.SetDeadline(time.Now().Add(wait.Timeout(t))))
+			_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: media.test\r\nContent-Type: %s\r\nContent-Length: 100\r\n\r\n{", path, contentType)
+			must(t, err)
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			must(t, err)
+			defer func() { _ = response.Body.Close() }()
+			if response.StatusCode < http.StatusBadRequest || response.StatusCode >= http.StatusInternalServerError {
+				t.Errorf("a body that does not come was answered %d", response.StatusCode)
+			}
+		})
+	}
+}
