@@ -164,7 +164,7 @@ func (a *attack) hold(ctx context.Context, i int) {
 	}()
 	in := bufio.NewReader(conn)
 	for {
-		response, err := http.ReadResponse(in, &http.Request{Method: http.MethodPost})
+		response, err := http.ReadResponse(in, &http.Request{Method: http.MethodPost}) //nolint:bodyclose // the connection is closed
 		switch {
 		case err != nil:
 			if ctx.Err() == nil {

@@ -31,8 +31,8 @@ type size struct {
 // bodyPercent is the default of SERVICE_BODY_PER_ACCOUNT_PERCENT.
 const bodyPercent = 15
 
-// uploadPlaces is the default of SERVICE_MAX_UPLOADS and SERVICE_UPLOAD_QUEUE together.
-const uploadPlaces = 128 + 256
+// uploadSlots is the default of SERVICE_MAX_UPLOADS and SERVICE_UPLOAD_QUEUE together.
+const uploadSlots = 128 + 256
 
 // fullEnv is the variable that makes the test as large as a replica is by default.
 const fullEnv = "MEDIASTACK_TEST_FULL"
@@ -111,7 +111,7 @@ func TestBodies_ThatDoNotComeLeaveRoomForOthers(t *testing.T) {
 			}
 			probes := &prober{t: t, base: other.base, key: other.key, client: other.client}
 			// Three accounts fill all slots for uploads and their queue, which are not connections.
-			probes.noUploads = (r.kind == "tus" || r.kind == "form") && r.who == "three accounts" && r.most > uploadPlaces
+			probes.noUploads = (r.kind == "tus" || r.kind == "form") && r.who == "three accounts" && r.most > uploadSlots
 			took := probes.probe(n.probes)
 			if now := held(); now > r.most+1 {
 				t.Errorf("%d bodies are held, at most %d may be", now, r.most)

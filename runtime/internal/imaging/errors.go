@@ -28,7 +28,7 @@ func (r *RejectedError) Error() string {
 
 // Is reports a file whose bytes are not those of an image as media.ErrUnreadable. A file over a limit may be a whole image.
 func (r *RejectedError) Is(target error) bool {
-	return target == media.ErrUnreadable && (r.Reason == protocol.ReasonFormat.String() || r.Reason == protocol.ReasonCorrupt.String()) //nolint:errorlint // Is compares values
+	return target == media.ErrUnreadable && (r.Reason == protocol.ReasonFormat.String() || r.Reason == protocol.ReasonCorrupt.String())
 }
 
 // ErrWorker is in the chain of the error for a file on which workers crashed, hung or

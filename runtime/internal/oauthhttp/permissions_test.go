@@ -65,6 +65,8 @@ var reviewed = struct {
 		"POST /media/get/{mediaId}":                 "with their captions, groups and other details",
 		"GET /media/create/url/{jobId}":             "uploads that run",
 		"GET /media/deleted":                        "See deleted files that can be restored",
+		"GET /media/uploads":                        "uploads that run",
+		"DELETE /media/uploads/{uploadId}":          "end uploads that run",
 		"GET /settings/media/get":                   "the settings for images",
 		"POST /settings/media/get":                  "the settings for images",
 		"POST /media/create":                        "Upload files",

@@ -401,7 +401,7 @@ func TestEnd_LosesNothingWhenItsReplicaIsKilled(t *testing.T) {
 	}
 	must(t, holder.Signal(syscall.SIGCONT))
 	close(body.resume)
-	<-broken
+	_ = <-broken
 	w.purged(t, one)
 }
 
