@@ -31,7 +31,7 @@ type Config struct {
 	// PerKey is how many of them one key may hold.
 	PerKey int
 	// MaxWaiting is how many callers may wait for a slot; 0 = none may. One key may fill
-	// half of the queue, and always have one caller in it.
+	// half of the queue, and may always have one caller in it, also if others have filled it.
 	MaxWaiting int
 	// FirstBeyondLimit grants a slot to a key that holds none even when all are held.
 	FirstBeyondLimit bool
@@ -155,7 +155,7 @@ func (l *Limiter[K]) acquireOrEnqueue(key K) (granted chan struct{}, err error) 
 		l.grant(state)
 		return nil, nil
 	}
-	if l.waiting >= l.cfg.MaxWaiting || len(state.waiters) >= max(1, l.cfg.MaxWaiting/2) {
+	if !l.mayWait(state) {
 		return nil, ErrQueueFull
 	}
 	granted = make(chan struct{})
@@ -165,6 +165,14 @@ func (l *Limiter[K]) acquireOrEnqueue(key K) (granted chan struct{}, err error) 
 	state.waiters = append(state.waiters, granted)
 	l.waiting++
 	return granted, nil
+}
+
+// mayWait reports whether one more caller of a key may wait.
+func (l *Limiter[K]) mayWait(state *keyState) bool {
+	if len(state.waiters) == 0 {
+		return l.cfg.MaxWaiting > 0
+	}
+	return l.waiting < l.cfg.MaxWaiting && len(state.waiters) < l.cfg.MaxWaiting/2
 }
 
 // cancelWait takes a waiter out of the queue. It returns false if the slot has been granted.

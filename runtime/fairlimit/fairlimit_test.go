@@ -121,10 +121,12 @@ func TestAcquire_RejectsWhenTheQueueIsFull(t *testing.T) {
 			t.Errorf("a third waiter of one key: %v", err)
 		}
 		waiters = append(waiters, wait(t, l, "quiet"), wait(t, l, "quiet"))
+		// Two keys have filled the queue, and must not keep a third one out of it.
+		waiters = append(waiters, wait(t, l, "another"))
 		if err := l.Acquire(t.Context(), "another"); !errors.Is(err, ErrQueueFull) {
-			t.Errorf("a fifth waiter: %v", err)
+			t.Errorf("a second waiter of a key beyond the bound: %v", err)
 		}
-		for _, key := range []string{"busy", "busy", "quiet", "busy", "quiet"} {
+		for _, key := range []string{"busy", "busy", "quiet", "another", "busy", "quiet"} {
 			l.Release(key) // in the order of the grants
 		}
 		for _, waiter := range waiters {

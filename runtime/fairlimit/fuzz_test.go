@@ -55,8 +55,8 @@ func (m *model) call(kind, key, index int) {
 			m.waiters = append(m.waiters, waiter{key, granted})
 		case err == nil:
 			m.held[key]++
-		case len(m.waiters) < m.cfg.MaxWaiting/2:
-			m.t.Fatalf("rejected with %d waiters of %d", len(m.waiters), m.cfg.MaxWaiting)
+		case len(m.waiters) < m.cfg.MaxWaiting/2, m.cfg.MaxWaiting > 0 && !slices.ContainsFunc(m.waiters, func(w waiter) bool { return w.key == key }):
+			m.t.Fatalf("key %d was rejected with %d waiters of %d", key, len(m.waiters), m.cfg.MaxWaiting)
 		}
 	case 1:
 		if m.TryAcquire(key) == nil {
@@ -123,8 +123,8 @@ func (m *model) check() {
 	if m.InFlight() != total || total > m.cfg.Limit+beyond {
 		m.t.Fatalf("%d slots are held, %d are counted, the limit is %d and %d", total, m.InFlight(), m.cfg.Limit, beyond)
 	}
-	if m.Waiting() != len(m.waiters) || len(m.waiters) > m.cfg.MaxWaiting {
-		m.t.Fatalf("%d wait, %d are counted, the limit is %d", len(m.waiters), m.Waiting(), m.cfg.MaxWaiting)
+	if m.Waiting() != len(m.waiters) || len(m.waiters) > m.cfg.MaxWaiting+len(m.keys) || m.cfg.MaxWaiting == 0 && len(m.waiters) > 0 {
+		m.t.Fatalf("%d wait, %d are counted, the limit is %d and one of each key", len(m.waiters), m.Waiting(), m.cfg.MaxWaiting)
 	}
 	waits := map[int]bool{}
 	for _, w := range m.waiters {

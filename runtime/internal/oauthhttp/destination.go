@@ -12,6 +12,7 @@ import (
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/oauth"
+	"mediastack.dev/runtime/redact"
 )
 
 // accountPage is a page for owners of accounts: where a login without an authorization request leads.
@@ -40,12 +41,13 @@ type destination struct {
 // with each request.
 const maxDestination = 1 << 10
 
-// destinationOf returns a page with those of the values that are its parameters. Without the room for
-// them the page is that of the account alone.
+// destinationOf returns a page with those of the values that are its parameters. A value that contains a
+// credential, which was sent in the wrong field, is left out: the page is in links and a cookie. Without the
+// room for the others the page is that of the account alone.
 func destinationOf(page accountPage, values url.Values) destination {
 	d := destination{page: page, query: url.Values{}}
 	for _, name := range pageParameters[page] {
-		if value := values.Get(name); value != "" {
+		if value := values.Get(name); value != "" && !redact.Secret(value) {
 			d.query.Set(name, value)
 		}
 	}
