@@ -122,23 +122,7 @@ func TestSession_IsExtendedByALongUpload(t *testing.T) {
 	rt := w.replica(t, many)
 	b := rt.browser(t)
 	p := b.login("/account/files", owner)
-	body, kind := multipartBody(t, part{"file", "b.txt", "the content"})
-	paused := runtimetest.NewPausedBody(strings.NewReader(body[:len(body)-20]), strings.NewReader(body[len(body)-20:]))
-	answered := make(chan page, 1)
-	go func() {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, absolute(p.action(t, "/account/files/upload")), paused)
-		if err != nil {
-			panic(err)
-		}
-		r.Header.Set("Content-Type", kind)
-		r.Header.Set("Sec-Fetch-Site", "same-origin")
-		runtimetest.Expect(r.Header)
-		answered <- b.do(r)
-	}()
-	paused.Wait(t)
-	rt.clock.Advance(time.Hour)
-	paused.Release()
-	b.follow(<-answered).says(t, http.StatusOK, "The file was uploaded.", "b.txt")
+	b.follow(b.uploadHeld(t, p, func() { rt.clock.Advance(time.Hour) })).says(t, http.StatusOK, "The file was uploaded.", "b.txt")
 }
 
 // linkTo returns the target of a link with a text.

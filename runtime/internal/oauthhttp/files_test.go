@@ -440,6 +440,28 @@ func TestFiles_EndWithTheSessionAndTheAccount(t *testing.T) {
 	}
 }
 
+// uploadHeld uploads a file, of which the end is sent after meanwhile.
+func (b *browser) uploadHeld(t *testing.T, p page, meanwhile func()) page {
+	t.Helper()
+	body, kind := multipartBody(t, part{"file", "b.txt", "the content"})
+	paused := runtimetest.NewPausedBody(strings.NewReader(body[:len(body)-20]), strings.NewReader(body[len(body)-20:]))
+	answered := make(chan page, 1)
+	go func() {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, absolute(p.action(t, "/account/files/upload")), paused)
+		if err != nil {
+			panic(err)
+		}
+		r.Header.Set("Content-Type", kind)
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+		runtimetest.Expect(r.Header)
+		answered <- b.do(r)
+	}()
+	paused.Wait(t)
+	meanwhile()
+	paused.Release()
+	return <-answered
+}
+
 // An owner who is removed while the body of an upload arrives adds no file, and a session that
 // expires meanwhile does not end the upload.
 func TestFiles_CheckTheOwnerAtTheEndOfAnUpload(t *testing.T) {
@@ -449,32 +471,12 @@ func TestFiles_CheckTheOwnerAtTheEndOfAnUpload(t *testing.T) {
 	rt := w.replica(t, many)
 	b := rt.browser(t)
 	p := b.login("/account/files", owner)
-	held := func(meanwhile func()) page {
-		t.Helper()
-		body, kind := multipartBody(t, part{"file", "b.txt", "the content"})
-		paused := runtimetest.NewPausedBody(strings.NewReader(body[:len(body)-20]), strings.NewReader(body[len(body)-20:]))
-		answered := make(chan page, 1)
-		go func() {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, absolute(p.action(t, "/account/files/upload")), paused)
-			if err != nil {
-				panic(err)
-			}
-			r.Header.Set("Content-Type", kind)
-			r.Header.Set("Sec-Fetch-Site", "same-origin")
-			runtimetest.Expect(r.Header)
-			answered <- b.do(r)
-		}()
-		paused.Wait(t)
-		meanwhile()
-		paused.Release()
-		return <-answered
-	}
-	held(func() { w.Change(t, tenant, func(s *account.Spec) { s.Suspended = true }) }).says(t, http.StatusForbidden, "There is no such account")
+	b.uploadHeld(t, p, func() { w.Change(t, tenant, func(s *account.Spec) { s.Suspended = true }) }).says(t, http.StatusForbidden, "There is no such account")
 	if n := w.QueryInt(t, "SELECT count(*) FROM stored_item"); n != 0 {
 		t.Errorf("there are %d items", n)
 	}
 	w.Change(t, tenant, func(*account.Spec) {})
-	if got := held(func() { rt.clock.Advance(16 * time.Minute) }); got.StatusCode != http.StatusSeeOther {
+	if got := b.uploadHeld(t, p, func() { rt.clock.Advance(16 * time.Minute) }); got.StatusCode != http.StatusSeeOther {
 		t.Errorf("a session that expired during the upload: %d %s", got.StatusCode, got.body)
 	}
 	if n := w.QueryInt(t, "SELECT count(*) FROM item WHERE sealed_at IS NOT NULL"); n != 1 {
