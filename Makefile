@@ -255,7 +255,7 @@ ENVTEST := $(lastword $(sort $(wildcard $(or $(XDG_DATA_HOME),$(HOME)/.local/sha
 export KUBEBUILDER_ASSETS ?= $(ENVTEST)
 kube: $(if $(KUBEBUILDER_ASSETS),,kube-apiserver etcd kubectl) kube-controllers ## Build a control plane and kubectl into the cache, but for what setup-envtest has installed, or KUBEBUILDER_ASSETS has
 
-CLUSTER := $(CACHE)/cluster
+CLUSTER_PROGRAMS := $(CACHE)/cluster
 # pinned returns the version of a module that the go.mod of hack/cluster/<first argument> requires.
 pinned = $(shell awk '$$1 == "$(2)" { print $$2 }' hack/cluster/$(1)/go.mod)
 CNI_PLUGINS := bridge loopback portmap host-local
@@ -292,18 +292,18 @@ etcd:
 kube-controllers:
 	@hack/build-pinned.sh $(KUBE)/$@ hack/kube ./controllers
 containerd containerd-shim-runc-v2 ctr:
-	@hack/build-pinned.sh $(CLUSTER)/$@ hack/cluster/containerd github.com/containerd/containerd/v2/cmd/$@ "-X github.com/containerd/containerd/v2/version.Version=$(call pinned,containerd,github.com/containerd/containerd/v2)" "no_btrfs no_devmapper no_zfs"
+	@hack/build-pinned.sh $(CLUSTER_PROGRAMS)/$@ hack/cluster/containerd github.com/containerd/containerd/v2/cmd/$@ "-X github.com/containerd/containerd/v2/version.Version=$(call pinned,containerd,github.com/containerd/containerd/v2)" "no_btrfs no_devmapper no_zfs"
 # runc enters namespaces before the Go runtime starts, in C code, so it alone needs cgo (and libseccomp).
 runc:
-	@hack/build-pinned.sh $(CLUSTER)/$@ hack/cluster/runc github.com/opencontainers/runc "-X main.version=$(patsubst v%,%,$(call pinned,runc,github.com/opencontainers/runc)) -extldflags -static" "seccomp netgo osusergo" cgo
+	@hack/build-pinned.sh $(CLUSTER_PROGRAMS)/$@ hack/cluster/runc github.com/opencontainers/runc "-X main.version=$(patsubst v%,%,$(call pinned,runc,github.com/opencontainers/runc)) -extldflags -static" "seccomp netgo osusergo" cgo
 coredns:
-	@hack/build-pinned.sh $(CLUSTER)/$@ hack/cluster/coredns .
+	@hack/build-pinned.sh $(CLUSTER_PROGRAMS)/$@ hack/cluster/coredns .
 bridge loopback:
-	@hack/build-pinned.sh $(CLUSTER)/cni/$@ hack/cluster/cni github.com/containernetworking/plugins/plugins/main/$@
+	@hack/build-pinned.sh $(CLUSTER_PROGRAMS)/cni/$@ hack/cluster/cni github.com/containernetworking/plugins/plugins/main/$@
 portmap:
-	@hack/build-pinned.sh $(CLUSTER)/cni/$@ hack/cluster/cni github.com/containernetworking/plugins/plugins/meta/$@
+	@hack/build-pinned.sh $(CLUSTER_PROGRAMS)/cni/$@ hack/cluster/cni github.com/containernetworking/plugins/plugins/meta/$@
 host-local:
-	@hack/build-pinned.sh $(CLUSTER)/cni/$@ hack/cluster/cni github.com/containernetworking/plugins/plugins/ipam/$@
+	@hack/build-pinned.sh $(CLUSTER_PROGRAMS)/cni/$@ hack/cluster/cni github.com/containernetworking/plugins/plugins/ipam/$@
 controller-gen:
 	@hack/build-pinned.sh $(TOOLS)/$@ hack/tools/$@ sigs.k8s.io/controller-tools/cmd/$@
 crd-ref-docs:

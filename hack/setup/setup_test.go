@@ -163,3 +163,24 @@ func TestPinned_BuildsOncePerVersion(t *testing.T) {
 		t.Errorf("after a build that failed the program prints %q: %v", out, err)
 	}
 }
+
+// A variable of the Makefile once had the name of the parameter CLUSTER, so every stack was to run in a cluster.
+func TestMake_RunUsesAClusterOnlyOnRequest(t *testing.T) {
+	root, err := setup.RepoRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for parameter, want := range map[string]string{"DETACH=1": "--detach", "CLUSTER=1": `--cluster="1"`} {
+		command := exec.CommandContext(t.Context(), "make", "--dry-run", "run", parameter)
+		command.Dir, command.Env = root, append(os.Environ(), "MAKEFLAGS=")
+		out, err := command.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		_, flags, found := strings.Cut(string(out), "bin/mediastack-dev run ")
+		flags, _, _ = strings.Cut(flags, "\n")
+		if got := strings.TrimSpace(flags); !found || got != want {
+			t.Errorf("%s: the flags are %q, want %q", parameter, got, want)
+		}
+	}
+}
