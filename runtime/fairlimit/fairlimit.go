@@ -16,7 +16,7 @@ const Unlimited = math.MaxInt
 
 // Errors for a key that gets no slot.
 var (
-	// ErrLimit is returned when all slots are held.
+	// ErrLimit is returned when all slots that the key could get are held.
 	ErrLimit = errors.New("all slots are held")
 	// ErrKeyLimit is returned when the key holds as many slots as one key may.
 	ErrKeyLimit = errors.New("the key holds its maximum of slots")
@@ -35,6 +35,20 @@ type Config struct {
 	MaxWaiting int
 	// FirstBeyondLimit grants a slot to a key that holds none even when all are held.
 	FirstBeyondLimit bool
+	// Reserve is how many of the slots, the last ones that are free, are for keys that hold few: a key with
+	// n slots gets one of them only while more than 4n² are free. So a key has a few of them at most, fewer
+	// the more keys have some, and the next key finds one. ReserveOf returns a suitable number.
+	Reserve int
+}
+
+// reserveFactor is how many slots of Config.Reserve are left for the first ones of other keys when a key that
+// holds one slot may have no other.
+const reserveFactor = 4
+
+// ReserveOf returns a Config.Reserve that takes nothing from a key which is alone: what one key may not hold,
+// at most a quarter of the limit.
+func ReserveOf(limit, perKey int) int {
+	return max(0, min(limit/4, limit-perKey))
 }
 
 // Limiter is a semaphore whose slots are granted in rounds over the keys that wait, so
@@ -61,8 +75,9 @@ func New[K comparable](cfg Config) *Limiter[K] {
 	return &Limiter[K]{cfg: cfg, keys: map[K]*keyState{}}
 }
 
-// TryAcquire acquires a slot for key without waiting. It returns ErrLimit, or ErrKeyLimit if
-// only the key's own bound is reached. Release releases the slot.
+// TryAcquire acquires a slot for key without waiting. It returns ErrLimit, also if only slots of the reserve
+// are free that the key may not have, or ErrKeyLimit if only the key's own bound is reached. Release
+// releases the slot.
 func (l *Limiter[K]) TryAcquire(key K) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +87,7 @@ func (l *Limiter[K]) TryAcquire(key K) error {
 	case l.canAcquire(state):
 		l.grant(state)
 		return nil
-	case l.inFlight >= l.cfg.Limit:
+	case l.inFlight >= l.cfg.Limit, state.inFlight < l.cfg.PerKey:
 		return ErrLimit
 	}
 	return ErrKeyLimit
@@ -218,8 +233,9 @@ func (l *Limiter[K]) grantNext() {
 
 // canAcquire reports whether a key may get one more slot now.
 func (l *Limiter[K]) canAcquire(state *keyState) bool {
+	free := l.cfg.Limit - l.inFlight
 	return state.inFlight < l.cfg.PerKey &&
-		(l.inFlight < l.cfg.Limit || l.cfg.FirstBeyondLimit && state.inFlight == 0)
+		(free > l.cfg.Reserve || free > reserveFactor*state.inFlight*state.inFlight || l.cfg.FirstBeyondLimit && state.inFlight == 0)
 }
 
 func (l *Limiter[K]) grant(state *keyState) {

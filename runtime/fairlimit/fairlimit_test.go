@@ -3,6 +3,7 @@ package fairlimit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -255,6 +256,93 @@ func TestTryAcquire_GrantsEachKeyItsFirstSlotBeyondTheLimit(t *testing.T) {
 		l.Release(key)
 	}
 	checkIdle(t, l)
+}
+
+// Accounts that together could hold all slots once left none to another one.
+func TestTryAcquire_ReserveIsForKeysThatHoldFew(t *testing.T) {
+	t.Parallel()
+	const limit, perKey = 128, 96
+	take := func(l *Limiter[string], key string) (slots int) {
+		for l.TryAcquire(key) == nil {
+			slots++
+		}
+		return slots
+	}
+	for _, busy := range []int{1, 2, 3, 5, 10, 15} {
+		l := New[string](Config{Limit: limit, PerKey: perKey, Reserve: ReserveOf(limit, perKey)})
+		total := 0
+		for i := range busy { // one after the other: the first one holds most
+			held := take(l, fmt.Sprintf("busy %d", i))
+			if total += held; i == 0 && held != perKey {
+				t.Errorf("a key that is alone gets %d slots of %d", held, perKey)
+			}
+		}
+		for i := range busy { // those that were rejected try again
+			total += take(l, fmt.Sprintf("busy %d", i))
+		}
+		other := take(l, "other")
+		if total += other; total > limit || l.InFlight() != total {
+			t.Errorf("%d slots of %d are held, %d are counted", total, limit, l.InFlight())
+		}
+		want := 2 // an upload, and another one meanwhile
+		if busy > 10 {
+			want = 1
+		}
+		if other < want {
+			t.Errorf("%d keys leave %d slots to another one, want %d", busy, other, want)
+		}
+		if err := l.TryAcquire("other"); !errors.Is(err, ErrLimit) {
+			t.Errorf("%d keys, one more of another: %v, want that all slots are held", busy, err)
+		}
+	}
+}
+
+func TestAcquire_ReserveIsNotWaitedForByAKeyThatHoldsFew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := New[string](Config{Limit: 16, PerKey: 12, MaxWaiting: 100, Reserve: ReserveOf(16, 12)})
+		for range 12 {
+			acquire(t, l, "busy")
+		}
+		for _, key := range []string{"second", "third"} {
+			acquire(t, l, key) // of the four
+		}
+		var waiters []<-chan error
+		for _, key := range []string{"busy", "busy", "second", "third"} {
+			waiters = append(waiters, wait(t, l, key))
+		}
+		if err := l.Acquire(t.Context(), "other"); err != nil { // although others wait
+			t.Fatal(err)
+		}
+		l.Release("other")
+		l.Release("second")
+		if !granted(t, waiters[2]) {
+			t.Error("a key that holds no slot any more waits")
+		}
+		if granted(t, waiters[0]) || granted(t, waiters[1]) || granted(t, waiters[3]) {
+			t.Error("a key that holds many has a slot of the reserve")
+		}
+		for range 5 { // two of the reserve are held still
+			l.Release("busy")
+		}
+		for _, waiter := range []<-chan error{waiters[0], waiters[1], waiters[3]} {
+			if !granted(t, waiter) {
+				t.Error("a slot that is not of the reserve is free while one waits")
+			}
+		}
+	})
+}
+
+func TestReserveOf_LeavesAKeyThatIsAloneItsSlots(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ limit, perKey, want int }{
+		{128, 96, 32}, {128, 12, 32}, {128, 128, 0}, {128, 120, 8}, {3, 1, 0}, {4, 3, 1}, {1, 1, 0},
+		{100, Unlimited, 0},
+	} {
+		if got := ReserveOf(tt.limit, tt.perKey); got != tt.want {
+			t.Errorf("of %d slots, %d for one key: %d, want %d", tt.limit, tt.perKey, got, tt.want)
+		}
+	}
 }
 
 func TestAcquire_GrantsAKeyItsOwnLastSlotBeyondTheLimit(t *testing.T) {

@@ -16,10 +16,12 @@ func FuzzLimiter(f *testing.F) {
 		for i := range calls {
 			calls[i] = byte(random.Uint32())
 		}
-		f.Add(uint8(1+seed%6), uint8(1+seed%4), uint8(seed), seed%2 == 1, calls)
+		f.Add(uint8(1+seed%6), uint8(1+seed%4), uint8(seed), seed%2 == 1, uint8(0), calls)
+		f.Add(uint8(8+seed%8), uint8(seed%8), uint8(seed), seed%2 == 1, uint8(2+seed%8), calls)
 	}
-	f.Fuzz(func(t *testing.T, limit, perKey, maxWaiting uint8, firstBeyondLimit bool, calls []byte) {
-		cfg := Config{Limit: 1 + int(limit%8), PerKey: 1 + int(perKey%8), MaxWaiting: int(maxWaiting), FirstBeyondLimit: firstBeyondLimit}
+	f.Fuzz(func(t *testing.T, limit, perKey, maxWaiting uint8, firstBeyondLimit bool, reserve uint8, calls []byte) {
+		cfg := Config{Limit: 1 + int(limit%16), PerKey: 1 + int(perKey%8), MaxWaiting: int(maxWaiting), FirstBeyondLimit: firstBeyondLimit}
+		cfg.Reserve = int(reserve) % cfg.Limit
 		m := model{t: t, Limiter: New[int](cfg), held: map[int]int{}, passed: map[int]map[int]int{}}
 		for _, b := range calls {
 			m.call(int(b&3), int(b>>2&7), int(b>>5))
@@ -97,8 +99,8 @@ func (m *model) collect() {
 		m.waiters = slices.Delete(m.waiters, i, i+1)
 		i--
 		delete(m.passed, w.key)
-		if m.InFlight() > m.cfg.Limit {
-			continue // a first slot beyond the limit takes nothing from the others
+		if m.InFlight() > m.cfg.Limit-m.cfg.Reserve {
+			continue // a slot of the reserve, or a first one beyond the limit, takes nothing from those that may not have it
 		}
 		for key, passed := range m.passed {
 			if passed[w.key]++; passed[w.key] > 1 {
@@ -129,7 +131,8 @@ func (m *model) check() {
 	waits := map[int]bool{}
 	for _, w := range m.waiters {
 		waits[w.key] = m.held[w.key] < m.cfg.PerKey
-		if waits[w.key] && (total < m.cfg.Limit || m.cfg.FirstBeyondLimit && m.held[w.key] == 0) {
+		reserved := m.cfg.Limit - total // those that are free, of the reserve
+		if waits[w.key] && (total < m.cfg.Limit-m.cfg.Reserve || reserved > 4*m.held[w.key]*m.held[w.key] || m.cfg.FirstBeyondLimit && m.held[w.key] == 0) {
 			m.t.Fatalf("key %d waits while it could have a slot", w.key)
 		}
 	}

@@ -23,10 +23,16 @@ type limits struct {
 func newLimits(cfg Config, registry prometheus.Registerer) (limits, error) {
 	perAccount := func(slots int) int { return max(1, slots*cfg.UploadPerAccountPercent/100) }
 	parts := int(cfg.UploadMemory / bufferSize)
+	// A few accounts could otherwise hold all slots with clients that send slowly, and an upload of another one
+	// would wait for the end of one of theirs.
+	shared := func(slots, waiting int) *fairlimit.Limiter[uuid.UUID] {
+		most := perAccount(slots)
+		return fairlimit.New[uuid.UUID](fairlimit.Config{Limit: slots, PerKey: most, MaxWaiting: waiting, Reserve: fairlimit.ReserveOf(slots, most)})
+	}
 	l := limits{
-		uploads: fairlimit.New[uuid.UUID](fairlimit.Config{Limit: cfg.MaxUploads, PerKey: perAccount(cfg.MaxUploads), MaxWaiting: cfg.UploadQueue}),
+		uploads: shared(cfg.MaxUploads, cfg.UploadQueue),
 		// An upload that waits for memory holds an upload slot, so that those bound the queue.
-		partMemory: fairlimit.New[uuid.UUID](fairlimit.Config{Limit: parts, PerKey: perAccount(parts), MaxWaiting: 2 * cfg.MaxUploads}),
+		partMemory: shared(parts, 2*cfg.MaxUploads),
 		timeout:    cfg.UploadQueueTimeout,
 	}
 	if registry == nil {

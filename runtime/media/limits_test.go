@@ -2,12 +2,15 @@ package media
 
 import (
 	"context"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mediastack.dev/runtime/fairlimit"
 	"mediastack.dev/runtime/fault"
 )
 
@@ -44,6 +47,44 @@ func TestLimits_ReturnBusyWithRetryAfter(t *testing.T) {
 			}
 			if _, err := l.acquire(ctx, l.uploads, uuid.New()); !fault.Is(err, fault.Busy) || fault.From(err).RetryAfter <= 0 {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+// Uploads of a few accounts with slow clients once held all slots, and those of another account waited.
+func TestLimits_OfManyAccountsLeaveSlotsAndMemory(t *testing.T) {
+	t.Parallel()
+	const queued = 4 // of each account: those that get no slot wait
+	cfg := Config{MaxUploads: 128, UploadMemory: 24 * bufferSize, UploadPerAccountPercent: 75, UploadQueue: 256, UploadQueueTimeout: time.Hour}
+	for _, accounts := range []int{2, 5, 10} {
+		synctest.Test(t, func(t *testing.T) {
+			l := testLimits(t, cfg)
+			for name, limiter := range map[string]*fairlimit.Limiter[uuid.UUID]{"slots": l.uploads, "memory": l.partMemory} {
+				most := map[string]int{"slots": 128, "memory": 24}[name]
+				if name == "memory" && accounts > 5 {
+					continue // six accounts share what is left of it
+				}
+				ctx, leave := context.WithCancel(t.Context())
+				var all sync.WaitGroup
+				for range accounts {
+					id := uuid.New()
+					for limiter.TryAcquire(id) == nil {
+					}
+					for range queued {
+						all.Go(func() { _, _ = l.acquire(ctx, limiter, id) })
+					}
+				}
+				synctest.Wait()
+				before := time.Now()
+				if _, err := l.acquire(t.Context(), limiter, uuid.New()); err != nil || time.Since(before) != 0 {
+					t.Errorf("%s: beside %d accounts, one more waits for %s: %v", name, accounts, time.Since(before), err)
+				}
+				if held := limiter.InFlight(); held > most {
+					t.Errorf("%s: %d are held of %d", name, held, most)
+				}
+				leave()
+				all.Wait()
 			}
 		})
 	}

@@ -26,13 +26,12 @@ type size struct {
 	upload      int // those of uploads that it opens again: each has rows in the database
 	probes      int // rounds of probes during an attack
 	uploads     int // of one account, at once
+	many        int // accounts that attack together
+	slots       int // SERVICE_MAX_UPLOADS where many accounts attack
 }
 
 // bodyPercent is the default of SERVICE_BODY_PER_ACCOUNT_PERCENT.
 const bodyPercent = 15
-
-// uploadSlots is the default of SERVICE_MAX_UPLOADS and SERVICE_UPLOAD_QUEUE together.
-const uploadSlots = 128 + 256
 
 // fullEnv is the variable that makes the test as large as a replica is by default.
 const fullEnv = "MEDIASTACK_TEST_FULL"
@@ -40,22 +39,23 @@ const fullEnv = "MEDIASTACK_TEST_FULL"
 func sizeOf(t *testing.T) size {
 	t.Helper()
 	if full, _ := strconv.ParseBool(os.Getenv(fullEnv)); full {
-		return size{connections: 4096, clients: 4300, perIP: 512, pace: 500, again: 250, upload: 100, probes: 15, uploads: 500}
+		return size{connections: 4096, clients: 4300, perIP: 512, pace: 500, again: 250, upload: 100, probes: 15, uploads: 500, many: 10, slots: 128}
 	}
-	return size{connections: 240, clients: 300, perIP: 30, pace: 1000, again: 100, upload: 100, probes: 2, uploads: 100}
+	return size{connections: 240, clients: 300, perIP: 30, pace: 1000, again: 100, upload: 100, probes: 2, uploads: 100, many: 5, slots: 64}
 }
 
 // Behind a proxy, one key once held all connections of a replica with bodies that did not come.
 func TestBodies_ThatDoNotComeLeaveRoomForOthers(t *testing.T) {
 	n := sizeOf(t)
 	// Uploads have slots with a minimum rate of their own, below which an upload is ended while others wait.
-	s := newSite(t, 4, n.clients, "SERVICE_UPLOAD_MIN_TRANSFER_RATE=0", fmt.Sprintf("SERVICE_MAX_CONNECTIONS=%d", n.connections), fmt.Sprintf("SERVICE_MAX_CONNECTIONS_PER_IP=%d", n.perIP))
+	s := newSite(t, n.many+1, n.clients, "SERVICE_UPLOAD_MIN_TRANSFER_RATE=0", fmt.Sprintf("SERVICE_MAX_CONNECTIONS=%d", n.connections), fmt.Sprintf("SERVICE_MAX_CONNECTIONS_PER_IP=%d", n.perIP))
 	perAccount := n.connections * bodyPercent / 100
 	one, three := []string{s.tenants[0].APIKey}, s.keys(3)
-	accounts := []string{s.tenants[0].APIKey, s.tenants[1].APIKey, s.tenants[2].APIKey}
-	other := newProber(t, s.plain, s.tenants[3].APIKey, 1)
+	all := n.connections * 75 / 100 // what all accounts may hold; a quarter of it is for those that hold few
+	accounts, many := s.accounts(3), s.accounts(n.many)
+	other := newProber(t, s.plain, s.tenants[n.many].APIKey, 1)
 	other.probe(2) // what is made once
-	steady := beginSteady(t, s, s.tenants[3].APIKey)
+	steady := beginSteady(t, s, other.key)
 	before := s.memory()
 
 	type round struct {
@@ -80,6 +80,14 @@ func TestBodies_ThatDoNotComeLeaveRoomForOthers(t *testing.T) {
 			}
 			rounds = append(rounds, r)
 		}
+		r := round{kind: kind, who: "many accounts", keys: many, addresses: manyAddresses, held: all - all/4, most: all, address: s.plain}
+		switch kind {
+		case "batch":
+			continue // SERVICE_MAX_BATCHES is less than so many accounts may hold
+		case "tus", "form":
+			r.held = 0
+		}
+		rounds = append(rounds, r)
 	}
 	rounds = append(rounds,
 		round{kind: "rest", who: "one address", keys: accounts, addresses: 1, held: n.perIP, most: n.perIP, address: s.plain},
@@ -95,24 +103,12 @@ func TestBodies_ThatDoNotComeLeaveRoomForOthers(t *testing.T) {
 			}
 			a.begin(t.Context(), n.clients)
 			defer a.end()
-			tried := func() bool {
-				a.mu.Lock()
-				defer a.mu.Unlock()
-				done := len(a.open)
-				for _, count := range a.answers {
-					done += count
-				}
-				return done >= n.clients
-			}
-			wait.Until(t, "every client has tried", tried)
+			wait.Until(t, "every client has tried", func() bool { return a.tried() >= n.clients })
 			held := func() int { return int(s.metric("mediastack_http_bodies_in_flight")) - steady.running() }
 			if r.held > 0 {
 				wait.Until(t, fmt.Sprintf("%d bodies are held", r.held), func() bool { return held() >= r.held })
 			}
-			probes := &prober{t: t, base: other.base, key: other.key, client: other.client}
-			// Three accounts fill all slots for uploads and their queue, which are not connections.
-			probes.noUploads = (r.kind == "tus" || r.kind == "form") && r.who == "three accounts" && r.most > uploadSlots
-			took := probes.probe(n.probes)
+			took := (&prober{t: t, base: other.base, key: other.key, client: other.client}).probe(n.probes)
 			if now := held(); now > r.most+1 {
 				t.Errorf("%d bodies are held, at most %d may be", now, r.most)
 			}
@@ -146,6 +142,43 @@ func TestBodies_ThatDoNotComeLeaveRoomForOthers(t *testing.T) {
 		return ""
 	})
 	t.Logf("%d rounds: %.1f MiB and %.0f goroutines before, %.1f MiB and %.0f after", len(rounds)+1, before.heap/(1<<20), before.goroutines, after.heap/(1<<20), after.goroutines)
+}
+
+// A few accounts with slow clients once held all slots for uploads, and an upload of another one waited until one
+// of them was ended.
+func TestUploads_OfManyAccountsLeaveSlotsForOthers(t *testing.T) {
+	n := sizeOf(t)
+	const long = "24h" // nothing is ended by its time, so what waits for a slot waits until the test fails
+	s := newSite(t, n.many+1, n.clients, fmt.Sprintf("SERVICE_MAX_CONNECTIONS=%d", n.connections), fmt.Sprintf("SERVICE_MAX_UPLOADS=%d", n.slots),
+		"SERVICE_UPLOAD_MIN_TRANSFER_RATE=0", "SERVICE_UPLOAD_QUEUE_TIMEOUT="+long, "SERVICE_STALL_TIMEOUT="+long, "SERVICE_MIN_TRANSFER_RATE=0")
+	other := newProber(t, s.plain, s.tenants[n.many].APIKey, 1)
+	other.probe(1)
+	// The accounts begin one after the other: the first ones hold all that one account may, the others take what is left.
+	var keys []string
+	for i := range n.clients {
+		keys = append(keys, s.tenants[i*n.many/n.clients].APIKey)
+	}
+	for _, kind := range []string{"tus", "form"} {
+		t.Run(kind, func(t *testing.T) {
+			a := &attack{address: s.plain, host: s.plain, request: withholding[kind], keys: keys, addresses: 100, connect: n.upload, again: n.upload}
+			a.begin(t.Context(), n.clients)
+			defer a.end()
+			reserve := n.slots / 4
+			uploads := func() int { return int(s.metric("mediastack_uploads_in_flight")) }
+			wait.Until(t, "every client has tried", func() bool { return a.tried() >= n.clients })
+			if held := uploads(); held <= n.slots-reserve || s.metric("mediastack_uploads_waiting") == 0 {
+				t.Fatalf("%d uploads hold a slot: the attack fills nothing", held)
+			}
+			slow := beginSteady(t, s, other.key)
+			took := (&prober{t: t, base: other.base, key: other.key, client: other.client}).probe(n.probes)
+			if held := uploads(); held > n.slots {
+				t.Errorf("%d uploads hold a slot of %d", held, n.slots)
+			}
+			slow.finish(t)
+			t.Logf("%d accounts hold %d upload slots of %d, %d wait, probes %s, answers to the attack: %s", n.many, uploads(), n.slots, int(s.metric("mediastack_uploads_waiting")), took, a.summary())
+		})
+		s.idle(0)
+	}
 }
 
 // steady is an honest upload over a slow network: 2 KiB a second, above the minimum rate.

@@ -110,6 +110,14 @@ func newSite(t testing.TB, accounts, clients int, env ...string) *site {
 	return s
 }
 
+// accounts returns a key of each of the first accounts.
+func (s *site) accounts(n int) (keys []string) {
+	for _, one := range s.tenants[:n] {
+		keys = append(keys, one.APIKey)
+	}
+	return keys
+}
+
 // keys returns so many more keys of the first account, each of an app of its own.
 func (s *site) keys(n int) (keys []string) {
 	s.t.Helper()

@@ -66,8 +66,9 @@ func newBodies(cfg Config, connections int, exempt func(netip.Addr) bool, regist
 		perClient = cfg.MaxConnectionsPerIP
 	}
 	b := &bodies{exempt: exempt, admitted: map[*arrival]struct{}{},
-		// An account without a body gets one in any case: others may hold all slots.
-		accounts: fairlimit.New[uuid.UUID](fairlimit.Config{Limit: limit, PerKey: perAccount, FirstBeyondLimit: true}),
+		// The reserve leaves room for accounts with few bodies when others hold what they can. If it is held, too, an
+		// account without a body gets one nevertheless.
+		accounts: fairlimit.New[uuid.UUID](fairlimit.Config{Limit: limit, PerKey: perAccount, FirstBeyondLimit: true, Reserve: fairlimit.ReserveOf(limit, perAccount)}),
 		clients:  fairlimit.New[netip.Prefix](fairlimit.Config{Limit: fairlimit.Unlimited, PerKey: perClient}),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mediastack_http_bodies_rejected_total", Help: "Requests rejected by a bound of the bodies that have not arrived: of one client IP (client_ip), of one account (account), of all accounts (total).",

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -165,6 +166,47 @@ func TestBodies_OfAllAccountsLeaveConnections(t *testing.T) {
 	// None of them is stalled yet. An account without a body gets its first one.
 	s.rejects(t, http.StatusServiceUnavailable, bodyOfTotal, post("/file", account), 1)
 	dial(t, s.Addr()).succeeds(t, "another account", post("/file", uuid.New())+restOfBody)
+}
+
+// Five accounts could once hold all places of bodies, and another account had one body at a time.
+func TestBodies_OfManyAccountsLeavePlacesForOthers(t *testing.T) {
+	t.Parallel()
+	cfg := valid()
+	cfg.BodyPerAccountPercent = 15
+	const connections, limit = 4000, 3000
+	for _, accounts := range []int{5, 10, 30} {
+		b, err := newBodies(cfg, connections, (*ratelimit.Limiter)(nil).TrustsProxy, prometheus.NewRegistry())
+		must(t, err)
+		take := func(id uuid.UUID) (places int) {
+			for (&arrival{of: b}).admit(id) == nil {
+				places++
+			}
+			return places
+		}
+		for range accounts {
+			if places := take(uuid.New()); places == 0 || places > connections*15/100 {
+				t.Errorf("one of %d accounts holds %d places", accounts, places)
+			}
+		}
+		const several = 10
+		if places := take(uuid.New()); places < several {
+			t.Errorf("beside %d accounts, another one has %d places, want %d", accounts, places, several)
+		}
+		if held := b.accounts.InFlight(); held > limit {
+			t.Errorf("%d places of %d are held", held, limit)
+		}
+	}
+}
+
+func TestBodies_AnAddressWithoutABoundIsNotCounted(t *testing.T) {
+	t.Parallel()
+	cfg := valid()
+	cfg.MaxConnectionsPerIP = 0
+	b, err := newBodies(cfg, 100, (*ratelimit.Limiter)(nil).TrustsProxy, prometheus.NewRegistry())
+	must(t, err)
+	for range 1000 {
+		must(t, (&arrival{of: b}).admitClient(netip.MustParseAddr("192.0.2.1")))
+	}
 }
 
 // stall makes the clients of bodies look as if they had been behind for as long as the function says.
