@@ -82,7 +82,7 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race presubmit presubmit-plain presubmit-race nightly flaky suite-times test-programs test-modules test-images e2e zero-loss reproduce test-stores test-erasure test-operator lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
+.PHONY: test test-race presubmit presubmit-plain presubmit-race nightly flaky suite-times test-programs test-modules test-images e2e zero-loss reproduce test-stores test-erasure test-migrations test-operator test-bodies lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -171,6 +171,9 @@ test-erasure: packages minio build dev-services ## Delete a versioned bucket of 
 	MEDIASTACK_TEST_OBJECTS=10000 go test -count=1 -timeout $(TEST_TIMEOUT) -v -run TestDrain_RemovesEveryVersion ./runtime/objectstore
 	MEDIASTACK_TEST_ITEMS=1000000 go test -count=1 -timeout $(TEST_TIMEOUT) -v -run TestErasure_IsLinearInItems ./runtime/postgres
 
+test-migrations: packages minio build dev-services ## Apply the migrations to a million items while clients work, and print how long each of them takes
+	MEDIASTACK_TEST_ITEMS=1000000 go test -count=1 -timeout $(TEST_TIMEOUT) -v -run TestMigrate_ReadsAndRewritesNoTable ./runtime/postgres
+
 lint: golangci-lint libvips ## Run the linters, which include the import rules
 	$(TOOLS)/golangci-lint run ./...
 	@# With -trimpath, cgo's cached output would name the sources of whichever clone was built first.
@@ -208,6 +211,9 @@ bench: running build dev-services tusd ## Compare the service with baselines (AR
 
 test-operator: kube build dev-services ## Run the operator's tests of outages, take-overs and retained accounts at full size: 1,000, 200 and 300 accounts (half an hour)
 	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m -run 'TestOutage_(Short|Long)|TestTakeOver_|TestRetained_(AccountsAre|DeletedDef)' ./controllers/operator
+
+test-bodies: packages build dev-services ## Hold 4,300 connections with bodies that do not come, behind a proxy, and print what another tenant waits for (half an hour)
+	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m ./hack/test/proxy
 
 crash: running build dev-services kube ## Kill the service, then the operators, hundreds of times under load and verify that nothing was lost (ARGS="--scenario operator --seed 7 --kills 50")
 	go run ./hack/test/chaos $(ARGS)

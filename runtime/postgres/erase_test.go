@@ -62,8 +62,19 @@ func closeToErase(t *testing.T, r *account.Registry, id uuid.UUID) {
 	must(t, r.SetBucketRemoved(t.Context(), id))
 }
 
-// itemsEnv is the number of items of the larger account, which `make test-erasure` sets to a million.
+// itemsEnv is the number of items of the largest tables, which `make test-erasure` and `make test-migrations` set to a million.
 const itemsEnv = "MEDIASTACK_TEST_ITEMS"
+
+// itemsOr returns this number, or another one if it is not set.
+func itemsOr(t *testing.T, number int) int {
+	t.Helper()
+	if text := os.Getenv(itemsEnv); text != "" {
+		var err error
+		number, err = strconv.Atoi(text)
+		must(t, err)
+	}
+	return number
+}
 
 // Every batch once counted the items that were left, and scanned those that were deleted before:
 // 100,000 items took 15 minutes.
@@ -74,12 +85,7 @@ func TestErasure_IsLinearInItems(t *testing.T) {
 	for _, table := range tables {
 		exec(t, database, `ALTER TABLE `+table+` SET (autovacuum_enabled = false)`) // what it reads would be counted
 	}
-	many := 50_000
-	if text := os.Getenv(itemsEnv); text != "" {
-		var err error
-		many, err = strconv.Atoi(text)
-		must(t, err)
-	}
+	many := itemsOr(t, 50_000)
 	few := many / 10
 	rows := map[int]int{}
 	for _, items := range []int{few, many} {

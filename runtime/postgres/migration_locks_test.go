@@ -3,11 +3,13 @@ package postgres_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -43,19 +45,28 @@ func (b *logBuffer) String() string {
 func migrationsWith(t *testing.T, newest string, more map[string]string) fs.FS {
 	t.Helper()
 	files := fstest.MapFS{}
-	entries, err := os.ReadDir("migrations")
-	must(t, err)
-	for _, entry := range entries {
-		if entry.Name() < newest {
-			text, err := os.ReadFile("migrations/" + entry.Name())
+	for _, name := range migrationNames(t) {
+		if name < newest {
+			text, err := os.ReadFile("migrations/" + name)
 			must(t, err)
-			files[entry.Name()] = &fstest.MapFile{Data: text}
+			files[name] = &fstest.MapFile{Data: text}
 		}
 	}
 	for name, text := range more {
 		files[name] = &fstest.MapFile{Data: []byte(text)}
 	}
 	return files
+}
+
+// migrationNames returns the files of the migrations in their order.
+func migrationNames(t *testing.T) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir("migrations")
+	must(t, err)
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
 }
 
 // migrating applies migrations at the same time as the test goes on.
@@ -132,13 +143,11 @@ func TestMigrate_WaitsForTransactionsWithAConcurrentIndex(t *testing.T) {
 	}
 }
 
-// manyItems are the rows that a migration meets.
-const manyItems = 100_000
-
 // The migrations since the schema says who may use it neither read nor rewrite a table that they lock, however many rows it has,
 // and clients work meanwhile.
 func TestMigrate_ReadsAndRewritesNoTable(t *testing.T) {
 	t.Parallel()
+	manyItems := itemsOr(t, 100_000) // the rows that a migration meets
 	url := testenv.EmptyPostgres(t)
 	apply := func(files fs.FS) {
 		t.Helper()
@@ -165,6 +174,7 @@ func TestMigrate_ReadsAndRewritesNoTable(t *testing.T) {
 	filesBefore, readBefore := files(), read()
 	ended := make(chan struct{})
 	var clients sync.WaitGroup
+	var requests, longest atomic.Int64 // of the clients, since the last migration
 	for range 2 {
 		clients.Go(func() {
 			for n := 0; ; n++ {
@@ -173,29 +183,56 @@ func TestMigrate_ReadsAndRewritesNoTable(t *testing.T) {
 					return
 				default:
 				}
+				began := time.Now()
 				if _, err := store.ListItems(t.Context(), scope, media.Filter{}, 10, n); err != nil {
 					t.Error(err)
 				}
 				if err := touch(t, store, uuid.New(), "old"); err != nil {
 					t.Error(err)
 				}
+				took := int64(time.Since(began))
+				for before := longest.Load(); before < took && !longest.CompareAndSwap(before, took); before = longest.Load() {
+				}
+				requests.Add(1)
 			}
 		})
 	}
-	apply(migrationsWith(t, "9", nil))
+	for _, name := range migrationNames(t) {
+		if name < "00025" {
+			continue
+		}
+		proceed := func() {
+			before := requests.Load()
+			wait.Until(t, "clients go on", func() bool { return requests.Load() >= before+4 }) // those that had begun, and others
+		}
+		proceed()
+		longest.Store(0)
+		logs := &logBuffer{}
+		must(t, postgres.MigrateFiles(t.Context(), postgres.Config{DatabaseURL: url}, time.Hour, migrationsWith(t, name+"~", nil), slog.New(slog.NewJSONHandler(logs, nil))))
+		var applied struct {
+			File     string
+			Duration time.Duration
+		}
+		if err := json.Unmarshal([]byte(logs.String()), &applied); err != nil || applied.File != name {
+			t.Fatalf("%s: %v: %s", name, err, logs)
+		}
+		proceed()
+		// A transaction holds no lock longer than it lasts.
+		t.Logf("%d rows: %s took %s, and requests up to %s", manyItems, name, applied.Duration, time.Duration(longest.Load()))
+	}
 	close(ended)
 	clients.Wait()
 	if after := files(); after != filesBefore {
 		t.Errorf("tables or indexes were rewritten: %s, and before %s", after, filesBefore)
 	}
-	if after := read(); after-readBefore >= manyItems {
+	if after := read(); after-readBefore >= int64(manyItems) {
 		t.Errorf("%d rows were read", after-readBefore)
 	}
 
 	// What the test would notice.
 	readBefore = read()
 	apply(migrationsWith(t, "9", map[string]string{"90001_check.sql": "-- +goose Up\nALTER TABLE stored_item ADD CONSTRAINT later CHECK (bytes >= 0);\n"}))
-	wait.Until(t, "a constraint that reads all rows is noticed", func() bool { return read()-readBefore >= manyItems })
+	wait.Until(t, "a constraint that reads all rows is noticed", func() bool { return read()-readBefore >= int64(manyItems) })
 	filesBefore = files()
 	apply(migrationsWith(t, "9", map[string]string{"90001_check.sql": "-- +goose Up\n", "90002_rewrite.sql": "-- +goose Up\nALTER TABLE stored_item ADD COLUMN later uuid DEFAULT gen_random_uuid();\n"}))
 	if files() == filesBefore {
