@@ -51,7 +51,7 @@ func TestBodies_ThatDoNotComeLeaveRoomForOthers(t *testing.T) {
 	s := newSite(t, n.many+1, n.clients, "SERVICE_UPLOAD_MIN_TRANSFER_RATE=0", fmt.Sprintf("SERVICE_MAX_CONNECTIONS=%d", n.connections), fmt.Sprintf("SERVICE_MAX_CONNECTIONS_PER_IP=%d", n.perIP))
 	perAccount := n.connections * bodyPercent / 100
 	one, three := []string{s.tenants[0].APIKey}, s.keys(3)
-	all := n.connections * 75 / 100 // what all accounts may hold; a quarter of it is for those that hold few
+	all := n.connections * 75 / 100 // what all accounts may hold
 	accounts, many := s.accounts(3), s.accounts(n.many)
 	other := newProber(t, s.plain, s.tenants[n.many].APIKey, 1)
 	other.probe(2) // what is made once
@@ -80,7 +80,7 @@ func TestBodies_ThatDoNotComeLeaveRoomForOthers(t *testing.T) {
 			}
 			rounds = append(rounds, r)
 		}
-		r := round{kind: kind, who: "many accounts", keys: many, addresses: manyAddresses, held: all - all/4, most: all, address: s.plain}
+		r := round{kind: kind, who: "many accounts", keys: many, addresses: manyAddresses, held: 3 * perAccount, most: all, address: s.plain}
 		switch kind {
 		case "batch":
 			continue // SERVICE_MAX_BATCHES is less than so many accounts may hold

@@ -128,6 +128,46 @@ func TestBodies_OfOneAccountHoldAPartOfTheConnections(t *testing.T) {
 	dial(t, s.Addr()).succeeds(t, "the account again", post("/document", account)+restOfBody)
 }
 
+// A request that works on what has arrived holds a connection, but not by its client's fault.
+func TestBodies_OfRequestsThatWorkAreNotCounted(t *testing.T) {
+	t.Parallel()
+	cfg := valid()
+	cfg.MaxConnections, cfg.BodyPerAccountPercent = 40, 1
+	works, done := make(chan struct{}), make(chan struct{})
+	s := startWith(t, cfg, nil, func(r chi.Router) {
+		r.Post("/", func(w http.ResponseWriter, r *http.Request) {
+			if err := httpapi.AdmitBody(r.Context(), uuid.MustParse(r.Header.Get(accountHeader))); err != nil {
+				httpapi.WriteError(w, r, err)
+				return
+			}
+			_, err := io.ReadFull(r.Body, make([]byte, 10)) // all of it, and not its end
+			if err != nil {
+				httpapi.WriteError(w, r, err)
+				return
+			}
+			works <- struct{}{}
+			<-done
+		})
+	})
+	account := uuid.New()
+	var requests []*client
+	for range 3 { // of an account that may have one body on its way
+		c := dial(t, s.Addr())
+		c.send(t, post("/", account)+restOfBody)
+		wait.Receive(t, "a request works", works)
+		requests = append(requests, c)
+	}
+	if n := s.bodies.accounts.InFlight(); n != 0 {
+		t.Errorf("%d bodies that have arrived are counted", n)
+	}
+	close(done)
+	for _, c := range requests {
+		if got := c.answer(t, http.MethodPost); got.status != http.StatusOK {
+			t.Errorf("a request that worked: %d", got.status)
+		}
+	}
+}
+
 func TestBodies_OfOneForwardedAddressAreBounded(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
@@ -299,6 +339,45 @@ func TestArrival_IsNotEndedOnceItHasArrived(t *testing.T) {
 	one.release()
 	if b.endStalled() != nil || one.interrupt() || b.accounts.InFlight() != 0 {
 		t.Error("a body was ended after its request")
+	}
+}
+
+// What the handler does between two reads, such as waiting for the object store, is not its client's fault.
+func TestArrival_IsStalledOnlyWhileAReadWaits(t *testing.T) {
+	t.Parallel()
+	b, err := newBodies(valid(), 100, (*ratelimit.Limiter)(nil).TrustsProxy, prometheus.NewRegistry())
+	must(t, err)
+	one := &arrival{of: b, control: http.NewResponseController(&deadlines{})}
+	must(t, one.admit(uuid.New()))
+	begun := time.Now().Add(-long)
+	must(t, one.wait(begun, 0))
+	must(t, one.waited(nil))
+	if b.endStalled() != nil {
+		t.Error("a body was ended between two reads")
+	}
+	must(t, one.wait(begun, 0))
+	if b.endStalled() != one {
+		t.Error("a body was not ended whose read waits")
+	}
+}
+
+// An account that holds all it may must not end the bodies of others, which would not help it.
+func TestArrival_OfAnAccountOverItsShareEndsNoOther(t *testing.T) {
+	t.Parallel()
+	cfg := valid()
+	cfg.BodyPerAccountPercent = 1
+	b, err := newBodies(cfg, 100, (*ratelimit.Limiter)(nil).TrustsProxy, prometheus.NewRegistry())
+	must(t, err)
+	busy := uuid.New()
+	must(t, (&arrival{of: b}).admit(busy))
+	other := &arrival{of: b, control: http.NewResponseController(&deadlines{})}
+	must(t, other.admit(uuid.New()))
+	must(t, other.wait(time.Now(), long))
+	if err := (&arrival{of: b}).admit(busy); !fault.Is(err, fault.Busy) {
+		t.Errorf("a second body of the account: %v", err)
+	}
+	if other.interrupted || b.accounts.InFlight() != 2 {
+		t.Error("the body of another account was ended")
 	}
 }
 
