@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -253,17 +254,22 @@ func (m *multiplexed) end() {
 }
 
 // latencies are those of the probes of a round.
-type latencies []time.Duration
+type latencies []latency
+
+type latency struct {
+	time.Duration
+	of string
+}
 
 func (l latencies) String() string {
 	if len(l) == 0 {
 		return "none"
 	}
-	slices.Sort(l)
+	slices.SortFunc(l, func(a, b latency) int { return cmp.Compare(a.Duration, b.Duration) })
 	at := func(percent int) time.Duration {
 		return l[min(len(l)-1, len(l)*percent/100)].Round(100 * time.Microsecond)
 	}
-	return fmt.Sprintf("p50 %s, p99 %s, max %s of %d", at(50), at(99), l[len(l)-1].Round(100*time.Microsecond), len(l))
+	return fmt.Sprintf("p50 %s, p99 %s, max %s (%s) of %d", at(50), at(99), at(100), l[len(l)-1].of, len(l))
 }
 
 // prober is another tenant, with an address of its own.
@@ -327,7 +333,7 @@ func (p *prober) probe(rounds int) (took latencies) {
 		} {
 			began := time.Now()
 			p.send(request.method, request.path, request.body, request.headers...)
-			took = append(took, time.Since(began))
+			took = append(took, latency{time.Since(began), request.method + " " + request.path})
 		}
 	}
 	return took

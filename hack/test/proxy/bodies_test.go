@@ -39,7 +39,7 @@ const fullEnv = "MEDIASTACK_TEST_FULL"
 func sizeOf(t *testing.T) size {
 	t.Helper()
 	if full, _ := strconv.ParseBool(os.Getenv(fullEnv)); full {
-		return size{connections: 4096, clients: 4300, perIP: 512, pace: 500, again: 250, upload: 100, probes: 15, uploads: 500, many: 10, slots: 128}
+		return size{connections: 4096, clients: 4300, perIP: 512, pace: 500, again: 250, upload: 100, probes: 40, uploads: 500, many: 10, slots: 128}
 	}
 	return size{connections: 240, clients: 300, perIP: 30, pace: 1000, again: 100, upload: 100, probes: 2, uploads: 100, many: 5, slots: 64}
 }
