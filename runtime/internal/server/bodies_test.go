@@ -208,8 +208,8 @@ func TestBodies_OfAllAccountsLeaveConnections(t *testing.T) {
 	dial(t, s.Addr()).succeeds(t, "another account", post("/file", uuid.New())+restOfBody)
 }
 
-// Five accounts could once hold all places of bodies, and another account had one body at a time.
-func TestBodies_OfManyAccountsLeavePlacesForOthers(t *testing.T) {
+// Five accounts could once hold all slots of bodies, and another account had one body at a time.
+func TestBodies_OfManyAccountsLeaveSlotsForOthers(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
 	cfg.BodyPerAccountPercent = 15
@@ -217,23 +217,23 @@ func TestBodies_OfManyAccountsLeavePlacesForOthers(t *testing.T) {
 	for _, accounts := range []int{5, 10, 30} {
 		b, err := newBodies(cfg, connections, (*ratelimit.Limiter)(nil).TrustsProxy, prometheus.NewRegistry())
 		must(t, err)
-		take := func(id uuid.UUID) (places int) {
+		take := func(id uuid.UUID) (slots int) {
 			for (&arrival{of: b}).admit(id) == nil {
-				places++
+				slots++
 			}
-			return places
+			return slots
 		}
 		for range accounts {
-			if places := take(uuid.New()); places == 0 || places > connections*15/100 {
-				t.Errorf("one of %d accounts holds %d places", accounts, places)
+			if slots := take(uuid.New()); slots == 0 || slots > connections*15/100 {
+				t.Errorf("one of %d accounts holds %d slots", accounts, slots)
 			}
 		}
 		const several = 10
-		if places := take(uuid.New()); places < several {
-			t.Errorf("beside %d accounts, another one has %d places, want %d", accounts, places, several)
+		if slots := take(uuid.New()); slots < several {
+			t.Errorf("beside %d accounts, another one has %d slots, want %d", accounts, slots, several)
 		}
 		if held := b.accounts.InFlight(); held > limit {
-			t.Errorf("%d places of %d are held", held, limit)
+			t.Errorf("%d slots of %d are held", held, limit)
 		}
 	}
 }
