@@ -101,6 +101,9 @@ func (spec Spec) account() (Account, error) {
 	if spec.MaxStorage <= 0 || spec.MaxUploadSize <= 0 {
 		return Account{}, fault.New(fault.Invalid, "maxStorage and maxUploadSize must be positive")
 	}
+	if err := checkOrigins(spec.Origins); err != nil {
+		return Account{}, err
+	}
 	return Account{
 		Namespace: spec.Namespace, Name: spec.Name, NamespaceUID: spec.NamespaceUID, ObjectUID: spec.ObjectUID, DisplayName: spec.DisplayName, Owners: owners,
 		MaxStorage: spec.MaxStorage, MaxUploadSize: spec.MaxUploadSize, Bucket: spec.Bucket, Suspended: spec.Suspended, ToolPolicy: spec.ToolPolicy, Origins: spec.Origins, Undo: spec.Undo,
