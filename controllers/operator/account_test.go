@@ -215,14 +215,17 @@ func TestAccount_OriginsOfAWholeTopLevelDomainAreRejected(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
 	private := []v1alpha1.Origin{"https://*.corp.example", "http://*.lan", "https://*.localhost", "https://*.github.io", "https://com"}
-	object := b.account("demo", func(a *v1alpha1.MediaAccount) { a.Spec.CORS = &v1alpha1.CORSSpec{Origins: private} })
+	object := b.account("demo", func(a *v1alpha1.MediaAccount) {
+		a.Spec.CORS = &v1alpha1.CORSSpec{Origins: private}
+		a.Spec.Owners = []v1alpha1.EmailAddress{"ana@example.org"}
+	})
 	b.ready(object)
 	inForce, err := b.registry.Find(b.ctx, b.namespace, "demo")
 	must(t, err)
 	for origin, advice := range map[v1alpha1.Origin]string{"https://*.com": "https://*.example.com", "http://*.co.uk:8080": "http://*.example.co.uk:8080", "https://*.de:*": "https://*.example.de:*"} {
 		change(b, object, func(a *v1alpha1.MediaAccount) {
 			a.Spec.CORS.Origins = append(slices.Clone(private), origin)
-			a.Spec.DisplayName = "with " + string(origin)
+			a.Spec.DisplayName, a.Spec.Owners, a.Spec.Suspended = "with "+string(origin), nil, true
 		})
 		b.shows(object, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalid)
 		b.shows(object, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInvalid)
@@ -237,13 +240,16 @@ func TestAccount_OriginsOfAWholeTopLevelDomainAreRejected(t *testing.T) {
 		})
 		found, err := b.registry.Find(b.ctx, b.namespace, "demo")
 		must(t, err)
-		if !slices.Equal(found.Origins, inForce.Origins) || found.DisplayName != inForce.DisplayName {
-			t.Errorf("with %s, the database has %v and %q", origin, found.Origins, found.DisplayName)
+		if !slices.Equal(found.Origins, inForce.Origins) {
+			t.Errorf("with %s, the database has %v", origin, found.Origins)
+		}
+		if found.DisplayName != object.Spec.DisplayName || !found.Suspended || len(found.Owners) != 0 {
+			t.Errorf("with %s, the rest of the spec is not in force: %+v", origin, found)
 		}
 	}
 	change(b, object, func(a *v1alpha1.MediaAccount) {
 		a.Spec.CORS.Origins = []v1alpha1.Origin{"https://*.example.com"}
-		a.Spec.DisplayName = "corrected"
+		a.Spec.DisplayName, a.Spec.Suspended = "corrected", false
 	})
 	b.ready(object)
 	if found, err := b.registry.Find(b.ctx, b.namespace, "demo"); err != nil || found.DisplayName != "corrected" || !slices.Equal(found.Origins, []string{"https://*.example.com"}) {

@@ -27,7 +27,7 @@ func checkOrigins(origins []string) error {
 	for _, origin := range origins {
 		if suffix, whole := WholeSuffix(origin); whole {
 			example := strings.Replace(origin, "*."+suffix, "*.example."+suffix, 1)
-			return fault.New(fault.Invalid, "spec.cors.origins: %s is every site below %s: name a domain of yours, such as %s. The spec before stays in force", origin, suffix, example)
+			return fault.New(fault.Invalid, "spec.cors.origins: %s is every site below %s: name a domain of yours, such as %s. The origins of before stay in force", origin, suffix, example)
 		}
 	}
 	return nil
