@@ -1,6 +1,7 @@
 package operator_test
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -205,6 +207,89 @@ func TestAccount_ChangedSpecReachesTheDatabase(t *testing.T) {
 	})
 	if b.opens(webKey) {
 		t.Error("the key of the closed app still works")
+	}
+}
+
+// An origin that is every site below a top-level domain was ignored by the runtime, and nothing told the tenant.
+func TestAccount_OriginsOfAWholeTopLevelDomainAreRejected(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t)
+	private := []v1alpha1.Origin{"https://*.corp.example", "http://*.lan", "https://*.localhost", "https://*.github.io", "https://com"}
+	object := b.account("demo", func(a *v1alpha1.MediaAccount) {
+		a.Spec.CORS = &v1alpha1.CORSSpec{Origins: private}
+		a.Spec.Owners = []v1alpha1.EmailAddress{"ana@example.org"}
+	})
+	b.ready(object)
+	inForce, err := b.registry.Find(b.ctx, b.namespace, "demo")
+	must(t, err)
+	for origin, advice := range map[v1alpha1.Origin]string{"https://*.com": "https://*.example.com", "http://*.co.uk:8080": "http://*.example.co.uk:8080", "https://*.de:*": "https://*.example.de:*"} {
+		change(b, object, func(a *v1alpha1.MediaAccount) {
+			a.Spec.CORS.Origins = append(slices.Clone(private), origin)
+			a.Spec.DisplayName, a.Spec.Owners, a.Spec.Suspended = "with "+string(origin), nil, true
+		})
+		b.shows(object, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalid)
+		b.shows(object, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInvalid)
+		wait.UntilNone(t, func() string {
+			must(t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
+			for _, text := range []string{"spec.cors.origins: " + string(origin) + " is every site below ", "such as " + advice + "."} {
+				if got := message(object, v1alpha1.ConditionReady); !strings.Contains(got, text) {
+					return fmt.Sprintf("the message does not say %q: %s", text, got)
+				}
+			}
+			return ""
+		})
+		found, err := b.registry.Find(b.ctx, b.namespace, "demo")
+		must(t, err)
+		if !slices.Equal(found.Origins, inForce.Origins) {
+			t.Errorf("with %s, the database has %v", origin, found.Origins)
+		}
+		if found.DisplayName != object.Spec.DisplayName || !found.Suspended || len(found.Owners) != 0 {
+			t.Errorf("with %s, the rest of the spec is not in force: %+v", origin, found)
+		}
+	}
+	change(b, object, func(a *v1alpha1.MediaAccount) {
+		a.Spec.CORS.Origins = []v1alpha1.Origin{"https://*.example.com"}
+		a.Spec.DisplayName, a.Spec.Suspended = "corrected", false
+	})
+	b.ready(object)
+	if found, err := b.registry.Find(b.ctx, b.namespace, "demo"); err != nil || found.DisplayName != "corrected" || !slices.Equal(found.Origins, []string{"https://*.example.com"}) {
+		t.Errorf("after the correction, the database has %+v, %v", found, err)
+	}
+}
+
+// The removal of an app takes its key away for good, also if the app is added again at once: mediaaccount.md promises it.
+func TestAccount_AppThatIsAddedAgainHasANewKey(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t)
+	withApp := func(a *v1alpha1.MediaAccount) { a.Spec.Apps = []v1alpha1.AppSpec{{Name: "web"}} }
+	object := b.account("demo", withApp)
+	b.ready(object)
+	former, other := slices.Clone(b.secret("demo", "web").Data["apiKey"]), slices.Clone(b.secret("demo", "default").Data["apiKey"])
+	appOf := func(key []byte) uuid.UUID {
+		token, _ := account.ParseKeySecret(string(key))
+		principal, err := b.database.FindPrincipal(b.ctx, token.Hash())
+		must(t, err)
+		return principal.App.ID
+	}
+	app := appOf(former)
+	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.Apps = nil })
+	wait.Until(t, "the key of the removed app ends", func() bool { return !b.opens(former) })
+	change(b, object, withApp)
+	b.ready(object)
+	fresh := b.secret("demo", "web").Data["apiKey"]
+	if bytes.Equal(fresh, former) || !b.opens(fresh) {
+		t.Errorf("the app that was added again has its former key, or one that does not work")
+	}
+	if b.opens(former) || !b.opens(other) {
+		t.Error("the former key works again, or that of the other app does not")
+	}
+	if again := appOf(fresh); again != app {
+		t.Errorf("it is the app %s, not %s, so it does not have its items", again, app)
+	}
+	// Neither does the operator hand it out, or renew it, later.
+	b.settle()
+	if held := b.secret("demo", "web").Data["apiKey"]; !bytes.Equal(held, fresh) || b.opens(former) {
+		t.Error("the key changed again")
 	}
 }
 

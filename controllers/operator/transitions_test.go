@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -94,6 +95,7 @@ func TestTransitions_AreAsDocumented(t *testing.T) {
 	if len(table.rows) < 25 {
 		t.Errorf("the table has %d rows, want 25 or more", len(table.rows))
 	}
+	table.hasEveryReason(t, actual)
 	if documented == actual {
 		return
 	}
@@ -103,6 +105,42 @@ func TestTransitions_AreAsDocumented(t *testing.T) {
 		must(t, os.WriteFile(path, []byte(before+begin+actual+end+after), 0o600))
 	}
 	t.Errorf("%s differs from what the operator does; MEDIASTACK_UPDATE_DOCS=1 writes it. It should be:\n%s", path, actual)
+}
+
+// untold are the reasons without a row, and why. Every other one has a row: two once had none.
+var untold = map[string]string{
+	v1alpha1.ReasonProgressing:            "it is shown for moments between steps",
+	v1alpha1.ReasonKubernetesUnavailable:  "the API server that is away keeps the status of before",
+	v1alpha1.ReasonInternalError:          "a defect of the operator, which no story has",
+	v1alpha1.ReasonDatabaseCredentials:    "as any other remedy of a store; TestStatus_WrongDatabasePasswordStallsAndHeals has it",
+	v1alpha1.ReasonDatabaseMissing:        "as any other remedy of a store; it needs a PostgreSQL server of its own",
+	v1alpha1.ReasonDatabaseSchema:         "as any other remedy of a store; it needs a schema of another version",
+	v1alpha1.ReasonDatabaseFull:           "as any other remedy of a store; it needs a disk that is full",
+	v1alpha1.ReasonObjectStoreUnsupported: "as any other remedy of a store; it needs a store without conditional puts",
+	v1alpha1.ReasonDeleting:               "the time between two rows of the deletion",
+	v1alpha1.ReasonPurging:                "the time between two rows of the retained accounts",
+	v1alpha1.ReasonBound:                  "the object is removed as soon as its account is bound",
+}
+
+// hasEveryReason fails for a reason of the code that neither a row of the table nor untold has.
+func (table *transitions) hasEveryReason(t *testing.T, actual string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "api/v1alpha1/conditions.go"))
+	must(t, err)
+	found := regexp.MustCompile(`(?m)^\tReason\w+\s+= "(\w+)"$`).FindAllSubmatch(text, -1)
+	if len(found) < 25 {
+		t.Fatalf("only %d reasons were found", len(found))
+	}
+	for _, match := range found {
+		reason := string(match[1])
+		_, excused := untold[reason]
+		switch shown := strings.Contains(actual, "(`"+reason+"`)"); {
+		case !shown && !excused:
+			t.Errorf("no row of the table has the reason %s: add one to a story, or say in untold why there is none", reason)
+		case shown && excused:
+			t.Errorf("a row of the table has the reason %s: remove it from untold", reason)
+		}
+	}
 }
 
 // markdown renders the table.
@@ -333,6 +371,14 @@ func tellStoreDenies(t *testing.T, table *transitions, index int) {
 	s.row("S3 rejects the key", accountKind, "demo", readyFalse(v1alpha1.ReasonObjectStoreCredentials))
 	store.deny("", "")
 	s.ready(object)
+	store.deny("RequestTimeTooSkewed", "all")
+	s.row("S3 rejects the time of requests", accountKind, "demo", readyFalse(v1alpha1.ReasonObjectStoreClock))
+	store.deny("", "")
+	s.ready(object)
+	s.buckets.use(storeWith(t, testenv.S3(t), func(a *testenv.S3Access) { a.Region = "mars-north-1" }))
+	s.row("S3 expects another region", accountKind, "demo", readyFalse(v1alpha1.ReasonObjectStoreRegion))
+	s.buckets.use(s.store)
+	s.ready(object)
 }
 
 func tellConflicts(t *testing.T, table *transitions, index int) {
@@ -359,6 +405,11 @@ func tellConflicts(t *testing.T, table *transitions, index int) {
 	})
 	s.account("quota")
 	s.row("a quota denies the Secret", accountKind, "quota", readyFalse(v1alpha1.ReasonKubernetesDenied))
+
+	s.account("origin", func(a *v1alpha1.MediaAccount) {
+		a.Spec.CORS = &v1alpha1.CORSSpec{Origins: []v1alpha1.Origin{"https://*.com"}}
+	})
+	s.row("an origin is every site below a top-level domain", accountKind, "origin", readyFalse(v1alpha1.ReasonInvalid))
 }
 
 func tellLostMedia(t *testing.T, table *transitions, index int) {

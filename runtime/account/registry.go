@@ -64,13 +64,23 @@ func NewRegistry(store Store, bucketPrefix string, now func() time.Time) *Regist
 }
 
 // Update updates the account that is bound to the MediaAccount of spec and returns it; NotFound
-// if the MediaAccount is not bound yet. A second call with the same spec writes nothing.
+// if the MediaAccount is not bound yet. A second call with the same spec writes nothing. If the fault is that of origins, the
+// account keeps those it had, and has the rest of the spec: nothing may keep an owner or a suspension from being in force.
 func (r *Registry) Update(ctx context.Context, spec Spec) (Account, error) {
 	want, err := spec.account()
 	if err != nil {
 		return Account{}, err
 	}
-	return r.store.UpdateAccount(ctx, want)
+	invalid := checkOrigins(spec.Origins)
+	if invalid != nil {
+		current, err := r.store.FindAccount(ctx, spec.Namespace, spec.Name)
+		if err != nil {
+			return Account{}, err
+		}
+		want.Origins = current.Origins
+	}
+	updated, err := r.store.UpdateAccount(ctx, want)
+	return updated, cmp.Or(err, invalid)
 }
 
 // Ensure binds the MediaAccount of spec to an account and returns it with its id and bucket:
@@ -78,7 +88,7 @@ func (r *Registry) Update(ctx context.Context, spec Spec) (Account, error) {
 // the same spec writes nothing.
 func (r *Registry) Ensure(ctx context.Context, spec Spec) (Account, error) {
 	want, err := spec.account()
-	if err != nil {
+	if err = cmp.Or(err, checkOrigins(spec.Origins)); err != nil {
 		return Account{}, err
 	}
 	if want.ID = spec.Provision.AccountID; want.ID == uuid.Nil {

@@ -110,8 +110,8 @@ type ResumableStore interface {
 	// when there never was one, when it belongs to another app, was ended or purged, and
 	// when its item is gone.
 	FindResumable(ctx context.Context, scope Scope, itemID uuid.UUID) (ResumableState, error)
-	// ListResumables returns uploads of the app that are running and have not expired, the newest first. It
-	// examines at most MaxRunningUploads of the account.
+	// ListResumables returns uploads of the app that are running and have not expired, the newest first. A part
+	// examines at most ExaminedUploads of the app.
 	ListResumables(ctx context.Context, scope Scope, q RunningQuery, now time.Time) (RunningPage, error)
 	// SetLength declares a length that was unknown. Conflict when it is known.
 	SetLength(ctx context.Context, scope Scope, itemID uuid.UUID, length int64) error

@@ -33,7 +33,8 @@ type RunningUpload struct {
 	CreatedAt, ExpiresAt time.Time
 }
 
-// RunningPage is a part of the list of running uploads, the newest first.
+// RunningPage is a part of the list of running uploads, the newest first. It can have fewer uploads than the limit, or
+// none, and a next part.
 type RunningPage struct {
 	Uploads []RunningUpload
 	// Next is the position of the next part; the zero id is that of no more.
@@ -49,9 +50,9 @@ type RunningQuery struct {
 	Limit int
 }
 
-// MaxRunningUploads bounds the running uploads of an account that a list examines. What they are is not defined
-// if there are more, and those that a list returns can be ended.
-const MaxRunningUploads = 20_000
+// ExaminedUploads bounds the uploads that one page of a list examines: it reads past those that have expired, and past
+// those of other capabilities. The next page goes on behind them, so every upload is on a page.
+const ExaminedUploads = 5000
 
 // RunningUploads lists and ends resumable uploads for callers that are not sending them. It is safe for concurrent
 // use.

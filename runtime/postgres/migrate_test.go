@@ -95,6 +95,7 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 		"00024_dominant_color.sql":       "15312a8ce03b82cb5c1fd5c253d38c8870119f843d88f7412b6f965225ad58db",
 		"00025_schema_compatibility.sql": "5cc47e2d5319b8f5415db78722e6164b313ad66e7be1530438888e6495fafe8b",
 		"00026_token_scopes.sql":         "0b3fe78731aba50e0902b4cd0eafcdc0548c2ce88a8c5685bed939775b3cd3bc",
+		"00027_running_uploads.sql":      "20e5366f9a06b94e67b2a4830181e66362d15567503961e1ee650e3774c7ec17",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

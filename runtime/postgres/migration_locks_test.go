@@ -161,11 +161,23 @@ func TestMigrate_ReadsAndRewritesNoTable(t *testing.T) {
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	seedItemRows(t, conn, scope, "01900000-0000-7000-8000-", manyItems, "private", "", true)
 	exec(t, url, "ALTER TABLE stored_item SET (autovacuum_enabled = false)")
-	files := func() string {
-		var text string
-		must(t, conn.QueryRow(t.Context(), `SELECT string_agg(relname || ' ' || relfilenode, ', ' ORDER BY relname) FROM pg_class WHERE relnamespace = 'public'::regnamespace
-			AND relkind IN ('r', 'i') AND relname NOT LIKE 'schema_compatibility%'`).Scan(&text))
-		return text
+	files := func() map[string]int64 {
+		rows, err := conn.Query(t.Context(), `SELECT relname, relfilenode::bigint FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'i')`)
+		must(t, err)
+		of, name, file := map[string]int64{}, "", int64(0)
+		_, err = pgx.ForEachRow(rows, []any{&name, &file}, func() error { of[name] = file; return nil })
+		must(t, err)
+		return of
+	}
+	// rewritten returns the tables and indexes of before that have other files. New ones are what migrations are for.
+	rewritten := func(before map[string]int64) (names []string) {
+		after := files()
+		for name, file := range before {
+			if after[name] != file {
+				names = append(names, name)
+			}
+		}
+		return names
 	}
 	read := func() int64 {
 		return number(t, url, "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'stored_item'")
@@ -222,8 +234,8 @@ func TestMigrate_ReadsAndRewritesNoTable(t *testing.T) {
 	}
 	close(ended)
 	clients.Wait()
-	if after := files(); after != filesBefore {
-		t.Errorf("tables or indexes were rewritten: %s, and before %s", after, filesBefore)
+	if names := rewritten(filesBefore); names != nil {
+		t.Errorf("tables or indexes were rewritten: %s", names)
 	}
 	if after := read(); after-readBefore >= int64(manyItems) {
 		t.Errorf("%d rows were read", after-readBefore)
@@ -235,7 +247,7 @@ func TestMigrate_ReadsAndRewritesNoTable(t *testing.T) {
 	wait.Until(t, "a constraint that reads all rows is noticed", func() bool { return read()-readBefore >= int64(manyItems) })
 	filesBefore = files()
 	apply(migrationsWith(t, "9", map[string]string{"90001_check.sql": "-- +goose Up\n", "90002_rewrite.sql": "-- +goose Up\nALTER TABLE stored_item ADD COLUMN later uuid DEFAULT gen_random_uuid();\n"}))
-	if files() == filesBefore {
+	if rewritten(filesBefore) == nil {
 		t.Error("a table that is rewritten is not noticed")
 	}
 }

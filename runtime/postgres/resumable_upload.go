@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
@@ -77,9 +76,9 @@ func (s *Store) findResumable(ctx context.Context, scope media.Scope, itemID uui
 
 // ListResumables implements media.ResumableStore.
 func (s *Store) ListResumables(ctx context.Context, scope media.Scope, q media.RunningQuery, now time.Time) (media.RunningPage, error) {
-	params := sqlgen.ListResumablesParams{AccountID: scope.AccountID, AppID: scope.AppID, Examine: media.MaxRunningUploads, Now: now, PageSize: batchSize(q.Limit + 1)}
+	params := sqlgen.ListResumablesParams{AppID: scope.AppID, Before: uuid.Max, Examine: media.ExaminedUploads, Now: now, PageSize: batchSize(q.Limit + 1)}
 	if q.After != uuid.Nil {
-		params.After = pgtype.UUID{Bytes: q.After, Valid: true}
+		params.Before = q.After
 	}
 	if q.Capability != nil {
 		params.Capability = q.Capability.ID.String()
@@ -96,7 +95,10 @@ func (s *Store) ListResumables(ctx context.Context, scope media.Scope, q media.R
 		page.Next = rows[q.Limit-1].ItemID
 	}
 	for _, row := range rows {
-		if !row.Resumable { // an upload of another kind, whose process has died
+		if row.LastExamined { // there may be more, which this list did not read
+			page.Next = row.ItemID
+		}
+		if !row.Listed { // the last examined one, or an upload of another kind, whose process has died
 			continue
 		}
 		upload := media.RunningUpload{ID: row.ItemID, Length: media.UnknownLength, Received: row.Received, CreatedAt: row.OpenedAt, ExpiresAt: row.LeaseEnds,

@@ -1487,7 +1487,7 @@ type ClientInterface interface {
 	// Lists the resumable uploads of this app that are neither complete nor expired, the newest first. Each of them
 	// holds room under the storage cap. An upload capability lists the uploads that it created, also after its expiry;
 	// any other upload signature is answered 403. A page may have fewer uploads than `limit` although there are more:
-	// `X-Next-Cursor` says so. A list examines up to 20,000 running uploads of the account.
+	// `X-Next-Cursor` says so.
 	//
 	// Corresponds with GET /media/uploads (the `ListUploads` operationId).
 	ListUploads(ctx context.Context, params *ListUploadsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2068,7 +2068,7 @@ func (c *Client) CreateSignature(ctx context.Context, body CreateSignatureJSONRe
 // Lists the resumable uploads of this app that are neither complete nor expired, the newest first. Each of them
 // holds room under the storage cap. An upload capability lists the uploads that it created, also after its expiry;
 // any other upload signature is answered 403. A page may have fewer uploads than `limit` although there are more:
-// `X-Next-Cursor` says so. A list examines up to 20,000 running uploads of the account.
+// `X-Next-Cursor` says so.
 //
 // Corresponds with GET /media/uploads (the `ListUploads` operationId).
 func (c *Client) ListUploads(ctx context.Context, params *ListUploadsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4401,7 +4401,7 @@ type ClientWithResponsesInterface interface {
 	// Lists the resumable uploads of this app that are neither complete nor expired, the newest first. Each of them
 	// holds room under the storage cap. An upload capability lists the uploads that it created, also after its expiry;
 	// any other upload signature is answered 403. A page may have fewer uploads than `limit` although there are more:
-	// `X-Next-Cursor` says so. A list examines up to 20,000 running uploads of the account.
+	// `X-Next-Cursor` says so.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7276,7 +7276,7 @@ func (c *ClientWithResponses) CreateSignatureWithResponse(ctx context.Context, b
 // Lists the resumable uploads of this app that are neither complete nor expired, the newest first. Each of them
 // holds room under the storage cap. An upload capability lists the uploads that it created, also after its expiry;
 // any other upload signature is answered 403. A page may have fewer uploads than `limit` although there are more:
-// `X-Next-Cursor` says so. A list examines up to 20,000 running uploads of the account.
+// `X-Next-Cursor` says so.
 //
 // Returns a wrapper object for the known response body format(s).
 //

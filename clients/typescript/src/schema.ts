@@ -370,7 +370,7 @@ export interface paths {
          * @description Lists the resumable uploads of this app that are neither complete nor expired, the newest first. Each of them
          *     holds room under the storage cap. An upload capability lists the uploads that it created, also after its expiry;
          *     any other upload signature is answered 403. A page may have fewer uploads than `limit` although there are more:
-         *     `X-Next-Cursor` says so. A list examines up to 20,000 running uploads of the account.
+         *     `X-Next-Cursor` says so.
          */
         get: operations["listUploads"];
         put?: never;

@@ -15,8 +15,8 @@ import (
 
 	"github.com/jub0bs/cors"
 	"github.com/jub0bs/cors/cfgerrors"
-	"golang.org/x/net/publicsuffix"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/lru"
 )
 
@@ -58,24 +58,11 @@ func parse(texts []string) (patterns, error) {
 		return patterns{}, firstError(err)
 	}
 	for _, text := range texts {
-		if suffix, whole := wholeSuffix(text); whole {
+		if suffix, whole := account.WholeSuffix(text); whole {
 			return patterns{}, fmt.Errorf("%s is every site below %s: name a domain, such as https://*.example.%s", text, suffix, suffix)
 		}
 	}
 	return patterns{middleware}, nil
-}
-
-// wholeSuffix reports whether a valid pattern has the subdomains of a domain under which anyone registers names, such as
-// com or co.uk: nobody owns all of those pages. Domains whose owner lets others use subdomains, such as github.io, are
-// not meant, and neither are names of private networks.
-func wholeSuffix(pattern string) (suffix string, whole bool) {
-	_, host, _ := strings.Cut(pattern, "://")
-	host, wildcard := strings.CutPrefix(host, "*.")
-	if host, _, _ = strings.Cut(host, ":"); !wildcard {
-		return "", false
-	}
-	suffix, registry := publicsuffix.PublicSuffix(host)
-	return suffix, registry && suffix == host
 }
 
 // firstError returns the first error about an origin, or err.

@@ -8,24 +8,29 @@ SELECT sqlc.embed(resumable_upload), upload.reserved, upload.lease_ends FROM res
 WHERE resumable_upload.app_id = $1 AND resumable_upload.item_id = $2;
 
 -- name: ListResumables :many
--- A page of an app's running uploads, the newest first: a page of the running uploads of the account, then their rows.
+-- A page of an app's running uploads, the newest first. They are read in the order of the index, from the cursor on, until
+-- the page is full. What does not belong to the page is read past: uploads that have expired, and those of other
+-- capabilities. nth bounds that: the row of the last one that may be examined is returned in any case, so the next page
+-- begins behind it. listed reports whether it belongs to the page.
 -- OFFSET 0 looks each row up by its id. Without it, the planner may read the uploads of all accounts and compare them
 -- with the page. The capability of each examined upload is looked up only where it counts.
-WITH examined AS MATERIALIZED (
-    SELECT upload.item_id, upload.app_id, upload.lease_ends, upload.opened_at FROM upload
-    WHERE upload.account_id = sqlc.arg(account_id) AND upload.instance_id IS NULL LIMIT sqlc.arg(examine)::int
-), page AS MATERIALIZED (
-    SELECT e.item_id, e.lease_ends, e.opened_at FROM examined e LEFT JOIN LATERAL (
+WITH page AS MATERIALIZED (
+    SELECT e.item_id, e.lease_ends, e.opened_at, e.nth, matches.listed
+    FROM (
+        SELECT u.item_id, u.lease_ends, u.opened_at, row_number() OVER (ORDER BY u.item_id DESC) AS nth FROM upload u
+        WHERE u.app_id = sqlc.arg(app_id)::uuid AND u.instance_id IS NULL AND u.item_id < sqlc.arg(before)::uuid
+        ORDER BY u.item_id DESC LIMIT sqlc.arg(examine)::int
+    ) e LEFT JOIN LATERAL (
         SELECT r.capability ->> 'id' AS id FROM resumable_upload r WHERE r.item_id = e.item_id AND sqlc.arg(capability)::text <> '' OFFSET 0
-    ) owner ON true
-    WHERE e.app_id = sqlc.arg(app_id)::uuid AND date_trunc('second', e.lease_ends) > sqlc.arg(now)::timestamptz
-        AND (sqlc.narg(after)::uuid IS NULL OR e.item_id < sqlc.narg(after)::uuid)
-        AND (sqlc.arg(capability)::text = '' OR owner.id = sqlc.arg(capability)::text)
+    ) owner ON true CROSS JOIN LATERAL (
+        SELECT date_trunc('second', e.lease_ends) > sqlc.arg(now)::timestamptz AND (sqlc.arg(capability)::text = '' OR coalesce(owner.id = sqlc.arg(capability)::text, false)) AS listed
+    ) matches
+    WHERE matches.listed OR e.nth = sqlc.arg(examine)::int
     ORDER BY e.item_id DESC LIMIT sqlc.arg(page_size)::int
 )
-SELECT page.item_id, page.lease_ends, page.opened_at, (detail.item_id IS NOT NULL)::boolean AS resumable, coalesce(detail.file_name, '')::text AS file_name, detail.length,
-    coalesce(detail.received, 0)::bigint AS received, coalesce(detail.declared_type, '')::text AS declared_type, coalesce(detail.access, '')::text AS access,
-    coalesce(detail.caption, '')::text AS caption, coalesce(detail.group_label, '')::text AS group_label
+SELECT page.item_id, page.lease_ends, page.opened_at, (page.nth = sqlc.arg(examine)::int)::boolean AS last_examined, (page.listed AND detail.item_id IS NOT NULL)::boolean AS listed,
+    coalesce(detail.file_name, '')::text AS file_name, detail.length, coalesce(detail.received, 0)::bigint AS received, coalesce(detail.declared_type, '')::text AS declared_type,
+    coalesce(detail.access, '')::text AS access, coalesce(detail.caption, '')::text AS caption, coalesce(detail.group_label, '')::text AS group_label
 FROM page LEFT JOIN LATERAL (
     SELECT r.item_id, r.file_name, r.length, r.received, r.declared_type, r.access, r.caption, r.group_label FROM resumable_upload r WHERE r.item_id = page.item_id OFFSET 0
 ) detail ON true

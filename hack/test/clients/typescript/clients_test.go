@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -43,17 +44,25 @@ func TestClient_UploadsReadsAndRetries(t *testing.T) {
 		options["control"] = control.URL
 		runScenarios(t, browsers, filepath.Join(scripts, "node.mjs"), options)
 	})
-	t.Run("the example of the README runs", func(t *testing.T) {
+	t.Run("the examples of the README run", func(t *testing.T) {
 		text, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "clients/typescript/README.md"))
 		must(t, err)
-		_, code, _ := strings.Cut(string(text), "```js\n")
-		code, _, _ = strings.Cut(code, "```")
-		script, home := filepath.Join(scripts, "readme.mjs"), t.TempDir()
-		must(t, os.WriteFile(script, []byte(code), 0o600))
+		blocks := strings.Split(string(text), "```js\n")[1:]
+		const id = "[0-9a-f-]{36}"
+		prints := []string{"sealed " + id + "\nphoto\\.jpg 7\n", "sealed " + id + " photo\\.jpg\\.gz\n"}
+		if len(blocks) != len(prints) {
+			t.Fatalf("the README has %d examples for Node, the test knows %d", len(blocks), len(prints))
+		}
+		home := t.TempDir()
 		must(t, os.WriteFile(filepath.Join(home, "photo.jpg"), []byte("a photo"), 0o600))
-		result := browsers.Start(t, scriptTimeout, home, []string{"URL=" + s.BaseURL, "API_KEY=" + s.APIKey}, script).Wait()
-		if lines := strings.Split(result.Stdout, "\n"); len(lines) < 3 || !strings.HasPrefix(lines[0], "sealed ") || lines[1] != "photo.jpg 7" {
-			t.Errorf("it printed %s%s", result.Stdout, result.Stderr)
+		for i, block := range blocks {
+			code, _, _ := strings.Cut(block, "```")
+			script := filepath.Join(scripts, fmt.Sprintf("readme%d.mjs", i))
+			must(t, os.WriteFile(script, []byte(code), 0o600))
+			result := browsers.Start(t, scriptTimeout, home, []string{"URL=" + s.BaseURL, "API_KEY=" + s.APIKey}, script).Wait()
+			if !regexp.MustCompile("^" + prints[i] + "$").MatchString(result.Stdout) {
+				t.Errorf("the example %d printed %s%s, not %s", i+1, result.Stdout, result.Stderr, prints[i])
+			}
 		}
 	})
 	t.Run("on a page", func(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgtype"
 	"mediastack.dev/runtime/filehead"
 	"mediastack.dev/runtime/media"
 )
@@ -126,21 +125,23 @@ func (q *Queries) InsertResumable(ctx context.Context, arg InsertResumableParams
 }
 
 const listResumables = `-- name: ListResumables :many
-WITH examined AS MATERIALIZED (
-    SELECT upload.item_id, upload.app_id, upload.lease_ends, upload.opened_at FROM upload
-    WHERE upload.account_id = $1 AND upload.instance_id IS NULL LIMIT $2::int
-), page AS MATERIALIZED (
-    SELECT e.item_id, e.lease_ends, e.opened_at FROM examined e LEFT JOIN LATERAL (
-        SELECT r.capability ->> 'id' AS id FROM resumable_upload r WHERE r.item_id = e.item_id AND $3::text <> '' OFFSET 0
-    ) owner ON true
-    WHERE e.app_id = $4::uuid AND date_trunc('second', e.lease_ends) > $5::timestamptz
-        AND ($6::uuid IS NULL OR e.item_id < $6::uuid)
-        AND ($3::text = '' OR owner.id = $3::text)
-    ORDER BY e.item_id DESC LIMIT $7::int
+WITH page AS MATERIALIZED (
+    SELECT e.item_id, e.lease_ends, e.opened_at, e.nth, matches.listed
+    FROM (
+        SELECT u.item_id, u.lease_ends, u.opened_at, row_number() OVER (ORDER BY u.item_id DESC) AS nth FROM upload u
+        WHERE u.app_id = $2::uuid AND u.instance_id IS NULL AND u.item_id < $3::uuid
+        ORDER BY u.item_id DESC LIMIT $1::int
+    ) e LEFT JOIN LATERAL (
+        SELECT r.capability ->> 'id' AS id FROM resumable_upload r WHERE r.item_id = e.item_id AND $4::text <> '' OFFSET 0
+    ) owner ON true CROSS JOIN LATERAL (
+        SELECT date_trunc('second', e.lease_ends) > $5::timestamptz AND ($4::text = '' OR coalesce(owner.id = $4::text, false)) AS listed
+    ) matches
+    WHERE matches.listed OR e.nth = $1::int
+    ORDER BY e.item_id DESC LIMIT $6::int
 )
-SELECT page.item_id, page.lease_ends, page.opened_at, (detail.item_id IS NOT NULL)::boolean AS resumable, coalesce(detail.file_name, '')::text AS file_name, detail.length,
-    coalesce(detail.received, 0)::bigint AS received, coalesce(detail.declared_type, '')::text AS declared_type, coalesce(detail.access, '')::text AS access,
-    coalesce(detail.caption, '')::text AS caption, coalesce(detail.group_label, '')::text AS group_label
+SELECT page.item_id, page.lease_ends, page.opened_at, (page.nth = $1::int)::boolean AS last_examined, (page.listed AND detail.item_id IS NOT NULL)::boolean AS listed,
+    coalesce(detail.file_name, '')::text AS file_name, detail.length, coalesce(detail.received, 0)::bigint AS received, coalesce(detail.declared_type, '')::text AS declared_type,
+    coalesce(detail.access, '')::text AS access, coalesce(detail.caption, '')::text AS caption, coalesce(detail.group_label, '')::text AS group_label
 FROM page LEFT JOIN LATERAL (
     SELECT r.item_id, r.file_name, r.length, r.received, r.declared_type, r.access, r.caption, r.group_label FROM resumable_upload r WHERE r.item_id = page.item_id OFFSET 0
 ) detail ON true
@@ -148,12 +149,11 @@ ORDER BY page.item_id DESC
 `
 
 type ListResumablesParams struct {
-	AccountID  uuid.UUID
 	Examine    int32
-	Capability string
 	AppID      uuid.UUID
+	Before     uuid.UUID
+	Capability string
 	Now        time.Time
-	After      pgtype.UUID
 	PageSize   int32
 }
 
@@ -161,7 +161,8 @@ type ListResumablesRow struct {
 	ItemID       uuid.UUID
 	LeaseEnds    time.Time
 	OpenedAt     time.Time
-	Resumable    bool
+	LastExamined bool
+	Listed       bool
 	FileName     string
 	Length       *int64
 	Received     int64
@@ -171,17 +172,19 @@ type ListResumablesRow struct {
 	GroupLabel   string
 }
 
-// A page of an app's running uploads, the newest first: a page of the running uploads of the account, then their rows.
+// A page of an app's running uploads, the newest first. They are read in the order of the index, from the cursor on, until
+// the page is full. What does not belong to the page is read past: uploads that have expired, and those of other
+// capabilities. nth bounds that: the row of the last one that may be examined is returned in any case, so the next page
+// begins behind it. listed reports whether it belongs to the page.
 // OFFSET 0 looks each row up by its id. Without it, the planner may read the uploads of all accounts and compare them
 // with the page. The capability of each examined upload is looked up only where it counts.
 func (q *Queries) ListResumables(ctx context.Context, arg ListResumablesParams) ([]ListResumablesRow, error) {
 	rows, err := q.db.Query(ctx, listResumables,
-		arg.AccountID,
 		arg.Examine,
-		arg.Capability,
 		arg.AppID,
+		arg.Before,
+		arg.Capability,
 		arg.Now,
-		arg.After,
 		arg.PageSize,
 	)
 	if err != nil {
@@ -195,7 +198,8 @@ func (q *Queries) ListResumables(ctx context.Context, arg ListResumablesParams) 
 			&i.ItemID,
 			&i.LeaseEnds,
 			&i.OpenedAt,
-			&i.Resumable,
+			&i.LastExamined,
+			&i.Listed,
 			&i.FileName,
 			&i.Length,
 			&i.Received,
