@@ -31,6 +31,24 @@ const (
 // invisible characters and without characters that change the text direction.
 func sanitize(text string) string { return sanitizeN(text, maxDisplayLength) }
 
+// nameEnd is how many characters of the end of a long file name a page shows.
+const nameEnd = 24
+
+// sanitizeFileName is sanitize for the name of a file, of which it keeps the end, too: files of one series differ
+// there, and what kind of file it is stands there.
+func sanitizeFileName(name string) string {
+	name = sanitizeN(name, len(name))
+	letters := []rune(name)
+	if len(letters) <= maxDisplayLength {
+		return name
+	}
+	end := letters[len(letters)-nameEnd:]
+	for len(end) > 0 && unicode.Is(unicode.M, end[0]) { // a mark of the letter before
+		end = end[1:]
+	}
+	return strings.TrimRight(string(letters[:maxDisplayLength-nameEnd]), " ") + "…" + string(end)
+}
+
 // maxTextLength bounds the captions on a page, in characters.
 const maxTextLength = 300
 
