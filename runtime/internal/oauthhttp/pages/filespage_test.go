@@ -71,7 +71,7 @@ func TestFile_TitleKeepsTheEndOfALongName(t *testing.T) {
 		x[:231] + " of the year (12).tar.gz":     x[:56] + "…" + " of the year (12).tar.gz",
 		strings.Repeat("x ", 40) + "\n12.txt":    strings.TrimSpace(strings.Repeat("x ", 28)) + "…" + strings.Repeat("x ", 9) + "12.txt",
 		strings.Repeat("写", 90) + ".txt":         strings.Repeat("写", 56) + "…" + strings.Repeat("写", 20) + ".txt",
-		x[:80] + "e\u0301" + x[:23]:              x[:56] + "…" + x[:23], // no mark without its letter
+		x[:80] + "e\u0301" + x[:23]:              x[:56] + "…" + x[:23], // no mark without its character
 		strings.Repeat("\u202e", 90) + "gpj.exe": "gpj.exe",
 		x[:90] + "\u202egpj.exe":                 x[:56] + "…" + x[:17] + "gpj.exe",
 	} {

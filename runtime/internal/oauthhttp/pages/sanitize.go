@@ -12,7 +12,7 @@ const maxDisplayLength = 80
 // and more of them would overlap other lines.
 const maxCombiningMarks = 3
 
-// HasVisible reports whether a text has a visible character. Blank letters and symbols, such
+// HasVisible reports whether a text has a visible character. Blank characters and symbols, such
 // as HANGUL FILLER, and lone combining marks are not visible.
 func HasVisible(text string) bool {
 	return strings.ContainsFunc(text, func(r rune) bool {
@@ -38,15 +38,15 @@ const nameEnd = 24
 // there, and what kind of file it is stands there.
 func sanitizeFileName(name string) string {
 	name = sanitizeN(name, len(name))
-	letters := []rune(name)
-	if len(letters) <= maxDisplayLength {
+	characters := []rune(name)
+	if len(characters) <= maxDisplayLength {
 		return name
 	}
-	end := letters[len(letters)-nameEnd:]
-	for len(end) > 0 && unicode.Is(unicode.M, end[0]) { // a mark of the letter before
+	end := characters[len(characters)-nameEnd:]
+	for len(end) > 0 && unicode.Is(unicode.M, end[0]) { // a mark of the character before
 		end = end[1:]
 	}
-	return strings.TrimRight(string(letters[:maxDisplayLength-nameEnd]), " ") + "…" + string(end)
+	return strings.TrimRight(string(characters[:maxDisplayLength-nameEnd]), " ") + "…" + string(end)
 }
 
 // maxTextLength bounds the captions on a page, in characters.
