@@ -83,6 +83,36 @@ export class Fixture {
     return response.json()
   }
 
+  // hasRun creates a resumable upload that does not end: some of it has arrived. A length of null is unknown.
+  async hasRun(token, name, length, arrived = 0) {
+    const response = await fetch(this.options.api + '/media/create/resumable', {
+      method: 'POST', body: new Uint8Array(arrived),
+      headers: {
+        Authorization: `Bearer ${token}`, 'Tus-Resumable': '1.0.0', 'Upload-Metadata': `filename ${Buffer.from(name).toString('base64')}`, 'Content-Type': 'application/offset+octet-stream',
+        ...length === null ? { 'Upload-Defer-Length': '1' } : { 'Upload-Length': String(length) },
+      },
+    })
+    expect(response.status === 201, `the upload of ${name} gives ${response.status} ${await response.clone().text()}`)
+  }
+
+  // add stores and seals a file with any name.
+  async add(token, name, text, fields = {}) {
+    const body = new FormData()
+    for (const [field, value] of Object.entries(fields)) body.append(field, value)
+    body.append('file', new Blob([text]), name)
+    const headers = { Authorization: `Bearer ${token}` }
+    const created = await fetch(this.options.api + '/media/create', { method: 'POST', headers, body })
+    expect(created.status === 201, `${name} gives ${created.status} ${await created.clone().text()}`)
+    const sealed = await fetch(`${this.options.api}/media/seal/${(await created.json()).mediaId}`, { method: 'POST', headers })
+    expect(sealed.ok, `the seal of ${name} gives ${sealed.status}`)
+  }
+
+  // set changes the settings for images of an account.
+  async set(token, settings) {
+    const response = await fetch(this.options.api + '/settings/media/create', { method: 'POST', headers: { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json' }, body: JSON.stringify(settings) })
+    expect(response.ok, `the settings give ${response.status} ${await response.clone().text()}`)
+  }
+
   async hooks(path, query, method = 'GET') {
     const response = await fetch(`${this.options.hooks}${path}?${new URLSearchParams(query)}`, { method, signal: AbortSignal.timeout(stepTimeout) })
     const text = await response.text()
@@ -198,20 +228,25 @@ export class User {
   }
 
   // upload uploads a file with the form of the files page.
-  async upload(name, { caption = '', draft = false } = {}) {
+  async upload(name, { caption = '', group = '', access = '', draft = false } = {}) {
     if (!await this.has('.upload[open]')) await this.page.click('.upload summary')
     const field = await this.page.$('#file')
     await field.uploadFile(join(this.fixture.options.files, name))
     if (caption) await this.fill('#caption', caption)
+    if (group) await this.fill('#group', group)
+    if (access) await this.page.select('#access', access)
     return this.press(draft ? '.upload button[formaction]' : '.upload button.main')
   }
+
+  // request is the id of the login to which the page belongs.
+  request() { return this.page.$eval('input[name="request"]', (field) => field.value) }
 
   // names returns the names of the files on the page, in order.
   names() { return this.page.$$eval('.grid h3', (found) => found.map((one) => one.innerText)) }
 
   // connect has the user allow an application, and the application fetch its tokens.
-  async connect(app) {
-    await this.logIn(this.fixture.link(app))
+  async connect(app, more) {
+    await this.logIn(this.fixture.link(app, more))
     if (await this.has('#account-0')) await this.page.click('#account-0')
     await this.press('button[value="allow"]')
     const back = new URL(this.page.url())

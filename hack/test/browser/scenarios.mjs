@@ -1,6 +1,7 @@
 // Scenarios of logins and connections, most of them in a browser without JavaScript.
 import { Fixture, expect, same, report, waitFor } from './fixture.mjs'
 import { tabOrder, noOverflow } from './a11y.mjs'
+import { hostileNames } from './states.mjs'
 
 const fixture = await Fixture.open(JSON.parse(process.argv[2]))
 const { base } = fixture.options
@@ -27,9 +28,6 @@ function answered(app, issuer) {
   same([response.get('state'), response.get('iss')], ['s t&te', issuer], 'state and issuer')
   return response
 }
-
-// request returns the id of the login that a page belongs to.
-const request = (user) => user.page.$eval('input[name="request"]', (field) => field.value)
 
 const scenarios = {}
 for (const [name, options, host] of [
@@ -278,7 +276,7 @@ scenarios['a login that is unknown, of another browser, or too old is over'] = s
   await other.close()
   await user.sendAddress()
   const code = await user.code()
-  same(await fixture.hooks('/expire', { request: await request(user) }, 'POST'), '1', 'logins that are too old now')
+  same(await fixture.hooks('/expire', { request: await user.request() }, 'POST'), '1', 'logins that are too old now')
   same((await user.sendCode(code)).status(), 404, 'the answer to a late code')
   await user.expectText('Login expired')
   same(app.received, [], 'the program received')
@@ -464,7 +462,7 @@ scenarios['the whole login works by keyboard'] = as({ address: fixture.owners.sh
   await user.waitForFocus()
   await user.page.keyboard.type(await user.code())
   await enter()
-  same(await tabOrder(user), ['Use another address', 'account', 'Allow', 'Deny', '/account/connections (opens a new tab)'], 'Tab leads to')
+  same(await tabOrder(user), ['Use another address', 'account', 'Allow', 'Deny', 'Authorized applications (opens a new tab)'], 'Tab leads to')
   await to('input[name="account"]')
   await keyboard('Space')
   expect(await user.has('#account-0:checked'), 'the space bar does not choose')
@@ -595,6 +593,57 @@ scenarios['an owner uploads, seals, deletes and restores files'] = as({ address:
   await user.expectNoText('Price list')
 })
 
+scenarios['a new user needs nothing but the pages, from the first login to the last'] = as({ address: 'nora.berg@example.org' }, async (user) => {
+  const file = '.file form[action*="/delete"] button'
+  await user.logIn('/account/files')
+  await user.expectText('Files of Town library', 'No files yet', '0 bytes of 128 MiB used')
+  await user.upload('Reading of the year.mp4', { caption: 'All evenings', group: '2026' })
+  await user.expectText('The file was uploaded.', 'Reading of the year.mp4', 'All evenings', '40 MiB of 128 MiB used', '1 file')
+  const shown = new URL(await user.page.$eval('.file h3 a', (link) => link.href))
+  const response = await fetch(fixture.options.api + shown.pathname + shown.search)
+  same([response.status, Number(response.headers.get('content-length')) > 40 << 20], [200, true], 'the file')
+  await response.body.cancel()
+  await user.press(file)
+  await user.expectText('The file was deleted.', 'No files yet')
+  await user.press('.undo button')
+  await user.expectText('The file was restored.', 'Reading of the year.mp4')
+  await user.press(file)
+  await user.press('.tabs li:last-child a')
+  await user.expectText('Deleted files', 'Reading of the year.mp4', 'Kept until')
+  await user.upload('Price list 2026.pdf', { draft: true })
+  await user.press('.file a.button')
+  await user.expectText('Delete this file permanently?', 'This cannot be undone.')
+  await user.press('button.destructive')
+  await user.expectText('The file was deleted.', 'No drafts')
+  await user.expectNoText('Undo')
+
+  // The session ends while a form is open: nothing happens, and the login leads back to the list.
+  const ended = async (act) => {
+    await user.upload('Alpine morning.png', { draft: true })
+    await fixture.hooks('/expire', { request: await user.request() }, 'POST')
+    await act()
+  }
+  await ended(() => user.press('.file form[action*="/seal"] button'))
+  await user.expectText('Login expired', 'Nothing was changed.')
+  await user.press('.actions a')
+  await user.sendAddress()
+  await user.sendCode(await user.code())
+  await user.expectText('Drafts are deleted when they expire.', 'Alpine morning.png')
+  await ended(() => user.press('.tabs li:first-child a'))
+  await user.expectText('Log in', 'Your login has ended.')
+  await user.sendAddress()
+  await user.sendCode(await user.code())
+  await user.expectText('Files of Town library')
+  await ended(() => user.press('form[action="/account/connections/logout"] button'))
+  await user.expectText('You are logged out.', 'See, add and delete')
+
+  await user.logIn('/account/files')
+  await user.press('form[action="/account/connections/logout"] button')
+  await user.expectText('You are logged out.')
+  await user.page.goBack()
+  await user.expectNoText('Town library')
+})
+
 scenarios['the meter is filled from top to bottom'] = as({ address: fixture.galleries.shift() }, async (user) => {
   await user.logIn('/account/files')
   await user.upload('archive.bin')
@@ -638,7 +687,7 @@ scenarios['the files page works by keyboard'] = as({ address: fixture.galleries.
   same(await tabOrder(user), ['Files', 'Authorized applications', 'Log out', 'Upload a file', 'Files', 'Drafts', 'Deleted', ...filter, 'Price list 2026.pdf', 'Seal', 'Delete'], 'Tab leads to')
   await to('.file a.button')
   await enter()
-  same(await tabOrder(user), ['Delete', 'Keep it'], 'Tab leads to')
+  same(await tabOrder(user), ['Delete permanently', 'Keep it'], 'Tab leads to')
   await to('.decision a')
   await enter()
   await to('.file button')
@@ -678,6 +727,17 @@ scenarios['the files page fits a narrow screen, and large text'] = as({ address:
   await user.press('.tabs li:last-child a')
   await noOverflow(user)
   await user.go('/account/connections')
+  await noOverflow(user)
+  const { access_token: token } = await user.connect(await fixture.register('Uploader', 'https://claude.ai/api/mcp/auth_callback'))
+  for (const name of hostileNames) {
+    await fixture.hasRun(token, name, 100, 40)
+    await fixture.add(token, name, name, { caption: name, group: name.slice(0, 60) })
+  }
+  await user.go('/account/files')
+  await user.page.click('.running summary')
+  same(await user.page.title(), 'Files of Atelier Moreau · Media storage', 'a name changes the title')
+  await noOverflow(user)
+  await user.press('.file form[action*="/delete"] button')
   await noOverflow(user)
   // Twice the text on a screen of 1280 pixels at a zoom of 200 %.
   await user.page.setViewport({ width: 640, height: 480 })

@@ -97,7 +97,7 @@ export async function visitStates(fixture, visit) {
   await visit('files', lea)
   await lea.page.click('.upload summary')
   await visit('files-upload', lea)
-  await lea.upload('too-large.bin')
+  await lea.upload('too-large.bin', { caption: 'Drawings of the stand, "north" & south', group: 'fair', access: 'public' })
   await visit('files-upload-wrong', lea)
   await lea.go('/account/files')
   await lea.fill('#name', 'nothing')
@@ -121,12 +121,133 @@ export async function visitStates(fixture, visit) {
   await visit('files-wrong', lea)
   await lea.close()
 
+  await visitRunning(fixture, visit)
+  await visitFull(fixture, visit)
+  await visitEnds(fixture, visit)
+  await visitDeletes(fixture, visit)
+
   const again = await fixture.newUser({ address: one, javascript: true })
   await again.go(fixture.link(bench))
   await again.sendAddress()
   await waitFor(async () => (await again.press('.aside button')).status() === 200, 'another code')
   await visit('code-resent', again)
   await again.close()
+}
+
+// allScopes are those of an application that wants everything.
+const allScopes = { scope: 'media:read media:write media:delete' }
+
+// hostileNames are names of files that may break a page.
+export const hostileNames = [
+  `${'Rhabarberbarbara_'.repeat(14)}with the end.txt`, // 255 characters
+  '\u202egpj.\u05ea\u05de\u05d5\u05e0\u05d4 \u05e9\u05dc\u05d9.txt',
+  '\u0635\u0648\u0631\u0629 \u0627\u0644\u0639\u0627\u0626\u0644\u0629 2026 (1).txt',
+  '<img src=x onerror="document.title=1"><b>bold</b>&amp;.txt',
+  'Z\u0351\u036b\u0343\u036a\u0302\u036b\u033d\u034f\u0334\u0319\u0324\u031e a\u0300\u0301\u0302\u0303\u0304.txt',
+  '\u5199\u771f\u306e\u4e00\u89a7\u3068\u3068\u3066\u3082\u9577\u3044\u540d\u524d'.repeat(8) + '.txt',
+]
+
+// visitRunning visits the files page with uploads that are running.
+async function visitRunning(fixture, visit) {
+  const noa = await fixture.newUser({ address: 'noa.meyer@example.org', javascript: true })
+  const { access_token: token } = await noa.connect(await fixture.register('Uploader', 'https://claude.ai/api/mcp/auth_callback'), allScopes)
+  await fixture.set(token, { useWebP: true })
+  await fixture.hasRun(token, 'Interview, first part.wav', 400_000, 250_000)
+  await noa.logIn('/account/files')
+  await visit('files-running', noa) // and no file yet
+  await fixture.hasRun(token, 'Live from the stage.webm', null, 120_000)
+  await fixture.hasRun(token, 'Nothing arrived.mov', 300_000)
+  await noa.upload('Beach at dusk.png', { caption: 'The last evening' })
+  await visit('files-original', noa)
+  for (const name of hostileNames) {
+    await fixture.hasRun(token, name, 10, 4)
+    await fixture.add(token, name, name, { caption: name, group: name.slice(0, 60) })
+  }
+  await noa.go('/account/files')
+  await noa.page.click('.running summary') // the list of many is folded
+  await visit('files-hostile-names', noa)
+  await noa.press('.running button')
+  await visit('files-cancelled', noa)
+  for (let n = 0; n < 21; n++) await fixture.hasRun(token, `Part ${n}.bin`, 1000, n)
+  await noa.go('/account/files?state=draft')
+  await visit('files-running-folded', noa)
+  await noa.page.click('.running summary')
+  await visit('files-running-many', noa)
+  await noa.close()
+}
+
+// visitFull visits the meter, from empty to full.
+async function visitFull(fixture, visit) {
+  const max = await fixture.newUser({ address: 'max.full@example.org', javascript: true })
+  const { access_token: token } = await max.connect(await fixture.register('Uploader', 'https://claude.ai/api/mcp/auth_callback'), allScopes)
+  await max.logIn('/account/files')
+  let used = 0
+  for (const percent of [10, 60, 90, 100]) {
+    for (let more = Math.floor((4 << 20) * percent / 100) - used; more > 0;) {
+      const part = Math.min(more, 2 << 20)
+      await fixture.hasRun(token, `${percent}.bin`, part)
+      more -= part
+      used += part
+    }
+    await max.go('/account/files')
+    await visit(`files-meter-${percent}`, max)
+  }
+  await max.upload('Desert road.png', { caption: 'One more' })
+  await visit('files-full', max)
+  await max.close()
+}
+
+// visitEnds visits what a user meets whose login ended, and one who logs in a second time.
+async function visitEnds(fixture, visit) {
+  const [address, other] = [fixture.galleries.shift(), fixture.galleries.shift()]
+  const user = await fixture.newUser({ address, javascript: true })
+  await user.logIn('/account/files')
+  await user.upload('Alpine morning.png')
+  await fixture.hooks('/expire', { request: await user.request() }, 'POST')
+  await user.press('.file form[action*="/delete"] button')
+  await visit('files-ended', user)
+  await user.press('.actions a')
+  await visit('files-login-ended', user)
+  await user.close()
+
+  // Nobody gets another code of the other runtime within a test.
+  const { plain } = fixture
+  const twice = await plain.newUser({ address: other, javascript: true })
+  await twice.go('/account/connections')
+  await twice.sendAddress()
+  await twice.go('/account/files')
+  await twice.sendAddress()
+  await visit('code-continued', twice)
+  await twice.close()
+  const elsewhere = await plain.newUser({ address: other, javascript: true })
+  await elsewhere.go('/account/files')
+  await elsewhere.fill('#email', other)
+  await elsewhere.press('button.main')
+  await visit('address-code-sent', elsewhere)
+  await elsewhere.close()
+}
+
+// visitDeletes visits what is said about deletes: to who allows them, and before one that nobody can undo.
+async function visitDeletes(fixture, visit) {
+  const claude = await fixture.register('Claude', 'https://claude.ai/api/mcp/auth_callback')
+  const user = await fixture.newUser({ javascript: true })
+  await user.logIn(fixture.link(claude, allScopes))
+  await visit('consent-delete', user)
+  await user.logIn('/account/files')
+  await user.upload('Desert road.png')
+  await user.press('.file a.button')
+  await visit('files-question-sealed', user)
+  await fixture.hooks('/age', { request: await user.request() }, 'POST')
+  await user.page.reload()
+  await visit('files-question-login', user)
+  await user.press('.decision a')
+  await visit('files-question-address', user)
+  await user.close()
+
+  const both = await fixture.newUser({ address: fixture.owners.shift(), javascript: true })
+  await both.logIn(fixture.link(claude, allScopes))
+  await visit('consent-delete-choice', both)
+  await both.close()
 }
 
 // viewports are the screens that each page is checked on.

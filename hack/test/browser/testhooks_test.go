@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// testHooks serves what no browser can do: read a user's mail, and let a login expire.
+// testHooks serves what no browser can do: read a user's mail, let a login expire, and make it an older one.
 func (s *service) testHooks(t *testing.T) string {
 	t.Helper()
 	hooks := http.NewServeMux()
@@ -40,16 +40,20 @@ func (s *service) testHooks(t *testing.T) string {
 			}
 		}
 	})
-	hooks.HandleFunc("POST /expire", func(w http.ResponseWriter, r *http.Request) {
-		conn, err := pgx.Connect(r.Context(), s.database)
-		if err != nil {
-			answer(w, err, "")
-			return
+	change := func(statement string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			conn, err := pgx.Connect(r.Context(), s.database)
+			if err != nil {
+				answer(w, err, "")
+				return
+			}
+			defer conn.Close(r.Context())
+			tag, err := conn.Exec(r.Context(), statement, r.FormValue("request"))
+			answer(w, err, "%d", tag.RowsAffected())
 		}
-		defer conn.Close(r.Context())
-		tag, err := conn.Exec(r.Context(), "UPDATE login_session SET expires_at = now() - interval '1 second' WHERE id = $1", r.FormValue("request"))
-		answer(w, err, "%d", tag.RowsAffected())
-	})
+	}
+	hooks.HandleFunc("POST /expire", change("UPDATE login_session SET expires_at = now() - interval '1 second' WHERE id = $1"))
+	hooks.HandleFunc("POST /age", change("UPDATE login_session SET logged_in_at = logged_in_at - interval '2 hours' WHERE id = $1"))
 	server := httptest.NewServer(hooks)
 	t.Cleanup(server.Close)
 	return server.URL

@@ -57,7 +57,8 @@ const (
 	loginEmailPath       = loginPath + "/email"
 	loginCodePath        = loginPath + "/code"
 	consentPath          = "/oauth/consent"
-	accountPaths         = "/account/" // of the pages for owners
+	accountPath          = "/account"
+	accountPaths         = accountPath + "/" // of the pages for owners
 	appsPath             = accountPaths + "connections"
 	revokeAppsPath       = appsPath + "/revoke"
 	logoutPath           = appsPath + "/logout"
@@ -119,7 +120,10 @@ func (a *API) Mount(r chi.Router) {
 	}
 	r.Get(appsPath, a.showAuthorizedApps)
 	r.Post(revokeAppsPath, a.csrfProtected(a.revokeApps))
-	r.Post(logoutPath, a.csrfProtected(a.logOut))
+	r.Post(logoutPath, a.csrfProtectedOr(a.logOut, a.loggedOut))
+	for _, path := range []string{accountPath, revokeAppsPath, logoutPath} {
+		r.Get(path, a.redirectToAccount)
+	}
 	if a.Files != nil {
 		a.mountFiles(r)
 	}

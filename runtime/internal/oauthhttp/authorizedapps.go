@@ -110,6 +110,16 @@ func (a *API) startUserLogin(w http.ResponseWriter, r *http.Request, to destinat
 	a.seeOther(w, stepURL(session)+extraQuery)
 }
 
+// redirectToAccount handles GET requests for the first part of the addresses of the pages, which users shorten, and
+// for the URL of a form, where the browser stays if the form is answered with an error.
+func (a *API) redirectToAccount(w http.ResponseWriter, r *http.Request) {
+	to := destination{page: appsPage}
+	if r.URL.Path == accountPath && a.Files != nil {
+		to.page = filesPage
+	}
+	a.seeOther(w, to.again())
+}
+
 // revokeApps revokes the grant in the form, or all grants of the user.
 func (a *API) revokeApps(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, form url.Values) {
 	all := form.Get("all") == "1"
@@ -135,10 +145,24 @@ func (a *API) logOut(w http.ResponseWriter, r *http.Request, session oauth.Login
 		a.errorPage(w, r, err)
 		return
 	}
-	a.clearCookie(w, session)
+	a.afterLogout(w, r, session)
+}
+
+// loggedOut answers the logout of a session that has ended. The user has what the button says.
+func (a *API) loggedOut(w http.ResponseWriter, r *http.Request, form url.Values, _ error) {
+	id, err := uuid.Parse(form.Get("request"))
+	if err != nil {
+		id = uuid.Nil // of no cookie
+	}
+	a.afterLogout(w, r, oauth.LoginSession{ID: id})
+}
+
+// afterLogout shows the login, for the page that the session was for.
+func (a *API) afterLogout(w http.ResponseWriter, r *http.Request, session oauth.LoginSession) {
 	to := destination{page: appsPage} // without its parameters: another user may be next
 	if a.destination(r, session).isFiles() {
 		to.page = filesPage
 	}
+	a.clearCookie(w, session)
 	a.startUserLogin(w, r, to, "&out=1")
 }

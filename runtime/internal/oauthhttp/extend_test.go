@@ -87,6 +87,53 @@ func TestSession_IsNotExtendedWithoutABoundOrByAnApplication(t *testing.T) {
 	b.get(at).says(t, http.StatusNotFound, "Login expired")
 }
 
+// Who pressed "Log out" after the end of the session read that the login had expired, and was asked to log in again.
+func TestSession_LogoutAfterItsEndIsALogout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.tenant(t, "studio", owner)
+	rt := w.replica(t, many)
+	b := rt.browser(t)
+	p := b.login("/account/files", owner)
+	rt.clock.Advance(16 * time.Minute)
+	for range 2 { // the button of another tab
+		out := b.post("/account/connections/logout", p, nil)
+		out.says(t, http.StatusOK, "Log in", "You are logged out.")
+		if out.cookieOf(p.fields().Get("request")) != nil || strings.Contains(out.body, "Files of") {
+			t.Errorf("after the logout: %s", out.body)
+		}
+	}
+	site := func(r *http.Request) {
+		r.Header.Set("Origin", "https://evil.example")
+		r.Header.Set("Sec-Fetch-Site", "cross-site")
+	}
+	before := w.QueryInt(t, "SELECT count(*) FROM login_session")
+	b.send("/account/connections/logout", p, nil, site).says(t, http.StatusForbidden, "The form came from another site.")
+	if after := w.QueryInt(t, "SELECT count(*) FROM login_session"); after != before {
+		t.Errorf("another site began %d logins", after-before)
+	}
+	b.post("/account/connections/revoke", p, url.Values{"all": {"1"}}).says(t, http.StatusNotFound, "Login expired", "Nothing was changed.")
+}
+
+// An address that was shortened, and that of a form after an error, were answered with JSON.
+func TestAccount_AddressesOfFormsLeadToTheirPages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.tenant(t, "studio", owner)
+	for files, want := range map[bool]string{true: "/account/files", false: "/account/connections"} {
+		rt := w.replica(t, many, func(o *options) { o.oauth.FilesPage = files })
+		b := rt.browser(t)
+		for path, want := range map[string]string{"/account": want, "/account/connections/logout": "/account/connections", "/account/connections/revoke": "/account/connections"} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, absolute(path), nil)
+			must(t, err)
+			if got := b.do(r); got.StatusCode != http.StatusSeeOther || got.Header.Get("Location") != want {
+				t.Errorf("%s: %d %s, want %s", path, got.StatusCode, got.Header.Get("Location"), want)
+			}
+			b.get(path).says(t, http.StatusOK, "Log in")
+		}
+	}
+}
+
 // A session that ended stays ended, with any cookie.
 func TestSession_LogoutEndsWhatUseExtends(t *testing.T) {
 	t.Parallel()

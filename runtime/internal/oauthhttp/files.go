@@ -179,8 +179,9 @@ func (a *API) showFiles(w http.ResponseWriter, r *http.Request) {
 		a.errorPage(w, r, err)
 		return
 	}
-	message := filesMessage{notice: doneNotices[query.Get("done")]}
-	if query.Get("done") == "deleted" {
+	done := query.Get("done")
+	message := filesMessage{notice: doneNotices[done], cancelled: done == "cancelled" || done == "ended"}
+	if done == "deleted" {
 		message.deleted = query.Get("deleted")
 	}
 	a.writeFilesPage(w, r, o, listQuery(query), message)
@@ -347,6 +348,8 @@ type filesMessage struct {
 	notice string
 	// deleted is the id of an item that was deleted just now and can be restored, as the URL has it.
 	deleted string
+	// cancelled is set after the end of a running upload.
+	cancelled bool
 }
 
 // doneNotices are the notices by the code in the URL.
@@ -357,8 +360,8 @@ var doneNotices = map[string]string{
 	"deleted":  "The file was deleted.",
 	"restored": "The file was restored.",
 
-	"cancelled": "The upload was cancelled, and its room is free.",
-	"ended":     "This upload is not running any more.",
+	"cancelled": "The upload was cancelled, and its room is free again.",
+	"ended":     "This upload was no longer running: it is complete, was cancelled, or has expired.",
 }
 
 // writeFilesPage writes the page with a list of files.
@@ -378,6 +381,9 @@ func (a *API) writeFilesPage(w http.ResponseWriter, r *http.Request, o fileOwner
 		return
 	}
 	page.Notice = message.notice
+	if page.Running != nil {
+		page.Running.Shown = message.cancelled
+	}
 	if id, err := uuid.Parse(message.deleted); err == nil && a.may(o.principal, account.RestoreMedia) {
 		page.Deleted = id.String()
 	}

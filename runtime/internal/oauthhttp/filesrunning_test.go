@@ -1,6 +1,7 @@
 package oauthhttp_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -64,12 +65,12 @@ func TestFiles_RunningUploadsAreShownAndCancelled(t *testing.T) {
 	}
 	b.at(replicas[0])
 	p = b.change("cancel", p, tenant, older.String(), "back", "state=draft")
-	p.says(t, http.StatusOK, "The upload was cancelled, and its room is free.", "unknown.bin", "3 bytes of 64 MiB used", "No drafts")
+	p.says(t, http.StatusOK, "The upload was cancelled, and its room is free again.", "unknown.bin", "3 bytes of 64 MiB used", "No drafts")
 	if strings.Contains(p.body, "film.mp4") {
 		t.Errorf("after its end it is shown: %s", p.body)
 	}
 	b.at(replicas[1])
-	b.change("cancel", p, tenant, older.String()).says(t, http.StatusOK, "This upload is not running any more.")
+	b.change("cancel", p, tenant, older.String()).says(t, http.StatusOK, "This upload was no longer running: it is complete, was cancelled, or has expired.")
 	complete := replicas[0].running(t, w, tenant, "done.txt", "", 3)
 	found, err := replicas[0].media.FindResumable(t.Context(), w.Principal(t, tenant), complete)
 	must(t, err)
@@ -160,8 +161,93 @@ func TestFiles_OfManyRunningUploadsTheNewestAreShown(t *testing.T) {
 		rt.running(t, w, tenant, "new.bin", "", 1)
 	}
 	p := rt.browser(t).login("/account/files", owner)
-	p.says(t, http.StatusOK, "The newest 20.")
+	p.says(t, http.StatusOK, "Only 20 are listed, the newest first.")
 	if strings.Contains(p.body, "oldest.bin") || strings.Count(p.body, "Cancel upload") != 20 {
 		t.Errorf("the page is %s", p.body)
+	}
+}
+
+// open reports whether the running uploads stand open on the page.
+func open(t *testing.T, p page) bool {
+	t.Helper()
+	for _, list := range p.elements(t, "details") {
+		if attributeOf(list, "class") == "running" {
+			return strings.Contains(p.body, `<details class="running" open>`)
+		}
+	}
+	t.Fatalf("no running uploads: %s", p.body)
+	return false
+}
+
+// A client that starts an upload again and again leaves more than a list examines. The page still shows some, and each
+// of them can be cancelled.
+func TestFiles_OfMoreRunningUploadsThanAListExaminesSomeAreShown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant := w.undoable(t, "studio", owner)
+	rt := w.replica(t)
+	rt.running(t, w, tenant, "again.bin", "", 1)
+	w.exec(t, fmt.Sprintf(`WITH made AS (
+		INSERT INTO upload (item_id, account_id, app_id, reserved, lease_ends) SELECT gen_random_uuid(), account_id, app_id, 0, lease_ends FROM upload, generate_series(1, %d) RETURNING item_id
+	) INSERT INTO resumable_upload (item_id, account_id, app_id, length, file_name, declared_type, access, caption, group_label, metadata, expires_at)
+	SELECT made.item_id, r.account_id, r.app_id, r.length, r.file_name, r.declared_type, r.access, r.caption, r.group_label, r.metadata, r.expires_at FROM made, resumable_upload r`, media.MaxRunningUploads))
+	b := rt.browser(t)
+	p := b.login("/account/files", owner)
+	p.says(t, http.StatusOK, "Running uploads", "more than 20", "Only 20 are listed, the newest first.", "No files yet")
+	if open(t, p) {
+		t.Error("so many uploads hide the files")
+	}
+	if shown := strings.Count(p.body, "Cancel upload"); shown != 20 {
+		t.Errorf("%d uploads are shown", shown)
+	}
+	before := w.QueryInt(t, "SELECT count(*) FROM upload")
+	p = b.change("cancel", p, tenant, p.cancelField(t))
+	p.says(t, http.StatusOK, "The upload was cancelled", "Only 20 are listed")
+	if !open(t, p) {
+		t.Error("after the end of one the list has to be opened for the next one")
+	}
+	if left := w.QueryInt(t, "SELECT count(*) FROM upload"); left != before-1 {
+		t.Errorf("%d uploads are left of %d", left, before)
+	}
+}
+
+// hostileNames are names that are legal, and that a page without care would show as something else.
+var hostileNames = map[string]string{ // by what the page shows
+	strings.Repeat("n", 56) + "…" + strings.Repeat("n", 20) + ".txt": strings.Repeat("n", 251) + ".txt",
+	"תמונה שלי.txt":                "\u202eתמונה\u200f שלי.txt",
+	"صورة (1).txt":                 "صورة (1).txt",
+	"gpj.exe":                      "\u202egpj.exe",
+	"<script>alert(1)<script>.txt": "<script>alert(1)<script>.txt",
+	`"><img src=x onerror=a>.txt`:  `"><img src=x onerror=a>.txt`,
+	"&lt;b&gt;.txt":                "&lt;b&gt;.txt",
+	"{{.CSRF}}.txt":                "{{.CSRF}}.txt",
+	"A file without a name":        "\u200b\u2060",
+}
+
+// Names are text wherever the page shows them, and change the direction of nothing else.
+func TestFiles_NamesAreTextOnly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant := w.undoable(t, "studio", owner)
+	rt := w.replica(t)
+	for _, name := range hostileNames {
+		rt.running(t, w, tenant, name, "", 1)
+		rt.item(t, w, tenant, name, "a", true)
+	}
+	p := rt.browser(t).login("/account/files", owner)
+	shown := map[string]int{}
+	for _, name := range p.elements(t, "h3") {
+		shown[textOf(name)]++
+	}
+	for want, name := range hostileNames {
+		if shown[want] != 2 {
+			t.Errorf("%q is shown %d times as %q, want once as a file and once as an upload: %v", name, shown[want], want, shown)
+		}
+	}
+	if scripts, images := p.elements(t, "script"), p.elements(t, "img"); len(scripts)+len(images) != 0 {
+		t.Errorf("%d scripts and %d images came from names", len(scripts), len(images))
+	}
+	if strings.ContainsAny(p.body, "\u202a\u202b\u202d\u202e\u2066\u2067\u2068") {
+		t.Error("a name changes the direction of the page")
 	}
 }

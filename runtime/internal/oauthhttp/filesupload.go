@@ -99,7 +99,7 @@ func fileErrorText(of account.Account, err error) string {
 	case fault.TooLarge:
 		return fmt.Sprintf("The file is too large. A file may have %s.", pages.HumanBytes(min(of.MaxUploadSize, of.MaxStorage)))
 	case fault.QuotaExceeded:
-		return fmt.Sprintf("The file does not fit: the account may store %s in all. Delete files or drafts to make room.", pages.HumanBytes(of.MaxStorage))
+		return fmt.Sprintf("The file does not fit: the account may store %s in all. Delete files or drafts, or cancel running uploads, to make room.", pages.HumanBytes(of.MaxStorage))
 	case fault.NotFound:
 		return "There is no such file. It may have been deleted."
 	case fault.Unavailable:

@@ -46,6 +46,11 @@ type formHandler func(w http.ResponseWriter, r *http.Request, session oauth.Logi
 // csrfProtected calls next if the form was submitted from this origin, by the browser of the
 // login session, and with its CSRF token.
 func (a *API) csrfProtected(next formHandler) http.HandlerFunc {
+	return a.csrfProtectedOr(next, func(w http.ResponseWriter, r *http.Request, _ url.Values, err error) { a.errorPage(w, r, err) })
+}
+
+// csrfProtectedOr is csrfProtected with another answer to a form whose session has ended.
+func (a *API) csrfProtectedOr(next formHandler, ended func(http.ResponseWriter, *http.Request, url.Values, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := a.checkOrigin(r); err != nil {
 			a.errorPage(w, r, err)
@@ -57,7 +62,11 @@ func (a *API) csrfProtected(next formHandler) http.HandlerFunc {
 			return
 		}
 		session, err := a.checkToken(r, form.Get("request"), form.Get("csrf"))
-		if err != nil {
+		switch {
+		case fault.Is(err, fault.NotFound):
+			ended(w, r, form, err)
+			return
+		case err != nil:
 			a.errorPage(w, r, err)
 			return
 		}

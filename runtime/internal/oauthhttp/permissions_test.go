@@ -36,21 +36,21 @@ var reviewed = struct {
 	members map[string]map[string]string
 }{
 	operations: map[account.Operation]string{
-		account.ListMedia:             "List, search and download all files of the account, private ones and drafts too",
+		account.ListMedia:             "List, search and download all files of the account, also private ones and drafts",
 		account.GetMedia:              "Get links to private files",
 		account.SearchMedia:           "List, search and download",
-		account.ListDrafts:            "private ones and drafts too",
+		account.ListDrafts:            "also private ones and drafts",
 		account.GetMediaCount:         "List, search and download",
 		account.GetTotalStorage:       "how much is stored",
-		account.GetUploadFromURL:      "uploads that run",
+		account.GetUploadFromURL:      "uploads that are not complete yet",
 		account.GetMediaSettings:      "the settings for images",
 		account.ListDeletedMedia:      "See deleted files that can be restored",
 		account.UploadMedia:           "Upload files",
-		account.UploadMediaFromURL:    "also from other servers",
-		account.SealMedia:             "seal drafts",
+		account.UploadMediaFromURL:    "also from other websites",
+		account.SealMedia:             "keep drafts",
 		account.UpdateMedia:           "Change names, captions, groups and other details of files",
 		account.RestoreMedia:          "restore deleted files",
-		account.CreateUploadSignature: "Let others upload to the account without a login",
+		account.CreateUploadSignature: "Let others upload files to your account without a login",
 		account.UpdateMediaSettings:   "Change how images are converted",
 		account.DeleteMedia:           "Delete files and drafts.",
 	},
@@ -63,30 +63,30 @@ var reviewed = struct {
 		"POST /media/get/size":                      "how much is stored",
 		"GET /media/get/{mediaId}":                  "with their captions, groups and other details",
 		"POST /media/get/{mediaId}":                 "with their captions, groups and other details",
-		"GET /media/create/url/{jobId}":             "uploads that run",
+		"GET /media/create/url/{jobId}":             "uploads that are not complete yet",
 		"GET /media/deleted":                        "See deleted files that can be restored",
-		"GET /media/uploads":                        "uploads that run",
-		"DELETE /media/uploads/{uploadId}":          "end uploads that run",
+		"GET /media/uploads":                        "uploads that are not complete yet",
+		"DELETE /media/uploads/{uploadId}":          "cancel uploads that are not complete yet",
 		"GET /settings/media/get":                   "the settings for images",
 		"POST /settings/media/get":                  "the settings for images",
 		"POST /media/create":                        "Upload files",
-		"POST /media/create/url":                    "also from other servers",
-		"POST /media/seal/{mediaId}":                "seal drafts",
+		"POST /media/create/url":                    "also from other websites",
+		"POST /media/seal/{mediaId}":                "keep drafts",
 		"PATCH /media/{mediaId}":                    "Make private files public",
 		"POST /media/batch":                         "Change names, captions, groups and other details of files, and restore deleted files",
 		"POST /media/restore/{mediaId}":             "restore deleted files",
-		"POST /media/signature/create":              "Let others upload to the account without a login",
+		"POST /media/signature/create":              "Let others upload files to your account without a login",
 		"POST /settings/media/create":               "Change how images are converted",
 		"DELETE /media/delete/{mediaId}":            "Delete files and drafts.",
 		"POST /media/create/resumable":              "Upload files",
 		"HEAD /media/create/resumable/{uploadId}":   "Upload files",
 		"PATCH /media/create/resumable/{uploadId}":  "Upload files",
 		"POST /media/create/resumable/{uploadId}":   "Upload files",
-		"DELETE /media/create/resumable/{uploadId}": "end uploads that run",
+		"DELETE /media/create/resumable/{uploadId}": "cancel uploads that are not complete yet",
 	},
 	members: map[string]map[string]string{
 		"MediaPatch": {
-			"access":   "Make private files public, so that everyone with the link can see them, and public ones private",
+			"access":   "Make private files public: everyone with the link can see them then. Make public files private.",
 			"caption":  "captions",
 			"fileName": "Change names",
 			"focus":    "other details of files",
@@ -94,14 +94,14 @@ var reviewed = struct {
 			"metadata": "other details of files",
 		},
 		"Upload":           {"access": "Make private files public", "caption": "captions", "file": "Upload files", "group": "groups", "metadata": "other details of files"},
-		"URLUploadRequest": {"access": "Make private files public", "caption": "captions", "fileName": "Upload files", "group": "groups", "metadata": "other details of files", "seal": "seal drafts", "url": "also from other servers"},
+		"URLUploadRequest": {"access": "Make private files public", "caption": "captions", "fileName": "Upload files", "group": "groups", "metadata": "other details of files", "seal": "keep drafts", "url": "also from other websites"},
 		"SignatureRequest": {
 			"access": "Make private files public", "count": "Let others upload", "expiresIn": "for a limited time", "group": "groups", "maxBytes": "Let others upload", "metadata": "other details of files",
-			"ref": "other details of files", "seal": "seal drafts", "types": "Let others upload",
+			"ref": "other details of files", "seal": "keep drafts", "types": "Let others upload",
 		},
 		"SettingsChange": {
 			"changed": "", "pinnedBy": "", "sources": "", // ignored in a request
-			"originals":       "whether everyone with the link can download the originals of public images",
+			"originals":       "whether everyone with the link to a public image can download its original",
 			"presets":         "in which sizes they are shown",
 			"thumbnailHeight": "in which sizes they are shown", "thumbnailWidth": "in which sizes they are shown",
 			"useWebP": "how images are converted", "webpOutputQuality": "how images are converted",
@@ -173,15 +173,15 @@ func TestConsent_SaysWhetherDeletesCanBeUndone(t *testing.T) {
 		b := rt.browser(t)
 		return permissionText(t, b.login(b.application("App").query(url.Values{"scope": {"media:delete"}}), owner))
 	}
-	if got := text(); !strings.Contains(got, "Files are deleted for good, and nobody can restore them.") {
+	if got := text(); !strings.Contains(got, "Files are deleted for good: nobody can restore them.") {
 		t.Errorf("without undo: %s", got)
 	}
 	w.Change(t, tenant, func(s *account.Spec) { s.Undo = account.Undo{Window: 72 * time.Hour, For: account.UndoAgents} })
-	if got := text(); !strings.Contains(got, "For 3 days you can restore deleted files, unless an upload needs their room. Drafts are deleted for good.") {
+	if got := text(); !strings.Contains(got, "You can restore deleted files for 3 days, unless an upload needs their room before. Drafts are deleted for good.") {
 		t.Errorf("with undo: %s", got)
 	}
 	other := w.tenant(t, "archive", owner)
-	if got := text(); !strings.Contains(got, "In The "+other.Account.Name+": Files are deleted for good") || !strings.Contains(got, "In The studio: For 3 days you can restore deleted files") {
+	if got := text(); !strings.Contains(got, "In The "+other.Account.Name+": Files are deleted for good") || !strings.Contains(got, "In The studio: You can restore deleted files for 3 days") {
 		t.Errorf("with two accounts: %s", got)
 	}
 }

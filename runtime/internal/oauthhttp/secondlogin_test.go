@@ -23,7 +23,7 @@ func TestLogin_ASecondOneContinuesTheFirst(t *testing.T) {
 	b.at(other)
 	second := b.get("/account/files?account=" + tenant.Account.ID.String() + "&state=draft")
 	p := b.post("/oauth/login/email", second, url.Values{"email": {strings.ToUpper(owner)}})
-	p.says(t, http.StatusOK, "Check your mail", "A code was sent to you ", " seconds ago, when you began to log in before. Enter it here.")
+	p.says(t, http.StatusOK, "Check your mail", "A code was sent to you ", " seconds ago, when you started to log in the first time. Enter that code here.")
 	if _, ok := rt.code(t, owner); ok {
 		t.Error("another code was sent")
 	}
@@ -45,7 +45,7 @@ func TestLogin_ASecondRequestOfAnApplicationContinuesTheFirst(t *testing.T) {
 	b.post("/oauth/login/email", b.get(app.query(url.Values{"state": {"first"}, "code_challenge": {challenge(strings.Repeat("x", 50))}})), url.Values{"email": {owner}})
 	code, _ := rt.code(t, owner)
 	p := b.post("/oauth/login/email", b.get(app.query(url.Values{"state": {"second"}})), url.Values{"email": {owner}})
-	p.says(t, http.StatusOK, "Enter it here.")
+	p.says(t, http.StatusOK, "Enter that code here.")
 	told := b.allow(b.post("/oauth/login/code", p, url.Values{"code": {code}}), tenant)
 	if told.Get("state") != "second" {
 		t.Errorf("the application is told %v", told)
@@ -73,7 +73,7 @@ func TestLogin_ASecondOneForSomethingElseSaysWhatToDo(t *testing.T) {
 		"another application": {b, evil.query(nil)}, "the files": {b, "/account/files"}, "more rights": {b, good.query(url.Values{"scope": {"media:delete"}})}, "another browser": {second, good.query(nil)},
 	} {
 		p := tt.by.post("/oauth/login/email", tt.by.get(tt.start), url.Values{"email": {owner}})
-		p.says(t, http.StatusTooManyRequests, "A code was sent just now. Try again in ", "It was sent ", " ago, for another login.", "enter the code there", "Send me a code")
+		p.says(t, http.StatusTooManyRequests, "A code was sent just now. Try again in ", "The code was sent ", " ago, for another login.", "enter it there", "Send me a code")
 		if p.fields().Get("request") == first.fields().Get("request") || p.Header.Get("Retry-After") == "" {
 			t.Errorf("%s: %v", name, p.Header)
 		}

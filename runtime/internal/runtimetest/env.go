@@ -229,11 +229,11 @@ func (c *Clock) Now() time.Time {
 }
 
 // Freeze stops the clock: only Advance moves it from now on. A test that needs it compares what depends on
-// the time that its requests take.
+// the time that its requests take. Its times are as exact as those of PostgreSQL.
 func (c *Clock) Freeze() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.frozen = time.Now()
+	c.frozen = time.Now().Truncate(time.Microsecond)
 }
 
 // Advance advances the clock.

@@ -283,7 +283,7 @@ func HumanBytes(n int64) string {
 
 // Title returns the name as the pages show it.
 func (f File) Title() string {
-	if name := sanitize(f.Name); HasVisible(name) {
+	if name := sanitizeFileName(f.Name); HasVisible(name) {
 		return name
 	}
 	return "A file without a name"

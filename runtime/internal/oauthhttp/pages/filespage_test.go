@@ -60,6 +60,30 @@ func TestFile_KindFitsOnATile(t *testing.T) {
 	}
 }
 
+// The names of a series of recordings differ at their end, where the page had cut them.
+func TestFile_TitleKeepsTheEndOfALongName(t *testing.T) {
+	t.Parallel()
+	x := strings.Repeat("x", 300)
+	for name, want := range map[string]string{
+		"short.txt":                              "short.txt",
+		x[:80]:                                   x[:80],
+		x[:81]:                                   x[:56] + "…" + x[:24],
+		x[:231] + " of the year (12).tar.gz":     x[:56] + "…" + " of the year (12).tar.gz",
+		strings.Repeat("x ", 40) + "\n12.txt":    strings.TrimSpace(strings.Repeat("x ", 28)) + "…" + strings.Repeat("x ", 9) + "12.txt",
+		strings.Repeat("写", 90) + ".txt":         strings.Repeat("写", 56) + "…" + strings.Repeat("写", 20) + ".txt",
+		x[:80] + "e\u0301" + x[:23]:              x[:56] + "…" + x[:23], // no mark without its character
+		strings.Repeat("\u202e", 90) + "gpj.exe": "gpj.exe",
+		x[:90] + "\u202egpj.exe":                 x[:56] + "…" + x[:17] + "gpj.exe",
+	} {
+		if got := (pages.File{Name: name}).Title(); got != want {
+			t.Errorf("%q is %q, want %q", name, got, want)
+		}
+		if got := (pages.RunningUpload{Name: name}).Title(); got != want {
+			t.Errorf("a running upload: %q is %q, want %q", name, got, want)
+		}
+	}
+}
+
 func TestFiles_ShowWhatCanBeDone(t *testing.T) {
 	t.Parallel()
 	p := newPages(t)

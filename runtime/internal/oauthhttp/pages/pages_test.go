@@ -269,7 +269,7 @@ func TestConsent_ShowsApplicationAndScopes(t *testing.T) {
 	if !slices.Equal(decisions, []string{"decision=allow Allow", "decision=deny Deny"}) {
 		t.Errorf("the decisions are %q", decisions)
 	}
-	for _, want := range []string{"Allow Claude to use your files?", "ana@example.org", "Studio Lopez", "team-a / studio", "Sends you to claude.ai", "See your files", "Add, change and publish your files", "/account/connections"} {
+	for _, want := range []string{"Allow Claude to use your files?", "ana@example.org", "Studio Lopez", "team-a / studio", "Sends you to claude.ai", "See your files", "Add, change and publish your files", "on the page Authorized applications"} {
 		if !strings.Contains(d.text(), want) {
 			t.Errorf("the page does not say %q: %s", want, d.text())
 		}

@@ -23,16 +23,17 @@ var scopeLabels = map[Scope]struct {
 	verb    string
 }{
 	"media:read": {"See your files", []string{
-		"List, search and download all files of the account, private ones and drafts too, with their captions, groups and other details.",
-		"Get links to private files, which work for everyone who has them until they expire.",
-		"See deleted files that can be restored, how much is stored, uploads that run, and the settings for images.",
+		"List, search and download all files of the account, also private ones and drafts (uploads that are not kept yet), with their captions, groups and other details.",
+		"Get links to private files. Until a link expires, it works for everyone who has it.",
+		"See deleted files that can be restored, uploads that are not complete yet, how much is stored, and the settings for images.",
 	}, "see files"},
 	"media:write": {"Add, change and publish your files", []string{
-		"Upload files, also from other servers, end uploads that run, and seal drafts. Uploads use your storage, and can end deleted files before their time.",
-		"Make private files public, so that everyone with the link can see them, and public ones private.",
+		"Upload files, also from other websites, cancel uploads that are not complete yet, and keep drafts, which are deleted otherwise.",
+		"Uploads use your storage. Where there is no room left, they remove deleted files sooner, which can then not be restored.",
+		"Make private files public: everyone with the link can see them then. Make public files private.",
 		"Change names, captions, groups and other details of files, and restore deleted files.",
-		"Let others upload to the account without a login, for a limited time.",
-		"Change how images are converted and in which sizes they are shown, and whether everyone with the link can download the originals of public images.",
+		"Let others upload files to your account without a login, for a limited time.",
+		"Change how images are converted, in which sizes they are shown, and whether everyone with the link to a public image can download its original.",
 	}, "change and publish files"},
 	"media:delete": {"Delete your files", nil, "delete files"},
 }
@@ -73,7 +74,7 @@ func deleteDetails(accounts []Account) []string {
 	for _, window := range windows {
 		in, drafts := "", ""
 		if len(windows) > 1 {
-			in = "In " + strings.Join(names[window], ", ") + ": "
+			in = "In " + joined(names[window]) + ": "
 		}
 		if window > 0 {
 			drafts = " Drafts are deleted for good."
@@ -83,12 +84,20 @@ func deleteDetails(accounts []Account) []string {
 	return details
 }
 
+// joined returns names as a list in a sentence.
+func joined(names []string) string {
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+}
+
 // deletedFor returns for how long deleted files can be restored, in an account with this window.
 func deletedFor(window time.Duration) string {
 	if window <= 0 {
-		return "Files are deleted for good, and nobody can restore them."
+		return "Files are deleted for good: nobody can restore them."
 	}
-	return fmt.Sprintf("For %s you can restore deleted files, unless an upload needs their room.", humanWindow(window))
+	return fmt.Sprintf("You can restore deleted files for %s, unless an upload needs their room before.", humanWindow(window))
 }
 
 // humanWindow returns a time in which deletes can be undone in words: in days or hours if it is a whole

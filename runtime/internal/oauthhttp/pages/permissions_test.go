@@ -40,13 +40,13 @@ func TestConsent_SaysWhatADeleteIs(t *testing.T) {
 		accounts []pages.Account
 		want     string
 	}{
-		{[]pages.Account{with("A", 0)}, "Files are deleted for good, and nobody can restore them."},
-		{[]pages.Account{with("A", 72*time.Hour)}, "For 3 days you can restore deleted files, unless an upload needs their room. Drafts are deleted for good."},
-		{[]pages.Account{with("A", 24*time.Hour), with("B", 24*time.Hour)}, "For 1 day you can restore deleted files, unless an upload needs their room. Drafts are deleted for good."},
-		{[]pages.Account{with("A", 36*time.Hour)}, "For 36 hours you can restore deleted files, unless an upload needs their room. Drafts are deleted for good."},
-		{[]pages.Account{with("A", 90*time.Minute+time.Second)}, "For 90 minutes you can restore deleted files, unless an upload needs their room. Drafts are deleted for good."},
+		{[]pages.Account{with("A", 0)}, "Files are deleted for good: nobody can restore them."},
+		{[]pages.Account{with("A", 72*time.Hour)}, "You can restore deleted files for 3 days, unless an upload needs their room before. Drafts are deleted for good."},
+		{[]pages.Account{with("A", 24*time.Hour), with("B", 24*time.Hour)}, "You can restore deleted files for 1 day, unless an upload needs their room before. Drafts are deleted for good."},
+		{[]pages.Account{with("A", 36*time.Hour)}, "You can restore deleted files for 36 hours, unless an upload needs their room before. Drafts are deleted for good."},
+		{[]pages.Account{with("A", 90*time.Minute+time.Second)}, "You can restore deleted files for 90 minutes, unless an upload needs their room before. Drafts are deleted for good."},
 		{[]pages.Account{with("A", 0), with("B", time.Hour), with("C", 0)},
-			"In A, C: Files are deleted for good, and nobody can restore them.In B: For 1 hour you can restore deleted files, unless an upload needs their room. Drafts are deleted for good."},
+			"In A and C: Files are deleted for good: nobody can restore them.In B: You can restore deleted files for 1 hour, unless an upload needs their room before. Drafts are deleted for good."},
 	} {
 		if got, want := permissions(t, tt.accounts, scope), []string{"Delete your filesDelete files and drafts." + tt.want}; !slices.Equal(got, want) {
 			t.Errorf("the page says %q, want %q", got, want)

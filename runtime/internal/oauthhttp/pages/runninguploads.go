@@ -11,7 +11,15 @@ type RunningUploads struct {
 	Uploads []RunningUpload
 	// More is set if there are others, which are older.
 	More bool
+	// Shown is set after the user has cancelled one: others may follow.
+	Shown bool
 }
+
+// openedUploads is how many uploads stand open above the files, which are what most users come for.
+const openedUploads = 3
+
+// Opened reports whether the list is open when the page appears.
+func (r RunningUploads) Opened() bool { return r.Shown || len(r.Uploads) <= openedUploads }
 
 // RunningUpload is such an upload as the page shows it.
 type RunningUpload struct {
@@ -33,7 +41,7 @@ func (u RunningUpload) Percent() string {
 	if u.Size <= 0 {
 		return ""
 	}
-	return strconv.FormatFloat(float64(u.Received)*100/float64(u.Size), 'f', 0, 64)
+	return strconv.Itoa(int(float64(u.Received) * 100 / float64(u.Size))) // never more than is true
 }
 
 // Progress returns how much has arrived in words.

@@ -17,7 +17,7 @@ func TestFiles_ShowRunningUploads(t *testing.T) {
 		{ID: "3", Name: "empty", Size: 0, ExpiresAt: moment},
 	}}}
 	d := read(t, func(w io.Writer) error { return newPages(t).Files(w, page) })
-	for _, want := range []string{"Running uploads", "The newest 3.", "<b>film.mp4", "3 GiB of 10 GiB. Started 3 hours ago. Expires 21 Nov 2026, 14:05 UTC", "A file without a name", "5 bytes, of an unknown size. Started less than a minute ago.", "Cancel upload"} {
+	for _, want := range []string{"Running uploads", "Only 3 are listed, the newest first.", "<b>film.mp4", "3 GiB of 10 GiB. Started 3 hours ago. Expires 21 Nov 2026, 14:05 UTC", "A file without a name", "5 bytes, of an unknown size. Started less than a minute ago.", "Cancel upload"} {
 		if !strings.Contains(d.text(), want) {
 			t.Errorf("the page does not say %q: %s", want, d.text())
 		}
@@ -43,6 +43,21 @@ func TestFiles_ShowRunningUploads(t *testing.T) {
 		page.Running = running
 		if d := read(t, func(w io.Writer) error { return newPages(t).Files(w, page) }); strings.Contains(d.text(), "Running uploads") {
 			t.Errorf("%s: %s", name, d.text())
+		}
+	}
+}
+
+// An upload of which a part is missing was said to be complete.
+func TestRunningUpload_ShowsNoMoreThanHasArrived(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		size, received int64
+		percent        string
+	}{
+		{1000, 0, "0"}, {1000, 9, "0"}, {1000, 10, "1"}, {1000, 999, "99"}, {1000, 1000, "100"}, {1<<63 - 1, 1 << 62, "50"}, {0, 0, ""}, {-1, 7, ""},
+	} {
+		if got := (pages.RunningUpload{Size: tt.size, Received: tt.received}).Percent(); got != tt.percent {
+			t.Errorf("%d of %d bytes are %s %%, want %s", tt.received, tt.size, got, tt.percent)
 		}
 	}
 }

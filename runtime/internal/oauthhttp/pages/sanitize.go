@@ -12,7 +12,7 @@ const maxDisplayLength = 80
 // and more of them would overlap other lines.
 const maxCombiningMarks = 3
 
-// HasVisible reports whether a text has a visible character. Blank letters and symbols, such
+// HasVisible reports whether a text has a visible character. Blank characters and symbols, such
 // as HANGUL FILLER, and lone combining marks are not visible.
 func HasVisible(text string) bool {
 	return strings.ContainsFunc(text, func(r rune) bool {
@@ -30,6 +30,24 @@ const (
 // sanitize prepares untrusted text for a page: one line of bounded length, without
 // invisible characters and without characters that change the text direction.
 func sanitize(text string) string { return sanitizeN(text, maxDisplayLength) }
+
+// nameEnd is how many characters of the end of a long file name a page shows.
+const nameEnd = 24
+
+// sanitizeFileName is sanitize for the name of a file, of which it keeps the end, too: files of one series differ
+// there, and what kind of file it is stands there.
+func sanitizeFileName(name string) string {
+	name = sanitizeN(name, len(name))
+	characters := []rune(name)
+	if len(characters) <= maxDisplayLength {
+		return name
+	}
+	end := characters[len(characters)-nameEnd:]
+	for len(end) > 0 && unicode.Is(unicode.M, end[0]) { // a mark of the character before
+		end = end[1:]
+	}
+	return strings.TrimRight(string(characters[:maxDisplayLength-nameEnd]), " ") + "…" + string(end)
+}
 
 // maxTextLength bounds the captions on a page, in characters.
 const maxTextLength = 300
