@@ -103,7 +103,9 @@ var (
 	failedRemovalsDesc = describe("mediastack_removals_failed", "Queued removals that have failed, and are repeated.")
 	fetchesDesc        = describe("mediastack_fetch_waiting", "Uploads from a URL that wait for a slot.")
 	fetchWaitDesc      = describe("mediastack_fetch_account_wait_seconds", "How long an account of which no upload from a URL runs has been waiting for its first one, at most.")
-	emailsDesc         = describe("mediastack_email_outbox_length", "E-mails that wait to be sent.")
+	tasksDesc          = describe("mediastack_work_tasks", "Tasks that wait or run, by kind.", "kind")
+	failingTasksDesc   = describe("mediastack_work_failing", "Tasks whose last attempt failed, and that are tried again, by kind.", "kind")
+	taskWaitDesc       = describe("mediastack_work_wait_seconds", "How long the oldest task that does not run has been due, by kind.", "kind")
 
 	purgeSuccessDesc   = describe("mediastack_purge_last_success_timestamp_seconds", "End of the last run of the purge that completed; absent before the first one.")
 	purgeRunDesc       = describe("mediastack_purge_last_run_timestamp_seconds", "End of the last run of the purge; absent before the first one.")
@@ -119,7 +121,7 @@ var (
 func (c *Collector) Describe(descriptions chan<- *prometheus.Desc) {
 	c.failures.Describe(descriptions)
 	for _, desc := range []*prometheus.Desc{storedBytesDesc, storedItemsDesc, draftsDesc, usedBytesDesc, renditionBytesDesc, capDesc, accountsDesc, uploadsDesc, oldestDraftDesc, allDraftsDesc, allBytesDesc, allItemsDesc, allUsedDesc, allRenditionsDesc,
-		removalsDesc, failedRemovalsDesc, fetchesDesc, fetchWaitDesc, emailsDesc, purgeSuccessDesc, purgeRunDesc, purgeDurationDesc, purgeAttentionDesc, purgeSkippedDesc, purgeRunsDesc, purgeRemovedDesc, purgeFailuresDesc} {
+		removalsDesc, failedRemovalsDesc, fetchesDesc, fetchWaitDesc, tasksDesc, failingTasksDesc, taskWaitDesc, purgeSuccessDesc, purgeRunDesc, purgeDurationDesc, purgeAttentionDesc, purgeSkippedDesc, purgeRunsDesc, purgeRemovedDesc, purgeFailuresDesc} {
 		descriptions <- desc
 	}
 }
@@ -188,9 +190,13 @@ func (e exporter) exportQueues(state Inventory, now time.Time) {
 	e.gauge(oldestDraftDesc, age)
 	e.gauge(removalsDesc, float64(state.Queues.Removals))
 	e.gauge(failedRemovalsDesc, float64(state.Queues.RemovalsFailed))
-	e.gauge(emailsDesc, float64(state.Queues.Emails))
 	e.gauge(fetchesDesc, float64(state.Queues.Fetches))
 	e.gauge(fetchWaitDesc, max(0, state.Queues.FetchWaitSeconds))
+	for _, work := range state.Work {
+		e.gauge(tasksDesc, float64(work.Tasks), work.Kind)
+		e.gauge(failingTasksDesc, float64(work.Failing), work.Kind)
+		e.gauge(taskWaitDesc, max(0, work.WaitSeconds), work.Kind)
+	}
 }
 
 func (e exporter) exportPurge(purge Purge) {

@@ -17,6 +17,7 @@ type Inventory struct {
 	Stored   []Stored
 	Accounts Accounts
 	Queues   Queues
+	Work     []Work
 	// OldestDraft is when the oldest draft was created, or when a restore was confirmed since; nil
 	// without drafts.
 	OldestDraft *time.Time
@@ -43,11 +44,19 @@ type Queues struct {
 	ResumableUploads int64
 	Removals         int64
 	RemovalsFailed   int64 // those that failed, and are repeated
-	Emails           int64
 	Fetches          int64 // uploads from a URL that are due
 	// FetchWaitSeconds is how long an account of which no upload from a URL runs has been waiting for its
 	// first one, at most.
 	FetchWaitSeconds float64
+}
+
+// Work is what there is to do of a kind of package work.
+type Work struct {
+	Kind    string
+	Tasks   int64 // that wait or run
+	Failing int64 // those whose last attempt failed
+	// WaitSeconds is for how long the oldest task has been due that does not run.
+	WaitSeconds float64
 }
 
 // PurgeOutcome is how a run of the purge ended.

@@ -28,7 +28,7 @@ type LoginCode struct {
 	MAC       []byte
 	Now       time.Time
 	ExpiresAt time.Time
-	// EncryptedEmail is the e-mail with the code, for the outbox.
+	// EncryptedEmail is the e-mail with the code, the payload of its task.
 	EncryptedEmail []byte
 }
 
@@ -69,9 +69,8 @@ func (s *Service) SendCode(ctx context.Context, session LoginSession, address st
 		return sessionExpired(err)
 	}
 	s.Log.LogAttrs(ctx, slog.LevelInfo, "login code requested", slog.String("login", session.ID.String()), slog.String("email", MaskEmail(email)))
-	select {
-	case s.emailQueued <- struct{}{}:
-	default:
+	if s.EmailQueued != nil {
+		s.EmailQueued()
 	}
 	return nil
 }

@@ -35,12 +35,12 @@ func TestPurge_DeletesExpiredDataOnly(t *testing.T) {
 	if _, err := w.ExchangeCode(t.Context(), tokenRequest(stays)); err != nil {
 		t.Errorf("the purge deleted a valid code: %v", err)
 	}
-	if rows("login_session") == 0 || rows("email_outbox") != 1 || rows("oauth_client") != 2 {
+	if rows("login_session") == 0 || rows("work") != 1 || rows("oauth_client") != 2 {
 		t.Error("the purge deleted data that has not expired")
 	}
 	w.clock.Advance(25 * time.Hour)
 	purge()
-	if n := rows("login_session") + rows("email_outbox") + rows("rate_limit_event"); n != 0 {
+	if n := rows("login_session") + rows("work") + rows("rate_limit_event"); n != 0 {
 		t.Errorf("%d rows are left", n)
 	}
 	if _, err := w.FindClient(t.Context(), unused.ID); !fault.Is(err, fault.NotFound) {

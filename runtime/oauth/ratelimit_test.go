@@ -93,7 +93,7 @@ func TestResendLimit_HoldsPerEmailAcrossSessionsAndReplicas(t *testing.T) {
 					t.Errorf("the error is %v, retry after %s", err, f.RetryAfter)
 				}
 			}
-			if queued := w.QueryInt(t, "SELECT count(*) FROM email_outbox"); len(rejected) != 7 || queued != 1 {
+			if queued := w.QueryInt(t, "SELECT count(*) FROM work"); len(rejected) != 7 || queued != 1 {
 				t.Errorf("%d of 8 rejected, %d e-mails queued", len(rejected), queued)
 			}
 			late := w.startLogin(t, authorizationRequest())

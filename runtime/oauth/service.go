@@ -50,16 +50,17 @@ type Deps struct {
 	Store     Store
 	Signer    Signer
 	Encrypter Encrypter
-	Now       func() time.Time
-	Log       *slog.Logger
+	// EmailQueued is called after a task of EmailWork was added; nil = it is found later.
+	EmailQueued func()
+	Now         func() time.Time
+	Log         *slog.Logger
 }
 
 // Service applies the rules. It is safe for concurrent use.
 type Service struct {
 	Deps
-	cfg         Config
-	emailQueued chan struct{}
-	metrics     metrics
+	cfg     Config
+	metrics metrics
 }
 
 // NewService returns a Service that uses deps.
@@ -67,7 +68,7 @@ func NewService(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Service{Deps: deps, cfg: cfg, emailQueued: make(chan struct{}, 1), metrics: newMetrics()}, nil
+	return &Service{Deps: deps, cfg: cfg, metrics: newMetrics()}, nil
 }
 
 // mac returns the MAC of a list of strings. They must not contain zero bytes.

@@ -10,7 +10,7 @@ import (
 	"mediastack.dev/runtime/cell"
 )
 
-// Store persists clients, login sessions, grants, tokens and the e-mail outbox.
+// Store persists clients, login sessions, grants and tokens.
 // postgres.Store implements it. All times are those of the caller's clock.
 type Store interface {
 	// Cell returns the number of the installation, which ids, codes and tokens contain.
@@ -27,7 +27,7 @@ type Store interface {
 	// FindLoginSession returns a session that has neither ended nor expired; NotFound, also if
 	// the cookie is another one.
 	FindLoginSession(ctx context.Context, id uuid.UUID, cookieHash account.Hash, now time.Time) (LoginSession, error)
-	// SetLoginCode replaces the code of a session and queues the e-mail, unless one of the
+	// SetLoginCode replaces the code of a session and adds the task (EmailWork) to send it, unless one of the
 	// limits is exceeded (Busy).
 	SetLoginCode(ctx context.Context, id uuid.UUID, cookieHash account.Hash, code LoginCode, limits []RateLimit) error
 	// ConsumeAttempt counts a code attempt against the session and against limitOf(session), and
@@ -72,11 +72,6 @@ type Store interface {
 	// RevokeGrants revokes one grant of a user, or all of them for the zero ID, and returns how
 	// many.
 	RevokeGrants(ctx context.Context, email string, id uuid.UUID, now time.Time) (int, error)
-
-	// LeaseEmails returns e-mails that are due. Other calls do not return them until leaseEnds.
-	LeaseEmails(ctx context.Context, limit int, now, leaseEnds time.Time) ([]EncryptedEmail, error)
-	DeleteEmail(ctx context.Context, id int64) error
-	RescheduleEmail(ctx context.Context, id int64, at time.Time) error
 }
 
 // Outcome is the decision about a token request. The store commits it in the transaction in

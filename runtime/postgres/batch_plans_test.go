@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -177,6 +178,8 @@ func seedBatches(t *testing.T, url string) {
 		`INSERT INTO login_session (id, cookie_hash, expires_at) SELECT gen_random_uuid(), sha256(n::text::bytea), now() - interval '9 days' FROM generate_series(1, $1::int) n WHERE $2 > 0`,
 		`INSERT INTO rate_limit_event (kind, subject_mac, times, last_time) SELECT 'k', n::text::bytea, '{}', now() - interval '9 days' FROM generate_series(1, $1::int) n WHERE $2 > 0`,
 		`INSERT INTO email_outbox (encrypted, not_before, expires_at) SELECT '', now() - interval '9 days', now() - interval '9 days' FROM generate_series(1, $1::int) n WHERE $2 > 0`,
+		`INSERT INTO work (kind, key, account_id, due_at, expires_at) SELECT kind, gen_random_uuid(), CASE kind WHEN 'test' THEN ` + owner + ` ELSE '00000000-0000-0000-0000-000000000000' END,
+			now() - interval '9 days', CASE kind WHEN 'email' THEN now() - interval '9 days' END FROM generate_series(1, $1::int) n, (VALUES ('email'), ('test')) AS of (kind) WHERE $2 > 0`,
 		`INSERT INTO fetch_job (id, account_id, app_id, key_id, url, file_name, access, caption, group_label, metadata, seal, created_at, state, ended_at)
 			SELECT gen_random_uuid(), ` + owner + `, ` + of + `, ` + id(keyIDs, "n") + `, '', '', 'public', '', '', '{}', false, now() - interval '9 days', CASE n % 4 / 2 WHEN 1 THEN 'done' ELSE 'queued' END, CASE n % 4 / 2 WHEN 1 THEN now() - interval '9 days' END
 			FROM generate_series(1, $1::int) n WHERE $2 > 0`,
@@ -271,8 +274,15 @@ func batchStatements() map[string]func(context.Context, *sqlgen.Queries) {
 		"purge capabilities": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.DeleteExpiredCapabilities(ctx, sqlgen.DeleteExpiredCapabilitiesParams{Cutoff: time.Now(), Batch: planBatch})
 		},
-		"lease e-mails": func(ctx context.Context, q *sqlgen.Queries) {
-			_, _ = q.LeaseEmails(ctx, sqlgen.LeaseEmailsParams{LeaseEnds: time.Now(), Now: day, Batch: planBatch})
+		"adopt e-mails": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.AdoptEmails(ctx, "adopted") },
+		"claim tasks of no account": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.ClaimTasks(ctx, sqlgen.ClaimTasksParams{Kind: "email", Batch: planBatch, PerAccount: math.MaxInt32})
+		},
+		"claim tasks of accounts": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.ClaimTasks(ctx, sqlgen.ClaimTasksParams{Kind: "test", Batch: planBatch, PerAccount: 10})
+		},
+		"purge tasks": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.PurgeTasks(ctx, sqlgen.PurgeTasksParams{Before: day, Batch: planBatch})
 		},
 		"purge fetches": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.PurgeFetches(ctx, sqlgen.PurgeFetchesParams{Cutoff: day, Batch: planBatch})

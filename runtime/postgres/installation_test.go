@@ -90,10 +90,8 @@ func TestSchema_NewerIsUsedUntilItExcludesTheProgram(t *testing.T) {
 // The programs of this version use a schema of before the comparison only to migrate it.
 func TestSchema_OfBeforeTheComparisonIsMigrated(t *testing.T) {
 	t.Parallel()
-	url := testenv.Postgres(t)
-	statement(t, url, "DROP TABLE schema_compatibility")
-	statement(t, url, "ALTER TABLE oauth_token DROP COLUMN scopes") // of a later migration
-	statement(t, url, "DELETE FROM goose_db_version WHERE version_id >= 25")
+	url := testenv.EmptyPostgres(t)
+	must(t, postgres.MigrateFiles(t.Context(), postgres.Config{DatabaseURL: url}, time.Hour, migrationsWith(t, "00025", nil), slog.New(slog.DiscardHandler)))
 	store := open(t, url)
 	if err := store.CheckSchema(t.Context()); fault.ReasonOf(err) != fault.Schema || !strings.Contains(err.Error(), "it has version 24") {
 		t.Errorf("%v", err)

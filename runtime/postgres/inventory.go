@@ -31,6 +31,13 @@ func (s *Store) Inventory(ctx context.Context, maxAccounts int) (inventory.Inven
 	if err != nil {
 		return found, toFault(err, "count the queues")
 	}
+	work, err := s.queries.WaitingWork(ctx, workKinds())
+	if err != nil {
+		return found, toFault(err, "count the tasks")
+	}
+	for _, row := range work {
+		found.Work = append(found.Work, inventory.Work(row))
+	}
 	found.Accounts, found.Queues = inventory.Accounts(accounts), inventory.Queues(queues)
 	switch oldest, err := s.queries.OldestDraft(ctx); {
 	case err == nil:

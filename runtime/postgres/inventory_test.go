@@ -55,7 +55,7 @@ func TestInventory_SumsUpEveryAccount(t *testing.T) {
 	_, err = accounts.Ensure(t.Context(), suspended)
 	must(t, err)
 	statement(t, url, "INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before, last_error) VALUES ($1, 'b', '{}', false, now(), ''), ($1, 'b', '{}', false, now(), 'denied')", ids[0])
-	statement(t, url, "INSERT INTO email_outbox (encrypted, not_before, expires_at) VALUES ('', now(), now())")
+	statement(t, url, `INSERT INTO work (kind, key, due_at, failure) VALUES ('email', gen_random_uuid(), now() - interval '1 hour', ''), ('email', gen_random_uuid(), now() + interval '1 hour', 'down')`)
 
 	for i, state := range []string{"running", "queued", "queued"} {
 		statement(t, url, `INSERT INTO fetch_job (id, account_id, app_id, key_id, url, file_name, access, caption, group_label, metadata, seal, created_at, not_before, state, instance_id)
@@ -82,8 +82,15 @@ func TestInventory_SumsUpEveryAccount(t *testing.T) {
 	if want := (inventory.Accounts{Open: 2, Suspended: 1, Closed: 1}); found.Accounts != want {
 		t.Errorf("accounts: %+v", found.Accounts)
 	}
-	if want := (inventory.Queues{Uploads: 4, ResumableUploads: 4, Removals: 2, RemovalsFailed: 1, Emails: 1, Fetches: 2, FetchWaitSeconds: found.Queues.FetchWaitSeconds}); found.Queues != want || found.Queues.FetchWaitSeconds < 3600 {
+	if want := (inventory.Queues{Uploads: 4, ResumableUploads: 4, Removals: 2, RemovalsFailed: 1, Fetches: 2, FetchWaitSeconds: found.Queues.FetchWaitSeconds}); found.Queues != want || found.Queues.FetchWaitSeconds < 3600 {
 		t.Errorf("queues: %+v", found.Queues)
+	}
+	if len(found.Work) != 1 || found.Work[0].WaitSeconds < 3600 || found.Work[0].WaitSeconds > 3660 {
+		t.Fatalf("tasks: %+v", found.Work)
+	}
+	found.Work[0].WaitSeconds = 0
+	if want := (inventory.Work{Kind: "email", Tasks: 2, Failing: 1}); found.Work[0] != want {
+		t.Errorf("tasks: %+v", found.Work)
 	}
 	if found.OldestDraft == nil || time.Since(*found.OldestDraft) < time.Hour {
 		t.Errorf("the oldest draft is of %v", found.OldestDraft)

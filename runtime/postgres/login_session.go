@@ -12,6 +12,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
+	"mediastack.dev/runtime/work"
 )
 
 // AddLoginSession implements oauth.Store.
@@ -58,6 +59,10 @@ func loginSessionOf(row sqlgen.LoginSession) (oauth.LoginSession, error) {
 
 // SetLoginCode implements oauth.Store.
 func (s *Store) SetLoginCode(ctx context.Context, id uuid.UUID, cookieHash account.Hash, code oauth.LoginCode, limits []oauth.RateLimit) error {
+	key, err := s.cell.NewID()
+	if err != nil {
+		return err
+	}
 	return s.inTx(ctx, "set login code", func(q *sqlgen.Queries) error {
 		row, err := q.LockLoginSession(ctx, sqlgen.LockLoginSessionParams{ID: id, CookieHash: cookieHash[:], Now: code.Now})
 		if err != nil {
@@ -74,7 +79,7 @@ func (s *Store) SetLoginCode(ctx context.Context, id uuid.UUID, cookieHash accou
 		if err := q.SetLoginCode(ctx, sqlgen.SetLoginCodeParams{ID: id, Email: code.Email, CodeMac: code.MAC, SentAt: code.Now, ExpiresAt: code.ExpiresAt}); err != nil {
 			return err
 		}
-		return q.EnqueueEmail(ctx, sqlgen.EnqueueEmailParams{Encrypted: code.EncryptedEmail, NotBefore: code.Now, ExpiresAt: code.ExpiresAt})
+		return addTask(ctx, q, work.NewTask{Kind: oauth.EmailWork, Key: key, DueAt: code.Now, ExpiresAt: code.ExpiresAt, Payload: code.EncryptedEmail})
 	})
 }
 

@@ -96,6 +96,7 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 		"00025_schema_compatibility.sql": "5cc47e2d5319b8f5415db78722e6164b313ad66e7be1530438888e6495fafe8b",
 		"00026_token_scopes.sql":         "0b3fe78731aba50e0902b4cd0eafcdc0548c2ce88a8c5685bed939775b3cd3bc",
 		"00027_running_uploads.sql":      "20e5366f9a06b94e67b2a4830181e66362d15567503961e1ee650e3774c7ec17",
+		"00028_work.sql":                 "97d70b5ce420c5a579995a57c4533c4384e857348018be19cf30ed43cda0193e",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

@@ -14,6 +14,9 @@ func (s *Store) PurgeExpired(ctx context.Context, cutoffs oauth.PurgeCutoffs, ba
 	// The order follows the references: clients go when no grant names them any more.
 	for _, step := range []func() (int64, error){
 		func() (int64, error) {
+			return s.queries.PurgeTasks(ctx, sqlgen.PurgeTasksParams{Before: cutoffs.Now, Batch: limit})
+		},
+		func() (int64, error) {
 			return s.queries.PurgeEmails(ctx, sqlgen.PurgeEmailsParams{Before: cutoffs.Now, Batch: limit})
 		},
 		func() (int64, error) {

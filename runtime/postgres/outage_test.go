@@ -85,9 +85,9 @@ func arguments(t *testing.T, method reflect.Type) []reflect.Value {
 	return values
 }
 
-// work calls methods as requests do until stop is closed. It returns the texts of the errors
+// tenantWork calls methods as requests do until stop is closed. It returns the texts of the errors
 // that are neither nil nor Unavailable.
-func work(t *testing.T, store *postgres.Store, scope media.Scope, stop <-chan struct{}, outages *atomic.Int64) map[string]bool {
+func tenantWork(t *testing.T, store *postgres.Store, scope media.Scope, stop <-chan struct{}, outages *atomic.Int64) map[string]bool {
 	t.Helper()
 	wrong := map[string]bool{}
 	for {
@@ -133,7 +133,7 @@ func TestStore_OnlyUnavailableWhileTheServerDies(t *testing.T) {
 	var workers sync.WaitGroup
 	wrong := make([]map[string]bool, 8)
 	for n := range wrong {
-		workers.Go(func() { wrong[n] = work(t, store, scope, stop, &outages) })
+		workers.Go(func() { wrong[n] = tenantWork(t, store, scope, stop, &outages) })
 	}
 	for name, die := range map[string]func(){
 		"killed":  func() { server.Kill(); server.Start() },

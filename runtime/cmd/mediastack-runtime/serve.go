@@ -40,6 +40,7 @@ import (
 	"mediastack.dev/runtime/postgres"
 	"mediastack.dev/runtime/rendition"
 	"mediastack.dev/runtime/settings"
+	"mediastack.dev/runtime/work"
 )
 
 type serveCommand struct {
@@ -137,14 +138,15 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 		background.Go(func() error { return svc.eager.Run(ctx) }) // other replicas continue
 	}
 	background.Go(func() error { return svc.fetch.Run(ctx) }) // other replicas continue its jobs while this one drains
-	if svc.outbox != nil {
-		background.Go(func() error { return svc.outbox.Run(backgroundCtx) })
-	}
+	background.Go(func() error { return svc.work.Run(backgroundCtx) })
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(c.Server.DrainDelay, svc.uploads.Drain) })()
 	err = svc.server.Run(ctx)
 	stop()
 	if backgroundErr := background.Wait(); err == nil {
 		err = backgroundErr
+	}
+	if svc.mail != nil {
+		svc.mail.Close()
 	}
 	log.InfoContext(ctx, "shutdown complete")
 	return err
@@ -175,7 +177,8 @@ type components struct {
 	locks   *postgres.UploadLocks
 	fetch   *fetch.Service
 	stores  *objectstore.Readiness
-	outbox  *mail.Outbox // nil if login is disabled
+	work    *work.Runner
+	mail    *mail.Sender // nil if login is disabled
 	facts   *media.FactsBackfill
 
 	pictures *rendition.Service
@@ -296,11 +299,15 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		return components{}, err
 	}
 	mounts := []func(chi.Router){routes.Mount, uploads.Mount, tools.Mount, files.Mount, reference.Mount}
-	var outbox *mail.Outbox
+	tasks, err := work.NewRunner(work.Deps{Store: store, Registry: registry, Log: log})
+	if err != nil {
+		return components{}, err
+	}
+	var emails *mail.Sender
 	if c.Mail.Enabled() {
 		var logins *oauthhttp.API
 		shown := &oauthhttp.Files{Media: items, Uploads: running, URLs: files.URLs(), Settings: cachedSettings, StoreOrigin: files.StoreOrigin, DraftTTL: c.Drafts.DraftTTL, CheckWritable: authenticator.CheckWritable}
-		if logins, outbox, err = c.buildOAuth(store, secret, shown, limits, registry, log); err != nil {
+		if logins, emails, err = c.buildOAuth(store, tasks, secret, shown, limits, registry, log); err != nil {
 			return components{}, err
 		}
 		mounts = append(mounts, logins.Mount)
@@ -320,12 +327,12 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if c.Cache.Entries > 0 {
 		feed = feed.WithItems(cached)
 	}
-	return components{server: serving, origins: accountOrigins, auth: authenticator, feed: feed, uploads: uploads, locks: locks, fetch: fetches, stores: stores, outbox: outbox,
+	return components{server: serving, origins: accountOrigins, auth: authenticator, feed: feed, uploads: uploads, locks: locks, fetch: fetches, stores: stores, work: tasks, mail: emails,
 		facts: facts, pictures: pictures, eager: eager, guard: guard, instance: instance}, err
 }
 
-// buildOAuth creates the authorization server with its login pages and e-mail outbox.
-func (c *serveCommand) buildOAuth(store *postgres.Store, secret keys.Secret, files *oauthhttp.Files, limits *ratelimit.Limiter, registry *prometheus.Registry, log *slog.Logger) (*oauthhttp.API, *mail.Outbox, error) {
+// buildOAuth creates the authorization server with its login pages, and what sends its e-mails.
+func (c *serveCommand) buildOAuth(store *postgres.Store, tasks *work.Runner, secret keys.Secret, files *oauthhttp.Files, limits *ratelimit.Limiter, registry *prometheus.Registry, log *slog.Logger) (*oauthhttp.API, *mail.Sender, error) {
 	signer, err := secret.Signer(keys.PurposeOAuth)
 	if err != nil {
 		return nil, nil, err
@@ -334,21 +341,24 @@ func (c *serveCommand) buildOAuth(store *postgres.Store, secret keys.Secret, fil
 	if err != nil {
 		return nil, nil, err
 	}
-	logins, err := oauth.NewService(c.Logins, oauth.Deps{Store: store, Signer: signer, Encrypter: encrypter, Now: time.Now, Log: log})
+	logins, err := oauth.NewService(c.Logins, oauth.Deps{Store: store, Signer: signer, Encrypter: encrypter, EmailQueued: func() { tasks.Wake(oauth.EmailWork) }, Now: time.Now, Log: log})
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := logins.Register(registry); err != nil {
 		return nil, nil, err
 	}
-	outbox, err := mail.NewOutbox(c.Mail, c.Pages.Name, c.Server.BaseURL, logins, registry, time.Now, log)
+	emails, err := mail.NewSender(c.Mail, c.Pages.Name, c.Server.BaseURL, logins, time.Now, log)
 	if err != nil {
 		return nil, nil, usageError{err}
+	}
+	if err := tasks.Register(oauth.EmailWork, emails, c.Mail.Policy()); err != nil {
+		return nil, nil, err
 	}
 	shown, err := pages.New(c.Pages)
 	if err != nil {
 		return nil, nil, usageError{err}
 	}
 	api, err := oauthhttp.New(c.OAuth, oauthhttp.Deps{OAuth: logins, Pages: shown, Limits: limits, BaseURL: c.Server.BaseURL, Name: c.Pages.Name, Files: files, Now: time.Now})
-	return api, outbox, err
+	return api, emails, err
 }

@@ -13,6 +13,7 @@ import (
 	text "text/template"
 	"time"
 
+	"github.com/google/uuid"
 	gomail "github.com/wneessen/go-mail"
 
 	"mediastack.dev/runtime/account"
@@ -56,9 +57,9 @@ func newComposer(cfg Config, brand, baseURL string) (composer, error) {
 
 var errInvalidRecipient = errors.New("invalid recipient address")
 
-// compose renders an e-mail. The subject and the first line do not contain the code:
+// compose renders an e-mail. id is the same for all attempts. The subject and the first line do not contain the code:
 // locked screens show both, and mail servers log the subject.
-func (c composer) compose(email oauth.LoginEmail, now time.Time) (*gomail.Msg, error) {
+func (c composer) compose(id uuid.UUID, email oauth.LoginEmail, now time.Time) (*gomail.Msg, error) {
 	if _, ok := account.ParseEmail(email.To); !ok {
 		return nil, errInvalidRecipient
 	}
@@ -69,7 +70,7 @@ func (c composer) compose(email oauth.LoginEmail, now time.Time) (*gomail.Msg, e
 	}
 	message.Subject("Your code to log in to " + c.brand)
 	message.SetDateWithValue(now)
-	message.SetMessageIDWithValue(c.messageID(email))
+	message.SetMessageIDWithValue(c.messageID(id, email))
 	// Suppresses automatic replies (RFC 3834).
 	message.SetGenHeader("Auto-Submitted", "auto-generated")
 	message.SetGenHeader("X-Auto-Response-Suppress", "All")
@@ -82,7 +83,7 @@ func (c composer) compose(email oauth.LoginEmail, now time.Time) (*gomail.Msg, e
 
 // messageID returns the same ID for every delivery attempt, so that mail programs can show
 // an e-mail that was accepted twice only once. It does not depend on the code.
-func (c composer) messageID(email oauth.LoginEmail) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d", email.ID, email.To, email.ExpiresAt.UnixNano()))
+func (c composer) messageID(id uuid.UUID, email oauth.LoginEmail) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", id, email.To, email.ExpiresAt.UnixNano()))
 	return hex.EncodeToString(sum[:16]) + c.from.Address[strings.LastIndexByte(c.from.Address, '@'):]
 }

@@ -14,13 +14,8 @@ import (
 	"github.com/wneessen/go-mail/smtp"
 )
 
-const (
-	// idleTimeout is how long a connection stays open without an e-mail to send; mail
-	// servers close idle connections after some minutes.
-	idleTimeout = 10 * time.Second
-	// quitTimeout bounds the SMTP QUIT command.
-	quitTimeout = time.Second
-)
+// quitTimeout bounds the SMTP QUIT command.
+const quitTimeout = time.Second
 
 // relay is the SMTP server that accepts the e-mails.
 type relay struct {
@@ -31,11 +26,10 @@ type relay struct {
 // smtpConn is a connection to the SMTP server that is opened on demand and reused. It is
 // not safe for concurrent use.
 type smtpConn struct {
-	relay     relay
-	client    *gomail.Client
-	smtp      *smtp.Client
-	raw       net.Conn
-	idleTimer *time.Timer // runs while the connection is open and idle
+	relay  relay
+	client *gomail.Client
+	smtp   *smtp.Client
+	raw    net.Conn
 }
 
 // send delivers one message. It retries once on a new connection if the reused one turns
@@ -52,9 +46,6 @@ func (c *smtpConn) send(ctx context.Context, message *gomail.Msg) error {
 // trySend delivers one message over the open connection, or opens one. It closes the
 // connection on an error.
 func (c *smtpConn) trySend(ctx context.Context, message *gomail.Msg) error {
-	if c.idleTimer != nil {
-		c.idleTimer.Stop()
-	}
 	if c.smtp == nil {
 		if err := c.dial(ctx); err != nil {
 			return err
@@ -68,26 +59,12 @@ func (c *smtpConn) trySend(ctx context.Context, message *gomail.Msg) error {
 	}
 	if err != nil {
 		c.close()
-		return err
 	}
-	c.idleTimer = time.NewTimer(idleTimeout)
-	return nil
-}
-
-// idle returns a channel that fires when the connection has been idle for idleTimeout, or
-// nil if there is no connection.
-func (c *smtpConn) idle() <-chan time.Time {
-	if c.idleTimer == nil {
-		return nil
-	}
-	return c.idleTimer.C
+	return err
 }
 
 // close ends the SMTP session and closes the connection.
 func (c *smtpConn) close() {
-	if c.idleTimer != nil {
-		c.idleTimer.Stop()
-	}
 	if c.raw != nil {
 		_ = c.raw.SetDeadline(time.Now().Add(quitTimeout))
 		if c.smtp != nil {

@@ -9,14 +9,15 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"io"
 	"log/slog"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,10 +26,11 @@ import (
 
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/internal/mail"
 	"mediastack.dev/runtime/oauth"
+	"mediastack.dev/runtime/work"
 )
 
 const (
@@ -133,6 +135,7 @@ func (s *server) start(t *testing.T) *server {
 	}()
 	s.stop = func() {
 		_ = serving.Close()
+		_ = listener.Close() // Close does not know it before Serve has begun
 		<-ended
 	}
 	t.Cleanup(s.stop)
@@ -223,147 +226,6 @@ func (s *session) Reset() {
 
 func (s *session) Logout() error { return nil }
 
-// clock is advanced by the test.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func newClock() *clock { return &clock{now: time.Date(2026, 11, 21, 14, 5, 0, 0, time.UTC)} }
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) move(by time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(by)
-}
-
-// queue is an in-memory mail.Queue with the semantics of the one in PostgreSQL.
-type queue struct {
-	clock       *clock
-	emailQueued chan struct{}
-
-	mu     sync.Mutex
-	rows   map[int64]*row
-	claims int
-	// err is returned by all methods while it is set.
-	err error
-	// ackErr is returned by AckEmail and NackEmail while it is set.
-	ackErr error
-}
-
-type row struct {
-	email oauth.LoginEmail
-	due   time.Time
-}
-
-func newQueue(clock *clock) *queue {
-	return &queue{clock: clock, emailQueued: make(chan struct{}, 1), rows: map[int64]*row{}}
-}
-
-// put queues an e-mail that expires in 10 minutes and returns its id.
-func (q *queue) put(to string) int64 {
-	defer q.notify()
-	return q.putWithoutNotify(to)
-}
-
-// putWithoutNotify queues an e-mail as another replica would: without a notification.
-func (q *queue) putWithoutNotify(to string) int64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	id := int64(len(q.rows) + 1)
-	q.rows[id] = &row{due: q.clock.Now(), email: oauth.LoginEmail{ID: id, To: to, Code: code, ExpiresAt: q.clock.Now().Add(10 * time.Minute)}}
-	return id
-}
-
-func (q *queue) notify() {
-	select {
-	case q.emailQueued <- struct{}{}:
-	default:
-	}
-}
-
-// move advances the clock and notifies the outbox.
-func (q *queue) move(by time.Duration) {
-	q.clock.move(by)
-	q.notify()
-}
-
-// fail sets the errors that the methods return from now on.
-func (q *queue) fail(err, ackErr error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.err, q.ackErr = err, ackErr
-}
-
-func (q *queue) remaining() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	left := 0
-	for _, row := range q.rows {
-		if row != nil {
-			left++
-		}
-	}
-	return left
-}
-
-// next returns the time until an e-mail is due, and how often it was leased.
-func (q *queue) next(id int64) (wait time.Duration, attempts int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.rows[id] == nil {
-		return 0, 0
-	}
-	return q.rows[id].due.Sub(q.clock.Now()), q.rows[id].email.Attempts
-}
-
-func (q *queue) LeaseEmails(_ context.Context, limit int, lease time.Duration) ([]oauth.LoginEmail, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.claims++
-	if q.err != nil {
-		return nil, q.err
-	}
-	now := q.clock.Now()
-	var emails []oauth.LoginEmail
-	for id := int64(1); id <= int64(len(q.rows)) && len(emails) < limit; id++ {
-		if row := q.rows[id]; row != nil && !now.Before(row.due) {
-			row.due = now.Add(lease)
-			row.email.Attempts++
-			emails = append(emails, row.email)
-		}
-	}
-	return emails, nil
-}
-
-func (q *queue) AckEmail(_ context.Context, id int64) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if err := errors.Join(q.err, q.ackErr); err != nil {
-		return err
-	}
-	q.rows[id] = nil
-	return nil
-}
-
-func (q *queue) NackEmail(_ context.Context, id int64, at time.Time) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if err := errors.Join(q.err, q.ackErr); err != nil {
-		return err
-	}
-	q.rows[id].due = at
-	return nil
-}
-
-func (q *queue) EmailQueued() <-chan struct{} { return q.emailQueued }
-
 // buffer is a bytes.Buffer that is safe for concurrent use.
 type buffer struct {
 	mu   sync.Mutex
@@ -382,11 +244,30 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// runningOutbox is an outbox whose Run is in progress.
-type runningOutbox struct {
-	log      *buffer
-	registry *prometheus.Registry
-	stop     func() // ends Run and waits for it
+// now is the time of the tests.
+var now = time.Date(2026, 11, 21, 14, 5, 0, 0, time.UTC)
+
+// emails opens payloads that are not encrypted.
+type emails struct{ err error }
+
+func (e emails) OpenEmail(_ context.Context, payload []byte) (email oauth.LoginEmail, wanted bool, err error) {
+	if e.err != nil {
+		return email, false, e.err
+	}
+	if len(payload) == 0 {
+		return email, false, nil
+	}
+	return email, true, json.Unmarshal(payload, &email)
+}
+
+// newTask returns the task to send an e-mail whose code expires in 10 minutes.
+func newTask(t *testing.T, to string) work.Task {
+	t.Helper()
+	payload, err := json.Marshal(oauth.LoginEmail{To: to, Code: code, ExpiresAt: now.Add(10 * time.Minute)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return work.Task{Kind: oauth.EmailWork, Key: uuid.Must(uuid.NewV7()), Payload: payload, Attempt: 1}
 }
 
 // config is for an SMTP server without TLS, with the largest timeout: a test that is about it sets its own.
@@ -394,48 +275,53 @@ func config(port int) mail.Config {
 	return mail.Config{Host: "127.0.0.1", Port: port, TLS: "none", From: "login@media.example", Timeout: 2 * time.Minute}
 }
 
-// run starts an outbox. When it stops, run checks that its log contains neither the address
-// nor the code.
-func run(t *testing.T, cfg mail.Config, queue *queue) *runningOutbox {
-	t.Helper()
-	r := &runningOutbox{log: &buffer{}, registry: prometheus.NewRegistry()}
-	outbox, err := mail.NewOutbox(cfg, "Müller & Söhne", "https://media.example.org", queue, r.registry, queue.clock.Now,
-		slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- outbox.Run(ctx) }()
-	r.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run ended with %v", err)
-		}
-		for _, secret := range []string{address, "ana.lopez", "ANA.LOPEZ", code, "right"} {
-			if strings.Contains(r.log.String(), secret) {
-				t.Errorf("%q is in the log:\n%s", secret, r.log)
-			}
-		}
-	})
-	t.Cleanup(r.stop)
-	return r
+// sender is a mail.Sender with what it logs.
+type sender struct {
+	*mail.Sender
+	log *buffer
+	cfg mail.Config
 }
 
-// attempts returns a value of mediastack_email_delivery_attempts_total.
-func (r *runningOutbox) attempts(t *testing.T, outcome string) int {
+// newSender returns a sender. At the end of the test, its log must contain neither the address nor the code.
+func newSender(t *testing.T, cfg mail.Config) *sender {
 	t.Helper()
-	families, err := r.registry.Gather()
+	s := &sender{log: &buffer{}, cfg: cfg}
+	made, err := mail.NewSender(cfg, "Müller & Söhne", "https://media.example.org", emails{}, func() time.Time { return now },
+		slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			if family.GetName() == "mediastack_email_delivery_attempts_total" && metric.GetLabel()[0].GetValue() == outcome {
-				return int(metric.GetCounter().GetValue())
-			}
+	s.Sender = made
+	t.Cleanup(func() {
+		made.Close()
+		checkSecrets(t, s.log.String())
+	})
+	return s
+}
+
+// checkSecrets fails the test if a text that is logged or stored contains a secret.
+func checkSecrets(t *testing.T, text string) {
+	t.Helper()
+	for _, secret := range []string{address, "ana.lopez", "ANA.LOPEZ", code, "right"} {
+		if strings.Contains(text, secret) {
+			t.Errorf("%q is in a log or an error:\n%s", secret, text)
 		}
 	}
-	t.Fatalf("there is no mediastack_email_delivery_attempts_total for %s", outcome)
-	return 0
+}
+
+// send sends an e-mail as a task of package work does, and returns the error, without which it is delivered.
+func (s *sender) send(t *testing.T, task work.Task) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), s.cfg.Policy().Timeout)
+	defer cancel()
+	err := s.Work(ctx, task)
+	if err != nil {
+		checkSecrets(t, err.Error())
+	}
+	return err
+}
+
+// isDiscarded reports whether an error ends a task.
+func isDiscarded(err error) bool {
+	return err != nil && reflect.TypeOf(err) == reflect.TypeOf(work.Discard(errDown))
 }

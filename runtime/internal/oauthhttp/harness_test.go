@@ -57,6 +57,7 @@ func (w *world) tenant(t *testing.T, name string, owners ...string) runtimetest.
 
 // replica is a runtime with logins and a route that returns the caller.
 type replica struct {
+	env    *runtimetest.Env
 	logins *oauth.Service
 	auth   *auth.Authenticator
 	server *server.Server
@@ -111,7 +112,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	for _, apply := range change {
 		apply(&o)
 	}
-	rt := &replica{clock: o.clock, logs: &runtimetest.Log{}, codes: map[string]string{}}
+	rt := &replica{env: w.Env, clock: o.clock, logs: &runtimetest.Log{}, codes: map[string]string{}}
 	log := rt.logs.Logger()
 	registry := prometheus.NewRegistry()
 	limits, err := ratelimit.New(o.limits, ratelimit.Deps{Registry: registry, Now: rt.clock.Now, Log: log})
@@ -173,13 +174,11 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 // code returns the newest code that was mailed to an address, and reports whether there is one.
 func (rt *replica) code(t *testing.T, address string) (string, bool) {
 	t.Helper()
-	emails, err := rt.logins.LeaseEmails(t.Context(), 1000, time.Minute)
-	must(t, err)
+	emails := rt.env.Emails(t, rt.logins, rt.clock.Now())
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	for _, email := range emails {
 		rt.codes[email.To] = email.Code
-		must(t, rt.logins.AckEmail(t.Context(), email.ID))
 	}
 	code, ok := rt.codes[address]
 	delete(rt.codes, address)

@@ -1,13 +1,9 @@
--- name: EnqueueEmail :exec
-INSERT INTO email_outbox (encrypted, not_before, expires_at) VALUES ($1, $2, $3);
-
--- name: LeaseEmails :many
-UPDATE email_outbox SET not_before = sqlc.arg(lease_ends)::timestamptz, attempts = attempts + 1
-WHERE id = ANY (ARRAY(SELECT l.id FROM email_outbox l WHERE l.not_before <= sqlc.arg(now)::timestamptz ORDER BY l.not_before LIMIT sqlc.arg(batch)::int FOR UPDATE SKIP LOCKED))
-RETURNING *;
-
--- name: DeleteEmail :exec
-DELETE FROM email_outbox WHERE id = $1;
-
--- name: DelayEmail :exec
-UPDATE email_outbox SET not_before = $2 WHERE id = $1;
+-- name: AdoptEmails :execrows
+-- Makes tasks of the e-mails that replicas of a version before package work have queued, and that none of them is sending.
+-- It ends with the table, a release later.
+WITH adopted AS (
+    DELETE FROM email_outbox WHERE id = ANY (ARRAY(SELECT l.id FROM email_outbox l WHERE l.not_before <= now() ORDER BY l.not_before LIMIT 100 FOR UPDATE SKIP LOCKED))
+    RETURNING encrypted, not_before, expires_at, attempts
+)
+INSERT INTO work (kind, key, due_at, expires_at, attempts, payload)
+SELECT sqlc.arg(kind)::text, gen_random_uuid(), adopted.not_before, adopted.expires_at, adopted.attempts, adopted.encrypted FROM adopted;

@@ -15,7 +15,6 @@ SELECT (SELECT count(*) FROM upload) AS uploads,
     (SELECT count(*) FROM resumable_upload JOIN upload ON upload.item_id = resumable_upload.item_id) AS resumable_uploads,
     (SELECT count(*) FROM object_removal) AS removals,
     (SELECT count(*) FROM object_removal WHERE last_error <> '') AS removals_failed,
-    (SELECT count(*) FROM email_outbox) AS emails,
     (SELECT count(*) FROM fetch_job WHERE ended_at IS NULL AND state = 'queued' AND not_before <= now()) AS fetches,
     coalesce((SELECT extract(epoch FROM now() - min(not_before)) FROM fetch_job waiting WHERE ended_at IS NULL AND state = 'queued' AND not_before <= now()
         AND NOT EXISTS (SELECT FROM fetch_job running WHERE running.account_id = waiting.account_id AND running.ended_at IS NULL AND running.state = 'running')), 0)::float8 AS fetch_wait_seconds;

@@ -25,4 +25,5 @@ DELETE FROM oauth_client WHERE id = ANY (ARRAY(
 DELETE FROM rate_limit_event WHERE ctid = ANY (ARRAY(SELECT a.ctid FROM rate_limit_event a WHERE a.last_time < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(batch)::int));
 
 -- name: PurgeEmails :execrows
+-- Those of a version before package work.
 DELETE FROM email_outbox WHERE id = ANY (ARRAY(SELECT l.id FROM email_outbox l WHERE l.expires_at < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(batch)::int));

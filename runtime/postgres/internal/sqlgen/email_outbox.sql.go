@@ -7,81 +7,23 @@ package sqlgen
 
 import (
 	"context"
-	"time"
 )
 
-const delayEmail = `-- name: DelayEmail :exec
-UPDATE email_outbox SET not_before = $2 WHERE id = $1
+const adoptEmails = `-- name: AdoptEmails :execrows
+WITH adopted AS (
+    DELETE FROM email_outbox WHERE id = ANY (ARRAY(SELECT l.id FROM email_outbox l WHERE l.not_before <= now() ORDER BY l.not_before LIMIT 100 FOR UPDATE SKIP LOCKED))
+    RETURNING encrypted, not_before, expires_at, attempts
+)
+INSERT INTO work (kind, key, due_at, expires_at, attempts, payload)
+SELECT $1::text, gen_random_uuid(), adopted.not_before, adopted.expires_at, adopted.attempts, adopted.encrypted FROM adopted
 `
 
-type DelayEmailParams struct {
-	ID        int64
-	NotBefore time.Time
-}
-
-func (q *Queries) DelayEmail(ctx context.Context, arg DelayEmailParams) error {
-	_, err := q.db.Exec(ctx, delayEmail, arg.ID, arg.NotBefore)
-	return err
-}
-
-const deleteEmail = `-- name: DeleteEmail :exec
-DELETE FROM email_outbox WHERE id = $1
-`
-
-func (q *Queries) DeleteEmail(ctx context.Context, id int64) error {
-	_, err := q.db.Exec(ctx, deleteEmail, id)
-	return err
-}
-
-const enqueueEmail = `-- name: EnqueueEmail :exec
-INSERT INTO email_outbox (encrypted, not_before, expires_at) VALUES ($1, $2, $3)
-`
-
-type EnqueueEmailParams struct {
-	Encrypted []byte
-	NotBefore time.Time
-	ExpiresAt time.Time
-}
-
-func (q *Queries) EnqueueEmail(ctx context.Context, arg EnqueueEmailParams) error {
-	_, err := q.db.Exec(ctx, enqueueEmail, arg.Encrypted, arg.NotBefore, arg.ExpiresAt)
-	return err
-}
-
-const leaseEmails = `-- name: LeaseEmails :many
-UPDATE email_outbox SET not_before = $1::timestamptz, attempts = attempts + 1
-WHERE id = ANY (ARRAY(SELECT l.id FROM email_outbox l WHERE l.not_before <= $2::timestamptz ORDER BY l.not_before LIMIT $3::int FOR UPDATE SKIP LOCKED))
-RETURNING id, encrypted, attempts, not_before, expires_at
-`
-
-type LeaseEmailsParams struct {
-	LeaseEnds time.Time
-	Now       time.Time
-	Batch     int32
-}
-
-func (q *Queries) LeaseEmails(ctx context.Context, arg LeaseEmailsParams) ([]EmailOutbox, error) {
-	rows, err := q.db.Query(ctx, leaseEmails, arg.LeaseEnds, arg.Now, arg.Batch)
+// Makes tasks of the e-mails that replicas of a version before package work have queued, and that none of them is sending.
+// It ends with the table, a release later.
+func (q *Queries) AdoptEmails(ctx context.Context, kind string) (int64, error) {
+	result, err := q.db.Exec(ctx, adoptEmails, kind)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	defer rows.Close()
-	var items []EmailOutbox
-	for rows.Next() {
-		var i EmailOutbox
-		if err := rows.Scan(
-			&i.ID,
-			&i.Encrypted,
-			&i.Attempts,
-			&i.NotBefore,
-			&i.ExpiresAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+	return result.RowsAffected(), nil
 }

@@ -464,3 +464,22 @@ type Upload struct {
 	OpenedAt     time.Time
 	CapabilityID []byte
 }
+
+type Work struct {
+	Kind       string
+	Key        uuid.UUID
+	AccountID  uuid.UUID
+	DueAt      time.Time
+	ExpiresAt  *time.Time
+	Attempts   int32
+	Failure    string
+	Payload    []byte
+	Claim      pgtype.UUID
+	InstanceID pgtype.UUID
+}
+
+type WorkTurn struct {
+	Kind      string
+	AccountID uuid.UUID
+	ServedAt  time.Time
+}

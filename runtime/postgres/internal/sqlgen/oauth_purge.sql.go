@@ -41,6 +41,7 @@ type PurgeEmailsParams struct {
 	Batch  int32
 }
 
+// Those of a version before package work.
 func (q *Queries) PurgeEmails(ctx context.Context, arg PurgeEmailsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, purgeEmails, arg.Before, arg.Batch)
 	if err != nil {

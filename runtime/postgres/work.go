@@ -1,0 +1,99 @@
+package postgres
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"mediastack.dev/runtime/oauth"
+	"mediastack.dev/runtime/postgres/internal/sqlgen"
+	"mediastack.dev/runtime/work"
+)
+
+var _ work.Store = (*Store)(nil)
+
+// claimLock is the class of the advisory locks that serialize the claims of a kind. The number is arbitrary and must never change.
+const claimLock = 526_877
+
+// workKinds are the kinds of tasks.
+func workKinds() []string { return []string{string(oauth.EmailWork)} }
+
+// optionalTime returns nil for the zero time.
+func optionalTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// addTask adds a task within a transaction, of which it is the last statement.
+func addTask(ctx context.Context, q *sqlgen.Queries, task work.NewTask) error {
+	return q.AddTask(ctx, sqlgen.AddTaskParams{Kind: string(task.Kind), Key: task.Key, AccountID: task.AccountID,
+		DueAt: optionalTime(task.DueAt), ExpiresAt: optionalTime(task.ExpiresAt), Payload: task.Payload})
+}
+
+// ClaimTasks implements work.Store. A claim whose answer is lost ends by its time.
+func (s *Store) ClaimTasks(ctx context.Context, claim work.Claim) ([]work.Task, error) {
+	id, err := s.cell.NewID()
+	if err != nil {
+		return nil, err
+	}
+	params := sqlgen.ClaimTasksParams{Kind: string(claim.Kind), Claim: id, Own: s.own(), Batch: batchSize(claim.Limit), PerAccount: math.MaxInt32,
+		Duration: claim.Duration.Microseconds(), Now: optionalTime(claim.Now)}
+	var rows []sqlgen.ClaimTasksRow
+	if claim.PerAccount == 0 {
+		rows, err = s.queries.ClaimTasks(ctx, params)
+	} else {
+		params.PerAccount = batchSize(claim.PerAccount)
+		err = s.inTx(ctx, "claim tasks", func(q *sqlgen.Queries) (err error) {
+			if err := q.LockClaims(ctx, sqlgen.LockClaimsParams{Class: claimLock, Kind: params.Kind}); err != nil {
+				return err
+			}
+			rows, err = q.ClaimTasks(ctx, params)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, toFault(err, "claim tasks")
+	}
+	tasks := make([]work.Task, len(rows))
+	for i, row := range rows {
+		tasks[i] = work.Task{Kind: claim.Kind, Key: row.Key, AccountID: row.AccountID, Payload: row.Payload, Attempt: int(row.Attempts), Expired: row.Expired, Claim: id}
+	}
+	return tasks, nil
+}
+
+// FinishTask implements work.Store.
+func (s *Store) FinishTask(ctx context.Context, task work.Task) (work.Ending, error) {
+	rows, err := s.queries.FinishTask(ctx, sqlgen.FinishTaskParams{Kind: string(task.Kind), Key: task.Key, Claim: task.Claim})
+	if err == nil && rows == 0 {
+		return work.Lost, nil
+	}
+	return work.Recorded, toFault(err, "finish a task")
+}
+
+// ReturnTask implements work.Store.
+func (s *Store) ReturnTask(ctx context.Context, task work.Task, why work.Return) (work.Ending, error) {
+	row, err := s.queries.ReturnTask(ctx, sqlgen.ReturnTaskParams{Kind: string(task.Kind), Key: task.Key, Claim: task.Claim,
+		Delay: why.Delay.Microseconds(), Failure: why.Failure, Now: optionalTime(why.Now)})
+	switch {
+	case err != nil:
+		return work.Lost, toFault(err, "return a task")
+	case row.Expired:
+		return work.Expired, nil
+	case !row.Returned:
+		return work.Lost, nil
+	}
+	return work.Recorded, nil
+}
+
+// ReleaseTasks implements work.Store.
+func (s *Store) ReleaseTasks(ctx context.Context, kind work.Kind) (int, error) {
+	rows, err := s.queries.ReleaseTasks(ctx, sqlgen.ReleaseTasksParams{Kind: string(kind), Own: s.own()})
+	if err == nil && kind == oauth.EmailWork {
+		var adopted int64
+		adopted, err = s.queries.AdoptEmails(ctx, string(kind))
+		rows += adopted
+	}
+	return int(rows), toFault(err, "release tasks")
+}

@@ -1,0 +1,264 @@
+package work
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// checkInterval is how often a process looks for tasks that other processes have added, for those that are due again, and
+	// for those of dead processes.
+	checkInterval = 2 * time.Second
+	// claimMargin is the part of a claim that remains after Policy.Timeout, to record how the attempt ended.
+	claimMargin = 30 * time.Second
+	// claimTimeout bounds one call of ClaimTasks or ReleaseTasks.
+	claimTimeout = 5 * time.Second
+	// recordTimeout bounds what records the end of an attempt, its repetitions included.
+	recordTimeout = claimMargin / 2
+	// recordPause is between these repetitions.
+	recordPause = time.Second
+	// shutdownGrace is how long attempts may continue after the context of Run has ended.
+	shutdownGrace = 5 * time.Second
+)
+
+// Event is what a Runner tells tests: an attempt has ended, and this is recorded.
+type Event struct {
+	Kind    Kind
+	Key     uuid.UUID
+	Outcome string
+}
+
+// Deps are the dependencies of a Runner.
+type Deps struct {
+	Store Store
+	// Registry takes the metrics; nil = they are not exported.
+	Registry prometheus.Registerer
+	Log      *slog.Logger
+	// Events is a channel of a test, which must receive; nil in production.
+	Events chan<- Event
+}
+
+// Runner runs the tasks of the kinds that are registered.
+type Runner struct {
+	deps    Deps
+	metrics metrics
+	queues  map[Kind]*queue
+}
+
+// NewRunner returns a Runner that uses deps.
+func NewRunner(deps Deps) (*Runner, error) {
+	metrics, err := newMetrics(deps.Registry)
+	return &Runner{deps: deps, metrics: metrics, queues: map[Kind]*queue{}}, err
+}
+
+// Register lets worker do the tasks of a kind. It must be called once for a kind, before Run and Wake.
+func (r *Runner) Register(kind Kind, worker Worker, policy Policy) error {
+	if err := policy.validate(); err != nil {
+		return fmt.Errorf("tasks of kind %s: %w", kind, err)
+	}
+	if r.queues[kind] != nil {
+		return fmt.Errorf("tasks of kind %s have a worker already", kind)
+	}
+	r.metrics.add(kind)
+	r.queues[kind] = &queue{Runner: r, kind: kind, worker: worker, policy: policy, wake: make(chan struct{}, 1)}
+	return nil
+}
+
+// Wake lets a task run at once that this process has added. Other tasks wait for the next check. It does nothing if no worker is
+// registered for the kind. It is safe for concurrent use.
+func (r *Runner) Wake(kind Kind) {
+	if q := r.queues[kind]; q != nil {
+		select {
+		case q.wake <- struct{}{}:
+		default: // a check is about to begin
+		}
+	}
+}
+
+// Run runs tasks until ctx ends. Attempts that are running then may continue for a moment; the others are given back, for other
+// processes. Run returns when none is running anymore. The Store must outlive it.
+func (r *Runner) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	for _, q := range r.queues {
+		running.Go(func() { q.run(ctx) })
+	}
+	running.Wait()
+	return nil
+}
+
+// queue is one kind of a Runner.
+type queue struct {
+	*Runner
+	kind   Kind
+	worker Worker
+	policy Policy
+	wake   chan struct{}
+}
+
+// run claims as many tasks as there are free slots, so that no claim runs while its task waits for a slot.
+func (q *queue) run(ctx context.Context) {
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var attempts sync.WaitGroup
+	ended := make(chan struct{}, q.policy.Slots)
+	free, more, failing := q.policy.Slots, true, false
+	check := time.NewTimer(jitter(checkInterval))
+	defer check.Stop()
+	for ctx.Err() == nil {
+		if more && free > 0 {
+			tasks, err := q.claim(ctx, free)
+			for _, task := range tasks {
+				attempts.Go(func() {
+					defer func() { ended <- struct{}{} }()
+					q.attempt(working, task)
+				})
+			}
+			more = err == nil && len(tasks) == free
+			free -= len(tasks)
+			if err != nil && !failing {
+				q.deps.Log.WarnContext(ctx, "tasks cannot be claimed; the next check tries again", "kind", q.kind, "error", err)
+			}
+			failing = err != nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-ended:
+			free++
+			more = more || q.policy.PerAccount > 0 // the account may have one more
+		case <-q.wake:
+			more = true
+		case <-check.C:
+			q.release(ctx)
+			more = true
+			check.Reset(jitter(checkInterval))
+		}
+	}
+	defer time.AfterFunc(shutdownGrace, stop).Stop()
+	attempts.Wait()
+}
+
+// claim is not interrupted when ctx ends: a task that was claimed but not received here would wait until its claim ends.
+func (q *queue) claim(ctx context.Context, limit int) ([]Task, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+	defer cancel()
+	return q.deps.Store.ClaimTasks(ctx, Claim{Kind: q.kind, Limit: limit, PerAccount: q.policy.PerAccount, Duration: q.policy.Timeout + claimMargin})
+}
+
+// release makes the tasks of dead processes due. If it fails, their claims end by their time.
+func (q *queue) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
+	defer cancel()
+	if released, err := q.deps.Store.ReleaseTasks(ctx, q.kind); err == nil && released > 0 {
+		q.deps.Log.InfoContext(ctx, "tasks of another process are continued", "kind", q.kind, "tasks", released)
+	}
+}
+
+// attempt runs a task, and records how the attempt ended.
+func (q *queue) attempt(ctx context.Context, task Task) {
+	running := q.metrics.running.WithLabelValues(string(q.kind))
+	running.Inc()
+	defer running.Dec()
+	began := time.Now()
+	var err error
+	if !task.Expired {
+		err = q.work(ctx, task)
+	}
+	q.metrics.duration.WithLabelValues(string(q.kind)).Observe(time.Since(began).Seconds())
+	outcome := q.end(ctx, task, err)
+	q.metrics.attempts.WithLabelValues(string(q.kind), outcome).Inc()
+	if q.deps.Events != nil {
+		q.deps.Events <- Event{Kind: q.kind, Key: task.Key, Outcome: outcome}
+	}
+}
+
+// work calls the Worker. A panic is a failed attempt: it would end the process, and the requests that it serves.
+func (q *queue) work(ctx context.Context, task Task) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, q.policy.Timeout)
+	defer cancel()
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			q.deps.Log.ErrorContext(ctx, "a task panicked", "kind", q.kind, "task", task.Key, "panic", panicked, "stack", string(debug.Stack()))
+			err = errors.New("panic")
+		}
+	}()
+	return q.worker.Work(ctx, task)
+}
+
+// end records how an attempt ended, and returns its outcome.
+func (q *queue) end(ctx context.Context, task Task, err error) (outcome string) {
+	log := q.deps.Log.With("kind", q.kind, "task", task.Key, "attempt", task.Attempt)
+	if task.AccountID != uuid.Nil {
+		log = log.With("account", task.AccountID)
+	}
+	var (
+		discard discarded
+		snooze  snoozed
+		why     Return
+	)
+	switch {
+	case task.Expired:
+		outcome = outcomeExpired
+		log.WarnContext(ctx, "a task has expired")
+	case err == nil:
+		outcome = outcomeDone
+	case errors.As(err, &discard):
+		outcome = outcomeDiscarded
+		log.WarnContext(ctx, "a task is discarded", "error", err)
+	case ctx.Err() != nil:
+		outcome = outcomeReturned
+		log.InfoContext(ctx, "a task is left to another process: this one shuts down")
+	case errors.As(err, &snooze):
+		outcome, why.Delay = outcomeSnoozed, snooze.delay
+	case q.policy.MaxAttempts > 0 && task.Attempt >= q.policy.MaxAttempts:
+		outcome = outcomeDiscarded
+		log.ErrorContext(ctx, "a task is discarded: it has failed too often", "error", err)
+	default:
+		outcome, why = outcomeRetry, Return{Delay: q.policy.backoff(task.Attempt), Failure: cmp.Or(err.Error(), "an error without a text")}
+		log.WarnContext(ctx, "a task failed and is tried again", "error", err, "retry_in", why.Delay)
+	}
+	ending, recordErr := q.record(ctx, func(ctx context.Context) (Ending, error) {
+		switch outcome {
+		case outcomeReturned, outcomeSnoozed, outcomeRetry:
+			return q.deps.Store.ReturnTask(ctx, task, why)
+		}
+		return q.deps.Store.FinishTask(ctx, task)
+	})
+	switch {
+	case recordErr != nil:
+		log.ErrorContext(ctx, "the end of a task is not recorded; it runs again", "outcome", outcome, "error", recordErr)
+		return outcomeUnknown
+	case ending == Expired:
+		log.WarnContext(ctx, "a task expires before its next attempt", "error", err)
+		return outcomeExpired
+	case ending == Lost && outcome != outcomeReturned:
+		log.WarnContext(ctx, "the claim of a task had ended before it was recorded; it may have run twice", "outcome", outcome)
+		return outcomeLost
+	}
+	return outcome
+}
+
+// record repeats a call until it succeeds or the claim is about to end. It does not end with ctx.
+func (q *queue) record(ctx context.Context, call func(context.Context) (Ending, error)) (ending Ending, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	for {
+		if ending, err = call(ctx); err == nil || ctx.Err() != nil {
+			return ending, err
+		}
+		pause := time.NewTimer(recordPause)
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
+		}
+		pause.Stop()
+	}
+}

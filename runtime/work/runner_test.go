@@ -1,0 +1,497 @@
+package work_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"mediastack.dev/runtime/work"
+)
+
+var errDown = errors.New("the database is down")
+
+const kind work.Kind = "test"
+
+// queue is a work.Store of one kind in memory, for what a Runner does when. What a store has to do is tested in package postgres.
+type queue struct {
+	mu       sync.Mutex
+	tasks    []*row
+	claims   int
+	released int
+	// claimErr and recordErr are returned while they are set.
+	claimErr, recordErr error
+	returns             []work.Return
+}
+
+type row struct {
+	task work.Task
+	due  time.Time
+	gone bool
+}
+
+func (q *queue) add(tasks ...work.Task) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, task := range tasks {
+		task.Kind, task.Key = kind, uuid.New()
+		q.tasks = append(q.tasks, &row{task: task, due: time.Now()})
+	}
+}
+
+func (q *queue) fail(claimErr, recordErr error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.claimErr, q.recordErr = claimErr, recordErr
+}
+
+func (q *queue) left() (left int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, row := range q.tasks {
+		if !row.gone {
+			left++
+		}
+	}
+	return left
+}
+
+func (q *queue) ClaimTasks(_ context.Context, claim work.Claim) (tasks []work.Task, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.claims++
+	if q.claimErr != nil {
+		return nil, q.claimErr
+	}
+	for _, row := range q.tasks {
+		if !row.gone && !row.due.After(time.Now()) && len(tasks) < claim.Limit {
+			row.due = time.Now().Add(claim.Duration)
+			row.task.Attempt++
+			row.task.Claim = uuid.New()
+			tasks = append(tasks, row.task)
+		}
+	}
+	return tasks, nil
+}
+
+func (q *queue) find(task work.Task) *row {
+	i := slices.IndexFunc(q.tasks, func(r *row) bool { return !r.gone && r.task.Key == task.Key && r.task.Claim == task.Claim })
+	if i < 0 {
+		return nil
+	}
+	return q.tasks[i]
+}
+
+func (q *queue) FinishTask(_ context.Context, task work.Task) (work.Ending, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	row := q.find(task)
+	switch {
+	case q.recordErr != nil:
+		return work.Lost, q.recordErr
+	case row == nil:
+		return work.Lost, nil
+	}
+	row.gone = true
+	return work.Recorded, nil
+}
+
+func (q *queue) ReturnTask(_ context.Context, task work.Task, why work.Return) (work.Ending, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	row := q.find(task)
+	switch {
+	case q.recordErr != nil:
+		return work.Lost, q.recordErr
+	case row == nil:
+		return work.Lost, nil
+	}
+	q.returns = append(q.returns, why)
+	row.due = time.Now().Add(why.Delay)
+	if why.Failure == "" {
+		row.task.Attempt--
+	}
+	return work.Recorded, nil
+}
+
+func (q *queue) ReleaseTasks(context.Context, work.Kind) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	defer func() { q.released = 0 }()
+	return q.released, nil
+}
+
+// worker is a function that does tasks.
+type worker func(ctx context.Context, task work.Task) error
+
+func (w worker) Work(ctx context.Context, task work.Task) error { return w(ctx, task) }
+
+var policy = work.Policy{Slots: 2, Timeout: time.Minute, MinBackoff: 5 * time.Second, MaxBackoff: 2 * time.Minute}
+
+// logs is a log that can be read.
+type logs struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logs) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), what)
+}
+
+// running is a Runner whose Run has begun.
+type running struct {
+	*work.Runner
+	registry *prometheus.Registry
+	logs     *logs
+	stop     func() // ends Run, and waits for it
+}
+
+func run(t *testing.T, store work.Store, policy work.Policy, do worker) *running {
+	t.Helper()
+	r := &running{registry: prometheus.NewRegistry(), logs: &logs{}}
+	runner, err := work.NewRunner(work.Deps{Store: store, Registry: r.registry, Log: slog.New(slog.NewTextHandler(r.logs, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := runner.Register(kind, do, policy); err != nil {
+		t.Fatal(err)
+	}
+	r.Runner = runner
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = runner.Run(ctx) }()
+	r.stop = sync.OnceFunc(func() { cancel(); <-ended })
+	t.Cleanup(r.stop)
+	return r
+}
+
+// outcome returns how many attempts had an outcome.
+func (r *running) outcome(t *testing.T, outcome string) int {
+	t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if family.GetName() == "mediastack_work_attempts_total" && metric.GetLabel()[1].GetValue() == outcome {
+				return int(metric.GetCounter().GetValue())
+			}
+		}
+	}
+	t.Fatalf("the outcome %s has no series", outcome)
+	return 0
+}
+
+func TestRunner_RepeatsFailedTasksAfterGrowingPauses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &queue{}
+		store.add(work.Task{})
+		attempts := 0
+		r := run(t, store, policy, func(context.Context, work.Task) error {
+			if attempts++; attempts <= 7 {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		time.Sleep(15 * time.Minute)
+		want := []time.Duration{5, 10, 20, 40, 80, 120, 120}
+		if len(store.returns) != len(want) || store.left() != 0 || r.outcome(t, "retry") != len(want) || r.outcome(t, "done") != 1 {
+			t.Fatalf("%d attempts, %d left", attempts, store.left())
+		}
+		different := map[time.Duration]bool{}
+		for i, got := range store.returns {
+			least := want[i] * time.Second
+			if got.Delay < least || got.Delay > least+least/4 || got.Failure != "not yet" {
+				t.Errorf("after attempt %d: %s, %q", i+1, got.Delay, got.Failure)
+			}
+			different[got.Delay%time.Second] = true
+		}
+		if len(different) == 1 {
+			t.Error("the pauses have no random part")
+		}
+	})
+}
+
+func TestRunner_EndsAttemptsByTheirError(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		do      worker
+		change  func(*work.Policy)
+		expired bool
+		outcome string
+		returns int
+		log     string
+	}{
+		"done":      {do: func(context.Context, work.Task) error { return nil }, outcome: "done"},
+		"discarded": {do: func(context.Context, work.Task) error { return fmt.Errorf("wrapped: %w", work.Discard(errDown)) }, outcome: "discarded", log: "down"},
+		"snoozed":   {do: once(work.Snooze(time.Hour)), outcome: "snoozed", returns: 1},
+		"a panic":   {do: once(nil), outcome: "retry", returns: 1, log: "runner_test.go"},
+		"the timeout": {do: func(ctx context.Context, task work.Task) error {
+			if task.Attempt > 1 {
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}, outcome: "retry", returns: 1},
+		"too many attempts": {do: func(context.Context, work.Task) error { return errDown }, change: func(p *work.Policy) { p.MaxAttempts = 3 }, outcome: "discarded", returns: 2, log: "too often"},
+		"expired":           {do: func(context.Context, work.Task) error { panic("it is not to be called") }, expired: true, outcome: "expired", log: "expired"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := &queue{}
+				store.add(work.Task{Expired: c.expired})
+				changed := policy
+				if c.change != nil {
+					c.change(&changed)
+				}
+				r := run(t, store, changed, c.do)
+				time.Sleep(2 * time.Hour)
+				if store.left() != 0 || r.outcome(t, c.outcome) != 1 || len(store.returns) != c.returns {
+					t.Errorf("%d left, %d times %s, %d returned", store.left(), r.outcome(t, c.outcome), c.outcome, len(store.returns))
+				}
+				if c.log != "" && r.logs.count(c.log) == 0 {
+					t.Errorf("the log does not say %q", c.log)
+				}
+			})
+		})
+	}
+}
+
+// once fails the first attempt, by a panic without an error.
+func once(err error) worker {
+	done := false
+	return func(context.Context, work.Task) error {
+		if done {
+			return nil
+		}
+		if done = true; err == nil {
+			panic("a fault")
+		}
+		return err
+	}
+}
+
+func TestRunner_ClaimsNoMoreThanItRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &queue{}
+		store.add(make([]work.Task, 7)...)
+		var mu sync.Mutex
+		now, most := 0, 0
+		run(t, store, policy, func(context.Context, work.Task) error {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			time.Sleep(20 * time.Second)
+			mu.Lock()
+			now--
+			mu.Unlock()
+			return nil
+		})
+		synctest.Wait()
+		claimed := 0
+		for _, row := range store.tasks {
+			claimed += row.task.Attempt
+		}
+		if claimed != 2 {
+			t.Errorf("%d of 2 slots are claimed for", claimed)
+		}
+		time.Sleep(80*time.Second + time.Millisecond) // 7 tasks in 2 slots, without a wait for the next check
+		if store.left() != 0 || most != 2 {
+			t.Errorf("%d left, %d at once", store.left(), most)
+		}
+	})
+}
+
+// A task that this process has added runs at once, and one of another process after the next check.
+func TestRunner_WakesAndChecks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &queue{}
+		r := run(t, store, policy, func(context.Context, work.Task) error { return nil })
+		synctest.Wait()
+		store.add(work.Task{})
+		r.Wake(kind)
+		r.Wake("another kind")
+		synctest.Wait()
+		if store.left() != 0 {
+			t.Error("the task waits although the runner was woken")
+		}
+		store.add(work.Task{})
+		synctest.Wait()
+		if store.left() != 1 {
+			t.Error("nobody has told the runner")
+		}
+		time.Sleep(3 * time.Second)
+		if store.left() != 0 {
+			t.Error("the check did not find the task")
+		}
+		before := store.claims
+		time.Sleep(time.Minute)
+		if checks := store.claims - before; checks < 24 || checks > 40 {
+			t.Errorf("%d checks of an empty queue in a minute", checks)
+		}
+	})
+}
+
+func TestRunner_OutlivesAStoreThatFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &queue{}
+		store.fail(errDown, nil)
+		store.add(work.Task{})
+		r := run(t, store, policy, func(context.Context, work.Task) error { return nil })
+		time.Sleep(time.Minute)
+		if n := r.logs.count("cannot be claimed"); n != 1 || store.claims < 20 {
+			t.Errorf("one outage, %d lines, %d claims", n, store.claims)
+		}
+		store.fail(nil, errDown)
+		time.Sleep(10 * time.Second) // it runs, and its end cannot be recorded
+		store.fail(nil, nil)
+		time.Sleep(2 * time.Second)
+		if store.left() != 0 || r.outcome(t, "done") != 1 || r.outcome(t, "unknown") != 0 {
+			t.Errorf("the end is not recorded once that is possible: %d left", store.left())
+		}
+		store.fail(nil, errDown)
+		store.add(work.Task{})
+		time.Sleep(time.Minute)
+		if r.outcome(t, "unknown") != 1 || r.logs.count("it runs again") != 1 {
+			t.Errorf("%d ends are not known", r.outcome(t, "unknown"))
+		}
+		store.fail(nil, nil)
+		time.Sleep(time.Minute) // the claim ends
+		if store.left() != 0 || r.outcome(t, "done") != 2 {
+			t.Error("the task does not run again")
+		}
+	})
+}
+
+func TestRunner_ShutdownLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		takes   time.Duration
+		outcome string
+		left    int
+	}{"an attempt that ends soon": {4 * time.Second, "done", 0}, "one that takes long": {time.Hour, "returned", 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := &queue{}
+				store.add(work.Task{})
+				r := run(t, store, policy, func(ctx context.Context, _ work.Task) error {
+					select {
+					case <-ctx.Done():
+						return ctx.Err()
+					case <-time.After(c.takes):
+						return nil
+					}
+				})
+				synctest.Wait()
+				began := time.Now()
+				r.stop()
+				if took := time.Since(began); took > 5*time.Second || r.outcome(t, c.outcome) != 1 || store.left() != c.left {
+					t.Errorf("%d left after %s, %d times %s", store.left(), took, r.outcome(t, c.outcome), c.outcome)
+				}
+				if c.left > 0 && (store.tasks[0].due.After(time.Now()) || store.tasks[0].task.Attempt != 0) {
+					t.Errorf("the task is due at %s, after %d attempts", store.tasks[0].due, store.tasks[0].task.Attempt)
+				}
+			})
+		})
+	}
+}
+
+// A task that another process has taken over is not recorded by the first one.
+func TestRunner_SaysThatAClaimHadEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &queue{}
+		store.add(work.Task{})
+		r := run(t, store, policy, func(context.Context, work.Task) error {
+			store.mu.Lock()
+			defer store.mu.Unlock()
+			store.tasks[0].task.Claim = uuid.New()
+			return nil
+		})
+		time.Sleep(time.Second)
+		if r.outcome(t, "lost") != 1 || store.left() != 1 || r.logs.count("may have run twice") != 1 {
+			t.Errorf("%d lost, %d left", r.outcome(t, "lost"), store.left())
+		}
+	})
+}
+
+func TestRunner_TellsTestsWhatHasEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, events := &queue{}, make(chan work.Event)
+		store.add(work.Task{})
+		runner, err := work.NewRunner(work.Deps{Store: store, Log: slog.New(slog.DiscardHandler), Events: events})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := runner.Register(kind, worker(func(context.Context, work.Task) error { return nil }), policy); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = runner.Run(ctx) }()
+		if got, want := <-events, (work.Event{Kind: kind, Key: store.tasks[0].task.Key, Outcome: "done"}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	})
+}
+
+func TestRegister_RejectsWhatCannotRun(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	runner, err := work.NewRunner(work.Deps{Registry: registry, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := work.NewRunner(work.Deps{Registry: registry}); err == nil {
+		t.Error("a second one registers the same metrics")
+	}
+	for name, change := range map[string]func(*work.Policy){
+		"no slot":          func(p *work.Policy) { p.Slots = 0 },
+		"no timeout":       func(p *work.Policy) { p.Timeout = 0 },
+		"no backoff":       func(p *work.Policy) { p.MinBackoff = 0 },
+		"a lower maximum":  func(p *work.Policy) { p.MaxBackoff = time.Second },
+		"a negative limit": func(p *work.Policy) { p.PerAccount = -1 },
+	} {
+		wrong := policy
+		change(&wrong)
+		if err := runner.Register(kind, nil, wrong); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+	if err := runner.Register(kind, nil, policy); err != nil {
+		t.Error(err)
+	}
+	if err := runner.Register(kind, nil, policy); err == nil {
+		t.Error("a second worker of a kind is accepted")
+	}
+	if n, err := testutil.GatherAndCount(registry, "mediastack_work_attempts_total"); err != nil || n != 8 {
+		t.Errorf("%d series before the first attempt: %v", n, err)
+	}
+}

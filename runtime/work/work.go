@@ -1,0 +1,121 @@
+// Package work runs what happens later: tasks that wait in the database, which all replicas share.
+//
+// The statement or transaction that makes a task necessary adds it, so a task exists if and only if its cause was
+// committed. A Runner claims tasks that are due, gives them to the Worker of their kind, and records how the attempt
+// ended. A task may run twice, after its process died or its end could not be recorded: a Worker can be repeated.
+//
+// A claim has an id, and ends with its process or with its time, whichever is first. What a process records about a
+// task whose claim has ended changes nothing.
+package work
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Kind is the kind of a task. It is stored, and a label of metrics.
+type Kind string
+
+// NewTask is a task to be added.
+type NewTask struct {
+	Kind Kind
+	// Key identifies the task within its kind: one that is there already is not added again.
+	Key uuid.UUID
+	// AccountID is the account whose turn the task takes; zero for a task of no account.
+	AccountID uuid.UUID
+	// DueAt is when the task may run first, and ExpiresAt when it is of no use anymore; zero = never.
+	DueAt, ExpiresAt time.Time
+	// Payload is what the Worker needs. Nothing changes it, and it holds no plain secret.
+	Payload []byte
+}
+
+// Task is a task that a process has claimed.
+type Task struct {
+	Kind      Kind
+	Key       uuid.UUID
+	AccountID uuid.UUID
+	Payload   []byte
+	// Attempt counts the attempts that were neither snoozed nor given back at a shutdown, this one included.
+	Attempt int
+	// Expired reports whether the time of the task was over when it was claimed.
+	Expired bool
+	// Claim is the id of the claim.
+	Claim uuid.UUID
+}
+
+// Worker does the tasks of a kind. Work is called by several goroutines.
+//
+// Work returns nil if the task is done, an error of Snooze or Discard, or another error if the attempt failed: the task is then
+// tried again later. The text of an error is logged and stored, so it holds no secret. ctx ends with Policy.Timeout,
+// and when the process shuts down: the task is then given to another process, and the attempt does not count.
+type Worker interface {
+	Work(ctx context.Context, task Task) error
+}
+
+// snoozed is the error of Snooze.
+type snoozed struct{ delay time.Duration }
+
+// Error implements error.
+func (s snoozed) Error() string { return fmt.Sprintf("snoozed for %s", s.delay) }
+
+// Snooze returns an error with which a Worker puts a task off. The attempt does not count.
+func Snooze(delay time.Duration) error { return snoozed{max(0, delay)} }
+
+// discarded is the error of Discard.
+type discarded struct{ cause error }
+
+// Error implements error.
+func (d discarded) Error() string { return d.cause.Error() }
+
+// Unwrap returns the cause.
+func (d discarded) Unwrap() error { return d.cause }
+
+// Discard returns an error with which a Worker ends a task that can never succeed.
+func Discard(cause error) error { return discarded{cause} }
+
+// Policy is how the tasks of a kind are run.
+type Policy struct {
+	// Slots is how many tasks a process runs at once.
+	Slots int
+	// PerAccount is how many tasks of an account run at once, in all processes; 0 = any number.
+	PerAccount int
+	// Timeout bounds one attempt.
+	Timeout time.Duration
+	// MaxAttempts is after how many failed attempts a task is discarded; 0 = it is tried until it succeeds or expires.
+	MaxAttempts int
+	// MinBackoff is the pause after the first failed attempt. It doubles with each other one, up to MaxBackoff. A
+	// random share of up to a quarter is added.
+	MinBackoff, MaxBackoff time.Duration
+}
+
+// validate checks what a program may have wrong.
+func (p Policy) validate() error {
+	switch {
+	case p.Slots < 1, p.PerAccount < 0, p.MaxAttempts < 0:
+		return errors.New("a policy needs at least one slot, and no negative number")
+	case p.Timeout <= 0, p.MinBackoff <= 0, p.MaxBackoff < p.MinBackoff:
+		return errors.New("a policy needs a timeout, and a backoff of which the maximum is not below the minimum")
+	}
+	return nil
+}
+
+// backoff returns the pause after a failed attempt, from 1.
+func (p Policy) backoff(attempt int) time.Duration {
+	pause := p.MinBackoff
+	for range attempt - 1 {
+		if pause *= 2; pause >= p.MaxBackoff {
+			pause = p.MaxBackoff
+			break
+		}
+	}
+	return pause + rand.N(pause/4+1)
+}
+
+// jitter returns interval, changed randomly by at most a quarter, so that replicas that started at the same time do not check
+// at the same time.
+func jitter(interval time.Duration) time.Duration { return interval*3/4 + rand.N(interval/2) }
