@@ -36,7 +36,7 @@ func TestSendCode_AddsATaskThatExpiresWithTheCode(t *testing.T) {
 	}
 }
 
-// SendCode tells the runner, which would find the task only at its next check.
+// The runner would find the task only at its next check.
 func TestSendCode_TellsTheRunner(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t)

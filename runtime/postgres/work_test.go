@@ -76,7 +76,7 @@ func TestWork_AccountsTakeTurns(t *testing.T) {
 
 // Of accounts of which as many run, the one that was served the longest time ago is next: not the one with the first id, nor
 // the one whose task has been due for the longest time.
-func TestWork_ServesTheAccountThatHasWaitedLongest(t *testing.T) {
+func TestWork_ServesTheAccountThatWaitedFirst(t *testing.T) {
 	t.Parallel()
 	store, url := setup(t)
 	for n := range 3 {

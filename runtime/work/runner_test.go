@@ -136,6 +136,9 @@ type worker func(ctx context.Context, task work.Task) error
 
 func (w worker) Work(ctx context.Context, task work.Task) error { return w(ctx, task) }
 
+// pass lets time pass on the clock of synctest.
+func pass(duration time.Duration) { time.Sleep(duration) } //nolint:forbidigo // see above
+
 var policy = work.Policy{Slots: 2, Timeout: time.Minute, MinBackoff: 5 * time.Second, MaxBackoff: 2 * time.Minute}
 
 // logs is a log that can be read.
@@ -213,14 +216,14 @@ func TestRunner_RepeatsFailedTasksAfterGrowingPauses(t *testing.T) {
 			}
 			return nil
 		})
-		time.Sleep(15 * time.Minute)
-		want := []time.Duration{5, 10, 20, 40, 80, 120, 120}
+		pass(15 * time.Minute)
+		want := []int{5, 10, 20, 40, 80, 120, 120}
 		if len(store.returns) != len(want) || store.left() != 0 || r.outcome(t, "retry") != len(want) || r.outcome(t, "done") != 1 {
 			t.Fatalf("%d attempts, %d left", attempts, store.left())
 		}
 		different := map[time.Duration]bool{}
 		for i, got := range store.returns {
-			least := want[i] * time.Second
+			least := time.Duration(want[i]) * time.Second
 			if got.Delay < least || got.Delay > least+least/4 || got.Failure != "not yet" {
 				t.Errorf("after attempt %d: %s, %q", i+1, got.Delay, got.Failure)
 			}
@@ -266,7 +269,7 @@ func TestRunner_EndsAttemptsByTheirError(t *testing.T) {
 					c.change(&changed)
 				}
 				r := run(t, store, changed, c.do)
-				time.Sleep(2 * time.Hour)
+				pass(2 * time.Hour)
 				if store.left() != 0 || r.outcome(t, c.outcome) != 1 || len(store.returns) != c.returns {
 					t.Errorf("%d left, %d times %s, %d returned", store.left(), r.outcome(t, c.outcome), c.outcome, len(store.returns))
 				}
@@ -304,7 +307,7 @@ func TestRunner_ClaimsNoMoreThanItRuns(t *testing.T) {
 			now++
 			most = max(most, now)
 			mu.Unlock()
-			time.Sleep(20 * time.Second)
+			pass(20 * time.Second)
 			mu.Lock()
 			now--
 			mu.Unlock()
@@ -318,7 +321,7 @@ func TestRunner_ClaimsNoMoreThanItRuns(t *testing.T) {
 		if claimed != 2 {
 			t.Errorf("%d of 2 slots are claimed for", claimed)
 		}
-		time.Sleep(80*time.Second + time.Millisecond) // 7 tasks in 2 slots, without a wait for the next check
+		pass(80*time.Second + time.Millisecond) // 7 tasks in 2 slots, without a wait for the next check
 		if store.left() != 0 || most != 2 {
 			t.Errorf("%d left, %d at once", store.left(), most)
 		}
@@ -344,12 +347,12 @@ func TestRunner_WakesAndChecks(t *testing.T) {
 		if store.left() != 1 {
 			t.Error("nobody has told the runner")
 		}
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		if store.left() != 0 {
 			t.Error("the check did not find the task")
 		}
 		before := store.claims
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if checks := store.claims - before; checks < 24 || checks > 40 {
 			t.Errorf("%d checks of an empty queue in a minute", checks)
 		}
@@ -363,25 +366,25 @@ func TestRunner_OutlivesAStoreThatFails(t *testing.T) {
 		store.fail(errDown, nil)
 		store.add(work.Task{})
 		r := run(t, store, policy, func(context.Context, work.Task) error { return nil })
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if n := r.logs.count("cannot be claimed"); n != 1 || store.claims < 20 {
 			t.Errorf("one outage, %d lines, %d claims", n, store.claims)
 		}
 		store.fail(nil, errDown)
-		time.Sleep(10 * time.Second) // it runs, and its end cannot be recorded
+		pass(10 * time.Second) // it runs, and its end cannot be recorded
 		store.fail(nil, nil)
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		if store.left() != 0 || r.outcome(t, "done") != 1 || r.outcome(t, "unknown") != 0 {
 			t.Errorf("the end is not recorded once that is possible: %d left", store.left())
 		}
 		store.fail(nil, errDown)
 		store.add(work.Task{})
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if r.outcome(t, "unknown") != 1 || r.logs.count("it runs again") != 1 {
 			t.Errorf("%d ends are not known", r.outcome(t, "unknown"))
 		}
 		store.fail(nil, nil)
-		time.Sleep(time.Minute) // the claim ends
+		pass(time.Minute) // the claim ends
 		if store.left() != 0 || r.outcome(t, "done") != 2 {
 			t.Error("the task does not run again")
 		}
@@ -404,7 +407,7 @@ func TestRunner_ShutdownLeavesNothingBehind(t *testing.T) {
 					select {
 					case <-ctx.Done():
 						return ctx.Err()
-					case <-time.After(c.takes):
+					case <-time.After(c.takes): //nolint:forbidigo // the clock of synctest
 						return nil
 					}
 				})
@@ -434,7 +437,7 @@ func TestRunner_SaysThatAClaimHadEnded(t *testing.T) {
 			store.tasks[0].task.Claim = uuid.New()
 			return nil
 		})
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if r.outcome(t, "lost") != 1 || store.left() != 1 || r.logs.count("may have run twice") != 1 {
 			t.Errorf("%d lost, %d left", r.outcome(t, "lost"), store.left())
 		}

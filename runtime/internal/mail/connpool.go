@@ -37,7 +37,7 @@ func (p *connPool) take() *smtpConn {
 	return last.conn
 }
 
-// put gives a connection back.
+// put returns a connection to the pool.
 func (p *connPool) put(conn *smtpConn) {
 	if conn.smtp == nil {
 		return

@@ -102,7 +102,7 @@ func TestSender_DiscardsPermanentlyRejectedEmail(t *testing.T) {
 	}
 }
 
-// An administrator can mend what the server has against the sender.
+// An administrator can repair what the server has against the sender.
 func TestSender_FailsWhenSenderIsRejected(t *testing.T) {
 	t.Parallel()
 	server := (&server{onMail: func() error {
