@@ -209,8 +209,8 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex selects targets
 bench: running build dev-services tusd ## Compare the service with baselines (ARGS="upload read" selects, ARGS=--help explains)
 	go run ./hack/bench $(ARGS)
 
-test-operator: kube build dev-services ## Run the operator's tests of outages, take-overs and retained accounts at full size: 1,000, 200 and 300 accounts (half an hour)
-	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m -run 'TestOutage_(Short|Long)|TestTakeOver_|TestRetained_(AccountsAre|DeletedDef)' ./controllers/operator
+test-operator: kube helm build dev-services ## Run the operator's tests of outages, take-overs, retained accounts and uninstallation at full size: 1,000, 200 and 300 accounts (half an hour)
+	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m -run 'TestOutage_(Short|Long)|TestTakeOver_|TestRetained_(AccountsAre|DeletedDef)|TestUninstall_' ./controllers/operator ./charts
 
 test-bodies: packages build dev-services ## Hold 4,300 connections with bodies that do not come, behind a proxy, and print what another tenant waits for (half an hour)
 	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m ./hack/test/proxy

@@ -31,6 +31,8 @@ type cluster struct {
 	t             *testing.T
 	plane         *testenv.ControlPlane
 	namespace     string
+	// processes are those of the last start, the operator last.
+	processes []*testenv.Process
 }
 
 func newCluster(t *testing.T, plane *testenv.ControlPlane, namespace string) *cluster {
@@ -147,20 +149,30 @@ func (c *cluster) start(fullname string) (service string) {
 	address := func() string { return "127.0.0.1:" + strconv.Itoa(testenv.FreePort(c.t)) }
 	service = address()
 	admin, health := address(), address()
-	_, err := group.Start(c.t.Context(), testenv.Spec{
+	c.processes = nil
+	serving, err := group.Start(c.t.Context(), testenv.Spec{
 		Name: "runtime", Path: testenv.Binary(c.t, "mediastack-runtime"), Args: runtimePod.Containers[0].Args, LogFile: filepath.Join(dir, "runtime.log"),
 		Env:   append(c.environment(runtimePod.Containers[0]), "SERVICE_LISTEN="+service, "SERVICE_ADMIN_LISTEN="+admin, "SERVICE_DRAIN_DELAY=0s"),
 		Ready: testenv.Answers("http://" + admin + "/readyz"),
 	})
 	must(c.t, err)
 	operator := c.pod(&appsv1.Deployment{}, fullname+"-operator")
-	_, err = group.Start(c.t.Context(), testenv.Spec{
+	managing, err := group.Start(c.t.Context(), testenv.Spec{
 		Name: "operator", Path: testenv.Binary(c.t, "mediastack-operator"), Args: operator.Containers[0].Args, LogFile: filepath.Join(dir, "operator.log"),
 		Env:   append(c.environment(operator.Containers[0]), "KUBECONFIG="+c.plane.ServiceAccountKubeconfig(c.namespace, operator.ServiceAccountName), "SERVICE_METRICS_LISTEN=0", "SERVICE_HEALTH_LISTEN="+health),
 		Ready: testenv.Answers("http://" + health + "/readyz"),
 	})
 	must(c.t, err)
+	c.processes = []*testenv.Process{serving, managing}
 	return service
+}
+
+// stop ends the processes of the last start, as the kubelet does: it sends SIGTERM to all of them.
+func (c *cluster) stop() {
+	for _, process := range c.processes {
+		process.Stop()
+	}
+	c.processes = nil
 }
 
 // ready creates a MediaAccount and returns when it is Ready.

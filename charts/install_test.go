@@ -119,6 +119,13 @@ func (c *cluster) definition(name string) error {
 	return c.Get(c.t.Context(), client.ObjectKey{Name: name}, object)
 }
 
+// terminating reports whether a custom resource definition is being deleted.
+func (c *cluster) terminating(name string) bool {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	return c.Get(c.t.Context(), client.ObjectKey{Name: name}, object) == nil && !object.GetDeletionTimestamp().IsZero()
+}
+
 // uninstall uninstalls a release, and does what the controller of Jobs and the kubelet do with the
 // hook's Job.
 func (c *cluster) uninstall(release, fullname string) (string, error) {

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/testenv"
+	testwait "mediastack.dev/hack/testenv/wait"
+)
+
+// failover is a PostgreSQL server with a streaming standby.
+type failover struct {
+	primary *testenv.Restartable[*servers.Postgres]
+	standby *servers.Postgres
+	name    string // of the database
+}
+
+// both returns a URL with both servers, the primary first.
+func (f *failover) both(attributes string) string {
+	hosts := url.Values{"host": {f.primary.Server.SocketDir() + "," + f.standby.SocketDir()}, "target_session_attrs": {attributes}}
+	parsed, _ := url.Parse(f.standby.URL(f.name))
+	if ports := parsed.Query().Get("port"); ports != "" {
+		hosts.Set("port", ports+","+ports) // of the names of their sockets
+	}
+	parsed.RawQuery = hosts.Encode()
+	return parsed.String()
+}
+
+// A standby is a PostgreSQL that is read-only until it is promoted: the runtime says so, reads and files go on where it reaches the
+// standby, and changes work after the promotion, in the process of before.
+func TestStandby_IsNamedAndServesAfterItsPromotion(t *testing.T) {
+	t.Parallel()
+	f := &failover{primary: testenv.PostgresServer(t)}
+	database := testenv.Database(t, f.primary)
+	parsed, err := url.Parse(database)
+	must(t, err)
+	f.name = strings.TrimPrefix(parsed.Path, "/")
+	s3, dir := testenv.S3(t), testenv.TempDir(t)
+	first := prepared(t, database, s3)
+	stop := first.serve(t)
+	testwait.Until(t, "the service is ready", func() bool { return first.ready(t) })
+	kept := first.upload(t)
+	first.changes(t, "seal/"+kept.ID, http.StatusOK)
+	drafts := []createdItem{first.upload(t), first.upload(t), first.upload(t), first.upload(t)}
+	f.standby, err = f.primary.Server.StartStandby(t.Context(), servers.PostgresConfig{Dir: filepath.Join(dir, "standby"), LogFile: filepath.Join(dir, "standby.log"), Volatile: true})
+	must(t, err)
+	t.Cleanup(f.standby.Stop)
+	stop()
+
+	serve := func(database string) *service {
+		s := &service{logs: new(buffer), database: database, stores: storesOf(database, s3), tenant: first.tenant}
+		s.serve(t)
+		return s
+	}
+	reads := func(t *testing.T, s *service) {
+		t.Helper()
+		for _, path := range []string{"/media/get/" + kept.ID, "/media/get", "/media/get/count"} {
+			if status, text := s.send(t, http.MethodGet, path, "", ""); status != http.StatusOK {
+				t.Errorf("%s: %d %s", path, status, text)
+			}
+		}
+	}
+	named, readWrite, either := serve(f.standby.URL(f.name)), serve(f.both("read-write")), serve(f.both("any"))
+	isNotReady := func(s *service, text string) {
+		t.Helper()
+		testwait.UntilNone(t, func() string {
+			if status, found := s.readiness(t); status != http.StatusServiceUnavailable || !strings.Contains(fmt.Sprint(found.Checks), text) {
+				return fmt.Sprintf("/readyz is %d, %v, and does not say %q", status, found, text)
+			}
+			return ""
+		})
+	}
+	isNotReady(named, "SERVICE_DATABASE_URL names a standby")
+	reads(t, named)
+	named.changes(t, "seal/"+drafts[0].ID, http.StatusServiceUnavailable)
+	for i, s := range []*service{readWrite, either} { // both of them reach the primary
+		testwait.Until(t, "the service is ready", func() bool { return s.ready(t) })
+		reads(t, s)
+		s.changes(t, "seal/"+drafts[i].ID, http.StatusOK)
+	}
+
+	f.primary.Kill()
+	testwait.UntilNone(t, func() string {
+		if status, found := either.readiness(t); status != http.StatusOK || !found.Degraded || !strings.Contains(found.Checks["changes"], "SERVICE_DATABASE_URL names a standby") {
+			return fmt.Sprintf("/readyz of a service that reaches the standby is %d, %v", status, found)
+		}
+		return ""
+	})
+	reads(t, either)
+	reads(t, named)
+	either.changes(t, "seal/"+drafts[2].ID, http.StatusServiceUnavailable)
+	named.changes(t, "seal/"+drafts[2].ID, http.StatusServiceUnavailable)
+	isNotReady(readWrite, "read only connection") // of the standby, beside the refusal of the primary
+	readWrite.changes(t, "seal/"+drafts[2].ID, http.StatusServiceUnavailable)
+
+	must(t, f.standby.Promote(t.Context()))
+	for _, s := range []*service{named, readWrite, either} {
+		testwait.UntilNone(t, func() string {
+			if status, found := s.readiness(t); status != http.StatusOK || found.Degraded {
+				return fmt.Sprintf("after the promotion /readyz is %d, %v", status, found)
+			}
+			return ""
+		})
+		reads(t, s)
+		s.changes(t, "seal/"+s.upload(t).ID, http.StatusOK)
+	}
+	// What was acknowledged before is there.
+	for _, item := range []createdItem{kept, drafts[0], drafts[1]} {
+		if status, text := named.send(t, http.MethodGet, "/media/get/"+item.ID, "", ""); status != http.StatusOK || strings.Contains(text, `"temp":true`) {
+			t.Errorf("an item that was sealed before: %d %s", status, text)
+		}
+	}
+}
+
+// changes sends a change, which has a status and, if it is not made, the documented error.
+func (s *service) changes(t *testing.T, path string, want int) {
+	t.Helper()
+	status, text := s.send(t, http.MethodPost, "/media/"+path, "application/json", "{}")
+	if status != want || want != http.StatusOK && !strings.Contains(text, "Service Unavailable") {
+		t.Errorf("%s: %d %s, not %d", path, status, text, want)
+	}
+}
