@@ -95,7 +95,7 @@ func TestStandby_IsNamedAndServesAfterItsPromotion(t *testing.T) {
 	reads(t, named)
 	either.changes(t, "seal/"+drafts[2].ID, http.StatusServiceUnavailable)
 	named.changes(t, "seal/"+drafts[2].ID, http.StatusServiceUnavailable)
-	isNotReady(readWrite, "read only connection") // of the standby, beside the refusal of the primary
+	isNotReady(readWrite, "read only connection") // of the standby, beside the primary that does not respond
 	readWrite.changes(t, "seal/"+drafts[2].ID, http.StatusServiceUnavailable)
 
 	must(t, f.standby.Promote(t.Context()))
