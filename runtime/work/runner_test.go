@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,6 +54,24 @@ func (q *queue) fail(claimErr, recordErr error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.claimErr, q.recordErr = claimErr, recordErr
+}
+
+// now returns a copy of what is in the queue.
+func (q *queue) now() (now queueState) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now = queueState{claims: q.claims, returns: slices.Clone(q.returns)}
+	for _, row := range q.tasks {
+		now.rows = append(now.rows, *row)
+	}
+	return now
+}
+
+// queueState is what a queue had at a moment.
+type queueState struct {
+	rows    []row
+	claims  int
+	returns []work.Return
 }
 
 func (q *queue) left() (left int) {
@@ -209,20 +228,19 @@ func TestRunner_RepeatsFailedTasksAfterGrowingPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &queue{}
 		store.add(work.Task{})
-		attempts := 0
-		r := run(t, store, policy, func(context.Context, work.Task) error {
-			if attempts++; attempts <= 7 {
+		r := run(t, store, policy, func(_ context.Context, task work.Task) error {
+			if task.Attempt <= 7 {
 				return errors.New("not yet")
 			}
 			return nil
 		})
 		pass(15 * time.Minute)
 		want := []int{5, 10, 20, 40, 80, 120, 120}
-		if len(store.returns) != len(want) || store.left() != 0 || r.outcome(t, "retry") != len(want) || r.outcome(t, "done") != 1 {
-			t.Fatalf("%d attempts, %d left", attempts, store.left())
+		if len(store.now().returns) != len(want) || store.left() != 0 || r.outcome(t, "retry") != len(want) || r.outcome(t, "done") != 1 {
+			t.Fatalf("%d attempts failed, %d tasks are left", len(store.now().returns), store.left())
 		}
 		different := map[time.Duration]bool{}
-		for i, got := range store.returns {
+		for i, got := range store.now().returns {
 			least := time.Duration(want[i]) * time.Second
 			if got.Delay < least || got.Delay > least+least/4 || got.Failure != "not yet" {
 				t.Errorf("after attempt %d: %s, %q", i+1, got.Delay, got.Failure)
@@ -270,8 +288,8 @@ func TestRunner_EndsAttemptsByTheirError(t *testing.T) {
 				}
 				r := run(t, store, changed, c.do)
 				pass(2 * time.Hour)
-				if store.left() != 0 || r.outcome(t, c.outcome) != 1 || len(store.returns) != c.returns {
-					t.Errorf("%d left, %d times %s, %d returned", store.left(), r.outcome(t, c.outcome), c.outcome, len(store.returns))
+				if store.left() != 0 || r.outcome(t, c.outcome) != 1 || len(store.now().returns) != c.returns {
+					t.Errorf("%d left, %d times %s, %d returned", store.left(), r.outcome(t, c.outcome), c.outcome, len(store.now().returns))
 				}
 				if c.log != "" && r.logs.count(c.log) == 0 {
 					t.Errorf("the log does not say %q", c.log)
@@ -283,12 +301,12 @@ func TestRunner_EndsAttemptsByTheirError(t *testing.T) {
 
 // once fails the first attempt, by a panic without an error.
 func once(err error) worker {
-	done := false
+	var done atomic.Bool
 	return func(context.Context, work.Task) error {
-		if done {
+		if done.Swap(true) {
 			return nil
 		}
-		if done = true; err == nil {
+		if err == nil {
 			panic("a fault")
 		}
 		return err
@@ -300,30 +318,26 @@ func TestRunner_ClaimsNoMoreThanItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &queue{}
 		store.add(make([]work.Task, 7)...)
-		var mu sync.Mutex
-		now, most := 0, 0
+		var now, tooMany atomic.Int32
 		run(t, store, policy, func(context.Context, work.Task) error {
-			mu.Lock()
-			now++
-			most = max(most, now)
-			mu.Unlock()
+			if now.Add(1) > 2 {
+				tooMany.Add(1)
+			}
 			pass(20 * time.Second)
-			mu.Lock()
-			now--
-			mu.Unlock()
+			now.Add(-1)
 			return nil
 		})
 		synctest.Wait()
 		claimed := 0
-		for _, row := range store.tasks {
+		for _, row := range store.now().rows {
 			claimed += row.task.Attempt
 		}
 		if claimed != 2 {
 			t.Errorf("%d of 2 slots are claimed for", claimed)
 		}
 		pass(80*time.Second + time.Millisecond) // 7 tasks in 2 slots, without a wait for the next check
-		if store.left() != 0 || most != 2 {
-			t.Errorf("%d left, %d at once", store.left(), most)
+		if store.left() != 0 || tooMany.Load() != 0 {
+			t.Errorf("%d left, %d more than there are slots", store.left(), tooMany.Load())
 		}
 	})
 }
@@ -351,9 +365,9 @@ func TestRunner_WakesAndChecks(t *testing.T) {
 		if store.left() != 0 {
 			t.Error("the check did not find the task")
 		}
-		before := store.claims
+		before := store.now().claims
 		pass(time.Minute)
-		if checks := store.claims - before; checks < 24 || checks > 40 {
+		if checks := store.now().claims - before; checks < 24 || checks > 40 {
 			t.Errorf("%d checks of an empty queue in a minute", checks)
 		}
 	})
@@ -367,8 +381,8 @@ func TestRunner_OutlivesAStoreThatFails(t *testing.T) {
 		store.add(work.Task{})
 		r := run(t, store, policy, func(context.Context, work.Task) error { return nil })
 		pass(time.Minute)
-		if n := r.logs.count("cannot be claimed"); n != 1 || store.claims < 20 {
-			t.Errorf("one outage, %d lines, %d claims", n, store.claims)
+		if n := r.logs.count("cannot be claimed"); n != 1 || store.now().claims < 20 {
+			t.Errorf("one outage, %d lines, %d claims", n, store.now().claims)
 		}
 		store.fail(nil, errDown)
 		pass(10 * time.Second) // it runs, and its end cannot be recorded
@@ -417,8 +431,8 @@ func TestRunner_ShutdownLeavesNothingBehind(t *testing.T) {
 				if took := time.Since(began); took > 5*time.Second || r.outcome(t, c.outcome) != 1 || store.left() != c.left {
 					t.Errorf("%d left after %s, %d times %s", store.left(), took, r.outcome(t, c.outcome), c.outcome)
 				}
-				if c.left > 0 && (store.tasks[0].due.After(time.Now()) || store.tasks[0].task.Attempt != 0) {
-					t.Errorf("the task is due at %s, after %d attempts", store.tasks[0].due, store.tasks[0].task.Attempt)
+				if c.left > 0 && (store.now().rows[0].due.After(time.Now()) || store.now().rows[0].task.Attempt != 0) {
+					t.Errorf("the task is due at %s, after %d attempts", store.now().rows[0].due, store.now().rows[0].task.Attempt)
 				}
 			})
 		})
@@ -459,7 +473,7 @@ func TestRunner_TellsTestsWhatHasEnded(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() { _ = runner.Run(ctx) }()
-		if got, want := <-events, (work.Event{Kind: kind, Key: store.tasks[0].task.Key, Outcome: "done"}); got != want {
+		if got, want := <-events, (work.Event{Kind: kind, Key: store.now().rows[0].task.Key, Outcome: "done"}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	})
