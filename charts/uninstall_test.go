@@ -77,7 +77,7 @@ func uninstallWithDefinitions(t *testing.T, atOnce bool) {
 	// An operator that starts finds what the former one left, and releases it; the definitions go with their last object.
 	_, err = helm(t, append([]string{"install"}, arguments...)...)
 	must(t, err)
-	service = c.start(release)
+	c.start(release)
 	c.settles(team)
 	_, err = helm(t, append([]string{"upgrade"}, arguments...)...)
 	must(t, err)

@@ -4,52 +4,40 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	testwait "mediastack.dev/hack/testenv/wait"
 )
-
-// failover is a PostgreSQL server with a streaming standby.
-type failover struct {
-	primary *testenv.Restartable[*servers.Postgres]
-	standby *servers.Postgres
-	name    string // of the database
-}
-
-// both returns a URL with both servers, the primary first.
-func (f *failover) both(attributes string) string {
-	hosts := url.Values{"host": {f.primary.Server.SocketDir() + "," + f.standby.SocketDir()}, "target_session_attrs": {attributes}}
-	parsed, _ := url.Parse(f.standby.URL(f.name))
-	if ports := parsed.Query().Get("port"); ports != "" {
-		hosts.Set("port", ports+","+ports) // of the names of their sockets
-	}
-	parsed.RawQuery = hosts.Encode()
-	return parsed.String()
-}
 
 // A standby is a PostgreSQL that is read-only until it is promoted: the runtime says so, reads and files go on where it reaches the
 // standby, and changes work after the promotion, in the process of before.
 func TestStandby_IsNamedAndServesAfterItsPromotion(t *testing.T) {
 	t.Parallel()
-	f := &failover{primary: testenv.PostgresServer(t)}
-	database := testenv.Database(t, f.primary)
+	primary := testenv.PostgresServer(t)
+	database := testenv.Database(t, primary)
 	parsed, err := url.Parse(database)
 	must(t, err)
-	f.name = strings.TrimPrefix(parsed.Path, "/")
-	s3, dir := testenv.S3(t), testenv.TempDir(t)
+	name := strings.TrimPrefix(parsed.Path, "/")
+	s3 := testenv.S3(t)
 	first := prepared(t, database, s3)
 	stop := first.serve(t)
 	testwait.Until(t, "the service is ready", func() bool { return first.ready(t) })
 	kept := first.upload(t)
 	first.changes(t, "seal/"+kept.ID, http.StatusOK)
 	drafts := []createdItem{first.upload(t), first.upload(t), first.upload(t), first.upload(t)}
-	f.standby, err = f.primary.Server.StartStandby(t.Context(), servers.PostgresConfig{Dir: filepath.Join(dir, "standby"), LogFile: filepath.Join(dir, "standby.log"), Volatile: true})
-	must(t, err)
-	t.Cleanup(f.standby.Stop)
+	standby := testenv.Standby(t, primary)
+	both := func(attributes string) string { // a URL with both servers, the primary first
+		hosts := url.Values{"host": {primary.Server.SocketDir() + "," + standby.SocketDir()}, "target_session_attrs": {attributes}}
+		parsed, err := url.Parse(standby.URL(name))
+		must(t, err)
+		if ports := parsed.Query().Get("port"); ports != "" {
+			hosts.Set("port", ports+","+ports) // of the names of their sockets
+		}
+		parsed.RawQuery = hosts.Encode()
+		return parsed.String()
+	}
 	stop()
 
 	serve := func(database string) *service {
@@ -65,7 +53,7 @@ func TestStandby_IsNamedAndServesAfterItsPromotion(t *testing.T) {
 			}
 		}
 	}
-	named, readWrite, either := serve(f.standby.URL(f.name)), serve(f.both("read-write")), serve(f.both("any"))
+	named, readWrite, either := serve(standby.URL(name)), serve(both("read-write")), serve(both("any"))
 	isNotReady := func(s *service, text string) {
 		t.Helper()
 		testwait.UntilNone(t, func() string {
@@ -84,7 +72,7 @@ func TestStandby_IsNamedAndServesAfterItsPromotion(t *testing.T) {
 		s.changes(t, "seal/"+drafts[i].ID, http.StatusOK)
 	}
 
-	f.primary.Kill()
+	primary.Kill()
 	testwait.UntilNone(t, func() string {
 		if status, found := either.readiness(t); status != http.StatusOK || !found.Degraded || !strings.Contains(found.Checks["changes"], "SERVICE_DATABASE_URL names a standby") {
 			return fmt.Sprintf("/readyz of a service that reaches the standby is %d, %v", status, found)
@@ -98,7 +86,7 @@ func TestStandby_IsNamedAndServesAfterItsPromotion(t *testing.T) {
 	isNotReady(readWrite, "read only connection") // of the standby, beside the primary that does not respond
 	readWrite.changes(t, "seal/"+drafts[2].ID, http.StatusServiceUnavailable)
 
-	must(t, f.standby.Promote(t.Context()))
+	must(t, standby.Promote(t.Context()))
 	for _, s := range []*service{named, readWrite, either} {
 		testwait.UntilNone(t, func() string {
 			if status, found := s.readiness(t); status != http.StatusOK || found.Degraded {
