@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -27,8 +26,6 @@ const (
 	// replicas do not retry in step.
 	minLockPause = 50 * time.Millisecond
 	maxLockPause = 150 * time.Millisecond
-	// maxLockBatch bounds the tasks of one query.
-	maxLockBatch = 200
 )
 
 // UploadLocks are the locks of resumable uploads: one request at a time, of any replica,
@@ -37,8 +34,7 @@ const (
 // pooler that changes connections between transactions.
 //
 // Only the goroutine of Run uses the connection. Other goroutines queue tasks, which interrupt
-// its wait for notifications. It runs all tasks that are queued with a few queries: one client that begins
-// thousands of uploads must not keep the others waiting. UploadLocks is safe for concurrent use.
+// its wait for notifications. UploadLocks is safe for concurrent use.
 type UploadLocks struct {
 	config *pgx.ConnConfig
 	log    *slog.Logger
@@ -59,17 +55,12 @@ type heldLock struct {
 	requestRelease func()
 }
 
-// lockTask is what the connection's goroutine does for another one: it takes the lock of an upload for a holder, or, without
-// a holder, releases the one that was taken in a session.
+// lockTask is a query that the connection's goroutine runs for another one.
 type lockTask struct {
-	id     uuid.UUID
-	holder *heldLock
-	// askHolder requests the release if another request holds the lock.
-	askHolder bool
-	session   int
-
-	taken bool // the result
-	done  chan error
+	run func(ctx context.Context, session int, q *sqlgen.Queries) error
+	// critical tasks must not fail on a connection that stays open.
+	critical bool
+	done     chan error
 }
 
 // UploadLocks returns the upload locks of this process. They can be taken while Run runs.
@@ -112,7 +103,7 @@ func (l *UploadLocks) serve(ctx context.Context, conn *listener) error {
 		var payload string
 		var err error
 		if len(tasks) > 0 {
-			err = l.runTasks(ctx, session, conn.conn, q, tasks)
+			err = runTasks(ctx, session, conn.conn, q, tasks)
 		} else {
 			payload, err = conn.next(ctx, waiting)
 			l.clearInterrupt()
@@ -137,103 +128,24 @@ func (l *UploadLocks) addSession() int {
 }
 
 // runTasks runs tasks. After an error the connection can't be used.
-func (l *UploadLocks) runTasks(ctx context.Context, session int, conn *pgx.Conn, q *sqlgen.Queries, tasks []*lockTask) (broken error) {
-	for batch := range slices.Chunk(tasks, maxLockBatch) {
-		failed := broken
-		if broken == nil {
-			// Not the callers' contexts: canceling a query closes the connection, and drops the
-			// locks of all callers.
-			querying, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
-			failed, broken = l.runBatch(querying, session, conn, q, batch)
-			cancel()
-		}
+func runTasks(ctx context.Context, session int, conn *pgx.Conn, q *sqlgen.Queries, tasks []*lockTask) error {
+	var broken error
+	for _, task := range tasks {
 		if broken != nil {
-			l.forget(batch)
+			task.done <- broken
+			continue
 		}
-		for _, task := range batch {
-			task.done <- failed
+		// Not the caller's context: canceling a query closes the connection, and drops the
+		// locks of all callers.
+		querying, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
+		err := task.run(querying, session, q)
+		cancel()
+		if err != nil && (task.critical || conn.IsClosed()) {
+			broken = err
 		}
+		task.done <- err
 	}
 	return broken
-}
-
-// runBatch runs tasks. They fail together. If broken is set, the connection can't be used: it may hold locks that nobody knows.
-func (l *UploadLocks) runBatch(ctx context.Context, session int, conn *pgx.Conn, q *sqlgen.Queries, tasks []*lockTask) (failed, broken error) {
-	var unlocks, keys []int64
-	var held []*lockTask
-	tries := map[int64]*lockTask{}
-	l.mu.Lock()
-	for _, task := range tasks {
-		key := lockKey(task.id)
-		switch {
-		case task.holder == nil:
-			if task.session == session {
-				unlocks = append(unlocks, key)
-			}
-		case l.held[task.id] != nil || tries[key] != nil: // a session can take the same lock again
-			held = append(held, task)
-		default:
-			tries[key] = task
-			keys = append(keys, key)
-		}
-	}
-	l.mu.Unlock()
-	if len(unlocks) > 0 {
-		if err := q.UploadUnlocks(ctx, unlocks); err != nil {
-			return err, err
-		}
-	}
-	var asked []string
-	if len(keys) > 0 {
-		rows, err := q.TryUploadLocks(ctx, keys)
-		if err != nil {
-			// Some may have been taken before the error.
-			if conn.IsClosed() || q.UploadUnlocks(ctx, keys) != nil {
-				return err, err
-			}
-			return err, nil
-		}
-		asked = l.hold(session, tries, rows)
-	}
-	for _, task := range held {
-		if task.askHolder {
-			l.requestRelease(task.id)
-		}
-	}
-	if len(asked) > 0 {
-		if err := q.NotifyReleases(ctx, sqlgen.NotifyReleasesParams{Channel: uploadChannel, Payloads: asked}); err != nil {
-			return err, err
-		}
-	}
-	return nil, nil
-}
-
-// hold records the locks that were taken, and returns the uploads of which the release is to be requested.
-func (l *UploadLocks) hold(session int, tries map[int64]*lockTask, rows []sqlgen.TryUploadLocksRow) (asked []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, row := range rows {
-		switch task := tries[row.Key]; {
-		case row.Taken:
-			task.taken, task.holder.session = true, session
-			l.held[task.id] = task.holder
-		case task.askHolder:
-			asked = append(asked, task.id.String())
-		}
-	}
-	return asked
-}
-
-// forget removes the locks of tasks whose connection has to be closed.
-func (l *UploadLocks) forget(tasks []*lockTask) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, task := range tasks {
-		if task.taken {
-			task.taken = false
-			delete(l.held, task.id)
-		}
-	}
 }
 
 // takeTasks returns the queued tasks. If there are none, the next task calls interrupt.
@@ -324,15 +236,19 @@ func (l *UploadLocks) Lock(ctx context.Context, id uuid.UUID, requestRelease fun
 	holder := &heldLock{requestRelease: requestRelease}
 	reconnectBy := time.Now().Add(l.connectWait)
 	for waiting := false; ; {
-		task := &lockTask{id: id, holder: holder, askHolder: waiting, done: make(chan error, 1)}
-		err := l.runTask(ctx, task)
+		taken := false
+		err := l.runTask(ctx, &lockTask{done: make(chan error, 1), run: func(ctx context.Context, session int, q *sqlgen.Queries) error {
+			var err error
+			taken, err = l.tryLock(ctx, session, q, id, holder, waiting)
+			return err
+		}})
 		if err != nil && isLost(err) && ctx.Err() == nil && time.Now().Before(reconnectBy) {
 			continue // a lock that was taken has ended with its connection
 		}
 		if err != nil {
 			return nil, toFault(err, "lock upload")
 		}
-		if task.taken {
+		if taken {
 			return func() { l.unlock(id, holder) }, nil
 		}
 		if !waiting {
@@ -350,6 +266,35 @@ func (l *UploadLocks) Lock(ctx context.Context, id uuid.UUID, requestRelease fun
 	}
 }
 
+// tryLock takes the lock. If another request holds it and askHolder is set, it requests the
+// release. Only the connection's goroutine calls it. It checks the locks of this process
+// first, because a session can take the same advisory lock again.
+func (l *UploadLocks) tryLock(ctx context.Context, session int, q *sqlgen.Queries, id uuid.UUID, holder *heldLock, askHolder bool) (bool, error) {
+	l.mu.Lock()
+	_, held := l.held[id]
+	l.mu.Unlock()
+	if held {
+		if askHolder {
+			l.requestRelease(id)
+		}
+		return false, nil
+	}
+	taken, err := q.TryUploadLock(ctx, lockKey(id))
+	switch {
+	case err != nil:
+		return false, err
+	case !taken && askHolder:
+		return false, q.NotifyRelease(ctx, sqlgen.NotifyReleaseParams{Channel: uploadChannel, Payload: id.String()})
+	case !taken:
+		return false, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	holder.session = session
+	l.held[id] = holder
+	return true, nil
+}
+
 // unlock releases the upload. A lock that ended with its connection is only forgotten.
 func (l *UploadLocks) unlock(id uuid.UUID, holder *heldLock) {
 	defer func() {
@@ -360,7 +305,12 @@ func (l *UploadLocks) unlock(id uuid.UUID, holder *heldLock) {
 	if l.isLost(holder) {
 		return
 	}
-	_ = l.runTask(context.Background(), &lockTask{id: id, session: holder.session, done: make(chan error, 1)})
+	_ = l.runTask(context.Background(), &lockTask{critical: true, done: make(chan error, 1), run: func(ctx context.Context, session int, q *sqlgen.Queries) error {
+		if session != holder.session {
+			return nil
+		}
+		return q.UploadUnlock(ctx, lockKey(id))
+	}})
 }
 
 // isLost reports whether a lock has ended with its connection.

@@ -9,55 +9,36 @@ import (
 	"context"
 )
 
-const notifyReleases = `-- name: NotifyReleases :exec
-SELECT pg_notify($1::text, payloads.payload) FROM unnest($2::text[]) AS payloads (payload)
+const notifyRelease = `-- name: NotifyRelease :exec
+SELECT pg_notify($1::text, $2::text)
 `
 
-type NotifyReleasesParams struct {
-	Channel  string
-	Payloads []string
+type NotifyReleaseParams struct {
+	Channel string
+	Payload string
 }
 
-func (q *Queries) NotifyReleases(ctx context.Context, arg NotifyReleasesParams) error {
-	_, err := q.db.Exec(ctx, notifyReleases, arg.Channel, arg.Payloads)
+func (q *Queries) NotifyRelease(ctx context.Context, arg NotifyReleaseParams) error {
+	_, err := q.db.Exec(ctx, notifyRelease, arg.Channel, arg.Payload)
 	return err
 }
 
-const tryUploadLocks = `-- name: TryUploadLocks :many
-SELECT keys.key::bigint AS key, pg_try_advisory_lock(keys.key) AS taken FROM unnest($1::bigint[]) AS keys (key)
+const tryUploadLock = `-- name: TryUploadLock :one
+SELECT pg_try_advisory_lock($1::bigint)
 `
 
-type TryUploadLocksRow struct {
-	Key   int64
-	Taken bool
+func (q *Queries) TryUploadLock(ctx context.Context, key int64) (bool, error) {
+	row := q.db.QueryRow(ctx, tryUploadLock, key)
+	var pg_try_advisory_lock bool
+	err := row.Scan(&pg_try_advisory_lock)
+	return pg_try_advisory_lock, err
 }
 
-// The session holds none of the keys, and no key is there twice.
-func (q *Queries) TryUploadLocks(ctx context.Context, keys []int64) ([]TryUploadLocksRow, error) {
-	rows, err := q.db.Query(ctx, tryUploadLocks, keys)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []TryUploadLocksRow
-	for rows.Next() {
-		var i TryUploadLocksRow
-		if err := rows.Scan(&i.Key, &i.Taken); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const uploadUnlocks = `-- name: UploadUnlocks :exec
-SELECT pg_advisory_unlock(keys.key) FROM unnest($1::bigint[]) AS keys (key)
+const uploadUnlock = `-- name: UploadUnlock :exec
+SELECT pg_advisory_unlock($1::bigint)
 `
 
-func (q *Queries) UploadUnlocks(ctx context.Context, keys []int64) error {
-	_, err := q.db.Exec(ctx, uploadUnlocks, keys)
+func (q *Queries) UploadUnlock(ctx context.Context, key int64) error {
+	_, err := q.db.Exec(ctx, uploadUnlock, key)
 	return err
 }
