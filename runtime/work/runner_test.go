@@ -26,10 +26,9 @@ const kind work.Kind = "test"
 
 // queue is a work.Store of one kind in memory, for what a Runner does when. What a store has to do is tested in package postgres.
 type queue struct {
-	mu       sync.Mutex
-	tasks    []*row
-	claims   int
-	released int
+	mu     sync.Mutex
+	tasks  []*row
+	claims int
 	// claimErr and recordErr are returned while they are set.
 	claimErr, recordErr error
 	returns             []work.Return
@@ -103,52 +102,37 @@ func (q *queue) ClaimTasks(_ context.Context, claim work.Claim) (tasks []work.Ta
 	return tasks, nil
 }
 
-func (q *queue) find(task work.Task) *row {
-	i := slices.IndexFunc(q.tasks, func(r *row) bool { return !r.gone && r.task.Key == task.Key && r.task.Claim == task.Claim })
-	if i < 0 {
-		return nil
+// end calls change with the row of a task, if its claim has not ended.
+func (q *queue) end(task work.Task, change func(*row)) (work.Ending, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.recordErr != nil {
+		return work.Lost, q.recordErr
 	}
-	return q.tasks[i]
+	for _, row := range q.tasks {
+		if !row.gone && row.task.Key == task.Key && row.task.Claim == task.Claim {
+			change(row)
+			return work.Recorded, nil
+		}
+	}
+	return work.Lost, nil
 }
 
 func (q *queue) FinishTask(_ context.Context, task work.Task) (work.Ending, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	row := q.find(task)
-	switch {
-	case q.recordErr != nil:
-		return work.Lost, q.recordErr
-	case row == nil:
-		return work.Lost, nil
-	}
-	row.gone = true
-	return work.Recorded, nil
+	return q.end(task, func(row *row) { row.gone = true })
 }
 
 func (q *queue) ReturnTask(_ context.Context, task work.Task, why work.Return) (work.Ending, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	row := q.find(task)
-	switch {
-	case q.recordErr != nil:
-		return work.Lost, q.recordErr
-	case row == nil:
-		return work.Lost, nil
-	}
-	q.returns = append(q.returns, why)
-	row.due = time.Now().Add(why.Delay)
-	if why.Failure == "" {
-		row.task.Attempt--
-	}
-	return work.Recorded, nil
+	return q.end(task, func(row *row) {
+		q.returns = append(q.returns, why)
+		row.due = time.Now().Add(why.Delay)
+		if why.Failure == "" {
+			row.task.Attempt--
+		}
+	})
 }
 
-func (q *queue) ReleaseTasks(context.Context, work.Kind) (int, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	defer func() { q.released = 0 }()
-	return q.released, nil
-}
+func (q *queue) ReleaseTasks(context.Context, work.Kind) (int, error) { return 0, nil }
 
 // worker is a function that does tasks.
 type worker func(ctx context.Context, task work.Task) error
@@ -156,7 +140,7 @@ type worker func(ctx context.Context, task work.Task) error
 func (w worker) Work(ctx context.Context, task work.Task) error { return w(ctx, task) }
 
 // pass lets time pass on the clock of synctest.
-func pass(duration time.Duration) { time.Sleep(duration) } //nolint:forbidigo // see above
+func pass(duration time.Duration) { time.Sleep(duration) } //nolint:forbidigo // the clock of synctest
 
 var policy = work.Policy{Slots: 2, Timeout: time.Minute, MinBackoff: 5 * time.Second, MaxBackoff: 2 * time.Minute}
 
