@@ -170,11 +170,20 @@ func (s *source) form(output protocol.Output) form {
 			return form{} // libwebp scales to any size while it decodes
 		}
 	case vips.HEIF:
-		if box(output) != (geometry.Size{}) && (s.header.EmbeddedWidth > shrunk.Width || s.header.EmbeddedHeight > shrunk.Height) {
+		if box(output) != (geometry.Size{}) && (s.header.EmbeddedWidth > shrunk.Width || s.header.EmbeddedHeight > shrunk.Height) && !s.decodesWhole() {
 			return form{} // its own thumbnail suffices
 		}
 	}
 	return form{shrink: 1, frames: 1}
+}
+
+// maxWholeHEIF is up to how many pixels a HEIF file with a thumbnail of its own is decoded whole. Cameras compress that thumbnail
+// strongly: pictures of it are 1 to 9 dB worse, the more the larger they are. Decoding takes about a tenth of a second for a million pixels.
+const maxWholeHEIF = 25_000_000
+
+// decodesWhole reports whether the pictures of a HEIF file are made of the image, although it has a thumbnail of its own.
+func (s *source) decodesWhole() bool {
+	return s.header.Format == vips.HEIF && s.header.EmbeddedWidth > 0 && s.size().Pixels() <= maxWholeHEIF
 }
 
 // loadShrink returns by how much libvips shrinks a JPEG while it loads it: it leaves a factor of two for the better filter.
@@ -206,7 +215,8 @@ func (s *source) image(f form) (*vips.Image, *rejectedError) {
 	if image, done := s.decoded[f]; done {
 		return image, nil
 	}
-	if f.shrink == 0 || f.frames == 1 && s.users[f] < 2 {
+	// libvips takes the thumbnail of a HEIF file where that is large enough, unless it gets the decoded image.
+	if f.shrink == 0 || f.frames == 1 && s.users[f] < 2 && !s.decodesWhole() {
 		return nil, nil
 	}
 	image, err := vips.Decode(s.file, f.shrink, f.frames)
