@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -180,7 +181,7 @@ func (a *attack) hold(ctx context.Context, i int) {
 		switch {
 		case err != nil:
 			if ctx.Err() == nil {
-				a.count("no answer")
+				a.count("no answer: " + reason(err))
 			}
 			return
 		case response.StatusCode == http.StatusContinue:
@@ -193,6 +194,14 @@ func (a *attack) hold(ctx context.Context, i int) {
 		a.count(answer)
 		return
 	}
+}
+
+// reason returns why there is no answer, without addresses.
+func reason(err error) string {
+	if operation := (*net.OpError)(nil); errors.As(err, &operation) {
+		return operation.Err.Error()
+	}
+	return err.Error()
 }
 
 // trickle sends one byte a second on every connection.
