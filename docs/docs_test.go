@@ -107,14 +107,21 @@ func TestPages_LinkToWhatExists(t *testing.T) {
 	}
 }
 
-func TestReadme_LinksToEveryGuideAndReference(t *testing.T) {
+func TestIndex_LinksToEveryGuideAndReference(t *testing.T) {
 	t.Parallel()
+	const index = "docs/README.md"
 	all := pages(t)
 	for path := range all {
-		folder := filepath.Dir(path)
-		if folder != "docs/decisions" && path != "README.md" && !strings.Contains(all["README.md"], "]("+path+")") {
-			t.Errorf("README.md does not link to %s", path)
+		to, err := filepath.Rel("docs", path)
+		if err != nil {
+			t.Fatal(err)
 		}
+		if folder := filepath.Dir(path); folder != "docs/decisions" && path != "README.md" && path != index && !strings.Contains(all[index], "]("+to+")") {
+			t.Errorf("%s does not link to %s", index, path)
+		}
+	}
+	if !strings.Contains(all["README.md"], "]("+index+")") {
+		t.Errorf("README.md does not link to %s", index)
 	}
 }
 
