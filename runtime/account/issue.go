@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/purge"
 )
 
 // KeyStore stores API keys. A key is issued in two phases: AddKey makes it valid, and DeliverKey
@@ -153,17 +154,9 @@ func (c KeyPurgeConfig) Validate() error {
 	return nil
 }
 
-// keyPurgeBatch bounds the rows that one statement of the purge deletes.
-const keyPurgeBatch = 500
-
 // PurgeKeys deletes the keys that ended longer ago than the retention, and returns how many.
-func PurgeKeys(ctx context.Context, cfg KeyPurgeConfig, store KeyStore) (int, error) {
-	total := 0
-	for {
-		n, err := store.PurgeKeys(ctx, cfg.KeyRetention, keyPurgeBatch)
-		total += n
-		if err != nil || n < keyPurgeBatch {
-			return total, err
-		}
-	}
+func PurgeKeys(ctx context.Context, cfg KeyPurgeConfig, store KeyStore, batches purge.Batches) (int, error) {
+	return batches.Each(ctx, func(ctx context.Context, size int) (int, error) {
+		return store.PurgeKeys(ctx, cfg.KeyRetention, size)
+	})
 }

@@ -18,6 +18,7 @@ import (
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/purge"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -299,7 +300,7 @@ func TestPurge_DeletesEndedJobsAfterTheirRetention(t *testing.T) {
 		at      time.Time
 		deleted int
 	}{{time.Now(), 0}, {time.Now().Add(2 * time.Hour), 2}} {
-		if n, err := fetch.Purge(t.Context(), cfg, w.Store, want.at); err != nil || n != want.deleted {
+		if n, err := fetch.Purge(t.Context(), cfg, w.Store, purge.Batches{Size: 50}, want.at); err != nil || n != want.deleted {
 			t.Errorf("%d, %v, want %d", n, err, want.deleted)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"mediastack.dev/runtime/purge"
 )
 
 // PurgeConfig bounds how long jobs are kept. The tags are flag and environment names.
@@ -25,16 +27,9 @@ type PurgeStore interface {
 	PurgeFetches(ctx context.Context, cutoff time.Time, batch int) (int, error)
 }
 
-// purgeBatch bounds the rows that one transaction deletes.
-const purgeBatch = 500
-
-// Purge deletes old jobs in bounded batches, and returns how many.
-func Purge(ctx context.Context, cfg PurgeConfig, store PurgeStore, now time.Time) (total int, err error) {
-	for {
-		n, err := store.PurgeFetches(ctx, now.Add(-cfg.Retention), purgeBatch)
-		total += n
-		if err != nil || n < purgeBatch {
-			return total, err
-		}
-	}
+// Purge deletes old jobs, and returns how many.
+func Purge(ctx context.Context, cfg PurgeConfig, store PurgeStore, batches purge.Batches, now time.Time) (total int, err error) {
+	return batches.Each(ctx, func(ctx context.Context, size int) (int, error) {
+		return store.PurgeFetches(ctx, now.Add(-cfg.Retention), size)
+	})
 }

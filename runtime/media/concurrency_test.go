@@ -23,6 +23,7 @@ import (
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/purge"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -207,6 +208,55 @@ func TestPurge_RunsOneAtATime(t *testing.T) {
 	must(t, <-done)
 	if summary, err := b.purger.Run(t.Context()); err != nil || !summary.Ran {
 		t.Errorf("a purge after the first: %+v, %v", summary, err)
+	}
+}
+
+// heldGuard is a guard of a database that was restored meanwhile.
+type heldGuard struct {
+	media.Guard
+	held *bool
+}
+
+func (g heldGuard) Writable() error {
+	if *g.held {
+		return fault.WithReason(fault.New(fault.Unavailable, "the database was restored"), fault.Held)
+	}
+	return g.Guard.Writable()
+}
+
+// Steps of other packages once ran on while the purge was held, without the pauses, and beside another purge.
+func TestPurge_HoldsAndPausesTheStepsOfOthers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var held bool
+	purger, err := media.NewPurger(purgeConfig, media.PurgeDeps{Store: b.store, Objects: b.objects, Guard: heldGuard{b.guard, &held}, Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	ran := 0
+	step := func(_ context.Context, size int) (int, error) {
+		if size != purgeConfig.BatchSize {
+			t.Errorf("a batch has %d rows", size)
+		}
+		ran, held = ran+1, true
+		return size, nil
+	}
+	other := func(ctx context.Context, batches purge.Batches) error {
+		if batches.Pause == nil {
+			t.Error("the step has no pauses")
+		}
+		_, err := batches.Each(ctx, step)
+		return err
+	}
+	summary, err := purger.Run(t.Context(), other, other)
+	if err != nil || !summary.Ran || summary.Held != "the database was restored" || !summary.NeedsAttention || ran != 1 {
+		t.Errorf("%d batches, %+v, %v", ran, summary, err)
+	}
+	held = false
+	_, err = b.store.WithPurgeLock(t.Context(), func(ctx context.Context) error {
+		summary, err = purger.Run(ctx, other)
+		return err
+	})
+	if err != nil || summary.Ran || ran != 1 {
+		t.Errorf("beside another purge: %d batches, %+v, %v", ran, summary, err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
+	"mediastack.dev/runtime/purge"
 )
 
 // DraftConfig bounds the life of drafts. The purge and the documents of drafts have the same value.
@@ -53,14 +54,9 @@ func (c PurgeConfig) Validate() error {
 	return c.DraftConfig.Validate()
 }
 
-// Pause waits after a batch of this duration, so that the service can use the stores. It returns the error of ctx if that ends.
-func (c PurgeConfig) Pause(ctx context.Context, worked time.Duration) error {
-	select {
-	case <-time.After(worked * time.Duration(c.PausePercent) / 100):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+// Batches returns how every step of the purge works, while writable returns nil.
+func (c PurgeConfig) Batches(writable func() error) purge.Batches {
+	return purge.Batches{Size: c.BatchSize, Writable: writable, Pause: purge.Percent(c.PausePercent)}
 }
 
 // PurgeSummary counts what one run did. Its JSON form is the output of the purge command.
@@ -82,6 +78,16 @@ type PurgeSummary struct {
 	// Held says why nothing was removed: the database was restored or cloned, or is that of another
 	// installation.
 	Held string `json:"held,omitempty"`
+}
+
+// hold records why the purge is held, and reports whether err is a reason for that.
+func (s *PurgeSummary) hold(err error) bool {
+	reason := fault.ReasonOf(err)
+	if reason != fault.Held && reason != fault.OtherInstallation {
+		return false
+	}
+	s.Held, s.NeedsAttention = fault.From(err).Public, true
+	return true
 }
 
 // PurgeDeps are the dependencies of a Purger.
@@ -109,16 +115,24 @@ func NewPurger(cfg PurgeConfig, deps PurgeDeps) (*Purger, error) {
 	return &Purger{cfg: cfg, deps: deps}, nil
 }
 
-// Run purges once. It does nothing while another purge runs in any process.
-func (p *Purger) Run(ctx context.Context) (PurgeSummary, error) {
+// Run purges once, and then does others in their order. It does nothing while another purge runs in any process.
+func (p *Purger) Run(ctx context.Context, others ...func(ctx context.Context, batches purge.Batches) error) (PurgeSummary, error) {
 	var summary PurgeSummary
+	batches := p.cfg.Batches(p.deps.Guard.Writable)
 	ran, err := p.deps.Store.WithPurgeLock(ctx, func(ctx context.Context) error {
-		run := &purgeRun{Purger: p, summary: &summary, buckets: map[installation.Bucket]bucketCheck{}}
-		return run.purge(ctx)
+		run := &purgeRun{Purger: p, summary: &summary, batches: batches, buckets: map[installation.Bucket]bucketCheck{}}
+		if err := run.purge(ctx); err != nil {
+			return err
+		}
+		for _, other := range others {
+			if err := other(ctx, batches); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	summary.Ran = ran
-	if reason := fault.ReasonOf(err); reason == fault.Held || reason == fault.OtherInstallation {
-		summary.Held, summary.NeedsAttention = fault.From(err).Public, true
+	if summary.hold(err) {
 		p.deps.Log.ErrorContext(ctx, "the purge is held", "error", err)
 		return summary, nil
 	}
@@ -129,6 +143,7 @@ func (p *Purger) Run(ctx context.Context) (PurgeSummary, error) {
 type purgeRun struct {
 	*Purger
 	summary *PurgeSummary
+	batches purge.Batches
 	buckets map[installation.Bucket]bucketCheck // each is read once per run
 }
 
@@ -137,31 +152,31 @@ func (p *purgeRun) purge(ctx context.Context) error {
 		return err
 	}
 	store, summary, start := p.deps.Store, p.summary, p.deps.Now()
-	if err := p.batches(ctx, &summary.DraftsPurged, func() (int, error) {
-		return store.PurgeDrafts(ctx, start.Add(-p.cfg.DraftTTL), p.cfg.BatchSize)
-	}); err != nil {
-		return fmt.Errorf("purge drafts: %w", err)
-	}
-	if err := p.batches(ctx, &summary.DeletedItemsPurged, func() (int, error) {
-		return store.EndTombstones(ctx, start, p.cfg.BatchSize)
-	}); err != nil {
-		return fmt.Errorf("purge deleted items: %w", err)
-	}
-	if err := p.batches(ctx, &summary.UploadsExpired, func() (int, error) {
-		return store.ExpireUploads(ctx, start.Add(-p.cfg.UploadGrace), p.cfg.BatchSize, UploadKeys)
-	}); err != nil {
-		return fmt.Errorf("expire uploads: %w", err)
-	}
-	var deleted int
-	if err := p.batches(ctx, &deleted, func() (int, error) {
-		return store.DeleteExpiredResumables(ctx, start, p.cfg.BatchSize)
-	}); err != nil {
-		return fmt.Errorf("delete expired resumable uploads: %w", err)
-	}
-	if err := p.batches(ctx, &deleted, func() (int, error) {
-		return store.DeleteExpiredCapabilities(ctx, start.Add(-capabilityRetention), p.cfg.BatchSize)
-	}); err != nil {
-		return fmt.Errorf("delete expired upload capabilities: %w", err)
+	for _, step := range []struct {
+		what  string
+		count *int
+		batch func(ctx context.Context, size int) (int, error)
+	}{
+		{"purge drafts", &summary.DraftsPurged, func(ctx context.Context, size int) (int, error) {
+			return store.PurgeDrafts(ctx, start.Add(-p.cfg.DraftTTL), size)
+		}},
+		{"purge deleted items", &summary.DeletedItemsPurged, func(ctx context.Context, size int) (int, error) {
+			return store.EndTombstones(ctx, start, size)
+		}},
+		{"expire uploads", &summary.UploadsExpired, func(ctx context.Context, size int) (int, error) {
+			return store.ExpireUploads(ctx, start.Add(-p.cfg.UploadGrace), size, UploadKeys)
+		}},
+		{"delete expired resumable uploads", new(int), func(ctx context.Context, size int) (int, error) {
+			return store.DeleteExpiredResumables(ctx, start, size)
+		}},
+		{"delete expired upload capabilities", new(int), func(ctx context.Context, size int) (int, error) {
+			return store.DeleteExpiredCapabilities(ctx, start.Add(-capabilityRetention), size)
+		}},
+	} {
+		handled, err := p.batches.Each(ctx, step.batch)
+		if *step.count += handled; err != nil {
+			return fmt.Errorf("%s: %w", step.what, err)
+		}
 	}
 	if err := p.removeDue(ctx); err != nil {
 		return fmt.Errorf("remove objects: %w", err)
@@ -177,22 +192,4 @@ func (p *purgeRun) purge(ctx context.Context) error {
 // UploadKeys returns the keys of the objects that an upload may have stored.
 func UploadKeys(itemID uuid.UUID) []string {
 	return append([]string{ObjectKey(itemID, Original), ObjectKey(itemID, WebP), ObjectKey(itemID, Thumbnail)}, incompletePartKeys(itemID)...)
-}
-
-// batches repeats step until it handles less than a full batch, and adds its counts to sum.
-func (p *purgeRun) batches(ctx context.Context, sum *int, step func() (int, error)) error {
-	for {
-		if err := p.deps.Guard.Writable(); err != nil {
-			return err
-		}
-		start := p.deps.Now()
-		n, err := step()
-		*sum += n
-		if err != nil || n < p.cfg.BatchSize {
-			return err
-		}
-		if err := p.cfg.Pause(ctx, p.deps.Now().Sub(start)); err != nil {
-			return err
-		}
-	}
 }

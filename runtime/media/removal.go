@@ -16,37 +16,38 @@ const removalLease = 5 * time.Minute
 
 // removeDue carries out the queued removals that are due, each at most once per run.
 func (p *purgeRun) removeDue(ctx context.Context) error {
-	store, summary, due := p.deps.Store, p.summary, p.deps.Now()
-	for {
-		if err := p.deps.Guard.Writable(); err != nil {
-			return err
-		}
-		start := p.deps.Now()
-		batch, err := store.DueRemovals(ctx, due, due.Add(removalLease), p.cfg.BatchSize)
+	due := p.deps.Now()
+	_, err := p.batches.Each(ctx, func(ctx context.Context, size int) (int, error) {
+		batch, err := p.deps.Store.DueRemovals(ctx, due, due.Add(removalLease), size)
 		if err != nil || len(batch) == 0 {
-			return err
+			return 0, err
 		}
 		done, failed := p.removeBatch(ctx, batch)
-		summary.RemovalsDone += len(done)
-		if len(done) > 0 {
-			if err := store.FinishRemovals(ctx, done); err != nil {
-				return err
-			}
-		}
-		for _, f := range failed {
-			summary.RemovalsFailed++
-			summary.NeedsAttention = summary.NeedsAttention || f.removal.Attempts >= p.cfg.MaxAttempts
-			backoff := min(p.cfg.MaxBackoff, time.Second<<min(f.removal.Attempts, 20))
-			if err := store.FailRemovals(ctx, []int64{f.removal.ID}, p.deps.Now().Add(backoff), f.cause.Error()); err != nil {
-				return err
-			}
-			p.deps.Log.WarnContext(ctx, "removing objects failed", "removal", f.removal.ID, "bucket", f.removal.Bucket,
-				"attempts", f.removal.Attempts, "retry_in", backoff, "error", f.cause)
-		}
-		if err := p.cfg.Pause(ctx, p.deps.Now().Sub(start)); err != nil {
+		return len(batch), p.recordRemovals(ctx, done, failed)
+	})
+	return err
+}
+
+// recordRemovals records how the removals of a batch ended.
+func (p *purgeRun) recordRemovals(ctx context.Context, done []int64, failed []failedRemoval) error {
+	store, summary := p.deps.Store, p.summary
+	summary.RemovalsDone += len(done)
+	if len(done) > 0 {
+		if err := store.FinishRemovals(ctx, done); err != nil {
 			return err
 		}
 	}
+	for _, f := range failed {
+		summary.RemovalsFailed++
+		summary.NeedsAttention = summary.NeedsAttention || f.removal.Attempts >= p.cfg.MaxAttempts
+		backoff := min(p.cfg.MaxBackoff, time.Second<<min(f.removal.Attempts, 20))
+		if err := store.FailRemovals(ctx, []int64{f.removal.ID}, p.deps.Now().Add(backoff), f.cause.Error()); err != nil {
+			return err
+		}
+		p.deps.Log.WarnContext(ctx, "removing objects failed", "removal", f.removal.ID, "bucket", f.removal.Bucket,
+			"attempts", f.removal.Attempts, "retry_in", backoff, "error", f.cause)
+	}
+	return nil
 }
 
 type failedRemoval struct {

@@ -10,6 +10,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/oauth"
+	"mediastack.dev/runtime/purge"
 )
 
 func TestGrant_EndsWithOwnerAccountAndKey(t *testing.T) {
@@ -134,7 +135,7 @@ func TestGrant_StoresTheReasonOfItsRevocation(t *testing.T) {
 	if n, err := w.RevokeApps(t.Context(), alone.session(t), uuid.Nil); err != nil || n != 0 {
 		t.Errorf("%d grants revoked that had ended: %v", n, err)
 	}
-	_, err = oauth.Purge(t.Context(), purgeConfig, w.Store, w.clock.Now())
+	_, err = oauth.Purge(t.Context(), purgeConfig, w.Store, purge.Batches{Size: 50}, w.clock.Now())
 	must(t, err)
 	if n := w.QueryInt(t, "SELECT count(*) FROM oauth_grant WHERE revocation_reason = 'API key expired'"); n != 2 || w.isAccepted(t, at.Access) || w.isAccepted(t, stays.Access) {
 		t.Errorf("%d grants revoked with their key", n)

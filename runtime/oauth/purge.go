@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"mediastack.dev/runtime/purge"
 )
 
 // PurgeConfig bounds how long data of logins is kept. The tags are flag and environment names.
@@ -54,23 +56,15 @@ func (c PurgeConfig) Cutoffs(now time.Time) PurgeCutoffs {
 
 // PurgeStore is the part of the store that a purge needs.
 type PurgeStore interface {
-	// PurgeExpired deletes a batch of e-mails, rate-limit events, login sessions, tokens, grants
+	// PurgeExpired deletes up to batch rows of each table of e-mails, rate-limit events, login sessions, tokens, grants
 	// and clients that are older than the cutoffs, and returns how many rows it deleted. It
 	// also revokes the grants of expired keys.
 	PurgeExpired(ctx context.Context, cutoffs PurgeCutoffs, batch int) (int, error)
 }
 
-// purgeBatch bounds the rows of each table that one transaction deletes.
-const purgeBatch = 500
-
-// Purge deletes expired data in bounded batches and returns how many rows it deleted.
-func Purge(ctx context.Context, cfg PurgeConfig, store PurgeStore, now time.Time) (int, error) {
-	total := 0
-	for {
-		n, err := store.PurgeExpired(ctx, cfg.Cutoffs(now), purgeBatch)
-		total += n
-		if err != nil || n == 0 {
-			return total, err
-		}
-	}
+// Purge deletes expired data, and returns how many rows it deleted.
+func Purge(ctx context.Context, cfg PurgeConfig, store PurgeStore, batches purge.Batches, now time.Time) (int, error) {
+	return batches.Each(ctx, func(ctx context.Context, size int) (int, error) {
+		return store.PurgeExpired(ctx, cfg.Cutoffs(now), size)
+	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/oauth"
+	"mediastack.dev/runtime/purge"
 )
 
 func TestPurge_DeletesExpiredDataOnly(t *testing.T) {
@@ -27,7 +28,7 @@ func TestPurge_DeletesExpiredDataOnly(t *testing.T) {
 	must(t, w.startLogin(t, authorizationRequest()).sendCode(t, "unknown@example.org"))
 	purge := func() {
 		t.Helper()
-		_, err := oauth.Purge(t.Context(), cfg, w.Store, w.clock.Now())
+		_, err := oauth.Purge(t.Context(), cfg, w.Store, purge.Batches{Size: 50}, w.clock.Now())
 		must(t, err)
 	}
 	rows := func(table string) int64 { return w.QueryInt(t, "SELECT count(*) FROM "+table) }

@@ -12,6 +12,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/purge"
 )
 
 // keyEnv is an account with its Default App.
@@ -464,11 +465,11 @@ func TestPurgeKeys_KeepsWhatMayComeBack(t *testing.T) {
 	}
 	cfg := account.KeyPurgeConfig{KeyRetention: 720 * time.Hour}
 	age("719 hours")
-	if n, err := account.PurgeKeys(t.Context(), cfg, e.store); err != nil || n != 0 {
+	if n, err := account.PurgeKeys(t.Context(), cfg, e.store, purge.Batches{Size: 3}); err != nil || n != 0 {
 		t.Errorf("%d keys were purged before their retention: %v", n, err)
 	}
 	age("2 hours")
-	if n, err := account.PurgeKeys(t.Context(), cfg, e.store); err != nil || n != 4 {
+	if n, err := account.PurgeKeys(t.Context(), cfg, e.store, purge.Batches{Size: 3}); err != nil || n != 4 {
 		t.Errorf("%d keys were purged, want 4: %v", n, err)
 	}
 	e.reopen()

@@ -10,6 +10,7 @@ import (
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/purge"
 	"mediastack.dev/runtime/rendition"
 )
 
@@ -36,7 +37,7 @@ func TestCap_IsExactWithRenditions(t *testing.T) {
 			if held := all[0].QueryInt(t, `SELECT bytes FROM account_usage WHERE account_id = $1`, one.Account().ID); held > room {
 				t.Errorf("the account uses %d bytes of %d", held, room)
 			}
-			if _, err := rendition.Purge(t.Context(), rendition.PurgeConfig{}, rendition.PurgeDeps{Store: all[1].Store, Presets: presets{of("a", 1), of("a", 2), of("a", 3)}}, time.Now()); err != nil {
+			if _, err := rendition.Purge(t.Context(), rendition.PurgeConfig{}, rendition.PurgeDeps{Store: all[1].Store, Presets: presets{of("a", 1), of("a", 2), of("a", 3)}, Batches: purge.Batches{Size: 50}}, time.Now()); err != nil {
 				t.Errorf("purge: %v", err)
 			}
 			if _, err := all[1].Store.EndTombstones(t.Context(), time.Now().Add(48*time.Hour), 1); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/purge"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -153,6 +154,8 @@ const (
 	// are no images.
 	eagerPage  = 100
 	eagerPages = 10
+	// eagerClear is how many items leave the queue of an account at once.
+	eagerClear = 50
 	// eagerChanges is how many changes of presets are read at once, and eagerPages how many times.
 	eagerChanges = 100
 	// fullPause is how long an account is left alone whose storage cap had no room.
@@ -325,12 +328,13 @@ func (e *Eager) see(ctx context.Context, encoder EagerEncoder, changes []EagerCh
 		if err != nil {
 			return unread, err
 		}
-		for more := seen && digest == nil; more; {
-			ended, err := e.deps.Store.ClearEager(ctx, change.AccountID, purgeBatch)
-			if err != nil {
-				return unread, err
-			}
-			more = ended == purgeBatch
+		if !seen || digest != nil {
+			continue
+		}
+		if _, err := (purge.Batches{Size: eagerClear}).Each(ctx, func(ctx context.Context, size int) (int, error) {
+			return e.deps.Store.ClearEager(ctx, change.AccountID, size)
+		}); err != nil {
+			return unread, err
 		}
 	}
 	return unread, nil

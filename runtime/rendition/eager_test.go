@@ -14,6 +14,7 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/purge"
 	"mediastack.dev/runtime/rendition"
 	"mediastack.dev/runtime/settings"
 )
@@ -215,7 +216,7 @@ func TestEager_RebuildsAfterAChange(t *testing.T) {
 	if n := fresh(30); n != items {
 		t.Errorf("%d renditions of the changed preset", n)
 	}
-	_, err := rendition.Purge(t.Context(), rendition.PurgeConfig{StaleGrace: time.Hour}, rendition.PurgeDeps{Store: first.Store, Presets: rendition.NewPresets(first.Settings), Log: slog.New(slog.DiscardHandler)}, time.Now())
+	_, err := rendition.Purge(t.Context(), rendition.PurgeConfig{StaleGrace: time.Hour}, rendition.PurgeDeps{Store: first.Store, Presets: rendition.NewPresets(first.Settings), Log: slog.New(slog.DiscardHandler), Batches: purge.Batches{Size: 50}}, time.Now())
 	must(t, err)
 	if fresh(20) != 0 || fresh(30) != items {
 		t.Errorf("%d stale renditions are not marked, or %d are", fresh(20), items-fresh(30))

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/purge"
 )
 
 // PurgeConfig bounds what the purge does with renditions. The tags are flag and environment names.
@@ -49,15 +50,10 @@ type PurgeDeps struct {
 	Store   PurgeStore
 	Presets Presets
 	Log     *slog.Logger
-	// BatchSize bounds the rows that one transaction deletes; 0 = 50.
-	BatchSize int
-	// Pause waits after a batch of claims of this duration, which has locked the usage of accounts that uploads need; nil = no pause.
-	Pause func(ctx context.Context, worked time.Duration) error
+	Batches purge.Batches
 }
 
 const (
-	// purgeBatch is the default of PurgeDeps.BatchSize.
-	purgeBatch = 50
 	// purgePage bounds the accounts that one statement returns.
 	purgePage = 200
 	// claimGrace is how long after its lease a claim is left to the process.
@@ -67,10 +63,10 @@ const (
 // Purge ends the claims of processes that died, and the renditions of recipes that no preset has any more, in bounded batches. It returns how many
 // renditions and claims it ended. Of an account whose presets cannot be read it ends claims only, and logs that. The removal of their objects is left to the purge of objects. It can run beside itself.
 func Purge(ctx context.Context, cfg PurgeConfig, deps PurgeDeps, now time.Time) (total int, err error) {
-	if deps.BatchSize == 0 {
-		deps.BatchSize = purgeBatch
-	}
-	claims, err := deps.inBatches(ctx, deps.Pause, func() (int, error) { return deps.Store.EndClaims(ctx, now.Add(-claimGrace), deps.BatchSize) })
+	// A batch of claims locks the usage of accounts, which uploads need: it has the pauses of the purge.
+	claims, err := deps.Batches.Each(ctx, func(ctx context.Context, size int) (int, error) {
+		return deps.Store.EndClaims(ctx, now.Add(-claimGrace), size)
+	})
 	if err != nil {
 		return claims, err
 	}
@@ -78,45 +74,12 @@ func Purge(ctx context.Context, cfg PurgeConfig, deps PurgeDeps, now time.Time) 
 	if err != nil {
 		return claims, err
 	}
-	stale, err := deps.inBatches(ctx, cfg.atRate(deps.BatchSize), func() (int, error) {
-		return deps.Store.EndStaleRenditions(ctx, now.Add(-cfg.StaleGrace), unread, deps.BatchSize)
+	// A preset of many items changes in one moment, and nobody waits for the end of its former renditions: requests do not notice it
+	// at this pace.
+	stale, err := deps.Batches.AtRate(cfg.StaleRate).Each(ctx, func(ctx context.Context, size int) (int, error) {
+		return deps.Store.EndStaleRenditions(ctx, now.Add(-cfg.StaleGrace), unread, size)
 	})
 	return claims + stale, err
-}
-
-// atRate returns a pause between batches that keeps to StaleRate. A preset of many items changes in one moment, and nobody waits
-// for the end of its former renditions: requests do not notice it at this pace.
-func (c PurgeConfig) atRate(batch int) func(ctx context.Context, worked time.Duration) error {
-	if c.StaleRate == 0 {
-		return nil
-	}
-	interval := time.Duration(batch) * time.Second / time.Duration(c.StaleRate)
-	return func(ctx context.Context, worked time.Duration) error {
-		select {
-		case <-time.After(interval - worked):
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// inBatches repeats step, with pauses, until it ends less than a full batch, and returns the sum.
-func (d PurgeDeps) inBatches(ctx context.Context, pause func(ctx context.Context, worked time.Duration) error, step func() (int, error)) (total int, err error) {
-	for {
-		started := time.Now()
-		n, err := step()
-		total += n
-		if err != nil || n < d.BatchSize {
-			return total, err
-		}
-		if pause == nil {
-			continue
-		}
-		if err := pause(ctx, time.Since(started)); err != nil {
-			return total, err
-		}
-	}
 }
 
 // markStale marks the stale renditions of every account, and returns the accounts of which the presets cannot be read: what is

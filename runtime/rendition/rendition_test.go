@@ -16,6 +16,7 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/purge"
 	"mediastack.dev/runtime/rendition"
 	"mediastack.dev/runtime/settings"
 )
@@ -600,7 +601,7 @@ func TestPurge_EndsWhatIsStaleAfterTheGrace(t *testing.T) {
 	now := time.Now()
 	purge := func(at time.Duration, want int, allowed ...rendition.Request) {
 		t.Helper()
-		n, err := rendition.Purge(t.Context(), rendition.PurgeConfig{StaleGrace: 24 * time.Hour}, rendition.PurgeDeps{Store: w.Store, Presets: presets(allowed), Log: slog.New(slog.DiscardHandler)}, now.Add(at))
+		n, err := rendition.Purge(t.Context(), rendition.PurgeConfig{StaleGrace: 24 * time.Hour}, rendition.PurgeDeps{Store: w.Store, Presets: presets(allowed), Log: slog.New(slog.DiscardHandler), Batches: purge.Batches{Size: 50}}, now.Add(at))
 		if err != nil || n != want {
 			t.Errorf("at %s the purge ended %d, %v, want %d", at, n, err, want)
 		}
@@ -642,7 +643,7 @@ func TestPurge_KeepsWhatItCannotJudge(t *testing.T) {
 	stored := rendition.NewPresets(settings.NewService(w.Store))
 	purge := func(at time.Duration, want int) {
 		t.Helper()
-		n, err := rendition.Purge(t.Context(), rendition.PurgeConfig{StaleGrace: time.Hour}, rendition.PurgeDeps{Store: w.Store, Presets: stored, Log: slog.New(slog.NewTextHandler(&log, nil))}, time.Now().Add(at))
+		n, err := rendition.Purge(t.Context(), rendition.PurgeConfig{StaleGrace: time.Hour}, rendition.PurgeDeps{Store: w.Store, Presets: stored, Log: slog.New(slog.NewTextHandler(&log, nil)), Batches: purge.Batches{Size: 50}}, time.Now().Add(at))
 		if err != nil || n != want {
 			t.Errorf("at %s the purge ended %d, %v, want %d", at, n, err, want)
 		}

@@ -15,6 +15,7 @@ import (
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/purge"
 	"mediastack.dev/runtime/rendition"
 	"mediastack.dev/runtime/settings"
 )
@@ -78,18 +79,24 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 	var summary purgeSummary
 	var swept error
 	started := time.Now()
-	if summary.PurgeSummary, swept = purger.Run(ctx); swept == nil && summary.Held == "" {
-		summary.OAuthRowsPurged, swept = oauth.Purge(ctx, c.OAuth, store, time.Now())
-	}
-	if swept == nil && summary.Held == "" {
-		summary.KeysPurged, swept = account.PurgeKeys(ctx, c.Keys, store)
-	}
-	if swept == nil && summary.Held == "" {
-		summary.FetchesPurged, swept = fetch.Purge(ctx, c.Fetch, store, time.Now())
-	}
-	if swept == nil && summary.Held == "" {
-		summary.RenditionsPurged, swept = rendition.Purge(ctx, c.Pictures, rendition.PurgeDeps{Store: store, Presets: rendition.NewPresets(settings.NewService(store)), Log: log, BatchSize: c.Purge.BatchSize, Pause: c.Purge.Pause}, time.Now())
-	}
+	summary.PurgeSummary, swept = purger.Run(ctx,
+		func(ctx context.Context, batches purge.Batches) (err error) {
+			summary.OAuthRowsPurged, err = oauth.Purge(ctx, c.OAuth, store, batches, time.Now())
+			return err
+		},
+		func(ctx context.Context, batches purge.Batches) (err error) {
+			summary.KeysPurged, err = account.PurgeKeys(ctx, c.Keys, store, batches)
+			return err
+		},
+		func(ctx context.Context, batches purge.Batches) (err error) {
+			summary.FetchesPurged, err = fetch.Purge(ctx, c.Fetch, store, batches, time.Now())
+			return err
+		},
+		func(ctx context.Context, batches purge.Batches) (err error) {
+			presets := rendition.NewPresets(settings.NewService(store))
+			summary.RenditionsPurged, err = rendition.Purge(ctx, c.Pictures, rendition.PurgeDeps{Store: store, Presets: presets, Log: log, Batches: batches}, time.Now())
+			return err
+		})
 	recordPurge(ctx, store, summary, swept, started, log)
 	if err := json.NewEncoder(io.out).Encode(summary); err != nil {
 		return err
