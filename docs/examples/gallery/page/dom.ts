@@ -37,15 +37,22 @@ export function announce(text: string, name = '', actions: Actions = {}): HTMLEl
   return message
 }
 
+let asked = new AbortController()
+
 /** Asks a question. The answer is yes only if the user says so. */
-export async function ask(question: string, yes: string): Promise<boolean> {
+export function ask(question: string, yes: string): Promise<boolean> {
   const dialog = element<HTMLDialogElement>('confirm')
+  asked.abort()
+  const { signal } = (asked = new AbortController())
   element('confirm-text').textContent = question
   element('confirm-yes').textContent = yes
-  dialog.returnValue = 'no'
   dialog.showModal()
-  await new Promise((closed) => dialog.addEventListener('close', closed, { once: true }))
-  return dialog.returnValue === 'yes'
+  return new Promise((answer) => {
+    // The event "close" comes later than the answer. By then the dialog may ask the next question, whose answer is not for this one.
+    within<HTMLFormElement>(dialog, 'form').addEventListener('submit', ({ submitter }) => answer(submitter === element('confirm-yes')), { signal })
+    dialog.addEventListener('close', () => { if (!dialog.open) answer(false) }, { signal }) // by the Escape key
+    signal.addEventListener('abort', () => answer(false))
+  })
 }
 
 /** Sends a request to the server of this page. */

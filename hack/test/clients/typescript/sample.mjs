@@ -12,6 +12,7 @@ const axe = await readFile(options.axe, 'utf8')
 const browser = await puppeteer.launch({
   executablePath: options.browser,
   headless: true,
+  protocolTimeout: 2 * stepTimeout, // so that a step that fails is named, not the protocol
   env: { ...process.env, ...(await pictureFonts(options.scratch)) },
   // Tests run as root in containers; the page is the test's own.
   args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'],
@@ -20,7 +21,11 @@ const page = await browser.newPage()
 page.setDefaultTimeout(stepTimeout)
 const problems = []
 page.on('pageerror', (error) => problems.push(error.message))
-page.on('console', (message) => { if (/Content Security Policy/.test(message.text())) problems.push(message.text()) })
+const messages = []
+page.on('console', (message) => {
+  messages.push(message.text())
+  if (/Content Security Policy/.test(message.text())) problems.push(message.text())
+})
 
 const control = async (path, body) => (await fetch(options.control + path, { method: 'POST', body: JSON.stringify(body ?? {}) })).text()
 const text = (selector) => page.$eval(selector, (element) => element.textContent.trim())
@@ -321,10 +326,24 @@ try {
   await focusIs('items-title')
   expect((await text('#status')).includes('Notes.txt is deleted.') && (await page.$$('#status button')).length === 0, 'a final delete has an action')
 
+  // The answer to one question is not taken for that to another one, however fast they are asked: an item that was kept was deleted once.
+  await choose(notes, clip)
+  await titleIs('2 items')
+  await page.evaluate(() => {
+    for (const selector of ['[aria-label="Delete Clip.bin"]', '#confirm [value="no"]', '[aria-label="Delete Notes.txt"]', '#confirm-yes']) document.querySelector(selector).click()
+  })
+  await titleIs('1 item')
+  await page.reload()
+  await titleIs('1 item')
+  expect((await item('Clip.bin')).id, 'another item was deleted')
+
   expect(problems.length === 0, problems.join('\n'))
   console.log('done')
 } catch (error) {
   if (options.picture) await page.screenshot({ path: options.picture })
+  console.error('the page says', messages, 'and shows', await page.evaluate(() => ({
+    title: document.getElementById('items-title')?.textContent, uploads: document.getElementById('uploads')?.innerText, status: document.getElementById('status')?.innerText, focus: document.activeElement.outerHTML.slice(0, 300),
+  })).catch(() => 'nothing'))
   throw error
 } finally {
   await browser.close()
