@@ -99,8 +99,6 @@ const (
 	ReasonStorageFull = "StorageFull"
 	// ReasonRuntimeUnavailable: no replica of the runtime serves.
 	ReasonRuntimeUnavailable = "RuntimeUnavailable"
-	// ReasonBound (RetainedMediaAccount): the account belongs to a MediaAccount again.
-	ReasonBound = "Bound"
 	// ReasonPurging (RetainedMediaAccount): the media is being deleted.
 	ReasonPurging = "Purging"
 )

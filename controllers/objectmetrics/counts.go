@@ -131,7 +131,7 @@ var (
 		v1alpha1.ReasonObjectStoreCredentials, v1alpha1.ReasonObjectStoreQuota, v1alpha1.ReasonObjectStoreUnsupported,
 		v1alpha1.ReasonObjectStoreRegion, v1alpha1.ReasonObjectStoreClock,
 		v1alpha1.ReasonKubernetesDenied, v1alpha1.ReasonGenerationLowered, v1alpha1.ReasonStorageNearFull, v1alpha1.ReasonStorageFull,
-		v1alpha1.ReasonRuntimeUnavailable, v1alpha1.ReasonBound, v1alpha1.ReasonPurging)
+		v1alpha1.ReasonRuntimeUnavailable, v1alpha1.ReasonPurging)
 )
 
 // export sends the counts as metrics.

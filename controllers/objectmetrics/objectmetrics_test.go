@@ -7,8 +7,11 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -217,5 +220,34 @@ func TestCollector_KnowsEveryTypeAndReason(t *testing.T) {
 	})
 	if checked < 30 {
 		t.Errorf("there are %d types and reasons only", checked)
+	}
+}
+
+// The reason Bound was documented, exported and excused in a test, and no program set it: its object is deleted instead.
+func TestReasons_AreSetByAProgram(t *testing.T) {
+	t.Parallel()
+	root := testenv.RepoRoot(t)
+	text, err := os.ReadFile(filepath.Join(root, "api/v1alpha1/conditions.go"))
+	must(t, err)
+	unused := map[string]bool{}
+	for _, match := range regexp.MustCompile(`(?m)^\t(Reason\w+)\s+= "`).FindAllSubmatch(text, -1) {
+		unused[string(match[1])] = true
+	}
+	if len(unused) < 22 {
+		t.Fatalf("only %d reasons were found", len(unused))
+	}
+	use := regexp.MustCompile(`\bv1alpha1\.(Reason\w+)`)
+	must(t, filepath.WalkDir(filepath.Join(root, "controllers"), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/objectmetrics/") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, match := range use.FindAllSubmatch(text, -1) {
+			delete(unused, string(match[1]))
+		}
+		return err
+	}))
+	for reason := range unused {
+		t.Errorf("nothing sets %s", reason)
 	}
 }

@@ -119,7 +119,6 @@ var untold = map[string]string{
 	v1alpha1.ReasonObjectStoreUnsupported: "as any other remedy of a store; it needs a store without conditional puts",
 	v1alpha1.ReasonDeleting:               "the time between two rows of the deletion",
 	v1alpha1.ReasonPurging:                "the time between two rows of the retained accounts",
-	v1alpha1.ReasonBound:                  "the object is removed as soon as its account is bound",
 }
 
 // hasEveryReason fails for a reason of the code that neither a row of the table nor untold has.

@@ -80,7 +80,10 @@ func (r *Registry) Update(ctx context.Context, spec Spec) (Account, error) {
 		want.Origins = current.Origins
 	}
 	updated, err := r.store.UpdateAccount(ctx, want)
-	return updated, cmp.Or(err, invalid)
+	if err == nil && invalid != nil {
+		err = fault.New(fault.Invalid, "%v. The origins of before stay in force", invalid)
+	}
+	return updated, err
 }
 
 // Ensure binds the MediaAccount of spec to an account and returns it with its id and bucket:
@@ -88,8 +91,11 @@ func (r *Registry) Update(ctx context.Context, spec Spec) (Account, error) {
 // the same spec writes nothing.
 func (r *Registry) Ensure(ctx context.Context, spec Spec) (Account, error) {
 	want, err := spec.account()
-	if err = cmp.Or(err, checkOrigins(spec.Origins)); err != nil {
+	if err != nil {
 		return Account{}, err
+	}
+	if err := checkOrigins(spec.Origins); err != nil {
+		return Account{}, fault.New(fault.Invalid, "%v", err)
 	}
 	if want.ID = spec.Provision.AccountID; want.ID == uuid.Nil {
 		if want.ID, err = r.store.Cell().NewID(); err != nil {

@@ -349,6 +349,14 @@ func TestContinueLogin_ChangesNothingOnceEitherHasEnded(t *testing.T) {
 			w.clock.Advance(defaults.SessionTTL)
 			return session, w.startLogin(t, request("late")).session(t)
 		},
+		// The newer one began first: its tab was left open until its login expired. "now" of EndLoginSession decides alone.
+		"the newer one has expired": func(t *testing.T, w *env, _, newer *loginBrowser, _ string) (oauth.LoginSession, oauth.LoginSession) {
+			session := newer.session(t)
+			w.clock.Advance(defaults.SessionTTL / 2)
+			valid := w.codeSent(t, request("valid")).session(t)
+			w.clock.Advance(defaults.SessionTTL / 2)
+			return valid, session
+		},
 		"both have expired": func(t *testing.T, w *env, pending, newer *loginBrowser, _ string) (oauth.LoginSession, oauth.LoginSession) {
 			one, other := pending.session(t), newer.session(t)
 			w.clock.Advance(defaults.SessionTTL)

@@ -81,10 +81,7 @@ func (c *statusCommand) Run(ctx context.Context, cluster *cluster, out io.Writer
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	summary := fmt.Sprintf("%d accounts", len(accounts.Items))
-	if len(accounts.Items) == 1 {
-		summary = "1 account"
-	}
+	summary := counted(int64(len(accounts.Items)), "account")
 	if !c.AllNamespaces {
 		summary += " in the namespace " + cluster.namespace
 	}

@@ -247,6 +247,20 @@ func TestRestore_RejectsWhatCannotBeRestored(t *testing.T) {
 	}
 }
 
+// The question of a purge spoke of "1 items".
+func TestPurge_CountsOneItemAsOne(t *testing.T) {
+	t.Parallel()
+	s := newSetup(t)
+	one := s.retained("one", nil)
+	one.Status.Items, one.Status.Bytes = 1, 1
+	if err := s.Status().Update(t.Context(), one); err != nil {
+		t.Fatal(err)
+	}
+	if _, out, _ := s.call("purge", one.Name); !strings.Contains(out, ": 1 item, 1 byte, bucket media-one.") {
+		t.Error(out)
+	}
+}
+
 func TestPurge_DeletesOnlyIfConfirmed(t *testing.T) {
 	t.Parallel()
 	s := newSetup(t)

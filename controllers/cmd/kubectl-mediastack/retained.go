@@ -144,8 +144,8 @@ func (c *purgeCommand) Run(ctx context.Context, cluster *cluster, out io.Writer)
 		return err
 	}
 	spec := retained.Spec
-	if _, err := fmt.Fprintf(out, "Account %s, formerly MediaAccount %s/%s: %d items, %d bytes, bucket %s.\n",
-		c.ID, spec.AccountNamespace, spec.AccountName, retained.Status.Items, retained.Status.Bytes, spec.Bucket); err != nil {
+	if _, err := fmt.Fprintf(out, "Account %s, formerly MediaAccount %s/%s: %s, %s, bucket %s.\n",
+		c.ID, spec.AccountNamespace, spec.AccountName, counted(retained.Status.Items, "item"), counted(retained.Status.Bytes, "byte"), spec.Bucket); err != nil {
 		return err
 	}
 	if !c.Confirm {
@@ -158,4 +158,12 @@ func (c *purgeCommand) Run(ctx context.Context, cluster *cluster, out io.Writer)
 	}
 	_, err = fmt.Fprintln(out, "Its items, objects and bucket are being deleted. The RetainedMediaAccount shows the progress.")
 	return err
+}
+
+// counted is a number of things, in words: 1 item, 2 items.
+func counted(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -582,7 +582,7 @@ scenarios['an owner uploads, seals, deletes and restores files'] = as({ address:
   await user.expectText('Alpine morning.png')
   await user.press('.file a.button')
   await user.press('button.destructive')
-  await user.expectText('The file was deleted.', 'No drafts')
+  await user.expectText('The file was deleted permanently.', 'No drafts')
   await user.press('.page-links li:last-child a')
   await user.expectText('No authorized applications yet')
   await user.press('.page-links li:first-child a')
@@ -614,7 +614,7 @@ scenarios['a new user needs nothing but the pages, from the first login to the l
   await user.press('.file a.button')
   await user.expectText('Delete this file permanently?', 'This cannot be undone.')
   await user.press('button.destructive')
-  await user.expectText('The file was deleted.', 'No drafts')
+  await user.expectText('The file was deleted permanently.', 'No drafts')
   await user.expectNoText('Undo')
 
   // The session ends while a form is open: nothing happens, and the login leads back to the list.

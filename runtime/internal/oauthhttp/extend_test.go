@@ -332,7 +332,7 @@ func TestFiles_APermanentDeleteNeedsARecentLogin(t *testing.T) {
 	if w.rows(t) != before {
 		t.Fatal("the file was deleted")
 	}
-	b.change("delete", p, tenant, draft.ID.String(), "permanent", "1").says(t, http.StatusOK, "The file was deleted.") // it would not stay
+	b.change("delete", p, tenant, draft.ID.String(), "permanent", "1").says(t, http.StatusOK, "The file was deleted permanently.") // it would not stay
 	p = b.get(question.linkTo(t, "Log in again"))
 	p.says(t, http.StatusOK, "Send me a code", owner)
 	if p := b.get("/account/files?request=" + request); strings.Contains(p.body, "sealed.txt") {
@@ -343,5 +343,5 @@ func TestFiles_APermanentDeleteNeedsARecentLogin(t *testing.T) {
 	if question.fields().Get("item") != sealed.ID.String() {
 		t.Errorf("the question is about %s", question.fields().Get("item"))
 	}
-	b.change("delete", question, tenant, sealed.ID.String(), "permanent", "1").says(t, http.StatusOK, "The file was deleted.")
+	b.change("delete", question, tenant, sealed.ID.String(), "permanent", "1").says(t, http.StatusOK, "The file was deleted permanently.")
 }

@@ -354,11 +354,12 @@ type filesMessage struct {
 
 // doneNotices are the notices by the code in the URL.
 var doneNotices = map[string]string{
-	"uploaded": "The file was uploaded.",
-	"drafted":  "The file was uploaded as a draft.",
-	"sealed":   "The file was sealed: it stays.",
-	"deleted":  "The file was deleted.",
-	"restored": "The file was restored.",
+	"uploaded":  "The file was uploaded.",
+	"drafted":   "The file was uploaded as a draft.",
+	"sealed":    "The file was sealed: it stays.",
+	"deleted":   "The file was deleted.",
+	"permanent": "The file was deleted permanently.",
+	"restored":  "The file was restored.",
 
 	"cancelled": "The upload was cancelled, and its room is free again.",
 	"ended":     "This upload was no longer running: it is complete, was cancelled, or has expired.",

@@ -232,7 +232,7 @@ func TestFiles_ADeleteThatIsPermanentIsConfirmed(t *testing.T) {
 			t.Fatal("something changed before the user confirmed")
 		}
 		p = b.change("delete", question, tt.of, tt.item.ID.String(), "permanent", "1", "back", "state="+tt.state)
-		p.says(t, http.StatusOK, "The file was deleted.")
+		p.says(t, http.StatusOK, "The file was deleted permanently.") // once it sounded like a delete that can be undone
 		if len(p.names()) > 0 || strings.Contains(p.body, "Undo") {
 			t.Errorf("after the delete: %s", p.body)
 		}

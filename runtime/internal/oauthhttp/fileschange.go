@@ -113,11 +113,10 @@ func (a *API) deleteFile(w http.ResponseWriter, r *http.Request, session oauth.L
 			return nil, errLogInAgain
 		}
 		restorableUntil, err := a.Files.Media.Delete(ctx, o.principal, id, loginDelete)
-		done := url.Values{"done": {"deleted"}}
-		if restorableUntil != nil {
-			done.Set("deleted", id.String())
+		if restorableUntil == nil {
+			return url.Values{"done": {"permanent"}}, err
 		}
-		return done, err
+		return url.Values{"done": {"deleted"}, "deleted": {id.String()}}, err
 	})
 }
 

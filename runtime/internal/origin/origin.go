@@ -54,13 +54,16 @@ func parse(texts []string) (patterns, error) {
 		return patterns{}, nil
 	}
 	middleware, err := cors.NewMiddleware(cors.Config{Origins: texts})
+	for _, text := range texts {
+		if text == "*" {
+			continue
+		}
+		if reason := account.CheckOrigin(text); reason != nil { // which says more than the error of package cors
+			return patterns{}, reason
+		}
+	}
 	if err != nil {
 		return patterns{}, firstError(err)
-	}
-	for _, text := range texts {
-		if suffix, whole := account.WholeSuffix(text); whole {
-			return patterns{}, fmt.Errorf("%s is every site below %s: name a domain, such as https://*.example.%s", text, suffix, suffix)
-		}
 	}
 	return patterns{middleware}, nil
 }

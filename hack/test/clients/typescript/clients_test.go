@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -123,6 +124,49 @@ func buildClient(t *testing.T) string {
 	must(t, os.Symlink(packages.Module(""), filepath.Join(folder, "node_modules")))
 	testenv.Run(t, toolTimeout, folder, "node", packages.Module("typescript/bin/tsc"))
 	return folder
+}
+
+// The examples are compiled as in an application: those in TypeScript with the compiler options of the client, those in
+// JavaScript with the types of Node and without strict, which process.env does not pass. The example for browsers once did
+// not compile: it had no import, and passed a file that can be missing.
+func TestReadme_ExamplesHaveTheTypesOfTheClient(t *testing.T) {
+	t.Parallel()
+	client, tools := buildClient(t), node.New(t, "hack/test/clients/tus")
+	text, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "clients/typescript/README.md"))
+	must(t, err)
+	var config struct{ CompilerOptions map[string]any }
+	own, err := os.ReadFile(filepath.Join(client, "tsconfig.json"))
+	must(t, err)
+	must(t, json.Unmarshal(own, &config))
+	home := filepath.Join(client, "examples")
+	compiler := node.New(t, "clients/typescript").Module("typescript/bin/tsc")
+	for language, more := range map[string]map[string]any{
+		"ts": {},
+		"js": {"allowJs": true, "checkJs": true, "strict": false, "exactOptionalPropertyTypes": false, "types": []string{"node"}, "typeRoots": []string{tools.Module("@types")}},
+	} {
+		t.Run(language, func(t *testing.T) {
+			folder := filepath.Join(home, language)
+			must(t, os.MkdirAll(folder, 0o755))
+			blocks := strings.Split(string(text), "```"+language+"\n")[1:]
+			if len(blocks) == 0 {
+				t.Errorf("the README has no example in %s", language)
+			}
+			for i, block := range blocks {
+				code, _, _ := strings.Cut(block, "```")
+				must(t, os.WriteFile(filepath.Join(folder, fmt.Sprintf("example%d.%s", i, language)), []byte(code), 0o600))
+			}
+			options := maps.Clone(config.CompilerOptions)
+			maps.Copy(options, more)
+			maps.Copy(options, map[string]any{"noEmit": true, "rootDir": nil, "outDir": nil, "declaration": false, "declarationMap": false, "sourceMap": false,
+				"paths": map[string][]string{"@mediastack/client": {filepath.Join(client, "dist/index.d.ts")}}})
+			tsconfig, err := json.Marshal(map[string]any{"compilerOptions": options, "include": []string{"."}})
+			must(t, err)
+			must(t, os.WriteFile(filepath.Join(folder, "tsconfig.json"), tsconfig, 0o600))
+			// The examples are modules, as their files are in an application of this type.
+			must(t, os.WriteFile(filepath.Join(folder, "package.json"), []byte(`{"type": "module"}`), 0o600))
+			testenv.Run(t, toolTimeout, folder, "node", compiler)
+		})
+	}
 }
 
 // bundle writes a script for browsers.
