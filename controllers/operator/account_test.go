@@ -210,6 +210,22 @@ func TestAccount_ChangedSpecReachesTheDatabase(t *testing.T) {
 	}
 }
 
+// An origin that no page has was accepted: the account was Ready, and the pages of https://app.example.org were answered 403.
+func TestAccount_OriginsThatNoPageHasAreRejected(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t)
+	object := b.account("demo", func(a *v1alpha1.MediaAccount) {
+		a.Spec.CORS = &v1alpha1.CORSSpec{Origins: []v1alpha1.Origin{"https://app.example.org:443"}}
+	})
+	b.shows(object, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalid)
+	must(t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
+	if got := message(object, v1alpha1.ConditionReady); !strings.Contains(got, "https://app.example.org:443 has the default port, which browsers leave out: write https://app.example.org.") {
+		t.Errorf("the message is %s", got)
+	}
+	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.CORS.Origins = []v1alpha1.Origin{"https://app.example.org"} })
+	b.ready(object)
+}
+
 // An origin that is every site below a top-level domain was ignored by the runtime, and nothing told the tenant.
 func TestAccount_OriginsOfAWholeTopLevelDomainAreRejected(t *testing.T) {
 	t.Parallel()
