@@ -148,6 +148,23 @@ func (s *Service) removeNow(ctx context.Context, removal Removal) {
 	}
 }
 
+// RemoveForRoom attempts removals once that were queued to make room for an upload, even if its client has left. What fails is left
+// to the purge. The upload waits for it, so an account cannot fill its bucket faster than it is emptied.
+func (s *Service) RemoveForRoom(ctx context.Context, removals []Removal) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DeleteTimeout)
+	defer cancel()
+	all, ids := Removal{ID: removals[0].ID, Bucket: removals[0].Bucket}, make([]int64, 0, len(removals))
+	for _, removal := range removals { // an account has one bucket
+		all.Keys, ids = append(all.Keys, removal.Keys...), append(ids, removal.ID)
+	}
+	if !s.tryRemoval(ctx, all) {
+		return
+	}
+	if err := s.store.FinishRemovals(ctx, ids); err != nil {
+		s.log.WarnContext(ctx, "cleanup deferred to purge", "stage", "finish removal", "removal", all.ID, "error", err)
+	}
+}
+
 // tryRemoval removes the objects, and leaves the removal in the queue.
 func (s *Service) tryRemoval(ctx context.Context, removal Removal) (done bool) {
 	err := removeObjects(ctx, s.objects, removal)

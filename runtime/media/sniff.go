@@ -50,7 +50,7 @@ func detect(head []byte) string {
 // refine returns the type of a file, of which detect has found one.
 func refine(head []byte, found, declaredType string) string {
 	declared, _, err := mime.ParseMediaType(declaredType)
-	if err != nil || len(declared) > 127 || isActiveContent(declared) {
+	if err != nil || len(declared) > 127 || isActiveContent(declared) || strings.Contains(declared, "*") { // */* is what filters say
 		declared = ""
 	}
 	kind, _, ok := strings.Cut(declared, "/")

@@ -2,6 +2,8 @@ package media_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -272,6 +274,62 @@ func TestUpload_TakesTheRoomOfTheOldestDeletedItems(t *testing.T) {
 	}
 	b.removeEnded()
 	b.balanced(p)
+}
+
+// Objects of items that made room stayed in the bucket until the next purge: an account with a cap of 10 kB could store what it
+// uploaded in an hour.
+func TestUpload_EmptiesTheBucketOfWhatMadeRoom(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.store.OnRoomMade(b.service.RemoveForRoom)
+	p := b.undoTenant(10_000, account.UndoEveryone)
+	for range 12 {
+		item := b.sealed(p, random(4000), media.Fields{})
+		_, err := b.service.Delete(t.Context(), p, item.ID, media.DeleteOptions{})
+		must(t, err)
+		b.clock.advance(time.Second)
+		sum := int64(0)
+		for _, size := range b.stored(p) {
+			sum += size
+		}
+		if sum > 10_000 {
+			t.Fatalf("the bucket has %d bytes", sum)
+		}
+	}
+	if left := b.number("SELECT count(*) FROM object_removal WHERE account_id = $1", p.Account.ID); left != 0 {
+		t.Errorf("%d removals are left to the purge", left)
+	}
+	b.balanced(p)
+}
+
+// What the object store does not remove is left to the purge, and the upload succeeds.
+func TestUpload_LeavesWhatMadeRoomToThePurgeIfTheStoreFails(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	called := 0
+	b.store.OnRoomMade(func(ctx context.Context, removals []media.Removal) {
+		called += len(removals)
+		b.replicaOver(failingRemover{b.objects}, config).RemoveForRoom(ctx, removals)
+	})
+	p := b.undoTenant(10_000, account.UndoEveryone)
+	for range 3 {
+		item := b.sealed(p, random(4000), media.Fields{})
+		_, err := b.service.Delete(t.Context(), p, item.ID, media.DeleteOptions{})
+		must(t, err)
+		b.clock.advance(time.Second)
+	}
+	if left := b.number("SELECT count(*) FROM object_removal WHERE account_id = $1", p.Account.ID); called != 1 || left != 1 {
+		t.Errorf("%d removals were attempted, and %d are left to the purge", called, left)
+	}
+	b.removeEnded()
+	b.balanced(p)
+}
+
+// failingRemover removes nothing.
+type failingRemover struct{ media.ObjectStore }
+
+func (failingRemover) Remove(context.Context, string, []string) error {
+	return errors.New("the object store is down")
 }
 
 // A file of several parts reserves its bytes while it arrives, and a commit may need more than was reserved.

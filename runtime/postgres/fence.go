@@ -52,7 +52,11 @@ const sessionParameter = "mediastack.cluster"
 
 // install adds the fence to the configuration of a pool.
 func (f *fence) install(cfg *pgxpool.Config) {
+	prepare := cfg.PrepareConn
 	cfg.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+		if use, err := prepare(ctx, conn); !use || err != nil {
+			return use, err
+		}
 		session := f.session.Load()
 		if session == nil || conn.PgConn().CustomData()[sessionParameter] == *session {
 			return true, nil

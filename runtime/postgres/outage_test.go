@@ -31,6 +31,7 @@ var noOutage = map[string]string{
 	"UploadLocks":     "it does not use the database",
 	"SetFence":        "it applies to later statements",
 	"OnFenced":        "it sets a callback",
+	"OnRoomMade":      "it sets a callback",
 }
 
 var (

@@ -147,8 +147,31 @@ func (c Config) poolConfig() (*pgxpool.Config, error) {
 		cfg.ConnConfig.RuntimeParams["plan_cache_mode"] = maintenancePlans
 	}
 	cfg.ConnConfig.Tracer = tracer{}
-	cfg.AfterConnect = registerTypes(rejectUnknownSchema)
+	cfg.AfterConnect = recordOpened(registerTypes(rejectUnknownSchema))
+	cfg.PrepareConn = replaceReadOnly
 	return cfg, nil
+}
+
+// readOnlyLifetime is how long a session is used that began as read-only.
+const readOnlyLifetime = 2 * time.Second
+
+// openedAt is the key of the time at which a connection was made, in its custom data.
+const openedAt = "mediastack opened at"
+
+// recordOpened lets a connection know when it was made.
+func recordOpened(next func(context.Context, *pgx.Conn) error) func(context.Context, *pgx.Conn) error {
+	return func(ctx context.Context, conn *pgx.Conn) error {
+		conn.PgConn().CustomData()[openedAt] = time.Now()
+		return next(ctx, conn)
+	}
+}
+
+// replaceReadOnly reports whether a connection is used: not if its session has been read-only by default for some time. A
+// session has the default of the moment at which it began, and a connection in use lasts for an hour: without it, changes would
+// fail for as long after an administrator has ended the default. PostgreSQL reports the parameter, so this asks nothing.
+func replaceReadOnly(_ context.Context, conn *pgx.Conn) (use bool, err error) {
+	opened, known := conn.PgConn().CustomData()[openedAt].(time.Time)
+	return !known || conn.PgConn().ParameterStatus("default_transaction_read_only") != "on" || time.Since(opened) < readOnlyLifetime, nil
 }
 
 // serverLimits are the limits of connections that the server has for this process. They are read

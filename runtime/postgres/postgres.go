@@ -72,6 +72,7 @@ type Store struct {
 	caches            *cacheWait
 	shares            *fairlimit.Limiter[uuid.UUID] // of the pool
 	searches          searchBounds
+	onRoomMade        func(ctx context.Context, removals []media.Removal) // nil = the purge does it
 }
 
 // Open returns a Store. It connects on first use, so Open succeeds while the server is down.

@@ -66,7 +66,32 @@ func whileLocked(ctx context.Context, do func() error) error {
 // reservation is a transaction that reserves bytes, and may end renditions and tombstones for them.
 type reservation struct {
 	*sqlgen.Queries
-	evicted int // renditions that ended
+	evicted int       // renditions that ended
+	request uuid.UUID // that queues the removal of the objects of tombstones
+	account uuid.UUID // of the tombstones that ended; zero if none has
+}
+
+// OnRoomMade sets what removes the objects of tombstones that have ended for an upload, before the upload continues. Without it,
+// and when it fails, the next purge removes them: until then, the bucket holds more than the cap. It must be called before the
+// Store is used.
+func (s *Store) OnRoomMade(remove func(ctx context.Context, removals []media.Removal)) {
+	s.onRoomMade = remove
+}
+
+// removeEnded removes the objects of the tombstones that a reservation has ended.
+func (s *Store) removeEnded(ctx context.Context, r reservation) {
+	if s.onRoomMade == nil || r.account == uuid.Nil {
+		return
+	}
+	rows, err := s.queries.RemovalsOfRequest(ctx, sqlgen.RemovalsOfRequestParams{AccountID: r.account, Request: r.request})
+	if err != nil || len(rows) == 0 {
+		return // the purge removes them
+	}
+	removals := make([]media.Removal, len(rows))
+	for i, row := range rows {
+		removals[i] = media.Removal{ID: row.ID, AccountID: r.account, Bucket: row.Bucket, Keys: row.Keys}
+	}
+	s.onRoomMade(ctx, removals)
 }
 
 // reserve runs do in a transaction, again while it needs tombstones that others have locked, and after it ended
@@ -76,12 +101,13 @@ func (s *Store) reserve(ctx context.Context, op string, do func(r *reservation) 
 		var r reservation
 		err := whileLocked(ctx, func() error {
 			return s.inTx(ctx, op, func(q *sqlgen.Queries) error {
-				r = reservation{Queries: q}
+				r = reservation{Queries: q, request: uuid.New()}
 				return do(&r)
 			})
 		})
 		if err == nil {
 			s.evicted.WithLabelValues(forUpload).Add(float64(r.evicted))
+			s.removeEnded(ctx, r)
 			return nil
 		}
 		var many *manyRenditionsError
@@ -251,7 +277,7 @@ func (r *reservation) makeRoom(ctx context.Context, accountID uuid.UUID, bytes i
 		if len(oldest) == 0 {
 			return false, nil
 		}
-		end := sqlgen.EndTombstonesParams{Slot: randomSlot()}
+		end := sqlgen.EndTombstonesParams{Slot: randomSlot(), Request: pgtype.UUID{Bytes: r.request, Valid: true}}
 		for sum := int64(0); len(end.Ids) < len(oldest) && sum < short; {
 			next := oldest[len(end.Ids)]
 			end.AccountIds, end.Ids = append(end.AccountIds, accountID), append(end.Ids, next.ID)
@@ -264,6 +290,7 @@ func (r *reservation) makeRoom(ctx context.Context, accountID uuid.UUID, bytes i
 		}
 		for _, tombstone := range ended {
 			short -= tombstone.Bytes
+			r.account = accountID
 		}
 		locked = locked || len(ended) < len(end.Ids)
 	}

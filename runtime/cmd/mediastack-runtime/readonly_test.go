@@ -21,9 +21,9 @@ func TestReadOnlyDatabase_IsNamedAndReadsGoOn(t *testing.T) {
 		t.Helper()
 		// The statement itself must be able to write: its session may be read-only by default.
 		statement(t, s.database, fmt.Sprintf(`BEGIN; SET TRANSACTION READ WRITE; ALTER DATABASE %q SET default_transaction_read_only = %s; COMMIT`, database, value))
-		statement(t, s.database, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
 	}
 	set("on")
+	statement(t, s.database, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
 	testwait.Until(t, "/readyz names it", func() bool {
 		status, found := s.readiness(t)
 		return status == http.StatusOK && found.Ready && found.Degraded && strings.Contains(found.Checks["changes"], "PostgreSQL is read-only: default_transaction_read_only is on")
@@ -37,6 +37,7 @@ func TestReadOnlyDatabase_IsNamedAndReadsGoOn(t *testing.T) {
 	testwait.Until(t, "the log names it", func() bool {
 		return strings.Contains(s.logs.String(), "the database accepts no changes now") && strings.Contains(s.logs.String(), "read-only transaction")
 	})
+	// Sessions that began meanwhile stay read-only. Changes failed for an hour on connections that are used.
 	set("off")
 	testwait.Until(t, "/readyz is as before", func() bool { status, found := s.readiness(t); return status == http.StatusOK && !found.Degraded })
 	if status, text := s.send(t, http.MethodPost, "/media/seal/"+created.ID, "application/json", "{}"); status != http.StatusOK {

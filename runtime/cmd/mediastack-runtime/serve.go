@@ -222,6 +222,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if err != nil {
 		return components{}, err
 	}
+	store.OnRoomMade(items.RemoveForRoom)
 	secret, err := c.Auth.ServerSecret()
 	if err != nil {
 		return components{}, err

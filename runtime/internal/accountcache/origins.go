@@ -3,6 +3,7 @@ package accountcache
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,6 +30,7 @@ type Origins struct {
 	policy  originPolicy
 	log     *slog.Logger
 	changed chan struct{}
+	invalid []string // those that were logged last
 }
 
 // NewOrigins returns Origins that read store for policy.
@@ -76,8 +78,9 @@ func (o *Origins) read(ctx context.Context) error {
 		return err
 	}
 	invalid, err := o.policy.SetAccountOrigins(texts)
-	if len(invalid) > 0 {
+	if changed := !slices.Equal(invalid, o.invalid); changed && len(invalid) > 0 { // each change of any account reads all
 		o.log.WarnContext(ctx, "invalid web origins of accounts have no effect", "origins", invalid)
 	}
+	o.invalid = invalid
 	return err
 }

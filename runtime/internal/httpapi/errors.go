@@ -127,6 +127,9 @@ func WriteErrorStatus(w http.ResponseWriter, r *http.Request, status int, err er
 		status = StatusClientClosedRequest
 	}
 	response := DescribeStatus(status, err)
+	if status == StatusClientClosedRequest { // it reads this if it has closed its side of the connection only
+		response.Body.Detail = "the client closed the connection before the response: keep it open until the response has arrived"
+	}
 	if response.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(Seconds(response.RetryAfter)))
 	}
@@ -196,6 +199,8 @@ func errorText(status int, kind fault.Kind) string {
 		return invalidSignatureText
 	case status == StatusChecksumMismatch:
 		return "Checksum Mismatch"
+	case status == StatusClientClosedRequest:
+		return "Client Closed Request"
 	}
 	return http.StatusText(status)
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -190,5 +191,22 @@ func TestWriteOAuthError_HasTheStatusAndTextOfEveryInterface(t *testing.T) {
 		if got.Code != status || object.Error != code || object.Description != body.Detail || (got.Header().Get("Retry-After") == "") != (want.Header().Get("Retry-After") == "") {
 			t.Errorf("%v: %d %s, want %d %q", err, got.Code, got.Body, want.Code, body.Detail)
 		}
+	}
+}
+
+// A client that closes its side of the connection and reads on was told that the database did not respond, without a text.
+func TestWriteError_SaysThatTheClientHasClosedTheConnection(t *testing.T) {
+	t.Parallel()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	w := httptest.NewRecorder()
+	WriteError(w, r.WithContext(NewContext(gone, &RequestInfo{})), fault.New(fault.Unavailable, "the database did not respond in time"))
+	var body api.Error
+	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+		t.Fatal(err)
+	}
+	if w.Code != StatusClientClosedRequest || body.Error != "Client Closed Request" || body.Code != api.ErrorCodeClientClosedRequest || !strings.Contains(body.Detail, "keep it open") {
+		t.Errorf("%d %+v", w.Code, body)
 	}
 }

@@ -18,3 +18,7 @@ SELECT count(*) FROM object_removal;
 
 -- name: QueuedRemoval :one
 SELECT id, bucket, keys FROM object_removal WHERE account_id = $1 AND request = sqlc.arg(request)::uuid LIMIT 1;
+
+-- name: RemovalsOfRequest :many
+-- Those that one request has queued, which are the newest ones of the account.
+SELECT id, bucket, keys FROM object_removal WHERE account_id = $1 AND request = sqlc.arg(request)::uuid;

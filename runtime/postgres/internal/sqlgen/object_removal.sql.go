@@ -142,3 +142,39 @@ func (q *Queries) QueuedRemoval(ctx context.Context, arg QueuedRemovalParams) (Q
 	err := row.Scan(&i.ID, &i.Bucket, &i.Keys)
 	return i, err
 }
+
+const removalsOfRequest = `-- name: RemovalsOfRequest :many
+SELECT id, bucket, keys FROM object_removal WHERE account_id = $1 AND request = $2::uuid
+`
+
+type RemovalsOfRequestParams struct {
+	AccountID uuid.UUID
+	Request   uuid.UUID
+}
+
+type RemovalsOfRequestRow struct {
+	ID     int64
+	Bucket string
+	Keys   []string
+}
+
+// Those that one request has queued, which are the newest ones of the account.
+func (q *Queries) RemovalsOfRequest(ctx context.Context, arg RemovalsOfRequestParams) ([]RemovalsOfRequestRow, error) {
+	rows, err := q.db.Query(ctx, removalsOfRequest, arg.AccountID, arg.Request)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RemovalsOfRequestRow
+	for rows.Next() {
+		var i RemovalsOfRequestRow
+		if err := rows.Scan(&i.ID, &i.Bucket, &i.Keys); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
