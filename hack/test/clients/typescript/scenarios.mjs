@@ -112,9 +112,11 @@ function scenarios({ base, limited, remote, remoteFile, apiKey, where, plan, see
     'an aborted upload without a URL is removed from the service': async () => {
       const controller = new AbortController()
       await failure(client.upload(large, { chunkSize: 5 << 20, signal: controller.signal, onProgress: (sent) => sent >= 5 << 20 && controller.abort() }))
-      for (let found = []; !found.some((request) => request.startsWith('DELETE /media/create/resumable/')); ) found = found.concat((await seen()).requests)
-      // The removal is repeated while the request that was aborted holds the upload.
-      for (let left = 1; left > 0; ) left = (await client.listUploads({ limit: 100 })).items.filter(({ originalFileName }) => originalFileName === 'large.bin').length
+      const removal = 'DELETE /media/create/resumable/'
+      let removed
+      while (removed === undefined) removed = (await seen()).requests.find((request) => request.startsWith(removal))
+      // It is repeated while the request that was aborted holds the upload.
+      for (let left = 1; left > 0; ) left = (await client.listUploads({ limit: 100 })).items.filter(({ uploadId }) => removal + uploadId === removed).length
     },
     'what is no file is rejected before anything is sent': async () => {
       const locked = small().stream()
