@@ -12,7 +12,7 @@ import (
 	"mediastack.dev/runtime/postgres"
 )
 
-// A pooled session that began while transactions were read-only by default stayed so for an hour, if it was used all the time.
+// A pooled session that began while transactions were read-only by default stayed so for as long as it lived, if it was used all the time.
 func TestStore_UsesNoSessionThatIsReadOnlyForLong(t *testing.T) {
 	t.Parallel()
 	url := testenv.Postgres(t)

@@ -37,7 +37,7 @@ func TestReadOnlyDatabase_IsNamedAndReadsGoOn(t *testing.T) {
 	testwait.Until(t, "the log names it", func() bool {
 		return strings.Contains(s.logs.String(), "the database accepts no changes now") && strings.Contains(s.logs.String(), "read-only transaction")
 	})
-	// Sessions that began meanwhile stay read-only. Changes failed for an hour on connections that are used.
+	// Sessions that began meanwhile stay read-only. Changes went on failing on connections that are used.
 	set("off")
 	testwait.Until(t, "/readyz is as before", func() bool { status, found := s.readiness(t); return status == http.StatusOK && !found.Degraded })
 	if status, text := s.send(t, http.MethodPost, "/media/seal/"+created.ID, "application/json", "{}"); status != http.StatusOK {

@@ -73,7 +73,7 @@ func FuzzAccountOrigins_AreIgnoredByTheRuntimeOnlyIfTheOperatorSaysSo(f *testing
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > 253 || !rule.MatchString(text) {
-			t.Skip()
+			return // the API server rejects it
 		}
 		policy, err := origin.New(origin.Config{AccountLists: origin.AccountListsReplace})
 		if err != nil {
