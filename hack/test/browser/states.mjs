@@ -1,5 +1,5 @@
 // Every page of a login, and the files page, in every state.
-import { expect, waitFor } from './fixture.mjs'
+import { expect, same, waitFor } from './fixture.mjs'
 
 // essential are the states that show a login from its beginning to its end.
 export const essential = ['address', 'code', 'consent', 'connections']
@@ -264,6 +264,19 @@ export async function look(user, act, ways = viewports) {
     await user.page.setViewport({ width, height, deviceScaleFactor: scale })
     await user.page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }, { name: 'prefers-reduced-motion', value: 'reduce' }])
     expect(await user.page.evaluate((width) => document.documentElement.scrollWidth <= width, width), `${user.page.url()} is wider than ${name}`)
+    same(await cutChoices(user.page), [], `the choices at ${user.page.url()} that are cut off on ${name}`)
     await act(name)
   }
+}
+
+// cutChoices returns the ids of the lists whose longest choice does not fit: a browser cuts it off without a sign.
+function cutChoices(page) {
+  return page.$$eval('select', (lists) => lists.filter((list) => {
+    const free = list.cloneNode(true)
+    free.style.cssText = 'width: max-content; max-width: none; position: absolute'
+    list.after(free)
+    const needed = free.getBoundingClientRect().width
+    free.remove()
+    return needed > Math.ceil(list.getBoundingClientRect().width)
+  }).map((list) => list.id))
 }

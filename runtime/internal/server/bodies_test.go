@@ -328,6 +328,50 @@ func TestBodies_TheOldestStalledOneMakesRoomForAConnection(t *testing.T) {
 	}
 }
 
+// waitFor waits until connections wait for their requests, and lets them look as if they had waited this long.
+func (s *Server) waitFor(t *testing.T, connections int, age time.Duration) {
+	t.Helper()
+	wait.Until(t, fmt.Sprintf("%d connections wait", connections), func() bool {
+		s.publicListener.mu.Lock()
+		defer s.publicListener.mu.Unlock()
+		for e := s.publicListener.waiting.Front(); e != nil; e = e.Next() {
+			e.Value.(*connection).waits = time.Now().Add(-age) //nolint:forcetypeassert // the list holds nothing else
+		}
+		return s.publicListener.waiting.Len() == connections
+	})
+}
+
+// A client whose request had arrived, and was not read yet, once lost its connection for another one.
+func TestBodies_StalledOnesEndBeforeAConnectionThatBegins(t *testing.T) {
+	t.Parallel()
+	cfg := valid()
+	cfg.MaxConnections = minConnections
+	s := behindProxy(t, cfg)
+	stalled := dial(t, s.Addr())
+	stalled.send(t, post("/file", uuid.New()))
+	s.waits(t, 1)
+	s.stall(func(uuid.UUID) time.Duration { return long })
+	var begin []*client
+	for range cfg.MaxConnections - 1 {
+		begin = append(begin, dial(t, s.Addr()))
+	}
+	const begins = -time.Hour // they begin only now, however slow the machine is
+	s.waitFor(t, len(begin), evictedAfter)
+	begin = append(begin[1:], dial(t, s.Addr())) // one that has waited for long is evicted, and not a body ended
+	wait.Until(t, "a connection is evicted", func() bool { return hasMetric(t, s, "mediastack_http_connections_evicted_total 1") })
+	s.waitFor(t, len(begin), begins)
+	begin = append(begin, dial(t, s.Addr()))
+	if got := stalled.answer(t, http.MethodPost); got.status != http.StatusBadRequest || !got.closes {
+		t.Errorf("the stalled body: %+v", got)
+	}
+	if !hasMetric(t, s, "mediastack_http_bodies_ended_total 1") || !hasMetric(t, s, "mediastack_http_connections_evicted_total 1") {
+		t.Error("one body should be ended, and one connection evicted")
+	}
+	for _, c := range begin {
+		c.succeeds(t, "a connection that began", quick)
+	}
+}
+
 // A body must not be ended after its request: the connection has another one.
 func TestArrival_IsNotEndedOnceItHasArrived(t *testing.T) {
 	t.Parallel()

@@ -30,6 +30,8 @@ type connection struct {
 	// waiting is the connection's element of listener.waiting, nil while a request is running.
 	// The listener's mutex guards it.
 	waiting *list.Element
+	// waits is since when it waits. The listener's mutex guards it.
+	waits time.Time
 	// released is set once the slot is free. The listener's mutex guards it.
 	released bool
 
@@ -77,8 +79,8 @@ func (c *connection) setEvictable(evictable bool) {
 	switch {
 	case !evictable:
 		c.listener.stopWaiting(c)
-	case c.waiting == nil && !c.released:
-		c.waiting = c.listener.waiting.PushBack(c)
+	default:
+		c.listener.startWaiting(c)
 	}
 }
 
@@ -140,8 +142,11 @@ const (
 
 // listener bounds the open connections, in total and per client IP. If a new connection
 // exceeds the total, the connection that has waited longest for its client is evicted: for a
-// request, or for the body of a request without a credential. If there is none, the oldest stalled
-// body with a credential is ended. If there is none either, the new one is rejected with 503. A new connection over the bound of its client IP is rejected with 429.
+// request, or for the body of a request without a credential. If all have waited for less than
+// evictedAfter, the oldest stalled body with a credential is ended, because the request of such a
+// connection may have arrived unread. If no body is stalled, the connection is evicted nevertheless.
+// If none waits, the new one is rejected with 503. A new connection over the bound of its client IP
+// is rejected with 429.
 type listener struct {
 	*net.TCPListener
 	max      int                   // bound of all connections
@@ -159,6 +164,10 @@ type listener struct {
 	waiting   *list.List // of *connection, the longest waiting first
 	rejecting int
 }
+
+// evictedAfter is how long a connection waits before it is evicted rather than a stalled body ended. On a
+// busy machine a request needs a while from the network to its goroutine.
+const evictedAfter = time.Second
 
 // maxRejecting bounds how many rejected connections are open at once to receive their
 // response. Further ones are closed without one.
@@ -201,17 +210,7 @@ func (l *listener) admit(c *connection) (evicted *connection, rejected string) {
 	case c.network.IsValid() && l.byNetwork[c.network] >= l.maxPerIP:
 		rejected = rejectedByIP
 	case l.open >= l.max:
-		if oldest := l.waiting.Front(); oldest != nil {
-			evicted = oldest.Value.(*connection) //nolint:forcetypeassert // the list holds nothing else
-			// It is closed at once. Its goroutine may need a while to notice, in which it would count as open.
-			l.releaseLocked(evicted)
-			l.metrics.evict()
-		} else if ended := l.bodies.endStalled(); ended == nil {
-			rejected = rejectedByTotal
-		} else if l.open >= l.max+maxEnding {
-			evicted = ended.connection // too many wait for their response
-			l.releaseLocked(evicted)
-		}
+		evicted, rejected = l.makeRoom(time.Now())
 	}
 	if rejected != "" {
 		l.metrics.reject(rejected)
@@ -222,7 +221,31 @@ func (l *listener) admit(c *connection) (evicted *connection, rejected string) {
 		l.byNetwork[c.network]++
 	}
 	l.metrics.set(l.open)
-	c.waiting = l.waiting.PushBack(c)
+	l.startWaiting(c)
+	return evicted, ""
+}
+
+// makeRoom returns the connection to evict for another one, nil if the body that it ended makes room, or
+// the bound that rejects it. The caller holds the mutex.
+func (l *listener) makeRoom(now time.Time) (evicted *connection, rejected string) {
+	if front := l.waiting.Front(); front != nil {
+		evicted = front.Value.(*connection) //nolint:forcetypeassert // the list holds nothing else
+	}
+	if evicted == nil || now.Sub(evicted.waits) < evictedAfter {
+		if ended := l.bodies.endStalled(); ended != nil {
+			if l.open < l.max+maxEnding {
+				return nil, ""
+			}
+			l.releaseLocked(ended.connection) // too many wait for their response
+			return ended.connection, ""
+		}
+	}
+	if evicted == nil {
+		return nil, rejectedByTotal
+	}
+	// It is closed at once. Its goroutine may need a while to notice, in which it would count as open.
+	l.releaseLocked(evicted)
+	l.metrics.evict()
 	return evicted, ""
 }
 
@@ -262,9 +285,7 @@ func (l *listener) observe(conn net.Conn, state http.ConnState) {
 		l.stopWaiting(c)
 	case http.StateIdle:
 		c.setHandled(false)
-		if c.waiting == nil && !c.released {
-			c.waiting = l.waiting.PushBack(c)
-		}
+		l.startWaiting(c)
 	}
 }
 
@@ -272,10 +293,17 @@ func (l *listener) observe(conn net.Conn, state http.ConnState) {
 func (l *listener) startLingering(c *connection) (limit int64, timeout time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.waiting == nil && c.lingerLimit > 0 && !c.released {
-		c.waiting = l.waiting.PushBack(c)
+	if c.lingerLimit > 0 {
+		l.startWaiting(c)
 	}
 	return c.lingerLimit, c.lingerTimeout
+}
+
+// startWaiting adds a connection to the list, unless it is there or closed. The caller holds the mutex.
+func (l *listener) startWaiting(c *connection) {
+	if c.waiting == nil && !c.released {
+		c.waiting, c.waits = l.waiting.PushBack(c), time.Now()
+	}
 }
 
 // stopWaiting removes a connection from the list. The caller holds the mutex.
