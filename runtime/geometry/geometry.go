@@ -8,20 +8,6 @@ type Size struct{ Width, Height int }
 // Pixels returns width times height.
 func (s Size) Pixels() int64 { return int64(s.Width) * int64(s.Height) }
 
-// Bounds of pictures by their formats.
-const (
-	// MaxWebPSide is the largest width and height of WebP.
-	MaxWebPSide = 1<<14 - 1
-	// MaxJPEGSide is the largest width and height that libjpeg encodes and decodes; the format has 65535.
-	MaxJPEGSide = 65500
-	// MaxAVIFSide is the largest width and height that libheif decodes. Beyond 65536 its encoder makes a file without an
-	// image, and reports no error.
-	MaxAVIFSide = 1 << 14
-	// MaxAVIFPixels is the largest picture that is encoded as AVIF, whose encoder needs seconds and hundreds of
-	// megabytes for more.
-	MaxAVIFPixels = 4 << 20
-)
-
 // Fit says how an image gets the size of a box.
 type Fit uint8
 

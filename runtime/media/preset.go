@@ -1,7 +1,9 @@
 package media
 
 import (
+	"cmp"
 	"encoding/hex"
+	"math"
 	"slices"
 	"strings"
 
@@ -21,10 +23,10 @@ func RecipeOf(preset settings.Preset, density int, format settings.Format, focus
 	preset = preset.WithDefaults()
 	recipe := Recipe{
 		Width: preset.Width * density, Height: preset.Height * density, Fit: preset.Fit, Focus: settings.Centre,
-		Format: format, Quality: DefaultQuality(format), Sharpen: preset.Sharpen,
-		Animated: preset.Animated && format == settings.FormatWebP,
+		Format: format, Quality: format.Spec().DefaultQuality(), Sharpen: preset.Sharpen,
+		Animated: preset.Animated && format.Spec().Animated(),
 	}
-	if preset.Quality != 0 && format != settings.FormatPNG {
+	if preset.Quality != 0 && recipe.Quality != 0 {
 		recipe.Quality = preset.Quality
 	}
 	if preset.Fit == settings.Cover {
@@ -35,8 +37,8 @@ func RecipeOf(preset settings.Preset, density int, format settings.Format, focus
 			recipe.PointX, recipe.PointY = focus.X, focus.Y
 		}
 	}
-	// Only JPEG has no transparency; with FormatAuto it is for images that have none.
-	if preset.Fit == settings.Pad || format == settings.FormatJPEG {
+	// FormatAuto is opaque for images that have no transparency only.
+	if preset.Fit == settings.Pad || format.Spec().Opaque() {
 		_, _ = hex.Decode(recipe.Background[:], []byte(strings.TrimPrefix(preset.Background, "#"))) // it was validated
 	}
 	return recipe
@@ -45,13 +47,15 @@ func RecipeOf(preset settings.Preset, density int, format settings.Format, focus
 // NegotiatedFormats returns the formats of an address of the preset without a suffix, in the order of
 // preference. The last one is for every client.
 func NegotiatedFormats(preset settings.Preset) []settings.Format {
-	switch preset = preset.WithDefaults(); {
-	case preset.Format != settings.FormatAuto:
+	preset = preset.WithDefaults()
+	if preset.Format != settings.FormatAuto {
 		return []settings.Format{preset.Format}
-	case preset.Animated: // AVIF would lose the animation
-		return []settings.Format{settings.FormatWebP, settings.FormatAuto}
 	}
-	return []settings.Format{settings.FormatAVIF, settings.FormatWebP, settings.FormatAuto}
+	negotiated := slices.DeleteFunc(preferredFormats(), func(f settings.Format) bool {
+		spec := f.Spec()
+		return spec.Preference() == 0 || preset.Animated && !spec.Animated()
+	})
+	return append(negotiated, settings.FormatAuto)
 }
 
 // SuffixFormats returns the formats that an address of the preset may name by a suffix. A preset with one format has no
@@ -60,7 +64,15 @@ func SuffixFormats(preset settings.Preset) []settings.Format {
 	if preset.WithDefaults().Format != settings.FormatAuto {
 		return nil
 	}
-	return []settings.Format{settings.FormatAVIF, settings.FormatWebP, settings.FormatJPEG, settings.FormatPNG}
+	return preferredFormats()
+}
+
+// preferredFormats returns all formats but FormatAuto: first those that are negotiated, in the order of preference.
+func preferredFormats() []settings.Format {
+	rank := func(f settings.Format) int { return cmp.Or(f.Spec().Preference(), math.MaxInt) }
+	formats := slices.DeleteFunc(slices.Clone(settings.Formats), func(f settings.Format) bool { return f == settings.FormatAuto })
+	slices.SortStableFunc(formats, func(a, b settings.Format) int { return cmp.Compare(rank(a), rank(b)) })
+	return formats
 }
 
 // RecipesOf returns every recipe that addresses of the preset can ask for, for items without a focus point and for

@@ -70,20 +70,6 @@ type Rendered struct {
 	Err error
 }
 
-// DefaultQuality returns the quality that a format has where a preset sets none. PNG has no quality: 0.
-func DefaultQuality(format settings.Format) int {
-	switch format {
-	case settings.FormatWebP:
-		return 80
-	case settings.FormatAVIF:
-		return 55
-	case settings.FormatJPEG, settings.FormatAuto:
-		return 80
-	case settings.FormatPNG:
-	}
-	return 0
-}
-
 // FitOf returns a fit as package geometry has it; false if there is no such fit.
 func FitOf(fit settings.Fit) (geometry.Fit, bool) {
 	switch fit {
@@ -105,20 +91,5 @@ func (r Recipe) Size(width, height int) (pictureWidth, pictureHeight int) {
 	return picture.Width, picture.Height
 }
 
-// Offered reports whether the picture of an image of this size is not too large for its format. WebP has a width and
-// height of up to 16383 pixels, AVIF of up to 16384 and JPEG of up to 65500; FormatAuto is as JPEG, whatever the image
-// has. AVIF is made of up to 4 megapixels (4,194,304), since its encoder needs seconds for more. PNG has no bound.
-func (r Recipe) Offered(width, height int) bool {
-	pictureWidth, pictureHeight := r.Size(width, height)
-	side := max(pictureWidth, pictureHeight)
-	switch r.Format {
-	case settings.FormatWebP:
-		return side <= geometry.MaxWebPSide
-	case settings.FormatAVIF:
-		return side <= geometry.MaxAVIFSide && pictureWidth*pictureHeight <= geometry.MaxAVIFPixels
-	case settings.FormatJPEG, settings.FormatAuto:
-		return side <= geometry.MaxJPEGSide
-	case settings.FormatPNG:
-	}
-	return true
-}
+// Offered reports whether the picture of an image of this size is not too large for its format.
+func (r Recipe) Offered(width, height int) bool { return r.Format.Spec().Holds(r.Size(width, height)) }

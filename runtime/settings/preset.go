@@ -1,5 +1,7 @@
 package settings
 
+import "mediastack.dev/runtime/imageformat"
+
 // Preset says how pictures are made of an account's images on demand (docs/decisions/0031).
 type Preset struct {
 	// Name is a DNS label; original, webp and thumbnail are reserved.
@@ -48,8 +50,14 @@ const (
 	Point     Focus = "point"     // around the focus point of the item; without one, Centre
 )
 
-// Format is the format of a result.
+// Format is the name of the format of a result.
 type Format string
+
+// Spec returns the row of the table of formats, that of FormatAuto for a name that is none of Formats.
+func (f Format) Spec() imageformat.Format {
+	spec, _ := imageformat.ByName(string(f))
+	return spec
+}
 
 // The formats.
 const (

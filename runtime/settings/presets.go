@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"mediastack.dev/runtime/imageformat"
+
 	"mediastack.dev/runtime/fault"
 )
 
@@ -27,8 +29,15 @@ var ReservedPresetNames = []string{"original", "webp", "thumbnail"}
 var (
 	Fits    = []Fit{Inside, Cover, Pad}
 	Focuses = []Focus{Centre, Attention, Entropy, Point}
-	Formats = []Format{FormatAuto, FormatWebP, FormatAVIF, FormatJPEG, FormatPNG}
+	Formats = formats()
 )
+
+func formats() (names []Format) {
+	for _, f := range imageformat.Encoded() {
+		names = append(names, Format(f.Name()))
+	}
+	return names
+}
 
 // Originals says who may fetch the original of a public item.
 type Originals string
@@ -128,11 +137,11 @@ func (p Preset) Validate() error {
 		return invalid("format must be %s", oneOf(Formats))
 	case p.Quality < 0 || p.Quality > 100:
 		return invalid("quality must be from 1 to 100")
-	case p.Quality != 0 && p.Format == FormatPNG:
-		return invalid("format png has no quality")
+	case p.Quality != 0 && p.Format != "" && p.Format.Spec().DefaultQuality() == 0:
+		return invalid("format %s has no quality", p.Format)
 	case p.Background != "" && !colorText.MatchString(p.Background):
 		return invalid("background must be a color such as %s", defaultBackground)
-	case p.Animated && p.Format != "" && p.Format != FormatAuto && p.Format != FormatWebP:
+	case p.Animated && p.Format != "" && p.Format != FormatAuto && !p.Format.Spec().Animated():
 		return invalid("animated needs format webp or auto")
 	}
 	seen := map[int]bool{}

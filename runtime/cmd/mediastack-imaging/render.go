@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	"mediastack.dev/runtime/imageformat"
+
 	"mediastack.dev/runtime/geometry"
 	"mediastack.dev/runtime/internal/imaging/protocol"
 	"mediastack.dev/runtime/internal/imaging/vips"
@@ -150,7 +152,7 @@ func (s *source) applies(output protocol.Output) bool {
 		return true
 	}
 	return (s.header.Format == vips.JPEG || s.header.Format == vips.PNG) && !s.animated &&
-		s.header.Width <= geometry.MaxWebPSide && s.header.Height <= geometry.MaxWebPSide
+		imageformat.WebP.Holds(s.header.Width, s.header.Height)
 }
 
 // form returns what an output is made of.
@@ -276,13 +278,7 @@ func (s *source) picture(output protocol.Output, bytes uint64) (vips.Output, *re
 // checkPicture checks the size of a picture, before anything is decoded.
 func (s *source) checkPicture(output protocol.Output) *rejectedError {
 	_, picture := geometry.Layout(output.Fit, box(output), s.size())
-	side := max(picture.Width, picture.Height)
-	isJPEG := output.Encoding == protocol.EncodingJPEG || output.Encoding == protocol.EncodingAuto
-	switch {
-	case uint64(picture.Pixels()) > s.job.MaxPixels, //nolint:gosec // not negative
-		output.Encoding == protocol.EncodingWebP && side > geometry.MaxWebPSide,
-		output.Encoding == protocol.EncodingAVIF && (side > geometry.MaxAVIFSide || picture.Pixels() > geometry.MaxAVIFPixels),
-		isJPEG && side > geometry.MaxJPEGSide:
+	if uint64(picture.Pixels()) > s.job.MaxPixels || !output.Encoding.Holds(picture.Width, picture.Height) { //nolint:gosec // not negative
 		return reject(protocol.ReasonTooLarge, "a picture of %d x %d pixels", picture.Width, picture.Height)
 	}
 	return nil
@@ -292,7 +288,7 @@ func (s *source) checkPicture(output protocol.Output) *rejectedError {
 // frees what is decoded and tries again with the least memory, lossless and row by row.
 func (s *source) still(f form, image *vips.Image, recipe vips.Recipe) (vips.Output, error) {
 	picture, err := vips.Render(s.file, image, recipe)
-	if err == nil || recipe.Encoding != vips.EncodeWebP || classify(err).reason == protocol.ReasonCorrupt {
+	if err == nil || recipe.Encoding != imageformat.WebP || classify(err).reason == protocol.ReasonCorrupt {
 		return picture, err
 	}
 	s.discard(f)
@@ -324,15 +320,10 @@ func libvipsBox(output protocol.Output) geometry.Size {
 
 var focuses = map[protocol.Focus]vips.Focus{protocol.FocusAttention: vips.Attention, protocol.FocusEntropy: vips.Entropy}
 
-var encodings = [...]vips.Encoding{
-	protocol.EncodingAuto: vips.Auto, protocol.EncodingWebP: vips.EncodeWebP, protocol.EncodingAVIF: vips.EncodeAVIF,
-	protocol.EncodingJPEG: vips.EncodeJPEG, protocol.EncodingPNG: vips.EncodePNG,
-}
-
 // recipe returns the recipe of an output for this file.
 func (s *source) recipe(output protocol.Output) vips.Recipe {
-	recipe := vips.Recipe{Background: output.Background, Encoding: encodings[output.Encoding], Quality: max(int(output.Quality), 1)}
-	if output.Encoding == protocol.EncodingWebP {
+	recipe := vips.Recipe{Background: output.Background, Encoding: output.Encoding, Quality: max(int(output.Quality), 1)}
+	if output.Encoding == imageformat.WebP {
 		recipe.Quality = int(output.Quality)
 	}
 	if box(output) == (geometry.Size{}) {

@@ -7,8 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"time"
+
+	"mediastack.dev/runtime/imageformat"
 
 	"golang.org/x/sys/unix"
 
@@ -37,15 +38,9 @@ func (w *worker) handshake(layers protocol.Layers) error {
 // supportedFormats returns the formats that thumbnails can be created of, here and now: it is called
 // in the sandbox, as jobs are.
 func supportedFormats() (found protocol.Formats) {
-	for _, f := range []struct {
-		format    protocol.Formats
-		extension string
-	}{
-		{protocol.FormatJPEG, "jpg"}, {protocol.FormatPNG, "png"}, {protocol.FormatGIF, "gif"},
-		{protocol.FormatWebP, "webp"}, {protocol.FormatHEIC, "heic"}, {protocol.FormatAVIF, "avif"},
-	} {
-		if vips.CheckFormat(f.extension) {
-			found |= f.format
+	for _, f := range imageformat.Files() {
+		if vips.CheckFormat(f) {
+			found |= protocol.FormatsOf(f)
 		}
 	}
 	vips.Trim()
@@ -54,8 +49,10 @@ func supportedFormats() (found protocol.Formats) {
 
 // supportedEncoders returns the formats that pictures can be made in, of those that an installation may lack.
 func supportedEncoders() (found protocol.Formats) {
-	if vips.CheckAVIFEncoder() {
-		found |= protocol.FormatAVIF
+	for _, f := range imageformat.Encoded() {
+		if f.Optional() && vips.CheckEncoder(f) {
+			found |= protocol.FormatsOf(f)
+		}
 	}
 	vips.Trim()
 	return found
@@ -121,17 +118,13 @@ func (s sender) sendFacts(facts protocol.Facts) error {
 }
 
 func (s sender) sendPicture(index int, picture vips.Output) error {
-	header := protocol.PictureHeader{Number: s.number, Index: uint8(index), Encoding: encodingOf(picture.Encoding), //nolint:gosec // at most MaxOutputs
+	header := protocol.PictureHeader{Number: s.number, Index: uint8(index), Encoding: picture.Encoding, //nolint:gosec // at most MaxOutputs
 		Bytes: uint64(len(picture.Data)), Width: uint32(picture.Width), Height: uint32(picture.Height)} //nolint:gosec // libvips returns no negative sizes
 	return errors.Join(s.out.PictureHeader(header), s.out.Data(picture.Data))
 }
 
 func (s sender) sendError(index int, cause *rejectedError) error {
 	return s.out.PictureError(protocol.PictureError{Number: s.number, Index: uint8(index), Reason: cause.reason, Text: cause.text}) //nolint:gosec // at most MaxOutputs
-}
-
-func encodingOf(encoding vips.Encoding) protocol.Encoding {
-	return protocol.Encoding(slices.Index(encodings[:], encoding)) //nolint:gosec // one of a few
 }
 
 // receive reads the file into an anonymous mapping, which is unmapped after the job.

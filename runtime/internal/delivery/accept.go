@@ -22,7 +22,7 @@ func negotiate(accept []string, formats []settings.Format) []settings.Format {
 		if format == last {
 			return weights.ofCompatible()
 		}
-		return weights["image/"+string(format)]
+		return weights[format.Spec().MIMEType()]
 	}
 	accepted := slices.DeleteFunc(slices.Clone(formats), func(f settings.Format) bool { return f != last && weight(f) == 0 })
 	slices.SortStableFunc(accepted, func(a, b settings.Format) int { return weight(b) - weight(a) })

@@ -14,19 +14,26 @@ import (
 	"sync"
 	"time"
 
+	"mediastack.dev/runtime/imageformat"
+
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/ratelimit"
 )
 
-// inlineTypes are the types that a browser may display. All others are downloaded: SVG,
+// inlineTypes are the types that a browser may display, beside images. All others are downloaded: SVG,
 // HTML, XML and PDF can contain scripts.
 var inlineTypes = map[string]bool{
-	"image/jpeg": true, "image/png": true, "image/gif": true, "image/webp": true, "image/avif": true,
 	"video/mp4": true, "video/webm": true, "video/ogg": true,
 	"audio/mpeg": true, "audio/mp4": true, "audio/ogg": true, "audio/wav": true, "audio/webm": true, "audio/flac": true,
 	"text/plain": true,
+}
+
+// isInline reports whether a browser may display a type.
+func isInline(mimeType string) bool {
+	format, isImage := imageformat.ByType(mimeType)
+	return inlineTypes[mimeType] || isImage && format.Inline() && mimeType == format.MIMEType()
 }
 
 // contentType returns the Content-Type of a file. Without a charset, plain text would be
@@ -156,7 +163,7 @@ func cacheControl(file resolvedFile) string {
 // file name in ASCII for old clients, and in UTF-8.
 func disposition(file resolvedFile) string {
 	kind := "attachment"
-	if inlineTypes[file.object.MimeType] {
+	if isInline(file.object.MimeType) {
 		kind = "inline"
 	}
 	name := downloadName(file.item, file.object)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"mediastack.dev/runtime/imageformat"
+
 	"github.com/gabriel-vasile/mimetype"
 	"github.com/google/uuid"
 
@@ -95,22 +97,19 @@ func appendSignedPayload(dst []byte, id uuid.UUID, variant media.Variant, expire
 	return strconv.AppendInt(dst, expires, 10)
 }
 
-// extensions are those of derivatives and pictures. mimetype.Lookup compares with all types that it knows.
-var extensions = map[string]string{"image/webp": ".webp", "image/avif": ".avif", "image/jpeg": ".jpg", "image/png": ".png"}
-
 // downloadName returns the file name of a download: the item's own, with the extension of the
 // derivative's type.
 func downloadName(item media.Item, object media.Object) string {
 	if object.Variant == media.Original {
 		return item.FileName
 	}
-	extension := extensions[object.MimeType]
-	if extension == "" {
-		kind := mimetype.Lookup(object.MimeType)
-		if kind == nil {
-			return item.FileName
-		}
+	var extension string
+	if format, ok := imageformat.ByType(object.MimeType); ok { // mimetype.Lookup compares with all types that it knows
+		extension = format.Extension()
+	} else if kind := mimetype.Lookup(object.MimeType); kind != nil {
 		extension = kind.Extension()
+	} else {
+		return item.FileName
 	}
 	return strings.TrimSuffix(item.FileName, path.Ext(item.FileName)) + extension
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"mediastack.dev/runtime/imageformat"
+
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
@@ -47,10 +49,10 @@ func (p *Pool) Derive(ctx context.Context, request media.ImageJob) (media.Facts,
 func derivativeOutputs(request media.ImageJob) []protocol.Output {
 	s := request.Settings
 	outputs := []protocol.Output{{
-		Width: clampSide(s.ThumbnailWidth), Height: clampSide(s.ThumbnailHeight), Encoding: protocol.EncodingWebP, Quality: thumbnailQuality, Flags: protocol.Thumbnail,
+		Width: clampSide(s.ThumbnailWidth), Height: clampSide(s.ThumbnailHeight), Encoding: imageformat.WebP, Quality: thumbnailQuality, Flags: protocol.Thumbnail,
 	}}
 	if s.UseWebP && convertedTypes[request.MimeType] {
-		outputs = append(outputs, protocol.Output{Encoding: protocol.EncodingWebP, Quality: uint8(min(max(s.WebPOutputQuality, 0), 100)), Flags: protocol.Conversion})
+		outputs = append(outputs, protocol.Output{Encoding: imageformat.WebP, Quality: uint8(min(max(s.WebPOutputQuality, 0), 100)), Flags: protocol.Conversion})
 	}
 	return outputs
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/runtime/imageformat"
+
 	"mediastack.dev/runtime/internal/imaging/protocol"
 )
 
@@ -86,7 +88,7 @@ func runFakeWorker(role string) int {
 			fmt.Fprintf(os.Stderr, "\x1b[31m%s\n", strings.Repeat("noise ", 1000))
 		}
 	}
-	_ = out.Handshake(protocol.Handshake{Version: version, Encoders: protocol.FormatAVIF})
+	_ = out.Handshake(protocol.Handshake{Version: version, Encoders: protocol.FormatsOf(imageformat.AVIF)})
 	if role == "does-not-read" {
 		forever()
 	}
@@ -123,7 +125,7 @@ func readJob(in *protocol.Reader) (job protocol.Job, err error) {
 }
 
 func answer(role string, job protocol.Job, out *protocol.Writer) {
-	header := protocol.PictureHeader{Number: job.Number, Encoding: protocol.EncodingWebP, Bytes: uint64(len(pixel())), Width: 1, Height: 1}
+	header := protocol.PictureHeader{Number: job.Number, Encoding: imageformat.WebP, Bytes: uint64(len(pixel())), Width: 1, Height: 1}
 	failure := protocol.PictureError{Number: job.Number, Reason: protocol.ReasonEncode, Text: "mux error"}
 	image := pixel()
 	facts := protocol.Facts{Number: job.Number, Width: 3, Height: 2, Placeholder: "ThumbHash", HasColor: true, DominantColor: [3]byte{1, 2, 255}}
@@ -178,7 +180,7 @@ func answer(role string, job protocol.Job, out *protocol.Writer) {
 	case "sends-an-unrequested-picture":
 		header.Index = 1
 	case "sends-another-format":
-		header.Encoding = protocol.EncodingPNG
+		header.Encoding = imageformat.PNG
 	case "sends-no-webp":
 		image = []byte("<script>alert(1)</script>")
 		header.Bytes = uint64(len(image))

@@ -50,7 +50,7 @@ func TestNew_NamesFormatsWithoutADecoder(t *testing.T) {
 	}
 
 	lacking := open(t, config(withoutModules(t)))
-	const want = "libvips cannot read HEIC, AVIF: such images are stored without thumbnail and conversion"
+	const want = "libvips cannot read AVIF, HEIC: such images are stored without thumbnail and conversion"
 	if err := lacking.Check(); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), want) {
 		t.Errorf("without modules: %v", err)
 	}

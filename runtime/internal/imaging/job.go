@@ -8,6 +8,8 @@ import (
 	"math"
 	"time"
 
+	"mediastack.dev/runtime/imageformat"
+
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/geometry"
@@ -318,18 +320,18 @@ func checkSize(picture media.Rendered, output protocol.Output, facts media.Facts
 }
 
 // strip validates a picture by its format, and strips its metadata.
-func strip(file []byte, encoding protocol.Encoding, output protocol.Output, request protocol.Job) (media.Rendered, error) {
-	if encoding != output.Encoding && (output.Encoding != protocol.EncodingAuto || encoding != protocol.EncodingJPEG && encoding != protocol.EncodingPNG) {
+func strip(file []byte, encoding imageformat.Format, output protocol.Output, request protocol.Job) (media.Rendered, error) {
+	if encoding != output.Encoding && (output.Encoding != imageformat.Auto || encoding != imageformat.JPEG && encoding != imageformat.PNG) {
 		return media.Rendered{}, fmt.Errorf("encoding %d instead of %d", encoding, output.Encoding)
 	}
 	var image bare.Image
 	var err error
 	switch encoding {
-	case protocol.EncodingJPEG:
+	case imageformat.JPEG:
 		image, err = bare.JPEG(file)
-	case protocol.EncodingPNG:
+	case imageformat.PNG:
 		image, err = bare.PNG(file)
-	case protocol.EncodingAVIF:
+	case imageformat.AVIF:
 		image, err = bare.AVIF(file)
 	default:
 		return stripWebP(file, output, request)
@@ -337,7 +339,7 @@ func strip(file []byte, encoding protocol.Encoding, output protocol.Output, requ
 	if err != nil {
 		return media.Rendered{}, err
 	}
-	return media.Rendered{MimeType: mimeTypes[encoding], Width: image.Width, Height: image.Height, Data: image.File}, nil
+	return media.Rendered{MimeType: encoding.MIMEType(), Width: image.Width, Height: image.Height, Data: image.File}, nil
 }
 
 // stripWebP is strip for WebP: an animation, where one was requested, or a still image.
@@ -352,10 +354,5 @@ func stripWebP(file []byte, output protocol.Output, request protocol.Job) (media
 	case uint64(image.Frames) > uint64(request.MaxFrames): //nolint:gosec // not negative
 		return media.Rendered{}, fmt.Errorf("an animation of %d frames", image.Frames)
 	}
-	return media.Rendered{MimeType: mimeTypes[protocol.EncodingWebP], Width: image.Width, Height: image.Height, Data: image.File}, nil
-}
-
-// mimeTypes are the types of pictures.
-var mimeTypes = map[protocol.Encoding]string{
-	protocol.EncodingWebP: "image/webp", protocol.EncodingAVIF: "image/avif", protocol.EncodingJPEG: "image/jpeg", protocol.EncodingPNG: "image/png",
+	return media.Rendered{MimeType: imageformat.WebP.MIMEType(), Width: image.Width, Height: image.Height, Data: image.File}, nil
 }

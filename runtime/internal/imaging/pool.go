@@ -10,11 +10,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"mediastack.dev/runtime/imageformat"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,12 +30,6 @@ import (
 
 // closeGrace is how long running jobs may take to end when the pool is closed.
 const closeGrace = 5 * time.Second
-
-// supportedTypes are the types of files that pictures are made of.
-var supportedTypes = map[string]bool{
-	"image/jpeg": true, "image/png": true, "image/vnd.mozilla.apng": true, "image/apng": true, "image/gif": true, "image/webp": true,
-	"image/heic": true, "image/heic-sequence": true, "image/heif": true, "image/heif-sequence": true, "image/avif": true,
-}
 
 // Deps are what a Pool uses.
 type Deps struct {
@@ -59,8 +54,8 @@ type Pool struct {
 
 	// missing are the formats without a decoder, as the first worker found; nil before.
 	missing atomic.Pointer[[]string]
-	// noAVIF is set if the first worker has no encoder of AVIF.
-	noAVIF atomic.Bool
+	// lacking are the formats of pictures that the first worker has no encoder of: protocol.Formats.
+	lacking atomic.Uint32
 
 	// closeGrace is the constant, except in tests.
 	closeGrace time.Duration
@@ -157,12 +152,14 @@ func (p *Pool) busy() error {
 
 // Handles reports whether pictures are made of files of this type and size.
 func (p *Pool) Handles(mimeType string, bytes int64) bool {
-	return p.cfg.Enabled && supportedTypes[mimeType] && bytes > 0 && bytes <= p.cfg.MaxBytes
+	_, known := imageformat.ByType(mimeType)
+	return p.cfg.Enabled && known && bytes > 0 && bytes <= p.cfg.MaxBytes
 }
 
 // Encodes reports whether pictures can be made in a format, as the first worker found.
 func (p *Pool) Encodes(format settings.Format) bool {
-	return format != settings.FormatAVIF || !p.noAVIF.Load()
+	f, known := imageformat.ByName(string(format))
+	return known && !protocol.Formats(p.lacking.Load()).Has(f) //nolint:gosec // it was stored as such a set
 }
 
 // do waits for a worker and does a job.
@@ -221,15 +218,15 @@ func (p *Pool) Check() error {
 
 // recordFormats records which formats a worker has decoders of.
 func (p *Pool) recordFormats(found protocol.Formats) {
-	missing := (^found).Names()
-	p.missing.Store(&missing)
-	for _, name := range protocol.FormatNames {
+	missing := []string{}
+	for _, f := range imageformat.Files() {
 		supported := 1.0
-		if slices.Contains(missing, name) {
-			supported = 0
+		if !found.Has(f) {
+			supported, missing = 0, append(missing, f.String())
 		}
-		p.metrics.formats.WithLabelValues(strings.ToLower(name)).Set(supported)
+		p.metrics.formats.WithLabelValues(f.Name()).Set(supported)
 	}
+	p.missing.Store(&missing)
 }
 
 // logReady logs which layers of the sandbox are in effect, and which formats have no decoder.
@@ -238,9 +235,14 @@ func (p *Pool) logReady(process *process) {
 	if err := p.Check(); err != nil {
 		p.log.Warn(fault.From(err).Public, "program", p.path, "missing", *p.missing.Load())
 	}
-	if p.noAVIF.Store(process.encoders&protocol.FormatAVIF == 0); p.noAVIF.Load() {
-		p.log.Warn("libvips cannot make AVIF: pictures of presets are made in other formats; install the AV1 encoder of libheif", "program", p.path)
+	var lacking protocol.Formats
+	for _, f := range imageformat.Encoded() {
+		if f.Optional() && !process.encoders.Has(f) {
+			lacking |= protocol.FormatsOf(f)
+			p.log.Warn(fmt.Sprintf("libvips cannot make %s: pictures of presets are made in other formats; install its encoder", f), "program", p.path)
+		}
 	}
+	p.lacking.Store(uint32(lacking))
 	const all = protocol.LayerLimits | protocol.LayerPrivileges | protocol.LayerSyscalls
 	p.log.Info("image workers are ready", "program", p.path, "workers", p.cfg.workers(), "sandboxed", process.sandbox == all)
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"mediastack.dev/runtime/imageformat"
+
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -19,14 +21,9 @@ import (
 
 var _ media.Renderer = (*Pool)(nil)
 
-// The values of settings and their counterparts in the protocol.
-var (
-	focuses = map[settings.Focus]protocol.Focus{"": protocol.FocusCentre, settings.Centre: protocol.FocusCentre, settings.Attention: protocol.FocusAttention,
-		settings.Entropy: protocol.FocusEntropy, settings.Point: protocol.FocusPoint}
-
-	encodings = map[settings.Format]protocol.Encoding{settings.FormatAuto: protocol.EncodingAuto, settings.FormatWebP: protocol.EncodingWebP,
-		settings.FormatAVIF: protocol.EncodingAVIF, settings.FormatJPEG: protocol.EncodingJPEG, settings.FormatPNG: protocol.EncodingPNG}
-)
+// focuses are the values of settings and their counterparts in the protocol.
+var focuses = map[settings.Focus]protocol.Focus{"": protocol.FocusCentre, settings.Centre: protocol.FocusCentre, settings.Attention: protocol.FocusAttention,
+	settings.Entropy: protocol.FocusEntropy, settings.Point: protocol.FocusPoint}
 
 // ReserveRender takes a slot of the queue of renditions. It returns a Busy fault if none is free.
 func (p *Pool) ReserveRender(account uuid.UUID) (media.ImageSlot, error) {
@@ -70,8 +67,8 @@ func (p *Pool) Render(ctx context.Context, request media.RenderJob) ([]media.Ren
 // renditions returns the pictures of a job, or the error that is that of all of them.
 func renditions(ctx context.Context, j *job, err error) ([]media.Rendered, error) {
 	failure := renderError(ctx, err)
-	if errors.Is(failure, media.ErrWorkerFailed) && !errors.Is(err, errTimeout) && onlyAVIF(j.outputs) {
-		failure = fault.Wrap(errors.Join(media.ErrOtherFormat, failure), fault.Unavailable, "the picture could not be made as AVIF now")
+	if errors.Is(failure, media.ErrWorkerFailed) && !errors.Is(err, errTimeout) && onlyOptional(j.outputs) {
+		failure = fault.Wrap(errors.Join(media.ErrOtherFormat, failure), fault.Unavailable, "the picture could not be made as %s now", j.outputs[0].Encoding)
 	}
 	if failure != nil && j.made.complete() == 0 {
 		return nil, failure
@@ -90,10 +87,10 @@ func renditions(ctx context.Context, j *job, err error) ([]media.Rendered, error
 	return pictures, nil
 }
 
-// onlyAVIF reports whether all outputs are AVIF: only of such a job can it be that encoder on which a worker died. A job that took too
-// long decodes as long for another format.
-func onlyAVIF(outputs []protocol.Output) bool {
-	return !slices.ContainsFunc(outputs, func(o protocol.Output) bool { return o.Encoding != protocol.EncodingAVIF })
+// onlyOptional reports whether the formats of all outputs are optional: only of such a job can it be the encoder on which a worker died.
+// A job that took too long decodes as long for another format.
+func onlyOptional(outputs []protocol.Output) bool {
+	return !slices.ContainsFunc(outputs, func(o protocol.Output) bool { return !o.Encoding.Optional() })
 }
 
 // renderError returns the error of a job, or of one picture, as media.Renderer says.
@@ -131,7 +128,7 @@ func recipeOutputs(recipes []media.Recipe) ([]protocol.Output, error) {
 		const maxSide, thousand = 1<<14 - 1, 1000
 		fit, knownFit := media.FitOf(r.Fit)
 		focus, knownFocus := focuses[r.Focus]
-		encoding, knownEncoding := encodings[r.Format]
+		encoding, knownEncoding := imageformat.ByName(string(r.Format))
 		switch {
 		case !knownFit || !knownFocus || !knownEncoding,
 			r.Width < 0 || r.Width > maxSide || r.Height < 0 || r.Height > maxSide || r.Width+r.Height == 0,
@@ -139,14 +136,14 @@ func recipeOutputs(recipes []media.Recipe) ([]protocol.Output, error) {
 			return nil, fault.New(fault.Invalid, "a recipe with invalid values: %+v", r)
 		}
 		if r.Quality == 0 {
-			r.Quality = media.DefaultQuality(r.Format)
+			r.Quality = encoding.DefaultQuality()
 		}
 		o := protocol.Output{Width: uint16(r.Width), Height: uint16(r.Height), Fit: fit, Focus: focus, PointX: uint16(r.PointX), PointY: uint16(r.PointY),
 			Encoding: encoding, Quality: uint8(r.Quality), Background: r.Background}
 		if r.Sharpen {
 			o.Flags |= protocol.Sharpen
 		}
-		if r.Animated && encoding == protocol.EncodingWebP {
+		if r.Animated && encoding.Animated() {
 			o.Flags |= protocol.Animated
 		}
 		outputs[i] = o

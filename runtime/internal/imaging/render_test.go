@@ -38,7 +38,7 @@ func renderJob(mimeType string, file []byte, recipes ...media.Recipe) media.Rend
 
 // recipe returns a recipe with what is usual.
 func recipe(width, height int, fit settings.Fit, format settings.Format) media.Recipe {
-	return media.Recipe{Width: width, Height: height, Fit: fit, Focus: settings.Centre, Format: format, Quality: media.DefaultQuality(format), Background: [3]byte{255, 255, 255}}
+	return media.Recipe{Width: width, Height: height, Fit: fit, Focus: settings.Centre, Format: format, Quality: format.Spec().DefaultQuality(), Background: [3]byte{255, 255, 255}}
 }
 
 // rendered returns the only picture of a recipe.

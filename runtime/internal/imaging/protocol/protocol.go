@@ -27,11 +27,12 @@ import (
 	"io"
 
 	"mediastack.dev/runtime/geometry"
+	"mediastack.dev/runtime/imageformat"
 )
 
 // Version is the version of the protocol. Both sides come from one build; the version
 // detects a mixed installation.
-const Version = 6
+const Version = 7
 
 // MaxOutputs is how many outputs a job may have.
 const MaxOutputs = 8
@@ -80,36 +81,23 @@ type Handshake struct {
 	Version uint16
 	Sandbox Layers  // the layers of the sandbox that are in effect
 	Formats Formats // the formats that the worker has decoders of
-	// Encoders are the formats that the worker has encoders of, as far as an installation may lack them: AVIF.
+	// Encoders are the formats that the worker has encoders of, of those that an installation may lack.
 	Encoders Formats
 }
 
-// Formats is a set of image formats.
+// Formats is a set of image formats, one bit each.
 type Formats uint16
 
-// The formats.
-const (
-	FormatJPEG Formats = 1 << iota
-	FormatPNG
-	FormatGIF
-	FormatWebP
-	FormatHEIC
-	FormatAVIF
-)
-
-// FormatNames are the names of all formats, in the order of their bits.
-var FormatNames = [...]string{"JPEG", "PNG", "GIF", "WebP", "HEIC", "AVIF"}
-
-// Names returns the names of the formats in the set.
-func (f Formats) Names() []string {
-	var names []string
-	for bit, name := range FormatNames {
-		if f&(1<<bit) != 0 {
-			names = append(names, name)
-		}
+// FormatsOf returns a set.
+func FormatsOf(formats ...imageformat.Format) (set Formats) {
+	for _, f := range formats {
+		set |= 1 << f
 	}
-	return names
+	return set
 }
+
+// Has reports whether a format is in the set.
+func (s Formats) Has(f imageformat.Format) bool { return s&FormatsOf(f) != 0 }
 
 // Layers is a set of sandbox layers.
 type Layers uint16
@@ -144,7 +132,7 @@ type Output struct {
 	Focus         Focus
 	// PointX and PointY are the focus, in thousandths of the width and height, if Focus is FocusPoint.
 	PointX, PointY uint16
-	Encoding       Encoding
+	Encoding       imageformat.Format
 	Quality        uint8 // 0 to 100
 	Background     [3]byte
 	Flags          Flags
@@ -161,18 +149,6 @@ const (
 	FocusPoint
 )
 
-// Encoding is the format of a picture.
-type Encoding uint8
-
-// The encodings.
-const (
-	EncodingAuto Encoding = iota // EncodingJPEG, or EncodingPNG of a picture that is not opaque; never in an answer
-	EncodingWebP
-	EncodingAVIF
-	EncodingJPEG
-	EncodingPNG
-)
-
 // Flags are details of an output.
 type Flags uint8
 
@@ -180,7 +156,7 @@ type Flags uint8
 const (
 	// Sharpen sharpens a picture that was shrunk.
 	Sharpen Flags = 1 << iota
-	// Animated keeps the frames of a GIF or WebP animation. The encoding is EncodingWebP.
+	// Animated keeps the frames of a GIF or WebP animation. The encoding is imageformat.WebP.
 	Animated
 	// Thumbnail is for the first output: the placeholder is made of it. Its size may differ by a pixel from that
 	// which geometry.Layout returns: no client is told the size before.
@@ -213,7 +189,7 @@ const (
 type PictureHeader struct {
 	Number   uint32
 	Index    uint8 // of the output
-	Encoding Encoding
+	Encoding imageformat.Format
 	Bytes    uint64
 	Width    uint32 // of a frame
 	Height   uint32

@@ -11,20 +11,22 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"mediastack.dev/runtime/imageformat"
+
 	"mediastack.dev/runtime/geometry"
 	"mediastack.dev/runtime/internal/imaging/protocol"
 )
 
 var (
-	handshake = protocol.Handshake{Version: 7, Sandbox: protocol.LayerLimits | protocol.LayerSyscalls, Formats: protocol.FormatJPEG | protocol.FormatHEIC, Encoders: protocol.FormatAVIF}
+	handshake = protocol.Handshake{Version: 7, Sandbox: protocol.LayerLimits | protocol.LayerSyscalls, Formats: protocol.FormatsOf(imageformat.JPEG, imageformat.HEIC), Encoders: protocol.FormatsOf(imageformat.AVIF)}
 	job       = protocol.Job{Number: 1, Bytes: 1 << 40, MaxPixels: 1 << 41, MaxFrames: 5, MaxAnimation: 1 << 43, MaxBytes: 1 << 42, TimeoutMS: 9, Outputs: []protocol.Output{
-		{Width: 320, Height: 240, Encoding: protocol.EncodingWebP, Quality: 80, Flags: protocol.Thumbnail},
-		{Encoding: protocol.EncodingWebP, Quality: 100, Flags: protocol.Conversion},
+		{Width: 320, Height: 240, Encoding: imageformat.WebP, Quality: 80, Flags: protocol.Thumbnail},
+		{Encoding: imageformat.WebP, Quality: 100, Flags: protocol.Conversion},
 		{Width: 4096, Fit: geometry.Cover, Focus: protocol.FocusPoint, PointX: 1000, PointY: 999, Quality: 1, Background: [3]byte{1, 2, 3}, Flags: protocol.Sharpen},
-		{Height: 7, Fit: geometry.Pad, Focus: protocol.FocusEntropy, Encoding: protocol.EncodingWebP, Flags: protocol.Animated},
-		{Encoding: protocol.EncodingPNG}, {Encoding: protocol.EncodingAVIF}, {Encoding: protocol.EncodingJPEG}, {},
+		{Height: 7, Fit: geometry.Pad, Focus: protocol.FocusEntropy, Encoding: imageformat.WebP, Flags: protocol.Animated},
+		{Encoding: imageformat.PNG}, {Encoding: imageformat.AVIF}, {Encoding: imageformat.JPEG}, {},
 	}}
-	header       = protocol.PictureHeader{Number: 1, Index: 7, Encoding: protocol.EncodingPNG, Bytes: 1 << 40, Width: 16383, Height: 3}
+	header       = protocol.PictureHeader{Number: 1, Index: 7, Encoding: imageformat.PNG, Bytes: 1 << 40, Width: 16383, Height: 3}
 	done         = protocol.Done{Number: 4294967295}
 	rejected     = protocol.Rejected{Number: 3, Reason: protocol.ReasonPixels, Text: "too many"}
 	pictureError = protocol.PictureError{Number: 3, Index: 1, Reason: protocol.ReasonNotApplicable, Text: "mux error"}
@@ -139,7 +141,7 @@ func TestReader_RejectsInvalidFrames(t *testing.T) {
 		"an output with flag 16":     badOutput(func(o *protocol.Output) { o.Flags = 16 }),
 		"a point beside the image":   badOutput(func(o *protocol.Output) { o.PointX = 1001 }),
 		"a point below the image":    badOutput(func(o *protocol.Output) { o.PointY = 1001 }),
-		"an animation that is JPEG":  badOutput(func(o *protocol.Output) { o.Encoding, o.Flags = protocol.EncodingJPEG, protocol.Animated }),
+		"an animation that is JPEG":  badOutput(func(o *protocol.Output) { o.Encoding, o.Flags = imageformat.JPEG, protocol.Animated }),
 		"a second thumbnail":         badOutput(func(o *protocol.Output) { o.Flags = protocol.Thumbnail }),
 		"a header without bytes":     frame(protocol.KindPictureHeader, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1),
 		"a header of output 8":       frame(protocol.KindPictureHeader, 0, 0, 0, 1, 8, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1),

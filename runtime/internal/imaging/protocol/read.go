@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"mediastack.dev/runtime/geometry"
+	"mediastack.dev/runtime/imageformat"
 )
 
 // Reader reads frames. A frame points into its buffer and is valid until the next call.
@@ -108,14 +109,14 @@ func readOutput(p []byte, first bool) (Output, error) {
 		PointY:     binary.BigEndian.Uint16(p[6:]),
 		Fit:        geometry.Fit(p[8]),
 		Focus:      Focus(p[9]),
-		Encoding:   Encoding(p[10]),
+		Encoding:   imageformat.Format(p[10]),
 		Quality:    p[11],
 		Background: [3]byte(p[12:15]),
 		Flags:      Flags(p[15]),
 	}
 	switch {
-	case o.PointX > thousand, o.PointY > thousand, o.Fit > geometry.Pad, o.Focus > FocusPoint, o.Encoding > EncodingPNG, o.Quality > 100, o.Flags&^allFlags != 0,
-		o.Flags&Animated != 0 && o.Encoding != EncodingWebP, o.Flags&Thumbnail != 0 && !first:
+	case o.PointX > thousand, o.PointY > thousand, o.Fit > geometry.Pad, o.Focus > FocusPoint, !o.Encoding.Valid(), o.Quality > 100, o.Flags&^allFlags != 0,
+		o.Flags&Animated != 0 && !o.Encoding.Animated(), o.Flags&Thumbnail != 0 && !first:
 		return Output{}, protocolError("an output with invalid values")
 	}
 	return o, nil
@@ -148,12 +149,12 @@ func (f Frame) PictureHeader() (PictureHeader, error) {
 	h := PictureHeader{
 		Number:   binary.BigEndian.Uint32(p),
 		Index:    p[4],
-		Encoding: Encoding(p[5]),
+		Encoding: imageformat.Format(p[5]),
 		Bytes:    binary.BigEndian.Uint64(p[6:]),
 		Width:    binary.BigEndian.Uint32(p[14:]),
 		Height:   binary.BigEndian.Uint32(p[18:]),
 	}
-	if h.Index >= MaxOutputs || h.Encoding == EncodingAuto || h.Encoding > EncodingPNG || h.Bytes == 0 || h.Width == 0 || h.Height == 0 {
+	if h.Index >= MaxOutputs || h.Encoding == imageformat.Auto || !h.Encoding.Valid() || h.Bytes == 0 || h.Width == 0 || h.Height == 0 {
 		return PictureHeader{}, protocolError("a picture header with invalid values")
 	}
 	return h, nil

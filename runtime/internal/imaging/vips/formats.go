@@ -5,12 +5,14 @@ package vips
 import (
 	"embed"
 	"path"
+
+	"mediastack.dev/runtime/imageformat"
 )
 
-// CheckAVIFEncoder reports whether an AVIF can be made of the PNG sample: libheif may lack the encoder, and the program starts all
-// the same.
-func CheckAVIFEncoder() bool {
-	return check("png", Recipe{BoxWidth: 8, BoxHeight: 8, Encoding: EncodeAVIF, Quality: 50})
+// CheckEncoder reports whether a picture can be made of the PNG sample in a format: libvips may lack the encoder, and the
+// program starts all the same.
+func CheckEncoder(format imageformat.Format) bool {
+	return check(imageformat.PNG, Recipe{BoxWidth: 8, BoxHeight: 8, Encoding: format, Quality: 50})
 }
 
 // samples has a small image of each format. libvips and libheif load decoders from modules, which
@@ -19,13 +21,13 @@ func CheckAVIFEncoder() bool {
 //go:embed samples
 var samples embed.FS
 
-// CheckFormat reports whether a thumbnail can be created of the sample with this file name extension.
-func CheckFormat(extension string) bool {
-	return check(extension, Recipe{BoxWidth: 8, BoxHeight: 8, Encoding: EncodeWebP, Quality: 80})
+// CheckFormat reports whether a thumbnail can be created of the sample of a format.
+func CheckFormat(format imageformat.Format) bool {
+	return check(format, Recipe{BoxWidth: 8, BoxHeight: 8, Encoding: imageformat.WebP, Quality: 80})
 }
 
-func check(extension string, recipe Recipe) bool {
-	file, err := samples.ReadFile(path.Join("samples", "sample."+extension))
+func check(format imageformat.Format, recipe Recipe) bool {
+	file, err := samples.ReadFile(path.Join("samples", "sample"+format.Extension()))
 	if err != nil {
 		return false
 	}

@@ -21,6 +21,8 @@ import (
 	"unsafe"
 
 	"github.com/h2non/bimg"
+
+	"mediastack.dev/runtime/imageformat"
 )
 
 // Format is a file format that pictures can be made of.
@@ -50,17 +52,11 @@ type Header struct {
 	EmbeddedWidth, EmbeddedHeight int
 }
 
-// Encoding is the format of a picture.
-type Encoding int
-
-// The encodings, in the order of vips.h.
-const (
-	Auto Encoding = iota // EncodeJPEG, or EncodePNG of a picture that is not opaque
-	EncodeWebP
-	EncodeAVIF
-	EncodeJPEG
-	EncodePNG
-)
+// The formats of vips.h have the values of imageformat: a difference does not compile.
+var _ = [...][1]struct{}{
+	{C.MS_AUTO - int(imageformat.Auto): {}}, {C.MS_WEBP - int(imageformat.WebP): {}}, {C.MS_AVIF - int(imageformat.AVIF): {}},
+	{C.MS_JPEG - int(imageformat.JPEG): {}}, {C.MS_PNG - int(imageformat.PNG): {}},
+}
 
 // Focus is where Render cuts a picture out of an image.
 type Focus int
@@ -87,7 +83,7 @@ type Recipe struct {
 	Left, Top                 int
 	Sharpen                   bool
 	Background                [3]byte
-	Encoding                  Encoding
+	Encoding                  imageformat.Format
 	Quality                   int
 	// Lossless is for WebP: it ignores the quality and needs less memory; its files are small for flat images only.
 	Lossless bool
@@ -97,7 +93,7 @@ type Recipe struct {
 type Output struct {
 	Data          []byte
 	Width, Height int
-	Encoding      Encoding // not Auto
+	Encoding      imageformat.Format // not Auto
 }
 
 // Free releases the memory.
@@ -199,7 +195,7 @@ func output(failed C.int, out C.ms_output) (Output, error) {
 	if failed != 0 {
 		return Output{}, lastError()
 	}
-	return Output{Data: unsafe.Slice((*byte)(out.data), int(out.length)), Width: int(out.width), Height: int(out.height), Encoding: Encoding(out.format)}, nil
+	return Output{Data: unsafe.Slice((*byte)(out.data), int(out.length)), Width: int(out.width), Height: int(out.height), Encoding: imageformat.Format(out.format)}, nil
 }
 
 // lastError returns the error of libvips, and clears it.
