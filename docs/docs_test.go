@@ -2,6 +2,7 @@
 package docs_test
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -22,8 +23,11 @@ var (
 	codeBlock  = regexp.MustCompile("(?ms)^```.*?^```$")
 )
 
-// maxCell is the length of the longest text in a cell of a table, in characters.
-const maxCell = 200
+// The lengths of the longest text in a cell of a table, and of the longest paragraph or list item, in characters.
+const (
+	maxCell      = 200
+	maxParagraph = 400
+)
 
 // pages are the README, those of the clients and everything below docs, by their path from the repository's root.
 func pages(t *testing.T) map[string]string {
@@ -182,6 +186,101 @@ func TestTables_HaveShortCells(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The contract is quoted as it was given. The other pages are generated from the Go code.
+var notWrittenHere = []string{"docs/specification.md", "docs/reference/api.md", "docs/reference/configuration.md", "docs/reference/metrics.md"}
+
+// longParagraphs is the number of paragraphs that are too long, by page. It can only become smaller: a page that is
+// not here has none.
+var longParagraphs = map[string]int{
+	"docs/decisions/0038-bodies-on-their-way.md": 3,
+	"docs/decisions/0045-background-work.md":     1,
+	"docs/guides/develop.md":                     1,
+}
+
+func TestParagraphs_AreShort(t *testing.T) {
+	t.Parallel()
+	for path, text := range pages(t) {
+		if slices.Contains(notWrittenHere, path) {
+			continue
+		}
+		var long []string
+		for _, one := range paragraphs(text) {
+			if length := utf8.RuneCountInString(one.text); length > maxParagraph {
+				long = append(long, fmt.Sprintf("%s:%d: %d characters, more than %d", path, one.line, length, maxParagraph))
+			}
+		}
+		switch listed := longParagraphs[path]; {
+		case len(long) > listed:
+			t.Errorf("%d long paragraphs, %d are listed in longParagraphs:\n%s", len(long), listed, strings.Join(long, "\n"))
+		case len(long) < listed:
+			t.Errorf("%s has %d long paragraphs: write this number into longParagraphs instead of %d", path, len(long), listed)
+		}
+	}
+	for path := range longParagraphs {
+		if _, exists := pages(t)[path]; !exists {
+			t.Errorf("longParagraphs has %s, which does not exist", path)
+		}
+	}
+}
+
+// paragraph is a paragraph, a list item or a cell of a table, as readers see it, with the number of its first line.
+type paragraph struct {
+	line int
+	text string
+}
+
+// listItem begins an item of a list.
+var listItem = regexp.MustCompile(`^\s*(?:[-*+]|\d+\.)\s+`)
+
+// paragraphs returns the paragraphs, list items and cells of a page. Code, headings and HTML are none.
+func paragraphs(page string) []paragraph {
+	var found []paragraph
+	inCode, open := false, false // open: the next line continues the last paragraph
+	for i, line := range strings.Split(page, "\n") {
+		trimmed := strings.TrimSpace(line)
+		fence := strings.HasPrefix(trimmed, "```")
+		switch {
+		case fence:
+			inCode, open = !inCode, false
+		case inCode:
+		case trimmed == "" || strings.HasPrefix(trimmed, "#") || strings.HasPrefix(trimmed, "<"):
+			open = false
+		case strings.HasPrefix(trimmed, "|"):
+			for cell := range strings.SplitSeq(link.ReplaceAllString(trimmed, "]"), "|") {
+				if cell = strings.TrimSpace(cell); cell != "" {
+					found = append(found, paragraph{line: i + 1, text: cell})
+				}
+			}
+			open = false
+		default:
+			trimmed = link.ReplaceAllString(trimmed, "]") // readers do not see where links lead
+			item := listItem.FindString(line)
+			if item == "" && open {
+				found[len(found)-1].text += " " + trimmed
+				continue
+			}
+			found = append(found, paragraph{line: i + 1, text: strings.TrimPrefix(trimmed, strings.TrimSpace(item)+" ")})
+			open = true
+		}
+	}
+	return found
+}
+
+func TestParagraphs_AreFoundWithTheirLines(t *testing.T) {
+	t.Parallel()
+	page := strings.Join([]string{
+		"# Title", "", "One line,", "and [its](end.md#here).", "- an item", "  that goes on", "- another one", "1. a number",
+		"| a | cell |", "```", "code", "```", "after code", "<img>", "", "last",
+	}, "\n")
+	want := []paragraph{
+		{3, "One line, and [its]."}, {5, "an item that goes on"}, {7, "another one"}, {8, "a number"},
+		{9, "a"}, {9, "cell"}, {13, "after code"}, {16, "last"},
+	}
+	if got := paragraphs(page); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
