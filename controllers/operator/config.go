@@ -12,12 +12,12 @@ import (
 
 // Config configures the operator. The tags are flag and environment names.
 type Config struct {
-	BaseURL string `env:"SERVICE_BASE_URL" required:"" help:"URL at which tenants reach the runtime, e.g. https://media.example.org. It is written to the status and the Secrets of every account."`
+	BaseURL string `env:"SERVICE_BASE_URL" required:"" help:"URL of the service for tenants, without a path, such as https://media.example.org. The operator writes it to the status and the Secret of every account."`
 
 	BucketPrefix        string        `env:"SERVICE_BUCKET_PREFIX" default:"media" help:"Prefix of generated bucket names."`
 	BucketCheckInterval time.Duration `env:"SERVICE_BUCKET_CHECK_INTERVAL" default:"30s" help:"Shortest interval between two checks of an account's bucket, from 1s to 24h."`
 	BucketCheckRate     int           `env:"SERVICE_BUCKET_CHECK_RATE" default:"15" help:"Periodic checks of buckets a second, of all accounts together, from 1 to 1000. With many accounts the interval grows."`
-	UsageInterval       time.Duration `env:"SERVICE_USAGE_INTERVAL" default:"5m" help:"Interval between two comparisons of usage and last use of keys with the status, from 1s to 24h."`
+	UsageInterval       time.Duration `env:"SERVICE_USAGE_INTERVAL" default:"5m" help:"Interval between two comparisons of usage and last use of keys with the status, of all accounts, from 1s to 24h."`
 	UsageWriteRate      int           `env:"SERVICE_USAGE_WRITE_RATE" default:"20" help:"Accounts a second whose usage is written to the status, from 1 to 1000."`
 	OutageGrace         time.Duration `env:"SERVICE_OUTAGE_GRACE" default:"2m" help:"How long an account that was Ready stays Ready in the status while PostgreSQL, S3 or the runtime is out, from 0s to 1h."`
 
@@ -25,10 +25,10 @@ type Config struct {
 	OrphanDelay      time.Duration `env:"SERVICE_ORPHAN_DELAY" default:"20s" help:"How long the MediaAccount of an account must be gone before the account is closed and retained, from 1s to 1h."`
 	TakeOverGrace    time.Duration `env:"SERVICE_TAKE_OVER_GRACE" default:"10m" help:"How long after a take-over an account without a MediaAccount stays open, from 0s to 24h."`
 
-	Concurrency int `name:"max-concurrent-reconciles" env:"SERVICE_MAX_CONCURRENT_RECONCILES" default:"8" help:"Maximum number of accounts, and of settings, that are reconciled at a time, from 1 to 100."`
+	Concurrency int `name:"max-concurrent-reconciles" env:"SERVICE_MAX_CONCURRENT_RECONCILES" default:"8" help:"Reconciliations at a time, each for accounts, for settings and for buckets, from 1 to 100."`
 	// Deletions have workers of their own, so that a large one delays no other account.
-	MaxConcurrentDeletions int      `env:"SERVICE_MAX_CONCURRENT_DELETIONS" default:"2" help:"Maximum number of accounts whose media is deleted at a time, from 1 to 100."`
-	Namespaces             []string `env:"SERVICE_WATCH_NAMESPACES" name:"watch-namespaces" help:"Namespaces to watch (comma-separated); all if empty."`
+	MaxConcurrentDeletions int      `env:"SERVICE_MAX_CONCURRENT_DELETIONS" default:"2" help:"Accounts whose media is deleted at a time, from 1 to 100; others take turns."`
+	Namespaces             []string `env:"SERVICE_WATCH_NAMESPACES" name:"watch-namespaces" help:"Namespaces to watch, or to look in; all if empty."`
 
 	Namespace    string          `env:"SERVICE_NAMESPACE" help:"Namespace of the operator, for the ConfigMap of the installation; by default that of the pod, or mediastack-system."`
 	Deployment   string          `env:"SERVICE_DEPLOYMENT" help:"Name of the operator's Deployment in its namespace. While it is being deleted, a deletion of a MediaAccount retains the media. If it is empty, no Deployment is looked at."`
@@ -36,10 +36,10 @@ type Config struct {
 
 	HealthListen  string `env:"SERVICE_HEALTH_LISTEN" default:":8081" help:"Listen address of /healthz and /readyz; 0 disables them."`
 	MetricsListen string `env:"SERVICE_METRICS_LISTEN" default:":8080" help:"Listen address of /metrics; 0 disables it."`
-	Pprof         bool   `env:"SERVICE_PPROF" default:"false" help:"Serve profiles of the process at /debug/pprof/ on SERVICE_METRICS_LISTEN."`
+	Pprof         bool   `env:"SERVICE_PPROF" default:"false" help:"Serve profiles of the process at /debug/pprof/, of the runtime on SERVICE_ADMIN_LISTEN, of the operator on SERVICE_METRICS_LISTEN."`
 
 	LeaderElect             bool   `env:"SERVICE_LEADER_ELECT" help:"Reconcile only while holding the lease; required for several replicas."`
-	LeaderElectionNamespace string `env:"SERVICE_LEADER_ELECTION_NAMESPACE" help:"Namespace of the lease; the pod's own if empty."`
+	LeaderElectionNamespace string `env:"SERVICE_LEADER_ELECTION_NAMESPACE" help:"Namespace of the lease; by default that of the pod."`
 }
 
 // maxOutageGrace bounds how long a status may hide an outage.

@@ -143,7 +143,7 @@ func (r *Registry) IssueKey(ctx context.Context, appID uuid.UUID, generation int
 
 // KeyPurgeConfig bounds how long ended keys are kept. The tags are flag and environment names.
 type KeyPurgeConfig struct {
-	KeyRetention time.Duration `env:"SERVICE_KEY_RETENTION" default:"720h" help:"How long the record of an ended API key is kept."`
+	KeyRetention time.Duration `env:"SERVICE_KEY_RETENTION" default:"720h" help:"How long the record of an ended API key is kept, from 1h to 8784h."`
 }
 
 // Validate checks the bounds.

@@ -24,7 +24,7 @@ type Config struct {
 	Deep   bool `help:"Also read every object and compare its SHA-256 with the row's."`
 	// RemoveUnknown removes what a restore may have lost the rows of.
 	RemoveUnknown bool          `name:"remove-unknown-after-restore" help:"With --repair: also remove objects without a row that are older than the last resume after a restore. They may be files whose rows the restore lost."`
-	Grace         time.Duration `env:"SERVICE_CHECK_GRACE" default:"1h" help:"Orphaned objects and multipart uploads younger than this are reported as recent, and never removed."`
+	Grace         time.Duration `env:"SERVICE_CHECK_GRACE" default:"1h" help:"Orphaned objects and multipart uploads that are younger are reported as recent, and never removed."`
 }
 
 // Validate checks the bounds.

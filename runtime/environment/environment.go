@@ -18,7 +18,7 @@ import (
 // prefix begins the name of every setting.
 const prefix = "SERVICE_"
 
-//go:generate go run mediastack.dev/hack/settingnames ../..
+//go:generate go run mediastack.dev/hack/settings ../..
 //go:embed names.txt
 var names string
 

@@ -16,7 +16,7 @@ import (
 // Config configures a Guard. The tags are flag and environment names.
 type Config struct {
 	CheckInterval     time.Duration `name:"installation-check-interval" env:"SERVICE_INSTALLATION_CHECK_INTERVAL" default:"15s" help:"Interval between two checks whether the database is the one that owns the buckets, from 1s to 5m."`
-	HeartbeatInterval time.Duration `name:"installation-heartbeat-interval" env:"SERVICE_INSTALLATION_HEARTBEAT_INTERVAL" default:"1m" help:"Interval between two heartbeats of the database in the markers of buckets, from 1s to 1h."`
+	HeartbeatInterval time.Duration `name:"installation-heartbeat-interval" env:"SERVICE_INSTALLATION_HEARTBEAT_INTERVAL" default:"1m" help:"Interval between two heartbeats of the database, written into the markers of three buckets, from 1s to 1h."`
 }
 
 // Validate checks the bounds.

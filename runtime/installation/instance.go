@@ -18,7 +18,7 @@ const maxTouchTimeout = 5 * time.Second
 // InstanceConfig bounds the life of a process that does not respond. The tags are flag and environment
 // names.
 type InstanceConfig struct {
-	InstanceTimeout time.Duration `name:"instance-timeout" env:"SERVICE_INSTANCE_TIMEOUT" default:"30s" help:"Time without a heartbeat after which a runtime process counts as dead, from 10s to 10m. Another process then ends its uploads, so that the bytes that they reserved are free again."`
+	InstanceTimeout time.Duration `name:"instance-timeout" env:"SERVICE_INSTANCE_TIMEOUT" default:"30s" help:"Time without a heartbeat after which a process counts as dead, from 10s to 10m. Another process then ends its uploads, so that the bytes that they reserved are free again."`
 }
 
 // Bounds of InstanceTimeout.

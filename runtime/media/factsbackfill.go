@@ -17,7 +17,7 @@ import (
 
 // FactsConfig bounds the backfill of facts. The tags are flag and environment names.
 type FactsConfig struct {
-	FactsRate int `env:"SERVICE_FACTS_RATE" default:"60" help:"Files per minute, of items of before facts were stored, of which one replica reads width, height, placeholder, dominant color, duration and pages, from 0 to 6000; 0 = none."`
+	FactsRate int `env:"SERVICE_FACTS_RATE" default:"60" help:"Files per minute, of items that were stored before their facts were, of which one replica reads width, height, placeholder, dominant color, duration and pages; from 0 to 6000, 0 = none."`
 }
 
 // maxFactsRate is the maximum of FactsRate.

@@ -15,7 +15,7 @@ import (
 
 // DraftConfig bounds the life of drafts. The purge and the documents of drafts have the same value.
 type DraftConfig struct {
-	DraftTTL time.Duration `env:"SERVICE_DRAFT_TTL" default:"24h" help:"Age at which an unsealed draft is purged."`
+	DraftTTL time.Duration `env:"SERVICE_DRAFT_TTL" default:"24h" help:"Age at which an unsealed draft is purged. The documents of drafts show it (expiresAt), so give it to all programs."`
 }
 
 // Validate checks the bounds.
@@ -30,10 +30,10 @@ func (c DraftConfig) Validate() error {
 type PurgeConfig struct {
 	DraftConfig `embed:""`
 
-	UploadGrace  time.Duration `env:"SERVICE_UPLOAD_GRACE" default:"5m" help:"How long after the end of its lease an upload without progress is expired."`
-	BatchSize    int           `env:"SERVICE_PURGE_BATCH" default:"50" help:"Rows per transaction of the purge."`
-	PausePercent int           `env:"SERVICE_PURGE_PAUSE_PERCENT" default:"200" help:"Pause after each batch, in percent of the batch's duration. A longer pause leaves more of the stores to the service."`
-	MaxAttempts  int           `env:"SERVICE_PURGE_MAX_ATTEMPTS" default:"10" help:"Failed attempts at one removal after which the exit code reports that an operator must act."`
+	UploadGrace  time.Duration `env:"SERVICE_UPLOAD_GRACE" default:"5m" help:"How long after the end of its lease, or its expiry, the purge removes an upload without progress."`
+	BatchSize    int           `env:"SERVICE_PURGE_BATCH" default:"50" help:"Rows in one transaction of the purge."`
+	PausePercent int           `env:"SERVICE_PURGE_PAUSE_PERCENT" default:"200" help:"Pause after each batch, in percent of the batch's duration, which follows the load."`
+	MaxAttempts  int           `env:"SERVICE_PURGE_MAX_ATTEMPTS" default:"10" help:"Failed attempts at one removal after which exit code 3 reports that an operator must act."`
 	MaxBackoff   time.Duration `env:"SERVICE_PURGE_MAX_BACKOFF" default:"1h" help:"Maximum pause before a failed removal is retried."`
 }
 

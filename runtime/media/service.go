@@ -18,15 +18,15 @@ import (
 
 // Config bounds the use cases. The tags are flag and environment names.
 type Config struct {
-	MaxUploads              int           `env:"SERVICE_MAX_UPLOADS" default:"128" help:"Maximum number of uploads that this process receives at once. Each buffers up to 1.25 MiB, and more from SERVICE_UPLOAD_MEMORY."`
-	UploadMemory            int64         `env:"SERVICE_UPLOAD_MEMORY" default:"268435456" help:"Bytes of memory for uploads over 1 MiB. Each uses up to 10 MiB; others wait."`
+	MaxUploads              int           `env:"SERVICE_MAX_UPLOADS" default:"128" help:"Upload slots: uploads that a process receives at once. Each buffers up to 1.25 MiB, and more from SERVICE_UPLOAD_MEMORY."`
+	UploadMemory            int64         `env:"SERVICE_UPLOAD_MEMORY" default:"268435456" help:"Bytes of memory for uploads over 1 MiB, at least 10 MiB. Each uses up to 10 MiB; others wait."`
 	UploadPerAccountPercent int           `name:"upload-per-account-percent" env:"SERVICE_UPLOAD_PER_ACCOUNT_PERCENT" default:"75" help:"Percent of upload slots and memory that one account may hold."`
 	UploadQueue             int           `env:"SERVICE_UPLOAD_QUEUE" default:"256" help:"Uploads that may wait for a slot; more are rejected with 429. One account may have half of them, and always one."`
 	UploadQueueTimeout      time.Duration `name:"upload-queue-timeout" env:"SERVICE_UPLOAD_QUEUE_TIMEOUT" default:"60s" help:"How long an upload waits for a slot, or for memory."`
 	UploadMinTransferRate   int64         `name:"upload-min-transfer-rate" env:"SERVICE_UPLOAD_MIN_TRANSFER_RATE" default:"65536" help:"Minimum transfer rate of an upload, in bytes per second, while others wait for its slot or memory; 0 = none."`
-	UploadLease             time.Duration `env:"SERVICE_UPLOAD_LEASE" default:"15m" help:"How long an upload may make no progress before the purge expires it."`
-	ResumableTTL            time.Duration `env:"SERVICE_RESUMABLE_TTL" default:"24h" help:"How long a resumable upload may make no progress before it expires."`
-	DeleteTimeout           time.Duration `env:"SERVICE_DELETE_TIMEOUT" default:"10s" help:"How long a delete waits for the object store before leaving the objects to the purge."`
+	UploadLease             time.Duration `env:"SERVICE_UPLOAD_LEASE" default:"15m" help:"How long an upload may make no progress before the purge considers it dead."`
+	ResumableTTL            time.Duration `env:"SERVICE_RESUMABLE_TTL" default:"24h" help:"How long a resumable upload may make no progress before it expires, at least 1m."`
+	DeleteTimeout           time.Duration `env:"SERVICE_DELETE_TIMEOUT" default:"10s" help:"How long a delete waits for S3 before it leaves the objects to the purge."`
 }
 
 // Validate checks the bounds.

@@ -8,19 +8,19 @@ import (
 // Config bounds logins and tokens. The tags are flag and environment names.
 type Config struct {
 	SessionTTL       time.Duration `name:"login-ttl" env:"SERVICE_LOGIN_TTL" default:"15m" help:"Lifetime of a login session: for the login, and then for the pages of the account, from their last use."`
-	MaxTTL           time.Duration `name:"login-max-ttl" env:"SERVICE_LOGIN_MAX_TTL" default:"12h" help:"Longest time after a login for which the use of the account's pages extends the session; one that is shorter than the lifetime extends nothing."`
-	CodeTTL          time.Duration `name:"login-code-ttl" env:"SERVICE_LOGIN_CODE_TTL" default:"10m" help:"Lifetime of a login code."`
+	MaxTTL           time.Duration `name:"login-max-ttl" env:"SERVICE_LOGIN_MAX_TTL" default:"12h" help:"Longest time after a login for which the use of the account's pages extends the session, up to 168h. One that is not longer than SERVICE_LOGIN_TTL extends nothing."`
+	CodeTTL          time.Duration `name:"login-code-ttl" env:"SERVICE_LOGIN_CODE_TTL" default:"10m" help:"Lifetime of a login code. Only the newest code is valid."`
 	MaxAttempts      int           `name:"login-max-attempts" env:"SERVICE_LOGIN_MAX_ATTEMPTS" default:"5" help:"Maximum wrong codes in one login session."`
-	ResendAfter      time.Duration `name:"login-resend-after" env:"SERVICE_LOGIN_RESEND_AFTER" default:"30s" help:"Minimum time between two codes for the same e-mail address, across all login sessions and replicas."`
+	ResendAfter      time.Duration `name:"login-resend-after" env:"SERVICE_LOGIN_RESEND_AFTER" default:"30s" help:"Minimum time between two codes for the same e-mail address, across all login sessions and replicas; from 0s to 1h."`
 	CodesPerEmail    int           `name:"login-codes-per-email" env:"SERVICE_LOGIN_CODES_PER_EMAIL" default:"5" help:"Maximum codes per hour for one e-mail address."`
 	AttemptsPerEmail int           `name:"login-attempts-per-email" env:"SERVICE_LOGIN_ATTEMPTS_PER_EMAIL" default:"15" help:"Maximum code attempts per hour for one e-mail address, across all login sessions."`
-	CodesPerIP       int           `name:"login-codes-per-ip" env:"SERVICE_LOGIN_CODES_PER_IP" default:"20" help:"Maximum codes per hour for one client IP address (IPv6: one /64)."`
+	CodesPerIP       int           `name:"login-codes-per-ip" env:"SERVICE_LOGIN_CODES_PER_IP" default:"20" help:"Maximum codes per hour for one client IP (IPv6: one /64)."`
 
-	AuthorizationCodeTTL time.Duration `name:"oauth-code-ttl" env:"SERVICE_OAUTH_CODE_TTL" default:"60s" help:"Lifetime of an authorization code."`
+	AuthorizationCodeTTL time.Duration `name:"oauth-code-ttl" env:"SERVICE_OAUTH_CODE_TTL" default:"60s" help:"Lifetime of an authorization code, from consent to tokens."`
 	AccessTTL            time.Duration `name:"oauth-access-ttl" env:"SERVICE_OAUTH_ACCESS_TTL" default:"1h" help:"Lifetime of an access token."`
 	RefreshTTL           time.Duration `name:"oauth-refresh-ttl" env:"SERVICE_OAUTH_REFRESH_TTL" default:"720h" help:"Lifetime of a refresh token; each refresh issues a new one."`
 	RefreshGrace         time.Duration `name:"oauth-refresh-grace" env:"SERVICE_OAUTH_REFRESH_GRACE" default:"90s" help:"How long a used refresh token still works, for clients that refresh in parallel. Later use revokes the grant."`
-	RegistrationsPerIP   int           `name:"oauth-registrations-per-ip" env:"SERVICE_OAUTH_REGISTRATIONS_PER_IP" default:"100" help:"Maximum new client registrations per hour for one client IP address (IPv6: one /64)."`
+	RegistrationsPerIP   int           `name:"oauth-registrations-per-ip" env:"SERVICE_OAUTH_REGISTRATIONS_PER_IP" default:"100" help:"Maximum new client registrations per hour for one client IP (IPv6: one /64)."`
 }
 
 // Validate checks the bounds.

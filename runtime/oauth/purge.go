@@ -10,9 +10,9 @@ import (
 
 // PurgeConfig bounds how long data of logins is kept. The tags are flag and environment names.
 type PurgeConfig struct {
-	UnusedClientTTL time.Duration `name:"oauth-client-ttl" env:"SERVICE_OAUTH_CLIENT_TTL" default:"24h" help:"Age at which a registered client without a grant is deleted."`
-	TokenRetention  time.Duration `name:"oauth-token-retention" env:"SERVICE_OAUTH_TOKEN_RETENTION" default:"24h" help:"How long an expired token is kept. Until then its use does not count as a failed attempt of the client."`
-	GrantRetention  time.Duration `name:"oauth-grant-retention" env:"SERVICE_OAUTH_GRANT_RETENTION" default:"168h" help:"How long a revoked grant is kept with the reason of its revocation."`
+	UnusedClientTTL time.Duration `name:"oauth-client-ttl" env:"SERVICE_OAUTH_CLIENT_TTL" default:"24h" help:"Age at which a registered client without a grant is deleted, from 1h to 8784h."`
+	TokenRetention  time.Duration `name:"oauth-token-retention" env:"SERVICE_OAUTH_TOKEN_RETENTION" default:"24h" help:"How long an expired token is kept, from 1m to 8784h. Until then its use does not count as a failed attempt of the client."`
+	GrantRetention  time.Duration `name:"oauth-grant-retention" env:"SERVICE_OAUTH_GRANT_RETENTION" default:"168h" help:"How long a revoked grant is kept with the reason of its revocation, from 1h to 8784h."`
 }
 
 // Validate checks the bounds.

@@ -24,15 +24,15 @@ import (
 
 // Config holds the address and the credentials of the S3 store. The tags are flag and environment names.
 type Config struct {
-	Endpoint  string `env:"SERVICE_S3_ENDPOINT" help:"S3 endpoint, e.g. https://s3.example.org." required:""`
-	Region    string `env:"SERVICE_S3_REGION" help:"S3 region." default:"us-east-1"`
-	AccessKey string `env:"SERVICE_S3_ACCESS_KEY" help:"S3 access key id."`
-	SecretKey string `env:"SERVICE_S3_SECRET_KEY" help:"S3 secret key (prefer the environment over the flag)."`
+	Endpoint  string `env:"SERVICE_S3_ENDPOINT" help:"URL of the S3 store, such as https://s3.example.org." required:""`
+	Region    string `env:"SERVICE_S3_REGION" help:"Region of the S3 store." default:"us-east-1"`
+	AccessKey string `env:"SERVICE_S3_ACCESS_KEY" help:"Id of an S3 key that may create and remove buckets; not with SERVICE_S3_CREDENTIALS=iam."`
+	SecretKey string `env:"SERVICE_S3_SECRET_KEY" help:"Secret of that S3 key (prefer the environment over the flag)."`
 
-	ReadTimeout time.Duration `name:"read-timeout" env:"SERVICE_S3_READ_TIMEOUT" default:"30s" help:"How long S3 may send nothing of an object that is read: before its first byte, retries included, and later; from 1s to 10m. 0 = one minute for each attempt."`
+	ReadTimeout time.Duration `name:"read-timeout" env:"SERVICE_S3_READ_TIMEOUT" default:"30s" help:"How long S3 may send nothing of an object that is read: before its first byte, retries included, and later; from 1s to 10m. 0 = one minute for each of three attempts."`
 
-	Credentials string `env:"SERVICE_S3_CREDENTIALS" enum:"static,iam" default:"static" help:"Where the keys come from: static (the two settings above) or iam (temporary keys for the identity of the pod: IRSA, EKS Pod Identity, EC2)."`
-	IAMEndpoint string `name:"iam-endpoint" env:"SERVICE_S3_IAM_ENDPOINT" help:"URL that temporary keys come from, instead of that of AWS: an STS endpoint."`
+	Credentials string `env:"SERVICE_S3_CREDENTIALS" enum:"static,iam" default:"static" help:"Where the keys come from: static (SERVICE_S3_ACCESS_KEY and SERVICE_S3_SECRET_KEY) or iam (temporary keys for the identity of the pod: IRSA, EKS Pod Identity, EC2)."`
+	IAMEndpoint string `name:"iam-endpoint" env:"SERVICE_S3_IAM_ENDPOINT" help:"URL of the STS that temporary keys come from, instead of that of AWS in SERVICE_S3_REGION."`
 }
 
 var (

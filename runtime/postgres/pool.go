@@ -20,13 +20,13 @@ import (
 
 // Config configures the database connection. The tags are flag and environment names.
 type Config struct {
-	DatabaseURL    string        `env:"SERVICE_DATABASE_URL" required:"" help:"PostgreSQL URL, e.g. postgres://user:password@host/db (prefer the environment over the flag)."`
-	DatabaseConns  int32         `name:"database-max-conns" env:"SERVICE_DATABASE_MAX_CONNS" default:"8" help:"Maximum number of pooled connections of this process, from 1 to 1000. serve has two more; migrate has 1 and purge has at most 2."`
-	ConnectTimeout time.Duration `env:"SERVICE_DATABASE_CONNECT_TIMEOUT" default:"5s" help:"Timeout of one connection attempt, from 100ms to 1m."`
+	DatabaseURL    string        `env:"SERVICE_DATABASE_URL" required:"" help:"PostgreSQL 15 or later, one database for one cluster: postgres://user:password@host/db (prefer the environment over the flag)."`
+	DatabaseConns  int32         `name:"database-max-conns" env:"SERVICE_DATABASE_MAX_CONNS" default:"8" help:"Maximum number of pooled connections of a process, from 1 to 1000."`
+	ConnectTimeout time.Duration `env:"SERVICE_DATABASE_CONNECT_TIMEOUT" default:"5s" help:"Time for one connection attempt, from 100ms to 1m."`
 	IdleTimeout    time.Duration `name:"database-idle-timeout" env:"SERVICE_DATABASE_IDLE_TIMEOUT" default:"1m" help:"How long a pooled connection may be idle before it is closed, from 1s to 1h."`
 	Cell           cell.Number   `env:"SERVICE_CELL" default:"0" help:"Number of the installation among those that serve one base URL, from 0 to 4095. It is fixed when migrate makes the schema: another number is rejected from then on."`
 	RetryTimeout   time.Duration `name:"database-retry-timeout" env:"SERVICE_DATABASE_RETRY_TIMEOUT" default:"5s" help:"How long a request waits for a database that cannot be reached before it is answered 503, from 0s to 30s. The operator does not wait."`
-	SearchItems    int32         `name:"search-items" env:"SERVICE_SEARCH_ITEMS" default:"5000" help:"Items that one step of a search examines, from 1000 to 100000: a page that needs more is shorter, and a count is a lower bound beyond twice as many."`
+	SearchItems    int32         `name:"search-items" env:"SERVICE_SEARCH_ITEMS" default:"5000" help:"Items that one step of a search examines, from 1000 to 100000: a page that needs more is shorter and has a cursor, and a count is a lower bound beyond twice as many."`
 	SearchTimeout  time.Duration `name:"search-timeout" env:"SERVICE_SEARCH_TIMEOUT" default:"500ms" help:"How long PostgreSQL may combine the terms of a search, from 10ms to 10s, before items are examined in the order of the list."`
 
 	// StatementTimeout bounds statements and transactions, so that a server that accepts them and

@@ -7,13 +7,13 @@ import (
 
 // Config bounds the work of one process. The tags are flag and environment names.
 type Config struct {
-	CacheEntries int           `name:"rendition-cache-entries" env:"SERVICE_RENDITION_CACHE_ENTRIES" default:"10000" help:"Maximum number of stored renditions whose rows this process caches, from 0 to 1000000. Pictures are not cached. A row takes about 500 bytes. 0 = no cache."`
-	Timeout      time.Duration `name:"rendition-timeout" env:"SERVICE_RENDITION_TIMEOUT" default:"1m" help:"How long it may take to make and store a rendition, the wait for an image worker included; from 1s to 10m."`
-	Jobs         int           `name:"rendition-jobs" env:"SERVICE_RENDITION_JOBS" default:"8" help:"Renditions that are made at once, or that could not be stored and are being sent, from 1 to 1024; half of them of one account. The data of each are in memory. More wait as for an image worker."`
-	MaxBytes     int64         `name:"rendition-max-bytes" env:"SERVICE_RENDITION_MAX_BYTES" default:"16777216" help:"Maximum size of a rendition in bytes, from 65536 to 67108864. A larger one is not made."`
+	CacheEntries int           `name:"rendition-cache-entries" env:"SERVICE_RENDITION_CACHE_ENTRIES" default:"10000" help:"Stored renditions whose rows a process caches for a minute, from 0 to 1000000. Pictures are not cached. A row takes about 500 bytes. 0 = no cache."`
+	Timeout      time.Duration `name:"rendition-timeout" env:"SERVICE_RENDITION_TIMEOUT" default:"1m" help:"Time to make and store a rendition, the wait for a worker included; from 1s to 10m. A process that needs longer loses it to another one 30 s later."`
+	Jobs         int           `name:"rendition-jobs" env:"SERVICE_RENDITION_JOBS" default:"8" help:"Renditions that are made at once, or that could not be stored and are being sent, from 1 to 1024, at least SERVICE_IMAGE_WORKERS; half of them of one account. Their data are in memory."`
+	MaxBytes     int64         `name:"rendition-max-bytes" env:"SERVICE_RENDITION_MAX_BYTES" default:"16777216" help:"Maximum size of a rendition in bytes, from 65536 to 67108864. A larger one is not made, and answered with 415."`
 	// UnstoredCache is in bytes.
-	UnstoredCache int64         `name:"rendition-unstored-cache" env:"SERVICE_RENDITION_UNSTORED_CACHE" default:"33554432" help:"Memory in bytes for renditions of up to 1 MiB that could not be stored, from 0 to 17179869184; half of it of one account. They are made again after 10 minutes. 0 = none."`
-	FailureTTL    time.Duration `name:"rendition-failure-ttl" env:"SERVICE_RENDITION_FAILURE_TTL" default:"10m" help:"How long this process remembers that a rendition cannot be made, because the file is broken or too large, or because the image workers died of it or needed too long: then of all renditions of the file; from 0s to 24h. 0s = not at all."`
+	UnstoredCache int64         `name:"rendition-unstored-cache" env:"SERVICE_RENDITION_UNSTORED_CACHE" default:"33554432" help:"Bytes of memory for renditions of up to 1 MiB that could not be stored, for 10 minutes each; half of it of one account; from 0 to 17179869184, 0 = none."`
+	FailureTTL    time.Duration `name:"rendition-failure-ttl" env:"SERVICE_RENDITION_FAILURE_TTL" default:"10m" help:"How long a process remembers that a rendition, or none of the file, can be made because the file is unsuitable or image workers failed on it; from 0s to 24h, 0s = not at all."`
 }
 
 // Validate checks the bounds.

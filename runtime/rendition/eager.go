@@ -21,7 +21,7 @@ import (
 
 // EagerConfig bounds what one process makes in advance. The tags are flag and environment names.
 type EagerConfig struct {
-	EagerRate int `name:"rendition-eager-rate" env:"SERVICE_RENDITION_EAGER_RATE" default:"5" help:"Items per second, from 0 to 1000, of which this process makes the pictures of eager presets: after they were sealed, and after a preset has changed. 0 = none."`
+	EagerRate int `name:"rendition-eager-rate" env:"SERVICE_RENDITION_EAGER_RATE" default:"5" help:"Items per second, of all accounts, of which a process makes the pictures of eager presets: after they were sealed, and after a preset has changed; from 0 to 1000, 0 = none."`
 }
 
 // maxEagerRate is the maximum of EagerRate.

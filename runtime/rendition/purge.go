@@ -14,9 +14,9 @@ import (
 
 // PurgeConfig bounds what the purge does with renditions. The tags are flag and environment names.
 type PurgeConfig struct {
-	StaleGrace time.Duration `name:"rendition-stale-grace" env:"SERVICE_RENDITION_STALE_GRACE" default:"24h" help:"How long renditions are kept after the preset that they were made of was changed or removed; from 0s to 8784h."`
+	StaleGrace time.Duration `name:"rendition-stale-grace" env:"SERVICE_RENDITION_STALE_GRACE" default:"24h" help:"How long renditions are kept after their preset was changed or removed; from 0s to 8784h."`
 	// StaleRate is how many stale renditions end per second; 0 = as many as can.
-	StaleRate int `name:"rendition-stale-rate" env:"SERVICE_RENDITION_STALE_RATE" default:"500" help:"How many renditions of changed or removed presets the purge ends per second; from 0 (not bounded) to 100000."`
+	StaleRate int `name:"rendition-stale-rate" env:"SERVICE_RENDITION_STALE_RATE" default:"500" help:"How many renditions of changed or removed presets the purge ends per second, so that requests do not notice it; from 0 (not bounded) to 100000."`
 }
 
 // Validate checks the bounds.

@@ -52,9 +52,9 @@ type flags struct {
 
 // common are the flags of every command.
 type common struct {
-	Kubeconfig string     `env:"KUBECONFIG" help:"Kubeconfig file; the pod's service account if empty."`
-	LogFormat  string     `env:"SERVICE_LOG_FORMAT" enum:"json,text" default:"json" help:"Log format: json or text."`
-	LogLevel   slog.Level `env:"SERVICE_LOG_LEVEL" default:"INFO" help:"Minimum log level: DEBUG, INFO, WARN or ERROR."`
+	Kubeconfig string     `env:"KUBECONFIG" help:"Kubeconfig file; by default the pod's service account."`
+	LogFormat  string     `env:"SERVICE_LOG_FORMAT" enum:"json,text" default:"json" help:"Format of the log: json or text."`
+	LogLevel   slog.Level `env:"SERVICE_LOG_LEVEL" default:"INFO" help:"Minimum level that is logged: DEBUG, INFO, WARN or ERROR."`
 }
 
 func main() {

@@ -11,8 +11,8 @@ import (
 // takeOverCommand binds the installation to this cluster.
 type takeOverCommand struct {
 	Database  postgres.Config `embed:""`
-	Namespace string          `env:"SERVICE_NAMESPACE" help:"Namespace of the operator; by default that of the pod, or mediastack-system."`
-	Watched   []string        `name:"watch-namespaces" env:"SERVICE_WATCH_NAMESPACES" help:"Namespaces that the operator watches (comma-separated); all if empty."`
+	Namespace string          `env:"SERVICE_NAMESPACE" help:"Namespace of the operator, for the ConfigMap of the installation; by default that of the pod, or mediastack-system."`
+	Watched   []string        `name:"watch-namespaces" env:"SERVICE_WATCH_NAMESPACES" help:"Namespaces to watch, or to look in; all if empty."`
 	Confirm   bool            `help:"Take over. Without it, nothing is changed."`
 }
 

@@ -16,12 +16,12 @@ const uninstallConnectTimeout = 5 * time.Second
 
 // uninstallCommand prepares the removal of the operator.
 type uninstallCommand struct {
-	DatabaseURL     string   `env:"SERVICE_DATABASE_URL" help:"PostgreSQL URL; not needed with --check or --without-database."`
-	Namespace       string   `env:"SERVICE_NAMESPACE" help:"Namespace of the operator; by default that of the pod, or mediastack-system."`
-	Watched         []string `name:"watch-namespaces" env:"SERVICE_WATCH_NAMESPACES" help:"Namespaces that the operator watches (comma-separated); all if empty."`
+	DatabaseURL     string   `env:"SERVICE_DATABASE_URL" help:"PostgreSQL 15 or later, one database for one cluster: postgres://user:password@host/db (prefer the environment over the flag)."`
+	Namespace       string   `env:"SERVICE_NAMESPACE" help:"Namespace of the operator, for the ConfigMap of the installation; by default that of the pod, or mediastack-system."`
+	Watched         []string `name:"watch-namespaces" env:"SERVICE_WATCH_NAMESPACES" help:"Namespaces to watch, or to look in; all if empty."`
 	Confirm         bool     `xor:"mode" help:"Close the accounts and delete the objects. Without it, nothing is changed."`
-	Check           bool     `xor:"mode" help:"Only report whether MediaAccounts exist: exit with 0 if there are none, and with 3 otherwise."`
-	WithoutDatabase bool     `help:"Delete the objects although the database is lost: the accounts stay open in it."`
+	Check           bool     `xor:"mode" help:"Only report whether MediaAccounts exist: exit with 0 if there are none, and with 3 otherwise. It needs no database."`
+	WithoutDatabase bool     `help:"Delete the objects although the database is lost: the accounts stay open in it, and SERVICE_DATABASE_URL is not needed."`
 }
 
 // Run prints the report, and deletes the objects if that was confirmed.

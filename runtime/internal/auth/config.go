@@ -10,9 +10,9 @@ import (
 // Config is the configuration of authentication. The tags are flag and environment names;
 // the program sets the fields that have none.
 type Config struct {
-	Secret         string        `env:"SERVICE_SECRET" required:"" help:"Server secret, at least 32 bytes in hexadecimal or base64 (prefer the environment over the flag)."`
+	Secret         string        `env:"SERVICE_SECRET" required:"" help:"Secret of at least 32 random bytes, in hexadecimal or base64: openssl rand -base64 32 (prefer the environment over the flag)."`
 	SecretPrevious string        `env:"SERVICE_SECRET_PREVIOUS" help:"A second secret that is accepted and never signed with, while the secret is rotated."`
-	SignatureTTL   time.Duration `env:"SERVICE_SIGNATURE_TTL" default:"1h" help:"How long an upload signature is valid."`
+	SignatureTTL   time.Duration `env:"SERVICE_SIGNATURE_TTL" default:"1h" help:"Validity of an upload signature whose request does not say expiresIn."`
 	KeyCacheTTL    time.Duration `env:"SERVICE_KEY_CACHE_TTL" default:"60s" help:"How long keys, logins and image settings are cached at most; changes invalidate them at once."`
 
 	// Brand is the word in header names: x-<brand>-apikey and x-<brand>-signature.

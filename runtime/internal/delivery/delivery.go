@@ -42,13 +42,13 @@ const (
 // Config configures delivery. The tags are flag and environment names.
 type Config struct {
 	TTL                      time.Duration `env:"SERVICE_DELIVERY_TTL" default:"1h" help:"Minimum validity of a signed URL, for the file of a draft or private item. The URL is valid for up to SERVICE_DELIVERY_STEP longer."`
-	Step                     time.Duration `env:"SERVICE_DELIVERY_STEP" default:"1h" help:"Signed URLs expire at multiples of this time. Within it a file has one URL, so that browsers use their cached copy. 0 = one second."`
-	PublicMaxAge             time.Duration `env:"SERVICE_PUBLIC_MAX_AGE" default:"1h" help:"max-age of the file of a public item. A cache may serve the file for as long after its deletion."`
-	Mode                     Mode          `env:"SERVICE_DELIVERY_MODE" enum:"stream,redirect" default:"stream" help:"How files are sent: through this process (stream), or by a redirect to the object store (redirect)."`
-	RedirectTTL              time.Duration `env:"SERVICE_DELIVERY_REDIRECT_TTL" default:"1m" help:"Validity of the presigned URL of a redirect."`
-	PublicEndpoint           string        `env:"SERVICE_S3_PUBLIC_ENDPOINT" help:"S3 endpoint for clients, for redirects; by default that of this process."`
-	MaxDownloads             int           `env:"SERVICE_MAX_DOWNLOADS" default:"512" help:"Maximum number of concurrent downloads of this process. Each holds a connection to S3 and about 200 KiB of memory. 0 = no limit."`
-	DownloadPerClientPercent int           `name:"download-per-client-percent" env:"SERVICE_DOWNLOAD_PER_CLIENT_PERCENT" default:"25" help:"Percent of SERVICE_MAX_DOWNLOADS that one client IP (IPv6: one /64) may hold. Behind a proxy that SERVICE_TRUSTED_PROXIES does not name, all clients have one IP: then set 100."`
+	Step                     time.Duration `env:"SERVICE_DELIVERY_STEP" default:"1h" help:"Signed URLs expire at multiples of this time, from 0s to 24h. Within it a file has one URL, so browsers use their cached copy. 0s = one second."`
+	PublicMaxAge             time.Duration `env:"SERVICE_PUBLIC_MAX_AGE" default:"1h" help:"How long caches may keep the file of a public item (max-age). A cache may serve it for as long after its deletion."`
+	Mode                     Mode          `env:"SERVICE_DELIVERY_MODE" enum:"stream,redirect" default:"stream" help:"How files are sent: through this process (stream), or by a redirect to S3 (redirect)."`
+	RedirectTTL              time.Duration `env:"SERVICE_DELIVERY_REDIRECT_TTL" default:"1m" help:"Validity of the presigned URL of a redirect; at most 3m for pictures of presets."`
+	PublicEndpoint           string        `env:"SERVICE_S3_PUBLIC_ENDPOINT" help:"URL of S3 as clients reach it, for redirects; by default SERVICE_S3_ENDPOINT."`
+	MaxDownloads             int           `env:"SERVICE_MAX_DOWNLOADS" default:"512" help:"Download slots of a process. Each holds a connection to S3 and about 200 KiB of memory. 0 = no limit."`
+	DownloadPerClientPercent int           `name:"download-per-client-percent" env:"SERVICE_DOWNLOAD_PER_CLIENT_PERCENT" default:"25" help:"Percent of SERVICE_MAX_DOWNLOADS that one client IP (IPv6: one /64) may hold; 100 = no limit, for a proxy that SERVICE_TRUSTED_PROXIES does not name."`
 }
 
 // Validate checks the bounds.

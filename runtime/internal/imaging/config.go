@@ -17,16 +17,16 @@ const ProgramName = "mediastack-imaging"
 
 // Config configures the pool. The tags are flag and environment names.
 type Config struct {
-	Enabled            bool          `env:"SERVICE_IMAGE_ENABLED" default:"true" negatable:"" help:"Create thumbnails, WebP conversions and the pictures of presets. If disabled, no image worker is needed."`
-	WorkerPath         string        `name:"worker-path" env:"SERVICE_IMAGE_WORKER_PATH" help:"Path of mediastack-imaging. By default beside this program, else on the PATH."`
-	Workers            int           `env:"SERVICE_IMAGE_WORKERS" default:"0" help:"Image workers, each a process that handles one image at a time. 0 = one for each core."`
+	Enabled            bool          `env:"SERVICE_IMAGE_ENABLED" default:"true" negatable:"" help:"Make thumbnails, WebP conversions and the pictures of presets, and read the size and placeholder of images. If it is false, no image worker is needed."`
+	WorkerPath         string        `name:"worker-path" env:"SERVICE_IMAGE_WORKER_PATH" help:"Path of mediastack-imaging; by default beside this program, else on the PATH."`
+	Workers            int           `env:"SERVICE_IMAGE_WORKERS" default:"0" help:"Image workers, each a process that handles one image at a time; 0 = one for each core."`
 	Queue              int           `env:"SERVICE_IMAGE_QUEUE" default:"64" help:"Images that may wait for a worker, or be on their way to it; half of them of one account. More are rejected with 429."`
 	RenderQueue        int           `env:"SERVICE_IMAGE_RENDER_QUEUE" default:"0" help:"Requests for pictures of presets that may wait for a worker; half of them of one account. More are rejected with 429. 0 = as SERVICE_IMAGE_QUEUE."`
-	Timeout            time.Duration `env:"SERVICE_IMAGE_TIMEOUT" default:"30s" help:"Timeout of one image. Its worker is killed then."`
+	Timeout            time.Duration `env:"SERVICE_IMAGE_TIMEOUT" default:"30s" help:"Time for one image. Its worker is killed then."`
 	MaxBytes           int64         `env:"SERVICE_IMAGE_MAX_BYTES" default:"67108864" help:"Maximum size of a file, in bytes, of which pictures are made."`
 	MaxPixels          int64         `env:"SERVICE_IMAGE_MAX_PIXELS" default:"100000000" help:"Maximum pixels, width times height, of an image of which pictures are made."`
 	MaxFrames          int           `env:"SERVICE_IMAGE_MAX_FRAMES" default:"1000" help:"Maximum frames of an image of which pictures are made."`
-	MaxAnimationPixels int64         `env:"SERVICE_IMAGE_MAX_ANIMATION_PIXELS" default:"50000000" help:"Maximum pixels, width times height times frames, of an animation that a preset keeps. The picture of a larger one is its first frame. 0 = no animation is kept."`
+	MaxAnimationPixels int64         `env:"SERVICE_IMAGE_MAX_ANIMATION_PIXELS" default:"50000000" help:"Maximum pixels, width times height times frames, of an animation that a preset keeps, of the file and of the picture; 0 = no animation is kept."`
 	Memory             int64         `env:"SERVICE_IMAGE_MEMORY" default:"2147483648" help:"Address space, in bytes, that a worker may use for one image."`
 }
 

@@ -7,9 +7,9 @@ import (
 
 // Config bounds the cache. The tags are flag and environment names.
 type Config struct {
-	Entries int           `name:"item-cache-entries" env:"SERVICE_ITEM_CACHE_ENTRIES" default:"10000" help:"Maximum number of items whose rows are cached for downloads and for reads of one item, from 0 to 1000000. Files are not cached. 0 = no cache."`
-	Bytes   int64         `name:"item-cache-bytes" env:"SERVICE_ITEM_CACHE_BYTES" default:"16777216" help:"Maximum memory of these rows, in bytes, from 65536 to 17179869184. A row takes about 1 KiB."`
-	Lease   time.Duration `name:"item-cache-lease" env:"SERVICE_ITEM_CACHE_LEASE" default:"500ms" help:"How long rows are served from the cache after PostgreSQL last confirmed that changes are waited for, from 100ms to 5s. A delete or a suspension waits at most twice as long for a process that does not respond."`
+	Entries int           `name:"item-cache-entries" env:"SERVICE_ITEM_CACHE_ENTRIES" default:"10000" help:"Items whose rows a process caches for downloads and for reads of one item, from 0 to 1000000. Files are not cached. 0 = no cache."`
+	Bytes   int64         `name:"item-cache-bytes" env:"SERVICE_ITEM_CACHE_BYTES" default:"16777216" help:"Memory of these rows, in bytes, from 65536 to 17179869184. A row takes about 1 KiB."`
+	Lease   time.Duration `name:"item-cache-lease" env:"SERVICE_ITEM_CACHE_LEASE" default:"500ms" help:"How long cached rows are served after PostgreSQL last confirmed that changes are waited for, from 100ms to 5s. A delete waits at most twice as long for a process that does not respond."`
 }
 
 // Bounds of the configuration.

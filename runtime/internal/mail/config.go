@@ -14,12 +14,12 @@ import (
 
 // Config describes the mail server and the sender. The tags are flag and environment names.
 type Config struct {
-	Host     string        `name:"smtp-host" env:"SERVICE_SMTP_HOST" help:"Host name of the SMTP server that delivers login codes. Login by e-mail is off without it."`
+	Host     string        `name:"smtp-host" env:"SERVICE_SMTP_HOST" help:"Host name of the SMTP server that delivers login codes. Without it nobody can log in."`
 	Port     int           `name:"smtp-port" env:"SERVICE_SMTP_PORT" default:"587" help:"Port of the SMTP server."`
-	TLS      string        `name:"smtp-tls" env:"SERVICE_SMTP_TLS" enum:"starttls,implicit,opportunistic,none" default:"starttls" help:"starttls: requires STARTTLS and a valid certificate; implicit: TLS from the first byte (port 465); opportunistic: STARTTLS if offered, without verifying the certificate; none: no encryption."`
-	User     string        `name:"smtp-user" env:"SERVICE_SMTP_USER" help:"SMTP user name; empty means no authentication. Requires starttls or implicit, unless the SMTP server runs on this machine."`
-	Password string        `name:"smtp-password" env:"SERVICE_SMTP_PASSWORD" help:"SMTP password (prefer the environment variable over the flag)."`
-	From     string        `name:"mail-from" env:"SERVICE_MAIL_FROM" help:"Sender address: login@example.org, or Example <login@example.org>. The name defaults to SERVICE_BRAND_NAME."`
+	TLS      string        `name:"smtp-tls" env:"SERVICE_SMTP_TLS" enum:"starttls,implicit,opportunistic,none" default:"starttls" help:"starttls: STARTTLS with a valid certificate; implicit: TLS from the first byte (port 465); opportunistic: STARTTLS if offered, certificate not verified; none: no encryption."`
+	User     string        `name:"smtp-user" env:"SERVICE_SMTP_USER" help:"SMTP user name; empty = no authentication. Requires starttls or implicit, unless the SMTP server runs on this machine."`
+	Password string        `name:"smtp-password" env:"SERVICE_SMTP_PASSWORD" help:"SMTP password (prefer the environment over the flag)."`
+	From     string        `name:"mail-from" env:"SERVICE_MAIL_FROM" help:"Sender address, required with SERVICE_SMTP_HOST: login@example.org, or Example <login@example.org>. The name defaults to SERVICE_BRAND_NAME."`
 	Timeout  time.Duration `name:"smtp-timeout" env:"SERVICE_SMTP_TIMEOUT" default:"15s" help:"Maximum time to deliver one e-mail to the SMTP server, including the connection."`
 }
 

@@ -31,7 +31,7 @@ import (
 // Config is the configuration of the interface. The tags are flag and environment names; the
 // program sets the fields that have none.
 type Config struct {
-	Hosts []string `name:"mcp-hosts" env:"SERVICE_MCP_HOSTS" help:"Hosts (name or name:port) besides SERVICE_BASE_URL's that clients may reach the tools by, such as a name inside the cluster."`
+	Hosts []string `name:"mcp-hosts" env:"SERVICE_MCP_HOSTS" help:"Hosts (name or name:port) besides that of SERVICE_BASE_URL that clients may reach the tools by, such as a name inside the cluster."`
 
 	// BaseURL is the URL by which clients reach the service.
 	BaseURL string `kong:"-"`

@@ -34,7 +34,7 @@ const (
 
 // Config configures a Policy. The tags are flag and environment names.
 type Config struct {
-	Patterns     []string     `name:"cors-origins" env:"SERVICE_CORS_ORIGINS" help:"Web origins whose pages may call the service: https://app.example.org, https://*.example.org, or * for all. Pages of every origin may read files."`
+	Patterns     []string     `name:"cors-origins" env:"SERVICE_CORS_ORIGINS" help:"Web origins whose pages may upload and call the tools: https://app.example.org, https://*.example.org, or * for all. Pages of every origin may read files."`
 	AccountLists AccountLists `name:"cors-account-lists" env:"SERVICE_CORS_ACCOUNT_LISTS" default:"replace" enum:"replace,narrow" help:"What spec.cors.origins of a MediaAccount does: replace SERVICE_CORS_ORIGINS for the account, or narrow it."`
 }
 

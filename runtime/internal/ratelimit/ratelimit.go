@@ -28,17 +28,17 @@ import (
 // Config sets the rate limits. The tags are flag and environment names. Rates are in
 // requests per second; 0 disables a limit.
 type Config struct {
-	Key            float64  `name:"rate-limit-key" env:"SERVICE_RATE_LIMIT_KEY" default:"500" help:"Requests per second of one API key, including those by its upload signatures; 0 = no limit. Every replica counts separately, for all rate limits."`
+	Key            float64  `name:"rate-limit-key" env:"SERVICE_RATE_LIMIT_KEY" default:"500" help:"Requests per second of one API key, including those by its upload signatures; 0 = no limit."`
 	KeyBurst       int      `name:"rate-limit-key-burst" env:"SERVICE_RATE_LIMIT_KEY_BURST" default:"2000" help:"Burst of SERVICE_RATE_LIMIT_KEY."`
 	IP             float64  `name:"rate-limit-ip" env:"SERVICE_RATE_LIMIT_IP" default:"1000" help:"Requests per second of one client IP (IPv6: one /64), including downloads; 0 = no limit."`
 	IPBurst        int      `name:"rate-limit-ip-burst" env:"SERVICE_RATE_LIMIT_IP_BURST" default:"4000" help:"Burst of SERVICE_RATE_LIMIT_IP."`
-	Failures       float64  `name:"rate-limit-auth-failures" env:"SERVICE_RATE_LIMIT_AUTH_FAILURES" default:"1" help:"Failed authentications per second of one client IP; 0 = no limit."`
+	Failures       float64  `name:"rate-limit-auth-failures" env:"SERVICE_RATE_LIMIT_AUTH_FAILURES" default:"1" help:"Invalid credentials per second of one client IP; 0 = no limit."`
 	FailuresBurst  int      `name:"rate-limit-auth-failures-burst" env:"SERVICE_RATE_LIMIT_AUTH_FAILURES_BURST" default:"60" help:"Burst of SERVICE_RATE_LIMIT_AUTH_FAILURES."`
 	Logins         float64  `name:"rate-limit-logins" env:"SERVICE_RATE_LIMIT_LOGINS" default:"5" help:"Logins per second that one client IP may start; 0 = no limit."`
 	LoginsBurst    int      `name:"rate-limit-logins-burst" env:"SERVICE_RATE_LIMIT_LOGINS_BURST" default:"100" help:"Burst of SERVICE_RATE_LIMIT_LOGINS."`
 	Pictures       float64  `name:"rate-limit-pictures" env:"SERVICE_RATE_LIMIT_PICTURES" default:"1" help:"Pictures of presets per second that one client IP may have made; those that are stored do not count; 0 = no limit."`
 	PicturesBurst  int      `name:"rate-limit-pictures-burst" env:"SERVICE_RATE_LIMIT_PICTURES_BURST" default:"120" help:"Burst of SERVICE_RATE_LIMIT_PICTURES."`
-	TrustedProxies []string `name:"trusted-proxies" env:"SERVICE_TRUSTED_PROXIES" help:"IPs (CIDR) of the proxies in front, whose X-Forwarded-For is trusted. Without it, all clients of a proxy count as one client IP."`
+	TrustedProxies []string `name:"trusted-proxies" env:"SERVICE_TRUSTED_PROXIES" help:"Networks (CIDR) of the proxies in front, whose X-Forwarded-For is trusted. Without it, all clients of a proxy count as one client IP."`
 }
 
 // Validate checks the bounds.

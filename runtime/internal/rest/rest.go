@@ -25,7 +25,7 @@ import (
 // Config is the configuration of the interface. The tags are flag and environment names; the program
 // sets the fields that have none.
 type Config struct {
-	MaxBatches int `name:"max-batches" env:"SERVICE_MAX_BATCHES" default:"16" help:"Maximum number of batches (POST /media/batch) that this process reads and carries out at once, from 1 to 1000. An account has a quarter of them. Each uses up to 8 MiB of memory."`
+	MaxBatches int `name:"max-batches" env:"SERVICE_MAX_BATCHES" default:"16" help:"Batches (POST /media/batch) that a process reads and carries out at once, from 1 to 1000. An account has a quarter of them; more are rejected with 429. Each uses up to 8 MiB."`
 
 	// BaseURL is the URL by which clients reach the service.
 	BaseURL string `kong:"-"`

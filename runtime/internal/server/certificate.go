@@ -18,7 +18,7 @@ import (
 // TLSConfig configures HTTPS on the public port. Without files it serves HTTP, and a proxy in front
 // ends TLS.
 type TLSConfig struct {
-	CertFile       string        `env:"SERVICE_TLS_CERT_FILE" help:"PEM file of the certificate and its chain; the service then listens for HTTPS."`
+	CertFile       string        `env:"SERVICE_TLS_CERT_FILE" help:"PEM file of the certificate and its chain; SERVICE_LISTEN then takes HTTPS only."`
 	KeyFile        string        `env:"SERVICE_TLS_KEY_FILE" help:"PEM file of the certificate's private key."`
 	ReloadInterval time.Duration `env:"SERVICE_TLS_RELOAD_INTERVAL" default:"10s" help:"Interval at which both files are read again, from 100ms to 1h."`
 }

@@ -28,20 +28,20 @@ import (
 
 // Config configures the servers. The tags are flag and environment names.
 type Config struct {
-	BaseURL               string        `env:"SERVICE_BASE_URL" required:"" help:"URL of the service for clients, e.g. https://media.example.org; without a path."`
+	BaseURL               string        `env:"SERVICE_BASE_URL" required:"" help:"URL of the service for tenants, without a path, such as https://media.example.org. The operator writes it to the status and the Secret of every account."`
 	Brand                 string        `env:"SERVICE_BRAND" default:"service" help:"Brand in header names: x-<brand>-apikey."`
 	Listen                string        `env:"SERVICE_LISTEN" default:":8080" help:"Listen address of the service."`
-	AdminListen           string        `env:"SERVICE_ADMIN_LISTEN" default:":8081" help:"Listen address of health, readiness and metrics; not public."`
+	AdminListen           string        `env:"SERVICE_ADMIN_LISTEN" default:":8081" help:"Listen address of health, readiness and metrics; keep it private."`
 	StallTimeout          time.Duration `env:"SERVICE_STALL_TIMEOUT" default:"60s" help:"How long a client may make no progress while it sends or receives a body."`
-	MinRate               int64         `name:"min-transfer-rate" env:"SERVICE_MIN_TRANSFER_RATE" default:"1024" help:"Minimum transfer rate of a body, in bytes per second over SERVICE_STALL_TIMEOUT; 0 = none."`
-	AnonymousTimeout      time.Duration `name:"anonymous-body-timeout" env:"SERVICE_ANONYMOUS_BODY_TIMEOUT" default:"10s" help:"Maximum duration of the whole body of a request without a credential, such as a login; 0 = no limit."`
+	MinRate               int64         `name:"min-transfer-rate" env:"SERVICE_MIN_TRANSFER_RATE" default:"1024" help:"Minimum transfer rate of a body, in bytes per second over SERVICE_STALL_TIMEOUT; 0 accepts any progress."`
+	AnonymousTimeout      time.Duration `name:"anonymous-body-timeout" env:"SERVICE_ANONYMOUS_BODY_TIMEOUT" default:"10s" help:"Time for the whole body of a request without a credential, such as a login; 0 = no limit."`
 	MaxConnections        int           `env:"SERVICE_MAX_CONNECTIONS" default:"4096" help:"Maximum number of open client connections. The limit of file descriptors also bounds them; 0 = no other limit."`
-	MaxConnectionsPerIP   int           `name:"max-connections-per-ip" env:"SERVICE_MAX_CONNECTIONS_PER_IP" default:"512" help:"Maximum number of open connections of one client IP (IPv6: one /64), except SERVICE_TRUSTED_PROXIES; 0 = no limit."`
-	JSONBodyTimeout       time.Duration `name:"json-body-timeout" env:"SERVICE_JSON_BODY_TIMEOUT" default:"10s" help:"Maximum duration of each 64 KiB of a body of JSON or of a form, files excepted; 0 = no limit."`
-	BodyPerAccountPercent int           `env:"SERVICE_BODY_PER_ACCOUNT_PERCENT" default:"15" help:"How many request bodies of one account may be on their way at once, in percent of the connections; 0 = no limit. Those of one client IP: SERVICE_MAX_CONNECTIONS_PER_IP."`
-	DiscardLimit          int64         `env:"SERVICE_DISCARD_LIMIT" default:"16777216" help:"Maximum number of bytes of a body that are discarded after an error response, for clients that read the response only after they have sent everything."`
-	DiscardTimeout        time.Duration `env:"SERVICE_DISCARD_TIMEOUT" default:"10s" help:"Maximum duration of discarding."`
-	Pprof                 bool          `env:"SERVICE_PPROF" default:"false" help:"Serve profiles of the process at /debug/pprof/ on SERVICE_ADMIN_LISTEN."`
+	MaxConnectionsPerIP   int           `name:"max-connections-per-ip" env:"SERVICE_MAX_CONNECTIONS_PER_IP" default:"512" help:"Open connections of one client IP (IPv6: one /64), except trusted proxies, and bodies of one client IP that are on their way, behind a proxy, too; 0 = no limit of both."`
+	JSONBodyTimeout       time.Duration `name:"json-body-timeout" env:"SERVICE_JSON_BODY_TIMEOUT" default:"10s" help:"Time for each 64 KiB of a body of JSON or of a form, files excepted, from 100ms to 10m; 0 = no limit."`
+	BodyPerAccountPercent int           `env:"SERVICE_BODY_PER_ACCOUNT_PERCENT" default:"15" help:"Request bodies of one account that may be on their way at once, in percent of the connections, from 0 to 100; 0 = no limit."`
+	DiscardLimit          int64         `env:"SERVICE_DISCARD_LIMIT" default:"16777216" help:"Bytes of a rejected body that are read and dropped after the response, for clients that read the response only after they have sent everything."`
+	DiscardTimeout        time.Duration `env:"SERVICE_DISCARD_TIMEOUT" default:"10s" help:"Time to read and drop the rest of a rejected body."`
+	Pprof                 bool          `env:"SERVICE_PPROF" default:"false" help:"Serve profiles of the process at /debug/pprof/, of the runtime on SERVICE_ADMIN_LISTEN, of the operator on SERVICE_METRICS_LISTEN."`
 	DrainDelay            time.Duration `env:"SERVICE_DRAIN_DELAY" default:"5s" help:"How long to continue serving, not ready, after SIGTERM, so that load balancers notice; from 0s to 5m."`
 	TrustTraceparent      bool          `env:"SERVICE_TRUST_TRACEPARENT" help:"Continue the trace that a request of SERVICE_TRUSTED_PROXIES names in its header traceparent. The proxies must replace the header of clients."`
 	ShutdownTimeout       time.Duration `env:"SERVICE_SHUTDOWN_TIMEOUT" default:"60s" help:"How long running requests may take to end after SERVICE_DRAIN_DELAY."`

@@ -29,7 +29,7 @@ import (
 
 // Config bounds the interface. The tags are flag and environment names.
 type Config struct {
-	LockTimeout time.Duration `env:"SERVICE_RESUMABLE_LOCK_TIMEOUT" default:"20s" help:"How long a request waits until another one has released its resumable upload."`
+	LockTimeout time.Duration `env:"SERVICE_RESUMABLE_LOCK_TIMEOUT" default:"20s" help:"How long a request waits until another one has released its resumable upload, before 423; from 1s to 5m."`
 }
 
 // Validate checks the bounds.

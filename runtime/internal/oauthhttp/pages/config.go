@@ -10,7 +10,7 @@ import (
 // Config holds the branding of the pages. The tags are flag and environment names.
 type Config struct {
 	Name  string `name:"brand-name" env:"SERVICE_BRAND_NAME" default:"Media storage" help:"Name of the service on the login pages and in mail."`
-	Logo  string `name:"brand-logo" env:"SERVICE_BRAND_LOGO" help:"Path of a PNG, SVG or WebP file of at most 256 KiB for the login pages, shown 40 pixels high on light and dark backgrounds. Without it the pages show a generic icon and the name."`
+	Logo  string `name:"brand-logo" env:"SERVICE_BRAND_LOGO" help:"Path of a PNG, SVG or WebP file of at most 256 KiB for the login pages, 40 pixels high, on light and dark backgrounds. Without it the pages show a generic icon and the name."`
 	Color string `name:"brand-color" env:"SERVICE_BRAND_COLOR" default:"#2456d6" help:"Color of buttons and links on the login pages, as #rrggbb; lightened or darkened where its contrast is too low."`
 }
 

@@ -1,28 +1,23 @@
-// Command settingnames writes the names of all settings, from the tags of the configuration in
-// runtime/ and controllers/, into runtime/environment/names.txt and into a file of the chart, which
-// checks its value "settings" with it. `make generate` runs it, and `make verify` finds files that are out of date.
+// Command settings writes what the tags of the configuration in runtime/ and controllers/ say: the names of
+// all settings into runtime/environment/names.txt and into a file of the chart, which checks its value
+// "settings" with it, and the tables of settings into the pages of docs/reference. `make generate` runs it,
+// and `make verify` finds files that are out of date.
 package main
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
 func main() {
 	if len(os.Args) != 2 {
-		fail(errors.New("usage: settingnames ROOT"))
+		fail(errors.New("usage: settings ROOT"))
 	}
 	if err := update(os.Args[1]); err != nil {
 		fail(err)
@@ -30,62 +25,34 @@ func main() {
 }
 
 func fail(err error) {
-	fmt.Fprintln(os.Stderr, "settingnames:", err)
+	fmt.Fprintln(os.Stderr, "settings:", err)
 	os.Exit(1)
 }
 
-// update writes both files.
+// update writes all files.
 func update(root string) error {
-	names, err := declared(filepath.Join(root, "runtime"), filepath.Join(root, "controllers"))
+	found, err := read(root)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(root, "runtime", "environment", "names.txt"), []byte(strings.Join(names, "\n")+"\n"), 0o644); err != nil {
-		return err
-	}
-	settings, err := chartSettings(names)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(root, "charts", "mediastack", "files", "settings.json"), settings, 0o644)
-}
-
-// declared returns the sorted names that begin with SERVICE_ in the env tags of the structs below
-// folders, those of tests excluded.
-func declared(folders ...string) (names []string, err error) {
-	for _, folder := range folders {
-		err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
-			names = append(names, tags(file)...)
-			return nil
-		})
-		if err != nil {
-			return nil, err
+	var names []string
+	for _, one := range found.all {
+		if strings.HasPrefix(one.name, "SERVICE_") {
+			names = append(names, one.name)
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names), nil
-}
-
-func tags(file *ast.File) (names []string) {
-	ast.Inspect(file, func(node ast.Node) bool {
-		field, ok := node.(*ast.Field)
-		if !ok || field.Tag == nil {
-			return true
-		}
-		text, err := strconv.Unquote(field.Tag.Value)
-		if name := reflect.StructTag(text).Get("env"); err == nil && strings.HasPrefix(name, "SERVICE_") {
-			names = append(names, name)
-		}
-		return true
-	})
-	return names
+	if err := os.WriteFile(filepath.Join(root, "runtime", "environment", "names.txt"), []byte(strings.Join(names, "\n")+"\n"), 0o644); err != nil {
+		return err
+	}
+	ofChart, err := chartSettings(names)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(root, "charts", "mediastack", "files", "settings.json"), ofChart, 0o644); err != nil {
+		return err
+	}
+	return found.writePages(filepath.Join(root, "docs", "reference"))
 }
 
 // valueOf has the settings that the value "settings" of the chart must not have, with the value of the
