@@ -82,7 +82,7 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race presubmit presubmit-plain presubmit-race nightly flaky suite-times test-programs test-modules test-images e2e zero-loss reproduce test-stores test-erasure test-migrations test-operator test-bodies lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
+.PHONY: test test-race presubmit presubmit-plain presubmit-race nightly flaky suite-times test-programs test-modules test-images e2e zero-loss reproduce test-stores test-erasure test-migrations test-operator test-bodies test-requests lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -214,6 +214,9 @@ test-operator: kube helm build dev-services ## Run the operator's tests of outag
 
 test-bodies: packages build dev-services ## Hold 4,300 connections with bodies that do not come, behind a proxy, and print what another tenant waits for (half an hour)
 	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m ./hack/test/proxy
+
+test-requests: packages build dev-services ## Send a credential in each format in each field of each route, and ten thousand addresses that no preset allows
+	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m -run 'TestMisplacedCredentials_|TestPresets_AddressesThatNone' ./runtime/cmd/mediastack-runtime ./runtime/internal/rest
 
 crash: running build dev-services kube ## Kill the service, then the operators, hundreds of times under load and verify that nothing was lost (ARGS="--scenario operator --seed 7 --kills 50")
 	go run ./hack/test/chaos $(ARGS)

@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
 record=$(git rev-parse --git-path mediastack-nightly) logs=.mediastack/nightly-logs
-all=(test test-race test-images reproduce e2e zero-loss crash test-operator test-bodies test-erasure test-migrations test-stores pages fuzz)
+all=(test test-race test-images reproduce e2e zero-loss crash test-operator test-bodies test-requests test-erasure test-migrations test-stores pages fuzz)
 steps=("${@:-${all[@]}}")
 
 run() {

@@ -51,11 +51,15 @@ func Postgres(t testing.TB) string {
 		t.Fatalf("migrate the template of the databases: %v", err)
 	}
 	name := nextDatabase()
-	if err := copyTemplate(t.Context(), server, name); err != nil {
+	if err := copyTemplate(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
 	dropAfter(t, server, name)
-	return server.URL(name)
+	url := server.URL(name)
+	if err := renew(t, url); err != nil {
+		t.Fatal(err)
+	}
+	return url
 }
 
 // EmptyPostgres returns the URL of an empty database of the test's own, for tests of what comes before
@@ -85,17 +89,33 @@ func emptyDatabase(t testing.TB, server *servers.Postgres) string {
 }
 
 func dropAfter(t testing.TB, server *servers.Postgres, name string) {
+	url, own := server.URL(name), &keptPool{url: server.URL(name)}
+	connections.Store(url, own)
 	t.Cleanup(func() {
+		connections.Delete(url)
+		own.close()
 		// A server that the test has stopped takes its databases with it.
 		if server.Ended() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 		defer cancel()
-		if err := server.DropDatabase(ctx, name); err != nil {
+		if err := drop(ctx, server, name); err != nil {
 			t.Error(err)
 		}
 	})
+}
+
+func drop(ctx context.Context, server *servers.Postgres, name string) error {
+	if shared, err := postgres(); err != nil || server != shared {
+		return server.DropDatabase(ctx, name)
+	}
+	admin, err := administrator()
+	if err != nil {
+		return err
+	}
+	_, err = admin.Exec(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
+	return err
 }
 
 // makeTemplate makes the template unless another process has made it.
@@ -144,22 +164,21 @@ func copyStatement(from, to string) string {
 	return "CREATE DATABASE " + to + " TEMPLATE " + from + " OWNER " + servers.Role + " STRATEGY FILE_COPY"
 }
 
-// copyTemplate makes a database from the template, and an installation of its own from that of the template.
-func copyTemplate(ctx context.Context, server *servers.Postgres, name string) error {
-	conn, err := pgx.Connect(ctx, server.AdminURL("postgres"))
+// copyTemplate makes a database from the template.
+func copyTemplate(ctx context.Context, name string) error {
+	admin, err := administrator()
 	if err != nil {
 		return err
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	if _, err := conn.Exec(ctx, copyStatement(template, name)); err != nil {
+	if _, err := admin.Exec(ctx, copyStatement(template, name)); err != nil {
 		return fmt.Errorf("copy the template of the databases: %w", err)
 	}
-	own, err := pgx.Connect(ctx, server.AdminURL(name))
-	if err != nil {
-		return err
-	}
-	defer own.Close(context.WithoutCancel(ctx))
-	_, err = own.Exec(ctx, `UPDATE installation SET id = gen_random_uuid(), token = gen_random_uuid(), heartbeat_at = now(),
+	return nil
+}
+
+// renew makes the installation of a copy one of its own. The connection is that of the test's own statements.
+func renew(t testing.TB, url string) error {
+	_, err := Connections(t, url).Exec(t.Context(), `UPDATE installation SET id = gen_random_uuid(), token = gen_random_uuid(), heartbeat_at = now(),
 		proof_key = sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()))`)
 	return err
 }

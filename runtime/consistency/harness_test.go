@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
@@ -167,10 +166,7 @@ func (d *fixture) startMultipart(key string) {
 // sql changes rows; it fails if it changes none.
 func (d *fixture) sql(sql string, args ...any) {
 	d.t.Helper()
-	conn, err := pgx.Connect(d.t.Context(), d.Database.DatabaseURL)
-	must(d.t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
-	tag, err := conn.Exec(d.t.Context(), sql, args...)
+	tag, err := testenv.Connections(d.t, d.Database.DatabaseURL).Exec(d.t.Context(), sql, args...)
 	must(d.t, err)
 	if tag.RowsAffected() == 0 {
 		d.t.Fatalf("no row was changed: %s", sql)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
@@ -199,11 +198,8 @@ func (b *harness) stored(p account.Principal) map[string]int64 {
 // number returns the result of a query for one number.
 func (b *harness) number(sql string, args ...any) int64 {
 	b.t.Helper()
-	conn, err := pgx.Connect(b.t.Context(), b.url)
-	must(b.t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
 	var n int64
-	must(b.t, conn.QueryRow(b.t.Context(), sql, args...).Scan(&n))
+	must(b.t, testenv.Connections(b.t, b.url).QueryRow(b.t.Context(), sql, args...).Scan(&n))
 	return n
 }
 

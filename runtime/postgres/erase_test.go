@@ -135,6 +135,7 @@ func closedWithItems(t *testing.T, database string, items int) uuid.UUID {
 // until no other session exists: a session reports what it read when it ends.
 func touched(t *testing.T, url string) int {
 	t.Helper()
+	testenv.Connections(t, url).Reset() // it ends those of the test's own statements
 	conn, err := pgx.Connect(t.Context(), url)
 	must(t, err)
 	defer func() { _ = conn.Close(context.Background()) }()

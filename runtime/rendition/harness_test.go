@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/hack/testenv"
@@ -282,10 +281,7 @@ func (w *world) metric(t *testing.T, name string, label ...string) float64 {
 
 func (w *world) exec(t *testing.T, statement string, args ...any) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
-	must(t, err)
-	defer conn.Close(t.Context())
-	_, err = conn.Exec(t.Context(), statement, args...)
+	_, err := testenv.Connections(t, w.Database.DatabaseURL).Exec(t.Context(), statement, args...)
 	must(t, err)
 }
 

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
-	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/hack/testenv"
@@ -437,19 +436,13 @@ func must(t *testing.T, err error) {
 // text returns the text that a query selects.
 func (w *world) text(t *testing.T, query string, args ...any) (text string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
-	must(t, err)
-	defer func() { _ = conn.Close(t.Context()) }()
-	must(t, conn.QueryRow(t.Context(), query, args...).Scan(&text))
+	must(t, testenv.Connections(t, w.Database.DatabaseURL).QueryRow(t.Context(), query, args...).Scan(&text))
 	return text
 }
 
 // exec runs a statement.
 func (w *world) exec(t *testing.T, statement string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
-	must(t, err)
-	defer func() { _ = conn.Close(t.Context()) }()
-	_, err = conn.Exec(t.Context(), statement)
+	_, err := testenv.Connections(t, w.Database.DatabaseURL).Exec(t.Context(), statement)
 	must(t, err)
 }

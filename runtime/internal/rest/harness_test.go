@@ -9,6 +9,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/textproto"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,14 @@ import (
 func TestMain(m *testing.M) { testenv.Main(m) }
 
 const baseURL = runtimetest.BaseURL
+
+// size returns a number of requests: full with MEDIASTACK_TEST_FULL, as in make test-requests.
+func size(small, full int64) int64 {
+	if os.Getenv("MEDIASTACK_TEST_FULL") != "" {
+		return full
+	}
+	return small
+}
 
 // world is a database and an S3 store with the use cases of the operator.
 type world struct{ *runtimetest.Env }

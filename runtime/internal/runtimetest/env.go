@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/hack/testenv"
@@ -152,10 +151,7 @@ func (e *Env) Session(t *testing.T, of Tenant, scopes ...oauth.Scope) (token str
 	must(t, err)
 	token, hash, err := oauth.NewAccessToken(e.Store.Cell(), signer)
 	must(t, err)
-	conn, err := pgx.Connect(t.Context(), e.Database.DatabaseURL)
-	must(t, err)
-	defer func() { _ = conn.Close(t.Context()) }()
-	_, err = conn.Exec(t.Context(), `WITH owned AS (UPDATE account SET owners = ARRAY[$1] WHERE id = $2),
+	_, err = testenv.Connections(t, e.Database.DatabaseURL).Exec(t.Context(), `WITH owned AS (UPDATE account SET owners = ARRAY[$1] WHERE id = $2),
 		given AS (INSERT INTO oauth_grant (id, account_id, key_id, email, client_id, client_name, redirect_uri, scopes, resource, created_at)
 			VALUES (gen_random_uuid(), $2, $3, $1, 'test', 'test', 'http://localhost/', $4, $5, now()) RETURNING id)
 		INSERT INTO oauth_token (hash, grant_id, refresh, created_at, expires_at) SELECT $6, id, false, now(), now() + interval '1 hour' FROM given`,
@@ -179,10 +175,7 @@ func (e *Env) Principal(t *testing.T, of Tenant) account.Principal {
 // QueryInt returns the number that a query selects.
 func (e *Env) QueryInt(t *testing.T, query string, args ...any) (n int64) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), e.Database.DatabaseURL)
-	must(t, err)
-	defer conn.Close(t.Context())
-	must(t, conn.QueryRow(t.Context(), query, args...).Scan(&n))
+	must(t, testenv.Connections(t, e.Database.DatabaseURL).QueryRow(t.Context(), query, args...).Scan(&n))
 	return n
 }
 
