@@ -66,7 +66,7 @@ func (b *bench) newPictures(ctx context.Context) error {
 		{settings.FormatAVIF, "effort=2,bitdepth=8,strip"},
 	} {
 		variant := "new." + string(format.format)
-		quality := media.DefaultQuality(format.format)
+		quality := format.format.Spec().DefaultQuality()
 		run := func(ctx context.Context, _ int64) error {
 			dir, back, err := line.lendDir()
 			if err != nil {
