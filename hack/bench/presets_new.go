@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"mediastack.dev/hack/servers"
-	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
 )
 
