@@ -159,7 +159,7 @@ func (p *Pool) Handles(mimeType string, bytes int64) bool {
 // Encodes reports whether pictures can be made in a format, as the first worker found.
 func (p *Pool) Encodes(format settings.Format) bool {
 	f, known := imageformat.ByName(string(format))
-	return known && !protocol.Formats(p.lacking.Load()).Has(f)
+	return known && !protocol.Formats(p.lacking.Load()).Has(f) //nolint:gosec // it was stored as such a set
 }
 
 // do waits for a worker and does a job.
