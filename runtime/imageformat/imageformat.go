@@ -68,7 +68,7 @@ func Encoded() []Format { return all(func(f Format) bool { return rows[f].encode
 func all(has func(Format) bool) []Format {
 	var found []Format
 	for i := range rows {
-		if f := Format(i); has(f) { //nolint:gosec // one of a few
+		if f := Format(i); has(f) {
 			found = append(found, f)
 		}
 	}
