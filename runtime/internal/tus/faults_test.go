@@ -504,7 +504,7 @@ func TestConnection_ServesTheNextRequestAfterAFailedOne(t *testing.T) {
 		asked <- got
 	}()
 	wait.Until(t, "the other replica waits", func() bool {
-		return w.QueryInt(t, `SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_notify%' AND datname = current_database()`) > 0
+		return w.QueryInt(t, `SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_notify%' AND datname = current_database() AND pid <> pg_backend_pid()`) > 0
 	})
 	close(finish)
 	if got := <-first; got.status != http.StatusNoContent || !w.promised(t, got, address, len(file)) {

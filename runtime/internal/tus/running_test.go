@@ -369,7 +369,7 @@ func TestEnd_LosesNothingWhenItsReplicaIsKilled(t *testing.T) {
 	}
 	end(there)
 	wait.Until(t, "the end waits for the usage", func() bool {
-		return w.QueryInt(t, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%account_usage%'`) > 0
+		return w.QueryInt(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%account_usage%'`) > 0
 	})
 	process.Kill()
 	if err := <-ends; err == nil {
