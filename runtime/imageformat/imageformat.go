@@ -32,8 +32,8 @@ type row struct {
 	preference int // the order in which a client that accepts several formats gets one of them; 0 = it must ask by a suffix
 	quality    int // the default, from 1 to 100; 0 = the format is lossless
 	animated   bool
-	opaque     bool // it has no transparency
-	optional   bool // libvips may lack its encoder
+	opaque     bool   // it has no transparency
+	encoder    string // what libvips may lack; empty if it always has the encoder
 	// maxSide bounds width and height, and maxPixels their product; 0 = no bound.
 	maxSide   int
 	maxPixels int64
@@ -46,7 +46,7 @@ var rows = [...]row{
 	// libheif decodes sides of up to 16384. Beyond 65536 its encoder makes a file without an image, and reports no error. It
 	// needs seconds and hundreds of megabytes for more pixels than these.
 	AVIF: {name: "avif", title: "AVIF", extension: ".avif", types: []string{"image/avif"}, inline: true,
-		encoded: true, preference: 1, quality: 55, optional: true, maxSide: 1 << 14, maxPixels: 4 << 20},
+		encoded: true, preference: 1, quality: 55, encoder: "the AV1 encoder of libheif", maxSide: 1 << 14, maxPixels: 4 << 20},
 	JPEG: {name: "jpeg", title: "JPEG", extension: ".jpg", types: []string{"image/jpeg"}, inline: true,
 		encoded: true, quality: 80, opaque: true, maxSide: maxJPEGSide},
 	PNG: {name: "png", title: "PNG", extension: ".png", types: []string{"image/png", "image/vnd.mozilla.apng", "image/apng"}, inline: true,
@@ -77,13 +77,17 @@ func all(has func(Format) bool) []Format {
 
 // ByName returns the format of pictures that presets and addresses call by a name; false if there is none.
 func ByName(name string) (Format, bool) {
-	for _, f := range Encoded() {
-		if rows[f].name == name {
-			return f, true
-		}
-	}
-	return 0, false
+	f, ok := byName[name]
+	return f, ok
 }
+
+var byName = func() map[string]Format {
+	found := map[string]Format{}
+	for _, f := range Encoded() {
+		found[rows[f].name] = f
+	}
+	return found
+}()
 
 // ByType returns the format of files of a MIME type; false if no pictures are made of such files.
 func ByType(mimeType string) (Format, bool) {
@@ -138,7 +142,10 @@ func (f Format) Animated() bool { return rows[f].animated }
 func (f Format) Opaque() bool { return rows[f].opaque }
 
 // Optional reports whether an installation of libvips may lack the encoder.
-func (f Format) Optional() bool { return rows[f].optional }
+func (f Format) Optional() bool { return rows[f].encoder != "" }
+
+// Encoder returns what to install for the encoder of an optional format.
+func (f Format) Encoder() string { return rows[f].encoder }
 
 // MaxSide returns the largest width and height of a picture; 0 if the format has no bound.
 func (f Format) MaxSide() int { return rows[f].maxSide }

@@ -239,7 +239,7 @@ func (p *Pool) logReady(process *process) {
 	for _, f := range imageformat.Encoded() {
 		if f.Optional() && !process.encoders.Has(f) {
 			lacking |= protocol.FormatsOf(f)
-			p.log.Warn(fmt.Sprintf("libvips cannot make %s: pictures of presets are made in other formats; install its encoder", f), "program", p.path)
+			p.log.Warn(fmt.Sprintf("libvips cannot make %s: pictures of presets are made in other formats; install %s", f, f.Encoder()), "program", p.path)
 		}
 	}
 	p.lacking.Store(uint32(lacking))
