@@ -5,9 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"mediastack.dev/runtime/imageformat"
-
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/imageformat"
 )
 
 // Bounds of presets.

@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"strings"
 
-	"mediastack.dev/runtime/imageformat"
-
 	"mediastack.dev/runtime/geometry"
+	"mediastack.dev/runtime/imageformat"
 	"mediastack.dev/runtime/internal/imaging/protocol"
 	"mediastack.dev/runtime/internal/imaging/vips"
 )

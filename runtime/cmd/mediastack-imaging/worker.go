@@ -9,10 +9,9 @@ import (
 	"os"
 	"time"
 
-	"mediastack.dev/runtime/imageformat"
-
 	"golang.org/x/sys/unix"
 
+	"mediastack.dev/runtime/imageformat"
 	"mediastack.dev/runtime/internal/imaging/protocol"
 	"mediastack.dev/runtime/internal/imaging/vips"
 )

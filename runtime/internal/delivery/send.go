@@ -14,9 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"mediastack.dev/runtime/imageformat"
-
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/imageformat"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/ratelimit"

@@ -8,12 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"mediastack.dev/runtime/imageformat"
-
 	"github.com/gabriel-vasile/mimetype"
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/imageformat"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"

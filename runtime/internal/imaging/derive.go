@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 
-	"mediastack.dev/runtime/imageformat"
-
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
+	"mediastack.dev/runtime/imageformat"
 	"mediastack.dev/runtime/internal/imaging/protocol"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/tracing"

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"mediastack.dev/runtime/imageformat"
-
 	"mediastack.dev/runtime/internal/imaging/protocol"
 )
 

@@ -8,11 +8,10 @@ import (
 	"math"
 	"time"
 
-	"mediastack.dev/runtime/imageformat"
-
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/geometry"
+	"mediastack.dev/runtime/imageformat"
 	"mediastack.dev/runtime/internal/imaging/bare"
 	"mediastack.dev/runtime/internal/imaging/protocol"
 	"mediastack.dev/runtime/internal/imaging/webp"

@@ -15,13 +15,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mediastack.dev/runtime/imageformat"
-
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/fairlimit"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/imageformat"
 	"mediastack.dev/runtime/internal/imaging/protocol"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"

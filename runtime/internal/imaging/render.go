@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"slices"
 
-	"mediastack.dev/runtime/imageformat"
-
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/imageformat"
 	"mediastack.dev/runtime/internal/imaging/protocol"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
-
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv/wait"

@@ -14,13 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
-
-	"mediastack.dev/hack/testenv"
 )
 
 func TestShutdown_FinishesUploadsAndAcceptsNoNewOnes(t *testing.T) {

@@ -15,10 +15,9 @@ import (
 	"testing/iotest"
 	"time"
 
-	"mediastack.dev/runtime/internal/auth"
-
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
+	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/ratelimit"
 )
 

@@ -11,11 +11,10 @@ import (
 	"sync"
 	"testing"
 
-	"mediastack.dev/hack/testenv/wait"
-	"mediastack.dev/runtime/internal/auth"
-
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/wait"
+	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/tus"
 )

@@ -11,9 +11,8 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"mediastack.dev/runtime/imageformat"
-
 	"mediastack.dev/runtime/geometry"
+	"mediastack.dev/runtime/imageformat"
 	"mediastack.dev/runtime/internal/imaging/protocol"
 )
 
