@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 )
@@ -37,10 +37,7 @@ func retained(t *testing.T, r *account.Registry, id uuid.UUID) account.Retained 
 
 func exec(t *testing.T, url, sql string, args ...any) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	must(t, err)
-	defer func() { _ = conn.Close(t.Context()) }()
-	_, err = conn.Exec(t.Context(), sql, args...)
+	_, err := testenv.Connections(t, url).Exec(t.Context(), sql, args...)
 	must(t, err)
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
@@ -51,11 +50,8 @@ var spec = account.Spec{Namespace: "team-a", Name: "demo", DisplayName: "Demo", 
 // version returns the row versions of a table: every write changes it.
 func version(t *testing.T, url, table string) string {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	must(t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
 	var all string
-	must(t, conn.QueryRow(t.Context(), `SELECT coalesce(string_agg(xmin::text || ctid::text, ' ' ORDER BY ctid), '') FROM `+table).Scan(&all))
+	must(t, testenv.Connections(t, url).QueryRow(t.Context(), `SELECT coalesce(string_agg(xmin::text || ctid::text, ' ' ORDER BY ctid), '') FROM `+table).Scan(&all))
 	return all
 }
 

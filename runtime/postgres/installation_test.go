@@ -20,10 +20,7 @@ import (
 // statement runs a statement on a connection of its own.
 func statement(t *testing.T, url, text string, args ...any) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	must(t, err)
-	defer func() { _ = conn.Close(t.Context()) }()
-	_, err = conn.Exec(t.Context(), text, args...)
+	_, err := testenv.Connections(t, url).Exec(t.Context(), text, args...)
 	must(t, err)
 }
 

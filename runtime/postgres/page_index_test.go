@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
 )
@@ -234,10 +235,7 @@ func provisioned(t *testing.T, store *postgres.Store) media.Scope {
 
 func number(t *testing.T, url, sql string, args ...any) int64 {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	must(t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
 	var n int64
-	must(t, conn.QueryRow(t.Context(), sql, args...).Scan(&n))
+	must(t, testenv.Connections(t, url).QueryRow(t.Context(), sql, args...).Scan(&n))
 	return n
 }
