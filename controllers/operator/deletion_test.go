@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,10 +90,7 @@ func TestDeletion_DeleteRemovesItemsObjectsAndBucket(t *testing.T) {
 // seedItems puts drafts into the account's Default App.
 func (b *harness) seedItems(databaseURL string, object *v1alpha1.MediaAccount, n int) {
 	b.t.Helper()
-	conn, err := pgx.Connect(b.ctx, databaseURL)
-	must(b.t, err)
-	defer func() { _ = conn.Close(b.ctx) }()
-	_, err = conn.Exec(b.ctx, `INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)
+	_, err := testenv.Connections(b.t, databaseURL).Exec(b.ctx, `INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)
 		SELECT gen_random_uuid(), app.account_id, app.id, 'photo.jpg', 'private', '', '', '[]', 0, now()
 		FROM app, generate_series(1, $2) WHERE app.account_id = $1`, b.accountID(object), n)
 	must(b.t, err)

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
@@ -348,9 +347,6 @@ func (b *harness) accountID(object *v1alpha1.MediaAccount) uuid.UUID {
 // exec runs a statement in the test's database.
 func (b *harness) exec(statement string, args ...any) {
 	b.t.Helper()
-	conn, err := pgx.Connect(b.ctx, b.databaseURL)
-	must(b.t, err)
-	defer func() { _ = conn.Close(context.WithoutCancel(b.ctx)) }()
-	_, err = conn.Exec(b.ctx, statement, args...)
+	_, err := testenv.Connections(b.t, b.databaseURL).Exec(b.ctx, statement, args...)
 	must(b.t, err)
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -19,6 +18,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/operator"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 )
@@ -26,11 +26,8 @@ import (
 // sql runs a statement that returns a number.
 func (b *harness) sql(statement string, args ...any) int64 {
 	b.t.Helper()
-	conn, err := pgx.Connect(b.ctx, b.databaseURL)
-	must(b.t, err)
-	defer func() { _ = conn.Close(context.WithoutCancel(b.ctx)) }()
 	var n int64
-	must(b.t, conn.QueryRow(b.ctx, statement, args...).Scan(&n))
+	must(b.t, testenv.Connections(b.t, b.databaseURL).QueryRow(b.ctx, statement, args...).Scan(&n))
 	return n
 }
 

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -129,9 +128,7 @@ func (r *removal) fill() {
 // protected one is open with its key.
 func (r *removal) lostNothing() {
 	r.t.Helper()
-	conn, err := pgx.Connect(r.ctx, r.databaseURL)
-	must(r.t, err)
-	defer func() { _ = conn.Close(r.ctx) }()
+	conn := testenv.Connections(r.t, r.databaseURL)
 	for name, id := range r.ids {
 		var open, kept bool
 		var items int
@@ -169,7 +166,7 @@ func (r *removal) of(kind string) []*unstructured.Unstructured {
 // roles, and the Deployment after them. kubectl sends all deletions before it waits for any.
 func (r *removal) deletesKustomization() {
 	r.t.Helper()
-	testenv.Run(r.t, 4*time.Minute, testenv.RepoRoot(r.t), testenv.Kubectl(r.t), "--kubeconfig", r.plane.Kubeconfig(), "delete", "-k", "config/default", "--wait=false")
+	testenv.Run(r.t, 4*time.Minute, testenv.RepoRoot(r.t), testenv.Kubectl(r.t), "--kubeconfig", r.plane.Kubeconfig(), "delete", "-k", "config/default", "--wait=false", "--ignore-not-found")
 }
 
 func (r *removal) deletesInReverse() {

@@ -139,7 +139,7 @@ func (b *harness) removeAccountsByForce(n int) {
 // account lost its object, and the API server does not even know the kind.
 func TestRetained_DeletedDefinitionLosesNothing(t *testing.T) {
 	t.Parallel()
-	accounts := size(60, 300)
+	accounts := size(20, 300)
 	b := newHarness(t, quiet, idle, func(o *options) { o.plane = testenv.NewKubernetes })
 	stop := b.run(b.config)
 	want := b.populate(accounts)
@@ -168,7 +168,7 @@ func TestRetained_DeletedDefinitionLosesNothing(t *testing.T) {
 
 func TestRetained_AccountsAreRestored(t *testing.T) {
 	t.Parallel()
-	accounts := size(60, 300)
+	accounts := size(20, 300)
 	b := newHarness(t, quiet, idle)
 	b.moveToAnotherNamespace()
 	b.run(b.config)

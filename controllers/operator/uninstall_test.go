@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -86,11 +85,8 @@ func (b *harness) keepsAll(ids map[string]string) {
 		var closed, kept bool
 		var items int
 		var bucket string
-		conn, err := pgx.Connect(b.ctx, b.databaseURL)
-		must(b.t, err)
-		must(b.t, conn.QueryRow(b.ctx, `SELECT closed_at IS NOT NULL, erase_after IS NULL AND erasing_at IS NULL, bucket, (SELECT count(*) FROM item WHERE account_id = account.id)
+		must(b.t, testenv.Connections(b.t, b.databaseURL).QueryRow(b.ctx, `SELECT closed_at IS NOT NULL, erase_after IS NULL AND erasing_at IS NULL, bucket, (SELECT count(*) FROM item WHERE account_id = account.id)
 			FROM account WHERE id = $1`, id).Scan(&closed, &kept, &bucket, &items))
-		_ = conn.Close(b.ctx)
 		if exists, err := b.store.BucketExists(b.ctx, bucket); !closed || !kept || items != 3 || err != nil || !exists {
 			b.t.Errorf("account %s: closed: %t, kept: %t, %d items, bucket: %t, %v", name, closed, kept, items, exists, err)
 		}
