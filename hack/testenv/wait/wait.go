@@ -16,9 +16,12 @@ const (
 	TimeoutEnv = "MEDIASTACK_TEST_WAIT"
 
 	defaultTimeout = time.Minute
-	// Conditions are tried at once, and then after pauses that double up to maxPause.
-	minPause = time.Millisecond
-	maxPause = 50 * time.Millisecond
+	// Conditions are tried at once, and then after pauses that double up to shortPause. A longer wait tries less
+	// often: after a fifth of what it has taken, at most maxPause. Most conditions ask a server, and the
+	// processors of a test run are busy: tries delay what is waited for.
+	minPause   = time.Millisecond
+	shortPause = 50 * time.Millisecond
+	maxPause   = 200 * time.Millisecond
 )
 
 var configured = sync.OnceValues(func() (time.Duration, error) {
@@ -94,16 +97,18 @@ func Receive[T any](t testing.TB, what string, channel <-chan T) T {
 // poll reports whether the condition held in time. It is tried once more when the time is over: a machine
 // that stood still must not decide.
 func poll(timeout time.Duration, condition func() bool) bool {
-	deadline, pause := time.Now().Add(timeout), minPause
+	began, pause := time.Now(), minPause
 	for {
-		late := time.Now().After(deadline)
+		tried := time.Now()
+		late := tried.Sub(began) > timeout
 		if condition() {
 			return true
 		}
 		if late {
 			return false
 		}
-		time.Sleep(pause)
-		pause = min(2*pause, maxPause)
+		// A try that takes long on a busy machine is no reason for more of them.
+		time.Sleep(min(max(pause, time.Since(tried)), maxPause))
+		pause = min(2*pause, max(shortPause, time.Since(began)/5))
 	}
 }

@@ -46,6 +46,33 @@ func TestUntil_ReturnsWhenTheConditionHolds(t *testing.T) {
 	})
 }
 
+// 200 tries in 10 s, by each of several tests at a time, took a large part of the processors.
+func TestUntil_TriesLessOftenTheLongerItWaits(t *testing.T) {
+	for wait, most := range map[time.Duration]int{10 * time.Millisecond: 6, 100 * time.Millisecond: 9, time.Second: 20, 10 * time.Second: 65} {
+		synctest.Test(t, func(t *testing.T) {
+			began, tries := time.Now(), 0
+			Until(t, "the time is over", func() bool { tries++; return time.Since(began) >= wait })
+			if late := time.Since(began) - wait; late > min(max(shortPause, wait/5), maxPause) {
+				t.Errorf("a wait of %s ended %s late", wait, late)
+			}
+			if tries > most {
+				t.Errorf("a wait of %s took %d tries, want at most %d", wait, tries, most)
+			}
+		})
+	}
+}
+
+// A condition that asks a busy server is tried half of the time at most.
+func TestUntil_PausesAsLongAsATryTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, tries := time.Now(), 0
+		Until(t, "the time is over", func() bool { tries++; time.Sleep(20 * time.Millisecond); return time.Since(began) >= time.Second })
+		if tries > 1000/40+1 {
+			t.Errorf("there were %d tries of 20 ms in a second", tries)
+		}
+	})
+}
+
 func TestUntil_FailsAfterTheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
