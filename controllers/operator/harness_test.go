@@ -124,7 +124,7 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	}
 
 	b.databaseURL = chosen.databaseURL(t)
-	database := postgres.Config{DatabaseURL: b.databaseURL, DatabaseConns: 10, ConnectTimeout: far}
+	database := postgres.Config{DatabaseURL: b.databaseURL, DatabaseConns: 4, ConnectTimeout: far}
 	var err error
 	b.database, err = postgres.Open(context.WithoutCancel(ctx), database)
 	must(t, err)

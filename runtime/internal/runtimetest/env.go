@@ -59,7 +59,7 @@ func NewWith(t *testing.T, database string, access testenv.S3Access) *Env {
 	t.Helper()
 	objects, err := objectstore.New(ObjectStoreConfig(access))
 	must(t, err)
-	cfg := postgres.Config{DatabaseURL: database, DatabaseConns: 8}
+	cfg := postgres.Config{DatabaseURL: database, DatabaseConns: 4}
 	store, err := postgres.Open(t.Context(), cfg)
 	must(t, err)
 	t.Cleanup(store.Close)
