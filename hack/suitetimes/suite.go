@@ -23,6 +23,7 @@ const (
 // suite is a run of .ci/run.
 type suite struct {
 	cores     int
+	process   time.Duration // from the start to the end of a process that does nothing
 	goVersion string
 	kind      string // cold or warm
 	stages    []stage
@@ -102,7 +103,7 @@ func parseStages(text string) (*suite, error) {
 	return read, nil
 }
 
-// parseFacts reads the first line: cores, version of Go, and the kind of the run.
+// parseFacts reads the first line: cores, microseconds of a process, version of Go, and the kind of the run.
 func (s *suite) parseFacts(line string) error {
 	facts := map[string]string{}
 	for _, field := range strings.Split(line, "\t") {
@@ -113,6 +114,11 @@ func (s *suite) parseFacts(line string) error {
 	if s.cores, err = strconv.Atoi(facts["cores"]); err != nil || s.cores < 1 {
 		return fmt.Errorf("cores=%q is no number of cores", facts["cores"])
 	}
+	process, err := strconv.Atoi(facts["process"])
+	if err != nil || process < 1 {
+		return fmt.Errorf("process=%q is no number of microseconds", facts["process"])
+	}
+	s.process = time.Duration(process) * time.Microsecond
 	if s.goVersion = facts["go"]; s.goVersion == "" {
 		return errors.New("go= is missing")
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	stages = "cores=2\tgo=go1.26.8\tkind=warm\n" +
+	stages = "cores=2\tprocess=1940\tgo=go1.26.8\tkind=warm\n" +
 		"verify\t30\t20.125\t4.375\n" +
 		"test\t60.04\t70\t10\n" +
 		"everything\t100\t95\t15\n"
@@ -73,7 +73,7 @@ func TestSuite_PrintsWhereTheTimeWent(t *testing.T) {
 	if err := run([]string{"--dir", dir}, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	const want = `A warm run on 2 cores with go1.26.8:
+	const want = `A warm run on 2 cores with go1.26.8, where a process that does nothing takes 1.9 ms:
 
 | stage | elapsed, s | processor time, s | share of elapsed |
 |---|--:|--:|--:|
@@ -204,6 +204,7 @@ func TestReport_NamesWhatIsMissingOrMalformed(t *testing.T) {
 		"no package":                 {stages, `{"Action":"build-fail"}`, document, "test.json has no events"},
 		"no page":                    {stages, good, "", "no such file"},
 		"no cores":                   {strings.Replace(stages, "cores=2", "cores=x", 1), good, document, `line 1: cores="x"`},
+		"no time of a process":       {strings.Replace(stages, "process=1940", "process=0", 1), good, document, `line 1: process="0"`},
 		"no version of Go":           {strings.Replace(stages, "go=", "", 1), good, document, "line 1: go= is missing"},
 		"another kind":               {strings.Replace(stages, "warm", "hot", 1), good, document, `line 1: kind="hot" is neither cold nor warm`},
 		"facts alone":                {facts + "\n", good, document, "there are no stages"},

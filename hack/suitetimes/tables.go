@@ -42,7 +42,7 @@ func (s *suite) writeStages(text *strings.Builder) {
 			total.system += one.system
 		}
 	}
-	fmt.Fprintf(text, "A %s run on %d cores with %s:\n\n", s.kind, s.cores, s.goVersion)
+	fmt.Fprintf(text, "A %s run on %d cores with %s, where a process that does nothing takes %.1f ms:\n\n", s.kind, s.cores, s.goVersion, s.process.Seconds()*1000)
 	fmt.Fprint(text, "| stage | elapsed, s | processor time, s | share of elapsed |\n|---|--:|--:|--:|\n")
 	for _, one := range s.stages {
 		fmt.Fprintf(text, "| %s | %s | %s | %s |\n", cell(one.name), seconds(one.elapsed), seconds(one.processor()), share(one.elapsed, total.elapsed))
