@@ -38,11 +38,11 @@ look() {
 	[ "$purpose" != libvips ] || return 0
 	need postgresql postgres
 	need curl program curl # for the lines that the dev stack prints
+	need jq program jq # for the lines of the guides
 	need libvips-tools program vips
 	[ "$purpose" != running ] || return 0
 	need libimage-exiftool-perl program exiftool
 	need webp program webpinfo
-	need jq program jq # for the lines of the guides
 	need nodejs program node
 	need npm program npm
 	need chromium program chromium

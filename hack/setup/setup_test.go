@@ -99,7 +99,7 @@ func TestPackages_NamesMissingOnes(t *testing.T) {
 		absent string
 	}{
 		"libvips":  {[]string{"`apt-get install gcc ", " pkg-config libvips-dev`"}, "exiftool"},
-		"running":  {[]string{" curl "}, "chromium"},
+		"running":  {[]string{" curl ", " jq "}, "chromium"},
 		"packages": {[]string{" libimage-exiftool-perl ", " chromium ", " iproute2 ", " haproxy`"}, "ceph"},
 	} {
 		command := exec.Command("/bin/bash", filepath.Join(root, "hack", "packages.sh"), purpose)

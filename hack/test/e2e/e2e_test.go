@@ -62,6 +62,14 @@ func start(t *testing.T, dir string, settings ...string) *stack {
 // startWith is start with flags.
 func startWith(t *testing.T, dir string, flags []string, settings ...string) *stack {
 	t.Helper()
+	stopAtEnd(t, dir)
+	run(t, "", "env", slices.Concat(settings, []string{testenv.Binary(t, "mediastack-dev"), "run", "--detach", "--data-dir", dir}, flags)...)
+	return described(t, dir)
+}
+
+// stopAtEnd stops the stack in dir, if one runs, when the test ends.
+func stopAtEnd(t *testing.T, dir string) {
+	t.Helper()
 	binary := testenv.Binary(t, "mediastack-dev")
 	t.Cleanup(func() {
 		// Not t.Context(): that has ended by now.
@@ -69,7 +77,11 @@ func startWith(t *testing.T, dir string, flags []string, settings ...string) *st
 			t.Errorf("stop the stack: %v\n%s", err, out)
 		}
 	})
-	run(t, "", "env", slices.Concat(settings, []string{binary, "run", "--detach", "--data-dir", dir}, flags)...)
+}
+
+// described returns the stack that runs in dir.
+func described(t *testing.T, dir string) *stack {
+	t.Helper()
 	path := filepath.Join(dir, "stack.json")
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
