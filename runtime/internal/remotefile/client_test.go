@@ -253,7 +253,7 @@ func TestOpen_BoundsTheHandshake(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = silent.Close() }()
-	port := silent.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // of the network "tcp"
+	port := silent.Addr().(*net.TCPAddr).Port
 	site := runtimetest.NewSite(t, http.NotFound)
 	client := site.Client(t, func(c *remotefile.Config) {
 		c.Ports, c.HeaderTimeout, c.Timeout = append(c.Ports, port), 100*time.Millisecond, 10*time.Second
