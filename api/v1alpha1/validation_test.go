@@ -515,6 +515,7 @@ func TestRetainedMediaAccount_InvalidIsRejected(t *testing.T) {
 		"no account":              {`reclaim: Retain`, "spec.accountID: Required value"},
 		"an id that is too short": {strings.Replace(valid, "accountID: 0193d3c1-", "accountID: ", 1), "spec.accountID in body should be at least 36 chars long"},
 		"an id that is no UUID":   {strings.Replace(valid, "accountID: 0193d3c1-", "accountID: ;touch x-", 1), "must be a UUID in lower case"},
+		"a name of another id":    {fmt.Sprintf(retainedSpec, 3), "metadata.name must be spec.accountID"},
 		"an unknown reclaim":      {valid + "reclaim: Delete", `supported values: "Retain", "Purge"`},
 		"a claim of nobody":       {valid + "claimRef: {}", "spec.claimRef.namespace: Required value"},
 		"an unknown field":        {valid + "owner: ana", `unknown field "spec.owner"`},

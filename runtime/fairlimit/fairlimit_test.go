@@ -112,6 +112,31 @@ func TestAcquire_KeepsAKeyWithinItsBound(t *testing.T) {
 	})
 }
 
+// A slot that is granted while the context ends belongs to the caller, who is told so: nobody else would release it.
+func TestAcquire_ReportsASlotThatIsGrantedWhileItsContextEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := New[string](Config{Limit: 1, PerKey: 1, MaxWaiting: 1})
+		for range 100 { // the waiter may leave the queue before the release
+			acquire(t, l, "first")
+			ctx, cancel := context.WithCancel(t.Context())
+			result := make(chan error, 1)
+			go func() { result <- l.Acquire(ctx, "second") }()
+			synctest.Wait()
+			cancel()
+			l.Release("first")
+			if <-result == nil {
+				l.Release("second")
+			}
+			synctest.Wait()
+			if held := l.InFlight(); held != 0 {
+				t.Fatalf("%d slots are held, and nobody knows", held)
+			}
+		}
+		checkIdle(t, l)
+	})
+}
+
 func TestAcquire_RejectsWhenTheQueueIsFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -265,19 +265,20 @@ func TestDerive_ReadsALargeImageFromS3(t *testing.T) {
 	b.balanced(p)
 }
 
-// brokenStore fails to store one variant.
+// brokenStore stores one variant and fails then, as if the response was lost.
 type brokenStore struct {
 	media.ObjectStore
 	variant media.Variant
 }
 
-var errStore = errors.New("the store is full")
+var errStore = errors.New("the store did not respond")
 
 func (s *brokenStore) Put(ctx context.Context, bucket, key, contentType string, body io.ReadSeeker, size int64) error {
+	err := s.ObjectStore.Put(ctx, bucket, key, contentType, body, size)
 	if strings.HasSuffix(key, "/"+string(s.variant)) {
-		return errStore
+		return errors.Join(errStore, err)
 	}
-	return s.ObjectStore.Put(ctx, bucket, key, contentType, body, size)
+	return err
 }
 
 func TestCommit_LeavesNothingWhenADerivativeCannotBeStored(t *testing.T) {

@@ -110,6 +110,28 @@ func TestResumable_AcceptsPiecesOfAnySize(t *testing.T) {
 	}
 }
 
+// The core compares the offset itself: bytes at another one would become part of the file.
+func TestResumable_RejectsAnotherOffset(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	file := random(2000)
+	r := b.create(p, int64(len(file)))
+	_, err := r.Append(t.Context(), 0, bytes.NewReader(file[:1000]), -1, nil)
+	must(t, err)
+	for _, offset := range []int64{0, 999, 1001} {
+		if wrote, err := b.resume(b.service, p, r).Append(t.Context(), offset, bytes.NewReader(random(10)), -1, nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
+			t.Errorf("at offset %d: %d bytes, %v", offset, wrote, err)
+		}
+	}
+	r = b.resume(b.service, p, r)
+	_, err = r.Append(t.Context(), 1000, bytes.NewReader(file[1000:]), -1, nil)
+	must(t, err)
+	_, err = r.Finish(t.Context())
+	must(t, err)
+	b.settled(p, r, file)
+}
+
 // The bytes that arrived before a connection broke are kept.
 func TestResumable_KeepsWhatArrivedBeforeTheConnectionBroke(t *testing.T) {
 	t.Parallel()

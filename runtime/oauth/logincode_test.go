@@ -101,6 +101,24 @@ func TestVerifyCode_CountsConcurrentAttempts(t *testing.T) {
 	is(t, "another code after five wrong ones", b.sendCode(t, owner), fault.NotFound)
 }
 
+// Concurrent attempts hide whether five or six of them count.
+func TestVerifyCode_TheFifthWrongCodeIsTheLastAttempt(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t)
+	b := w.startLogin(t, authorizationRequest())
+	must(t, b.sendCode(t, owner))
+	code := w.mailedCodes(t, owner)[0]
+	session := b.session(t)
+	for attempt := range 5 {
+		_, err := w.VerifyCode(t.Context(), session, wrong(code))
+		if want := []fault.Kind{fault.Invalid, fault.NotFound}[attempt/4]; !fault.Is(err, want) {
+			t.Errorf("attempt %d: %v", attempt+1, err)
+		}
+	}
+	_, err := w.VerifyCode(t.Context(), session, code)
+	is(t, "the right code after five wrong ones", err, fault.NotFound)
+}
+
 // An owner with an apostrophe was rejected, and one whose domain is international could
 // be listed in its ASCII form only and log in by that form only.
 func TestSendCode_AcceptsEverySpellingOfAnOwner(t *testing.T) {

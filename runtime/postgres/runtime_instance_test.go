@@ -148,6 +148,23 @@ func TestEndUploads_KeepsObjectsOfBeforeARestore(t *testing.T) {
 	}
 }
 
+// A draft of before a restore may have been sealed in what the restore lost: it is purged only when the restore
+// itself is older than the cutoff.
+func TestPurgeDrafts_KeepsDraftsOfBeforeARestore(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	drafts(t, url, tenants(t, store, 1, 1000)[0], 1)
+	restored := time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)
+	statement(t, url, "UPDATE item SET created_at = $1", restored.Add(-time.Hour))
+	statement(t, url, "UPDATE installation SET resumed_at = $1", restored)
+	if purged, err := store.PurgeDrafts(t.Context(), restored, 10); err != nil || purged != 0 {
+		t.Errorf("purged %d drafts of before the restore, %v", purged, err)
+	}
+	if purged, err := store.PurgeDrafts(t.Context(), restored.Add(time.Second), 10); err != nil || purged != 1 {
+		t.Errorf("purged %d drafts when the restore was old, %v", purged, err)
+	}
+}
+
 // A process that ends while it still has uploads, because it could not abandon them, leaves its row.
 func TestRuntimeInstance_LeavesItsRowWithItsUploads(t *testing.T) {
 	t.Parallel()

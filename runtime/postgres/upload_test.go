@@ -199,3 +199,25 @@ func TestUploads_LockedAccountDoesNotDelayOthers(t *testing.T) {
 		t.Errorf("%d bytes are used", got)
 	}
 }
+
+// The purge ends an upload while it reserves bytes: they were counted for an upload that is gone, for good.
+func TestReserve_CountsNothingForAnUploadThatEndsMeanwhile(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	scope := tenants(t, store, 1, 1000)[0]
+	u := newUploading(scope, 10)
+	must(t, u.open(store))
+	purge := lockUsage(t, url, scope)
+	_, err := purge.Exec(t.Context(), `WITH ended AS (DELETE FROM upload RETURNING reserved) UPDATE account_usage SET bytes = bytes - ended.reserved FROM ended`)
+	must(t, err)
+	reserved := make(chan error, 1)
+	go func() { reserved <- store.Reserve(t.Context(), u.id, scope, 20, time.Now().Add(time.Hour)) }()
+	wait.Until(t, "the reservation waits", func() bool { return waiting(t, url) == 1 })
+	must(t, purge.Commit(t.Context()))
+	if err := <-reserved; !fault.Is(err, fault.NotFound) {
+		t.Errorf("the reservation: %v", err)
+	}
+	if bytes := number(t, url, `SELECT bytes FROM account_usage`); bytes != 0 {
+		t.Errorf("%d bytes are counted", bytes)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -241,6 +242,26 @@ func TestOpen_FailsByACodeOfTheClosedSet(t *testing.T) {
 			_, err := get(t, site.Client(t, change), site.URL("/?token=1"))
 			fails(t, err, tt.code)
 		})
+	}
+}
+
+// A server that accepts the connection and says nothing would keep a job until the time for the whole file is over.
+func TestOpen_BoundsTheHandshake(t *testing.T) {
+	t.Parallel()
+	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	port := silent.Addr().(*net.TCPAddr).Port
+	site := runtimetest.NewSite(t, http.NotFound)
+	client := site.Client(t, func(c *remotefile.Config) {
+		c.Ports, c.HeaderTimeout, c.Timeout = append(c.Ports, port), 100*time.Millisecond, 10*time.Second
+	})
+	_, err = get(t, client, fmt.Sprintf("https://%s:%d/", runtimetest.Host, port))
+	fails(t, err, fetch.Timeout)
+	if err == nil || !strings.Contains(err.Error(), "did not answer in time") {
+		t.Errorf("got %v, which is not of the handshake", err)
 	}
 }
 

@@ -28,3 +28,6 @@ func NewBody(ctx context.Context, source func(ctx context.Context) io.ReadCloser
 	ctx, stop := context.WithTimeoutCause(ctx, cfg.Timeout, errOverall)
 	return newBody(ctx, func(why error) { cancel(why); stop() }, source(ctx), cfg)
 }
+
+// Absolute is for tests: whether the search domains of resolv.conf are used depends on the machine.
+var Absolute = absolute

@@ -91,3 +91,16 @@ func FuzzCheck(f *testing.F) {
 		}
 	})
 }
+
+// In a pod, "files.example.com" is looked up as "files.example.com.team.svc.cluster.local" first, which a tenant may own.
+func TestAbsolute_NamesHaveNoSearchDomain(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"files.example.com:443": "files.example.com.:443", "files.example.com.:443": "files.example.com.:443", "postgres:5432": "postgres.:5432",
+		"198.41.0.4:443": "198.41.0.4:443", "[2001:503:ba3e::2:30]:443": "[2001:503:ba3e::2:30]:443",
+	} {
+		if got, err := remotefile.Absolute(address); err != nil || got != want {
+			t.Errorf("%s becomes %s, %v", address, got, err)
+		}
+	}
+}
