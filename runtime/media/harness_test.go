@@ -3,6 +3,7 @@ package media_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -259,4 +260,48 @@ func must(t *testing.T, err error) {
 func deleteItem(ctx context.Context, service *media.Service, p account.Principal, id uuid.UUID) error {
 	_, err := service.Delete(ctx, p, id, media.DeleteOptions{})
 	return err
+}
+
+// create creates a resumable upload.
+func (b *harness) create(p account.Principal, length int64) *media.Resumable {
+	b.t.Helper()
+	r, err := b.service.CreateResumable(b.t.Context(), p, length, media.Fields{FileName: "a.bin"}, "")
+	must(b.t, err)
+	return r
+}
+
+// resume loads the upload, as the next request does, at any replica.
+func (b *harness) resume(service *media.Service, p account.Principal, r *media.Resumable) *media.Resumable {
+	b.t.Helper()
+	again, err := service.FindResumable(b.t.Context(), p, r.State().ItemID)
+	must(b.t, err)
+	must(b.t, again.FinishReceived(b.t.Context()))
+	return again
+}
+
+// settled checks that an upload became an item with the content file, and left nothing else.
+func (b *harness) settled(p account.Principal, r *media.Resumable, file []byte) {
+	b.t.Helper()
+	item := r.State().Item
+	if item == nil {
+		b.t.Fatalf("the upload is not committed: %+v", r.State())
+	}
+	original := item.File()
+	sum := sha256.Sum256(file)
+	if got := b.bytesOf(p, original); !bytes.Equal(got, file) || !bytes.Equal(original.SHA256, sum[:]) || original.Bytes != int64(len(file)) {
+		b.t.Errorf("the item has %d bytes, want %d", len(got), len(file))
+	}
+	b.clock.advance(2 * time.Minute)
+	_, err := b.purger.Run(b.t.Context())
+	must(b.t, err)
+	b.balanced(p)
+	b.nothingIncomplete(p)
+}
+
+func (b *harness) nothingIncomplete(p account.Principal) {
+	b.t.Helper()
+	must(b.t, b.objects.ListIncomplete(b.t.Context(), p.Account.Bucket, "", func(u media.IncompleteUpload) error {
+		b.t.Errorf("an incomplete upload of %s is left", u.Key)
+		return nil
+	}))
 }

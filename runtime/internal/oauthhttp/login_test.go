@@ -155,3 +155,36 @@ func TestLogin_AnotherAddressIsNotAResend(t *testing.T) {
 		t.Errorf("the same again: %d", p.StatusCode)
 	}
 }
+
+// A login leads to the page that it began at.
+func TestLogin_LeadsToItsPage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.tenant(t, "studio", owner)
+	rt, without := w.replica(t, many), w.replica(t, many, func(o *options) { o.oauth.FilesPage = false })
+	b := rt.browser(t)
+	files := b.login("/account/files", owner)
+	files.says(t, http.StatusOK, "Files of", "Authorized applications")
+	b.get(files.action(t, "/account/connections")).says(t, http.StatusOK, "No authorized applications yet", "Files")
+	apps := rt.browser(t).login("/account/connections", owner)
+	apps.says(t, http.StatusOK, "No authorized applications yet")
+	if len(apps.actions("/account/files")) != 1 {
+		t.Errorf("the connections do not lead to the files: %s", apps.body)
+	}
+
+	// Another replica may have the page switched off.
+	b.at(without)
+	for _, path := range []string{"/account/files", "/account/files/delete"} {
+		if got := b.get(path); got.StatusCode != http.StatusNotFound || strings.Contains(got.body, "<html") {
+			t.Errorf("%s: %d", path, got.StatusCode)
+		}
+	}
+	if got := b.send("/account/files/seal", files, nil); got.StatusCode != http.StatusNotFound {
+		t.Errorf("a form: %d", got.StatusCode)
+	}
+	shown := b.get("/account/connections")
+	shown.says(t, http.StatusOK, "No authorized applications yet")
+	if len(shown.actions("/account/files")) != 0 {
+		t.Error("the connections lead to a page that does not exist")
+	}
+}

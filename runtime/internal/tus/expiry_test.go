@@ -159,3 +159,63 @@ func TestFinishedUpload_StaysADraftUntilThePurge(t *testing.T) {
 	must(t, json.Unmarshal(rt.do(t, http.MethodGet, "/media/get/"+idOf(address), key(one.Key)).body, &item))
 	rt.holds(t, item, []byte("abc"))
 }
+
+func TestUpload_ExpiresAtItsUploadExpires(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	expires := func(got answer) time.Time {
+		at, err := http.ParseTime(got.header.Get("Upload-Expires"))
+		must(t, err)
+		return at
+	}
+	got := rt.do(t, http.MethodPost, collection, key(one.Key), length(10))
+	address := got.header.Get("Location")
+	first := expires(got)
+	if left := first.Sub(rt.clock.Now()); left < 24*time.Hour-5*time.Minute || left > 24*time.Hour {
+		t.Errorf("it expires in %s", left)
+	}
+	rt.clock.Advance(time.Hour)
+	if again := expires(rt.do(t, http.MethodHead, address, key(one.Key))); !again.Equal(first) {
+		t.Errorf("HEAD moved the expiry from %s to %s", first, again)
+	}
+	if later := expires(rt.sent(t, one.Key, address, 0, []byte("abc"))); later.Before(first.Add(time.Hour - time.Second)) {
+		t.Errorf("bytes moved the expiry from %s to %s", first, later)
+	}
+	w.purged(t, one)
+	for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
+		if got := rt.do(t, method, address, key(one.Key), at(3), chunk([]byte("defghij"))); got.status != http.StatusNotFound {
+			t.Errorf("%s of an expired upload: %d", method, got.status)
+		}
+	}
+}
+
+// Only an incomplete upload has Upload-Expires: a client would take that of a complete one for
+// the time at which the draft is deleted.
+func TestUploadExpires_IsSentUntilTheUploadIsComplete(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	address := rt.created(t, one.Key, 2)
+	for name, tt := range map[string]struct {
+		got     answer
+		expires bool
+	}{
+		"created":            {rt.do(t, http.MethodPost, collection, key(one.Key), length(2)), true},
+		"created with bytes": {rt.do(t, http.MethodPost, collection, key(one.Key), length(2), chunk([]byte("a"))), true},
+		"not complete":       {rt.do(t, http.MethodHead, address, key(one.Key)), true},
+		"sent":               {rt.sent(t, one.Key, address, 0, []byte("a")), true},
+		"completed":          {rt.sent(t, one.Key, address, 1, []byte("b")), false},
+		"complete":           {rt.do(t, http.MethodHead, address, key(one.Key)), false},
+		"created empty":      {rt.do(t, http.MethodPost, collection, key(one.Key), length(0)), false},
+		"created whole":      {rt.do(t, http.MethodPost, collection, key(one.Key), length(1), chunk([]byte("a"))), false},
+		"created, deferred":  {rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "1")), true},
+	} {
+		_, sent := tt.got.header["Upload-Expires"]
+		if _, complete := tt.got.header["X-Service-Media-Id"]; sent != tt.expires || complete == tt.expires {
+			t.Errorf("%s: %d %v", name, tt.got.status, tt.got.header)
+		}
+	}
+}
