@@ -9,6 +9,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 )
@@ -50,8 +51,7 @@ func TestResumable_AcceptsPiecesOfAnySize(t *testing.T) {
 				}
 				at = to
 			}
-			_, err := r.Finish(t.Context())
-			must(t, err)
+			must(t, check.ErrorOf(r.Finish(t.Context())))
 			b.settled(p, r, file)
 			if again := b.resume(other, p, r); again.State().Item == nil || again.State().Item.ID != r.State().ItemID {
 				t.Error("after it was completed, the upload is not complete")
@@ -74,10 +74,8 @@ func TestResumable_KeepsWhatArrivedBeforeTheConnectionBroke(t *testing.T) {
 			t.Fatalf("cut at %d: %d bytes, %v", cut, wrote, err)
 		}
 		r = b.resume(b.service, p, r)
-		_, err = r.Append(t.Context(), wrote, bytes.NewReader(file[wrote:]), -1, nil)
-		must(t, err)
-		_, err = r.Finish(t.Context())
-		must(t, err)
+		must(t, check.ErrorOf(r.Append(t.Context(), wrote, bytes.NewReader(file[wrote:]), -1, nil)))
+		must(t, check.ErrorOf(r.Finish(t.Context())))
 		b.settled(p, r, file)
 	}
 }
@@ -103,10 +101,8 @@ func TestResumable_DiscardsBytesWithAWrongChecksum(t *testing.T) {
 		}
 		r = b.resume(b.service, p, r)
 	}
-	_, err = r.Append(t.Context(), 1000, bytes.NewReader(file[1000:]), -1, func() error { return nil })
-	must(t, err)
-	_, err = r.Finish(t.Context())
-	must(t, err)
+	must(t, check.ErrorOf(r.Append(t.Context(), 1000, bytes.NewReader(file[1000:]), -1, func() error { return nil })))
+	must(t, check.ErrorOf(r.Finish(t.Context())))
 	b.settled(p, r, file)
 }
 
@@ -125,8 +121,7 @@ func TestResumable_PartsSufficeForTheLargestFile(t *testing.T) {
 	} {
 		r := b.create(p, c.length)
 		for at, piece := int64(0), int64(5<<20); len(r.State().Progress.Parts) == 0; at += piece {
-			_, err := b.resume(b.service, p, r).Append(t.Context(), at, bytes.NewReader(random(int(piece))), -1, nil)
-			must(t, err)
+			must(t, check.ErrorOf(b.resume(b.service, p, r).Append(t.Context(), at, bytes.NewReader(random(int(piece))), -1, nil)))
 			if r = b.resume(b.service, p, r); at > 20<<20 {
 				t.Fatalf("%s: no part of %d bytes", name, at)
 			}
@@ -144,8 +139,7 @@ func TestResumable_ExpiresWithoutProgressAndLeavesNothing(t *testing.T) {
 	p := b.tenant(1 << 30)
 	for _, size := range []int{10, 3 << 20, 20 << 20} {
 		r := b.create(p, 1<<25)
-		_, err := r.Append(t.Context(), 0, bytes.NewReader(random(size)), -1, nil)
-		must(t, err)
+		must(t, check.ErrorOf(r.Append(t.Context(), 0, bytes.NewReader(random(size)), -1, nil)))
 	}
 	kept := b.create(p, 1<<25)
 	b.clock.advance(config.ResumableTTL - time.Minute)
@@ -153,27 +147,19 @@ func TestResumable_ExpiresWithoutProgressAndLeavesNothing(t *testing.T) {
 	must(t, err)
 	b.clock.advance(purgeConfig.UploadGrace + 2*time.Minute)
 	for range 2 {
-		_, err = b.purger.Run(t.Context())
-		must(t, err)
+		must(t, check.ErrorOf(b.purger.Run(t.Context())))
 	}
-	if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != 1<<25 {
-		t.Errorf("%d bytes are reserved for the one running upload", held)
-	}
-	if n := b.number(`SELECT count(*) FROM resumable_upload`); n != 1 {
-		t.Errorf("%d uploads exist", n)
-	}
+	b.counts(1<<25, "bytes are reserved for the one running upload", `SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID)
+	b.counts(1, "uploads exist", `SELECT count(*) FROM resumable_upload`)
 	must(t, b.resume(b.service, p, kept).Cancel(t.Context()))
 	b.clock.advance(2 * config.ResumableTTL)
-	_, err = b.purger.Run(t.Context())
-	must(t, err)
+	must(t, check.ErrorOf(b.purger.Run(t.Context())))
 	if left := b.stored(p); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
 	b.balanced(p)
 	b.nothingIncomplete(p)
-	if n := b.number(`SELECT count(*) FROM resumable_upload`); n != 0 {
-		t.Errorf("%d uploads exist", n)
-	}
+	b.counts(0, "uploads exist", `SELECT count(*) FROM resumable_upload`)
 }
 
 // The purge frees the storage of every upload that returns NotFound, also of one whose
@@ -199,11 +185,8 @@ func TestResumable_ExpiresAtTheSecondOfUploadExpires(t *testing.T) {
 		}
 	}
 	b.clock.advance(purgeConfig.UploadGrace + time.Second)
-	_, err := b.purger.Run(t.Context())
-	must(t, err)
-	if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != 0 {
-		t.Errorf("%d bytes are used after the purge", held)
-	}
+	must(t, check.ErrorOf(b.purger.Run(t.Context())))
+	b.counts(0, "bytes are used after the purge", `SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID)
 }
 
 func TestResumable_OfAnotherAppIsNotFound(t *testing.T) {
@@ -231,9 +214,7 @@ func TestResumable_HoldsCapAndLength(t *testing.T) {
 	if _, err := b.service.CreateResumable(t.Context(), p, p.Account.MaxUploadSize+1, media.Fields{}, ""); !fault.Is(err, fault.TooLarge) {
 		t.Errorf("over the size: %v", err)
 	}
-	if n := b.number(`SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM resumable_upload)`); n != 0 {
-		t.Errorf("%d rows of rejected uploads", n)
-	}
+	b.counts(0, "rows of rejected uploads", `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM resumable_upload)`)
 	// An upload of unknown length reserves as it grows.
 	file := random(18 << 20)
 	r := b.create(p, media.UnknownLength)
@@ -259,10 +240,8 @@ func TestResumable_HoldsCapAndLength(t *testing.T) {
 		t.Errorf("more than was declared: %d, %v", wrote, err)
 	}
 	r = b.resume(b.service, p, r)
-	_, err = r.Append(t.Context(), 17<<20, bytes.NewReader(file[17<<20:]), -1, nil)
-	must(t, err)
-	_, err = r.Finish(t.Context())
-	must(t, err)
+	must(t, check.ErrorOf(r.Append(t.Context(), 17<<20, bytes.NewReader(file[17<<20:]), -1, nil)))
+	must(t, check.ErrorOf(r.Finish(t.Context())))
 	b.settled(p, r, file)
 	if err := r.Cancel(t.Context()); !fault.Is(err, fault.Conflict) {
 		t.Errorf("ending a complete upload: %v", err)
@@ -282,8 +261,7 @@ func TestResumable_IncompletePartIsPartOfTheFile(t *testing.T) {
 	for _, size := range []int{1000, 16<<20 + 10, 18 << 20} {
 		file := random(size)
 		r := b.create(p, media.UnknownLength)
-		_, err := r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)
-		must(t, err)
+		must(t, check.ErrorOf(r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)))
 		must(t, r.DeclareLength(t.Context(), int64(size)))
 		b.settled(p, b.resume(b.service, p, r), file)
 	}

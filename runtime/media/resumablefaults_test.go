@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
@@ -50,8 +51,7 @@ func TestFinish_IsCompletedByTheNextRequestAtAnyReplica(t *testing.T) {
 			file := random(22 << 20)
 			r, err := failing.CreateResumable(t.Context(), p, int64(len(file)), media.Fields{}, "")
 			must(t, err)
-			_, err = r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)
-			must(t, err)
+			must(t, check.ErrorOf(r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)))
 			if _, err := r.Finish(t.Context()); !errors.Is(err, errStore) || r.State().Item != nil {
 				t.Fatalf("a failed commit: %v", err)
 			}
@@ -78,8 +78,7 @@ func TestResumable_KeepsOneWriterWhenALockIsLost(t *testing.T) {
 	_, err := r.Append(t.Context(), 0, bytes.NewReader(file[:1<<20]), -1, nil)
 	must(t, err)
 	mine, theirs := b.resume(b.service, p, r), b.resume(b.replica(config), p, r)
-	_, err = mine.Append(t.Context(), 1<<20, bytes.NewReader(file[1<<20:2<<20]), -1, nil)
-	must(t, err)
+	must(t, check.ErrorOf(mine.Append(t.Context(), 1<<20, bytes.NewReader(file[1<<20:2<<20]), -1, nil)))
 	if wrote, err := theirs.Append(t.Context(), 1<<20, bytes.NewReader(make([]byte, 3<<20)), -1, nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
 		t.Errorf("the late writer: %d, %v", wrote, err)
 	}
@@ -92,10 +91,8 @@ func TestResumable_KeepsOneWriterWhenALockIsLost(t *testing.T) {
 	if got := mine.State().Progress.Received; got != 0 {
 		t.Fatalf("%d bytes are reported as received", got)
 	}
-	_, err = mine.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)
-	must(t, err)
-	_, err = mine.Finish(t.Context())
-	must(t, err)
+	must(t, check.ErrorOf(mine.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)))
+	must(t, check.ErrorOf(mine.Finish(t.Context())))
 	b.settled(p, mine, file)
 }
 
@@ -107,8 +104,7 @@ func TestResumable_RestartsWhenPartsAreLost(t *testing.T) {
 	for name, lose := range map[string]func(b *harness, p account.Principal, r *media.Resumable){
 		"removed by a late writer": func(b *harness, p account.Principal, r *media.Resumable) {
 			late := b.resume(b.replica(config), p, r)
-			_, err := b.resume(b.service, p, r).Append(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), -1, nil)
-			must(b.t, err)
+			must(b.t, check.ErrorOf(b.resume(b.service, p, r).Append(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), -1, nil)))
 			if wrote, err := late.Append(b.t.Context(), 0, bytes.NewReader(file[:7<<20]), -1, nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
 				b.t.Errorf("the late writer: %d, %v", wrote, err)
 			}
@@ -117,15 +113,13 @@ func TestResumable_RestartsWhenPartsAreLost(t *testing.T) {
 			_, err := b.resume(b.service, p, r).Append(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), -1, nil)
 			must(b.t, err)
 			mine, late := b.resume(b.service, p, r), b.resume(b.replica(config), p, r)
-			_, err = mine.Append(b.t.Context(), 6<<20, bytes.NewReader(file[6<<20:12<<20]), -1, nil)
-			must(b.t, err)
+			must(b.t, check.ErrorOf(mine.Append(b.t.Context(), 6<<20, bytes.NewReader(file[6<<20:12<<20]), -1, nil)))
 			if wrote, err := late.Append(b.t.Context(), 6<<20, bytes.NewReader(file[6<<20:14<<20]), -1, nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
 				b.t.Errorf("the late writer: %d, %v", wrote, err)
 			}
 		},
 		"gone from the store": func(b *harness, p account.Principal, r *media.Resumable) {
-			_, err := b.resume(b.service, p, r).Append(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), -1, nil)
-			must(b.t, err)
+			must(b.t, check.ErrorOf(b.resume(b.service, p, r).Append(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), -1, nil)))
 			must(b.t, b.objects.AbortIncomplete(b.t.Context(), p.Account.Bucket, media.ObjectKey(r.State().ItemID, media.Original)))
 		},
 	} {
@@ -166,8 +160,7 @@ func TestResumable_LateWriterLeavesNothingAfterTheCommit(t *testing.T) {
 	late := b.resume(b.replica(config), p, r)
 	_, err := r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)
 	must(t, err)
-	_, err = r.Finish(t.Context())
-	must(t, err)
+	must(t, check.ErrorOf(r.Finish(t.Context())))
 	if wrote, err := late.Append(t.Context(), 0, bytes.NewReader(file[:6<<20]), -1, nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
 		t.Errorf("the late writer: %d, %v", wrote, err)
 	}
@@ -189,10 +182,8 @@ func TestFinish_RestartsWhenCompletingLostTheParts(t *testing.T) {
 	if r.State().Item != nil || r.State().Progress.Received != 0 {
 		t.Fatalf("without its parts the upload is %+v", r.State())
 	}
-	_, err = r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)
-	must(t, err)
-	_, err = r.Finish(t.Context())
-	must(t, err)
+	must(t, check.ErrorOf(r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)))
+	must(t, check.ErrorOf(r.Finish(t.Context())))
 	b.settled(p, r, file)
 }
 
@@ -211,10 +202,8 @@ func TestResumable_UnrecordedMultipartUploadIsNotLeftInS3(t *testing.T) {
 		t.Fatalf("progress that can't be saved: %v", err)
 	}
 	r = b.resume(b.service, p, r)
-	_, err = r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)
-	must(t, err)
-	_, err = r.Finish(t.Context())
-	must(t, err)
+	must(t, check.ErrorOf(r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)))
+	must(t, check.ErrorOf(r.Finish(t.Context())))
 	b.settled(p, r, file)
 }
 
@@ -236,10 +225,8 @@ func TestResumable_UnrecordedIncompletePartIsNotLeftInS3(t *testing.T) {
 		t.Fatalf("the incomplete part was not stored: %v", left)
 	}
 	r = b.resume(b.service, p, r)
-	_, err = r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)
-	must(t, err)
-	_, err = r.Finish(t.Context())
-	must(t, err)
+	must(t, check.ErrorOf(r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)))
+	must(t, check.ErrorOf(r.Finish(t.Context())))
 	b.settled(p, r, file)
 }
 
@@ -279,8 +266,7 @@ func TestResumable_ContinuesAfterACrashBetweenParts(t *testing.T) {
 			}
 			_, err := r.Append(t.Context(), at, bytes.NewReader(file[at:]), -1, nil)
 			must(t, err)
-			_, err = r.Finish(t.Context())
-			must(t, err)
+			must(t, check.ErrorOf(r.Finish(t.Context())))
 		}
 		b.settled(p, r, file)
 	}

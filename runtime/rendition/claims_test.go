@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
@@ -94,13 +95,11 @@ func TestGet_TakesOverTheClaimOfADeadProcess(t *testing.T) {
 		"its lease has ended": func() { killed.exec(t, `UPDATE rendition SET lease_ends = now() - interval '1s' WHERE NOT ready`) },
 		"its process was declared dead": func() {
 			killed.exec(t, `UPDATE runtime_instance SET lease_ends = now() - interval '1s'`)
-			_, err := other.Store.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)
-			must(t, err)
+			must(t, check.ErrorOf(other.Store.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)))
 			killed.exec(t, `UPDATE runtime_instance SET alive_since = now() - interval '2h' WHERE lease_ends > now()`)
 		},
 	} {
-		_, err := killed.Store.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)
-		must(t, err)
+		must(t, check.ErrorOf(killed.Store.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)))
 		request.Recipe.Width++
 		original, _ := item.Objects.Find(media.Original)
 		claim := rendition.Claim{ID: uuid.New(), Ref: rendition.Ref{ItemID: item.ID, Key: request.Recipe.Key(original.SHA256, media.EncoderVersion)}, AccountID: one.Account().ID, Preset: "a", Lease: time.Hour}

@@ -33,9 +33,7 @@ func TestGet_RemembersWhatCannotBeMade(t *testing.T) {
 		}
 	}
 	jobs(t, 4, w)
-	if n := w.QueryInt(t, `SELECT count(*) FROM rendition`); n != 0 {
-		t.Errorf("%d claims are left", n)
-	}
+	w.Counts(t, 0, "claims are left", `SELECT count(*) FROM rendition`)
 }
 
 // A file that holds workers for long, or kills them, does so once for all its recipes. What is stored of it is still served.

@@ -150,9 +150,7 @@ func TestPurge_EndsWhatIsStaleAfterTheGrace(t *testing.T) {
 	purge(76*time.Hour, 0, renamed...)
 	purge(77*time.Hour, 0)
 	purge(102*time.Hour, 3)
-	if n := w.QueryInt(t, `SELECT count(*) FROM rendition_total`); n != 0 {
-		t.Errorf("%d totals are left", n)
-	}
+	w.Counts(t, 0, "totals are left", `SELECT count(*) FROM rendition_total`)
 	w.balanced(t, one)
 }
 

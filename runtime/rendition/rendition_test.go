@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
@@ -63,19 +64,16 @@ func TestDelete_EndsTheRenditions(t *testing.T) {
 	one := w.tenant(t, 100_000)
 	deletes := map[string]func(media.Item){
 		"for good": func(item media.Item) {
-			_, err := w.core.Media.Delete(t.Context(), one.Principal, item.ID, media.DeleteOptions{})
-			must(t, err)
+			must(t, check.ErrorOf(w.core.Media.Delete(t.Context(), one.Principal, item.ID, media.DeleteOptions{})))
 		},
 		"into a tombstone": func(item media.Item) {
-			_, err := w.core.Media.Delete(t.Context(), one.Principal, item.ID, media.DeleteOptions{Agent: true})
-			must(t, err)
+			must(t, check.ErrorOf(w.core.Media.Delete(t.Context(), one.Principal, item.ID, media.DeleteOptions{Agent: true})))
 		},
 		"by the purge of drafts": func(item media.Item) {
 			w.exec(t, `UPDATE stored_item SET sealed_at = NULL WHERE id = $1`, item.ID)
 			w.exec(t, `UPDATE app_total SET private_items = private_items - 1, bytes = bytes - $2 WHERE (app_id, slot) = (SELECT app_id, 0 FROM stored_item WHERE id = $1)`, item.ID, 500)
 			w.exec(t, `DELETE FROM item_page_delta WHERE id = $1`, item.ID)
-			_, err := w.Store.PurgeDrafts(t.Context(), w.clock.Now().Add(time.Hour), 10)
-			must(t, err)
+			must(t, check.ErrorOf(w.Store.PurgeDrafts(t.Context(), w.clock.Now().Add(time.Hour), 10)))
 		},
 	}
 	for name, end := range deletes {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/rendition"
@@ -70,9 +71,7 @@ func TestGet_KeepsWhatIsUsed(t *testing.T) {
 	}
 	w.get(t, one, item, of("a", 4))
 	w.get(t, one, item, of("a", 5))
-	if n := w.QueryInt(t, `SELECT count(*) FROM rendition WHERE width IN (1, 4, 5)`); n != 3 {
-		t.Errorf("%d of the three that were used last are left", n)
-	}
+	w.Counts(t, 3, "of the three that were used last are left", `SELECT count(*) FROM rendition WHERE width IN (1, 4, 5)`)
 	w.balanced(t, one)
 }
 
@@ -87,8 +86,7 @@ func TestGet_OfALockedAccountIsSentUnstored(t *testing.T) {
 	defer func() { _ = conn.Close(context.Background()) }()
 	tx, err := conn.Begin(t.Context())
 	must(t, err)
-	_, err = tx.Exec(t.Context(), `SELECT FROM account_usage WHERE account_id = $1 FOR UPDATE`, one.Account().ID)
-	must(t, err)
+	must(t, check.ErrorOf(tx.Exec(t.Context(), `SELECT FROM account_usage WHERE account_id = $1 FOR UPDATE`, one.Account().ID)))
 	if result := w.get(t, one, item, of("a", 1)); result.Stored() {
 		t.Errorf("%+v", result)
 	}
@@ -108,8 +106,7 @@ func TestUpload_TakesTheRoomOfRenditionsFirst(t *testing.T) {
 	w := setup(t)
 	one := w.tenant(t, 10_000)
 	item, deleted := w.sealed(t, one.Principal, 1000), w.sealed(t, one.Principal, 2000)
-	_, err := w.core.Media.Delete(t.Context(), one.Principal, deleted.ID, media.DeleteOptions{Agent: true})
-	must(t, err)
+	must(t, check.ErrorOf(w.core.Media.Delete(t.Context(), one.Principal, deleted.ID, media.DeleteOptions{Agent: true})))
 	for width := 1; width <= 7; width++ {
 		w.get(t, one, item, of("a", width))
 	}
@@ -125,13 +122,11 @@ func TestUpload_TakesTheRoomOfRenditionsFirst(t *testing.T) {
 	if available, _, err := w.Store.AvailableBytes(t.Context(), media.ScopeOf(one.Principal)); err != nil || available != 9000 {
 		t.Errorf("%d bytes are available, %v", available, err)
 	}
-	_, err = w.upload(t.Context(), one.Principal, 2000)
-	must(t, err)
+	must(t, check.ErrorOf(w.upload(t.Context(), one.Principal, 2000)))
 	if n := w.rows(t, one); n != 4 { // 500 bytes were free
 		t.Errorf("%d renditions are left", n)
 	}
-	_, err = w.upload(t.Context(), one.Principal, 5000)
-	must(t, err)
+	must(t, check.ErrorOf(w.upload(t.Context(), one.Principal, 5000)))
 	list, err := w.core.Media.ListDeleted(t.Context(), one.Principal, 1, 10)
 	must(t, err)
 	if n := w.rows(t, one); n != 0 || len(list.Items) != 1 {

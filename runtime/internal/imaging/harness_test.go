@@ -22,12 +22,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/imaging"
 	"mediastack.dev/runtime/internal/imaging/imagetest"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
 )
+
+var must = check.NoError
 
 // harness is a pool with its metrics and its log.
 type harness struct {
@@ -38,22 +41,7 @@ type harness struct {
 }
 
 // buffer is written by the pool while the test reads it.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
+type buffer = check.Buffer
 
 // config returns the default configuration with one worker of a program, and the largest timeout: how long a busy machine needs
 // for a job is not what the tests are about, and a worker that hangs ends with the timeout of the tests.
@@ -84,9 +72,7 @@ func open(t testing.TB, cfg imaging.Config) *harness {
 func (b *harness) metric(name string, labels ...string) float64 {
 	b.t.Helper()
 	families, err := b.registry.Gather()
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	for _, family := range families {
 		if family.GetName() != name {
 			continue
@@ -142,18 +128,12 @@ func (b *harness) rendered(mimeType string, file []byte, r media.Recipe) media.R
 func pixels(t testing.TB, picture media.Rendered) *image.NRGBA {
 	t.Helper()
 	in, out := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "out.png")
-	if err := os.WriteFile(in, picture.Data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(in, picture.Data, 0o600))
 	tool(t, "vips", "copy", in, out)
 	file, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	decoded, err := png.Decode(bytes.NewReader(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := decoded.Bounds().Size(); got != image.Pt(picture.Width, picture.Height) {
 		t.Errorf("the picture has %v pixels, its result says %d x %d", got, picture.Width, picture.Height)
 	}
@@ -191,20 +171,14 @@ func golden(t *testing.T, name string, got *image.NRGBA, mean float64) {
 	path := filepath.Join("testdata", "golden", name+".png")
 	if os.Getenv("UPDATE_GOLDEN") != "" {
 		var file bytes.Buffer
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&file, got), os.WriteFile(path, file.Bytes(), 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&file, got), os.WriteFile(path, file.Bytes(), 0o644)))
 		return
 	}
 	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	decoded, err := png.Decode(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := image.NewNRGBA(decoded.Bounds())
 	for y := range want.Rect.Dy() {
 		for x := range want.Rect.Dx() {
@@ -242,9 +216,7 @@ func smallJob() media.ImageJob {
 func children(t testing.TB, program string) []int {
 	t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var pids []int
 	for _, path := range found {
 		line, _ := os.ReadFile(path)

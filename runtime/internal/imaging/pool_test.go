@@ -22,9 +22,7 @@ import (
 func TestNew_FailsIfTheWorkerCannotStart(t *testing.T) {
 	t.Parallel()
 	notAProgram := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(notAProgram, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(notAProgram, nil, 0o600))
 	for program, want := range map[string]string{
 		fakeWorker(t, "fails-to-start"):          "exit status 7",
 		fakeWorker(t, "other-version"):           "another build",
@@ -64,9 +62,7 @@ func TestDerive_RestartsWorkersThatFailToStart(t *testing.T) {
 		t.Errorf("%g starts failed, want 3: the retry of the first job and both tries of the second", n)
 	}
 	// The installation is repaired.
-	if err := errors.Join(os.Remove(program), os.Symlink(realWorker(t), program)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Remove(program), os.Symlink(realWorker(t), program)))
 	if _, _, err := pool.Derive(t.Context(), request("image/jpeg", imagetest.JPEG(imagetest.Picture(8, 8)))); err != nil {
 		t.Error(err)
 	}

@@ -146,9 +146,7 @@ func TestRender_Formats(t *testing.T) {
 func TestRender_ColorProfiles(t *testing.T) {
 	t.Parallel()
 	files, err := imagetest.Wide(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pool := open(t, config(realWorker(t)))
 	for _, file := range files {
 		for _, format := range []settings.Format{settings.FormatPNG, settings.FormatAVIF, settings.FormatJPEG, settings.FormatWebP} {
@@ -163,9 +161,7 @@ func TestRender_ColorProfiles(t *testing.T) {
 func TestRender_SeveralRecipesMakeThePicturesOfEach(t *testing.T) {
 	t.Parallel()
 	corpus, err := imagetest.All(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pool := open(t, config(realWorker(t)))
 	corpus = append(corpus, imagetest.File{Name: "jpeg of 3 megapixels", MimeType: "image/jpeg", Data: imagetest.JPEG(imagetest.Photo(2001, 1501))})
 	recipes := []media.Recipe{
@@ -199,9 +195,7 @@ func TestRender_SeveralRecipesMakeThePicturesOfEach(t *testing.T) {
 func TestRender_Corpus(t *testing.T) {
 	t.Parallel()
 	corpus, err := imagetest.All(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pool := open(t, config(realWorker(t)))
 	var recipes []media.Recipe
 	for i, format := range []settings.Format{settings.FormatAuto, settings.FormatWebP, settings.FormatAVIF, settings.FormatJPEG, settings.FormatPNG, settings.FormatWebP, settings.FormatAVIF, settings.FormatAuto} {
@@ -236,9 +230,7 @@ func TestRender_Corpus(t *testing.T) {
 				t.Errorf("%s, recipe %d has the file's secret metadata", file.Name, i)
 			}
 			name := fmt.Sprintf("%04d.%s", written, strings.TrimPrefix(picture.MimeType, "image/"))
-			if err := os.WriteFile(filepath.Join(folder, name), picture.Data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(folder, name), picture.Data, 0o600))
 			written++
 		}
 	}
@@ -265,9 +257,7 @@ func TestRender_KeepsAnimations(t *testing.T) {
 		r.Animated = true
 		picture := pool.rendered("image/gif", moving, r)
 		path := filepath.Join(t.TempDir(), "animation.webp")
-		if err := os.WriteFile(path, picture.Data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, picture.Data, 0o600))
 		header := string(tool(t, "vipsheader", "-a", path))
 		for _, want := range []string{"n-pages: 5", "delay: 100 100 100 100 100", "loop: 0"} {
 			if !strings.Contains(header, want) {

@@ -21,9 +21,7 @@ func TestRender_PicturesThatAreTooLargeAreNotOffered(t *testing.T) {
 	file := imagetest.BlankPNG(2049, 2048, 8, 2, false)
 	recipes := []media.Recipe{recipe(2049, 0, settings.Inside, settings.FormatAVIF), recipe(100, 0, settings.Inside, settings.FormatAVIF), recipe(2048, 0, settings.Inside, settings.FormatWebP)}
 	pictures, err := pool.Render(t.Context(), renderJob("image/png", file, recipes...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, picture := range pictures {
 		offered := recipes[i].Offered(2049, 2048)
 		if offered != (i > 0) || offered != (picture.Err == nil) {
@@ -83,9 +81,7 @@ func TestRender_LargestPicturesFitIntoTheMemory(t *testing.T) {
 	}
 	recipes[1].Focus = settings.Attention
 	pictures, err := pool.Render(t.Context(), renderJob("image/png", file, recipes...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, picture := range pictures {
 		if picture.Err != nil {
 			t.Errorf("recipe %d: %v", i, picture.Err)
@@ -114,9 +110,7 @@ func TestRender_BoundsTheBytesOfPictures(t *testing.T) {
 func TestRender_LargestAVIFFitsIntoTheMemoryOfTheChart(t *testing.T) {
 	t.Parallel()
 	values, err := os.ReadFile("../../../charts/mediastack/values.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var memory int64
 	for line := range strings.Lines(string(values)) {
 		if bytes, found := strings.CutPrefix(strings.TrimSpace(line), "memory: "); found {

@@ -103,9 +103,7 @@ func TestRender_IsBusyWhenTheQueueIsFull(t *testing.T) {
 		t.Errorf("an upload: %v", err)
 	}
 	slot, err := pool.ReserveRender(quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	other, released := holdRender(quiet, media.OnDemand, nil)
 	released.release()
 	other.Slot = slot

@@ -94,9 +94,7 @@ func TestFiles_ADeleteThatIsPermanentIsConfirmed(t *testing.T) {
 		}
 		b.change("delete", question, tt.of, tt.item.ID.String(), "permanent", "1").says(t, http.StatusNotFound, "There is no such file.")
 	}
-	if n := w.QueryInt(t, "SELECT count(*) FROM stored_item"); n != 0 {
-		t.Errorf("%d items are left", n)
-	}
+	w.Counts(t, 0, "items are left", "SELECT count(*) FROM stored_item")
 }
 
 func TestFiles_AreFilteredSortedAndPaged(t *testing.T) {

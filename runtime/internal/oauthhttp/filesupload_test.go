@@ -53,16 +53,12 @@ func TestFiles_CheckTheOwnerAtTheEndOfAnUpload(t *testing.T) {
 	b := rt.browser(t)
 	p := b.login("/account/files", owner)
 	b.uploadHeld(t, p, func() { w.Change(t, tenant, func(s *account.Spec) { s.Suspended = true }) }).says(t, http.StatusForbidden, "There is no such account")
-	if n := w.QueryInt(t, "SELECT count(*) FROM stored_item"); n != 0 {
-		t.Errorf("there are %d items", n)
-	}
+	w.Counts(t, 0, "items", "SELECT count(*) FROM stored_item")
 	w.Change(t, tenant, func(*account.Spec) {})
 	if got := b.uploadHeld(t, p, func() { rt.clock.Advance(16 * time.Minute) }); got.StatusCode != http.StatusSeeOther {
 		t.Errorf("a session that expired during the upload: %d %s", got.StatusCode, got.body)
 	}
-	if n := w.QueryInt(t, "SELECT count(*) FROM item WHERE sealed_at IS NOT NULL"); n != 1 {
-		t.Errorf("there are %d sealed items", n)
-	}
+	w.Counts(t, 1, "sealed items", "SELECT count(*) FROM item WHERE sealed_at IS NOT NULL")
 }
 
 func TestFiles_RejectedUploadsShowThePageAgain(t *testing.T) {
@@ -231,9 +227,7 @@ func TestFiles_AFailedUploadKeepsWhatWasTyped(t *testing.T) {
 	b.at(w.replica(t, many, func(o *options) { o.writable = func() error { return fmt.Errorf("held") } }))
 	held := b.sendFile(to, append(slices.Clone(typed), part{"file", "a", "x"}))
 	held.says(t, http.StatusServiceUnavailable, "The service cannot change files at the moment.")
-	if n := w.QueryInt(t, "SELECT count(*) FROM item WHERE account_id = $1", tenant.Account.ID); n != 1 {
-		t.Errorf("there are %d items", n)
-	}
+	w.Counts(t, 1, "items", "SELECT count(*) FROM item WHERE account_id = $1", tenant.Account.ID)
 	// The form is empty again after an upload, and in the next account.
 	b.at(rt)
 	for _, input := range b.upload(p, "two.bin", "x", typed...).elements(t, "input") {

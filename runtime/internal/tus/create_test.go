@@ -15,9 +15,7 @@ import (
 
 func TestImages_GetTheirDerivatives(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t, func(o *options) { o.images = true })
+	w, one, rt := withTenant(t, func(o *options) { o.images = true })
 	picture := image.NewNRGBA(image.Rect(0, 0, 1600, 1200))
 	for n := range picture.Pix {
 		picture.Pix[n] = uint8(rand.IntN(256))
@@ -47,14 +45,10 @@ func TestImages_GetTheirDerivatives(t *testing.T) {
 
 func TestCreate_CompletesAnEmptyFile(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	w, one, rt := withTenant(t)
 	for name, more := range map[string][]option{"without a body": nil, "with an empty one": {chunk(nil)}} {
 		got := rt.do(t, http.MethodPost, collection, append([]option{key(one.Key), length(0), metadata("filename", "a.txt")}, more...)...)
-		if got.status != http.StatusCreated {
-			t.Fatalf("%s: %d %s", name, got.status, got.body)
-		}
+		got.mustBe(t, http.StatusCreated, "%s", name)
 		rt.holds(t, got.document(t), nil)
 		if n := rt.offset(t, one.Key, got.header.Get("Location")); n != 0 {
 			t.Errorf("%s: the offset is %d", name, n)
@@ -66,9 +60,7 @@ func TestCreate_CompletesAnEmptyFile(t *testing.T) {
 
 func TestCreate_AcceptsTheFirstBytes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	w, one, rt := withTenant(t)
 	file := noise(6 << 20)
 	whole := rt.do(t, http.MethodPost, collection+"/", key(one.Key), length(len(file)), chunk(file))
 	if whole.status != http.StatusCreated || whole.header.Get("Upload-Offset") != "6291456" {
@@ -105,9 +97,7 @@ func TestCreate_ReservesUnderTheCap(t *testing.T) {
 	if detail := rt.do(t, http.MethodPatch, deferred, key(one.Key), at(6<<20), chunk(noise(25<<20))).rejected(t, http.StatusRequestEntityTooLarge); !strings.Contains(detail, "cap") && !strings.Contains(detail, "maxUploadSize") {
 		t.Errorf("over the limit of files: %s", detail)
 	}
-	if got := rt.do(t, http.MethodDelete, first, key(one.Key)); got.status != http.StatusNoContent {
-		t.Errorf("DELETE: %d", got.status)
-	}
+	rt.do(t, http.MethodDelete, first, key(one.Key)).is(t, http.StatusNoContent, "DELETE")
 	rt.sent(t, one.Key, deferred, rt.offset(t, one.Key, deferred), noise(6<<20))
 	w.purged(t, one)
 }

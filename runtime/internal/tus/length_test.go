@@ -8,15 +8,11 @@ import (
 
 func TestDeferredLength_IsDeclaredOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	w, one, rt := withTenant(t)
 	file := noise(18 << 20)
 	deferred := func(change ...option) string {
 		got := rt.do(t, http.MethodPost, collection, append([]option{key(one.Key), header("Upload-Defer-Length", "1")}, change...)...)
-		if got.status != http.StatusCreated {
-			t.Fatalf("%d %s", got.status, got.body)
-		}
+		got.mustBe(t, http.StatusCreated, "the answer")
 		return got.header.Get("Location")
 	}
 	address := deferred()
@@ -52,9 +48,7 @@ func TestDeferredLength_IsDeclaredOnce(t *testing.T) {
 // was rejected with 400: it had read the upload before it had the lock.
 func TestDeferredLength_MayBeRepeatedWhileTheFirstRequestRuns(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	plain := w.replica(t)
+	w, one, plain := withTenant(t)
 	file := noise(1000)
 	var address string
 	var declared sync.Once

@@ -12,9 +12,7 @@ import (
 
 func TestMetadata_IsParsedStrictly(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	w, one, rt := withTenant(t)
 	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 	for name, c := range map[string]struct {
 		field string
@@ -61,16 +59,12 @@ func TestMetadata_IsParsedStrictly(t *testing.T) {
 		"a field too long":      {413, "other " + encode(strings.Repeat("x", 7000))},
 	} {
 		got := rt.do(t, http.MethodPost, collection, key(one.Key), length(5), header("Upload-Metadata", c.field), chunk([]byte("hello")))
-		if got.status != c.status {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
-		}
+		got.is(t, c.status, "%s", name)
 		if name == "no base64" && !strings.Contains(string(got.body), `the value of \"filename\" in Upload-Metadata`) {
 			t.Errorf("the answer does not name the key: %s", got.body)
 		}
 	}
-	if got := rt.do(t, http.MethodPost, collection, key(one.Key), length(5), func(r *request) { r.header["Upload-Metadata"] = []string{"", ""} }); got.status != http.StatusBadRequest {
-		t.Errorf("twice: %d", got.status)
-	}
+	rt.do(t, http.MethodPost, collection, key(one.Key), length(5), func(r *request) { r.header["Upload-Metadata"] = []string{"", ""} }).is(t, http.StatusBadRequest, "twice")
 	if after := w.QueryInt(t, `SELECT count(*) FROM resumable_upload`); after != before {
 		t.Errorf("%d uploads of rejected requests", after-before)
 	}
@@ -79,9 +73,7 @@ func TestMetadata_IsParsedStrictly(t *testing.T) {
 // A caption may be as long as it likes, but proxies bound what a header may hold.
 func TestDocument_OmittedWhenTooLongForAHeader(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	_, one, rt := withTenant(t)
 	got := rt.do(t, http.MethodPost, collection, key(one.Key), length(0), metadata("caption", strings.Repeat("é", 2048)))
 	if got.status != http.StatusCreated || got.header.Get("x-service-media") != "" || got.header.Get("x-service-media-id") != idOf(got.header.Get("Location")) {
 		t.Errorf("%d %v", got.status, got.header)

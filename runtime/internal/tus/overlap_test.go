@@ -81,9 +81,7 @@ func TestPatch_TwoClientsOnOneUploadLoseNothing(t *testing.T) {
 		}
 		clients.Wait()
 		here.holds(t, here.do(t, http.MethodHead, address, key(one.Key)).document(t), file)
-		if n := w.QueryInt(t, `SELECT count(*) FROM item WHERE file_name IS NOT NULL AND id = $1`, uuid.MustParse(idOf(address))); n != 1 {
-			t.Errorf("%d drafts", n)
-		}
+		w.Counts(t, 1, "drafts", `SELECT count(*) FROM item WHERE file_name IS NOT NULL AND id = $1`, uuid.MustParse(idOf(address)))
 	})
 	w.purged(t, one)
 }
@@ -103,20 +101,14 @@ func TestDelete_EndsARunningPatch(t *testing.T) {
 			patched <- got
 		}()
 		<-body.stalled
-		if got := second.do(t, http.MethodDelete, address, key(one.Key)); got.status != http.StatusNoContent {
-			t.Errorf("DELETE: %d %s", got.status, got.body)
-		}
+		second.do(t, http.MethodDelete, address, key(one.Key)).is(t, http.StatusNoContent, "DELETE")
 		close(body.resume)
 		if got := <-patched; got.status != 0 && got.status != http.StatusLocked && got.status != http.StatusNotFound {
 			t.Errorf("PATCH: %d %s", got.status, got.body)
 		}
-		if got := here.do(t, http.MethodHead, address, key(one.Key)); got.status != http.StatusNotFound {
-			t.Errorf("HEAD: %d", got.status)
-		}
+		here.do(t, http.MethodHead, address, key(one.Key)).is(t, http.StatusNotFound, "HEAD")
 	}
-	if n := w.QueryInt(t, `SELECT bytes FROM account_usage`); n != 0 {
-		t.Errorf("%d bytes are reserved", n)
-	}
+	w.Counts(t, 0, "bytes are reserved", `SELECT bytes FROM account_usage`)
 	w.purged(t, one)
 }
 
@@ -133,9 +125,7 @@ func TestPatch_NotFoundWhenPurgedWhileItRuns(t *testing.T) {
 	hooked.before = sync.OnceFunc(func() { w.purged(t, one) })
 	rt.do(t, http.MethodPatch, address, key(one.Key), at(18<<20), chunk(file[18<<20:])).rejected(t, http.StatusNotFound)
 	for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-		if got := rt.do(t, method, address, key(one.Key), at(len(file)), chunk(nil)); got.status != http.StatusNotFound {
-			t.Errorf("%s of an expired upload: %d", method, got.status)
-		}
+		rt.do(t, method, address, key(one.Key), at(len(file)), chunk(nil)).is(t, http.StatusNotFound, "%s of an expired upload", method)
 	}
 	if n := w.count(t, address); n != 0 {
 		t.Errorf("%d drafts of an expired upload", n)

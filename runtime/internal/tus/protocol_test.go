@@ -48,9 +48,7 @@ func TestOptions_ReturnsTheProtocolCapabilities(t *testing.T) {
 	for _, method := range []string{http.MethodPatch, http.MethodDelete} {
 		rt.do(t, method, address, key(one.Key), header("Tus-Resumable", ""), at(0), chunk([]byte("abc"))).rejected(t, http.StatusPreconditionFailed)
 	}
-	if got := rt.do(t, http.MethodGet, address, key(one.Key)); got.status != http.StatusMethodNotAllowed {
-		t.Errorf("GET: %d", got.status)
-	}
+	rt.do(t, http.MethodGet, address, key(one.Key)).is(t, http.StatusMethodNotAllowed, "GET")
 	w.purged(t, one)
 }
 
@@ -66,9 +64,7 @@ func sumOf(algorithm string, data []byte) string {
 
 func TestChecksum_IsVerified(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	w, one, rt := withTenant(t)
 	file := noise(20 << 20)
 	address := rt.created(t, one.Key, len(file))
 	rt.sent(t, one.Key, address, 0, file[:1000], header("Upload-Checksum", sumOf("sha1", file[:1000])))
@@ -87,9 +83,7 @@ func TestChecksum_IsVerified(t *testing.T) {
 		"in capitals":             {400, "SHA1" + strings.TrimPrefix(sumOf("sha1", file[2000:3000]), "sha1")},
 	} {
 		got := rt.do(t, http.MethodPatch, address, key(one.Key), at(2000), chunk(file[2000:3000]), header("Upload-Checksum", c.sum))
-		if got.status != c.status {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
-		}
+		got.is(t, c.status, "%s", name)
 		if n := rt.offset(t, one.Key, address); n != 2000 {
 			t.Fatalf("%s: the offset is %d", name, n)
 		}
@@ -111,9 +105,7 @@ func TestChecksum_IsVerified(t *testing.T) {
 
 func TestInvalidRequest_IsRejected(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	w, one, rt := withTenant(t)
 	for _, wrong := range []string{"", "-1", "+5", "x", " ", "1.5", "99999999999999999999"} {
 		rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Length", wrong)).rejected(t, http.StatusBadRequest)
 	}
@@ -142,47 +134,31 @@ func TestInvalidRequest_IsRejected(t *testing.T) {
 
 func TestDelete_EndsTheUpload(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	w, one, rt := withTenant(t)
 	file := noise(18 << 20)
 	address := rt.created(t, one.Key, len(file))
 	rt.sent(t, one.Key, address, 0, file[:17<<20])
-	if got := rt.do(t, http.MethodDelete, address, key(one.Key)); got.status != http.StatusNoContent {
-		t.Fatalf("DELETE: %d %s", got.status, got.body)
-	}
+	rt.do(t, http.MethodDelete, address, key(one.Key)).mustBe(t, http.StatusNoContent, "DELETE")
 	for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-		if got := rt.do(t, method, address, key(one.Key), at(17<<20), chunk(file[17<<20:])); got.status != http.StatusNotFound {
-			t.Errorf("%s of an upload that was ended: %d", method, got.status)
-		}
+		rt.do(t, method, address, key(one.Key), at(17<<20), chunk(file[17<<20:])).is(t, http.StatusNotFound, "%s of an upload that was ended", method)
 	}
-	if n := w.QueryInt(t, `SELECT bytes FROM account_usage`); n != 0 {
-		t.Errorf("%d bytes are reserved", n)
-	}
+	w.Counts(t, 0, "bytes are reserved", `SELECT bytes FROM account_usage`)
 	done := rt.created(t, one.Key, 3)
 	item := rt.complete(t, one.Key, done, []byte("abc"))
 	rt.do(t, http.MethodDelete, done, key(one.Key)).rejected(t, http.StatusConflict)
 	rt.holds(t, item, []byte("abc"))
 	// The item is deleted as any other; then its upload is not found either.
-	if got := rt.do(t, http.MethodDelete, "/media/delete/"+item.MediaId.String(), key(one.Key)); got.status != http.StatusOK {
-		t.Errorf("delete: %d", got.status)
-	}
-	if got := rt.do(t, http.MethodHead, done, key(one.Key)); got.status != http.StatusNotFound {
-		t.Errorf("HEAD of an upload whose item was deleted: %d", got.status)
-	}
+	rt.do(t, http.MethodDelete, "/media/delete/"+item.MediaId.String(), key(one.Key)).is(t, http.StatusOK, "delete")
+	rt.do(t, http.MethodHead, done, key(one.Key)).is(t, http.StatusNotFound, "HEAD of an upload whose item was deleted")
 	w.purged(t, one)
 }
 
 // A PATCH with bytes at the end of a complete upload was answered 204, as if they were stored.
 func TestPatch_OfACompleteUploadWithBytesIsTooLarge(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	_, one, rt := withTenant(t)
 	address := rt.created(t, one.Key, 3)
-	if got := rt.sent(t, one.Key, address, 0, []byte("abc")); got.status != http.StatusNoContent {
-		t.Fatalf("%d %s", got.status, got.body)
-	}
+	rt.sent(t, one.Key, address, 0, []byte("abc")).mustBe(t, http.StatusNoContent, "the answer")
 	for what, send := range map[string][]option{"a length": {chunk([]byte("d"))}, "chunks": {chunk([]byte("defg")), chunked}} {
 		rt.do(t, http.MethodPatch, address, append(send, key(one.Key), at(3))...).denied(t, what, http.StatusRequestEntityTooLarge, "the upload is complete")
 	}
@@ -195,9 +171,7 @@ func TestPatch_OfACompleteUploadWithBytesIsTooLarge(t *testing.T) {
 
 func TestMethodOverride_ReplacesTheMethodOfAPost(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	_, one, rt := withTenant(t)
 	address := rt.created(t, one.Key, 3, header("X-HTTP-Method-Override", "OPTIONS"))
 	as := func(method string) option { return header("X-HTTP-Method-Override", method) }
 	if got := rt.do(t, http.MethodPost, address, key(one.Key), as("PATCH"), at(0), chunk([]byte("ab"))); got.status != http.StatusNoContent || got.header.Get("Upload-Offset") != "2" {
@@ -205,12 +179,8 @@ func TestMethodOverride_ReplacesTheMethodOfAPost(t *testing.T) {
 	}
 	rt.do(t, http.MethodPost, address, key(one.Key)).rejected(t, http.StatusMethodNotAllowed)
 	rt.do(t, http.MethodPost, address, key(one.Key), as("PUT")).rejected(t, http.StatusMethodNotAllowed)
-	if got := rt.do(t, http.MethodPost, address, key(one.Key), as("DELETE")); got.status != http.StatusNoContent {
-		t.Errorf("DELETE: %d %s", got.status, got.body)
-	}
-	if got := rt.do(t, http.MethodHead, address, key(one.Key)); got.status != http.StatusNotFound {
-		t.Errorf("HEAD: %d", got.status)
-	}
+	rt.do(t, http.MethodPost, address, key(one.Key), as("DELETE")).is(t, http.StatusNoContent, "DELETE")
+	rt.do(t, http.MethodHead, address, key(one.Key)).is(t, http.StatusNotFound, "HEAD")
 }
 
 func TestCORS_AllowsResumableUploadsFromPages(t *testing.T) {
@@ -252,9 +222,7 @@ func TestCORS_AllowsResumableUploadsFromPages(t *testing.T) {
 // A PATCH with a wrong offset or checksum changes nothing, at any state of the upload.
 func TestPatch_WrongOffsetOrChecksumChangesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	w, one, rt := withTenant(t)
 	file := noise(18 << 20)
 	address := rt.created(t, one.Key, len(file))
 	rt.sent(t, one.Key, address, 0, file[:17<<20])
