@@ -26,14 +26,10 @@ func TestGuides_RunOnADevelopmentStack(t *testing.T) {
 	} {
 		t.Run(page, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "docs/guides", page))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			folder := testenv.TempDir(t)
 			for _, file := range guideFile.FindAllStringSubmatch(string(text), -1) {
-				if err := os.WriteFile(filepath.Join(folder, file[1]), []byte(file[2]), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(filepath.Join(folder, file[1]), []byte(file[2]), 0o600))
 			}
 			script := "set -o pipefail; export KUBECONFIG=" + s.Kubeconfig + "; kubectl() { " + testenv.Kubectl(t) + ` "$@"; }` + "\n"
 			blocks := guideBlock.FindAllStringSubmatch(string(text), -1)
