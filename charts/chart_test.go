@@ -198,13 +198,9 @@ func TestValues_SchemaIsClosed(t *testing.T) {
 		t.Errorf("lint: %v%s", err, out)
 	}
 	text, err := os.ReadFile(filepath.Join(chart(t), "values.schema.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var schema map[string]any
-	if err := json.Unmarshal(text, &schema); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &schema))
 	definitions, _ := schema["$defs"].(map[string]any)
 	var compare func(path string, values, schema map[string]any)
 	compare = func(path string, values, schema map[string]any) {
@@ -232,8 +228,6 @@ func TestValues_SchemaIsClosed(t *testing.T) {
 		}
 	}
 	values, err := helm(t, "show", "values", chart(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	compare("", testenv.ParseManifests(t, values)[0].Object, schema)
 }

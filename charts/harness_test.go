@@ -20,6 +20,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 )
 
@@ -192,9 +193,4 @@ func (c *cluster) ready(namespace, name string) *v1alpha1.MediaAccount {
 	return object
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError

@@ -13,8 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/objectstatus"
 )
+
+var must = check.NoError
 
 // healthKeys are the keys by which Argo CD finds the health of a kind.
 var healthKeys = []string{
@@ -26,9 +29,7 @@ var healthKeys = []string{
 func healthScript(t *testing.T) string {
 	t.Helper()
 	script, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "config/argocd/health.lua"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(script)
 }
 
@@ -36,26 +37,20 @@ func TestArgoCD_ComponentAddsTheHealthOfEveryKind(t *testing.T) {
 	t.Parallel()
 	root := testenv.RepoRoot(t)
 	dir, err := os.MkdirTemp(filepath.Join(root, "config"), "argocd-test-") // kustomize reads components below its root only
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	for name, text := range map[string]string{
 		"argocd-cm.yaml":     "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm}\ndata: {url: https://argocd.example.org}\n",
 		"kustomization.yaml": "resources: [argocd-cm.yaml]\ncomponents: [../argocd]\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	objects := render(t, filepath.Base(dir))
 	if len(objects) != 1 || objects[0].GetName() != "argocd-cm" {
 		t.Fatalf("rendered %v", objects)
 	}
 	data, _, err := unstructured.NestedStringMap(objects[0].Object, "data")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	checkHealth(t, data)
 }
 
@@ -76,18 +71,12 @@ func TestArgoCD_DocumentedCommandKeepsOtherSettings(t *testing.T) {
 	t.Parallel()
 	kube := newClient(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "argocd-"}}
-	if err := kube.Create(t.Context(), namespace); err != nil {
-		t.Fatal(err)
-	}
+	must(t, kube.Create(t.Context(), namespace))
 	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "argocd-cm"}, Data: map[string]string{"url": "https://argocd.example.org"}}
-	if err := kube.Create(t.Context(), settings); err != nil {
-		t.Fatal(err)
-	}
+	must(t, kube.Create(t.Context(), settings))
 	root := testenv.RepoRoot(t)
 	page, err := os.ReadFile(filepath.Join(root, "docs/reference/status.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, after, found := strings.Cut(string(page), "```sh TestArgoCD_DocumentedCommandKeepsOtherSettings\n")
 	command, _, closed := strings.Cut(after, "```")
 	if !found || !closed {
@@ -96,9 +85,7 @@ func TestArgoCD_DocumentedCommandKeepsOtherSettings(t *testing.T) {
 	kubectl := testenv.Kubectl(t) + " --kubeconfig " + testenv.SharedKubernetes(t).Kubeconfig()
 	command = strings.NewReplacer("-n argocd", "-n "+namespace.Name, "kubectl ", kubectl+" ").Replace(command)
 	testenv.Run(t, time.Minute, root, "/bin/sh", "-ec", command)
-	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(settings), settings); err != nil {
-		t.Fatal(err)
-	}
+	must(t, kube.Get(t.Context(), client.ObjectKeyFromObject(settings), settings))
 	checkHealth(t, settings.Data)
 }
 

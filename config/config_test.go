@@ -45,9 +45,7 @@ func render(t *testing.T, folder string) []*unstructured.Unstructured {
 func newClient(t *testing.T) client.Client {
 	t.Helper()
 	c, err := client.New(testenv.Kubernetes(t), client.Options{Scheme: clientgoscheme.Scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 

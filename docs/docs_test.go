@@ -11,7 +11,11 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"mediastack.dev/hack/testenv/check"
 )
+
+var must = check.NoError
 
 var (
 	namedTest = regexp.MustCompile("`(Test\\w+)`(?: \\(`([\\w/]+)`\\))?")
@@ -35,9 +39,7 @@ func pages(t *testing.T) map[string]string {
 	found := map[string]string{}
 	read := func(path string) {
 		text, err := os.ReadFile(filepath.Join("..", path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		found[path] = string(text)
 	}
 	for _, path := range []string{"README.md", "clients/typescript/README.md", "clients/go/README.md"} {
@@ -49,9 +51,7 @@ func pages(t *testing.T) map[string]string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found
 }
 
@@ -66,15 +66,11 @@ func TestPages_NameTestsThatExist(t *testing.T) {
 				continue // a name that several packages have
 			}
 			files, err := filepath.Glob(filepath.Join("..", folder, "*_test.go"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			exists := false
 			for _, file := range files {
 				source, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				exists = exists || strings.Contains(string(source), "\nfunc "+name+"(")
 			}
 			if !exists {
@@ -117,9 +113,7 @@ func TestIndex_LinksToEveryGuideAndReference(t *testing.T) {
 	all := pages(t)
 	for path := range all {
 		to, err := filepath.Rel("docs", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if folder := filepath.Dir(path); folder != "docs/decisions" && path != "README.md" && path != index && !strings.Contains(all[index], "]("+to+")") {
 			t.Errorf("%s does not link to %s", index, path)
 		}
@@ -324,9 +318,7 @@ func settings(t *testing.T) (settings []variable, known map[string]bool) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	return settings, known
 }
@@ -371,9 +363,7 @@ func TestPages_NameSettingsThatExist(t *testing.T) {
 func TestConditions_DocumentsEveryConditionAndReason(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../api/v1alpha1/conditions.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	page := pages(t)["docs/reference/conditions.md"]
 	found := regexp.MustCompile(`(?m)^\t(?:Condition|Reason)\w+\s+= "(\w+)"$`).FindAllSubmatch(text, -1)
 	if len(found) < 30 {
@@ -436,9 +426,7 @@ func testFunctions(t *testing.T) map[string]string {
 			packages[filepath.Dir(path)] += string(text)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	for name, folder := range names {
 		names[name] = packages[folder]

@@ -30,18 +30,14 @@ func TestGitOps_ValuesFitTheChart(t *testing.T) {
 			if errors.Is(err, io.EOF) {
 				break
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			object := map[string]any{}
 			if err := sigsyaml.UnmarshalStrict(document, &object); err != nil {
 				t.Fatalf("%v\n%s", err, document)
 			}
 			for _, path := range [][]string{{"spec", "values"}, {"spec", "source", "helm", "valuesObject"}} {
 				values, has, err := unstructured.NestedMap(object, path...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if has {
 					found++
 					render(t, values)
@@ -58,12 +54,8 @@ func TestGitOps_ValuesFitTheChart(t *testing.T) {
 func render(t *testing.T, values map[string]any) {
 	t.Helper()
 	text, err := sigsyaml.Marshal(values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, text, 0o600))
 	testenv.Run(t, time.Minute, "..", testenv.Helm(t), "template", "mediastack", "charts/mediastack", "--values", file)
 }

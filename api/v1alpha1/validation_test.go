@@ -15,10 +15,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/media"
 )
+
+var must = check.NoError
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
@@ -27,17 +30,11 @@ func setup(t *testing.T, resource string) dynamic.ResourceInterface {
 	t.Helper()
 	config := testenv.Kubernetes(t)
 	clients, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	namespace, err := clients.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "api-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return client.Resource(schema.GroupVersionResource{Group: "mediastack.dev", Version: "v1alpha1", Resource: resource}).Namespace(namespace.Name)
 }
 
@@ -233,9 +230,7 @@ func TestMaxUploadSize_DescriptionAgreesWithTheRuntime(t *testing.T) {
 	t.Parallel()
 	schema := definition(t).Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)
 	description, _, err := unstructured.NestedString(schema, "schema", "openAPIV3Schema", "properties", "spec", "properties", "storage", "properties", "maxUploadSize", "description")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if parts := fmt.Sprintf("10,000 parts of %dMi", media.MaxFile/10_000>>20); !strings.Contains(strings.ReplaceAll(description, "\n", " "), parts) {
 		t.Errorf("the description does not contain %q: %s", parts, description)
 	}
@@ -284,9 +279,7 @@ func TestOwners_ExistingObjectWithTwoCasesStaysValid(t *testing.T) {
 	unstructured.RemoveNestedField(version, "schema", "openAPIV3Schema", "properties", "spec", "properties", "owners", "x-kubernetes-validations")
 	testenv.Apply(t, before)
 	client, err := dynamic.NewForConfig(testenv.Kubernetes(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	accounts := client.Resource(schema.GroupVersionResource{Group: "before.example.org", Version: "v1alpha1", Resource: "mediaaccounts"}).Namespace("default")
 	build := func(name, spec string) *unstructured.Unstructured {
 		o := object(t, "MediaAccount", name, spec)
@@ -338,9 +331,7 @@ func TestMediaAccount_DefaultsAreStored(t *testing.T) {
 	t.Parallel()
 	accounts := setup(t, "mediaaccounts")
 	made, err := accounts.Create(t.Context(), object(t, "MediaAccount", "demo", `{}`), metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for path, want := range map[string]string{
 		"spec.storage.maxStorage":   "10Gi",
 		"spec.deletionPolicy":       "Retain",
@@ -381,9 +372,7 @@ func TestUpdate_ImmutableFieldsAreRejected(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			made, err := resource.Create(t.Context(), object(t, kind, id, c.before), metav1.CreateOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			made.Object["spec"] = object(t, kind, id, c.after).Object["spec"]
 			if _, err = resource.Update(t.Context(), made, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("the response is %v, want %q in it", err, c.says)
@@ -396,9 +385,7 @@ func TestUpdate_MutableFieldsAreAccepted(t *testing.T) {
 	t.Parallel()
 	accounts := setup(t, "mediaaccounts")
 	made, err := accounts.Create(t.Context(), object(t, "MediaAccount", "demo", `{storage: {bucket: {name: photos}}}`), metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, spec := range []string{
 		`{storage: {bucket: {name: photos, adopt: true}, maxStorage: 20Gi}}`,
 		`{storage: {bucket: {name: photos}, maxStorage: 1Gi}, apiKeys: {generation: 2}}`,
@@ -412,9 +399,7 @@ func TestUpdate_MutableFieldsAreAccepted(t *testing.T) {
 	}
 	list := func(ctx context.Context, selector string) int {
 		found, err := accounts.List(ctx, metav1.ListOptions{FieldSelector: selector})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return len(found.Items)
 	}
 	if list(t.Context(), "spec.suspended=true") != 1 || list(t.Context(), "spec.suspended=false") != 0 {
@@ -470,14 +455,10 @@ closedAt: "2026-01-02T03:04:05Z"
 func TestRetainedMediaAccount_IdentityIsImmutable(t *testing.T) {
 	t.Parallel()
 	client, err := dynamic.NewForConfig(testenv.Kubernetes(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	accounts := client.Resource(schema.GroupVersionResource{Group: "mediastack.dev", Version: "v1alpha1", Resource: "retainedmediaaccounts"})
 	made, err := accounts.Create(t.Context(), retained(t, "0193d3c1-0000-7000-8000-000000000001", fmt.Sprintf(retainedSpec, 1)), metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		_ = accounts.Delete(context.WithoutCancel(t.Context()), made.GetName(), metav1.DeleteOptions{})
 	})
@@ -494,9 +475,7 @@ func TestRetainedMediaAccount_IdentityIsImmutable(t *testing.T) {
 	for field, value := range map[string]any{
 		"claimRef": map[string]any{"namespace": "team-b", "name": "demo"}, "reclaim": "Purge", "reserveName": false,
 	} {
-		if err := unstructured.SetNestedField(made.Object, value, "spec", field); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unstructured.SetNestedField(made.Object, value, "spec", field))
 		if made, err = accounts.Update(t.Context(), made, metav1.UpdateOptions{}); err != nil {
 			t.Fatalf("%s cannot be changed: %v", field, err)
 		}
@@ -506,9 +485,7 @@ func TestRetainedMediaAccount_IdentityIsImmutable(t *testing.T) {
 func TestRetainedMediaAccount_InvalidIsRejected(t *testing.T) {
 	t.Parallel()
 	client, err := dynamic.NewForConfig(testenv.Kubernetes(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	accounts := client.Resource(schema.GroupVersionResource{Group: "mediastack.dev", Version: "v1alpha1", Resource: "retainedmediaaccounts"})
 	valid := fmt.Sprintf(retainedSpec, 2)
 	for name, c := range map[string]struct{ spec, says string }{

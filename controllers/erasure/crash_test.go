@@ -14,6 +14,7 @@ import (
 
 	"mediastack.dev/controllers/erasure"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
@@ -92,12 +93,7 @@ func openObjects(t *testing.T, access testenv.S3Access) *objectstore.Store {
 	return store
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError
 
 // closed provisions an account with objects and items, and closes it.
 func (s stores) closed(t *testing.T, name string) account.Account {

@@ -10,8 +10,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/settings"
 )
+
+var must = check.NoError
 
 // schema is a JSON Schema, as far as this test reads one.
 type schema struct {
@@ -26,9 +29,7 @@ type schema struct {
 func TestSchema_HasTheFieldsAndBoundsOfTheTable(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../config/crd/bases/mediastack.dev_mediasettings.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var definition struct {
 		Spec struct {
 			Versions []struct {
@@ -38,9 +39,7 @@ func TestSchema_HasTheFieldsAndBoundsOfTheTable(t *testing.T) {
 			} `json:"versions"`
 		} `json:"spec"`
 	}
-	if err := yaml.Unmarshal(text, &definition); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal(text, &definition))
 	root := definition.Spec.Versions[0].Schema.OpenAPIV3Schema
 	spec, effective := root.Properties["spec"].Properties, map[string]string{}
 	delete(spec, "accountRef")
@@ -74,21 +73,15 @@ func TestPins_ConvertEveryField(t *testing.T) {
 	for _, f := range settings.Fields() {
 		text := map[settings.Kind]string{settings.Boolean: "true", settings.Integer: "77"}[f.Kind]
 		var spec v1alpha1.MediaSettingsSpec
-		if err := json.Unmarshal([]byte(`{"accountRef": {"name": "demo"}, "`+f.Name+`": `+text+`}`), &spec); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(`{"accountRef": {"name": "demo"}, "`+f.Name+`": `+text+`}`), &spec))
 		var want settings.Layer
-		if err := want.Set(f.Name, json.RawMessage(text)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, want.Set(f.Name, json.RawMessage(text)))
 		pins := pinsOf(spec)
 		if diff := cmp.Diff(want, pins); diff != "" {
 			t.Errorf("%s: %s", f.Name, diff)
 		}
 		shown, err := json.Marshal(effectiveStatus(settings.Layers{Pinned: pins}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var values map[string]json.RawMessage
 		if err := json.Unmarshal(shown, &values); err != nil || string(values[f.Name]) != text {
 			t.Errorf("%s: the status has %s", f.Name, shown)

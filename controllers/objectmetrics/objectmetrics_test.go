@@ -26,14 +26,10 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/objectmetrics"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 )
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError
 
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 

@@ -119,8 +119,7 @@ func (b *harness) events() []eventsv1.Event {
 func TestBucket_DeletedIsRestored(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	must(t, b.store.RemoveDrained(b.ctx, object.Status.Bucket)) // it holds its marker only
 	wait.UntilNone(b.t, func() string {
 		if _, err := b.store.Owner(b.ctx, object.Status.Bucket); err != nil {
@@ -180,8 +179,7 @@ func (b *harness) settle() {
 func TestAccount_ChangedSpecReachesTheDatabase(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
-	object := b.account("demo", func(a *v1alpha1.MediaAccount) { a.Spec.Apps = []v1alpha1.AppSpec{{Name: "web"}} })
-	b.ready(object)
+	object := b.readyAccount("demo", func(a *v1alpha1.MediaAccount) { a.Spec.Apps = []v1alpha1.AppSpec{{Name: "web"}} })
 	webKey := b.secret("demo", "web").Data["apiKey"]
 	change(b, object, func(a *v1alpha1.MediaAccount) {
 		a.Spec.Storage.MaxStorage = quantity("20Gi")
@@ -269,8 +267,7 @@ func TestAccount_AppThatIsAddedAgainHasANewKey(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
 	withApp := func(a *v1alpha1.MediaAccount) { a.Spec.Apps = []v1alpha1.AppSpec{{Name: "web"}} }
-	object := b.account("demo", withApp)
-	b.ready(object)
+	object := b.readyAccount("demo", withApp)
 	former, other := slices.Clone(b.secret("demo", "web").Data["apiKey"]), slices.Clone(b.secret("demo", "default").Data["apiKey"])
 	appOf := func(key []byte) uuid.UUID {
 		token, _ := account.ParseKeySecret(string(key))
@@ -352,8 +349,7 @@ func TestBucket_BelongsToOneAccount(t *testing.T) {
 	named := func(a *v1alpha1.MediaAccount) {
 		a.Spec.Storage.Bucket = &v1alpha1.BucketSpec{Name: "shared-" + b.namespace}
 	}
-	first := b.account("first", named)
-	b.ready(first)
+	first := b.readyAccount("first", named)
 	second := b.account("second", named)
 	b.shows(second, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConflict)
 	b.namesNoOwner(second, first.Status.AccountID, "first")

@@ -38,8 +38,7 @@ func TestRetained_NamesakeNeverInherits(t *testing.T) {
 	b := newHarness(t, idle)
 	b.moveToAnotherNamespace()
 	stop := b.run(b.config)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	b.sealItems(2)
 	id, key := b.accountID(object), b.secret("demo", "default").Data["apiKey"]
 	stop() // nobody sees the MediaAccount go
@@ -99,8 +98,7 @@ func TestRestoreFrom_MovesAnAccountToAnotherNamespace(t *testing.T) {
 	other := b.anotherNamespace()
 	b.config.Namespaces = []string{b.namespace, other}
 	b.run(b.config)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	b.sealItems(2)
 	b.sql(`WITH made AS (INSERT INTO settings_tenant (account_id, fields) SELECT id, '{"thumbnailWidth": 123}' FROM account RETURNING 1) SELECT count(*) FROM made`)
 	id, bucket, key := b.accountID(object), object.Status.Bucket, b.secret("demo", "default").Data["apiKey"]
@@ -135,8 +133,7 @@ func TestRestoreFrom_MovesAnAccountToAnotherNamespace(t *testing.T) {
 	})
 
 	// The former name is free: it gets an account of its own.
-	again := b.account("demo")
-	b.ready(again)
+	again := b.readyAccount("demo")
 	if b.accountID(again) == id || again.Status.Bucket == bucket || again.Status.Usage.SealedItems != 0 {
 		t.Errorf("the former name has %+v", again.Status)
 	}
@@ -146,13 +143,11 @@ func TestRestoreFrom_MovesAnAccountToAnotherNamespace(t *testing.T) {
 func TestRestoreFrom_RenamesAnAccountInItsNamespace(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, quiet)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	id := b.accountID(object)
 	must(t, b.Delete(b.ctx, object))
 	kept := b.retained(id)
-	heir := b.account("photos", func(a *v1alpha1.MediaAccount) { a.Spec.RestoreFrom = kept.Name })
-	b.ready(heir)
+	heir := b.readyAccount("photos", func(a *v1alpha1.MediaAccount) { a.Spec.RestoreFrom = kept.Name })
 	if b.accountID(heir) != id {
 		t.Errorf("the account is %s, want %s", b.accountID(heir), id)
 	}
@@ -173,8 +168,7 @@ func TestClaim_IsUsedOnce(t *testing.T) {
 	b := newHarness(t, quiet)
 	var kept [2]*v1alpha1.RetainedMediaAccount
 	for i := range kept {
-		object := b.account("demo")
-		b.ready(object)
+		object := b.readyAccount("demo")
 		id := b.accountID(object)
 		must(t, b.Delete(b.ctx, object))
 		b.gone(object)
@@ -188,8 +182,7 @@ func TestClaim_IsUsedOnce(t *testing.T) {
 		})
 	}
 	for range 2 {
-		object := b.account("demo")
-		b.ready(object)
+		object := b.readyAccount("demo")
 		if got := b.accountID(object).String(); got != kept[1].Name {
 			t.Fatalf("the account is %s, want %s, which was closed last", got, kept[1].Name)
 		}
@@ -209,8 +202,7 @@ func TestClaim_IsUsedOnce(t *testing.T) {
 	change(b, kept[0], func(r *v1alpha1.RetainedMediaAccount) {
 		r.Spec.ClaimRef = &v1alpha1.ClaimReference{Namespace: b.namespace}
 	})
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	if got := b.accountID(object).String(); got != kept[0].Name {
 		t.Errorf("the account is %s, want %s, which an admin granted", got, kept[0].Name)
 	}

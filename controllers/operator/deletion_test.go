@@ -39,8 +39,7 @@ func (b *harness) claim(bucket, accountID string) {
 func TestDeletion_RetainKeepsTheBucketAndRevokesTheKeys(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	bucket, id, key := object.Status.Bucket, b.accountID(object), b.secret("demo", "default")
 	must(t, b.store.Put(b.ctx, bucket, "photo", "image/jpeg", strings.NewReader("bytes"), 5))
 	must(t, b.Delete(b.ctx, object))
@@ -55,8 +54,7 @@ func TestDeletion_RetainKeepsTheBucketAndRevokesTheKeys(t *testing.T) {
 		t.Errorf("the Secret still exists: %v", err)
 	}
 	// A new object of the same name has the same account, with a new key.
-	again := b.account("demo")
-	b.ready(again)
+	again := b.readyAccount("demo")
 	if again.Status.AccountID != id.String() || again.Status.Bucket != bucket {
 		t.Errorf("the account is %s with bucket %s, want %s with %s", again.Status.AccountID, again.Status.Bucket, id, bucket)
 	}
@@ -71,8 +69,7 @@ func TestDeletion_DeleteRemovesItemsObjectsAndBucket(t *testing.T) {
 	b := newHarness(t, func(o *options) {
 		o.databaseURL = func(t testing.TB) string { databaseURL = testenv.Postgres(t); return databaseURL }
 	})
-	object := b.account("demo", deleting)
-	b.ready(object)
+	object := b.readyAccount("demo", deleting)
 	const items = 1010
 	b.seedItems(databaseURL, object, items)
 	for i := range 20 {
@@ -143,8 +140,7 @@ func TestDeletion_IgnoresAForgedStatus(t *testing.T) {
 func TestDeletion_SucceedsWithoutABucket(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, func(o *options) { o.config.BucketCheckInterval = time.Hour })
-	object := b.account("demo", deleting)
-	b.ready(object)
+	object := b.readyAccount("demo", deleting)
 	must(t, b.store.RemoveDrained(b.ctx, object.Status.Bucket))
 	must(t, b.Delete(b.ctx, object))
 	b.gone(object)
@@ -155,8 +151,7 @@ func TestDeletion_NothingIsCreatedInATerminatingNamespace(t *testing.T) {
 	b := newHarness(t, quiet, idle)
 	b.moveToAnotherNamespace()
 	b.run(b.config)
-	object := b.account("demo", deleting)
-	b.ready(object)
+	object := b.readyAccount("demo", deleting)
 	must(t, b.Delete(b.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}))
 
 	// What a namespace controller does: first the Secret, later the account.

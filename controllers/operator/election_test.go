@@ -72,8 +72,7 @@ func TestKeys_ClocksOfElectedOperatorsDoNotMatter(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, quiet, idle)
 	e := b.elect()
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	const rotations = 7
 	for generation := int64(2); generation <= rotations; generation++ {
 		if generation == rotations/2 {

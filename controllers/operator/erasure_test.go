@@ -82,8 +82,7 @@ func TestDeletion_BlockedStaysTerminatingAndCounts(t *testing.T) {
 		}
 		return denied
 	}))
-	object := b.account("demo", erasedAtOnce)
-	b.ready(object)
+	object := b.readyAccount("demo", erasedAtOnce)
 	bucket, id := object.Status.Bucket, b.accountID(object)
 	b.put(bucket, 3)
 	must(t, b.Delete(b.ctx, object))
@@ -170,8 +169,7 @@ func TestDeletion_ContinuesWithTheNextOperator(t *testing.T) {
 		return denied
 	}), func(o *options) { o.idle = true })
 	stop := b.run(b.config)
-	object := b.account("demo", erasedAtOnce)
-	b.ready(object)
+	object := b.readyAccount("demo", erasedAtOnce)
 	bucket := object.Status.Bucket
 	b.put(bucket, 3)
 	must(t, b.Delete(b.ctx, object))
@@ -190,8 +188,7 @@ func TestDeletion_AppliedAgainWithinDeleteAfterIsUndone(t *testing.T) {
 	b := newHarness(t, func(o *options) {
 		o.databaseURL = func(t testing.TB) string { databaseURL = testenv.Postgres(t); return databaseURL }
 	})
-	object := b.account("demo", deleting)
-	b.ready(object)
+	object := b.readyAccount("demo", deleting)
 	id, bucket := b.accountID(object), object.Status.Bucket
 	b.put(bucket, 2)
 	b.seedItems(databaseURL, object, 2)
@@ -212,8 +209,7 @@ func TestDeletion_AppliedAgainWithinDeleteAfterIsUndone(t *testing.T) {
 	if left := time.Until(kept.Status.PurgeAt.Time); left < 23*time.Hour || left > 25*time.Hour || kept.Spec.Reclaim != v1alpha1.ReclaimPurge {
 		t.Errorf("the media is deleted in %s with reclaim %s", left, kept.Spec.Reclaim)
 	}
-	again := b.account("demo", deleting)
-	b.ready(again)
+	again := b.readyAccount("demo", deleting)
 	usage, err := b.registry.Usage(b.ctx, id)
 	must(t, err)
 	if again.Status.AccountID != id.String() || again.Status.Bucket != bucket || usage.SealedItems != 2 {
@@ -237,8 +233,7 @@ func TestAbandon_ReleasesAnObjectWhoseStoreIsGone(t *testing.T) {
 	t.Parallel()
 	server := testenv.S3Server(t)
 	b := newHarness(t, func(o *options) { o.s3 = func(testing.TB) testenv.S3Access { return server.Server.Access } })
-	object := b.account("demo", erasedAtOnce)
-	b.ready(object)
+	object := b.readyAccount("demo", erasedAtOnce)
 	id := b.accountID(object)
 	server.Stop()
 	must(t, b.Delete(b.ctx, object))
@@ -317,8 +312,7 @@ func TestDeletionProtection_RejectsTheDeletion(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
 	b.protectNamespace()
-	object := b.account("demo", erasedAtOnce, protected)
-	b.ready(object)
+	object := b.readyAccount("demo", erasedAtOnce, protected)
 	says := fmt.Sprintf("MediaAccount %s/demo is protected: set spec.deletionProtection to false to delete it", b.namespace)
 	wait.UntilNone(b.t, func() string { // a policy takes effect some time after it was created
 		if err := b.Delete(b.ctx, object, client.DryRunAll); err == nil || !strings.Contains(err.Error(), says) {
@@ -355,8 +349,7 @@ func TestDeletionProtection_RejectsTheDeletion(t *testing.T) {
 func TestDeletionProtection_RetainsWithoutThePolicy(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
-	object := b.account("demo", erasedAtOnce, protected)
-	b.ready(object)
+	object := b.readyAccount("demo", erasedAtOnce, protected)
 	bucket, id := object.Status.Bucket, b.accountID(object)
 	b.put(bucket, 1)
 	must(t, b.Delete(b.ctx, object))

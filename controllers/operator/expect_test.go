@@ -32,6 +32,14 @@ func (b *harness) ready(object client.Object) {
 	})
 }
 
+// readyAccount creates an account and waits until it is ready.
+func (b *harness) readyAccount(name string, change ...func(*v1alpha1.MediaAccount)) *v1alpha1.MediaAccount {
+	b.t.Helper()
+	object := b.account(name, change...)
+	b.ready(object)
+	return object
+}
+
 // gone waits until an object is deleted.
 func (b *harness) gone(object client.Object) {
 	b.t.Helper()

@@ -44,8 +44,7 @@ func (b *harness) saysWhoKeeps(object client.Object, kind, reason string, more s
 func TestDeletion_GoesOnWhileOthersKeepTheObject(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
-	object := b.account("demo", deleting, func(a *v1alpha1.MediaAccount) { a.Spec.DeleteAfter = &metav1.Duration{Duration: time.Hour} })
-	b.ready(object)
+	object := b.readyAccount("demo", deleting, func(a *v1alpha1.MediaAccount) { a.Spec.DeleteAfter = &metav1.Duration{Duration: time.Hour} })
 	pins := b.settings("site", "demo")
 	b.ready(pins)
 	releasePins := b.keep(pins)
@@ -77,8 +76,7 @@ func TestDeletion_GoesOnWhileOthersKeepTheObject(t *testing.T) {
 func TestDeletion_AtOnceEndsWhileOthersKeepTheObject(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, quiet)
-	object := b.account("demo", deleting)
-	b.ready(object)
+	object := b.readyAccount("demo", deleting)
 	release := b.keep(object)
 	must(t, b.Delete(b.ctx, object))
 	b.saysWhoKeeps(object, v1alpha1.ConditionReady, v1alpha1.ReasonDeleting, "")

@@ -25,6 +25,7 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/operator"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/objectstatus"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
@@ -227,12 +228,7 @@ func testLog(t *testing.T) *slog.Logger {
 	return slog.New(slog.NewTextHandler(out, nil))
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError
 
 // admin returns an uncached client with all permissions.
 func admin(t testing.TB, plane *testenv.ControlPlane) client.Client {
@@ -347,6 +343,5 @@ func (b *harness) accountID(object *v1alpha1.MediaAccount) uuid.UUID {
 // exec runs a statement in the test's database.
 func (b *harness) exec(statement string, args ...any) {
 	b.t.Helper()
-	_, err := testenv.Connections(b.t, b.databaseURL).Exec(b.ctx, statement, args...)
-	must(b.t, err)
+	must(b.t, check.ErrorOf(testenv.Connections(b.t, b.databaseURL).Exec(b.ctx, statement, args...)))
 }

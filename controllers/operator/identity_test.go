@@ -89,8 +89,7 @@ func TestInstallation_AnotherDatabaseIsNotWritten(t *testing.T) {
 	port := testenv.FreePort(t)
 	b := newHarness(t, withProbes(&port), func(o *options) { o.idle = true })
 	stop := b.run(b.config)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	key := b.secret("demo", "default").Data["apiKey"]
 	known := b.record().Data
 	stop()
@@ -122,8 +121,7 @@ func TestInstallation_RestoredDatabaseIsNotWritten(t *testing.T) {
 	t.Parallel()
 	port := testenv.FreePort(t)
 	b := newHarness(t, withProbes(&port))
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	isReady(b, port)
 	record := b.record()
 	record.Data["epoch"] = "4"
@@ -144,8 +142,7 @@ func TestInstallation_HoldIsObserved(t *testing.T) {
 	t.Parallel()
 	port := testenv.FreePort(t)
 	b := newHarness(t, withProbes(&port))
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	must(t, b.database.Hold(b.ctx, "the database is a copy"))
 	notReady(t, b, port, "on hold: the database is a copy", "resume-after-restore")
 	b.writesNothing(object, b.databaseURL)

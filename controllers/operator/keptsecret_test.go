@@ -16,8 +16,7 @@ import (
 func TestSecret_ImmutableIsReplacedWhenItsFinalizersAreGone(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, quiet)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	secret := b.secret("demo", "default")
 	old := secret.Data["apiKey"]
 	release := b.keep(secret)
@@ -39,8 +38,7 @@ func TestSecret_ImmutableIsReplacedWhenItsFinalizersAreGone(t *testing.T) {
 func TestSecret_RevocationWaitsForFinalizers(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, quiet)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	secret := b.secret("demo", "default")
 	old := secret.Data["apiKey"]
 	release := b.keep(secret)

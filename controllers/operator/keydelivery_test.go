@@ -117,8 +117,7 @@ func (b *harness) mayCreateSecret() error {
 func TestKeys_UnwritableSecretEndsNoKey(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, quiet)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	old := b.secret("demo", "default").Data["apiKey"]
 	allow := b.denySecrets()
 	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = 2 })
@@ -161,8 +160,7 @@ func TestKeys_UnwritableSecretSurvivesRestarts(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, quiet, idle)
 	stop := b.run(b.config)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	old := b.secret("demo", "default").Data["apiKey"]
 	allow := b.denySecrets()
 	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = 2 })
@@ -226,8 +224,7 @@ func TestKeys_QuotaIsNamed(t *testing.T) {
 func TestSecret_ImmutableIsKeptWhileItCannotBeReplaced(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, quiet)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	secret := b.secret("demo", "default")
 	change(b, secret, func(s *corev1.Secret) { yes := true; s.Immutable = &yes })
 	allow := b.denySecrets()
@@ -299,8 +296,7 @@ func TestKeys_CrashAtAnyPointLeavesOneWorkingKey(t *testing.T) {
 			t.Parallel()
 			b := newHarness(t, quiet, idle)
 			stop := b.run(b.config)
-			object := b.account("demo")
-			b.ready(object)
+			object := b.readyAccount("demo")
 			stop()
 			old := b.secret("demo", "default").Data["apiKey"]
 			if points[name].afterMark {
@@ -367,8 +363,7 @@ func TestKeys_CrashAtTheFirstDeliveryKeepsTheKeysOfTheSecrets(t *testing.T) {
 func TestEvents_NameTheSecretOfEveryApp(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, quiet)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.Apps = []v1alpha1.AppSpec{{Name: "shop"}, {Name: "web"}} })
 	b.ready(object)
 	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = 2 })

@@ -48,8 +48,7 @@ func TestKeys_RebuiltClusterKeepsTheKeysOfClients(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, quiet, idle)
 	stopOperator := b.run(b.config)
-	object := b.account("demo", func(a *v1alpha1.MediaAccount) { a.Spec.Apps = []v1alpha1.AppSpec{{Name: "web"}} })
-	b.ready(object)
+	object := b.readyAccount("demo", func(a *v1alpha1.MediaAccount) { a.Spec.Apps = []v1alpha1.AppSpec{{Name: "web"}} })
 	stopOperator()
 	stopped := []func() (int64, int64){}
 	old := map[string]string{}
@@ -98,8 +97,7 @@ func TestKeys_RestoredSecretKeepsItsKey(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, quiet, idle)
 	stop := b.run(b.config)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	stop()
 	backup := b.secret("demo", "default")
 	must(t, b.Delete(b.ctx, backup.DeepCopy()))
@@ -134,8 +132,7 @@ func TestKeys_RestoredDatabaseAcceptsTheKeyOfTheSecret(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, quiet, idle)
 	stop := b.run(b.config)
-	object := b.account("demo", func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Overlap = &metav1.Duration{} })
-	b.ready(object)
+	object := b.readyAccount("demo", func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Overlap = &metav1.Duration{} })
 	before := b.secret("demo", "default").Data["apiKey"]
 	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = 2 })
 	b.ready(object)
@@ -186,8 +183,7 @@ func TestSecret_ReplayedOrForgedIsNotAccepted(t *testing.T) {
 			return map[string][]byte{"apiKey": []byte(forged.Reveal()), "proof": []byte("v1.99." + string(old.Data["proof"][5:]))}
 		},
 		"the key of another account": func(b *harness, _ *corev1.Secret) map[string][]byte {
-			other := b.account("other")
-			b.ready(other)
+			other := b.readyAccount("other")
 			change(b, other, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = 2 })
 			b.ready(other)
 			data := b.secret("other", "default").Data
@@ -198,8 +194,7 @@ func TestSecret_ReplayedOrForgedIsNotAccepted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newHarness(t, quiet)
-			object := b.account("demo", func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Overlap = &metav1.Duration{} })
-			b.ready(object)
+			object := b.readyAccount("demo", func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Overlap = &metav1.Duration{} })
 			old := b.secret("demo", "default")
 			change(b, object, func(a *v1alpha1.MediaAccount) {
 				a.Spec.APIKeys.Generation, a.Spec.APIKeys.Overlap = 2, &metav1.Duration{}
@@ -233,8 +228,7 @@ func TestKeys_ReopenedAccountTakesBackTheKeyOfItsSecret(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, quiet, idle)
 	stop := b.run(b.config)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	stop()
 	_, err := b.registry.Close(b.ctx, b.accountID(object), account.CloseOptions{})
 	must(t, err)

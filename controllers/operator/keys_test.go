@@ -19,8 +19,7 @@ func TestSecret_DeletedIsReplacedAndTheOldKeyRevoked(t *testing.T) {
 	t.Parallel()
 	// The watch triggers the repair: no timer is due before the test times out.
 	b := newHarness(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	old := b.secret("demo", "default")
 	must(t, b.Delete(b.ctx, old))
 	wait.UntilNone(b.t, func() string {
@@ -125,8 +124,7 @@ func TestKeys_NewGenerationRotatesWithOverlap(t *testing.T) {
 func TestKeys_InterruptedRotationKeepsTheOverlap(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	old := b.secret("demo", "default").Data["apiKey"]
 	apps, _, err := b.registry.OpenApps(b.ctx, b.accountID(object), nil)
 	must(t, err)
@@ -146,8 +144,7 @@ func TestKeys_InterruptedRotationKeepsTheOverlap(t *testing.T) {
 func TestSecret_ImmutableIsReplaced(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	old := b.secret("demo", "default")
 	change(b, old, func(s *corev1.Secret) { yes := true; s.Immutable = &yes })
 	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = 2 })
@@ -215,8 +212,7 @@ func TestKeys_RotateByAge(t *testing.T) {
 func TestKeys_LoweredGenerationDoesNothingAndSaysSo(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, quiet)
-	object := b.account("demo", func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = 5 })
-	b.ready(object)
+	object := b.readyAccount("demo", func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = 5 })
 	key := b.apiKey("demo", "default")
 	for _, generation := range []int64{2, 4} {
 		change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = generation })

@@ -54,8 +54,7 @@ func TestOrphan_IsRetainedWithAnEvent(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, idle)
 	stop := b.run(b.config)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	id, key := b.accountID(object), b.secret("demo", "default").Data["apiKey"]
 	// Without the operator nobody sees the finalizer go.
 	stop()
@@ -119,8 +118,7 @@ func TestOrphan_LateCacheClosesNoAccount(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, idle)
 	stop := b.run(b.config)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	id := b.accountID(object)
 	stop()
 	must(t, b.Delete(b.ctx, object))

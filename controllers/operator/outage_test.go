@@ -17,8 +17,7 @@ func TestOutage_OfTheObjectStoreShowsAndRecovers(t *testing.T) {
 	t.Parallel()
 	server := testenv.S3Server(t)
 	b := newHarness(t, func(o *options) { o.s3 = func(testing.TB) testenv.S3Access { return server.Server.Access } })
-	old := b.account("old")
-	b.ready(old)
+	old := b.readyAccount("old")
 	server.Stop()
 	b.shows(old, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonObjectStoreUnavailable)
 	b.shows(old, v1alpha1.ConditionBucketReady, metav1.ConditionUnknown, v1alpha1.ReasonObjectStoreUnavailable)
@@ -129,8 +128,7 @@ func TestOutage_DeletionWaitsForTheStores(t *testing.T) {
 		o.s3 = func(testing.TB) testenv.S3Access { return s3.Server.Access }
 		o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour
 	})
-	object := b.account("demo", deleting)
-	b.ready(object)
+	object := b.readyAccount("demo", deleting)
 	postgres.Stop()
 	must(t, b.Delete(b.ctx, object))
 	b.shows(object, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDatabaseUnavailable)

@@ -180,9 +180,7 @@ func TestOutage_LongOneChangesEachStatusOnce(t *testing.T) {
 	writes := b.requests.writes()
 	s3.away.Store(true)
 	over := time.After(lasts) //nolint:forbidigo // the outage
-	down := func() int {
-		return b.countShowing(metav1.ConditionFalse, v1alpha1.ReasonObjectStoreUnavailable)
-	}
+	down := func() int { return b.countShowing(metav1.ConditionFalse, v1alpha1.ReasonObjectStoreUnavailable) }
 	b.reaches(accounts, down)
 	<-over
 	if still := down(); still != accounts {

@@ -83,8 +83,7 @@ func TestDeletion_DoesNotDependOnItsStatus(t *testing.T) {
 		})
 	}
 	b.run(b.config)
-	object := b.account("demo", deleting)
-	b.ready(object)
+	object := b.readyAccount("demo", deleting)
 	deny.Store(true)
 	must(t, b.Delete(b.ctx, object))
 	b.gone(object)

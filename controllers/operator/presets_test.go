@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
@@ -41,10 +42,8 @@ func TestPresets_ArePinnedAndReported(t *testing.T) {
 	if !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "presets.hero: pinned by MediaSettings "+b.namespace+"/site") {
 		t.Errorf("a tenant's preset with a pinned name gives %v", err)
 	}
-	_, err = service.Update(b.ctx, id, presets("mine"))
-	must(t, err)
-	_, err = service.Update(b.ctx, id, settings.Layer{Pictures: settings.Pictures{Originals: settings.OriginalsSigned}})
-	must(t, err)
+	must(t, check.ErrorOf(service.Update(b.ctx, id, presets("mine"))))
+	must(t, check.ErrorOf(service.Update(b.ctx, id, settings.Layer{Pictures: settings.Pictures{Originals: settings.OriginalsSigned}})))
 	shows := func(want string) {
 		t.Helper()
 		wait.UntilNone(b.t, func() string {

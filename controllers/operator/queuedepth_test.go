@@ -5,7 +5,11 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"mediastack.dev/hack/testenv/check"
 )
+
+var must = check.NoError
 
 // The test does not run beside others: the gauge is that of the process.
 func TestResetQueueDepths_ForgetsWhatWasQueued(t *testing.T) {
@@ -13,9 +17,7 @@ func TestResetQueueDepths_ForgetsWhatWasQueued(t *testing.T) {
 	depth := func() (depth float64) {
 		t.Helper()
 		families, err := metrics.Registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, family := range families {
 			for _, metric := range family.GetMetric() {
 				for _, label := range metric.GetLabel() {
@@ -33,9 +35,7 @@ func TestResetQueueDepths_ForgetsWhatWasQueued(t *testing.T) {
 		t.Fatalf("the depth is %g", depth())
 	}
 	queue.ShutDown()
-	if err := resetQueueDepths(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, resetQueueDepths())
 	if depth() != 0 {
 		t.Errorf("the depth of a queue that has ended is %g", depth())
 	}

@@ -49,9 +49,7 @@ func TestReach_SeesTheEndOfALongAbsence(t *testing.T) {
 			for _, current = range c.requests {
 				now = start.Add(current.at)
 				request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://kubernetes.default", http.NoBody)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				response, err := client.RoundTrip(request)
 				if err == nil {
 					_ = response.Body.Close()

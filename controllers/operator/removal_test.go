@@ -341,8 +341,7 @@ func TestDeletion_WaitsWhileTheDefinitionCannotBeRead(t *testing.T) {
 				})
 			}
 			b.run(b.config)
-			object := b.account("demo", erasedAtOnce)
-			b.ready(object)
+			object := b.readyAccount("demo", erasedAtOnce)
 			bucket, key := object.Status.Bucket, b.secret("demo", "default").Data["apiKey"]
 			must(t, b.Delete(b.ctx, object))
 			b.shows(object, v1alpha1.ConditionReady, metav1.ConditionFalse, c.reason)

@@ -46,8 +46,7 @@ func (b *harness) sealItems(n int) {
 func TestRetained_AccountIsListedAndRestored(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
-	object := b.account("demo", func(a *v1alpha1.MediaAccount) { a.Spec.Apps = []v1alpha1.AppSpec{{Name: "web"}} })
-	b.ready(object)
+	object := b.readyAccount("demo", func(a *v1alpha1.MediaAccount) { a.Spec.Apps = []v1alpha1.AppSpec{{Name: "web"}} })
 	b.sealItems(3)
 	id, bucket, namespaceUID := b.accountID(object), object.Status.Bucket, b.namespaceUID()
 	must(t, b.Delete(b.ctx, object))
@@ -75,8 +74,7 @@ func TestRetained_AccountIsListedAndRestored(t *testing.T) {
 		t.Errorf("status is %+v", kept.Status)
 	}
 
-	again := b.account("demo", func(a *v1alpha1.MediaAccount) { a.Spec.Apps = []v1alpha1.AppSpec{{Name: "web"}} })
-	b.ready(again)
+	again := b.readyAccount("demo", func(a *v1alpha1.MediaAccount) { a.Spec.Apps = []v1alpha1.AppSpec{{Name: "web"}} })
 	b.gone(kept)
 	if b.accountID(again) != id || again.Status.Bucket != bucket || again.Status.Usage.SealedItems != 6 || again.Status.Usage.SealedBytes != 42 {
 		t.Errorf("restored %+v", again.Status)
@@ -86,8 +84,7 @@ func TestRetained_AccountIsListedAndRestored(t *testing.T) {
 func TestRetained_PurgeDeletesTheMedia(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	b.sealItems(3)
 	id, bucket := b.accountID(object), object.Status.Bucket
 	must(t, b.store.Put(b.ctx, bucket, "photo", "image/jpeg", strings.NewReader("bytes"), 5))
@@ -107,8 +104,7 @@ func TestRetained_PurgeDeletesTheMedia(t *testing.T) {
 func TestRetained_DeletionIsUndoneUntilItsTime(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
-	object := b.account("demo", deleting)
-	b.ready(object)
+	object := b.readyAccount("demo", deleting)
 	b.sealItems(1)
 	id := b.accountID(object)
 	must(t, b.Delete(b.ctx, object))
@@ -129,8 +125,7 @@ func TestRetained_DeletionIsUndoneUntilItsTime(t *testing.T) {
 	if row.EraseAfter != nil {
 		t.Errorf("the account is to be erased after %s", row.EraseAfter)
 	}
-	again := b.account("demo", deleting)
-	b.ready(again)
+	again := b.readyAccount("demo", deleting)
 	if b.accountID(again) != id || again.Status.Usage.SealedItems != 1 {
 		t.Errorf("restored %+v", again.Status)
 	}
@@ -142,8 +137,7 @@ func TestRetained_AnEarlierPurgeDeletesNothing(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, idle)
 	stop := b.run(b.config)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	id, bucket := b.accountID(object), object.Status.Bucket
 	must(t, b.Delete(b.ctx, object))
 	former := b.retained(id)
@@ -176,8 +170,7 @@ func (b *harness) reopen(kept *v1alpha1.RetainedMediaAccount) error {
 func TestRetained_ObjectsOfOthersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	installation, err := b.registry.InstallationID(b.ctx)
 	must(t, err)
 	byHand := func(installationID string, change func(*v1alpha1.RetainedMediaAccount)) *v1alpha1.RetainedMediaAccount {

@@ -69,8 +69,7 @@ func TestSettings_WaitForTheAccount(t *testing.T) {
 	pins := b.settings("site", "demo", pinQuality(60))
 	b.shows(pins, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonAccountNotReady)
 	b.shows(pins, v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonAccountNotReady)
-	account := b.account("demo")
-	b.ready(account)
+	account := b.readyAccount("demo")
 	b.ready(pins)
 	must(t, b.Delete(b.ctx, account))
 	b.gone(account)
@@ -156,8 +155,7 @@ func TestSettings_SayThatANewAccountTakesLong(t *testing.T) {
 func TestSettings_OldestIsActiveAndTheNextFollows(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, func(o *options) { o.config.UsageInterval = time.Hour })
-	account := b.account("demo")
-	b.ready(account)
+	account := b.readyAccount("demo")
 	// Times of creation have seconds; within one the name decides.
 	first := b.settings("a-first", "demo", pinQuality(50))
 	second := b.settings("b-second", "demo", pinQuality(60))

@@ -18,6 +18,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/objectstore"
@@ -51,8 +52,7 @@ func (b *harness) eventsOf(reason string) []eventsv1.Event {
 func TestStatus_WrongS3KeyStallsAndHeals(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, func(o *options) { o.config.OutageGrace = time.Hour })
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	for cycle := 1; cycle <= 2; cycle++ {
 		b.buckets.use(storeWith(t, testenv.S3(t), func(a *testenv.S3Access) { a.SecretKey += "x" }))
 		b.shows(object, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonObjectStoreCredentials)
@@ -94,17 +94,14 @@ func TestStatus_WrongDatabasePasswordStallsAndHeals(t *testing.T) {
 	admin, err := pgx.Connect(b.ctx, server.Server.AdminURL("postgres"))
 	must(t, err)
 	defer func() { _ = admin.Close(b.ctx) }()
-	_, err = admin.Exec(b.ctx, "ALTER ROLE mediastack PASSWORD 'second'")
-	must(t, err)
-	_, err = admin.Exec(b.ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'mediastack'")
-	must(t, err)
+	must(t, check.ErrorOf(admin.Exec(b.ctx, "ALTER ROLE mediastack PASSWORD 'second'")))
+	must(t, check.ErrorOf(admin.Exec(b.ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'mediastack'")))
 	b.shows(object, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDatabaseCredentials)
 	b.shows(pins, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDatabaseCredentials)
 	if text := message(object, v1alpha1.ConditionReady); !strings.Contains(text, "SERVICE_DATABASE_URL") || strings.Contains(text, "first") {
 		t.Errorf("the message is %q", text)
 	}
-	_, err = admin.Exec(b.ctx, "ALTER ROLE mediastack PASSWORD 'first'")
-	must(t, err)
+	must(t, check.ErrorOf(admin.Exec(b.ctx, "ALTER ROLE mediastack PASSWORD 'first'")))
 	b.ready(object)
 	b.ready(pins)
 }
@@ -138,8 +135,7 @@ func TestStatus_S3QuotaStallsAndHeals(t *testing.T) {
 func TestBucket_LostWithMediaStallsUntilAcknowledged(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	b.seedItems(b.databaseURL, object, 1)
 	bucket := object.Status.Bucket
 	must(t, b.store.Remove(b.ctx, bucket, []string{objectstore.MarkerKey}))
@@ -200,8 +196,7 @@ func acknowledge(b *harness, object *v1alpha1.MediaAccount, id string) {
 func TestBucket_MadeAgainByAnotherIsNotTaken(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	b.seedItems(b.databaseURL, object, 1)
 	b.exec(`UPDATE item SET objects = '[{"key": "photo"}]', sealed_at = now()`)
 	bucket := object.Status.Bucket
@@ -230,8 +225,7 @@ func TestBucket_MadeAgainByAnotherIsNotTaken(t *testing.T) {
 func TestBucket_VanishedMarkerIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	b.seedItems(b.databaseURL, object, 1)
 	b.exec(`UPDATE item SET objects = '[{"key": "photo"}]'`)
 	bucket := object.Status.Bucket
@@ -278,14 +272,12 @@ func TestStatus_StorageNearAndOverTheCap(t *testing.T) {
 	capOf := func(text string) func(*v1alpha1.MediaAccount) {
 		return func(a *v1alpha1.MediaAccount) { a.Spec.Storage.MaxStorage = quantity(text) }
 	}
-	object := b.account("demo", capOf("2000Mi"))
-	b.ready(object)
+	object := b.readyAccount("demo", capOf("2000Mi"))
 	b.shows(object, v1alpha1.ConditionStorageAvailable, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
 	conn, err := pgx.Connect(b.ctx, b.databaseURL)
 	must(t, err)
 	defer func() { _ = conn.Close(b.ctx) }()
-	_, err = conn.Exec(b.ctx, "UPDATE account_usage SET bytes = 900 * 1048576::bigint WHERE account_id = $1", b.accountID(object))
-	must(t, err)
+	must(t, check.ErrorOf(conn.Exec(b.ctx, "UPDATE account_usage SET bytes = 900 * 1048576::bigint WHERE account_id = $1", b.accountID(object))))
 	change(b, object, capOf("1000Mi"))
 	b.shows(object, v1alpha1.ConditionStorageAvailable, metav1.ConditionTrue, v1alpha1.ReasonStorageNearFull)
 	if object.Status.Usage.UsedBytes != 900<<20 || object.Status.Usage.Used != "900Mi" {
@@ -399,8 +391,7 @@ func TestSettings_ForgedStatusOfTheAccountHasNoEffect(t *testing.T) {
 func TestSettings_PinsOfAGoneObjectArePurged(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
-	account := b.account("demo")
-	b.ready(account)
+	account := b.readyAccount("demo")
 	pins := b.settings("site", "demo", pinQuality(60))
 	b.ready(pins)
 	b.holds(account, 60, "site")
@@ -419,8 +410,7 @@ func TestSettings_PinsOfAGoneObjectArePurged(t *testing.T) {
 func TestStatus_WrongS3RegionAndClockStallAndHeal(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, func(o *options) { o.config.OutageGrace = time.Hour })
-	object := b.account("demo")
-	b.ready(object)
+	object := b.readyAccount("demo")
 	skewed := testenv.S3Proxy(t, testenv.S3(t), func(w http.ResponseWriter, _ *http.Request) bool {
 		w.Header().Set("Content-Type", "application/xml")
 		w.WriteHeader(http.StatusForbidden)

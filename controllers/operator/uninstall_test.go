@@ -240,8 +240,7 @@ func uninstallDefinitionsDeletedWhileTheOperatorRunsLoseNothing(t *testing.T, ow
 	b := newHarness(t, ownCluster)
 	ids := map[string]string{}
 	for i := range 3 {
-		object := b.account(fmt.Sprintf("account-%d", i))
-		b.ready(object)
+		object := b.readyAccount(fmt.Sprintf("account-%d", i))
 		ids[object.Name] = object.Status.AccountID
 	}
 	b.sealItems(3)
@@ -300,8 +299,7 @@ func (b *harness) deletesDefinitions() {
 func (b *harness) areBack(ids map[string]string) {
 	b.t.Helper()
 	for name, id := range ids {
-		object := b.account(name)
-		b.ready(object)
+		object := b.readyAccount(name)
 		if object.Status.AccountID != id {
 			b.t.Errorf("%s has account %s, want %s", name, object.Status.AccountID, id)
 		}

@@ -12,7 +12,10 @@ import (
 	"time"
 
 	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/testenv/check"
 )
+
+var must = check.NoError
 
 // Baselines are this program, started again: here, the test.
 func TestMain(m *testing.M) {
@@ -24,9 +27,7 @@ func TestMain(m *testing.M) {
 func tiny(t *testing.T) options {
 	t.Helper()
 	dir, err := servers.MakeDataDir("", "bench-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return options{Clients: 4, Rounds: 1, Length: 90 * time.Millisecond, Items: 3000, Photos: 2, Megapixels: 0.02, Drafts: 200, Idle: 200 * time.Millisecond,
 		Pace: 100, Logins: 20, Uploads: 4, Quota: 50, UploadBytes: 20_000_000, HugeBytes: 1_000_000, Renditions: 300, EagerItems: 300, EagerRate: 1000, EagerReplicas: 2, Unknown: 100, Accounts: 20, ResumableBytes: 20 << 20, LogLevel: "info", Dir: dir, volatile: true}
@@ -35,9 +36,7 @@ func tiny(t *testing.T) options {
 func TestBenchmarks_MeasureAndReport(t *testing.T) {
 	t.Parallel()
 	env, err := startEnvironment(t.Context(), tiny(t), countedStatements)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer env.close()
 	for _, one := range benchmarks {
 		t.Run(one.name, func(t *testing.T) {
@@ -73,20 +72,14 @@ func TestReport_WritesJSON(t *testing.T) {
 	found.add(result{Benchmark: "a", Case: "wants less", Target: maximum(1.5)}, 1.2, 1.6)
 	found.add(result{Benchmark: "a", Case: "wants nothing"}, 3)
 	path := filepath.Join(t.TempDir(), "results.json")
-	if err := found.write(path, options{Items: 7}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, found.write(path, options{Items: 7}))
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var read struct {
 		Options struct{ Items int }
 		Results []result
 	}
-	if err := json.Unmarshal(content, &read); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(content, &read))
 	if read.Options.Items != 7 || len(read.Results) != 3 {
 		t.Fatalf("%s", content)
 	}
@@ -105,9 +98,7 @@ func TestReport_WritesJSON(t *testing.T) {
 func TestOptions_RejectInvalidValues(t *testing.T) {
 	t.Parallel()
 	good := tiny(t)
-	if err := good.validate(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, good.validate())
 	for name, spoil := range map[string]func(*options){
 		"an unknown benchmark": func(o *options) { o.Names = []string{"upload", "nonsense"} },
 		"no clients":           func(o *options) { o.Clients = 0 },

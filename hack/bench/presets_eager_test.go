@@ -43,23 +43,15 @@ func TestWatchedPictures_CountFormerOnes(t *testing.T) {
 			defer server.Close()
 			e := &endpoint{baseURL: server.URL, client: server.Client()}
 			w := &watchedPictures{replicas: []*endpoint{e, e}, variant: "eager", former: 32, next: 40}
-			if err := w.ask(t.Context(), []uuid.UUID{uuid.New(), uuid.New()}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.ask(t.Context(), []uuid.UUID{uuid.New(), uuid.New()}))
 			for n := range int64(8) { // before the change
-				if err := w.call(t.Context(), n); err != nil {
-					t.Fatal(err)
-				}
+				must(t, w.call(t.Context(), n))
 			}
 			width.Store(one.served)
 			declared.Store(40)
-			if err := w.change(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.change(t.Context()))
 			for n := range int64(8) {
-				if err := w.call(t.Context(), n); err != nil {
-					t.Fatal(err)
-				}
+				must(t, w.call(t.Context(), n))
 			}
 			if w.asked.Load() != 8 || w.conditional.Load() != 4 || w.stale.Load() != one.stale {
 				t.Errorf("%d asked, %d conditional, %d stale; not 8, 4, %d", w.asked.Load(), w.conditional.Load(), w.stale.Load(), one.stale)

@@ -83,9 +83,7 @@ func TestSizingTables_ComputeFromSamples(t *testing.T) {
 func TestSizingGuide_AgreesWithItsMeasurements(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "docs/guides/sizing.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	guide := string(content)
 	head := text(timeTable(nil))
 	_, after, found := strings.Cut(guide, head)

@@ -16,8 +16,11 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 )
+
+var must = check.NoError
 
 // mainEnv makes the program of the tests the command itself.
 const mainEnv = "FLAKY_TEST_MAIN"
@@ -55,18 +58,14 @@ func script(t *testing.T, text string) (path, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	path = filepath.Join(dir, "tests.sh")
-	if err := os.WriteFile(path, []byte("DIR='"+dir+"'\n"+text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("DIR='"+dir+"'\n"+text), 0o600))
 	return path, dir
 }
 
 func readFile(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(content)
 }
 
@@ -184,13 +183,9 @@ func TestRounds_RemoveTheLogsOfAnEarlierRun(t *testing.T) {
 	t.Parallel()
 	path, dir := script(t, passes)
 	logs := filepath.Join(dir, "logs")
-	if err := os.MkdirAll(logs, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(logs, 0o755))
 	for _, name := range []string{"round-07.log", "round-07.json", "mine.txt"} {
-		if err := os.WriteFile(filepath.Join(logs, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(logs, name), nil, 0o600))
 	}
 	if status := run(t.Context(), []string{"--rounds", "1", "--logs", logs, "--", "sh", path}, io.Discard, io.Discard); status != 0 {
 		t.Errorf("it ends with %d", status)
@@ -228,15 +223,11 @@ func TestRun_ExplainsItsArguments(t *testing.T) {
 func children(t *testing.T, parent int) []int {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var found []int
 	for _, path := range stats {
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		stat, err := os.ReadFile(path)
 		if err != nil {
 			continue // it ended
@@ -270,9 +261,7 @@ func start(t *testing.T, rounds, load int, text string) (started *process, dir s
 	started.Stdout, started.Stderr = &started.out, &started.out
 	started.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test that timed out leaves nothing
 	started.WaitDelay = time.Minute                                        // for a child of the command that keeps the output open
-	if err := started.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, started.Start())
 	t.Cleanup(func() {
 		_ = started.Process.Kill()
 		_ = started.Wait()
@@ -314,9 +303,7 @@ func TestLoad_IsThereInEvenRoundsAlone(t *testing.T) {
 			before := processorTime(t, busy)
 			wait.Until(t, "work of a busy process", func() bool { return processorTime(t, busy) > before })
 		}
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("go-%d", number)), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("go-%d", number)), nil, 0o600))
 	}
 	if status := started.status(t); status != 0 {
 		t.Errorf("it ends with %d:\n%s", status, started.out.String())
@@ -327,14 +314,10 @@ func TestLoad_IsThereInEvenRoundsAlone(t *testing.T) {
 func processorTime(t *testing.T, pid int) int {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, fields, _ := bytes.Cut(stat, []byte(") "))
 	ticks, err := strconv.Atoi(string(bytes.Fields(fields)[11]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return ticks
 }
 
@@ -346,13 +329,9 @@ func TestLoad_EndsWithItsParent(t *testing.T) {
 		return bytes.HasSuffix(text, []byte("\n")) && len(children(t, started.Process.Pid)) == 2
 	})
 	command, err := strconv.Atoi(strings.TrimSpace(readFile(t, filepath.Join(dir, "pid"))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	busy := children(t, started.Process.Pid)
-	if err := started.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, started.Process.Kill())
 	started.status(t)
 	wait.Until(t, "the end of the busy processes", func() bool { return !isBusy(busy[0]) && !isBusy(busy[1]) })
 	wait.Until(t, "the end of the command", func() bool {
@@ -379,9 +358,7 @@ func TestInterrupt_EndsTheCommandAndPrintsTheSummary(t *testing.T) {
 				return exists(filepath.Join(dir, "pid")) && len(children(t, started.Process.Pid)) == 2
 			})
 			busy := children(t, started.Process.Pid)
-			if err := started.Process.Signal(os.Interrupt); err != nil {
-				t.Fatal(err)
-			}
+			must(t, started.Process.Signal(os.Interrupt))
 			if status := started.status(t); status != test.status {
 				t.Errorf("it ends with %d instead of %d", status, test.status)
 			}
@@ -393,9 +370,7 @@ func TestInterrupt_EndsTheCommandAndPrintsTheSummary(t *testing.T) {
 			}
 			for _, text := range strings.Fields(readFile(t, filepath.Join(dir, "pid"))) {
 				pid, err := strconv.Atoi(text)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				// init may not have waited for the child of the command yet.
 				wait.Until(t, "the end of "+text, func() bool {
 					arguments, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -409,13 +384,9 @@ func TestInterrupt_EndsTheCommandAndPrintsTheSummary(t *testing.T) {
 func TestLoad_ReportsAProcessThatEndedByItself(t *testing.T) {
 	t.Parallel()
 	program, err := exec.LookPath("true")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	processes, err := startLoad(program, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	state := fmt.Sprintf("/proc/%d/stat", processes[0].Process.Pid)
 	wait.Until(t, "the end of the process", func() bool { return strings.Contains(readFile(t, state), ") Z ") })
 	if err := processes.stop(); err == nil || !strings.Contains(err.Error(), "ended by itself: exit status 0") {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -21,12 +22,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 // maxFolder is the size of all pictures, in bytes.
 const maxFolder = 600_000
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError
 
 // committed returns the page, and the pictures of its folder with their sizes as vips reads them.
 func committed(t *testing.T) (text string, files map[string]file) {

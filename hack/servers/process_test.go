@@ -17,8 +17,11 @@ import (
 	"time"
 
 	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 )
+
+var must = check.NoError
 
 // supervisorEnv makes the test binary play a supervisor that another test kills.
 const supervisorEnv = "STACK_TEST_SUPERVISOR"
@@ -73,12 +76,8 @@ func TestGroup_ChildrenDieWithAKilledSupervisor(t *testing.T) {
 	supervisor := exec.CommandContext(t.Context(), os.Args[0])
 	supervisor.Env = append(os.Environ(), supervisorEnv+"=1")
 	output, err := supervisor.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := supervisor.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, supervisor.Start())
 	var children []int
 	lines := bufio.NewScanner(output)
 	for len(children) < 2 && lines.Scan() {
@@ -91,9 +90,7 @@ func TestGroup_ChildrenDieWithAKilledSupervisor(t *testing.T) {
 	if len(children) < 2 {
 		t.Fatal("the supervisor started too few children")
 	}
-	if err := supervisor.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, supervisor.Process.Kill())
 	_ = supervisor.Wait()
 	for _, pid := range children {
 		wait.Until(t, fmt.Sprintf("child %d is gone", pid), func() bool { return !alive(pid) })
@@ -106,13 +103,9 @@ func TestGroup_ChildrenShareAProcessGroup(t *testing.T) {
 	var groups []int
 	for range 2 {
 		child, err := group.Start(t.Context(), shell("child", "", "exec sleep 600"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		id, err := syscall.Getpgid(child.PID())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		groups = append(groups, id)
 	}
 	if groups[0] != groups[1] || groups[0] == syscall.Getpgrp() {
@@ -124,9 +117,7 @@ func TestGroup_StartsAfterAllMembersEnded(t *testing.T) {
 	t.Parallel()
 	group := newGroup(t)
 	for range 3 {
-		if err := group.Run(t.Context(), shell("short", "", "exit 0")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, group.Run(t.Context(), shell("short", "", "exit 0")))
 	}
 }
 
@@ -142,17 +133,11 @@ func TestClose_LeavesNoGrandchildren(t *testing.T) {
 			return err
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	content, err := os.ReadFile(pidFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	group.Close()
 	wait.Until(t, "the grandchild is gone", func() bool { return !alive(pid) })
 }
@@ -161,13 +146,9 @@ func TestDead_ReportsTheLogLineThatExplains(t *testing.T) {
 	t.Parallel()
 	group := newGroup(t)
 	log := filepath.Join(t.TempDir(), "part.log")
-	if err := os.WriteFile(log, []byte("fatal: a line of an earlier run\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(log, []byte("fatal: a line of an earlier run\n"), 0o600))
 	part, err := group.Start(t.Context(), shell("the part", log, "echo starting; echo no space left; exit 3"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dead := group.Dead(t.Context())
 	<-part.Done()
 	var exit *servers.ExitError
@@ -209,13 +190,9 @@ func TestStart_EndsAProcessThatIsNeverReady(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	content, err := os.ReadFile(pidFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if alive(pid) {
 		t.Error("the part still runs")
 	}
@@ -232,9 +209,7 @@ func TestStop_KillsAfterTheGracePeriod(t *testing.T) {
 		return err
 	}
 	part, err := group.Start(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	part.Stop()
 	if err := part.Err(); err != nil {
 		t.Errorf("a part that was stopped reports %v", err)
@@ -244,9 +219,7 @@ func TestStop_KillsAfterTheGracePeriod(t *testing.T) {
 func TestChoosePort_ReportsAPortInUse(t *testing.T) {
 	t.Parallel()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	port := listener.Addr().(*net.TCPAddr).Port
 	_, err = servers.ChoosePort(port)
@@ -260,9 +233,7 @@ func TestFreePort_IsNeverReturnedTwice(t *testing.T) {
 	seen := map[int]bool{}
 	for range 200 {
 		port, err := servers.FreePort()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if seen[port] {
 			t.Fatalf("port %d was given out twice", port)
 		}
@@ -276,9 +247,7 @@ func TestPostgresCanReach_NeedsPassableParents(t *testing.T) {
 		t.Log("PostgreSQL runs as the caller, who can reach what he names")
 	}
 	closed := filepath.Join(t.TempDir(), "closed")
-	if err := os.Mkdir(closed, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(closed, 0o700))
 	if got, want := servers.PostgresCanReach(filepath.Join(closed, "data")), os.Getuid() != 0; got != want {
 		t.Errorf("below a directory that only its owner may pass: %t, want %t", got, want)
 	}

@@ -11,14 +11,10 @@ import (
 	"testing"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 )
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError
 
 // twoPrograms is the source of two small programs, by path. The tags of Go have backticks, which this text writes as '.
 var twoPrograms = map[string]string{

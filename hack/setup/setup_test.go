@@ -8,17 +8,16 @@ import (
 	"testing"
 
 	"mediastack.dev/hack/setup"
+	"mediastack.dev/hack/testenv/check"
 )
+
+var must = check.NoError
 
 func TestKubernetesVersion_MatchesTheModule(t *testing.T) {
 	root, err := setup.RepoRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	content, err := os.ReadFile(filepath.Join(root, "hack", "kube", "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !strings.Contains(string(content), "k8s.io/kubernetes v"+setup.KubernetesVersion+" ") &&
 		!strings.Contains(string(content), "k8s.io/kubernetes v"+setup.KubernetesVersion+"\n") {
 		t.Errorf("hack/kube/go.mod does not pin k8s.io/kubernetes v%s", setup.KubernetesVersion)
@@ -63,12 +62,8 @@ func TestFindKube_CompletesInstalledProgramsFromTheCache(t *testing.T) {
 	t.Setenv(setup.CacheEnv, cache)
 	writeFile := func(path string) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, nil, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, nil, 0o755))
 	}
 	etcd, apiServer := filepath.Join(assets, "etcd"), filepath.Join(assets, "kube-apiserver")
 	writeFile(etcd)
@@ -91,9 +86,7 @@ func TestFindKube_CompletesInstalledProgramsFromTheCache(t *testing.T) {
 
 func TestPackages_NamesMissingOnes(t *testing.T) {
 	root, err := setup.RepoRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for purpose, want := range map[string]struct {
 		names  []string
 		absent string
@@ -121,15 +114,11 @@ func TestPackages_NamesMissingOnes(t *testing.T) {
 
 func TestPinned_BuildsOncePerVersion(t *testing.T) {
 	root, err := setup.RepoRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	module, program := t.TempDir(), filepath.Join(t.TempDir(), "bin", "tool")
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(module, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(module, name), []byte(text), 0o600))
 	}
 	build := func() (string, error) {
 		out, err := exec.Command(filepath.Join(root, "hack", "build-pinned.sh"), program, module, "example.org/tool").CombinedOutput()
@@ -167,9 +156,7 @@ func TestPinned_BuildsOncePerVersion(t *testing.T) {
 // A variable of the Makefile once had the name of the parameter CLUSTER, so every stack was to run in a cluster.
 func TestMake_RunUsesAClusterOnlyOnRequest(t *testing.T) {
 	root, err := setup.RepoRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for parameter, want := range map[string]string{"DETACH=1": "--detach", "CLUSTER=1": `--cluster="1"`} {
 		command := exec.CommandContext(t.Context(), "make", "--dry-run", "run", parameter)
 		command.Dir, command.Env = root, append(os.Environ(), "MAKEFLAGS=")

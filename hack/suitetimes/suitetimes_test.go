@@ -9,7 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mediastack.dev/hack/testenv/check"
 )
+
+var must = check.NoError
 
 const (
 	stages = "cores=2\tprocess=1940\tgo=go1.26.8\tkind=warm\n" +
@@ -55,9 +59,7 @@ func folder(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	return dir
 }
@@ -70,9 +72,7 @@ func TestSuite_PrintsWhereTheTimeWent(t *testing.T) {
 		"test-race.json": events("mediastack.dev/a", "TestA"),
 	})
 	var out strings.Builder
-	if err := run([]string{"--dir", dir}, &out, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	must(t, run([]string{"--dir", dir}, &out, io.Discard))
 	const want = `A warm run on 2 cores with go1.26.8, where a process that does nothing takes 1.9 ms:
 
 | stage | elapsed, s | processor time, s | share of elapsed |
@@ -130,9 +130,7 @@ func TestSuite_ListsTheSlowestTwenty(t *testing.T) {
 	}
 	dir := folder(t, map[string]string{stagesFile: stages, "test.json": all.String()})
 	read, err := readSuite(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var packages, slow strings.Builder
 	read.writePackages(&packages)
 	read.writeTests(&slow)
@@ -172,18 +170,12 @@ func TestReport_FillsTheMarkersOfItsKind(t *testing.T) {
 	dir := folder(t, map[string]string{stagesFile: stages, "test.json": events("p", "TestA"), "page.md": document})
 	page := filepath.Join(dir, "page.md")
 	for range 2 { // the second time replaces the tables of the first
-		if err := run([]string{"--dir", dir, "--write", page}, io.Discard, io.Discard); err != nil {
-			t.Fatal(err)
-		}
+		must(t, run([]string{"--dir", dir, "--write", page}, io.Discard, io.Discard))
 	}
 	written, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	read, err := readSuite(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := strings.Replace(document, "<!-- suite-times warm -->\nnot measured yet\n", "<!-- suite-times warm -->\n"+read.markdown(), 1)
 	if string(written) != want {
 		t.Errorf("the page is\n%s\ninstead of\n%s", written, want)
@@ -245,9 +237,7 @@ func TestReport_PrintsARunThatFailed(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{stagesFile: strings.Replace(stages, "everything\t100\t95\t15\n", "", 1), "test.json": events("p", "TestA")})
 	var out strings.Builder
-	if err := run([]string{"--dir", dir}, &out, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	must(t, run([]string{"--dir", dir}, &out, io.Discard))
 	for _, want := range []string{"The run failed or has not ended", "| **sum** | 90.0 | 104.5 (90.1 user, 14.4 system) | 100 % |\n", "| verify | 30.0 | 24.5 | 33 % |\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, out.String())
@@ -259,9 +249,7 @@ func TestWarn_NamesTestsThatFailedAndPassed(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{"test.json": unstable, "test-race.json": events("p", "TestA"), "wrong.json": "no JSON"})
 	var out strings.Builder
-	if err := run([]string{"--reruns", filepath.Join(dir, "test-race.json"), filepath.Join(dir, "test.json")}, &out, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	must(t, run([]string{"--reruns", filepath.Join(dir, "test-race.json"), filepath.Join(dir, "test.json")}, &out, io.Discard))
 	const want = "ci: WARNING: mediastack.dev/b TestUnstable failed and passed when run again: it is unstable and must be repaired\n"
 	if out.String() != want {
 		t.Errorf("it prints %q instead of %q", out.String(), want)

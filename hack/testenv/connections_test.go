@@ -9,9 +9,7 @@ import (
 // backend returns the process of the server that answers the test.
 func backend(t *testing.T, url string) (pid int) {
 	t.Helper()
-	if err := testenv.Connections(t, url).QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
-		t.Fatal(err)
-	}
+	must(t, testenv.Connections(t, url).QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid))
 	return pid
 }
 
@@ -61,9 +59,7 @@ func TestConnections_FollowChangesOfTheSchema(t *testing.T) {
 			}
 		}
 		rows, err := connections.Query(t.Context(), "SELECT * FROM pictures WHERE id > $1", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for rows.Next() {
 		}
 		if err := rows.Err(); err != nil {

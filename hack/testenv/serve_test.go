@@ -19,9 +19,7 @@ const childEnv = "MEDIASTACK_TESTENV_CHILD"
 func TestServe_ProcessesShareServersAndNoDatabase(t *testing.T) {
 	t.Parallel()
 	socket, _, err := testenv.Serve() // Main stops the servers, which other tests use, too
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	seen := map[string]bool{}
 	var server, store string
 	for range 2 {
@@ -55,15 +53,11 @@ func TestServe_Child(t *testing.T) {
 	}
 	url := testenv.Postgres(t)
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = conn.Close(t.Context()) }()
 	var database, started string
 	var items int
-	if err := conn.QueryRow(t.Context(), "SELECT current_database(), pg_postmaster_start_time()::text, (SELECT count(*) FROM stored_item)").Scan(&database, &started, &items); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.QueryRow(t.Context(), "SELECT current_database(), pg_postmaster_start_time()::text, (SELECT count(*) FROM stored_item)").Scan(&database, &started, &items))
 	if items != 0 {
 		t.Errorf("the database has %d items", items)
 	}
@@ -76,14 +70,10 @@ func TestPostgres_IsAnInstallationOfItsOwn(t *testing.T) {
 	seen := map[string]bool{}
 	for range 2 {
 		conn, err := pgx.Connect(t.Context(), testenv.Postgres(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer func() { _ = conn.Close(t.Context()) }()
 		var id, token, proof string
-		if err := conn.QueryRow(t.Context(), "SELECT id::text, token::text, proof_key::text FROM installation WHERE server = '' AND epoch = 1 AND heartbeat = 0").Scan(&id, &token, &proof); err != nil {
-			t.Fatal(err)
-		}
+		must(t, conn.QueryRow(t.Context(), "SELECT id::text, token::text, proof_key::text FROM installation WHERE server = '' AND epoch = 1 AND heartbeat = 0").Scan(&id, &token, &proof))
 		for _, value := range []string{id, token, proof} {
 			if seen[value] {
 				t.Errorf("two databases have %s", value)

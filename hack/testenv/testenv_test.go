@@ -22,8 +22,11 @@ import (
 
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 )
+
+var must = check.NoError
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
@@ -35,17 +38,13 @@ func TestPostgres_IsolatesTests(t *testing.T) {
 		t.Fatalf("two databases have the same URL %s", first)
 	}
 	conn, err := pgx.Connect(ctx, first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close(ctx)
 	if _, err := conn.Exec(ctx, "CREATE TABLE items (id int)"); err != nil {
 		t.Fatal(err)
 	}
 	var superuser bool
-	if err := conn.QueryRow(ctx, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user").Scan(&superuser); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.QueryRow(ctx, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user").Scan(&superuser))
 	if superuser {
 		t.Error("tests run as superuser, so they can't find a missing grant")
 	}
@@ -57,9 +56,7 @@ func TestPostgresServer_KeepsDataAndURLOverACrash(t *testing.T) {
 	server := testenv.PostgresServer(t)
 	url := testenv.Database(t, server)
 	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := conn.Exec(ctx, "CREATE TABLE items (id int)"); err != nil {
 		t.Fatal(err)
 	}
@@ -69,9 +66,7 @@ func TestPostgresServer_KeepsDataAndURLOverACrash(t *testing.T) {
 	}
 	server.Start()
 	conn, err = pgx.Connect(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close(ctx)
 	if _, err := conn.Exec(ctx, "INSERT INTO items VALUES (1)"); err != nil {
 		t.Error(err)
@@ -84,26 +79,18 @@ func TestStandby_HasEveryAcknowledgedCommit(t *testing.T) {
 	ctx := t.Context()
 	primary := testenv.PostgresServer(t)
 	conn, err := pgx.Connect(ctx, testenv.Database(t, primary))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	name := conn.Config().Database
 	dir := testenv.TempDir(t)
 	replica, err := primary.Server.StartStandby(ctx, servers.PostgresConfig{Dir: filepath.Join(dir, "replica"), LogFile: filepath.Join(dir, "replica.log"), Volatile: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := conn.Exec(ctx, "CREATE TABLE items (id int); INSERT INTO items VALUES (1)"); err != nil {
 		t.Fatal(err)
 	}
 	primary.Kill()
-	if err := replica.Promote(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, replica.Promote(ctx))
 	promoted, err := pgx.Connect(ctx, replica.AdminURL(name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer promoted.Close(ctx)
 	var id int
 	if err := promoted.QueryRow(ctx, "INSERT INTO items SELECT id + 1 FROM items RETURNING id").Scan(&id); err != nil || id != 2 {
@@ -128,22 +115,16 @@ func roundTrip(t *testing.T, access servers.S3Access) {
 		Creds:  credentials.NewStaticV4(access.AccessKey, access.SecretKey, ""),
 		Region: access.Region,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	bucket := "bucket-" + servers.RandomSecret(6)
-	if err := client.MakeBucket(ctx, bucket, miniogo.MakeBucketOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.MakeBucket(ctx, bucket, miniogo.MakeBucketOptions{}))
 	want := []byte("bytes")
 	options := miniogo.PutObjectOptions{DisableContentSha256: true}
 	if _, err := client.PutObject(ctx, bucket, "a/b", bytes.NewReader(want), int64(len(want)), options); err != nil {
 		t.Fatal(err)
 	}
 	object, err := client.GetObject(ctx, bucket, "a/b", miniogo.GetObjectOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = object.Close() })
 	got, err := io.ReadAll(object)
 	if err != nil || !bytes.Equal(got, want) {
@@ -168,24 +149,16 @@ func TestKubernetes_EnforcesRBAC(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	admin, err := kubernetes.NewForConfig(testenv.Kubernetes(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	namespace, err := admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := admin.CoreV1().ServiceAccounts(namespace.Name).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", testenv.ServiceAccountKubeconfig(t, namespace.Name, "nobody"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	nobody, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := nobody.CoreV1().Secrets(namespace.Name).List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("a service account without a role lists Secrets: %v", err)
 	}
@@ -198,13 +171,9 @@ func TestKubernetes_RunsControllers(t *testing.T) {
 	ctx := t.Context()
 	plane := testenv.SharedKubernetes(t)
 	admin, err := kubernetes.NewForConfig(plane.Access())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	namespace, err := admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	secrets := admin.CoreV1().Secrets(namespace.Name)
 	owner := mediaAccount(t, plane, namespace.Name)
 	dependent := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "dependent", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, owner.GroupVersionKind())}}}
@@ -226,9 +195,7 @@ func TestKubernetes_RunsControllers(t *testing.T) {
 		return apierrors.IsForbidden(err)
 	})
 
-	if err := admin.CoreV1().Namespaces().Delete(ctx, namespace.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.CoreV1().Namespaces().Delete(ctx, namespace.Name, metav1.DeleteOptions{}))
 	wait.Until(t, "the namespace is gone", func() bool {
 		_, err := admin.CoreV1().Namespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
@@ -238,9 +205,7 @@ func TestKubernetes_RunsControllers(t *testing.T) {
 func accounts(t *testing.T, plane *testenv.ControlPlane, namespace string) dynamic.ResourceInterface {
 	t.Helper()
 	client, err := dynamic.NewForConfig(plane.Access())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return client.Resource(schema.GroupVersionResource{Group: "mediastack.dev", Version: "v1alpha1", Resource: "mediaaccounts"}).Namespace(namespace)
 }
 
@@ -248,17 +213,13 @@ func mediaAccount(t *testing.T, plane *testenv.ControlPlane, namespace string) *
 	t.Helper()
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "mediastack.dev/v1alpha1", "kind": "MediaAccount", "metadata": map[string]any{"name": "demo"}, "spec": map[string]any{}}}
 	created, err := accounts(t, plane, namespace).Create(t.Context(), object, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return created
 }
 
 func deleteMediaAccount(t *testing.T, plane *testenv.ControlPlane, object *unstructured.Unstructured) {
 	t.Helper()
-	if err := accounts(t, plane, object.GetNamespace()).Delete(t.Context(), object.GetName(), metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, accounts(t, plane, object.GetNamespace()).Delete(t.Context(), object.GetName(), metav1.DeleteOptions{}))
 }
 
 func TestNewKubernetes_KeepsObjectsAndCredentialsOverACrash(t *testing.T) {

@@ -7,7 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mediastack.dev/hack/testenv/check"
 )
+
+var must = check.NoError
 
 const testWords = `
 extensions: [.go, .md, ""]
@@ -26,12 +30,8 @@ func checkTree(t *testing.T, files map[string]string) (output string, err error)
 	files["words.yaml"] = testWords
 	for path, content := range files {
 		path = filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	git := exec.Command("git", "init", "--quiet", root)
 	if printed, err := git.CombinedOutput(); err != nil {
@@ -98,9 +98,7 @@ func TestRun_AcceptsWhatNoRuleForbids(t *testing.T) {
 func TestReadWordList_RejectsAnUnknownScope(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "words.yaml")
-	if err := os.WriteFile(path, []byte("retired:\n- {words: [x], say: z, in: [anywhere]}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("retired:\n- {words: [x], say: z, in: [anywhere]}\n"), 0o600))
 	if _, err := readWordList(path); err == nil || !strings.Contains(err.Error(), `unknown scope "anywhere"`) {
 		t.Errorf("error %v", err)
 	}

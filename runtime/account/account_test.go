@@ -9,22 +9,21 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/cell"
 )
+
+var must = check.NoError
 
 func TestKeySecret_HasItsFormAndIsNeverPrinted(t *testing.T) {
 	t.Parallel()
 	token, err := NewKeySecret(cell.Max)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !regexp.MustCompile(`^msk_fff[0-9A-Za-z]{43}$`).MatchString(token.Reveal()) {
 		t.Fatalf("an API key must be msk_, the cell and 43 base62 characters, not %q", token.Reveal())
 	}
 	shown, err := json.Marshal(map[string]any{"token": token})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, text := range []string{fmt.Sprint(token), fmt.Sprintf("%v %+v %#v %s %q", token, token, token, token, token), string(shown), token.LogValue().String()} {
 		if strings.Contains(text, token.Reveal()[4:]) {
 			t.Errorf("the key is printed: %s", text)
@@ -41,9 +40,7 @@ func TestNewKeySecret_ReturnsDifferentKeys(t *testing.T) {
 	seen := map[string]bool{}
 	for range 1000 {
 		token, err := NewKeySecret(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if seen[token.Reveal()] {
 			t.Fatal("two keys are the same")
 		}

@@ -2,12 +2,10 @@ package consistency_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +16,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/consistency"
 	"mediastack.dev/runtime/internal/runtimetest"
@@ -81,18 +80,12 @@ func (d *fixture) newService(now func() time.Time) *media.Service {
 	return service
 }
 
-// upload runs a whole upload.
-func upload(ctx context.Context, service *media.Service, p account.Principal, data io.Reader, fields media.Fields) (media.Item, error) {
-	u, err := service.Begin(ctx, p, 0)
-	if err != nil {
-		return media.Item{}, err
-	}
-	defer u.Close(ctx)
-	if err := u.Receive(ctx, data, fields.MimeType); err != nil {
-		return media.Item{}, err
-	}
-	return u.Commit(ctx, fields)
-}
+// What runs a whole upload, deletes an item with an API key, and makes a file.
+var (
+	upload     = runtimetest.Upload
+	deleteItem = runtimetest.DeleteItem
+	random     = runtimetest.Noise
+)
 
 func (d *fixture) draft(data []byte, fields media.Fields) media.Item {
 	d.t.Helper()
@@ -263,22 +256,4 @@ func (d *fixture) balanced() {
 	}
 }
 
-func random(n int) []byte {
-	data := make([]byte, n)
-	source := rand.NewChaCha8([32]byte(bytes.Repeat([]byte{byte(n), byte(n >> 8)}, 16)))
-	_, _ = source.Read(data)
-	return data
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// deleteItem deletes an item with an API key.
-func deleteItem(ctx context.Context, service *media.Service, p account.Principal, id uuid.UUID) error {
-	_, err := service.Delete(ctx, p, id, media.DeleteOptions{})
-	return err
-}
+var must = check.NoError

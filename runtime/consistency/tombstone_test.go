@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/consistency"
 	"mediastack.dev/runtime/media"
@@ -49,8 +50,7 @@ func (d *fixture) removeEnded() {
 	purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, BatchSize: 50, MaxAttempts: 3, MaxBackoff: time.Second},
 		media.PurgeDeps{Store: d.store, Objects: d.objects, Guard: d.Guard(), Now: func() time.Time { return time.Now().Add(time.Minute) }, Log: slog.New(slog.DiscardHandler)})
 	must(d.t, err)
-	_, err = purger.Run(d.t.Context())
-	must(d.t, err)
+	must(d.t, check.ErrorOf(purger.Run(d.t.Context())))
 }
 
 // rows returns all rows of the account that a check reads, as text.
@@ -197,8 +197,7 @@ func TestCheck_LeavesDeletedItemsToThePurgeForADay(t *testing.T) {
 		}
 	}
 	// A restore wins against a check that has found the item.
-	_, err := d.service.Restore(t.Context(), d.principal, item.ID)
-	must(t, err)
+	must(t, check.ErrorOf(d.service.Restore(t.Context(), d.principal, item.ID)))
 	if ended, err := d.store.EndOverdueItems(t.Context(), d.principal.Account.ID, []uuid.UUID{item.ID}, d.clock.Now()); err != nil || len(ended) != 0 {
 		t.Errorf("%v, %v", ended, err)
 	}

@@ -14,7 +14,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"mediastack.dev/hack/testenv/check"
 )
+
+var must = check.NoError
 
 // acquire acquires a slot that must be free.
 func acquire(t *testing.T, l *Limiter[string], key string) {
@@ -43,9 +47,7 @@ func granted(t *testing.T, result <-chan error) bool {
 	synctest.Wait()
 	select {
 	case err := <-result:
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return true
 	default:
 		return false
@@ -531,19 +533,13 @@ func TestRegister_ExportsSlotsWaitersAndLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		l := New[string](Config{Limit: 1, PerKey: 1, MaxWaiting: 4})
-		if err := l.Register(registry, "uploads", "Uploads"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Register(registry, "uploads", "Uploads"))
 		unlimited := New[string](Config{Limit: Unlimited, PerKey: Unlimited})
-		if err := unlimited.Register(registry, "reads", "Reads"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unlimited.Register(registry, "reads", "Reads"))
 		acquire(t, l, "a")
 		waiter := wait(t, l, "b")
 		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got := map[string]float64{}
 		for _, family := range families {
 			got[family.GetName()] = family.GetMetric()[0].GetGauge().GetValue()

@@ -52,9 +52,7 @@ func TestRun_YieldsASlotToAnAccountThatHasNone(t *testing.T) {
 		return true
 	})
 	// What has yielded waits as before: the attempt does not count, and nothing of it is left.
-	if n := w.QueryInt(t, `SELECT count(*) FROM fetch_job WHERE state = 'queued' AND attempts = 0 AND error_code = ''`); n != 3 {
-		t.Errorf("%d jobs wait, want 3", n)
-	}
+	w.Counts(t, 3, "jobs wait", `SELECT count(*) FROM fetch_job WHERE state = 'queued' AND attempts = 0 AND error_code = ''`)
 	wait.Until(t, "only running jobs have an upload", func() bool { return w.QueryInt(t, `SELECT count(*) FROM upload`) == 4 })
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fetch"
@@ -60,10 +61,8 @@ func (s source) Open(ctx context.Context, _ string) (fetch.File, error) { return
 // sources open another file by each URL.
 type sources map[string]source
 
-func (sources) Check(string) error { return nil }
-func (s sources) Open(ctx context.Context, url string) (fetch.File, error) {
-	return s[url](ctx)
-}
+func (sources) Check(string) error                                         { return nil }
+func (s sources) Open(ctx context.Context, url string) (fetch.File, error) { return s[url](ctx) }
 
 func (w *world) process(t *testing.T, open source, change ...func(*fetch.Config)) process {
 	t.Helper()
@@ -165,9 +164,4 @@ func (u unreadable) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
@@ -26,12 +27,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError
 
 // site is a database with the processes that use it, and the requests that they send to the shared
 // S3 store.
@@ -97,9 +93,7 @@ func (s *site) sealed(p account.Principal) media.Item {
 }
 
 // process returns the guard of a process that starts.
-func (s *site) process() *installation.Guard {
-	return s.processWith(s.objects)
-}
+func (s *site) process() *installation.Guard { return s.processWith(s.objects) }
 
 func (s *site) processWith(markers installation.Markers) *installation.Guard {
 	return installation.NewGuard(runtimetest.InstallationConfig(), installation.Deps{Store: s.store, Markers: markers, Log: slog.New(slog.DiscardHandler)})

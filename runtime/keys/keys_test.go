@@ -8,7 +8,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"mediastack.dev/hack/testenv/check"
 )
+
+var must = check.NoError
 
 func TestParseSecret_AcceptsHexadecimalAndBase64(t *testing.T) {
 	t.Parallel()
@@ -39,13 +43,9 @@ func TestParseSecret_AcceptsHexadecimalAndBase64(t *testing.T) {
 func signerOf(t testing.TB, secret string, purpose Purpose) *Signer {
 	t.Helper()
 	parsed, err := ParseSecret(base64.StdEncoding.EncodeToString([]byte(secret)), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	signer, err := parsed.Signer(purpose)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return signer
 }
 
@@ -65,13 +65,9 @@ func TestEncrypter_DecryptsWithTheCurrentAndThePreviousSecret(t *testing.T) {
 	encrypter := func(secret, previous string, purpose Purpose) *Encrypter {
 		t.Helper()
 		parsed, err := ParseSecret(secret, previous)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		encrypter, err := parsed.Encrypter(purpose)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return encrypter
 	}
 	encrypted := encrypter(old, "", PurposeEmailOutbox).Encrypt([]byte("code 1234"))

@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
@@ -99,8 +100,7 @@ func TestLoweredCap_RejectsUploadsAndKeepsItems(t *testing.T) {
 	p := b.tenant(10_000)
 	data := random(5000)
 	item := b.sealed(p, data, media.Fields{})
-	_, err := b.registry.Ensure(t.Context(), account.Spec{Namespace: p.Account.Namespace, Name: p.Account.Name, MaxStorage: 1000, MaxUploadSize: 1000})
-	must(t, err)
+	must(t, check.ErrorOf(b.registry.Ensure(t.Context(), account.Spec{Namespace: p.Account.Namespace, Name: p.Account.Name, MaxStorage: 1000, MaxUploadSize: 1000})))
 	if _, err := upload(t.Context(), b.service, p, bytes.NewReader(random(1)), media.Fields{}); !fault.Is(err, fault.QuotaExceeded) {
 		t.Errorf("an upload under a lowered cap: %v", err)
 	}
@@ -271,8 +271,7 @@ func TestPurge_RemovesWhatACrashedUploadLeft(t *testing.T) {
 	reader, writer := io.Pipe()
 	received := make(chan error, 1)
 	go func() { received <- u.Receive(t.Context(), reader, "") }()
-	_, err = writer.Write(make([]byte, 2*media.PartSize+10))
-	must(t, err)
+	must(t, check.ErrorOf(writer.Write(make([]byte, 2*media.PartSize+10))))
 	if reserved := b.number(`SELECT reserved FROM upload`); reserved < media.PartSize {
 		t.Fatalf("only %d bytes are reserved in the middle of an upload", reserved)
 	}
@@ -297,9 +296,7 @@ func TestPurge_RemovesWhatACrashedUploadLeft(t *testing.T) {
 	}
 	u.Close(t.Context())
 	b.balanced(p)
-	if n := b.number(`SELECT count(*) FROM item`); n != 0 {
-		t.Errorf("%d items of a purged upload", n)
-	}
+	b.counts(0, "items of a purged upload", `SELECT count(*) FROM item`)
 }
 
 // A purged upload that still stores its object queues the object's removal.
@@ -311,8 +308,7 @@ func TestUpload_LeavesNothingWhenExpiredBeforeItsCommit(t *testing.T) {
 	scope := media.ScopeOf(p)
 	must(t, b.store.OpenUpload(t.Context(), id, scope, 3, b.clock.Now()))
 	b.clock.advance(time.Hour)
-	_, err := b.purger.Run(t.Context())
-	must(t, err)
+	must(t, check.ErrorOf(b.purger.Run(t.Context())))
 	key := media.ObjectKey(id, media.Original)
 	must(t, b.objects.Put(t.Context(), scope.Bucket, key, "text/plain", strings.NewReader("abc"), 3))
 	item := media.Item{ID: id, Access: media.Private, Objects: media.Objects{{Variant: media.Original, Key: key, Bytes: 3}}, CreatedAt: b.clock.Now()}
@@ -324,8 +320,7 @@ func TestUpload_LeavesNothingWhenExpiredBeforeItsCommit(t *testing.T) {
 	if removal == nil {
 		t.Fatal("the removal of the late object is not queued")
 	}
-	_, err = b.purger.Run(t.Context())
-	must(t, err)
+	must(t, check.ErrorOf(b.purger.Run(t.Context())))
 	b.balanced(p)
 }
 
@@ -380,12 +375,9 @@ func TestPurge_RemovesAnObjectStoredAfterItsUploadWasAbandoned(t *testing.T) {
 			}
 			must(t, objects.late(t.Context()))
 			b.clock.advance(2 * time.Minute)
-			_, err := b.purger.Run(t.Context())
-			must(t, err)
+			must(t, check.ErrorOf(b.purger.Run(t.Context())))
 			b.balanced(p)
-			if n := b.number(`SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM object_removal)`); n != 0 {
-				t.Errorf("%d rows are left", n)
-			}
+			b.counts(0, "rows are left", `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM object_removal)`)
 		})
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/imaging"
@@ -79,8 +80,7 @@ func flood(t *testing.T, pool *watched, p account.Principal, n int) (release fun
 // choose sets the image settings of the tenant.
 func (b *harness) choose(p account.Principal, change settings.Layer) {
 	b.t.Helper()
-	_, err := settings.NewService(b.store).Update(b.t.Context(), p.Account.ID, change)
-	must(b.t, err)
+	must(b.t, check.ErrorOf(settings.NewService(b.store).Update(b.t.Context(), p.Account.ID, change)))
 }
 
 // picture returns an image of noise, which does not compress.
@@ -170,8 +170,7 @@ func TestDerivatives_AreStoredCountedAndRemovedWithTheirItem(t *testing.T) {
 	if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != item.Objects.Bytes() {
 		t.Errorf("%d bytes are used for %d stored", held, item.Objects.Bytes())
 	}
-	_, err = service.Seal(t.Context(), p, item.ID)
-	must(t, err)
+	must(t, check.ErrorOf(service.Seal(t.Context(), p, item.ID)))
 	b.balanced(p)
 
 	// A change of settings applies to later uploads.
@@ -204,8 +203,7 @@ func TestPurge_RemovesTheDerivativesOfDrafts(t *testing.T) {
 		t.Fatalf("%d objects", n)
 	}
 	b.clock.advance(25 * time.Hour)
-	_, err = b.purger.Run(t.Context())
-	must(t, err)
+	must(t, check.ErrorOf(b.purger.Run(t.Context())))
 	if left := b.stored(p); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -242,9 +240,7 @@ func TestCommit_RejectedWhenTheCapCannotHoldTheDerivatives(t *testing.T) {
 	if left := b.stored(p); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != 0 {
-		t.Errorf("%d bytes are still used", held)
-	}
+	b.counts(0, "bytes are still used", `SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID)
 	b.balanced(p)
 }
 
@@ -289,11 +285,8 @@ func TestCommit_LeavesNothingWhenADerivativeCannotBeStored(t *testing.T) {
 		t.Fatalf("the upload: %v", err)
 	}
 	b.clock.advance(2 * time.Minute) // the failed write may still take effect: the removal is repeated
-	_, err := b.purger.Run(t.Context())
-	must(t, err)
-	if n := b.number(`SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM object_removal) + (SELECT count(*) FROM item)`); n != 0 {
-		t.Errorf("%d rows are left", n)
-	}
+	must(t, check.ErrorOf(b.purger.Run(t.Context())))
+	b.counts(0, "rows are left", `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM object_removal) + (SELECT count(*) FROM item)`)
 	if left := b.stored(p); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -338,8 +331,7 @@ func TestImageQueue_RejectsOnlyTheAccountThatFloodsIt(t *testing.T) {
 	if read := size - sent.Len(); read > 256<<10 {
 		t.Errorf("%d of %d bytes were read", read, size)
 	}
-	_, err := send(other, text)
-	must(t, err)
+	must(t, check.ErrorOf(send(other, text)))
 	release()
 	item, err := send(one, image)
 	must(t, err)
@@ -359,8 +351,7 @@ func TestUpload_ReleasesItsImageSlot(t *testing.T) {
 	for name, end := range map[string]func(*media.Upload){
 		"closed": func(u *media.Upload) { u.Close(t.Context()) },
 		"stored": func(u *media.Upload) {
-			_, err := u.Commit(t.Context(), media.Fields{})
-			must(t, err)
+			must(t, check.ErrorOf(u.Commit(t.Context(), media.Fields{})))
 			u.Close(t.Context())
 		},
 	} {
@@ -388,8 +379,7 @@ func TestFinish_WaitsForAnImageSlotWithoutHoldingAnUploadSlot(t *testing.T) {
 	image := jpegOf(t, picture(200, 200))
 	r, err := service.CreateResumable(t.Context(), p, int64(len(image)), media.Fields{}, "")
 	must(t, err)
-	_, err = r.Append(t.Context(), 0, bytes.NewReader(image), -1, nil)
-	must(t, err)
+	must(t, check.ErrorOf(r.Append(t.Context(), 0, bytes.NewReader(image), -1, nil)))
 	release := flood(t, pool, p, 1)
 
 	left, leave := context.WithCancel(t.Context())
@@ -397,8 +387,7 @@ func TestFinish_WaitsForAnImageSlotWithoutHoldingAnUploadSlot(t *testing.T) {
 	go func() { _, err := r.Finish(left); gone <- err }()
 	<-pool.awaits
 	// The only upload slot is free meanwhile.
-	_, err = upload(t.Context(), service, other, strings.NewReader("text"), media.Fields{})
-	must(t, err)
+	must(t, check.ErrorOf(upload(t.Context(), service, other, strings.NewReader("text"), media.Fields{})))
 	select {
 	case err := <-gone:
 		t.Fatalf("it did not wait: %v", err)

@@ -265,9 +265,7 @@ func TestFactsBackfill_ContinuesWhereItWasStopped(t *testing.T) {
 			t.Errorf("photo %d: %+v, version %d", i, item.Facts, item.Version)
 		}
 	}
-	if n := b.number(`SELECT count(*) FROM item WHERE version = 1 AND width IS NULL AND placeholder IS NULL`); n != 2 {
-		t.Errorf("%d items are unchanged, of two without facts", n)
-	}
+	b.counts(2, "items are unchanged, of two without facts", `SELECT count(*) FROM item WHERE version = 1 AND width IS NULL AND placeholder IS NULL`)
 	again := b.backfill(b.objects, pool)
 	if done, err := again.Pass(t.Context()); err != nil || done != (media.FactsPass{}) || len(again.waits) != 0 {
 		t.Errorf("a pass with nothing left: %+v, %v", done, err)

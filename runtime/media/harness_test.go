@@ -3,9 +3,8 @@ package media_test
 import (
 	"bytes"
 	"context"
-	"io"
+	"crypto/sha256"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/runtimetest"
@@ -145,18 +145,12 @@ func (b *harness) tenant(maxStorage int64) account.Principal {
 	return p
 }
 
-// upload runs a whole upload.
-func upload(ctx context.Context, service *media.Service, p account.Principal, data io.Reader, fields media.Fields) (media.Item, error) {
-	u, err := service.Begin(ctx, p, 0)
-	if err != nil {
-		return media.Item{}, err
-	}
-	defer u.Close(ctx)
-	if err := u.Receive(ctx, data, fields.MimeType); err != nil {
-		return media.Item{}, err
-	}
-	return u.Commit(ctx, fields)
-}
+// What runs a whole upload, deletes an item with an API key, and makes a file.
+var (
+	upload     = runtimetest.Upload
+	deleteItem = runtimetest.DeleteItem
+	random     = runtimetest.Noise
+)
 
 func (b *harness) upload(p account.Principal, data []byte, fields media.Fields) media.Item {
 	b.t.Helper()
@@ -205,6 +199,14 @@ func (b *harness) number(sql string, args ...any) int64 {
 	return n
 }
 
+// counts reports an error if a query selects another number than the one that is wanted. What names what is counted.
+func (b *harness) counts(want int64, what, sql string, args ...any) {
+	b.t.Helper()
+	if n := b.number(sql, args...); n != want {
+		b.t.Errorf("%d %s, want %d", n, what, want)
+	}
+}
+
 // balanced checks that the counters of an account equal a recount of its rows and
 // that its bucket holds exactly the objects that the rows name.
 func (b *harness) balanced(p account.Principal) {
@@ -243,22 +245,47 @@ func (b *harness) balanced(p account.Principal) {
 	}
 }
 
-func random(n int) []byte {
-	data := make([]byte, n)
-	source := rand.NewChaCha8([32]byte(bytes.Repeat([]byte{byte(n), byte(n >> 8)}, 16)))
-	_, _ = source.Read(data)
-	return data
+var must = check.NoError
+
+// create creates a resumable upload.
+func (b *harness) create(p account.Principal, length int64) *media.Resumable {
+	b.t.Helper()
+	r, err := b.service.CreateResumable(b.t.Context(), p, length, media.Fields{FileName: "a.bin"}, "")
+	must(b.t, err)
+	return r
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+// resume loads the upload, as the next request does, at any replica.
+func (b *harness) resume(service *media.Service, p account.Principal, r *media.Resumable) *media.Resumable {
+	b.t.Helper()
+	again, err := service.FindResumable(b.t.Context(), p, r.State().ItemID)
+	must(b.t, err)
+	must(b.t, again.FinishReceived(b.t.Context()))
+	return again
+}
+
+// settled checks that an upload became an item with the content file, and left nothing else.
+func (b *harness) settled(p account.Principal, r *media.Resumable, file []byte) {
+	b.t.Helper()
+	item := r.State().Item
+	if item == nil {
+		b.t.Fatalf("the upload is not committed: %+v", r.State())
 	}
+	original := item.File()
+	sum := sha256.Sum256(file)
+	if got := b.bytesOf(p, original); !bytes.Equal(got, file) || !bytes.Equal(original.SHA256, sum[:]) || original.Bytes != int64(len(file)) {
+		b.t.Errorf("the item has %d bytes, want %d", len(got), len(file))
+	}
+	b.clock.advance(2 * time.Minute)
+	must(b.t, check.ErrorOf(b.purger.Run(b.t.Context())))
+	b.balanced(p)
+	b.nothingIncomplete(p)
 }
 
-// deleteItem deletes an item with an API key.
-func deleteItem(ctx context.Context, service *media.Service, p account.Principal, id uuid.UUID) error {
-	_, err := service.Delete(ctx, p, id, media.DeleteOptions{})
-	return err
+func (b *harness) nothingIncomplete(p account.Principal) {
+	b.t.Helper()
+	must(b.t, b.objects.ListIncomplete(b.t.Context(), p.Account.Bucket, "", func(u media.IncompleteUpload) error {
+		b.t.Errorf("an incomplete upload of %s is left", u.Key)
+		return nil
+	}))
 }

@@ -68,9 +68,7 @@ func TestItem_CompletesItsLifecycle(t *testing.T) {
 			if left := b.stored(p); len(left) != 0 {
 				t.Errorf("objects are left: %v", left)
 			}
-			if n := b.number(`SELECT count(*) FROM object_removal`); n != 0 {
-				t.Errorf("%d removals are left", n)
-			}
+			b.counts(0, "removals are left", `SELECT count(*) FROM object_removal`)
 			b.balanced(p)
 		})
 	}

@@ -10,16 +10,17 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/fairlimit"
 	"mediastack.dev/runtime/fault"
 )
 
+var must = check.NoError
+
 func testLimits(t *testing.T, cfg Config) limits {
 	t.Helper()
 	l, err := newLimits(cfg, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return l
 }
 
@@ -94,16 +95,12 @@ func TestLimits_ExportGaugesOfSlotsAndMemory(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	l, err := newLimits(Config{MaxUploads: 8, UploadMemory: 4 * bufferSize, UploadPerAccountPercent: 75, UploadQueue: 4, UploadQueueTimeout: time.Minute}, registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := l.acquire(t.Context(), l.uploads, uuid.New()); err != nil {
 		t.Fatal(err)
 	}
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := map[string]float64{}
 	for _, family := range families {
 		got[family.GetName()] = family.GetMetric()[0].GetGauge().GetValue()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
@@ -135,8 +136,7 @@ func TestResumable_RequestsOfKnownSizeLeaveNoIncompletePart(t *testing.T) {
 		if declared > 0 {
 			declared <<= 20
 		}
-		_, err := r.Append(t.Context(), 0, bytes.NewReader(file), declared, nil)
-		must(t, err)
+		must(t, check.ErrorOf(r.Append(t.Context(), 0, bytes.NewReader(file), declared, nil)))
 		var sizes []int64
 		for _, part := range r.State().Progress.Parts {
 			sizes = append(sizes, part.Bytes>>20)
@@ -157,8 +157,7 @@ func TestResumable_SavesItsProgressAfterThreeParts(t *testing.T) {
 	service := b.replicaWith(counter, b.objects, config)
 	r, err := service.CreateResumable(t.Context(), p, 100<<20, media.Fields{}, "")
 	must(t, err)
-	_, err = r.Append(t.Context(), 0, bytes.NewReader(random(64<<20)), 64<<20, nil)
-	must(t, err)
+	must(t, check.ErrorOf(r.Append(t.Context(), 0, bytes.NewReader(random(64<<20)), 64<<20, nil)))
 	// The id of the multipart upload, the first part, three times three parts, the end.
 	if got := counter.saved.Load(); got != 6 {
 		t.Errorf("the progress of 12 parts was saved %d times", got)
@@ -194,10 +193,8 @@ func TestResumable_KeepsThePartsBeforeAFailureOfTheObjectStore(t *testing.T) {
 			t.Fatalf("%d bytes are kept, %v", n, err)
 		}
 		r = b.resume(service, p, r)
-		_, err = r.Append(t.Context(), n, bytes.NewReader(file[n:]), -1, nil)
-		must(t, err)
-		_, err = r.Finish(t.Context())
-		must(t, err)
+		must(t, check.ErrorOf(r.Append(t.Context(), n, bytes.NewReader(file[n:]), -1, nil)))
+		must(t, check.ErrorOf(r.Finish(t.Context())))
 		b.settled(p, r, file)
 	}
 }

@@ -20,9 +20,7 @@ func contendedUpload(t *testing.T) (u *transfer, stopWaiting func()) {
 	s := &Service{cfg: cfg, limits: testLimits(t, cfg)}
 	u = &transfer{service: s, scope: Scope{AccountID: uuid.New()}}
 	u.rate.budget = minrate.New(cfg.UploadMinTransferRate, idleBudget)
-	if err := u.acquireUploadSlot(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, u.acquireUploadSlot(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		if err := s.limits.uploads.Acquire(ctx, uuid.New()); err == nil {

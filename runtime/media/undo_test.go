@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
@@ -50,8 +51,7 @@ func (b *harness) replicas() []*media.Service {
 func (b *harness) removeEnded() {
 	b.t.Helper()
 	b.clock.advance(time.Minute)
-	_, err := b.purger.Run(b.t.Context())
-	must(b.t, err)
+	must(b.t, check.ErrorOf(b.purger.Run(b.t.Context())))
 }
 
 // deletedIDs returns the ids of the deleted items, the latest delete first.
@@ -109,9 +109,7 @@ func TestRestore_ReturnsTheItemAsItWas(t *testing.T) {
 	if totals, err := b.service.Totals(t.Context(), p); err != nil || totals.Storage != 400 {
 		t.Errorf("the totals contain a deleted item: %+v, %v", totals, err)
 	}
-	if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != 600 {
-		t.Errorf("%d bytes count against the cap, want those of the deleted item, too", held)
-	}
+	b.counts(600, "bytes count against the cap, want those of the deleted item, too", `SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID)
 	page, err := b.service.ListDeleted(t.Context(), p, 1, 10)
 	must(t, err)
 	if len(page.Items) != 1 || page.Items[0].ID != item.ID || !page.Items[0].DeletedAt.Equal(b.clock.Now()) || !page.Items[0].RestorableUntil.Equal(*until) || !page.Items[0].SealedAt.Equal(*item.SealedAt) {
@@ -136,8 +134,7 @@ func TestRestore_ReturnsTheItemAsItWas(t *testing.T) {
 		t.Errorf("a missing item is restored: %v", err)
 	}
 	other := b.undoTenant(10_000, account.UndoEveryone)
-	_, err = b.service.Delete(t.Context(), p, item.ID, media.DeleteOptions{})
-	must(t, err)
+	must(t, check.ErrorOf(b.service.Delete(t.Context(), p, item.ID, media.DeleteOptions{})))
 	if _, err := b.service.Restore(t.Context(), other, item.ID); !fault.Is(err, fault.NotFound) {
 		t.Errorf("another tenant restores the item: %v", err)
 	}
@@ -201,8 +198,7 @@ func TestDelete_IsPermanentUnlessTheAccountSaysOtherwise(t *testing.T) {
 	}
 	_, err := b.service.Delete(t.Context(), p, item.ID, media.DeleteOptions{Agent: true})
 	must(t, err)
-	_, err = b.service.Delete(t.Context(), p, item.ID, media.DeleteOptions{Permanent: true})
-	must(t, err)
+	must(t, check.ErrorOf(b.service.Delete(t.Context(), p, item.ID, media.DeleteOptions{Permanent: true})))
 	if left := b.deletedIDs(p); len(left) != 0 || len(b.stored(p)) != 0 {
 		t.Errorf("a permanent delete of a deleted item leaves %v, %v", left, b.stored(p))
 	}
@@ -218,8 +214,7 @@ func TestPurge_EndsDeletedItemsWhenTheirTimeIsOver(t *testing.T) {
 	must(t, err)
 	b.clock.advance(time.Hour)
 	b.setUndo(&p, account.Undo{Window: time.Hour, For: account.UndoEveryone}) // for later deletes only
-	_, err = b.service.Delete(t.Context(), p, second.ID, media.DeleteOptions{})
-	must(t, err)
+	must(t, check.ErrorOf(b.service.Delete(t.Context(), p, second.ID, media.DeleteOptions{})))
 	for _, step := range []struct {
 		after time.Duration
 		left  []uuid.UUID
@@ -248,8 +243,7 @@ func TestUpload_TakesTheRoomOfTheOldestDeletedItems(t *testing.T) {
 	for i := range 4 {
 		item := b.sealed(p, random(1990+i), media.Fields{})
 		b.clock.advance(time.Second)
-		_, err := b.service.Delete(t.Context(), p, item.ID, media.DeleteOptions{})
-		must(t, err)
+		must(t, check.ErrorOf(b.service.Delete(t.Context(), p, item.ID, media.DeleteOptions{})))
 		deleted = append([]uuid.UUID{item.ID}, deleted...) // the latest first
 	}
 	if _, err := upload(t.Context(), b.service, p, bytes.NewReader(make([]byte, 8001)), media.Fields{}); !fault.Is(err, fault.QuotaExceeded) {
@@ -285,8 +279,7 @@ func TestUpload_EmptiesTheBucketOfWhatMadeRoom(t *testing.T) {
 	p := b.undoTenant(10_000, account.UndoEveryone)
 	for range 12 {
 		item := b.sealed(p, random(4000), media.Fields{})
-		_, err := b.service.Delete(t.Context(), p, item.ID, media.DeleteOptions{})
-		must(t, err)
+		must(t, check.ErrorOf(b.service.Delete(t.Context(), p, item.ID, media.DeleteOptions{})))
 		b.clock.advance(time.Second)
 		sum := int64(0)
 		for _, size := range b.stored(p) {
@@ -296,9 +289,7 @@ func TestUpload_EmptiesTheBucketOfWhatMadeRoom(t *testing.T) {
 			t.Fatalf("the bucket has %d bytes", sum)
 		}
 	}
-	if left := b.number("SELECT count(*) FROM object_removal WHERE account_id = $1", p.Account.ID); left != 0 {
-		t.Errorf("%d removals are left to the purge", left)
-	}
+	b.counts(0, "removals are left to the purge", "SELECT count(*) FROM object_removal WHERE account_id = $1", p.Account.ID)
 	b.balanced(p)
 }
 
@@ -314,8 +305,7 @@ func TestUpload_LeavesWhatMadeRoomToThePurgeIfTheStoreFails(t *testing.T) {
 	p := b.undoTenant(10_000, account.UndoEveryone)
 	for range 3 {
 		item := b.sealed(p, random(4000), media.Fields{})
-		_, err := b.service.Delete(t.Context(), p, item.ID, media.DeleteOptions{})
-		must(t, err)
+		must(t, check.ErrorOf(b.service.Delete(t.Context(), p, item.ID, media.DeleteOptions{})))
 		b.clock.advance(time.Second)
 	}
 	if left := b.number("SELECT count(*) FROM object_removal WHERE account_id = $1", p.Account.ID); called != 1 || left != 1 {
@@ -340,8 +330,7 @@ func TestUpload_TakesTheRoomOfDeletedItemsWhileItGrows(t *testing.T) {
 	p := b.undoTenant(40<<20, account.UndoEveryone)
 	for range 3 {
 		item := b.sealed(p, random(size), media.Fields{})
-		_, err := b.service.Delete(t.Context(), p, item.ID, media.DeleteOptions{})
-		must(t, err)
+		must(t, check.ErrorOf(b.service.Delete(t.Context(), p, item.ID, media.DeleteOptions{})))
 		b.clock.advance(time.Second)
 	}
 	b.upload(p, random(2*size), media.Fields{})
@@ -364,8 +353,7 @@ func TestUploads_FillTheRoomOfDeletedItemsConcurrently(t *testing.T) {
 		tenants[i] = b.undoTenant(items*size, account.UndoEveryone)
 		for range items {
 			item := b.sealed(tenants[i], random(size), media.Fields{})
-			_, err := b.service.Delete(t.Context(), tenants[i], item.ID, media.DeleteOptions{})
-			must(t, err)
+			must(t, check.ErrorOf(b.service.Delete(t.Context(), tenants[i], item.ID, media.DeleteOptions{})))
 		}
 	}
 	var all sync.WaitGroup
@@ -522,7 +510,6 @@ func TestUsage_IsWhatAnUploadCannotHave(t *testing.T) {
 	_, err := b.service.Delete(t.Context(), p, item.ID, media.DeleteOptions{})
 	must(t, err)
 	usage(500)
-	_, err = b.service.Restore(t.Context(), p, item.ID)
-	must(t, err)
+	must(t, check.ErrorOf(b.service.Restore(t.Context(), p, item.ID)))
 	usage(1500)
 }

@@ -39,7 +39,5 @@ func TestRegisterClient_IsIdempotent(t *testing.T) {
 			t.Errorf("the application %s: %v", name, err)
 		}
 	}
-	if n := w.QueryInt(t, "SELECT count(*) FROM oauth_client"); n != 3 {
-		t.Errorf("%d applications", n)
-	}
+	w.Counts(t, 3, "applications", "SELECT count(*) FROM oauth_client")
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/oauth"
@@ -35,8 +36,7 @@ func TestGrant_EndsWithOwnerAccountAndKey(t *testing.T) {
 		},
 		"the account": {
 			end: func(t *testing.T, w *env) {
-				_, err := w.Store.CloseAccount(t.Context(), w.tenant.Account.ID, account.CloseOptions{})
-				must(t, err)
+				must(t, check.ErrorOf(w.Store.CloseAccount(t.Context(), w.tenant.Account.ID, account.CloseOptions{})))
 			},
 			back: func(*testing.T, *env) {},
 		},
@@ -135,8 +135,7 @@ func TestGrant_StoresTheReasonOfItsRevocation(t *testing.T) {
 	if n, err := w.RevokeApps(t.Context(), alone.session(t), uuid.Nil); err != nil || n != 0 {
 		t.Errorf("%d grants revoked that had ended: %v", n, err)
 	}
-	_, err = oauth.Purge(t.Context(), purgeConfig, w.Store, purge.Batches{Size: 50}, w.clock.Now())
-	must(t, err)
+	must(t, check.ErrorOf(oauth.Purge(t.Context(), purgeConfig, w.Store, purge.Batches{Size: 50}, w.clock.Now())))
 	if n := w.QueryInt(t, "SELECT count(*) FROM oauth_grant WHERE revocation_reason = 'API key expired'"); n != 2 || w.isAccepted(t, at.Access) || w.isAccepted(t, stays.Access) {
 		t.Errorf("%d grants revoked with their key", n)
 	}
@@ -197,8 +196,7 @@ func TestPrincipal_IsTheDefaultAppOfAnOwnedAccount(t *testing.T) {
 	_, err = w.Service.Principal(t.Context(), session, w.tenant.Account.ID)
 	is(t, "after the owner was removed", err, fault.Forbidden)
 	w.ensure(t, func(*account.Spec) {})
-	_, err = w.Store.CloseAccount(t.Context(), w.tenant.Account.ID, account.CloseOptions{})
-	must(t, err)
+	must(t, check.ErrorOf(w.Store.CloseAccount(t.Context(), w.tenant.Account.ID, account.CloseOptions{})))
 	_, err = w.Service.Principal(t.Context(), session, w.tenant.Account.ID)
 	is(t, "a closed account", err, fault.Forbidden)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/runtimetest"
@@ -186,9 +187,4 @@ func is(t *testing.T, what string, err error, kind fault.Kind) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError

@@ -81,9 +81,7 @@ func newKeySource(t *testing.T) *keySource {
 	server := httptest.NewServer(s.sts)
 	t.Cleanup(server.Close)
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("token of the pod"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(token, []byte("token of the pod"), 0o600))
 	iam := &credentials.IAM{Client: server.Client(), Endpoint: server.URL}
 	iam.EKSIdentity.TokenFile, iam.EKSIdentity.RoleARN = token, "arn:aws:iam::1:role/media"
 	iam.CurrentTime = clock

@@ -11,8 +11,11 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/fault"
 )
+
+var must = check.NoError
 
 // recorder is a transport that records the last request.
 type recorder struct{ last *http.Request }
@@ -64,27 +67,19 @@ func TestDirectGet_SendsWhatMinIOSends(t *testing.T) {
 		for _, bucket := range []string{"media-bucket", "media.bucket", "b-0199c3a1-7c5e-7d0e-8f2a-000000000000"} {
 			for _, span := range []string{"", "bytes=10-59", "bytes=5-"} {
 				u, err := url.Parse(endpoint)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				static := credentials.Value{AccessKeyID: "id", SecretAccessKey: "secret", SessionToken: "session"}
 				mine, theirs := &recorder{}, &recorder{}
 				direct, err := newDirectGet(Config{Region: "eu-central-1"}, u, mine, func() (credentials.Value, bool) { return static, true })
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				client, err := minio.New(u.Host, &minio.Options{Creds: credentials.NewStaticV4("id", "secret", "session"), Secure: u.Scheme == "https", Region: "eu-central-1", Transport: theirs})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				core := &minio.Core{Client: client}
 				if _, err := getWith(t.Context(), core, bucket, "media/a b/ä", span); err != nil {
 					t.Fatal(err)
 				}
 				at, err := time.Parse(signatureTime, theirs.last.Header.Get("X-Amz-Date"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				direct.now = func() time.Time { return at }
 				if _, err := direct.open(t.Context(), bucket, "media/a b/ä", span); err != nil {
 					t.Fatal(err)

@@ -18,13 +18,9 @@ func begin(t *testing.T, f *inFlight, url string) (*http.Response, *progress) {
 		before[p] = struct{}{}
 	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	response, err := f.RoundTrip(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = response.Body.Close() })
 	for p := range f.requests {
 		if _, known := before[p]; !known {
@@ -70,9 +66,7 @@ func TestInFlight_FailsAtOnceWhileTheStoreIsAway(t *testing.T) {
 	f.away.Store(true)
 	send := func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		response, err := f.RoundTrip(request)
 		if err == nil {
 			_ = response.Body.Close()

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
@@ -35,9 +36,7 @@ func onBoth(t *testing.T, test func(t *testing.T, store *objectstore.Store)) {
 func open(t *testing.T, a testenv.S3Access) *objectstore.Store {
 	t.Helper()
 	store, err := objectstore.New(objectstore.Config{Endpoint: a.Endpoint, Region: a.Region, AccessKey: a.AccessKey, SecretKey: a.SecretKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return store
 }
 
@@ -66,14 +65,10 @@ func newClaim(bucket string) objectstore.ClaimRequest {
 func read(t *testing.T, store *objectstore.Store, bucket, key string, offset, length int64) []byte {
 	t.Helper()
 	body, err := store.Open(t.Context(), bucket, key, offset, length)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = body.Close() }()
 	data, err := io.ReadAll(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return data
 }
 
@@ -272,9 +267,4 @@ func put(t *testing.T, store *objectstore.Store, bucket, key, contentType string
 	must(t, store.Put(t.Context(), bucket, key, contentType, bytes.NewReader(data), int64(len(data))))
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError

@@ -24,9 +24,7 @@ func TestOperation_HasTheNameOfTheAPI(t *testing.T) {
 	} {
 		for _, sent := range requests {
 			request, err := http.NewRequestWithContext(t.Context(), sent[0], sent[1], nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if got := operationOf(request, "s3.example.org"); got != want {
 				t.Errorf("%s %s is %s, not %s", sent[0], sent[1], got, want)
 			}

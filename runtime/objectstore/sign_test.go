@@ -15,18 +15,14 @@ import (
 func signedByMinIO(t *testing.T, target *url.URL, headers []signedHeader, keys credentials.Value, region string) (http.Header, time.Time) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target.String(), http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	request.Header.Set("X-Amz-Content-Sha256", emptyHash)
 	for _, header := range headers {
 		request.Header.Set(header.name, header.value)
 	}
 	signed := signer.SignV4(*request, keys.AccessKeyID, keys.SecretAccessKey, keys.SessionToken, region)
 	at, err := time.Parse(signatureTime, signed.Header.Get("X-Amz-Date"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return signed.Header, at
 }
 

@@ -1,12 +1,11 @@
 package postgres_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/settings"
 )
@@ -18,9 +17,7 @@ func TestVersions_ChangeWithWhatTheyStandForOnly(t *testing.T) {
 	t.Parallel()
 	store, url := setup(t)
 	scope := provisioned(t, store)
-	conn, err := pgx.Connect(t.Context(), url)
-	must(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	conn := connect(t, url)
 	exec := func(sql string) func() {
 		return func() {
 			t.Helper()
@@ -56,8 +53,7 @@ func TestVersions_ChangeWithWhatTheyStandForOnly(t *testing.T) {
 		{"a deleted key", exec(`DELETE FROM api_key`), true, false},
 		{"a new app", exec(`INSERT INTO app (id, account_id, name) SELECT gen_random_uuid(), id, 'more' FROM account`), true, false},
 		{"a tenant's setting", func() {
-			_, err := settings.NewService(store).Update(t.Context(), scope.AccountID, settings.Layer{ThumbnailWidth: &width})
-			must(t, err)
+			must(t, check.ErrorOf(settings.NewService(store).Update(t.Context(), scope.AccountID, settings.Layer{ThumbnailWidth: &width})))
 		}, false, true},
 		{"a pin", func() {
 			must(t, store.Pin(t.Context(), scope.AccountID, settings.Layer{ThumbnailHeight: &width}, settings.Object{Name: "team-a/site", UID: "uid"}))
@@ -80,9 +76,7 @@ func TestHoldings_AreThoseOfTheCounters(t *testing.T) {
 	t.Parallel()
 	store, url := setup(t)
 	scope := provisioned(t, store)
-	conn, err := pgx.Connect(t.Context(), url)
-	must(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	conn := connect(t, url)
 	for _, sql := range []string{
 		`UPDATE account_usage SET bytes = 100`,
 		`UPDATE app_total SET bytes = 30, public_items = 1 WHERE slot = 0`,
@@ -124,9 +118,7 @@ func TestEnsure_CreatesAnAccountWithItsAppsAndKeysInOneTransaction(t *testing.T)
 	whole.Provision = provision
 	made, err := accounts.Ensure(t.Context(), whole)
 	must(t, err)
-	conn, err := pgx.Connect(t.Context(), url)
-	must(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	conn := connect(t, url)
 	var transactions, rows int
 	must(t, conn.QueryRow(t.Context(), `SELECT count(DISTINCT x), count(*) FROM (
 		SELECT xmin::text AS x FROM account UNION ALL SELECT xmin::text FROM account_usage UNION ALL SELECT xmin::text FROM app

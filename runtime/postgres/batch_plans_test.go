@@ -40,9 +40,7 @@ func TestBatchPlans_LookTheirRowsUp(t *testing.T) {
 	t.Parallel()
 	url := testenv.Postgres(t)
 	withoutAutovacuum(t, url)
-	conn, err := pgx.Connect(t.Context(), url)
-	must(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	conn := connect(t, url)
 	early := map[string]string{}
 	explain := func(name, mode string, of *pgx.Conn, early map[string]string) *explainer {
 		explained := &explainer{conn: of, mode: mode, early: early}
@@ -62,9 +60,7 @@ func TestBatchPlans_LookTheirRowsUp(t *testing.T) {
 	}
 	names := slices.Sorted(maps.Keys(batchStatements()))
 	// The driver keeps prepared statements, and PostgreSQL their plans, until the tables are analyzed.
-	keeping, err := pgx.Connect(t.Context(), url)
-	must(t, err)
-	t.Cleanup(func() { _ = keeping.Close(context.Background()) })
+	keeping := connect(t, url)
 	for _, name := range names {
 		explain(name, "force_generic_plan", keeping, early)
 	}

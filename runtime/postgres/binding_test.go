@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 )
@@ -37,8 +38,7 @@ func retained(t *testing.T, r *account.Registry, id uuid.UUID) account.Retained 
 
 func exec(t *testing.T, url, sql string, args ...any) {
 	t.Helper()
-	_, err := testenv.Connections(t, url).Exec(t.Context(), sql, args...)
-	must(t, err)
+	must(t, check.ErrorOf(testenv.Connections(t, url).Exec(t.Context(), sql, args...)))
 }
 
 // isRetained checks that the binding was rejected with a message that names the account.
@@ -249,8 +249,7 @@ func TestSetErasure_AppliesToItsClosingOnly(t *testing.T) {
 	r := registry(store)
 	first := retain(t, r, object("team", "demo", "ns1", "uid1"))
 	former := first.Closing()
-	_, err := r.Ensure(t.Context(), object("team", "demo", "ns1", "uid2"))
-	must(t, err)
+	must(t, check.ErrorOf(r.Ensure(t.Context(), object("team", "demo", "ns1", "uid2"))))
 	if err := r.SetErasure(t.Context(), former, true); !fault.Is(err, fault.NotFound) {
 		t.Errorf("an open account: %v", err)
 	}
@@ -288,8 +287,7 @@ func TestCloseOrphan_NeedsTheSameObject(t *testing.T) {
 		t.Fatalf("bound accounts: %+v", bound)
 	}
 	orphan := bound[0]
-	_, err = r.Ensure(t.Context(), object("team", "demo", "ns1", "uid2"))
-	must(t, err)
+	must(t, check.ErrorOf(r.Ensure(t.Context(), object("team", "demo", "ns1", "uid2"))))
 	if closed, err := r.CloseOrphan(t.Context(), orphan); err != nil || closed {
 		t.Errorf("an account that was bound again was closed: %v", err)
 	}
@@ -298,8 +296,7 @@ func TestCloseOrphan_NeedsTheSameObject(t *testing.T) {
 		t.Errorf("not closed: %v", err)
 	}
 	// After a take-over Git has some time to apply the MediaAccounts.
-	_, err = r.Ensure(t.Context(), object("team", "demo", "ns1", "uid3"))
-	must(t, err)
+	must(t, check.ErrorOf(r.Ensure(t.Context(), object("team", "demo", "ns1", "uid3"))))
 	for since, want := range map[string]int{"59 minutes": 0, "61 minutes": 1} {
 		exec(t, url, `UPDATE account SET namespace_uid = '', object_uid = ''`)
 		exec(t, url, `UPDATE installation SET taken_over_at = now() - $1::text::interval`, since)

@@ -35,9 +35,7 @@ func TestCapability_UseEndsWithTheLeaseOfItsUpload(t *testing.T) {
 	if err := alive.OpenCountedUpload(t.Context(), third.id, scope, capability, 10, time.Now().Add(time.Hour)); !fault.Is(err, fault.InvalidSignature) {
 		t.Errorf("a third upload: %v", err)
 	}
-	if got := number(t, url, `SELECT bytes FROM account_usage`); got != 20 {
-		t.Errorf("%d bytes are reserved: the upload without a use has kept its own", got)
-	}
+	counts(t, url, 20, "bytes are reserved: the upload without a use has kept its own", `SELECT bytes FROM account_usage`)
 	uses(2)
 	statement(t, url, lapse, deadID)
 	if n, err := alive.EndUploadsOfDeadProcesses(t.Context(), 5, keysOf, time.Now()); err != nil || n != 1 {

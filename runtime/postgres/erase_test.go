@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
@@ -57,8 +58,7 @@ func closeToErase(t *testing.T, r *account.Registry, id uuid.UUID) {
 	t.Helper()
 	_, err := r.Close(t.Context(), id, account.CloseOptions{Erase: true, EraseAfter: value(time.Duration(0))})
 	must(t, err)
-	_, err = r.BeginErasure(t.Context(), id)
-	must(t, err)
+	must(t, check.ErrorOf(r.BeginErasure(t.Context(), id)))
 	must(t, r.SetBucketRemoved(t.Context(), id))
 }
 
@@ -94,8 +94,7 @@ func TestErasure_IsLinearInItems(t *testing.T) {
 		// transactions now and then: with this one, each run reads the same.
 		older, err := pgx.Connect(t.Context(), database)
 		must(t, err)
-		_, err = older.Exec(t.Context(), `BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM account`)
-		must(t, err)
+		must(t, check.ErrorOf(older.Exec(t.Context(), `BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM account`)))
 		// A statement over a second fails.
 		limited, err := postgres.Open(t.Context(), postgres.Config{DatabaseURL: withSetting(t, database, "statement_timeout", "1000")})
 		must(t, err)
@@ -181,8 +180,7 @@ func TestErasure_AStatementThatTakesTooLongIsNoOutage(t *testing.T) {
 	defer func() { _ = blocking.Close(context.Background()) }()
 	tx, err := blocking.Begin(t.Context())
 	must(t, err)
-	_, err = tx.Exec(t.Context(), `SELECT FROM stored_item FOR UPDATE`)
-	must(t, err)
+	must(t, check.ErrorOf(tx.Exec(t.Context(), `SELECT FROM stored_item FOR UPDATE`)))
 	postgres.EraseTimeout(store, 50*time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Timeout(t))
 	defer cancel()
@@ -237,8 +235,7 @@ func TestErasure_RequiresAClosedAccountWhoseTimeHasCome(t *testing.T) {
 
 	now := provision(t, r, "now")
 	seedItems(t, database, now.ID, 3)
-	_, err = r.Close(t.Context(), now.ID, account.CloseOptions{Erase: true, EraseAfter: value(time.Duration(0))})
-	must(t, err)
+	must(t, check.ErrorOf(r.Close(t.Context(), now.ID, account.CloseOptions{Erase: true, EraseAfter: value(time.Duration(0))})))
 	first, err := r.BeginErasure(t.Context(), now.ID)
 	must(t, err)
 	again, err := r.BeginErasure(t.Context(), now.ID)
@@ -272,11 +269,9 @@ func TestErasure_ExcludesOpeningTheAccountAgain(t *testing.T) {
 	for name, begin := range map[string]bool{"before": false, "after": true} {
 		made := provision(t, r, name)
 		seedItems(t, database, made.ID, 2)
-		_, err := r.Close(t.Context(), made.ID, account.CloseOptions{Erase: true, EraseAfter: value(time.Duration(0))})
-		must(t, err)
+		must(t, check.ErrorOf(r.Close(t.Context(), made.ID, account.CloseOptions{Erase: true, EraseAfter: value(time.Duration(0))})))
 		if begin {
-			_, err := r.BeginErasure(t.Context(), made.ID)
-			must(t, err)
+			must(t, check.ErrorOf(r.BeginErasure(t.Context(), made.ID)))
 		}
 		applied := spec
 		applied.Name, applied.ObjectUID, applied.NamespaceUID = name, "another object", "namespace"
@@ -327,8 +322,7 @@ func TestAbandon_RetainsUntilTheBucketIsGone(t *testing.T) {
 	}
 	_, err := r.Close(t.Context(), made.ID, account.CloseOptions{Erase: true, EraseAfter: value(time.Duration(0))})
 	must(t, err)
-	_, err = r.BeginErasure(t.Context(), made.ID)
-	must(t, err)
+	must(t, check.ErrorOf(r.BeginErasure(t.Context(), made.ID)))
 	if kept, err := r.Abandon(t.Context(), made.ID); err != nil || kept.ErasingAt != nil || kept.EraseAfter != nil || kept.ClosedAt == nil {
 		t.Errorf("abandoned as %+v, %v", kept, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
@@ -266,9 +267,7 @@ func TestFindItems_HoldsItsPageOnly(t *testing.T) {
 	t.Parallel()
 	store, url := setup(t)
 	scope := provisioned(t, store)
-	conn, err := pgx.Connect(t.Context(), url)
-	must(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	conn := connect(t, url)
 	random := rand.New(rand.NewPCG(16, 5))
 	items := make([]media.Item, 300)
 	for i := range items {
@@ -333,8 +332,7 @@ func TestFind_CursorsSkipAndRepeatNothing(t *testing.T) {
 			})
 		})
 		wait.Wait()
-		_, err := conn.Exec(t.Context(), `DELETE FROM item WHERE account_id = $1 AND id = ANY ($2)`, scope.AccountID, passing)
-		must(t, err)
+		must(t, check.ErrorOf(conn.Exec(t.Context(), `DELETE FROM item WHERE account_id = $1 AND id = ANY ($2)`, scope.AccountID, passing)))
 		seen := map[uuid.UUID]bool{}
 		for _, id := range got {
 			if seen[id] {

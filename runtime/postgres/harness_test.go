@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/tus"
@@ -23,6 +25,15 @@ func open(t *testing.T, url string) *postgres.Store {
 	must(t, err)
 	t.Cleanup(store.Close)
 	return store
+}
+
+// connect returns a connection of the test's own, which ends with it.
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
 }
 
 func migrate(t *testing.T, url string) {
@@ -47,6 +58,14 @@ func registry(store *postgres.Store) *account.Registry {
 
 var spec = account.Spec{Namespace: "team-a", Name: "demo", DisplayName: "Demo", Owners: []string{"Ada@Example.org"}, MaxStorage: 1000, MaxUploadSize: 100}
 
+// counts reports an error if a query selects another number than the one that is wanted. What names what is counted.
+func counts(t *testing.T, url string, want int64, what, sql string, args ...any) {
+	t.Helper()
+	if n := number(t, url, sql, args...); n != want {
+		t.Errorf("%d %s, want %d", n, what, want)
+	}
+}
+
 // version returns the row versions of a table: every write changes it.
 func version(t *testing.T, url, table string) string {
 	t.Helper()
@@ -57,12 +76,7 @@ func version(t *testing.T, url, table string) string {
 
 func value[T any](v T) *T { return &v }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError
 
 func always() bool { return true }
 

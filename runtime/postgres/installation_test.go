@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/cell"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
@@ -20,8 +21,7 @@ import (
 // statement runs a statement on a connection of its own.
 func statement(t *testing.T, url, text string, args ...any) {
 	t.Helper()
-	_, err := testenv.Connections(t, url).Exec(t.Context(), text, args...)
-	must(t, err)
+	must(t, check.ErrorOf(testenv.Connections(t, url).Exec(t.Context(), text, args...)))
 }
 
 // A newer schema serves the programs of before, as long as it says so; a program that uses what is gone
@@ -171,8 +171,7 @@ func TestAdvanceHeartbeat_IsDurableWhateverTheDefaultIs(t *testing.T) {
 	url := testenv.Database(t, server)
 	conn, err := pgx.Connect(t.Context(), url)
 	must(t, err)
-	_, err = conn.Exec(t.Context(), "ALTER ROLE CURRENT_USER SET synchronous_commit = off")
-	must(t, err)
+	must(t, check.ErrorOf(conn.Exec(t.Context(), "ALTER ROLE CURRENT_USER SET synchronous_commit = off")))
 	must(t, conn.Close(t.Context()))
 	for range 5 {
 		store := open(t, url)

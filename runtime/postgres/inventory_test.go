@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/inventory"
 	"mediastack.dev/runtime/media"
 )
@@ -21,8 +22,7 @@ func fill(t *testing.T, store media.Store, scope media.Scope, drafts, seals int)
 		must(t, store.CommitUpload(t.Context(), media.Item{ID: id, AccountID: scope.AccountID, AppID: scope.AppID, Access: media.Public, CreatedAt: time.Now().Add(-time.Hour),
 			Objects: media.Objects{{Variant: media.Original, Key: media.ObjectKey(id, media.Original), Bytes: 10}}}))
 		if i < seals {
-			_, err := store.Seal(t.Context(), scope, id, time.Now())
-			must(t, err)
+			must(t, check.ErrorOf(store.Seal(t.Context(), scope, id, time.Now())))
 		}
 	}
 }
@@ -52,8 +52,7 @@ func TestInventory_SumsUpEveryAccount(t *testing.T) {
 	closeAccount(t, accounts, ids[3]) // it still stores what it has
 	suspended := spec
 	suspended.Name, suspended.Suspended = "a1", true
-	_, err = accounts.Ensure(t.Context(), suspended)
-	must(t, err)
+	must(t, check.ErrorOf(accounts.Ensure(t.Context(), suspended)))
 	statement(t, url, "INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before, last_error) VALUES ($1, 'b', '{}', false, now(), ''), ($1, 'b', '{}', false, now(), 'denied')", ids[0])
 	statement(t, url, `INSERT INTO work (kind, key, due_at, failure) VALUES ('email', gen_random_uuid(), now() - interval '1 hour', ''), ('email', gen_random_uuid(), now() + interval '1 hour', 'down')`)
 

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
@@ -159,8 +160,7 @@ func TestItemCaches_AreWaitedForByWhatTheyServe(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), c.url)
 	must(t, err)
 	defer conn.Close(t.Context())
-	_, err = conn.Exec(t.Context(), "UPDATE item SET access = 'private' WHERE id = $1", c.sealed[1])
-	must(t, err)
+	must(t, check.ErrorOf(conn.Exec(t.Context(), "UPDATE item SET access = 'private' WHERE id = $1", c.sealed[1])))
 	for _, cache := range caches { // also a change that no statement of the program makes
 		if got := <-cache.changed; got != c.sealed[1] {
 			t.Errorf("notified of %s, not of the changed item", got)
@@ -202,10 +202,8 @@ func TestItemCaches_AreWaitedForAlsoWhenAnotherProcessHasEndedThem(t *testing.T)
 	must(t, err)
 	defer conn.Close(t.Context())
 	id := uuid.New()
-	_, err = conn.Exec(t.Context(), "LISTEN mediastack_item")
-	must(t, err)
-	_, err = conn.Exec(t.Context(), "INSERT INTO item_cache (id, lease_ms, ended) VALUES ($1, 3600000, true)", id)
-	must(t, err)
+	must(t, check.ErrorOf(conn.Exec(t.Context(), "LISTEN mediastack_item")))
+	must(t, check.ErrorOf(conn.Exec(t.Context(), "INSERT INTO item_cache (id, lease_ms, ended) VALUES ($1, 3600000, true)", id)))
 	done := make(chan error, 1)
 	go func() { done <- c.delete(c.sealed[0]) }()
 	changed, err := conn.WaitForNotification(t.Context())
@@ -221,8 +219,7 @@ func TestItemCaches_AreWaitedForAlsoWhenAnotherProcessHasEndedThem(t *testing.T)
 		t.Fatalf("the delete returned (%v) before the acknowledgement", err)
 	default:
 	}
-	_, err = conn.Exec(t.Context(), "SELECT pg_notify($1, $2)", channel, id.String())
-	must(t, err)
+	must(t, check.ErrorOf(conn.Exec(t.Context(), "SELECT pg_notify($1, $2)", channel, id.String())))
 	must(t, <-done)
 }
 

@@ -1,8 +1,6 @@
 package postgres_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"io/fs"
 	"log/slog"
@@ -18,28 +16,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
 )
 
 // logBuffer is a log that is read while it is written.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(text []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(text)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
+type logBuffer = check.Buffer
 
 // migrationsWith returns the migrations up to a version, and others.
 func migrationsWith(t *testing.T, newest string, more map[string]string) fs.FS {
@@ -82,15 +66,11 @@ func migrating(t *testing.T, url string, files fs.FS) (logs *logBuffer, ended ch
 // begun opens a transaction that has read the items.
 func begun(t *testing.T, url string) pgx.Tx {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	must(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	_, err = conn.Exec(t.Context(), "SET application_name = 'a long report'")
-	must(t, err)
+	conn := connect(t, url)
+	must(t, check.ErrorOf(conn.Exec(t.Context(), "SET application_name = 'a long report'")))
 	tx, err := conn.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	must(t, err)
-	_, err = tx.Exec(t.Context(), "SELECT count(*) FROM stored_item")
-	must(t, err)
+	must(t, check.ErrorOf(tx.Exec(t.Context(), "SELECT count(*) FROM stored_item")))
 	return tx
 }
 
@@ -102,13 +82,11 @@ func TestMigrate_HoldsNobodyUpBehindALongTransaction(t *testing.T) {
 	long := begun(t, url)
 	logs, ended := migrating(t, url, migrationsWith(t, "9", map[string]string{"90001_column.sql": "-- +goose Up\nALTER TABLE stored_item ADD COLUMN added_later text;\n"}))
 	wait.Until(t, "the migration gives up waiting for the lock, and says for whom it waited", func() bool {
-		_, err := store.ListItems(t.Context(), scope, media.Filter{}, 10, 0)
-		must(t, err)
+		must(t, check.ErrorOf(store.ListItems(t.Context(), scope, media.Filter{}, 10, 0)))
 		return strings.Contains(logs.String(), "90001_column.sql did not get a lock in time: the oldest transaction is that of the process") && strings.Contains(logs.String(), "a long report")
 	})
 	for range 100 { // through more attempts
-		_, err := store.ListItems(t.Context(), scope, media.Filter{}, 10, 0)
-		must(t, err)
+		must(t, check.ErrorOf(store.ListItems(t.Context(), scope, media.Filter{}, 10, 0)))
 	}
 	must(t, long.Commit(t.Context()))
 	must(t, wait.Receive(t, "the migration ends", ended))
@@ -130,8 +108,7 @@ func TestMigrate_WaitsForTransactionsWithAConcurrentIndex(t *testing.T) {
 		return number(t, url, "SELECT count(*) FROM pg_stat_progress_create_index WHERE datname = current_database() AND lockers_total > 0 AND current_locker_pid <> 0") == 1
 	})
 	for range 100 { // longer than the lock timeout
-		_, err := store.ListItems(t.Context(), scope, media.Filter{}, 10, 0)
-		must(t, err)
+		must(t, check.ErrorOf(store.ListItems(t.Context(), scope, media.Filter{}, 10, 0)))
 	}
 	must(t, long.Commit(t.Context()))
 	must(t, wait.Receive(t, "the migration ends", ended))
@@ -156,17 +133,14 @@ func TestMigrate_ReadsAndRewritesNoTable(t *testing.T) {
 	apply(migrationsWith(t, "00025", nil))
 	store := open(t, url)
 	scope := provisioned(t, store)
-	conn, err := pgx.Connect(t.Context(), url)
-	must(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	conn := connect(t, url)
 	seedItemRows(t, conn, scope, "01900000-0000-7000-8000-", manyItems, "private", "", true)
 	exec(t, url, "ALTER TABLE stored_item SET (autovacuum_enabled = false)")
 	files := func() map[string]int64 {
 		rows, err := conn.Query(t.Context(), `SELECT relname, relfilenode::bigint FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'i')`)
 		must(t, err)
 		of, name, file := map[string]int64{}, "", int64(0)
-		_, err = pgx.ForEachRow(rows, []any{&name, &file}, func() error { of[name] = file; return nil })
-		must(t, err)
+		must(t, check.ErrorOf(pgx.ForEachRow(rows, []any{&name, &file}, func() error { of[name] = file; return nil })))
 		return of
 	}
 	// rewritten returns the tables and indexes of before that have other files. New ones are what migrations are for.

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
 )
@@ -77,9 +78,7 @@ func TestListItems_ByIndexEqualsWholeList(t *testing.T) {
 
 	comparePages(t, store, url, scope, "with deltas")
 	compact(t, store, url)
-	if n := number(t, url, `SELECT count(*) FROM item_page_delta`); n != 0 {
-		t.Errorf("%d deltas are left after the compaction", n)
-	}
+	counts(t, url, 0, "deltas are left after the compaction", `SELECT count(*) FROM item_page_delta`)
 	for label, least := range map[string]int64{"": 3, "large": 2} {
 		if n := number(t, url, `SELECT count(*) FROM item_page_block WHERE group_label = $1`, label); n < least {
 			t.Errorf("the list %q has %d blocks", label, n)
@@ -103,15 +102,13 @@ func TestListItems_ByIndexEqualsWholeList(t *testing.T) {
 
 	// Deleting items from the middle moves every page after them.
 	for _, item := range whole[1000:3500] {
-		_, err := store.DeleteItem(t.Context(), scope, item.id, time.Now())
-		must(t, err)
+		must(t, check.ErrorOf(store.DeleteItem(t.Context(), scope, item.id, time.Now())))
 	}
 	comparePages(t, store, url, scope, "after deletes")
 	compact(t, store, url)
 	comparePages(t, store, url, scope, "after deletes, compacted")
 	for _, item := range wholeList(t, url, scope)[500:] {
-		_, err := store.DeleteItem(t.Context(), scope, item.id, time.Now())
-		must(t, err)
+		must(t, check.ErrorOf(store.DeleteItem(t.Context(), scope, item.id, time.Now())))
 	}
 	compact(t, store, url)
 	if n := number(t, url, `SELECT count(*) FROM item_page_block`); n != 0 {

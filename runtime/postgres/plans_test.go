@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
@@ -42,17 +43,14 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 	apps, _, err := registry(store).OpenApps(t.Context(), other.ID, nil)
 	must(t, err)
 	foreign := media.Scope{AccountID: other.ID, AppID: apps[0].ID}
-	conn, err := pgx.Connect(t.Context(), url)
-	must(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	conn := connect(t, url)
 	withoutAutovacuum(t, url)
 	seedItemRows(t, conn, own, "01900000-0000-7000-8000-", 40, "public", "album", true)
 	seedItemRows(t, conn, foreign, "01900000-0000-7000-8001-", 20, "public", "rare", true)
 	seedItemRows(t, conn, own, "01910000-0000-7000-8000-", ownDrafts, "private", "", false)
 	seedItemRows(t, conn, foreign, "01920000-0000-7000-8000-", foreignItems, "private", "common", true)
 	seedRenditions(t, conn)
-	_, err = conn.Exec(t.Context(), `UPDATE account_usage SET bytes = 1000000, rendition_bytes = 100000`)
-	must(t, err)
+	must(t, check.ErrorOf(conn.Exec(t.Context(), `UPDATE account_usage SET bytes = 1000000, rendition_bytes = 100000`)))
 
 	var first, last uuid.UUID
 	for i := range last {

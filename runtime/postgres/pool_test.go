@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
@@ -67,9 +68,7 @@ func connectionsOf(t *testing.T, admin *pgx.Conn, database string) (n int) {
 
 func administer(t *testing.T, server *testenv.PostgresRestartable) *pgx.Conn {
 	t.Helper()
-	admin, err := pgx.Connect(t.Context(), server.Server.AdminURL("postgres"))
-	must(t, err)
-	t.Cleanup(func() { _ = admin.Close(context.Background()) })
+	admin := connect(t, server.Server.AdminURL("postgres"))
 	return admin
 }
 
@@ -120,10 +119,8 @@ func TestStore_SaysWithNumbersThatTheServerHasNoConnectionLeft(t *testing.T) {
 			t.Errorf("%s: before the first connection: %v", what, err)
 		}
 		// The store that connects again reads the limit. It has no second connection while the first one is in use.
-		_, err = admin.Exec(t.Context(), limit+"1")
-		must(t, err)
-		_, err = admin.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'mediastack'`)
-		must(t, err)
+		must(t, check.ErrorOf(admin.Exec(t.Context(), limit+"1")))
+		must(t, check.ErrorOf(admin.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'mediastack'`)))
 		wait.Until(t, "the store connects again", func() bool { return store.Ping(t.Context()) == nil })
 		holds, release := make(chan struct{}), make(chan struct{})
 		ended := make(chan error, 1)
@@ -141,8 +138,7 @@ func TestStore_SaysWithNumbersThatTheServerHasNoConnectionLeft(t *testing.T) {
 		}
 		close(release)
 		must(t, <-ended)
-		_, err = admin.Exec(t.Context(), limit+"-1")
-		must(t, err)
+		must(t, check.ErrorOf(admin.Exec(t.Context(), limit+"-1")))
 		store.Close()
 	}
 }
@@ -152,7 +148,6 @@ func TestMigrate_NeedsOneConnection(t *testing.T) {
 	t.Parallel()
 	server := testenv.PostgresServer(t)
 	url := testenv.EmptyDatabase(t, server)
-	_, err := administer(t, server).Exec(t.Context(), "ALTER ROLE mediastack CONNECTION LIMIT 1")
-	must(t, err)
+	must(t, check.ErrorOf(administer(t, server).Exec(t.Context(), "ALTER ROLE mediastack CONNECTION LIMIT 1")))
 	must(t, postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: url, DatabaseConns: 20}, slog.New(slog.NewTextHandler(io.Discard, nil))))
 }

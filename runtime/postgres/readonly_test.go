@@ -1,13 +1,11 @@
 package postgres_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/postgres"
 )
@@ -16,14 +14,11 @@ import (
 func TestStore_UsesNoSessionThatIsReadOnlyForLong(t *testing.T) {
 	t.Parallel()
 	url := testenv.Postgres(t)
-	admin, err := pgx.Connect(t.Context(), url)
-	must(t, err)
-	t.Cleanup(func() { _ = admin.Close(context.Background()) })
+	admin := connect(t, url)
 	set := func(value string) {
 		t.Helper()
 		for _, statement := range []string{"BEGIN", "SET TRANSACTION READ WRITE", fmt.Sprintf("ALTER DATABASE %q SET default_transaction_read_only = %s", databaseOf(t, url), value), "COMMIT"} {
-			_, err := admin.Exec(t.Context(), statement)
-			must(t, err)
+			must(t, check.ErrorOf(admin.Exec(t.Context(), statement)))
 		}
 	}
 	set("on")

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
@@ -39,9 +40,7 @@ func exact(t *testing.T, store *postgres.Store, url string, of media.Scope) {
 	if drift, err := store.FindDrift(t.Context(), of.AccountID); err != nil || len(drift) > 0 {
 		t.Errorf("drift: %v, %v", drift, err)
 	}
-	if n := number(t, url, `SELECT count(*) FROM rendition_total t WHERE account_id = $1 AND items <> (SELECT count(*) FROM rendition r WHERE r.account_id = t.account_id AND r.preset = t.preset AND r.recipe_id = t.recipe_id AND r.ready)`, of.AccountID); n != 0 {
-		t.Errorf("%d totals of presets are wrong", n)
-	}
+	counts(t, url, 0, "totals of presets are wrong", `SELECT count(*) FROM rendition_total t WHERE account_id = $1 AND items <> (SELECT count(*) FROM rendition r WHERE r.account_id = t.account_id AND r.preset = t.preset AND r.recipe_id = t.recipe_id AND r.ready)`, of.AccountID)
 }
 
 func evicted(t *testing.T, store *postgres.Store, purpose string) int {
@@ -164,9 +163,7 @@ func TestEviction_ThatStopsHalfWayLosesRenditionsOnly(t *testing.T) {
 	}
 	exact(t, store, url, scope)
 	must(t, newUploading(scope, n*size).open(store))
-	if left := number(t, url, `SELECT count(*) FROM rendition`); left != 0 {
-		t.Errorf("%d renditions are left", left)
-	}
+	counts(t, url, 0, "renditions are left", `SELECT count(*) FROM rendition`)
 	exact(t, store, url, scope)
 }
 
@@ -208,9 +205,7 @@ func TestEviction_RacesWithItself(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if left := number(t, url, `SELECT count(*) FROM rendition`); left != 0 {
-		t.Errorf("%d renditions are left", left)
-	}
+	counts(t, url, 0, "renditions are left", `SELECT count(*) FROM rendition`)
 	exact(t, first, url, scope)
 	if err := newUploading(scope, 1).open(first); !fault.Is(err, fault.QuotaExceeded) {
 		t.Errorf("over the cap: %v", err)
@@ -251,13 +246,10 @@ func committed(t *testing.T, store *postgres.Store, of media.Scope) uuid.UUID {
 // lockUsage locks the usage of an account until the transaction that it returns ends.
 func lockUsage(t *testing.T, url string, of media.Scope) pgx.Tx {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	must(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	conn := connect(t, url)
 	tx, err := conn.Begin(t.Context())
 	must(t, err)
-	_, err = tx.Exec(t.Context(), `SELECT FROM account_usage WHERE account_id = $1 FOR UPDATE`, of.AccountID)
-	must(t, err)
+	must(t, check.ErrorOf(tx.Exec(t.Context(), `SELECT FROM account_usage WHERE account_id = $1 FOR UPDATE`, of.AccountID)))
 	return tx
 }
 
@@ -289,9 +281,7 @@ func TestFinish_ReplacesWhatWasFinishedAtTheSameTime(t *testing.T) {
 	for range stores {
 		must(t, <-finished)
 	}
-	if n := number(t, url, `SELECT count(*) FROM rendition`); n != 1 {
-		t.Errorf("%d renditions of one recipe are left", n)
-	}
+	counts(t, url, 1, "renditions of one recipe are left", `SELECT count(*) FROM rendition`)
 	exact(t, first, url, scope)
 }
 
@@ -356,8 +346,7 @@ func TestRenditions_AnAccountLeavesConnectionsToOthers(t *testing.T) {
 			}
 			tx := lockUsage(t, url, flooding)
 			if name == "find" { // what follows needs no rendition
-				_, err := tx.Exec(t.Context(), `LOCK TABLE rendition IN ACCESS EXCLUSIVE MODE`)
-				must(t, err)
+				must(t, check.ErrorOf(tx.Exec(t.Context(), `LOCK TABLE rendition IN ACCESS EXCLUSIVE MODE`)))
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), wait.Timeout(t))
 			defer cancel()

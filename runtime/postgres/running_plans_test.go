@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -62,9 +61,7 @@ func TestRunningUploads_AreReadInTheOrderOfTheirIndex(t *testing.T) {
 	url := testenv.Postgres(t)
 	withoutAutovacuum(t, url)
 	connect := func() *pgx.Conn {
-		conn, err := pgx.Connect(t.Context(), url)
-		must(t, err)
-		t.Cleanup(func() { _ = conn.Close(context.Background()) })
+		conn := connect(t, url)
 		return conn
 	}
 	conn, keeping, early := connect(), connect(), map[string]string{}

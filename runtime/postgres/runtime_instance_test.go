@@ -100,12 +100,8 @@ func TestEndUploads_EndsThoseOfDeadProcessesOnly(t *testing.T) {
 	must(t, alive.RemoveDeadRuntimes(t.Context()))
 	end(5, 3) // the rest, so its row is still there
 	end(5, 0)
-	if got := number(t, url, `SELECT sum(bytes)::bigint FROM account_usage`); got != 3*300+5+10 {
-		t.Errorf("%d bytes are reserved or used", got)
-	}
-	if got := number(t, url, `SELECT count(*) FROM object_removal WHERE keys[2] = 'second' AND abort_multipart`); got != 8 {
-		t.Errorf("%d removals are queued", got)
-	}
+	counts(t, url, 3*300+5+10, "bytes are reserved or used", `SELECT sum(bytes)::bigint FROM account_usage`)
+	counts(t, url, 8, "removals are queued", `SELECT count(*) FROM object_removal WHERE keys[2] = 'second' AND abort_multipart`)
 	// The process was only paused: it can commit nothing of what was ended.
 	must(t, touch(t, dead, deadID, "v1"))
 	for _, u := range ended[1:] {
@@ -113,9 +109,7 @@ func TestEndUploads_EndsThoseOfDeadProcessesOnly(t *testing.T) {
 			t.Errorf("a commit after the end: %v", err)
 		}
 	}
-	if got := number(t, url, `SELECT count(*) FROM item`); got != 1 {
-		t.Errorf("%d items", got)
-	}
+	counts(t, url, 1, "items", `SELECT count(*) FROM item`)
 	for _, u := range kept {
 		must(t, u.commit(alive))
 	}
@@ -181,7 +175,5 @@ func TestRuntimeInstance_LeavesItsRowWithItsUploads(t *testing.T) {
 		t.Errorf("%d, %v", n, err)
 	}
 	must(t, store.RemoveDeadRuntimes(t.Context()))
-	if got := number(t, url, `SELECT count(*) FROM runtime_instance`); got != 0 {
-		t.Errorf("%d rows", got)
-	}
+	counts(t, url, 0, "rows", `SELECT count(*) FROM runtime_instance`)
 }

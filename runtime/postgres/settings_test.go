@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/settings"
 )
@@ -58,8 +59,7 @@ func TestSettings_FieldsOfALaterVersionAreKept(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), url)
 	must(t, err)
 	defer func() { _ = conn.Close(t.Context()) }()
-	_, err = conn.Exec(t.Context(), `INSERT INTO settings_tenant VALUES ($1, '{"later": 7, "useWebP": true}')`, a.ID)
-	must(t, err)
+	must(t, check.ErrorOf(conn.Exec(t.Context(), `INSERT INTO settings_tenant VALUES ($1, '{"later": 7, "useWebP": true}')`, a.ID)))
 	outcome, err := settings.NewService(store).Update(t.Context(), a.ID, settings.Layer{ThumbnailWidth: value(64)})
 	must(t, err)
 	want := settings.Defaults()
@@ -90,8 +90,7 @@ func TestSettings_SchemaRejectsOtherForms(t *testing.T) {
 		}
 	}
 	// A value that no version stores is the fault of the database, not of the caller.
-	_, err = conn.Exec(t.Context(), `INSERT INTO settings_tenant VALUES ($1, '{"thumbnailWidth": 99999}')`, a.ID)
-	must(t, err)
+	must(t, check.ErrorOf(conn.Exec(t.Context(), `INSERT INTO settings_tenant VALUES ($1, '{"thumbnailWidth": 99999}')`, a.ID)))
 	if _, err := store.Layers(t.Context(), a.ID); err == nil || fault.From(err).Kind != fault.Internal {
 		t.Errorf("a stored width of 99999: %v", err)
 	}
@@ -125,8 +124,7 @@ func TestSettings_EveryChangeNotifies(t *testing.T) {
 	}
 	// Changes that write nothing do not notify: the next notification is that of unpin.
 	must(t, s.Pin(t.Context(), a.ID, settings.Layer{UseWebP: value(true)}, settings.Object{Name: "a/b", UID: "uid of a/b"}))
-	_, err = s.Update(t.Context(), a.ID, settings.Layer{ThumbnailWidth: value(64)})
-	must(t, err)
+	must(t, check.ErrorOf(s.Update(t.Context(), a.ID, settings.Layer{ThumbnailWidth: value(64)})))
 	must(t, s.Unpin(t.Context(), "uid of a/c"))
 	must(t, s.Unpin(t.Context(), "uid of a/b"))
 	<-changed

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/media"
 )
@@ -31,8 +32,7 @@ func TestShares_AnAccountLeavesConnectionsToOthersAndToTheProcess(t *testing.T) 
 	defer func() { _ = conn.Close(context.Background()) }()
 	tx, err := conn.Begin(t.Context())
 	must(t, err)
-	_, err = tx.Exec(t.Context(), `SELECT FROM account_usage WHERE account_id = $1 FOR UPDATE`, flooding.AccountID)
-	must(t, err)
+	must(t, check.ErrorOf(tx.Exec(t.Context(), `SELECT FROM account_usage WHERE account_id = $1 FOR UPDATE`, flooding.AccountID)))
 	deleted := make(chan error, len(items))
 	for _, id := range items {
 		go func() {
@@ -45,20 +45,17 @@ func TestShares_AnAccountLeavesConnectionsToOthersAndToTheProcess(t *testing.T) 
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Timeout(t))
 	defer cancel()
 	must(t, store.Ping(ctx))
-	_, err = store.TouchRuntime(ctx, uuid.New(), "test", time.Minute)
-	must(t, err)
+	must(t, check.ErrorOf(store.TouchRuntime(ctx, uuid.New(), "test", time.Minute)))
 	u := newUploading(other, 1)
 	must(t, u.open(store))
 	must(t, u.commit(store))
-	_, err = store.Seal(ctx, other, u.id, time.Now())
-	must(t, err)
+	must(t, check.ErrorOf(store.Seal(ctx, other, u.id, time.Now())))
 	list, err := store.ListItems(ctx, other, media.Filter{}, 10, 0)
 	must(t, err)
 	if len(list.Items) != 1 {
 		t.Errorf("the other account lists %d items", len(list.Items))
 	}
-	_, err = store.DeleteItem(ctx, other, u.id, time.Now())
-	must(t, err)
+	must(t, check.ErrorOf(store.DeleteItem(ctx, other, u.id, time.Now())))
 	must(t, tx.Commit(t.Context()))
 	for range items {
 		must(t, <-deleted)

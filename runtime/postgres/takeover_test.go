@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
@@ -73,8 +74,7 @@ func TestTakeOver_FencesTheFormerCluster(t *testing.T) {
 
 	// The winner writes, and so does a session without the parameter, such as the runtime's.
 	winner.SetFence("cluster-b", 2, 0)
-	_, err = registry(winner).Ensure(t.Context(), changed)
-	must(t, err)
+	must(t, check.ErrorOf(registry(winner).Ensure(t.Context(), changed)))
 	runtime := open(t, url)
 	_, _, err = registry(runtime).OpenApps(t.Context(), demo.ID, []string{"web"})
 	must(t, err)
@@ -95,8 +95,7 @@ func TestTakeOver_WaitsForWritesInProgress(t *testing.T) {
 	writer, late := begin(t, url, "cluster-a/1"), begin(t, url, "cluster-a/1")
 	const insert = `INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended)
 		VALUES (gen_random_uuid(), 'a', $1, 'n', 'o', '', '{}', 1, 1, $1, false)`
-	_, err = writer.Exec(t.Context(), insert, "first")
-	must(t, err)
+	must(t, check.ErrorOf(writer.Exec(t.Context(), insert, "first")))
 
 	done := make(chan error, 1)
 	go func() {
@@ -126,8 +125,7 @@ func TestTakeOver_WaitsForWritesInProgress(t *testing.T) {
 func TestTakeOver_OfAChangedInstallationIsAConflict(t *testing.T) {
 	t.Parallel()
 	store, url := setup(t)
-	_, err := store.BindInstallation(t.Context(), "cluster-a")
-	must(t, err)
+	must(t, check.ErrorOf(store.BindInstallation(t.Context(), "cluster-a")))
 	before := version(t, url, "installation")
 	for _, request := range []installation.Takeover{
 		{ClusterUID: "cluster-b", OldClusterUID: "cluster-c", OldEpoch: 1},
@@ -160,14 +158,10 @@ func TestHoldAtEpoch_RaisesTheEpochAndKeepsTheFirstReason(t *testing.T) {
 
 func begin(t *testing.T, url, cluster string) pgx.Tx {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	must(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	_, err = conn.Exec(t.Context(), "SELECT set_config('mediastack.cluster', $1, false)", cluster)
-	must(t, err)
+	conn := connect(t, url)
+	must(t, check.ErrorOf(conn.Exec(t.Context(), "SELECT set_config('mediastack.cluster', $1, false)", cluster)))
 	tx, err := conn.Begin(t.Context())
 	must(t, err)
-	_, err = tx.Exec(t.Context(), "SELECT count(*) FROM account")
-	must(t, err)
+	must(t, check.ErrorOf(tx.Exec(t.Context(), "SELECT count(*) FROM account")))
 	return tx
 }

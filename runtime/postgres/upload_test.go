@@ -130,9 +130,7 @@ func TestUploads_RejectedOnesFailAlone(t *testing.T) {
 			t.Errorf("upload %d: %v, want %v", i, err, r.kind)
 		}
 	}
-	if got := number(t, url, `SELECT sum(bytes)::bigint FROM account_usage`); got != 1+2+1000+3+4 {
-		t.Errorf("%d bytes are reserved", got)
-	}
+	counts(t, url, 1+2+1000+3+4, "bytes are reserved", `SELECT sum(bytes)::bigint FROM account_usage`)
 	// Of the commits, one has no upload.
 	last := good[len(good)-1]
 	errs = together(t, open(t, url), "commit", append(good, newUploading(scopes[1], 1)), uploading.commit)
@@ -195,9 +193,7 @@ func TestUploads_LockedAccountDoesNotDelayOthers(t *testing.T) {
 			must(t, <-waiting)
 		}
 	}
-	if got := number(t, url, `SELECT sum(bytes)::bigint FROM account_usage`); got != 2*5*8 {
-		t.Errorf("%d bytes are used", got)
-	}
+	counts(t, url, 2*5*8, "bytes are used", `SELECT sum(bytes)::bigint FROM account_usage`)
 }
 
 // The purge ends an upload while it reserves bytes: they were counted for an upload that is gone, for good.

@@ -28,9 +28,7 @@ func TestGet_AsksForAdmissionOnceForEachJob(t *testing.T) {
 	if _, err := first.service.Get(t.Context(), item, one.owner, rejected); !errors.Is(err, busy) || !fault.Is(err, fault.Busy) || asked.Load() != 1 {
 		t.Fatalf("%v, asked %d times", err, asked.Load())
 	}
-	if n := first.QueryInt(t, `SELECT count(*) FROM rendition`); n != 0 {
-		t.Errorf("%d rows of a request that was rejected", n)
-	}
+	first.Counts(t, 0, "rows of a request that was rejected", `SELECT count(*) FROM rendition`)
 	jobs(t, 0, all...)
 	first.get(t, one, item, counted(of("a", 100), &asked, nil))
 	if asked.Load() != 2 {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/media"
@@ -48,8 +49,7 @@ func eager(name string, width int, densities ...int) settings.Preset {
 // present sets the tenant's presets.
 func (w *world) present(t *testing.T, of tenant, presets ...settings.Preset) {
 	t.Helper()
-	_, err := w.Settings.Update(t.Context(), of.Account().ID, settings.Layer{Pictures: settings.Pictures{Presets: &presets}})
-	must(t, err)
+	must(t, check.ErrorOf(w.Settings.Update(t.Context(), of.Account().ID, settings.Layer{Pictures: settings.Pictures{Presets: &presets}})))
 }
 
 // settle takes steps until nothing is left to do.
@@ -119,8 +119,7 @@ func TestEager_MakesThePicturesOfASealedItem(t *testing.T) {
 		}
 	}
 	jobs(t, 0, w)
-	_, err = w.core.Media.Seal(t.Context(), one.Principal, draft.ID)
-	must(t, err)
+	must(t, check.ErrorOf(w.core.Media.Seal(t.Context(), one.Principal, draft.ID)))
 	settle(t, e)
 	if n := w.ready(t, draft); n != 3 {
 		t.Errorf("%d renditions of the draft that was sealed", n)
@@ -135,9 +134,7 @@ func TestEager_CostsNothingWithoutEagerPresets(t *testing.T) {
 	w.present(t, one, settings.Preset{Name: "lazy", Width: 30})
 	w.present(t, other, eager("a", 30))
 	w.sealedBytes(t, one.Principal, photo(t, 64, 64))
-	if n := w.QueryInt(t, `SELECT (SELECT count(*) FROM rendition_queue) + (SELECT count(*) FROM rendition_eager WHERE account_id = $1)`, one.Account().ID); n != 0 {
-		t.Errorf("%d rows", n)
-	}
+	w.Counts(t, 0, "rows", `SELECT (SELECT count(*) FROM rendition_queue) + (SELECT count(*) FROM rendition_eager WHERE account_id = $1)`, one.Account().ID)
 	settle(t, w.eagerly(t, w.renderer))
 	if n := w.renderer.jobs.Load(); n != 0 {
 		t.Errorf("%d jobs", n)
@@ -187,12 +184,8 @@ func TestEager_RebuildsAfterAChange(t *testing.T) {
 	second.get(t, one, made[1], rendition.Request{Preset: "a", Recipe: oldest})
 	stop()
 	must(t, <-ended)
-	if n := first.QueryInt(t, `SELECT count(*) FROM rendition_queue WHERE claim IS NOT NULL`); n != 0 {
-		t.Errorf("%d claims are left", n)
-	}
-	if n := first.QueryInt(t, `SELECT count(*) FROM rendition WHERE NOT ready`); n != 0 {
-		t.Errorf("%d renditions are left in the making", n)
-	}
+	first.Counts(t, 0, "claims are left", `SELECT count(*) FROM rendition_queue WHERE claim IS NOT NULL`)
+	first.Counts(t, 0, "renditions are left in the making", `SELECT count(*) FROM rendition WHERE NOT ready`)
 	if n := first.pending(t, one); n == 0 || n > items-4 {
 		t.Errorf("%d items are pending", n)
 	}
@@ -269,8 +262,7 @@ func TestEager_ItemsThatChange(t *testing.T) {
 		t.Errorf("a caption queues %d items", n)
 	}
 	for _, point := range []*media.FocusPoint{{X: 900, Y: 200}, focus} {
-		_, err = w.core.Media.Update(t.Context(), one.Principal, item.ID, media.Change{Focus: point, SetFocus: true}, media.Condition{})
-		must(t, err)
+		must(t, check.ErrorOf(w.core.Media.Update(t.Context(), one.Principal, item.ID, media.Change{Focus: point, SetFocus: true}, media.Condition{})))
 		settle(t, e)
 	}
 	current, err := w.core.Media.Get(t.Context(), one.Principal, item.ID)
@@ -280,20 +272,16 @@ func TestEager_ItemsThatChange(t *testing.T) {
 		t.Errorf("%d renditions after the focus has moved, %v", w.ready(t, item), err)
 	}
 	// Deleted while it is in the queue, and restored.
-	_, err = w.core.Media.Delete(t.Context(), one.Principal, item.ID, media.DeleteOptions{Agent: true})
-	must(t, err)
-	_, err = w.core.Media.Restore(t.Context(), one.Principal, item.ID)
-	must(t, err)
+	must(t, check.ErrorOf(w.core.Media.Delete(t.Context(), one.Principal, item.ID, media.DeleteOptions{Agent: true})))
+	must(t, check.ErrorOf(w.core.Media.Restore(t.Context(), one.Principal, item.ID)))
 	if n := w.queued(t, one); n != 1 {
 		t.Errorf("a restored item: %d in the queue", n)
 	}
-	_, err = w.core.Media.Delete(t.Context(), one.Principal, item.ID, media.DeleteOptions{Agent: true})
-	must(t, err)
+	must(t, check.ErrorOf(w.core.Media.Delete(t.Context(), one.Principal, item.ID, media.DeleteOptions{Agent: true})))
 	if n := w.queued(t, one); n != 0 {
 		t.Errorf("a deleted item: %d in the queue", n)
 	}
-	_, err = w.core.Media.Restore(t.Context(), one.Principal, item.ID)
-	must(t, err)
+	must(t, check.ErrorOf(w.core.Media.Restore(t.Context(), one.Principal, item.ID)))
 	settle(t, e)
 	if n := w.ready(t, item); n != 1 {
 		t.Errorf("%d renditions of the restored item", n)
@@ -307,14 +295,11 @@ func TestEager_ItemsThatChange(t *testing.T) {
 		ended <- err
 	}()
 	<-w.renderer.started
-	_, err = w.core.Media.Delete(t.Context(), one.Principal, next.ID, media.DeleteOptions{})
-	must(t, err)
+	must(t, check.ErrorOf(w.core.Media.Delete(t.Context(), one.Principal, next.ID, media.DeleteOptions{})))
 	close(w.renderer.gate)
 	must(t, <-ended)
 	settle(t, e)
-	if n := w.QueryInt(t, `SELECT (SELECT count(*) FROM rendition WHERE item_id = $1) + (SELECT count(*) FROM rendition_queue WHERE item_id = $1)`, next.ID); n != 0 {
-		t.Errorf("%d rows of a deleted item", n)
-	}
+	w.Counts(t, 0, "rows of a deleted item", `SELECT (SELECT count(*) FROM rendition WHERE item_id = $1) + (SELECT count(*) FROM rendition_queue WHERE item_id = $1)`, next.ID)
 	w.balanced(t, one)
 }
 
@@ -335,8 +320,7 @@ func TestEager_AccountsTakeTurns(t *testing.T) {
 	_, err := e.Step(t.Context())
 	must(t, err)
 	item := w.sealedBytes(t, few.Principal, photo(t, 64, 64))
-	_, err = e.Step(t.Context())
-	must(t, err)
+	must(t, check.ErrorOf(e.Step(t.Context())))
 	if w.ready(t, item) != 1 || w.queued(t, many) == 0 {
 		t.Errorf("%d renditions, while another account has %d items", w.ready(t, item), w.queued(t, many))
 	}

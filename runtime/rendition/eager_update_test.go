@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/rendition"
 	"mediastack.dev/runtime/settings"
@@ -28,8 +29,7 @@ func TestEager_TheNewestEncoderOfAnUpdateMakesAll(t *testing.T) {
 	all := processes(t, 2)
 	old, next := all[0], all[1]
 	for w, version := range map[*world]string{old: "v1.0.0", next: "v1.0.1"} {
-		_, err := w.Store.TouchRuntime(t.Context(), uuid.New(), version, time.Hour)
-		must(t, err)
+		must(t, check.ErrorOf(w.Store.TouchRuntime(t.Context(), uuid.New(), version, time.Hour)))
 	}
 	before, after := old.eagerly(t, old.renderer, encoder(older)), next.eagerly(t, next.renderer, encoder(newer))
 	one := old.tenant(t, 10<<20)
@@ -130,8 +130,7 @@ func TestEager_UnreadableSettingsHideNoOthers(t *testing.T) {
 	w.exec(t, `INSERT INTO rendition_eager (account_id, active) SELECT unnest($1::uuid[]), true`, ids)
 	e := w.eagerly(t, w.renderer, func(deps *rendition.EagerDeps) { deps.Settings = unreadable{w.Settings, broken} })
 	for range 3 {
-		_, err := e.Step(t.Context())
-		must(t, err)
+		must(t, check.ErrorOf(e.Step(t.Context())))
 	}
 	if n := w.ready(t, item); n != 1 {
 		t.Errorf("%d renditions", n)

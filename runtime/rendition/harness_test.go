@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/runtimetest"
@@ -281,8 +282,7 @@ func (w *world) metric(t *testing.T, name string, label ...string) float64 {
 
 func (w *world) exec(t *testing.T, statement string, args ...any) {
 	t.Helper()
-	_, err := testenv.Connections(t, w.Database.DatabaseURL).Exec(t.Context(), statement, args...)
-	must(t, err)
+	must(t, check.ErrorOf(testenv.Connections(t, w.Database.DatabaseURL).Exec(t.Context(), statement, args...)))
 }
 
 // rows returns how many renditions of an account are ready.
@@ -300,8 +300,7 @@ func (w *world) purge(t *testing.T) {
 	purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, UploadGrace: 5 * time.Minute, BatchSize: 100, MaxAttempts: 3, MaxBackoff: time.Hour},
 		media.PurgeDeps{Store: w.Store, Objects: w.Objects, Guard: w.Guard(), Now: func() time.Time { return w.clock.Now().Add(2 * time.Hour) }, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
-	_, err = purger.Run(t.Context())
-	must(t, err)
+	must(t, check.ErrorOf(purger.Run(t.Context())))
 }
 
 // balanced checks that the counters of an account equal a recount, and that its bucket holds, after a
@@ -353,12 +352,7 @@ func (w *world) renditions(t *testing.T, of tenant) (n int) {
 	return n
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError
 
 // concurrently calls do n times at once.
 func concurrently(n int, do func(i int)) {

@@ -90,7 +90,4 @@ func photo(t *testing.T, width, height int) []byte {
 }
 
 // photoHeader returns the beginning of a JPEG file.
-func photoHeader(t *testing.T) []byte {
-	t.Helper()
-	return photo(t, 64, 64)[:100]
-}
+func photoHeader(t *testing.T) []byte { t.Helper(); return photo(t, 64, 64)[:100] }

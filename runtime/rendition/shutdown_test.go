@@ -86,7 +86,5 @@ func TestEager_GivesBackWhatItClaimsAtAShutdown(t *testing.T) {
 	stop()
 	close(queue.left)
 	must(t, <-ended)
-	if n := w.QueryInt(t, `SELECT count(*) FROM rendition_queue WHERE claim IS NULL AND due_at <= now()`); n != 1 {
-		t.Errorf("%d items are due", n)
-	}
+	w.Counts(t, 1, "items are due", `SELECT count(*) FROM rendition_queue WHERE claim IS NULL AND due_at <= now()`)
 }

@@ -17,8 +17,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/work"
 )
+
+var must = check.NoError
 
 var errDown = errors.New("the database is down")
 
@@ -174,12 +177,8 @@ func run(t *testing.T, store work.Store, policy work.Policy, do worker) *running
 	t.Helper()
 	r := &running{registry: prometheus.NewRegistry(), logs: &logs{}}
 	runner, err := work.NewRunner(work.Deps{Store: store, Registry: r.registry, Log: slog.New(slog.NewTextHandler(r.logs, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := runner.Register(kind, do, policy); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, runner.Register(kind, do, policy))
 	r.Runner = runner
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -193,9 +192,7 @@ func run(t *testing.T, store work.Store, policy work.Policy, do worker) *running
 func (r *running) outcome(t *testing.T, outcome string) int {
 	t.Helper()
 	families, err := r.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			if family.GetName() == "mediastack_work_attempts_total" && metric.GetLabel()[1].GetValue() == outcome {
@@ -448,12 +445,8 @@ func TestRunner_TellsTestsWhatHasEnded(t *testing.T) {
 		store, events := &queue{}, make(chan work.Event)
 		store.add(work.Task{})
 		runner, err := work.NewRunner(work.Deps{Store: store, Log: slog.New(slog.DiscardHandler), Events: events})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := runner.Register(kind, worker(func(context.Context, work.Task) error { return nil }), policy); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, runner.Register(kind, worker(func(context.Context, work.Task) error { return nil }), policy))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() { _ = runner.Run(ctx) }()
@@ -467,9 +460,7 @@ func TestRegister_RejectsWhatCannotRun(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	runner, err := work.NewRunner(work.Deps{Registry: registry, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := work.NewRunner(work.Deps{Registry: registry}); err == nil {
 		t.Error("a second one registers the same metrics")
 	}

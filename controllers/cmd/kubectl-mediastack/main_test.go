@@ -18,7 +18,10 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 )
+
+var must = check.NoError
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
@@ -32,20 +35,12 @@ type setup struct {
 func newSetup(t *testing.T) *setup {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v1alpha1.AddToScheme(scheme))
+	must(t, clientgoscheme.AddToScheme(scheme))
 	c, err := client.New(testenv.Kubernetes(t), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "plugin-"}}
-	if err := c.Create(t.Context(), namespace); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Create(t.Context(), namespace))
 	return &setup{Client: c, t: t, namespace: namespace.Name}
 }
 
@@ -62,16 +57,12 @@ func (s *setup) account(name string, change func(*v1alpha1.MediaAccount)) *v1alp
 	s.t.Helper()
 	account := &v1alpha1.MediaAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
 		Spec: v1alpha1.MediaAccountSpec{Owners: []v1alpha1.EmailAddress{"ana@example.org"}}}
-	if err := s.Create(s.t.Context(), account); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.Create(s.t.Context(), account))
 	account.Status.ObservedGeneration = account.Generation
 	if change != nil {
 		change(account)
 	}
-	if err := s.Status().Update(s.t.Context(), account); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.Status().Update(s.t.Context(), account))
 	return account
 }
 
@@ -90,23 +81,17 @@ func (s *setup) retained(name string, change func(*v1alpha1.RetainedMediaAccount
 		change(account)
 	}
 	status := account.Status
-	if err := s.Create(s.t.Context(), account); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.Create(s.t.Context(), account))
 	s.t.Cleanup(func() { _ = s.Delete(context.WithoutCancel(s.t.Context()), account) })
 	status.ObservedGeneration, status.Items, status.Bytes = account.Generation, 3, 12345
 	account.Status = status
-	if err := s.Status().Update(s.t.Context(), account); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.Status().Update(s.t.Context(), account))
 	return account
 }
 
 func (s *setup) reread(object client.Object) {
 	s.t.Helper()
-	if err := s.Get(s.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.Get(s.t.Context(), client.ObjectKeyFromObject(object), object))
 }
 
 func TestStatus_ListsWhatNeedsAttentionFirst(t *testing.T) {
@@ -253,9 +238,7 @@ func TestPurge_CountsOneItemAsOne(t *testing.T) {
 	s := newSetup(t)
 	one := s.retained("one", nil)
 	one.Status.Items, one.Status.Bytes = 1, 1
-	if err := s.Status().Update(t.Context(), one); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Status().Update(t.Context(), one))
 	if _, out, _ := s.call("purge", one.Name); !strings.Contains(out, ": 1 item, 1 byte, bucket media-one.") {
 		t.Error(out)
 	}
@@ -310,9 +293,7 @@ func TestCommand_ExplainsItself(t *testing.T) {
 func TestCommand_HasTheRightsOfItsUser(t *testing.T) {
 	t.Parallel()
 	s := newSetup(t)
-	if err := s.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "viewer"}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "viewer"}}))
 	kubeconfig := testenv.ServiceAccountKubeconfig(t, s.namespace, "viewer")
 	if _, err := os.Stat(kubeconfig); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/environment"
 )
@@ -38,30 +37,13 @@ func TestMain(m *testing.M) {
 
 // syncBuffer is a buffer that is safe for concurrent use: client-go may still log when
 // a test reads the lines.
-type syncBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
-}
+type syncBuffer = check.Buffer
 
 // libvips belongs to the image worker, tenant HTTP to the runtime, and test helpers to tests.
 func TestOperator_LinksNoImagingNoTenantHTTPAndNoTestHelper(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for path := range strings.FieldsSeq(string(out)) {
 		for _, unwanted := range []string{"h2non/bimg", "mediastack.dev/runtime/internal", "mediastack.dev/hack", "go-chi", "tusd"} {
 			if strings.Contains(path, unwanted) {
@@ -82,9 +64,7 @@ func parseCommand(t *testing.T, args ...string) (flags, *kong.Context, error) {
 	t.Helper()
 	var options flags
 	parser, err := kong.New(&options, parserOptions(kong.Exit(func(int) { t.Fatal("the parser wants to exit") }))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	parsed, err := parser.Parse(args)
 	return options, parsed, err
 }
@@ -97,9 +77,7 @@ func TestFlags_HaveEnvironmentNamesAndDefaults(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	got, err := parse(t, "--leader-elect", "--bucket-check-interval=1m")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	o := got.Run.Operator
 	if o.HealthListen != ":9999" || o.MetricsListen != ":8080" || !o.LeaderElect || o.BucketCheckInterval != time.Minute ||
 		o.UsageInterval != 5*time.Minute || o.OutageGrace != 2*time.Minute || o.Concurrency != 8 || o.BucketPrefix != "media" || len(o.Namespaces) != 0 {
@@ -213,12 +191,7 @@ func TestOperator_WithoutAClusterReportsIt(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError
 
 func answers(t *testing.T, port int, path string) bool {
 	t.Helper()
@@ -236,9 +209,7 @@ func answers(t *testing.T, port int, path string) bool {
 func TestSettings_AreInTheTable(t *testing.T) {
 	t.Parallel()
 	parser, err := kong.New(&flags{}, parserOptions()...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	declared := environment.Declared(parser.Model)
 	for _, name := range declared {
 		if !slices.Contains(environment.Names(), name) {

@@ -24,6 +24,7 @@ import (
 	"mediastack.dev/hack/provision"
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 )
 
@@ -165,9 +166,4 @@ func makeFiles(t *testing.T) string {
 	return folder
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError

@@ -24,6 +24,7 @@ import (
 	"mediastack.dev/hack/provision"
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/webuser"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/cell"
@@ -31,12 +32,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError
 
 // site is two cells behind an edge.
 type site struct {

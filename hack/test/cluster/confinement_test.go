@@ -48,13 +48,9 @@ func TestRuntime_IsConfined(t *testing.T) {
 func copyRuntimePod(t *testing.T, name, argument string) {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var pods corev1.PodList
-	if err := json.Unmarshal([]byte(kubectl(t, "-n", namespace, "get", "pods", "--selector=app.kubernetes.io/component=runtime", "--output=json")), &pods); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(kubectl(t, "-n", namespace, "get", "pods", "--selector=app.kubernetes.io/component=runtime", "--output=json")), &pods))
 	pod := corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: pods.Items[0].Spec,
@@ -64,9 +60,7 @@ func copyRuntimePod(t *testing.T, name, argument string) {
 	container.Image, container.Command, container.Args = program, []string{"/" + filepath.Base(self)}, []string{argument}
 	container.StartupProbe, container.LivenessProbe, container.ReadinessProbe = nil, nil, nil
 	manifest, err := json.Marshal(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	apply(t, string(manifest))
 }
 

@@ -80,17 +80,13 @@ func install(t *testing.T) {
 		"--from-literal=SERVICE_SECRET="+secret)
 	apply(t, credentials)
 	mailHost, mailPort, err := net.SplitHostPort(env.SMTP)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	begun := time.Now()
 	_, err = helm(t, "install", release, filepath.Join(env.root, "charts", "mediastack"), "--namespace", namespace,
 		"--set", "baseURL="+baseURL, "--set", "s3.endpoint="+env.S3.Endpoint, "--set", "image.tag="+imageTag,
 		"--set", "smtp.host="+mailHost, "--set", "smtp.port="+mailPort, "--set", "smtp.tls=none", "--set", "smtp.from=login@e2e.example",
 		"--set-string", "purge.schedule=* * * * *", "--wait", "--timeout", "3m")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	installed = true
 	apply(t, account)
 	kubectl(t, "-n", tenant, "wait", "--for=condition=Ready", "--timeout=90s", "mediaaccount/demo")
@@ -180,13 +176,9 @@ func TestRuntime_HasNoServiceAccountToken(t *testing.T) {
 func programRoots(t *testing.T, commandLine string) []string {
 	t.Helper()
 	mine, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var roots []string
 	for _, process := range found {
 		line, _ := os.ReadFile(filepath.Join(process, "cmdline"))

@@ -15,8 +15,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/oauth2"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/webuser"
 )
+
+var must = check.NoError
 
 // application is the name that the client registers under.
 const application = "Assistant of team A"
@@ -45,19 +48,13 @@ func TestLogin_GivesAnMCPClientAToken(t *testing.T) {
 	callback := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { codes <- r.URL.Query().Get("code") }))
 	defer callback.Close()
 	registration, err := json.Marshal(map[string]any{"client_name": application, "redirect_uris": []string{callback.URL + "/"}, "token_endpoint_auth_method": "none"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	registered, _, err := client{http: browser}.send(t.Context(), http.StatusCreated, http.MethodPost, baseURL+"/oauth/register", registration, "Content-Type", "application/json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var known struct {
 		ClientID string `json:"client_id"`
 	}
-	if err := json.NewDecoder(bytes.NewReader(registered)).Decode(&known); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.NewDecoder(bytes.NewReader(registered)).Decode(&known))
 
 	config := oauth2.Config{
 		ClientID: known.ClientID, RedirectURL: callback.URL + "/", Scopes: []string{"media:read"},
@@ -67,16 +64,12 @@ func TestLogin_GivesAnMCPClientAToken(t *testing.T) {
 	webuser.New(t, owner, env.MailLog, transport).LogIn(config.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier)), application)
 	ctx := context.WithValue(t.Context(), oauth2.HTTPClient, browser)
 	token, err := config.Exchange(ctx, <-codes, oauth2.VerifierOption(verifier))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "e2e", Version: "1"}, nil).Connect(ctx, &mcp.StreamableClientTransport{
 		Endpoint: outsider.mcp, HTTPClient: config.Client(ctx, token),
 	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = session.Close() }()
 	result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "get_media_count"})
 	if err != nil || result.IsError {

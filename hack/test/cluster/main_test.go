@@ -130,9 +130,7 @@ func (e *environment) find() (err error) {
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	output, err := try(t, "", name, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return output
 }
 
@@ -149,10 +147,7 @@ func try(t *testing.T, stdin, name string, args ...string) (string, error) {
 }
 
 // kubectl runs kubectl, as the admin of the cluster.
-func kubectl(t *testing.T, args ...string) string {
-	t.Helper()
-	return run(t, "kubectl", args...)
-}
+func kubectl(t *testing.T, args ...string) string { t.Helper(); return run(t, "kubectl", args...) }
 
 // apply applies manifests.
 func apply(t *testing.T, manifests string) {

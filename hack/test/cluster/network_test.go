@@ -104,9 +104,7 @@ func TestNetworkPolicies_AllowWhatIsNeeded(t *testing.T) {
 		// The addresses that the runtime does not reach are there.
 		{"a pod of another namespace", "bystanders", nil, []string{"yes=kubernetes.default.svc:443", "yes=" + runtimes[0] + ":8080"}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			tryFromPod(t, c.namespace, c.labels, c.addresses)
-		})
+		t.Run(c.name, func(t *testing.T) { tryFromPod(t, c.namespace, c.labels, c.addresses) })
 	}
 }
 
@@ -116,9 +114,7 @@ func storeAddresses(t *testing.T) []string {
 	addresses := []string{env.SMTP}
 	for _, text := range []string{env.DatabaseURL, env.S3.Endpoint} {
 		parsed, err := url.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		addresses = append(addresses, parsed.Host)
 	}
 	return addresses
@@ -129,9 +125,7 @@ func runtimeLabels(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	text := kubectl(t, "-n", namespace, "get", "networkpolicy/mediastack-runtime", "--output=jsonpath={.spec.podSelector.matchLabels}")
-	if err := json.Unmarshal([]byte(text), &found); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(text), &found))
 	return found
 }
 
@@ -140,9 +134,7 @@ func tryFromPod(t *testing.T, in string, labels map[string]string, addresses []s
 	t.Helper()
 	describeFailure(t)
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	never, restricted := false, true
 	user := int64(65532)
 	pod := corev1.Pod{
@@ -159,9 +151,7 @@ func tryFromPod(t *testing.T, in string, labels map[string]string, addresses []s
 		},
 	}
 	manifest, err := json.Marshal(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	apply(t, string(manifest))
 	defer kubectl(t, "-n", in, "delete", "pod/reach", "--now")
 	if phase := ended(t, in, "reach"); phase != "Succeeded" {

@@ -165,13 +165,9 @@ func TestPurge_RemovesAgedDraft(t *testing.T) {
 	install(t)
 	c := outside(t, "node2")
 	aged, err := c.upload(t.Context(), "aged.bin", randomBytes(1000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fresh, err := c.upload(t.Context(), "fresh.bin", randomBytes(1000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	makeOlder(t, aged.MediaID, 25*time.Hour)
 	// The CronJob is due each minute.
 	wait.UntilNoneWithin(t, 2*time.Minute, func() string {
@@ -199,9 +195,7 @@ func TestPurge_RemovesAgedDraft(t *testing.T) {
 func makeOlder(t *testing.T, id string, by time.Duration) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), env.DatabaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close(context.WithoutCancel(t.Context()))
 	tag, err := conn.Exec(t.Context(), fmt.Sprintf("UPDATE item SET created_at = created_at - interval '%d seconds' WHERE id = $1", int(by.Seconds())), id)
 	if err != nil || tag.RowsAffected() != 1 {

@@ -16,9 +16,7 @@ func TestUninstall_InOrderKeepsTheFiles(t *testing.T) {
 	c := outside(t, "node1")
 	data := randomBytes(50_000)
 	kept, err := c.upload(t.Context(), "kept.bin", data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := c.seal(t.Context(), kept.MediaID); err != nil {
 		t.Fatal(err)
 	}
@@ -74,9 +72,7 @@ func TestUninstall_OperatorFirstIsFreedFromOutside(t *testing.T) {
 		return kubectl(t, "-n", namespace, "get", "pods", "--selector=app.kubernetes.io/component=operator", "--output=name")
 	})
 	manifest, err := helm(t, "get", "manifest", release, "--namespace", namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := try(t, manifest, "kubectl", "delete", "--ignore-not-found", "--wait=false", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}

@@ -62,9 +62,7 @@ func versions(t *testing.T, text []byte) map[string]any {
 		} `json:"spec"`
 	}
 	text, err := yaml.YAMLToJSON(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := json.Unmarshal(text, &object); err != nil || len(object.Spec.Versions) != 1 {
 		t.Fatalf("%v, %d versions", err, len(object.Spec.Versions))
 	}
@@ -120,9 +118,7 @@ func TestUpgrade_FromTheFirstChartAndBackLosesNothing(t *testing.T) {
 	c := outside(t, "node1")
 	data := randomBytes(50_000)
 	early, err := c.upload(t.Context(), "early.bin", data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := c.seal(t.Context(), early.MediaID); err != nil {
 		t.Fatal(err)
 	}
@@ -140,9 +136,7 @@ func TestUpgrade_FromTheFirstChartAndBackLosesNothing(t *testing.T) {
 	during(t, c, "helm upgrade", func() { deploy(t, "upgrade", presentChart, "--set=settings.SERVICE_LOG_LEVEL=DEBUG") })
 	keepsItsFile("after the upgrade")
 	file, err := os.ReadFile(filepath.Join(env.root, presentChart, "files", "crds", "mediastack.dev_mediaaccounts.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := definition(t); !reflect.DeepEqual(got, versions(t, file)) || reflect.DeepEqual(got, first) {
 		t.Error("the upgrade did not update the definition of MediaAccounts")
 	}

@@ -18,9 +18,7 @@ func emptyCluster(t *testing.T) string {
 	if err == nil {
 		err = plane.StartControllers(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return plane.Kubeconfig
 }
 

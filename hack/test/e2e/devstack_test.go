@@ -58,9 +58,7 @@ func (s *stack) in(t *testing.T) *stack {
 // documented returns the lines that the file shows below the heading.
 func (s *stack) documented(file, heading string) string {
 	text, err := os.ReadFile(filepath.Join(testenv.RepoRoot(s.t), file))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	_, section, _ := strings.Cut(string(text), heading)
 	_, section, _ = strings.Cut(section, "```sh TestDevStack_FirstUseAsDocumented\n")
 	block, _, found := strings.Cut(section, "```")
@@ -75,9 +73,7 @@ func (s *stack) documented(file, heading string) string {
 func (s *stack) pasteReadme() {
 	clone := testenv.TempDir(s.t)
 	for name, target := range map[string]string{"docs": filepath.Join(testenv.RepoRoot(s.t), "docs"), ".mediastack": s.dir} {
-		if err := os.Symlink(target, filepath.Join(clone, name)); err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, os.Symlink(target, filepath.Join(clone, name)))
 	}
 	first := s.documented("README.md", "## First upload")
 	answers := strings.Split(strings.TrimSpace(paste(s.t, clone, first)), "\n")
@@ -152,16 +148,12 @@ func unmarshal(t *testing.T, text string, into any) {
 func (s *stack) allowsOnly(allowed, denied string) {
 	for origin, want := range map[string]string{allowed: allowed, denied: ""} {
 		request, err := http.NewRequestWithContext(s.t.Context(), http.MethodOptions, s.BaseURL+"/media/create", nil)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 		request.Header.Set("Origin", origin)
 		request.Header.Set("Access-Control-Request-Method", "POST")
 		request.Header.Set("Access-Control-Request-Headers", "x-service-signature")
 		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 		_ = response.Body.Close()
 		if got := response.Header.Get("Access-Control-Allow-Origin"); got != want {
 			s.t.Errorf("a preflight from %s: Access-Control-Allow-Origin is %q, want %q", origin, got, want)
@@ -206,9 +198,7 @@ func (s *stack) deleteNamespace() {
 		return s.call(key, "GET", "/media/get", "", nil, nil) == http.StatusUnauthorized
 	})
 	store, err := minio.New(strings.TrimPrefix(s.S3.Endpoint, "http://"), &minio.Options{Creds: credentials.NewStaticV4(s.S3.AccessKey, s.S3.SecretKey, "")})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	if exists, err := store.BucketExists(s.t.Context(), bucket); err != nil || exists {
 		s.t.Errorf("the deleted account's bucket exists: %t, %v", exists, err)
 	}

@@ -20,8 +20,11 @@ import (
 	"testing"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 )
+
+var must = check.NoError
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
@@ -88,13 +91,9 @@ func described(t *testing.T, dir string) *stack {
 		t.Fatalf("stack.json: %v, %v", info, err)
 	}
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &stack{t: t, dir: dir}
-	if err := json.Unmarshal(text, s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, s))
 	return s
 }
 
@@ -124,22 +123,16 @@ type item struct {
 func (s *stack) call(key, method, path, contentType string, body io.Reader, into any) int {
 	s.t.Helper()
 	request, err := http.NewRequestWithContext(s.t.Context(), method, s.BaseURL+path, body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	request.Header.Set("x-service-apikey", key)
 	if contentType != "" {
 		request.Header.Set("Content-Type", contentType)
 	}
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	if into != nil {
 		if err := json.Unmarshal(answer, into); err != nil {
 			s.t.Fatalf("%s %s: %s: %v in %q", method, path, response.Status, err, answer)
@@ -153,9 +146,7 @@ func (s *stack) upload(key, name string, data []byte) item {
 	var form bytes.Buffer
 	writer := multipart.NewWriter(&form)
 	part, err := writer.CreateFormFile("file", name)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	_, _ = part.Write(data)
 	_ = writer.Close()
 	var draft item
@@ -168,9 +159,7 @@ func (s *stack) upload(key, name string, data []byte) item {
 func (s *stack) download(address string) []byte {
 	s.t.Helper()
 	response, err := http.Get(address)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	defer func() { _ = response.Body.Close() }()
 	data, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusOK {
@@ -269,9 +258,7 @@ func processes(t *testing.T, dir string) []string {
 	t.Helper()
 	var found []string
 	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, path := range commands {
 		line, err := os.ReadFile(path)
 		if err == nil && bytes.Contains(line, []byte(dir)) {

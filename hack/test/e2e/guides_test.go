@@ -45,9 +45,7 @@ func TestGuides_RunOnADevelopmentStack(t *testing.T) {
 		t.Run(page, func(t *testing.T) {
 			folder := testenv.TempDir(t)
 			for _, file := range guideFile.FindAllStringSubmatch(guide(t, page), -1) {
-				if err := os.WriteFile(filepath.Join(folder, file[1]), []byte(file[2]), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(filepath.Join(folder, file[1]), []byte(file[2]), 0o600))
 			}
 			printed := blocksOf(t, page).pasteInto(t, folder, "export KUBECONFIG="+s.Kubeconfig+"; kubectl() { "+testenv.Kubectl(t)+` "$@"; }`+"\n")
 			for _, want := range prints {

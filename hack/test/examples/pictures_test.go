@@ -18,6 +18,7 @@ import (
 
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/node"
 )
 
@@ -29,12 +30,7 @@ const (
 	stepTimeout = 8 * time.Minute
 )
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError
 
 // stack is a dev stack, as stack.json describes it.
 type stack struct {

@@ -16,16 +16,12 @@ import (
 	"time"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError
 
 // stackTimeout is for one command of the dev stack.
 const stackTimeout = 3 * time.Minute

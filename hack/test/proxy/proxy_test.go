@@ -17,6 +17,7 @@ import (
 	"mediastack.dev/hack/provision"
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/postgres"
@@ -24,12 +25,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError
 
 // proxyAddress is the address from which the proxy connects to the runtime, which trusts it.
 const proxyAddress = "127.0.0.9"

@@ -28,6 +28,7 @@ import (
 	"mediastack.dev/hack/kubeapply"
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 )
 
@@ -66,12 +67,7 @@ func newSite(t *testing.T) *site {
 	return &site{t: t, dir: testenv.TempDir(t), group: testenv.Group(t), secret: servers.RandomSecret(32)}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError
 
 func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
 

@@ -30,17 +30,13 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError
 
 // version is one of the versions of the programs.
 type version struct {

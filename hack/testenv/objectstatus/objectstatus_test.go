@@ -14,9 +14,12 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/objectstatus"
 	"mediastack.dev/hack/testenv/wait"
 )
+
+var must = check.NoError
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
@@ -75,9 +78,7 @@ func TestContradictions_AreFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			found, err := objectstatus.Contradictions(c.object)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			all := strings.Join(found, "; ")
 			if c.want == "" && all != "" || !strings.Contains(all, c.want) {
 				t.Errorf("found %q, want %q", all, c.want)
@@ -102,28 +103,20 @@ func TestRecorder_SeesEveryVersion(t *testing.T) {
 	ctx := t.Context()
 	plane := testenv.NewKubernetes(t)
 	clients, err := kubernetes.NewForConfig(plane.Access())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := clients.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	dynamics, err := dynamic.NewForConfig(plane.Access())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	accounts := dynamics.Resource(v1alpha1.GroupVersion.WithResource("mediaaccounts")).Namespace("team-a")
 	var reported []string
 	recorder, err := objectstatus.Start(plane.Access(), "team-a", func(format string, args ...any) { reported = append(reported, fmt.Sprintf(format, args...)) }, t.Logf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	made, err := accounts.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "mediastack.dev/v1alpha1", "kind": "MediaAccount", "metadata": map[string]any{"name": "demo"}, "spec": map[string]any{},
 	}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	versions := []string{made.GetResourceVersion()}
 	write := func(statuses string) {
 		made.Object["status"] = object(made.GetGeneration(), statuses).Object["status"]

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	testwait "mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/runtimetest"
@@ -44,8 +45,7 @@ func TestAccountMetrics_CountEachTenant(t *testing.T) {
 	for path, want := range map[string]int{file: http.StatusOK, strings.Replace(file, "signature=", "signature=x", 1): http.StatusForbidden} {
 		response, err := http.Get("http://" + s.address + path)
 		must(t, err)
-		_, err = io.Copy(io.Discard, response.Body)
-		must(t, err)
+		must(t, check.ErrorOf(io.Copy(io.Discard, response.Body)))
 		must(t, response.Body.Close())
 		if response.StatusCode != want {
 			t.Errorf("%s: %d", path, response.StatusCode)
@@ -104,8 +104,7 @@ func TestMetrics_HostileClientsMakeNoSeries(t *testing.T) {
 			for i := 0; i < len(headers); i += 2 {
 				head += headers[i] + ": " + headers[i+1] + "\r\n"
 			}
-			_, err = io.WriteString(conn, head+"\r\n"+body)
-			must(t, err)
+			must(t, check.ErrorOf(io.WriteString(conn, head+"\r\n"+body)))
 			_, _ = io.Copy(io.Discard, conn) // the server may close the connection first
 		}
 		key := []string{"x-service-apikey", s.tenant.Key, "Content-Type", "application/json", "Accept", "application/json, text/event-stream"}

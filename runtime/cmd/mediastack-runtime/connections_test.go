@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	testwait "mediastack.dev/hack/testenv/wait"
 )
 
@@ -32,8 +33,7 @@ func TestServe_FiveReplicasRollWithAHundredConnections(t *testing.T) {
 	admin, err := pgx.Connect(t.Context(), server.Server.AdminURL("postgres"))
 	must(t, err)
 	defer func() { _ = admin.Close(context.WithoutCancel(t.Context())) }()
-	_, err = admin.Exec(t.Context(), fmt.Sprintf("ALTER ROLE mediastack CONNECTION LIMIT %d", defaultConnections-reservedConnections-operatorConnections))
-	must(t, err)
+	must(t, check.ErrorOf(admin.Exec(t.Context(), fmt.Sprintf("ALTER ROLE mediastack CONNECTION LIMIT %d", defaultConnections-reservedConnections-operatorConnections))))
 	var all []*service
 	var ends []func() []string
 	for range replicas + surge {
@@ -72,8 +72,7 @@ func TestServe_FiveReplicasRollWithAHundredConnections(t *testing.T) {
 	}
 
 	// The readiness of a replica that gets no connection has the numbers.
-	_, err = admin.Exec(t.Context(), "ALTER ROLE mediastack CONNECTION LIMIT 0")
-	must(t, err)
+	must(t, check.ErrorOf(admin.Exec(t.Context(), "ALTER ROLE mediastack CONNECTION LIMIT 0")))
 	late := &service{logs: new(buffer), database: s.database, stores: s.stores, tenant: s.tenant}
 	late.serve(t, "--no-image-enabled")
 	testwait.Until(t, "the readiness says that the server has no connection left", func() bool {

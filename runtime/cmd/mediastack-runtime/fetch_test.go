@@ -112,9 +112,7 @@ func TestKilledRuntime_LeavesItsUploadsFromURLsToAnother(t *testing.T) {
 		t.Errorf("%d %+v", status, item)
 	}
 	r.swept(t, 1)
-	if got := r.QueryInt(t, `SELECT bytes FROM account_usage`); got != int64(len(file)) {
-		t.Errorf("%d bytes are used", got)
-	}
+	r.Counts(t, int64(len(file)), "bytes are used", `SELECT bytes FROM account_usage`)
 	if n := r.QueryInt(t, `SELECT count(*) FROM fetch_job WHERE attempts = 2 AND url = ''`); n != 1 {
 		t.Error("the job was not attempted twice, or has kept its URL")
 	}
@@ -149,9 +147,7 @@ func TestKilledRuntimes_EndAnUploadFromAURLAfterItsLastAttempt(t *testing.T) {
 		t.Errorf("%+v", read)
 	}
 	r.swept(t, 0)
-	if got := r.QueryInt(t, `SELECT bytes FROM account_usage`); got != 0 {
-		t.Errorf("%d bytes are used", got)
-	}
+	r.Counts(t, 0, "bytes are used", `SELECT bytes FROM account_usage`)
 }
 
 // holder returns the process that runs the only job, and the other one: either may have claimed it.

@@ -125,9 +125,7 @@ func TestKilledRuntime_ReleasesTheBytesOfItsUploads(t *testing.T) {
 		return status == http.StatusCreated
 	})
 	r.swept(t, 1)
-	if got := r.QueryInt(t, `SELECT bytes FROM account_usage`); got != int64(len(next)) {
-		t.Errorf("%d bytes are used", got)
-	}
+	r.Counts(t, int64(len(next)), "bytes are used", `SELECT bytes FROM account_usage`)
 }
 
 // A process that was paused, and declared dead meanwhile, commits nothing of what it had begun.
@@ -166,7 +164,5 @@ func TestPausedRuntime_CommitsNothingAfterItWasDeclaredDead(t *testing.T) {
 		t.Errorf("an upload after that was answered %d %s", status, text)
 	}
 	r.swept(t, 1)
-	if got := r.QueryInt(t, `SELECT bytes FROM account_usage`); got != 20<<20 {
-		t.Errorf("%d bytes are used", got)
-	}
+	r.Counts(t, 20<<20, "bytes are used", `SELECT bytes FROM account_usage`)
 }

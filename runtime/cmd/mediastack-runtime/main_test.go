@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -9,13 +8,13 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/alecthomas/kong"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	testwait "mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/environment"
 	"mediastack.dev/runtime/media"
@@ -24,22 +23,7 @@ import (
 func TestMain(m *testing.M) { testenv.Main(m) }
 
 // buffer is written by a command while the test reads it.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
+type buffer = check.Buffer
 
 // call runs a command to its end.
 func call(ctx context.Context, args ...string) (code int, out, err string) {
@@ -122,9 +106,7 @@ func TestCommands_RejectNegativeSettings(t *testing.T) {
 	}
 	stores := []string{"--database-url=postgres://u@127.0.0.1:1/x", "--s3-endpoint=http://127.0.0.1:1", "--s3-access-key=a", "--s3-secret-key=b"}
 	parser, err := kong.New(&command{}, kong.Vars{"version": ""})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	checked := 0
 	for _, node := range parser.Model.Leaves(false) {
 		args := append(strings.Fields(node.Path()), given[node.Name]...)
@@ -162,9 +144,7 @@ func TestCommands_RejectNegativeSettings(t *testing.T) {
 func kongOf(t *testing.T) *kong.Kong {
 	t.Helper()
 	parser, err := kong.New(&command{}, kong.Vars{"version": ""}, kong.Exit(func(code int) { t.Errorf("exit code %d", code) }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return parser
 }
 
@@ -186,9 +166,7 @@ func TestCommands_WithRealStores(t *testing.T) {
 	testwait.Until(t, "the runtime serves", func() bool { admin = attribute(logs.String(), "listening", "admin"); return admin != "" })
 	ready := func() int {
 		response, err := http.Get("http://" + admin + "/readyz")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_ = response.Body.Close()
 		return response.StatusCode
 	}
@@ -233,9 +211,7 @@ func attribute(logs, message, name string) string {
 func TestRuntimeBinary_LinksNoForbiddenPackage(t *testing.T) {
 	t.Parallel()
 	deps, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for dep := range strings.Lines(string(deps)) {
 		for _, banned := range []string{"k8s.io/", "sigs.k8s.io/controller-runtime", "github.com/h2non/bimg", "github.com/getkin/kin-openapi", "mediastack.dev/hack", "testing"} {
 			if dep = strings.TrimSpace(dep); dep == banned || strings.HasPrefix(dep, banned) && strings.HasSuffix(banned, "/") || strings.HasPrefix(dep, banned+"/") {
@@ -249,9 +225,7 @@ func TestRuntimeBinary_LinksNoForbiddenPackage(t *testing.T) {
 func TestSettings_AreInTheTable(t *testing.T) {
 	t.Parallel()
 	parser, err := kong.New(&command{}, kong.Vars{"version": ""})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	declared := environment.Declared(parser.Model)
 	for _, name := range declared {
 		if !slices.Contains(environment.Names(), name) {

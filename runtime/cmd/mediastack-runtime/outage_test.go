@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/retryafter"
 	testwait "mediastack.dev/hack/testenv/wait"
 )
@@ -79,8 +80,7 @@ func (s *service) request(t *testing.T, method, path string, headers ...string) 
 	}
 	got, err := http.DefaultClient.Do(request)
 	must(t, err)
-	_, err = io.Copy(io.Discard, got.Body)
-	must(t, err)
+	must(t, check.ErrorOf(io.Copy(io.Discard, got.Body)))
 	must(t, got.Body.Close())
 	return response{got.StatusCode, got.Header}
 }
@@ -327,8 +327,7 @@ func TestMigrate_WaitsForTheDatabase(t *testing.T) {
 		conn, err := pgx.Connect(t.Context(), server.Server.AdminURL("postgres"))
 		must(t, err)
 		defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-		_, err = conn.Exec(t.Context(), text)
-		must(t, err)
+		must(t, check.ErrorOf(conn.Exec(t.Context(), text)))
 	}
 	for _, c := range []struct {
 		name, url, says string

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -16,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/consistency"
 	"mediastack.dev/runtime/fault"
@@ -110,8 +110,7 @@ func (r *restored) layers(tenant, pinned int) {
 	id := r.p.Account.ID
 	object := settings.Object{Name: "team/pins", UID: "pins"}
 	must(r.t, r.Settings.Unpin(r.t.Context(), object.UID))
-	_, err := r.Settings.Update(r.t.Context(), id, settings.Layer{ThumbnailWidth: &tenant})
-	must(r.t, err)
+	must(r.t, check.ErrorOf(r.Settings.Update(r.t.Context(), id, settings.Layer{ThumbnailWidth: &tenant})))
 	must(r.t, r.Settings.Pin(r.t.Context(), id, settings.Layer{ThumbnailHeight: &pinned}, object))
 }
 
@@ -159,9 +158,8 @@ func TestRestore_OutcomeOfEveryChangeAfterTheBackup(t *testing.T) {
 	r.open(database, access)
 
 	r.seal(sealedAfter)
-	must(t, deleteItem(t.Context(), r.service, r.p, deleted.ID))
-	_, err = r.service.Restore(t.Context(), r.p, restoredAfter.ID)
-	must(t, err)
+	must(t, runtimetest.DeleteItem(t.Context(), r.service, r.p, deleted.ID))
+	must(t, check.ErrorOf(r.service.Restore(t.Context(), r.p, restoredAfter.ID)))
 	created := r.seal(r.draft("created"))
 	must(t, r.Store.CommitUpload(t.Context(), committed))
 	r.seal(committed)
@@ -229,8 +227,7 @@ func TestRestore_OutcomeOfEveryChangeAfterTheBackup(t *testing.T) {
 	if left := r.QueryInt(t, `SELECT (extract(epoch FROM restorable_until - now()) / 3600)::int FROM stored_item WHERE deleted_at IS NOT NULL`); left != 24 {
 		t.Errorf("a deleted item can be restored for %d hours", left)
 	}
-	_, err = r.service.Restore(t.Context(), r.p, restoredAfter.ID)
-	must(t, err)
+	must(t, check.ErrorOf(r.service.Restore(t.Context(), r.p, restoredAfter.ID)))
 	layers, err := r.Settings.Get(t.Context(), r.p.Account.ID)
 	if err != nil || *layers.Tenant.ThumbnailWidth != 100 || *layers.Pinned.ThumbnailHeight != 110 {
 		t.Errorf("the settings are %+v, %v", layers, err)
@@ -289,10 +286,4 @@ func (r *restored) repair(unknown ...media.Item) {
 	if code, _, stderr := r.run("check", "--account="+uuid.NewString(), "--remove-unknown-after-restore"); code != exitUsage || !strings.Contains(stderr, "needs --repair") {
 		r.t.Errorf("the flag without --repair: %d %s", code, stderr)
 	}
-}
-
-// deleteItem deletes an item with an API key.
-func deleteItem(ctx context.Context, service *media.Service, p account.Principal, id uuid.UUID) error {
-	_, err := service.Delete(ctx, p, id, media.DeleteOptions{})
-	return err
 }

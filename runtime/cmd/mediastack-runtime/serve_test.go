@@ -19,9 +19,7 @@ func TestServe_NamesAStoreWithoutConditionalPut(t *testing.T) {
 	t.Parallel()
 	s3 := testenv.S3(t)
 	target, err := url.Parse(s3.Endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Host = r.In.Host }} // the host is signed
 	swift := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("If-None-Match") != "" {
@@ -46,9 +44,7 @@ func TestServe_NamesAStoreWithoutConditionalPut(t *testing.T) {
 	var admin string
 	testwait.Until(t, "the runtime serves", func() bool { admin = attribute(logs.String(), "listening", "admin"); return admin != "" })
 	response, err := http.Get("http://" + admin + "/readyz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = response.Body.Close() }()
 	var answer struct{ Checks map[string]string }
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(answer.Checks["objects"], want) {

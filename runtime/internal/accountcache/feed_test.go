@@ -48,9 +48,7 @@ func TestFeed_DeliversToEveryCacheAndLogsALossOnce(t *testing.T) {
 		onLost(errors.New("still lost"))
 		onConnect()
 	})
-	if err := accountcache.NewFeed(source, slog.New(slog.NewTextHandler(&log, nil)), a, b).Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, accountcache.NewFeed(source, slog.New(slog.NewTextHandler(&log, nil)), a, b).Run(t.Context()))
 	want := []string{"disconnected", "connected", "changed", "disconnected", "disconnected", "connected", "disconnected"}
 	if !slices.Equal(a.calls, want) || !slices.Equal(b.calls, want) {
 		t.Errorf("delivered %v and %v, want %v", a.calls, b.calls, want)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/postgres"
@@ -20,12 +21,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError
 
 // countingStore counts the reads of layers.
 type countingStore struct {

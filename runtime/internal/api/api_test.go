@@ -6,8 +6,11 @@ import (
 	"slices"
 	"testing"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/settings"
 )
+
+var must = check.NoError
 
 // spec returns the OpenAPI document.
 func spec(t *testing.T) (document struct {
@@ -17,12 +20,8 @@ func spec(t *testing.T) (document struct {
 ) {
 	t.Helper()
 	text, err := RenderSpec("http://media.test", "service")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &document); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, json.Unmarshal(text, &document))
 	return document
 }
 
@@ -75,9 +74,7 @@ func TestSettings_KeepTheOrderOfTheirFields(t *testing.T) {
 	quality := 40
 	document := NewSettings(settings.Layers{Pinned: settings.Layer{WebPOutputQuality: &quality}, PinnedBy: "team-a/site"})
 	text, err := json.Marshal(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := `{"useWebP":false,"webpOutputQuality":40,"thumbnailWidth":320,"thumbnailHeight":320,` +
 		`"sources":{"useWebP":"default","webpOutputQuality":"pinned","thumbnailWidth":"default","thumbnailHeight":"default"},"pinnedBy":"team-a/site"}`
 	if string(text) != want {

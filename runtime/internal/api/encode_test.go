@@ -36,9 +36,7 @@ func FuzzItemListAppendJSON(f *testing.F) {
 			var want bytes.Buffer
 			encoder := json.NewEncoder(&want)
 			encoder.SetEscapeHTML(false)
-			if err := encoder.Encode(items); err != nil {
-				t.Fatal(err)
-			}
+			must(t, encoder.Encode(items))
 			if got := append(items.AppendJSON([]byte{}), '\n'); !bytes.Equal(got, want.Bytes()) {
 				t.Fatalf("%+v is encoded as\n%s\nbut by encoding/json as\n%s", items, got, want.Bytes())
 			}
@@ -86,9 +84,7 @@ func TestParseSelection_NamesAreThoseOfTheDocument(t *testing.T) {
 	item := api.MediaItem{Temp: true, Original: "o", SealedAt: &now, ExpiresAt: &now, Width: 1, Height: 1, Placeholder: []byte{1}, DominantColor: "#0102ff", Duration: 1.5, Pages: 1, Metadata: api.Metadata{}, Ref: "r", Focus: &api.Focus{X: 0.5}}
 	for _, name := range api.FieldNames() {
 		fields, err := api.ParseSelection(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var members map[string]any
 		if err := json.Unmarshal(api.SelectedItem{Item: &item, Fields: fields}.AppendJSON(nil), &members); err != nil || len(members) != 1 {
 			t.Errorf("%s: %v, %v", name, members, err)

@@ -10,11 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
 )
+
+var must = check.NoError
 
 // shortURLs are URLs that a test can read.
 type shortURLs struct{}
@@ -65,9 +68,7 @@ func TestSelected_ListsThePicturesOfPresetsOnRequest(t *testing.T) {
 	)
 	documents := api.Documents{URLs: shortURLs{}, Settings: presets, Images: imagesOnly{}}.Of(t.Context(), uuid.New())
 	fields, err := api.ParseSelection("presets")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, c := range map[string]struct {
 		item media.Item
 		want string
@@ -86,9 +87,7 @@ func TestSelected_ListsThePicturesOfPresetsOnRequest(t *testing.T) {
 			`"huge":{"url":"huge@1","densities":[{"density":1,"url":"huge@1"}],"srcset":"huge@1 1x"}}}`},
 	} {
 		document, err := documents.Selected(c.item, fields)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got := string(api.SelectedItem{Item: &document, Fields: fields}.AppendJSON(nil))
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
@@ -105,9 +104,7 @@ func TestSelected_ListsThePicturesOfPresetsOnRequest(t *testing.T) {
 		t.Errorf("no image: %s, %v", got, err)
 	}
 	all, err := api.ParseSelection("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if document, err = documents.Selected(imageItem(1, 1), all); err != nil || document.Presets != nil {
 		t.Errorf("without a request: %+v, %v", document.Presets, err)
 	}
@@ -122,9 +119,7 @@ func TestOf_SignsOriginalsWhileTheSettingsCannotBeRead(t *testing.T) {
 		t.Errorf("the file is %s", got)
 	}
 	fields, err := api.ParseSelection("mediaId,presets")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := documents.Selected(imageItem(1, 1), fields); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("the presets that are not known: %v", err)
 	}
@@ -148,9 +143,7 @@ func TestNewSettings_HasPicturesOnlyWhereTheyAreSet(t *testing.T) {
 		"presets and originals": {api.NewSettings(set), `{"useWebP":false,"webpOutputQuality":80,"thumbnailWidth":320,"thumbnailHeight":320,"presets":[{"name":"hero","width":10,"fit":"inside","format":"auto","densities":[1],"background":"#ffffff","source":"tenant"}],"originals":"signed","sources":{"useWebP":"default","webpOutputQuality":"default","thumbnailWidth":"default","thumbnailHeight":"default","originals":"pinned"},"pinnedBy":"team-a/site"}`},
 	} {
 		text, err := json.Marshal(c.document)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if diff := cmp.Diff(c.want, string(text)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}

@@ -17,15 +17,16 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/internal/apidocs"
 )
+
+var must = check.NoError
 
 func newServer(t *testing.T) *httptest.Server {
 	t.Helper()
 	reference, err := apidocs.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	router := chi.NewRouter()
 	reference.Mount(router)
 	server := httptest.NewServer(router)
@@ -42,22 +43,16 @@ type answer struct {
 func ask(t *testing.T, method, url string, headers ...string) answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := 0; i < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return answer{response, body}
 }
 
@@ -165,13 +160,9 @@ func TestVendoredFiles_AreThoseOfTheRelease(t *testing.T) {
 	t.Parallel()
 	const folder = "swagger-ui"
 	record, err := os.ReadFile(filepath.Join(folder, "VENDORED"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	script, err := os.ReadFile(filepath.Join("..", "..", "..", "hack", "api-viewer.sh"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lines := bufio.NewScanner(bytes.NewReader(record))
 	var named []string
 	for n := 0; lines.Scan(); n++ {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
@@ -20,6 +21,8 @@ import (
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/oauth"
 )
+
+var must = check.NoError
 
 // fixture is an authenticator and a valid key. An unknown client guesses keys from the IP address
 // of the key's holder. Only the test advances the clock.
@@ -44,9 +47,7 @@ func newFixture(t *testing.T) *fixture {
 	}}
 	clock := func() time.Time { return s.now }
 	limits, err := ratelimit.New(ratelimit.Config{Failures: 1, FailuresBurst: 60}, ratelimit.Deps{Registry: prometheus.NewRegistry(), Now: clock, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cfg := Config{Secret: base64.StdEncoding.EncodeToString([]byte(strings.Repeat("a", 32))), SignatureTTL: time.Hour, KeyCacheTTL: time.Minute, Brand: "service"}
 	if s.Authenticator, err = New(cfg, Deps{Store: store, Limits: limits, Now: clock, Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
@@ -58,9 +59,7 @@ func newFixture(t *testing.T) *fixture {
 func (s *fixture) token() account.KeySecret {
 	s.t.Helper()
 	token, err := account.NewKeySecret(0)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return token
 }
 
@@ -79,9 +78,7 @@ func (s *fixture) tryKey(key string) fault.Kind {
 // failed returns how many requests failed for a reason, as the metric has it.
 func (s *fixture) failed(reason string) float64 {
 	var found dto.Metric
-	if err := s.failures.WithLabelValues(reason).Write(&found); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.failures.WithLabelValues(reason).Write(&found))
 	return found.GetCounter().GetValue()
 }
 
@@ -226,9 +223,7 @@ func TestExpiredToken_IsNotCountedAsAGuess(t *testing.T) {
 	tokens := make([]string, 200)
 	for i := range tokens {
 		token, hash, err := oauth.NewAccessToken(0, s.tokens)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s.answers[hash], tokens[i] = holder(hash), token
 		if got := tryToken(token); got != none {
 			t.Fatalf("a valid token is answered %v", got)
@@ -247,9 +242,7 @@ func TestExpiredToken_IsNotCountedAsAGuess(t *testing.T) {
 	calls := s.store.(*scriptedStore).calls.Load()
 	other := newFixture(t)
 	foreign, _, err := oauth.NewAccessToken(0, signer(t, "z"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, forged := range []string{"mat_" + strings.Repeat("f", 46), "mat_" + strings.Repeat("f", 46) + "." + strings.Repeat("f", 43), foreign, tokens[0][:50] + foreign[50:], tokens[0] + "x", tokens[0][:50]} {
 		for range 61 {
 			if got := tryToken(forged); got != fault.Unauthenticated {

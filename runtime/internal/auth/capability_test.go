@@ -57,9 +57,7 @@ func TestCapability_IsDecodedAsSigned(t *testing.T) {
 	want := media.Capability{MaxBytes: 1 << 40, Types: []string{"image/*", "application/pdf"}, Count: 3, Access: media.Private, Group: "日本",
 		Metadata: media.Metadata{"order": "7"}, Ref: "user 12", Seal: true}
 	text, err := encodeCapability(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	expires := time.Unix(2e9, 0)
 	got, ok := decodeCapability([]byte(text), expires)
 	if !ok {

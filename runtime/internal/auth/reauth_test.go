@@ -194,9 +194,7 @@ func TestMiddleware_RejectsAnOperationThatIsNoLongerAllowed(t *testing.T) {
 	s := newFixture(t)
 	s.cfg.Resource = "http://media.test/mcp"
 	token, hash, err := oauth.NewAccessToken(0, s.tokens)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.answers[hash] = holder(hash)
 	var read error
 	router := chi.NewRouter()

@@ -18,13 +18,9 @@ import (
 func signer(t testing.TB, char string) *keys.Signer {
 	t.Helper()
 	secret, err := keys.ParseSecret(base64.StdEncoding.EncodeToString(bytes.Repeat([]byte(char), 32)), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	made, err := secret.Signer(keys.PurposeUploadSignature)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return made
 }
 

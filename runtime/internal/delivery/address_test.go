@@ -89,3 +89,32 @@ func FuzzVariantOf_IsUnescapedOnce(f *testing.F) {
 		}
 	})
 }
+
+func TestParseAddress_HasOneFormForEachPicture(t *testing.T) {
+	t.Parallel()
+	for variant, want := range map[string]address{
+		"hero": {"hero", 1, ""}, "hero@2x": {"hero", 2, ""}, "hero@3x": {"hero", 3, ""}, "hero.avif": {"hero", 1, "avif"}, "hero@2x.png": {"hero", 2, "png"},
+		"a-b.jpeg": {"a-b", 1, "jpeg"}, "2x.webp": {"2x", 1, "webp"},
+	} {
+		if got, ok := parseAddress(media.Variant(variant)); !ok || got != want || got.variant() != media.Variant(variant) {
+			t.Errorf("%s: %+v, %t", variant, got, ok)
+		}
+	}
+	for _, variant := range []string{"", ".avif", "@2x", "hero@1x", "hero@0x", "hero@4x", "hero@02x", "hero@2", "hero@2X", "hero@2x@2x", "hero@@2x", "hero@", "hero.", "hero.jpg", "hero.auto",
+		"hero.AVIF", "hero.avif.avif", "hero.avif@2x", "hero@2x.", "original", "webp", "thumbnail", "original@2x", "thumbnail.avif"} {
+		if got, ok := parseAddress(media.Variant(variant)); ok {
+			t.Errorf("%q is %+v", variant, got)
+		}
+	}
+}
+
+func FuzzParseAddress_IsCanonical(f *testing.F) {
+	for _, seed := range []string{"hero", "hero@2x.avif", "a@1x", "a.b.c", "@", "."} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, variant string) {
+		if a, ok := parseAddress(media.Variant(variant)); ok && a.variant() != media.Variant(variant) {
+			t.Fatalf("%q is %+v, whose address is %q", variant, a, a.variant())
+		}
+	})
+}

@@ -7,14 +7,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -25,162 +23,6 @@ import (
 	"mediastack.dev/runtime/rendition"
 	"mediastack.dev/runtime/settings"
 )
-
-func TestParseAddress_HasOneFormForEachPicture(t *testing.T) {
-	t.Parallel()
-	for variant, want := range map[string]address{
-		"hero": {"hero", 1, ""}, "hero@2x": {"hero", 2, ""}, "hero@3x": {"hero", 3, ""}, "hero.avif": {"hero", 1, "avif"}, "hero@2x.png": {"hero", 2, "png"},
-		"a-b.jpeg": {"a-b", 1, "jpeg"}, "2x.webp": {"2x", 1, "webp"},
-	} {
-		if got, ok := parseAddress(media.Variant(variant)); !ok || got != want || got.variant() != media.Variant(variant) {
-			t.Errorf("%s: %+v, %t", variant, got, ok)
-		}
-	}
-	for _, variant := range []string{"", ".avif", "@2x", "hero@1x", "hero@0x", "hero@4x", "hero@02x", "hero@2", "hero@2X", "hero@2x@2x", "hero@@2x", "hero@", "hero.", "hero.jpg", "hero.auto",
-		"hero.AVIF", "hero.avif.avif", "hero.avif@2x", "hero@2x.", "original", "webp", "thumbnail", "original@2x", "thumbnail.avif"} {
-		if got, ok := parseAddress(media.Variant(variant)); ok {
-			t.Errorf("%q is %+v", variant, got)
-		}
-	}
-}
-
-func FuzzParseAddress_IsCanonical(f *testing.F) {
-	for _, seed := range []string{"hero", "hero@2x.avif", "a@1x", "a.b.c", "@", "."} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, variant string) {
-		if a, ok := parseAddress(media.Variant(variant)); ok && a.variant() != media.Variant(variant) {
-			t.Fatalf("%q is %+v, whose address is %q", variant, a, a.variant())
-		}
-	})
-}
-
-func TestNegotiate_PrefersWhatTheClientNames(t *testing.T) {
-	t.Parallel()
-	auto := []settings.Format{settings.FormatAVIF, settings.FormatWebP, settings.FormatAuto}
-	for accept, want := range map[string]string{
-		"":    "auto",
-		"*/*": "auto",
-		"image/avif,image/webp,image/apng,image/svg+xml,image/*,*/*;q=0.8":                                             "avif webp auto", // Chrome
-		"image/avif,image/webp,image/png,image/svg+xml,image/*;q=0.8,*/*;q=0.5":                                        "avif webp auto", // Firefox
-		"image/webp,image/avif,image/jxl,image/heic,image/heic-sequence,video/*;q=0.8,image/png,image/*;q=0.8,*/*;q=0": "avif webp auto", // Safari
-		"image/webp,*/*":                                 "webp auto",
-		"image/*":                                        "auto",
-		"image/avif;q=0.5,image/webp":                    "webp avif auto",
-		"image/avif;q=0,image/webp":                      "webp auto",
-		"image/avif;q=0.5,*/*;q=0.8":                     "auto avif",
-		"image/jpeg,image/webp;q=0.9":                    "auto webp",
-		"IMAGE/AVIF ; Q=1.000 , text/plain":              "avif auto",
-		"image/avif;q=2,image/webp;q=x":                  "auto",
-		"image/avif;q=0.1234":                            "auto",
-		"image/avif;level=1;q=0.5":                       "avif auto",
-		"image/png;q=0.2,image/*;q=0.9,image/webp;q=0.5": "webp auto",
-		"text/html":                                      "auto",
-		",,;,=":                                          "auto",
-		"image/avif,image/avif":                          "avif auto",
-	} {
-		var got []string
-		for _, format := range negotiate([]string{accept}, auto) {
-			got = append(got, string(format))
-		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("%q: %v, want %s", accept, got, want)
-		}
-	}
-	if got := negotiate([]string{"text/html", "image/webp"}, auto); got[0] != settings.FormatWebP {
-		t.Errorf("two lines: %v", got)
-	}
-	if got := negotiate([]string{"image/avif"}, []settings.Format{settings.FormatPNG}); !slices.Equal(got, []settings.Format{settings.FormatPNG}) {
-		t.Errorf("one format: %v", got)
-	}
-}
-
-func FuzzNegotiate_AlwaysEndsWithAFormat(f *testing.F) {
-	for _, seed := range []string{"*/*", "image/avif,image/webp;q=0.3", "a;q=", ";;,"} {
-		f.Add(seed)
-	}
-	auto := []settings.Format{settings.FormatAVIF, settings.FormatWebP, settings.FormatAuto}
-	f.Fuzz(func(t *testing.T, accept string) {
-		got := negotiate([]string{accept}, auto)
-		if len(got) == 0 || !slices.Contains(got, settings.FormatAuto) {
-			t.Fatalf("%q: %v", accept, got)
-		}
-	})
-}
-
-// maker makes the picture of a recipe: its text is the recipe. It fails as a test says.
-type maker struct {
-	made, lost int
-	released   int // results
-	fail       map[settings.Format]error
-	unstored   bool
-	asked      []rendition.Request
-}
-
-// Get makes a picture.
-func (m *maker) Get(_ context.Context, item media.Item, _ media.Owner, request rendition.Request) (rendition.Result, error) {
-	m.asked = append(m.asked, request)
-	if err := m.fail[request.Recipe.Format]; err != nil {
-		return rendition.Result{}, err
-	}
-	m.made++
-	key := request.Recipe.Key(item.Objects[0].SHA256, 1)
-	data := []byte(key.String())
-	result := rendition.Result{Object: media.Object{Key: "rendition", Bytes: int64(len(data)), MimeType: "image/" + strings.Replace(string(request.Recipe.Format), "auto", "jpeg", 1), SHA256: key[:]}, Width: 1, Height: 1}
-	if result.Data = data; m.unstored {
-		result.Object.Key = ""
-	}
-	return result.WithRelease(func() { m.released++ }), nil
-}
-
-// Lost makes it again.
-func (m *maker) Lost(ctx context.Context, item media.Item, owner media.Owner, request rendition.Request, _ rendition.Result) (rendition.Result, error) {
-	m.lost++
-	return m.Get(ctx, item, owner, request)
-}
-
-// Nearest finds nothing: nothing is stored.
-func (m *maker) Nearest(context.Context, media.Item, int, int) (rendition.Result, string, error) {
-	return rendition.Result{}, "", fault.New(fault.NotFound, "nothing is stored")
-}
-
-// Handles reports whether the file is an image.
-func (m *maker) Handles(mimeType string, _ int64) bool { return strings.HasPrefix(mimeType, "image/") }
-
-// layersOf are the settings of every account.
-type layersOf settings.Layers
-
-// Get returns them.
-func (l layersOf) Get(context.Context, uuid.UUID) (settings.Layers, error) {
-	return settings.Layers(l), nil
-}
-
-func imageItem() media.Item {
-	item := publicItem(10)
-	item.Objects[0].MimeType, item.FileName, item.Facts = "image/png", "photo.png", media.Facts{Width: 4000, Height: 3000}
-	return item
-}
-
-func withPictures(d *Delivery, m *maker, layers settings.Layers) http.Handler {
-	d.renditions, d.images, d.settings = m, m, layersOf(layers)
-	router := chi.NewRouter()
-	d.Mount(router)
-	return router
-}
-
-func tenant(presets ...settings.Preset) settings.Layers {
-	return settings.Layers{Tenant: settings.Layer{Pictures: settings.Pictures{Presets: &presets}}}
-}
-
-func ask(handler http.Handler, method, variant string, headers ...string) *httptest.ResponseRecorder {
-	request := httptest.NewRequest(method, "/media/file/"+uuid.UUID{5}.String()+"/"+variant+"/photo", nil)
-	for i := 0; i < len(headers); i += 2 {
-		request.Header.Set(headers[i], headers[i+1])
-	}
-	recorder := httptest.NewRecorder()
-	handler.ServeHTTP(recorder, request)
-	return recorder
-}
 
 func TestPicture_IsNegotiatedWithoutASuffix(t *testing.T) {
 	t.Parallel()
@@ -336,14 +178,6 @@ func TestPicture_WhoseObjectIsLostIsMadeAgain(t *testing.T) {
 	if got := ask(handler, http.MethodGet, "hero"); got.Code != http.StatusInternalServerError || got.Header().Get("ETag") != "" {
 		t.Errorf("%d %v", got.Code, got.Header())
 	}
-}
-
-// presigned is a Presigner of a store that answers nobody.
-type presigned struct{ err error }
-
-// Presign returns a URL.
-func (p presigned) Presign(_ context.Context, _, _, key string, _ time.Duration, _ map[string]string) (string, error) {
-	return "http://store.test/" + key, p.err
 }
 
 // A picture that is not released keeps its memory for ever.
@@ -543,12 +377,4 @@ func TestPicture_IsNotSentAfterItsItemIsGone(t *testing.T) {
 			}
 		})
 	}
-}
-
-// none has no item.
-type none struct{}
-
-// ForDelivery finds nothing.
-func (none) ForDelivery(context.Context, uuid.UUID) (media.Item, media.Owner, error) {
-	return media.Item{}, media.Owner{}, fault.New(fault.NotFound, "no such item")
 }

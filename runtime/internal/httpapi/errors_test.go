@@ -12,9 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/api"
 )
+
+var must = check.NoError
 
 func fail(info *RequestInfo, err error) (*httptest.ResponseRecorder, api.Error) {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -140,9 +143,7 @@ func TestDescribe_GivesEveryCodeOfTheOpenAPIDocument(t *testing.T) {
 		given[code] = true
 	}
 	text, err := api.RenderSpec("http://media.test", "service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var document struct {
 		Components struct {
 			Schemas struct {
@@ -150,9 +151,7 @@ func TestDescribe_GivesEveryCodeOfTheOpenAPIDocument(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(text, &document); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &document))
 	want := document.Components.Schemas.ErrorCode.Enum
 	for _, code := range want {
 		if !given[code] {
@@ -203,9 +202,7 @@ func TestWriteError_SaysThatTheClientHasClosedTheConnection(t *testing.T) {
 	w := httptest.NewRecorder()
 	WriteError(w, r.WithContext(NewContext(gone, &RequestInfo{})), fault.New(fault.Unavailable, "the database did not respond in time"))
 	var body api.Error
-	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(w.Body.Bytes(), &body))
 	if w.Code != StatusClientClosedRequest || body.Error != "Client Closed Request" || body.Code != api.ErrorCodeClientClosedRequest || !strings.Contains(body.Detail, "keep it open") {
 		t.Errorf("%d %+v", w.Code, body)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
@@ -233,9 +234,4 @@ func (s *service) twice(of runtimetest.Tenant, upload func() outcome) outcome {
 
 func ref(o outcome) *outcome { return &o }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError

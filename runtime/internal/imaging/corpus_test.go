@@ -174,9 +174,7 @@ var outcomes = map[string]outcome{
 func TestDerive_Corpus(t *testing.T) {
 	t.Parallel()
 	corpus, err := imagetest.All(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pool := open(t, config(realWorker(t)))
 	folder := t.TempDir()
 	sizes := map[string]image.Point{} // by file name
@@ -220,9 +218,7 @@ func TestDerive_Corpus(t *testing.T) {
 				t.Errorf("%s: the %s contains the file's secret metadata", file.Name, d.Variant)
 			}
 			name := fmt.Sprintf("%03d-%s.webp", len(sizes), d.Variant)
-			if err := os.WriteFile(filepath.Join(folder, name), d.Data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(folder, name), d.Data, 0o600))
 			sizes[name], shows[name] = expected[d.Variant], want.picture
 			if want.picture != anything {
 				look(t, file.Name+", "+string(d.Variant), decode(t, filepath.Join(folder, name)), want.picture)
@@ -247,9 +243,7 @@ func TestDerive_Corpus(t *testing.T) {
 func TestDerive_CorruptFileHasNoThumbnail(t *testing.T) {
 	t.Parallel()
 	corpus, err := imagetest.All(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pool := open(t, config(realWorker(t)))
 	for _, file := range corpus {
 		want := outcomes[file.Name]
@@ -299,13 +293,9 @@ func inspect(t *testing.T, folder string, sizes map[string]image.Point) {
 func withoutMetadata(t *testing.T, folder string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var found []map[string]any
-	if err := json.Unmarshal(tool(t, "exiftool", "-json", "-G1", "-r", folder), &found); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(tool(t, "exiftool", "-json", "-G1", "-r", folder), &found))
 	// dwebp has written some of the pictures as PNG, too.
 	if len(found) == 0 || len(found) != len(files) {
 		t.Errorf("exiftool read %d of %d files", len(found), len(files))
@@ -364,14 +354,10 @@ func decode(t testing.TB, path string) image.Image {
 	t.Helper()
 	tool(t, "dwebp", "-quiet", path, "-o", path+".png")
 	file, err := os.Open(path + ".png")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	decoded, err := png.Decode(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return decoded
 }
 

@@ -32,13 +32,9 @@ func TestMain(m *testing.M) {
 func fakeWorker(t testing.TB, role string) string {
 	t.Helper()
 	own, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	path := filepath.Join(t.TempDir(), fakeWorkerPrefix+role)
-	if err := os.Symlink(own, path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(own, path))
 	return path
 }
 
@@ -47,9 +43,7 @@ func fakeWorker(t testing.TB, role string) string {
 func renamedWorker(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "mediastack-imaging")
-	if err := os.Symlink(realWorker(t), path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(realWorker(t), path))
 	return path
 }
 

@@ -20,9 +20,7 @@ func withoutModules(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "worker")
 	script := fmt.Sprintf("#!/bin/sh\nVIPSHOME=/nonexistent exec %s \"$@\"\n", realWorker(t))
-	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(script), 0o700))
 	return path
 }
 
@@ -31,9 +29,7 @@ func withoutModules(t *testing.T) string {
 func TestNew_NamesFormatsWithoutADecoder(t *testing.T) {
 	t.Parallel()
 	heic, err := os.ReadFile("vips/samples/sample.heic")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	jpeg := imagetest.JPEG(imagetest.Picture(40, 30))
 
 	whole := open(t, config(realWorker(t)))

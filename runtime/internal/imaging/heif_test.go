@@ -22,17 +22,13 @@ func TestRender_HEICIsDecodedWholeUpTo25Megapixels(t *testing.T) {
 		"large-embedded.heic": {true, []int{160, 320}},
 	} {
 		file, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		lossless := func(option string) []byte {
 			t.Helper()
 			out := filepath.Join(t.TempDir(), "out.png")
 			tool(t, "vips", "copy", filepath.Join("testdata", name)+option, out)
 			content, err := os.ReadFile(out)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return content
 		}
 		whole, embedded := []byte(nil), lossless("[thumbnail]")

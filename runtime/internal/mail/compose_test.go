@@ -19,9 +19,7 @@ import (
 func read(t *testing.T, data string) (header netmail.Header, text, html string) {
 	t.Helper()
 	message, err := netmail.ReadMessage(strings.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	kind, params, err := mime.ParseMediaType(message.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/alternative" {
 		t.Fatalf("the e-mail is %q, %v", kind, err)
@@ -32,9 +30,7 @@ func read(t *testing.T, data string) (header netmail.Header, text, html string) 
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var body io.Reader = part
 		switch part.Header.Get("Content-Transfer-Encoding") {
 		case "quoted-printable":
@@ -43,9 +39,7 @@ func read(t *testing.T, data string) (header netmail.Header, text, html string) 
 			body = base64.NewDecoder(base64.StdEncoding, part)
 		}
 		content, err := io.ReadAll(body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		parts = append(parts, part.Header.Get("Content-Type")+"\n"+string(content))
 	}
 	if len(parts) != 2 || !strings.HasPrefix(parts[0], "text/plain; charset=UTF-8\n") || !strings.HasPrefix(parts[1], "text/html; charset=UTF-8\n") {
@@ -57,9 +51,7 @@ func read(t *testing.T, data string) (header netmail.Header, text, html string) 
 func TestCompose_ContainsCodeExpiryAndWarnings(t *testing.T) {
 	t.Parallel()
 	server := (&server{}).start(t)
-	if err := newSender(t, config(server.port)).send(t, newTask(t, address)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, newSender(t, config(server.port)).send(t, newTask(t, address)))
 	email := server.accepted()[0]
 	if email.from != "login@media.example" || email.to != address {
 		t.Errorf("the envelope is from %s to %s", email.from, email.to)
@@ -122,9 +114,7 @@ func TestCompose_MessageIDIsStablePerEmail(t *testing.T) {
 	sending := newSender(t, config(server.port))
 	for _, task := range []work.Task{newTask(t, address), newTask(t, address)} {
 		for task.Attempt = 1; task.Attempt <= 2; task.Attempt++ { // accepted, but not recorded
-			if err := sending.send(t, task); err != nil {
-				t.Fatal(err)
-			}
+			must(t, sending.send(t, task))
 		}
 	}
 	ids := map[string]int{}

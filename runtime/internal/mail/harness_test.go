@@ -1,7 +1,6 @@
 package mail_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -28,10 +27,13 @@ import (
 	"github.com/emersion/go-smtp"
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/internal/mail"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/work"
 )
+
+var must = check.NoError
 
 const (
 	address = "ana.lopez@example.org"
@@ -107,9 +109,7 @@ type server struct {
 func (s *server) start(t *testing.T) *server {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(s.port))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.port = listener.Addr().(*net.TCPAddr).Port
 	serving := smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) {
 		s.mu.Lock()
@@ -227,22 +227,7 @@ func (s *session) Reset() {
 func (s *session) Logout() error { return nil }
 
 // buffer is a bytes.Buffer that is safe for concurrent use.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
+type buffer = check.Buffer
 
 // now is the time of the tests.
 var now = time.Date(2026, 11, 21, 14, 5, 0, 0, time.UTC)
@@ -264,9 +249,7 @@ func (e emails) OpenEmail(_ context.Context, payload []byte) (email oauth.LoginE
 func newTask(t *testing.T, to string) work.Task {
 	t.Helper()
 	payload, err := json.Marshal(oauth.LoginEmail{To: to, Code: code, ExpiresAt: now.Add(10 * time.Minute)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return work.Task{Kind: oauth.EmailWork, Key: uuid.Must(uuid.NewV7()), Payload: payload, Attempt: 1}
 }
 
@@ -288,9 +271,7 @@ func newSender(t *testing.T, cfg mail.Config) *sender {
 	s := &sender{log: &buffer{}, cfg: cfg}
 	made, err := mail.NewSender(cfg, "Müller & Söhne", "https://media.example.org", emails{}, func() time.Time { return now },
 		slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.Sender = made
 	t.Cleanup(func() {
 		made.Close()

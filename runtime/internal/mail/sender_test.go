@@ -140,9 +140,7 @@ func TestSender_AsksWhetherAnEmailIsWanted(t *testing.T) {
 		t.Errorf("an e-mail that is not wanted: %v", err)
 	}
 	sending, err := mail.NewSender(config(server.port), "Media", "https://media.example.org", emails{err: errDown}, time.Now, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := sending.Work(t.Context(), newTask(t, address)); !errors.Is(err, errDown) {
 		t.Errorf("an e-mail that cannot be opened: %v", err)
 	}
@@ -155,9 +153,7 @@ func TestSender_AsksWhetherAnEmailIsWanted(t *testing.T) {
 func mute(t *testing.T) (port int, connected *atomic.Int32) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	connected = new(atomic.Int32)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
@@ -213,9 +209,7 @@ func TestSender_ReconnectsAfterServerRestart(t *testing.T) {
 	t.Parallel()
 	server := (&server{}).start(t)
 	sending := newSender(t, config(server.port))
-	if err := sending.send(t, newTask(t, address)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, sending.send(t, newTask(t, address)))
 	server.stop()
 	second := newTask(t, address)
 	if err := sending.send(t, second); err == nil || isDiscarded(err) {

@@ -16,9 +16,7 @@ var inside = regexp.MustCompile(`(?i)json:|jsonrpc2|\bmcp\.|\*mcp|unmarshal|stru
 // Each of these bodies contains a call that would delete the draft.
 func TestBody_WithAMalformedMessageIsRejectedAsAWhole(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	w, one, rt := withTenant(t)
 	draft := rt.upload(t, one.Key, "one.bin", []byte("one"))
 	remove := func(id string) string {
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"delete_media","arguments":{"mediaId":%q}}}`, id, draft)
@@ -98,9 +96,7 @@ func TestBody_WithAMalformedMessageIsRejectedAsAWhole(t *testing.T) {
 // The SDK writes the errors of these bodies.
 func TestSDKErrors_ShowNothingInternal(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	_, one, rt := withTenant(t)
 	for name, body := range map[string]string{
 		"no id":               `{"jsonrpc":"2.0","method":"ping"}`,
 		"a notification's id": `{"jsonrpc":"2.0","id":1,"method":"notifications/initialized"}`,
@@ -121,9 +117,7 @@ func TestSDKErrors_ShowNothingInternal(t *testing.T) {
 
 func TestRequestID_IsReturnedUnchanged(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	_, one, rt := withTenant(t)
 	for id, want := range map[string]string{
 		"1": "1", "0": "0", "-5": "-5", "9007199254740991": "9007199254740991", "-9007199254740991": "-9007199254740991",
 		"1.0": "1", `"a"`: `"a"`, `""`: `""`, `"1"`: `"1"`, `"\u00fc\n😀"`: `"ü\n😀"`, `"\ud83d\ude00"`: `"😀"`,
@@ -140,9 +134,7 @@ func TestRequestID_IsReturnedUnchanged(t *testing.T) {
 // answer "context canceled".
 func TestCancellation_InABatchHasNoEffect(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	_, one, rt := withTenant(t)
 	old := header("Mcp-Protocol-Version", "2025-03-26")
 	const count = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_media_count"}}`
 	const cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"no"}}`

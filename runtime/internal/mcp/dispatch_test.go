@@ -117,9 +117,7 @@ func everyForm() map[string]string {
 // The SDK would answer most of these with plain text.
 func TestMalformedRequests_AreAnsweredInJSONRPC(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	_, one, rt := withTenant(t)
 	key := apiKey(one.Key)
 	bodies := everyForm()
 	for _, body := range []string{
@@ -185,9 +183,7 @@ func linesWith(rt *replica, text string) string {
 
 func TestUnknownMethod_IsMethodNotFound(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	_, one, rt := withTenant(t)
 	for _, revision := range append(sdk.SupportedProtocolVersions(), "") {
 		status := http.StatusOK
 		if revision == "2026-07-28" {
@@ -207,9 +203,7 @@ func TestUnknownMethod_IsMethodNotFound(t *testing.T) {
 
 func TestRejectedRequests_HaveTheirStatusAndCode(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	_, one, rt := withTenant(t)
 	const unsupported = -32022
 	for _, revision := range append(sdk.SupportedProtocolVersions(), "") {
 		for name, tt := range map[string]struct {
@@ -251,16 +245,12 @@ func TestRejectedRequests_HaveTheirStatusAndCode(t *testing.T) {
 			}
 		}
 	}
-	if got := rt.post(t, listTools, apiKey(one.Key), header("Last-Event-ID", "x_1")); got.status != http.StatusOK {
-		t.Errorf("Last-Event-ID, which is ignored: %d %s", got.status, got.body)
-	}
+	rt.post(t, listTools, apiKey(one.Key), header("Last-Event-ID", "x_1")).is(t, http.StatusOK, "Last-Event-ID, which is ignored")
 }
 
 func TestNotification_IsNotAnswered(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	_, one, rt := withTenant(t)
 	for _, revision := range append(sdk.SupportedProtocolVersions(), "") {
 		for _, message := range []string{
 			`{"jsonrpc":"2.0","method":"notifications/initialized"}`, `{"jsonrpc":"2.0","method":"notifications/burn"}`, `{"jsonrpc":"2.0","method":"media/burn","params":[1]}`,
@@ -282,9 +272,7 @@ func TestNotification_IsNotAnswered(t *testing.T) {
 // The SDK would reject the whole batch for one unsupported method.
 func TestBatch_AnswersEveryRequestByItself(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	_, one, rt := withTenant(t)
 	const batch = `[{"jsonrpc":"2.0","id":1,"method":"ping"},
 		{"jsonrpc":"2.0","id":"two","method":"media/burn"},
 		{"jsonrpc":"2.0","method":"notifications/burn"},
@@ -345,9 +333,7 @@ func TestPlainTextOfTheSDK_IsReplaced(t *testing.T) {
 		if all := responses(t, "in a batch", got); got.status != http.StatusOK || len(all) != 1 || all[0].Error == nil || all[0].Error.Code != want.code {
 			t.Errorf("%d in a batch: %d %s", sent, got.status, got.body)
 		}
-		wait.Until(t, "the log has it", func() bool {
-			return strings.Contains(linesWith(rt, mcp.NotFromSDK), "of the inside")
-		})
+		wait.Until(t, "the log has it", func() bool { return strings.Contains(linesWith(rt, mcp.NotFromSDK), "of the inside") })
 	}
 }
 

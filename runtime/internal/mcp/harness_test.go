@@ -15,6 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/internal/api"
@@ -142,6 +143,13 @@ func (rt *replica) connect(t *testing.T, key string) *sdk.ClientSession {
 	return session
 }
 
+// withTenant returns a world with one tenant and a replica.
+func withTenant(t *testing.T, change ...func(*options)) (*world, tenant, *replica) {
+	t.Helper()
+	w := newWorld(t)
+	return w, w.tenant(t, "one"), w.replica(t, change...)
+}
+
 // answer is a response whose body was read.
 type answer struct {
 	status int
@@ -149,11 +157,21 @@ type answer struct {
 	body   []byte
 }
 
+// is reports an error if the status is another one. what names the request, with its arguments.
+func (a answer) is(t *testing.T, status int, what string, args ...any) {
+	t.Helper()
+	runtimetest.CheckStatus(t, t.Errorf, a.status, status, a.body, what, args...)
+}
+
+// mustBe ends the test if the status is another one.
+func (a answer) mustBe(t *testing.T, status int, what string, args ...any) {
+	t.Helper()
+	runtimetest.CheckStatus(t, t.Fatalf, a.status, status, a.body, what, args...)
+}
+
 type option func(*http.Request)
 
-func header(name, value string) option {
-	return func(r *http.Request) { r.Header.Set(name, value) }
-}
+func header(name, value string) option { return func(r *http.Request) { r.Header.Set(name, value) } }
 
 func apiKey(k string) option { return header("x-service-apikey", k) }
 
@@ -275,20 +293,13 @@ func (rt *replica) upload(t *testing.T, key, name string, data []byte, more ...o
 func (rt *replica) read(t *testing.T, item api.MediaItem) []byte {
 	t.Helper()
 	got := rt.send(t, http.MethodGet, strings.TrimPrefix(item.File, baseURL), nil)
-	if got.status != http.StatusOK {
-		t.Fatalf("%s: %d %s", item.File, got.status, got.body)
-	}
+	got.mustBe(t, http.StatusOK, "%s", item.File)
 	return got.body
 }
 
 func noise(n int) []byte { return runtimetest.RandomBytes(n) }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError
 
 // smallLimits sets a cap below maxUploadSize.
 func smallLimits(s *account.Spec) { s.MaxStorage, s.MaxUploadSize = 50_000, 100_000 }

@@ -40,9 +40,7 @@ func inStatelessRevision(method string) option {
 
 func TestMissingCredential_IsAnsweredWithTheChallenge(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	_, one, rt := withTenant(t)
 	const metadata = `Bearer resource_metadata="http://media.test/.well-known/oauth-protected-resource/mcp", scope="media:read media:write media:delete"`
 	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodPut, http.MethodDelete} {
 		got := rt.send(t, method, "/mcp", strings.NewReader(listTools))
@@ -54,18 +52,10 @@ func TestMissingCredential_IsAnsweredWithTheChallenge(t *testing.T) {
 	if got := rt.post(t, listTools, bearer); got.status != http.StatusUnauthorized || got.header.Get("WWW-Authenticate") != metadata+`, error="invalid_token"` {
 		t.Errorf("a token: %d %v", got.status, got.header)
 	}
-	if got := rt.post(t, listTools, bearer, apiKey(one.Key)); got.status != http.StatusBadRequest {
-		t.Errorf("both credentials: %d %s", got.status, got.body)
-	}
-	if got := rt.send(t, http.MethodPost, "/mcp?x-service-apikey="+one.Key+"&apikey="+one.Key, strings.NewReader(listTools)); got.status != http.StatusUnauthorized {
-		t.Errorf("a key in the query: %d", got.status)
-	}
-	if got := rt.post(t, listTools, header("x-service-signature", rt.signature(t, one)), apiKey("msk_"+strings.Repeat("0", 46))); got.status != http.StatusBadRequest {
-		t.Errorf("a wrong key beside a good signature: %d", got.status)
-	}
-	if got := rt.post(t, listTools, header("x-service-signature", rt.signature(t, one))); got.status != http.StatusUnauthorized {
-		t.Errorf("a signature: %d", got.status)
-	}
+	rt.post(t, listTools, bearer, apiKey(one.Key)).is(t, http.StatusBadRequest, "both credentials")
+	rt.send(t, http.MethodPost, "/mcp?x-service-apikey="+one.Key+"&apikey="+one.Key, strings.NewReader(listTools)).is(t, http.StatusUnauthorized, "a key in the query")
+	rt.post(t, listTools, header("x-service-signature", rt.signature(t, one)), apiKey("msk_"+strings.Repeat("0", 46))).is(t, http.StatusBadRequest, "a wrong key beside a good signature")
+	rt.post(t, listTools, header("x-service-signature", rt.signature(t, one))).is(t, http.StatusUnauthorized, "a signature")
 	if got := rt.send(t, http.MethodOptions, "/mcp", nil); got.status != http.StatusNoContent || got.header.Get("Allow") != "POST" {
 		t.Errorf("OPTIONS: %d %v", got.status, got.header)
 	}
@@ -131,17 +121,13 @@ func TestHostGuard_AllowsKnownHostsAndOriginsOnly(t *testing.T) {
 		if tt.good {
 			want = http.StatusOK
 		}
-		if got.status != want {
-			t.Errorf("host %q, origin %q: %d %s", tt.host, tt.origin, got.status, got.body)
-		}
+		got.is(t, want, "host %q, origin %q", tt.host, tt.origin)
 		var rejection struct{ Error struct{ Message string } }
 		if err := json.Unmarshal(got.body, &rejection); err != nil || (rejection.Error.Message == "") != tt.good {
 			t.Errorf("host %q, origin %q: %s", tt.host, tt.origin, got.body)
 		}
 	}
-	if got := rt.post(t, listTools, apiKey(one.Key), func(r *http.Request) { r.Header["Origin"] = []string{"http://media.test", "http://evil.test"} }); got.status != http.StatusForbidden {
-		t.Errorf("two origins: %d", got.status)
-	}
+	rt.post(t, listTools, apiKey(one.Key), func(r *http.Request) { r.Header["Origin"] = []string{"http://media.test", "http://evil.test"} }).is(t, http.StatusForbidden, "two origins")
 	// A browser sends a preflight without a credential, and can then read why it is rejected.
 	preflight := rt.send(t, http.MethodOptions, "/mcp", nil, header("Origin", "https://app.example.org"), header("Access-Control-Request-Method", "POST"),
 		header("Access-Control-Request-Headers", "accept,authorization,content-type,last-event-id,mcp-method,mcp-name,mcp-protocol-version,mcp-session-id,x-service-apikey"))
@@ -165,18 +151,14 @@ func TestConfig_RejectsMalformedHosts(t *testing.T) {
 
 func TestProtocol_EveryRevisionIsSupported(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	_, one, rt := withTenant(t)
 	key := apiKey(one.Key)
 	for _, version := range []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"} {
 		got := rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+version+`","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, key, header("Mcp-Protocol-Version", version))
 		if got.status != http.StatusOK || !bytes.Contains(got.body, []byte(`"protocolVersion":"`+version+`"`)) || got.header.Get("Mcp-Session-Id") != "" {
 			t.Errorf("%s: %d %s", version, got.status, got.body)
 		}
-		if got := rt.post(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, key, header("Mcp-Protocol-Version", version)); got.status != http.StatusAccepted {
-			t.Errorf("%s: the notification: %d %s", version, got.status, got.body)
-		}
+		rt.post(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, key, header("Mcp-Protocol-Version", version)).is(t, http.StatusAccepted, "%s: the notification", version)
 		if got := rt.post(t, listTools, key, header("Mcp-Protocol-Version", version)); got.status != http.StatusOK || bytes.Count(got.body, []byte(`"inputSchema"`)) != 10 {
 			t.Errorf("%s: %d %s", version, got.status, got.body)
 		}
@@ -201,9 +183,7 @@ func TestProtocol_EveryRevisionIsSupported(t *testing.T) {
 // An error that no tool returns is a JSON-RPC error.
 func TestProtocolErrors_AreNotToolErrors(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	_, one, rt := withTenant(t)
 	key := apiKey(one.Key)
 	for name, tt := range map[string]struct {
 		body   string
@@ -261,9 +241,7 @@ func TestRateLimit_CountsEveryMessageOfABatch(t *testing.T) {
 		if name == "address" {
 			want = http.StatusTooManyRequests
 		}
-		if got := rt.post(t, batch(1), apiKey(other.Key), old); got.status != want {
-			t.Errorf("%s: another key: %d", name, got.status)
-		}
+		rt.post(t, batch(1), apiKey(other.Key), old).is(t, want, "%s: another key", name)
 	}
 }
 
@@ -274,9 +252,7 @@ func upload(id int, base64Text, more string) string {
 
 func TestUploadMedia_AcceptsEveryFormOfBase64(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	_, one, rt := withTenant(t)
 	data := append([]byte{0xfb, 0xff, 0xfe, 0x00}, noise(100_000)...)
 	standard := base64.StdEncoding.EncodeToString(data)
 	lines := ""
@@ -315,9 +291,7 @@ func TestUploadMedia_AcceptsEveryFormOfBase64(t *testing.T) {
 // A raw line break or tab in a file is rejected as in any other string.
 func TestControlCharacter_IsAParseErrorInEveryString(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	w, one, rt := withTenant(t)
 	call := upload(1, "aGFsbG8=", `"caption":"words",`)
 	with := func(text, instead string) string {
 		if !strings.Contains(call, text) {
@@ -384,12 +358,8 @@ func TestUploadMedia_OverABoundLeavesNothing(t *testing.T) {
 	}
 	// An endless body is read up to maxBody.
 	endless := io.MultiReader(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"upload_media","arguments":{"fileBase64":"`), io.LimitReader(characters{}, 80<<20))
-	if got := rt.send(t, http.MethodPost, "/mcp", endless, apiKey(one.Key)); got.status != http.StatusRequestEntityTooLarge {
-		t.Errorf("80 MB: %d %s", got.status, got.body)
-	}
-	if got := rt.post(t, strings.TrimSuffix(upload(1, large[:1000], ""), `","fileName":"f","mimeType":"application/x-test"}}}`), apiKey(one.Key)); got.status != http.StatusBadRequest {
-		t.Errorf("a body that is cut in its file: %d %s", got.status, got.body)
-	}
+	rt.send(t, http.MethodPost, "/mcp", endless, apiKey(one.Key)).is(t, http.StatusRequestEntityTooLarge, "80 MB")
+	rt.post(t, strings.TrimSuffix(upload(1, large[:1000], ""), `","fileName":"f","mimeType":"application/x-test"}}}`), apiKey(one.Key)).is(t, http.StatusBadRequest, "a body that is cut in its file")
 	if says := failed(t, rt.call(t, small.Key, "upload_media", object{"fileBase64": base64.StdEncoding.EncodeToString(noise(200_000)), "fileName": "f", "mimeType": "a/b"})); !strings.Contains(says, "maxStorage, 50000 bytes") {
 		t.Errorf("over maxUploadSize, which is larger than the cap: %s", says)
 	}
@@ -411,16 +381,12 @@ func TestUploadMedia_OverABoundLeavesNothing(t *testing.T) {
 
 func TestUploadMedia_AcceptsOneFilePerRequest(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	w, one, rt := withTenant(t)
 	got := rt.post(t, "["+upload(1, one64, "")+","+upload(2, one64, "")+"]", apiKey(one.Key), header("Mcp-Protocol-Version", "2025-03-26"))
 	if got.status != http.StatusOK || bytes.Count(got.body, []byte("mediaId")) != 2 || !bytes.Contains(got.body, []byte("send one file in a request")) {
 		t.Errorf("two files: %d %s", got.status, got.body)
 	}
-	if n := w.QueryInt(t, `SELECT count(*) FROM item`); n != 1 {
-		t.Errorf("%d items", n)
-	}
+	w.Counts(t, 1, "items", `SELECT count(*) FROM item`)
 	if got := rt.post(t, upload(1, one64, `"fileBase64":"`+one64+`",`), apiKey(one.Key)); got.status != http.StatusBadRequest || !bytes.Contains(got.body, []byte(`duplicate field \"fileBase64\"`)) {
 		t.Errorf("sent twice: %s", got.body)
 	}
@@ -481,9 +447,7 @@ func (characters) Read(p []byte) (int, error) {
 // The names of headers contain the brand.
 func TestBrand_IsInEveryText(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t, func(o *options) { o.brand = "acme" })
+	_, one, rt := withTenant(t, func(o *options) { o.brand = "acme" })
 	got := rt.post(t, listTools, header("x-acme-apikey", one.Key))
 	if got.status != http.StatusOK || !bytes.Contains(got.body, []byte("x-acme-signature")) || bytes.Contains(got.body, []byte("x-service-")) {
 		t.Errorf("%d %s", got.status, got.body)
@@ -493,9 +457,7 @@ func TestBrand_IsInEveryText(t *testing.T) {
 // A client that disconnects while it sends its file leaves neither rows nor a slot.
 func TestUploadMedia_WhoseClientLeavesReleasesItsSlot(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t, func(o *options) { o.media.MaxUploads, o.media.UploadQueue = 1, 0 })
+	w, one, rt := withTenant(t, func(o *options) { o.media.MaxUploads, o.media.UploadQueue = 1, 0 })
 	body, write := io.Pipe()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, baseURL+"/mcp", body)
 	must(t, err)
@@ -520,7 +482,5 @@ func TestUploadMedia_WhoseClientLeavesReleasesItsSlot(t *testing.T) {
 		t.Error("the client did not disconnect")
 	}
 	wait.Until(t, "the slot is free", func() bool { return !rt.call(t, one.Key, "upload_media", uploadArguments("caption", "c")).IsError })
-	if n := w.QueryInt(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item)`); n != 1 {
-		t.Errorf("%d rows", n)
-	}
+	w.Counts(t, 1, "rows", `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item)`)
 }

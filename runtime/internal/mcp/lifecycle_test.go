@@ -22,9 +22,7 @@ type list struct {
 // An assistant stores a file, seals it, lists it and deletes it.
 func TestItem_FromUploadToDelete(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	w, one, rt := withTenant(t)
 	data := noise(3 << 20)
 	id := rt.upload(t, one.Key, "dir/notes.bin", data, object{"caption": "Größe", "group": "2026", "access": "public"})
 
@@ -73,9 +71,7 @@ func TestItem_FromUploadToDelete(t *testing.T) {
 // A change of the settings applies to the next upload.
 func TestUploadMedia_ProcessesImagesByTheSettings(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t, func(o *options) { o.images = true })
+	_, one, rt := withTenant(t, func(o *options) { o.images = true })
 	var picture bytes.Buffer
 	must(t, png.Encode(&picture, image.NewRGBA(image.Rect(0, 0, 400, 300))))
 	succeeded[any](t, rt.call(t, one.Key, "update_media_settings", object{"useWebP": true, "thumbnailWidth": 40}))
@@ -89,9 +85,7 @@ func TestUploadMedia_ProcessesImagesByTheSettings(t *testing.T) {
 // A key gives access to the items of its app, not to those of the account's other apps.
 func TestTools_IsolateAppsOfOneAccount(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	w, one, rt := withTenant(t)
 	id := rt.upload(t, one.Key, "f", []byte("f"), object{"group": "g"})
 	succeeded[api.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": id}))
 	apps, _, err := w.Registry.OpenApps(t.Context(), one.Account.ID, []string{"web"})

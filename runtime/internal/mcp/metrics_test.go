@@ -88,9 +88,7 @@ func TestMetrics_CountAndTimeCallsByTool(t *testing.T) {
 // A call whose client left while it ran was a failure of the service: status 500, by which any tenant could raise the alert.
 func TestCanceledCall_IsNoFailureOfTheService(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	w, one, rt := withTenant(t)
 	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })

@@ -41,9 +41,7 @@ func TestCapabilities_SealFollowsTheToolPolicy(t *testing.T) {
 		t.Errorf("while it is not allowed: %d", status)
 	}
 	succeeded[api.Signature](t, create(object{"seal": false, "count": 1}))
-	if n := w.QueryInt(t, `SELECT count(*) FROM item`); n != 1 {
-		t.Errorf("%d items", n)
-	}
+	w.Counts(t, 1, "items", `SELECT count(*) FROM item`)
 }
 
 // A key at MCP seals by an upload from a URL only while the tool policy allows it, also when the job runs.
@@ -78,7 +76,5 @@ func TestFetchTools_SealFollowsTheToolPolicy(t *testing.T) {
 	if state := succeeded[api.URLUpload](t, rt.call(t, one.Key, "get_upload_from_url", object{"jobId": other.JobId})); state.State != api.Done {
 		t.Errorf("by REST: %+v", state)
 	}
-	if n := w.QueryInt(t, `SELECT count(*) FROM item`); n != 1 {
-		t.Errorf("%d items", n)
-	}
+	w.Counts(t, 1, "items", `SELECT count(*) FROM item`)
 }

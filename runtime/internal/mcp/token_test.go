@@ -18,9 +18,7 @@ func bearer(token string) option { return header("Authorization", "Bearer "+toke
 // for the scope (RFC 6750, section 3.1).
 func TestAccessToken_IsLimitedToItsScopes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	rt := w.replica(t)
-	one := w.tenant(t, "one")
+	w, one, rt := withTenant(t)
 	both, read := w.Session(t, one, auth.ScopeRead, auth.ScopeWrite), w.Session(t, one, auth.ScopeRead)
 	eraser := w.Session(t, one, auth.ScopeDelete)
 	draft := rt.upload(t, one.Key, "f", []byte("f"))
@@ -32,9 +30,7 @@ func TestAccessToken_IsLimitedToItsScopes(t *testing.T) {
 		got := rt.post(t, body, bearer(read))
 		challenge := got.header.Get("WWW-Authenticate")
 		if slices.Contains(reading, name) {
-			if got.status != http.StatusOK {
-				t.Errorf("%s: %d %s", name, got.status, got.body)
-			}
+			got.is(t, http.StatusOK, "%s", name)
 			continue
 		}
 		if got.status != http.StatusForbidden || !bytes.Contains(got.body, []byte(`"id":7`)) || !bytes.Contains(got.body, []byte("insufficient scope: "+scopeOf[name]+" required")) ||
@@ -47,9 +43,7 @@ func TestAccessToken_IsLimitedToItsScopes(t *testing.T) {
 	}
 	batch := `[{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_media_count","arguments":{}}},` +
 		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"delete_media","arguments":{"mediaId":"` + draft + `"}}}]`
-	if got := rt.post(t, batch, bearer(read), header("MCP-Protocol-Version", "2025-03-26")); got.status != http.StatusForbidden {
-		t.Errorf("in a batch: %d %s", got.status, got.body)
-	}
+	rt.post(t, batch, bearer(read), header("MCP-Protocol-Version", "2025-03-26")).is(t, http.StatusForbidden, "in a batch")
 	if got := rt.callAs(t, "seal_media", map[string]any{"mediaId": draft}, bearer(both)); got.IsError {
 		t.Errorf("with both scopes: %+v", got)
 	}
@@ -60,16 +54,12 @@ func TestAccessToken_IsLimitedToItsScopes(t *testing.T) {
 	if got := rt.callAs(t, "delete_media", map[string]any{"mediaId": draft}, bearer(eraser)); got.IsError {
 		t.Errorf("with the scope to delete: %+v", got)
 	}
-	if got := rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, bearer(both), apiKey(one.Key)); got.status != http.StatusBadRequest {
-		t.Errorf("a key and a token: %d %s", got.status, got.body)
-	}
+	rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, bearer(both), apiKey(one.Key)).is(t, http.StatusBadRequest, "a key and a token")
 	for name, token := range map[string]string{"a key": one.Key, "a refresh token": "mrt_" + both[4:], "another one": both[:len(both)-1] + "_"} {
 		got := rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, bearer(token))
 		if got.status != http.StatusUnauthorized || !strings.Contains(got.header.Get("WWW-Authenticate"), `error="invalid_token"`) {
 			t.Errorf("%s as a token: %d %q", name, got.status, got.header.Get("WWW-Authenticate"))
 		}
 	}
-	if got := rt.send(t, http.MethodPost, "/mcp?access_token="+both, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)); got.status != http.StatusUnauthorized {
-		t.Errorf("a token in the query: %d %s", got.status, got.body)
-	}
+	rt.send(t, http.MethodPost, "/mcp?access_token="+both, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)).is(t, http.StatusUnauthorized, "a token in the query")
 }

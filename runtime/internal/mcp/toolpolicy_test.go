@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 )
@@ -64,9 +65,7 @@ func TestToolPolicy_RestrictsListsAndCalls(t *testing.T) {
 	}
 	// The policy does not restrict a key at REST.
 	w.Change(t, one, func(s *account.Spec) { s.ToolPolicy = account.ToolPolicy{Tools: []string{}} })
-	if got := rt.send(t, http.MethodGet, "/media/get/count", nil, apiKey(one.Key)); got.status != http.StatusOK {
-		t.Errorf("REST: %d %s", got.status, got.body)
-	}
+	rt.send(t, http.MethodGet, "/media/get/count", nil, apiKey(one.Key)).is(t, http.StatusOK, "REST")
 }
 
 // A file that the caller may not upload, or that is no argument of upload_media, is not buffered.
@@ -94,8 +93,7 @@ func TestForbiddenFile_HoldsNoSlot(t *testing.T) {
 		go func() { answered <- rt.send(t, http.MethodPost, "/mcp", body, apiKey(tt.of.Key)) }()
 		request := strings.Replace(upload(1, base64.StdEncoding.EncodeToString(noise(9<<20)), ""), right, tt.context, 1)
 		// More than the buffers of the connection hold, so that the service has read most of it.
-		_, err := io.WriteString(write, request[:12<<20])
-		must(t, err)
+		must(t, check.ErrorOf(io.WriteString(write, request[:12<<20])))
 		other, err := rt.media.Begin(t.Context(), account.Principal{Account: account.Account{ID: uuid.New(), BucketOwned: true}}, 0)
 		if (err != nil) != tt.slot {
 			t.Errorf("%s, %s: another upload: %v", tt.of.Account.Name, tt.context, err)
@@ -103,8 +101,7 @@ func TestForbiddenFile_HoldsNoSlot(t *testing.T) {
 		if err == nil {
 			other.Close(t.Context())
 		}
-		_, err = io.WriteString(write, request[12<<20:])
-		must(t, err)
+		must(t, check.ErrorOf(io.WriteString(write, request[12<<20:])))
 		must(t, write.Close())
 		got := <-answered
 		if forbidden := bytes.Contains(got.body, []byte("upload_media is not allowed for assistants")); forbidden != (tt.of.Key == readOnly.Key) {

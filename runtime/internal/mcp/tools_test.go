@@ -296,9 +296,7 @@ func short(input object) string {
 
 func TestArguments_MustBeAnObject(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	_, one, rt := withTenant(t)
 	for _, arguments := range []any{[]any{}, "page", 1, true} {
 		if says := failed(t, rt.call(t, one.Key, "list_media", arguments)); says != "the arguments must be a JSON object" {
 			t.Errorf("%v says %q", arguments, says)
@@ -336,9 +334,7 @@ func TestTools_RejectEndedCredentials(t *testing.T) {
 
 func TestPinnedSetting_IsRejectedByName(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	w, one, rt := withTenant(t)
 	succeeded[any](t, rt.call(t, one.Key, "update_media_settings", object{"thumbnailHeight": 50}))
 	quality := 40
 	must(t, w.Settings.Pin(t.Context(), one.Account.ID, settings.Layer{WebPOutputQuality: &quality}, settings.Object{Name: "team-a/site", UID: "uid of team-a/site"}))
@@ -358,9 +354,7 @@ func TestPinnedSetting_IsRejectedByName(t *testing.T) {
 // A signature that a tool creates is valid for uploads by REST, with its group.
 func TestSignature_UploadsByREST(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	_, one, rt := withTenant(t)
 	signature := succeeded[api.Signature](t, rt.call(t, one.Key, "create_upload_signature", object{"group": "bound"})).Signature
 	body := "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\nhello\r\n--x--\r\n"
 	got := rt.send(t, http.MethodPost, "/media/create", strings.NewReader(body), header("x-service-signature", signature), header("Content-Type", "multipart/form-data; boundary=x"))
@@ -372,9 +366,7 @@ func TestSignature_UploadsByREST(t *testing.T) {
 	if !bytes.Equal(rt.read(t, sealed), []byte("hello")) {
 		t.Error("the file has other bytes")
 	}
-	if got := rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, header("x-service-signature", signature)); got.status != http.StatusUnauthorized {
-		t.Errorf("a signature is accepted: %d %s", got.status, got.body)
-	}
+	rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, header("x-service-signature", signature)).is(t, http.StatusUnauthorized, "a signature")
 }
 
 func TestTools_NameTheLifetimeOfDrafts(t *testing.T) {

@@ -50,9 +50,7 @@ func TestCoreTools_AreByteIdentical(t *testing.T) {
 // too.
 func TestToolsets_DecideWhichToolsThereAre(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	rt := w.replica(t)
-	one := w.tenant(t, "one")
+	w, one, rt := withTenant(t)
 	draft := rt.upload(t, one.Key, "f", []byte("f"))
 	core := rt.names(t, one.Key)
 	arguments := rows["update_media"].right(draft)

@@ -114,14 +114,10 @@ func TestAuthorize_ReturnsErrorsToTheClient(t *testing.T) {
 	if told := b.told(b.get(local.query(url.Values{"prompt": {"none"}}))); told.Get("error") != "login_required" {
 		t.Errorf("a program on this computer is told %v", told)
 	}
-	if n := w.QueryInt(t, "SELECT count(*) FROM login_session"); n != 0 {
-		t.Errorf("%d logins began", n)
-	}
+	w.Counts(t, 0, "logins began", "SELECT count(*) FROM login_session")
 	for scope, want := range map[string]string{"": "media:read media:write media:delete", "media:delete media:read": "media:read media:delete", "media:read offline_access openid": "media:read", "media:write media:read": "media:read media:write"} {
 		p := b.get(app.query(url.Values{"scope": {scope}}))
-		if p.StatusCode != http.StatusOK {
-			t.Errorf("scope %q: %d", scope, p.StatusCode)
-		}
+		p.is(t, http.StatusOK, "scope %q", scope)
 		if n := w.QueryInt(t, `SELECT count(*) FROM login_session WHERE authorization_request->>'scopes' = $1`, `["`+strings.ReplaceAll(want, " ", `", "`)+`"]`); n != 1 {
 			t.Errorf("scope %q did not become %q", scope, want)
 		}
@@ -141,9 +137,7 @@ func TestAuthorize_IgnoresThePortOfLoopbackURIs(t *testing.T) {
 		"http://localhost:33418/other":                 http.StatusBadRequest,
 		"cursor://anysphere.cursor-mcp/other":          http.StatusBadRequest,
 	} {
-		if p := b.get(app.query(url.Values{"redirect_uri": {uri}})); p.StatusCode != want {
-			t.Errorf("%s: %d", uri, p.StatusCode)
-		}
+		b.get(app.query(url.Values{"redirect_uri": {uri}})).is(t, want, "%s", uri)
 	}
 }
 
@@ -186,9 +180,7 @@ func TestAuthorize_RateLimitsMetadataFetches(t *testing.T) {
 			if i < 3 { // one login is counted once
 				wanted = want
 			}
-			if p := b.get(app.query(nil)); p.StatusCode != wanted {
-				t.Errorf("%s, %d: %d %s", name, i, p.StatusCode, p.body)
-			}
+			b.get(app.query(nil)).is(t, wanted, "%s, %d", name, i)
 		}
 		if n := answering.asked.Load(); n != 3 {
 			t.Errorf("%s was asked %d times", name, n)

@@ -89,9 +89,7 @@ func TestAuthorizedApps_ShowsAndRevokesOwnGrantsOnly(t *testing.T) {
 		t.Error("another user's grant was revoked")
 	}
 	for _, fields := range []url.Values{{}, {"grant": {"x"}}, {"grant": {"00000000-0000-0000-0000-000000000000"}}, {"all": {"0"}}} {
-		if p := b.post("/account/connections/revoke", p, fields); p.StatusCode != http.StatusBadRequest {
-			t.Errorf("%v: %d", fields, p.StatusCode)
-		}
+		b.post("/account/connections/revoke", p, fields).is(t, http.StatusBadRequest, "%v", fields)
 	}
 	if status, _ := b.whoami(access); status != http.StatusOK {
 		t.Error("an invalid form revoked a grant")
@@ -108,12 +106,8 @@ func TestAuthorizedApps_ShowsAndRevokesOwnGrantsOnly(t *testing.T) {
 	if out.StatusCode != http.StatusOK || !strings.Contains(out.body, "logged out") {
 		t.Errorf("log out: %d %s", out.StatusCode, out.body)
 	}
-	if p := b.post("/account/connections/revoke", p, url.Values{"all": {"1"}}); p.StatusCode != http.StatusNotFound {
-		t.Errorf("after logging out: %d", p.StatusCode)
-	}
+	b.post("/account/connections/revoke", p, url.Values{"all": {"1"}}).is(t, http.StatusNotFound, "after logging out")
 	// A login with an authorization request cannot list or revoke applications.
 	consent := b.login(app.query(nil), owner)
-	if p := b.post("/account/connections/revoke", consent, url.Values{"all": {"1"}}); p.StatusCode != http.StatusBadRequest {
-		t.Errorf("with an application's login: %d", p.StatusCode)
-	}
+	b.post("/account/connections/revoke", consent, url.Values{"all": {"1"}}).is(t, http.StatusBadRequest, "with an application's login")
 }

@@ -22,9 +22,7 @@ func TestConsent_DenyReturnsAccessDenied(t *testing.T) {
 	if told.Get("error") != "access_denied" || told.Get("state") != "s t&te" || told.Get("iss") != baseURL || told.Has("code") {
 		t.Errorf("the application is told %v", told)
 	}
-	if p := b.post("/oauth/consent", p, url.Values{"decision": {"allow"}, "account": {tenant.Account.ID.String()}}); p.StatusCode != http.StatusNotFound {
-		t.Errorf("consent after the denial: %d", p.StatusCode)
-	}
+	b.post("/oauth/consent", p, url.Values{"decision": {"allow"}, "account": {tenant.Account.ID.String()}}).is(t, http.StatusNotFound, "consent after the denial")
 }
 
 func TestConsent_OffersOwnAccountsOnly(t *testing.T) {

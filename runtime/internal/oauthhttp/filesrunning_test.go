@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
@@ -21,8 +22,7 @@ func (rt *replica) running(t *testing.T, w *world, of runtimetest.Tenant, name, 
 	upload, err := rt.media.CreateResumable(t.Context(), w.Principal(t, of), length, media.Fields{FileName: name}, "")
 	must(t, err)
 	if content != "" {
-		_, err = upload.Append(t.Context(), 0, strings.NewReader(content), int64(len(content)), nil)
-		must(t, err)
+		must(t, check.ErrorOf(upload.Append(t.Context(), 0, strings.NewReader(content), int64(len(content)), nil)))
 	}
 	return upload.State().ItemID
 }
@@ -74,14 +74,10 @@ func TestFiles_RunningUploadsAreShownAndCancelled(t *testing.T) {
 	complete := replicas[0].running(t, w, tenant, "done.txt", "", 3)
 	found, err := replicas[0].media.FindResumable(t.Context(), w.Principal(t, tenant), complete)
 	must(t, err)
-	_, err = found.Append(t.Context(), 0, strings.NewReader("abc"), 3, nil)
-	must(t, err)
-	_, err = found.Finish(t.Context())
-	must(t, err)
+	must(t, check.ErrorOf(found.Append(t.Context(), 0, strings.NewReader("abc"), 3, nil)))
+	must(t, check.ErrorOf(found.Finish(t.Context())))
 	b.change("cancel", p, tenant, complete.String()).says(t, http.StatusConflict, "The upload is complete")
-	if left := w.QueryInt(t, `SELECT count(*) FROM object_removal WHERE abort_multipart`); left != 1 {
-		t.Errorf("%d removals are queued", left)
-	}
+	w.Counts(t, 1, "removals are queued", `SELECT count(*) FROM object_removal WHERE abort_multipart`)
 }
 
 func TestFiles_OnlyTheOwnersFormCancelsAnUpload(t *testing.T) {

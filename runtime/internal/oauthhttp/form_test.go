@@ -54,9 +54,7 @@ func TestForm_RequiresCSRFTokenAndCookie(t *testing.T) {
 			}
 		}
 		// An attacker has the whole form, but not the cookie.
-		if p := thief.post(path, from, fields); p.StatusCode != http.StatusNotFound {
-			t.Errorf("%s from another browser: %d", path, p.StatusCode)
-		}
+		thief.post(path, from, fields).is(t, http.StatusNotFound, "%s from another browser", path)
 	}
 	step("/oauth/login/email", first, url.Values{"email": {owner}})
 	if _, ok := rt.code(t, owner); ok {
@@ -70,12 +68,8 @@ func TestForm_RequiresCSRFTokenAndCookie(t *testing.T) {
 	allow := url.Values{"decision": {"allow"}, "account": {tenant.Account.ID.String()}}
 	step("/oauth/consent", p, allow)
 	// The CSRF token from before the login is invalid after it.
-	if p := b.post("/oauth/consent", before, allow); p.StatusCode != http.StatusForbidden {
-		t.Errorf("the form from before the login: %d", p.StatusCode)
-	}
-	if n := w.QueryInt(t, "SELECT count(*) FROM oauth_grant"); n != 0 {
-		t.Errorf("%d grants by forged forms", n)
-	}
+	b.post("/oauth/consent", before, allow).is(t, http.StatusForbidden, "the form from before the login")
+	w.Counts(t, 0, "grants by forged forms", "SELECT count(*) FROM oauth_grant")
 	b.allow(p, tenant)
 }
 
@@ -92,16 +86,10 @@ func TestForm_RejectsInvalidText(t *testing.T) {
 			}
 		}
 		p := b.get(b.application("App").query(url.Values{"login_hint": {text}, "ui_locales": {text}}))
-		if p.StatusCode != http.StatusOK {
-			t.Errorf("a hint of %q: %d", text, p.StatusCode)
-		}
+		p.is(t, http.StatusOK, "a hint of %q", text)
 		for _, fields := range []url.Values{{"email": {text}}, {"email": {"a" + text + "@example.org"}}, {"request": {text}}, {"csrf": {text}}} {
-			if p := b.post("/oauth/login/email", p, fields); p.StatusCode != http.StatusBadRequest {
-				t.Errorf("%v: %d", fields, p.StatusCode)
-			}
+			b.post("/oauth/login/email", p, fields).is(t, http.StatusBadRequest, "%v", fields)
 		}
 	}
-	if p := b.get("/oauth/login?request=%00%ff"); p.StatusCode != http.StatusNotFound {
-		t.Errorf("a login without a name: %d", p.StatusCode)
-	}
+	b.get("/oauth/login?request=%00%ff").is(t, http.StatusNotFound, "a login without a name")
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/auth"
@@ -212,6 +213,18 @@ func paused(o *options) { o.login.ResendAfter = 30 * time.Second }
 type page struct {
 	*http.Response
 	body string
+}
+
+// is reports an error if the status is another one. what names the request, with its arguments.
+func (p page) is(t *testing.T, status int, what string, args ...any) {
+	t.Helper()
+	runtimetest.CheckStatus(t, t.Errorf, p.StatusCode, status, []byte(p.body), what, args...)
+}
+
+// mustBe ends the test if the status is another one.
+func (p page) mustBe(t *testing.T, status int, what string, args ...any) {
+	t.Helper()
+	runtimetest.CheckStatus(t, t.Fatalf, p.StatusCode, status, []byte(p.body), what, args...)
 }
 
 func (b *browser) do(r *http.Request) page {
@@ -426,12 +439,7 @@ func (b *browser) whoami(token string) (int, map[string]any) {
 	return b.answer(r)
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError
 
 // text returns the text that a query selects.
 func (w *world) text(t *testing.T, query string, args ...any) (text string) {
@@ -443,6 +451,5 @@ func (w *world) text(t *testing.T, query string, args ...any) (text string) {
 // exec runs a statement.
 func (w *world) exec(t *testing.T, statement string) {
 	t.Helper()
-	_, err := testenv.Connections(t, w.Database.DatabaseURL).Exec(t.Context(), statement)
-	must(t, err)
+	must(t, check.ErrorOf(testenv.Connections(t, w.Database.DatabaseURL).Exec(t.Context(), statement)))
 }

@@ -82,9 +82,7 @@ func TestLogin_ShowsErrorsBesideTheField(t *testing.T) {
 	if p.StatusCode != http.StatusNotFound || !strings.Contains(p.body, "Too many incorrect codes") {
 		t.Errorf("after five wrong codes: %d %s", p.StatusCode, p.body)
 	}
-	if p := b.post("/oauth/login/code", resent, url.Values{"code": {right}}); p.StatusCode != http.StatusNotFound {
-		t.Errorf("the right code after five wrong ones: %d", p.StatusCode)
-	}
+	b.post("/oauth/login/code", resent, url.Values{"code": {right}}).is(t, http.StatusNotFound, "the right code after five wrong ones")
 	if p := b.get("/oauth/login?request=" + first.fields().Get("request") + "&change=1"); !strings.Contains(p.body, `name="email"`) {
 		t.Errorf("another address: %d", p.StatusCode)
 	}
@@ -110,9 +108,7 @@ func TestLoginCode_WithoutAnAddressShowsTheEmailStep(t *testing.T) {
 		}
 	}
 	// No attempt was consumed, and the login continues.
-	if p := b.login("/oauth/login?request="+first.fields().Get("request"), owner); p.StatusCode != http.StatusOK {
-		t.Errorf("after it: %d %s", p.StatusCode, p.body)
-	}
+	b.login("/oauth/login?request="+first.fields().Get("request"), owner).is(t, http.StatusOK, "after it")
 }
 
 func TestLogin_CanRestartWithAnotherAddress(t *testing.T) {
@@ -128,9 +124,7 @@ func TestLogin_CanRestartWithAnotherAddress(t *testing.T) {
 	if !strings.Contains(p.body, two.Account.ID.String()) {
 		t.Fatalf("the consent: %d %s", p.StatusCode, p.body)
 	}
-	if p := b.post("/oauth/consent", before, url.Values{"decision": {"deny"}}); p.StatusCode != http.StatusNotFound {
-		t.Errorf("the login before it: %d", p.StatusCode)
-	}
+	b.post("/oauth/consent", before, url.Values{"decision": {"deny"}}).is(t, http.StatusNotFound, "the login before it")
 	if told := b.allow(p, two); told.Get("code") == "" || told.Get("state") != "s t&te" {
 		t.Errorf("the application is told %v", told)
 	}
@@ -151,7 +145,38 @@ func TestLogin_AnotherAddressIsNotAResend(t *testing.T) {
 	if _, ok := rt.code(t, owner); !ok {
 		t.Error("no code for the other address")
 	}
-	if p := b.post("/oauth/login/email", p, url.Values{"email": {owner}}); p.StatusCode != http.StatusTooManyRequests {
-		t.Errorf("the same again: %d", p.StatusCode)
+	b.post("/oauth/login/email", p, url.Values{"email": {owner}}).is(t, http.StatusTooManyRequests, "the same again")
+}
+
+// A login leads to the page that it began at.
+func TestLogin_LeadsToItsPage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.tenant(t, "studio", owner)
+	rt, without := w.replica(t, many), w.replica(t, many, func(o *options) { o.oauth.FilesPage = false })
+	b := rt.browser(t)
+	files := b.login("/account/files", owner)
+	files.says(t, http.StatusOK, "Files of", "Authorized applications")
+	b.get(files.action(t, "/account/connections")).says(t, http.StatusOK, "No authorized applications yet", "Files")
+	apps := rt.browser(t).login("/account/connections", owner)
+	apps.says(t, http.StatusOK, "No authorized applications yet")
+	if len(apps.actions("/account/files")) != 1 {
+		t.Errorf("the connections do not lead to the files: %s", apps.body)
+	}
+
+	// Another replica may have the page switched off.
+	b.at(without)
+	for _, path := range []string{"/account/files", "/account/files/delete"} {
+		if got := b.get(path); got.StatusCode != http.StatusNotFound || strings.Contains(got.body, "<html") {
+			t.Errorf("%s: %d", path, got.StatusCode)
+		}
+	}
+	if got := b.send("/account/files/seal", files, nil); got.StatusCode != http.StatusNotFound {
+		t.Errorf("a form: %d", got.StatusCode)
+	}
+	shown := b.get("/account/connections")
+	shown.says(t, http.StatusOK, "No authorized applications yet")
+	if len(shown.actions("/account/files")) != 0 {
+		t.Error("the connections lead to a page that does not exist")
 	}
 }

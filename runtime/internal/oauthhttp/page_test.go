@@ -38,7 +38,5 @@ func TestPages_HaveSecurityHeaders(t *testing.T) {
 	check("the consent", p, " https://app.test")
 	p = b.send("/oauth/consent", p, url.Values{"decision": {"allow"}, "account": {tenant.Account.ID.String()}})
 	check("the redirect", p, "")
-	if p.StatusCode != http.StatusSeeOther {
-		t.Errorf("the redirect is %d", p.StatusCode)
-	}
+	p.is(t, http.StatusSeeOther, "the redirect")
 }

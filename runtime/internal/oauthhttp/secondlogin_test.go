@@ -27,9 +27,7 @@ func TestLogin_ASecondOneContinuesTheFirst(t *testing.T) {
 	if _, ok := rt.code(t, owner); ok {
 		t.Error("another code was sent")
 	}
-	if n := w.QueryInt(t, "SELECT count(*) FROM login_session WHERE ended_at IS NULL"); n != 1 {
-		t.Errorf("%d logins go on", n)
-	}
+	w.Counts(t, 1, "logins go on", "SELECT count(*) FROM login_session WHERE ended_at IS NULL")
 	b.post("/oauth/login/code", p, url.Values{"code": {code}}).says(t, http.StatusOK, "Files of", "No drafts") // where the second one began
 	b.post("/oauth/login/code", second, url.Values{"code": {code}}).says(t, http.StatusNotFound, "Login expired")
 }

@@ -25,12 +25,8 @@ func TestCookie_ChangesAtLogin(t *testing.T) {
 	if p.StatusCode != http.StatusOK || !strings.Contains(p.body, "The studio") {
 		t.Fatalf("the victim: %d", p.StatusCode)
 	}
-	if p := thief.get("/oauth/login?request=" + planted.fields().Get("request")); p.StatusCode != http.StatusNotFound {
-		t.Errorf("the thief sees %d %s", p.StatusCode, p.body)
-	}
-	if p := thief.post("/oauth/consent", p, url.Values{"decision": {"allow"}, "account": {tenant.Account.ID.String()}}); p.StatusCode != http.StatusNotFound {
-		t.Errorf("the thief consents: %d", p.StatusCode)
-	}
+	thief.get("/oauth/login?request="+planted.fields().Get("request")).is(t, http.StatusNotFound, "the page that the thief gets")
+	thief.post("/oauth/consent", p, url.Values{"decision": {"allow"}, "account": {tenant.Account.ID.String()}}).is(t, http.StatusNotFound, "the thief consents")
 }
 
 // The login for one client does not authorize a second client in the same browser

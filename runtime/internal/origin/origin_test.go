@@ -8,9 +8,12 @@ import (
 
 	"github.com/jub0bs/cors"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/origin"
 )
+
+var must = check.NoError
 
 // http://*.com was accepted: every page of the web below com.
 func TestPatterns_OfAWholeTopLevelDomainAreRejected(t *testing.T) {
@@ -21,9 +24,7 @@ func TestPatterns_OfAWholeTopLevelDomainAreRejected(t *testing.T) {
 			t.Errorf("%s: %v", pattern, err)
 		}
 		policy, err := origin.New(origin.Config{Patterns: []string{"https://app.example.org"}, AccountLists: origin.AccountListsReplace})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		invalid, err := policy.SetAccountOrigins([]string{pattern, "https://shop.example.net"})
 		if err != nil || len(invalid) != 1 || invalid[0] != pattern {
 			t.Errorf("%s of an account: %v, %v", pattern, invalid, err)
@@ -44,9 +45,7 @@ func TestPatterns_OfAWholeTopLevelDomainAreRejected(t *testing.T) {
 func schema(t testing.TB) *regexp.Regexp {
 	t.Helper()
 	text, err := os.ReadFile("../../../api/v1alpha1/mediaaccount_types.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := regexp.MustCompile(`self\.matches\('(\^https[^']*)'\)`).FindSubmatch(text)
 	if found == nil {
 		t.Fatal("the definition has no rule for origins")
@@ -76,9 +75,7 @@ func FuzzAccountOrigins_AreIgnoredByTheRuntimeOnlyIfTheOperatorSaysSo(f *testing
 			return // the API server rejects it
 		}
 		policy, err := origin.New(origin.Config{AccountLists: origin.AccountListsReplace})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ignored, err := policy.SetAccountOrigins([]string{text})
 		if said := account.CheckOrigin(text); err != nil || (len(ignored) > 0) != (said != nil) {
 			t.Errorf("%s: the runtime ignores %q (%v), the operator says %v", text, ignored, err, said)

@@ -14,10 +14,13 @@ import (
 	"time"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/internal/remotefile"
 	"mediastack.dev/runtime/internal/runtimetest"
 )
+
+var must = check.NoError
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
@@ -274,9 +277,7 @@ func TestOpen_VerifiesTheServer(t *testing.T) {
 	deps := site.Deps()
 	deps.Roots = nil
 	client, err := remotefile.New(site.Config(), deps)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = get(t, client, site.URL("/"))
 	fails(t, err, fetch.TLSFailed)
 	working := site.Client(t)
@@ -344,9 +345,7 @@ func TestOpen_EndsWithItsContext(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	file, err := site.Client(t).Open(ctx, site.URL("/"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = file.Body.Close() }()
 	if _, err := io.ReadFull(file.Body, make([]byte, 10)); err != nil {
 		t.Fatal(err)

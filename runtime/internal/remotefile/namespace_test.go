@@ -29,9 +29,7 @@ func TestOpen_ReachesNoListenerOfAnInternalAddress(t *testing.T) {
 	t.Parallel()
 	testenv.Program(t, "ip")
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	child := exec.CommandContext(t.Context(), program, "-test.run=^"+t.Name()+"$", "-test.v")
 	child.Env = append(os.Environ(), inNamespace+"=1")
 	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
@@ -49,9 +47,7 @@ func TestOpen_ReachesNoListenerOfAnInternalAddress(t *testing.T) {
 func reachesNoListener(t *testing.T) {
 	t.Helper()
 	interfaces, err := net.Interfaces()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, one := range interfaces {
 		if one.Flags&net.FlagLoopback == 0 && one.Flags&net.FlagUp != 0 {
 			t.Fatalf("this network has the interface %s: nothing may be sent", one.Name)

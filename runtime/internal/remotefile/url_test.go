@@ -28,9 +28,7 @@ var rejectedURLs = []string{
 func TestCheck_AcceptsHTTPSWithAPublicHostOnly(t *testing.T) {
 	t.Parallel()
 	client, err := remotefile.New(defaults(), remotefile.Deps{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, text := range rejectedURLs {
 		if err := client.Check(text); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%q: %v", text, err)
@@ -50,9 +48,7 @@ func TestCheck_NamesTheAllowedPorts(t *testing.T) {
 	cfg := defaults()
 	cfg.Ports = []int{443, 8443}
 	client, err := remotefile.New(cfg, remotefile.Deps{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := client.Check("https://example.com:9000/"); err == nil || !strings.Contains(err.Error(), "443 8443") {
 		t.Errorf("the error is %v", err)
 	}

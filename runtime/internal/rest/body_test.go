@@ -16,9 +16,7 @@ import (
 // A field that an operation does not have is rejected, also where the operation has none.
 func TestPost_RejectsUnknownFields(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	_, one, rt := withTenant(t)
 	draft := rt.upload(t, one.Key, filePart("a.txt", []byte("a")))
 	id := draft.MediaId.String()
 	bodies := map[string]string{
@@ -52,9 +50,7 @@ func TestPost_RejectsUnknownFields(t *testing.T) {
 	}
 	for _, path := range []string{"/media/get/" + id, "/media/get/count", "/media/get/size", "/settings/media/get", "/media/seal/" + id} {
 		for _, body := range []string{"", " \n", "{}", " { } "} {
-			if got := rt.do(t, http.MethodPost, path, key(one.Key), text(body)); got.status != http.StatusOK {
-				t.Errorf("%s with %q: %d %s", path, body, got.status, got.body)
-			}
+			rt.do(t, http.MethodPost, path, key(one.Key), text(body)).is(t, http.StatusOK, "%s with %q", path, body)
 		}
 	}
 }
@@ -105,9 +101,7 @@ func TestCount_AcceptsTheFiltersOfTheList(t *testing.T) {
 // None of these values may be ignored silently.
 func TestParameters_DuplicatesAreRejected(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	_, one, rt := withTenant(t)
 	type request struct{ path, body, want string }
 	tests := []request{
 		{"/media/get?page=1", `{"page": 1}`, "page must be sent once, in the query or in the body"},
@@ -147,9 +141,7 @@ func TestParameters_DuplicatesAreRejected(t *testing.T) {
 // A body that stalls and a body that ends early have different errors.
 func TestBody_StalledAndIncompleteDiffer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t, func(o *options) { o.server.StallTimeout = time.Second })
+	_, one, rt := withTenant(t, func(o *options) { o.server.StallTimeout = time.Second })
 	for name, tt := range map[string]struct {
 		cut  bool
 		want string

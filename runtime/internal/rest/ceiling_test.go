@@ -37,9 +37,7 @@ func TestSignature_StaysUnderThePinnedCeilings(t *testing.T) {
 			t.Errorf("%q: it is valid for %s", body, left)
 		}
 		second.uploadSigned(t, signed.Signature, filePart("a.txt", []byte("hello"))).item(t)
-		if got := second.uploadSigned(t, signed.Signature, filePart("a.txt", []byte("hello!"))); got.status != http.StatusRequestEntityTooLarge {
-			t.Errorf("%q: six bytes are answered %d %s", body, got.status, got.body)
-		}
+		second.uploadSigned(t, signed.Signature, filePart("a.txt", []byte("hello!"))).is(t, http.StatusRequestEntityTooLarge, "%q: six bytes", body)
 	}
 	// What was created before stays as it is, and so do other accounts.
 	second.uploadSigned(t, before, filePart("a.txt", []byte("hello!"))).item(t)
@@ -49,7 +47,5 @@ func TestSignature_StaysUnderThePinnedCeilings(t *testing.T) {
 	if got := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)); strings.Contains(string(got.body), "axSignature") {
 		t.Errorf("the settings of the tenant are %s", got.body)
 	}
-	if got := rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"maxSignatureBytes": 9}`)); got.status != http.StatusBadRequest {
-		t.Errorf("a tenant sets a ceiling: %d %s", got.status, got.body)
-	}
+	rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"maxSignatureBytes": 9}`)).is(t, http.StatusBadRequest, "a tenant sets a ceiling")
 }

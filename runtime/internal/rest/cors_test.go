@@ -81,9 +81,7 @@ func TestCORS_OnlyAllowedOriginsUpload(t *testing.T) {
 
 func TestCORS_WithoutOriginsAllowsFilesOnly(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	w, one, rt := withTenant(t)
 	public := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")), field("access", "public"))
 	private := rt.upload(t, one.Key, filePart("b.txt", []byte("hello")))
 	const allow = "Access-Control-Allow-Origin"
@@ -167,25 +165,19 @@ func TestCORS_AnAccountListsItsOwnOrigins(t *testing.T) {
 			}
 		}
 		for of, from := range map[*tenant]string{&listing: admins, &without: tenants} {
-			if got := rt.do(t, http.MethodPost, "/media/create", key(of.Key), header("Origin", from), form(filePart("a.txt", []byte("x")))); got.status != http.StatusForbidden {
-				t.Errorf("replica %d: an upload by another page: %d %s", i, got.status, got.body)
-			}
+			rt.do(t, http.MethodPost, "/media/create", key(of.Key), header("Origin", from), form(filePart("a.txt", []byte("x")))).is(t, http.StatusForbidden, "replica %d: an upload by another page", i)
 		}
 		if !asks(rt, admins) || asks(rt, "https://evil.test") {
 			t.Errorf("replica %d: the preflights are answered for other origins", i)
 		}
 	}
-	if n := w.QueryInt(t, "SELECT count(*) FROM item"); n != 0 {
-		t.Errorf("%d items were stored", n)
-	}
+	w.Counts(t, 0, "items were stored", "SELECT count(*) FROM item")
 	// The installation's list is a ceiling there.
 	if asks(narrow, tenants) || !asks(narrow, admins) {
 		t.Error("the narrow replica answers preflights of the account's origins")
 	}
 	for from, status := range map[string]int{tenants: http.StatusForbidden, admins: http.StatusForbidden} {
-		if got := narrow.do(t, http.MethodGet, "/media/get", key(listing.Key), header("Origin", from)); got.status != status {
-			t.Errorf("narrow, %s: %d %s", from, got.status, got.body)
-		}
+		narrow.do(t, http.MethodGet, "/media/get", key(listing.Key), header("Origin", from)).is(t, status, "narrow, %s", from)
 	}
 	w.Change(t, listing, func(s *account.Spec) { s.Origins = nil })
 	for i, rt := range replicas {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/api"
 )
@@ -98,8 +99,7 @@ func TestSignature_InvalidIsRejected(t *testing.T) {
 		suspended := w.tenant(t, "suspended")
 		s := rt.sign(t, suspended.Key, "")
 		suspended.Spec.Suspended = true
-		_, err := w.Registry.Ensure(t.Context(), suspended.Spec)
-		must(t, err)
+		must(t, check.ErrorOf(w.Registry.Ensure(t.Context(), suspended.Spec)))
 		wait.Until(t, "the signature of a suspended account is void", func() bool {
 			return rt.uploadSigned(t, s, file).status == http.StatusForbidden
 		})
@@ -131,9 +131,7 @@ func TestSecret_PreviousIsAcceptedAndNotSignedWith(t *testing.T) {
 	item := before.upload(t, one.Key, file)
 	during.uploadSigned(t, old, file).item(t)
 	after.uploadSigned(t, old, file).rejected(t, http.StatusForbidden, "Invalid signature")
-	if got := during.do(t, http.MethodGet, item.File); got.status != http.StatusOK {
-		t.Errorf("a URL signed with the previous secret: %d", got.status)
-	}
+	during.do(t, http.MethodGet, item.File).is(t, http.StatusOK, "a URL signed with the previous secret")
 	after.do(t, http.MethodGet, item.File).rejected(t, http.StatusForbidden, "Invalid signature")
 	after.uploadSigned(t, during.sign(t, one.Key, ""), file).item(t)
 	before.uploadSigned(t, during.sign(t, one.Key, ""), file).rejected(t, http.StatusForbidden, "Invalid signature")
@@ -154,18 +152,14 @@ func TestKey_RevokedStopsOnEveryRuntimeWithinASecond(t *testing.T) {
 		wait.Until(t, "the old key is rejected", func() bool {
 			return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).status == http.StatusUnauthorized
 		})
-		if got := rt.do(t, http.MethodGet, "/media/get", key(token.Reveal())); got.status != http.StatusOK {
-			t.Errorf("the new key: %d %s", got.status, got.body)
-		}
+		rt.do(t, http.MethodGet, "/media/get", key(token.Reveal())).is(t, http.StatusOK, "the new key")
 		rt.expect(t, other, 0, 0)
 	}
 }
 
 func TestKey_RevokedWhileTheListenerIsDisconnectedStops(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	w, one, rt := withTenant(t)
 	rt.expect(t, one, 0, 0)
 	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
 	must(t, err)
@@ -188,9 +182,7 @@ func TestKey_RevokedWhileTheListenerIsDisconnectedStops(t *testing.T) {
 
 func TestAccount_SuspendedIsRejectedUntilItIsResumed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	w, one, rt := withTenant(t)
 	one.Spec.Suspended = true
 	_, err := w.Registry.Ensure(t.Context(), one.Spec)
 	must(t, err)
@@ -199,8 +191,7 @@ func TestAccount_SuspendedIsRejectedUntilItIsResumed(t *testing.T) {
 		return got.status == http.StatusUnauthorized && strings.Contains(string(got.body), "suspended")
 	})
 	one.Spec.Suspended = false
-	_, err = w.Registry.Ensure(t.Context(), one.Spec)
-	must(t, err)
+	must(t, check.ErrorOf(w.Registry.Ensure(t.Context(), one.Spec)))
 	wait.Until(t, "the account is served again", func() bool {
 		return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).status == http.StatusOK
 	})
@@ -208,9 +199,7 @@ func TestAccount_SuspendedIsRejectedUntilItIsResumed(t *testing.T) {
 
 func TestKey_RotatedEndsWithItsOverlap(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	w, one, rt := withTenant(t)
 	_, _, err := w.Registry.IssueKey(t.Context(), one.App.ID, 2, time.Hour)
 	must(t, err)
 	rt.expect(t, one, 0, 0)
@@ -222,12 +211,8 @@ func TestKey_RotatedEndsWithItsOverlap(t *testing.T) {
 
 func TestBrand_IsInHeaderNamesAndInTheOpenAPIDocument(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t, func(o *options) { o.brand = "acme" })
-	if got := rt.do(t, http.MethodGet, "/media/get", header("x-acme-apikey", one.Key)); got.status != http.StatusOK {
-		t.Errorf("%d %s", got.status, got.body)
-	}
+	_, one, rt := withTenant(t, func(o *options) { o.brand = "acme" })
+	rt.do(t, http.MethodGet, "/media/get", header("x-acme-apikey", one.Key)).is(t, http.StatusOK, "the answer")
 	rt.do(t, http.MethodGet, "/media/get", key(one.Key)).rejected(t, http.StatusUnauthorized, "Unauthorized")
 	description := string(rt.do(t, http.MethodGet, "/openapi.json").body)
 	for _, want := range []string{`"x-acme-apikey"`, `"x-acme-signature"`, `"servers":[{"url":"http://media.test"}]`} {

@@ -52,9 +52,7 @@ func (rt *runtime) awaitDownloads(t *testing.T, files int) {
 
 func TestDownloads_AreLimited(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t, func(o *options) { o.delivery.MaxDownloads, o.delivery.DownloadPerClientPercent = 2, 100 })
+	_, one, rt := withTenant(t, func(o *options) { o.delivery.MaxDownloads, o.delivery.DownloadPerClientPercent = 2, 100 })
 	data := randomBytes(1, 20<<20)
 	item := rt.sealed(t, one.Key, filePart("a.bin", data), field("access", "public"))
 	empty := rt.sealed(t, one.Key, filePart("empty", nil), field("access", "public"))
@@ -87,9 +85,7 @@ func TestDownloads_AreLimited(t *testing.T) {
 			t.Errorf("%d, want %d: %s", got.status, what, got.body)
 		}
 	}
-	if got := rt.do(t, http.MethodGet, empty.File); got.status != http.StatusOK {
-		t.Errorf("an empty file: %d", got.status)
-	}
+	rt.do(t, http.MethodGet, empty.File).is(t, http.StatusOK, "an empty file")
 	if metrics := string(rt.admin(t, "/metrics").body); !strings.Contains(metrics, `mediastack_downloads_rejected_total{limit="process"} 3`) {
 		t.Error("the rejections are not counted")
 	}
@@ -126,9 +122,7 @@ func TestDownloads_OfOneClientAreLimited(t *testing.T) {
 		t.Errorf("%q, %v", detail, got.header)
 	}
 	for _, other := range []string{"2001:db8:0:1::1", "198.51.100.1"} {
-		if got := rt.do(t, http.MethodGet, item.File, from(other), header("Range", "bytes=0-0")); got.status != http.StatusPartialContent {
-			t.Errorf("%s: %d %s", other, got.status, got.body)
-		}
+		rt.do(t, http.MethodGet, item.File, from(other), header("Range", "bytes=0-0")).is(t, http.StatusPartialContent, "%s", other)
 	}
 	rt.awaitDownloads(t, 2)
 	if metrics := string(rt.admin(t, "/metrics").body); !strings.Contains(metrics, `mediastack_downloads_rejected_total{limit="client_ip"} 1`) {
@@ -136,7 +130,5 @@ func TestDownloads_OfOneClientAreLimited(t *testing.T) {
 	}
 	must(t, greedy.Close())
 	rt.awaitDownloads(t, 1)
-	if got := rt.do(t, http.MethodGet, item.File, from("2001:db8::3"), header("Range", "bytes=0-0")); got.status != http.StatusPartialContent {
-		t.Errorf("when one has left: %d %s", got.status, got.body)
-	}
+	rt.do(t, http.MethodGet, item.File, from("2001:db8::3"), header("Range", "bytes=0-0")).is(t, http.StatusPartialContent, "when one has left")
 }

@@ -46,9 +46,7 @@ func TestUploadFromURL_IsAskedForAtAnyReplica(t *testing.T) {
 func TestUploadFromURL_FailsWithACode(t *testing.T) {
 	t.Parallel()
 	site := runtimetest.NewSite(t, http.NotFound)
-	w := newWorld(t)
-	rt := w.runtime(t, func(o *options) { o.source = site.Client(t) })
-	one := w.tenant(t, "one")
+	w, one, rt := withTenant(t, func(o *options) { o.source = site.Client(t) })
 	w.runFetches(t, rt)
 	for url, want := range map[string]api.URLUploadError{
 		site.URL("/secret"):                          {Code: "status_404", Detail: "the server answered with status 404"},
@@ -72,9 +70,7 @@ func TestUploadFromURL_FailsWithACode(t *testing.T) {
 func TestUploadFromURL_InvalidRequestQueuesNothing(t *testing.T) {
 	t.Parallel()
 	site := runtimetest.NewSite(t, http.NotFound)
-	w := newWorld(t)
-	rt := w.runtime(t, func(o *options) { o.source = site.Client(t) })
-	one := w.tenant(t, "one")
+	w, one, rt := withTenant(t, func(o *options) { o.source = site.Client(t) })
 	for body, want := range map[string]string{
 		``:                                   "url is missing",
 		`{}`:                                 "url is missing",
@@ -94,9 +90,7 @@ func TestUploadFromURL_InvalidRequestQueuesNothing(t *testing.T) {
 			t.Errorf("%s: %s", body, detail)
 		}
 	}
-	if n := w.QueryInt(t, `SELECT count(*) FROM fetch_job`); n != 0 {
-		t.Errorf("%d jobs", n)
-	}
+	w.Counts(t, 0, "jobs", `SELECT count(*) FROM fetch_job`)
 }
 
 // A login may seal by a job only if its account allows connected applications to seal.
@@ -113,10 +107,7 @@ func TestUploadFromURL_FollowsTheToolPolicy(t *testing.T) {
 }
 
 // runFetches runs the uploads from a URL of a replica, as a process that has served for an hour.
-func (w *world) runFetches(t *testing.T, rt *runtime) {
-	t.Helper()
-	w.RunFetches(t, rt.core)
-}
+func (w *world) runFetches(t *testing.T, rt *runtime) { t.Helper(); w.RunFetches(t, rt.core) }
 
 // ended waits until an upload from a URL has ended.
 func (rt *runtime) endedUpload(t *testing.T, k string, of api.URLUpload) (state api.URLUpload) {

@@ -21,9 +21,7 @@ import (
 
 func TestFile_IsServedByRangeAndCondition(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	_, one, rt := withTenant(t)
 	data := randomBytes(7, 3<<20)
 	item := rt.sealed(t, one.Key, filePart("a.bin", data), field("access", "public"))
 	whole := rt.do(t, http.MethodGet, item.File)
@@ -115,9 +113,7 @@ func TestFile_IsServedByRangeAndCondition(t *testing.T) {
 			t.Errorf("HEAD with Range %s: %d, %v", send, got.status, got.header)
 		}
 	}
-	if got := rt.do(t, http.MethodHead, item.File, header("If-None-Match", etag)); got.status != http.StatusNotModified {
-		t.Errorf("HEAD unless it changed: %d", got.status)
-	}
+	rt.do(t, http.MethodHead, item.File, header("If-None-Match", etag)).is(t, http.StatusNotModified, "HEAD unless it changed")
 	if got := rt.do(t, http.MethodOptions, item.File); got.status != http.StatusNoContent || got.header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("OPTIONS: %d, Allow %q", got.status, got.header.Get("Allow"))
 	}
@@ -145,9 +141,7 @@ func TestFile_OfADeletedItemIsNotFoundAtOnce(t *testing.T) {
 		rt.do(t, http.MethodDelete, "/media/delete/"+id.String(), key(one.Key))
 		for _, send := range [][]option{nil, {header("If-None-Match", before.header.Get("ETag"))}, {header("If-Modified-Since", before.header.Get("Last-Modified"))}, {header("Range", "bytes=0-1")}} {
 			other.do(t, http.MethodGet, listed.File, send...).rejected(t, http.StatusNotFound, "Not Found")
-			if got := other.do(t, http.MethodHead, listed.File, send...); got.status != http.StatusNotFound {
-				t.Errorf("%s: HEAD answers %d", access, got.status)
-			}
+			other.do(t, http.MethodHead, listed.File, send...).is(t, http.StatusNotFound, "%s: HEAD", access)
 		}
 	}
 }
@@ -171,9 +165,7 @@ func (rt *runtime) severalRanges(t *testing.T, file string, data []byte) {
 
 func TestFileName_AnyIsReturned(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	_, one, rt := withTenant(t)
 	for sent, want := range map[string]string{
 		"photo.jpg":                       "photo.jpg",
 		"Straße & Søn + 100%.txt":         "Straße & Søn + 100%.txt",
@@ -224,9 +216,7 @@ func TestFileName_FromCurlIsReturned(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v; run `make packages`", err)
 	}
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	_, one, rt := withTenant(t)
 	dir := t.TempDir()
 	run := func(args ...string) string {
 		command := exec.CommandContext(t.Context(), curl, append([]string{"-sS", "--connect-to", "media.test:80:" + rt.server.Addr()}, args...)...)
@@ -264,9 +254,7 @@ func TestFileName_FromCurlIsReturned(t *testing.T) {
 
 func TestFile_OnlyListedTypesAreInline(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	_, one, rt := withTenant(t)
 	for name, tt := range map[string]struct {
 		data, kind, mime string
 	}{
@@ -294,9 +282,7 @@ func TestFile_OnlyListedTypesAreInline(t *testing.T) {
 
 func TestSignedURL_OpensOneFileUntilItExpires(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	_, one, rt := withTenant(t)
 	private := rt.sealed(t, one.Key, filePart("a.txt", []byte("private")))
 	other := rt.sealed(t, one.Key, filePart("b.txt", []byte("other")))
 	plain, query, _ := strings.Cut(private.File, "?")
@@ -327,9 +313,7 @@ func TestSignedURL_OpensOneFileUntilItExpires(t *testing.T) {
 	} {
 		got := rt.do(t, http.MethodGet, tt.address)
 		if tt.status == http.StatusOK {
-			if got.status != tt.status {
-				t.Errorf("%s: %d %s", name, got.status, got.body)
-			}
+			got.is(t, tt.status, "%s", name)
 			continue
 		}
 		t.Run(name, func(t *testing.T) { got.rejected(t, tt.status, tt.text) })
@@ -351,9 +335,7 @@ func TestSignedURL_OpensOneFileUntilItExpires(t *testing.T) {
 
 func TestFile_WhoseObjectIsLostIsAnError(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	w, one, rt := withTenant(t)
 	item := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")), field("access", "public"))
 	must(t, w.Objects.Remove(t.Context(), one.Account.Bucket, []string{"media/" + item.MediaId.String() + "/original"}))
 	for _, send := range [][]option{nil, {header("Range", "bytes=1-2")}, {header("Range", "bytes=1-1,3-3")}} {

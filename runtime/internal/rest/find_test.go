@@ -24,9 +24,7 @@ func (a answer) invalid(t *testing.T, says string) {
 func (rt *runtime) named(t *testing.T, of tenant, query string) (answer, []string) {
 	t.Helper()
 	got := rt.do(t, http.MethodGet, "/media/get?"+query, key(of.Key))
-	if got.status != http.StatusOK {
-		t.Fatalf("%s: %d %s", query, got.status, got.body)
-	}
+	got.mustBe(t, http.StatusOK, "%s", query)
 	names := []string{}
 	for _, item := range decode[[]api.MediaItem](t, got) {
 		names = append(names, item.OriginalFileName)
@@ -159,9 +157,7 @@ func TestFind_ListsDraftsOfTheApp(t *testing.T) {
 
 func TestFind_RejectsBadInputByName(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	_, one, rt := withTenant(t)
 	for query, says := range map[string]string{
 		"type=image":                       "type must be a MIME type",
 		"type=*/png":                       "type must be",

@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/internal/accountcache"
@@ -137,11 +138,30 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	return rt
 }
 
+// withTenant returns a world with one tenant and a runtime.
+func withTenant(t *testing.T, change ...func(*options)) (*world, tenant, *runtime) {
+	t.Helper()
+	w := newWorld(t)
+	return w, w.tenant(t, "one"), w.runtime(t, change...)
+}
+
 // answer is a response whose body was read.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
+}
+
+// is reports an error if the status is another one. what names the request, with its arguments.
+func (a answer) is(t *testing.T, status int, what string, args ...any) {
+	t.Helper()
+	runtimetest.CheckStatus(t, t.Errorf, a.status, status, a.body, what, args...)
+}
+
+// mustBe ends the test if the status is another one.
+func (a answer) mustBe(t *testing.T, status int, what string, args ...any) {
+	t.Helper()
+	runtimetest.CheckStatus(t, t.Fatalf, a.status, status, a.body, what, args...)
 }
 
 // request is a request that options change.
@@ -152,17 +172,13 @@ type request struct {
 
 type option func(*request)
 
-func header(name, value string) option {
-	return func(r *request) { r.header.Set(name, value) }
-}
+func header(name, value string) option { return func(r *request) { r.header.Set(name, value) } }
 
 func key(k string) option { return header("x-service-apikey", k) }
 
 func signature(s string) option { return header("x-service-signature", s) }
 
-func text(body string) option {
-	return func(r *request) { r.body = strings.NewReader(body) }
-}
+func text(body string) option { return func(r *request) { r.body = strings.NewReader(body) } }
 
 // part is one part of a form. A file has a file name.
 type part struct {
@@ -267,9 +283,7 @@ func (a answer) rejected(t *testing.T, status int, text string) string {
 func (rt *runtime) upload(t *testing.T, k string, parts ...part) api.MediaItem {
 	t.Helper()
 	got := rt.do(t, http.MethodPost, "/media/create", key(k), form(parts...))
-	if got.status != http.StatusCreated {
-		t.Fatalf("upload: status %d: %s", got.status, got.body)
-	}
+	got.mustBe(t, http.StatusCreated, "upload")
 	return got.item(t)
 }
 
@@ -280,9 +294,4 @@ func (rt *runtime) sealed(t *testing.T, k string, parts ...part) api.MediaItem {
 	return rt.do(t, http.MethodPost, "/media/seal/"+draft.MediaId.String(), key(k)).item(t)
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError

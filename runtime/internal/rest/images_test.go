@@ -32,9 +32,7 @@ var dominantColor = regexp.MustCompile(`^#[0-9a-f]{6}$`)
 
 func TestImages_HaveAThumbnailAndAConversion(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t, func(o *options) { o.images = true })
+	_, one, rt := withTenant(t, func(o *options) { o.images = true })
 	file := photo(t, 800, 400)
 	before := rt.sealed(t, one.Key, filePart("before.jpg", file), field("access", "public"))
 	changed := rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"useWebP": true, "thumbnailWidth": 100}`))
@@ -90,13 +88,9 @@ func TestImages_HaveAThumbnailAndAConversion(t *testing.T) {
 	// The signature of one variant is invalid for another.
 	rt.do(t, http.MethodGet, strings.Replace(private.Thumbnail, "/thumbnail/", "/original/", 1)).rejected(t, http.StatusForbidden, "Invalid signature")
 
-	if got := rt.do(t, http.MethodDelete, "/media/delete/"+item.MediaId.String(), key(one.Key)); got.status != http.StatusOK {
-		t.Fatalf("delete: %d %s", got.status, got.body)
-	}
+	rt.do(t, http.MethodDelete, "/media/delete/"+item.MediaId.String(), key(one.Key)).mustBe(t, http.StatusOK, "delete")
 	for _, address := range []string{item.File, item.Thumbnail, item.Original} {
-		if got := rt.do(t, http.MethodGet, address); got.status != http.StatusNotFound {
-			t.Errorf("%s after the delete: %d", address, got.status)
-		}
+		rt.do(t, http.MethodGet, address).is(t, http.StatusNotFound, "%s after the delete", address)
 	}
 	totals := decode[api.Totals](t, rt.do(t, http.MethodGet, "/media/get/size", key(one.Key)))
 	stored := 2 * len(file) // the originals of before and private

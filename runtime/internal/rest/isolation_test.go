@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
@@ -92,12 +93,8 @@ func onlySigned(method string) func(*testing.T, *runtime, tenant, api.MediaItem,
 		_, query, _ := strings.Cut(theirs.File, "?")
 		for _, item := range []api.MediaItem{draft, sealed} {
 			plain, _, _ := strings.Cut(item.File, "?")
-			if got := rt.do(t, method, plain, key(other.Key)); got.status != http.StatusNotFound {
-				t.Errorf("without a signature: %d %s", got.status, got.body)
-			}
-			if got := rt.do(t, method, plain+"?"+query, key(other.Key)); got.status != http.StatusForbidden {
-				t.Errorf("with another item's signature: %d %s", got.status, got.body)
-			}
+			rt.do(t, method, plain, key(other.Key)).is(t, http.StatusNotFound, "without a signature")
+			rt.do(t, method, plain+"?"+query, key(other.Key)).is(t, http.StatusForbidden, "with another item's signature")
 		}
 	}
 }
@@ -159,9 +156,7 @@ func isolations() map[operation]isolation {
 		{"HEAD", "/media/file/{mediaId}/{variant}/{name}"}: {foreign: onlySigned("HEAD"), open: true},
 		{"GET", "/openapi.json"}: {open: true, foreign: func(t *testing.T, rt *runtime, _ tenant, _, _ api.MediaItem) {
 			t.Helper()
-			if got := rt.do(t, "GET", "/openapi.json"); got.status != http.StatusOK {
-				t.Errorf("%d %s", got.status, got.body)
-			}
+			rt.do(t, "GET", "/openapi.json").is(t, http.StatusOK, "the answer")
 		}},
 	}
 }
@@ -212,9 +207,7 @@ func TestRoutes_IsolateTenants(t *testing.T) {
 				_, address, _ := strings.Cut(draft.File, "?")
 				for _, query := range []string{address, theirAddress} {
 					send(path+"?"+query).rejected(t, http.StatusUnauthorized, "Unauthorized")
-					if got := send(path+"?"+query, key(other.Key)); got.status != http.StatusBadRequest {
-						t.Errorf("with a key and a file's address: %d %s", got.status, got.body)
-					}
+					send(path+"?"+query, key(other.Key)).is(t, http.StatusBadRequest, "with a key and a file's address")
 				}
 				if !auth.AcceptsSignature(route.path) {
 					// A signature is valid for uploads only.
@@ -276,12 +269,10 @@ func TestRoutes_RejectEndedCredentials(t *testing.T) {
 		},
 		"a suspended account": func(t *testing.T, of tenant) {
 			of.Spec.Suspended = true
-			_, err := w.Registry.Ensure(t.Context(), of.Spec)
-			must(t, err)
+			must(t, check.ErrorOf(w.Registry.Ensure(t.Context(), of.Spec)))
 		},
 		"a closed account": func(t *testing.T, of tenant) {
-			_, err := w.Registry.Close(t.Context(), of.Account.ID, account.CloseOptions{})
-			must(t, err)
+			must(t, check.ErrorOf(w.Registry.Close(t.Context(), of.Account.ID, account.CloseOptions{})))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -328,9 +319,7 @@ func TestRoutes_RejectEndedCredentials(t *testing.T) {
 // A signature beside a key was ignored where no signature is accepted.
 func TestRoutes_RejectASignatureBesideAnotherCredential(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	rt := w.runtime(t, func(o *options) { o.resource = baseURL + "/mcp" })
-	one := w.tenant(t, "one")
+	_, one, rt := withTenant(t, func(o *options) { o.resource = baseURL + "/mcp" })
 	item := rt.upload(t, one.Key, filePart("a.txt", []byte("hello")))
 	granted := rt.sign(t, one.Key, "")
 	cases := isolations()
@@ -354,9 +343,7 @@ func TestRoutes_RejectASignatureBesideAnotherCredential(t *testing.T) {
 
 func TestRoutes_IsolateAppsOfOneAccount(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	rt := w.runtime(t)
-	one := w.tenant(t, "one")
+	w, one, rt := withTenant(t)
 	blog := w.AddApp(t, one, "blog")
 	sealed := rt.sealed(t, one.Key, filePart("a", []byte("abc")))
 	rt.do(t, "GET", "/media/get/"+sealed.MediaId.String(), key(blog.Key)).rejected(t, http.StatusNotFound, "Not Found")

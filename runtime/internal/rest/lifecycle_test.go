@@ -25,17 +25,13 @@ func randomBytes(seed uint64, n int) []byte {
 
 func TestItem_FromUploadToDelete(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	_, one, rt := withTenant(t)
 	photo := append([]byte("\x89PNG\r\n\x1a\n"), randomBytes(1, 100_000)...)
 
 	// A draft can be read. Lists, counts and totals do not include it.
 	got := rt.do(t, http.MethodPost, "/media/create", key(one.Key),
 		form(field("caption", "on the beach"), filePart("Ferien über 7\".png", photo), field("group", "summer"), field("access", "public")))
-	if got.status != http.StatusCreated {
-		t.Fatalf("upload: %d %s", got.status, got.body)
-	}
+	got.mustBe(t, http.StatusCreated, "upload")
 	draft := got.item(t)
 	if want := baseURL + "/media/get/" + draft.MediaId.String(); got.header.Get("Location") != want {
 		t.Errorf("Location %q, want %q", got.header.Get("Location"), want)
@@ -138,9 +134,7 @@ func (rt *runtime) expect(t *testing.T, of tenant, items, storage int64) {
 
 func TestUpload_AcceptsPartsInAnyOrder(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	_, one, rt := withTenant(t)
 	parts := []part{filePart("a.txt", []byte("hello")), field("access", "public"), field("caption", "c"), field("group", "g"), field("other", "ignored")}
 	for turn := range parts {
 		order := append(append([]part{}, parts[turn:]...), parts[:turn]...)
@@ -153,9 +147,7 @@ func TestUpload_AcceptsPartsInAnyOrder(t *testing.T) {
 
 func TestList_PagesAndFilters(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	_, one, rt := withTenant(t)
 	var newest []string
 	for i := range 5 {
 		access := []string{"private", "public"}[i%2]

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/retryafter"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
@@ -46,16 +47,12 @@ func TestKeyLimit_AnswersRetryAfter(t *testing.T) {
 			t.Errorf("an upload %s: %q, %v", name, detail, got.header)
 		}
 	}
-	if got := rt.do(t, http.MethodGet, "/media/get", key(other.Key)); got.status != http.StatusOK {
-		t.Errorf("another tenant: %d", got.status)
-	}
+	rt.do(t, http.MethodGet, "/media/get", key(other.Key)).is(t, http.StatusOK, "another tenant")
 	if metrics := string(rt.admin(t, "/metrics").body); !strings.Contains(metrics, `mediastack_rate_limit_rejections_total{limit="api_key"} 3`) {
 		t.Error("the rejections are not counted")
 	}
 	rt.clock.Advance(100 * time.Second)
-	if got := rt.do(t, http.MethodGet, "/media/get", key(one.Key)); got.status != http.StatusOK {
-		t.Errorf("after Retry-After: %d %s", got.status, got.body)
-	}
+	rt.do(t, http.MethodGet, "/media/get", key(one.Key)).is(t, http.StatusOK, "after Retry-After")
 }
 
 func TestClientLimit_RejectsBeforeAnythingElse(t *testing.T) {
@@ -77,9 +74,7 @@ func TestClientLimit_RejectsBeforeAnythingElse(t *testing.T) {
 	rt.do(t, http.MethodGet, item.File, from("198.51.100.1")).rejected(t, http.StatusTooManyRequests, "Too Many Requests")
 	rt.do(t, http.MethodGet, item.File, from("2001:db8::ffff")).rejected(t, http.StatusTooManyRequests, "Too Many Requests") // of the same network
 	rt.do(t, http.MethodGet, "/no/such/route", from("198.51.100.1")).rejected(t, http.StatusTooManyRequests, "Too Many Requests")
-	if got := rt.do(t, http.MethodGet, item.File, from("198.51.100.2")); got.status != http.StatusOK {
-		t.Errorf("another client: %d", got.status)
-	}
+	rt.do(t, http.MethodGet, item.File, from("198.51.100.2")).is(t, http.StatusOK, "another client")
 
 	// An upload is rejected before its body is sent.
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
@@ -138,33 +133,26 @@ func TestFailureLimit_StopsGuessesAndNoValidKey(t *testing.T) {
 	rt.clock.Advance(61 * time.Second)
 	rt.expect(t, one, 0, 0)
 	one.Spec.MaxStorage /= 2
-	_, err = w.Registry.Ensure(t.Context(), one.Spec)
-	must(t, err)
+	must(t, check.ErrorOf(w.Registry.Ensure(t.Context(), one.Spec)))
 	rt.expect(t, one, 0, 0)
-	_, err = conn.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()")
-	must(t, err)
+	must(t, check.ErrorOf(conn.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()")))
 	rt.expect(t, one, 0, 0)
 	wait.Until(t, "the loss is noticed", func() bool { return strings.Contains(rt.logs.String(), "account notifications disconnected") })
 	rt.expect(t, one, 0, 0)
 	wrong().rejected(t, http.StatusTooManyRequests, "Too Many Requests")
 	// A revoked key is looked up once, and then rejected like an unknown one.
-	_, err = w.Registry.Close(t.Context(), one.Account.ID, account.CloseOptions{})
-	must(t, err)
+	must(t, check.ErrorOf(w.Registry.Close(t.Context(), one.Account.ID, account.CloseOptions{})))
 	wait.Until(t, "the key is rejected", func() bool {
 		return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).status == http.StatusUnauthorized
 	})
 	rt.do(t, http.MethodGet, "/media/get", key(one.Key)).rejected(t, http.StatusTooManyRequests, "Too Many Requests")
 	rt.clock.Advance(100 * time.Second)
-	if got := rt.do(t, http.MethodGet, "/media/get", key(late.Key)); got.status != http.StatusOK {
-		t.Errorf("after Retry-After: %d %s", got.status, got.body)
-	}
+	rt.do(t, http.MethodGet, "/media/get", key(late.Key)).is(t, http.StatusOK, "after Retry-After")
 }
 
 func TestUpload_BelowTheMinimumRateIsAborted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t, func(o *options) { o.server.StallTimeout, o.server.MinRate = time.Second, 1<<20 })
+	w, one, rt := withTenant(t, func(o *options) { o.server.StallTimeout, o.server.MinRate = time.Second, 1<<20 })
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 	must(t, err)
 	defer func() { _ = conn.Close() }()
@@ -215,15 +203,12 @@ func TestUpload_BelowTheMinimumRateIsAborted(t *testing.T) {
 
 func TestDownload_ThatStallsIsAborted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t, func(o *options) { o.server.StallTimeout, o.server.MinRate = time.Second, 1<<20 })
+	w, one, rt := withTenant(t, func(o *options) { o.server.StallTimeout, o.server.MinRate = time.Second, 1<<20 })
 	item := w.runtime(t).sealed(t, one.Key, filePart("a.bin", randomBytes(1, 20<<20)), field("access", "public"))
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 	must(t, err)
 	defer func() { _ = conn.Close() }()
-	_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: media.test\r\n\r\n", strings.TrimPrefix(item.File, baseURL))
-	must(t, err)
+	must(t, check.ErrorOf(fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: media.test\r\n\r\n", strings.TrimPrefix(item.File, baseURL))))
 	// The client reads nothing, so the buffers fill and the download stalls.
 	wait.Until(t, "the request has ended", func() bool {
 		for line := range strings.Lines(rt.logs.String()) {

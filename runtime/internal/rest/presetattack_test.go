@@ -45,9 +45,7 @@ func TestPresets_AHundredClientsOfTwoReplicasHaveOneJob(t *testing.T) {
 	if made := jobs(t, replicas...); made != 1 || n != 1 {
 		t.Errorf("%g jobs, %d pictures", made, n)
 	}
-	if rows := w.QueryInt(t, "SELECT count(*) FROM rendition WHERE ready"); rows != 1 {
-		t.Errorf("%d rows", rows)
-	}
+	w.Counts(t, 1, "rows", "SELECT count(*) FROM rendition WHERE ready")
 }
 
 // total returns the sum of the counters, and of the observations, of metrics.
@@ -69,9 +67,7 @@ func total(t *testing.T, registry *prometheus.Registry, names ...string) (sum fl
 // A client that guesses addresses, of items that exist or not, with a signature or without, costs the look-up of the item at most.
 func TestPresets_AddressesThatNoneAllowsCostOnlyTheLookupOfTheItem(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t, withImages, cachedItems)
+	w, one, rt := withTenant(t, withImages, cachedItems)
 	decode[api.Settings](t, rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"presets": [{"name": "hero", "width": 50, "densities": [1, 2]}, {"name": "icon", "width": 50, "format": "png"}]}`)))
 	public := rt.sealed(t, one.Key, filePart("photo.jpg", photo(t, 80, 40)), field("access", "public"))
 	private := rt.sealed(t, one.Key, filePart("photo.jpg", photo(t, 80, 40)))
@@ -147,9 +143,7 @@ func TestPresets_AddressesThatNoneAllowsCostOnlyTheLookupOfTheItem(t *testing.T)
 	if n := statementsAfter - statements - (misses() - missed); n > float64(requests)/5 {
 		t.Errorf("%g statements, of which %g were for items", statementsAfter-statements, misses()-missed)
 	}
-	if rows := w.QueryInt(t, "SELECT (SELECT count(*) FROM rendition) + (SELECT count(*) FROM rendition_total)"); rows != 0 {
-		t.Errorf("%d rows", rows)
-	}
+	w.Counts(t, 0, "rows", "SELECT (SELECT count(*) FROM rendition) + (SELECT count(*) FROM rendition_total)")
 	if now := w.QueryInt(t, "SELECT bytes FROM account_usage WHERE account_id = $1", one.Account.ID); now != used {
 		t.Errorf("%d bytes, %d before", now, used)
 	}
@@ -177,28 +171,18 @@ func TestPresets_OpenNothingElse(t *testing.T) {
 	must(t, err)
 	for _, item := range []api.MediaItem{public, private, theirs} {
 		for _, variant := range []string{"original", "%6Friginal", "ORIGINAL", "original@2x", "original.png", "original%00", "original%2F", "rendition", "rendition-" + private.MediaId.String()} {
-			if got := rt.do(t, http.MethodGet, file(item, variant)); got.status != http.StatusNotFound {
-				t.Errorf("%s: %d", file(item, variant), got.status)
-			}
-			if got := rt.do(t, http.MethodGet, file(item, variant)+"?"+signed.RawQuery); got.status != http.StatusForbidden {
-				t.Errorf("%s with the signature of a picture: %d", file(item, variant), got.status)
-			}
+			rt.do(t, http.MethodGet, file(item, variant)).is(t, http.StatusNotFound, "%s", file(item, variant))
+			rt.do(t, http.MethodGet, file(item, variant)+"?"+signed.RawQuery).is(t, http.StatusForbidden, "%s with the signature of a picture", file(item, variant))
 		}
 	}
 	for _, variant := range []string{"hero@2x", "hero.webp", "hero@2x.webp", "full", "thumbnail"} {
-		if got := rt.do(t, http.MethodGet, file(private, variant)+"?"+signed.RawQuery); got.status != http.StatusForbidden {
-			t.Errorf("%s with the signature of another picture: %d", variant, got.status)
-		}
-		if got := rt.do(t, http.MethodGet, file(theirs, "hero")+"?"+signed.RawQuery); got.status != http.StatusForbidden {
-			t.Errorf("an item of another account: %d", got.status)
-		}
+		rt.do(t, http.MethodGet, file(private, variant)+"?"+signed.RawQuery).is(t, http.StatusForbidden, "%s with the signature of another picture", variant)
+		rt.do(t, http.MethodGet, file(theirs, "hero")+"?"+signed.RawQuery).is(t, http.StatusForbidden, "an item of another account")
 	}
 	if n := jobs(t, rt); n != 0 {
 		t.Errorf("%g jobs", n)
 	}
-	if got := rt.do(t, http.MethodGet, file(public, "%6Friginal")+"?"+original.RawQuery); got.status != http.StatusOK {
-		t.Errorf("the original with its own signature: %d", got.status)
-	}
+	rt.do(t, http.MethodGet, file(public, "%6Friginal")+"?"+original.RawQuery).is(t, http.StatusOK, "the original with its own signature")
 
 	// No answer of a private picture may be shared, and a condition is that of one format.
 	tags := map[string]string{}
@@ -219,17 +203,13 @@ func TestPresets_OpenNothingElse(t *testing.T) {
 		if got := rt.do(t, http.MethodGet, signed.String(), header("Accept", kind), header("If-None-Match", tags["image/jpeg"])); got.status != http.StatusOK || got.header.Get("ETag") != tags[kind] {
 			t.Errorf("%s by the ETag of another format: %d", kind, got.status)
 		}
-		if got := rt.do(t, http.MethodGet, signed.String(), header("Accept", kind), header("Range", "bytes=0-1"), header("If-Range", tags["image/jpeg"])); got.status != http.StatusOK {
-			t.Errorf("%s, a range of another format: %d", kind, got.status)
-		}
+		rt.do(t, http.MethodGet, signed.String(), header("Accept", kind), header("Range", "bytes=0-1"), header("If-Range", tags["image/jpeg"])).is(t, http.StatusOK, "%s, a range of another format", kind)
 	}
 }
 
 func TestPresets_HostileValuesAreRejected(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	_, one, rt := withTenant(t)
 	change := func(preset string) answer {
 		return rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"presets": [`+preset+`]}`))
 	}
@@ -243,8 +223,6 @@ func TestPresets_HostileValuesAreRejected(t *testing.T) {
 		change(`{"name": "a", `+member+`}`).rejected(t, http.StatusBadRequest, "Bad Request")
 	}
 	for _, preset := range []string{`{"name": "` + strings.Repeat("a", 63) + `", "width": 4096}`, `{"name": "0", "width": 4096, "height": 4096, "fit": "cover", "quality": 100, "densities": [1]}`, `{"name": "a", "height": 1365, "densities": [3, 1]}`, `{"name": "a", "width": 1.0, "quality": 1}`} {
-		if got := change(preset); got.status != http.StatusOK {
-			t.Errorf("%s: %d %s", preset, got.status, got.body)
-		}
+		change(preset).is(t, http.StatusOK, "%s", preset)
 	}
 }

@@ -58,20 +58,12 @@ func TestPresets_OneClientHasALimitedNumberMade(t *testing.T) {
 	}
 	// What is stored is served, and so is the file.
 	for _, variant := range []string{"a.webp", "b", "original", "thumbnail"} {
-		if got := ask(http.MethodGet, variant, greedy); got.status != http.StatusOK {
-			t.Errorf("%s: %d %s", variant, got.status, got.body)
-		}
+		ask(http.MethodGet, variant, greedy).is(t, http.StatusOK, "%s", variant)
 	}
-	if got := ask(http.MethodGet, "a.jpeg", other); got.status != http.StatusOK {
-		t.Errorf("another client: %d %s", got.status, got.body)
-	}
-	if got := ask(http.MethodGet, "a.jpeg", greedy); got.status != http.StatusOK {
-		t.Errorf("which the other one had made: %d %s", got.status, got.body)
-	}
+	ask(http.MethodGet, "a.jpeg", other).is(t, http.StatusOK, "another client")
+	ask(http.MethodGet, "a.jpeg", greedy).is(t, http.StatusOK, "which the other one had made")
 	rt.clock.Advance(10 * time.Second)
-	if got := ask(http.MethodGet, "a.png", greedy); got.status != http.StatusOK {
-		t.Errorf("after Retry-After: %d %s", got.status, got.body)
-	}
+	ask(http.MethodGet, "a.png", greedy).is(t, http.StatusOK, "after Retry-After")
 	if metrics := string(rt.admin(t, "/metrics").body); !strings.Contains(metrics, `mediastack_rate_limit_rejections_total{limit="pictures"} 3`) {
 		t.Error("the rejections are not counted")
 	}
@@ -81,9 +73,7 @@ func TestPresets_OneClientHasALimitedNumberMade(t *testing.T) {
 // holes.
 func TestPresets_BrowsersGetASubstituteOverTheLimit(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t, withImages, func(o *options) { o.limits.Pictures, o.limits.PicturesBurst = 0.1, 2 })
+	w, one, rt := withTenant(t, withImages, func(o *options) { o.limits.Pictures, o.limits.PicturesBurst = 0.1, 2 })
 	rt.clock.Freeze()
 	decode[api.Settings](t, rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"presets": [
 		{"name": "small", "width": 20, "format": "png"}, {"name": "large", "width": 60, "format": "png"}, {"name": "medium", "width": 30, "format": "png"},
@@ -91,9 +81,7 @@ func TestPresets_BrowsersGetASubstituteOverTheLimit(t *testing.T) {
 	public := rt.sealed(t, one.Key, filePart("photo.jpg", photo(t, 200, 100)), field("access", "public"))
 	other := rt.sealed(t, one.Key, filePart("other.jpg", photo(t, 200, 120)), field("access", "public"))
 	private := rt.sealed(t, one.Key, filePart("private.jpg", photo(t, 200, 140)))
-	address := func(item api.MediaItem, preset string) string {
-		return rt.pictures(t, one.Key, item)[preset].Url
-	}
+	address := func(item api.MediaItem, preset string) string { return rt.pictures(t, one.Key, item)[preset].Url }
 	get := func(item api.MediaItem, preset string, send ...option) answer {
 		t.Helper()
 		return rt.do(t, http.MethodGet, address(item, preset), send...)

@@ -84,9 +84,7 @@ func TestPresetsRedirect_LeadToThePicture(t *testing.T) {
 					t.Errorf("%s: a range: %d, %d bytes", scope, part.status, len(part.body))
 				}
 				same := header("If-None-Match", whole.header.Get("ETag"))
-				if got := follow(t, http.MethodGet, rt.do(t, http.MethodGet, address, ask, same), same); got.status != http.StatusNotModified {
-					t.Errorf("%s: a condition: %d", scope, got.status)
-				}
+				follow(t, http.MethodGet, rt.do(t, http.MethodGet, address, ask, same), same).is(t, http.StatusNotModified, "%s: a condition", scope)
 			}
 			plain, _, _ := strings.Cut(rt.pictures(t, one.Key, private)["hero"].Url, "?")
 			rt.do(t, http.MethodGet, plain).rejected(t, http.StatusNotFound, "Not Found")
@@ -109,9 +107,7 @@ func TestPresetsRedirect_FindTheObjectAfterAnEviction(t *testing.T) {
 	item := rt.sealed(t, one.Key, filePart("photo.jpg", photo(t, 400, 200)), field("access", "public"))
 	address := rt.pictures(t, one.Key, item)["hero"].Url
 	before := rt.do(t, http.MethodGet, address)
-	if got := follow(t, http.MethodGet, before); got.status != http.StatusOK {
-		t.Fatalf("%d %s", got.status, got.body)
-	}
+	follow(t, http.MethodGet, before).mustBe(t, http.StatusOK, "the answer")
 	rt.clock.Advance(30 * time.Second) // the row is cached for another 30 s
 	free := room - w.QueryInt(t, "SELECT bytes FROM account_usage WHERE account_id = $1", one.Account.ID)
 	filler := rt.upload(t, one.Key, filePart("filler.bin", randomBytes(1, int(free)+1)))
@@ -123,9 +119,7 @@ func TestPresetsRedirect_FindTheObjectAfterAnEviction(t *testing.T) {
 	}
 	after := rt.do(t, http.MethodGet, address)
 	for what, redirect := range map[string]answer{"before": before, "after": after} {
-		if got := follow(t, http.MethodGet, redirect); got.status != http.StatusOK {
-			t.Errorf("a redirect %s the eviction: %d", what, got.status)
-		}
+		follow(t, http.MethodGet, redirect).is(t, http.StatusOK, "a redirect %s the eviction", what)
 	}
 	// Without room it is sent.
 	rt.clock.Advance(time.Minute)
@@ -181,7 +175,5 @@ func TestPresetsRedirect_MakeAPictureAgainWhoseObjectIsLost(t *testing.T) {
 			t.Errorf("%s: another process: %d at %s", access, got.status, sent.header.Get("Location"))
 		}
 	}
-	if n := w.QueryInt(t, "SELECT count(*) FROM rendition WHERE ready"); n != 2 {
-		t.Errorf("%d rows", n)
-	}
+	w.Counts(t, 2, "rows", "SELECT count(*) FROM rendition WHERE ready")
 }

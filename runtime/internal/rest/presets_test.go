@@ -114,9 +114,7 @@ func TestPresets_FromTheDeclarationToThePicture(t *testing.T) {
 
 func TestPresets_OfATenantAreItsOwnUnlessPinned(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	w, one, rt := withTenant(t)
 	plain := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key))
 	if strings.Contains(string(plain.body), "presets") || strings.Contains(string(plain.body), "originals") {
 		t.Errorf("settings that nobody has set: %s", plain.body)
@@ -238,9 +236,7 @@ func TestPresets_AChangedOneIsAnotherPictureOnEveryReplica(t *testing.T) {
 		return got.status == http.StatusOK && got.header.Get("ETag") == after.header.Get("ETag")
 	})
 	change(`{"presets": []}`)
-	if got := a.do(t, http.MethodGet, address); got.status != http.StatusNotFound {
-		t.Errorf("without the preset: %d", got.status)
-	}
+	a.do(t, http.MethodGet, address).is(t, http.StatusNotFound, "without the preset")
 	wait.Until(t, "the preset ends on the other replica", func() bool { return b.do(t, http.MethodGet, address).status == http.StatusNotFound })
 }
 
@@ -273,9 +269,7 @@ func TestPresets_AreThoseOfTheItemsAccount(t *testing.T) {
 		"no image":                              {file(document, "mine"), http.StatusNotFound},
 		"an unknown item":                       {"/media/file/01a1fd74-5f6f-8afa-b000-3510feddacd9/mine/x", http.StatusNotFound},
 	} {
-		if got := rt.do(t, http.MethodGet, c.address); got.status != c.status {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
-		}
+		rt.do(t, http.MethodGet, c.address).is(t, c.status, "%s", name)
 	}
 	if n := jobs(t, rt); n != 0 {
 		t.Errorf("%g jobs", n)
@@ -287,17 +281,13 @@ func TestPresets_AreThoseOfTheItemsAccount(t *testing.T) {
 		t.Errorf("no image has %v", pictures)
 	}
 	broken := rt.sealed(t, one.Key, filePart("photo.jpg", photo(t, 80, 40)[:300]), field("access", "public"))
-	if got := rt.do(t, http.MethodGet, file(broken, "mine")); got.status != http.StatusUnsupportedMediaType {
-		t.Errorf("a broken image: %d %s", got.status, got.body)
-	}
+	rt.do(t, http.MethodGet, file(broken, "mine")).is(t, http.StatusUnsupportedMediaType, "a broken image")
 }
 
 // Who guesses addresses costs no work.
 func TestPresets_AddressesThatNoneAllowsMakeNoJob(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t, withImages)
+	w, one, rt := withTenant(t, withImages)
 	decode[api.Settings](t, rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"presets": [{"name": "hero", "width": 50, "densities": [1, 2]}, {"name": "icon", "width": 50, "format": "png"}]}`)))
 	item := rt.sealed(t, one.Key, filePart("photo.jpg", photo(t, 80, 40)), field("access", "public"))
 	variants := []string{"hero@3x", "hero@1x", "hero.gif", "hero@2x.jpg", "icon.webp", "icon@2x", "hero-%d", "%d", "hero@%dx", "hero.%d", "w_%d", "hero@2x.avif%d"}
@@ -322,16 +312,12 @@ func TestPresets_AddressesThatNoneAllowsMakeNoJob(t *testing.T) {
 	if n := jobs(t, rt); n != 0 {
 		t.Errorf("%g jobs", n)
 	}
-	if rows := w.QueryInt(t, "SELECT count(*) FROM rendition"); rows != 0 {
-		t.Errorf("%d rows", rows)
-	}
+	w.Counts(t, 0, "rows", "SELECT count(*) FROM rendition")
 }
 
 func TestOriginals_SignedByATenantOrAPin(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t, withImages)
+	w, one, rt := withTenant(t, withImages)
 	item := rt.sealed(t, one.Key, filePart("photo.jpg", photo(t, 800, 400)), field("access", "public"))
 	read := func() api.MediaItem {
 		return rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)).item(t)
@@ -343,9 +329,7 @@ func TestOriginals_SignedByATenantOrAPin(t *testing.T) {
 	if !slices.Equal(*got.Changed, []string{"originals"}) || got.Originals != settings.OriginalsSigned || got.Sources["originals"] != settings.FromTenant {
 		t.Errorf("%+v", got)
 	}
-	if got := rt.do(t, http.MethodGet, item.File); got.status != http.StatusNotFound {
-		t.Errorf("the former URL: %d", got.status)
-	}
+	rt.do(t, http.MethodGet, item.File).is(t, http.StatusNotFound, "the former URL")
 	signed := read()
 	if got := rt.do(t, http.MethodGet, signed.File); got.status != http.StatusOK || !strings.Contains(signed.File, "signature=") || !strings.HasPrefix(got.header.Get("Cache-Control"), "private,") {
 		t.Errorf("the signed URL: %d %v at %s", got.status, got.header, signed.File)
@@ -363,9 +347,7 @@ func TestOriginals_SignedByATenantOrAPin(t *testing.T) {
 
 func TestFocus_IsKeptAndMovesThePicture(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t, withImages)
+	w, one, rt := withTenant(t, withImages)
 	decode[api.Settings](t, rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"presets": [{"name": "square", "width": 40, "height": 40, "fit": "cover", "focus": "point", "format": "png"}]}`)))
 	item := rt.sealed(t, one.Key, filePart("photo.jpg", photo(t, 200, 80)), field("access", "public"))
 	patch := func(body string) answer {

@@ -23,9 +23,7 @@ func TestPresetsGuide_FromThePresetToThePicture(t *testing.T) {
 	for _, block := range regexp.MustCompile("(?s)```sh "+t.Name()+"\n(.*?)\n```").FindAllSubmatch(page, -1) {
 		script.Write(append(block[1], '\n'))
 	}
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t, withImages)
+	_, one, rt := withTenant(t, withImages)
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "photo.jpg"), photo(t, 1600, 900), 0o600))
 	host, port, err := net.SplitHostPort(rt.server.Addr())

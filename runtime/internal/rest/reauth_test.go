@@ -108,9 +108,7 @@ func TestBody_WhoseCredentialEndsBeforeItChangesNothing(t *testing.T) {
 // An upload that starts before its signature expires may end after it.
 func TestSignature_MayExpireDuringAnUpload(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	_, one, rt := withTenant(t)
 	s := rt.sign(t, one.Key, "")
 	body, kind := encode(filePart("a.bin", []byte("hello")))
 	held := runtimetest.NewPausedBody(bytes.NewReader(body[:20]), bytes.NewReader(body[20:]))
@@ -121,9 +119,7 @@ func TestSignature_MayExpireDuringAnUpload(t *testing.T) {
 	}()
 	held.Wait(t)
 	rt.clock.Advance(2 * time.Hour)
-	if got := rt.uploadSigned(t, s, filePart("b.bin", []byte("b"))); got.status != http.StatusForbidden {
-		t.Errorf("a new upload: %d %s", got.status, got.body)
-	}
+	rt.uploadSigned(t, s, filePart("b.bin", []byte("b"))).is(t, http.StatusForbidden, "a new upload")
 	held.Release()
 	if item := decode[api.MediaItem](t, <-done); item.Size != 5 {
 		t.Errorf("the item is %+v", item)

@@ -111,9 +111,7 @@ func TestRedirect_LeadsToTheFile(t *testing.T) {
 				}
 			}
 			for _, method := range []string{http.MethodPut, http.MethodDelete} {
-				if got := follow(t, method, sent); got.status != http.StatusForbidden {
-					t.Errorf("%s: %d", method, got.status)
-				}
+				follow(t, method, sent).is(t, http.StatusForbidden, "%s", method)
 			}
 			if got := parsed.Query().Get("X-Amz-Expires"); got != "60" {
 				t.Errorf("the permission lasts for %s s", got)

@@ -213,9 +213,7 @@ func TestReplicas_SplitTheSameRights(t *testing.T) {
 			{"a reader restores", reader, func(token string) answer { return other.do(t, http.MethodPost, "/media/restore/"+id, bearer(token)) }, http.StatusForbidden},
 			{"a writer restores", writer, func(token string) answer { return other.do(t, http.MethodPost, "/media/restore/"+id, bearer(token)) }, http.StatusOK},
 		} {
-			if got := tt.send(tt.token); got.status != tt.status {
-				t.Errorf("replica %d: %s: %d %s", i, tt.who, got.status, got.body)
-			}
+			tt.send(tt.token).is(t, tt.status, "replica %d: %s", i, tt.who)
 		}
 	}
 }

@@ -32,9 +32,7 @@ func (c *contract) scopeOf(o operation) string {
 
 func TestRoutes_RequireTheScopeOfTheOpenAPIDocument(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	rt := w.runtime(t, func(o *options) { o.resource = runtimetest.BaseURL + "/mcp" })
-	one := w.tenant(t, "one")
+	w, one, rt := withTenant(t, func(o *options) { o.resource = runtimetest.BaseURL + "/mcp" })
 	item := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")))
 	job := decode[api.URLUpload](t, rt.do(t, http.MethodPost, "/media/create/url", key(one.Key), text(`{"url": "https://files.example.com/x.txt"}`))).JobId
 	before := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body

@@ -15,9 +15,7 @@ import (
 // A key is not limited.
 func TestCapability_SealFollowsTheToolPolicy(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	rt := w.runtime(t, func(o *options) { o.resource = runtimetest.BaseURL + "/mcp" })
-	one := w.tenant(t, "one")
+	w, one, rt := withTenant(t, func(o *options) { o.resource = runtimetest.BaseURL + "/mcp" })
 	login := bearer(w.Session(t, one, auth.ScopeRead, auth.ScopeWrite))
 	const path, sealed = "/media/signature/create", `{"seal": true}`
 	made := signature(decode[api.Signature](t, rt.do(t, http.MethodPost, path, login, text(sealed))).Signature)
@@ -36,9 +34,7 @@ func TestCapability_SealFollowsTheToolPolicy(t *testing.T) {
 	if detail := send(made).rejected(t, http.StatusForbidden, "Bad Request"); !strings.Contains(detail, "seal_media is not allowed") {
 		t.Errorf("%s", detail)
 	}
-	if n := w.QueryInt(t, `SELECT count(*) FROM item`); n != 1 {
-		t.Errorf("%d items", n)
-	}
+	w.Counts(t, 1, "items", `SELECT count(*) FROM item`)
 	if item := send(signature(decode[api.Signature](t, rt.do(t, http.MethodPost, path, login, text(`{"seal": false, "count": 1}`))).Signature)).item(t); !item.Temp {
 		t.Error("the upload is sealed")
 	}

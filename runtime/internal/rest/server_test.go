@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/runtimetest"
@@ -24,9 +25,7 @@ import (
 
 func TestShutdown_FinishesUploadsAndAcceptsNoNewOnes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	_, one, rt := withTenant(t)
 	data := randomBytes(3, 10<<20)
 	body, kind := encode(filePart("a.bin", data))
 	reader, writer := io.Pipe()
@@ -53,8 +52,7 @@ func TestShutdown_FinishesUploadsAndAcceptsNoNewOnes(t *testing.T) {
 	if got := rt.admin(t, "/readyz"); got.status != http.StatusServiceUnavailable || !strings.Contains(string(got.body), `"draining":true`) {
 		t.Errorf("while draining /readyz says %d %s", got.status, got.body)
 	}
-	_, err = writer.Write(body[9<<20:])
-	must(t, err)
+	must(t, check.ErrorOf(writer.Write(body[9<<20:])))
 	must(t, writer.Close())
 	must(t, <-failed)
 	if item := (<-result).item(t); item.Size != int64(len(data)) {
@@ -96,26 +94,20 @@ func TestReadiness_NamesWhatIsMissingAndRecovers(t *testing.T) {
 	if got.status != http.StatusServiceUnavailable || !strings.Contains(string(got.body), "migrate") || !strings.Contains(string(got.body), `"database":"ok"`) {
 		t.Errorf("without a schema: %d %s", got.status, got.body)
 	}
-	if got := rt.admin(t, "/healthz"); got.status != http.StatusOK {
-		t.Errorf("/healthz: %d", got.status)
-	}
+	rt.admin(t, "/healthz").is(t, http.StatusOK, "/healthz")
 	made, err := account.NewKeySecret(0)
 	must(t, err)
 	if got := rt.do(t, http.MethodGet, "/media/get", key(made.Reveal())); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
 		t.Errorf("a request without a schema: %d %s", got.status, got.body)
 	}
 	must(t, postgres.Migrate(t.Context(), cfg, slog.New(slog.DiscardHandler)))
-	if got := rt.admin(t, "/readyz"); got.status != http.StatusOK {
-		t.Errorf("after migrate: %d %s", got.status, got.body)
-	}
+	rt.admin(t, "/readyz").is(t, http.StatusOK, "after migrate")
 	rt.do(t, http.MethodGet, "/media/get", key(made.Reveal())).rejected(t, http.StatusUnauthorized, "Unauthorized")
 }
 
 func TestMetrics_CountByRoute(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	_, one, rt := withTenant(t)
 	item := rt.upload(t, one.Key, filePart("a.txt", []byte("hello")))
 	rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key))
 	rt.do(t, http.MethodGet, "/no/such/route")
@@ -137,9 +129,7 @@ func TestMetrics_CountByRoute(t *testing.T) {
 
 func TestLogs_HaveEveryRequestAndNoCredential(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	_, one, rt := withTenant(t)
 	wrong, err := account.NewKeySecret(0)
 	must(t, err)
 	item := rt.upload(t, one.Key, filePart("holiday.txt", []byte("hello")))
@@ -183,9 +173,7 @@ func TestLogs_HaveEveryRequestAndNoCredential(t *testing.T) {
 
 func TestUpload_ThatStallsIsAborted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t, func(o *options) { o.server.StallTimeout = time.Second })
+	_, one, rt := withTenant(t, func(o *options) { o.server.StallTimeout = time.Second })
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 	must(t, err)
 	defer func() { _ = conn.Close() }()
@@ -202,9 +190,7 @@ func TestUpload_ThatStallsIsAborted(t *testing.T) {
 
 func TestUpload_WhoseClientLeavesKeepsNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	w, one, rt := withTenant(t)
 	body, kind := encode(filePart("a.bin", randomBytes(3, 20<<20)))
 	ctx, leave := context.WithCancel(t.Context())
 	reader, writer := io.Pipe()
@@ -216,8 +202,7 @@ func TestUpload_WhoseClientLeavesKeepsNothing(t *testing.T) {
 		})
 		failed <- err
 	}()
-	_, err := writer.Write(body[:18<<20])
-	must(t, err)
+	must(t, check.ErrorOf(writer.Write(body[:18<<20])))
 	usage := func() account.Usage {
 		usage, err := w.Registry.Usage(t.Context(), one.Account.ID)
 		must(t, err)
@@ -235,9 +220,7 @@ func TestUpload_WhoseClientLeavesKeepsNothing(t *testing.T) {
 // HEAD was answered 404 and 405 on routes that answer GET.
 func TestHead_IsAsGetWithoutABody(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	rt := w.runtime(t)
-	one := w.tenant(t, "one")
+	_, one, rt := withTenant(t)
 	item := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")), field("access", "public"))
 	send := func(method, path string, headers ...string) answer {
 		t.Helper()

@@ -30,9 +30,7 @@ func TestSettings_ChangesReachTheUploadsOfEveryReplica(t *testing.T) {
 			t.Fatalf("width %d by default", width)
 		}
 	}
-	if got := a.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"thumbnailWidth": 100}`)); got.status != http.StatusOK {
-		t.Fatalf("%d %s", got.status, got.body)
-	}
+	a.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"thumbnailWidth": 100}`)).mustBe(t, http.StatusOK, "the answer")
 	if width := a.thumbnailWidth(t, one.Key); width != 100 {
 		t.Errorf("width %d through the replica of the change", width)
 	}

@@ -63,9 +63,7 @@ func TestSettings_CanBeReadChangedAndWrittenBack(t *testing.T) {
 
 func TestSettings_RejectAnotherValueOfAPinnedField(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	w, one, rt := withTenant(t)
 	width, quality := 100, 70
 	must(t, w.Settings.Pin(t.Context(), one.Account.ID, settings.Layer{ThumbnailWidth: &width, WebPOutputQuality: &quality}, settings.Object{Name: "team-a/site", UID: "uid of team-a/site"}))
 	change := func(body string) answer {
@@ -90,9 +88,7 @@ func TestSettings_RejectAnotherValueOfAPinnedField(t *testing.T) {
 
 func TestSettings_AnUpdateThatChangesNothingSaysSo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	w, one, rt := withTenant(t)
 	for _, body := range []string{`{}`, `{"useWebP": false, "thumbnailWidth": 320}`, `{"sources": null}`} {
 		got := rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(body))
 		if !strings.Contains(string(got.body), `"changed":[]`) || decode[api.Settings](t, got).Sources["useWebP"] != settings.FromDefault {

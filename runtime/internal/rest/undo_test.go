@@ -45,12 +45,8 @@ func TestUndo_TakesEffectOnEveryReplica(t *testing.T) {
 		t.Errorf("deleted: %+v", deleted)
 	}
 	for _, rt := range []*runtime{two, one} {
-		if got := rt.do(t, http.MethodGet, item.File); got.status != http.StatusNotFound {
-			t.Errorf("the file of a deleted item: %d", got.status)
-		}
-		if got := rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(tenant.Key)); got.status != http.StatusNotFound {
-			t.Errorf("a deleted item: %d", got.status)
-		}
+		rt.do(t, http.MethodGet, item.File).is(t, http.StatusNotFound, "the file of a deleted item")
+		rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(tenant.Key)).is(t, http.StatusNotFound, "a deleted item")
 	}
 	two.expect(t, tenant, 1, 5)
 	got := two.do(t, http.MethodGet, "/media/deleted?limit=1", key(tenant.Key))

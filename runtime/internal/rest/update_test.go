@@ -43,9 +43,7 @@ func unsigned(document []byte) string {
 
 func TestUpdate_FollowsTheRulesOfAMergePatch(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	rt := w.runtime(t)
-	one := w.tenant(t, "one")
+	_, one, rt := withTenant(t)
 	for _, item := range []api.MediaItem{
 		rt.upload(t, one.Key, filePart("a.txt", []byte("hello")), field("caption", "old"), field("group", "g"), field("metadata", `{"a": "1", "b": "2"}`)),
 		rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")), field("caption", "old"), field("group", "g"), field("metadata", `{"a": "1", "b": "2"}`)),
@@ -84,9 +82,7 @@ func TestUpdate_FollowsTheRulesOfAMergePatch(t *testing.T) {
 
 func TestUpdate_RejectsBadPatchesAndChangesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	rt := w.runtime(t)
-	one := w.tenant(t, "one")
+	_, one, rt := withTenant(t)
 	item := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")), field("metadata", `{"k": "v"}`))
 	before := rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key))
 	many := map[string]string{}
@@ -122,9 +118,7 @@ func TestUpdate_RejectsBadPatchesAndChangesNothing(t *testing.T) {
 
 func TestUpdate_IsConditional(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	rt := w.runtime(t)
-	one := w.tenant(t, "one")
+	_, one, rt := withTenant(t)
 	item := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")))
 	tag := rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)).header.Get("ETag")
 	// The ETag of another item of the same version once permitted the change.
@@ -195,9 +189,7 @@ func TestUpdate_IsConditional(t *testing.T) {
 // A seal, a delete, a restore and a batch cannot depend on a condition: they do nothing instead of ignoring it.
 func TestCondition_IsRejectedWhereItCannotBeKept(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	rt := w.runtime(t)
-	one := w.tenant(t, "one")
+	_, one, rt := withTenant(t)
 	draft := rt.upload(t, one.Key, filePart("a.txt", []byte("hello")))
 	id := draft.MediaId.String()
 	for _, condition := range []string{`"1"`, `"99"`, "*", ""} {
@@ -257,19 +249,13 @@ func TestUpdate_OfTheAccessIsInForceOnEveryReplica(t *testing.T) {
 	for range 5 {
 		for _, rt := range []*runtime{a, b} {
 			for range 3 { // the second one is served from the cache
-				if got := rt.do(t, http.MethodGet, public); got.status != http.StatusOK {
-					t.Fatalf("public: %d %s", got.status, got.body)
-				}
+				rt.do(t, http.MethodGet, public).mustBe(t, http.StatusOK, "public")
 			}
 		}
 		private := a.patch(t, one.Key, item, `{"access": "private"}`).item(t)
 		for _, rt := range []*runtime{a, b} {
-			if got := rt.do(t, http.MethodGet, public); got.status != http.StatusNotFound {
-				t.Fatalf("the public address of a private item: %d", got.status)
-			}
-			if got := rt.do(t, http.MethodGet, private.File); got.status != http.StatusOK {
-				t.Errorf("the signed address: %d", got.status)
-			}
+			rt.do(t, http.MethodGet, public).mustBe(t, http.StatusNotFound, "the public address of a private item")
+			rt.do(t, http.MethodGet, private.File).is(t, http.StatusOK, "the signed address")
 		}
 		if again := b.patch(t, one.Key, item, `{"access": "public"}`).item(t); again.File != public {
 			t.Errorf("public again, its URL is %s, not %s", again.File, public)
@@ -289,9 +275,7 @@ func TestUpdate_OfTheAccessIsInForceOnEveryReplica(t *testing.T) {
 
 func TestFields_SelectMembers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	rt := w.runtime(t)
-	one := w.tenant(t, "one")
+	_, one, rt := withTenant(t)
 	item := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")), field("caption", "c"))
 	want := fmt.Sprintf(`{"mediaId":"%s","caption":"c"}`, item.MediaId)
 	for path, want := range map[string]string{
@@ -321,9 +305,7 @@ func (rt *runtime) batch(t *testing.T, body string, change ...option) answer {
 
 func TestBatch_AnswersEachItemInOrder(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	rt := w.runtime(t)
-	one := w.tenant(t, "one")
+	_, one, rt := withTenant(t)
 	var ids []string
 	for i := range 3 {
 		ids = append(ids, rt.upload(t, one.Key, filePart(fmt.Sprintf("%d.txt", i), []byte("hello"))).MediaId.String())
@@ -358,9 +340,7 @@ func TestBatch_AnswersEachItemInOrder(t *testing.T) {
 
 func TestBatch_RejectsABadBodyAndChangesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	rt := w.runtime(t)
-	one := w.tenant(t, "one")
+	_, one, rt := withTenant(t)
 	draft := rt.upload(t, one.Key, filePart("a.txt", []byte("hello")))
 	id := draft.MediaId.String()
 	tooMany := make([]string, 101)
@@ -418,23 +398,17 @@ func TestBatch_AnAccountHoldsAQuarterOfTheSlots(t *testing.T) {
 		got := rt.batch(t, seal, key(one.Key))
 		return got.status == http.StatusTooManyRequests && retryafter.Is(got.header, 1)
 	})
-	if got := rt.batch(t, seal, key(other.Key)); got.status != http.StatusOK {
-		t.Errorf("another account: %d %s", got.status, got.body)
-	}
+	rt.batch(t, seal, key(other.Key)).is(t, http.StatusOK, "another account")
 	close(release)
 	held.Wait()
-	if got := rt.batch(t, seal, key(one.Key)); got.status != http.StatusOK {
-		t.Errorf("after the others: %d %s", got.status, got.body)
-	}
+	rt.batch(t, seal, key(one.Key)).is(t, http.StatusOK, "after the others")
 	tooLong := `{"operation": "update", "ids": ["` + anyItem + `"], "patches": {` + strings.Repeat(" ", 1<<20) + `}}`
 	rt.batch(t, tooLong, key(one.Key)).rejected(t, http.StatusRequestEntityTooLarge, http.StatusText(http.StatusRequestEntityTooLarge))
 }
 
 func TestBatch_NeedsTheScopeOfItsOperation(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	rt := w.runtime(t, func(o *options) { o.resource = runtimetest.BaseURL + "/mcp" })
-	one := w.tenant(t, "one")
+	w, one, rt := withTenant(t, func(o *options) { o.resource = runtimetest.BaseURL + "/mcp" })
 	for _, tt := range []struct {
 		operation string
 		scope     auth.Scope
@@ -452,9 +426,7 @@ func TestBatch_NeedsTheScopeOfItsOperation(t *testing.T) {
 
 func TestBatch_CountsEachItemTowardsTheLimits(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t, func(o *options) { o.limits = ratelimit.Config{Key: 0.001, KeyBurst: 3} })
+	_, one, rt := withTenant(t, func(o *options) { o.limits = ratelimit.Config{Key: 0.001, KeyBurst: 3} })
 	ids := make([]string, 5)
 	for i := range ids {
 		ids[i] = fmt.Sprintf(`"0190a0a0-0000-7000-8000-%012d"`, i)

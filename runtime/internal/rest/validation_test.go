@@ -122,9 +122,7 @@ func TestUpload_InvalidLeavesNothing(t *testing.T) {
 }
 
 // chunked sends the body without Content-Length.
-func chunked() option {
-	return func(r *request) { r.body = struct{ io.Reader }{r.body} }
-}
+func chunked() option { return func(r *request) { r.body = struct{ io.Reader }{r.body} } }
 
 func TestUpload_OfExactlyMaxUploadSizeIsAccepted(t *testing.T) {
 	t.Parallel()
@@ -156,9 +154,7 @@ func TestUpload_OverTheCapIsRejected(t *testing.T) {
 
 func TestRequest_InvalidIsRejected(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	_, one, rt := withTenant(t)
 	json := header("Content-Type", "application/json")
 	const noItem = "/0190a0a0-0000-7000-8000-000000000000"
 	tests := []struct {
@@ -257,9 +253,7 @@ func TestRequest_InvalidIsRejected(t *testing.T) {
 
 func TestSettings_AreChangedAllOrNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.runtime(t)
+	w, one, rt := withTenant(t)
 	get := func() string {
 		body := string(rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body)
 		if posted := string(rt.do(t, http.MethodPost, "/settings/media/get", key(one.Key)).body); posted != body {

@@ -4,7 +4,6 @@
 package runtimetest
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"log/slog"
@@ -19,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/auth"
@@ -179,6 +179,14 @@ func (e *Env) QueryInt(t *testing.T, query string, args ...any) (n int64) {
 	return n
 }
 
+// Counts reports an error if a query selects another number than the one that is wanted. What names what is counted.
+func (e *Env) Counts(t *testing.T, want int64, what, query string, args ...any) {
+	t.Helper()
+	if n := e.QueryInt(t, query, args...); n != want {
+		t.Errorf("%d %s, want %d", n, what, want)
+	}
+}
+
 // Credentials is a configuration with a server secret of one repeated character.
 func Credentials(char string) auth.Config {
 	return auth.Config{Secret: base64.StdEncoding.EncodeToString([]byte(strings.Repeat(char, 32))), SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
@@ -237,33 +245,11 @@ func (c *Clock) Advance(by time.Duration) {
 }
 
 // Log holds a replica's log. It is safe for concurrent use.
-type Log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
+type Log struct{ check.Buffer }
 
 // Logger writes everything into the log.
 func (l *Log) Logger() *slog.Logger {
 	return slog.New(httpapi.LogHandler{Handler: slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: redact.Attr})})
 }
 
-// Write adds to the log.
-func (l *Log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// String returns everything that was logged.
-func (l *Log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError

@@ -3,6 +3,7 @@ package runtimetest
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -215,6 +216,15 @@ func (c *Core) Serve(t *testing.T, checks []server.Check, apis []func(chi.Router
 	t.Cleanup(transport.CloseIdleConnections)
 	r.Client = &http.Client{Transport: transport, Timeout: 2 * wait.Timeout(t)} // a test may wait while a request lasts
 	return r
+}
+
+// CheckStatus calls fail, which is Errorf or Fatalf of a test, if the status of a response is not the one that is wanted. What names
+// the request, with its arguments.
+func CheckStatus(t testing.TB, fail func(string, ...any), status, want int, body []byte, what string, args ...any) {
+	t.Helper()
+	if status != want {
+		fail("%s: the status is %d, want %d: %s", fmt.Sprintf(what, args...), status, want, body)
+	}
 }
 
 // RandomBytes returns n random bytes.

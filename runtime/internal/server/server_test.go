@@ -115,9 +115,7 @@ func TestHandler_RecoversFromPanics(t *testing.T) {
 		})
 	})
 	response, err := http.Get(server.URL + "/early")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	body, _ := io.ReadAll(response.Body)
 	_ = response.Body.Close()
 	if response.StatusCode != http.StatusInternalServerError || !strings.HasPrefix(string(body), `{"error":"Internal Server Error"`) || strings.Contains(string(body), "private") {
@@ -144,9 +142,7 @@ func TestHandler_AcceptsWellFormedRequestIDs(t *testing.T) {
 		request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
 		request.Header.Set("X-Request-Id", sent)
 		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_ = response.Body.Close()
 		if got := response.Header.Get("X-Request-Id"); (got == sent) != same || got == "" {
 			t.Errorf("%q became %q", sent, got)
@@ -161,9 +157,7 @@ func TestListen_ReportsAPortInUse(t *testing.T) {
 	cfg := valid()
 	cfg.AdminListen = strings.TrimPrefix(taken.URL, "http://")
 	s, err := New(cfg, Deps{Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := s.Listen(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "listen on SERVICE_ADMIN_LISTEN 127.0.0.1:") {
 		t.Errorf("%v", err)
 	}

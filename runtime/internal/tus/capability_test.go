@@ -133,9 +133,7 @@ func TestCapability_WithACountOfOneMakesOneDraftOfAThousandRacers(t *testing.T) 
 		t.Errorf("%d drafts and %d uses", n, w.uses(t))
 	}
 	w.purged(t, one)
-	if n := w.QueryInt(t, `SELECT count(*) FROM capability_use`); n != 0 {
-		t.Errorf("%d counts are left after the purge", n)
-	}
+	w.Counts(t, 0, "counts are left after the purge", `SELECT count(*) FROM capability_use`)
 }
 
 func TestCapability_UseIsGivenBackByAnUploadThatBecomesNoDraft(t *testing.T) {
@@ -153,20 +151,14 @@ func TestCapability_UseIsGivenBackByAnUploadThatBecomesNoDraft(t *testing.T) {
 	canceled := other.do(t, http.MethodPost, collection, once, length(3)).header.Get("Location")
 	rt.do(t, http.MethodPost, collection, once, length(3)).denied(t, "a second upload", http.StatusForbidden, "as often as it permits")
 	rt.do(t, http.MethodPost, "/media/create", once, form("text/plain", []byte("abc"))).denied(t, "a second upload by REST", http.StatusForbidden, "as often as it permits")
-	if got := rt.do(t, http.MethodDelete, canceled, once); got.status != http.StatusNoContent {
-		t.Fatalf("cancel: %d %s", got.status, got.body)
-	}
+	rt.do(t, http.MethodDelete, canceled, once).mustBe(t, http.StatusNoContent, "cancel")
 	// A file of another type ends its upload, which could never become an item.
 	pdf := rt.do(t, http.MethodPost, collection, once, length(9)).header.Get("Location")
 	other.do(t, http.MethodPatch, pdf, once, at(0), chunk([]byte("%PDF-1.4\n"))).denied(t, "a PDF", http.StatusUnsupportedMediaType, "application/pdf")
-	if got := rt.do(t, http.MethodHead, pdf, once); got.status != http.StatusNotFound {
-		t.Errorf("the rejected upload is answered %d", got.status)
-	}
+	rt.do(t, http.MethodHead, pdf, once).is(t, http.StatusNotFound, "the rejected upload")
 	draft := other.do(t, http.MethodPost, "/media/create", once, form("text/plain", []byte("abc"))).item(t)
 	// A draft that was made counts, also when it is gone.
-	if got := rt.do(t, http.MethodDelete, "/media/delete/"+draft.MediaId.String(), key(one.Key)); got.status != http.StatusOK {
-		t.Fatalf("delete: %d %s", got.status, got.body)
-	}
+	rt.do(t, http.MethodDelete, "/media/delete/"+draft.MediaId.String(), key(one.Key)).mustBe(t, http.StatusOK, "delete")
 	rt.do(t, http.MethodPost, "/media/create", once, form("text/plain", []byte("abc"))).denied(t, "after its draft was deleted", http.StatusForbidden, "as often as it permits")
 	w.purged(t, one)
 }
@@ -325,9 +317,7 @@ func TestCapability_ExpiryCountsWhenAnUploadBegins(t *testing.T) {
 	late.do(t, http.MethodPost, collection, short, length(3)).denied(t, "a new upload", http.StatusForbidden, "has expired")
 	late.do(t, http.MethodPost, "/media/create", short, form("", []byte("abc"))).denied(t, "a new upload by REST", http.StatusForbidden, "has expired")
 	late.do(t, http.MethodPatch, address, plainForm, at(3), chunk([]byte("def"))).denied(t, "a signature that is no capability", http.StatusForbidden, "has expired")
-	if got := late.do(t, http.MethodPatch, address, other, at(3), chunk([]byte("def"))); got.status != http.StatusNotFound {
-		t.Errorf("another capability is answered %d", got.status)
-	}
+	late.do(t, http.MethodPatch, address, other, at(3), chunk([]byte("def"))).is(t, http.StatusNotFound, "another capability")
 	if got := late.do(t, http.MethodHead, address, short); got.header.Get("Upload-Offset") != "3" {
 		t.Errorf("HEAD: %d %v", got.status, got.header)
 	}
@@ -356,41 +346,27 @@ func TestCapability_ReachesItsOwnUploadsOnly(t *testing.T) {
 		theirs := rt.capability(t, k, `{"count": 3}`)
 		for _, address := range []string{byCapability, byKey} {
 			for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-				if got := rt.do(t, method, address, theirs, at(0), chunk([]byte("abc"))); got.status != http.StatusNotFound {
-					t.Errorf("%s: %s is answered %d", who, method, got.status)
-				}
+				rt.do(t, method, address, theirs, at(0), chunk([]byte("abc"))).is(t, http.StatusNotFound, "%s: %s", who, method)
 			}
 		}
 		for _, path := range []string{"/media/get", "/media/signature/create"} {
-			if got := rt.do(t, http.MethodPost, path, theirs); got.status != http.StatusUnauthorized {
-				t.Errorf("%s: %s is answered %d", who, path, got.status)
-			}
+			rt.do(t, http.MethodPost, path, theirs).is(t, http.StatusUnauthorized, "%s: %s", who, path)
 		}
 	}
-	if got := rt.do(t, http.MethodHead, byKey, ours); got.status != http.StatusNotFound {
-		t.Errorf("an upload of the key is answered %d", got.status)
-	}
+	rt.do(t, http.MethodHead, byKey, ours).is(t, http.StatusNotFound, "an upload of the key")
 	// Signatures without restrictions once read, continued and ended it: the item then had the reference of the capability.
 	inGroup := rt.capability(t, one.Key, `{"count": 3, "group": "friends"}`)
 	grouped := rt.do(t, http.MethodPost, collection, inGroup, length(6)).header.Get("Location")
 	for what, plainSignature := range map[string]option{"a plain signature": rt.capability(t, one.Key, `{}`), "a signature for the group": rt.capability(t, one.Key, `{"group": "friends"}`)} {
 		for _, address := range []string{byCapability, grouped} {
 			for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-				if got := rt.do(t, method, address, plainSignature, at(0), chunk([]byte("abc"))); got.status != http.StatusNotFound {
-					t.Errorf("%s: %s is answered %d", what, method, got.status)
-				}
+				rt.do(t, method, address, plainSignature, at(0), chunk([]byte("abc"))).is(t, http.StatusNotFound, "%s: %s", what, method)
 			}
 		}
-		if got := rt.do(t, http.MethodPatch, rt.do(t, http.MethodPost, collection, plainSignature, length(3)).header.Get("Location"), plainSignature, at(0), chunk([]byte("abc"))); got.status != http.StatusNoContent {
-			t.Errorf("%s: an upload of its own is answered %d %s", what, got.status, got.body)
-		}
+		rt.do(t, http.MethodPatch, rt.do(t, http.MethodPost, collection, plainSignature, length(3)).header.Get("Location"), plainSignature, at(0), chunk([]byte("abc"))).is(t, http.StatusNoContent, "%s: an upload of its own", what)
 	}
-	if got := rt.do(t, http.MethodHead, byCapability, key(one.Key)); got.status != http.StatusOK {
-		t.Errorf("with the key its upload is answered %d", got.status)
-	}
-	if got := rt.do(t, http.MethodHead, byCapability, ours); got.status != http.StatusOK {
-		t.Errorf("its own upload is answered %d", got.status)
-	}
+	rt.do(t, http.MethodHead, byCapability, key(one.Key)).is(t, http.StatusOK, "with the key its upload")
+	rt.do(t, http.MethodHead, byCapability, ours).is(t, http.StatusOK, "its own upload")
 }
 
 func TestCapability_OutOfBoundsIsRejectedByName(t *testing.T) {

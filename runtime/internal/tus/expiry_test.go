@@ -41,19 +41,13 @@ func TestExpiredUpload_IsGoneAtOnceAtEveryReplica(t *testing.T) {
 	advance(time.Minute, here, there)
 	for _, rt := range []*replica{here, there} {
 		for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-			if got := rt.do(t, method, address, key(one.Key), at(5<<20), chunk(noise(1<<20))); got.status != http.StatusNotFound {
-				t.Errorf("%s of an expired upload: %d %s", method, got.status, got.body)
-			}
+			rt.do(t, method, address, key(one.Key), at(5<<20), chunk(noise(1<<20))).is(t, http.StatusNotFound, "%s of an expired upload", method)
 		}
 		rt.do(t, http.MethodPost, address, key(one.Key), at(5<<20), chunk(nil), header("X-HTTP-Method-Override", http.MethodPatch)).rejected(t, http.StatusNotFound)
-		if got := rt.do(t, http.MethodPost, "/media/seal/"+idOf(address), key(one.Key)); got.status != http.StatusNotFound {
-			t.Errorf("sealing an expired upload: %d %s", got.status, got.body)
-		}
+		rt.do(t, http.MethodPost, "/media/seal/"+idOf(address), key(one.Key)).is(t, http.StatusNotFound, "sealing an expired upload")
 	}
 	// The purge frees its storage.
-	if held := w.QueryInt(t, `SELECT bytes FROM account_usage`); held != size {
-		t.Errorf("%d bytes are reserved before the purge", held)
-	}
+	w.Counts(t, size, "bytes are reserved before the purge", `SELECT bytes FROM account_usage`)
 	w.purged(t, one)
 }
 
@@ -91,9 +85,7 @@ func TestRunningPatch_ExtendsTheExpiryWithItsBytes(t *testing.T) {
 	if n := there.offset(t, one.Key, address); n != 1000 {
 		t.Errorf("after the first expiry the offset is %d", n)
 	}
-	if got := <-patched; got.status != http.StatusLocked {
-		t.Errorf("the PATCH that was taken over: %d %s", got.status, got.body)
-	}
+	(<-patched).is(t, http.StatusLocked, "the PATCH that was taken over")
 	must(t, body.Close())
 	there.complete(t, one.Key, address, file)
 	w.purged(t, one)
@@ -118,14 +110,10 @@ func TestRunningPatch_ContinuesWhenTheExpiryPassesBeforeItsFirstByte(t *testing.
 	}()
 	held.Wait(t) // the request has found the upload, and has the lock
 	advance(2*time.Minute, here, there)
-	if got := there.do(t, http.MethodHead, address, key(one.Key)); got.status != http.StatusNotFound {
-		t.Errorf("HEAD before the first byte of the PATCH: %d", got.status)
-	}
+	there.do(t, http.MethodHead, address, key(one.Key)).is(t, http.StatusNotFound, "HEAD before the first byte of the PATCH")
 	held.Release()
 	got := <-patched
-	if got.status != http.StatusNoContent {
-		t.Fatalf("PATCH: %d %s", got.status, got.body)
-	}
+	got.mustBe(t, http.StatusNoContent, "PATCH")
 	there.holds(t, got.document(t), file)
 	w.purged(t, one)
 }
@@ -133,22 +121,16 @@ func TestRunningPatch_ContinuesWhenTheExpiryPassesBeforeItsFirstByte(t *testing.
 // The URL of a finished upload expires; the draft does not.
 func TestFinishedUpload_StaysADraftUntilThePurge(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	w, one, rt := withTenant(t)
 	address := rt.created(t, one.Key, 3)
 	rt.sent(t, one.Key, address, 0, []byte("abc"))
 	advance(25*time.Hour, rt)
 	for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-		if got := rt.do(t, method, address, key(one.Key), at(3), chunk(nil)); got.status != http.StatusNotFound {
-			t.Errorf("%s of a finished upload after its expiry: %d", method, got.status)
-		}
+		rt.do(t, method, address, key(one.Key), at(3), chunk(nil)).is(t, http.StatusNotFound, "%s of a finished upload after its expiry", method)
 	}
 	// A draft older than 24 h exists until the purge deletes it, unless it is sealed first.
 	for _, path := range []string{"/media/get/", "/media/seal/", "/media/get/"} {
-		if got := rt.do(t, http.MethodPost, path+idOf(address), key(one.Key)); got.status != http.StatusOK {
-			t.Fatalf("%s of a draft over 24 h: %d %s", path, got.status, got.body)
-		}
+		rt.do(t, http.MethodPost, path+idOf(address), key(one.Key)).mustBe(t, http.StatusOK, "%s of a draft over 24 h", path)
 	}
 	purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, BatchSize: 100, MaxAttempts: 10, MaxBackoff: time.Hour}, media.PurgeDeps{Store: w.Store, Objects: w.Objects, Guard: w.Guard(), Now: rt.clock.Now, Log: rt.logs.Logger()})
 	must(t, err)
@@ -158,4 +140,58 @@ func TestFinishedUpload_StaysADraftUntilThePurge(t *testing.T) {
 	var item api.MediaItem
 	must(t, json.Unmarshal(rt.do(t, http.MethodGet, "/media/get/"+idOf(address), key(one.Key)).body, &item))
 	rt.holds(t, item, []byte("abc"))
+}
+
+func TestUpload_ExpiresAtItsUploadExpires(t *testing.T) {
+	t.Parallel()
+	w, one, rt := withTenant(t)
+	expires := func(got answer) time.Time {
+		at, err := http.ParseTime(got.header.Get("Upload-Expires"))
+		must(t, err)
+		return at
+	}
+	got := rt.do(t, http.MethodPost, collection, key(one.Key), length(10))
+	address := got.header.Get("Location")
+	first := expires(got)
+	if left := first.Sub(rt.clock.Now()); left < 24*time.Hour-5*time.Minute || left > 24*time.Hour {
+		t.Errorf("it expires in %s", left)
+	}
+	rt.clock.Advance(time.Hour)
+	if again := expires(rt.do(t, http.MethodHead, address, key(one.Key))); !again.Equal(first) {
+		t.Errorf("HEAD moved the expiry from %s to %s", first, again)
+	}
+	if later := expires(rt.sent(t, one.Key, address, 0, []byte("abc"))); later.Before(first.Add(time.Hour - time.Second)) {
+		t.Errorf("bytes moved the expiry from %s to %s", first, later)
+	}
+	w.purged(t, one)
+	for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
+		rt.do(t, method, address, key(one.Key), at(3), chunk([]byte("defghij"))).is(t, http.StatusNotFound, "%s of an expired upload", method)
+	}
+}
+
+// Only an incomplete upload has Upload-Expires: a client would take that of a complete one for
+// the time at which the draft is deleted.
+func TestUploadExpires_IsSentUntilTheUploadIsComplete(t *testing.T) {
+	t.Parallel()
+	_, one, rt := withTenant(t)
+	address := rt.created(t, one.Key, 2)
+	for name, tt := range map[string]struct {
+		got     answer
+		expires bool
+	}{
+		"created":            {rt.do(t, http.MethodPost, collection, key(one.Key), length(2)), true},
+		"created with bytes": {rt.do(t, http.MethodPost, collection, key(one.Key), length(2), chunk([]byte("a"))), true},
+		"not complete":       {rt.do(t, http.MethodHead, address, key(one.Key)), true},
+		"sent":               {rt.sent(t, one.Key, address, 0, []byte("a")), true},
+		"completed":          {rt.sent(t, one.Key, address, 1, []byte("b")), false},
+		"complete":           {rt.do(t, http.MethodHead, address, key(one.Key)), false},
+		"created empty":      {rt.do(t, http.MethodPost, collection, key(one.Key), length(0)), false},
+		"created whole":      {rt.do(t, http.MethodPost, collection, key(one.Key), length(1), chunk([]byte("a"))), false},
+		"created, deferred":  {rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "1")), true},
+	} {
+		_, sent := tt.got.header["Upload-Expires"]
+		if _, complete := tt.got.header["X-Service-Media-Id"]; sent != tt.expires || complete == tt.expires {
+			t.Errorf("%s: %d %v", name, tt.got.status, tt.got.header)
+		}
+	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/api"
@@ -74,8 +75,7 @@ func (w *world) purged(t *testing.T, of tenant) {
 	purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: time.Hour}, BatchSize: 100, MaxAttempts: 10, MaxBackoff: time.Hour}, media.PurgeDeps{Store: w.Store, Objects: w.Objects, Guard: w.Guard(), Now: later, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	for range 2 {
-		_, err = purger.Run(t.Context())
-		must(t, err)
+		must(t, check.ErrorOf(purger.Run(t.Context())))
 	}
 	must(t, w.Objects.List(t.Context(), of.Account.Bucket, "media/", func(o media.ObjectInfo) error {
 		t.Errorf("left in the bucket: %s", o.Key)
@@ -85,9 +85,7 @@ func (w *world) purged(t *testing.T, of tenant) {
 		t.Errorf("left incomplete: %s", u.Key)
 		return nil
 	}))
-	if n := w.QueryInt(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM resumable_upload) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_usage)`); n != 0 {
-		t.Errorf("%d rows and bytes are left", n)
-	}
+	w.Counts(t, 0, "rows and bytes are left", `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM resumable_upload) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_usage)`)
 }
 
 // replica is a running runtime with real parts.
@@ -179,11 +177,30 @@ func (d deaf) Follow(ctx context.Context, _ media.ItemCache, onConnect func(), _
 	return nil
 }
 
+// withTenant returns a world with one tenant and a replica.
+func withTenant(t *testing.T, change ...func(*options)) (*world, tenant, *replica) {
+	t.Helper()
+	w := newWorld(t)
+	return w, w.tenant(t, "one"), w.replica(t, change...)
+}
+
 // answer is a response whose body was read.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
+}
+
+// is reports an error if the status is another one. what names the request, with its arguments.
+func (a answer) is(t *testing.T, status int, what string, args ...any) {
+	t.Helper()
+	runtimetest.CheckStatus(t, t.Errorf, a.status, status, a.body, what, args...)
+}
+
+// mustBe ends the test if the status is another one.
+func (a answer) mustBe(t *testing.T, status int, what string, args ...any) {
+	t.Helper()
+	runtimetest.CheckStatus(t, t.Fatalf, a.status, status, a.body, what, args...)
 }
 
 // request is what the options of do change.
@@ -357,9 +374,4 @@ func (w *world) count(t *testing.T, address string) int64 {
 
 func noise(n int) []byte { return runtimetest.RandomBytes(n) }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError

@@ -86,18 +86,14 @@ func same(a, b http.Header) bool {
 // A signature permits uploads. It does not permit to read a sealed item.
 func TestSignature_ReadsTheDraftButNotTheSealedItem(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	w, one, rt := withTenant(t)
 	signed := signature(rt.auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, ""))
 	got := rt.do(t, http.MethodPost, collection, signed, length(3), chunk([]byte("abc")))
 	item, address := got.document(t), got.header.Get("Location")
 	if rt.do(t, http.MethodHead, address, signed).document(t).MediaId != item.MediaId {
 		t.Error("it is another draft")
 	}
-	if got := rt.do(t, http.MethodPost, "/media/seal/"+item.MediaId.String(), key(one.Key)); got.status != http.StatusOK {
-		t.Fatalf("seal: %d %s", got.status, got.body)
-	}
+	rt.do(t, http.MethodPost, "/media/seal/"+item.MediaId.String(), key(one.Key)).mustBe(t, http.StatusOK, "seal")
 	got = rt.do(t, http.MethodHead, address, signed)
 	if got.status != http.StatusOK || got.header.Get("x-service-media-id") != item.MediaId.String() || got.header.Get("x-service-media") != "" {
 		t.Errorf("HEAD of a sealed item with a signature: %d %v", got.status, got.header)
@@ -110,9 +106,7 @@ func TestSignature_ReadsTheDraftButNotTheSealedItem(t *testing.T) {
 // An invalid credential gets the response that it gets in REST: 401, and 403 for a signature.
 func TestInvalidCredential_UploadsNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	w, one, rt := withTenant(t)
 	address := rt.created(t, one.Key, 6)
 	rt.sent(t, one.Key, address, 0, []byte("abc"))
 	granted := rt.auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, "")
@@ -233,17 +227,13 @@ func TestRequest_OfAnotherAppDoesNotInterruptAPatch(t *testing.T) {
 	} {
 		for _, rt := range []*replica{here, there} {
 			for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-				if got := rt.do(t, method, address, credential, at(0), chunk([]byte("def"))); got.status != http.StatusNotFound {
-					t.Errorf("%s, %s: %d %s", who, method, got.status, got.body)
-				}
+				rt.do(t, method, address, credential, at(0), chunk([]byte("def"))).is(t, http.StatusNotFound, "%s, %s", who, method)
 			}
 		}
 	}
 	held.Release()
 	got := <-patched
-	if got.status != http.StatusNoContent {
-		t.Fatalf("the PATCH was answered %d %s", got.status, got.body)
-	}
+	got.mustBe(t, http.StatusNoContent, "the PATCH")
 	here.holds(t, got.document(t), file)
 	w.purged(t, one)
 }

@@ -8,15 +8,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/iotest"
-	"time"
 
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/ratelimit"
 )
@@ -52,134 +48,7 @@ func TestOptions_ReturnsTheProtocolCapabilities(t *testing.T) {
 	for _, method := range []string{http.MethodPatch, http.MethodDelete} {
 		rt.do(t, method, address, key(one.Key), header("Tus-Resumable", ""), at(0), chunk([]byte("abc"))).rejected(t, http.StatusPreconditionFailed)
 	}
-	if got := rt.do(t, http.MethodGet, address, key(one.Key)); got.status != http.StatusMethodNotAllowed {
-		t.Errorf("GET: %d", got.status)
-	}
-	w.purged(t, one)
-}
-
-func TestMetadata_IsParsedStrictly(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
-	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
-	for name, c := range map[string]struct {
-		field string
-		want  api.MediaItem
-	}{
-		"none":               {"", api.MediaItem{OriginalFileName: "file", Access: "private"}},
-		"what Uppy sends":    {"relativePath " + encode("null") + ",name " + encode("b.txt") + ",type " + encode("text/plain") + ",filetype " + encode("text/plain") + ",filename " + encode("a.txt"), api.MediaItem{OriginalFileName: "a.txt", Access: "private"}},
-		"the other names":    {"name " + encode("c.txt") + ", mimeType " + encode("text/csv"), api.MediaItem{OriginalFileName: "c.txt", Access: "private"}},
-		"camel case":         {"fileName " + encode("d.txt"), api.MediaItem{OriginalFileName: "d.txt", Access: "private"}},
-		"all":                {"filename " + encode("日本語.txt") + ",caption " + encode("été 🏖") + ",group " + encode("группа") + ",access " + encode("public"), api.MediaItem{OriginalFileName: "日本語.txt", Caption: "été 🏖", Group: "группа", Access: "public"}},
-		"empty and no value": {"caption ,group,is_confidential", api.MediaItem{OriginalFileName: "file", Access: "private"}},
-		"a path":             {"filename " + encode(`..\..\etc/passwd`), api.MediaItem{OriginalFileName: "passwd", Access: "private"}},
-		"not UTF-8":          {"filename " + encode("a\xff.txt"), api.MediaItem{OriginalFileName: "a\uFFFD.txt", Access: "private"}},
-	} {
-		got := rt.do(t, http.MethodPost, collection, key(one.Key), length(5), header("Upload-Metadata", c.field), chunk([]byte("hello")))
-		if got.status != http.StatusCreated {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
-			continue
-		}
-		item := got.document(t)
-		if item.OriginalFileName != c.want.OriginalFileName || item.Caption != c.want.Caption || item.Group != c.want.Group || item.Access != c.want.Access {
-			t.Errorf("%s: %+v", name, item)
-		}
-	}
-	before := w.QueryInt(t, `SELECT count(*) FROM resumable_upload`)
-	for name, c := range map[string]struct {
-		status int
-		field  string
-	}{
-		"no base64":             {400, "filename !!!"},
-		"base64 for addresses":  {400, "filename _-8="},
-		"no padding":            {400, "filename YQ"},
-		"two spaces":            {400, "filename  " + encode("a")},
-		"no key":                {400, " " + encode("a") + ",,"},
-		"a key twice":           {400, "group " + encode("a") + ",group " + encode("b")},
-		"a key not in ASCII":    {400, "größe " + encode("a")},
-		"an access of nobody":   {400, "access " + encode("everyone")},
-		"a caption too long":    {400, "caption " + encode(strings.Repeat("x", 4097))},
-		"a group too long":      {400, "group " + encode(strings.Repeat("x", 256))},
-		"a group over lines":    {400, "group " + encode("a\nb")},
-		"a caption not UTF-8":   {400, "caption " + encode("\xff")},
-		"a type too long":       {400, "filetype " + encode(strings.Repeat("x", 256))},
-		"a type with a nothing": {400, "filetype " + encode("a\x00b")},
-		"a field too long":      {413, "other " + encode(strings.Repeat("x", 7000))},
-	} {
-		got := rt.do(t, http.MethodPost, collection, key(one.Key), length(5), header("Upload-Metadata", c.field), chunk([]byte("hello")))
-		if got.status != c.status {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
-		}
-		if name == "no base64" && !strings.Contains(string(got.body), `the value of \"filename\" in Upload-Metadata`) {
-			t.Errorf("the answer does not name the key: %s", got.body)
-		}
-	}
-	if got := rt.do(t, http.MethodPost, collection, key(one.Key), length(5), func(r *request) { r.header["Upload-Metadata"] = []string{"", ""} }); got.status != http.StatusBadRequest {
-		t.Errorf("twice: %d", got.status)
-	}
-	if after := w.QueryInt(t, `SELECT count(*) FROM resumable_upload`); after != before {
-		t.Errorf("%d uploads of rejected requests", after-before)
-	}
-}
-
-// A caption may be as long as it likes, but proxies bound what a header may hold.
-func TestDocument_OmittedWhenTooLongForAHeader(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
-	got := rt.do(t, http.MethodPost, collection, key(one.Key), length(0), metadata("caption", strings.Repeat("é", 2048)))
-	if got.status != http.StatusCreated || got.header.Get("x-service-media") != "" || got.header.Get("x-service-media-id") != idOf(got.header.Get("Location")) {
-		t.Errorf("%d %v", got.status, got.header)
-	}
-	if again := rt.do(t, http.MethodHead, got.header.Get("Location"), key(one.Key)); again.status != http.StatusOK {
-		t.Errorf("HEAD: %d", again.status)
-	}
-}
-
-func TestCreate_CompletesAnEmptyFile(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
-	for name, more := range map[string][]option{"without a body": nil, "with an empty one": {chunk(nil)}} {
-		got := rt.do(t, http.MethodPost, collection, append([]option{key(one.Key), length(0), metadata("filename", "a.txt")}, more...)...)
-		if got.status != http.StatusCreated {
-			t.Fatalf("%s: %d %s", name, got.status, got.body)
-		}
-		rt.holds(t, got.document(t), nil)
-		if n := rt.offset(t, one.Key, got.header.Get("Location")); n != 0 {
-			t.Errorf("%s: the offset is %d", name, n)
-		}
-		rt.do(t, http.MethodDelete, got.header.Get("Location"), key(one.Key)).rejected(t, http.StatusConflict)
-	}
-	w.purged(t, one)
-}
-
-func TestCreate_AcceptsTheFirstBytes(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
-	file := noise(6 << 20)
-	whole := rt.do(t, http.MethodPost, collection+"/", key(one.Key), length(len(file)), chunk(file))
-	if whole.status != http.StatusCreated || whole.header.Get("Upload-Offset") != "6291456" {
-		t.Fatalf("%d %v %s", whole.status, whole.header, whole.body)
-	}
-	rt.holds(t, whole.document(t), file)
-	part := rt.do(t, http.MethodPost, collection, key(one.Key), length(len(file)), chunk(file[:1000]))
-	if part.status != http.StatusCreated || part.header.Get("Upload-Offset") != "1000" || part.header.Get("x-service-media-id") != "" || part.header.Get("Upload-Expires") == "" {
-		t.Fatalf("%d %v %s", part.status, part.header, part.body)
-	}
-	rt.complete(t, one.Key, part.header.Get("Location"), file)
-	// The URL of an upload that was created before its bytes were rejected is returned, so
-	// that the upload can be continued.
-	rejected := rt.do(t, http.MethodPost, collection, key(one.Key), length(len(file)), chunk(file[:1000]), header("Upload-Checksum", sumOf("sha1", file[:999])))
-	rejected.rejected(t, 460)
-	rt.complete(t, one.Key, rejected.header.Get("Location"), file)
-	rt.do(t, http.MethodPost, collection, key(one.Key), length(3), chunk(file[:4])).rejected(t, http.StatusRequestEntityTooLarge)
+	rt.do(t, http.MethodGet, address, key(one.Key)).is(t, http.StatusMethodNotAllowed, "GET")
 	w.purged(t, one)
 }
 
@@ -195,9 +64,7 @@ func sumOf(algorithm string, data []byte) string {
 
 func TestChecksum_IsVerified(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	w, one, rt := withTenant(t)
 	file := noise(20 << 20)
 	address := rt.created(t, one.Key, len(file))
 	rt.sent(t, one.Key, address, 0, file[:1000], header("Upload-Checksum", sumOf("sha1", file[:1000])))
@@ -216,9 +83,7 @@ func TestChecksum_IsVerified(t *testing.T) {
 		"in capitals":             {400, "SHA1" + strings.TrimPrefix(sumOf("sha1", file[2000:3000]), "sha1")},
 	} {
 		got := rt.do(t, http.MethodPatch, address, key(one.Key), at(2000), chunk(file[2000:3000]), header("Upload-Checksum", c.sum))
-		if got.status != c.status {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
-		}
+		got.is(t, c.status, "%s", name)
 		if n := rt.offset(t, one.Key, address); n != 2000 {
 			t.Fatalf("%s: the offset is %d", name, n)
 		}
@@ -238,53 +103,9 @@ func TestChecksum_IsVerified(t *testing.T) {
 	w.purged(t, one)
 }
 
-func TestDeferredLength_IsDeclaredOnce(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
-	file := noise(18 << 20)
-	deferred := func(change ...option) string {
-		got := rt.do(t, http.MethodPost, collection, append([]option{key(one.Key), header("Upload-Defer-Length", "1")}, change...)...)
-		if got.status != http.StatusCreated {
-			t.Fatalf("%d %s", got.status, got.body)
-		}
-		return got.header.Get("Location")
-	}
-	address := deferred()
-	rt.sent(t, one.Key, address, 0, file[:17<<20])
-	if got := rt.do(t, http.MethodHead, address, key(one.Key)); got.header.Get("Upload-Defer-Length") != "1" || got.header.Get("Upload-Length") != "" || got.header.Get("Upload-Offset") != "17825792" {
-		t.Errorf("HEAD returns %v", got.header)
-	}
-	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20), length(1000), chunk(nil)).rejected(t, http.StatusBadRequest)
-	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20), length(maxUploadSize+1), chunk(nil)).rejected(t, http.StatusRequestEntityTooLarge)
-	for _, wrong := range []string{"-1", "+18", "1e3", "x", "99999999999999999999"} {
-		rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20), header("Upload-Length", wrong), chunk(nil)).rejected(t, http.StatusBadRequest)
-	}
-	rt.sent(t, one.Key, address, 17<<20, nil, length(len(file)))
-	// A client that lost the response may declare the length again, but can't change it.
-	rt.sent(t, one.Key, address, 17<<20, file[17<<20:17<<20+10], length(len(file)))
-	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20+10), length(len(file)+1), chunk(nil)).rejected(t, http.StatusBadRequest)
-	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20+10), length(len(file)-1), chunk(nil)).rejected(t, http.StatusBadRequest)
-	rt.complete(t, one.Key, address, file)
-	// The length may be declared after the last byte, or with the first; and may be 0.
-	for _, size := range []int{0, 1000, 17 << 20} {
-		address := deferred(chunk(file[:size]))
-		if n := rt.offset(t, one.Key, address); n != size {
-			t.Errorf("the offset of %d is %d", size, n)
-		}
-		rt.holds(t, rt.sent(t, one.Key, address, size, nil, length(size)).document(t), file[:size])
-	}
-	rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "2")).rejected(t, http.StatusBadRequest)
-	rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "1"), length(3)).rejected(t, http.StatusBadRequest)
-	w.purged(t, one)
-}
-
 func TestInvalidRequest_IsRejected(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	w, one, rt := withTenant(t)
 	for _, wrong := range []string{"", "-1", "+5", "x", " ", "1.5", "99999999999999999999"} {
 		rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Length", wrong)).rejected(t, http.StatusBadRequest)
 	}
@@ -313,137 +134,31 @@ func TestInvalidRequest_IsRejected(t *testing.T) {
 
 func TestDelete_EndsTheUpload(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	w, one, rt := withTenant(t)
 	file := noise(18 << 20)
 	address := rt.created(t, one.Key, len(file))
 	rt.sent(t, one.Key, address, 0, file[:17<<20])
-	if got := rt.do(t, http.MethodDelete, address, key(one.Key)); got.status != http.StatusNoContent {
-		t.Fatalf("DELETE: %d %s", got.status, got.body)
-	}
+	rt.do(t, http.MethodDelete, address, key(one.Key)).mustBe(t, http.StatusNoContent, "DELETE")
 	for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-		if got := rt.do(t, method, address, key(one.Key), at(17<<20), chunk(file[17<<20:])); got.status != http.StatusNotFound {
-			t.Errorf("%s of an upload that was ended: %d", method, got.status)
-		}
+		rt.do(t, method, address, key(one.Key), at(17<<20), chunk(file[17<<20:])).is(t, http.StatusNotFound, "%s of an upload that was ended", method)
 	}
-	if n := w.QueryInt(t, `SELECT bytes FROM account_usage`); n != 0 {
-		t.Errorf("%d bytes are reserved", n)
-	}
+	w.Counts(t, 0, "bytes are reserved", `SELECT bytes FROM account_usage`)
 	done := rt.created(t, one.Key, 3)
 	item := rt.complete(t, one.Key, done, []byte("abc"))
 	rt.do(t, http.MethodDelete, done, key(one.Key)).rejected(t, http.StatusConflict)
 	rt.holds(t, item, []byte("abc"))
 	// The item is deleted as any other; then its upload is not found either.
-	if got := rt.do(t, http.MethodDelete, "/media/delete/"+item.MediaId.String(), key(one.Key)); got.status != http.StatusOK {
-		t.Errorf("delete: %d", got.status)
-	}
-	if got := rt.do(t, http.MethodHead, done, key(one.Key)); got.status != http.StatusNotFound {
-		t.Errorf("HEAD of an upload whose item was deleted: %d", got.status)
-	}
+	rt.do(t, http.MethodDelete, "/media/delete/"+item.MediaId.String(), key(one.Key)).is(t, http.StatusOK, "delete")
+	rt.do(t, http.MethodHead, done, key(one.Key)).is(t, http.StatusNotFound, "HEAD of an upload whose item was deleted")
 	w.purged(t, one)
-}
-
-func TestUpload_ExpiresAtItsUploadExpires(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
-	expires := func(got answer) time.Time {
-		at, err := http.ParseTime(got.header.Get("Upload-Expires"))
-		must(t, err)
-		return at
-	}
-	got := rt.do(t, http.MethodPost, collection, key(one.Key), length(10))
-	address := got.header.Get("Location")
-	first := expires(got)
-	if left := first.Sub(rt.clock.Now()); left < 24*time.Hour-5*time.Minute || left > 24*time.Hour {
-		t.Errorf("it expires in %s", left)
-	}
-	rt.clock.Advance(time.Hour)
-	if again := expires(rt.do(t, http.MethodHead, address, key(one.Key))); !again.Equal(first) {
-		t.Errorf("HEAD moved the expiry from %s to %s", first, again)
-	}
-	if later := expires(rt.sent(t, one.Key, address, 0, []byte("abc"))); later.Before(first.Add(time.Hour - time.Second)) {
-		t.Errorf("bytes moved the expiry from %s to %s", first, later)
-	}
-	w.purged(t, one)
-	for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-		if got := rt.do(t, method, address, key(one.Key), at(3), chunk([]byte("defghij"))); got.status != http.StatusNotFound {
-			t.Errorf("%s of an expired upload: %d", method, got.status)
-		}
-	}
-}
-
-func TestCreate_ReservesUnderTheCap(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one", func(s *account.Spec) { s.MaxStorage, s.MaxUploadSize = 40<<20, 30<<20 })
-	rt := w.replica(t)
-	first := rt.created(t, one.Key, 30<<20)
-	if detail := rt.do(t, http.MethodPost, collection, key(one.Key), length(11<<20)).rejected(t, http.StatusRequestEntityTooLarge); !strings.Contains(detail, "cap") {
-		t.Errorf("over the cap: %s", detail)
-	}
-	got := rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "1"))
-	deferred := got.header.Get("Location")
-	rt.sent(t, one.Key, deferred, 0, noise(6<<20))
-	rt.do(t, http.MethodPatch, deferred, key(one.Key), at(6<<20), chunk(noise(6<<20))).rejected(t, http.StatusRequestEntityTooLarge)
-	if detail := rt.do(t, http.MethodPatch, deferred, key(one.Key), at(6<<20), chunk(noise(25<<20))).rejected(t, http.StatusRequestEntityTooLarge); !strings.Contains(detail, "cap") && !strings.Contains(detail, "maxUploadSize") {
-		t.Errorf("over the limit of files: %s", detail)
-	}
-	if got := rt.do(t, http.MethodDelete, first, key(one.Key)); got.status != http.StatusNoContent {
-		t.Errorf("DELETE: %d", got.status)
-	}
-	rt.sent(t, one.Key, deferred, rt.offset(t, one.Key, deferred), noise(6<<20))
-	w.purged(t, one)
-}
-
-// HEAD once returned the parsed fields, in random order, without the keys that have no field
-// and with an access that was not sent.
-func TestHead_ReturnsMetadataAsItWasSent(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	here, there := w.replica(t), w.replica(t)
-	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
-	for _, sent := range []string{
-		"",
-		"filename " + encode("../a.txt") + ",relativePath " + encode("null") + ",is_confidential,caption ,name " + encode("b"),
-		"zzz " + encode("\x00\xff") + ", filename " + encode("a") + " ,aaa",
-		"caption " + encode(strings.Repeat("é", 2048)) + ",other " + encode(strings.Repeat("x", 1900)),
-	} {
-		address := here.created(t, one.Key, 2, header("Upload-Metadata", sent))
-		for at, data := range []string{"a", "b"} {
-			for _, how := range []func() answer{
-				func() answer { return there.do(t, http.MethodHead, address, key(one.Key)) },
-				func() answer {
-					return there.do(t, http.MethodPost, address, key(one.Key), header("X-HTTP-Method-Override", "HEAD"))
-				},
-			} {
-				if got := how(); got.status != http.StatusOK || !slices.Equal(got.header.Values("Upload-Metadata"), slices.DeleteFunc([]string{sent}, func(s string) bool { return s == "" })) {
-					t.Errorf("sent %q, got %d %q", sent, got.status, got.header["Upload-Metadata"])
-				}
-			}
-			if got := here.sent(t, one.Key, address, at, []byte(data)); got.header.Get("Upload-Metadata") != "" {
-				t.Errorf("PATCH returns %q", got.header.Get("Upload-Metadata"))
-			}
-		}
-		if got := there.do(t, http.MethodHead, address, key(one.Key)); got.header.Get("Upload-Metadata") != sent || got.header.Get("x-service-media-id") == "" {
-			t.Errorf("complete: sent %q, got %v", sent, got.header)
-		}
-	}
 }
 
 // A PATCH with bytes at the end of a complete upload was answered 204, as if they were stored.
 func TestPatch_OfACompleteUploadWithBytesIsTooLarge(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	_, one, rt := withTenant(t)
 	address := rt.created(t, one.Key, 3)
-	if got := rt.sent(t, one.Key, address, 0, []byte("abc")); got.status != http.StatusNoContent {
-		t.Fatalf("%d %s", got.status, got.body)
-	}
+	rt.sent(t, one.Key, address, 0, []byte("abc")).mustBe(t, http.StatusNoContent, "the answer")
 	for what, send := range map[string][]option{"a length": {chunk([]byte("d"))}, "chunks": {chunk([]byte("defg")), chunked}} {
 		rt.do(t, http.MethodPatch, address, append(send, key(one.Key), at(3))...).denied(t, what, http.StatusRequestEntityTooLarge, "the upload is complete")
 	}
@@ -454,40 +169,9 @@ func TestPatch_OfACompleteUploadWithBytesIsTooLarge(t *testing.T) {
 	}
 }
 
-// Only an incomplete upload has Upload-Expires: a client would take that of a complete one for
-// the time at which the draft is deleted.
-func TestUploadExpires_IsSentUntilTheUploadIsComplete(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
-	address := rt.created(t, one.Key, 2)
-	for name, tt := range map[string]struct {
-		got     answer
-		expires bool
-	}{
-		"created":            {rt.do(t, http.MethodPost, collection, key(one.Key), length(2)), true},
-		"created with bytes": {rt.do(t, http.MethodPost, collection, key(one.Key), length(2), chunk([]byte("a"))), true},
-		"not complete":       {rt.do(t, http.MethodHead, address, key(one.Key)), true},
-		"sent":               {rt.sent(t, one.Key, address, 0, []byte("a")), true},
-		"completed":          {rt.sent(t, one.Key, address, 1, []byte("b")), false},
-		"complete":           {rt.do(t, http.MethodHead, address, key(one.Key)), false},
-		"created empty":      {rt.do(t, http.MethodPost, collection, key(one.Key), length(0)), false},
-		"created whole":      {rt.do(t, http.MethodPost, collection, key(one.Key), length(1), chunk([]byte("a"))), false},
-		"created, deferred":  {rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "1")), true},
-	} {
-		_, sent := tt.got.header["Upload-Expires"]
-		if _, complete := tt.got.header["X-Service-Media-Id"]; sent != tt.expires || complete == tt.expires {
-			t.Errorf("%s: %d %v", name, tt.got.status, tt.got.header)
-		}
-	}
-}
-
 func TestMethodOverride_ReplacesTheMethodOfAPost(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	_, one, rt := withTenant(t)
 	address := rt.created(t, one.Key, 3, header("X-HTTP-Method-Override", "OPTIONS"))
 	as := func(method string) option { return header("X-HTTP-Method-Override", method) }
 	if got := rt.do(t, http.MethodPost, address, key(one.Key), as("PATCH"), at(0), chunk([]byte("ab"))); got.status != http.StatusNoContent || got.header.Get("Upload-Offset") != "2" {
@@ -495,12 +179,8 @@ func TestMethodOverride_ReplacesTheMethodOfAPost(t *testing.T) {
 	}
 	rt.do(t, http.MethodPost, address, key(one.Key)).rejected(t, http.StatusMethodNotAllowed)
 	rt.do(t, http.MethodPost, address, key(one.Key), as("PUT")).rejected(t, http.StatusMethodNotAllowed)
-	if got := rt.do(t, http.MethodPost, address, key(one.Key), as("DELETE")); got.status != http.StatusNoContent {
-		t.Errorf("DELETE: %d %s", got.status, got.body)
-	}
-	if got := rt.do(t, http.MethodHead, address, key(one.Key)); got.status != http.StatusNotFound {
-		t.Errorf("HEAD: %d", got.status)
-	}
+	rt.do(t, http.MethodPost, address, key(one.Key), as("DELETE")).is(t, http.StatusNoContent, "DELETE")
+	rt.do(t, http.MethodHead, address, key(one.Key)).is(t, http.StatusNotFound, "HEAD")
 }
 
 func TestCORS_AllowsResumableUploadsFromPages(t *testing.T) {
@@ -539,26 +219,23 @@ func TestCORS_AllowsResumableUploadsFromPages(t *testing.T) {
 	}
 }
 
-// A PATCH that repeats the length, while the one that declared it first is still running,
-// was rejected with 400: it had read the upload before it had the lock.
-func TestDeferredLength_MayBeRepeatedWhileTheFirstRequestRuns(t *testing.T) {
+// A PATCH with a wrong offset or checksum changes nothing, at any state of the upload.
+func TestPatch_WrongOffsetOrChecksumChangesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	plain := w.replica(t)
-	file := noise(1000)
-	var address string
-	var declared sync.Once
-	raced := w.replica(t, func(o *options) {
-		o.beforeLock = func() {
-			declared.Do(func() {
-				plain.do(t, http.MethodPatch, address, key(one.Key), at(0), header("Upload-Length", "1000"), chunk(file[:400]))
-			})
-		}
-	})
-	address = plain.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "1")).header.Get("Location")
-	got := raced.do(t, http.MethodPatch, address, key(one.Key), at(400), header("Upload-Length", "1000"), chunk(file[400:]))
-	if got.status != http.StatusNoContent || got.header.Get("Upload-Offset") != "1000" {
-		t.Errorf("%d %v %s", got.status, got.header, got.body)
+	w, one, rt := withTenant(t)
+	file := noise(18 << 20)
+	address := rt.created(t, one.Key, len(file))
+	rt.sent(t, one.Key, address, 0, file[:17<<20])
+	for offset, body := range map[int][]byte{0: file, 17<<20 - 1: file[17<<20-1:], 17<<20 + 1: file[17<<20+1:], len(file): nil} {
+		rt.do(t, http.MethodPatch, address, key(one.Key), at(offset), chunk(body)).rejected(t, http.StatusConflict)
 	}
+	// The checksum of the whole file is not that of the last piece.
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20), chunk(file[17<<20:]), header("Upload-Checksum", sumOf("sha256", file))).rejected(t, 460)
+	// The length can't be changed once it is declared.
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20), chunk(nil), length(17<<20)).rejected(t, http.StatusBadRequest)
+	if n := rt.offset(t, one.Key, address); n != 17<<20 || w.count(t, address) != 0 {
+		t.Errorf("after the rejected requests the offset is %d", n)
+	}
+	rt.complete(t, one.Key, address, file)
+	w.purged(t, one)
 }

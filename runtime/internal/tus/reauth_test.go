@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/runtimetest"
@@ -131,9 +132,7 @@ func TestPatch_MakesNoDraftBeforeTheNotificationOfASuspension(t *testing.T) {
 			<-done
 			must(t, err)
 			got.rejected(t, tt.status)
-			if n := w.QueryInt(t, `SELECT count(*) FROM item`); n != 0 {
-				t.Errorf("there are %d drafts", n)
-			}
+			w.Counts(t, 0, "drafts", `SELECT count(*) FROM item`)
 		})
 	}
 }
@@ -141,9 +140,7 @@ func TestPatch_MakesNoDraftBeforeTheNotificationOfASuspension(t *testing.T) {
 // A request may wait for the lock while its credential ends.
 func TestDelete_ReauthenticatesAfterWaitingForTheLock(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	one := w.tenant(t, "one")
-	rt := w.replica(t)
+	w, one, rt := withTenant(t)
 	address := rt.created(t, one.Key, 3)
 	waits := make(chan struct{})
 	unlock, err := w.process(t).Lock(t.Context(), tus.LockName(one.App.ID, uuid.MustParse(idOf(address))), sync.OnceFunc(func() { close(waits) }), proceed)
@@ -161,17 +158,14 @@ func TestDelete_ReauthenticatesAfterWaitingForTheLock(t *testing.T) {
 	unlock()
 	got := <-answered
 	got.rejected(t, http.StatusUnauthorized)
-	if n := w.QueryInt(t, `SELECT count(*) FROM upload`); n != 1 {
-		t.Errorf("%d uploads exist", n)
-	}
+	w.Counts(t, 1, "uploads exist", `SELECT count(*) FROM upload`)
 }
 
 // suspend suspends or resumes an account.
 func (w *world) suspend(t *testing.T, of tenant, suspended bool) {
 	t.Helper()
 	of.Spec.Suspended = suspended
-	_, err := w.Registry.Ensure(t.Context(), of.Spec)
-	must(t, err)
+	must(t, check.ErrorOf(w.Registry.Ensure(t.Context(), of.Spec)))
 }
 
 // The middleware checks the credential at the end of the body only: a chunked body with all
@@ -205,11 +199,9 @@ func TestPatch_MakesNoDraftWhenTheCredentialEndsAndTheBodyIsCut(t *testing.T) {
 			if !strings.Contains(line, "100") {
 				t.Fatalf("the answer to the headers is %q", line)
 			}
-			_, err = fmt.Fprintf(conn, "200\r\n%s\r\n", data[:512])
-			must(t, err)
+			must(t, check.ErrorOf(fmt.Fprintf(conn, "200\r\n%s\r\n", data[:512])))
 			w.suspend(t, one, true)
-			_, err = fmt.Fprintf(conn, "1e8\r\n%s\r\n%s", data[512:], end)
-			must(t, err)
+			must(t, check.ErrorOf(fmt.Fprintf(conn, "1e8\r\n%s\r\n%s", data[512:], end)))
 			if end == "" {
 				must(t, conn.Close())
 			}
@@ -225,9 +217,7 @@ func TestPatch_MakesNoDraftWhenTheCredentialEndsAndTheBodyIsCut(t *testing.T) {
 			if n := w.QueryInt(t, `SELECT count(*) FROM item`); n != 0 {
 				t.Fatalf("there are %d drafts", n)
 			}
-			if n := w.QueryInt(t, `SELECT received FROM resumable_upload`); n != 1000 {
-				t.Errorf("%d bytes are kept", n)
-			}
+			w.Counts(t, 1000, "bytes are kept", `SELECT received FROM resumable_upload`)
 		})
 	}
 }

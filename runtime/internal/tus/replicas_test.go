@@ -84,12 +84,8 @@ func TestReplicas_ShareTheDraftOfAnUpload(t *testing.T) {
 	}
 	there.do(t, http.MethodDelete, "/media/delete/"+id, key(one.Key))
 	for _, rt := range []*replica{here, there} {
-		if got := rt.do(t, http.MethodGet, public); got.status != http.StatusNotFound {
-			t.Errorf("the file of a deleted item: %d", got.status)
-		}
-		if got := rt.do(t, http.MethodHead, address, key(one.Key)); got.status != http.StatusNotFound {
-			t.Errorf("the upload of a deleted item: %d", got.status)
-		}
+		rt.do(t, http.MethodGet, public).is(t, http.StatusNotFound, "the file of a deleted item")
+		rt.do(t, http.MethodHead, address, key(one.Key)).is(t, http.StatusNotFound, "the upload of a deleted item")
 	}
 	if got := here.do(t, http.MethodPost, "/media/restore/"+id, key(one.Key)).item(t); got.File != public {
 		t.Errorf("restored: %+v", got)

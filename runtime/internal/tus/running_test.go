@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
@@ -88,9 +89,7 @@ func TestRunningUploads_AreThoseThatAreNeitherCompleteNorExpired(t *testing.T) {
 	rt.sent(t, one.Key, complete, 0, []byte("abc"))
 	ended := rt.created(t, one.Key, 7)
 	rt.do(t, http.MethodDelete, ended, key(one.Key))
-	if got := rt.do(t, http.MethodPost, "/media/create", key(one.Key), form("text/plain", []byte("a form"))); got.status != http.StatusCreated {
-		t.Fatalf("a form: %d %s", got.status, got.body)
-	}
+	rt.do(t, http.MethodPost, "/media/create", key(one.Key), form("text/plain", []byte("a form"))).mustBe(t, http.StatusCreated, "a form")
 	half := rt.created(t, one.Key, 10, metadata("filename", "Ferien 🏖.bin", "caption", "c", "group", "g", "access", "public"))
 	rt.sent(t, one.Key, half, 0, []byte("hello"))
 	unknown := rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "1")).header.Get("Location")
@@ -125,9 +124,7 @@ func TestRunningUploads_AreThoseThatAreNeitherCompleteNorExpired(t *testing.T) {
 		t.Errorf("the end of a complete upload: %s", detail)
 	}
 	for _, bad := range []string{"?limit=0", "?limit=101", "?limit=x", "?after=x", "?page=1", "?after=" + strings.Repeat("a", 70)} {
-		if got := rt.do(t, http.MethodGet, uploadsPath+bad, key(one.Key)); got.status != http.StatusBadRequest {
-			t.Errorf("%s: %d %s", bad, got.status, got.body)
-		}
+		rt.do(t, http.MethodGet, uploadsPath+bad, key(one.Key)).is(t, http.StatusBadRequest, "%s", bad)
 	}
 	w.purged(t, one)
 }
@@ -177,8 +174,7 @@ func TestRunningUploads_ArePagedWhileOthersRun(t *testing.T) {
 	}
 	lists.Wait()
 	// The lists did not disturb the request that sends.
-	_, err = body.Write(noise(3 << 20))
-	must(t, err)
+	must(t, check.ErrorOf(body.Write(noise(3<<20))))
 	must(t, body.Close())
 	if got := <-patched; got.status != http.StatusNoContent || got.header.Get("Upload-Offset") != fmt.Sprint(4<<20) {
 		t.Errorf("the PATCH: %d %s", got.status, got.body)
@@ -223,11 +219,8 @@ func TestEnd_StopsTheRequestThatSendsTheUpload(t *testing.T) {
 			address := here.created(t, one.Key, 50<<20)
 			here.sent(t, one.Key, address, 0, noise(100)) // as the incomplete part
 			body, patched := here.receiving(t, one.Key, address, 100)
-			_, err := body.Write(noise(first))
-			must(t, err)
-			if got := by.end(t, address, key(one.Key)); got.status != http.StatusNoContent {
-				t.Errorf("%s, %s: the end: %d %s", name, kind, got.status, got.body)
-			}
+			must(t, check.ErrorOf(body.Write(noise(first))))
+			by.end(t, address, key(one.Key)).is(t, http.StatusNoContent, "%s, %s: the end", name, kind)
 			if held := w.reserved(t, one); held != 11 {
 				t.Errorf("%s, %s: %d bytes are held", name, kind, held)
 			}
@@ -240,15 +233,11 @@ func TestEnd_StopsTheRequestThatSendsTheUpload(t *testing.T) {
 			must(t, body.Close())
 			for _, rt := range []*replica{here, there} {
 				for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-					if got := rt.do(t, method, address, key(one.Key), at(100), chunk(noise(10))); got.status != http.StatusNotFound {
-						t.Errorf("%s, %s: %s afterwards: %d %s", name, kind, method, got.status, got.body)
-					}
+					rt.do(t, method, address, key(one.Key), at(100), chunk(noise(10))).is(t, http.StatusNotFound, "%s, %s: %s afterwards", name, kind, method)
 				}
 				rt.end(t, address, key(one.Key)).rejectedByREST(t, http.StatusNotFound)
 			}
-			if got := by.end(t, keep, key(one.Key)); got.status != http.StatusNoContent {
-				t.Errorf("the other upload: %d %s", got.status, got.body)
-			}
+			by.end(t, keep, key(one.Key)).is(t, http.StatusNoContent, "the other upload")
 		}
 	}
 	w.purged(t, one)
@@ -323,9 +312,7 @@ func TestRunningUploads_OfACapabilityAreItsOwn(t *testing.T) {
 		rt.do(t, http.MethodGet, uploadsPath, plain).rejectedByREST(t, http.StatusForbidden)
 		rt.end(t, byKey, plain).rejectedByREST(t, http.StatusForbidden)
 	}
-	if got := rt.end(t, created, mine); got.status != http.StatusNoContent {
-		t.Errorf("the end: %d %s", got.status, got.body)
-	}
+	rt.end(t, created, mine).is(t, http.StatusNoContent, "the end")
 	if held := w.reserved(t, one); held != 30 {
 		t.Errorf("%d bytes are held", held)
 	}
@@ -396,9 +383,7 @@ func TestEnd_LosesNothingWhenItsReplicaIsKilled(t *testing.T) {
 		t.Errorf("the running uploads are %v, and %d bytes are held", ids, w.reserved(t, one))
 	}
 	third.end(t, address, key(one.Key)).rejectedByREST(t, http.StatusNotFound)
-	if n := w.QueryInt(t, `SELECT count(*) FROM object_removal WHERE abort_multipart`); n != 1 {
-		t.Errorf("%d removals are queued", n)
-	}
+	w.Counts(t, 1, "removals are queued", `SELECT count(*) FROM object_removal WHERE abort_multipart`)
 	must(t, holder.Signal(syscall.SIGCONT))
 	close(body.resume)
 	<-broken
@@ -420,9 +405,7 @@ func TestRunningUploads_OfWhichThereAreMany(t *testing.T) {
 		t.Errorf("%d uploads are listed", len(ids))
 	}
 	for _, id := range ids[:3] {
-		if got := rt.end(t, "/"+id, key(one.Key)); got.status != http.StatusNoContent {
-			t.Errorf("the end: %d %s", got.status, got.body)
-		}
+		rt.end(t, "/"+id, key(one.Key)).is(t, http.StatusNoContent, "the end")
 	}
 	if page, _ := rt.running(t, "?limit=1", key(one.Key)); len(page) != 1 || page[0].UploadId.String() != ids[3] {
 		t.Errorf("the newest is %+v", page)
@@ -444,7 +427,6 @@ func (w *world) seedRunning(t *testing.T, of tenant, n int) {
 			SELECT item_id, account_id, app_id, 1, 'a', '', 'private', '', '', lease_ends FROM upload WHERE account_id = $1 AND app_id = $2 AND $3::int > 0`,
 		`UPDATE account_usage SET bytes = $3::int WHERE account_id = $1 AND $2::uuid IS NOT NULL`,
 	} {
-		_, err := conn.Exec(t.Context(), statement, of.Account.ID, of.App.ID, n)
-		must(t, err)
+		must(t, check.ErrorOf(conn.Exec(t.Context(), statement, of.Account.ID, of.App.ID, n)))
 	}
 }

@@ -5,14 +5,16 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"mediastack.dev/hack/testenv/check"
 )
+
+var must = check.NoError
 
 func TestProxy_CutsStallsAndMutes(t *testing.T) {
 	t.Parallel()
 	server, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = server.Close() }()
 	heard := make(chan string, 10)
 	go func() {
@@ -35,15 +37,11 @@ func TestProxy_CutsStallsAndMutes(t *testing.T) {
 		}
 	}()
 	p, err := StartProxy(server.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer p.Close()
 	dial := func() net.Conn {
 		conn, err := net.Dial("tcp", p.String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return conn
 	}
 	say := func(conn net.Conn, text string) {
@@ -100,9 +98,7 @@ func TestProxy_RedirectsNewConnections(t *testing.T) {
 	var targets []string
 	for _, name := range []string{"first", "second"} {
 		server, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer func() { _ = server.Close() }()
 		targets = append(targets, server.Addr().String())
 		go func() {
@@ -116,15 +112,11 @@ func TestProxy_RedirectsNewConnections(t *testing.T) {
 		}()
 	}
 	p, err := StartProxy(targets[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer p.Close()
 	greeting := func(want string) net.Conn {
 		conn, err := net.Dial("tcp", p.String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		buffer := make([]byte, len(want))
 		if _, err := io.ReadFull(conn, buffer); err != nil || string(buffer) != want {
 			t.Errorf("%q answers, %v; want %q", buffer, err, want)
@@ -144,24 +136,16 @@ func TestProxy_RedirectsNewConnections(t *testing.T) {
 func TestProxy_StopsAtAnAwaitedRequest(t *testing.T) {
 	t.Parallel()
 	server, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = server.Close() }()
 	p, err := StartProxy(server.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer p.Close()
 	client, err := net.Dial("tcp", p.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer client.Close()
 	conn, err := server.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	exchange := func(text string) string {
 		if _, err := client.Write([]byte(text)); err != nil {

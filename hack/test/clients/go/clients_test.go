@@ -22,6 +22,7 @@ import (
 	"mediastack.dev/clients/go/api"
 	"mediastack.dev/hack/test/clients/clienttest"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -361,9 +362,4 @@ func count(requests []string, one string) int {
 	return n
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError

@@ -18,6 +18,7 @@ import (
 	"mediastack.dev/hack/provision"
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/node"
 	"mediastack.dev/runtime/account"
 )
@@ -285,9 +286,4 @@ func randomBytes(n int) []byte {
 	return data
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError

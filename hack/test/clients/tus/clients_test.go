@@ -20,6 +20,7 @@ import (
 	"mediastack.dev/hack/provision"
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/node"
 	"mediastack.dev/runtime/account"
 )
@@ -210,9 +211,4 @@ func newPage(t *testing.T, packages *node.Packages, file []byte) http.Handler {
 	return pages
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError

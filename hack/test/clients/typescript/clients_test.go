@@ -19,6 +19,7 @@ import (
 
 	"mediastack.dev/hack/test/clients/clienttest"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/node"
 )
 
@@ -219,9 +220,4 @@ func copyFolder(t *testing.T, from, to, pattern string) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError

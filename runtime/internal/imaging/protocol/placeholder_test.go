@@ -26,13 +26,9 @@ func FuzzPlaceholder(f *testing.F) {
 		hash := thumbhash.EncodeImage(picture)
 		var out bytes.Buffer
 		sent := protocol.Facts{Number: 1, Width: uint32(w), Height: uint32(h), Placeholder: string(hash)}
-		if err := protocol.NewWriter(&out).Facts(sent); err != nil {
-			t.Fatal(err)
-		}
+		must(t, protocol.NewWriter(&out).Facts(sent))
 		frame, err := protocol.NewReader(&out).Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got, err := frame.Facts(); err != nil || got != sent {
 			t.Fatalf("%d x %d pixels have the placeholder %x: %+v, %v", w, h, hash, got, err)
 		}

@@ -11,10 +11,13 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/geometry"
 	"mediastack.dev/runtime/imageformat"
 	"mediastack.dev/runtime/internal/imaging/protocol"
 )
+
+var must = check.NoError
 
 var (
 	handshake = protocol.Handshake{Version: 7, Sandbox: protocol.LayerLimits | protocol.LayerSyscalls, Formats: protocol.FormatsOf(imageformat.JPEG, imageformat.HEIC), Encoders: protocol.FormatsOf(imageformat.AVIF)}
@@ -72,13 +75,9 @@ func TestReader_ReadsWhatWriterWrites(t *testing.T) {
 	next := func() any {
 		t.Helper()
 		frame, err := r.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		value, err := read(frame)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return value
 	}
 	for _, want := range []any{handshake, job} {
@@ -177,9 +176,7 @@ func TestWriter_TruncatesLongTexts(t *testing.T) {
 	var out bytes.Buffer
 	_ = protocol.NewWriter(&out).Rejected(protocol.Rejected{Number: 1, Reason: protocol.ReasonCorrupt, Text: strings.Repeat("x", 5000)})
 	frame, err := protocol.NewReader(&out).Next()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, err := frame.Rejected(); err != nil || len(got.Text) != protocol.MaxText {
 		t.Errorf("%d bytes, %v", len(got.Text), err)
 	}

@@ -22,18 +22,14 @@ const drawing = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 4 4"><scri
 func write(t *testing.T, name string, data []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, data, 0o600))
 	return path
 }
 
 func picture(t *testing.T) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	if err := png.Encode(&out, image.NewGray(image.Rect(0, 0, 4, 4))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, png.Encode(&out, image.NewGray(image.Rect(0, 0, 4, 4))))
 	return out.Bytes()
 }
 
@@ -53,9 +49,7 @@ func TestAssets_AreServedImmutable(t *testing.T) {
 		"image/svg+xml": write(t, "logo.png", []byte(drawing)),
 	} {
 		p, err := pages.New(pages.Config{Name: "Media", Color: brandColor, Logo: logo})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		d := read(t, func(w io.Writer) error { return p.Error(w, pages.ErrorPage{Title: "x"}) })
 		found := map[string]bool{}
 		for _, e := range d.all("link", "img") {
@@ -101,9 +95,7 @@ func TestStylesheet_HasBrandColor(t *testing.T) {
 	links := map[string]bool{}
 	for _, color := range []string{"#FFB300", "#2456d6"} {
 		p, err := pages.New(pages.Config{Name: "Media", Color: color})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		d := read(t, func(w io.Writer) error { return p.Error(w, pages.ErrorPage{Title: "x"}) })
 		link := d.all("link")[1].get("href")
 		links[link] = true

@@ -9,8 +9,11 @@ import (
 
 	"golang.org/x/net/html"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
 )
+
+var must = check.NoError
 
 const brandColor = "#2456d6"
 
@@ -23,9 +26,7 @@ const toUnverifiedApp = "https://evil.example/cb?error=login_required&state=s+t"
 func newPages(t *testing.T) *pages.Pages {
 	t.Helper()
 	p, err := pages.New(pages.Config{Name: "Media <storage>", Color: brandColor})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 
@@ -163,13 +164,9 @@ type document struct {
 func read(t *testing.T, page func(io.Writer) error) document {
 	t.Helper()
 	var out bytes.Buffer
-	if err := page(&out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, page(&out))
 	node, err := html.Parse(strings.NewReader(out.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return document{node, out.String()}
 }
 

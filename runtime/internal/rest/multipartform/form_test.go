@@ -116,9 +116,7 @@ func FuzzForm_ReturnsWhatWasSent(f *testing.F) {
 			},
 		}
 		for i := range writes {
-			if err := writes[(i+int(turn))%len(writes)](); err != nil {
-				t.Fatal(err)
-			}
+			must(t, writes[(i+int(turn))%len(writes)]())
 		}
 		_ = writer.Close()
 		form, got, err := parse(&body, writer.FormDataContentType())
@@ -132,9 +130,7 @@ func FuzzForm_ReturnsWhatWasSent(f *testing.F) {
 			}
 			return
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !reflect.DeepEqual(form.fields, want) || len(got.files) != 1 || !bytes.Equal(got.files[0], data) || got.declaredType != "image/png" {
 			t.Fatalf("got %+v and %d files, want %+v", form.fields, len(got.files), want)
 		}
@@ -204,9 +200,7 @@ func TestForm_PassesErrorsOfTheSink(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/media/create", &body)
 	r.Header.Set("Content-Type", writer.FormDataContentType())
 	form, err := New(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	broken := errors.New("the store is broken")
 	if _, err := form.Read(t.Context(), failing{broken}); !errors.Is(err, broken) || fault.From(err).Kind != fault.Internal {
 		t.Errorf("got %v", err)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/fault"
 )
 
@@ -135,12 +136,7 @@ func newBody(t *testing.T, boundary string, file []byte) []byte {
 	return body.Bytes()
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.NoError
 
 // sizedSink reads a file by reads of random sizes.
 type sizedSink struct {

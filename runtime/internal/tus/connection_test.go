@@ -1,0 +1,174 @@
+package tus_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"testing"
+	"time"
+
+	"mediastack.dev/hack/testenv/wait"
+)
+
+// tusd interrupts a request by a deadline in the past. It once stayed on the connection, and
+// the next request on that connection failed.
+func TestConnection_ServesTheNextRequestAfterAFailedOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	finishing, finish := make(chan struct{}), make(chan struct{})
+	hooked := &hookedStore{Store: w.Store, before: sync.OnceFunc(func() { close(finishing); <-finish })}
+	here, there := w.replica(t, func(o *options) { o.store = hooked }), w.replica(t)
+	here.client.Transport.(*http.Transport).MaxConnsPerHost = 1
+	file := noise(1000)
+
+	// The whole body was received, and another request waits for the lock while it is finished.
+	address := here.created(t, one.Key, len(file))
+	first := make(chan answer, 1)
+	go func() {
+		got, err := here.try(t.Context(), http.MethodPatch, address, key(one.Key), at(0), chunk(file))
+		if err != nil {
+			t.Error(err)
+		}
+		first <- got
+	}()
+	<-finishing
+	asked := make(chan answer, 1)
+	go func() {
+		got, err := there.try(t.Context(), http.MethodHead, address, key(one.Key))
+		if err != nil {
+			t.Error(err)
+		}
+		asked <- got
+	}()
+	wait.Until(t, "the other replica waits", func() bool {
+		return w.QueryInt(t, `SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_notify%' AND datname = current_database() AND pid <> pg_backend_pid()`) > 0
+	})
+	close(finish)
+	if got := <-first; got.status != http.StatusNoContent || !w.promised(t, got, address, len(file)) {
+		t.Errorf("a request whose body was complete: %d %v %s", got.status, got.header, got.body)
+	}
+	if got := <-asked; !w.promised(t, got, address, len(file)) {
+		t.Errorf("HEAD: %d %v", got.status, got.header)
+	}
+	reused := false
+	traced := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
+	for range 3 {
+		if got, err := here.try(traced, http.MethodHead, address, key(one.Key)); err != nil || got.status != http.StatusOK || !reused {
+			t.Errorf("the next request: %d %v, reused: %t", got.status, err, reused)
+		}
+	}
+
+	// Half of the body was received when another request takes the upload over.
+	address = here.created(t, one.Key, len(file))
+	body := &stalling{file: file[:500], stalled: make(chan struct{}), resume: make(chan struct{})}
+	go func() {
+		got, _ := here.try(t.Context(), http.MethodPatch, address, key(one.Key), at(0), stream(io.MultiReader(body)))
+		first <- got
+	}()
+	<-body.stalled
+	var got answer
+	wait.Until(t, "the request is interrupted", func() bool { // it may not have started at the first HEAD
+		if n := there.offset(t, one.Key, address); n > 500 {
+			t.Errorf("%d bytes", n)
+		}
+		select {
+		case got = <-first:
+			return true
+		default:
+			return false
+		}
+	})
+	close(body.resume)
+	if got.status != http.StatusLocked || got.header.Get("Retry-After") == "" {
+		t.Errorf("the interrupted request: %d %v", got.status, got.header)
+	}
+	for range 3 {
+		if got, err := here.try(t.Context(), http.MethodHead, address, key(one.Key)); err != nil || got.status != http.StatusOK {
+			t.Errorf("the next request: %d %v", got.status, err)
+		}
+	}
+	here.complete(t, one.Key, address, file)
+	w.purged(t, one)
+}
+
+// A client that stalls for too long gets an error response that says so, and can resume the
+// upload.
+func TestStalledPatch_CanBeResumed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t, func(o *options) { o.server.StallTimeout = 5 * time.Second }) // far more than the first bytes need
+	file := noise(1000)
+	address := rt.created(t, one.Key, len(file))
+	body := &stalling{file: file[:500], stalled: make(chan struct{}), resume: make(chan struct{})}
+	defer close(body.resume)
+	got := rt.do(t, http.MethodPatch, address, key(one.Key), at(0), stream(body))
+	if got.status != http.StatusServiceUnavailable || got.header.Get("Upload-Offset") != "" {
+		t.Errorf("PATCH: %d %v %s", got.status, got.header, got.body)
+	}
+	if n := rt.offset(t, one.Key, address); n != 500 {
+		t.Errorf("%d bytes were received", n)
+	}
+	rt.complete(t, one.Key, address, file)
+	w.purged(t, one)
+}
+
+// A replica that drains interrupts its uploads, and their clients continue at another one.
+func TestDrain_ReleasesRunningUploads(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	here, there := w.replica(t), w.replica(t)
+	file := noise(20 << 20)
+	address := here.created(t, one.Key, len(file))
+	body := &stalling{file: file[:18<<20], stalled: make(chan struct{}), resume: make(chan struct{})}
+	patched := make(chan answer, 1)
+	go func() {
+		got, _ := here.try(t.Context(), http.MethodPatch, address, key(one.Key), at(0), stream(body))
+		patched <- got
+	}()
+	<-body.stalled
+	here.api.Drain()
+	if got := <-patched; got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" { // a tus client does not retry after 4xx
+		t.Errorf("PATCH: %d %v %s", got.status, got.header, got.body)
+	}
+	close(body.resume)
+	if n := there.offset(t, one.Key, address); n == 0 || n > 18<<20 {
+		t.Errorf("%d bytes were received", n)
+	}
+	there.complete(t, one.Key, address, file)
+	w.purged(t, one)
+}
+
+// A stalled connection once held the memory that others waited for. It is interrupted, and
+// what was received is kept.
+func TestPatch_BelowTheMinimumRateKeepsWhatArrived(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	slow, quick := w.tenant(t, "slow"), w.tenant(t, "quick")
+	rt := w.replica(t, func(o *options) {
+		o.media.UploadMemory, o.media.UploadMinTransferRate = 17<<20, 64<<10
+	})
+	file := noise(20 << 20)
+	address := rt.created(t, slow.Key, len(file))
+	body := &stalling{file: file[:15<<20], stalled: make(chan struct{}), resume: make(chan struct{})}
+	patched := make(chan answer, 1)
+	go func() {
+		got, _ := rt.try(t.Context(), http.MethodPatch, address, key(slow.Key), at(0), stream(body))
+		patched <- got
+	}()
+	<-body.stalled
+	other := noise(2 << 20)
+	rt.complete(t, quick.Key, rt.created(t, quick.Key, len(other)), other)
+	if got := <-patched; got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" { // a tus client does not retry after 4xx
+		t.Errorf("PATCH: %d %v %s", got.status, got.header, got.body)
+	}
+	close(body.resume)
+	if n := rt.offset(t, slow.Key, address); n < 5<<20 || n > 15<<20 {
+		t.Errorf("%d bytes were received", n)
+	}
+	rt.complete(t, slow.Key, address, file)
+	w.purged(t, slow)
+}
