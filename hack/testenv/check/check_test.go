@@ -28,7 +28,7 @@ func TestNoError_EndsTheTestWithTheError(t *testing.T) {
 		t.Errorf("it ended without an error: %v", tried.ended)
 	}
 	check.NoError(tried, check.ErrorOf(1, broken))
-	if len(tried.ended) != 1 || tried.ended[0] != error(broken) {
+	if len(tried.ended) != 1 || tried.ended[0] != broken {
 		t.Errorf("it ended with %v, want %v", tried.ended, broken)
 	}
 }

@@ -221,12 +221,6 @@ func (p page) is(t *testing.T, status int, what string, args ...any) {
 	runtimetest.CheckStatus(t, t.Errorf, p.StatusCode, status, []byte(p.body), what, args...)
 }
 
-// mustBe ends the test if the status is another one.
-func (p page) mustBe(t *testing.T, status int, what string, args ...any) {
-	t.Helper()
-	runtimetest.CheckStatus(t, t.Fatalf, p.StatusCode, status, []byte(p.body), what, args...)
-}
-
 func (b *browser) do(r *http.Request) page {
 	b.t.Helper()
 	response, err := b.http.Do(r)

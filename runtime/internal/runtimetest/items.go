@@ -1,10 +1,11 @@
 package runtimetest
 
 import (
-	"bytes"
 	"context"
+	"crypto/sha256"
 	"io"
 	"math/rand/v2"
+	"strconv"
 
 	"github.com/google/uuid"
 
@@ -34,7 +35,6 @@ func DeleteItem(ctx context.Context, service *media.Service, p account.Principal
 // Noise returns n bytes that do not compress. They depend on n alone.
 func Noise(n int) []byte {
 	data := make([]byte, n)
-	source := rand.NewChaCha8([32]byte(bytes.Repeat([]byte{byte(n), byte(n >> 8)}, 16)))
-	_, _ = source.Read(data)
+	_, _ = rand.NewChaCha8(sha256.Sum256([]byte(strconv.Itoa(n)))).Read(data)
 	return data
 }
