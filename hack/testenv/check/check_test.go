@@ -2,6 +2,7 @@ package check_test
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 
@@ -28,7 +29,7 @@ func TestNoError_EndsTheTestWithTheError(t *testing.T) {
 		t.Errorf("it ended without an error: %v", tried.ended)
 	}
 	check.NoError(tried, check.ErrorOf(1, broken))
-	if len(tried.ended) != 1 || tried.ended[0] != broken {
+	if !slices.Equal(tried.ended, []any{broken}) {
 		t.Errorf("it ended with %v, want %v", tried.ended, broken)
 	}
 }
