@@ -142,6 +142,40 @@ func TestGet_TakesOverTheClaimOfADeadProcess(t *testing.T) {
 	killed.balanced(t, one)
 }
 
+// A process that was paused finishes nothing while another one makes the picture: the row would be that of an object which is
+// not stored yet.
+func TestFinish_OfALostClaimLeavesTheOneThatTookItOver(t *testing.T) {
+	t.Parallel()
+	all := processes(t, 2)
+	paused, other := all[0], all[1]
+	one := paused.tenant(t, 100_000)
+	item := paused.sealed(t, one.Principal, 500)
+	original, _ := item.Objects.Find(media.Original)
+	ref := rendition.Ref{ItemID: item.ID, Key: of("a", 100).Recipe.Key(original.SHA256, media.EncoderVersion)}
+	made := rendition.Result{Object: media.Object{MimeType: "image/webp", SHA256: original.SHA256}, Width: 1, Height: 1}
+	var claims []rendition.Claim
+	for _, process := range all {
+		must(t, check.ErrorOf(process.Store.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)))
+		claim := rendition.Claim{ID: uuid.New(), Ref: ref, AccountID: one.Account().ID, Preset: "a", Lease: time.Hour}
+		if claimed, err := process.Store.ClaimRendition(t.Context(), claim); err != nil || !claimed {
+			t.Fatal(claimed, err)
+		}
+		if reserved, err := process.Store.ReserveRendition(t.Context(), claim, 7000); err != nil || !reserved {
+			t.Fatal(reserved, err)
+		}
+		claims = append(claims, claim)
+		if process == paused {
+			paused.exec(t, `UPDATE rendition SET lease_ends = now() - interval '1s'`)
+		}
+	}
+	if err := paused.Store.FinishRendition(t.Context(), claims[0], made); !errors.Is(err, rendition.ErrLost) || paused.rows(t, one) != 0 {
+		t.Errorf("the claim that was lost: %v", err)
+	}
+	if err := other.Store.FinishRendition(t.Context(), claims[1], made); err != nil || paused.rows(t, one) != 1 {
+		t.Errorf("the claim that took it over: %v", err)
+	}
+}
+
 // lateClaims is a database that commits a claim whose statement was canceled, after the answer.
 type lateClaims struct {
 	*postgres.Store
