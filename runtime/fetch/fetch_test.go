@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
@@ -187,6 +189,11 @@ func TestStart_BoundsTheQueueOfEachAccount(t *testing.T) {
 	one, other := w.tenant(t), w.Tenant(t, account.Spec{Name: "other", MaxStorage: 10, MaxUploadSize: 10})
 	p := w.process(t, serve(""), func(c *fetch.Config) { c.MaxOpen = 3 })
 	principal := w.Principal(t, one)
+	// What is added cannot be committed until all connections of the process add something: what they have counted is outdated then.
+	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	must(t, check.ErrorOf(conn.Exec(t.Context(), `BEGIN; SELECT FROM app FOR UPDATE`)))
 	var racers sync.WaitGroup
 	results := make(chan error, 12)
 	for range 12 {
@@ -195,6 +202,11 @@ func TestStart_BoundsTheQueueOfEachAccount(t *testing.T) {
 			results <- err
 		})
 	}
+	connections := int64(w.Database.DatabaseConns)
+	wait.Until(t, "all connections add a job", func() bool {
+		return w.QueryInt(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == connections
+	})
+	must(t, check.ErrorOf(conn.Exec(t.Context(), `COMMIT`)))
 	racers.Wait()
 	close(results)
 	started := 0
