@@ -179,7 +179,6 @@ func (d *fixture) withThumbnail(item media.Item, data []byte) media.Object {
 	return object
 }
 
-// check runs one check.
 // withRendition makes a rendition of 300 bytes, up to its end if it is finished, and returns the key of its object.
 func (d *fixture) withRendition(item media.Item, finished bool) (key string) {
 	d.t.Helper()

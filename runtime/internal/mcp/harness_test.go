@@ -55,7 +55,7 @@ func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec))
 	return w.Tenant(t, spec)
 }
 
-// traces returns the rows of uploads and items plus the bytes that are reserved or used.
+// leftovers returns the rows of uploads and items plus the bytes that are reserved or used.
 func (w *world) leftovers(t *testing.T) int64 {
 	t.Helper()
 	return w.QueryInt(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_usage)`)
