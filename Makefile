@@ -94,11 +94,11 @@ EVENTS ?=
 # One process serves the packages of a run: PostgreSQL, the S3 stores, an API server with its controllers.
 SERVED := bin/mediastack-testenv
 TEST_FLAGS = -count=1 -timeout $(TEST_TIMEOUT) -parallel $(TEST_PARALLEL)
-# What presubmit leaves out: go vet, since make lint runs govet, and the symbols of debuggers, which make links a quarter longer.
+# What presubmit leaves out: go vet, since make lint runs govet, and the symbols of debuggers, which take time to link.
 presubmit-plain presubmit-race: TEST_FLAGS += -vet=off -ldflags=-w
 # Half of the time of a test is waiting for servers.
 TEST_PARALLEL ?= 4
-# Compilers, linkers and tests collect garbage less often than by default, for up to 1 GiB more memory.
+# Compilers, linkers and tests collect garbage less often than by default: they lack processor time, not memory.
 TEST_GOGC ?= 400
 # go test begins with the packages that are named first: no long one is left alone at the end.
 LONG := mediastack.dev/controllers/operator mediastack.dev/runtime/cmd/mediastack-runtime mediastack.dev/runtime/postgres mediastack.dev/runtime/media mediastack.dev/runtime/internal/rest mediastack.dev/hack/test/%

@@ -70,7 +70,7 @@ func (g *Group) StartKubernetes(ctx context.Context, config KubernetesConfig) (*
 	}
 	k := &Kubernetes{dir: config.Dir, group: g, logDir: config.LogDir, tools: tools}
 	if config.Volatile {
-		k.env = []string{"GOGC=400"} // a fifth of the time of an API server was garbage collection
+		k.env = []string{"GOGC=400"} // tests lack processor time, not memory
 	}
 	if k.Port, err = ChoosePort(config.Port); err != nil {
 		return nil, fmt.Errorf("kube-apiserver: %w", err)
