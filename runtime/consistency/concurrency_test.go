@@ -27,7 +27,7 @@ func TestCheck_FindsNothingBesideRunningService(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, d *fixture) {
 		log := slog.New(slog.DiscardHandler)
 		service := d.newService(time.Now)
-		purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 300 * time.Millisecond}, BatchSize: 5, MaxAttempts: 1000, MaxBackoff: time.Second},
+		purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 300 * time.Millisecond}, MaxAttempts: 1000, RemovalConfig: media.RemovalConfig{BatchSize: 5, MaxBackoff: time.Second}},
 			media.PurgeDeps{Store: d.store, Objects: d.objects, Guard: d.Guard(), Now: time.Now, Log: log})
 		must(t, err)
 		ctx, stop := context.WithCancel(t.Context())

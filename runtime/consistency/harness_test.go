@@ -138,7 +138,7 @@ func (d *fixture) remove(key string) {
 func (d *fixture) removeQueued() {
 	d.t.Helper()
 	later := time.Now().Add(2 * time.Hour)
-	due, err := d.store.DueRemovals(d.t.Context(), later, later, 100)
+	due, err := d.store.DueRemovals(d.t.Context(), d.principal.Account.ID, later, 100)
 	must(d.t, err)
 	for _, removal := range due {
 		for _, key := range removal.Keys {

@@ -47,7 +47,7 @@ func (d *fixture) deleteUndoably(item media.Item) {
 // removeEnded runs the purge, which removes the objects of what a repair ended.
 func (d *fixture) removeEnded() {
 	d.t.Helper()
-	purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, BatchSize: 50, MaxAttempts: 3, MaxBackoff: time.Second},
+	purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, MaxAttempts: 3, RemovalConfig: media.RemovalConfig{BatchSize: 50, MaxBackoff: time.Second}},
 		media.PurgeDeps{Store: d.store, Objects: d.objects, Guard: d.Guard(), Now: func() time.Time { return time.Now().Add(time.Minute) }, Log: slog.New(slog.DiscardHandler)})
 	must(d.t, err)
 	must(d.t, check.ErrorOf(purger.Run(d.t.Context())))

@@ -145,7 +145,7 @@ func (s *site) marker(p account.Principal) installation.Marker {
 // purge runs the purge at a time.
 func (s *site) purge(at time.Time) (media.PurgeSummary, error) {
 	s.t.Helper()
-	purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, UploadGrace: 5 * time.Minute, BatchSize: 100, MaxAttempts: 3, MaxBackoff: time.Hour},
+	purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, UploadGrace: 5 * time.Minute, MaxAttempts: 3, RemovalConfig: media.RemovalConfig{BatchSize: 100, MaxBackoff: time.Hour}},
 		media.PurgeDeps{Store: s.store, Objects: s.objects, Guard: s.process(), Now: func() time.Time { return at }, Log: slog.New(slog.DiscardHandler)})
 	must(s.t, err)
 	return purger.Run(s.t.Context())

@@ -113,7 +113,7 @@ var (
 	purgeAttentionDesc = describe("mediastack_purge_needs_attention", "1 if an operator must act on what the last run of the purge found.")
 	purgeSkippedDesc   = describe("mediastack_purge_buckets_skipped", "Buckets that the last run of the purge skipped, because they belong to another account or installation.")
 	purgeRunsDesc      = describe("mediastack_purge_runs_total", "Runs of the purge by outcome: completed, failed, held (nothing may be removed).", "outcome")
-	purgeRemovedDesc   = describe("mediastack_purge_removed_total", "What the purge removed: drafts, deleted_items (that cannot be restored anymore), uploads, objects (queued removals), oauth_rows, api_keys, renditions (stale ones).", "kind")
+	purgeRemovedDesc   = describe("mediastack_purge_removed_total", "What the purge removed: drafts, deleted_items (that cannot be restored anymore), uploads, objects (queued removals that it carried out), oauth_rows, api_keys, renditions (stale ones).", "kind")
 	purgeFailuresDesc  = describe("mediastack_purge_removal_failures_total", "Removals of objects that failed in the purge.")
 )
 

@@ -9,12 +9,17 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/imaging/imagetest"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/work"
 )
 
 // turned is a photo of 40 x 60 pixels that a camera stored with 60 x 40.
@@ -115,10 +120,10 @@ func TestFactsBackfill_ReadsTheFirstBytes(t *testing.T) {
 	silent := b.upload(p, recording(0, 8000), media.Fields{})
 	photo := b.upload(p, turned(), media.Fields{})
 	b.number(`WITH old AS (UPDATE item SET facts_version = 1, duration_ms = NULL, pages = NULL RETURNING 1) SELECT count(*) FROM old`)
-	if done, err := b.backfill(away{b.objects}, pool).Pass(t.Context()); err != nil || done != (media.FactsPass{Failed: 3}) {
+	if done, err := b.backfill(away{b.objects}, pool).whole(t.Context()); err != nil || done != (media.FactsPass{Failed: 3}) {
 		t.Errorf("without the object store: %+v, %v", done, err)
 	}
-	if done, err := b.backfill(b.objects, pool).Pass(t.Context()); err != nil || done != (media.FactsPass{Read: 2, Skipped: 1}) {
+	if done, err := b.backfill(b.objects, pool).whole(t.Context()); err != nil || done != (media.FactsPass{Read: 2, Skipped: 1}) {
 		t.Errorf("%+v, %v", done, err)
 	}
 	for _, tt := range []struct {
@@ -135,7 +140,7 @@ func TestFactsBackfill_ReadsTheFirstBytes(t *testing.T) {
 	}
 	// An item of before there were any facts is read in the same way.
 	b.number(`WITH old AS (UPDATE item SET facts_version = 0, duration_ms = NULL RETURNING 1) SELECT count(*) FROM old`)
-	if done, err := b.backfill(b.objects, pool).Pass(t.Context()); err != nil || done != (media.FactsPass{Read: 3, Skipped: 2}) || b.left() != 0 {
+	if done, err := b.backfill(b.objects, pool).whole(t.Context()); err != nil || done != (media.FactsPass{Read: 3, Skipped: 2}) || b.left() != 0 {
 		t.Errorf("%+v, %v; %d are left", done, err, b.left())
 	}
 	list, err := b.service.List(t.Context(), p, media.Filter{}, 1, 10)
@@ -155,14 +160,14 @@ func TestFactsBackfill_AddsTheDominantColor(t *testing.T) {
 	sealed, damaged := b.sealed(p, turned(), media.Fields{}), b.upload(p, turned()[:900], media.Fields{})
 	b.upload(p, []byte("a text"), media.Fields{})
 	b.number(`WITH old AS (UPDATE item SET facts_version = 0 RETURNING 1) SELECT count(*) FROM old`)
-	if done, err := b.backfill(b.objects, pool).Pass(t.Context()); err != nil || done != (media.FactsPass{Read: 1, Skipped: 2}) {
+	if done, err := b.backfill(b.objects, pool).whole(t.Context()); err != nil || done != (media.FactsPass{Read: 1, Skipped: 2}) {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	photo, err := b.service.Get(t.Context(), p, sealed.ID)
 	must(t, err)
 	b.number(`WITH old AS (UPDATE item SET facts_version = 2, dominant_color = NULL RETURNING 1) SELECT count(*) FROM old`)
 	b.number(fmt.Sprintf(`WITH old AS (UPDATE item SET width = 40, height = 60, placeholder = 'earlier' WHERE id = '%s' RETURNING 1) SELECT count(*) FROM old`, damaged.ID))
-	if done, err := b.backfill(b.objects, pool).Pass(t.Context()); err != nil || done != (media.FactsPass{Read: 1, Skipped: 1}) {
+	if done, err := b.backfill(b.objects, pool).whole(t.Context()); err != nil || done != (media.FactsPass{Read: 1, Skipped: 1}) {
 		t.Errorf("%+v, %v", done, err)
 	}
 	got, err := b.service.Get(t.Context(), p, photo.ID)
@@ -180,19 +185,30 @@ func TestFactsBackfill_AddsTheDominantColor(t *testing.T) {
 	if len(list.Items) != 1 || list.Items[0].Facts.DominantColor != photo.Facts.DominantColor {
 		t.Errorf("the list has %+v", list.Items)
 	}
-	if done, err := b.backfill(b.objects, pool).Pass(t.Context()); err != nil || done != (media.FactsPass{}) {
+	if done, err := b.backfill(b.objects, pool).whole(t.Context()); err != nil || done != (media.FactsPass{}) {
 		t.Errorf("the second pass: %+v, %v", done, err)
 	}
 }
 
-// backfill is a backfill of a process that was elected or not. It is stopped at the wait with the number
-// stopAt; 0 = it is not.
+// backfill is a backfill that is stopped at the wait with the number stopAt; 0 = it is not.
 type backfill struct {
 	*media.FactsBackfill
-	notElected bool
-	waits      []time.Duration
-	stopAt     int
-	atStop     func() // called before the wait fails
+	waits  []time.Duration
+	stopAt int
+}
+
+// snoozed reports whether err is that of work.Snooze.
+func snoozed(err error, delay time.Duration) bool {
+	return err != nil && err.Error() == work.Snooze(delay).Error()
+}
+
+// whole makes a whole pass, and returns what it did.
+func (b *backfill) whole(ctx context.Context) (media.FactsPass, error) {
+	err := b.Work(ctx, work.Task{})
+	if snoozed(err, 10*time.Minute) {
+		err = nil
+	}
+	return b.Pass(), err
 }
 
 var errStopped = errors.New("stopped")
@@ -200,13 +216,11 @@ var errStopped = errors.New("stopped")
 func (b *harness) backfill(objects media.ObjectStore, deriver media.Deriver) *backfill {
 	b.t.Helper()
 	must(b.t, b.guard.Beat(b.t.Context()))
-	run := &backfill{atStop: func() {}}
+	run := &backfill{}
 	run.FactsBackfill = media.NewFactsBackfill(media.FactsConfig{FactsRate: 30}, media.FactsDeps{Store: b.store, Objects: objects, Deriver: deriver,
-		Elected:  func(context.Context) (bool, error) { return !run.notElected, nil },
 		Writable: b.guard.Writable,
 		Wait: func(_ context.Context, pause time.Duration) error {
 			if run.waits = append(run.waits, pause); len(run.waits) == run.stopAt {
-				run.atStop()
 				return errStopped
 			}
 			return nil
@@ -241,18 +255,13 @@ func TestFactsBackfill_ContinuesWhereItWasStopped(t *testing.T) {
 	p := b.tenant(1 << 30)
 	photos := b.withoutFacts(p)
 
-	other := b.backfill(b.objects, pool)
-	other.notElected = true
-	if done, err := other.Pass(t.Context()); err != nil || done != (media.FactsPass{}) || b.left() != 4 {
-		t.Errorf("a process that was not elected: %+v, %v", done, err)
-	}
 	stopped := b.backfill(b.objects, pool)
 	stopped.stopAt = 2 // after two images
-	if done, err := stopped.Pass(t.Context()); !errors.Is(err, errStopped) || done.Read+done.Skipped != 3 || b.left() != 1 {
+	if done, err := stopped.whole(t.Context()); !errors.Is(err, errStopped) || done.Read+done.Skipped != 3 || b.left() != 1 {
 		t.Errorf("%+v, %v; %d are left", done, err, b.left())
 	}
 	run := b.backfill(b.objects, pool)
-	if done, err := run.Pass(t.Context()); err != nil || done.Read != 1 || done.Skipped != 0 || b.left() != 0 {
+	if done, err := run.whole(t.Context()); err != nil || done.Read != 1 || done.Skipped != 0 || b.left() != 0 {
 		t.Errorf("%+v, %v; %d are left", done, err, b.left())
 	}
 	if len(run.waits) != 1 || run.waits[0] != 2*time.Second {
@@ -267,7 +276,7 @@ func TestFactsBackfill_ContinuesWhereItWasStopped(t *testing.T) {
 	}
 	b.counts(2, "items are unchanged, of two without facts", `SELECT count(*) FROM item WHERE version = 1 AND width IS NULL AND placeholder IS NULL`)
 	again := b.backfill(b.objects, pool)
-	if done, err := again.Pass(t.Context()); err != nil || done != (media.FactsPass{}) || len(again.waits) != 0 {
+	if done, err := again.whole(t.Context()); err != nil || done != (media.FactsPass{}) || len(again.waits) != 0 {
 		t.Errorf("a pass with nothing left: %+v, %v", done, err)
 	}
 	b.balanced(p)
@@ -285,32 +294,91 @@ func TestFactsBackfill_LeavesFilesThatCannotBeReadToTheNextPass(t *testing.T) {
 	b := setup(t)
 	_, pool := b.withQueue(b.objects, config, 16)
 	b.withoutFacts(b.tenant(1 << 30))
-	if done, err := b.backfill(away{b.objects}, pool).Pass(t.Context()); err != nil || done.Failed != 3 || done.Skipped != 1 || b.left() != 3 {
+	if done, err := b.backfill(away{b.objects}, pool).whole(t.Context()); err != nil || done.Failed != 3 || done.Skipped != 1 || b.left() != 3 {
 		t.Errorf("%+v, %v; %d are left", done, err, b.left())
 	}
-	if done, err := b.backfill(b.objects, pool).Pass(t.Context()); err != nil || done.Read != 2 || done.Skipped != 1 || b.left() != 0 {
+	if done, err := b.backfill(b.objects, pool).whole(t.Context()); err != nil || done.Read != 2 || done.Skipped != 1 || b.left() != 0 {
 		t.Errorf("%+v, %v; %d are left", done, err, b.left())
 	}
 }
 
-func TestFactsBackfill_RunsPassAfterPassUntilItEnds(t *testing.T) {
+// oldItems is a media.FactsStore in memory, for what a FactsBackfill does when. It has no images.
+type oldItems struct {
+	media.Deriver
+	items []media.StoredItem // in their order
+	held  bool
+}
+
+func (o *oldItems) EnqueueFacts(context.Context, time.Duration) (int, error) { return 1, nil }
+
+func (o *oldItems) ItemsWithoutFacts(_ context.Context, after media.StoredItem, limit int) ([]media.StoredItem, error) {
+	later := slices.DeleteFunc(slices.Clone(o.items), func(item media.StoredItem) bool { return item.ID.String() <= after.ID.String() })
+	return later[:min(limit, len(later))], nil
+}
+
+func (o *oldItems) SetFacts(_ context.Context, id uuid.UUID, _ media.Facts) error {
+	o.items = slices.DeleteFunc(o.items, func(item media.StoredItem) bool { return item.ID == id })
+	return nil
+}
+
+func (o *oldItems) SkipFacts(context.Context, []uuid.UUID) error { return nil }
+
+func (o *oldItems) Handles(string, int64) bool { return false }
+
+// Open returns a file that is silent, except that every third one cannot be opened.
+func (o *oldItems) Open(_ context.Context, _, key string, _, length int64) (io.ReadCloser, error) {
+	if key[len(key)-1]%3 == 0 {
+		return nil, errors.New("away")
+	}
+	return io.NopCloser(strings.NewReader(strings.Repeat("0", int(length)))), nil
+}
+
+// A pass keeps to its pace over several attempts, each of which ends in time. Files that cannot be read delay nothing.
+func TestFactsBackfill_ContinuesItsPassInTheNextAttempt(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	_, pool := b.withQueue(b.objects, config, 16)
-	b.withoutFacts(b.tenant(1 << 30))
-	run := b.backfill(b.objects, pool)
-	run.stopAt = 6
-	ctx, cancel := context.WithCancel(t.Context())
-	run.atStop = cancel
-	if err := run.Run(ctx); err != nil || b.left() != 0 {
-		t.Errorf("%v; %d are left", err, b.left())
-	}
-	image, between := 2*time.Second, 10*time.Minute
-	if want := []time.Duration{between, image, image, image, between, between}; !slices.Equal(run.waits, want) {
-		t.Errorf("it waited %v, want %v", run.waits, want)
-	}
-	off := media.NewFactsBackfill(media.FactsConfig{}, media.FactsDeps{})
-	must(t, off.Run(t.Context()))
+	synctest.Test(t, func(t *testing.T) {
+		store := &oldItems{}
+		for n := range 150 {
+			id := uuid.UUID{15: byte(n)}
+			store.items = append(store.items, media.StoredItem{ID: id, Objects: media.Objects{{Variant: media.Original, Key: id.String(), MimeType: "audio/mpeg", Bytes: 10}}})
+		}
+		store.items = store.items[1:] // the first id is zero
+		waiting := func(_ context.Context, pause time.Duration) error {
+			time.Sleep(pause) //nolint:forbidigo // the clock of synctest
+			return nil
+		}
+		writable := func() error {
+			if store.held {
+				return errors.New("held")
+			}
+			return nil
+		}
+		run := media.NewFactsBackfill(media.FactsConfig{FactsRate: 60}, media.FactsDeps{Store: store, Objects: store, Deriver: store, Writable: writable, Wait: waiting, Log: slog.New(slog.DiscardHandler)})
+		for i, want := range []struct {
+			files int
+			delay time.Duration
+		}{{61, 0}, {122, 0}, {149, 10 * time.Minute}} {
+			err := run.Work(t.Context(), work.Task{})
+			if done := run.Pass(); !snoozed(err, want.delay) || done.Skipped+done.Failed != want.files {
+				t.Errorf("attempt %d: %v, %+v", i+1, err, done)
+			}
+		}
+		left := len(store.items)
+		if done := run.Pass(); left == 0 || done.Failed != left {
+			t.Errorf("%d files are left, %+v", left, done)
+		}
+		store.held = true
+		if err := run.Work(t.Context(), work.Task{}); !snoozed(err, 0) || len(store.items) != left || run.Policy().Ready() == nil {
+			t.Errorf("while nothing may be changed: %v", err)
+		}
+		if policy := run.Policy(); policy.Slots != 1 || policy.Enqueue == nil {
+			t.Errorf("%+v", policy)
+		}
+		off := media.NewFactsBackfill(media.FactsConfig{}, media.FactsDeps{})
+		if err := off.Work(t.Context(), work.Task{}); !snoozed(err, 10*time.Minute) || off.Policy().Enqueue != nil {
+			t.Errorf("with a rate of 0: %v", err)
+		}
+	})
 }
 
 func TestFactsConfig_HasBounds(t *testing.T) {

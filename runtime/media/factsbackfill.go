@@ -13,11 +13,15 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/filehead"
 	"mediastack.dev/runtime/settings"
+	"mediastack.dev/runtime/work"
 )
+
+// FactsWork is the kind of the one task that reads the facts of items of before there were facts.
+const FactsWork work.Kind = "facts"
 
 // FactsConfig bounds the backfill of facts. The tags are flag and environment names.
 type FactsConfig struct {
-	FactsRate int `env:"SERVICE_FACTS_RATE" default:"60" help:"Files per minute, of items that were stored before their facts were, of which one replica reads width, height, placeholder, dominant color, duration and pages; from 0 to 6000, 0 = none."`
+	FactsRate int `env:"SERVICE_FACTS_RATE" default:"60" help:"Files per minute, of items that were stored before their facts were, of which the replicas together read width, height, placeholder, dominant color, duration and pages; from 0 to 6000, 0 = none."`
 }
 
 // maxFactsRate is the maximum of FactsRate.
@@ -41,6 +45,8 @@ type StoredItem struct {
 
 // FactsStore is where the backfill finds items, and records their facts. postgres.Store implements it.
 type FactsStore interface {
+	// EnqueueFacts adds the task of FactsWork, due after the delay, unless it is there, and returns how many were added.
+	EnqueueFacts(ctx context.Context, delay time.Duration) (int, error)
 	// ItemsWithoutFacts returns up to limit items, in the order of their account and id, after this one.
 	ItemsWithoutFacts(ctx context.Context, after StoredItem, limit int) ([]StoredItem, error)
 	// SetFacts records the facts of an item, unless there are some: zero ones if there is nothing to
@@ -57,8 +63,6 @@ type FactsDeps struct {
 		Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error)
 	}
 	Deriver Deriver
-	// Elected reports whether this process is the one that reads.
-	Elected func(ctx context.Context) (bool, error)
 	// Writable returns an error while nothing may be changed.
 	Writable func() error
 	// Wait waits, or returns the error of ctx.
@@ -67,12 +71,15 @@ type FactsDeps struct {
 }
 
 // FactsBackfill reads the facts of items of before there were facts: one file after the other, with
-// pauses. It reads the whole of an image, and the first bytes of a recording or a document. Each item is recorded when it was read, so that a process continues where another one was
-// stopped.
+// pauses. It reads the whole of an image, and the first bytes of a recording or a document. Each item is recorded when it was read, so a
+// process continues where another one was stopped. It is the worker of FactsWork, which one process has at a time.
 type FactsBackfill struct {
 	cfg  FactsConfig
 	deps FactsDeps
 	head []byte // of the last file that was read
+	// last is where the pass of this process is; another one begins anew, and finds what is left.
+	last StoredItem
+	pass FactsPass
 }
 
 // NewFactsBackfill returns a FactsBackfill that uses deps.
@@ -83,26 +90,25 @@ func NewFactsBackfill(cfg FactsConfig, deps FactsDeps) *FactsBackfill {
 const (
 	// factsBatch is how many items are read from the database at once.
 	factsBatch = 100
-	// factsInterval is the pause between two passes. A later one finds the items that could not be
+	// factsInterval is the pause before the first pass and between two. A later one finds the items that could not be
 	// read, and those of a replica of an earlier version.
 	factsInterval = 10 * time.Minute
+	// factsTurn is after how long an attempt ends and the next one continues: a claim lasts as long as factsTimeout at most.
+	factsTurn    = time.Minute
+	factsTimeout = 10 * time.Minute
 )
 
-// Run passes through the items until ctx ends. It does nothing if the rate is 0.
-func (b *FactsBackfill) Run(ctx context.Context) error {
-	if b.cfg.FactsRate == 0 {
-		return nil
+// Policy returns how the task runs. It is not there if the rate is 0.
+func (b *FactsBackfill) Policy() work.Policy {
+	policy := work.Policy{Slots: 1, Timeout: factsTimeout, MinBackoff: time.Minute, MaxBackoff: factsInterval, Ready: b.deps.Writable}
+	if b.cfg.FactsRate > 0 {
+		policy.Enqueue = func(ctx context.Context) (int, error) { return b.deps.Store.EnqueueFacts(ctx, factsInterval) }
 	}
-	for {
-		// First, because a process knows only after its start whether it is the elected one.
-		if b.deps.Wait(ctx, factsInterval) != nil {
-			return nil
-		}
-		if _, err := b.Pass(ctx); err != nil && ctx.Err() == nil {
-			b.deps.Log.WarnContext(ctx, "reading the facts of stored files was interrupted; the next pass continues", "error", err)
-		}
-	}
+	return policy
 }
+
+// Pass returns what the pass of this process did. It is not safe while Work runs.
+func (b *FactsBackfill) Pass() FactsPass { return b.pass }
 
 // FactsPass counts what one pass did.
 type FactsPass struct {
@@ -111,30 +117,39 @@ type FactsPass struct {
 	Failed  int // files that could not be read: the next pass tries again
 }
 
-// Pass reads the facts of all items that have none, while this process is the elected one.
-func (b *FactsBackfill) Pass(ctx context.Context) (done FactsPass, err error) {
-	var last StoredItem
-	for {
-		if elected, err := b.deps.Elected(ctx); err != nil || !elected {
-			return done, err
+// Work goes on with the pass over all items without facts. The next pass begins later.
+func (b *FactsBackfill) Work(ctx context.Context, _ work.Task) error {
+	if b.cfg.FactsRate == 0 {
+		return work.Snooze(factsInterval) // a replica that has a rate may have added the task
+	}
+	if b.last.ID == uuid.Nil {
+		b.pass = FactsPass{}
+	}
+	for began := time.Now(); ; {
+		items, err := b.deps.Store.ItemsWithoutFacts(ctx, b.last, factsBatch)
+		switch {
+		case err != nil:
+			return err
+		case len(items) == 0:
+			b.last = StoredItem{}
+			return work.Snooze(factsInterval)
 		}
-		items, err := b.deps.Store.ItemsWithoutFacts(ctx, last, factsBatch)
-		if err != nil || len(items) == 0 {
-			return done, err
+		ended, err := b.batch(ctx, items, began.Add(factsTurn))
+		b.deps.Log.InfoContext(ctx, "facts of stored files", "read", b.pass.Read, "skipped", b.pass.Skipped, "failed", b.pass.Failed)
+		switch {
+		case b.deps.Writable() != nil:
+			return work.Snooze(0) // Policy.Ready says when it goes on
+		case err != nil:
+			return err
+		case ended:
+			return work.Snooze(0)
 		}
-		if err := b.batch(ctx, items, &done); err != nil {
-			return done, err
-		}
-		last = items[len(items)-1]
-		b.deps.Log.InfoContext(ctx, "facts of stored files", "read", done.Read, "skipped", done.Skipped, "failed", done.Failed)
 	}
 }
 
-// batch reads the facts of items. It pauses after each file, and once if there is none.
-func (b *FactsBackfill) batch(ctx context.Context, items []StoredItem, done *FactsPass) error {
-	if err := b.deps.Writable(); err != nil {
-		return err
-	}
+// batch reads the facts of items until the end of the turn, and reports whether that was reached. It pauses after each file, and once if
+// there is none.
+func (b *FactsBackfill) batch(ctx context.Context, items []StoredItem, turnEnds time.Time) (ended bool, err error) {
 	pause := time.Minute / time.Duration(b.cfg.FactsRate)
 	var others []uuid.UUID
 	files := items[:0:0]
@@ -147,25 +162,31 @@ func (b *FactsBackfill) batch(ctx context.Context, items []StoredItem, done *Fac
 	}
 	if len(others) > 0 {
 		if err := b.deps.Store.SkipFacts(ctx, others); err != nil {
-			return err
+			return false, err
 		}
-		done.Skipped += len(others)
+		b.pass.Skipped += len(others)
 	}
 	if len(files) == 0 {
-		return b.deps.Wait(ctx, pause)
+		b.last = items[len(items)-1]
+		return time.Now().After(turnEnds), b.deps.Wait(ctx, pause)
 	}
 	for _, file := range files {
 		if err := b.deps.Writable(); err != nil {
-			return err
+			return false, err
 		}
-		if err := b.read(ctx, file, done); err != nil {
-			return err
+		if err := b.read(ctx, file); err != nil {
+			return false, err
 		}
+		b.last = file
 		if err := b.deps.Wait(ctx, pause); err != nil {
-			return err
+			return false, err
+		}
+		if time.Now().After(turnEnds) {
+			return true, nil
 		}
 	}
-	return nil
+	b.last = items[len(items)-1]
+	return false, nil
 }
 
 // factsSide is the size of the thumbnail of which the placeholder is made.
@@ -173,7 +194,7 @@ const factsSide = 100
 
 // read reads the facts of a file, and records them. One that the object store does not return is left to
 // the next pass.
-func (b *FactsBackfill) read(ctx context.Context, item StoredItem, done *FactsPass) error {
+func (b *FactsBackfill) read(ctx context.Context, item StoredItem) error {
 	original, _ := item.Objects.Find(Original)
 	read := b.readHead
 	if b.deps.Deriver.Handles(original.MimeType, original.Bytes) {
@@ -184,12 +205,12 @@ func (b *FactsBackfill) read(ctx context.Context, item StoredItem, done *FactsPa
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		done.Failed++
+		b.pass.Failed++
 		return nil
 	case facts.Known():
-		done.Read++
+		b.pass.Read++
 	default:
-		done.Skipped++
+		b.pass.Skipped++
 	}
 	return b.deps.Store.SetFacts(ctx, item.ID, facts)
 }

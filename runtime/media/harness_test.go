@@ -61,7 +61,7 @@ type harness struct {
 var (
 	config = media.Config{MaxUploads: 32, UploadMemory: 256 << 20, UploadPerAccountPercent: 100, UploadQueue: 1000, UploadQueueTimeout: runtimetest.Long,
 		UploadLease: 15 * time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: runtimetest.Long}
-	purgeConfig = media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, UploadGrace: 5 * time.Minute, BatchSize: 7, MaxAttempts: 3, MaxBackoff: time.Hour}
+	purgeConfig = media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, UploadGrace: 5 * time.Minute, MaxAttempts: 3, RemovalConfig: media.RemovalConfig{BatchSize: 7, MaxBackoff: time.Hour}}
 )
 
 func setup(t *testing.T) *harness {

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -9,8 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/purge"
+	"mediastack.dev/runtime/work"
 )
 
 // DraftConfig bounds the life of drafts. The purge and the documents of drafts have the same value.
@@ -28,13 +29,11 @@ func (c DraftConfig) Validate() error {
 
 // PurgeConfig bounds one run of the purge. The tags are flag and environment names.
 type PurgeConfig struct {
-	DraftConfig `embed:""`
+	DraftConfig   `embed:""`
+	RemovalConfig `embed:""`
 
-	UploadGrace  time.Duration `env:"SERVICE_UPLOAD_GRACE" default:"5m" help:"How long after the end of its lease, or its expiry, the purge removes an upload without progress."`
-	BatchSize    int           `env:"SERVICE_PURGE_BATCH" default:"50" help:"Rows in one transaction of the purge."`
-	PausePercent int           `env:"SERVICE_PURGE_PAUSE_PERCENT" default:"200" help:"Pause after each batch, in percent of the batch's duration, which follows the load."`
-	MaxAttempts  int           `env:"SERVICE_PURGE_MAX_ATTEMPTS" default:"10" help:"Failed attempts at one removal after which exit code 3 reports that an operator must act."`
-	MaxBackoff   time.Duration `env:"SERVICE_PURGE_MAX_BACKOFF" default:"1h" help:"Maximum pause before a failed removal is retried."`
+	UploadGrace time.Duration `env:"SERVICE_UPLOAD_GRACE" default:"5m" help:"How long after the end of its lease, or its expiry, the purge removes an upload without progress."`
+	MaxAttempts int           `env:"SERVICE_PURGE_MAX_ATTEMPTS" default:"10" help:"Failed attempts at one removal after which exit code 3 reports that an operator must act."`
 }
 
 // Validate checks the bounds.
@@ -42,21 +41,10 @@ func (c PurgeConfig) Validate() error {
 	switch {
 	case c.UploadGrace < 0:
 		return fmt.Errorf("SERVICE_UPLOAD_GRACE must not be negative, but is %s", c.UploadGrace)
-	case c.BatchSize < 1 || c.BatchSize > 10_000:
-		return fmt.Errorf("SERVICE_PURGE_BATCH must be from 1 to 10000, not %d", c.BatchSize)
-	case c.PausePercent < 0 || c.PausePercent > 10_000:
-		return fmt.Errorf("SERVICE_PURGE_PAUSE_PERCENT must be from 0 to 10000, not %d", c.PausePercent)
 	case c.MaxAttempts < 1:
 		return fmt.Errorf("SERVICE_PURGE_MAX_ATTEMPTS must be at least 1, not %d", c.MaxAttempts)
-	case c.MaxBackoff <= 0:
-		return fmt.Errorf("SERVICE_PURGE_MAX_BACKOFF must be positive, not %s", c.MaxBackoff)
 	}
-	return c.DraftConfig.Validate()
-}
-
-// Batches returns how every step of the purge works, while writable returns nil.
-func (c PurgeConfig) Batches(writable func() error) purge.Batches {
-	return purge.Batches{Size: c.BatchSize, Writable: writable, Pause: purge.Percent(c.PausePercent)}
+	return cmp.Or(c.DraftConfig.Validate(), c.RemovalConfig.Validate())
 }
 
 // PurgeSummary counts what one run did. Its JSON form is the output of the purge command.
@@ -67,11 +55,12 @@ type PurgeSummary struct {
 	// DeletedItemsPurged counts the deleted items that cannot be restored anymore.
 	DeletedItemsPurged int `json:"deletedItemsPurged"`
 	UploadsExpired     int `json:"uploadsExpired"`
-	RemovalsDone       int `json:"removalsDone"`
-	RemovalsFailed     int `json:"removalsFailed"`
-	RemovalsPending    int `json:"removalsPending"`
-	// BucketsSkipped counts the buckets that belong to another account or installation: their
-	// objects stay.
+	// RemovalsDone and RemovalsFailed count what this run did. The service carries out removals, too.
+	RemovalsDone   int `json:"removalsDone"`
+	RemovalsFailed int `json:"removalsFailed"`
+	// RemovalsPending counts the removals that are left in the queue.
+	RemovalsPending int `json:"removalsPending"`
+	// BucketsSkipped counts the buckets with failed removals that belong to another account or installation: their objects stay.
 	BucketsSkipped int `json:"bucketsSkipped"`
 	// NeedsAttention is set when a removal has failed MaxAttempts times, or a bucket was skipped.
 	NeedsAttention bool `json:"needsAttention"`
@@ -99,7 +88,7 @@ type PurgeDeps struct {
 	Log     *slog.Logger
 }
 
-// Purger deletes drafts that are too old, deleted items that cannot be restored anymore, uploads whose lease has ended, and the objects of
+// Purger deletes drafts that are too old, deleted items that cannot be restored anymore and uploads whose lease has ended, and carries out
 // queued removals, in bounded batches. Every batch is one transaction, so a run that is
 // killed leaves the rest to the next one.
 type Purger struct {
@@ -120,7 +109,7 @@ func (p *Purger) Run(ctx context.Context, others ...func(ctx context.Context, ba
 	var summary PurgeSummary
 	batches := p.cfg.Batches(p.deps.Guard.Writable)
 	ran, err := p.deps.Store.WithPurgeLock(ctx, func(ctx context.Context) error {
-		run := &purgeRun{Purger: p, summary: &summary, batches: batches, buckets: map[installation.Bucket]bucketCheck{}}
+		run := &purgeRun{Purger: p, summary: &summary, batches: batches}
 		if err := run.purge(ctx); err != nil {
 			return err
 		}
@@ -144,7 +133,6 @@ type purgeRun struct {
 	*Purger
 	summary *PurgeSummary
 	batches purge.Batches
-	buckets map[installation.Bucket]bucketCheck // each is read once per run
 }
 
 func (p *purgeRun) purge(ctx context.Context) error {
@@ -178,16 +166,50 @@ func (p *purgeRun) purge(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", step.what, err)
 		}
 	}
-	if err := p.removeDue(ctx); err != nil {
+	if err := p.removeDue(ctx, start); err != nil {
 		return fmt.Errorf("remove objects: %w", err)
 	}
 	if err := store.CompactPageIndex(ctx); err != nil {
 		return fmt.Errorf("compact the pagination index: %w", err)
 	}
-	pending, err := store.CountRemovals(ctx)
-	summary.RemovalsPending = int(pending)
-	return err
+	return p.inspectRemovals(ctx)
 }
+
+// removeDue carries out the removals that are due when the run begins, and that no other process works on.
+func (p *purgeRun) removeDue(ctx context.Context, start time.Time) error {
+	remover := NewRemover(p.cfg.RemovalConfig, RemoverDeps{Store: p.deps.Store, Objects: p.deps.Objects, Guard: p.deps.Guard, Ready: p.deps.Guard.Writable,
+		Now: func() time.Time { return start }, Log: p.deps.Log})
+	runner, err := work.NewRunner(work.Deps{Store: p.deps.Store, Log: p.deps.Log})
+	if err != nil {
+		return err
+	}
+	if err := runner.Register(RemovalWork, remover, remover.Policy()); err != nil {
+		return err
+	}
+	defer func() { p.summary.RemovalsDone, p.summary.RemovalsFailed = remover.Counts() }()
+	return runner.Drain(ctx, RemovalWork)
+}
+
+// inspectRemovals reports what is left in the queue of removals, whichever process has failed at it.
+func (p *purgeRun) inspectRemovals(ctx context.Context) error {
+	queue, err := p.deps.Store.InspectRemovals(ctx, maxFailingBuckets)
+	if err != nil {
+		return err
+	}
+	p.summary.RemovalsPending = int(queue.Pending)
+	p.summary.NeedsAttention = queue.MaxAttempts >= p.cfg.MaxAttempts
+	for _, bucket := range queue.FailingBuckets {
+		if _, err := p.deps.Guard.CheckBucket(ctx, bucket); fault.Is(err, fault.Conflict) {
+			p.deps.Log.WarnContext(ctx, "a bucket is skipped", "bucket", bucket.Name, "account", bucket.AccountID, "error", err)
+			p.summary.BucketsSkipped++
+			p.summary.NeedsAttention = true
+		}
+	}
+	return nil
+}
+
+// maxFailingBuckets bounds the buckets whose markers are read at the end of a run.
+const maxFailingBuckets = 1000
 
 // UploadKeys returns the keys of the objects that an upload may have stored.
 func UploadKeys(itemID uuid.UUID) []string {

@@ -9,6 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/cell"
+	"mediastack.dev/runtime/installation"
+	"mediastack.dev/runtime/work"
 )
 
 // Scope is the app that a call acts for. A credential gives access to the items of its own app
@@ -112,17 +114,22 @@ type PurgeStore interface {
 	DeleteExpiredResumables(ctx context.Context, cutoff time.Time, batch int) (int, error)
 	// DeleteExpiredCapabilities deletes up to batch counts of capabilities that expired before cutoff.
 	DeleteExpiredCapabilities(ctx context.Context, cutoff time.Time, batch int) (int, error)
-	// DueRemovals leases up to batch removals until leasedUntil: they are due again then
-	// unless they are finished or failed.
-	DueRemovals(ctx context.Context, now, leasedUntil time.Time, batch int) ([]Removal, error)
-	// FinishRemovals deletes removals that were carried out from the queue.
-	FinishRemovals(ctx context.Context, ids []int64) error
-	// FailRemovals makes removals due again at notBefore and records the reason.
-	FailRemovals(ctx context.Context, ids []int64, notBefore time.Time, reason string) error
-	// CountRemovals counts the removals that are still queued.
-	CountRemovals(ctx context.Context) (int64, error)
+	// InspectRemovals returns what is left in the queue of removals, with up to so many failing buckets.
+	InspectRemovals(ctx context.Context, buckets int) (RemovalQueue, error)
 	// CompactPageIndex updates the pagination index of every app whose lists changed.
 	CompactPageIndex(ctx context.Context) error
+
+	RemovalStore
+	work.Store
+}
+
+// RemovalQueue is what is left in the queue of removals.
+type RemovalQueue struct {
+	Pending int64
+	// MaxAttempts is the largest number of failed attempts at one removal.
+	MaxAttempts int
+	// FailingBuckets are the buckets of removals that have failed.
+	FailingBuckets []installation.Bucket
 }
 
 // Removal is a queued removal of objects.
@@ -133,7 +140,8 @@ type Removal struct {
 	Keys      []string
 	// AbortMultipart is set when incomplete multipart uploads of the keys are to be aborted as well.
 	AbortMultipart bool
-	Attempts       int
+	// Attempts counts the failed attempts.
+	Attempts int
 }
 
 // ObjectStore stores objects in S3. objectstore.Store implements it.

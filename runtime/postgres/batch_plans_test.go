@@ -259,8 +259,11 @@ func batchStatements() map[string]func(context.Context, *sqlgen.Queries) {
 		"end tombstones": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.EndTombstones(ctx, sqlgen.EndTombstonesParams{AccountIds: accounts, Ids: items})
 		},
-		"purge removals": func(ctx context.Context, q *sqlgen.Queries) {
-			_, _ = q.DueRemovals(ctx, sqlgen.DueRemovalsParams{LeasedUntil: time.Now(), Now: day.Add(time.Hour), Batch: planBatch})
+		"due removals": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.DueRemovals(ctx, sqlgen.DueRemovalsParams{AccountID: accounts[0], Now: day.Add(time.Hour), Batch: planBatch})
+		},
+		"small: enqueue removals": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.EnqueueRemovals(ctx, sqlgen.EnqueueRemovalsParams{Kind: "removal", Now: day.Add(time.Hour)})
 		},
 		"purge resumable uploads": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.DeleteExpiredResumables(ctx, sqlgen.DeleteExpiredResumablesParams{Cutoff: time.Now(), Batch: planBatch})

@@ -12,6 +12,12 @@ import (
 
 var _ media.FactsStore = (*Store)(nil)
 
+// EnqueueFacts implements media.FactsStore.
+func (s *Store) EnqueueFacts(ctx context.Context, delay time.Duration) (int, error) {
+	added, err := s.queries.EnqueueOnce(ctx, sqlgen.EnqueueOnceParams{Kind: string(media.FactsWork), Delay: delay.Microseconds()})
+	return int(added), toFault(err, "enqueue the task of facts")
+}
+
 // ItemsWithoutFacts implements media.FactsStore.
 func (s *Store) ItemsWithoutFacts(ctx context.Context, after media.StoredItem, limit int) ([]media.StoredItem, error) {
 	rows, err := s.queries.ItemsWithoutFacts(ctx, sqlgen.ItemsWithoutFactsParams{AccountID: after.AccountID, ID: after.ID, Batch: batchSize(limit)})

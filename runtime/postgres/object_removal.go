@@ -4,15 +4,24 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
-// DueRemovals implements media.PurgeStore.
-func (s *Store) DueRemovals(ctx context.Context, now, leasedUntil time.Time, batch int) ([]media.Removal, error) {
-	rows, err := s.queries.DueRemovals(ctx, sqlgen.DueRemovalsParams{Now: now, LeasedUntil: leasedUntil, Batch: batchSize(batch)})
+// EnqueueRemovals implements media.RemovalStore.
+func (s *Store) EnqueueRemovals(ctx context.Context, now time.Time) (int, error) {
+	added, err := s.queries.EnqueueRemovals(ctx, sqlgen.EnqueueRemovalsParams{Kind: string(media.RemovalWork), Now: now})
+	return int(added), toFault(err, "enqueue removals")
+}
+
+// DueRemovals implements media.RemovalStore.
+func (s *Store) DueRemovals(ctx context.Context, accountID uuid.UUID, now time.Time, batch int) ([]media.Removal, error) {
+	rows, err := s.queries.DueRemovals(ctx, sqlgen.DueRemovalsParams{AccountID: accountID, Now: now, Batch: batchSize(batch)})
 	if err != nil {
-		return nil, toFault(err, "lease removals")
+		return nil, toFault(err, "read due removals")
 	}
 	due := make([]media.Removal, len(rows))
 	for i, row := range rows {
@@ -21,18 +30,26 @@ func (s *Store) DueRemovals(ctx context.Context, now, leasedUntil time.Time, bat
 	return due, nil
 }
 
-// FinishRemovals implements media.PurgeStore.
+// FinishRemovals implements media.RemovalStore.
 func (s *Store) FinishRemovals(ctx context.Context, ids []int64) error {
 	return toFault(s.queries.FinishRemovals(ctx, ids), "finish removals")
 }
 
-// FailRemovals implements media.PurgeStore.
+// FailRemovals implements media.RemovalStore.
 func (s *Store) FailRemovals(ctx context.Context, ids []int64, notBefore time.Time, reason string) error {
 	return toFault(s.queries.FailRemovals(ctx, sqlgen.FailRemovalsParams{Ids: ids, NotBefore: notBefore, LastError: reason}), "fail removals")
 }
 
-// CountRemovals implements media.PurgeStore.
-func (s *Store) CountRemovals(ctx context.Context) (int64, error) {
-	n, err := s.queries.CountRemovals(ctx)
-	return n, toFault(err, "count removals")
+// InspectRemovals implements media.PurgeStore.
+func (s *Store) InspectRemovals(ctx context.Context, buckets int) (media.RemovalQueue, error) {
+	left, err := s.queries.InspectRemovals(ctx)
+	if err != nil {
+		return media.RemovalQueue{}, toFault(err, "count removals")
+	}
+	queue := media.RemovalQueue{Pending: left.Pending, MaxAttempts: int(left.Attempts)}
+	failing, err := s.queries.FailingBuckets(ctx, batchSize(buckets))
+	for _, row := range failing {
+		queue.FailingBuckets = append(queue.FailingBuckets, installation.Bucket{AccountID: row.AccountID, Name: row.Bucket})
+	}
+	return queue, toFault(err, "find the buckets of failed removals")
 }

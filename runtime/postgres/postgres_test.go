@@ -27,7 +27,7 @@ func TestStore_UsesCallersClock(t *testing.T) {
 	if purged, err := store.PurgeDrafts(t.Context(), now, 10); err != nil || purged != 1 {
 		t.Fatalf("purged %d drafts, %v", purged, err)
 	}
-	if due, err := store.DueRemovals(t.Context(), now, now.Add(time.Minute), 10); err != nil || len(due) != 1 {
+	if due, err := store.DueRemovals(t.Context(), scope.AccountID, now, 10); err != nil || len(due) != 1 {
 		t.Errorf("%d removals are due, %v", len(due), err)
 	}
 }

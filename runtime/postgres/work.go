@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 	"mediastack.dev/runtime/work"
@@ -16,7 +17,7 @@ var _ work.Store = (*Store)(nil)
 const claimLock = 526_877
 
 // workKinds are the kinds of tasks.
-func workKinds() []string { return []string{string(oauth.EmailWork)} }
+func workKinds() []string { return []string{string(oauth.EmailWork), string(media.RemovalWork), string(media.FactsWork)} }
 
 // optionalTime returns nil for the zero time.
 func optionalTime(t time.Time) *time.Time {
@@ -90,10 +91,11 @@ func (s *Store) ReturnTask(ctx context.Context, task work.Task, why work.Return)
 // ReleaseTasks implements work.Store.
 func (s *Store) ReleaseTasks(ctx context.Context, kind work.Kind) (int, error) {
 	rows, err := s.queries.ReleaseTasks(ctx, sqlgen.ReleaseTasksParams{Kind: string(kind), Own: s.own()})
-	if err == nil && kind == oauth.EmailWork {
-		var adopted int64
-		adopted, err = s.queries.AdoptEmails(ctx, string(kind))
-		rows += adopted
-	}
 	return int(rows), toFault(err, "release tasks")
+}
+
+// AdoptEmails makes tasks of the e-mails that replicas of a version before package work have queued, and returns how many.
+func (s *Store) AdoptEmails(ctx context.Context) (int, error) {
+	rows, err := s.queries.AdoptEmails(ctx, string(oauth.EmailWork))
+	return int(rows), toFault(err, "adopt e-mails")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv/wait"
+	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/postgres"
 	"mediastack.dev/runtime/work"
@@ -266,8 +267,8 @@ func TestWork_AdoptsEmailsOfTheVersionBefore(t *testing.T) {
 	t.Parallel()
 	store, url := setup(t)
 	statement(t, url, `INSERT INTO email_outbox (encrypted, attempts, not_before, expires_at) VALUES ('due', 1, now(), now() + interval '10 minutes'), ('leased', 1, now() + interval '45 seconds', now() + interval '10 minutes')`)
-	if released, err := store.ReleaseTasks(t.Context(), oauth.EmailWork); err != nil || released != 1 {
-		t.Fatalf("%d are adopted: %v", released, err)
+	if adopted, err := store.AdoptEmails(t.Context()); err != nil || adopted != 1 {
+		t.Fatalf("%d are adopted: %v", adopted, err)
 	}
 	tasks, err := store.ClaimTasks(t.Context(), work.Claim{Kind: oauth.EmailWork, Limit: 9, Duration: time.Minute})
 	if err != nil || len(tasks) != 1 || string(tasks[0].Payload) != "due" || tasks[0].Attempt != 2 || tasks[0].Expired {
@@ -313,5 +314,27 @@ func TestWork_TwoProcessesDoEachTaskOnce(t *testing.T) {
 	}
 	if len(did.keys) != 200 {
 		t.Errorf("%d tasks of 200 were done", len(did.keys))
+	}
+}
+
+// All processes enqueue the task of facts at each check: it is there once, whoever works on it.
+func TestEnqueueFacts_AddsOneTask(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	for i, want := range []int{1, 0} {
+		if added, err := store.EnqueueFacts(t.Context(), time.Hour); err != nil || added != want {
+			t.Errorf("call %d: %d, %v", i+1, added, err)
+		}
+	}
+	claim := work.Claim{Kind: media.FactsWork, Limit: 5, Duration: time.Hour}
+	if tasks, err := store.ClaimTasks(t.Context(), claim); err != nil || len(tasks) != 0 {
+		t.Errorf("before its time: %+v, %v", tasks, err)
+	}
+	claim.Now = time.Now().Add(2 * time.Hour)
+	if tasks, err := store.ClaimTasks(t.Context(), claim); err != nil || len(tasks) != 1 || tasks[0].AccountID != uuid.Nil {
+		t.Errorf("%+v, %v", tasks, err)
+	}
+	if added, err := store.EnqueueFacts(t.Context(), 0); err != nil || added != 0 || workRows(t, url) != 1 {
+		t.Errorf("while it runs: %d, %v", added, err)
 	}
 }

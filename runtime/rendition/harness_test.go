@@ -297,7 +297,7 @@ func (t tenant) Account() account.Account { return t.Principal.Account }
 // purge runs the purge of objects a long time later, when every removal is due.
 func (w *world) purge(t *testing.T) {
 	t.Helper()
-	purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, UploadGrace: 5 * time.Minute, BatchSize: 100, MaxAttempts: 3, MaxBackoff: time.Hour},
+	purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, UploadGrace: 5 * time.Minute, MaxAttempts: 3, RemovalConfig: media.RemovalConfig{BatchSize: 100, MaxBackoff: time.Hour}},
 		media.PurgeDeps{Store: w.Store, Objects: w.Objects, Guard: w.Guard(), Now: func() time.Time { return w.clock.Now().Add(2 * time.Hour) }, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	must(t, check.ErrorOf(purger.Run(t.Context())))

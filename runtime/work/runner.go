@@ -110,11 +110,12 @@ func (q *queue) run(ctx context.Context) {
 	defer stop()
 	var attempts sync.WaitGroup
 	ended := make(chan struct{}, q.policy.Slots)
-	free, more, failing := q.policy.Slots, true, false
+	free, more := q.policy.Slots, true
+	claimsFail, enqueueFails := false, false
 	check := time.NewTimer(jitter(checkInterval))
 	defer check.Stop()
 	for ctx.Err() == nil {
-		if more && free > 0 {
+		if more && free > 0 && q.policy.ready() == nil {
 			tasks, err := q.claim(ctx, free)
 			for _, task := range tasks {
 				attempts.Go(func() {
@@ -124,10 +125,7 @@ func (q *queue) run(ctx context.Context) {
 			}
 			more = err == nil && len(tasks) == free
 			free -= len(tasks)
-			if err != nil && !failing {
-				q.deps.Log.WarnContext(ctx, "tasks cannot be claimed; the next check tries again", "kind", q.kind, "error", err)
-			}
-			failing = err != nil
+			q.warn(ctx, &claimsFail, "tasks cannot be claimed; the next check tries again", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -138,12 +136,73 @@ func (q *queue) run(ctx context.Context) {
 			more = true
 		case <-check.C:
 			q.release(ctx)
+			if q.policy.ready() == nil {
+				_, err := q.enqueue(ctx)
+				q.warn(ctx, &enqueueFails, "tasks cannot be found; the next check tries again", err)
+			}
 			more = true
 			check.Reset(jitter(checkInterval))
 		}
 	}
 	defer time.AfterFunc(shutdownGrace, stop).Stop()
 	attempts.Wait()
+}
+
+// Drain runs the tasks of a kind that are due, until none is. It may run beside Run and Drain of other processes, and leaves them the
+// tasks that they have claimed. It does not wait for the backoff of tasks that fail. It returns the error of Policy.Ready, of ctx, or of
+// the Store.
+func (r *Runner) Drain(ctx context.Context, kind Kind) error {
+	q := r.queues[kind]
+	for {
+		if err := q.policy.ready(); err != nil {
+			return err
+		}
+		added, err := q.enqueue(ctx)
+		if err != nil {
+			return err
+		}
+		claimed, err := q.drain(ctx)
+		if err != nil || added == 0 && claimed == 0 {
+			return err
+		}
+	}
+}
+
+// drain runs tasks, as many at once as there are slots, until none is due.
+func (q *queue) drain(ctx context.Context) (claimed int, err error) {
+	for {
+		if err := cmp.Or(ctx.Err(), q.policy.ready()); err != nil {
+			return claimed, err
+		}
+		tasks, err := q.claim(ctx, q.policy.Slots)
+		if err != nil || len(tasks) == 0 {
+			return claimed, err
+		}
+		claimed += len(tasks)
+		var attempts sync.WaitGroup
+		for _, task := range tasks {
+			attempts.Go(func() { q.attempt(ctx, task) })
+		}
+		attempts.Wait()
+	}
+}
+
+// enqueue adds the tasks of Policy.Enqueue, and returns how many.
+func (q *queue) enqueue(ctx context.Context) (int, error) {
+	if q.policy.Enqueue == nil {
+		return 0, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
+	defer cancel()
+	return q.policy.Enqueue(ctx)
+}
+
+// warn logs an error once, until there is none.
+func (q *queue) warn(ctx context.Context, failing *bool, message string, err error) {
+	if err != nil && !*failing && ctx.Err() == nil {
+		q.deps.Log.WarnContext(ctx, message, "kind", q.kind, "error", err)
+	}
+	*failing = err != nil
 }
 
 // claim is not interrupted when ctx ends: a task that was claimed but not received here would wait until its claim ends.

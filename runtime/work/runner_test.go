@@ -487,3 +487,140 @@ func TestRegister_RejectsWhatCannotRun(t *testing.T) {
 		t.Errorf("%d series before the first attempt: %v", n, err)
 	}
 }
+
+// A kind whose causes add no tasks finds them at each check, unless nothing may run.
+func TestRunner_EnqueuesWhileItIsReady(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &queue{}
+		var held atomic.Bool
+		var enqueued atomic.Int32
+		finding := policy
+		finding.Ready = func() error {
+			if held.Load() {
+				return errDown
+			}
+			return nil
+		}
+		finding.Enqueue = func(context.Context) (int, error) {
+			enqueued.Add(1)
+			if store.left() == 0 {
+				store.add(work.Task{})
+			}
+			return 1, nil
+		}
+		r := run(t, store, finding, func(context.Context, work.Task) error { return nil })
+		pass(9 * time.Second)
+		done := r.outcome(t, "done")
+		if done < 3 {
+			t.Errorf("%d tasks were found", done)
+		}
+		held.Store(true)
+		pass(3 * time.Second) // for an attempt that has begun
+		store.add(work.Task{})
+		calls, done, claims := enqueued.Load(), r.outcome(t, "done"), store.now().claims
+		pass(time.Minute)
+		if enqueued.Load() != calls || r.outcome(t, "done") != done || store.now().claims != claims {
+			t.Errorf("while nothing may run, %d calls, %d tasks, %d claims", enqueued.Load()-calls, r.outcome(t, "done")-done, store.now().claims-claims)
+		}
+		held.Store(false)
+		pass(3 * time.Second)
+		if r.outcome(t, "done") == done {
+			t.Error("nothing runs afterwards")
+		}
+	})
+}
+
+// A queue that cannot be filled is logged once, and served all the same.
+func TestRunner_SurvivesAFailingEnqueue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &queue{}
+		failing := policy
+		failing.Enqueue = func(context.Context) (int, error) { return 0, errDown }
+		r := run(t, store, failing, func(context.Context, work.Task) error { return nil })
+		store.add(work.Task{})
+		pass(time.Minute)
+		if store.left() != 0 {
+			t.Error("the task did not run")
+		}
+		if logged := r.logs.count("cannot be found"); logged != 1 {
+			t.Errorf("it is logged %d times", logged)
+		}
+	})
+}
+
+func TestDrain_RunsWhatIsDueOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &queue{}
+		var most, running atomic.Int32
+		var failed atomic.Int32
+		finding := policy
+		finding.MinBackoff, finding.MaxBackoff = time.Hour, time.Hour
+		batches := 3
+		finding.Enqueue = func(context.Context) (int, error) {
+			if batches == 0 {
+				return 0, nil
+			}
+			batches--
+			store.add(make([]work.Task, 5)...)
+			return 5, nil
+		}
+		runner, err := work.NewRunner(work.Deps{Store: store, Log: slog.New(slog.DiscardHandler)})
+		must(t, err)
+		must(t, runner.Register(kind, worker(func(context.Context, work.Task) error {
+			if n := running.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			defer running.Add(-1)
+			pass(time.Second)
+			if failed.Add(1) == 2 {
+				return errDown
+			}
+			return nil
+		}), finding))
+		must(t, runner.Drain(t.Context(), kind))
+		if state := store.now(); store.left() != 1 || len(state.returns) != 1 || len(state.rows) != 15 || most.Load() != 2 {
+			t.Errorf("%d tasks are left, %d failed, %d were there, %d ran at once", store.left(), len(state.returns), len(state.rows), most.Load())
+		}
+	})
+}
+
+func TestDrain_EndsWithTheErrorOfWhatItNeeds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			change func(store *queue, p *work.Policy, stop func())
+			left   int
+			want   error
+		}{
+			"held before": {func(_ *queue, p *work.Policy, _ func()) { p.Ready = func() error { return errDown } }, 5, errDown},
+			"no queue":    {func(store *queue, _ *work.Policy, _ func()) { store.fail(errDown, nil) }, 5, errDown},
+			"no enqueuing": {func(_ *queue, p *work.Policy, _ func()) {
+				p.Enqueue = func(context.Context) (int, error) { return 0, errDown }
+			}, 5, errDown},
+			"held meanwhile": {func(store *queue, p *work.Policy, _ func()) {
+				p.Slots, p.Ready = 1, func() error {
+					if store.left() < 3 {
+						return errDown
+					}
+					return nil
+				}
+			}, 2, errDown},
+			"the end of its context": {func(_ *queue, _ *work.Policy, stop func()) { stop() }, 5, context.Canceled},
+		} {
+			store, changed := &queue{}, policy
+			ctx, stop := context.WithCancel(t.Context())
+			store.add(make([]work.Task, 5)...)
+			c.change(store, &changed, stop)
+			runner, err := work.NewRunner(work.Deps{Store: store, Log: slog.New(slog.DiscardHandler)})
+			must(t, err)
+			must(t, runner.Register(kind, worker(func(context.Context, work.Task) error { return nil }), changed))
+			if err := runner.Drain(ctx, kind); !errors.Is(err, c.want) || store.left() != c.left {
+				t.Errorf("%s: %v, %d tasks are left", name, err, store.left())
+			}
+			stop()
+		}
+	})
+}

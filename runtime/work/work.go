@@ -91,6 +91,19 @@ type Policy struct {
 	// MinBackoff is the pause after the first failed attempt. It doubles with each other one, up to MaxBackoff. A
 	// random share of up to a quarter is added.
 	MinBackoff, MaxBackoff time.Duration
+	// Ready returns an error while no task may run: none is claimed or enqueued then. nil = they always may.
+	Ready func() error
+	// Enqueue adds the tasks that are due because of rows elsewhere, for a kind whose causes add none, and returns how many. It is called
+	// at each check, by all processes. nil = none.
+	Enqueue func(ctx context.Context) (int, error)
+}
+
+// ready returns an error while no task may run.
+func (p Policy) ready() error {
+	if p.Ready == nil {
+		return nil
+	}
+	return p.Ready()
 }
 
 // validate checks what a program may have wrong.

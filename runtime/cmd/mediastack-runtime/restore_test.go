@@ -248,7 +248,7 @@ func (r *restored) laterPurge(sealedAgain, expired media.Item) {
 		in     time.Duration
 		purged int
 	}{{23 * time.Hour, 0}, {25 * time.Hour, 1}} {
-		purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, UploadGrace: 5 * time.Minute, BatchSize: 100, MaxAttempts: 3, MaxBackoff: time.Hour},
+		purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, UploadGrace: 5 * time.Minute, MaxAttempts: 3, RemovalConfig: media.RemovalConfig{BatchSize: 100, MaxBackoff: time.Hour}},
 			media.PurgeDeps{Store: r.Store, Objects: r.Objects, Guard: r.Guard(), Now: func() time.Time { return time.Now().Add(purge.in) }, Log: slog.New(slog.DiscardHandler)})
 		must(r.t, err)
 		if summary, err := purger.Run(r.t.Context()); err != nil || summary.DraftsPurged != purge.purged {

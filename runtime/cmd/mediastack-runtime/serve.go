@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,6 +49,7 @@ type serveCommand struct {
 	Auth     auth.Config           `embed:"" group:"Credentials"`
 	Media    media.Config          `embed:"" group:"Media"`
 	Drafts   media.DraftConfig     `embed:"" group:"Media"`
+	Removals media.RemovalConfig   `embed:"" group:"Media"`
 	Images   imaging.Config        `embed:"" prefix:"image-" group:"Images"`
 	Facts    media.FactsConfig     `embed:"" group:"Images"`
 	Pictures rendition.Config      `embed:"" group:"Images"`
@@ -133,7 +135,6 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	background.Go(func() error { svc.auth.Run(backgroundCtx); return nil })
 	background.Go(func() error { return svc.locks.Run(backgroundCtx) })
 	if c.Images.Enabled {
-		background.Go(func() error { return svc.facts.Run(ctx) }) // not while requests are drained
 		background.Go(func() error { return svc.pictures.Run(backgroundCtx) })
 		background.Go(func() error { return svc.eager.Run(ctx) }) // other replicas continue
 	}
@@ -179,7 +180,6 @@ type components struct {
 	stores  *objectstore.Readiness
 	work    *work.Runner
 	mail    *mail.Sender // nil if login is disabled
-	facts   *media.FactsBackfill
 
 	pictures *rendition.Service
 	eager    *rendition.Eager
@@ -304,6 +304,17 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if err != nil {
 		return components{}, err
 	}
+	ready := func() error { return cmp.Or(stores.Available(), guard.BucketsWritable()) }
+	remover := media.NewRemover(c.Removals, media.RemoverDeps{Store: store, Objects: guarded, Guard: guard, Ready: ready, Now: time.Now, Log: log})
+	if err := tasks.Register(media.RemovalWork, remover, remover.Policy()); err != nil {
+		return components{}, err
+	}
+	if c.Images.Enabled {
+		facts := media.NewFactsBackfill(c.Facts, media.FactsDeps{Store: store, Objects: guarded, Deriver: images, Writable: guard.Writable, Wait: wait, Log: log})
+		if err := tasks.Register(media.FactsWork, facts, facts.Policy()); err != nil {
+			return components{}, err
+		}
+	}
 	var emails *mail.Sender
 	if c.Mail.Enabled() {
 		var logins *oauthhttp.API
@@ -317,7 +328,6 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if err := registry.Register(inventory.NewCollector(store, instance.ID(), c.Accounts.Limit(), time.Now, log)); err != nil {
 		return components{}, err
 	}
-	facts := c.newFactsBackfill(store, guarded, images, guard, instance, log)
 	accounts, err := newAccountMetrics(c.Accounts, registry)
 	if err != nil {
 		return components{}, err
@@ -329,7 +339,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		feed = feed.WithItems(cached)
 	}
 	return components{server: serving, origins: accountOrigins, auth: authenticator, feed: feed, uploads: uploads, locks: locks, fetch: fetches, stores: stores, work: tasks, mail: emails,
-		facts: facts, pictures: pictures, eager: eager, guard: guard, instance: instance}, err
+		pictures: pictures, eager: eager, guard: guard, instance: instance}, err
 }
 
 // buildOAuth creates the authorization server with its login pages, and what sends its e-mails.
@@ -353,7 +363,9 @@ func (c *serveCommand) buildOAuth(store *postgres.Store, tasks *work.Runner, sec
 	if err != nil {
 		return nil, nil, usageError{err}
 	}
-	if err := tasks.Register(oauth.EmailWork, emails, c.Mail.Policy()); err != nil {
+	policy := c.Mail.Policy()
+	policy.Enqueue = store.AdoptEmails
+	if err := tasks.Register(oauth.EmailWork, emails, policy); err != nil {
 		return nil, nil, err
 	}
 	shown, err := pages.New(c.Pages)

@@ -1,20 +1,34 @@
 -- name: QueueRemoval :one
 INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before) VALUES ($1, $2, $3, $4, $5) RETURNING id;
 
+-- name: EnqueueRemovals :execrows
+-- Adds a task for each account with removals that are due, unless it has one: one look into the index for each account. The statements that
+-- queue removals add no task, because a request carries out most of them itself.
+WITH RECURSIVE queued AS (
+    (SELECT r.account_id FROM object_removal r ORDER BY r.account_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT r.account_id FROM object_removal r WHERE r.account_id > queued.account_id ORDER BY r.account_id LIMIT 1) FROM queued WHERE queued.account_id IS NOT NULL
+)
+INSERT INTO work (kind, key, account_id)
+SELECT sqlc.arg(kind)::text, queued.account_id, queued.account_id FROM queued
+WHERE EXISTS (SELECT FROM object_removal r WHERE r.account_id = queued.account_id AND r.not_before <= sqlc.arg(now)::timestamptz)
+ON CONFLICT (kind, key) DO NOTHING;
+
 -- name: DueRemovals :many
--- Leases a batch by moving its due time, so that two processes seldom remove the same objects; removing them twice is harmless.
-UPDATE object_removal SET not_before = sqlc.arg(leased_until)::timestamptz, attempts = attempts + 1
-WHERE id = ANY (ARRAY(SELECT r.id FROM object_removal r WHERE r.not_before <= sqlc.arg(now)::timestamptz ORDER BY r.not_before LIMIT sqlc.arg(batch)::int FOR UPDATE SKIP LOCKED))
-RETURNING id, account_id, bucket, keys, abort_multipart, attempts;
+SELECT id, account_id, bucket, keys, abort_multipart, attempts FROM object_removal
+WHERE account_id = $1 AND not_before <= sqlc.arg(now)::timestamptz ORDER BY not_before LIMIT sqlc.arg(batch)::int;
 
 -- name: FinishRemovals :exec
 DELETE FROM object_removal WHERE id = ANY (sqlc.arg(ids)::bigint[]);
 
 -- name: FailRemovals :exec
-UPDATE object_removal SET not_before = sqlc.arg(not_before)::timestamptz, last_error = sqlc.arg(last_error) WHERE id = ANY (sqlc.arg(ids)::bigint[]);
+UPDATE object_removal SET attempts = attempts + 1, not_before = sqlc.arg(not_before)::timestamptz, last_error = sqlc.arg(last_error) WHERE id = ANY (sqlc.arg(ids)::bigint[]);
 
--- name: CountRemovals :one
-SELECT count(*) FROM object_removal;
+-- name: InspectRemovals :one
+SELECT count(*) AS pending, coalesce(max(attempts) FILTER (WHERE last_error <> ''), 0)::int AS attempts FROM object_removal;
+
+-- name: FailingBuckets :many
+SELECT DISTINCT account_id, bucket FROM object_removal WHERE last_error <> '' LIMIT sqlc.arg(buckets)::int;
 
 -- name: QueuedRemoval :one
 SELECT id, bucket, keys FROM object_removal WHERE account_id = $1 AND request = sqlc.arg(request)::uuid LIMIT 1;

@@ -6,6 +6,13 @@ INSERT INTO work (kind, key, account_id, due_at, expires_at, payload)
 VALUES (sqlc.arg(kind), sqlc.arg(key), sqlc.arg(account_id), coalesce(sqlc.narg(due_at)::timestamptz, now()), sqlc.narg(expires_at)::timestamptz, sqlc.arg(payload))
 ON CONFLICT (kind, key) DO NOTHING;
 
+-- name: EnqueueOnce :execrows
+-- Adds the only task of a kind, unless it is there. Most calls find it, and write nothing.
+INSERT INTO work (kind, key, due_at)
+SELECT sqlc.arg(kind)::text, '00000000-0000-0000-0000-000000000000', now() + sqlc.arg(delay)::bigint * interval '1 microsecond'
+WHERE NOT EXISTS (SELECT FROM work w WHERE w.kind = sqlc.arg(kind)::text)
+ON CONFLICT (kind, key) DO NOTHING;
+
 -- name: LockClaims :exec
 -- Serializes the claims of a kind, until the end of the transaction: they count the tasks that run.
 SELECT pg_advisory_xact_lock(sqlc.arg(class)::int, hashtext(sqlc.arg(kind)::text));

@@ -12,27 +12,15 @@ import (
 	"github.com/google/uuid"
 )
 
-const countRemovals = `-- name: CountRemovals :one
-SELECT count(*) FROM object_removal
-`
-
-func (q *Queries) CountRemovals(ctx context.Context) (int64, error) {
-	row := q.db.QueryRow(ctx, countRemovals)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const dueRemovals = `-- name: DueRemovals :many
-UPDATE object_removal SET not_before = $1::timestamptz, attempts = attempts + 1
-WHERE id = ANY (ARRAY(SELECT r.id FROM object_removal r WHERE r.not_before <= $2::timestamptz ORDER BY r.not_before LIMIT $3::int FOR UPDATE SKIP LOCKED))
-RETURNING id, account_id, bucket, keys, abort_multipart, attempts
+SELECT id, account_id, bucket, keys, abort_multipart, attempts FROM object_removal
+WHERE account_id = $1 AND not_before <= $2::timestamptz ORDER BY not_before LIMIT $3::int
 `
 
 type DueRemovalsParams struct {
-	LeasedUntil time.Time
-	Now         time.Time
-	Batch       int32
+	AccountID uuid.UUID
+	Now       time.Time
+	Batch     int32
 }
 
 type DueRemovalsRow struct {
@@ -44,9 +32,8 @@ type DueRemovalsRow struct {
 	Attempts       int32
 }
 
-// Leases a batch by moving its due time, so that two processes seldom remove the same objects; removing them twice is harmless.
 func (q *Queries) DueRemovals(ctx context.Context, arg DueRemovalsParams) ([]DueRemovalsRow, error) {
-	rows, err := q.db.Query(ctx, dueRemovals, arg.LeasedUntil, arg.Now, arg.Batch)
+	rows, err := q.db.Query(ctx, dueRemovals, arg.AccountID, arg.Now, arg.Batch)
 	if err != nil {
 		return nil, err
 	}
@@ -72,8 +59,35 @@ func (q *Queries) DueRemovals(ctx context.Context, arg DueRemovalsParams) ([]Due
 	return items, nil
 }
 
+const enqueueRemovals = `-- name: EnqueueRemovals :execrows
+WITH RECURSIVE queued AS (
+    (SELECT r.account_id FROM object_removal r ORDER BY r.account_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT r.account_id FROM object_removal r WHERE r.account_id > queued.account_id ORDER BY r.account_id LIMIT 1) FROM queued WHERE queued.account_id IS NOT NULL
+)
+INSERT INTO work (kind, key, account_id)
+SELECT $1::text, queued.account_id, queued.account_id FROM queued
+WHERE EXISTS (SELECT FROM object_removal r WHERE r.account_id = queued.account_id AND r.not_before <= $2::timestamptz)
+ON CONFLICT (kind, key) DO NOTHING
+`
+
+type EnqueueRemovalsParams struct {
+	Kind string
+	Now  time.Time
+}
+
+// Adds a task for each account with removals that are due, unless it has one: one look into the index for each account. The statements that
+// queue removals add no task, because a request carries out most of them itself.
+func (q *Queries) EnqueueRemovals(ctx context.Context, arg EnqueueRemovalsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, enqueueRemovals, arg.Kind, arg.Now)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const failRemovals = `-- name: FailRemovals :exec
-UPDATE object_removal SET not_before = $1::timestamptz, last_error = $2 WHERE id = ANY ($3::bigint[])
+UPDATE object_removal SET attempts = attempts + 1, not_before = $1::timestamptz, last_error = $2 WHERE id = ANY ($3::bigint[])
 `
 
 type FailRemovalsParams struct {
@@ -87,6 +101,35 @@ func (q *Queries) FailRemovals(ctx context.Context, arg FailRemovalsParams) erro
 	return err
 }
 
+const failingBuckets = `-- name: FailingBuckets :many
+SELECT DISTINCT account_id, bucket FROM object_removal WHERE last_error <> '' LIMIT $1::int
+`
+
+type FailingBucketsRow struct {
+	AccountID uuid.UUID
+	Bucket    string
+}
+
+func (q *Queries) FailingBuckets(ctx context.Context, buckets int32) ([]FailingBucketsRow, error) {
+	rows, err := q.db.Query(ctx, failingBuckets, buckets)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FailingBucketsRow
+	for rows.Next() {
+		var i FailingBucketsRow
+		if err := rows.Scan(&i.AccountID, &i.Bucket); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const finishRemovals = `-- name: FinishRemovals :exec
 DELETE FROM object_removal WHERE id = ANY ($1::bigint[])
 `
@@ -94,6 +137,22 @@ DELETE FROM object_removal WHERE id = ANY ($1::bigint[])
 func (q *Queries) FinishRemovals(ctx context.Context, ids []int64) error {
 	_, err := q.db.Exec(ctx, finishRemovals, ids)
 	return err
+}
+
+const inspectRemovals = `-- name: InspectRemovals :one
+SELECT count(*) AS pending, coalesce(max(attempts) FILTER (WHERE last_error <> ''), 0)::int AS attempts FROM object_removal
+`
+
+type InspectRemovalsRow struct {
+	Pending  int64
+	Attempts int32
+}
+
+func (q *Queries) InspectRemovals(ctx context.Context) (InspectRemovalsRow, error) {
+	row := q.db.QueryRow(ctx, inspectRemovals)
+	var i InspectRemovalsRow
+	err := row.Scan(&i.Pending, &i.Attempts)
+	return i, err
 }
 
 const queueRemoval = `-- name: QueueRemoval :one

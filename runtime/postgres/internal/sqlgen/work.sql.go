@@ -135,6 +135,27 @@ func (q *Queries) ClaimTasks(ctx context.Context, arg ClaimTasksParams) ([]Claim
 	return items, nil
 }
 
+const enqueueOnce = `-- name: EnqueueOnce :execrows
+INSERT INTO work (kind, key, due_at)
+SELECT $1::text, '00000000-0000-0000-0000-000000000000', now() + $2::bigint * interval '1 microsecond'
+WHERE NOT EXISTS (SELECT FROM work w WHERE w.kind = $1::text)
+ON CONFLICT (kind, key) DO NOTHING
+`
+
+type EnqueueOnceParams struct {
+	Kind  string
+	Delay int64
+}
+
+// Adds the only task of a kind, unless it is there. Most calls find it, and write nothing.
+func (q *Queries) EnqueueOnce(ctx context.Context, arg EnqueueOnceParams) (int64, error) {
+	result, err := q.db.Exec(ctx, enqueueOnce, arg.Kind, arg.Delay)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const finishTask = `-- name: FinishTask :execrows
 DELETE FROM work WHERE kind = $1 AND key = $2 AND claim = $3::uuid
 `
