@@ -317,7 +317,7 @@ func TestWork_TwoProcessesDoEachTaskOnce(t *testing.T) {
 	}
 }
 
-// All processes enqueue the task of facts at each check: it is there once, whoever works on it.
+// All processes enqueue the task of facts at each check: it is there once, also while a process works on it.
 func TestEnqueueFacts_AddsOneTask(t *testing.T) {
 	t.Parallel()
 	store, url := setup(t)
