@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"mime/multipart"
@@ -47,22 +46,9 @@ func (e *endpoint) send(request *http.Request, status int) ([]byte, error) {
 		return nil, err
 	}
 	if response.StatusCode != status {
-		return nil, statusError{response.StatusCode, fmt.Sprintf("%s %s was answered %s: %.300s", request.Method, request.URL.Path, response.Status, answer)}
+		return nil, fmt.Errorf("%s %s was answered %s: %.300s", request.Method, request.URL.Path, response.Status, answer)
 	}
 	return answer, nil
-}
-
-// statusError is the error of a response with an unexpected status.
-type statusError struct {
-	status int
-	text   string
-}
-
-func (e statusError) Error() string { return e.text }
-
-func isStatus(err error, status int) bool {
-	var unexpected statusError
-	return errors.As(err, &unexpected) && unexpected.status == status
 }
 
 // get reads a path.
