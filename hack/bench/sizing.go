@@ -264,13 +264,13 @@ type certificateFiles struct {
 }
 
 func newCertificate(dir string) (certificateFiles, error) {
-	made, key, err := certificate.SelfSigned(&x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, time.Now().Add(24*time.Hour))
+	made, err := certificate.SelfSigned(&x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, time.Now().Add(24*time.Hour))
 	if err != nil {
 		return certificateFiles{}, err
 	}
 	c := certificateFiles{file: filepath.Join(dir, "tls.crt"), keyFile: filepath.Join(dir, "tls.key"), roots: x509.NewCertPool()}
-	c.roots.AppendCertsFromPEM(made)
-	return c, errors.Join(os.WriteFile(c.file, made, 0o600), os.WriteFile(c.keyFile, key, 0o600))
+	c.roots.AddCert(made.Certificate)
+	return c, errors.Join(os.WriteFile(c.file, made.PEM, 0o600), os.WriteFile(c.keyFile, made.KeyPEM, 0o600))
 }
 
 // serveTLS starts a runtime that takes HTTPS only. It reaches the given S3 store, whose certificate

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"mediastack.dev/hack/certificate"
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/test/zeroloss/tenant"
 )
@@ -29,7 +31,8 @@ const (
 type installation struct {
 	*cluster
 	*stores
-	*authority
+	authority        *certificate.Authority // of the certificate of the service
+	issued           *big.Int               // the serial number of the newest certificate
 	secret, previous string
 	settings         map[string]string
 	clients          []string // addresses
@@ -38,7 +41,7 @@ type installation struct {
 
 // install installs the product as the guide says.
 func install(ctx context.Context, k *cluster, s *stores) (*installation, error) {
-	issuer, err := newAuthority()
+	issuer, err := certificate.NewAuthority("zero-loss", certificateLife)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +153,7 @@ func (i *installation) startClients(ctx context.Context, rate float64) error {
 		if err != nil {
 			return err
 		}
-		values := strings.NewReplacer("$NODE", node, "$SECRET", secret, "$RATE", fmt.Sprint(rate/float64(len(i.Nodes))), "$AUTHORITY", strconv.Quote(i.pem))
+		values := strings.NewReplacer("$NODE", node, "$SECRET", secret, "$RATE", fmt.Sprint(rate/float64(len(i.Nodes))), "$AUTHORITY", strconv.Quote(string(i.authority.PEM)))
 		if err := apply(ctx, values.Replace(clientManifest)); err != nil {
 			return err
 		}
