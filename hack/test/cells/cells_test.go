@@ -8,8 +8,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
-	"mime/multipart"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"mediastack.dev/hack/exchange"
 	"mediastack.dev/hack/provision"
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
@@ -60,27 +59,12 @@ func newMember(t *testing.T, number cell.Number) *member {
 	return c
 }
 
-// answer is a response.
-type answer struct {
-	status int
-	header http.Header
-	body   string
-}
-
 // send sends a request. header is a list of names and values.
-func (c *member) send(t *testing.T, method, path, body string, header ...string) answer {
+func (c *member) send(t *testing.T, method, path, body string, header ...string) exchange.Answer {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, c.url+strings.TrimPrefix(path, c.url), strings.NewReader(body))
+	got, err := exchange.Send(t.Context(), http.DefaultClient, method, c.url+strings.TrimPrefix(path, c.url), strings.NewReader(body), header...)
 	must(t, err)
-	for i := 0; i+1 < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	response, err := http.DefaultClient.Do(r)
-	must(t, err)
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	must(t, err)
-	return answer{response.StatusCode, response.Header, string(text)}
+	return got
 }
 
 // decoded sends a request with the key of the tenant, which must be answered 2xx, and returns a member of the answer.
@@ -88,8 +72,8 @@ func (c *member) decoded(t *testing.T, field, method, path, body string, header 
 	t.Helper()
 	got := c.send(t, method, path, body, append(header, "x-service-apikey", c.key)...)
 	var fields map[string]any
-	if err := json.Unmarshal([]byte(got.body), &fields); err != nil || got.status/100 != 2 {
-		t.Fatalf("%s %s is answered %d: %s, %v", method, path, got.status, got.body, err)
+	if err := json.Unmarshal(got.Body, &fields); err != nil || got.Status/100 != 2 {
+		t.Fatalf("%s %s is answered %d: %s, %v", method, path, got.Status, got.Body, err)
 	}
 	value, _ := fields[field].(string)
 	return value
@@ -98,15 +82,8 @@ func (c *member) decoded(t *testing.T, field, method, path, body string, header 
 // upload stores a public file, and returns its draft's id.
 func (c *member) upload(t *testing.T) string {
 	t.Helper()
-	var body bytes.Buffer
-	form := multipart.NewWriter(&body)
-	must(t, form.WriteField("access", "public"))
-	file, err := form.CreateFormFile("file", "a.bin")
-	must(t, err)
-	_, err = file.Write([]byte("a file"))
-	must(t, err)
-	must(t, form.Close())
-	return c.decoded(t, "mediaId", http.MethodPost, "/media/create", body.String(), "Content-Type", form.FormDataContentType())
+	body, contentType := exchange.Form("a.bin", []byte("a file"), "access", "public")
+	return c.decoded(t, "mediaId", http.MethodPost, "/media/create", string(body), "Content-Type", contentType)
 }
 
 func (c *member) signature(t *testing.T) string {
@@ -117,7 +94,7 @@ func (c *member) signature(t *testing.T) string {
 func TestCells_IdsAndCredentialsNameTheirCell(t *testing.T) {
 	t.Parallel()
 	c := newMember(t, 0xa0b)
-	resumable := c.send(t, http.MethodPost, "/media/create/resumable", "", "Tus-Resumable", "1.0.0", "Upload-Length", "13", "x-service-apikey", c.key).header.Get("Location")
+	resumable := c.send(t, http.MethodPost, "/media/create/resumable", "", "Tus-Resumable", "1.0.0", "Upload-Length", "13", "x-service-apikey", c.key).Header.Get("Location")
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "cells", Version: "1"}, nil).Connect(t.Context(),
 		&mcp.StreamableClientTransport{Endpoint: c.url + "/mcp", HTTPClient: &http.Client{Transport: withKey(c.key)}}, nil)
 	must(t, err)
@@ -168,7 +145,7 @@ func (c *member) logIn(t *testing.T) (code string, got tokens) {
 	code = <-codes
 	answer := c.send(t, http.MethodPost, "/oauth/token", url.Values{"grant_type": {"authorization_code"}, "code": {code}, "client_id": {client}, "redirect_uri": {callback.URL}, "code_verifier": {verifier}}.Encode(),
 		"Content-Type", "application/x-www-form-urlencoded")
-	must(t, json.Unmarshal([]byte(answer.body), &got))
+	must(t, json.Unmarshal(answer.Body, &got))
 	return code, got
 }
 
@@ -195,12 +172,12 @@ func TestCells_AnswerForeignIDsAndCredentialsLikeUnknownOnes(t *testing.T) {
 		"an access token":     {{"GET", "/media/get", "Authorization", "Bearer mat_a0b" + strings.Repeat("x", 43)}, {"GET", "/media/get", "Authorization", "Bearer mat_000" + strings.Repeat("x", 43)}},
 	} {
 		foreign, unknown := one.send(t, pair[0][0], pair[0][1], "", pair[0][2:]...), one.send(t, pair[1][0], pair[1][1], "", pair[1][2:]...)
-		if foreign.status != unknown.status || foreign.status < 400 || foreign.body != unknown.body {
-			t.Errorf("%s of another cell is answered %d %q, an unknown one %d %q", what, foreign.status, foreign.body, unknown.status, unknown.body)
+		if foreign.Status != unknown.Status || foreign.Status < 400 || !bytes.Equal(foreign.Body, unknown.Body) {
+			t.Errorf("%s of another cell is answered %d %q, an unknown one %d %q", what, foreign.Status, foreign.Body, unknown.Status, unknown.Body)
 		}
 		for _, header := range []string{"WWW-Authenticate", "Cache-Control", "Content-Type"} {
-			if foreign.header.Get(header) != unknown.header.Get(header) {
-				t.Errorf("%s of another cell is answered with %s: %s, an unknown one with %s", what, header, foreign.header.Get(header), unknown.header.Get(header))
+			if foreign.Header.Get(header) != unknown.Header.Get(header) {
+				t.Errorf("%s of another cell is answered with %s: %s, an unknown one with %s", what, header, foreign.Header.Get(header), unknown.Header.Get(header))
 			}
 		}
 	}

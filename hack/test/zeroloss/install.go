@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"mediastack.dev/hack/certificate"
+	"mediastack.dev/hack/exchange"
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/test/zeroloss/tenant"
 )
@@ -222,21 +222,9 @@ func (i *installation) ask(ctx context.Context, path string) (sum tenant.Result,
 func (i *installation) askOne(ctx context.Context, url string, into *tenant.Result) error {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
+	got, err := exchange.Expect(ctx, i.http, http.StatusOK, http.MethodPost, url, nil)
 	if err != nil {
 		return err
 	}
-	response, err := i.http.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err
-	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answered %s: %s", url, response.Status, content)
-	}
-	return json.Unmarshal(content, into)
+	return json.Unmarshal(got.Body, into)
 }
