@@ -55,9 +55,9 @@ func mountBare(ctx context.Context, mux *http.ServeMux) error {
 	return nil
 }
 
-// serveBare starts the bare handler for a tenant; its documents name files below base.
-func (env *environment) serveBare(ctx context.Context, t tenant, base string) (*endpoint, error) {
-	return env.serveBaseline(ctx, bare, bareDatabase+"="+env.server.URL(database), bareApp+"="+t.AppID.String(), bareBase+"="+base)
+// serveBare starts the bare handler for a tenant. name is what tables call it; its documents name files below base.
+func (env *environment) serveBare(ctx context.Context, name string, t tenant, base string) (*endpoint, error) {
+	return env.serveBaseline(ctx, name, bare, bareDatabase+"="+env.server.URL(database), bareApp+"="+t.AppID.String(), bareBase+"="+base)
 }
 
 const (

@@ -5,11 +5,11 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"mime/multipart"
 	"net/http"
+
+	"mediastack.dev/hack/exchange"
 )
 
 // document is what of an item's description is looked at.
@@ -37,32 +37,11 @@ func (e *endpoint) do(ctx context.Context, method, path string, body io.Reader, 
 }
 
 func (e *endpoint) send(request *http.Request, status int) ([]byte, error) {
-	response, err := e.client.Do(request)
-	if err != nil {
-		return nil, err
+	got, err := exchange.Do(e.client, request)
+	if err == nil && got.Status != status {
+		err = fmt.Errorf("%s %s is answered %d: %.300s", request.Method, request.URL.Path, got.Status, got.Body)
 	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, err
-	}
-	if response.StatusCode != status {
-		return nil, statusError{response.StatusCode, fmt.Sprintf("%s %s was answered %s: %.300s", request.Method, request.URL.Path, response.Status, answer)}
-	}
-	return answer, nil
-}
-
-// statusError is the error of a response with an unexpected status.
-type statusError struct {
-	status int
-	text   string
-}
-
-func (e statusError) Error() string { return e.text }
-
-func isStatus(err error, status int) bool {
-	var unexpected statusError
-	return errors.As(err, &unexpected) && unexpected.status == status
+	return got.Body, err
 }
 
 // get reads a path.
@@ -78,15 +57,8 @@ type form struct {
 }
 
 func newForm(name string, data []byte, fields ...string) form {
-	var buffer bytes.Buffer // writing to it never fails
-	writer := multipart.NewWriter(&buffer)
-	for i := 0; i+1 < len(fields); i += 2 {
-		_ = writer.WriteField(fields[i], fields[i+1])
-	}
-	part, _ := writer.CreateFormFile("file", name)
-	_, _ = part.Write(data)
-	_ = writer.Close()
-	return form{body: buffer.Bytes(), contentType: writer.FormDataContentType(), size: int64(len(data))}
+	body, contentType := exchange.Form(name, data, fields...)
+	return form{body: body, contentType: contentType, size: int64(len(data))}
 }
 
 // randomBytes returns bytes that do not compress.

@@ -14,14 +14,10 @@ import (
 // hashEvery is how many downloads come between two whose bytes are hashed.
 const hashEvery = 50
 
-// download compares files served by the runtime, and through it by redirect, with bare
-// gets of the same objects, and with a proxy that does nothing else.
+// download compares files served by the runtime with bare gets of the same objects, and with a proxy that
+// does nothing else.
 func download(ctx context.Context, b *bench) error {
 	t, e, err := b.serveTenant(ctx, "download")
-	if err != nil {
-		return err
-	}
-	redirecting, err := b.env.serve(ctx, "redirecting", t, "SERVICE_DELIVERY_MODE=redirect")
 	if err != nil {
 		return err
 	}
@@ -29,20 +25,12 @@ func download(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	c := b.compare("download", "ratio of files/s", []string{"file", "by", "against", "files/s", "its/s"}, client, service, "redirecting", proxy, postgres, store)
+	c := b.compare("download", "ratio of files/s", []string{"file", "against", "files/s", "its/s"}, client, service, proxy, postgres, store)
 	for _, size := range []struct {
 		name          string
 		bytes, copies int
-		rounds        int
-		direct, relay *target // against minio-go and the proxy
-	}{
-		{"100 KB", 100_000, 64, b.Rounds, minimum(0.65), minimum(1)},
-		{"10 MB", 10_000_000, 8, b.Rounds, nil, minimum(1)},
-		{sizeName(b.HugeBytes), b.HugeBytes, 1, 1, nil, nil},
-	} {
-		if size.bytes == 0 {
-			continue
-		}
+		direct        *target // against minio-go
+	}{{"100 KB", 100_000, 64, minimum(0.65)}, {"10 MB", 10_000_000, 8, nil}} {
 		files, err := b.storeFiles(ctx, e, size.bytes, size.copies)
 		if err != nil {
 			return err
@@ -57,29 +45,16 @@ func download(ctx context.Context, b *bench) error {
 				defer body.Close()
 				return files.check(n, body)
 			}},
-			{name: "redirect", call: files.through(redirecting)},
 			{name: proxy, call: func(ctx context.Context, n int64) error {
 				return files.read(ctx, n, passing, "/"+t.Account.Bucket+"/"+original(files.of(n).MediaID))
 			}},
 		}
-		l := load{clients: b.Clients, rounds: size.rounds, length: b.Length}
-		if size.rounds == 1 {
-			l.length, l.calls = 0, int64(2*b.Clients)
-		}
-		const stream, direct, redirect, relay = 0, 1, 2, 3
 		var pairs []pair
-		for _, one := range []struct {
-			of, against int
-			target      *target
-		}{
-			{stream, direct, size.direct}, {stream, relay, size.relay},
-			{redirect, direct, nil}, // another request for each file, by design
-			{relay, direct, nil},    // the most that is possible
-		} {
-			of, against := sides[one.of].name, sides[one.against].name
-			pairs = append(pairs, pair{of: one.of, against: one.against, target: one.target, name: size.name + ", " + of + " against " + against, cells: []string{size.name, of, against}})
+		for i, wanted := range []*target{size.direct, minimum(1)} {
+			against := sides[i+1].name
+			pairs = append(pairs, pair{against: i + 1, target: wanted, name: size.name + " against " + against, cells: []string{size.name, against}})
 		}
-		if err := c.measure(ctx, size.name, l, sides, pairs...); err != nil {
+		if err := c.measure(ctx, size.name, load{clients: b.Clients, rounds: b.Rounds, length: b.Length}, sides, pairs...); err != nil {
 			return err
 		}
 		if err := t.removeObjects("media"); err != nil {
@@ -87,7 +62,7 @@ func download(ctx context.Context, b *bench) error {
 		}
 	}
 	c.print()
-	b.note("%d clients; sealed public files; every length and every %dth hash is checked; a redirect is two requests for each file", b.Clients, hashEvery)
+	b.note("%d clients; sealed public files; every length and every %dth hash is checked", b.Clients, hashEvery)
 	return nil
 }
 

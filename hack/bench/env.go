@@ -118,9 +118,9 @@ type tenant struct {
 	bucketDir string // where the store keeps the bucket's objects
 }
 
-func (env *environment) tenant(ctx context.Context, name string, owners ...string) (tenant, error) {
+func (env *environment) tenant(ctx context.Context, name string) (tenant, error) {
 	made, err := provision.Accounts(ctx, env.server.URL(database), env.s3.Access,
-		account.Spec{Namespace: "bench", Name: name, Owners: owners, MaxStorage: 1 << 50, MaxUploadSize: 1 << 40})
+		account.Spec{Namespace: "bench", Name: name, MaxStorage: 1 << 50, MaxUploadSize: 1 << 40})
 	if err != nil {
 		return tenant{}, err
 	}
@@ -153,10 +153,9 @@ func (env *environment) storeSettings() []string {
 // endpoint is a server that is measured, with a client that keeps connections to it.
 type endpoint struct {
 	*servers.Process
-	baseURL  string
-	adminURL string // of a runtime's metrics
-	key      string
-	client   *http.Client
+	baseURL string
+	key     string
+	client  *http.Client
 }
 
 // endpoint makes the endpoint of a process, which name is what tables call.
@@ -166,18 +165,22 @@ func (env *environment) endpoint(name string, process *servers.Process, baseURL,
 	return &endpoint{Process: process, baseURL: baseURL, key: key, client: client}, err
 }
 
+// changed returns the endpoint with another client, whose transport was changed.
+func (e *endpoint) changed(change func(*http.Transport)) *endpoint {
+	transport := e.client.Transport.(*http.Transport).Clone() // see newClient
+	change(transport)
+	other := *e
+	other.client = &http.Client{Transport: transport}
+	return &other
+}
+
 // memoryLimit is that of the runtime in the chart.
 const memoryLimit = "768MiB"
 
 // serve starts a runtime for a tenant. name is what tables call it; settings are
 // added to its environment.
 func (env *environment) serve(ctx context.Context, name string, t tenant, settings ...string) (*endpoint, error) {
-	return env.serveBinary(ctx, name, "", t, settings...)
-}
-
-// serveBinary is serve with the binary of another version; empty = the one that was built.
-func (env *environment) serveBinary(ctx context.Context, name, binary string, t tenant, settings ...string) (*endpoint, error) {
-	return env.serveConfig(ctx, t, servers.RuntimeConfig{Name: name, Binary: binary, Env: settings})
+	return env.serveConfig(ctx, t, servers.RuntimeConfig{Name: name, Env: settings})
 }
 
 // serveConfig starts a runtime without rate limits at the stores of the environment.
@@ -188,16 +191,7 @@ func (env *environment) serveConfig(ctx context.Context, t tenant, config server
 	if err != nil {
 		return nil, err
 	}
-	e, err := env.endpoint(config.Name, runtime.Process, runtime.BaseURL, t.APIKey)
-	if err != nil {
-		return nil, err
-	}
-	for _, setting := range runtime.Spec.Env {
-		if address, ok := strings.CutPrefix(setting, "SERVICE_ADMIN_LISTEN="); ok {
-			e.adminURL = "http://" + address
-		}
-	}
-	return e, nil
+	return env.endpoint(config.Name, runtime.Process, runtime.BaseURL, t.APIKey)
 }
 
 // serveTenant makes a tenant, and starts a runtime for it.

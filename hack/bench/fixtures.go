@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/binary"
 	"image"
 	"image/jpeg"
 	"image/png"
@@ -15,7 +14,6 @@ import (
 // imageFile is a file that images uploads.
 type imageFile struct {
 	name, what string
-	turned     bool // by its EXIF orientation
 	data       []byte
 }
 
@@ -37,7 +35,6 @@ func imageFiles(scale float64) ([]imageFile, error) {
 	}
 	return []imageFile{
 		{name: "photo12.jpg", what: "12 MP JPEG", data: twelve},
-		{name: "turned12.jpg", what: "12 MP JPEG, turned by EXIF", turned: true, data: withOrientation(twelve, 6)},
 		{name: "photo24.jpg", what: "24 MP JPEG", data: large},
 		{name: "alpha5.png", what: "5 MP PNG with alpha", data: faded.Bytes()},
 	}, nil
@@ -130,18 +127,4 @@ func encodeJPEG(painted *image.NRGBA) ([]byte, error) {
 	var file bytes.Buffer
 	err := jpeg.Encode(&file, painted, &jpeg.Options{Quality: 90})
 	return file.Bytes(), err
-}
-
-// withOrientation puts an EXIF block with nothing but an orientation behind a JPEG's start.
-func withOrientation(file []byte, orientation uint16) []byte {
-	little := binary.LittleEndian
-	block := []byte("Exif\x00\x00II*\x00\x08\x00\x00\x00")
-	block = little.AppendUint16(block, 1)
-	block = little.AppendUint16(block, 0x0112)
-	block = little.AppendUint16(block, 3)
-	block = little.AppendUint32(block, 1)
-	block = little.AppendUint32(block, uint32(orientation))
-	block = little.AppendUint32(block, 0)
-	marker := binary.BigEndian.AppendUint16([]byte{0xff, 0xe1}, uint16(len(block)+2))
-	return bytes.Join([][]byte{file[:2], marker, block, file[2:]}, nil)
 }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 )
 
 // webpQuality is that of both sides; thumbnails are WebP of this quality too.
@@ -38,10 +37,6 @@ func images(ctx context.Context, b *bench) error {
 	}
 	cores := runtime.NumCPU()
 	c := b.compare("image", "ratio of images/s", []string{"file", "MB", "REST/s", "vips/s"}, client, service, workers, postgres, store, vips)
-	c.rates[0] = append(c.rates[0], "cores busy with images")
-	c.last = func(rounds []round) string {
-		return fmt.Sprintf("%.2f of %d", median(figures(rounds, func(r round) float64 { return r.cpu[workers] / r.took.Seconds() })), cores)
-	}
 	for _, file := range files {
 		line := &commandLine{dir: b.env.dir, imageFile: file}
 		if err := line.prepare(); err != nil {
@@ -86,54 +81,27 @@ func imageSide(t tenant, e *endpoint, file imageFile) side {
 type commandLine struct {
 	imageFile
 	dir string
-
-	mu   sync.Mutex
-	free []string // directories for results, one for each that runs at once
-	made int
 }
 
 func (c *commandLine) source() string { return filepath.Join(c.dir, c.name) }
 
 func (c *commandLine) prepare() error { return os.WriteFile(c.source(), c.data, 0o644) }
 
-// lendDir lends a directory for results.
-func (c *commandLine) lendDir() (dir string, back func(), err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.free) == 0 {
-		c.made++
-		c.free = append(c.free, filepath.Join(c.dir, fmt.Sprintf("%s-%d", c.name, c.made)))
-	}
-	dir = c.free[len(c.free)-1]
-	c.free = c.free[:len(c.free)-1]
-	back = func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.free = append(c.free, dir)
-	}
-	return dir, back, os.MkdirAll(dir, 0o755)
-}
-
 // run makes both derivatives once.
 func (c *commandLine) run(ctx context.Context, _ int64) error {
-	dir, back, err := c.lendDir()
+	dir, err := os.MkdirTemp(c.dir, c.name)
 	if err != nil {
 		return err
 	}
-	defer back()
+	defer os.RemoveAll(dir)
 	return c.makeIn(ctx, dir)
 }
 
 func (c *commandLine) makeIn(ctx context.Context, dir string) error {
-	// Turning needs all pixels at once; anything else is quicker row by row.
-	load := "[access=sequential]"
-	if c.turned {
-		load = "[autorotate=true]"
-	}
 	if _, err := tool(ctx, "vipsthumbnail", c.source(), "--size", "320x320>", "-o", fmt.Sprintf("%s/thumbnail.webp[Q=%d,strip]", dir, webpQuality)); err != nil {
 		return err
 	}
-	_, err := tool(ctx, "vips", "webpsave", c.source()+load, filepath.Join(dir, "full.webp"), "--Q", fmt.Sprint(webpQuality), "--strip")
+	_, err := tool(ctx, "vips", "webpsave", c.source()+"[access=sequential]", filepath.Join(dir, "full.webp"), "--Q", fmt.Sprint(webpQuality), "--strip")
 	return err
 }
 
@@ -151,11 +119,11 @@ func tool(ctx context.Context, name string, args ...string) (string, error) {
 
 // sameWork checks that both sides make images of the same size, and about as many bytes.
 func (b *bench) sameWork(ctx context.Context, t tenant, e *endpoint, line *commandLine) error {
-	dir, back, err := line.lendDir()
+	dir, err := os.MkdirTemp(line.dir, line.name)
 	if err != nil {
 		return err
 	}
-	defer back()
+	defer os.RemoveAll(dir)
 	if err := line.makeIn(ctx, dir); err != nil {
 		return err
 	}

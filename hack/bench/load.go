@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // call does one request; n is different in each call of a round.
@@ -135,6 +138,156 @@ func (b *bench) measure(ctx context.Context, l load, do call) (round, error) {
 	found.done = len(found.times)
 	found.perSecond = float64(found.done) / took.Seconds()
 	return found, nil
+}
+
+// pacedCall is a kind of requests that come at an even pace, whether or not those before them are answered:
+// a service that stalls can't make them come later. target is what the ratio of its p99 should be.
+type pacedCall struct {
+	name   string
+	call   call
+	target *target
+}
+
+// besideCalls are the requests of an account that come beside background work.
+func (b *bench) besideCalls(ctx context.Context, e *endpoint, wanted *target) ([]pacedCall, error) {
+	stored, err := b.storeFiles(ctx, e, 100_000, 16)
+	if err != nil {
+		return nil, err
+	}
+	form := newForm("bench.bin", randomBytes(10_000))
+	read := func(path func(n int64) string) call {
+		return func(ctx context.Context, n int64) error { _, err := e.get(ctx, path(n)); return err }
+	}
+	return []pacedCall{
+		{"get", read(func(n int64) string { return "/media/get/" + stored.of(n).MediaID }), wanted},
+		{"list of 10", read(func(int64) string { return "/media/get?limit=10" }), wanted},
+		{"download of 100 KB", stored.through(e), wanted},
+		{"upload of 10 KB", func(ctx context.Context, _ int64) error { _, err := e.store(ctx, form); return err }, nil},
+	}, nil
+}
+
+// phase is a time during which requests come at an even pace: until its activity ends.
+type phase struct {
+	name string
+	act  func(context.Context) error
+}
+
+// measuredPhase is what was found in a phase.
+type measuredPhase struct {
+	name  string
+	found []round // of each kind of requests
+	took  time.Duration
+	cpu   usage
+}
+
+// compareLatency measures requests of each kind during activities, and before and after them, when the service
+// is idle but for the requests. It prints the ratios of their p99, and the cores that processes were busy with.
+func (b *bench) compareLatency(ctx context.Context, calls []pacedCall, processes []string, activities ...phase) ([]measuredPhase, error) {
+	all := slices.Concat([]phase{{"warming up", wait(min(b.Idle, 3*time.Second))}, {"before", wait(b.Idle)}}, activities, []phase{{"afterwards", wait(b.Idle)}})
+	var measured []measuredPhase
+	for _, one := range all {
+		b.say("%s: %d requests a second, %s", b.name, b.Pace, one.name)
+		found, err := b.measurePhase(ctx, calls, one)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", one.name, err)
+		}
+		measured = append(measured, found)
+	}
+	measured = measured[1:]
+	idle, busy := []measuredPhase{measured[0], measured[len(measured)-1]}, measured[1:len(measured)-1]
+	slow := table{{"p99, ms", "during", "idle", "busy", "ratio", "min", "max", "target", ""}}
+	for _, during := range busy {
+		for k, kind := range calls {
+			usual := round{times: slices.Sorted(slices.Values(slices.Concat(idle[0].found[k].times, idle[1].found[k].times)))}.percentile(0.99)
+			p99 := during.found[k].percentile(0.99)
+			one := b.add(result{Benchmark: b.name, Case: kind.name + ", " + during.name, Figure: "ratio of p99 to idle", Target: kind.target,
+				Inputs: map[string]float64{"idleMilliseconds": usual.Seconds() * 1000, "milliseconds": p99.Seconds() * 1000}}, float64(max(1, p99))/float64(max(1, usual)))
+			slow.row(slices.Concat([]string{kind.name, during.name, milliseconds(usual), milliseconds(p99)}, one.cells())...)
+		}
+	}
+	slow.print(b.out)
+	b.note("")
+	shares := table{slices.Concat([]string{"cores busy", "seconds"}, processes)}
+	for _, one := range measured {
+		row := []string{one.name, number(one.took.Seconds())}
+		for _, process := range processes {
+			row = append(row, fmt.Sprintf("%.2f", one.cpu[process]/one.took.Seconds()))
+		}
+		shares.row(row...)
+	}
+	shares.print(b.out)
+	b.note("%d requests a second come at an even pace, as many of each kind; the idle service is watched for %s before and after", b.Pace, b.Idle)
+	return busy, nil
+}
+
+// measurePhase sends requests of each kind in turns during an activity. The time of a request is from when it was
+// due, so it includes what the request waited to begin.
+func (b *bench) measurePhase(ctx context.Context, calls []pacedCall, one phase) (measuredPhase, error) {
+	before, err := b.env.cpu()
+	if err != nil {
+		return measuredPhase{}, err
+	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	measured, started := measuredPhase{name: one.name, found: make([]round, len(calls))}, time.Now()
+	var mu sync.Mutex
+	loaded := make(chan error, 1)
+	go func() {
+		defer stop() // a request that fails ends the activity
+		answers := context.WithoutCancel(ctx)
+		loaded <- atPace(running, b.Pace, func(n int, due time.Time) error {
+			kind := n % len(calls)
+			err := calls[kind].call(answers, int64(n/len(calls)))
+			took := time.Since(due)
+			mu.Lock()
+			defer mu.Unlock()
+			measured.found[kind].times = append(measured.found[kind].times, took)
+			return err
+		})
+	}()
+	err = one.act(running)
+	stop()
+	if err := errors.Join(err, <-loaded); err != nil {
+		return measuredPhase{}, err
+	}
+	measured.took = time.Since(started)
+	for _, found := range measured.found {
+		slices.Sort(found.times)
+	}
+	after, err := b.env.cpu()
+	measured.cpu = after.since(before)
+	return measured, err
+}
+
+// atPace begins calls at an even pace until ctx ends or one fails, and waits for all of them.
+func atPace(ctx context.Context, perSecond int, call func(n int, due time.Time) error) error {
+	const most = 1000 // in flight, before the load is taken to be too much
+	group, failed := errgroup.WithContext(context.WithoutCancel(ctx))
+	group.SetLimit(most)
+	start := time.Now()
+	for n := 0; ; n++ {
+		due := start.Add(time.Duration(n) * time.Second / time.Duration(perSecond))
+		select {
+		case <-ctx.Done():
+			return group.Wait()
+		case <-failed.Done():
+			return group.Wait()
+		case <-time.After(time.Until(due)):
+		}
+		group.Go(func() error { return call(n, due) })
+	}
+}
+
+// wait returns an activity that does nothing for a while.
+func wait(d time.Duration) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // figures returns one figure of each round.

@@ -1,15 +1,12 @@
 // Command bench compares the service with baselines, as ratios inside one run. `make bench` runs it.
 //
 //   - uploads and downloads: bare minio-go, and a proxy that only copies bytes
-//   - uploads of many accounts, replicas and clients: those of one; another version of the runtime
 //   - resumable uploads: bare multipart uploads, and tusd
 //   - reads: a bare handler with the same SQL, and a million items with a thousand
-//   - images, pictures of presets: the vips command line
-//   - stored pictures of presets: plain downloads
-//   - MCP tools: the bare SDK
+//   - images: the vips command line
+//   - the operator: the writes that no operator can do without
+//   - requests beside the purge, and beside pictures in advance: the same requests without them
 //   - memory: a limit
-//   - the operator: a bare loop with the same writes
-//   - requests during the purge, during logins, beside new pictures and the change of a preset: the same requests without them
 //
 // Every benchmark starts its own PostgreSQL (which syncs to disk, as in production), S3 store and
 // runtime. It measures its sides alternately, so that a machine whose speed drifts favours none, and
@@ -42,27 +39,16 @@ type options struct {
 	Items          int           `help:"scale: items of the large account; the small one has a thousand." default:"1000000"`
 	Photos         int           `help:"images: copies of each photo in one round." default:"4"`
 	Megapixels     float64       `help:"images: scale of the photos; 1 = full size." default:"1"`
-	Drafts         int           `help:"purge: expired drafts." default:"100000"`
-	Idle           time.Duration `help:"purge, logins: how long the idle service is measured before and after; logins run for as long. operator: how long the idle operator is measured." default:"15s"`
-	Pace           int           `help:"purge, logins: background requests per second; one in four is an upload of 10 KB, the others read." default:"80"`
-	Logins         int           `help:"logins: logins per second." default:"100"`
+	Drafts         int           `help:"purge: expired drafts, each with an object to remove." default:"100000"`
+	EagerItems     int           `help:"eager: items of which pictures are made in advance." default:"10000"`
+	EagerRate      int           `help:"eager: items per second of which they are made, from 1 to 1000; fewer if the machine is slower." default:"200"`
+	Pace           int           `help:"purge, eager: requests per second beside the work." default:"80"`
+	Idle           time.Duration `help:"purge, eager: how long the idle service is measured before and after. operator: how long the idle operator is measured." default:"15s"`
 	Uploads        int           `help:"memory: concurrent uploads." default:"64"`
 	UploadBytes    int64         `help:"memory: bytes of each." default:"100000000"`
-	ResumableBytes int64         `help:"resumable: bytes of the file, sent in requests of 8 and of 64 MiB; 16 files of a quarter of it are sent concurrently." default:"1073741824"`
-	Quota          float64       `help:"replicas: percent of a core that each runtime gets." default:"10"`
-	Accounts       int           `help:"operator: MediaAccounts with a MediaSettings each; operator-apps has a twentieth of them." default:"400"`
-	Creations      int           `help:"operator: accounts that are created while changes are timed; 0 = a tenth of the accounts." default:"0"`
-	HugeBytes      int           `help:"download: bytes of the file that is measured in one round; 0 = none." default:"100000000"`
-
-	Only          []string `help:"presets: its parts to run: stored, new, uploads, changed, eager, one-picture; all of them by default."`
-	Renditions    int      `help:"presets: items of an account whose preset changes, each with a stored picture." default:"50000"`
-	EagerItems    int      `help:"presets: items of an account whose eager preset changes." default:"1000"`
-	EagerRate     int      `help:"presets: items per second of which a runtime makes the pictures of the eager preset, from 1 to 1000; it makes fewer if the machine is slower." default:"200"`
-	EagerReplicas int      `help:"presets: replicas that make them." default:"1"`
-	Unknown       int      `help:"presets: requests for addresses that no preset allows." default:"10000"`
-	Imagor        string   `help:"presets: the binary of an imagor server, which makes the same pictures in turns." type:"existingfile"`
-
-	Against string `help:"batches: the binary of another version of the runtime, which takes turns." type:"existingfile"`
+	ResumableBytes int64         `help:"resumable: bytes of the file, sent in requests of 8 and of 64 MiB; memory sends 16 files of a quarter of it." default:"1073741824"`
+	Accounts       int           `help:"operator: MediaAccounts with a MediaSettings each." default:"400"`
+	Apps           int           `help:"operator: apps of each account, besides the Default App." default:"0"`
 
 	LogLevel string `help:"The runtime's log level. At info it writes a line for each request, as in production." default:"info" enum:"debug,info,warn,error"`
 	Dir      string `help:"Data directory; a temporary one by default. About 8 GB are written." type:"path"`
@@ -84,21 +70,15 @@ type benchmark struct {
 // benchmarks are in the order of a whole run: the one that fills the disk's cache is the last.
 var benchmarks = []benchmark{
 	{"upload", "100 KB and 10 MB through REST against bare PutObject", "against the proxy at least 0.72 (100 KB) and 0.80 (10 MB); the runtime's CPU at most 0.60 and 17 ms, PostgreSQL's 0.25 ms at 100 KB; nothing against minio-go", upload, nil},
-	{"batches", "100 KB uploads of 1 and 16 accounts, through 1 and 2 replicas, with 1 to 256 clients", "p99 of 256 clients within 3 times that of 64; otherwise nothing", batches, nil},
-	{"replicas", "uploads and gets through one and through two replicas, each with a part of a core", "2 replicas at least 1.6 times one; PostgreSQL's CPU per upload at most 1.5 times", replicas, nil},
-	{"read", "get and list against a bare handler with the same SQL and JSON", "get at least 0.85 of the bare handler, lists 0.7; list of 100 private: the runtime's CPU at most 1.4 ms, half of what it was", read, nil},
-	{"scale", "list, count, totals and deep pages at a million items against a thousand", "at most 1.5 times, deep pages 3 times", scale, nil},
-	{"rows", "bytes, log, vacuum, dump and restore of items in PostgreSQL", "at most 1500 bytes an item", rows, nil},
+	{"read", "get and list against a bare handler with the same SQL and JSON", "get at least 0.85 of the bare handler, lists 0.7; list of 100 private: the runtime's CPU at most 1.4 ms", read, nil},
+	{"scale", "lists, searches, counts, totals and deep pages at a million items against a thousand", "at most 1.5 times, deep pages 3 times; at most 1500 bytes an item", scale, nil},
 	{"images", "thumbnail and WebP through REST against the vips command line", "at least the command line", images, nil},
-	{"presets", "pictures of presets: stored ones against plain downloads, new ones against the vips command line, and what they cost other requests", "stored at least 0.9 of a plain download, and at most 1.11 times its CPU; new ones at least the command line; p99 of reads at most 1.2 times while a preset changes, and while the pictures of an eager one are made", presets, nil},
-	{"mcp", "get_media through MCP against the bare SDK, and peak memory with large files in calls", "at least 0.6 of the bare SDK; a bound of memory", tools, nil},
-	{"download", "files through REST against bare GetObject", "100 KB at least 0.65 of minio-go and not less than the proxy; 10 MB not less than the proxy; nothing for a redirect and the huge file", download, nil},
+	{"download", "files through REST against bare GetObject", "100 KB at least 0.65 of minio-go and not less than the proxy; 10 MB not less than the proxy", download, nil},
 	{"purge", "purged drafts per second, and the latency of requests meanwhile", "p99 of requests at most 1.5 times that of the idle service; nothing for the pace", purge, nil},
-	{"logins", "latency of requests during many logins per second", "p99 of requests at most 1.5 times that of the idle service", logins, nil},
-	{"operator", "the operator with many accounts: creation against a bare loop with the same writes, idle load, memory, restart, latency of changes", "creation at most 1.3 times the bare loop; idle no API writes, 5 statements, 20 S3 requests and 0.05 cores a second; 30 KiB an account; changes p99 within 2 s", operatorAccounts, countedStatements},
-	{"operator-apps", "the same with few accounts of 51 apps, whose keys were rotated 24 times", "the same", operatorApps, countedStatements},
-	{"resumable", "a large file through TUS against bare multipart uploads and tusd, and peak memory", "64 MiB at least 0.75 of bare multipart, both at least tusd; at most 300 MiB", resumable, nil},
-	{"memory", "peak memory with many large concurrent uploads", "at most 400 MiB", memory, nil},
+	{"eager", "pictures in advance per second, when a preset becomes eager and when it changes, and the latency of requests meanwhile", "p99 of requests at most 1.2 times that of the idle service; nothing for the pace", eager, nil},
+	{"operator", "the operator with many accounts: what a creation costs, memory, idle load, a restart", "creation at most 1.25 times the API writes that it needs; idle no API writes, 5 statements, 20 S3 requests and 0.05 cores a second; 30 KiB an account", operator, countedStatements},
+	{"resumable", "a large file through TUS against bare multipart uploads and tusd", "64 MiB at least 0.75 of bare multipart, both at least tusd", resumable, nil},
+	{"memory", "peak memory with many uploads at once, of each kind", "at most 1.25 MiB for each of 100 KB, 10 or 11 MiB for larger ones; at most 400 MiB, for resumable uploads 300 MiB", memory, nil},
 	{"sizing", "the tables of docs/guides/sizing.md: processor time of each kind of request, with TLS too, and memory of uploads", "memory of an upload; otherwise nothing", sizing, nil},
 }
 
@@ -126,12 +106,9 @@ func describe() string {
 }
 
 func (o options) validate() error {
-	if min(o.Clients, o.Rounds, o.Items/smallItems, o.Photos, o.Drafts, o.Pace, o.Logins, o.Uploads, o.Accounts, o.Renditions, o.EagerItems, o.Unknown, o.EagerRate, o.EagerReplicas) < 1 || min(o.Length, o.Idle) <= 0 || o.UploadBytes < 1 || o.Creations < 0 || o.ResumableBytes < 4 ||
-		o.HugeBytes < 0 || o.Megapixels <= 0 || o.Quota < 5 || o.Quota > 100 {
-		return errors.New("all numbers must be positive, items at least 1000, and the quota from 5 to 100")
-	}
-	if err := checkParts(o.Only); err != nil {
-		return err
+	if min(o.Clients, o.Rounds, o.Items/smallItems, o.Photos, o.Drafts, o.EagerItems, o.EagerRate, o.Pace, o.Uploads, o.Accounts) < 1 ||
+		min(o.Length, o.Idle) <= 0 || o.UploadBytes < 1 || o.ResumableBytes < 4 || o.Apps < 0 || o.Megapixels <= 0 {
+		return errors.New("all numbers must be positive, and items at least 1000")
 	}
 	_, err := o.chosen()
 	return err

@@ -15,7 +15,6 @@ const (
 	service  = "runtime"
 	bare     = "bare"
 	proxy    = "proxy"
-	bareSDK  = "bare SDK"
 	vips     = "vips"
 	workers  = "imaging" // of the runtime, and counted there too
 )

@@ -36,39 +36,39 @@ func read(ctx context.Context, b *bench) error {
 	}
 	private := *e
 	private.key = secret.APIKey
-	direct, err := b.env.serveBare(ctx, t, e.baseURL)
+	direct, err := b.env.serveBare(ctx, bare, t, e.baseURL)
+	if err != nil {
+		return err
+	}
+	directPrivate, err := b.env.serveBare(ctx, bare+", private", secret, e.baseURL)
 	if err != nil {
 		return err
 	}
 
-	c := b.compare("request", "ratio of requests/s", []string{"request", "service/s", "bare/s"}, client, service, bare, postgres)
-	measure := func(what, path string, e, bare *endpoint, wanted *target, cpu map[string]*target) error {
-		of := func(int64) string { return path }
-		if path == "" {
-			of = func(n int64) string { return "/media/get/" + ids[int(n)%len(ids)].String() }
-		}
-		sides, err := b.reads(ctx, e, bare, of)
+	c := b.compare("request", "ratio of requests/s", []string{"request", "service/s", "bare/s"}, client, service, bare, bare+", private", postgres)
+	list := func(limit int) func(int64) string {
+		return func(int64) string { return fmt.Sprintf("/media/get?limit=%d", limit) }
+	}
+	for _, one := range []struct {
+		what      string
+		path      func(int64) string
+		e, direct *endpoint
+		target    *target
+		cpu       map[string]*target
+	}{
+		{"get", func(n int64) string { return "/media/get/" + ids[int(n)%len(ids)].String() }, e, direct, minimum(0.85), nil},
+		{"list, limit 10", list(10), e, direct, minimum(0.7), nil},
+		{"list, limit 100", list(100), e, direct, minimum(0.7), nil},
+		{"list, limit 100, private", list(100), &private, directPrivate, nil, map[string]*target{service: maximum(1.4)}},
+	} {
+		sides, err := b.reads(ctx, one.e, one.direct, one.path)
 		if err != nil {
-			return fmt.Errorf("%s: %w", what, err)
+			return fmt.Errorf("%s: %w", one.what, err)
 		}
-		return c.measure(ctx, what, load{clients: b.Clients, rounds: b.Rounds, length: b.Length / 3}, sides,
-			pair{against: 1, target: wanted, name: what, cells: []string{what}, cpu: cpu})
-	}
-	if err := measure("get", "", e, direct, minimum(0.85), nil); err != nil {
-		return err
-	}
-	if err := measure("list, limit 10", "/media/get?limit=10", e, direct, minimum(0.7), nil); err != nil {
-		return err
-	}
-	if err := measure("list, limit 100", "/media/get?limit=100", e, direct, minimum(0.7), nil); err != nil {
-		return err
-	}
-	direct.Stop()
-	if direct, err = b.env.serveBare(ctx, secret, e.baseURL); err != nil {
-		return err
-	}
-	if err := measure("list, limit 100, private", "/media/get?limit=100", &private, direct, nil, map[string]*target{service: maximum(1.4)}); err != nil {
-		return err
+		if err := c.measure(ctx, one.what, load{clients: b.Clients, rounds: b.Rounds, length: b.Length / 3}, sides,
+			pair{against: 1, target: one.target, name: one.what, cells: []string{one.what}, cpu: one.cpu}); err != nil {
+			return err
+		}
 	}
 	c.print()
 	b.note("%d clients; both sides gave the same JSON; a list is two queries on the bare side, which decodes objects with encoding/json and neither signs the addresses of private items nor asks for a key", b.Clients)

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -54,7 +56,6 @@ type report struct {
 	out, progress io.Writer
 	started       time.Time
 	results       []result
-	leftOut       []string // benchmarks that cannot run on this machine
 }
 
 func newReport(out, progress io.Writer) *report {
@@ -70,12 +71,6 @@ func (r *report) say(format string, args ...any) {
 func (r *report) note(format string, args ...any) { fmt.Fprintf(r.out, format+"\n", args...) }
 
 func (r *report) heading(one benchmark) { fmt.Fprintf(r.out, "\n== %s: %s\n", one.name, one.what) }
-
-// leaveOut reports that a benchmark cannot run on this machine, which is no failure.
-func (r *report) leaveOut(name string, reason error) {
-	r.leftOut = append(r.leftOut, name)
-	r.note("%s is left out: %v", name, reason)
-}
 
 // add keeps a result; values are those of the rounds, and what counts is their median.
 func (r *report) add(one result, values ...float64) result {
@@ -102,6 +97,22 @@ func (one result) targetText() string {
 // cells are a result's columns in every table: figure, min, max, target.
 func (one result) cells() []string {
 	return []string{number(one.Value), number(one.Min), number(one.Max), one.Target.String(), one.targetText()}
+}
+
+// figureRows is a table of results of one kind.
+type figureRows struct {
+	table
+	what, figure string
+}
+
+func figureTable(what, figure string) *figureRows {
+	return &figureRows{table{{what, figure, "min", "max", "target", ""}}, what, figure}
+}
+
+// add adds a result, and its row.
+func (f *figureRows) add(b *bench, name string, wanted *target, values ...float64) {
+	one := b.add(result{Benchmark: b.name, Case: f.what + ", " + name, Figure: f.figure, Target: wanted}, values...)
+	f.row(append([]string{name}, one.cells()...)...)
 }
 
 // summary prints everything that was added, once more and together.
@@ -164,4 +175,88 @@ func median(values []float64) float64 {
 		return (sorted[middle-1] + sorted[middle]) / 2
 	}
 	return sorted[middle]
+}
+
+// comparison measures sides against each other, and makes the two tables of a benchmark: rates with
+// their ratios, and CPU time per call by process.
+type comparison struct {
+	b *bench
+	// figure is what the results are.
+	figure string
+	// show formats a rate for the table; number when nil.
+	show func(perSecond float64) string
+
+	processes  []string
+	rates, cpu table
+}
+
+// compare begins a comparison. what is what a call does, columns head the first cells of the table of
+// rates.
+func (b *bench) compare(what, figure string, columns []string, processes ...string) *comparison {
+	c := &comparison{b: b, figure: figure, processes: b.env.columns(processes...)}
+	c.rates.row(slices.Concat(columns, []string{"ratio", "min", "max", "target", ""})...)
+	c.cpu.row(slices.Concat([]string{"CPU ms per " + what, "side"}, c.processes, []string{"all"})...)
+	return c
+}
+
+// pair sets a side against another one.
+type pair struct {
+	of, against int
+	target      *target
+	// name is that of the result; cells are the first ones of its row.
+	name  string
+	cells []string
+	// cpu bounds the CPU milliseconds of a call of the side of, by process.
+	cpu map[string]*target
+}
+
+// measure measures the sides in rounds, and adds a result for each pair.
+func (c *comparison) measure(ctx context.Context, what string, l load, sides []side, pairs ...pair) error {
+	rounds, err := c.b.measureRounds(ctx, what, l, sides...)
+	if err != nil {
+		return err
+	}
+	show := c.show
+	if show == nil {
+		show = number
+	}
+	for _, p := range pairs {
+		of, against := rates(rounds[p.of]), rates(rounds[p.against])
+		found := c.b.add(result{Benchmark: c.b.name, Case: p.name, Figure: c.figure, Target: p.target,
+			Inputs: map[string]float64{sides[p.of].name + "PerSecond": median(of), sides[p.against].name + "PerSecond": median(against)}}, ratios(of, against)...)
+		for _, process := range slices.Sorted(maps.Keys(p.cpu)) {
+			const tick = 0.001 // a short round may use no tick of the kernel's clock
+			used := figures(rounds[p.of], func(r round) float64 { return max(tick, r.perCall(process)) })
+			c.b.add(result{Benchmark: c.b.name, Case: what + ", " + sides[p.of].name, Figure: "CPU ms, " + process, Target: p.cpu[process]}, used...)
+		}
+		c.rates.row(slices.Concat(p.cells, []string{show(median(of)), show(median(against))}, found.cells())...)
+	}
+	for i, s := range sides {
+		c.cpu.row(slices.Concat([]string{what, s.name}, c.cpuCells(rounds[i]))...)
+	}
+	return nil
+}
+
+// cpuCells shows the CPU milliseconds per call of each process, and their sum: the medians of the rounds.
+func (c *comparison) cpuCells(rounds []round) []string {
+	var cells []string
+	for _, name := range c.processes {
+		cells = append(cells, fmt.Sprintf("%.2f", median(figures(rounds, func(r round) float64 { return r.perCall(name) }))))
+	}
+	return append(cells, fmt.Sprintf("%.2f", median(figures(rounds, func(r round) float64 {
+		sum := 0.0
+		for _, name := range c.processes {
+			if name != workers { // which the runtime's time includes
+				sum += r.perCall(name)
+			}
+		}
+		return sum
+	}))))
+}
+
+// print prints both tables.
+func (c *comparison) print() {
+	c.rates.print(c.b.out)
+	c.b.note("")
+	c.cpu.print(c.b.out)
 }

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -24,7 +22,7 @@ const tusd = "tusd"
 const barePart = 16 << 20
 
 // resumable compares the upload of a large file by one client with bare multipart uploads and with
-// tusd; then it measures memory with many concurrent uploads.
+// tusd.
 func resumable(ctx context.Context, b *bench) error {
 	t, e, err := b.serveTenant(ctx, "resumable")
 	if err != nil {
@@ -65,9 +63,7 @@ func resumable(ctx context.Context, b *bench) error {
 	}
 	c.print()
 	b.note("one client sends %s; the bare side sends parts of 16 MiB, one after the other; tusd has its own defaults", sizeName(int(b.ResumableBytes)))
-	e.Stop()
-	other.Stop()
-	return b.resumableMemory(ctx, t, block)
+	return nil
 }
 
 // resumableSide uploads a file with TUS.
@@ -181,32 +177,4 @@ func (env *environment) serveTusd(ctx context.Context, t tenant) (*endpoint, err
 		return []string{"-host=" + host, "-port=" + port, "-s3-bucket=" + t.Account.Bucket, "-s3-endpoint=" + access.Endpoint, "-s3-object-prefix=" + tusd + "/"},
 			[]string{"AWS_ACCESS_KEY_ID=" + access.AccessKey, "AWS_SECRET_ACCESS_KEY=" + access.SecretKey, "AWS_REGION=" + access.Region}
 	})
-}
-
-// resumableUploads is how many files resumableMemory sends at once; each is a quarter of the large one.
-const resumableUploads = 16
-
-// resumableMemory sends many files at once, and measures memory and how much of them the runtime keeps
-// in files of its own.
-func (b *bench) resumableMemory(ctx context.Context, t tenant, block []byte) error {
-	f := resumableFile{block: block, size: b.ResumableBytes / 4, chunk: 64 << 20}
-	b.note("")
-	err := b.measureMemory(ctx, t, fmt.Sprintf("%d uploads of %s", resumableUploads, sizeName(int(f.size))), 300, openFileBytes, func(ctx context.Context, e *endpoint) error {
-		return atOnce(ctx, resumableUploads, func(ctx context.Context) error { return b.sendResumable(ctx, t, e, f) })
-	})
-	b.note("in requests of %s; the last column is the peak of the bytes in files that the runtime has open, removed ones included", sizeName(int(f.chunk)))
-	return err
-}
-
-// openFileBytes returns the size of the files that a process has open, logs excepted.
-func openFileBytes(pid int) float64 {
-	open, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-	sum := int64(0)
-	for _, file := range open {
-		path, _ := os.Readlink(file)
-		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && !strings.HasSuffix(path, ".log") {
-			sum += info.Size()
-		}
-	}
-	return float64(sum)
 }

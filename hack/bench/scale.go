@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -46,6 +45,20 @@ var questions = []question{
 	{"last page of a group", func(items int) string {
 		return fmt.Sprintf("/media/get?limit=10&page=%d&group=%s", items/2/scaleGroups/10, groupName(3))
 	}, maximum(3), 10},
+	// Photos are named by their number, so the name of one matches one item of any account, and a part of it matches many.
+	{"sort by name", func(int) string { return "/media/get?limit=20&sort=name" }, maximum(1.5), 20},
+	{"sort by size, largest first", func(int) string { return "/media/get?limit=20&sort=-size" }, maximum(1.5), 20},
+	{"oldest first", func(int) string { return "/media/get?limit=20&sort=time" }, maximum(1.5), 20},
+	{"type, of all items", func(int) string { return "/media/get?limit=20&type=image%2F*" }, maximum(1.5), 20},
+	{"type, of no item", func(int) string { return "/media/get?limit=20&type=video%2Fmp4" }, maximum(1.5), 0},
+	{"name, of one item", func(items int) string { return fmt.Sprintf("/media/get?limit=20&name=IMG_%07d", items/2) }, maximum(1.5), 1},
+	{"name, of all items", func(int) string { return "/media/get?limit=20&name=img" }, maximum(1.5), 20},
+	{"name, sorted by size", func(items int) string { return fmt.Sprintf("/media/get?limit=20&sort=size&name=IMG_%07d", items/2) }, maximum(1.5), 1},
+	{"metadata, of no item", func(int) string { return "/media/get?limit=20&meta.color=red" }, maximum(1.5), 0},
+	{"public items by name", func(int) string { return "/media/get?limit=20&access=public&sort=name" }, maximum(1.5), 20},
+	{"drafts", func(int) string { return "/media/get?limit=20&state=draft" }, maximum(1.5), 0},
+	{"count by name, one item", func(items int) string { return fmt.Sprintf("/media/get/count?name=IMG_%07d", items/2) }, maximum(1.5), 0},
+	{"totals by metadata, no item", func(int) string { return "/media/get/size?meta.color=red" }, maximum(1.5), 0},
 }
 
 func page(number int, access string) string {
@@ -90,7 +103,7 @@ func scale(ctx context.Context, b *bench) error {
 	c := b.compare("request", "ratio of times", []string{"request", fmt.Sprintf("ms, %d", sizes[0]), fmt.Sprintf("ms, %d", sizes[1])}, client, service, postgres)
 	// With a fixed number of clients, a request takes as much longer as fewer are answered.
 	c.show = func(perSecond float64) string { return number(1000 * scaleClients / perSecond) }
-	for _, q := range append(slices.Clone(questions), findQuestions...) {
+	for _, q := range questions {
 		sides := []side{q.side(e, sizes[0]), q.side(&other, sizes[1])}
 		if err := c.measure(ctx, q.what, load{clients: scaleClients, rounds: b.Rounds, length: b.Length / 3}, sides,
 			pair{against: 1, target: q.target, name: q.what, cells: []string{q.what}}); err != nil {
@@ -99,7 +112,7 @@ func scale(ctx context.Context, b *bench) error {
 	}
 	c.print()
 	b.note("%d clients; time of a request at %d items by its time at %d; deep pages are chosen at random in each request", scaleClients, sizes[1], sizes[0])
-	return b.plainOffset(ctx, large, sizes[1])
+	return nil
 }
 
 // populate loads both accounts and has the index of pages counted.
@@ -114,7 +127,6 @@ func (b *bench) populate(ctx context.Context, sizes []int, tenants ...tenant) er
 	if err := b.env.vacuum(ctx); err != nil {
 		return err
 	}
-	started := time.Now()
 	store, err := pgstore.Open(ctx, pgstore.Config{DatabaseURL: b.env.server.URL(database)})
 	if err != nil {
 		return err
@@ -123,29 +135,27 @@ func (b *bench) populate(ctx context.Context, sizes []int, tenants ...tenant) er
 	if err := store.CompactPageIndex(ctx); err != nil {
 		return err
 	}
-	took := time.Since(started)
-	b.add(result{Benchmark: b.name, Case: fmt.Sprintf("index of pages of %d items", sizes[1]), Figure: "seconds, once"}, took.Seconds())
-	b.note("the index of pages was counted from nothing in %s, as once after the migration", took.Round(time.Second/100))
 	if err := b.env.vacuum(ctx); err != nil {
 		return err
 	}
-	return b.noteDatabaseSize(ctx, sizes)
+	return b.itemBytes(ctx, sizes[0]+sizes[1])
 }
 
-// noteDatabaseSize prints what an item takes in the database, indexes included.
-func (b *bench) noteDatabaseSize(ctx context.Context, sizes []int) error {
+// itemBytes reports what an item with three objects takes in the database, indexes included.
+func (b *bench) itemBytes(ctx context.Context, items int) error {
 	conn, err := pgx.Connect(ctx, b.env.server.AdminURL(database))
 	if err != nil {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	var bytes int64
-	if err := conn.QueryRow(ctx, "SELECT pg_database_size(current_database())").Scan(&bytes); err != nil {
+	if err := conn.QueryRow(ctx, "SELECT pg_total_relation_size('stored_item')").Scan(&bytes); err != nil {
 		return err
 	}
-	items := int64(sizes[0] + sizes[1])
-	b.note("the database has %d MiB for %d items with three objects each: %d bytes per item", bytes>>20, items, bytes/items)
-	return nil
+	each := float64(bytes) / float64(items)
+	b.add(result{Benchmark: b.name, Case: "item with three objects", Figure: "bytes in PostgreSQL", Target: maximum(1500)}, each)
+	b.note("an item with three objects takes %.0f bytes in PostgreSQL, indexes included", each)
+	return b.noteTables(ctx)
 }
 
 // side asks the question for one account.
@@ -165,33 +175,4 @@ func (q question) side(e *endpoint, items int) side {
 		}
 		return nil
 	}}
-}
-
-// plainOffset measures what a deep page would take without the index of pages.
-func (b *bench) plainOffset(ctx context.Context, t tenant, items int) error {
-	conn, err := pgx.Connect(ctx, b.env.server.URL(database))
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	for _, one := range []struct {
-		what   string
-		offset int
-	}{{"last", items - 10}, {"middle", items / 2}} {
-		var took []float64
-		for range 3 {
-			started := time.Now()
-			rows, err := conn.Query(ctx, listSQL, t.AppID, 10, one.offset)
-			if err != nil {
-				return err
-			}
-			rows.Close()
-			if err := rows.Err(); err != nil {
-				return err
-			}
-			took = append(took, float64(time.Since(started))/float64(time.Millisecond))
-		}
-		b.note("for comparison, by plain OFFSET in SQL the %s page takes %s ms of one client", one.what, number(median(took)))
-	}
-	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -154,15 +155,45 @@ var countSeed = []string{
 
 // vacuum does what autovacuum does after a while.
 func (env *environment) vacuum(ctx context.Context) error {
+	return errors.Join(env.execute(ctx, "VACUUM ANALYZE"), env.execute(ctx, "CHECKPOINT"))
+}
+
+// execute executes a statement as the administrator of the database.
+func (env *environment) execute(ctx context.Context, statement string, args ...any) error {
 	conn, err := pgx.Connect(ctx, env.server.AdminURL(database))
 	if err != nil {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	for _, statement := range []string{"VACUUM ANALYZE", "CHECKPOINT"} {
-		if _, err := conn.Exec(ctx, statement); err != nil {
-			return err
-		}
+	_, err = conn.Exec(ctx, statement, args...)
+	return err
+}
+
+// noteTables prints the sizes of the largest tables, and whether autovacuum keeps up with them.
+func (b *bench) noteTables(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, b.env.server.AdminURL(database))
+	if err != nil {
+		return err
 	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	found, err := conn.Query(ctx, `SELECT relname::text, n_live_tup, n_dead_tup, pg_table_size(relid), pg_indexes_size(relid), autovacuum_count
+		FROM pg_stat_user_tables ORDER BY pg_total_relation_size(relid) DESC LIMIT 8`)
+	if err != nil {
+		return err
+	}
+	type relation struct {
+		Name                             string
+		Live, Dead, Table, Indexes, Runs int64
+	}
+	relations, err := pgx.CollectRows(found, pgx.RowToStructByPos[relation])
+	if err != nil {
+		return err
+	}
+	t := table{{"table", "rows", "dead rows", "MiB", "MiB of indexes", "autovacuums"}}
+	for _, r := range relations {
+		t.row(r.Name, fmt.Sprint(r.Live), fmt.Sprint(r.Dead), number(mebibytes(uint64(r.Table))), number(mebibytes(uint64(r.Indexes))), fmt.Sprint(r.Runs))
+	}
+	b.note("")
+	t.print(b.out)
 	return nil
 }

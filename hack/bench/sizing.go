@@ -2,12 +2,21 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/certificate"
+	"mediastack.dev/hack/servers"
 	"mediastack.dev/runtime/media"
 )
 
@@ -37,7 +46,10 @@ func sizing(ctx context.Context, b *bench) error {
 		}
 		rows = append(rows, row)
 	}
-	memory, err := s.uploadMemory(ctx)
+	for _, v := range s.variants { // so they have no part in the memory
+		v.e.Stop()
+	}
+	memory, err := s.uploadMemory(ctx, s.files)
 	if err != nil {
 		return err
 	}
@@ -102,29 +114,29 @@ func newSizer(ctx context.Context, b *bench) (s *sizer, err error) {
 	all := func(runtime string) map[string]string {
 		return map[string]string{columnRuntime: runtime, columnPostgres: postgres, columnStore: store}
 	}
+	plain, err := b.env.serve(ctx, service, s.files)
+	if err != nil {
+		return nil, err
+	}
+	redirect, err := b.env.serve(ctx, redirecting, s.files, "SERVICE_DELIVERY_MODE=redirect")
+	if err != nil {
+		return nil, err
+	}
+	oneTLS, err := b.env.serveTLS(ctx, serviceTLS, own, b.env.s3.Access, s.files)
+	if err != nil {
+		return nil, err
+	}
+	bothTLS, err := b.env.serveTLS(ctx, serviceBothTLS, own, second.Access, s.files)
+	if err != nil {
+		return nil, err
+	}
 	s.variants = []sizingVariant{
-		{name: service, columns: all(service)},
-		{name: redirecting, columns: all(redirecting), redirects: true},
-		{name: serviceTLS, columns: map[string]string{columnTLS: serviceTLS}, tls: true},
-		{name: serviceBothTLS, columns: map[string]string{columnBothTLS: serviceBothTLS, columnStoreTLS: storeTLS}, tls: true, storeOnly: true},
+		{name: service, e: plain, columns: all(service)},
+		{name: redirecting, e: redirect, columns: all(redirecting), redirects: true},
+		{name: serviceTLS, e: oneTLS, columns: map[string]string{columnTLS: serviceTLS}, tls: true},
+		{name: serviceBothTLS, e: bothTLS, columns: map[string]string{columnBothTLS: serviceBothTLS, columnStoreTLS: storeTLS}, tls: true, storeOnly: true},
 	}
-	for i := range s.variants {
-		v := &s.variants[i]
-		switch v.name {
-		case serviceTLS:
-			v.e, err = b.env.serveTLS(ctx, v.name, own, b.env.s3.Access, s.files)
-		case serviceBothTLS:
-			v.e, err = b.env.serveTLS(ctx, v.name, own, second.Access, s.files)
-		case redirecting:
-			v.e, err = b.env.serve(ctx, v.name, s.files, "SERVICE_DELIVERY_MODE=redirect")
-		default:
-			v.e, err = b.env.serve(ctx, v.name, s.files)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return s, s.variants[0].e.switchImagesOn(ctx)
+	return s, plain.switchImagesOn(ctx)
 }
 
 // sizingKind is a kind of request.
@@ -165,10 +177,11 @@ func (s *sizer) kinds() ([]sizingKind, error) {
 		}})
 	}
 	get := func(n int64) string { return "/media/get/" + s.ids[int(n)%len(s.ids)].String() }
-	read("get", get, nil)
+	kept := func(*http.Transport) {}
+	read("get", get, kept)
 	read("get on a new connection", get, func(t *http.Transport) { t.DisableKeepAlives = true })
-	read("list of 10", func(int64) string { return "/media/get?limit=10" }, nil)
-	read("list of 100", func(int64) string { return "/media/get?limit=100" }, nil)
+	read("list of 10", func(int64) string { return "/media/get?limit=10" }, kept)
+	read("list of 100", func(int64) string { return "/media/get?limit=100" }, kept)
 	download := func(name string, size, copies int, redirect bool) {
 		var stored *files
 		carried := int64(size)
@@ -190,9 +203,6 @@ func (s *sizer) kinds() ([]sizingKind, error) {
 	s.say("%s: making the photos", s.name)
 	photos, err := imageFiles(s.Megapixels)
 	for i, photo := range photos {
-		if photo.turned {
-			continue
-		}
 		const unit = 100_000 // the name has the size in tenths of a megabyte
 		tenths := (len(photo.data) + unit/2) / unit
 		kinds = append(kinds, sizingKind{name: fmt.Sprintf("thumbnail and WebP of a %s, %.1f MB", photo.what, float64(tenths)/10), bytes: int64(tenths * unit), noTLS: i > 0,
@@ -201,17 +211,10 @@ func (s *sizer) kinds() ([]sizingKind, error) {
 	return kinds, err
 }
 
-// readSide reads items of the other account. change is made to the client's transport; nil = none.
+// readSide reads items of the other account. change is made to the transport of the client.
 func (s *sizer) readSide(e *endpoint, of func(n int64) string, change func(*http.Transport)) side {
-	own := *e
+	own := e.changed(change)
 	own.key = s.items.APIKey
-	if change != nil {
-		if transport, ok := e.client.Transport.(*http.Transport); ok {
-			transport = transport.Clone()
-			change(transport)
-			own.client = &http.Client{Transport: transport}
-		}
-	}
 	return side{call: func(ctx context.Context, n int64) error {
 		_, err := own.get(ctx, of(n))
 		return err
@@ -254,43 +257,45 @@ func (s *sizer) measure(ctx context.Context, k sizingKind) (sizingRow, error) {
 	return row, nil
 }
 
-// uploadMemory measures the resident memory of a fresh runtime during each kind of upload.
-func (s *sizer) uploadMemory(ctx context.Context) ([]memoryRow, error) {
-	for _, v := range s.variants {
-		v.e.Stop()
-	}
-	f := resumableFile{block: randomBytes(1 << 20), size: s.ResumableBytes / 4, chunk: 64 << 20}
-	resumableName := fmt.Sprintf("resumable uploads of %s in chunks of %s", sizeName(int(f.size)), sizeName(int(f.chunk)))
-	var rows []memoryRow
-	for _, one := range []struct {
-		name    string
-		uploads int
-		limit   float64 // MiB of each
-		side    func(e *endpoint) side
-		load    load
-	}{
-		{"uploads of 100 KB", s.Uploads, 1.25, s.uploadOf(100_000), load{clients: s.Uploads, length: s.Length}},
-		{"uploads of 10 MB", s.Uploads, 10, s.uploadOf(10_000_000), load{clients: s.Uploads, length: s.Length}},
-		{resumableName, resumableUploads, 10, func(e *endpoint) side { return s.resumableSide(s.files, e, f) }, load{clients: resumableUploads, calls: resumableUploads}},
-	} {
-		s.say("%s: memory of %d %s", s.name, one.uploads, one.name)
-		found, err := s.peakMemory(ctx, s.files, nil, func(ctx context.Context, e *endpoint) error {
-			sent := one.side(e)
-			if _, err := s.bench.measure(ctx, one.load, sent.call); err != nil {
-				return err
-			}
-			return sent.after(ctx)
-		})
-		if err != nil {
-			return nil, err
-		}
-		row := memoryRow{what: one.name, uploads: one.uploads, idle: found.idle, peak: found.own}
-		s.add(result{Benchmark: s.name, Case: fmt.Sprintf("%d %s", one.uploads, one.name), Figure: "MiB of each", Target: maximum(one.limit)}, max(0.01, row.each()))
-		rows = append(rows, row)
-	}
-	return rows, nil
+// certificateFiles are a self-signed certificate of the loopback address, in files, and what trusts it.
+type certificateFiles struct {
+	file, keyFile string
+	roots         *x509.CertPool
 }
 
-func (s *sizer) uploadOf(size int) func(e *endpoint) side {
-	return func(e *endpoint) side { return s.uploadSide(s.files, e, randomBytes(size)) }
+func newCertificate(dir string) (certificateFiles, error) {
+	made, err := certificate.SelfSigned(&x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, time.Now().Add(24*time.Hour))
+	if err != nil {
+		return certificateFiles{}, err
+	}
+	c := certificateFiles{file: filepath.Join(dir, "tls.crt"), keyFile: filepath.Join(dir, "tls.key"), roots: x509.NewCertPool()}
+	c.roots.AddCert(made.Certificate)
+	return c, errors.Join(os.WriteFile(c.file, made.PEM, 0o600), os.WriteFile(c.keyFile, made.KeyPEM, 0o600))
+}
+
+// serveTLS starts a runtime that takes HTTPS only. It reaches the given S3 store, whose certificate
+// may be the same one.
+func (env *environment) serveTLS(ctx context.Context, name string, c certificateFiles, access servers.S3Access, t tenant) (*endpoint, error) {
+	port, err := servers.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	e, err := env.serveConfig(ctx, t, servers.RuntimeConfig{Name: name, Port: port, BaseURL: fmt.Sprintf("https://127.0.0.1:%d", port),
+		Env: []string{"SERVICE_TLS_CERT_FILE=" + c.file, "SERVICE_TLS_KEY_FILE=" + c.keyFile, "SERVICE_S3_ENDPOINT=" + access.Endpoint, "SSL_CERT_FILE=" + c.file}})
+	if err != nil {
+		return nil, err
+	}
+	return e.changed(func(transport *http.Transport) { transport.TLSClientConfig = &tls.Config{RootCAs: c.roots} }), nil
+}
+
+// startStoreTLS starts a second S3 store with the same objects, which takes HTTPS only.
+func (env *environment) startStoreTLS(ctx context.Context, c certificateFiles) (*servers.S3, error) {
+	second, err := env.group.StartS3(ctx, servers.S3Config{
+		Dir: filepath.Join(env.dir, "s3"), LogFile: filepath.Join(env.dir, "s3-tls.log"), CertFile: c.file, KeyFile: c.keyFile,
+		AccessKey: env.s3.Access.AccessKey, SecretKey: env.s3.Access.SecretKey,
+	})
+	if err == nil {
+		env.watched[storeTLS] = second.PID()
+	}
+	return second, err
 }

@@ -154,6 +154,7 @@ type memoryRow struct {
 	what       string
 	uploads    int
 	idle, peak float64
+	tree       float64 // the peak with the image workers
 }
 
 // each returns the memory of one upload.

@@ -67,7 +67,7 @@ func TestSizingTables_ComputeFromSamples(t *testing.T) {
 | PostgreSQL, twice the sum | 0.003 | 0.061 | 0.360 |
 | S3 store, twice the sum | 0.010 | 0.182 | 1.620 |
 `},
-		{"memory", memoryTable([]memoryRow{{"uploads of 10 MB", 64, 38.4, 206.4}, {"uploads of 100 KB", 64, 40, 39}}), `| what | at once | at rest | peak | for each |
+		{"memory", memoryTable([]memoryRow{{"uploads of 10 MB", 64, 38.4, 206.4, 300}, {"uploads of 100 KB", 64, 40, 39, 39}}), `| what | at once | at rest | peak | for each |
 |---|---|---|---|---|
 | uploads of 10 MB | 64 | 38 | 206 | 2.6 |
 | uploads of 100 KB | 64 | 40 | 39 | 0 |

@@ -1,13 +1,9 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
+	"errors"
 	"net"
 	"os"
 	"time"
@@ -16,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/keyutil"
 
+	"mediastack.dev/hack/certificate"
 	"mediastack.dev/hack/servers"
 )
 
@@ -27,22 +24,16 @@ const (
 	certificateLife = 365 * 24 * time.Hour
 )
 
-// authority signs the certificates of a cluster.
-type authority struct {
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-}
-
 // makeKeys makes all keys, certificates and kubeconfigs of a new cluster.
 func (k *cluster) makeKeys() error {
 	if err := os.Mkdir(k.data.path("keys"), 0o700); err != nil {
 		return err
 	}
-	ca, err := newAuthority()
+	ca, err := certificate.NewAuthority("mediastack-cluster", certificateLife)
 	if err != nil {
 		return err
 	}
-	if err := k.writePair("ca", ca.certificate.Raw, ca.key); err != nil {
+	if err := k.writePair("ca", ca.Pair); err != nil {
 		return err
 	}
 	tokenKey, err := keyutil.MakeEllipticPrivateKeyPEM()
@@ -84,62 +75,21 @@ func (k *cluster) makeKeys() error {
 	return os.Rename(k.kubeconfig("admin"), k.data.path(adminKubeconfig))
 }
 
-func newAuthority() (authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return authority{}, err
-	}
-	self := authority{key: key, certificate: &x509.Certificate{
-		Subject: pkix.Name{CommonName: "mediastack-cluster"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}}
-	signed, err := self.sign(self.certificate, key)
-	if err != nil {
-		return authority{}, err
-	}
-	self.certificate, err = x509.ParseCertificate(signed)
-	return self, err
-}
-
-// sign completes a certificate's template and signs it for a key.
-func (a authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) ([]byte, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return nil, err
-	}
-	template.SerialNumber = serial
-	template.NotBefore = time.Now().Add(-time.Minute)
-	template.NotAfter = template.NotBefore.Add(certificateLife)
-	template.KeyUsage |= x509.KeyUsageDigitalSignature
-	return x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
-}
-
 // issue makes a key with a certificate.
-func (k *cluster) issue(ca authority, name string, template *x509.Certificate) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+func (k *cluster) issue(ca *certificate.Authority, name string, template *x509.Certificate) error {
+	pair, err := ca.Issue(template)
 	if err != nil {
 		return err
 	}
-	signed, err := ca.sign(template, key)
-	if err != nil {
-		return err
-	}
-	return k.writePair(name, signed, key)
+	return k.writePair(name, pair)
 }
 
 func (k *cluster) certificate(name string) string { return k.data.path("keys", name+".crt") }
 func (k *cluster) key(name string) string         { return k.data.path("keys", name+".key") }
 func (k *cluster) kubeconfig(name string) string  { return k.data.path("keys", name+".kubeconfig") }
 
-func (k *cluster) writePair(name string, certificate []byte, key *ecdsa.PrivateKey) error {
-	encoded, err := keyutil.MarshalPrivateKeyToPEM(key)
-	if err != nil {
-		return err
-	}
-	if err := servers.WritePrivate(k.key(name), encoded); err != nil {
-		return err
-	}
-	return servers.WritePrivate(k.certificate(name), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}))
+func (k *cluster) writePair(name string, pair *certificate.Pair) error {
+	return errors.Join(servers.WritePrivate(k.key(name), pair.KeyPEM), servers.WritePrivate(k.certificate(name), pair.PEM))
 }
 
 // writeKubeconfig writes the kubeconfig of the holder of a certificate.

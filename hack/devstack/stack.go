@@ -354,18 +354,12 @@ func (s *stack) operatorEnv() []string {
 }
 
 func (s *stack) operatorSpec(kubeconfig string) servers.Spec {
-	return servers.Spec{
-		Name: "the operator", Path: s.operator, LogFile: s.log("operator.log"),
-		Args: []string{
-			"--kubeconfig", kubeconfig,
-			"--health-listen", address(s.state.Ports.OperatorHealth),
-			"--metrics-listen", address(s.state.Ports.OperatorMetrics),
-			"--leader-elect", "--leader-election-namespace", operatorNamespace,
-		},
-		Env:          s.operatorEnv(),
-		OrphanSignal: syscall.SIGTERM,
-		Ready:        servers.Answers("http://" + address(s.state.Ports.OperatorHealth) + "/readyz"),
-	}
+	spec := servers.OperatorSpec(servers.OperatorConfig{
+		Name: "the operator", Binary: s.operator, LogFile: s.log("operator.log"), Kubeconfig: kubeconfig, LeaderElection: operatorNamespace,
+		Health: address(s.state.Ports.OperatorHealth), Metrics: address(s.state.Ports.OperatorMetrics), Env: s.operatorEnv(),
+	})
+	spec.OrphanSignal = syscall.SIGTERM
+	return spec
 }
 
 // waitReady waits until the sample account's condition Ready is True, and prints what it waits for.

@@ -6,10 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"mime/multipart"
 	"net/http"
 	"slices"
 	"strings"
+
+	"mediastack.dev/hack/exchange"
 )
 
 // picture is a picture that the page shows: what a preset makes of a photo.
@@ -79,14 +80,9 @@ func (s *stack) pictures(ctx context.Context) (map[string]file, error) {
 
 // upload makes a public item with a focus point, and returns its document with the presets.
 func (s *stack) upload(ctx context.Context, one photo) (item, error) {
-	var form bytes.Buffer
-	parts := multipart.NewWriter(&form)
-	_ = parts.WriteField("access", "public") // a buffer takes everything
-	part, _ := parts.CreateFormFile("file", one.name)
-	_, _ = part.Write(one.data)
-	_ = parts.Close()
+	form, contentType := exchange.Form(one.name, one.data, "access", "public")
 	var made item
-	if err := s.call(ctx, http.MethodPost, "/media/create", parts.FormDataContentType(), &form, &made); err != nil {
+	if err := s.call(ctx, http.MethodPost, "/media/create", contentType, bytes.NewReader(form), &made); err != nil {
 		return item{}, err
 	}
 	if err := s.call(ctx, http.MethodPost, "/media/seal/"+made.MediaID, "", nil, &made); err != nil {
@@ -101,19 +97,14 @@ func (s *stack) upload(ctx context.Context, one photo) (item, error) {
 
 // call sends a request with the API key and reads the document of the answer.
 func (s *stack) call(ctx context.Context, method, path, contentType string, body io.Reader, into any) error {
-	request, err := http.NewRequestWithContext(ctx, method, s.BaseURL+path, body)
+	got, err := exchange.Send(ctx, http.DefaultClient, method, s.BaseURL+path, body, "X-Service-Apikey", s.apiKey, "Content-Type", contentType)
 	if err != nil {
 		return err
 	}
-	request.Header.Set("X-Service-Apikey", s.apiKey)
-	if contentType != "" {
-		request.Header.Set("Content-Type", contentType)
+	if got.Status/100 != 2 {
+		return fmt.Errorf("%s %s: %d: %s", method, path, got.Status, got.Body)
 	}
-	text, _, err := send(request)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(text, into)
+	return json.Unmarshal(got.Body, into)
 }
 
 // fetch gets a picture as a browser does, which accepts its format.
@@ -124,27 +115,9 @@ func (s *stack) fetch(ctx context.Context, of item, p picture) (file, error) {
 	if at < 0 {
 		return file{}, fmt.Errorf("the document of the item does not have it")
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.Replace(densities[at].URL, "/"+p.variant+"/", "/"+p.address()+"/", 1), nil)
-	if err != nil {
-		return file{}, err
-	}
-	request.Header.Set("Accept", "image/"+p.format+",*/*;q=0.1")
-	data, contentType, err := send(request)
-	if err == nil && contentType != "image/"+p.format {
+	got, err := exchange.Expect(ctx, http.DefaultClient, http.StatusOK, http.MethodGet, strings.Replace(densities[at].URL, "/"+p.variant+"/", "/"+p.address()+"/", 1), nil, "Accept", "image/"+p.format+",*/*;q=0.1")
+	if contentType := got.Header.Get("Content-Type"); err == nil && contentType != "image/"+p.format {
 		err = fmt.Errorf("it is %s, not image/%s", contentType, p.format)
 	}
-	return file{data: data, width: densities[at].Width, height: densities[at].Height}, err
-}
-
-// send returns the body of an answer, and its type.
-func send(request *http.Request) (body []byte, contentType string, err error) {
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, "", err
-	}
-	defer response.Body.Close()
-	if body, err = io.ReadAll(response.Body); err == nil && response.StatusCode/100 != 2 {
-		err = fmt.Errorf("%s %s: %s: %s", request.Method, request.URL.Path, response.Status, body)
-	}
-	return body, response.Header.Get("Content-Type"), err
+	return file{data: got.Body, width: densities[at].Width, height: densities[at].Height}, err
 }

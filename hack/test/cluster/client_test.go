@@ -11,9 +11,7 @@ import (
 	"image"
 	"image/color"
 	"image/jpeg"
-	"io"
 	"math/rand/v2"
-	"mime/multipart"
 	"net/http"
 	"os"
 	"path"
@@ -23,6 +21,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"mediastack.dev/hack/exchange"
 )
 
 // A pod runs this program as a client when the first of these is set; the others are the keys of the
@@ -69,26 +69,11 @@ func (c client) story(ctx context.Context) error {
 
 // send sends a request and returns the answer's body, which must have a status.
 func (c client) send(ctx context.Context, status int, method, url string, body []byte, header ...string) ([]byte, http.Header, error) {
-	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
-	if err != nil {
-		return nil, nil, err
-	}
 	if c.key != "" && strings.HasPrefix(url, c.url) && !strings.Contains(url, "/media/file/") {
-		request.Header.Set("x-service-apikey", c.key)
+		header = append(header, "x-service-apikey", c.key)
 	}
-	for i := 0; i+1 < len(header); i += 2 {
-		request.Header.Set(header[i], header[i+1])
-	}
-	response, err := c.http.Do(request)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != status {
-		err = fmt.Errorf("%s %s was answered %s: %.300s", method, url, response.Status, content)
-	}
-	return content, response.Header, err
+	got, err := exchange.Expect(ctx, c.http, status, method, url, bytes.NewReader(body), header...)
+	return got.Body, got.Header, err
 }
 
 func (c client) document(ctx context.Context, status int, method, path string, body []byte, header ...string) (found item, err error) {
@@ -101,19 +86,8 @@ func (c client) document(ctx context.Context, status int, method, path string, b
 
 // upload makes a draft.
 func (c client) upload(ctx context.Context, name string, data []byte) (item, error) {
-	var form bytes.Buffer
-	writer := multipart.NewWriter(&form)
-	part, err := writer.CreateFormFile("file", name)
-	if err != nil {
-		return item{}, err
-	}
-	if _, err := part.Write(data); err != nil {
-		return item{}, err
-	}
-	if err := writer.Close(); err != nil {
-		return item{}, err
-	}
-	return c.document(ctx, http.StatusCreated, http.MethodPost, "/media/create", form.Bytes(), "Content-Type", writer.FormDataContentType())
+	form, contentType := exchange.Form(name, data)
+	return c.document(ctx, http.StatusCreated, http.MethodPost, "/media/create", form, "Content-Type", contentType)
 }
 
 func (c client) seal(ctx context.Context, id string) (item, error) {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"mime/multipart"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,6 +18,7 @@ import (
 	"strings"
 	"testing"
 
+	"mediastack.dev/hack/exchange"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
@@ -122,35 +122,21 @@ type item struct {
 // call sends a request with a key and returns the status; into takes the answer's JSON.
 func (s *stack) call(key, method, path, contentType string, body io.Reader, into any) int {
 	s.t.Helper()
-	request, err := http.NewRequestWithContext(s.t.Context(), method, s.BaseURL+path, body)
-	must(s.t, err)
-	request.Header.Set("x-service-apikey", key)
-	if contentType != "" {
-		request.Header.Set("Content-Type", contentType)
-	}
-	response, err := http.DefaultClient.Do(request)
-	must(s.t, err)
-	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(response.Body)
+	got, err := exchange.Send(s.t.Context(), http.DefaultClient, method, s.BaseURL+path, body, "x-service-apikey", key, "Content-Type", contentType)
 	must(s.t, err)
 	if into != nil {
-		if err := json.Unmarshal(answer, into); err != nil {
-			s.t.Fatalf("%s %s: %s: %v in %q", method, path, response.Status, err, answer)
+		if err := json.Unmarshal(got.Body, into); err != nil {
+			s.t.Fatalf("%s %s: %d: %v in %q", method, path, got.Status, err, got.Body)
 		}
 	}
-	return response.StatusCode
+	return got.Status
 }
 
 func (s *stack) upload(key, name string, data []byte) item {
 	s.t.Helper()
-	var form bytes.Buffer
-	writer := multipart.NewWriter(&form)
-	part, err := writer.CreateFormFile("file", name)
-	must(s.t, err)
-	_, _ = part.Write(data)
-	_ = writer.Close()
+	form, contentType := exchange.Form(name, data)
 	var draft item
-	if status := s.call(key, "POST", "/media/create", writer.FormDataContentType(), &form, &draft); status != http.StatusCreated || !draft.Temp {
+	if status := s.call(key, "POST", "/media/create", contentType, bytes.NewReader(form), &draft); status != http.StatusCreated || !draft.Temp {
 		s.t.Fatalf("upload: %d, %+v", status, draft)
 	}
 	return draft
@@ -158,14 +144,9 @@ func (s *stack) upload(key, name string, data []byte) item {
 
 func (s *stack) download(address string) []byte {
 	s.t.Helper()
-	response, err := http.Get(address)
+	got, err := exchange.Expect(s.t.Context(), http.DefaultClient, http.StatusOK, http.MethodGet, address, nil)
 	must(s.t, err)
-	defer func() { _ = response.Body.Close() }()
-	data, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != http.StatusOK {
-		s.t.Fatalf("download: %s, %v", response.Status, err)
-	}
-	return data
+	return got.Body
 }
 
 const manifest = `

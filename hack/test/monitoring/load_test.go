@@ -7,10 +7,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	mathrand "math/rand/v2"
-	"mime/multipart"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/hack/exchange"
 	"mediastack.dev/hack/testenv"
 )
 
@@ -82,36 +81,17 @@ func (u *user) send(ctx context.Context, one request) ([]byte, http.Header, erro
 	if path[0] == '/' {
 		path = u.baseURL + path
 	}
-	sent, err := http.NewRequestWithContext(ctx, one.method, path, bytes.NewReader(one.body))
-	if err != nil {
-		return nil, nil, err
-	}
-	sent.Header.Set("x-service-apikey", u.key)
+	header := []string{"x-service-apikey", u.key}
 	for name, value := range one.header {
-		sent.Header.Set(name, value)
+		header = append(header, name, value)
 	}
-	response, err := http.DefaultClient.Do(sent)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != one.want {
-		err = fmt.Errorf("%s %s is answered %s: %.300s", one.method, one.path, response.Status, answer)
-	}
-	return answer, response.Header, err
+	got, err := exchange.Expect(ctx, http.DefaultClient, one.want, one.method, path, bytes.NewReader(one.body), header...)
+	return got.Body, got.Header, err
 }
 
 func (u *user) upload(ctx context.Context, name string, data []byte) (made item, err error) {
-	var form bytes.Buffer // writing to it never fails
-	writer := multipart.NewWriter(&form)
-	_ = writer.WriteField("access", "public")
-	part, _ := writer.CreateFormFile("file", name)
-	_, _ = part.Write(data)
-	_ = writer.Close()
-	answer, _, err := u.send(ctx, request{
-		method: http.MethodPost, path: "/media/create", body: form.Bytes(), header: map[string]string{"Content-Type": writer.FormDataContentType()}, want: http.StatusCreated,
-	})
+	body, contentType := exchange.Form(name, data, "access", "public")
+	answer, _, err := u.send(ctx, request{method: http.MethodPost, path: "/media/create", body: body, header: map[string]string{"Content-Type": contentType}, want: http.StatusCreated})
 	if err != nil {
 		return made, err
 	}

@@ -4,7 +4,6 @@ package proxy
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/hack/exchange"
 	"mediastack.dev/hack/provision"
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
@@ -141,17 +141,9 @@ func (s *site) keys(n int) (keys []string) {
 // get reads a page of the admin server.
 func (s *site) get(path string) string {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.admin+path, nil)
+	got, err := exchange.Expect(s.t.Context(), http.DefaultClient, http.StatusOK, http.MethodGet, s.admin+path, nil)
 	must(s.t, err)
-	response, err := http.DefaultClient.Do(r)
-	must(s.t, err)
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	must(s.t, err)
-	if response.StatusCode != http.StatusOK {
-		s.t.Fatalf("%s: %d %s", path, response.StatusCode, text)
-	}
-	return string(text)
+	return string(got.Body)
 }
 
 // metric returns the value of one series.

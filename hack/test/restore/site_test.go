@@ -129,14 +129,13 @@ func (s *site) startOperator(settings ...string) (stop func()) {
 	s.t.Helper()
 	kubeconfig, err := s.kube.ServiceAccountKubeconfig(s.t.Context(), operatorNamespace, operatorName)
 	must(s.t, err)
-	process, err := s.group.Start(s.t.Context(), servers.Spec{
-		Name: "the operator", Path: testenv.Binary(s.t, "mediastack-operator"), LogFile: s.path("operator.log"),
-		Args: []string{"--kubeconfig", kubeconfig, "--health-listen", "0", "--metrics-listen", "0"},
+	process, err := s.group.Start(s.t.Context(), servers.OperatorSpec(servers.OperatorConfig{
+		Name: "the operator", Binary: testenv.Binary(s.t, servers.OperatorBinary), LogFile: s.path("operator.log"), Kubeconfig: kubeconfig,
 		Env: slices.Concat(s.stores(), []string{
 			"SERVICE_BASE_URL=" + baseURL, "SERVICE_NAMESPACE=" + operatorNamespace, "SERVICE_INSTALLATION_CHECK_INTERVAL=1s",
 			"SERVICE_BUCKET_CHECK_INTERVAL=1s", "SERVICE_RETAINED_INTERVAL=1s", "SERVICE_ORPHAN_DELAY=1s", "SERVICE_TAKE_OVER_GRACE=0s",
 		}, settings),
-	})
+	}))
 	must(s.t, err)
 	return process.Stop
 }

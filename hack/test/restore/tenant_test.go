@@ -9,9 +9,10 @@ import (
 	"image/png"
 	"io"
 	"math/rand/v2"
-	"mime/multipart"
 	"net/http"
 	"strings"
+
+	"mediastack.dev/hack/exchange"
 )
 
 // item is a media document.
@@ -28,20 +29,9 @@ type item struct {
 // call sends a request to the runtime, and returns the status and the body.
 func (s *site) call(key, method, url, contentType string, body io.Reader) (int, []byte) {
 	s.t.Helper()
-	request, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.runtime.Addr+strings.TrimPrefix(url, baseURL), body)
+	got, err := exchange.Send(s.t.Context(), http.DefaultClient, method, "http://"+s.runtime.Addr+strings.TrimPrefix(url, baseURL), body, "x-service-apikey", key, "Content-Type", contentType)
 	must(s.t, err)
-	if key != "" {
-		request.Header.Set("x-service-apikey", key)
-	}
-	if contentType != "" {
-		request.Header.Set("Content-Type", contentType)
-	}
-	response, err := http.DefaultClient.Do(request)
-	must(s.t, err)
-	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	must(s.t, err)
-	return response.StatusCode, answer
+	return got.Status, got.Body
 }
 
 func (s *site) document(key, method, url string, want int) (found item) {
@@ -57,8 +47,8 @@ func (s *site) document(key, method, url string, want int) (found item) {
 // upload uploads a file and, if sealed is set, seals it.
 func (s *site) upload(key, name string, data []byte, sealed bool) item {
 	s.t.Helper()
-	form, contentType := s.form(name, data)
-	status, body := s.call(key, http.MethodPost, "/media/create", contentType, form)
+	form, contentType := exchange.Form(name, data)
+	status, body := s.call(key, http.MethodPost, "/media/create", contentType, bytes.NewReader(form))
 	if status != http.StatusCreated {
 		s.t.Fatalf("upload: %d %s", status, body)
 	}
@@ -85,27 +75,10 @@ func (s *site) signature(key string) string {
 // uploadsWith returns the status of an upload with a signature.
 func (s *site) uploadsWith(signature string) int {
 	s.t.Helper()
-	form, contentType := s.form("signed.bin", random(100, 8))
-	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://"+s.runtime.Addr+"/media/create", form)
+	form, contentType := exchange.Form("signed.bin", random(100, 8))
+	got, err := exchange.Send(s.t.Context(), http.DefaultClient, http.MethodPost, "http://"+s.runtime.Addr+"/media/create", bytes.NewReader(form), "Content-Type", contentType, "x-service-signature", signature)
 	must(s.t, err)
-	request.Header.Set("Content-Type", contentType)
-	request.Header.Set("x-service-signature", signature)
-	response, err := http.DefaultClient.Do(request)
-	must(s.t, err)
-	defer response.Body.Close()
-	return response.StatusCode
-}
-
-// form returns a form with a file, and its type.
-func (s *site) form(name string, data []byte) (form *bytes.Buffer, contentType string) {
-	s.t.Helper()
-	form = &bytes.Buffer{}
-	writer := multipart.NewWriter(form)
-	part, err := writer.CreateFormFile("file", name)
-	must(s.t, err)
-	_, _ = part.Write(data)
-	must(s.t, writer.Close())
-	return form, writer.FormDataContentType()
+	return got.Status
 }
 
 // served returns what is wrong with an item: "" if it is listed as sealed, and its file is what was

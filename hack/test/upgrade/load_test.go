@@ -7,8 +7,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
-	"mime/multipart"
 	"net/http"
 	"path"
 	"strconv"
@@ -17,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/hack/exchange"
 	"mediastack.dev/hack/testenv/wait"
 )
 
@@ -91,24 +90,8 @@ func (u *tenant) send(ctx context.Context, status int, method, address string, b
 	if strings.HasPrefix(address, "/") {
 		address = u.base + address
 	}
-	request, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
-	if err != nil {
-		return nil, nil, err
-	}
-	request.Header.Set("x-service-apikey", u.key)
-	for i := 0; i+1 < len(header); i += 2 {
-		request.Header.Set(header[i], header[i+1])
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != status {
-		err = fmt.Errorf("%s %s: %d %s", method, address, response.StatusCode, text)
-	}
-	return response.Header, text, err
+	got, err := exchange.Expect(ctx, http.DefaultClient, status, method, address, bytes.NewReader(body), append(header, "x-service-apikey", u.key)...)
+	return got.Header, got.Body, err
 }
 
 func content() []byte {
@@ -147,15 +130,8 @@ func (u *tenant) has(ctx context.Context, id string, data []byte) error {
 
 func (u *tenant) rest(ctx context.Context) error {
 	data := content()
-	var body bytes.Buffer
-	form := multipart.NewWriter(&body)
-	part, err := form.CreateFormFile("file", "a.bin")
-	if err != nil {
-		return err
-	}
-	_, _ = part.Write(data)
-	_ = form.Close()
-	_, text, err := u.send(ctx, http.StatusCreated, http.MethodPost, "/media/create", body.Bytes(), "Content-Type", form.FormDataContentType())
+	body, contentType := exchange.Form("a.bin", data)
+	_, text, err := u.send(ctx, http.StatusCreated, http.MethodPost, "/media/create", body, "Content-Type", contentType)
 	if err != nil {
 		return err
 	}

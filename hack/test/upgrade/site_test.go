@@ -67,7 +67,7 @@ func build(t *testing.T, name string, migrations map[string]string, packages ...
 		t.Fatalf("build %s: %v\n%s", name, err, out)
 	}
 	t.Logf("%s was built in %s", name, time.Since(begun).Round(time.Second/10))
-	return version{name, filepath.Join(dir, servers.RuntimeBinary), filepath.Join(dir, "mediastack-operator")}
+	return version{name, filepath.Join(dir, servers.RuntimeBinary), filepath.Join(dir, servers.OperatorBinary)}
 }
 
 const (
@@ -78,7 +78,7 @@ const (
 // present is the version of this checkout, as make has built it.
 func present(t *testing.T) version {
 	t.Helper()
-	return version{"this version", testenv.Binary(t, servers.RuntimeBinary), testenv.Binary(t, "mediastack-operator")}
+	return version{"this version", testenv.Binary(t, servers.RuntimeBinary), testenv.Binary(t, servers.OperatorBinary)}
 }
 
 // site is an installation.
@@ -166,14 +166,12 @@ func (s *site) startOperator(v version) {
 	former, port := s.operator, testenv.FreePort(s.t)
 	s.started++
 	var err error
-	s.operator, err = testenv.Group(s.t).Start(s.t.Context(), testenv.Spec{
-		Name: "the operator of " + v.name, Path: v.operator, LogFile: filepath.Join(s.dir, fmt.Sprintf("operator-%d.log", s.started)),
-		Args: []string{"--kubeconfig", s.plane.Kubeconfig(), "--health-listen", fmt.Sprintf("127.0.0.1:%d", port), "--metrics-listen", "0", "--leader-elect", "--leader-election-namespace", s.namespace},
+	s.operator, err = testenv.Group(s.t).Start(s.t.Context(), servers.OperatorSpec(servers.OperatorConfig{
+		Name: "the operator of " + v.name, Binary: v.operator, LogFile: filepath.Join(s.dir, fmt.Sprintf("operator-%d.log", s.started)),
+		Kubeconfig: s.plane.Kubeconfig(), LeaderElection: s.namespace, Health: fmt.Sprintf("127.0.0.1:%d", port),
 		Env: append(slices.Clone(s.stores), "SERVICE_BASE_URL="+s.front.URL, "SERVICE_NAMESPACE="+s.namespace, "SERVICE_WATCH_NAMESPACES="+s.namespace,
 			"SERVICE_INSTALLATION_CHECK_INTERVAL=1s", "SERVICE_BUCKET_CHECK_INTERVAL=1s"),
-		Ready: testenv.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", port)),
-		Grace: 30 * time.Second,
-	})
+	}))
 	must(s.t, err)
 	s.health = port
 	if former != nil {

@@ -2,17 +2,12 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"strings"
 	"time"
@@ -24,62 +19,17 @@ const (
 	certificateLife   = 24 * time.Hour
 )
 
-// authority issues the certificates of the service, as cert-manager does. Clients trust it.
-type authority struct {
-	certificate *x509.Certificate
-	private     *ecdsa.PrivateKey
-	pem         string
-	issued      *big.Int // the serial number of the newest certificate
-}
-
-func newAuthority() (*authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "zero-loss"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(certificateLife),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, err
-	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, err
-	}
-	return &authority{certificate: certificate, private: key, pem: encode("CERTIFICATE", der), issued: big.NewInt(1)}, nil
-}
-
-func encode(kind string, der []byte) string {
-	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
-}
-
-// issue writes the Secret with a new certificate and a new key.
-func (a *authority) issue(ctx context.Context) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// issue writes the Secret with a new certificate and a new key, as cert-manager does. Clients trust the authority.
+func (i *installation) issue(ctx context.Context) error {
+	pair, err := i.authority.Issue(&x509.Certificate{Subject: pkix.Name{CommonName: serviceHost}, DNSNames: []string{serviceHost}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	if err != nil {
 		return err
 	}
-	a.issued = new(big.Int).Add(a.issued, big.NewInt(1))
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: a.issued, Subject: pkix.Name{CommonName: serviceHost}, DNSNames: []string{serviceHost},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(certificateLife),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}, a.certificate, key.Public(), a.private)
-	if err != nil {
-		return err
-	}
-	encoded, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return err
-	}
+	i.issued = pair.Certificate.SerialNumber
 	secret, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
 		"metadata":   map[string]string{"name": certificateSecret, "namespace": system},
-		"stringData": map[string]string{"tls.crt": encode("CERTIFICATE", der), "tls.key": encode("PRIVATE KEY", encoded)},
+		"stringData": map[string]string{"tls.crt": string(pair.PEM), "tls.key": string(pair.KeyPEM)},
 	})
 	if err != nil {
 		return err
@@ -97,7 +47,7 @@ func (i *installation) rotateCertificate(ctx context.Context) error {
 		return err
 	}
 	trusted := x509.NewCertPool()
-	trusted.AddCert(i.certificate)
+	trusted.AddCert(i.authority.Certificate)
 	dialer := tls.Dialer{Config: &tls.Config{RootCAs: trusted, ServerName: serviceHost}}
 	return until(ctx, settleLimit, func() error {
 		var old []error

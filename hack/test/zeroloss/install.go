@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"mediastack.dev/hack/certificate"
+	"mediastack.dev/hack/exchange"
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/test/zeroloss/tenant"
 )
@@ -29,7 +31,8 @@ const (
 type installation struct {
 	*cluster
 	*stores
-	*authority
+	authority        *certificate.Authority // of the certificate of the service
+	issued           *big.Int               // the serial number of the newest certificate
 	secret, previous string
 	settings         map[string]string
 	clients          []string // addresses
@@ -38,7 +41,7 @@ type installation struct {
 
 // install installs the product as the guide says.
 func install(ctx context.Context, k *cluster, s *stores) (*installation, error) {
-	issuer, err := newAuthority()
+	issuer, err := certificate.NewAuthority("zero-loss", certificateLife)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +153,7 @@ func (i *installation) startClients(ctx context.Context, rate float64) error {
 		if err != nil {
 			return err
 		}
-		values := strings.NewReplacer("$NODE", node, "$SECRET", secret, "$RATE", fmt.Sprint(rate/float64(len(i.Nodes))), "$AUTHORITY", strconv.Quote(i.pem))
+		values := strings.NewReplacer("$NODE", node, "$SECRET", secret, "$RATE", fmt.Sprint(rate/float64(len(i.Nodes))), "$AUTHORITY", strconv.Quote(string(i.authority.PEM)))
 		if err := apply(ctx, values.Replace(clientManifest)); err != nil {
 			return err
 		}
@@ -219,21 +222,9 @@ func (i *installation) ask(ctx context.Context, path string) (sum tenant.Result,
 func (i *installation) askOne(ctx context.Context, url string, into *tenant.Result) error {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
+	got, err := exchange.Expect(ctx, i.http, http.StatusOK, http.MethodPost, url, nil)
 	if err != nil {
 		return err
 	}
-	response, err := i.http.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err
-	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answered %s: %s", url, response.Status, content)
-	}
-	return json.Unmarshal(content, into)
+	return json.Unmarshal(got.Body, into)
 }

@@ -28,9 +28,6 @@ const ServedBy = "X-Served-By"
 type User struct {
 	// Steps are the replicas that served each request, where ServedBy names them.
 	Steps []string
-	// Finder is the path of a form that asks for the address before the service does, where a proxy
-	// of the test has one; empty = none.
-	Finder string
 
 	t       *testing.T
 	address string
@@ -76,11 +73,7 @@ func (p *User) Applications(list string) string {
 // identify opens a page that asks who the user is, answers, and returns the page after it.
 func (p *User) identify(address string) page {
 	p.t.Helper()
-	at := p.open(address)
-	if p.Finder != "" && strings.Contains(at.text, p.Finder) {
-		at = p.send(at, p.Finder, url.Values{"email": {p.address}})
-	}
-	at = p.send(at, "/oauth/login/email", url.Values{"email": {p.address}})
+	at := p.send(p.open(address), "/oauth/login/email", url.Values{"email": {p.address}})
 	p.form(at, "/oauth/login/code") // an e-mail is sent only before this page
 	return p.send(at, "/oauth/login/code", url.Values{"code": {p.code(at)}})
 }

@@ -186,13 +186,12 @@ func (e *environment) newOperator(ctx context.Context, name string) (*operator, 
 	}
 	through.Host = o.db.String()
 	access.Endpoint = "http://" + o.s3.String()
-	o.spec = servers.Spec{
-		Name: name, Path: binary, LogFile: e.path(strings.ReplaceAll(name, " ", "-") + ".log"),
-		Args: []string{"--kubeconfig", kubeconfig, "--health-listen", "0", "--metrics-listen", "0", "--leader-elect", "--leader-election-namespace", operatorNamespace},
+	o.spec = servers.OperatorSpec(servers.OperatorConfig{
+		Name: name, Binary: binary, LogFile: e.path(strings.ReplaceAll(name, " ", "-") + ".log"), Kubeconfig: kubeconfig, LeaderElection: operatorNamespace,
 		Env: append(servers.StoreSettings(through.String(), access), "SERVICE_BASE_URL="+e.runtime.BaseURL,
 			// More I/O than by default, to be killed at.
 			"SERVICE_BUCKET_CHECK_INTERVAL=10s", "SERVICE_USAGE_INTERVAL=10s"),
-	}
+	})
 	return o, nil
 }
 

@@ -5,12 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"mime/multipart"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/exchange"
 	"mediastack.dev/hack/test/chaos/faults"
 )
 
@@ -317,46 +315,28 @@ func (w *worker) checkKeys(ctx context.Context, t *tenant) {
 	since := time.Now()
 	for app, keys := range t.keys {
 		for _, key := range keys {
-			got := w.ask(ctx, key, http.MethodGet, "/media/get/count", "", nil)
-			for got.status == http.StatusForbidden && time.Since(since) < resumeLag && ctx.Err() == nil {
+			got := w.ask(ctx, key, http.MethodGet, "/media/get/count", nil, "")
+			for got.Status == http.StatusForbidden && time.Since(since) < resumeLag && ctx.Err() == nil {
 				faults.Sleep(ctx, retryPause)
-				got = w.ask(ctx, key, http.MethodGet, "/media/get/count", "", nil)
+				got = w.ask(ctx, key, http.MethodGet, "/media/get/count", nil, "")
 			}
 			switch {
-			case got.status == http.StatusOK:
+			case got.Status == http.StatusOK:
 				w.model.count("keys accepted")
-			case got.status >= 400 && got.status < 500 && ctx.Err() == nil:
-				w.model.wrong(t, "key %s... of app %s must work, and was answered %d %s", key[:min(len(key), 10)], app, got.status, got.body)
+			case got.Status >= 400 && got.Status < 500 && ctx.Err() == nil:
+				w.model.wrong(t, "key %s... of app %s must work, and was answered %d %s", key[:min(len(key), 10)], app, got.Status, got.Body)
 			}
 		}
 	}
 }
 
-// answer is what the runtime answered; status 0 when it did not.
-type answer struct {
-	status int
-	body   []byte
-}
-
-func (w *worker) ask(ctx context.Context, key, method, path, contentType string, body io.Reader) answer {
-	request, err := http.NewRequestWithContext(context.WithoutCancel(ctx), method, w.env.runtime.BaseURL+path, body)
+// ask sends a request to the runtime; the status is 0 when it did not answer.
+func (w *worker) ask(ctx context.Context, key, method, path string, body []byte, contentType string) exchange.Answer {
+	got, err := exchange.Send(context.WithoutCancel(ctx), w.http, method, w.env.runtime.BaseURL+path, bytes.NewReader(body), "x-service-apikey", key, "Content-Type", contentType)
 	if err != nil {
-		return answer{}
+		return exchange.Answer{}
 	}
-	request.Header.Set("x-service-apikey", key)
-	if contentType != "" {
-		request.Header.Set("Content-Type", contentType)
-	}
-	response, err := w.http.Do(request)
-	if err != nil {
-		return answer{}
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return answer{}
-	}
-	return answer{response.StatusCode, bytes.TrimSpace(text)}
+	return got
 }
 
 // upload uploads a small file and seals it. What was acknowledged must come back with the account.
@@ -365,24 +345,15 @@ func (w *worker) upload(ctx context.Context, t *tenant) error {
 		return nil
 	}
 	key := t.keys[defaultApp][len(t.keys[defaultApp])-1]
-	var form bytes.Buffer
-	writer := multipart.NewWriter(&form)
-	file, err := writer.CreateFormFile("file", "note.txt")
-	if err != nil {
-		return err
-	}
-	_, _ = io.Copy(file, strings.NewReader(fmt.Sprintf("a note of %s, %d", t.name, w.draw.Uint64())))
-	if err := writer.Close(); err != nil {
-		return err
-	}
-	made := w.ask(ctx, key, http.MethodPost, "/media/create", writer.FormDataContentType(), &form)
+	form, contentType := exchange.Form("note.txt", fmt.Appendf(nil, "a note of %s, %d", t.name, w.draw.Uint64()))
+	made := w.ask(ctx, key, http.MethodPost, "/media/create", form, contentType)
 	var document struct {
 		MediaID string `json:"mediaId"`
 	}
-	if made.status != http.StatusCreated || json.Unmarshal(made.body, &document) != nil {
+	if made.Status != http.StatusCreated || json.Unmarshal(made.Body, &document) != nil {
 		return nil // an outage
 	}
-	if sealed := w.ask(ctx, key, http.MethodPost, "/media/seal/"+document.MediaID, "", nil); sealed.status == http.StatusOK {
+	if sealed := w.ask(ctx, key, http.MethodPost, "/media/seal/"+document.MediaID, nil, ""); sealed.Status == http.StatusOK {
 		t.items = append(t.items, document.MediaID)
 		t.note(w.model, "sealed item %s", document.MediaID)
 		w.model.count("items sealed")

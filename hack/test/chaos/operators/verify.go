@@ -260,8 +260,8 @@ func (w *worker) verifyTenants(ctx context.Context) error {
 func (w *worker) verifyItems(ctx context.Context, t *tenant) {
 	keys := t.keys[defaultApp]
 	for _, item := range t.items {
-		if got := w.ask(ctx, keys[len(keys)-1], http.MethodGet, "/media/get/"+item, "", nil); got.status != http.StatusOK {
-			w.model.wrong(t, "item %s was sealed, and is answered %d %s", item, got.status, got.body)
+		if got := w.ask(ctx, keys[len(keys)-1], http.MethodGet, "/media/get/"+item, nil, ""); got.Status != http.StatusOK {
+			w.model.wrong(t, "item %s was sealed, and is answered %d %s", item, got.Status, got.Body)
 		} else {
 			w.model.count("items found")
 		}

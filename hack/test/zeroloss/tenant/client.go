@@ -5,12 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"mediastack.dev/hack/exchange"
 )
 
 // request is what a client wants answered.
@@ -35,11 +37,7 @@ func (r request) succeeds(status int, repeated bool) bool {
 }
 
 // answer is the last answer to a request.
-type answer struct {
-	status int
-	header http.Header
-	body   []byte
-}
+type answer = exchange.Answer
 
 // connectionError is a request without an answer.
 type connectionError struct{ err error }
@@ -54,8 +52,8 @@ func (t *Tenant) do(ctx context.Context, r request) (answer, error) {
 	begun := time.Now()
 	deadline := begun.Add(t.config.Wait)
 	got, attempts, err := t.attempts(ctx, r, deadline, count)
-	if err == nil && !r.succeeds(got.status, attempts > 1) {
-		err = fmt.Errorf("%d %.200s", got.status, got.body)
+	if err == nil && !r.succeeds(got.Status, attempts > 1) {
+		err = fmt.Errorf("%d %.200s", got.Status, got.Body)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s %s, attempt %d after %s: %w", r.method, strings.TrimPrefix(r.url, t.config.BaseURL), attempts, time.Since(begun).Round(time.Millisecond), err)
@@ -102,40 +100,28 @@ func (t *Tenant) attempts(ctx context.Context, r request, deadline time.Time, co
 
 // send is one attempt. Every other one has a connection of its own.
 func (t *Tenant) send(ctx context.Context, r request) (answer, error) {
-	out, err := http.NewRequestWithContext(ctx, r.method, r.url, bytes.NewReader(r.body))
-	if err != nil {
-		return answer{}, err
-	}
+	header := r.header
 	if !strings.Contains(r.url, "/media/file/") {
-		out.Header.Set("x-service-apikey", t.config.Key)
-	}
-	for i := 0; i+1 < len(r.header); i += 2 {
-		out.Header.Set(r.header[i], r.header[i+1])
+		header = slices.Concat(header, []string{"x-service-apikey", t.config.Key})
 	}
 	client := t.kept
 	if rand.IntN(2) == 0 {
 		client = t.fresh
 	}
-	response, err := client.Do(out)
-	if err != nil {
-		return answer{}, err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	return answer{response.StatusCode, response.Header, body}, err
+	return exchange.Send(ctx, client, r.method, r.url, bytes.NewReader(r.body), header...)
 }
 
 // retryAfter returns what an answer asks the client to wait; 0 if it does not. The tools of MCP say it in
 // a result, for whose code a client waits as long as REST would have asked it to.
 func retryAfter(got answer) time.Duration {
-	if got.status == http.StatusTooManyRequests || got.status == http.StatusServiceUnavailable {
-		seconds, err := strconv.Atoi(got.header.Get("Retry-After"))
+	if got.Status == http.StatusTooManyRequests || got.Status == http.StatusServiceUnavailable {
+		seconds, err := strconv.Atoi(got.Header.Get("Retry-After"))
 		if err == nil && seconds > 0 {
 			return time.Duration(seconds) * time.Second
 		}
 	}
 	var called toolAnswer
-	if got.status == http.StatusOK && bytes.Contains(got.body, []byte("isError")) && json.Unmarshal(got.body, &called) == nil {
+	if got.Status == http.StatusOK && bytes.Contains(got.Body, []byte("isError")) && json.Unmarshal(got.Body, &called) == nil {
 		if code := called.Result.Meta.Code; called.Result.IsError && (code == "unavailable" || code == "too_many_requests") {
 			return toolPause
 		}

@@ -125,7 +125,7 @@ func (t *Tenant) look(ctx context.Context, i *item) found {
 	if got, there = t.present(ctx, &f, i, f.original()); !there {
 		return f
 	}
-	f.stored = int64(len(got.body))
+	f.stored = int64(len(got.Body))
 	if f.err = i.compare(got); f.err != nil {
 		return f
 	}
@@ -134,7 +134,7 @@ func (t *Tenant) look(ctx context.Context, i *item) found {
 			if got, there = t.present(ctx, &f, i, request{method: http.MethodGet, url: derived, want: http.StatusOK}); !there {
 				return f
 			}
-			f.stored += int64(len(got.body))
+			f.stored += int64(len(got.Body))
 		}
 	}
 	return f
@@ -146,13 +146,13 @@ func (t *Tenant) present(ctx context.Context, f *found, i *item, ask request) (g
 	if got, f.err = t.do(ctx, ask); f.err != nil {
 		return got, false
 	}
-	if got.status != http.StatusNotFound {
+	if got.Status != http.StatusNotFound {
 		return got, true
 	}
 	if now := t.ledger.copy(i).state; now == deleted || now == unknown {
 		f.state = deleted
 	} else {
-		f.err = fmt.Errorf("%s was answered 404 %.200s", ask.url, got.body)
+		f.err = fmt.Errorf("%s was answered 404 %.200s", ask.url, got.Body)
 	}
 	return got, false
 }
@@ -207,5 +207,5 @@ func (t *Tenant) ask(ctx context.Context, path string, into any) error {
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(got.body, into)
+	return json.Unmarshal(got.Body, into)
 }

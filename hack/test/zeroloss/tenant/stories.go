@@ -12,12 +12,13 @@ import (
 	"image/color"
 	"image/jpeg"
 	mathrand "math/rand/v2"
-	"mime/multipart"
 	"net/http"
 	"path"
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"mediastack.dev/hack/exchange"
 )
 
 const (
@@ -82,7 +83,7 @@ func decode(got answer, err error) (found document, _ error) {
 	if err != nil {
 		return found, err
 	}
-	if err := json.Unmarshal(got.body, &found); err != nil {
+	if err := json.Unmarshal(got.Body, &found); err != nil {
 		return found, fmt.Errorf("%w: %w", errContent, err)
 	}
 	return found, nil
@@ -101,28 +102,21 @@ func (d document) original() request {
 }
 
 func (i *item) compare(got answer) error {
-	if sha256.Sum256(got.body) != i.digest {
-		return fmt.Errorf("%w: %s has %d bytes that differ from the %d uploaded ones", errContent, i.id, len(got.body), i.size)
+	if sha256.Sum256(got.Body) != i.digest {
+		return fmt.Errorf("%w: %s has %d bytes that differ from the %d uploaded ones", errContent, i.id, len(got.Body), i.size)
 	}
 	return nil
 }
 
 func (t *Tenant) upload(ctx context.Context, name string, data []byte) (*item, document, error) {
-	var form bytes.Buffer
-	writer := multipart.NewWriter(&form)
-	part, err := writer.CreateFormFile("file", name)
-	if err != nil {
-		return nil, document{}, err
-	}
-	_, _ = part.Write(data) // a buffer takes everything
-	_ = writer.Close()
+	form, contentType := exchange.Form(name, data)
 	var made document
 	var stored *item
-	_, err = t.do(ctx, request{
-		method: http.MethodPost, url: t.config.BaseURL + "/media/create", body: form.Bytes(),
-		header: []string{"Content-Type", writer.FormDataContentType()}, want: http.StatusCreated,
+	_, err := t.do(ctx, request{
+		method: http.MethodPost, url: t.config.BaseURL + "/media/create", body: form,
+		header: []string{"Content-Type", contentType}, want: http.StatusCreated,
 		acknowledge: func(got answer, p *phase) {
-			if json.Unmarshal(got.body, &made) == nil {
+			if json.Unmarshal(got.Body, &made) == nil {
 				stored = t.ledger.add(made.MediaID, data, p)
 			}
 		},
@@ -221,7 +215,7 @@ func (t *Tenant) resumable(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	location := made.header.Get("Location")
+	location := made.Header.Get("Location")
 	var i *item
 	offset, resumed := 0, 0
 	for offset < len(data) {
@@ -253,7 +247,7 @@ func (t *Tenant) resumable(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if offset, err = strconv.Atoi(head.header.Get("Upload-Offset")); err != nil {
+		if offset, err = strconv.Atoi(head.Header.Get("Upload-Offset")); err != nil {
 			return fmt.Errorf("%w: HEAD %s has no offset", errContent, location)
 		}
 	}
@@ -315,8 +309,8 @@ func succeeded(got answer, err error) error {
 		return err
 	}
 	var called toolAnswer
-	if err := json.Unmarshal(got.body, &called); err != nil || called.Result.IsError || called.Error != nil || called.Result.StructuredContent == nil {
-		return fmt.Errorf("%w: a tool answered %.300s", errContent, got.body)
+	if err := json.Unmarshal(got.Body, &called); err != nil || called.Result.IsError || called.Error != nil || called.Result.StructuredContent == nil {
+		return fmt.Errorf("%w: a tool answered %.300s", errContent, got.Body)
 	}
 	return nil
 }
