@@ -60,7 +60,7 @@ release: kubectl ## Write everything of a release into dist/ (VERSION=v0.1.0; PL
 	@hack/release-check.sh "$(VERSION)"
 	@KUBECTL=$(or $(KUBEBUILDER_ASSETS),$(KUBE))/kubectl HELM=$(TOOLS)/helm hack/release.sh "$(VERSION)"
 
-generate: tools ## Regenerate CRDs and their reference, deepcopy, RBAC, SQL and OpenAPI code, and the chart's copies of them
+generate: tools ## Regenerate CRDs and their reference, deepcopy, RBAC, SQL and OpenAPI code, the chart's copies of them, and the tables of settings and metrics
 	$(TOOLS)/controller-gen object paths=./api/...
 	$(TOOLS)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	cp config/crd/bases/*.yaml charts/mediastack/files/crds/
@@ -69,6 +69,7 @@ generate: tools ## Regenerate CRDs and their reference, deepcopy, RBAC, SQL and 
 	$(TOOLS)/controller-gen rbac:roleName=mediastack-operator paths=./controllers/... output:rbac:dir=config/rbac
 	cd runtime/postgres && $(TOOLS)/sqlc generate
 	PATH="$(TOOLS):$$PATH" go generate ./api/... ./controllers/... ./runtime/...
+	go run ./hack/metrics .
 	go run ./runtime/internal/api/renderspec > clients/openapi.json
 	PATH="$(TOOLS):$$PATH" go -C clients/go generate ./...
 
