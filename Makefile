@@ -60,7 +60,8 @@ release: kubectl ## Write everything of a release into dist/ (VERSION=v0.1.0; PL
 	@hack/release-check.sh "$(VERSION)"
 	@KUBECTL=$(or $(KUBEBUILDER_ASSETS),$(KUBE))/kubectl HELM=$(TOOLS)/helm hack/release.sh "$(VERSION)"
 
-generate: tools ## Regenerate CRDs and their reference, deepcopy, RBAC, SQL and OpenAPI code, the chart's copies of them, and the tables of settings and metrics
+generate: tools ## Regenerate CRDs and their reference, deepcopy, RBAC, SQL and OpenAPI code, the chart's copies of them, and the tables of operations, settings and metrics
+	go run ./hack/operations .
 	$(TOOLS)/controller-gen object paths=./api/...
 	$(TOOLS)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	cp config/crd/bases/*.yaml charts/mediastack/files/crds/
