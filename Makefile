@@ -60,7 +60,8 @@ release: kubectl ## Write everything of a release into dist/ (VERSION=v0.1.0; PL
 	@hack/release-check.sh "$(VERSION)"
 	@KUBECTL=$(or $(KUBEBUILDER_ASSETS),$(KUBE))/kubectl HELM=$(TOOLS)/helm hack/release.sh "$(VERSION)"
 
-generate: tools ## Regenerate CRDs and their reference, deepcopy, RBAC, SQL and OpenAPI code, and the chart's copies of them
+generate: tools helm ## Regenerate CRDs and their reference, deepcopy, RBAC, SQL and OpenAPI code, the chart's copies of them, what config/ has of the chart, and the tables of operations, settings and metrics
+	go run ./hack/operations .
 	$(TOOLS)/controller-gen object paths=./api/...
 	$(TOOLS)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	cp config/crd/bases/*.yaml charts/mediastack/files/crds/
@@ -69,6 +70,8 @@ generate: tools ## Regenerate CRDs and their reference, deepcopy, RBAC, SQL and 
 	$(TOOLS)/controller-gen rbac:roleName=mediastack-operator paths=./controllers/... output:rbac:dir=config/rbac
 	cd runtime/postgres && $(TOOLS)/sqlc generate
 	PATH="$(TOOLS):$$PATH" go generate ./api/... ./controllers/... ./runtime/...
+	go run ./hack/metrics .
+	go run ./hack/kustomization . $(TOOLS)/helm
 	go run ./runtime/internal/api/renderspec > clients/openapi.json
 	PATH="$(TOOLS):$$PATH" go -C clients/go generate ./...
 
@@ -283,7 +286,7 @@ minio-user:
 tusd: ## Build the tusd server into the cache (benchmarks only)
 	@hack/build-pinned.sh $(TOOLS)/tusd hack/tusd github.com/tus/tusd/v2/cmd/tusd
 
-helm: ## Build Helm into the cache (tests only)
+helm: ## Build Helm into the cache (generators and tests only)
 	@hack/build-pinned.sh $(TOOLS)/helm hack/tools/helm helm.sh/helm/v4/cmd/helm
 
 kube-score: ## Build kube-score into the cache (tests only)

@@ -118,6 +118,8 @@ func kustomized(t *testing.T, components ...string) []*unstructured.Unstructured
 	return testenv.ParseManifests(t, testenv.Run(t, 4*time.Minute, root, testenv.Kubectl(t), "kustomize", overlay))
 }
 
+// Most of config/ is generated from the chart (hack/kustomization). The role of the operator, the definitions, the settings
+// and the components are not: this compares them.
 func TestChart_InstallsWhatTheKustomizationInstalls(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -133,7 +135,7 @@ func TestChart_InstallsWhatTheKustomizationInstalls(t *testing.T) {
 			t.Errorf("the kustomization has %d objects only", len(written))
 		}
 		if diff := cmp.Diff(written, rendered); diff != "" {
-			t.Errorf("config/default with %q (-) and charts/mediastack with %q (+) differ: change both, or name the difference in the table:\n%s", c.components, c.values, diff)
+			t.Errorf("config/default with %q (-) and charts/mediastack with %q (+) differ: run `make generate`, or name the difference in the table:\n%s", c.components, c.values, diff)
 		}
 	}
 }

@@ -91,16 +91,6 @@ type AppSpec struct {
 	Name string `json:"name"`
 }
 
-// MCPTool is the name of an MCP tool.
-//
-// +kubebuilder:validation:Enum=list_media;get_media;get_media_count;get_total_storage;seal_media;update_media;delete_media;upload_media;upload_media_from_url;get_upload_from_url;create_upload_signature;get_media_settings;update_media_settings;search_media;list_drafts;list_deleted_media;restore_media
-type MCPTool string
-
-// MCPToolset is the name of a set of MCP tools.
-//
-// +kubebuilder:validation:Enum=core;organize;find;undo;capabilities;fetch;uploads
-type MCPToolset string
-
 // MCPSpec is the tool policy of an account.
 type MCPSpec struct {
 	// Toolsets lists the sets of tools that assistants get: a tool of another set is neither listed

@@ -8,7 +8,7 @@ import (
 // usageFailures counts the failures to measure the usage, which no condition shows.
 var usageFailures = prometheus.NewCounter(prometheus.CounterOpts{
 	Name: "mediastack_operator_usage_failures_total",
-	Help: "Failed measurements of the usage of an account.",
+	Help: "Failures to read the usage of an account, or of all.",
 })
 
 func init() { metrics.Registry.MustRegister(usageFailures) }

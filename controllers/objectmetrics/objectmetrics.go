@@ -27,25 +27,25 @@ const (
 
 var (
 	objectsDesc = prometheus.NewDesc("mediastack_operator_objects",
-		"Objects by kind.", []string{"kind"}, nil)
+		"MediaAccounts, MediaSettings and RetainedMediaAccounts, by kind.", []string{"kind"}, nil)
 	conditionsDesc = prometheus.NewDesc("mediastack_operator_object_conditions",
-		"Objects by kind, and by type, status and reason of a condition.", []string{"kind", "condition", "status", "reason"}, nil)
+		"Objects by kind, and by type, status and reason of a condition. A condition that the operator does not write is `Other`.", []string{"kind", "condition", "status", "reason"}, nil)
 	deletionsDesc = prometheus.NewDesc("mediastack_operator_deletions_pending",
-		"Objects that are being deleted, and retained accounts whose media is due for deletion.", []string{"kind"}, nil)
+		"Objects that are being deleted, and retained accounts whose media is due for deletion, by kind.", []string{"kind"}, nil)
 	oldestDeletionDesc = prometheus.NewDesc("mediastack_operator_oldest_deletion_age_seconds",
-		"Time since the oldest pending deletion was due; 0 if none is pending.", []string{"kind"}, nil)
+		"Time since the oldest pending deletion was due, by kind; 0 if none is pending.", []string{"kind"}, nil)
 	keysDesc = prometheus.NewDesc("mediastack_operator_api_keys",
-		"API keys by state: current keys, and apps whose previous key is still valid (overlap).", []string{"state"}, nil)
+		"API keys by state: `current`, and apps whose previous key is still valid (`overlap`).", []string{"state"}, nil)
 	oldestKeyDesc = prometheus.NewDesc("mediastack_operator_oldest_api_key_age_seconds",
 		"Age of the oldest current API key; 0 if there is none.", nil, nil)
 	overdueKeyDesc = prometheus.NewDesc("mediastack_operator_api_key_rotation_overdue_seconds",
-		"How long the rotation of an API key is overdue (spec.apiKeys.rotateEvery), for the key that waits longest; 0 if none does.", nil, nil)
+		"How long the rotation of an API key is overdue (`spec.apiKeys.rotateEvery`), for the key that waits longest; 0 if none does.", nil, nil)
 	retainedDesc = prometheus.NewDesc("mediastack_operator_retained_accounts",
-		"Retained accounts by what happens to their media: Retain, or Purge.", []string{"reclaim"}, nil)
+		"Retained accounts by `spec.reclaim`: `Retain`, `Purge`.", []string{"reclaim"}, nil)
 	retainedItemsDesc = prometheus.NewDesc("mediastack_operator_retained_items",
-		"Sealed items of the retained accounts.", []string{"reclaim"}, nil)
+		"Sealed items of the retained accounts, by `spec.reclaim`.", []string{"reclaim"}, nil)
 	retainedBytesDesc = prometheus.NewDesc("mediastack_operator_retained_bytes",
-		"Bytes of the retained accounts, drafts included.", []string{"reclaim"}, nil)
+		"Bytes of the retained accounts, drafts included, by `spec.reclaim`.", []string{"reclaim"}, nil)
 )
 
 // Collector is a prometheus.Collector of the custom resources. Only the leader exports them, so

@@ -8,7 +8,7 @@ import (
 // outageGauge is 1 for every source that is out.
 var outageGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "mediastack_operator_outage",
-	Help: "Whether a system that the operator depends on is out: 1, or 0.",
+	Help: "1 while a system that the operator depends on is out, else 0: the `database`, the `object store`, the `runtime`.",
 }, []string{"source"})
 
 func init() { metrics.Registry.MustRegister(outageGauge) }

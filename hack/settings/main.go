@@ -52,7 +52,7 @@ func update(root string) error {
 	if err := os.WriteFile(filepath.Join(root, "charts", "mediastack", "files", "settings.json"), ofChart, 0o644); err != nil {
 		return err
 	}
-	return found.writePages(filepath.Join(root, "docs", "reference"))
+	return found.tables().Write(filepath.Join(root, "docs", "reference"))
 }
 
 // valueOf has the settings that the value "settings" of the chart must not have, with the value of the

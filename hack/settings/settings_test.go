@@ -115,7 +115,7 @@ func write(root string) error {
 	if err != nil {
 		return err
 	}
-	return found.writePages(filepath.Join(root, "docs", "reference"))
+	return found.tables().Write(filepath.Join(root, "docs", "reference"))
 }
 
 func TestPages_HaveTheTablesOfTheTags(t *testing.T) {
@@ -181,7 +181,7 @@ func TestPages_OfTheRepositoryAreUpToDate(t *testing.T) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		must(t, err)
-		page, names, err := found.fill(string(text))
+		page, names, err := found.tables().Fill(string(text))
 		must(t, err)
 		if page != string(text) {
 			t.Errorf("%s is out of date: run `make generate`", file)

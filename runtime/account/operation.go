@@ -30,17 +30,15 @@ const (
 	RestoreMedia     Operation = "restore_media"
 )
 
-// Reads reports whether the operation changes nothing and grants no permission to. Any
-// other operation, an unknown one included, requires the permission to write.
-func (o Operation) Reads() bool {
-	switch o {
-	case ListMedia, GetMedia, GetMediaCount, GetTotalStorage, GetMediaSettings, SearchMedia, ListDrafts, GetUploadFromURL, ListDeletedMedia:
-		return true
-	case SealMedia, UpdateMedia, DeleteMedia, UploadMedia, UploadMediaFromURL, CreateUploadSignature, UpdateMediaSettings, RestoreMedia:
-		return false
-	}
-	return false
-}
+// Access is what an operation needs the permission to do.
+type Access int
+
+// The kinds of access. The zero value is that of an unknown operation.
+const (
+	Writing  Access = iota
+	Reading         // changes nothing, and grants no permission to
+	Deleting        // removes media
+)
 
 // The toolsets: sets of MCP tools, which an account offers to assistants or does not.
 const (
@@ -55,19 +53,71 @@ const (
 	ToolsetUploads = "uploads"
 )
 
+// operations are all operations, with what is told of them elsewhere: this table is the only source.
+// `make generate` writes the names that the MediaAccount accepts and the table of docs/reference/mcp.md from
+// it (hack/operations). The OpenAPI document names the operation of each path (x-operation).
+var operations = []struct {
+	name    Operation
+	access  Access
+	toolset string
+}{
+	{ListMedia, Reading, ToolsetCore},
+	{GetMedia, Reading, ToolsetCore},
+	{GetMediaCount, Reading, ToolsetCore},
+	{GetTotalStorage, Reading, ToolsetCore},
+	{SealMedia, Writing, ToolsetCore},
+	{UpdateMedia, Writing, ToolsetOrganize},
+	{DeleteMedia, Deleting, ToolsetCore},
+	{UploadMedia, Writing, ToolsetCore},
+	{UploadMediaFromURL, Writing, ToolsetFetch},
+	{GetUploadFromURL, Reading, ToolsetFetch},
+	{CreateUploadSignature, Writing, ToolsetCore},
+	{GetMediaSettings, Reading, ToolsetCore},
+	{UpdateMediaSettings, Writing, ToolsetCore},
+	{SearchMedia, Reading, ToolsetFind},
+	{ListDrafts, Reading, ToolsetFind},
+	{ListDeletedMedia, Reading, ToolsetUndo},
+	{RestoreMedia, Writing, ToolsetUndo},
+}
+
+// Operations returns all operations.
+func Operations() []Operation {
+	names := make([]Operation, len(operations))
+	for i, one := range operations {
+		names[i] = one.name
+	}
+	return names
+}
+
+// Known reports whether there is the operation.
+func (o Operation) Known() bool { return slices.Contains(Operations(), o) }
+
+// Access returns what the operation needs the permission to do. An unknown one needs the permission to write.
+func (o Operation) Access() Access {
+	for _, one := range operations {
+		if one.name == o {
+			return one.access
+		}
+	}
+	return Writing
+}
+
+// Reads reports whether the operation changes nothing and grants no permission to.
+func (o Operation) Reads() bool { return o.Access() == Reading }
+
 // Toolset returns the toolset of the tool with the name of the operation.
 func (o Operation) Toolset() string {
-	switch o { //nolint:exhaustive // all others are core
-	case UpdateMedia:
-		return ToolsetOrganize
-	case SearchMedia, ListDrafts:
-		return ToolsetFind
-	case ListDeletedMedia, RestoreMedia:
-		return ToolsetUndo
-	case UploadMediaFromURL, GetUploadFromURL:
-		return ToolsetFetch
+	for _, one := range operations {
+		if one.name == o {
+			return one.toolset
+		}
 	}
 	return ToolsetCore
+}
+
+// Toolsets returns all toolsets.
+func Toolsets() []string {
+	return []string{ToolsetCore, ToolsetOrganize, ToolsetFind, ToolsetUndo, ToolsetCapabilities, ToolsetFetch, ToolsetUploads}
 }
 
 // ToolPolicy restricts what assistants and connected applications may do in an account.

@@ -533,9 +533,9 @@ func TestRegister_ExportsSlotsWaitersAndLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		l := New[string](Config{Limit: 1, PerKey: 1, MaxWaiting: 4})
-		must(t, l.Register(registry, "uploads", "Uploads"))
+		must(t, l.RegisterWithQueue(registry, "uploads", "Slots of uploads"))
 		unlimited := New[string](Config{Limit: Unlimited, PerKey: Unlimited})
-		must(t, unlimited.Register(registry, "reads", "Reads"))
+		must(t, unlimited.Register(registry, "reads", "Slots of reads"))
 		acquire(t, l, "a")
 		waiter := wait(t, l, "b")
 		families, err := registry.Gather()
@@ -551,7 +551,7 @@ func TestRegister_ExportsSlotsWaitersAndLimit(t *testing.T) {
 		if !maps.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
-		if err := l.Register(registry, "uploads", "Uploads"); err == nil {
+		if err := l.RegisterWithQueue(registry, "uploads", "Slots of uploads"); err == nil {
 			t.Error("the same gauges were registered twice")
 		}
 		l.Release("a")

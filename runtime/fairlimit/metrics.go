@@ -6,26 +6,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Register adds the gauges of l to registry: <name>_in_flight, <name>_limit and, if callers
-// may wait, <name>_waiting. The help texts begin with what, the operations that hold the
-// slots ("Uploads"). A limit that is Unlimited is exported as +Inf.
+// Register adds the gauges of l to registry: <name>_in_flight and <name>_limit. The help texts begin with
+// what, the slots ("Slots of uploads"). A limit that is Unlimited is exported as +Inf.
 func (l *Limiter[K]) Register(registry prometheus.Registerer, name, what string) error {
-	for _, gauge := range []struct {
-		suffix, help string
-		value        func() float64
-	}{
-		{"_in_flight", what + " that hold a slot.", func() float64 { return float64(l.InFlight()) }},
-		{"_waiting", what + " that wait for a slot.", func() float64 { return float64(l.Waiting()) }},
-		{"_limit", what + " that may hold a slot at once.", l.limit},
-	} {
-		if gauge.suffix == "_waiting" && l.cfg.MaxWaiting == 0 {
-			continue
-		}
-		if err := registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name + gauge.suffix, Help: gauge.help}, gauge.value)); err != nil {
-			return err
-		}
+	if err := registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name + "_in_flight", Help: what + ": those in use."},
+		func() float64 { return float64(l.InFlight()) })); err != nil {
+		return err
 	}
-	return nil
+	return registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name + "_limit", Help: what + ": all; +Inf without a limit."}, l.limit))
+}
+
+// RegisterWithQueue is Register for a limiter on which callers may wait: it adds <name>_waiting, too.
+func (l *Limiter[K]) RegisterWithQueue(registry prometheus.Registerer, name, what string) error {
+	if err := l.Register(registry, name, what); err != nil {
+		return err
+	}
+	return registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name + "_waiting", Help: what + ": how many wait for one."},
+		func() float64 { return float64(l.Waiting()) }))
 }
 
 func (l *Limiter[K]) limit() float64 {

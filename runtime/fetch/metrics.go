@@ -34,13 +34,13 @@ var outcomes = []string{outcomeDone, outcomeRetry, outcomeReturned, outcomeLost,
 func newMetrics(registry prometheus.Registerer, slots int) (metrics, error) {
 	m := metrics{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediastack_fetch_attempts_total", Help: "Attempts at uploads from a URL by outcome: done, retry, returned (to the queue), lost (to another process), or why the upload failed.",
+			Name: "mediastack_fetch_attempts_total", Help: "Attempts at uploads from a URL by outcome: `done`, `retry`, `returned` (to the queue), `lost` (to another process), or why the upload failed.",
 		}, []string{"outcome"}),
 		received: prometheus.NewCounter(prometheus.CounterOpts{Name: "mediastack_fetch_received_bytes_total", Help: "Bytes of files that other servers sent for uploads from a URL."}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "mediastack_fetch_attempt_duration_seconds", Help: "Duration of an attempt at an upload from a URL.",
 			Buckets: []float64{0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600}}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "mediastack_fetch_in_flight", Help: "Uploads from a URL that this process runs."}),
-		limit:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "mediastack_fetch_limit", Help: "Uploads from a URL that this process may run at once."}),
+		limit:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "mediastack_fetch_limit", Help: "Uploads from a URL that this process may run at once (`SERVICE_FETCH_CONCURRENCY`)."}),
 	}
 	m.limit.Set(float64(slots))
 	for _, outcome := range outcomes {

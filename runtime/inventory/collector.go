@@ -36,7 +36,7 @@ type Collector struct {
 // on their own, and with 0 only the sums.
 func NewCollector(store Store, replica uuid.UUID, maxAccounts int, now func() time.Time, log *slog.Logger) *Collector {
 	return &Collector{store: store, replica: replica, maxAccounts: maxAccounts, now: now, log: log, failures: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "mediastack_inventory_failures_total", Help: "Reads of the state of the installation that failed; its metrics are absent until one succeeds.",
+		Name: "mediastack_inventory_failures_total", Help: "Reads of the state of the installation that failed; its metrics are absent until one succeeds. Every replica exports it.",
 	})}
 }
 
@@ -84,16 +84,16 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 
 // Descriptions of the metrics.
 var (
-	storedBytesDesc    = describe("mediastack_account_stored_bytes", "Bytes of the sealed items of an account. The accounts with the most used bytes; \"other\" has the sum of all others.", accountLabels...)
+	storedBytesDesc    = describe("mediastack_account_stored_bytes", "Bytes of the sealed items of an account.", accountLabels...)
 	storedItemsDesc    = describe("mediastack_account_stored_items", "Sealed items of an account.", accountLabels...)
 	draftsDesc         = describe("mediastack_account_drafts", "Drafts of an account.", accountLabels...)
 	usedBytesDesc      = describe("mediastack_account_used_bytes", "Bytes that count towards the cap of an account: of drafts, sealed items and renditions, and reserved by uploads.", accountLabels...)
 	renditionBytesDesc = describe("mediastack_account_rendition_bytes", "Bytes of the renditions of an account, which the used bytes contain.", accountLabels...)
-	capDesc            = describe("mediastack_account_cap_bytes", "The cap of an account.", accountLabels...)
+	capDesc            = describe("mediastack_account_cap_bytes", "The storage cap of an account (`maxStorage`); not for `other`.", accountLabels...)
 
-	accountsDesc       = describe("mediastack_accounts", "Accounts by state: open, suspended, closed (and not erased).", "state")
-	uploadsDesc        = describe("mediastack_uploads_open", "Running uploads: single (in one request), resumable.", "upload")
-	oldestDraftDesc    = describe("mediastack_drafts_oldest_age_seconds", "Age of the oldest draft; 0 without drafts.")
+	accountsDesc       = describe("mediastack_accounts", "Accounts by state: `open`, `suspended`, `closed` (and not erased).", "state")
+	uploadsDesc        = describe("mediastack_uploads_open", "Running uploads: `single` (in one request), `resumable`.", "upload")
+	oldestDraftDesc    = describe("mediastack_drafts_oldest_age_seconds", "Age of the oldest draft, from a confirmed restore on (`resume-after-restore`) if that was later; 0 without drafts. More than 25 h shows that the purge does not run.")
 	allDraftsDesc      = describe("mediastack_drafts", "Drafts of all accounts.")
 	allBytesDesc       = describe("mediastack_stored_bytes", "Bytes of the sealed items of all accounts.")
 	allItemsDesc       = describe("mediastack_stored_items", "Sealed items of all accounts.")
@@ -102,7 +102,7 @@ var (
 	removalsDesc       = describe("mediastack_removals_pending", "Queued removals of objects.")
 	failedRemovalsDesc = describe("mediastack_removals_failed", "Queued removals that have failed, and are repeated.")
 	fetchesDesc        = describe("mediastack_fetch_waiting", "Uploads from a URL that wait for a slot.")
-	fetchWaitDesc      = describe("mediastack_fetch_account_wait_seconds", "How long an account of which no upload from a URL runs has been waiting for its first one, at most.")
+	fetchWaitDesc      = describe("mediastack_fetch_account_wait_seconds", "How long an account of which no upload from a URL runs has been waiting for its first one, at most; 0 if none waits.")
 	tasksDesc          = describe("mediastack_work_tasks", "Tasks that wait or run, by kind.", "kind")
 	failingTasksDesc   = describe("mediastack_work_failing", "Tasks whose last attempt failed, and that are tried again, by kind.", "kind")
 	taskWaitDesc       = describe("mediastack_work_wait_seconds", "How long the oldest task that does not run has been due, by kind.", "kind")
@@ -110,10 +110,10 @@ var (
 	purgeSuccessDesc   = describe("mediastack_purge_last_success_timestamp_seconds", "End of the last run of the purge that completed; absent before the first one.")
 	purgeRunDesc       = describe("mediastack_purge_last_run_timestamp_seconds", "End of the last run of the purge; absent before the first one.")
 	purgeDurationDesc  = describe("mediastack_purge_last_run_duration_seconds", "Duration of the last run of the purge; absent before the first one.")
-	purgeAttentionDesc = describe("mediastack_purge_needs_attention", "1 if an operator must act on what the last run of the purge found.")
+	purgeAttentionDesc = describe("mediastack_purge_needs_attention", "1 if the last run of the purge had exit code 3: a removal fails again and again, a bucket was skipped, or the purge is held. Else 0.")
 	purgeSkippedDesc   = describe("mediastack_purge_buckets_skipped", "Buckets that the last run of the purge skipped, because they belong to another account or installation.")
-	purgeRunsDesc      = describe("mediastack_purge_runs_total", "Runs of the purge by outcome: completed, failed, held (nothing may be removed).", "outcome")
-	purgeRemovedDesc   = describe("mediastack_purge_removed_total", "What the purge removed: drafts, deleted_items (that cannot be restored anymore), uploads, objects (queued removals that it carried out), oauth_rows, api_keys, renditions (stale ones).", "kind")
+	purgeRunsDesc      = describe("mediastack_purge_runs_total", "Runs of the purge by outcome: `completed`, `failed`, `held` (nothing may be removed).", "outcome")
+	purgeRemovedDesc   = describe("mediastack_purge_removed_total", "Rows that the purge removed: `drafts`, `deleted_items` (not restorable), `uploads`, `objects` (removals it carried out), `oauth_rows`, `api_keys`, `renditions` (stale, or of a process that died).", "kind")
 	purgeFailuresDesc  = describe("mediastack_purge_removal_failures_total", "Removals of objects that failed in the purge.")
 )
 

@@ -38,10 +38,10 @@ func newLimits(cfg Config, registry prometheus.Registerer) (limits, error) {
 	if registry == nil {
 		return l, nil
 	}
-	if err := l.uploads.Register(registry, "mediastack_uploads", "Uploads"); err != nil {
+	if err := l.uploads.RegisterWithQueue(registry, "mediastack_uploads", "Slots of uploads"); err != nil {
 		return limits{}, err
 	}
-	return l, l.partMemory.Register(registry, "mediastack_upload_part_buffers", "Part buffers of uploads")
+	return l, l.partMemory.RegisterWithQueue(registry, "mediastack_upload_part_buffers", "Part buffers of uploads over 1 MiB")
 }
 
 // slot is a slot of a limiter that an upload holds. Its owner releases it once; the zero

@@ -31,7 +31,7 @@ func newMetrics(registry prometheus.Registerer) (metrics, error) {
 	}
 	m := metrics{
 		drafts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediastack_drafts_created_total", Help: "Uploads that became drafts: single (in one request), resumable.",
+			Name: "mediastack_drafts_created_total", Help: "Uploads that became drafts: `single` (in one request), `resumable`.",
 		}, []string{"upload"}),
 		sealed:   counter("mediastack_items_sealed_total", "Drafts that were sealed."),
 		deleted:  counter("mediastack_items_deleted_total", "Drafts and sealed items that were deleted by a request."),

@@ -29,10 +29,10 @@ func newMetrics() metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := metrics{
-		codes:  counters("mediastack_login_codes_total", "Login codes that users asked for by outcome: ok (queued), error (of the service), or why none was sent.", "outcome"),
-		logins: counters("mediastack_logins_total", "Attempts to log in with a code by outcome: ok, error (of the service), or why it failed.", "outcome"),
-		tokens: counters("mediastack_oauth_token_requests_total", "Token requests by grant type and outcome: ok, rejected, error (of the service).", "grant_type", "outcome"),
-		grants: prometheus.NewCounter(prometheus.CounterOpts{Name: "mediastack_oauth_grants_total", Help: "Applications that users allowed to access an account."}),
+		codes:  counters("mediastack_login_codes_total", "Login codes that users asked for, by outcome: `ok` (queued), `error` (of the service), or why none was sent. With logins only.", "outcome"),
+		logins: counters("mediastack_logins_total", "Attempts to log in with a code, by outcome: `ok`, `error` (of the service), or why it failed (`incorrect_code`). With logins only.", "outcome"),
+		tokens: counters("mediastack_oauth_token_requests_total", "Token requests by grant type (`authorization_code`, `refresh_token`) and outcome: `ok`, `rejected`, `error` (of the service). With logins only.", "grant_type", "outcome"),
+		grants: prometheus.NewCounter(prometheus.CounterOpts{Name: "mediastack_oauth_grants_total", Help: "Applications that users allowed to access an account. With logins only."}),
 	}
 	// Exported from the start, for rates.
 	for _, outcome := range []string{outcomeOK, outcomeError, string(ReasonTooManyCodesForEmail), string(ReasonTooManyCodesForNetwork)} {

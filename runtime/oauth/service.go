@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+
+	"mediastack.dev/runtime/account"
 )
 
 // Scope is an OAuth scope: a part of the permissions of an account.
@@ -23,6 +25,18 @@ const (
 
 // Scopes returns all scopes, in the order in which they are shown.
 func Scopes() []Scope { return []Scope{ScopeRead, ScopeWrite, ScopeDelete} }
+
+// ScopeOf returns the scope that an operation requires.
+func ScopeOf(operation account.Operation) Scope {
+	switch operation.Access() {
+	case account.Reading:
+		return ScopeRead
+	case account.Deleting:
+		return ScopeDelete
+	case account.Writing:
+	}
+	return ScopeWrite
+}
 
 // JoinScopes returns the value of a scope parameter (RFC 6749, section 3.3).
 func JoinScopes(scopes []Scope) string {

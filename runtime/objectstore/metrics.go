@@ -29,14 +29,14 @@ const (
 func newMetrics() *metrics {
 	return &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediastack_object_store_requests_total", Help: "Requests to the object store by operation and outcome: ok, rejected (4xx), failed (5xx), lost (no response), canceled (by the caller). Each retry counts.",
+			Name: "mediastack_object_store_requests_total", Help: "Requests to the object store, each retry included, by outcome: `ok`, `rejected` (4xx), `failed` (5xx), `lost` (no response), `canceled` (by the caller).",
 		}, []string{"operation", "outcome"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "mediastack_object_store_request_duration_seconds", Help: "Time from the request, with its body, to the header of the response.",
+			Name: "mediastack_object_store_request_duration_seconds", Help: "Time from a request to the object store, with its body, to the header of the response.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"operation"}),
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediastack_object_store_body_bytes_total", Help: "Bytes of bodies written to (out) and read from (in) the object store.",
+			Name: "mediastack_object_store_body_bytes_total", Help: "Bytes of bodies written to (`out`) and read from (`in`) the object store.",
 		}, []string{"direction"}),
 	}
 }

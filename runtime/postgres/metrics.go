@@ -45,7 +45,7 @@ const (
 
 func newEvicted() *prometheus.CounterVec {
 	evicted := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "mediastack_rendition_evictions_total",
-		Help: "Renditions that ended because their room under the storage cap was needed: for an upload, for another rendition."}, []string{"for"})
+		Help: "Renditions that ended because their room under the storage cap was needed: for an `upload`, for another `rendition`."}, []string{"for"})
 	for _, value := range []string{forUpload, forRendition} {
 		evicted.WithLabelValues(value) // exported from the start, for rates
 	}
@@ -55,19 +55,19 @@ func newEvicted() *prometheus.CounterVec {
 // Descriptions of the metrics of the pool.
 var (
 	connectionsDesc = prometheus.NewDesc("mediastack_database_connections",
-		"Connections of the pool: in_use by a statement or a transaction, idle, connecting.", []string{"state"}, nil)
+		"Connections of the pool by state: `in_use` by a statement or a transaction, `idle`, `connecting`.", []string{"state"}, nil)
 	maxConnectionsDesc = prometheus.NewDesc("mediastack_database_connections_max",
-		"Connections that the pool may have.", nil, nil)
+		"Connections that the pool may have (`SERVICE_DATABASE_MAX_CONNS`).", nil, nil)
 	openedDesc = prometheus.NewDesc("mediastack_database_connections_opened_total",
 		"Connections that the pool opened.", nil, nil)
 	acquiresDesc = prometheus.NewDesc("mediastack_database_acquires_total",
 		"Connections that statements and transactions took from the pool.", nil, nil)
 	waitsDesc = prometheus.NewDesc("mediastack_database_acquire_waits_total",
-		"Those that had to wait, for another one to end or for a new connection.", nil, nil)
+		"Acquires that waited, for another one to end or for a new connection.", nil, nil)
 	waitSecondsDesc = prometheus.NewDesc("mediastack_database_acquire_wait_seconds_total",
-		"Time of these waits.", nil, nil)
+		"Time that acquires waited.", nil, nil)
 	canceledDesc = prometheus.NewDesc("mediastack_database_acquires_canceled_total",
-		"Waits that ended without a connection.", nil, nil)
+		"Acquires that ended without a connection.", nil, nil)
 	retriesDesc = prometheus.NewDesc("mediastack_database_retries_total",
 		"Statements that were repeated after the connection was lost.", nil, nil)
 	exhaustedDesc = prometheus.NewDesc("mediastack_database_exhausted_total",
@@ -118,10 +118,10 @@ type batchMetrics struct {
 func newBatchMetrics() batchMetrics {
 	return batchMetrics{
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "mediastack_upload_batch_waiting", Help: "Uploads that wait for their statement, which is sent for several uploads: open begins uploads, commit makes drafts.",
+			Name: "mediastack_upload_batch_waiting", Help: "Uploads that wait for their statement, which is sent for several uploads: `open` begins uploads, `commit` makes drafts.",
 		}, []string{"batch"}),
 		size: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "mediastack_upload_batch_size", Help: "Uploads in one statement.",
+			Name: "mediastack_upload_batch_size", Help: "Uploads in one statement, which begins uploads (`open`) or makes drafts (`commit`).",
 			Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128},
 		}, []string{"batch"}),
 	}

@@ -22,9 +22,9 @@ type eagerMetrics struct {
 func newEagerMetrics(registry prometheus.Registerer) (eagerMetrics, error) {
 	m := eagerMetrics{
 		items: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "mediastack_rendition_eager_items_total",
-			Help: "Items of which pictures were made in advance, by how the attempt ended: done (also if there was nothing to do), failed (broken, too large; lost, or workers died of it or took too long, in 3 attempts), retried later, no_room under the storage cap, returned (the process shut down)."}, []string{"result"}),
+			Help: "Items, by result of the pictures in advance: `done`, `failed` (broken, too large; lost, or workers failed, in 3 attempts), `retried`, `no_room`, `returned` (at a shutdown)."}, []string{"result"}),
 		made:  prometheus.NewCounter(prometheus.CounterOpts{Name: "mediastack_rendition_eager_made_total", Help: "Pictures that were made in advance and stored."}),
-		queue: prometheus.NewGauge(prometheus.GaugeOpts{Name: "mediastack_rendition_eager_queue", Help: "Items of all accounts in the queue for pictures that are made in advance, up to 10000, as this replica has counted them. What a changed preset has not queued yet is not among them."}),
+		queue: prometheus.NewGauge(prometheus.GaugeOpts{Name: "mediastack_rendition_eager_queue", Help: "Items of all accounts in the queue for pictures in advance, up to 10000, as the process has counted them; without those that a changed preset has not queued yet."}),
 	}
 	for _, result := range []string{eagerDone, eagerFailed, eagerRetried, eagerFull, eagerReturned} {
 		m.items.WithLabelValues(result) // exported from the start, for rates

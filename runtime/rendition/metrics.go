@@ -50,15 +50,15 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer) (metrics, error) {
 	m := metrics{
 		made: prometheus.NewCounter(prometheus.CounterOpts{Name: "mediastack_rendition_jobs_total", Help: "Jobs of the image workers for a rendition that a request needed, failed ones included."}),
-		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "mediastack_rendition_objects_lost_total", Help: "Renditions that were made again because their object was missing."}),
+		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "mediastack_rendition_objects_lost_total", Help: "Renditions that were made again because the object store did not have their object."}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "mediastack_rendition_duration_seconds", Help: "Time to make and store a rendition, the wait for an image worker included.",
 			Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "mediastack_rendition_requests_total",
-			Help: "Renditions that requests got: from the cache of rows, from the database, from the memory for those that could not be stored, from a job of this process (which several requests may share)."}, []string{"source"}),
+			Help: "Renditions that requests got: from the `cache` of rows, the `database` (stored, or made by another process), the `memory` (it could not be stored), a `job` of this process."}, []string{"source"}),
 		unstored: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "mediastack_rendition_unstored_total",
-			Help: "Renditions that were sent and not stored: no_room under the storage cap, ended (the item was deleted, or an upload needed the room), store_failed, held (nothing may be stored)."}, []string{"reason"}),
+			Help: "Renditions that were sent and not stored: `no_room` (under the storage cap), `ended` (item deleted, or an upload needed the room), `store_failed`, `held` (nothing may be stored)."}, []string{"reason"}),
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "mediastack_rendition_failures_total",
-			Help: "Requests without a rendition: unsupported (no image, broken, too large), not_offered (too large for the format), known (as a short time ago: one of these, or a file on which the workers failed), busy, canceled, error."}, []string{"reason"}),
+			Help: "Requests without one: `unsupported` (no image, broken, too large), `not_offered` (too large for the format), `known` (as shortly before; or a worker failed), `busy`, `canceled`, `error`."}, []string{"reason"}),
 	}
 	for vector, values := range map[*prometheus.CounterVec][]string{
 		m.requests: {fromCache, fromDatabase, fromMemory, fromJob}, m.unstored: {noRoom, ended, storeFailed, notWritable},

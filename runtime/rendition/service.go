@@ -109,7 +109,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	dataSlots := newDataSlots(cfg.Jobs)
 	if deps.Registry != nil {
-		if err := dataSlots.Register(deps.Registry, "mediastack_rendition_data", "Renditions of which the data are in memory, and are not stored yet or cannot be,"); err != nil {
+		if err := dataSlots.RegisterWithQueue(deps.Registry, "mediastack_rendition_data", "Slots of renditions whose data is in memory, while they are made, or sent without being stored (`SERVICE_RENDITION_JOBS`)"); err != nil {
 			return nil, err
 		}
 	}

@@ -28,7 +28,7 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer) (metrics, error) {
 	m := metrics{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediastack_work_attempts_total", Help: "Attempts at tasks by kind and outcome: done, snoozed, retry (it failed and is tried again), returned (at a shutdown), discarded (it can never succeed), expired, lost (another process has the task), unknown (the database did not respond: it runs again).",
+			Name: "mediastack_work_attempts_total", Help: "Attempts at tasks by kind and outcome: `done`, `retry`, `snoozed`, `returned`, `discarded`, `expired`, `lost`, `unknown`.",
 		}, []string{"kind", "outcome"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "mediastack_work_attempt_duration_seconds", Help: "Duration of attempts at tasks, by kind.",

@@ -39,13 +39,13 @@ func Exported(ctx context.Context, url string) (map[string]*dto.MetricFamily, er
 	return parser.TextToMetricFamilies(response.Body)
 }
 
-// row is a row of a table: a metric with its type and labels.
+// row is a row of a table: a metric with its type, labels and meaning.
 var (
-	row   = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (\\w+) \\|([^|]*)\\| [^|]+ \\| [^|]+ \\|$")
+	row   = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (\\w+) \\|([^|]*)\\| ([^|]+) \\|$")
 	label = regexp.MustCompile("`(\\w+)`")
 )
 
-// Documented returns the metrics of a section: the type and the labels by name.
+// Documented returns the metrics of a section: type, labels and help text by name.
 func Documented(t testing.TB, section string) map[string]string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "docs", "reference", "metrics.md"))
@@ -64,13 +64,14 @@ func Documented(t testing.TB, section string) map[string]string {
 			labels = append(labels, one[1])
 		}
 		slices.Sort(labels)
-		rows[match[1]] = describe(match[2], labels)
+		rows[match[1]] = describe(match[1], match[2], labels, match[4])
 	}
 	return rows
 }
 
-// Compare reports every metric that one side lacks, or that has another type or other labels. The
-// reference may omit metrics of libraries, which have another prefix than the project's.
+// Compare reports every metric that one side lacks, or that has another type, other labels or another help
+// text. The reference is generated from the source: so a metric that the generator does not find, or reads
+// wrongly, is reported. It may omit metrics of libraries, and describes those in its own words.
 func Compare(t testing.TB, documented map[string]string, exported map[string]*dto.MetricFamily) {
 	t.Helper()
 	for name, family := range exported {
@@ -80,10 +81,10 @@ func Compare(t testing.TB, documented map[string]string, exported map[string]*dt
 				labels[pair.GetName()] = true
 			}
 		}
-		is := describe(strings.ToLower(family.GetType().String()), slices.Sorted(maps.Keys(labels)))
+		is := describe(name, strings.ToLower(family.GetType().String()), slices.Sorted(maps.Keys(labels)), strings.TrimSuffix(family.GetHelp(), "."))
 		if says, ok := documented[name]; ok && says != is {
 			t.Errorf("docs/reference/metrics.md says that %s is a %s; it is a %s", name, says, is)
-		} else if !ok && strings.HasPrefix(name, "mediastack_") {
+		} else if !ok && strings.HasPrefix(name, ours) {
 			t.Errorf("docs/reference/metrics.md has no row for %s, a %s", name, is)
 		}
 	}
@@ -94,4 +95,12 @@ func Compare(t testing.TB, documented map[string]string, exported map[string]*dt
 	}
 }
 
-func describe(kind string, labels []string) string { return fmt.Sprintf("%s %v", kind, labels) }
+// ours begins the names of the metrics that are not of a library.
+const ours = "mediastack_"
+
+func describe(name, kind string, labels []string, help string) string {
+	if !strings.HasPrefix(name, ours) {
+		help = ""
+	}
+	return fmt.Sprintf("%s %v %s", kind, labels, help)
+}

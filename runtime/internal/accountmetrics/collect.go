@@ -10,12 +10,12 @@ import (
 var (
 	labels       = []string{"account", "account_namespace", "account_name"}
 	requestsDesc = prometheus.NewDesc("mediastack_account_requests_total",
-		"Requests of an account by status class: those with its credentials, and those for its files. The most active accounts of this process; the account \"other\" has the requests of all others, \"former-<time>\" those of accounts whose series ended.",
+		"Requests of an account, with its credentials and for its files, by class: `2xx`, `3xx`, `4xx`, `5xx`.",
 		append([]string{"class"}, labels...), nil)
 	errorsDesc = prometheus.NewDesc("mediastack_account_errors_total",
-		"Requests of an account that the service failed, tool calls included.", labels, nil)
+		"Requests of an account that the service failed: `5xx`, and tool calls, whose status is 200.", labels, nil)
 	bytesDesc = prometheus.NewDesc("mediastack_account_body_bytes_total",
-		"Bytes of bodies that were read (in) and written (out) for an account. Files that the object store sends itself do not count.", append([]string{"direction"}, labels...), nil)
+		"Bytes of bodies read (`in`) and written (`out`) for an account. Files that the object store sends itself do not count.", append([]string{"direction"}, labels...), nil)
 )
 
 var classNames = [classes]string{"2xx", "3xx", "4xx", "5xx"}

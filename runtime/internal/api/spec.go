@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"mediastack.dev/runtime/account"
 )
 
 //go:embed openapi.yaml
@@ -29,6 +31,29 @@ func RenderSpec(baseURL, brand string) ([]byte, error) {
 	addSelection(schemas)
 	stripExtensions(document)
 	return json.Marshal(document)
+}
+
+// Operations returns the operations of the paths: x-operation in the document.
+func Operations() (map[string]account.Operation, error) {
+	var document struct {
+		Paths map[string]struct {
+			Operation account.Operation `json:"x-operation"`
+		}
+	}
+	if err := yaml.Unmarshal(openAPITemplate, &document); err != nil {
+		return nil, fmt.Errorf("read openapi.yaml: %w", err)
+	}
+	found := map[string]account.Operation{}
+	for path, item := range document.Paths {
+		if item.Operation == "" {
+			continue
+		}
+		if !item.Operation.Known() {
+			return nil, fmt.Errorf("openapi.yaml: %s has the operation %s, which account/operation.go does not have", path, item.Operation)
+		}
+		found[path] = item.Operation
+	}
+	return found, nil
 }
 
 func stripExtensions(node any) {

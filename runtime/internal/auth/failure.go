@@ -51,7 +51,7 @@ func failureOf(err error) (failure, bool) {
 
 func newFailures() *prometheus.CounterVec {
 	failures := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "mediastack_auth_failures_total", Help: "Requests whose credential was not accepted, by reason; missing is none, limited was not checked after too many failures of the client.",
+		Name: "mediastack_auth_failures_total", Help: "Requests whose credential was not accepted, by reason: `missing` is none, `limited` was not checked after too many failures of the client.",
 	}, []string{"reason"})
 	for _, f := range []failure{failedMissing, failedSeveral, failedLimited, failedInvalidKey, failedInvalidToken, failedExpiredToken, failedTokenDisabled, failedKeyAsToken,
 		failedInvalidSignature, failedExpiredSignature, failedRevoked, failedSuspended} {

@@ -7,6 +7,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/httpapi"
+	"mediastack.dev/runtime/oauth"
 )
 
 // RequireOperation returns the middleware that rejects requests whose credential does not
@@ -31,13 +32,7 @@ func (a *Authenticator) RequireOperation(operationOf func(r *http.Request) accou
 
 // ScopeOf returns the scope that an operation requires.
 func ScopeOf(operation account.Operation) Scope {
-	switch {
-	case operation.Reads():
-		return ScopeRead
-	case operation == account.DeleteMedia:
-		return ScopeDelete
-	}
-	return ScopeWrite
+	return oauth.ScopeOf(operation)
 }
 
 // startingRetryAfter is when a client may repeat a change that a process which starts has rejected.

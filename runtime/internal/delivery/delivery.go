@@ -147,7 +147,7 @@ func New(cfg Config, deps Deps) (*Delivery, error) {
 		return nil, err
 	}
 	lost := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "mediastack_files_lost_total", Help: "Downloads of files that the object store has lost: the item is there, its object is not.",
+		Name: "mediastack_files_lost_total", Help: "Downloads of files that the object store has lost: the item is there, its object is not (500 `file_lost`; the log has the ids).",
 	})
 	if deps.Registry != nil {
 		if err := deps.Registry.Register(lost); err != nil {

@@ -37,7 +37,7 @@ func newDownloadLimiter(cfg Config, registry prometheus.Registerer) (*downloadLi
 	l := &downloadLimiter{
 		slots: fairlimit.New[netip.Prefix](limits),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediastack_downloads_rejected_total", Help: "Downloads rejected by a limit: of the process, of one client IP.",
+			Name: "mediastack_downloads_rejected_total", Help: "Downloads rejected by a limit: of the `process`, of one client IP (`client_ip`).",
 		}, []string{"limit"}),
 	}
 	for _, limit := range []string{limitProcess, limitClient} {
@@ -46,7 +46,7 @@ func newDownloadLimiter(cfg Config, registry prometheus.Registerer) (*downloadLi
 	if registry == nil {
 		return l, nil
 	}
-	if err := l.slots.Register(registry, "mediastack_downloads", "Downloads"); err != nil {
+	if err := l.slots.Register(registry, "mediastack_downloads", "Slots of downloads"); err != nil {
 		return nil, err
 	}
 	return l, registry.Register(l.rejected)

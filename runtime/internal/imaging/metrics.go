@@ -36,7 +36,7 @@ const (
 func newMetrics(registry prometheus.Registerer, waiting func() int) (*metrics, error) {
 	m := &metrics{
 		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediastack_image_jobs_total", Help: "Image jobs by result: success, canceled, source_error (the file could not be read), timeout, worker_error, or why the file was rejected.",
+			Name: "mediastack_image_jobs_total", Help: "Image jobs by result: `success`, `canceled`, `source_error` (the file could not be read), `timeout`, `worker_error`, or why the file was rejected.",
 		}, []string{"result"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "mediastack_image_job_duration_seconds", Help: "Duration of an image job, including its retry.",
@@ -47,7 +47,7 @@ func newMetrics(registry prometheus.Registerer, waiting func() int) (*metrics, e
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60},
 		}),
 		exits: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediastack_image_worker_exits_total", Help: "Exits of image worker processes by reason.",
+			Name: "mediastack_image_worker_exits_total", Help: "Exits of image worker processes by reason: `recycled` (planned), `crashed`, `canceled` (with its job), `start_failed`.",
 		}, []string{"reason"}),
 		busy: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "mediastack_image_workers_busy", Help: "Image workers that process a job.",

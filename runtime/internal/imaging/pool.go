@@ -90,10 +90,10 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Pool, error) {
 	if p.metrics, err = newMetrics(deps.Registry, p.turns.waiting); err != nil {
 		return nil, err
 	}
-	if err := p.queueSlots.Register(deps.Registry, "mediastack_image_queue_slots", "Images that wait for a worker, or are on their way to it,"); err != nil {
+	if err := p.queueSlots.RegisterWithQueue(deps.Registry, "mediastack_image_queue_slots", "Slots of uploads of images, in the queue of the image workers"); err != nil {
 		return nil, err
 	}
-	if err := p.renderSlots.Register(deps.Registry, "mediastack_image_render_slots", "Requests for renditions that wait for a worker,"); err != nil {
+	if err := p.renderSlots.RegisterWithQueue(deps.Registry, "mediastack_image_render_slots", "Slots of requests for pictures of presets, in the queue of the image workers"); err != nil {
 		return nil, err
 	}
 	started := make(chan error)

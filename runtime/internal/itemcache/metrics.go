@@ -9,7 +9,7 @@ type metrics struct {
 
 func newMetrics() *metrics {
 	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "mediastack_item_cache_lookups_total", Help: "Items that downloads and reads of one item looked up: hit (in the cache), miss (in PostgreSQL).",
+		Name: "mediastack_item_cache_lookups_total", Help: "Items that downloads and reads of one item looked up: `hit` (in the cache), `miss` (in PostgreSQL).",
 	}, []string{"result"})
 	return &metrics{
 		lookups: lookups, hits: lookups.WithLabelValues("hit"), misses: lookups.WithLabelValues("miss"),
@@ -35,7 +35,7 @@ func (c *Cache) register(registry prometheus.Registerer) error {
 		c.metrics.lookups, c.metrics.dropped,
 		gauge("mediastack_item_cache_entries", "Items in the cache.", func() float64 { return float64(c.entries.Len()) }),
 		gauge("mediastack_item_cache_bytes", "Estimated memory of the items in the cache.", func() float64 { return float64(c.bytes) }),
-		gauge("mediastack_item_cache_registered", "1 while the cache is used: it is registered in PostgreSQL, and the registration was confirmed within the lease.", func() float64 {
+		gauge("mediastack_item_cache_registered", "1 while the cache is used: PostgreSQL confirmed within the lease that changes are waited for. Else 0.", func() float64 {
 			if c.serves(c.now()) {
 				return 1
 			}

@@ -22,7 +22,7 @@ const unknownTool = "unknown"
 
 func newCalls(tools []tool) *prometheus.CounterVec {
 	calls := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "mediastack_mcp_tool_calls_total", Help: "Calls of tools by name and outcome: ok, rejected, error (of the service), canceled (by the client).",
+		Name: "mediastack_mcp_tool_calls_total", Help: "Calls of tools by name and outcome: `ok`, `rejected`, `error` (of the service), `canceled` (by the client).",
 	}, []string{"tool", "outcome"})
 	for _, t := range append([]tool{{operation: unknownTool}}, tools...) {
 		for _, outcome := range []string{outcomeOK, outcomeRejected, outcomeError, outcomeCanceled} {

@@ -37,9 +37,8 @@ func (a *API) draftLifetime() string {
 	return strconv.Itoa(count) + " " + unit
 }
 
-// newTools returns the ten tools of the specification and those of the other toolsets. A new tool
-// needs its operation and its toolset in account/operation.go, its name in the MCPTool enum of api/v1alpha1 (then make generate), and an
-// entry here.
+// newTools returns the ten tools of the specification and those of the other toolsets. A new tool needs a row in the
+// table of account/operation.go (then make generate), and an entry here.
 func (a *API) newTools() []tool {
 	mediaID := prop("mediaId", uuidString(), "Id of the item, from upload_media or list_media.")
 	item := mediaItem()

@@ -16,7 +16,9 @@ import (
 
 // allToolsets writes a spec that offers the tools of all toolsets.
 func allToolsets(s *account.Spec) {
-	s.ToolPolicy.Toolsets = []string{account.ToolsetCore, account.ToolsetFetch, account.ToolsetFind, account.ToolsetOrganize, account.ToolsetUndo}
+	s.ToolPolicy.Toolsets = slices.DeleteFunc(account.Toolsets(), func(set string) bool {
+		return set == account.ToolsetCapabilities || set == account.ToolsetUploads // they change tools of core
+	})
 }
 
 // withOrganize writes a spec that offers the ten tools and those of the toolset organize.

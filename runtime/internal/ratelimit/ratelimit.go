@@ -110,7 +110,7 @@ func New(cfg Config, deps Deps) (*Limiter, error) {
 		return nil, err
 	}
 	rejected := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "mediastack_rate_limit_rejections_total", Help: "Requests rejected by a rate limit: of an API key, of a client IP, of a client IP whose credentials fail, of a client IP that begins logins, of a client IP that has pictures made.",
+		Name: "mediastack_rate_limit_rejections_total", Help: "Requests rejected by a rate limit: of an `api_key`, of a `client_ip`; of a client IP whose credentials fail (`auth_failures`), that begins `logins`, that has `pictures` made.",
 	}, []string{"limit"})
 	if err := deps.Registry.Register(rejected); err != nil {
 		return nil, err

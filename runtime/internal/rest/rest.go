@@ -64,6 +64,8 @@ type API struct {
 	base    string
 	spec    []byte
 	specTag string // its ETag
+	// operations are those of the routes.
+	operations map[string]account.Operation
 }
 
 var _ api.ServerInterface = (*API)(nil)
@@ -74,8 +76,12 @@ func New(cfg Config, deps Deps) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
+	operations, err := api.Operations()
+	if err != nil {
+		return nil, err
+	}
 	batches := fairlimit.New[uuid.UUID](fairlimit.Config{Limit: cfg.MaxBatches, PerKey: max(1, cfg.MaxBatches/4)})
-	return &API{deps: deps, batches: batches, base: strings.TrimRight(cfg.BaseURL, "/"), spec: spec, specTag: fmt.Sprintf(`"%x"`, sha256.Sum256(spec))}, nil
+	return &API{deps: deps, batches: batches, base: strings.TrimRight(cfg.BaseURL, "/"), spec: spec, specTag: fmt.Sprintf(`"%x"`, sha256.Sum256(spec)), operations: operations}, nil
 }
 
 // Mount adds the routes.
@@ -90,7 +96,7 @@ func (a *API) Mount(r chi.Router) {
 // requireOperation rejects requests whose credential does not permit their operation. The body of a
 // batch names its operation, so that the handler checks it.
 func (a *API) requireOperation(next http.Handler) http.Handler {
-	checked := a.deps.Auth.RequireOperation(operationOf)(next)
+	checked := a.deps.Auth.RequireOperation(a.operationOf)(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if chi.RouteContext(r.Context()).RoutePattern() == api.BatchRoute {
 			next.ServeHTTP(w, r)
@@ -100,32 +106,10 @@ func (a *API) requireOperation(next http.Handler) http.Handler {
 	})
 }
 
-// operations are the operations of the routes, whatever the method. The zero operation of any
-// other route requires the permission to write.
-var operations = map[string]account.Operation{
-	api.UploadRoute:        account.UploadMedia,
-	api.UploadFromURLRoute: account.UploadMediaFromURL,
-	api.URLUploadRoute:     account.GetUploadFromURL,
-	api.SealRoute:          account.SealMedia,
-	api.ListRoute:          account.ListMedia,
-	api.CountRoute:         account.GetMediaCount,
-	api.TotalStorageRoute:  account.GetTotalStorage,
-	api.GetRoute:           account.GetMedia,
-	api.DeleteRoute:        account.DeleteMedia,
-	api.ListDeletedRoute:   account.ListDeletedMedia,
-	api.RestoreRoute:       account.RestoreMedia,
-	// A policy that names operations has none for these: a login that sees drafts sees what becomes one, and a login that
-	// uploads ends an upload.
-	api.ListUploadsRoute:     account.ListDrafts,
-	api.EndUploadRoute:       account.UploadMedia,
-	api.ItemRoute:            account.UpdateMedia,
-	api.CreateSignatureRoute: account.CreateUploadSignature,
-	api.GetSettingsRoute:     account.GetMediaSettings,
-	api.UpdateSettingsRoute:  account.UpdateMediaSettings,
-}
-
-func operationOf(r *http.Request) account.Operation {
-	return operations[chi.RouteContext(r.Context()).RoutePattern()]
+// operationOf returns the operation of a route, whatever the method. The zero operation of a route for which
+// the OpenAPI document names none requires the permission to write.
+func (a *API) operationOf(r *http.Request) account.Operation {
+	return a.operations[chi.RouteContext(r.Context()).RoutePattern()]
 }
 
 // principal returns the app that the request acts for.

@@ -71,7 +71,7 @@ func newBodies(cfg Config, connections int, exempt func(netip.Addr) bool, regist
 		accounts: fairlimit.New[uuid.UUID](fairlimit.Config{Limit: limit, PerKey: perAccount, FirstBeyondLimit: true, Reserve: fairlimit.ReserveOf(limit, perAccount)}),
 		clients:  fairlimit.New[netip.Prefix](fairlimit.Config{Limit: fairlimit.Unlimited, PerKey: perClient}),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediastack_http_bodies_rejected_total", Help: "Requests rejected by a bound of the bodies that have not arrived: of one client IP (client_ip), of one account (account), of all accounts (total).",
+			Name: "mediastack_http_bodies_rejected_total", Help: "Requests rejected by a bound of the bodies that have not arrived: of one client IP (`client_ip`), of one account (`account`), of all accounts (`total`).",
 		}, []string{"limit"}),
 		ended: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "mediastack_http_bodies_ended_total", Help: "Stalled bodies that were ended because others needed their place.",
@@ -80,7 +80,7 @@ func newBodies(cfg Config, connections int, exempt func(netip.Addr) bool, regist
 	for _, limit := range []string{bodyOfIP, bodyOfAccount, bodyOfTotal} {
 		b.rejected.WithLabelValues(limit) // exported from the start, for rates
 	}
-	if err := b.accounts.Register(registry, "mediastack_http_bodies", "Request bodies with a credential that have not arrived,"); err != nil {
+	if err := b.accounts.Register(registry, "mediastack_http_bodies", "Places of request bodies with a credential that have not arrived"); err != nil {
 		return nil, err
 	}
 	return b, register(registry, b.rejected, b.ended)

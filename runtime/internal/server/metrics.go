@@ -19,17 +19,17 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediastack_http_requests_total", Help: "Requests by route, method and status code.",
+			Name: "mediastack_http_requests_total", Help: "Requests by route, method and status code. The route `unmatched` is none of the service.",
 		}, []string{"route", "method", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "mediastack_http_request_duration_seconds", Help: "Time from the request header to the end of the response.",
+			Name: "mediastack_http_request_duration_seconds", Help: "Time from the header of a request to the end of its response, by route and method.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}, []string{"route", "method"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "mediastack_http_requests_in_flight", Help: "Requests in progress.",
 		}),
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediastack_http_body_bytes_total", Help: "Bytes of bodies read (in) and written (out) by route.",
+			Name: "mediastack_http_body_bytes_total", Help: "Bytes of bodies read (`in`) and written (`out`), by route.",
 		}, []string{"route", "direction"}),
 	}
 	return m, register(registry, m.requests, m.duration, m.inFlight, m.bytes)
@@ -76,7 +76,7 @@ func newConnectionMetrics(registry prometheus.Registerer) (*connectionMetrics, e
 			Name: "mediastack_http_connections_open", Help: "Open connections of clients.",
 		}),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediastack_http_connections_rejected_total", Help: "Connections rejected by a bound: of all connections (total), of those of one client IP (client_ip).",
+			Name: "mediastack_http_connections_rejected_total", Help: "Connections rejected by a bound: of all connections (`total`), of those of one client IP (`client_ip`).",
 		}, []string{"limit"}),
 		evicted: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "mediastack_http_connections_evicted_total", Help: "Connections without a request that were closed to make room for new ones.",

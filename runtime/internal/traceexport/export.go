@@ -23,7 +23,7 @@ type queue struct {
 // newQueue returns a queue. registry may be nil.
 func newQueue(limit int, registry prometheus.Registerer) (*queue, error) {
 	dropped := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "mediastack_trace_spans_dropped_total", Help: "Spans that were not delivered: the queue was full (queue), or the collector did not accept them (export).",
+		Name: "mediastack_trace_spans_dropped_total", Help: "Spans that were not delivered: the queue was full (`queue`), or the collector did not accept them (`export`).",
 	}, []string{"reason"})
 	q := &queue{limit: int64(limit), full: dropped.WithLabelValues("queue"), rejected: dropped.WithLabelValues("export"),
 		exported: prometheus.NewCounter(prometheus.CounterOpts{Name: "mediastack_trace_spans_exported_total", Help: "Spans that the collector accepted."})}
