@@ -17,7 +17,9 @@ var _ work.Store = (*Store)(nil)
 const claimLock = 526_877
 
 // workKinds are the kinds of tasks.
-func workKinds() []string { return []string{string(oauth.EmailWork), string(media.RemovalWork), string(media.FactsWork)} }
+func workKinds() []string {
+	return []string{string(oauth.EmailWork), string(media.RemovalWork), string(media.FactsWork)}
+}
 
 // optionalTime returns nil for the zero time.
 func optionalTime(t time.Time) *time.Time {
