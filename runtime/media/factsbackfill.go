@@ -185,7 +185,6 @@ func (b *FactsBackfill) batch(ctx context.Context, items []StoredItem, turnEnds 
 			return true, nil
 		}
 	}
-	b.last = items[len(items)-1]
 	return false, nil
 }
 
