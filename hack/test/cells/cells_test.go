@@ -98,7 +98,7 @@ func TestCells_IdsAndCredentialsNameTheirCell(t *testing.T) {
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "cells", Version: "1"}, nil).Connect(t.Context(),
 		&mcp.StreamableClientTransport{Endpoint: c.url + "/mcp", HTTPClient: &http.Client{Transport: withKey(c.key)}}, nil)
 	must(t, err)
-	defer session.Close()
+	defer func() { _ = session.Close() }()
 	result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "upload_media", Arguments: map[string]any{"fileBase64": "aGFsbG8=", "fileName": "hello.txt", "mimeType": "text/plain"}})
 	must(t, err)
 	structured, _ := result.StructuredContent.(map[string]any)

@@ -64,12 +64,6 @@ func (p *User) LogIn(authorization, application string) {
 	}
 }
 
-// Applications logs in to the list of authorized applications at this URL, and returns its page.
-func (p *User) Applications(list string) string {
-	p.t.Helper()
-	return p.identify(list).text
-}
-
 // identify opens a page that asks who the user is, answers, and returns the page after it.
 func (p *User) identify(address string) page {
 	p.t.Helper()
