@@ -159,12 +159,23 @@ func newWorld(t *testing.T, env *runtimetest.Env, clock *runtimetest.Clock, chan
 
 func (w *world) newService(t *testing.T, renderer media.Renderer) *rendition.Service {
 	t.Helper()
-	service, err := rendition.New(w.cfg, rendition.Deps{Store: w.Store, Objects: w.Objects, Renderer: renderer, NewID: w.Store.Cell().NewID, Writable: w.writable, Now: w.clock.Now, Log: slog.New(slog.DiscardHandler), Registry: w.registry})
+	service, err := rendition.New(w.maker(t, w.makerDeps(renderer)), rendition.Deps{Store: w.Store, Now: w.clock.Now, Registry: w.registry})
 	must(t, err)
 	return service
 }
 
-// writable is rendition.Deps.Writable.
+func (w *world) makerDeps(renderer media.Renderer) rendition.MakerDeps {
+	return rendition.MakerDeps{Claims: w.Store, Objects: w.Objects, Renderer: renderer, NewID: w.Store.Cell().NewID, Encoder: media.EncoderVersion, Writable: w.writable, Log: slog.New(slog.DiscardHandler)}
+}
+
+func (w *world) maker(t *testing.T, deps rendition.MakerDeps) *rendition.Maker {
+	t.Helper()
+	maker, err := rendition.NewMaker(w.cfg, deps)
+	must(t, err)
+	return maker
+}
+
+// writable is rendition.MakerDeps.Writable.
 func (w *world) writable() error {
 	if w.hold.Load() {
 		return fault.New(fault.Unavailable, "on hold")

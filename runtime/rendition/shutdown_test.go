@@ -78,7 +78,7 @@ func TestEager_GivesBackWhatItClaimsAtAShutdown(t *testing.T) {
 	settle(t, w.eagerly(t, w.renderer))
 	w.sealedBytes(t, one.Principal, photo(t, 64, 64))
 	queue := &lateQueue{w.Store, make(chan struct{}), make(chan struct{})}
-	e := w.eagerly(t, w.renderer, func(deps *rendition.EagerDeps) { deps.Store = queue })
+	e := w.eagerly(t, w.renderer, func(deps *eagerDeps) { deps.Store = queue })
 	running, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- e.Run(running) }()
