@@ -114,3 +114,22 @@ func TestGet_MakesNothingWithoutAnEncoder(t *testing.T) {
 	lacking.get(t, one, item, avif)
 	jobs(t, 1, all...)
 }
+
+// The claim of a job that panicked kept all other requests waiting until its lease ended.
+func TestGet_AJobThatPanicsLeavesNoClaim(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	one := w.tenant(t, 100_000)
+	item := w.sealed(t, one.Principal, 500)
+	w.renderer.fails = func(media.Recipe) error { panic("broken") }
+	if _, err := w.service.Get(t.Context(), item, one.owner, of("a", 100)); err == nil {
+		t.Error("no error")
+	}
+	w.Counts(t, 0, "claims are left", `SELECT count(*) FROM rendition`)
+	if n := w.service.Held(); n != 0 {
+		t.Errorf("%d data slots are held", n)
+	}
+	w.renderer.fails = nil
+	w.get(t, one, item, of("a", 100))
+	w.balanced(t, one)
+}

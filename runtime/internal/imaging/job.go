@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 
 	"mediastack.dev/runtime/geometry"
 	"mediastack.dev/runtime/imageformat"
@@ -36,6 +37,7 @@ type job struct {
 
 	ctx    context.Context
 	queued time.Time
+	wait   trace.Span    // for a worker
 	done   chan struct{} // closed when made and err are set
 	made   result
 	err    error
@@ -43,11 +45,19 @@ type job struct {
 
 // take releases the slot of the queue, and reports whether the job is still needed: no process is killed for one that is not.
 func (j *job) take() (needed bool) {
+	j.wait.End()
 	j.releaseQueueSlot()
 	if j.taken != nil {
 		j.taken()
 	}
 	return j.ctx.Err() == nil
+}
+
+// fail ends a job that no worker has.
+func (j *job) fail(err error) {
+	j.wait.End()
+	j.err = err
+	close(j.done)
 }
 
 // releaseQueueSlot releases the slot of the queue, if the job holds one.
