@@ -44,7 +44,7 @@ type watched struct {
 }
 
 // Render makes pictures.
-func (w *watched) Render(ctx context.Context, job media.RenderJob) ([]media.Rendered, error) {
+func (w *watched) Render(ctx context.Context, job media.RenderJob) ([]media.Picture, error) {
 	made, err := w.renderer.Render(ctx, job)
 	w.free <- err
 	return made, err

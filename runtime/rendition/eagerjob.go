@@ -223,7 +223,7 @@ func (a *eagerAttempt) render(ctx context.Context, chunk []eagerWanted) (others 
 	}
 	var claiming sync.WaitGroup
 	begun, attempt := false, ctx
-	rendered, err := a.maker.render(ctx, a.image, media.RenderJob{
+	pictures, err := a.maker.render(ctx, a.image, media.RenderJob{
 		Purpose: media.Eager, Recipes: recipes,
 		Source: func(ctx context.Context) (io.ReadCloser, error) {
 			if !begun { // it is called again for a retry
@@ -243,9 +243,9 @@ func (a *eagerAttempt) render(ctx context.Context, chunk []eagerWanted) (others 
 	case errors.Is(err, errNothing):
 		return nil, nil, nil
 	case errors.Is(err, media.ErrNotOffered), errors.Is(err, media.ErrOtherFormat):
-		rendered = make([]media.Rendered, len(chunk))
-		for i := range rendered {
-			rendered[i].Err = err
+		pictures = make([]media.Picture, len(chunk))
+		for i := range pictures {
+			pictures[i].Err = err
 		}
 		err = nil
 	case fault.Is(err, fault.UnsupportedType):
@@ -255,7 +255,7 @@ func (a *eagerAttempt) render(ctx context.Context, chunk []eagerWanted) (others 
 	if err != nil {
 		return nil, nil, err
 	}
-	for i, picture := range rendered {
+	for i, picture := range pictures {
 		switch {
 		case errors.Is(picture.Err, media.ErrNotOffered):
 			others = append(others, chunk[i].next)

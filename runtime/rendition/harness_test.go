@@ -58,7 +58,7 @@ func (r *renderer) Encodes(format settings.Format) bool { return format != r.wit
 
 func (r *renderer) ReserveRender(uuid.UUID) (media.ImageSlot, error) { return slot{}, nil }
 
-func (r *renderer) Render(ctx context.Context, job media.RenderJob) ([]media.Rendered, error) {
+func (r *renderer) Render(ctx context.Context, job media.RenderJob) ([]media.Picture, error) {
 	r.jobs.Add(1)
 	wait := func(until chan struct{}) error {
 		if until == nil {
@@ -94,14 +94,14 @@ func (r *renderer) Render(ctx context.Context, job media.RenderJob) ([]media.Ren
 	if _, err := io.Copy(io.Discard, source); err != nil {
 		return nil, err
 	}
-	made := make([]media.Rendered, len(job.Recipes))
+	made := make([]media.Picture, len(job.Recipes))
 	for i, recipe := range job.Recipes {
 		err := r.err
 		if err == nil && r.fails != nil {
 			err = r.fails(recipe)
 		}
-		if made[i] = (media.Rendered{MimeType: "image/webp", Width: recipe.Width, Height: recipe.Width, Data: picture(recipe, r.size)}); err != nil {
-			made[i] = media.Rendered{Err: err}
+		if made[i] = (media.Picture{MimeType: "image/webp", Width: recipe.Width, Height: recipe.Width, Data: picture(recipe, r.size)}); err != nil {
+			made[i] = media.Picture{Err: err}
 		} else {
 			r.made.Add(1)
 			runtime.AddCleanup(&made[i].Data[0], func(*renderer) { r.collected.Add(1) }, r)

@@ -145,7 +145,7 @@ func (j *job) run() {
 	}
 }
 
-// end gives the result to the requests. It is deferred.
+// end ends the job, also after a panic: run defers it.
 func (j *job) end() {
 	if panicked := recover(); panicked != nil {
 		j.err = fmt.Errorf("%w: %v\n%s", errPanic, panicked, debug.Stack())
@@ -241,14 +241,14 @@ func (j *job) holdData(free func()) {
 // render makes the picture.
 func (j *job) render(slot media.ImageSlot) error {
 	j.metrics.made.Inc()
-	rendered, err := j.maker.render(j.ctx, j.image, media.RenderJob{Purpose: media.OnDemand, Slot: slot, Taken: j.take, Recipes: []media.Recipe{j.Recipe}})
+	pictures, err := j.maker.render(j.ctx, j.image, media.RenderJob{Purpose: media.OnDemand, Slot: slot, Taken: j.take, Recipes: []media.Recipe{j.Recipe}})
 	if err == nil {
-		err = rendered[0].Err
+		err = pictures[0].Err
 	}
 	if err != nil {
 		return j.remember(j.wanted, err)
 	}
-	j.result = resultOf(rendered[0])
+	j.result = resultOf(pictures[0])
 	return nil
 }
 

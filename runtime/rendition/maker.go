@@ -131,20 +131,20 @@ func (m *Maker) open(ctx context.Context, of *image) (io.ReadCloser, error) {
 
 // render has an image worker make the pictures of the recipes of job, and returns one for each. It adds to job what
 // follows from the image, and the source unless job has one.
-func (m *Maker) render(ctx context.Context, of *image, job media.RenderJob) ([]media.Rendered, error) {
+func (m *Maker) render(ctx context.Context, of *image, job media.RenderJob) ([]media.Picture, error) {
 	job.ItemID, job.AccountID, job.MimeType, job.Bytes, job.MaxBytes = of.item.ID, of.item.AccountID, of.original.MimeType, of.original.Bytes, m.cfg.MaxBytes
 	if job.Source == nil {
 		job.Source = func(ctx context.Context) (io.ReadCloser, error) { return m.open(ctx, of) }
 	}
-	rendered, err := m.Renderer.Render(ctx, job)
-	if err == nil && len(rendered) != len(job.Recipes) {
-		return nil, fmt.Errorf("the renderer returned %d pictures of %d recipes", len(rendered), len(job.Recipes))
+	pictures, err := m.Renderer.Render(ctx, job)
+	if err == nil && len(pictures) != len(job.Recipes) {
+		return nil, fmt.Errorf("the renderer returned %d pictures of %d recipes", len(pictures), len(job.Recipes))
 	}
-	return rendered, err
+	return pictures, err
 }
 
 // resultOf returns the result of a picture that is not stored.
-func resultOf(picture media.Rendered) Result {
+func resultOf(picture media.Picture) Result {
 	sum := sha256.Sum256(picture.Data)
 	return Result{Object: media.Object{Bytes: int64(len(picture.Data)), MimeType: picture.MimeType, SHA256: sum[:]}, Width: picture.Width, Height: picture.Height, Data: picture.Data}
 }

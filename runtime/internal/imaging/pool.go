@@ -43,7 +43,7 @@ type Pool struct {
 	log     *slog.Logger
 	metrics *metrics
 
-	// turns gives the jobs to the workers. A job has its worker until that is ready for the next one.
+	// turns decides which job a worker gets. A job has its worker until that is ready for the next one.
 	turns *turns
 	// queueSlots has a slot for each upload that may wait for a worker, or be on its way; renderSlots one for
 	// each request for a rendition.
