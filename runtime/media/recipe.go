@@ -61,8 +61,8 @@ func (r Recipe) canonical(encoderVersion int) string {
 		encoderVersion, r.Width, r.Height, r.Fit, r.Focus, r.PointX, r.PointY, r.Format, r.Quality, r.Background, r.Sharpen, r.Animated)
 }
 
-// Rendered is a picture that an image worker made of a recipe.
-type Rendered struct {
+// Picture is a picture that an image worker made of a recipe.
+type Picture struct {
 	MimeType      string
 	Width, Height int
 	Data          []byte

@@ -21,7 +21,7 @@ type Renderer interface {
 	// to do first learns there that the queue is full. Busy, with RetryAfter, while the account holds its maximum,
 	// and while all slots are held and the account holds one of them.
 	ReserveRender(account uuid.UUID) (ImageSlot, error)
-	// Render waits for a worker and returns one Rendered for each recipe, in their order. Each may have failed
+	// Render waits for a worker and returns one Picture for each recipe, in their order. Each may have failed
 	// without the others; its Err is then one of these:
 	//   - an UnsupportedType fault: the file is broken, or it or the picture exceeds a limit, which the memory of a
 	//     worker is, too. The same recipe never succeeds. ErrNotOffered is in its chain if the picture is too
@@ -33,17 +33,17 @@ type Renderer interface {
 	// The error is that of the whole job, which has no results then: an Invalid fault for a job that breaks a rule
 	// of RenderJob, UnsupportedType for a file, Busy if the queue is full, Unavailable, the fault of Source, or
 	// one that wraps ctx.Err().
-	Render(ctx context.Context, job RenderJob) ([]Rendered, error)
+	Render(ctx context.Context, job RenderJob) ([]Picture, error)
 }
 
 // MaxRecipes is how many recipes a RenderJob may have.
 const MaxRecipes = 8
 
-// ErrNotOffered is in the chain of Rendered.Err if the picture would be too large for its format, as Recipe.Offered says of a
+// ErrNotOffered is in the chain of Picture.Err if the picture would be too large for its format, as Recipe.Offered says of a
 // known size. Such an address is "not found", and is not listed.
 var ErrNotOffered = errors.New("the picture is too large for its format")
 
-// ErrOtherFormat is in the chain of Rendered.Err if it may be the format, and not the file, for which there is no picture:
+// ErrOtherFormat is in the chain of Picture.Err if it may be the format, and not the file, for which there is no picture:
 // another format may succeed.
 var ErrOtherFormat = errors.New("the picture could not be made in this format")
 

@@ -16,6 +16,7 @@ import (
 
 var (
 	_ rendition.Store      = (*Store)(nil)
+	_ rendition.Claims     = (*Store)(nil)
 	_ rendition.Counts     = (*Store)(nil)
 	_ rendition.PurgeStore = (*Store)(nil)
 )
@@ -66,7 +67,7 @@ func (s *Store) NearestRendition(ctx context.Context, accountID, itemID uuid.UUI
 	return renditionResult(row.Rendition), row.Rendition.Preset, nil
 }
 
-// ClaimRendition implements rendition.Store. It may be repeated: a claim whose answer was lost is found by its id.
+// ClaimRendition implements rendition.Claims. It may be repeated: a claim whose answer was lost is found by its id.
 func (s *Store) ClaimRendition(ctx context.Context, claim rendition.Claim) (bool, error) {
 	params := sqlgen.ClaimRenditionParams{AccountID: claim.AccountID, ItemID: claim.ItemID, Key: claim.Key[:], ID: claim.ID,
 		Preset: claim.Preset, RecipeID: claim.RecipeID[:], Own: s.own(), Lease: claim.Lease.Microseconds()}
@@ -106,7 +107,7 @@ const (
 // errNoRoom ends a transaction in which there is no room for a rendition.
 var errNoRoom = errors.New("no room for a rendition")
 
-// ReserveRendition implements rendition.Store.
+// ReserveRendition implements rendition.Claims.
 func (s *Store) ReserveRendition(ctx context.Context, claim rendition.Claim, bytes int64) (reserved bool, err error) {
 	err = s.onceFor(ctx, claim.AccountID, func() (err error) {
 		reserved, err = s.reserveRendition(ctx, claim, bytes)
@@ -174,7 +175,7 @@ func (s *Store) reserveRendition(ctx context.Context, claim rendition.Claim, byt
 	return err == nil, err
 }
 
-// FinishRendition implements rendition.Store.
+// FinishRendition implements rendition.Claims.
 func (s *Store) FinishRendition(ctx context.Context, claim rendition.Claim, result rendition.Result) error {
 	params := sqlgen.FinishRenditionParams{AccountID: claim.AccountID, ItemID: claim.ItemID, Key: claim.Key[:], ID: claim.ID,
 		MimeType: result.Object.MimeType, Width: integer(result.Width), Height: integer(result.Height), Sha256: result.Object.SHA256, Eager: claim.Eager}
@@ -193,7 +194,7 @@ func (s *Store) FinishRendition(ctx context.Context, claim rendition.Claim, resu
 	})
 }
 
-// AbandonRendition implements rendition.Store. It may be repeated. A claim without bytes ends also while the usage of the account
+// AbandonRendition implements rendition.Claims. It may be repeated. A claim without bytes ends also while the usage of the account
 // is locked: others that need the rendition wait for the end of the claim.
 func (s *Store) AbandonRendition(ctx context.Context, claim rendition.Claim) error {
 	rows, err := repeatFor(ctx, s, claim.AccountID, func(ctx context.Context) (int64, error) {

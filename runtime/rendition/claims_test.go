@@ -3,7 +3,6 @@ package rendition_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -211,7 +210,9 @@ func TestGet_AClientThatLeavesLeavesNoClaim(t *testing.T) {
 	one := w.tenant(t, 100_000)
 	item := w.sealed(t, one.Principal, 500)
 	store := &lateClaims{Store: w.Store, begun: make(chan struct{}), left: make(chan struct{}), abandoned: make(chan struct{}), committed: make(chan error, 1)}
-	service, err := rendition.New(w.cfg, rendition.Deps{Store: store, Objects: w.Objects, Renderer: w.renderer, NewID: w.Store.Cell().NewID, Now: w.clock.Now, Log: slog.New(slog.DiscardHandler)})
+	deps := w.makerDeps(w.renderer)
+	deps.Claims = store
+	service, err := rendition.New(w.maker(t, deps), rendition.Deps{Store: store, Now: w.clock.Now})
 	must(t, err)
 	leaving, leave := context.WithCancel(t.Context())
 	left := make(chan error)

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"slices"
 	"sync"
@@ -98,33 +97,15 @@ type EagerStore interface {
 	MadeRenditions(ctx context.Context, itemID uuid.UUID, keys []media.RenditionKey) (map[media.RenditionKey]State, error)
 	// ItemForDelivery is that of media.Store.
 	ItemForDelivery(ctx context.Context, id uuid.UUID) (media.Item, media.Owner, error)
-
-	ClaimRendition(ctx context.Context, claim Claim) (claimed bool, err error)
-	ReserveRendition(ctx context.Context, claim Claim, bytes int64) (reserved bool, err error)
-	FinishRendition(ctx context.Context, claim Claim, result Result) error
-	AbandonRendition(ctx context.Context, claim Claim) error
 }
 
 // EagerDeps are the dependencies of an Eager.
 type EagerDeps struct {
-	Store   EagerStore
-	Objects Objects
-	// Renderer makes pictures. One that handles no images disables the Eager.
-	Renderer media.Renderer
+	Store EagerStore
 	// Settings returns the settings as the database has them now, not from a cache.
 	Settings Settings
-	NewID    func() (uuid.UUID, error)
-	// Encoder is the version of the encoder: media.EncoderVersion, except in tests.
-	Encoder int
-	// Writable returns an error while nothing may be stored: nothing is made then. nil = never.
-	Writable func() error
 	// Wait waits, or returns the error of ctx.
 	Wait func(ctx context.Context, duration time.Duration) error
-	// Timeout bounds the work on one item, the wait for an image worker included, and MaxBytes the pictures of one job, which are in
-	// memory until all of them are stored.
-	Timeout  time.Duration
-	MaxBytes int64
-	Log      *slog.Logger
 	// Registry takes the metrics; nil = they are not exported.
 	Registry prometheus.Registerer
 }
@@ -133,6 +114,7 @@ type EagerDeps struct {
 // ends another rendition to make room.
 type Eager struct {
 	cfg     EagerConfig
+	maker   *Maker
 	deps    EagerDeps
 	metrics eagerMetrics
 	// claimWait is the constant, except in tests.
@@ -182,8 +164,8 @@ const (
 	skipShare = 10
 )
 
-// NewEager returns an Eager that uses deps.
-func NewEager(cfg EagerConfig, deps EagerDeps) (*Eager, error) {
+// NewEager returns an Eager that uses maker and deps. One whose renderer handles no images does nothing.
+func NewEager(cfg EagerConfig, maker *Maker, deps EagerDeps) (*Eager, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -191,13 +173,13 @@ func NewEager(cfg EagerConfig, deps EagerDeps) (*Eager, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Eager{cfg: cfg, deps: deps, metrics: metrics, claimWait: claimWait}, nil
+	return &Eager{cfg: cfg, maker: maker, deps: deps, metrics: metrics, claimWait: claimWait}, nil
 }
 
 // Run makes renditions in advance until ctx ends. What it has begun is given back then, for another process. It does nothing if the rate is 0, or
 // without images.
 func (e *Eager) Run(ctx context.Context) error {
-	if e.cfg.EagerRate == 0 || e.deps.Renderer == nil || !e.deps.Renderer.Handles("image/jpeg", 1) {
+	if e.cfg.EagerRate == 0 || e.maker.Renderer == nil || !e.maker.Renderer.Handles("image/jpeg", 1) {
 		return nil
 	}
 	for {
@@ -223,17 +205,17 @@ func (e *Eager) warn(ctx context.Context, err error) {
 	}
 	e.mu.Unlock()
 	if due {
-		e.deps.Log.WarnContext(ctx, "making pictures in advance was interrupted; the next check continues", "error", err)
+		e.maker.Log.WarnContext(ctx, "making pictures in advance was interrupted; the next check continues", "error", err)
 	}
 }
 
 // Step looks at the presets that have changed, goes on with the passes over items, and makes the pictures of the next items. It returns
 // false if there was nothing to do.
 func (e *Eager) Step(ctx context.Context) (more bool, err error) {
-	if e.deps.Writable != nil && e.deps.Writable() != nil {
+	if e.maker.held() {
 		return false, nil
 	}
-	work, err := e.deps.Store.EagerWork(ctx, e.deps.Encoder)
+	work, err := e.deps.Store.EagerWork(ctx, e.maker.Encoder)
 	if err != nil {
 		return false, err
 	}
@@ -243,7 +225,7 @@ func (e *Eager) Step(ctx context.Context) (more bool, err error) {
 		}
 	}
 	for page := 0; (work.Changed || work.Passes) && page < eagerPages; page++ {
-		filled, err := e.deps.Store.FillEager(ctx, e.deps.Encoder, eagerPage)
+		filled, err := e.deps.Store.FillEager(ctx, e.maker.Encoder, eagerPage)
 		if err != nil {
 			return false, err
 		}
@@ -259,7 +241,7 @@ func (e *Eager) Step(ctx context.Context) (more bool, err error) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	for range eagerJobs {
-		id, err := e.deps.NewID()
+		id, err := e.maker.NewID()
 		if err != nil {
 			return more, err
 		}
@@ -273,20 +255,20 @@ func (e *Eager) Step(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// claimNext claims an item. It does not end with ctx, as in claimRendition: the item is given back then.
+// claimNext claims an item. It does not end with ctx, as in Maker.claim: the item is given back then.
 func (e *Eager) claimNext(ctx context.Context, id uuid.UUID) (EagerTask, bool, error) {
 	if err := ctx.Err(); err != nil {
 		return EagerTask{}, false, err
 	}
-	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	claiming, cancel := ending(ctx)
 	defer cancel()
-	return e.deps.Store.ClaimEager(claiming, id, e.deps.Encoder, e.deps.Timeout+leaseMargin)
+	return e.deps.Store.ClaimEager(claiming, id, e.maker.Encoder, e.maker.cfg.Timeout+leaseMargin)
 }
 
 // look records what is made in advance of the accounts whose presets have changed: of a bounded number of them. The next look continues
 // there, so that accounts whose presets cannot be read hide no others. A process that is alone takes over what any encoder has seen.
 func (e *Eager) look(ctx context.Context, alone bool) error {
-	encoder := EagerEncoder{Own: e.deps.Encoder, Newest: e.deps.Encoder}
+	encoder := EagerEncoder{Own: e.maker.Encoder, Newest: e.maker.Encoder}
 	if alone {
 		encoder.Newest = math.MaxInt32
 	}

@@ -12,10 +12,10 @@ import (
 
 // blocked is a database and an object store that do not respond until they are released.
 type blocked struct {
-	rendition.EagerStore
+	rendition.Claims
 	rendition.Objects
 	asked, released chan struct{}
-	claims, opens   atomic.Bool // which of both block
+	claiming, opens atomic.Bool // which of both block
 }
 
 func (b *blocked) wait(blocks *atomic.Bool) {
@@ -27,8 +27,8 @@ func (b *blocked) wait(blocks *atomic.Bool) {
 
 // ClaimRendition claims a rendition.
 func (b *blocked) ClaimRendition(ctx context.Context, claim rendition.Claim) (bool, error) {
-	b.wait(&b.claims)
-	return b.EagerStore.ClaimRendition(context.WithoutCancel(ctx), claim)
+	b.wait(&b.claiming)
+	return b.Claims.ClaimRendition(context.WithoutCancel(ctx), claim)
 }
 
 // Open opens an object.
@@ -44,7 +44,7 @@ type watched struct {
 }
 
 // Render makes pictures.
-func (w *watched) Render(ctx context.Context, job media.RenderJob) ([]media.Rendered, error) {
+func (w *watched) Render(ctx context.Context, job media.RenderJob) ([]media.Picture, error) {
 	made, err := w.renderer.Render(ctx, job)
 	w.free <- err
 	return made, err
@@ -59,11 +59,11 @@ func TestEager_ASlowStoreKeepsNoWorker(t *testing.T) {
 		w.present(t, one, eager("a", 20))
 		settle(t, w.eagerly(t, w.renderer))
 		item := w.sealedBytes(t, one.Principal, photo(t, 64, 64))
-		stores := &blocked{EagerStore: w.Store, Objects: w.Objects, asked: make(chan struct{}), released: make(chan struct{})}
+		stores := &blocked{Claims: w.Store, Objects: w.Objects, asked: make(chan struct{}), released: make(chan struct{})}
 		stores.opens.Store(object)
-		stores.claims.Store(!object)
+		stores.claiming.Store(!object)
 		workers := &watched{w.renderer, make(chan error, 10)}
-		e := w.eagerly(t, workers, func(deps *rendition.EagerDeps) { deps.Store, deps.Objects = stores, stores })
+		e := w.eagerly(t, workers, func(deps *eagerDeps) { deps.Claims, deps.Objects = stores, stores })
 		e.SetClaimWait(1)
 		ended := make(chan error)
 		go func() {

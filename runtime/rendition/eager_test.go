@@ -20,25 +20,29 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
+// eagerDeps are the dependencies of an Eager and its Maker.
+type eagerDeps struct {
+	rendition.MakerDeps
+	rendition.EagerDeps
+}
+
 // eagerly returns what makes the renditions of eager presets in a process. It does not wait between two items.
-func (w *world) eagerly(t *testing.T, renderer media.Renderer, change ...func(*rendition.EagerDeps)) *rendition.Eager {
+func (w *world) eagerly(t *testing.T, renderer media.Renderer, change ...func(*eagerDeps)) *rendition.Eager {
 	t.Helper()
 	w.registry = prometheus.NewRegistry()
-	deps := rendition.EagerDeps{Store: w.Store, Objects: w.Objects, Renderer: renderer, Settings: w.Settings, Encoder: media.EncoderVersion,
-		NewID: w.Store.Cell().NewID, Timeout: 10 * time.Minute, Log: slog.New(slog.DiscardHandler), Registry: w.registry,
-		Wait: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}
+	deps := eagerDeps{w.makerDeps(renderer), rendition.EagerDeps{Store: w.Store, Settings: w.Settings, Registry: w.registry, Wait: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}}
 	for _, apply := range change {
 		apply(&deps)
 	}
-	made, err := rendition.NewEager(rendition.EagerConfig{EagerRate: 1000}, deps)
+	made, err := rendition.NewEager(rendition.EagerConfig{EagerRate: 1000}, w.maker(t, deps.MakerDeps), deps.EagerDeps)
 	must(t, err)
 	made.SetClaimWait(10 * time.Minute)
 	return made
 }
 
 // encoder makes an Eager that of a version of the encoder.
-func encoder(version int) func(*rendition.EagerDeps) {
-	return func(deps *rendition.EagerDeps) { deps.Encoder = version }
+func encoder(version int) func(*eagerDeps) {
+	return func(deps *eagerDeps) { deps.Encoder = version }
 }
 
 // eager returns a preset whose pictures are made in advance.

@@ -128,7 +128,7 @@ func TestEager_UnreadableSettingsHideNoOthers(t *testing.T) {
 	}
 	w.exec(t, `ALTER TABLE rendition_eager DROP CONSTRAINT rendition_eager_account_id_fkey`)
 	w.exec(t, `INSERT INTO rendition_eager (account_id, active) SELECT unnest($1::uuid[]), true`, ids)
-	e := w.eagerly(t, w.renderer, func(deps *rendition.EagerDeps) { deps.Settings = unreadable{w.Settings, broken} })
+	e := w.eagerly(t, w.renderer, func(deps *eagerDeps) { deps.Settings = unreadable{w.Settings, broken} })
 	for range 3 {
 		must(t, check.ErrorOf(e.Step(t.Context())))
 	}

@@ -3,7 +3,6 @@ package rendition
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -18,8 +17,6 @@ import (
 )
 
 var (
-	// errFull ends an attempt without room under the storage cap.
-	errFull = errors.New("the storage cap has no room for the pictures")
 	// errMaking ends an attempt after which a picture is missing that another process makes.
 	errMaking = errors.New("another process makes a picture")
 	// errNothing ends a job of which all pictures were claimed by others while it waited.
@@ -30,15 +27,15 @@ var (
 
 // do makes the pictures of an item, and ends its claim.
 func (e *Eager) do(ctx context.Context, task EagerTask) {
-	working, cancel := context.WithTimeout(ctx, e.deps.Timeout)
+	working, cancel := context.WithTimeout(ctx, e.maker.cfg.Timeout)
 	a := &eagerAttempt{Eager: e, task: task}
 	err := a.safely(working)
 	cancel()
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	ending, cancel := ending(ctx)
 	defer cancel()
 	var recorded error
 	result := eagerDone
-	log := e.deps.Log.With("item", task.ItemID, "account", task.AccountID, "attempt", task.Attempt)
+	log := e.maker.Log.With("item", task.ItemID, "account", task.AccountID, "attempt", task.Attempt)
 	switch {
 	case ctx.Err() != nil:
 		result, recorded = eagerReturned, e.deps.Store.ReturnEager(ending, task, 0, false)
@@ -48,7 +45,7 @@ func (e *Eager) do(ctx context.Context, task EagerTask) {
 			log.InfoContext(ending, "pictures of an item cannot be made in advance", "error", a.rejected)
 		}
 		recorded = e.deps.Store.FinishEager(ending, task)
-	case errors.Is(err, errFull):
+	case errors.Is(err, errNoRoom):
 		result = eagerFull
 		log.InfoContext(ending, "the storage cap has no room for pictures that are made in advance", "pause", fullPause)
 		recorded = errors.Join(e.deps.Store.ReturnEager(ending, task, 0, false), e.deps.Store.PauseEager(ending, task.AccountID, fullPause))
@@ -86,17 +83,12 @@ func backoffOf(attempt int) time.Duration {
 type eagerAttempt struct {
 	*Eager
 	task     EagerTask
-	item     media.Item
-	owner    media.Owner
-	original media.Object
+	image    *image
 	file     []byte // that of the item, up to maxEagerRead
 	rejected error  // why there are no pictures, or not all
 	making   bool   // a picture is made by another process
 	paced    bool
 }
-
-// errPanic is in the chain of the error of an attempt that panicked.
-var errPanic = errors.New("panic")
 
 // safely is run that turns a panic into an error: it would end the process, and the requests that it serves.
 func (a *eagerAttempt) safely(ctx context.Context) (err error) {
@@ -118,13 +110,15 @@ func (a *eagerAttempt) run(ctx context.Context) error {
 	if len(pictures) == 0 {
 		return nil
 	}
-	if a.item, a.owner, err = a.deps.Store.ItemForDelivery(ctx, a.task.ItemID); err != nil {
+	item, owner, err := a.deps.Store.ItemForDelivery(ctx, a.task.ItemID)
+	if err != nil {
 		return err
 	}
-	a.original, _ = a.item.Objects.Find(media.Original)
-	if a.item.Draft() || !a.deps.Renderer.Handles(a.original.MimeType, a.original.Bytes) {
+	original, _ := item.Objects.Find(media.Original)
+	if item.Draft() || !a.maker.Renderer.Handles(original.MimeType, original.Bytes) {
 		return nil
 	}
+	a.image = &image{item, owner, original}
 	for len(pictures) > 0 && a.rejected == nil {
 		if pictures, err = a.round(ctx, pictures); err != nil {
 			return err
@@ -141,25 +135,24 @@ func (a *eagerAttempt) run(ctx context.Context) error {
 	return nil
 }
 
-// wanted is a picture of the item that may have to be made.
-type wanted struct {
-	Request
-	Ref
+// eagerWanted is a rendition that may have to be made in advance.
+type eagerWanted struct {
+	wanted
 	next eagerPicture // what is tried if the picture cannot be made in its format
 }
 
 // round makes pictures, each in the first of its formats, and returns those that may have to be made in another one.
 func (a *eagerAttempt) round(ctx context.Context, pictures []eagerPicture) (again []eagerPicture, err error) {
-	var all []wanted
+	var all []eagerWanted
 	for _, picture := range pictures {
-		request, rest, ok := picture.request(a.item, a.deps.Renderer.Encodes)
+		request, rest, ok := picture.request(a.image.item, a.maker.Renderer.Encodes)
 		if !ok {
 			continue
 		}
 		picture.formats = rest
-		ref := Ref{ItemID: a.item.ID, Key: request.Recipe.Key(a.original.SHA256, a.deps.Encoder)}
-		if !slices.ContainsFunc(all, func(w wanted) bool { return w.Ref == ref }) { // two presets may share it
-			all = append(all, wanted{request, ref, picture})
+		w := eagerWanted{a.maker.want(a.image, request), picture}
+		if !slices.ContainsFunc(all, func(other eagerWanted) bool { return other.Ref == w.Ref }) { // two presets may share it
+			all = append(all, w)
 		}
 	}
 	if all, err = a.missing(ctx, all); err != nil {
@@ -178,7 +171,7 @@ func (a *eagerAttempt) round(ctx context.Context, pictures []eagerPicture) (agai
 		}
 		again = append(again, others...)
 		for _, w := range alone {
-			others, _, err := a.render(ctx, []wanted{w})
+			others, _, err := a.render(ctx, []eagerWanted{w})
 			if err != nil {
 				return nil, err
 			}
@@ -189,7 +182,7 @@ func (a *eagerAttempt) round(ctx context.Context, pictures []eagerPicture) (agai
 }
 
 // missing returns those that are not stored and that nobody makes.
-func (a *eagerAttempt) missing(ctx context.Context, all []wanted) ([]wanted, error) {
+func (a *eagerAttempt) missing(ctx context.Context, all []eagerWanted) ([]eagerWanted, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
@@ -197,11 +190,11 @@ func (a *eagerAttempt) missing(ctx context.Context, all []wanted) ([]wanted, err
 	for i, w := range all {
 		keys[i] = w.Key
 	}
-	states, err := a.deps.Store.MadeRenditions(ctx, a.item.ID, keys)
+	states, err := a.deps.Store.MadeRenditions(ctx, a.task.ItemID, keys)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(all, func(w wanted) bool {
+	return slices.DeleteFunc(all, func(w eagerWanted) bool {
 		a.making = a.making || states[w.Key] == Making
 		return states[w.Key] != Absent
 	}), nil
@@ -212,12 +205,12 @@ func (a *eagerAttempt) missing(ctx context.Context, all []wanted) ([]wanted, err
 //
 // They are claimed when a worker has taken the job: until then, a request makes them without waiting for it. The worker is kept for a moment only
 // while the database does not respond. The file is read before.
-func (a *eagerAttempt) render(ctx context.Context, chunk []wanted) (others []eagerPicture, alone []wanted, err error) {
+func (a *eagerAttempt) render(ctx context.Context, chunk []eagerWanted) (others []eagerPicture, alone []eagerWanted, err error) {
 	claims := make([]Claim, len(chunk)) // the zero Claim: not ours
 	defer func() {
 		for _, claim := range claims {
 			if claim != (Claim{}) {
-				a.abandon(ctx, claim)
+				a.maker.abandon(ctx, claim)
 			}
 		}
 	}()
@@ -230,8 +223,8 @@ func (a *eagerAttempt) render(ctx context.Context, chunk []wanted) (others []eag
 	}
 	var claiming sync.WaitGroup
 	begun, attempt := false, ctx
-	rendered, err := a.deps.Renderer.Render(ctx, media.RenderJob{
-		ItemID: a.item.ID, AccountID: a.item.AccountID, MimeType: a.original.MimeType, Bytes: a.original.Bytes, Purpose: media.Eager, Recipes: recipes, MaxBytes: a.deps.MaxBytes,
+	pictures, err := a.maker.render(ctx, a.image, media.RenderJob{
+		Purpose: media.Eager, Recipes: recipes,
 		Source: func(ctx context.Context) (io.ReadCloser, error) {
 			if !begun { // it is called again for a retry
 				begun = true
@@ -242,7 +235,7 @@ func (a *eagerAttempt) render(ctx context.Context, chunk []wanted) (others []eag
 			if a.file != nil {
 				return io.NopCloser(bytes.NewReader(a.file)), nil
 			}
-			return a.open(ctx)
+			return a.maker.open(ctx, a.image)
 		},
 	})
 	claiming.Wait()
@@ -250,21 +243,19 @@ func (a *eagerAttempt) render(ctx context.Context, chunk []wanted) (others []eag
 	case errors.Is(err, errNothing):
 		return nil, nil, nil
 	case errors.Is(err, media.ErrNotOffered), errors.Is(err, media.ErrOtherFormat):
-		rendered = make([]media.Rendered, len(chunk))
-		for i := range rendered {
-			rendered[i].Err = err
+		pictures = make([]media.Picture, len(chunk))
+		for i := range pictures {
+			pictures[i].Err = err
 		}
 		err = nil
 	case fault.Is(err, fault.UnsupportedType):
 		a.rejected = err
 		return nil, nil, nil
-	case err == nil && len(rendered) != len(chunk):
-		err = errors.New("the renderer returned another number of pictures")
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	for i, picture := range rendered {
+	for i, picture := range pictures {
 		switch {
 		case errors.Is(picture.Err, media.ErrNotOffered):
 			others = append(others, chunk[i].next)
@@ -278,10 +269,11 @@ func (a *eagerAttempt) render(ctx context.Context, chunk []wanted) (others []eag
 			err = picture.Err
 		case claims[i] == (Claim{}): // another process makes it
 		default:
-			if failed := a.store(ctx, claims[i], picture); failed != nil {
+			if _, failed := a.maker.store(ctx, a.image, claims[i], resultOf(picture)); failed != nil {
 				return nil, nil, failed
 			}
 			claims[i] = Claim{}
+			a.metrics.made.Inc()
 		}
 	}
 	return others, alone, err
@@ -289,14 +281,14 @@ func (a *eagerAttempt) render(ctx context.Context, chunk []wanted) (others []eag
 
 // read reads the file of the item, unless it is too large to be held.
 func (a *eagerAttempt) read(ctx context.Context) error {
-	if a.file != nil || a.original.Bytes > maxEagerRead {
+	if a.file != nil || a.image.original.Bytes > maxEagerRead {
 		return nil
 	}
-	body, err := a.open(ctx)
+	body, err := a.maker.open(ctx, a.image)
 	if err != nil {
 		return err
 	}
-	file := make([]byte, a.original.Bytes)
+	file := make([]byte, a.image.original.Bytes)
 	_, err = io.ReadFull(body, file)
 	if err = errors.Join(err, body.Close()); err != nil {
 		return fmt.Errorf("read the file: %w", err)
@@ -306,7 +298,7 @@ func (a *eagerAttempt) read(ctx context.Context) error {
 }
 
 // claimInTime is claim that returns after a moment, with an error, while claim may go on.
-func (a *eagerAttempt) claimInTime(ctx context.Context, chunk []wanted, claims []Claim, claiming *sync.WaitGroup) error {
+func (a *eagerAttempt) claimInTime(ctx context.Context, chunk []eagerWanted, claims []Claim, claiming *sync.WaitGroup) error {
 	done := make(chan error, 1)
 	claiming.Go(func() { done <- a.claim(ctx, chunk, claims) })
 	late := time.NewTimer(a.claimWait)
@@ -320,71 +312,21 @@ func (a *eagerAttempt) claimInTime(ctx context.Context, chunk []wanted, claims [
 }
 
 // claim claims pictures that nobody else makes.
-func (a *eagerAttempt) claim(ctx context.Context, chunk []wanted, claims []Claim) error {
+func (a *eagerAttempt) claim(ctx context.Context, chunk []eagerWanted, claims []Claim) error {
 	claimedAny := false
 	for i, w := range chunk {
-		id, err := a.deps.NewID()
-		if err != nil {
-			return err
-		}
-		claim := Claim{ID: id, Ref: w.Ref, AccountID: a.item.AccountID, Preset: w.Preset, RecipeID: w.Recipe.ID(a.deps.Encoder), Lease: a.deps.Timeout + leaseMargin, Eager: true}
-		claims[i] = claim // also if its answer is lost
-		claimed, err := claimRendition(ctx, a.deps.Store, claim)
+		claim, claimed, err := a.maker.claim(ctx, w.wanted, true)
 		if err != nil {
 			return err
 		}
 		if claimed {
-			claimedAny = true
+			claims[i], claimedAny = claim, true
 		} else {
-			claims[i], a.making = Claim{}, true
+			a.making = true
 		}
 	}
 	if !claimedAny {
 		return errNothing
 	}
 	return nil
-}
-
-// open opens the original.
-func (a *eagerAttempt) open(ctx context.Context) (io.ReadCloser, error) {
-	body, err := a.deps.Objects.Open(ctx, a.owner.Bucket, a.original.Key, 0, a.original.Bytes)
-	if errors.Is(err, installation.ErrNoBucket) {
-		return nil, fault.Wrap(err, fault.Unavailable, "the bucket of the account is missing")
-	}
-	if fault.Is(err, fault.NotFound) {
-		return nil, fault.Wrap(err, fault.FileLost, "the object store has lost the file of the item")
-	}
-	return body, err
-}
-
-// store stores a picture under its claim.
-func (a *eagerAttempt) store(ctx context.Context, claim Claim, picture media.Rendered) error {
-	size := int64(len(picture.Data))
-	reserved, err := a.deps.Store.ReserveRendition(ctx, claim, size)
-	if err != nil {
-		return err
-	}
-	if !reserved {
-		return errFull
-	}
-	if err := a.deps.Objects.Put(ctx, a.owner.Bucket, ObjectKey(a.item.ID, claim.ID), picture.MimeType, bytes.NewReader(picture.Data), size); err != nil {
-		return err
-	}
-	sum := sha256.Sum256(picture.Data)
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout) // the object is there
-	defer cancel()
-	err = a.deps.Store.FinishRendition(ending, claim, Result{Object: media.Object{Bytes: size, MimeType: picture.MimeType, SHA256: sum[:]}, Width: picture.Width, Height: picture.Height})
-	if err == nil {
-		a.metrics.made.Inc()
-	}
-	return err
-}
-
-// abandon ends a claim, also when the context has ended. If it fails, the lease ends.
-func (a *eagerAttempt) abandon(ctx context.Context, claim Claim) {
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
-	defer cancel()
-	if err := a.deps.Store.AbandonRendition(ending, claim); err != nil {
-		a.deps.Log.WarnContext(ending, "the claim of a rendition is left to its lease", "item", claim.ItemID, "account", claim.AccountID, "error", err)
-	}
 }

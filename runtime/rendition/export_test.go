@@ -6,8 +6,8 @@ import "time"
 func (s *Service) Waiting() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, f := range s.flights {
-		n += f.users
+	for _, j := range s.jobs {
+		n += j.users
 	}
 	return n
 }

@@ -114,3 +114,36 @@ func TestGet_MakesNothingWithoutAnEncoder(t *testing.T) {
 	lacking.get(t, one, item, avif)
 	jobs(t, 1, all...)
 }
+
+// The claim of a job that panicked kept all other requests waiting until its lease ended.
+func TestGet_AJobThatPanicsLeavesNoClaim(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	one := w.tenant(t, 100_000)
+	item := w.sealed(t, one.Principal, 500)
+	w.renderer.fails = func(media.Recipe) error { panic("broken") }
+	if _, err := w.service.Get(t.Context(), item, one.owner, of("a", 100)); err == nil {
+		t.Error("no error")
+	}
+	w.Counts(t, 0, "claims are left", `SELECT count(*) FROM rendition`)
+	if n := w.service.Held(); n != 0 {
+		t.Errorf("%d data slots are held", n)
+	}
+	w.renderer.fails = nil
+	w.get(t, one, item, of("a", 100))
+	w.balanced(t, one)
+}
+
+// A file that the object store does not have is lost, and not "not found": an administrator can restore it.
+func TestGet_OfALostFile(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	one := w.tenant(t, 100_000)
+	item := w.sealed(t, one.Principal, 500)
+	original, _ := item.Objects.Find(media.Original)
+	must(t, w.Objects.Remove(t.Context(), one.owner.Bucket, []string{original.Key}))
+	if _, err := w.service.Get(t.Context(), item, one.owner, of("a", 100)); !fault.Is(err, fault.FileLost) {
+		t.Errorf("a lost file: %v", err)
+	}
+	w.Counts(t, 0, "claims are left", `SELECT count(*) FROM rendition`)
+}

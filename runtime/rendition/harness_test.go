@@ -58,7 +58,7 @@ func (r *renderer) Encodes(format settings.Format) bool { return format != r.wit
 
 func (r *renderer) ReserveRender(uuid.UUID) (media.ImageSlot, error) { return slot{}, nil }
 
-func (r *renderer) Render(ctx context.Context, job media.RenderJob) ([]media.Rendered, error) {
+func (r *renderer) Render(ctx context.Context, job media.RenderJob) ([]media.Picture, error) {
 	r.jobs.Add(1)
 	wait := func(until chan struct{}) error {
 		if until == nil {
@@ -94,14 +94,14 @@ func (r *renderer) Render(ctx context.Context, job media.RenderJob) ([]media.Ren
 	if _, err := io.Copy(io.Discard, source); err != nil {
 		return nil, err
 	}
-	made := make([]media.Rendered, len(job.Recipes))
+	made := make([]media.Picture, len(job.Recipes))
 	for i, recipe := range job.Recipes {
 		err := r.err
 		if err == nil && r.fails != nil {
 			err = r.fails(recipe)
 		}
-		if made[i] = (media.Rendered{MimeType: "image/webp", Width: recipe.Width, Height: recipe.Width, Data: picture(recipe, r.size)}); err != nil {
-			made[i] = media.Rendered{Err: err}
+		if made[i] = (media.Picture{MimeType: "image/webp", Width: recipe.Width, Height: recipe.Width, Data: picture(recipe, r.size)}); err != nil {
+			made[i] = media.Picture{Err: err}
 		} else {
 			r.made.Add(1)
 			runtime.AddCleanup(&made[i].Data[0], func(*renderer) { r.collected.Add(1) }, r)
@@ -159,12 +159,23 @@ func newWorld(t *testing.T, env *runtimetest.Env, clock *runtimetest.Clock, chan
 
 func (w *world) newService(t *testing.T, renderer media.Renderer) *rendition.Service {
 	t.Helper()
-	service, err := rendition.New(w.cfg, rendition.Deps{Store: w.Store, Objects: w.Objects, Renderer: renderer, NewID: w.Store.Cell().NewID, Writable: w.writable, Now: w.clock.Now, Log: slog.New(slog.DiscardHandler), Registry: w.registry})
+	service, err := rendition.New(w.maker(t, w.makerDeps(renderer)), rendition.Deps{Store: w.Store, Now: w.clock.Now, Registry: w.registry})
 	must(t, err)
 	return service
 }
 
-// writable is rendition.Deps.Writable.
+func (w *world) makerDeps(renderer media.Renderer) rendition.MakerDeps {
+	return rendition.MakerDeps{Claims: w.Store, Objects: w.Objects, Renderer: renderer, NewID: w.Store.Cell().NewID, Encoder: media.EncoderVersion, Writable: w.writable, Log: slog.New(slog.DiscardHandler)}
+}
+
+func (w *world) maker(t *testing.T, deps rendition.MakerDeps) *rendition.Maker {
+	t.Helper()
+	maker, err := rendition.NewMaker(w.cfg, deps)
+	must(t, err)
+	return maker
+}
+
+// writable is rendition.MakerDeps.Writable.
 func (w *world) writable() error {
 	if w.hold.Load() {
 		return fault.New(fault.Unavailable, "on hold")

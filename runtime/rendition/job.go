@@ -1,16 +1,14 @@
 package rendition
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
-	"io"
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/media"
 )
 
@@ -18,252 +16,305 @@ const (
 	// A job that waits for another process looks after minWait, and then after pauses that double up to maxWait.
 	minWait = 25 * time.Millisecond
 	maxWait = 500 * time.Millisecond
-	// leaseMargin is how much longer the lease of a claim lasts than the job: it covers the statement that ends the job.
-	leaseMargin = 30 * time.Second
-	// endTimeout bounds the statements that end a job after its context has ended.
-	endTimeout = 10 * time.Second
 )
 
-// job finds or makes one rendition.
+// job finds or makes one rendition, for all requests of this process that wait for it:
+//
+//	begun ----- a worker takes it -----> taken ---> ended ---> its data are free
+//	  |                                    |                   when the last request has released them
+//	  +- the last request leaves:          +- the last request leaves: it goes on, and stores the
+//	     it is canceled, and a later          picture. To kill the worker would cost more, again at
+//	     request begins another one           each attempt of a client that leaves
 type job struct {
 	*Service
-	flight   *flight
-	ref      Ref
-	item     media.Item
-	original media.Object
-	owner    media.Owner
-	request  Request
-	admitted bool
-	// again makes the rendition without asking the database, which has it: its object is missing, and nothing may be written.
-	again bool
+	wanted // by the request that began it
+	// ctx ends after the timeout, and when the job is canceled.
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	// Service.mu guards what follows. users are the requests that wait, and then those that have not released the result.
+	users        int
+	taken, ended bool
+
+	// done is closed when what follows is set.
+	done   chan struct{}
+	result Result
+	source string
+	err    error
+	// free frees the data slot of the result's data after its last user, and contended reports whether others wait for
+	// it; both are nil if the data hold none.
+	free      func()
+	contended func() bool
 }
 
-// notAdmitted is the error of a job that its request may not begin. Other requests that wait for it may begin theirs.
-type notAdmitted struct{ error }
-
-func (e notAdmitted) Unwrap() error { return e.error }
-
-// admit asks once whether the request may begin a job.
-func (j *job) admit() error {
-	if j.request.Admit != nil && !j.admitted {
-		if err := j.request.Admit(); err != nil {
-			return notAdmitted{err}
-		}
-	}
-	j.admitted = true
-	return nil
+// jobKey identifies a job that requests can join.
+type jobKey struct {
+	Ref
+	again bool // as of Request
 }
 
-// run returns the rendition, and where it came from.
-func (j *job) run(ctx context.Context) (Result, string, error) {
-	if j.again {
-		result, _, err := j.claimAndMake(ctx)
-		return result, fromJob, err
+func (w wanted) jobKey() jobKey { return jobKey{w.Ref, w.again} }
+
+// join returns the job of a rendition for one more request. If it has just begun, the caller runs it.
+func (s *Service) join(ctx context.Context, w wanted) (j *job, begun bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j, found := s.jobs[w.jobKey()]
+	if !found {
+		j = &job{Service: s, wanted: w, done: make(chan struct{})}
+		j.ctx, j.cancel = context.WithTimeout(context.WithoutCancel(ctx), s.maker.cfg.Timeout)
+		s.jobs[w.jobKey()], s.running[j] = j, struct{}{}
 	}
+	j.users++
+	return j, !found
+}
+
+// wait returns the result of the job to one of its requests.
+func (j *job) wait(ctx context.Context) (Result, error) {
+	select {
+	case <-j.done:
+	case <-ctx.Done():
+		j.leave()
+		return Result{}, fault.Wrap(ctx.Err(), fault.Unavailable, "the request ended before its picture was made")
+	}
+	if j.free == nil {
+		return j.result, j.err
+	}
+	return j.result.WithRelease(j.leave).WithContended(j.contended), j.err
+}
+
+// leave ends the use of the job by one request, or of its result if there is one.
+func (j *job) leave() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.users--
+	switch {
+	case j.users > 0, j.taken && !j.ended:
+	case !j.ended:
+		j.cancel()
+		j.close()
+	case j.free != nil:
+		j.free()
+	}
+}
+
+// take records that a worker has the job.
+func (j *job) take() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.taken = true
+}
+
+// close removes the job from those that requests can join. The caller holds Service.mu.
+func (j *job) close() {
+	if j.jobs[j.jobKey()] == j {
+		delete(j.jobs, j.jobKey())
+	}
+}
+
+// run finds or makes the rendition. While another process makes it, it waits.
+func (j *job) run() {
+	defer j.end()
 	for pause := minWait; ; pause = min(2*pause, maxWait) {
-		stored, state, err := j.deps.Store.FindRendition(ctx, j.item.AccountID, j.ref)
-		if err != nil {
-			return Result{}, "", err
-		}
-		if state == Ready {
-			j.keep(j.ref, stored)
-			return stored.Result, fromDatabase, nil
+		state := Absent
+		if !j.again {
+			var stored Stored
+			stored, state, j.err = j.deps.Store.FindRendition(j.ctx, j.item.AccountID, j.Ref)
+			if j.err != nil {
+				return
+			}
+			if state == Ready {
+				j.keep(j.Ref, stored)
+				j.result, j.source = stored.Result, fromDatabase
+				return
+			}
 		}
 		if state == Absent {
-			result, made, err := j.claimAndMake(ctx)
-			if made || err != nil {
-				return result, fromJob, err
+			var made bool
+			if made, j.err = j.attempt(); made || j.err != nil {
+				j.source = fromJob
+				return
 			}
 		}
 		select {
 		case <-time.After(pause):
-		case <-ctx.Done():
-			return Result{}, "", ctx.Err()
+		case <-j.ctx.Done():
+			j.err = j.ctx.Err()
+			return
 		}
 	}
 }
 
-// claimAndMake makes the rendition, unless another process does.
-func (j *job) claimAndMake(ctx context.Context) (result Result, made bool, err error) {
-	if j.deps.Renderer == nil || !j.deps.Renderer.Handles(j.original.MimeType, j.original.Bytes) {
-		err := fault.New(fault.UnsupportedType, "no picture can be made of this file")
-		j.remember(j.ref, j.request.Recipe.Format, err)
-		return Result{}, false, err
+// end ends the job, also after a panic: run defers it.
+func (j *job) end() {
+	if panicked := recover(); panicked != nil {
+		j.err = fmt.Errorf("%w: %v\n%s", errPanic, panicked, debug.Stack())
 	}
-	if format := j.request.Recipe.Format; !j.deps.Renderer.Encodes(format) {
-		err := fault.Wrap(media.ErrOtherFormat, fault.UnsupportedType, "pictures cannot be made as %s here", format)
-		j.remember(j.ref, format, err)
-		return Result{}, false, err
+	if j.err != nil && j.ctx.Err() != nil && !fault.Is(j.err, fault.Busy) {
+		j.err = fault.Wrap(j.err, fault.Unavailable, "the picture could not be made in time")
 	}
-	if err := cmp.Or(j.itemFailure(Ref{ItemID: j.item.ID}), j.itemFailure(formatRef(j.item.ID, j.request.Recipe.Format))); err != nil {
-		return Result{}, false, err
+	j.cancel()
+	j.mu.Lock()
+	j.close()
+	delete(j.running, j)
+	j.ended = true
+	unused := j.users == 0
+	j.mu.Unlock()
+	close(j.done)
+	if unused && j.free != nil {
+		j.free()
 	}
-	slot, err := j.deps.Renderer.ReserveRender(j.item.AccountID)
-	if err != nil {
-		return Result{}, false, err
-	}
-	defer slot.Release()
-	if err := j.admit(); err != nil {
-		return Result{}, false, err
-	}
-	free, err := j.acquireDataSlot(ctx, j.item.AccountID)
-	if err != nil {
-		return Result{}, false, err
-	}
-	defer func() {
-		if err != nil || !made || result.Stored() {
-			free()
-		} else if release, kept := j.unstored.put(j.ref, j.item.AccountID, result); kept {
-			j.flight.free = release
-			free() // its data are in that memory
-		} else {
-			j.flight.free = free // after the last response
-			j.flight.contended = func() bool { return j.dataSlots.HasWaiters(j.item.AccountID) }
-		}
-	}()
-	if j.again || j.held() {
-		j.metrics.keepNot(notWritable)
-		result, err = j.render(ctx, slot)
-		return result, err == nil, err
-	}
-	id, err := j.deps.NewID()
-	if err != nil {
-		return Result{}, false, err
-	}
-	claim := Claim{ID: id, Ref: j.ref, AccountID: j.item.AccountID, Preset: j.request.Preset, RecipeID: j.request.Recipe.ID(media.EncoderVersion), Lease: j.cfg.Timeout + leaseMargin}
-	claimed, err := claimRendition(ctx, j.deps.Store, claim)
-	if err != nil {
-		j.abandon(ctx, claim) // it may have succeeded
-		return Result{}, false, err
-	}
-	if !claimed {
-		return Result{}, false, nil
-	}
-	started := time.Now()
-	result, err = j.render(ctx, slot)
-	if err != nil {
-		return Result{}, false, j.failed(ctx, claim, err)
-	}
-	result.Object.Key = j.store(ctx, claim, result)
-	if result.Stored() && len(result.Data) > smallData {
-		result.Data = nil
-	}
-	j.metrics.duration.Observe(time.Since(started).Seconds())
-	return result, true, nil
 }
 
-// claimer claims renditions.
-type claimer interface {
-	ClaimRendition(ctx context.Context, claim Claim) (claimed bool, err error)
-}
-
-// claimRendition claims a rendition. It does not end with ctx: a statement that is canceled may be committed after the claim was abandoned, which
-// then keeps the rendition from being made until its lease ends.
-func claimRendition(ctx context.Context, store claimer, claim Claim) (bool, error) {
-	if err := ctx.Err(); err != nil {
+// attempt makes the rendition; false if another process does. While nothing may be written, it makes it without a claim, and
+// does not store it.
+func (j *job) attempt() (made bool, err error) {
+	if err := j.impossible(); err != nil {
 		return false, err
 	}
-	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
-	defer cancel()
-	claimed, err := store.ClaimRendition(claiming, claim)
-	if err == nil {
-		err = ctx.Err()
+	slot, err := j.maker.Renderer.ReserveRender(j.item.AccountID)
+	if err != nil {
+		return false, err
 	}
-	return claimed, err
+	defer slot.Release()
+	if err := j.Admit(); err != nil {
+		return false, err
+	}
+	free, err := j.acquireDataSlot(j.ctx, j.item.AccountID)
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		if made && !j.result.Stored() {
+			j.holdData(free)
+		} else {
+			free()
+		}
+	}()
+	if j.again || j.maker.held() {
+		j.metrics.keepNot(notWritable)
+		err := j.render(slot)
+		return err == nil, err
+	}
+	claim, claimed, err := j.maker.claim(j.ctx, j.wanted, false)
+	if !claimed {
+		return false, err
+	}
+	defer func() {
+		if !j.result.Stored() {
+			j.maker.abandon(j.ctx, claim)
+		}
+	}()
+	started := time.Now()
+	if err := j.render(slot); err != nil {
+		return false, j.orDeleted(err)
+	}
+	j.store(claim)
+	j.metrics.duration.Observe(time.Since(started).Seconds())
+	return true, nil
 }
 
-// failed ends the claim of a job that made no picture, and returns the error of the request.
-func (j *job) failed(ctx context.Context, claim Claim, err error) error {
-	if fault.Is(err, fault.FileLost) {
-		if _, state, found := j.deps.Store.FindRendition(ctx, j.item.AccountID, j.ref); found == nil && state == Absent {
-			return media.ErrItemNotFound // it was deleted, with its file and this claim
-		}
+// impossible returns why no image worker has to be asked.
+func (j *job) impossible() error {
+	renderer, format := j.maker.Renderer, j.Recipe.Format
+	switch {
+	case renderer == nil || !renderer.Handles(j.original.MimeType, j.original.Bytes):
+		return j.remember(j.wanted, fault.New(fault.UnsupportedType, "no picture can be made of this file"))
+	case !renderer.Encodes(format):
+		return j.remember(j.wanted, fault.Wrap(media.ErrOtherFormat, fault.UnsupportedType, "pictures cannot be made as %s here", format))
 	}
-	j.abandon(ctx, claim)
-	return err
+	return cmp.Or(j.itemFailure(Ref{ItemID: j.ItemID}), j.itemFailure(formatRef(j.ItemID, format)))
+}
+
+// holdData keeps the data of a picture that is not stored, in the memory for such or else in the data slot, until the last request has
+// released them.
+func (j *job) holdData(free func()) {
+	if release, kept := j.unstored.put(j.Ref, j.item.AccountID, j.result); kept {
+		j.free = release
+		free() // the data are in that memory
+		return
+	}
+	j.free = free
+	j.contended = func() bool { return j.dataSlots.HasWaiters(j.item.AccountID) }
 }
 
 // render makes the picture.
-func (j *job) render(ctx context.Context, slot media.ImageSlot) (Result, error) {
+func (j *job) render(slot media.ImageSlot) error {
 	j.metrics.made.Inc()
-	rendered, err := j.deps.Renderer.Render(ctx, media.RenderJob{
-		ItemID: j.item.ID, AccountID: j.item.AccountID, MimeType: j.original.MimeType, Bytes: j.original.Bytes, Purpose: media.OnDemand, Slot: slot,
-		Taken:   func() { j.take(j.flight) },
-		Source:  j.open,
-		Recipes: []media.Recipe{j.request.Recipe}, MaxBytes: j.cfg.MaxBytes,
-	})
-	if err == nil && len(rendered) != 1 {
-		err = errors.New("the renderer returned another number of pictures")
-	}
+	pictures, err := j.maker.render(j.ctx, j.image, media.RenderJob{Purpose: media.OnDemand, Slot: slot, Taken: j.take, Recipes: []media.Recipe{j.Recipe}})
 	if err == nil {
-		err = rendered[0].Err
+		err = pictures[0].Err
 	}
 	if err != nil {
-		j.remember(j.ref, j.request.Recipe.Format, err)
-		return Result{}, err
+		return j.remember(j.wanted, err)
 	}
-	picture := rendered[0]
-	sum := sha256.Sum256(picture.Data)
-	return Result{Object: media.Object{Bytes: int64(len(picture.Data)), MimeType: picture.MimeType, SHA256: sum[:]}, Width: picture.Width, Height: picture.Height, Data: picture.Data}, nil
+	j.result = resultOf(pictures[0])
+	return nil
 }
 
-// open opens the original.
-func (j *job) open(ctx context.Context) (io.ReadCloser, error) {
-	body, err := j.deps.Objects.Open(ctx, j.owner.Bucket, j.original.Key, 0, j.original.Bytes)
-	if errors.Is(err, installation.ErrNoBucket) {
-		return nil, fault.Wrap(err, fault.Unavailable, "the bucket of the account is missing")
+// orDeleted returns the error of a picture that was not made: that of a deleted item if the file was deleted with its item and its claims.
+func (j *job) orDeleted(err error) error {
+	if fault.Is(err, fault.FileLost) {
+		if _, state, found := j.deps.Store.FindRendition(j.ctx, j.item.AccountID, j.Ref); found == nil && state == Absent {
+			return media.ErrItemNotFound
+		}
 	}
-	if fault.Is(err, fault.NotFound) {
-		return nil, fault.Wrap(err, fault.FileLost, "the object store has lost the file of the item: an administrator can restore it from a backup")
-	}
-	return body, err
+	return err
 }
 
-// store stores a picture under its claim, and returns the key of its object, empty if it is not stored. What goes wrong fails no request:
-// the picture is there.
-func (j *job) store(ctx context.Context, claim Claim, result Result) string {
-	log := j.deps.Log.With("item", j.item.ID, "account", j.item.AccountID, "preset", j.request.Preset, "bytes", result.Object.Bytes)
-	reserved, err := j.deps.Store.ReserveRendition(ctx, claim, result.Object.Bytes)
-	if err == nil && !reserved {
-		j.metrics.keepNot(noRoom)
-		log.DebugContext(ctx, "the storage cap has no room for a rendition")
-		j.abandon(ctx, claim)
-		return ""
-	}
-	stage, key := "reserve", ObjectKey(j.item.ID, claim.ID)
-	if err == nil {
-		stage = "put"
-		err = j.deps.Objects.Put(ctx, j.owner.Bucket, key, result.Object.MimeType, bytes.NewReader(result.Data), result.Object.Bytes)
-	}
-	if err == nil {
-		stage = "finish"
-		// The object is there: it is recorded also if no request waits any more.
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
-		err = j.deps.Store.FinishRendition(ending, claim, result)
-		cancel()
-	}
+// store stores the picture. What goes wrong fails no request: the picture is there.
+func (j *job) store(claim Claim) {
+	log := j.maker.Log.With("item", j.ItemID, "account", j.item.AccountID, "preset", j.Preset, "bytes", j.result.Object.Bytes)
+	key, err := j.maker.store(j.ctx, j.image, claim, j.result)
 	switch {
 	case err == nil:
-		result.Object.Key = key
-		j.keep(j.ref, Stored{Result: result, UsedAt: j.deps.Now()})
-		log.DebugContext(ctx, "a rendition was made", "type", result.Object.MimeType, "width", result.Width, "height", result.Height)
-		return key
+		j.result.Object.Key = key
+		j.keep(j.Ref, Stored{Result: j.result, UsedAt: j.deps.Now()})
+		if len(j.result.Data) > smallData {
+			j.result.Data = nil
+		}
+		log.DebugContext(j.ctx, "a rendition was made", "type", j.result.Object.MimeType, "width", j.result.Width, "height", j.result.Height)
+	case errors.Is(err, errNoRoom):
+		j.metrics.keepNot(noRoom)
+		log.DebugContext(j.ctx, "the storage cap has no room for a rendition")
 	case errors.Is(err, ErrLost):
 		j.metrics.keepNot(ended)
-		log.DebugContext(ctx, "a rendition was ended while it was made")
+		log.DebugContext(j.ctx, "a rendition was ended while it was made")
 	default:
 		j.metrics.keepNot(storeFailed)
-		log.WarnContext(ctx, "a rendition is not stored", "stage", stage, "error", err)
-		j.abandon(ctx, claim)
+		log.WarnContext(j.ctx, "a rendition is not stored", "error", err)
 	}
-	return ""
 }
 
-// abandon ends a claim, also when the context has ended. If it fails, the lease ends.
-func (j *job) abandon(ctx context.Context, claim Claim) {
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
-	defer cancel()
-	if err := j.deps.Store.AbandonRendition(ending, claim); err != nil {
-		j.deps.Log.WarnContext(ending, "the claim of a rendition is left to its lease", "item", claim.ItemID, "account", claim.AccountID, "error", err)
+// finish waits until no job runs, for at most grace. It cancels those that still run then, so they give their claims back:
+// another process would have to wait until the leases end.
+func (s *Service) finish(grace time.Duration) {
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	for {
+		j := s.anyRunning()
+		if j == nil {
+			return
+		}
+		select {
+		case <-j.done:
+		case <-late.C:
+			s.mu.Lock()
+			for j := range s.running {
+				j.cancel()
+			}
+			s.mu.Unlock()
+			<-j.done // soon: what ends a claim is bounded
+		}
 	}
+}
+
+// anyRunning returns a job that runs; nil if there is none.
+func (s *Service) anyRunning() *job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for j := range s.running {
+		return j
+	}
+	return nil
 }

@@ -25,6 +25,9 @@ type Request struct {
 	// request then, keeps it from beginning. It is not called for a rendition that is stored, or that another request
 	// has made. It may be called after Get has returned, by another goroutine. nil = every job begins.
 	Admit func() error
+
+	// again makes the rendition without asking the database, which has it: its object is missing, and nothing may be written.
+	again bool
 }
 
 // Result is a rendition. It has a stored object, Data, or both. Who gets one releases it.
@@ -111,6 +114,14 @@ type Store interface {
 	// NearestRendition returns the stored rendition of an account's item that is the most like a picture of this size,
 	// and its preset; NotFound if there is none. One of the same shape comes first, then one that is not smaller.
 	NearestRendition(ctx context.Context, accountID, itemID uuid.UUID, width, height int) (result Result, preset string, err error)
+	// EndRendition ends a stored rendition whose object is missing.
+	EndRendition(ctx context.Context, accountID uuid.UUID, ref Ref, id uuid.UUID) error
+	// TouchRenditions records that renditions were used now, unless they were used after before.
+	TouchRenditions(ctx context.Context, used []Ref, now, before time.Time) error
+}
+
+// Claims keeps the claims of renditions. PostgreSQL implements it. Errors are faults.
+type Claims interface {
 	// ClaimRendition claims a rendition, unless it is stored or another process makes it: then it returns
 	// false. It ends the claim of a process that died or took too long. NotFound if the item does not exist.
 	ClaimRendition(ctx context.Context, claim Claim) (claimed bool, err error)
@@ -126,10 +137,6 @@ type Store interface {
 	// AbandonRendition ends a claim that is not finished. If bytes are reserved for it, it releases them, and queues the
 	// removal of the object.
 	AbandonRendition(ctx context.Context, claim Claim) error
-	// EndRendition ends a stored rendition whose object is missing.
-	EndRendition(ctx context.Context, accountID uuid.UUID, ref Ref, id uuid.UUID) error
-	// TouchRenditions records that renditions were used now, unless they were used after before.
-	TouchRenditions(ctx context.Context, used []Ref, now, before time.Time) error
 }
 
 // ErrLost is the error of a claim that has ended.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"io"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -19,32 +17,17 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-// Objects stores and reads objects. objectstore.Store implements it.
-type Objects interface {
-	Put(ctx context.Context, bucket, key, contentType string, body io.ReadSeeker, size int64) error
-	Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error)
-}
-
 // Deps are the dependencies of a Service.
 type Deps struct {
-	Store   Store
-	Objects Objects
-	// Renderer makes pictures; nil = none are made, and those that are stored are served.
-	Renderer media.Renderer
-	// NewID returns the id of a claim.
-	NewID func() (uuid.UUID, error)
-	// Writable returns an error while nothing may be written, to the database neither: renditions are made and sent, and not
-	// stored. nil = never.
-	Writable func() error
-	Now      func() time.Time
-	Log      *slog.Logger
+	Store Store
+	Now   func() time.Time
 	// Registry takes the metrics; nil = they are not exported.
 	Registry prometheus.Registerer
 }
 
 // Service makes, stores and finds renditions. It is safe for concurrent use.
 type Service struct {
-	cfg     Config
+	maker   *Maker
 	deps    Deps
 	metrics metrics
 	// dataSlots has a slot for each job whose data are in memory: from before the file is decoded until the rendition
@@ -59,8 +42,8 @@ type Service struct {
 	shutdownGrace time.Duration
 
 	mu      sync.Mutex
-	flights map[flightKey]*flight
-	running map[*flight]struct{} // those that can be joined, and those that end without users
+	jobs    map[jobKey]*job
+	running map[*job]struct{} // those that can be joined, and those that end without users
 	cached  *lru.Map[Ref, cachedRow]
 	failed  *lru.Map[Ref, failure] // without a key: those of all recipes of an item; see formatRef
 	touched map[Ref]struct{}       // that were used since the last batch
@@ -98,23 +81,25 @@ const (
 	maxRejections = 2
 )
 
-// New returns a Service that uses deps.
-func New(cfg Config, deps Deps) (*Service, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
+// New returns a Service that uses maker and deps.
+func New(maker *Maker, deps Deps) (*Service, error) {
 	metrics, err := newMetrics(deps.Registry)
 	if err != nil {
 		return nil, err
 	}
+	cfg := maker.cfg
 	dataSlots := newDataSlots(cfg.Jobs)
 	if deps.Registry != nil {
 		if err := dataSlots.RegisterWithQueue(deps.Registry, "mediastack_rendition_data", "Slots of renditions whose data is in memory, while they are made, or sent without being stored (`SERVICE_RENDITION_JOBS`)"); err != nil {
 			return nil, err
 		}
 	}
-	return &Service{cfg: cfg, deps: deps, metrics: metrics, dataSlots: dataSlots, dataSlotWait: cfg.Timeout / 2, unstored: newUnstored(cfg.UnstoredCache, deps.Now), flights: map[flightKey]*flight{}, running: map[*flight]struct{}{}, shutdownGrace: shutdownGrace, touched: map[Ref]struct{}{},
-		cached: lru.New[Ref, cachedRow](cfg.CacheEntries), failed: lru.New[Ref, failure](maxFailures)}, nil
+	return &Service{
+		maker: maker, deps: deps, metrics: metrics, dataSlots: dataSlots, dataSlotWait: cfg.Timeout / 2,
+		unstored: newUnstored(cfg.UnstoredCache, deps.Now), shutdownGrace: shutdownGrace,
+		jobs: map[jobKey]*job{}, running: map[*job]struct{}{}, touched: map[Ref]struct{}{},
+		cached: lru.New[Ref, cachedRow](cfg.CacheEntries), failed: lru.New[Ref, failure](maxFailures),
+	}, nil
 }
 
 // Get returns a rendition of an item, of which the caller has checked the access, and a recipe, of which it has checked that a
@@ -134,41 +119,29 @@ func (s *Service) Get(ctx context.Context, item media.Item, owner media.Owner, r
 	if !ok {
 		return Result{}, fault.New(fault.NotFound, "the item has no file")
 	}
-	ref := Ref{ItemID: item.ID, Key: request.Recipe.Key(original.SHA256, media.EncoderVersion)}
-	if found, ok := s.cachedResult(ref); ok {
-		s.metrics.served(fromCache)
+	w := s.maker.want(&image{item, owner, original}, request)
+	if found, source := s.find(w); source != "" {
+		s.metrics.served(source)
 		return found, nil
 	}
-	if found, ok := s.unstored.get(ref); ok {
-		s.metrics.served(fromMemory)
-		return found, nil
-	}
-	if err := s.knownFailure(ref); err != nil {
+	if _, err := s.knownFailure(w.Ref); err != nil {
 		s.metrics.fail(knownReason)
 		return Result{}, err
 	}
-	return s.wait(ctx, job{ref: ref, item: item, original: original, owner: owner, request: request})
-}
-
-// wait returns the result of a job, which other requests may share.
-func (s *Service) wait(ctx context.Context, of job) (Result, error) {
+	w.Admit = admitOnce(request.Admit)
 	for rejections := 0; ; {
-		began := false
-		result, source, err := s.join(ctx, flightKey{of.ref, of.again}, func(ctx context.Context, f *flight) (Result, string, error) {
-			began = true
-			j := of
-			j.Service, j.flight = s, f
-			return j.run(ctx)
-		})
-		if errors.As(err, new(notAdmitted)) && !began {
-			// The limit was that of another request: one of those that wait begins the job. After some rejections each asks for itself
-			// first: of many requests over their limit, each would be woken by each of the others.
-			if rejections++; rejections > maxRejections {
-				err = of.admit()
-			} else {
-				err = nil
+		j, begun := s.join(ctx, w)
+		if begun {
+			go j.run()
+		}
+		result, err := j.wait(ctx)
+		if errors.As(err, new(notAdmitted)) && !begun {
+			// The limit was that of another request: one of those that wait begins the next job. After some rejections each asks
+			// for itself first: of many requests over their limit, each would be woken by each of the others.
+			if rejections++; rejections <= maxRejections {
+				continue
 			}
-			if err == nil {
+			if err = w.Admit(); err == nil {
 				continue
 			}
 		}
@@ -176,9 +149,39 @@ func (s *Service) wait(ctx context.Context, of job) (Result, error) {
 			s.metrics.fail(reasonOf(err))
 			return Result{}, err
 		}
-		s.metrics.served(source)
+		s.metrics.served(j.source)
 		return result, nil
 	}
+}
+
+// find returns a rendition that this process knows, and where from; "" if it knows none.
+func (s *Service) find(w wanted) (found Result, source string) {
+	if !w.again {
+		if found, ok := s.cachedResult(w.Ref); ok {
+			return found, fromCache
+		}
+	}
+	if found, ok := s.unstored.get(w.Ref); ok {
+		return found, fromMemory
+	}
+	return Result{}, ""
+}
+
+// notAdmitted is the error of a job that its request may not begin. Other requests that wait for it may begin theirs.
+type notAdmitted struct{ error }
+
+func (e notAdmitted) Unwrap() error { return e.error }
+
+// admitOnce returns admit that is called once. Its error is a notAdmitted.
+func admitOnce(admit func() error) func() error {
+	return sync.OnceValue(func() error {
+		if admit != nil {
+			if err := admit(); err != nil {
+				return notAdmitted{err}
+			}
+		}
+		return nil
+	})
 }
 
 // Lost is Get after the object of an earlier result was not found in the object store. It ends
@@ -186,23 +189,20 @@ func (s *Service) wait(ctx context.Context, of job) (Result, error) {
 // results.
 func (s *Service) Lost(ctx context.Context, item media.Item, owner media.Owner, request Request, lost Result) (Result, error) {
 	original, _ := item.Objects.Find(media.Original)
-	ref := Ref{ItemID: item.ID, Key: request.Recipe.Key(original.SHA256, media.EncoderVersion)}
+	w := s.maker.want(&image{item, owner, original}, request)
 	if id, ok := IDOfObject(lost.Object.Key); ok {
 		s.mu.Lock()
-		if row, ok := s.cached.Get(ref); ok && row.Object.Key == lost.Object.Key {
-			s.cached.Delete(ref)
+		if row, ok := s.cached.Get(w.Ref); ok && row.Object.Key == lost.Object.Key {
+			s.cached.Delete(w.Ref)
 		}
 		s.mu.Unlock()
 		s.metrics.lost.Inc()
-		if s.held() {
-			if found, ok := s.unstored.get(ref); ok {
-				s.metrics.served(fromMemory)
-				return found, nil
-			}
-			return s.wait(ctx, job{ref: ref, item: item, original: original, owner: owner, request: request, again: true})
+		if s.maker.held() {
+			request.again = true
+			return s.Get(ctx, item, owner, request)
 		}
-		s.deps.Log.WarnContext(ctx, "the object of a rendition is missing; it is made again", "item", item.ID, "account", item.AccountID, "preset", request.Preset, "rendition", id)
-		if err := s.deps.Store.EndRendition(ctx, item.AccountID, ref, id); err != nil {
+		s.maker.Log.WarnContext(ctx, "the object of a rendition is missing; it is made again", "item", item.ID, "account", item.AccountID, "preset", request.Preset, "rendition", id)
+		if err := s.deps.Store.EndRendition(ctx, item.AccountID, w.Ref, id); err != nil {
 			return Result{}, err
 		}
 	}
@@ -216,9 +216,6 @@ func (s *Service) Lost(ctx context.Context, item media.Item, owner media.Owner, 
 func (s *Service) Nearest(ctx context.Context, item media.Item, width, height int) (found Result, preset string, err error) {
 	return s.deps.Store.NearestRendition(ctx, item.AccountID, item.ID, width, height)
 }
-
-// held reports whether nothing may be written at present, to the database neither.
-func (s *Service) held() bool { return s.deps.Writable != nil && s.deps.Writable() != nil }
 
 // cachedResult returns a rendition from the cache, and records that it is used.
 func (s *Service) cachedResult(ref Ref) (Result, bool) {
@@ -250,7 +247,7 @@ func (s *Service) keep(ref Ref, stored Stored) {
 		stored.UsedAt = now
 		s.touch(ref)
 	}
-	if stored.Data = nil; s.cfg.CacheEntries > 0 {
+	if stored.Data = nil; s.maker.cfg.CacheEntries > 0 {
 		s.cached.Put(ref, cachedRow{stored, now.Add(cacheTTL)})
 	}
 }
@@ -270,52 +267,47 @@ func formatRef(item uuid.UUID, format settings.Format) Ref {
 // itemFailure returns why no rendition of an item, or none in one format, can be made, if that was found a short time ago. ref has no key, or is a
 // formatRef. Those that are stored are served.
 func (s *Service) itemFailure(ref Ref) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known, ok := s.failed.Get(ref)
-	if !ok {
+	left, known := s.knownFailure(ref)
+	if known == nil {
 		return nil
 	}
-	left := known.until.Sub(s.deps.Now())
-	if left <= 0 {
-		s.failed.Delete(ref)
-		return nil
-	}
-	return &fault.Error{Kind: fault.Unavailable, Public: fault.From(known.err).Public, RetryAfter: left, Cause: errors.Join(errKnown, known.err)}
+	return &fault.Error{Kind: fault.Unavailable, Public: fault.From(known).Public, RetryAfter: left, Cause: errors.Join(errKnown, known)}
 }
 
-// knownFailure returns why a rendition cannot be made, if it was tried a short time ago.
-func (s *Service) knownFailure(ref Ref) error {
+// knownFailure returns why a rendition cannot be made, if it was tried a short time ago, and how long that is remembered.
+func (s *Service) knownFailure(ref Ref) (left time.Duration, known error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known, ok := s.failed.Get(ref)
+	found, ok := s.failed.Get(ref)
 	if !ok {
-		return nil
+		return 0, nil
 	}
-	if !s.deps.Now().Before(known.until) {
+	if left = found.until.Sub(s.deps.Now()); left <= 0 {
 		s.failed.Delete(ref)
-		return nil
+		return 0, nil
 	}
-	return known.err
+	return left, found.err
 }
 
-// remember keeps an error that another attempt would have, too: that of the recipe, or, after a file made workers die or took
-// them too long, of every recipe of the item, or of those in the same format if it may be the format, so that it does not hold
-// workers again and again.
-func (s *Service) remember(ref Ref, format settings.Format, err error) {
+// remember keeps an error that another attempt would have, too, and returns it: that of the recipe, or, after a file made
+// workers die or took them too long, of every recipe of the item, or of those in the same format if it may be the format,
+// so that it does not hold workers again and again.
+func (s *Service) remember(w wanted, err error) error {
+	ref := w.Ref
 	switch {
-	case s.cfg.FailureTTL == 0:
-		return
+	case s.maker.cfg.FailureTTL == 0:
+		return err
 	case errors.Is(err, media.ErrWorkerFailed) && errors.Is(err, media.ErrOtherFormat):
-		ref = formatRef(ref.ItemID, format)
+		ref = formatRef(w.ItemID, w.Recipe.Format)
 	case errors.Is(err, media.ErrWorkerFailed):
 		ref.Key = media.RenditionKey{}
 	case !fault.Is(err, fault.UnsupportedType):
-		return
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failed.Put(ref, failure{err, s.deps.Now().Add(s.cfg.FailureTTL)})
+	s.failed.Put(ref, failure{err, s.deps.Now().Add(s.maker.cfg.FailureTTL)})
+	return err
 }
 
 // Run records when renditions were used, until ctx ends: when all requests have ended. Then it lets the jobs end that still run, for a moment, and
@@ -339,7 +331,7 @@ func (s *Service) Run(ctx context.Context) error {
 
 // RecordUse records which renditions were used since the last call. While nothing may be written, it leaves that to a later one.
 func (s *Service) RecordUse(ctx context.Context) {
-	if s.held() {
+	if s.maker.held() {
 		return
 	}
 	s.mu.Lock()
@@ -355,6 +347,6 @@ func (s *Service) RecordUse(ctx context.Context) {
 	now := s.deps.Now()
 	// They may end too early: what is lost is a moment in the order in which renditions make room.
 	if err := s.deps.Store.TouchRenditions(ctx, used, now, now.Add(-touchAfter)); err != nil {
-		s.deps.Log.WarnContext(ctx, "the use of renditions is not recorded", "renditions", len(used), "error", err)
+		s.maker.Log.WarnContext(ctx, "the use of renditions is not recorded", "renditions", len(used), "error", err)
 	}
 }

@@ -2,6 +2,7 @@ package rendition_test
 
 import (
 	"context"
+	"io"
 	"testing"
 	"time"
 
@@ -78,7 +79,7 @@ func TestEager_GivesBackWhatItClaimsAtAShutdown(t *testing.T) {
 	settle(t, w.eagerly(t, w.renderer))
 	w.sealedBytes(t, one.Principal, photo(t, 64, 64))
 	queue := &lateQueue{w.Store, make(chan struct{}), make(chan struct{})}
-	e := w.eagerly(t, w.renderer, func(deps *rendition.EagerDeps) { deps.Store = queue })
+	e := w.eagerly(t, w.renderer, func(deps *eagerDeps) { deps.Store = queue })
 	running, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- e.Run(running) }()
@@ -87,4 +88,44 @@ func TestEager_GivesBackWhatItClaimsAtAShutdown(t *testing.T) {
 	close(queue.left)
 	must(t, <-ended)
 	w.Counts(t, 1, "items are due", `SELECT count(*) FROM rendition_queue WHERE claim IS NULL AND due_at <= now()`)
+}
+
+// endingPut is an object store in which an object is stored at the moment when its job is canceled.
+type endingPut struct {
+	rendition.Objects
+	putting chan struct{}
+}
+
+// Put stores an object, and returns at the end of ctx.
+func (e *endingPut) Put(ctx context.Context, bucket, key, contentType string, body io.ReadSeeker, size int64) error {
+	err := e.Objects.Put(ctx, bucket, key, contentType, body, size)
+	close(e.putting)
+	<-ctx.Done()
+	return err
+}
+
+// What is stored when a job is canceled is recorded: otherwise it would be removed, and made again.
+func TestRun_RecordsWhatIsStoredAtAShutdown(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	one := w.tenant(t, 100_000)
+	item := w.sealed(t, one.Principal, 500)
+	objects := &endingPut{w.Objects, make(chan struct{})}
+	deps := w.makerDeps(w.renderer)
+	deps.Objects = objects
+	service, err := rendition.New(w.maker(t, deps), rendition.Deps{Store: w.Store, Now: w.clock.Now})
+	must(t, err)
+	service.SetShutdownGrace(time.Millisecond)
+	got := make(chan error)
+	go func() {
+		_, err := service.Get(t.Context(), item, one.owner, of("a", 100))
+		got <- err
+	}()
+	<-objects.putting
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	must(t, service.Run(stopped))
+	must(t, <-got)
+	w.Counts(t, 1, "renditions are stored", `SELECT count(*) FROM rendition WHERE ready`)
+	w.balanced(t, one)
 }

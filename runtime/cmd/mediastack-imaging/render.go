@@ -32,7 +32,7 @@ func classify(err error) *rejectedError {
 	switch {
 	case strings.Contains(err.Error(), "out of memory"):
 		reason = protocol.ReasonMemory
-	case strings.Contains(err.Error(), "webpsave"), strings.Contains(err.Error(), "heifsave"), strings.Contains(err.Error(), "pngsave"), strings.Contains(err.Error(), "jpegsave"):
+	case strings.Contains(err.Error(), "save"): // the names of the encoders of libvips end so: webpsave, heifsave
 		reason = protocol.ReasonEncode
 	}
 	return &rejectedError{reason, err.Error()}

@@ -237,12 +237,15 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	}
 	fileDeps := delivery.Deps{BaseURL: c.Server.BaseURL, Secret: secret, Items: cached, Current: items, Objects: guarded, Presigner: presigner, Registry: registry, Settings: cachedSettings, Limits: limits, Now: time.Now, Log: log}
 	documents := api.Documents{Settings: cachedSettings, DraftTTL: c.Drafts.DraftTTL}
-	pictures, err := rendition.New(c.Pictures, rendition.Deps{Store: store, Objects: guarded, Renderer: images, NewID: store.Cell().NewID, Writable: guard.Writable, Now: time.Now, Log: log, Registry: registry})
+	maker, err := rendition.NewMaker(c.Pictures, rendition.MakerDeps{Claims: store, Objects: guarded, Renderer: images, NewID: store.Cell().NewID, Encoder: media.EncoderVersion, Writable: guard.Writable, Log: log})
 	if err != nil {
 		return components{}, err
 	}
-	eager, err := rendition.NewEager(c.Eager, rendition.EagerDeps{Store: store, Objects: guarded, Renderer: images, Settings: settings.NewService(store), NewID: store.Cell().NewID,
-		Encoder: media.EncoderVersion, Writable: guard.Writable, Wait: wait, Timeout: c.Pictures.Timeout, MaxBytes: c.Pictures.MaxBytes, Log: log, Registry: registry})
+	pictures, err := rendition.New(maker, rendition.Deps{Store: store, Now: time.Now, Registry: registry})
+	if err != nil {
+		return components{}, err
+	}
+	eager, err := rendition.NewEager(c.Eager, maker, rendition.EagerDeps{Store: store, Settings: settings.NewService(store), Wait: wait, Registry: registry})
 	if err != nil {
 		return components{}, err
 	}

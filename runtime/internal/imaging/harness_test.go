@@ -115,7 +115,7 @@ func recipe(width, height int, fit settings.Fit, format settings.Format) media.R
 }
 
 // rendered returns the only picture of a recipe.
-func (b *harness) rendered(mimeType string, file []byte, r media.Recipe) media.Rendered {
+func (b *harness) rendered(mimeType string, file []byte, r media.Recipe) media.Picture {
 	b.t.Helper()
 	pictures, err := b.Render(b.t.Context(), renderJob(mimeType, file, r))
 	if err != nil || len(pictures) != 1 || pictures[0].Err != nil {
@@ -125,7 +125,7 @@ func (b *harness) rendered(mimeType string, file []byte, r media.Recipe) media.R
 }
 
 // pixels decodes a picture with the vips command line, which package imaging does not use.
-func pixels(t testing.TB, picture media.Rendered) *image.NRGBA {
+func pixels(t testing.TB, picture media.Picture) *image.NRGBA {
 	t.Helper()
 	in, out := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "out.png")
 	must(t, os.WriteFile(in, picture.Data, 0o600))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 
 	"mediastack.dev/runtime/geometry"
 	"mediastack.dev/runtime/imageformat"
@@ -36,6 +37,7 @@ type job struct {
 
 	ctx    context.Context
 	queued time.Time
+	wait   trace.Span    // for a worker
 	done   chan struct{} // closed when made and err are set
 	made   result
 	err    error
@@ -43,11 +45,19 @@ type job struct {
 
 // take releases the slot of the queue, and reports whether the job is still needed: no process is killed for one that is not.
 func (j *job) take() (needed bool) {
+	j.wait.End()
 	j.releaseQueueSlot()
 	if j.taken != nil {
 		j.taken()
 	}
 	return j.ctx.Err() == nil
+}
+
+// fail ends a job that no worker has.
+func (j *job) fail(err error) {
+	j.wait.End()
+	j.err = err
+	close(j.done)
 }
 
 // releaseQueueSlot releases the slot of the queue, if the job holds one.
@@ -93,7 +103,7 @@ func (c Config) newJobRequest(number uint32, j *job) protocol.Job {
 type result struct {
 	facts media.Facts
 	// pictures has one picture for each output that was answered, in their order. Err is a *RejectedError.
-	pictures []media.Rendered
+	pictures []media.Picture
 }
 
 // complete returns how many pictures there are.
@@ -218,7 +228,7 @@ func (p *process) receive(request protocol.Job) (made result, err error) {
 			if err != nil {
 				return made, err
 			}
-			made.pictures = append(made.pictures, media.Rendered{Err: pictureError(failed)})
+			made.pictures = append(made.pictures, media.Picture{Err: pictureError(failed)})
 		case protocol.KindPictureHeader:
 			header, err := frame.PictureHeader()
 			if err == nil {
@@ -281,30 +291,30 @@ func readFacts(frame protocol.Frame, request protocol.Job) (media.Facts, error) 
 }
 
 // readPicture reads one picture, validates it and strips its metadata.
-func (p *process) readPicture(header protocol.PictureHeader, output protocol.Output, request protocol.Job, facts media.Facts) (media.Rendered, error) {
+func (p *process) readPicture(header protocol.PictureHeader, output protocol.Output, request protocol.Job, facts media.Facts) (media.Picture, error) {
 	file := make([]byte, 0, min(header.Bytes, 1<<20))
 	for uint64(len(file)) < header.Bytes {
 		frame, err := p.reader.Next()
 		switch {
 		case err != nil:
-			return media.Rendered{}, err
+			return media.Picture{}, err
 		case frame.Kind != protocol.KindData || uint64(len(file)+len(frame.Data())) > header.Bytes:
-			return media.Rendered{}, fmt.Errorf("%w: unexpected %v in a picture of %d bytes", protocol.ErrProtocol, frame.Kind, header.Bytes)
+			return media.Picture{}, fmt.Errorf("%w: unexpected %v in a picture of %d bytes", protocol.ErrProtocol, frame.Kind, header.Bytes)
 		}
 		file = append(file, frame.Data()...)
 	}
 	picture, err := strip(file, header.Encoding, output, request)
 	switch {
 	case err != nil:
-		return media.Rendered{}, fmt.Errorf("%w: %w", protocol.ErrProtocol, err)
+		return media.Picture{}, fmt.Errorf("%w: %w", protocol.ErrProtocol, err)
 	case uint64(picture.Width) != uint64(header.Width) || uint64(picture.Height) != uint64(header.Height): //nolint:gosec // not negative
-		return media.Rendered{}, fmt.Errorf("%w: the size of the image is not that of its header", protocol.ErrProtocol)
+		return media.Picture{}, fmt.Errorf("%w: the size of the image is not that of its header", protocol.ErrProtocol)
 	}
 	return picture, checkSize(picture, output, facts)
 }
 
 // checkSize checks that a picture has the size that its output has of such an image.
-func checkSize(picture media.Rendered, output protocol.Output, facts media.Facts) error {
+func checkSize(picture media.Picture, output protocol.Output, facts media.Facts) error {
 	if output.Flags&protocol.Thumbnail != 0 {
 		if picture.Width > int(output.Width) || picture.Height > int(output.Height) {
 			return fmt.Errorf("%w: a thumbnail of %d x %d", protocol.ErrProtocol, picture.Width, picture.Height)
@@ -319,9 +329,9 @@ func checkSize(picture media.Rendered, output protocol.Output, facts media.Facts
 }
 
 // strip validates a picture by its format, and strips its metadata.
-func strip(file []byte, encoding imageformat.Format, output protocol.Output, request protocol.Job) (media.Rendered, error) {
+func strip(file []byte, encoding imageformat.Format, output protocol.Output, request protocol.Job) (media.Picture, error) {
 	if encoding != output.Encoding && (output.Encoding != imageformat.Auto || encoding != imageformat.JPEG && encoding != imageformat.PNG) {
-		return media.Rendered{}, fmt.Errorf("encoding %d instead of %d", encoding, output.Encoding)
+		return media.Picture{}, fmt.Errorf("encoding %d instead of %d", encoding, output.Encoding)
 	}
 	var image bare.Image
 	var err error
@@ -336,22 +346,22 @@ func strip(file []byte, encoding imageformat.Format, output protocol.Output, req
 		return stripWebP(file, output, request)
 	}
 	if err != nil {
-		return media.Rendered{}, err
+		return media.Picture{}, err
 	}
-	return media.Rendered{MimeType: encoding.MIMEType(), Width: image.Width, Height: image.Height, Data: image.File}, nil
+	return media.Picture{MimeType: encoding.MIMEType(), Width: image.Width, Height: image.Height, Data: image.File}, nil
 }
 
 // stripWebP is strip for WebP: an animation, where one was requested, or a still image.
-func stripWebP(file []byte, output protocol.Output, request protocol.Job) (media.Rendered, error) {
+func stripWebP(file []byte, output protocol.Output, request protocol.Job) (media.Picture, error) {
 	image, err := webp.StripMetadata(file)
 	if err != nil && output.Flags&protocol.Animated != 0 {
 		image, err = webp.StripAnimation(file)
 	}
 	switch {
 	case err != nil:
-		return media.Rendered{}, err
+		return media.Picture{}, err
 	case uint64(image.Frames) > uint64(request.MaxFrames): //nolint:gosec // not negative
-		return media.Rendered{}, fmt.Errorf("an animation of %d frames", image.Frames)
+		return media.Picture{}, fmt.Errorf("an animation of %d frames", image.Frames)
 	}
-	return media.Rendered{MimeType: imageformat.WebP.MIMEType(), Width: image.Width, Height: image.Height, Data: image.File}, nil
+	return media.Picture{MimeType: imageformat.WebP.MIMEType(), Width: image.Width, Height: image.Height, Data: image.File}, nil
 }

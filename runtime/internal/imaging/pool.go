@@ -43,10 +43,8 @@ type Pool struct {
 	log     *slog.Logger
 	metrics *metrics
 
-	// turns has a slot for each worker. A job holds one until its worker is ready for the next job.
+	// turns decides which job a worker gets. A job has its worker until that is ready for the next one.
 	turns *turns
-	// jobs has the jobs that hold a worker slot.
-	jobs chan *job
 	// queueSlots has a slot for each upload that may wait for a worker, or be on its way; renderSlots one for
 	// each request for a rendition.
 	queueSlots, renderSlots *fairlimit.Limiter[uuid.UUID]
@@ -62,11 +60,9 @@ type Pool struct {
 	jobSeq      atomic.Uint32
 	avgDuration atomic.Int64 // moving average of the nanoseconds that a job takes
 
-	workers   sync.WaitGroup
-	accepting context.Context // ends when Close begins
-	stop      context.CancelFunc
-	running   context.Context // ends when jobs that still run are killed
-	kill      context.CancelFunc
+	workers sync.WaitGroup
+	running context.Context // ends when jobs that still run are killed
+	kill    context.CancelFunc
 }
 
 // New returns a running Pool. It starts one worker, and fails if that worker can't create
@@ -77,9 +73,8 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Pool, error) {
 		return nil, err
 	}
 	workers := cfg.workers()
-	p := &Pool{cfg: cfg, closeGrace: closeGrace, log: deps.Log, jobs: make(chan *job), turns: newTurns(workers), queueSlots: newQueue(cfg.Queue), renderSlots: newQueue(cfg.renderQueue())}
+	p := &Pool{cfg: cfg, closeGrace: closeGrace, log: deps.Log, turns: newTurns(workers), queueSlots: newQueue(cfg.Queue), renderSlots: newQueue(cfg.renderQueue())}
 	p.running, p.kill = context.WithCancel(context.WithoutCancel(ctx))
-	p.accepting, p.stop = context.WithCancel(p.running)
 	if !cfg.Enabled {
 		return p, nil
 	}
@@ -161,44 +156,31 @@ func (p *Pool) Encodes(format settings.Format) bool {
 	return known && !protocol.Formats(p.lacking.Load()).Has(f) //nolint:gosec // it was stored as such a set
 }
 
-// do waits for a worker and does a job.
+// do waits for a worker, and until it has done the job.
 func (p *Pool) do(ctx context.Context, j *job) error {
 	j.ctx, j.queued, j.done = ctx, time.Now(), make(chan struct{})
-	_, wait := tracing.Start(ctx, "images wait")
-	err := p.enqueue(j)
-	wait.End()
-	if err != nil {
-		return err
+	_, j.wait = tracing.Start(ctx, "images wait")
+	if !p.turns.enqueue(j) {
+		j.fail(ErrClosed)
 	}
-	<-j.done // at the end of ctx too: the worker is killed then
+	select {
+	case <-j.done:
+		return j.err
+	case <-ctx.Done():
+	}
+	if p.turns.remove(j) {
+		j.fail(fmt.Errorf("wait for an image worker: %w", ctx.Err()))
+		p.metrics.jobs.WithLabelValues(resultLabel(ctx.Err(), true)).Inc()
+	}
+	<-j.done // a worker that has the job is killed
 	return j.err
-}
-
-// enqueue waits for a worker slot and hands the job to a worker.
-func (p *Pool) enqueue(j *job) error {
-	ctx, cancel := context.WithCancel(j.ctx)
-	defer cancel()
-	defer context.AfterFunc(p.accepting, cancel)()
-	if p.turns.acquire(ctx, j) == nil {
-		if ctx.Err() == nil {
-			select {
-			case p.jobs <- j:
-				return nil
-			case <-ctx.Done():
-			}
-		}
-		p.turns.release(j)
-	}
-	if j.ctx.Err() == nil {
-		return ErrClosed
-	}
-	p.metrics.jobs.WithLabelValues(resultLabel(j.ctx.Err(), true)).Inc()
-	return fmt.Errorf("wait for an image worker: %w", j.ctx.Err())
 }
 
 // Close stops the workers. Jobs that wait fail; jobs that run may take closeGrace to end.
 func (p *Pool) Close() {
-	p.stop()
+	for _, j := range p.turns.close() {
+		j.fail(ErrClosed)
+	}
 	timer := time.AfterFunc(p.closeGrace, p.kill)
 	defer timer.Stop()
 	p.workers.Wait()

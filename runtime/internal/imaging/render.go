@@ -33,7 +33,7 @@ func (p *Pool) ReserveRender(account uuid.UUID) (media.ImageSlot, error) {
 }
 
 // Render makes the pictures of recipes, as media.Renderer says.
-func (p *Pool) Render(ctx context.Context, request media.RenderJob) ([]media.Rendered, error) {
+func (p *Pool) Render(ctx context.Context, request media.RenderJob) ([]media.Picture, error) {
 	outputs, err := recipeOutputs(request.Recipes)
 	if err != nil {
 		return nil, err
@@ -60,11 +60,11 @@ func (p *Pool) Render(ctx context.Context, request media.RenderJob) ([]media.Ren
 	if err != nil {
 		tracing.Fail(span, resultLabel(err, ctx.Err() != nil))
 	}
-	return renditions(ctx, j, err)
+	return pictures(ctx, j, err)
 }
 
-// renditions returns the pictures of a job, or the error that is that of all of them.
-func renditions(ctx context.Context, j *job, err error) ([]media.Rendered, error) {
+// pictures returns those of a job, or the error that is that of all of them.
+func pictures(ctx context.Context, j *job, err error) ([]media.Picture, error) {
 	failure := renderError(ctx, err)
 	if errors.Is(failure, media.ErrWorkerFailed) && !errors.Is(err, errTimeout) && onlyOptional(j.outputs) {
 		failure = fault.Wrap(errors.Join(media.ErrOtherFormat, failure), fault.Unavailable, "the picture could not be made as %s now", j.outputs[0].Encoding)
@@ -72,7 +72,7 @@ func renditions(ctx context.Context, j *job, err error) ([]media.Rendered, error
 	if failure != nil && j.made.complete() == 0 {
 		return nil, failure
 	}
-	pictures := make([]media.Rendered, len(j.outputs))
+	pictures := make([]media.Picture, len(j.outputs))
 	for i := range pictures {
 		switch {
 		case i >= len(j.made.pictures):

@@ -1,7 +1,6 @@
 package imaging
 
 import (
-	"context"
 	"slices"
 	"sync"
 
@@ -23,7 +22,11 @@ const (
 // than one job of the other per worker. Jobs for which nobody waits get what is left: they begin while no other job
 // waits, and have half of the workers at most. Within a purpose, accounts take turns. It is safe for concurrent use.
 type turns struct {
+	// granted has the jobs that have a worker, until it takes them. It has room for a job of each worker, so no sender waits.
+	granted chan *job
+
 	mu       sync.Mutex
+	closed   bool
 	free     int // workers without a job
 	working  [purposes]int
 	maxEager int     // workers that eager jobs may have
@@ -33,38 +36,30 @@ type turns struct {
 
 func newTurns(workers int) *turns {
 	// A job of another account may come while eager ones run.
-	t := &turns{free: workers, maxEager: max(1, workers/2), last: onDemand}
+	t := &turns{granted: make(chan *job, workers), free: workers, maxEager: max(1, workers/2), last: onDemand}
 	for p := range t.queues {
-		t.queues[p].waiting = map[uuid.UUID][]chan struct{}{}
+		t.queues[p].waiting = map[uuid.UUID][]*job{}
 	}
 	return t
 }
 
-// acquire waits for a worker. It returns ctx's error if ctx ends before.
-func (t *turns) acquire(ctx context.Context, j *job) error {
-	granted := t.enqueue(j)
-	select {
-	case <-granted:
-		return nil
-	case <-ctx.Done():
-	}
+// enqueue adds a job to those that wait for a worker; false if no job gets a worker any more.
+func (t *turns) enqueue(j *job) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.queues[j.purpose].remove(j.account, granted) {
-		return nil // granted at the same moment
+	if t.closed {
+		return false
 	}
-	t.grant() // an eager job may have waited for this one
-	return ctx.Err()
+	t.queues[j.purpose].push(j)
+	t.grant()
+	return true
 }
 
-// enqueue returns a channel that is closed when the job has a worker.
-func (t *turns) enqueue(j *job) chan struct{} {
+// remove reports whether the job waited, and is removed now. Otherwise it has a worker, or close has returned it.
+func (t *turns) remove(j *job) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	granted := make(chan struct{})
-	t.queues[j.purpose].push(j.account, granted)
-	t.grant()
-	return granted
+	return t.queues[j.purpose].remove(j)
 }
 
 // release releases the worker of a job.
@@ -74,6 +69,23 @@ func (t *turns) release(j *job) {
 	t.free++
 	t.working[j.purpose]--
 	t.grant()
+}
+
+// close returns the jobs that wait, which get no worker any more. Those that have one are still taken.
+func (t *turns) close() (waiting []*job) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil
+	}
+	t.closed = true
+	close(t.granted)
+	for p := range t.queues {
+		for q := &t.queues[p]; q.length > 0; {
+			waiting = append(waiting, q.pop())
+		}
+	}
+	return waiting
 }
 
 // waiting returns how many jobs wait for a worker.
@@ -89,14 +101,14 @@ func (t *turns) waiting() int {
 
 // grant grants the workers that are free.
 func (t *turns) grant() {
-	for t.free > 0 {
+	for t.free > 0 && !t.closed {
 		p, ok := t.next()
 		if !ok {
 			return
 		}
 		t.free--
 		t.working[p]++
-		close(t.queues[p].pop())
+		t.granted <- t.queues[p].pop()
 	}
 }
 
@@ -117,21 +129,21 @@ func (t *turns) next() (p purpose, ok bool) {
 type accountQueue struct {
 	length   int
 	accounts []uuid.UUID // that wait, the next one first
-	waiting  map[uuid.UUID][]chan struct{}
+	waiting  map[uuid.UUID][]*job
 }
 
-func (q *accountQueue) push(account uuid.UUID, granted chan struct{}) {
-	if len(q.waiting[account]) == 0 {
-		q.accounts = append(q.accounts, account)
+func (q *accountQueue) push(j *job) {
+	if len(q.waiting[j.account]) == 0 {
+		q.accounts = append(q.accounts, j.account)
 	}
-	q.waiting[account] = append(q.waiting[account], granted)
+	q.waiting[j.account] = append(q.waiting[j.account], j)
 	q.length++
 }
 
 // pop removes the next job. Its account goes to the end of the queue if it has another one.
-func (q *accountQueue) pop() (granted chan struct{}) {
+func (q *accountQueue) pop() (next *job) {
 	account := q.accounts[0]
-	granted = q.waiting[account][0]
+	next = q.waiting[account][0]
 	q.accounts = q.accounts[1:]
 	q.length--
 	if rest := q.waiting[account][1:]; len(rest) > 0 {
@@ -140,19 +152,19 @@ func (q *accountQueue) pop() (granted chan struct{}) {
 	} else {
 		delete(q.waiting, account)
 	}
-	return granted
+	return next
 }
 
 // remove reports whether the job waited, and is removed now.
-func (q *accountQueue) remove(account uuid.UUID, granted chan struct{}) bool {
-	at := slices.Index(q.waiting[account], granted)
+func (q *accountQueue) remove(j *job) bool {
+	at := slices.Index(q.waiting[j.account], j)
 	if at < 0 {
 		return false
 	}
 	q.length--
-	if q.waiting[account] = slices.Delete(q.waiting[account], at, at+1); len(q.waiting[account]) == 0 {
-		delete(q.waiting, account)
-		q.accounts = slices.Delete(q.accounts, slices.Index(q.accounts, account), slices.Index(q.accounts, account)+1)
+	if q.waiting[j.account] = slices.Delete(q.waiting[j.account], at, at+1); len(q.waiting[j.account]) == 0 {
+		delete(q.waiting, j.account)
+		q.accounts = slices.Delete(q.accounts, slices.Index(q.accounts, j.account), slices.Index(q.accounts, j.account)+1)
 	}
 	return true
 }

@@ -1,11 +1,8 @@
 package imaging
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"testing"
-	"testing/synctest"
 
 	"github.com/google/uuid"
 )
@@ -16,8 +13,7 @@ func TestTurns_OfJobsThatEndAtOnce(t *testing.T) {
 	turns := newTurns(1)
 	blocker := &job{account: uuid.New(), purpose: forUpload}
 	turns.enqueue(blocker)
-	granted := map[string]chan struct{}{}
-	jobs := map[string]*job{}
+	names := map[*job]string{}
 	a, b := uuid.New(), uuid.New()
 	for _, j := range []struct {
 		name    string
@@ -27,27 +23,21 @@ func TestTurns_OfJobsThatEndAtOnce(t *testing.T) {
 		{"eager1", eager, a}, {"demand a1", onDemand, a}, {"demand a2", onDemand, a}, {"demand b", onDemand, b},
 		{"upload 1", forUpload, a}, {"upload 2", forUpload, a}, {"eager2", eager, b},
 	} {
-		jobs[j.name] = &job{account: j.account, purpose: j.purpose}
-		granted[j.name] = turns.enqueue(jobs[j.name])
+		waiting := &job{account: j.account, purpose: j.purpose}
+		names[waiting] = j.name
+		turns.enqueue(waiting)
 	}
 	var order []string
-	for running := blocker; ; running = jobs[order[len(order)-1]] {
+	for range len(names) + 1 {
+		if n := len(turns.granted); n != 1 {
+			t.Fatalf("one worker has %d jobs after %v", n, order)
+		}
+		running := <-turns.granted
+		order = append(order, names[running])
 		turns.release(running)
-		before := len(order)
-		for name, ch := range granted {
-			select {
-			case <-ch:
-				order = append(order, name)
-				delete(granted, name)
-			default:
-			}
-		}
-		if len(order) == before {
-			break
-		}
-		if len(order) != before+1 {
-			t.Fatalf("one worker has %d jobs: %v", len(order)-before, order)
-		}
+	}
+	if order = order[1:]; len(turns.granted) != 0 {
+		t.Errorf("%d jobs are left", len(turns.granted))
 	}
 	want := []string{"demand a1", "upload 1", "demand b", "upload 2", "demand a2", "eager1", "eager2"}
 	if !slices.Equal(order, want) {
@@ -74,7 +64,7 @@ func TestTurns_EagerJobsHaveHalfOfTheWorkers(t *testing.T) {
 		t.Errorf("%d work, %d wait", turns.working[onDemand], turns.waiting())
 	}
 	// The worker of an eager job goes to the one that a client waits for.
-	turns.release(&job{purpose: eager})
+	turns.release(<-turns.granted)
 	if turns.working[onDemand] != 3 || turns.working[eager] != 1 {
 		t.Errorf("%v work", turns.working)
 	}
@@ -83,29 +73,49 @@ func TestTurns_EagerJobsHaveHalfOfTheWorkers(t *testing.T) {
 // A job that is given up leaves the queue, and an eager job that waited for it begins.
 func TestTurns_AJobThatIsGivenUpLeavesTheQueue(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(2)
-		long := &job{account: uuid.New(), purpose: eager}
-		turns.enqueue(long)
-		first := &job{account: uuid.New(), purpose: onDemand}
-		turns.enqueue(first)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- turns.acquire(ctx, &job{account: first.account, purpose: onDemand}) }()
-		synctest.Wait()
-		next := turns.enqueue(&job{account: uuid.New(), purpose: eager})
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("%v", err)
-		}
-		if turns.waiting() != 1 || len(turns.queues[onDemand].accounts)+len(turns.queues[onDemand].waiting) != 0 {
-			t.Errorf("%+v", turns)
-		}
-		turns.release(long)
-		select {
-		case <-next:
-		default:
-			t.Error("the eager job waits for a job that was given up")
-		}
-	})
+	turns := newTurns(2)
+	long := &job{account: uuid.New(), purpose: eager}
+	first := &job{account: uuid.New(), purpose: onDemand}
+	given := &job{account: first.account, purpose: onDemand}
+	next := &job{account: uuid.New(), purpose: eager}
+	for _, j := range []*job{long, first, given, next} {
+		turns.enqueue(j)
+	}
+	if got := []*job{<-turns.granted, <-turns.granted}; !slices.Equal(got, []*job{long, first}) {
+		t.Error("other jobs have the workers")
+	}
+	if turns.remove(first) || !turns.remove(given) || turns.remove(given) {
+		t.Error("a job was removed that has a worker, or twice, or not at all")
+	}
+	if turns.waiting() != 1 || len(turns.queues[onDemand].accounts)+len(turns.queues[onDemand].waiting) != 0 {
+		t.Errorf("%+v", turns)
+	}
+	turns.release(long)
+	if len(turns.granted) != 1 || <-turns.granted != next {
+		t.Error("the eager job waits for a job that was given up")
+	}
+}
+
+// Jobs that have a worker are taken also after the end of the queue; the others are returned, and no worker gets one any more.
+func TestTurns_AtTheEndTheJobsWithAWorkerAreTaken(t *testing.T) {
+	t.Parallel()
+	turns := newTurns(1)
+	granted, waiting := &job{purpose: forUpload}, []*job{{purpose: forUpload}, {purpose: onDemand}, {purpose: eager}}
+	for _, j := range append([]*job{granted}, waiting...) {
+		turns.enqueue(j)
+	}
+	if got := turns.close(); !slices.Equal(got, waiting) || turns.close() != nil {
+		t.Errorf("%d jobs were returned", len(got))
+	}
+	if turns.enqueue(&job{}) || turns.remove(waiting[0]) {
+		t.Error("a job waits after the end")
+	}
+	var taken []*job
+	for j := range turns.granted {
+		taken = append(taken, j)
+		turns.release(j)
+	}
+	if !slices.Equal(taken, []*job{granted}) {
+		t.Errorf("%d jobs were taken", len(taken))
+	}
 }

@@ -49,15 +49,10 @@ func (w *worker) run(ctx context.Context, first bool, started chan<- error) {
 			w.process.stop()
 		}
 	}()
-	for {
-		select {
-		case j := <-w.pool.jobs:
-			w.do(j)
-			w.recycleIfNeeded()
-			w.pool.turns.release(j)
-		case <-w.pool.accepting.Done():
-			return
-		}
+	for j := range w.pool.turns.granted {
+		w.do(j)
+		w.recycleIfNeeded()
+		w.pool.turns.release(j)
 	}
 }
 

@@ -139,8 +139,10 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 	if config.Images {
 		pool := Images(t, c.Registry, c.log)
 		deps.Deriver = pool
-		c.Renditions, err = rendition.New(rendition.Config{CacheEntries: 1000, Timeout: 10 * time.Minute, Jobs: 8, MaxBytes: 16 << 20, UnstoredCache: 32 << 20, FailureTTL: time.Minute},
-			rendition.Deps{Store: e.Store, Objects: e.Objects, Renderer: pool, NewID: e.Store.Cell().NewID, Now: config.Now, Log: c.log, Registry: c.Registry})
+		maker, err := rendition.NewMaker(rendition.Config{CacheEntries: 1000, Timeout: 10 * time.Minute, Jobs: 8, MaxBytes: 16 << 20, UnstoredCache: 32 << 20, FailureTTL: time.Minute},
+			rendition.MakerDeps{Claims: e.Store, Objects: e.Objects, Renderer: pool, NewID: e.Store.Cell().NewID, Encoder: media.EncoderVersion, Log: c.log})
+		must(t, err)
+		c.Renditions, err = rendition.New(maker, rendition.Deps{Store: e.Store, Now: config.Now, Registry: c.Registry})
 		must(t, err)
 		files.Renditions, files.Images, c.Documents.Images = c.Renditions, pool, pool
 	}

@@ -13,6 +13,20 @@ static const char *const allowed[] = {
 
 #define ALLOWED ((int) (sizeof(allowed) / sizeof(allowed[0])))
 
+// The formats of pictures, with the values and the names of package imageformat: Start compares them.
+enum { MS_AUTO, MS_WEBP, MS_AVIF, MS_JPEG, MS_PNG };
+static const char *const formats[] = {
+	[MS_AUTO] = "auto", [MS_WEBP] = "webp", [MS_AVIF] = "avif", [MS_JPEG] = "jpeg", [MS_PNG] = "png",
+};
+
+#define FORMATS ((int) (sizeof(formats) / sizeof(formats[0])))
+
+// ms_format returns the name of a format; NULL if ms_save has none of this value.
+const char *ms_format(int format)
+{
+	return format >= 0 && format < FORMATS ? formats[format] : NULL;
+}
+
 // An effort above this makes files a percent smaller and takes far longer.
 #define WEBP_EFFORT 4
 // vips_thumbnail_buffer of libvips 8.14 keeps its own fail_on from the loader, and would

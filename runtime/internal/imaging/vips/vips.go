@@ -17,6 +17,7 @@ import "C"
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"unsafe"
 
@@ -50,12 +51,6 @@ type Header struct {
 	CMYK          bool
 	// EmbeddedWidth and EmbeddedHeight are the size of the thumbnail in a HEIF file; 0 = none.
 	EmbeddedWidth, EmbeddedHeight int
-}
-
-// The formats of vips.h have the values of imageformat: a difference does not compile.
-var _ = [...][1]struct{}{
-	{C.MS_AUTO - int(imageformat.Auto): {}}, {C.MS_WEBP - int(imageformat.WebP): {}}, {C.MS_AVIF - int(imageformat.AVIF): {}},
-	{C.MS_JPEG - int(imageformat.JPEG): {}}, {C.MS_PNG - int(imageformat.PNG): {}},
 }
 
 // Focus is where Render cuts a picture out of an image.
@@ -105,8 +100,13 @@ func (o *Output) Free() {
 }
 
 // Start configures libvips for untrusted files: one thread, no cache, only the loaders of
-// the formats above. bimg has initialized libvips before.
+// the formats above. It fails if vips.c has other formats than package imageformat. bimg has initialized libvips before.
 func Start() error {
+	for _, f := range imageformat.Encoded() {
+		if name := C.GoString(C.ms_format(C.int(f))); name != f.Name() {
+			return fmt.Errorf("vips.c has the format %q where package imageformat has %q", name, f.Name())
+		}
+	}
 	bimg.VipsCacheSetMax(0)
 	bimg.VipsCacheSetMaxMem(0)
 	if C.ms_start() != 0 {

@@ -15,9 +15,6 @@ typedef struct {
 	int embedded_height;
 } ms_header;
 
-// The formats of pictures.
-enum { MS_AUTO, MS_WEBP, MS_AVIF, MS_JPEG, MS_PNG };
-
 // What a picture is cut out at.
 enum { MS_AT, MS_ATTENTION, MS_ENTROPY };
 
@@ -49,6 +46,7 @@ typedef struct {
 } ms_output;
 
 int ms_start(void);
+const char *ms_format(int format);
 int ms_read_header(const void *buf, size_t len, ms_header *out);
 int ms_decode(const void *buf, size_t len, int shrink, int frames, VipsImage **out);
 int ms_render(const void *buf, size_t len, VipsImage *decoded, const ms_recipe *recipe, ms_output *out);
