@@ -82,7 +82,7 @@ func TestRemovals_AreCarriedOutOnceByManyProcesses(t *testing.T) {
 	}
 	stop()
 	go func() { all.Wait(); close(events) }()
-	for range events { //nolint:revive // attempts that end meanwhile
+	for range events { // attempts that end meanwhile
 	}
 	if len(objects.keys) != accounts*drafts {
 		t.Errorf("%d objects were removed", len(objects.keys))
