@@ -23,7 +23,7 @@ const (
 )
 
 // baselines are the handlers that this program can serve instead of measuring.
-var baselines = map[string]func(ctx context.Context, mux *http.ServeMux) error{bare: mountBare, proxy: mountProxy}
+var baselines = map[string]func(ctx context.Context, mux *http.ServeMux) error{bare: mountBare, proxy: mountProxy, bareLoop: mountLoop}
 
 // runBaseline serves a baseline if this process was started to, and then does not return.
 func runBaseline() {

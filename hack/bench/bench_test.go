@@ -103,7 +103,7 @@ func TestOptions_RejectInvalidValues(t *testing.T) {
 		"no clients":           func(o *options) { o.Clients = 0 },
 		"no length":            func(o *options) { o.Length = 0 },
 		"too few items":        func(o *options) { o.Items = 999 },
-		"fewer apps than none": func(o *options) { o.Apps = -1 },
+		"fewer than none":      func(o *options) { o.Creations = -1 },
 		"no pixels":            func(o *options) { o.Megapixels = 0 },
 	} {
 		bad := good

@@ -1,150 +1,235 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
-// operator measures the operator with many accounts. The phases are in the order in which each one finds what it needs.
-func operator(ctx context.Context, b *bench) error {
+// scale of an operator benchmark, which is derived from --accounts.
+type fleet struct {
+	accounts  int
+	apps      int // of each account, in addition to the Default App
+	rotations int // of each key, in the past
+	bare      int // accounts of a round of the bare loop
+	during    int // accounts that are created while changes are timed
+}
+
+// operatorAccounts measures the operator with many accounts of one app.
+func operatorAccounts(ctx context.Context, b *bench) error {
+	part := max(b.Accounts/10, min(b.Accounts, 50))
+	return b.measureOperator(ctx, fleet{accounts: b.Accounts, bare: part, during: cmp.Or(b.Creations, part)})
+}
+
+// operatorApps measures the operator with few accounts of many apps, whose keys were rotated often.
+func operatorApps(ctx context.Context, b *bench) error {
+	accounts := max(b.Accounts/20, 2)
+	return b.measureOperator(ctx, fleet{accounts: accounts, apps: 50, rotations: 24, bare: max(accounts/10, 2), during: cmp.Or(b.Creations, max(accounts/10, 2))})
+}
+
+// measureOperator runs the phases in the order in which each one finds what it needs.
+func (b *bench) measureOperator(ctx context.Context, f fleet) error {
 	c, err := b.startCluster(ctx)
 	if err != nil {
 		return err
 	}
-	b.note("%d accounts with a MediaSettings and %d apps each; the operator has the defaults of the manifests", b.Accounts, b.Apps+1)
-	for _, phase := range []func(context.Context) error{c.measureCreation, c.measureIdle, c.measureRestart} {
-		if err := phase(ctx); err != nil {
+	b.note("%d accounts with a MediaSettings each, %d apps and %d rotations of each key; the operator has the defaults of the manifests", f.accounts, f.apps+1, f.rotations)
+	for _, phase := range []func(context.Context, fleet) error{c.measureCreation, c.addRotations, c.measureIdle, c.measureRestart, c.measureChanges} {
+		if err := phase(ctx, f); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// measureCreation creates the accounts in three steps, and measures the memory after each.
-func (c *cluster) measureCreation(ctx context.Context) error {
+// measureCreation creates the accounts in three steps and measures the memory after each, between two
+// rounds of the bare loop.
+func (c *cluster) measureCreation(ctx context.Context, f fleet) error {
+	template, err := c.makeTemplate(ctx, f)
+	if err != nil {
+		return err
+	}
+	var own, loop []created
+	one, err := c.measureBare(ctx, template, f, 0)
+	if err != nil {
+		return err
+	}
+	loop = append(loop, one)
 	if err := c.startOperator(ctx); err != nil {
 		return err
 	}
-	if _, _, err := c.create(ctx, fleetNamespace, 0, 1); err != nil { // which warms up
-		return err
-	}
-	processes := []string{operatorName, apiServer, etcd, postgres, store}
-	steps := table{slices.Concat([]string{"creation, for each account", "ms until Ready", "API writes", "SQL statements", "S3 requests"}, processes, []string{"heap after GC, MiB", "resident"})}
-	var costs [4][]float64 // API writes, statements, S3 requests, processor ms of the operator
 	var memory []footprint
-	from := 1
-	for _, until := range []int{c.b.Accounts / 10, c.b.Accounts / 2, c.b.Accounts} {
-		if until <= from {
+	for _, until := range []int{f.accounts / 10, f.accounts / 2, f.accounts} {
+		from := 0
+		if len(own) > 0 {
+			from = own[len(own)-1].until
+		}
+		if until == from {
 			continue
 		}
-		took, used, err := c.create(ctx, fleetNamespace, from, until)
+		before, err := c.counters(ctx)
 		if err != nil {
 			return err
 		}
+		one, err := c.create(ctx, fleetNamespace, from, until, f.apps)
+		if err != nil {
+			return err
+		}
+		if err := c.noteCosts(ctx, before, until-from); err != nil {
+			return err
+		}
+		own = append(own, one)
 		size, err := c.footprint(ctx, until)
 		if err != nil {
 			return err
 		}
-		each := 1 / float64(until-from)
-		row := []string{fmt.Sprintf("to %d", until), number(took.Seconds() * 1000 * each)}
-		for i, count := range []float64{used.writes - clientWrites*float64(until-from), used.statements, used.s3, used.cpu[operatorName] * 1000} {
-			costs[i] = append(costs[i], max(count*each, almostZero))
-		}
-		for _, values := range costs[:3] {
-			row = append(row, number(values[len(values)-1]))
-		}
-		for _, process := range processes {
-			row = append(row, number(used.cpu[process]*1000*each)+" ms")
-		}
-		steps.row(append(row, number(size.heap), number(size.resident))...)
-		memory, from = append(memory, size), until
+		memory = append(memory, size)
 	}
-	steps.print(c.b.out)
-	c.b.note("ms are from the first creation until all are Ready, and processor time; the client that creates and watches the objects is in no column")
-	shown := figureTable("creation", "for each account")
-	shown.add(c.b, fmt.Sprintf("API writes, of which %g are needed", c.b.neededWrites()), maximum(1.25*c.b.neededWrites()), costs[0]...)
-	for i, what := range []string{"SQL statements", "S3 requests", "processor ms of the operator"} {
-		shown.add(c.b, what, nil, costs[i+1]...)
+	c.operator.Stop()
+	if one, err = c.measureBare(ctx, template, f, 1); err != nil {
+		return err
 	}
-	shown.print(c.b.out)
+	loop = append(loop, one)
+	c.reportCreation(own, loop)
 	c.reportMemory(memory)
-	return nil
-}
-
-// clientWrites is how many writes for an account are those of the client: both objects.
-const clientWrites = 2
-
-// neededWrites is how many writes to the API server an account with its MediaSettings costs any operator: a finalizer
-// and a status for both, an event, and a Secret for each app.
-func (o options) neededWrites() float64 { return float64(2*2 + 1 + 1 + o.Apps) }
-
-// reportMemory reports the memory per account as the slope between the first size and the last.
-func (c *cluster) reportMemory(sizes []footprint) {
-	first, last := sizes[0], sizes[len(sizes)-1]
-	if first.accounts == last.accounts {
-		return
-	}
-	slope := func(from, to float64) float64 {
-		return max(0.001, (to-from)*1024/float64(last.accounts-first.accounts))
-	}
-	shown := figureTable("memory", "KiB per account")
-	shown.add(c.b, "heap after GC", maximum(30), slope(first.heap, last.heap))
-	shown.add(c.b, "resident", maximum(30), slope(first.resident, last.resident))
-	shown.print(c.b.out)
-}
-
-// quietFor is how long the operator must write nothing and have nothing to do to count as settled.
-const quietFor = 3 * time.Second
-
-// almostZero stands for a count of nothing: a figure of a benchmark is positive.
-const almostZero = 1e-6
-
-// measureIdle counts what the operator does while nobody does anything.
-func (c *cluster) measureIdle(ctx context.Context) error {
-	if err := c.settle(ctx); err != nil {
+	if err := c.measureBackground(ctx); err != nil {
 		return err
 	}
-	c.b.say("%s: idle for %s", c.b.name, c.b.Idle)
-	used, took, err := c.count(ctx, wait(c.b.Idle))
-	if err != nil {
-		return err
-	}
-	shown := figureTable("idle", "per second")
-	for _, one := range []struct {
-		what        string
-		count, most float64
-	}{{"API writes", used.writes, 0.001}, {"SQL statements", used.statements, 5}, {"S3 requests", used.s3, 20}, {"share of a core", used.cpu[operatorName], 0.05}} {
-		shown.add(c.b, one.what, maximum(one.most), max(one.count/took.Seconds(), almostZero))
-	}
-	shown.print(c.b.out)
-	c.b.note("%s idle with %d accounts. API writes are those of apiserver_request_total without the leader election; statements are those of the operator's role in pg_stat_statements, BEGIN and COMMIT included; "+
-		"S3 requests are those that the operator counts.", took.Round(time.Second), c.b.Accounts)
-	return nil
+	return c.startOperator(ctx)
 }
 
-// measureRestart starts the operator again when nothing has changed. All that it counts is from the restart.
-func (c *cluster) measureRestart(ctx context.Context) error {
+// measureBackground measures how many transaction ids the servers use while no operator runs: those of the
+// runtime.
+func (c *cluster) measureBackground(ctx context.Context) error {
+	if _, err := c.sql.Exec(ctx, "VACUUM ANALYZE"); err != nil { // else autovacuum works in one of two measurements
+		return err
+	}
 	before, err := c.counters(ctx)
 	if err != nil {
 		return err
 	}
-	c.operator.Stop()
-	started := time.Now()
-	if err := errors.Join(c.startOperator(ctx), c.settle(ctx)); err != nil {
+	if err := wait(min(c.b.Idle, backgroundFor))(ctx); err != nil {
 		return err
 	}
-	took := time.Since(started) - quietFor
 	after, err := c.counters(ctx)
 	if err != nil {
 		return err
 	}
-	shown := figureTable("restart", "in all")
-	shown.add(c.b, "API writes", maximum(1), max(after.writes-before.writes, almostZero))
-	shown.add(c.b, "seconds until it has settled", nil, max(took, time.Millisecond).Seconds())
-	shown.add(c.b, "seconds of processor time", nil, max(after.cpu[operatorName], almostZero))
+	used := after.since(before)
+	c.background = used.transactions / used.took.Seconds()
+	return nil
+}
+
+// reportCreation compares the accounts that the operator provided with those of the bare loop.
+func (c *cluster) reportCreation(own, loop []created) {
+	all := created{from: own[0].from, until: own[len(own)-1].until, cpu: usage{}}
+	for _, one := range own {
+		all.took += one.took
+		for name, seconds := range one.cpu {
+			all.cpu[name] += seconds
+		}
+	}
+	servers := []string{apiServer, etcd, postgres, store}
+	ratio := func(of func(created) float64) []float64 {
+		return []float64{of(all) / of(loop[0]), of(all) / of(loop[1])}
+	}
+	elapsed := func(one created) float64 { return one.took.Seconds() * 1000 / float64(one.accounts()) }
+	busy := func(one created) float64 { return one.cpuMilliseconds(append(servers, operatorName, bareLoop)...) }
+	costs := table{append([]string{"creation, ms per account", "accounts", "elapsed", "all processes", operatorName + " or loop"}, servers...)}
+	row := func(name string, one created) {
+		cells := []string{name, fmt.Sprint(one.accounts()), number(elapsed(one)), number(busy(one)), number(one.cpuMilliseconds(operatorName, bareLoop))}
+		for _, server := range servers {
+			cells = append(cells, number(one.cpuMilliseconds(server)))
+		}
+		costs.row(cells...)
+	}
+	row("bare loop, before", loop[0])
+	for _, one := range own {
+		row(fmt.Sprintf("operator, to %d", one.until), one)
+	}
+	row("bare loop, after", loop[1])
+	costs.print(c.b.out)
+	c.b.note("elapsed is from the first creation until all are Ready; the client that creates and watches the objects is in no column")
+	ratios := table{{"creation", "ratio", "min", "max", "target", ""}}
+	for _, one := range []struct {
+		what string
+		of   func(created) float64
+	}{{"elapsed time", elapsed}, {"processor time", busy}} {
+		found := c.b.add(result{Benchmark: c.b.name, Case: "creation, " + one.what, Figure: "ratio to the bare loop", Target: maximum(1.3),
+			Inputs: map[string]float64{"operatorMilliseconds": one.of(all), "bareMilliseconds": (one.of(loop[0]) + one.of(loop[1])) / 2}}, ratio(one.of)...)
+		ratios.row(append([]string{one.what}, found.cells()...)...)
+	}
+	ratios.print(c.b.out)
+}
+
+// reportMemory reports the memory per account as the slope between the first size and the last.
+func (c *cluster) reportMemory(sizes []footprint) {
+	shown := table{{"memory of the operator", "heap after GC, MiB", "resident, MiB"}}
+	for _, one := range sizes {
+		shown.row(fmt.Sprintf("%d accounts", one.accounts), number(one.heap), number(one.resident))
+	}
 	shown.print(c.b.out)
+	first, last := sizes[0], sizes[len(sizes)-1]
+	if first.accounts == last.accounts {
+		return
+	}
+	slopes := table{{"KiB per account", "slope", "min", "max", "target", ""}}
+	for _, one := range []struct {
+		what        string
+		first, last float64
+	}{{"heap after GC", first.heap, last.heap}, {"resident", first.resident, last.resident}} {
+		slope := max(0.001, (one.last-one.first)*1024/float64(last.accounts-first.accounts))
+		found := c.b.add(result{Benchmark: c.b.name, Case: "memory, " + one.what, Figure: "KiB per account", Target: maximum(30)}, slope)
+		slopes.row(append([]string{one.what}, found.cells()...)...)
+	}
+	slopes.print(c.b.out)
+}
+
+// backgroundFor is how long the servers are measured without an operator.
+const backgroundFor = 30 * time.Second
+
+// quietFor is how long the operator must write nothing and have nothing to do to count as settled.
+const quietFor = 3 * time.Second
+
+// measureIdle counts what the operator does while nobody does anything.
+func (c *cluster) measureIdle(ctx context.Context, f fleet) error {
+	if err := c.settle(ctx); err != nil {
+		return err
+	}
+	before, err := c.counters(ctx)
+	if err != nil {
+		return err
+	}
+	c.b.say("%s: idle for %s", c.b.name, c.b.Idle)
+	if err := wait(c.b.Idle)(ctx); err != nil {
+		return err
+	}
+	after, err := c.counters(ctx)
+	if err != nil {
+		return err
+	}
+	used := after.since(before)
+	seconds := used.took.Seconds()
+	shown := table{{"idle", "per second", "min", "max", "target", ""}}
+	for _, one := range []struct {
+		what   string
+		value  float64
+		target *target
+	}{
+		{"API writes", used.apiWrites() / seconds, maximum(0.001)},
+		{"SQL statements", used.statements / seconds, maximum(5)},
+		{"transaction ids", max(0, used.transactions/seconds-c.background), maximum(0.05)},
+		{"S3 requests", used.s3 / seconds, maximum(20)},
+		{"share of a core", used.cpu[operatorName] / seconds, maximum(0.05)},
+	} {
+		// A figure of a benchmark is positive.
+		found := c.b.add(result{Benchmark: c.b.name, Case: "idle, " + one.what, Figure: "per second", Target: one.target}, max(one.value, 1e-6))
+		shown.row(append([]string{one.what}, found.cells()...)...)
+	}
+	shown.print(c.b.out)
+	c.b.note("%s idle with %d accounts. API writes are those of apiserver_request_total without the leader election; statements are those of the operator's role in pg_stat_statements, BEGIN and COMMIT included; "+
+		"transaction ids are those of the cluster without the %s a second that it used while no operator ran; S3 requests are those that passed a proxy.", used.took.Round(time.Second), f.accounts, number(c.background))
+	c.noteTop(used, 1/seconds, "a second")
 	return nil
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,6 +21,24 @@ const creators = 8
 // stalledAfter is how long no account may become Ready before the benchmark ends with an error.
 const stalledAfter = 2 * time.Minute
 
+// created is what the creation of accounts took until all were Ready.
+type created struct {
+	from, until int
+	took        time.Duration
+	cpu         usage
+}
+
+func (n created) accounts() int { return n.until - n.from }
+
+// cpuMilliseconds is the processor time of processes for each account.
+func (n created) cpuMilliseconds(names ...string) float64 {
+	sum := 0.0
+	for _, name := range names {
+		sum += n.cpu[name]
+	}
+	return sum * 1000 / float64(n.accounts())
+}
+
 func accountName(n int) string { return fmt.Sprintf("account-%06d", n) }
 
 // newAccount is an account, and the MediaSettings of the same name.
@@ -34,65 +54,147 @@ func newAccount(namespace, name string, apps int) []kube.Object {
 }
 
 // create creates the accounts from..until with a MediaSettings each, and waits until all are Ready.
-func (c *cluster) create(ctx context.Context, namespace string, from, until int) (took time.Duration, used counters, err error) {
+func (c *cluster) create(ctx context.Context, namespace string, from, until, apps int) (created, error) {
 	c.b.say("%s: creating accounts %d to %d in %s", c.b.name, from, until, namespace)
-	var objects []kube.Object
-	for n := from; n < until; n++ {
-		objects = append(objects, newAccount(namespace, accountName(n), c.b.Apps)...)
+	ready, err := c.watchReady(ctx, namespace)
+	if err != nil {
+		return created{}, err
 	}
-	group, providing := errgroup.WithContext(ctx)
-	for _, list := range []kube.ObjectList{&v1alpha1.MediaAccountList{}, &v1alpha1.MediaSettingsList{}} {
-		ready, err := c.watchReady(providing, namespace, list, until-from)
-		if err != nil {
-			return 0, counters{}, err
-		}
-		group.Go(ready)
+	defer ready.stop()
+	before, err := c.b.env.cpu()
+	if err != nil {
+		return created{}, err
 	}
-	used, _, err = c.count(ctx, func(context.Context) error {
-		started := time.Now()
+	started := time.Now()
+	group, creating := errgroup.WithContext(ctx)
+	group.SetLimit(creators)
+	for n := from; n < until && creating.Err() == nil; n++ {
 		group.Go(func() error {
-			creating, ctx := errgroup.WithContext(providing)
-			creating.SetLimit(creators)
-			for _, object := range objects {
-				creating.Go(func() error { return c.api.Create(ctx, object) })
+			for _, object := range newAccount(namespace, accountName(n), apps) {
+				if err := c.api.Create(creating, object); err != nil {
+					return err
+				}
 			}
-			return creating.Wait()
+			return nil
 		})
-		defer func() { took = time.Since(started) }()
-		return group.Wait()
-	})
+	}
+	if err := errors.Join(group.Wait(), ready.wait(ctx, 2*(until-from))); err != nil {
+		return created{}, err
+	}
+	took := time.Since(started)
+	after, err := c.b.env.cpu()
 	c.b.say("%s: %d accounts were Ready after %s", c.b.name, until-from, took.Round(time.Second/10))
-	return took, used, err
+	return created{from: from, until: until, took: took, cpu: after.since(before)}, err
 }
 
-// watchReady begins a watch of the objects of a kind, and returns what waits until so many are Ready.
-func (c *cluster) watchReady(ctx context.Context, namespace string, list kube.ObjectList, want int) (func() error, error) {
-	if err := c.api.List(ctx, list, kube.InNamespace(namespace), kube.Limit(1)); err != nil {
-		return nil, err
-	}
-	events, err := c.api.Watch(ctx, list, &kube.ListOptions{Namespace: namespace, Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}})
-	return func() error {
-		defer events.Stop()
-		stalled := time.AfterFunc(stalledAfter, events.Stop)
-		defer stalled.Stop()
-		ready := map[string]bool{}
-		for event := range events.ResultChan() {
-			var conditions []metav1.Condition
-			switch object := event.Object.(type) {
-			case *v1alpha1.MediaAccount:
-				conditions = object.Status.Conditions
-			case *v1alpha1.MediaSettings:
-				conditions = object.Status.Conditions
-			}
-			object, isObject := event.Object.(kube.Object)
-			if condition := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); !isObject || condition == nil || condition.Status != metav1.ConditionTrue || condition.ObservedGeneration != object.GetGeneration() || ready[object.GetName()] {
-				continue
-			}
-			stalled.Reset(stalledAfter)
-			if ready[object.GetName()] = true; len(ready) == want {
-				return nil
-			}
+// readyWatch counts the objects of a namespace that became Ready.
+type readyWatch struct {
+	stop context.CancelFunc
+
+	mu      sync.Mutex
+	ready   map[string]bool
+	changed chan struct{} // has room for one
+	failed  error
+}
+
+// watchReady begins to count with the next change of a MediaAccount or a MediaSettings.
+func (c *cluster) watchReady(ctx context.Context, namespace string) (*readyWatch, error) {
+	ctx, stop := context.WithCancel(ctx)
+	w := &readyWatch{stop: stop, ready: map[string]bool{}, changed: make(chan struct{}, 1)}
+	for _, list := range []kube.ObjectList{&v1alpha1.MediaAccountList{}, &v1alpha1.MediaSettingsList{}} {
+		if err := c.api.List(ctx, list, kube.InNamespace(namespace), kube.Limit(1)); err != nil {
+			stop()
+			return nil, err
 		}
-		return fmt.Errorf("%d of %d objects of %T are Ready: the watch ended, or none became so for %s", len(ready), want, list, stalledAfter)
-	}, err
+		from := &kube.ListOptions{Namespace: namespace, Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}}
+		events, err := c.api.Watch(ctx, list, from)
+		if err != nil {
+			stop()
+			return nil, err
+		}
+		go func() {
+			defer events.Stop()
+			for event := range events.ResultChan() {
+				w.see(event.Object.(any))
+			}
+			w.fail(errors.New("the watch of the API server ended"))
+		}()
+	}
+	return w, nil
+}
+
+func (w *readyWatch) see(object any) {
+	var key string
+	var ready bool
+	switch object := object.(type) {
+	case *v1alpha1.MediaAccount:
+		key, ready = "account/"+object.Name, isReady(object.Status.Conditions, object.Generation)
+	case *v1alpha1.MediaSettings:
+		key, ready = "settings/"+object.Name, isReady(object.Status.Conditions, object.Generation)
+	default:
+		w.fail(fmt.Errorf("the watch reported %T", object))
+		return
+	}
+	if !ready {
+		return
+	}
+	w.mu.Lock()
+	w.ready[key] = true
+	w.mu.Unlock()
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+func isReady(conditions []metav1.Condition, generation int64) bool {
+	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == generation
+}
+
+func (w *readyWatch) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failed = errors.Join(w.failed, err)
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// wait returns when so many objects were Ready.
+func (w *readyWatch) wait(ctx context.Context, want int) error {
+	for {
+		w.mu.Lock()
+		count, failed := len(w.ready), w.failed
+		w.mu.Unlock()
+		if count >= want {
+			return nil
+		}
+		if failed != nil {
+			return failed
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.changed:
+		case <-time.After(stalledAfter):
+			return fmt.Errorf("%d of %d objects are Ready, and none became so for %s", count, want, stalledAfter)
+		}
+	}
+}
+
+// addRotations adds the rows that the rotations of a key leave: ended keys of the same app.
+func (c *cluster) addRotations(ctx context.Context, f fleet) error {
+	if f.rotations == 0 {
+		return nil
+	}
+	tag, err := c.sql.Exec(ctx, `INSERT INTO api_key SELECT (json_populate_record(k, json_build_object('id', gen_random_uuid(), 'hash', sha256((k.id::text || n)::bytea),
+			'sequence', k.sequence - 1 - n, 'delivered_at', k.created_at, 'expires_at', now() - make_interval(days => n + 1)))).*
+		FROM api_key k CROSS JOIN generate_series(0, $1 - 1) AS n WHERE k.expires_at IS NULL`, f.rotations)
+	if err != nil {
+		return fmt.Errorf("add the keys of rotations: %w", err)
+	}
+	c.b.note("%d ended keys were added to the database, as %d rotations leave them", tag.RowsAffected(), f.rotations)
+	return nil
 }

@@ -99,22 +99,6 @@ func (one result) cells() []string {
 	return []string{number(one.Value), number(one.Min), number(one.Max), one.Target.String(), one.targetText()}
 }
 
-// figureRows is a table of results of one kind.
-type figureRows struct {
-	table
-	what, figure string
-}
-
-func figureTable(what, figure string) *figureRows {
-	return &figureRows{table{{what, figure, "min", "max", "target", ""}}, what, figure}
-}
-
-// add adds a result, and its row.
-func (f *figureRows) add(b *bench, name string, wanted *target, values ...float64) {
-	one := b.add(result{Benchmark: b.name, Case: f.what + ", " + name, Figure: f.figure, Target: wanted}, values...)
-	f.row(append([]string{name}, one.cells()...)...)
-}
-
 // summary prints everything that was added, once more and together.
 func (r *report) summary() {
 	if len(r.results) == 0 {
