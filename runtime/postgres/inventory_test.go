@@ -84,12 +84,14 @@ func TestInventory_SumsUpEveryAccount(t *testing.T) {
 	if want := (inventory.Queues{Uploads: 4, ResumableUploads: 4, Removals: 2, RemovalsFailed: 1, Fetches: 2, FetchWaitSeconds: found.Queues.FetchWaitSeconds}); found.Queues != want || found.Queues.FetchWaitSeconds < 3600 {
 		t.Errorf("queues: %+v", found.Queues)
 	}
-	if len(found.Work) != 1 || found.Work[0].WaitSeconds < 3600 || found.Work[0].WaitSeconds > 3660 {
-		t.Fatalf("tasks: %+v", found.Work)
-	}
-	found.Work[0].WaitSeconds = 0
-	if want := (inventory.Work{Kind: "email", Tasks: 2, Failing: 1}); found.Work[0] != want {
-		t.Errorf("tasks: %+v", found.Work)
+	// Kinds without tasks are reported, too.
+	for i, want := range []inventory.Work{{Kind: "email", Tasks: 2, Failing: 1}, {Kind: "facts"}, {Kind: "removal"}} {
+		if len(found.Work) != 3 || (want.Tasks > 0) != (found.Work[i].WaitSeconds >= 3600) || found.Work[i].WaitSeconds > 3660 {
+			t.Fatalf("tasks: %+v", found.Work)
+		}
+		if found.Work[i].WaitSeconds = 0; found.Work[i] != want {
+			t.Errorf("tasks: %+v", found.Work)
+		}
 	}
 	if found.OldestDraft == nil || time.Since(*found.OldestDraft) < time.Hour {
 		t.Errorf("the oldest draft is of %v", found.OldestDraft)

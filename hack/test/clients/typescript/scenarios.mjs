@@ -146,7 +146,8 @@ function scenarios({ base, limited, remote, remoteFile, apiKey, where, plan, see
           same((await failure(client.upload(stream, resumableFrom === 0 ? { resumableFrom } : {}))).name, 'TypeError', `a stream of ${typeof piece}`)
         }
       }
-      same((await seen()).requests, [], 'requests')
+      // The removal of the scenario before may be repeated once more, after the upload is gone: its first answer waits for the lock.
+      same((await seen()).requests.filter((request) => !request.startsWith('DELETE ')), [], 'requests')
     },
     'all kinds of bytes are uploaded as they are': async () => {
       const text = encoder.encode('xx a text xx')
