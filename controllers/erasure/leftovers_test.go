@@ -22,6 +22,7 @@ import (
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 	"mediastack.dev/runtime/settings"
+	"mediastack.dev/runtime/work"
 )
 
 // tenant is an open account whose deletes can be undone, with its principal.
@@ -143,12 +144,15 @@ func eraseAll(t *testing.T, closeForErasure func(*testing.T, *account.Registry, 
 	must(t, err)
 	_, err = store.TouchRuntime(ctx, uuid.New(), "test", time.Hour)
 	must(t, err)
-	fetches, err := fetch.New(fetch.Config{Enabled: true, Concurrency: 4, PerAccount: 2, MaxOpen: 100, MaxAttempts: 3, CheckInterval: 20 * time.Millisecond},
-		fetch.Deps{Store: store, Source: files{}, Media: items, NewID: store.Cell().NewID, Now: time.Now, Log: log})
+	tasks, err := work.NewRunner(work.Deps{Store: store, Log: log})
 	must(t, err)
+	fetches, err := fetch.New(fetch.Config{Enabled: true, Concurrency: 4, PerAccount: 2, MaxOpen: 100, MaxAttempts: 3, CheckInterval: 20 * time.Millisecond},
+		fetch.Deps{Store: store, Source: files{}, Media: items, NewID: store.Cell().NewID, Queued: func() { tasks.Wake(fetch.JobWork) }, Now: time.Now, Log: log})
+	must(t, err)
+	must(t, tasks.Register(fetch.JobWork, fetches, fetches.Policy()))
 	running, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- fetches.Run(running) }()
+	go func() { ended <- tasks.Run(running) }()
 	t.Cleanup(func() { stop(); must(t, <-ended) })
 
 	ids := map[uuid.UUID][]uuid.UUID{}
@@ -180,7 +184,7 @@ func eraseAll(t *testing.T, closeForErasure func(*testing.T, *account.Registry, 
 	}
 	await(t, conn, "every state of a job", `SELECT count(DISTINCT state) = 4 FROM fetch_job WHERE account_id = $1`, gone.Account.ID)
 	await(t, conn, "parts are uploaded", `SELECT count(*) > 0 FROM upload WHERE reserved > 0 AND account_id = $1`, gone.Account.ID)
-	_, err = conn.Exec(ctx, `UPDATE fetch_job SET not_before = now() + interval '1 hour' WHERE state = 'queued'`) // it is pending throughout
+	_, err = conn.Exec(ctx, `UPDATE work SET due_at = now() + interval '1 hour' WHERE kind = 'fetch' AND claim IS NULL`) // it is pending throughout
 	must(t, err)
 	if len(leftovers(t, conn, ids[gone.Account.ID]...)) < 8 {
 		t.Errorf("the account has rows in %v only", leftovers(t, conn, ids[gone.Account.ID]...))

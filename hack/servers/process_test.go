@@ -23,12 +23,19 @@ import (
 
 var must = check.NoError
 
+// portEnv makes the test binary a program that chooses a port, tells it, and waits to be killed.
+const portEnv = "STACK_TEST_PORT"
+
 // supervisorEnv makes the test binary play a supervisor that another test kills.
 const supervisorEnv = "STACK_TEST_SUPERVISOR"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(supervisorEnv) != "" {
 		playSupervisor()
+	}
+	if os.Getenv(portEnv) != "" {
+		fmt.Println(servers.FreePort())
+		select {}
 	}
 	os.Exit(m.Run())
 }
@@ -238,6 +245,34 @@ func TestFreePort_IsNeverReturnedTwice(t *testing.T) {
 			t.Fatalf("port %d was given out twice", port)
 		}
 		seen[port] = true
+	}
+}
+
+func TestFreePort_IsReservedWhileItsProgramRuns(t *testing.T) {
+	t.Parallel()
+	other := exec.CommandContext(t.Context(), os.Args[0])
+	other.Env = append(os.Environ(), portEnv+"=1")
+	output, err := other.StdoutPipe()
+	must(t, err)
+	must(t, other.Start())
+	line, err := bufio.NewReader(output).ReadString('\n')
+	must(t, err)
+	var port int
+	if _, err := fmt.Sscanf(line, "%d <nil>", &port); err != nil {
+		t.Fatalf("the other program chose no port: %q", line)
+	}
+	reserved, err := servers.ReservePort(port)
+	must(t, err)
+	if reserved {
+		t.Errorf("port %d, which another program has reserved, was reserved again", port)
+	}
+	if got, err := servers.ChoosePort(port); err != nil || got != port {
+		t.Errorf("a port that the caller names: got %d, %v", got, err)
+	}
+	must(t, other.Process.Kill())
+	_ = other.Wait()
+	if reserved, err = servers.ReservePort(port); err != nil || !reserved {
+		t.Errorf("after the end of the program: reserved %t, %v", reserved, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync/atomic"
 	"time"
@@ -46,12 +47,15 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	return ended(ctx, err)
 }
 
-// ended returns errShutdown instead of the error of an attempt whose process shuts down.
+// ended returns errShutdown instead of the error of an attempt whose process shuts down, and a Failure for one whose time was over.
 func ended(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
-		return errShutdown
+	switch {
+	case err == nil || ctx.Err() == nil:
+		return err
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return Fail(Timeout, "the upload has taken more than %d hours", attemptTimeout/time.Hour)
 	}
-	return err
+	return errShutdown
 }
 
 // fetch downloads the file into a draft.

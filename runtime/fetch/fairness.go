@@ -84,14 +84,11 @@ func (r *attempts) check(contended bool, elapsed time.Duration) (slow *download)
 	return slow
 }
 
-// makeRoom is called at each check at which all slots of the process are in use. If an account of which no job
+// makeRoom is Policy.Full. If an account of which no job
 // runs waits, an account of which several run yields one of them, which begins again later. If there is no
 // such account, a server that is below Config.ContendedRate loses its slot. So few accounts with slow servers
 // cannot keep the others waiting.
 func (s *Service) makeRoom(ctx context.Context) {
-	if !s.writable() { // nobody would claim what waits
-		return
-	}
 	starved, yields, err := s.deps.Store.StarvedFetch(ctx, graceChecks*s.cfg.CheckInterval)
 	if err != nil {
 		if ctx.Err() == nil {

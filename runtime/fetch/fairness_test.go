@@ -127,11 +127,12 @@ func TestStarved_OnlyWhileAnAccountWithoutASlotWaits(t *testing.T) {
 		return is, yields
 	}
 	claim := func() fetch.Claim {
-		claim, ok, err := w.Store.ClaimFetch(t.Context(), 4, func(uuid.UUID) []string { return nil }, time.Now())
-		if err != nil || !ok {
-			t.Fatal(ok, err)
+		t.Helper()
+		claimed := w.claim(t, 4)
+		if len(claimed) != 1 {
+			t.Fatalf("%v are claimed", claimed)
 		}
-		return claim
+		return w.begin(t, claimed[0])
 	}
 	for range 3 {
 		p.start(t, one[0], fetch.Request{URL: "https://example.com/"})

@@ -3,6 +3,7 @@ package fetch_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/purge"
+	"mediastack.dev/runtime/work"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -61,10 +63,7 @@ func TestJob_CommittedByAKilledProcessIsNotFetchedAgain(t *testing.T) {
 	_, err := killed.Store.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)
 	must(t, err)
 	job := first.start(t, one, fetch.Request{URL: "https://example.com/a", Seal: true})
-	claim, ok, err := killed.Store.ClaimFetch(t.Context(), 1, media.UploadKeys, time.Now())
-	if err != nil || !ok {
-		t.Fatal(ok, err)
-	}
+	claim := killed.begin(t, killed.claim(t, 1)[0])
 	upload, err := first.core.Media.BeginItem(t.Context(), killed.Principal(t, one), claim.ItemID, 3)
 	must(t, err)
 	must(t, upload.Receive(t.Context(), strings.NewReader("abc"), "text/plain"))
@@ -232,25 +231,23 @@ func TestClaim_BoundsTheRunningJobsOfEachAccount(t *testing.T) {
 		p.start(t, one, fetch.Request{URL: "https://example.com/"})
 	}
 	var racers sync.WaitGroup
-	claimed := make(chan uuid.UUID, 16)
+	claimed := make(chan work.Task, 32)
 	for i := range 16 {
 		store := []*world{here, there}[i%2].Store
-		if i < 2 {
-			_, err := store.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)
-			must(t, err)
-		}
 		racers.Go(func() {
-			if claim, ok, err := store.ClaimFetch(t.Context(), 2, media.UploadKeys, time.Now()); err != nil {
+			tasks, err := store.ClaimTasks(t.Context(), work.Claim{Kind: fetch.JobWork, Limit: 2, PerAccount: 2, Duration: time.Hour})
+			if err != nil {
 				t.Error(err)
-			} else if ok {
-				claimed <- claim.ID
+			}
+			for _, task := range tasks {
+				claimed <- task
 			}
 		})
 	}
 	racers.Wait()
 	close(claimed)
-	if first, second := <-claimed, <-claimed; first == second || len(claimed) != 0 {
-		t.Errorf("%s, %s and %d more are claimed, want 2", first, second, len(claimed))
+	if first, second := <-claimed, <-claimed; first.Key == second.Key || len(claimed) != 0 {
+		t.Errorf("%s, %s and %d more are claimed, want 2", first.Key, second.Key, len(claimed))
 	}
 }
 
@@ -263,17 +260,62 @@ func TestClaim_PrefersAccountsWithFewerRunningJobs(t *testing.T) {
 	for _, of := range []runtimetest.Tenant{one, one, one, other} {
 		jobs = append(jobs, p.start(t, of, fetch.Request{URL: "https://example.com/"}))
 	}
-	_, err := w.Store.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)
-	must(t, err)
 	for i, want := range []int{0, 3, 1} {
-		claim, ok, err := w.Store.ClaimFetch(t.Context(), 2, media.UploadKeys, time.Now())
-		if err != nil || !ok || claim.ID != jobs[want].ID {
-			t.Errorf("claim %d is %s, %t, %v, want job %d", i, claim.ID, ok, err, want)
+		if claimed := w.claim(t, 2); len(claimed) != 1 || claimed[0].Key != jobs[want].ID {
+			t.Errorf("claim %d is %v, want job %d", i, claimed, want)
 		}
 	}
-	if claim, ok, err := w.Store.ClaimFetch(t.Context(), 2, media.UploadKeys, time.Now()); ok || err != nil {
-		t.Errorf("%s is claimed, %v", claim.ID, err)
+	if claimed := w.claim(t, 2); len(claimed) != 0 {
+		t.Errorf("%v are claimed", claimed)
 	}
+}
+
+// A replica of the version before package work claims jobs by their rows, and adds rows without tasks.
+func TestBegin_LeavesAJobToAReplicaOfTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	w := &world{runtimetest.New(t)}
+	one := w.tenant(t)
+	p := w.process(t, serve("abc"))
+	job := p.start(t, one, fetch.Request{URL: "https://example.com/a"})
+	former := uuid.New()
+	w.exec(t, fmt.Sprintf(`INSERT INTO runtime_instance (id, version, started_at, alive_since, lease_ends) VALUES ('%s', 'before', now(), now(), now() + interval '1 hour')`, former))
+	w.exec(t, fmt.Sprintf(`UPDATE fetch_job SET state = 'running', instance_id = '%s', item_id = gen_random_uuid(), attempts = 1`, former))
+	_, err := w.Store.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)
+	must(t, err)
+	if _, err := w.Store.BeginFetch(t.Context(), job.ID, media.UploadKeys, time.Now()); !errors.Is(err, fetch.ErrLost) {
+		t.Errorf("a job that another process runs: %v", err)
+	}
+	w.RunFetches(t, p.core)
+	wait.Until(t, "the task was claimed", func() bool { return w.QueryInt(t, `SELECT count(*) FROM work_turn`) == 1 })
+	w.Counts(t, 1, "jobs are left to the other process", fmt.Sprintf(`SELECT count(*) FROM fetch_job WHERE instance_id = '%s' AND attempts = 1`, former))
+	// It dies, and what it queued has no tasks.
+	w.exec(t, `DELETE FROM work`)
+	w.exec(t, fmt.Sprintf(`UPDATE runtime_instance SET lease_ends = now() - interval '1s' WHERE id = '%s'`, former))
+	w.exec(t, `UPDATE runtime_instance SET alive_since = now() - interval '2h' WHERE lease_ends > now()`)
+	if ended := p.ended(t, one, job); ended.State != fetch.Done || ended.Bytes != 3 {
+		t.Errorf("%+v", ended)
+	}
+	w.Counts(t, 0, "tasks are left", `SELECT count(*) FROM work`)
+}
+
+func TestEnqueue_AddsATaskForEachQueuedJobWithoutOne(t *testing.T) {
+	t.Parallel()
+	w := &world{runtimetest.New(t)}
+	one := w.tenant(t)
+	p := w.process(t, serve("abc"))
+	var jobs []fetch.Job
+	for range 4 {
+		jobs = append(jobs, p.start(t, one, fetch.Request{URL: "https://example.com/a"}))
+	}
+	w.exec(t, fmt.Sprintf(`DELETE FROM work WHERE key <> '%s'`, jobs[0].ID))
+	w.exec(t, fmt.Sprintf(`UPDATE fetch_job SET state = 'running', instance_id = gen_random_uuid() WHERE id = '%s'`, jobs[1].ID)) // not known to be dead
+	w.exec(t, fmt.Sprintf(`UPDATE fetch_job SET state = 'failed', ended_at = now() WHERE id = '%s'`, jobs[2].ID))
+	for _, want := range []int{1, 0} {
+		if added, err := w.Store.EnqueueFetches(t.Context()); err != nil || added != want {
+			t.Errorf("%d tasks are added, %v, want %d", added, err, want)
+		}
+	}
+	w.Counts(t, 2, "jobs have a task", `SELECT count(*) FROM work WHERE kind = 'fetch'`)
 }
 
 // Servers that stall hold all slots but the last one: it is for an account of which no job runs.
@@ -307,6 +349,7 @@ func TestPurge_DeletesEndedJobsAfterTheirRetention(t *testing.T) {
 	p.ended(t, one, job)
 	stop()
 	p.start(t, one, fetch.Request{URL: "https://example.com/b"})
+	w.Counts(t, 1, "tasks wait", `SELECT count(*) FROM work`)
 	cfg := fetch.PurgeConfig{Retention: time.Hour}
 	for _, want := range []struct {
 		at      time.Time
@@ -316,4 +359,5 @@ func TestPurge_DeletesEndedJobsAfterTheirRetention(t *testing.T) {
 			t.Errorf("%d, %v, want %d", n, err, want.deleted)
 		}
 	}
+	w.Counts(t, 0, "tasks wait", `SELECT count(*) FROM work`)
 }

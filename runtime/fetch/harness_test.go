@@ -15,6 +15,8 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/internal/runtimetest"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/work"
 )
 
 type world struct{ *runtimetest.Env }
@@ -47,6 +49,22 @@ func (w *world) holds(t *testing.T, items, bytes int64) {
 		return w.QueryInt(t, `SELECT count(*) FROM upload`) == 0 && w.QueryInt(t, `SELECT count(*) FROM item`) == items &&
 			w.QueryInt(t, `SELECT coalesce(sum(bytes), 0) FROM account_usage`) == bytes
 	})
+}
+
+// claim claims the next task.
+func (w *world) claim(t *testing.T, perAccount int) []work.Task {
+	t.Helper()
+	tasks, err := w.Store.ClaimTasks(t.Context(), work.Claim{Kind: fetch.JobWork, Limit: 1, PerAccount: perAccount, Duration: time.Hour})
+	must(t, err)
+	return tasks
+}
+
+// begin begins the attempt of a task.
+func (w *world) begin(t *testing.T, task work.Task) fetch.Claim {
+	t.Helper()
+	claim, err := w.Store.BeginFetch(t.Context(), task.Key, media.UploadKeys, time.Now())
+	must(t, err)
+	return claim
 }
 
 // process is the part of a runtime process that runs uploads from a URL.

@@ -1,6 +1,6 @@
 // Package fetch is the domain package of uploads from a URL: a tenant names a URL, and a replica of
 // the runtime downloads the file into a draft, in the background. Packages rest and mcp queue jobs and
-// show them; the runtime's program runs them. Package remotefile sends the requests.
+// show them; package work runs their tasks. Package remotefile sends the requests.
 package fetch
 
 import (
@@ -94,16 +94,17 @@ type Source interface {
 
 // Store keeps the jobs. PostgreSQL implements it.
 type Store interface {
-	// AddFetch queues a job; Busy if the account has maxOpen jobs that have not ended.
+	// AddFetch queues a job, and adds its task; Busy if the account has maxOpen jobs that have not ended.
 	AddFetch(ctx context.Context, job Job, maxOpen int) error
 	// Fetch returns a job of the scope; NotFound for any other one.
 	Fetch(ctx context.Context, scope media.Scope, id uuid.UUID) (Job, error)
-	// ClaimFetch claims a job that is due, or that a dead process had claimed, of an account of which fewer
-	// than perAccount jobs run: the oldest one of the accounts of which the fewest run. It ends the upload of the earlier attempt; keysOf
-	// returns the keys of its objects, whose removal is due at notBefore. It returns false if there is
-	// no such job, and while this process has no lease.
-	ClaimFetch(ctx context.Context, perAccount int, keysOf func(itemID uuid.UUID) []string, notBefore time.Time) (Claim, bool, error)
-	// StarvedFetch reports whether a job of an account of which none runs has been due for longer than
+	// EnqueueFetches adds the tasks of jobs that have none, which replicas of a version before package work have queued, and returns how many.
+	EnqueueFetches(ctx context.Context) (int, error)
+	// BeginFetch begins an attempt at a job. It ends the upload of the earlier attempt; keysOf returns the keys of its objects, whose
+	// removal is due at notBefore. It returns ErrNotFound if there is no such job that has not ended, and ErrLost if another process, which
+	// is alive, runs it, and while this process has no lease.
+	BeginFetch(ctx context.Context, id uuid.UUID, keysOf func(itemID uuid.UUID) []string, notBefore time.Time) (Claim, error)
+	// StarvedFetch reports whether a task of an account of which none runs has been due for longer than
 	// wait. yields is the job that makes room for it, of an account of which several run; the zero UUID
 	// if there is none.
 	StarvedFetch(ctx context.Context, wait time.Duration) (starved bool, yields uuid.UUID, err error)
@@ -111,8 +112,8 @@ type Store interface {
 	ReportFetch(ctx context.Context, claim Claim, bytes, total int64) error
 	// FinishFetch ends a job: with the item of the claim, or with a failure.
 	FinishFetch(ctx context.Context, claim Claim, bytes int64, failure *Failure) error
-	// ReturnFetch queues the job of a claim again, due after the delay. counted is false if the attempt
-	// does not count.
+	// ReturnFetch ends the claim of a job that is not done. Its task says when it runs again; after the delay, so may a replica of a version
+	// before package work. counted is false if the attempt does not count.
 	ReturnFetch(ctx context.Context, claim Claim, delay time.Duration, counted bool) error
 
 	// FindPrincipalByKeyID returns the principal of a key, and FindGrant that of a grant; NotFound if

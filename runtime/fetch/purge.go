@@ -23,7 +23,7 @@ func (c PurgeConfig) Validate() error {
 
 // PurgeStore is the part of the store that a purge needs.
 type PurgeStore interface {
-	// PurgeFetches deletes up to batch jobs that ended, or were queued and did not begin, before the cutoff.
+	// PurgeFetches deletes up to batch jobs, with their tasks, that ended, or were queued and did not begin, before the cutoff.
 	PurgeFetches(ctx context.Context, cutoff time.Time, batch int) (int, error)
 }
 

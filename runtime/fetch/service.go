@@ -19,21 +19,22 @@ type Deps struct {
 	Source Source
 	Media  *media.Service
 	NewID  func() (uuid.UUID, error)
-	// Writable returns an error while nothing may be changed; nil = never.
-	Writable func() error
-	Now      func() time.Time
-	Log      *slog.Logger
+	// Ready returns an error while no job may begin; nil = they always may.
+	Ready func() error
+	// Queued is called after a job was queued, so that it begins at once.
+	Queued func()
+	Now    func() time.Time
+	Log    *slog.Logger
 	// Registry registers the metrics; nil registers none.
 	Registry prometheus.Registerer
 }
 
-// Service queues the jobs and runs them. It is safe for concurrent use.
+// Service queues the jobs, and is the worker that runs them. It is safe for concurrent use.
 type Service struct {
 	cfg     Config
 	deps    Deps
 	metrics metrics
 	running attempts
-	wake    chan struct{} // has an element when there may be a job
 }
 
 // New returns a Service that uses deps.
@@ -45,7 +46,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{cfg: cfg, deps: deps, metrics: metrics, wake: make(chan struct{}, 1)}, nil
+	return &Service{cfg: cfg, deps: deps, metrics: metrics}, nil
 }
 
 // errDisabled is the fault of an installation that does not offer uploads from a URL.
@@ -87,7 +88,7 @@ func (s *Service) Start(ctx context.Context, caller Caller, request Request) (Jo
 	if err := s.deps.Store.AddFetch(ctx, job, s.cfg.MaxOpen); err != nil {
 		return Job{}, err
 	}
-	s.signal()
+	s.deps.Queued()
 	return job, nil
 }
 
@@ -111,12 +112,4 @@ func permits(caller Caller, request Request) error {
 		return fault.New(fault.Forbidden, "%s is not allowed for assistants and connected applications in this account: leave out seal", account.SealMedia)
 	}
 	return nil
-}
-
-// signal makes Run look for a job.
-func (s *Service) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default: // it will
-	}
 }

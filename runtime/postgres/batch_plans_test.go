@@ -283,8 +283,14 @@ func batchStatements() map[string]func(context.Context, *sqlgen.Queries) {
 		"purge tasks": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.PurgeTasks(ctx, sqlgen.PurgeTasksParams{Before: day, Batch: planBatch})
 		},
+		"small: enqueue fetches": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.EnqueueFetches(ctx, sqlgen.EnqueueFetchesParams{Kind: "fetch"})
+		},
+		"small: starved fetch": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.StarvedFetch(ctx, sqlgen.StarvedFetchParams{Kind: "fetch"})
+		},
 		"purge fetches": func(ctx context.Context, q *sqlgen.Queries) {
-			_, _ = q.PurgeFetches(ctx, sqlgen.PurgeFetchesParams{Cutoff: day, Batch: planBatch})
+			_, _ = q.PurgeFetches(ctx, sqlgen.PurgeFetchesParams{Kind: "fetch", Cutoff: day, Batch: planBatch})
 		},
 		"touch grants": func(ctx context.Context, q *sqlgen.Queries) {
 			_ = q.TouchGrants(ctx, sqlgen.TouchGrantsParams{Ids: manyOf(grantIDs, planBatch), UsedAt: repeated(time.Now())})

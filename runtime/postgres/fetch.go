@@ -16,6 +16,7 @@ import (
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
+	"mediastack.dev/runtime/work"
 )
 
 var (
@@ -23,12 +24,9 @@ var (
 	_ fetch.PurgeStore = (*Store)(nil)
 )
 
-// fetchLock is the class of the advisory locks that serialize what counts jobs: of one account, or
-// those that run. The number is arbitrary and must never change.
+// fetchLock is the class of the advisory locks that serialize what counts the jobs of an account. The number is arbitrary and must never
+// change.
 const fetchLock = 526_874
-
-// runningFetches is the queue of the lock under which jobs are claimed.
-const runningFetches = "running"
 
 // fullFetchQueue is when a caller of a full queue should try again.
 const fullFetchQueue = 30 * time.Second
@@ -54,8 +52,17 @@ func (s *Store) AddFetch(ctx context.Context, job fetch.Job, maxOpen int) error 
 		if err == nil && added == 0 {
 			return &fault.Error{Kind: fault.Busy, Public: fmt.Sprintf("the account has %d uploads from a URL that have not ended", maxOpen), RetryAfter: fullFetchQueue}
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return addTask(ctx, q, work.NewTask{Kind: fetch.JobWork, Key: job.ID, AccountID: job.AccountID})
 	})
+}
+
+// EnqueueFetches implements fetch.Store.
+func (s *Store) EnqueueFetches(ctx context.Context) (int, error) {
+	rows, err := s.queries.EnqueueFetches(ctx, sqlgen.EnqueueFetchesParams{Kind: string(fetch.JobWork), Own: s.own()})
+	return int(rows), toFault(err, "look for uploads from a URL without a task")
 }
 
 // Fetch implements fetch.Store.
@@ -72,29 +79,25 @@ func (s *Store) Fetch(ctx context.Context, scope media.Scope, id uuid.UUID) (fet
 	return jobOf(row), nil
 }
 
-// ClaimFetch implements fetch.Store.
-func (s *Store) ClaimFetch(ctx context.Context, perAccount int, keysOf func(uuid.UUID) []string, notBefore time.Time) (claim fetch.Claim, found bool, err error) {
+// BeginFetch implements fetch.Store.
+func (s *Store) BeginFetch(ctx context.Context, id uuid.UUID, keysOf func(uuid.UUID) []string, notBefore time.Time) (claim fetch.Claim, err error) {
 	instance := s.instance.Load()
 	if instance == nil {
-		return fetch.Claim{}, false, nil
-	}
-	if open, err := s.queries.FetchIsOpen(ctx); err != nil || !open {
-		return fetch.Claim{}, false, toFault(err, "look for uploads from a URL")
+		return fetch.Claim{}, fetch.ErrLost
 	}
 	itemID, err := s.cell.NewID()
 	if err != nil {
-		return fetch.Claim{}, false, err
+		return fetch.Claim{}, err
 	}
-	err = s.inTx(ctx, "claim an upload from a URL", func(q *sqlgen.Queries) error {
-		if err := q.LockFetchQueue(ctx, sqlgen.LockFetchQueueParams{Class: fetchLock, Queue: runningFetches}); err != nil {
+	err = s.inTx(ctx, "begin an upload from a URL", func(q *sqlgen.Queries) error {
+		job, err := q.LockFetch(ctx, sqlgen.LockFetchParams{ID: id, InstanceID: *instance})
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return fetch.ErrNotFound
+		case err != nil:
 			return err
-		}
-		job, err := q.NextFetch(ctx, sqlgen.NextFetchParams{InstanceID: *instance, PerAccount: batchSize(perAccount)})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		if err != nil {
-			return err
+		case job.Held:
+			return fetch.ErrLost
 		}
 		if job.ItemID.Valid {
 			earlier := uuid.UUID(job.ItemID.Bytes)
@@ -105,19 +108,16 @@ func (s *Store) ClaimFetch(ctx context.Context, perAccount int, keysOf func(uuid
 				itemID = earlier
 			}
 		}
-		claimed, err := q.ClaimFetch(ctx, sqlgen.ClaimFetchParams{ID: job.ID, InstanceID: *instance, ItemID: itemID})
-		if err != nil {
-			return err
-		}
-		found, claim.Job, claim.ItemID, claim.Attempt = true, jobOf(claimed), itemID, int(claimed.Attempts)
-		return nil
+		begun, err := q.BeginFetch(ctx, sqlgen.BeginFetchParams{ID: id, InstanceID: *instance, ItemID: itemID})
+		claim.Job, claim.ItemID, claim.Attempt = jobOf(begun), itemID, int(begun.Attempts)
+		return err
 	})
-	return claim, found && err == nil, err
+	return claim, err
 }
 
 // StarvedFetch implements fetch.Store.
 func (s *Store) StarvedFetch(ctx context.Context, wait time.Duration) (starved bool, yields uuid.UUID, err error) {
-	yields, err = s.queries.StarvedFetch(ctx, wait.Microseconds())
+	yields, err = s.queries.StarvedFetch(ctx, sqlgen.StarvedFetchParams{Kind: string(fetch.JobWork), Wait: wait.Microseconds()})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, uuid.Nil, nil
 	}
@@ -187,7 +187,7 @@ func (s *Store) FindPrincipalOfGrant(ctx context.Context, id uuid.UUID) (account
 
 // PurgeFetches implements fetch.PurgeStore.
 func (s *Store) PurgeFetches(ctx context.Context, cutoff time.Time, batch int) (int, error) {
-	n, err := s.queries.PurgeFetches(ctx, sqlgen.PurgeFetchesParams{Cutoff: cutoff, Batch: batchSize(batch)})
+	n, err := s.queries.PurgeFetches(ctx, sqlgen.PurgeFetchesParams{Kind: string(fetch.JobWork), Cutoff: cutoff, Batch: batchSize(batch)})
 	return int(n), toFault(err, "purge uploads from a URL")
 }
 

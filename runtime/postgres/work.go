@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
@@ -18,7 +19,7 @@ const claimLock = 526_877
 
 // workKinds are the kinds of tasks.
 func workKinds() []string {
-	return []string{string(oauth.EmailWork), string(media.RemovalWork), string(media.FactsWork)}
+	return []string{string(oauth.EmailWork), string(media.RemovalWork), string(media.FactsWork), string(fetch.JobWork)}
 }
 
 // optionalTime returns nil for the zero time.

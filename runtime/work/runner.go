@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// checkInterval is how often a process looks for tasks that other processes have added, for those that are due again, and
+	// defaultCheckInterval is how often a process looks for tasks that other processes have added, for those that are due again, and
 	// for those of dead processes.
-	checkInterval = 2 * time.Second
+	defaultCheckInterval = 2 * time.Second
 	// claimMargin is the part of a claim that remains after Policy.Timeout, to record how the attempt ended.
 	claimMargin = 30 * time.Second
 	// claimTimeout bounds one call of ClaimTasks or ReleaseTasks.
 	claimTimeout = 5 * time.Second
-	// recordTimeout bounds what records the end of an attempt, its repetitions included.
+	// recordTimeout bounds what records the end of an attempt at a shutdown, its repetitions included. Otherwise the claim does.
 	recordTimeout = claimMargin / 2
 	// recordPause is between these repetitions.
 	recordPause = time.Second
@@ -108,24 +108,32 @@ type queue struct {
 func (q *queue) run(ctx context.Context) {
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	if q.policy.Interrupt {
+		defer context.AfterFunc(ctx, stop)()
+	}
 	var attempts sync.WaitGroup
 	ended := make(chan struct{}, q.policy.Slots)
 	free, more := q.policy.Slots, true
 	claimsFail, enqueueFails := false, false
-	check := time.NewTimer(jitter(checkInterval))
+	interval := cmp.Or(q.policy.CheckInterval, defaultCheckInterval)
+	check := time.NewTimer(jitter(interval))
 	defer check.Stop()
 	for ctx.Err() == nil {
 		if more && free > 0 && q.policy.ready() == nil {
-			tasks, err := q.claim(ctx, free)
+			limit, perAccount := q.share(free)
+			tasks, err := q.claim(ctx, limit, perAccount)
 			for _, task := range tasks {
 				attempts.Go(func() {
 					defer func() { ended <- struct{}{} }()
 					q.attempt(working, task)
 				})
 			}
-			more = err == nil && len(tasks) == free
+			more = err == nil && len(tasks) == limit
 			free -= len(tasks)
 			q.warn(ctx, &claimsFail, "tasks cannot be claimed; the next check tries again", err)
+			if more && free > 0 {
+				continue // the spare slot
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -139,13 +147,27 @@ func (q *queue) run(ctx context.Context) {
 			if q.policy.ready() == nil {
 				_, err := q.enqueue(ctx)
 				q.warn(ctx, &enqueueFails, "tasks cannot be found; the next check tries again", err)
+				if free == 0 && q.policy.Full != nil {
+					q.policy.Full(ctx)
+				}
 			}
 			more = true
-			check.Reset(jitter(checkInterval))
+			check.Reset(jitter(interval))
 		}
 	}
 	defer time.AfterFunc(shutdownGrace, stop).Stop()
 	attempts.Wait()
+}
+
+// share returns how many of the free slots are claimed at once, and for how many tasks of an account.
+func (q *queue) share(free int) (limit, perAccount int) {
+	switch {
+	case !q.policy.Spare || q.policy.Slots == 1:
+		return free, q.policy.PerAccount
+	case free == 1:
+		return 1, 1
+	}
+	return free - 1, q.policy.PerAccount
 }
 
 // Drain runs the tasks of a kind that are due, until none is. It may run beside Run and Drain of other processes, and leaves them the
@@ -174,7 +196,7 @@ func (q *queue) drain(ctx context.Context) (claimed int, err error) {
 		if err := cmp.Or(ctx.Err(), q.policy.ready()); err != nil {
 			return claimed, err
 		}
-		tasks, err := q.claim(ctx, q.policy.Slots)
+		tasks, err := q.claim(ctx, q.policy.Slots, q.policy.PerAccount)
 		if err != nil || len(tasks) == 0 {
 			return claimed, err
 		}
@@ -206,10 +228,10 @@ func (q *queue) warn(ctx context.Context, failing *bool, message string, err err
 }
 
 // claim is not interrupted when ctx ends: a task that was claimed but not received here would wait until its claim ends.
-func (q *queue) claim(ctx context.Context, limit int) ([]Task, error) {
+func (q *queue) claim(ctx context.Context, limit, perAccount int) ([]Task, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
-	return q.deps.Store.ClaimTasks(ctx, Claim{Kind: q.kind, Limit: limit, PerAccount: q.policy.PerAccount, Duration: q.policy.Timeout + claimMargin})
+	return q.deps.Store.ClaimTasks(ctx, Claim{Kind: q.kind, Limit: limit, PerAccount: perAccount, Duration: q.policy.Timeout + claimMargin})
 }
 
 // release makes the tasks of dead processes due. If it fails, their claims end by their time.
@@ -227,12 +249,15 @@ func (q *queue) attempt(ctx context.Context, task Task) {
 	running.Inc()
 	defer running.Dec()
 	began := time.Now()
+	claimed, cancel := context.WithDeadline(context.WithoutCancel(ctx), began.Add(q.policy.Timeout+claimMargin))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(recordTimeout, cancel) })()
 	var err error
 	if !task.Expired {
 		err = q.work(ctx, task)
 	}
 	q.metrics.duration.WithLabelValues(string(q.kind)).Observe(time.Since(began).Seconds())
-	outcome := q.end(ctx, task, err)
+	outcome := q.end(ctx, claimed, task, err)
 	q.metrics.attempts.WithLabelValues(string(q.kind), outcome).Inc()
 	if q.deps.Events != nil {
 		q.deps.Events <- Event{Kind: q.kind, Key: task.Key, Outcome: outcome}
@@ -252,8 +277,8 @@ func (q *queue) work(ctx context.Context, task Task) (err error) {
 	return q.worker.Work(ctx, task)
 }
 
-// end records how an attempt ended, and returns its outcome.
-func (q *queue) end(ctx context.Context, task Task, err error) (outcome string) {
+// end records how an attempt ended, and returns its outcome. claimed ends with the claim.
+func (q *queue) end(ctx, claimed context.Context, task Task, err error) (outcome string) {
 	log := q.deps.Log.With("kind", q.kind, "task", task.Key, "attempt", task.Attempt)
 	if task.AccountID != uuid.Nil {
 		log = log.With("account", task.AccountID)
@@ -284,7 +309,7 @@ func (q *queue) end(ctx context.Context, task Task, err error) (outcome string) 
 		outcome, why = outcomeRetry, Return{Delay: q.policy.backoff(task.Attempt), Failure: cmp.Or(err.Error(), "an error without a text")}
 		log.WarnContext(ctx, "a task failed and is tried again", "error", err, "retry_in", why.Delay)
 	}
-	ending, recordErr := q.record(ctx, func(ctx context.Context) (Ending, error) {
+	ending, recordErr := q.record(claimed, func(ctx context.Context) (Ending, error) {
 		switch outcome {
 		case outcomeReturned, outcomeSnoozed, outcomeRetry:
 			return q.deps.Store.ReturnTask(ctx, task, why)
@@ -305,12 +330,13 @@ func (q *queue) end(ctx context.Context, task Task, err error) (outcome string) 
 	return outcome
 }
 
-// record repeats a call until it succeeds or the claim is about to end. It does not end with ctx.
+// record repeats a call until it succeeds or ctx, which lasts as long as the claim, ends: nobody else may run the task before.
 func (q *queue) record(ctx context.Context, call func(context.Context) (Ending, error)) (ending Ending, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
-	defer cancel()
 	for {
-		if ending, err = call(ctx); err == nil || ctx.Err() != nil {
+		calling, cancel := context.WithTimeout(ctx, claimTimeout)
+		ending, err = call(calling)
+		cancel()
+		if err == nil || ctx.Err() != nil {
 			return ending, err
 		}
 		pause := time.NewTimer(recordPause)

@@ -35,6 +35,7 @@ type queue struct {
 	// claimErr and recordErr are returned while they are set.
 	claimErr, recordErr error
 	returns             []work.Return
+	asked               []work.Claim
 }
 
 type row struct {
@@ -62,7 +63,7 @@ func (q *queue) fail(claimErr, recordErr error) {
 func (q *queue) now() (now queueState) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now = queueState{claims: q.claims, returns: slices.Clone(q.returns)}
+	now = queueState{claims: q.claims, returns: slices.Clone(q.returns), asked: slices.Clone(q.asked)}
 	for _, row := range q.tasks {
 		now.rows = append(now.rows, *row)
 	}
@@ -74,6 +75,7 @@ type queueState struct {
 	rows    []row
 	claims  int
 	returns []work.Return
+	asked   []work.Claim
 }
 
 func (q *queue) left() (left int) {
@@ -91,6 +93,7 @@ func (q *queue) ClaimTasks(_ context.Context, claim work.Claim) (tasks []work.Ta
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.claims++
+	q.asked = append(q.asked, claim)
 	if q.claimErr != nil {
 		return nil, q.claimErr
 	}
@@ -374,12 +377,16 @@ func TestRunner_OutlivesAStoreThatFails(t *testing.T) {
 		}
 		store.fail(nil, errDown)
 		store.add(work.Task{})
-		pass(time.Minute)
+		pass(policy.Timeout + 29*time.Second)
+		if n := r.outcome(t, "unknown"); n != 0 {
+			t.Errorf("before the end of the claim, %d ends are given up", n)
+		}
+		pass(2 * time.Second)
 		if r.outcome(t, "unknown") != 1 || r.logs.count("it runs again") != 1 {
 			t.Errorf("%d ends are not known", r.outcome(t, "unknown"))
 		}
 		store.fail(nil, nil)
-		pass(time.Minute) // the claim ends
+		pass(5 * time.Second)
 		if store.left() != 0 || r.outcome(t, "done") != 2 {
 			t.Error("the task does not run again")
 		}
@@ -465,11 +472,13 @@ func TestRegister_RejectsWhatCannotRun(t *testing.T) {
 		t.Error("a second one registers the same metrics")
 	}
 	for name, change := range map[string]func(*work.Policy){
-		"no slot":          func(p *work.Policy) { p.Slots = 0 },
-		"no timeout":       func(p *work.Policy) { p.Timeout = 0 },
-		"no backoff":       func(p *work.Policy) { p.MinBackoff = 0 },
-		"a lower maximum":  func(p *work.Policy) { p.MaxBackoff = time.Second },
-		"a negative limit": func(p *work.Policy) { p.PerAccount = -1 },
+		"no slot":                      func(p *work.Policy) { p.Slots = 0 },
+		"no timeout":                   func(p *work.Policy) { p.Timeout = 0 },
+		"no backoff":                   func(p *work.Policy) { p.MinBackoff = 0 },
+		"a lower maximum":              func(p *work.Policy) { p.MaxBackoff = time.Second },
+		"a negative limit":             func(p *work.Policy) { p.PerAccount = -1 },
+		"a negative pause":             func(p *work.Policy) { p.CheckInterval = -1 },
+		"a spare slot of all accounts": func(p *work.Policy) { p.Spare = true },
 	} {
 		wrong := policy
 		change(&wrong)

@@ -84,8 +84,15 @@ type Policy struct {
 	Slots int
 	// PerAccount is how many tasks of an account run at once, in all processes; 0 = any number.
 	PerAccount int
+	// Spare reserves the last free one of several slots of a process for an account of which no task runs, so that few accounts with
+	// long tasks do not hold all slots.
+	Spare bool
 	// Timeout bounds one attempt.
 	Timeout time.Duration
+	// Interrupt ends running attempts at once when the process shuts down, for tasks that take longer than the few seconds that others have.
+	Interrupt bool
+	// CheckInterval is about how often a process looks for tasks that it was not woken for; 0 = 2 s.
+	CheckInterval time.Duration
 	// MaxAttempts is after how many failed attempts a task is discarded; 0 = it is tried until it succeeds or expires.
 	MaxAttempts int
 	// MinBackoff is the pause after the first failed attempt. It doubles with each other one, up to MaxBackoff. A
@@ -96,6 +103,8 @@ type Policy struct {
 	// Enqueue adds the tasks that are due because of rows elsewhere, for a kind whose causes add none, and returns how many. It is called
 	// at each check, by all processes. nil = none.
 	Enqueue func(ctx context.Context) (int, error)
+	// Full is called at each check at which no slot is free and Ready returns nil, to make room. nil = tasks wait for a slot.
+	Full func(ctx context.Context)
 }
 
 // ready returns an error while no task may run.
@@ -109,8 +118,10 @@ func (p Policy) ready() error {
 // validate checks what a program may have wrong.
 func (p Policy) validate() error {
 	switch {
-	case p.Slots < 1, p.PerAccount < 0, p.MaxAttempts < 0:
+	case p.Slots < 1, p.PerAccount < 0, p.MaxAttempts < 0, p.CheckInterval < 0:
 		return errors.New("a policy needs at least one slot, and no negative number")
+	case p.Spare && p.PerAccount == 0:
+		return errors.New("a policy with a spare slot needs a number of tasks per account")
 	case p.Timeout <= 0, p.MinBackoff <= 0, p.MaxBackoff < p.MinBackoff:
 		return errors.New("a policy needs a timeout, and a backoff of which the maximum is not below the minimum")
 	}

@@ -111,7 +111,7 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return usageError{err}
 	}
 	defer images.Close()
-	svc, err := c.build(store, objects, images, traces, registry, log)
+	svc, err := c.build(ctx, store, objects, images, traces, registry, log)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,6 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 		background.Go(func() error { return svc.pictures.Run(backgroundCtx) })
 		background.Go(func() error { return svc.eager.Run(ctx) }) // other replicas continue
 	}
-	background.Go(func() error { return svc.fetch.Run(ctx) }) // other replicas continue its jobs while this one drains
 	background.Go(func() error { return svc.work.Run(backgroundCtx) })
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(c.Server.DrainDelay, svc.uploads.Drain) })()
 	err = svc.server.Run(ctx)
@@ -176,7 +175,6 @@ type components struct {
 	origins *accountcache.Origins
 	uploads *tus.API
 	locks   *postgres.UploadLocks
-	fetch   *fetch.Service
 	stores  *objectstore.Readiness
 	work    *work.Runner
 	mail    *mail.Sender // nil if login is disabled
@@ -188,8 +186,8 @@ type components struct {
 	instance *installation.Instance
 }
 
-// build creates the components of the service.
-func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, images *imaging.Pool, traces *traceexport.Provider, registry *prometheus.Registry, log *slog.Logger) (components, error) {
+// build creates the components of the service, which is drained once ctx ends.
+func (c *serveCommand) build(ctx context.Context, store *postgres.Store, objects *objectstore.Store, images *imaging.Pool, traces *traceexport.Provider, registry *prometheus.Registry, log *slog.Logger) (components, error) {
 	limits, err := ratelimit.New(c.Limits, ratelimit.Deps{Registry: registry, Now: time.Now, Log: log})
 	if err != nil {
 		return components{}, err
@@ -260,7 +258,11 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if err != nil {
 		return components{}, err
 	}
-	fetches, err := fetch.New(c.Fetch, fetch.Deps{Store: store, Source: remote, Media: items, NewID: store.Cell().NewID, Writable: guard.Writable, Now: time.Now, Log: log, Registry: registry})
+	tasks, err := work.NewRunner(work.Deps{Store: store, Registry: registry, Log: log})
+	if err != nil {
+		return components{}, err
+	}
+	fetches, err := c.buildFetches(ctx, fetch.Deps{Store: store, Source: remote, Media: items, NewID: store.Cell().NewID, Ready: guard.Writable, Now: time.Now, Log: log, Registry: registry}, tasks)
 	if err != nil {
 		return components{}, err
 	}
@@ -303,10 +305,6 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		return components{}, err
 	}
 	mounts := []func(chi.Router){routes.Mount, uploads.Mount, tools.Mount, files.Mount, reference.Mount}
-	tasks, err := work.NewRunner(work.Deps{Store: store, Registry: registry, Log: log})
-	if err != nil {
-		return components{}, err
-	}
 	ready := func() error { return cmp.Or(stores.Available(), guard.BucketsWritable()) }
 	remover := media.NewRemover(c.Removals, media.RemoverDeps{Store: store, Objects: guarded, Guard: guard, Ready: ready, Now: time.Now, Log: log})
 	if err := tasks.Register(media.RemovalWork, remover, remover.Policy()); err != nil {
@@ -341,8 +339,20 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if c.Cache.Entries > 0 {
 		feed = feed.WithItems(cached)
 	}
-	return components{server: serving, origins: accountOrigins, auth: authenticator, feed: feed, uploads: uploads, locks: locks, fetch: fetches, stores: stores, work: tasks, mail: emails,
+	return components{server: serving, origins: accountOrigins, auth: authenticator, feed: feed, uploads: uploads, locks: locks, stores: stores, work: tasks, mail: emails,
 		pictures: pictures, eager: eager, guard: guard, instance: instance}, err
+}
+
+// buildFetches creates the uploads from a URL. After ctx, other replicas begin them.
+func (c *serveCommand) buildFetches(ctx context.Context, deps fetch.Deps, tasks *work.Runner) (*fetch.Service, error) {
+	writable := deps.Ready
+	deps.Ready = func() error { return cmp.Or(ctx.Err(), writable()) }
+	deps.Queued = func() { tasks.Wake(fetch.JobWork) }
+	fetches, err := fetch.New(c.Fetch, deps)
+	if err != nil || !fetches.Enabled() {
+		return fetches, err
+	}
+	return fetches, tasks.Register(fetch.JobWork, fetches, fetches.Policy())
 }
 
 // buildOAuth creates the authorization server with its login pages, and what sends its e-mails.

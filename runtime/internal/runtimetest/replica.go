@@ -25,6 +25,7 @@ import (
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/rendition"
+	"mediastack.dev/runtime/work"
 )
 
 // MediaConfig returns the default media configuration of a replica.
@@ -88,8 +89,9 @@ type Core struct {
 	Documents api.Documents
 	// Renditions makes the pictures of presets; nil without images.
 	Renditions *rendition.Service
-	// Fetch are the uploads from a URL.
+	// Fetch are the uploads from a URL, and Tasks runs them.
 	Fetch *fetch.Service
+	Tasks *work.Runner
 	// Logs is what the replica logs.
 	Logs *Log
 
@@ -166,8 +168,12 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 	if config.Fetch == (fetch.Config{}) {
 		config.Fetch = FetchConfig()
 	}
-	c.Fetch, err = fetch.New(config.Fetch, fetch.Deps{Store: e.Store, Source: config.Source, Media: c.Media, NewID: e.Store.Cell().NewID, Now: config.Now, Log: c.log, Registry: c.Registry})
+	c.Tasks, err = work.NewRunner(work.Deps{Store: e.Store, Registry: c.Registry, Log: c.log})
 	must(t, err)
+	c.Fetch, err = fetch.New(config.Fetch, fetch.Deps{Store: e.Store, Source: config.Source, Media: c.Media, NewID: e.Store.Cell().NewID,
+		Queued: func() { c.Tasks.Wake(fetch.JobWork) }, Now: config.Now, Log: c.log, Registry: c.Registry})
+	must(t, err)
+	must(t, c.Tasks.Register(fetch.JobWork, c.Fetch, c.Fetch.Policy()))
 	return c
 }
 

@@ -193,7 +193,7 @@ func (e *Env) RunFetches(t *testing.T, core *Core) (stop func()) {
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { _ = core.Fetch.Run(ctx) })
+	running.Go(func() { _ = core.Tasks.Run(ctx) })
 	stop = func() { cancel(); running.Wait() }
 	t.Cleanup(stop)
 	return stop

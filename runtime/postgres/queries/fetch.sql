@@ -11,39 +11,34 @@ WHERE (SELECT count(*) FROM fetch_job open WHERE open.account_id = sqlc.arg(acco
 -- name: FetchJob :one
 SELECT * FROM fetch_job WHERE id = $1 AND account_id = $2 AND app_id = $3;
 
--- name: FetchIsOpen :one
--- Reports whether a job waits or runs, so that an idle process takes no lock.
-SELECT EXISTS (SELECT FROM fetch_job WHERE ended_at IS NULL AND (state = 'running' OR not_before <= now()));
+-- name: EnqueueFetches :execrows
+-- Adds the tasks of jobs that have none: replicas of a version before package work have queued them, and claim them without tasks.
+INSERT INTO work (kind, key, account_id, due_at)
+SELECT sqlc.arg(kind)::text, job.id, job.account_id, job.not_before FROM fetch_job job
+WHERE job.ended_at IS NULL AND (job.state = 'queued' OR process_ended(job.instance_id, sqlc.arg(own)::uuid))
+  AND NOT EXISTS (SELECT FROM work w WHERE w.kind = sqlc.arg(kind)::text AND w.key = job.id)
+ON CONFLICT (kind, key) DO NOTHING;
 
--- name: NextFetch :one
--- The job that has been due for longest of the accounts with the fewest running jobs, if they have a slot:
--- an account with many jobs does not keep others waiting. A running one is due when the
--- lease of its process has ended, and this process has served for as long as what is left of its own
--- lease: after an outage of the database, the others need the time to renew theirs.
-SELECT job.* FROM fetch_job job
-LEFT JOIN (SELECT account_id, count(*) AS jobs FROM fetch_job WHERE ended_at IS NULL AND state = 'running' GROUP BY account_id) running ON running.account_id = job.account_id
-CROSS JOIN runtime_instance own
-WHERE own.id = sqlc.arg(instance_id)::uuid AND own.lease_ends >= now() AND job.ended_at IS NULL
-  AND (job.state = 'queued' AND job.not_before <= now()
-    OR job.state = 'running' AND own.alive_since <= now() - (own.lease_ends - now())
-      AND NOT EXISTS (SELECT FROM runtime_instance holder WHERE holder.id = job.instance_id AND holder.lease_ends >= now()))
-  AND coalesce(running.jobs, 0) - (job.state = 'running')::int < sqlc.arg(per_account)::int
-ORDER BY coalesce(running.jobs, 0) - (job.state = 'running')::int, job.not_before, job.id LIMIT 1 FOR UPDATE OF job SKIP LOCKED;
+-- name: LockFetch :one
+-- held reports whether another process runs the job whose lease has not ended, or this one has no lease.
+SELECT job.item_id, (NOT EXISTS (SELECT FROM runtime_instance own WHERE own.id = sqlc.arg(instance_id)::uuid AND own.lease_ends >= now())
+    OR job.instance_id IS NOT NULL AND job.instance_id <> sqlc.arg(instance_id)::uuid AND NOT process_ended(job.instance_id, sqlc.arg(instance_id)::uuid))::boolean AS held
+FROM fetch_job job WHERE job.id = sqlc.arg(id) AND job.ended_at IS NULL FOR UPDATE OF job;
 
 -- name: StarvedFetch :one
--- A row if a job of an account of which none runs has been due for longer than wait. yields is the job that
+-- A row if a task of an account of which none runs has been due for longer than wait. yields is the job that
 -- makes room for it: of the account of which the most run, the one that has received the least. It is the
 -- zero UUID if of no account several run. The job of a process whose lease has ended cannot yield.
 WITH running AS MATERIALIZED (
-    SELECT account_id, count(*) AS jobs FROM fetch_job WHERE ended_at IS NULL AND state = 'running' GROUP BY account_id
+    SELECT w.account_id, count(*) AS tasks FROM work w WHERE w.kind = sqlc.arg(kind) AND w.claim IS NOT NULL AND w.due_at > now() GROUP BY w.account_id
 )
 SELECT coalesce((
-    SELECT job.id FROM fetch_job job JOIN running ON running.account_id = job.account_id
-    WHERE job.ended_at IS NULL AND job.state = 'running' AND running.jobs > 1
-      AND EXISTS (SELECT FROM runtime_instance holder WHERE holder.id = job.instance_id AND holder.lease_ends >= now())
-    ORDER BY running.jobs DESC, job.bytes, job.id LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS yields
-FROM fetch_job waiting
-WHERE waiting.ended_at IS NULL AND waiting.state = 'queued' AND waiting.not_before <= now() - sqlc.arg(wait)::bigint * interval '1 microsecond'
+    SELECT job.id FROM work w JOIN running ON running.account_id = w.account_id JOIN fetch_job job ON job.id = w.key
+    WHERE w.kind = sqlc.arg(kind) AND w.claim IS NOT NULL AND w.due_at > now() AND running.tasks > 1
+      AND EXISTS (SELECT FROM runtime_instance holder WHERE holder.id = w.instance_id AND holder.lease_ends >= now())
+    ORDER BY running.tasks DESC, job.bytes, job.id LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS yields
+FROM work waiting
+WHERE waiting.kind = sqlc.arg(kind) AND waiting.due_at <= now() - sqlc.arg(wait)::bigint * interval '1 microsecond'
   AND NOT EXISTS (SELECT FROM running WHERE running.account_id = waiting.account_id)
 LIMIT 1;
 
@@ -52,7 +47,7 @@ LIMIT 1;
 SELECT upload.item_id, upload.account_id, account.bucket, upload.capability_id, coalesce(upload.opened_at <= (SELECT resumed_at FROM installation), false)::boolean AS keep_objects FROM upload JOIN account ON account.id = upload.account_id
 WHERE upload.item_id = $1 FOR UPDATE OF upload;
 
--- name: ClaimFetch :one
+-- name: BeginFetch :one
 UPDATE fetch_job SET state = 'running', instance_id = sqlc.arg(instance_id)::uuid, item_id = sqlc.arg(item_id)::uuid, attempts = attempts + 1,
     bytes = CASE WHEN item_id = sqlc.arg(item_id)::uuid THEN bytes ELSE 0 END, total = CASE WHEN item_id = sqlc.arg(item_id)::uuid THEN total ELSE 0 END
 WHERE id = sqlc.arg(id) RETURNING *;
@@ -71,9 +66,16 @@ UPDATE fetch_job SET state = 'queued', instance_id = NULL, not_before = now() + 
 WHERE id = sqlc.arg(id) AND item_id = sqlc.arg(item_id)::uuid AND instance_id = sqlc.arg(instance_id)::uuid;
 
 -- name: PurgeFetches :execrows
-DELETE FROM fetch_job WHERE id = ANY (ARRAY(
-    SELECT job.id FROM fetch_job job WHERE job.ended_at < sqlc.arg(cutoff)::timestamptz
-    UNION ALL
-    SELECT job.id FROM fetch_job job WHERE job.ended_at IS NULL AND job.created_at < sqlc.arg(cutoff)::timestamptz
-      AND NOT EXISTS (SELECT FROM runtime_instance holder WHERE holder.id = job.instance_id AND holder.lease_ends >= now())
-    LIMIT sqlc.arg(batch)::int));
+-- Deletes jobs and their tasks.
+WITH purged AS (
+    DELETE FROM fetch_job WHERE id = ANY (ARRAY(
+        SELECT job.id FROM fetch_job job WHERE job.ended_at < sqlc.arg(cutoff)::timestamptz
+        UNION ALL
+        SELECT job.id FROM fetch_job job WHERE job.ended_at IS NULL AND job.created_at < sqlc.arg(cutoff)::timestamptz
+          AND NOT EXISTS (SELECT FROM runtime_instance holder WHERE holder.id = job.instance_id AND holder.lease_ends >= now())
+        LIMIT sqlc.arg(batch)::int))
+    RETURNING id
+), ended AS (
+    DELETE FROM work WHERE work.kind = sqlc.arg(kind) AND work.key = ANY (ARRAY(SELECT purged.id FROM purged))
+)
+SELECT purged.id FROM purged;

@@ -62,20 +62,20 @@ func (q *Queries) AddFetch(ctx context.Context, arg AddFetchParams) (int64, erro
 	return result.RowsAffected(), nil
 }
 
-const claimFetch = `-- name: ClaimFetch :one
+const beginFetch = `-- name: BeginFetch :one
 UPDATE fetch_job SET state = 'running', instance_id = $1::uuid, item_id = $2::uuid, attempts = attempts + 1,
     bytes = CASE WHEN item_id = $2::uuid THEN bytes ELSE 0 END, total = CASE WHEN item_id = $2::uuid THEN total ELSE 0 END
 WHERE id = $3 RETURNING id, account_id, app_id, key_id, grant_id, url, file_name, access, caption, group_label, metadata, seal, state, attempts, not_before, instance_id, item_id, bytes, total, error_code, error_text, created_at, ended_at, assistant
 `
 
-type ClaimFetchParams struct {
+type BeginFetchParams struct {
 	InstanceID uuid.UUID
 	ItemID     uuid.UUID
 	ID         uuid.UUID
 }
 
-func (q *Queries) ClaimFetch(ctx context.Context, arg ClaimFetchParams) (FetchJob, error) {
-	row := q.db.QueryRow(ctx, claimFetch, arg.InstanceID, arg.ItemID, arg.ID)
+func (q *Queries) BeginFetch(ctx context.Context, arg BeginFetchParams) (FetchJob, error) {
+	row := q.db.QueryRow(ctx, beginFetch, arg.InstanceID, arg.ItemID, arg.ID)
 	var i FetchJob
 	err := row.Scan(
 		&i.ID,
@@ -106,16 +106,26 @@ func (q *Queries) ClaimFetch(ctx context.Context, arg ClaimFetchParams) (FetchJo
 	return i, err
 }
 
-const fetchIsOpen = `-- name: FetchIsOpen :one
-SELECT EXISTS (SELECT FROM fetch_job WHERE ended_at IS NULL AND (state = 'running' OR not_before <= now()))
+const enqueueFetches = `-- name: EnqueueFetches :execrows
+INSERT INTO work (kind, key, account_id, due_at)
+SELECT $1::text, job.id, job.account_id, job.not_before FROM fetch_job job
+WHERE job.ended_at IS NULL AND (job.state = 'queued' OR process_ended(job.instance_id, $2::uuid))
+  AND NOT EXISTS (SELECT FROM work w WHERE w.kind = $1::text AND w.key = job.id)
+ON CONFLICT (kind, key) DO NOTHING
 `
 
-// Reports whether a job waits or runs, so that an idle process takes no lock.
-func (q *Queries) FetchIsOpen(ctx context.Context) (bool, error) {
-	row := q.db.QueryRow(ctx, fetchIsOpen)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
+type EnqueueFetchesParams struct {
+	Kind string
+	Own  uuid.UUID
+}
+
+// Adds the tasks of jobs that have none: replicas of a version before package work have queued them, and claim them without tasks.
+func (q *Queries) EnqueueFetches(ctx context.Context, arg EnqueueFetchesParams) (int64, error) {
+	result, err := q.db.Exec(ctx, enqueueFetches, arg.Kind, arg.Own)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const fetchJob = `-- name: FetchJob :one
@@ -190,6 +200,30 @@ func (q *Queries) FinishFetch(ctx context.Context, arg FinishFetchParams) (int64
 	return result.RowsAffected(), nil
 }
 
+const lockFetch = `-- name: LockFetch :one
+SELECT job.item_id, (NOT EXISTS (SELECT FROM runtime_instance own WHERE own.id = $1::uuid AND own.lease_ends >= now())
+    OR job.instance_id IS NOT NULL AND job.instance_id <> $1::uuid AND NOT process_ended(job.instance_id, $1::uuid))::boolean AS held
+FROM fetch_job job WHERE job.id = $2 AND job.ended_at IS NULL FOR UPDATE OF job
+`
+
+type LockFetchParams struct {
+	InstanceID uuid.UUID
+	ID         uuid.UUID
+}
+
+type LockFetchRow struct {
+	ItemID pgtype.UUID
+	Held   bool
+}
+
+// held reports whether another process runs the job whose lease has not ended, or this one has no lease.
+func (q *Queries) LockFetch(ctx context.Context, arg LockFetchParams) (LockFetchRow, error) {
+	row := q.db.QueryRow(ctx, lockFetch, arg.InstanceID, arg.ID)
+	var i LockFetchRow
+	err := row.Scan(&i.ItemID, &i.Held)
+	return i, err
+}
+
 const lockFetchQueue = `-- name: LockFetchQueue :exec
 SELECT pg_advisory_xact_lock($1::int, hashtext($2::text))
 `
@@ -205,75 +239,30 @@ func (q *Queries) LockFetchQueue(ctx context.Context, arg LockFetchQueueParams) 
 	return err
 }
 
-const nextFetch = `-- name: NextFetch :one
-SELECT job.id, job.account_id, job.app_id, job.key_id, job.grant_id, job.url, job.file_name, job.access, job.caption, job.group_label, job.metadata, job.seal, job.state, job.attempts, job.not_before, job.instance_id, job.item_id, job.bytes, job.total, job.error_code, job.error_text, job.created_at, job.ended_at, job.assistant FROM fetch_job job
-LEFT JOIN (SELECT account_id, count(*) AS jobs FROM fetch_job WHERE ended_at IS NULL AND state = 'running' GROUP BY account_id) running ON running.account_id = job.account_id
-CROSS JOIN runtime_instance own
-WHERE own.id = $1::uuid AND own.lease_ends >= now() AND job.ended_at IS NULL
-  AND (job.state = 'queued' AND job.not_before <= now()
-    OR job.state = 'running' AND own.alive_since <= now() - (own.lease_ends - now())
-      AND NOT EXISTS (SELECT FROM runtime_instance holder WHERE holder.id = job.instance_id AND holder.lease_ends >= now()))
-  AND coalesce(running.jobs, 0) - (job.state = 'running')::int < $2::int
-ORDER BY coalesce(running.jobs, 0) - (job.state = 'running')::int, job.not_before, job.id LIMIT 1 FOR UPDATE OF job SKIP LOCKED
-`
-
-type NextFetchParams struct {
-	InstanceID uuid.UUID
-	PerAccount int32
-}
-
-// The job that has been due for longest of the accounts with the fewest running jobs, if they have a slot:
-// an account with many jobs does not keep others waiting. A running one is due when the
-// lease of its process has ended, and this process has served for as long as what is left of its own
-// lease: after an outage of the database, the others need the time to renew theirs.
-func (q *Queries) NextFetch(ctx context.Context, arg NextFetchParams) (FetchJob, error) {
-	row := q.db.QueryRow(ctx, nextFetch, arg.InstanceID, arg.PerAccount)
-	var i FetchJob
-	err := row.Scan(
-		&i.ID,
-		&i.AccountID,
-		&i.AppID,
-		&i.KeyID,
-		&i.GrantID,
-		&i.Url,
-		&i.FileName,
-		&i.Access,
-		&i.Caption,
-		&i.GroupLabel,
-		&i.Metadata,
-		&i.Seal,
-		&i.State,
-		&i.Attempts,
-		&i.NotBefore,
-		&i.InstanceID,
-		&i.ItemID,
-		&i.Bytes,
-		&i.Total,
-		&i.ErrorCode,
-		&i.ErrorText,
-		&i.CreatedAt,
-		&i.EndedAt,
-		&i.Assistant,
-	)
-	return i, err
-}
-
 const purgeFetches = `-- name: PurgeFetches :execrows
-DELETE FROM fetch_job WHERE id = ANY (ARRAY(
-    SELECT job.id FROM fetch_job job WHERE job.ended_at < $2::timestamptz
-    UNION ALL
-    SELECT job.id FROM fetch_job job WHERE job.ended_at IS NULL AND job.created_at < $2::timestamptz
-      AND NOT EXISTS (SELECT FROM runtime_instance holder WHERE holder.id = job.instance_id AND holder.lease_ends >= now())
-    LIMIT $1::int))
+WITH purged AS (
+    DELETE FROM fetch_job WHERE id = ANY (ARRAY(
+        SELECT job.id FROM fetch_job job WHERE job.ended_at < $2::timestamptz
+        UNION ALL
+        SELECT job.id FROM fetch_job job WHERE job.ended_at IS NULL AND job.created_at < $2::timestamptz
+          AND NOT EXISTS (SELECT FROM runtime_instance holder WHERE holder.id = job.instance_id AND holder.lease_ends >= now())
+        LIMIT $1::int))
+    RETURNING id
+), ended AS (
+    DELETE FROM work WHERE work.kind = $3 AND work.key = ANY (ARRAY(SELECT purged.id FROM purged))
+)
+SELECT purged.id FROM purged
 `
 
 type PurgeFetchesParams struct {
 	Batch  int32
 	Cutoff time.Time
+	Kind   string
 }
 
+// Deletes jobs and their tasks.
 func (q *Queries) PurgeFetches(ctx context.Context, arg PurgeFetchesParams) (int64, error) {
-	result, err := q.db.Exec(ctx, purgeFetches, arg.Batch, arg.Cutoff)
+	result, err := q.db.Exec(ctx, purgeFetches, arg.Batch, arg.Cutoff, arg.Kind)
 	if err != nil {
 		return 0, err
 	}
@@ -336,24 +325,29 @@ func (q *Queries) ReturnFetch(ctx context.Context, arg ReturnFetchParams) (int64
 
 const starvedFetch = `-- name: StarvedFetch :one
 WITH running AS MATERIALIZED (
-    SELECT account_id, count(*) AS jobs FROM fetch_job WHERE ended_at IS NULL AND state = 'running' GROUP BY account_id
+    SELECT w.account_id, count(*) AS tasks FROM work w WHERE w.kind = $1 AND w.claim IS NOT NULL AND w.due_at > now() GROUP BY w.account_id
 )
 SELECT coalesce((
-    SELECT job.id FROM fetch_job job JOIN running ON running.account_id = job.account_id
-    WHERE job.ended_at IS NULL AND job.state = 'running' AND running.jobs > 1
-      AND EXISTS (SELECT FROM runtime_instance holder WHERE holder.id = job.instance_id AND holder.lease_ends >= now())
-    ORDER BY running.jobs DESC, job.bytes, job.id LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS yields
-FROM fetch_job waiting
-WHERE waiting.ended_at IS NULL AND waiting.state = 'queued' AND waiting.not_before <= now() - $1::bigint * interval '1 microsecond'
+    SELECT job.id FROM work w JOIN running ON running.account_id = w.account_id JOIN fetch_job job ON job.id = w.key
+    WHERE w.kind = $1 AND w.claim IS NOT NULL AND w.due_at > now() AND running.tasks > 1
+      AND EXISTS (SELECT FROM runtime_instance holder WHERE holder.id = w.instance_id AND holder.lease_ends >= now())
+    ORDER BY running.tasks DESC, job.bytes, job.id LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS yields
+FROM work waiting
+WHERE waiting.kind = $1 AND waiting.due_at <= now() - $2::bigint * interval '1 microsecond'
   AND NOT EXISTS (SELECT FROM running WHERE running.account_id = waiting.account_id)
 LIMIT 1
 `
 
-// A row if a job of an account of which none runs has been due for longer than wait. yields is the job that
+type StarvedFetchParams struct {
+	Kind string
+	Wait int64
+}
+
+// A row if a task of an account of which none runs has been due for longer than wait. yields is the job that
 // makes room for it: of the account of which the most run, the one that has received the least. It is the
 // zero UUID if of no account several run. The job of a process whose lease has ended cannot yield.
-func (q *Queries) StarvedFetch(ctx context.Context, wait int64) (uuid.UUID, error) {
-	row := q.db.QueryRow(ctx, starvedFetch, wait)
+func (q *Queries) StarvedFetch(ctx context.Context, arg StarvedFetchParams) (uuid.UUID, error) {
+	row := q.db.QueryRow(ctx, starvedFetch, arg.Kind, arg.Wait)
 	var yields uuid.UUID
 	err := row.Scan(&yields)
 	return yields, err
