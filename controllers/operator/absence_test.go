@@ -40,6 +40,13 @@ func (p *runningProcess) Write(line []byte) (int, error) {
 	return p.log.Write(line)
 }
 
+// text returns the log.
+func (p *runningProcess) text() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
 // logged returns how many lines of the log have all texts.
 func (p *runningProcess) logged(texts ...string) (lines int) {
 	p.mu.Lock()
@@ -62,9 +69,7 @@ func (p *runningProcess) logs(texts ...string) {
 	wait.UntilNone(p.t, func() string {
 		p.stillRuns()
 		if p.logged(texts...) == 0 {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			return fmt.Sprintf("no line of the log has %q:\n%s", texts, p.log.String())
+			return fmt.Sprintf("no line of the log has %q:\n%s", texts, p.text())
 		}
 		return ""
 	})
@@ -194,7 +199,7 @@ func TestRun_ContinuesAfterAnAbsenceOfTheAPIServer(t *testing.T) {
 	}
 	leader.answers("/readyz", http.StatusOK)
 	if starts := leader.logged("the operator starts again in this process"); starts != 1 {
-		t.Errorf("the operator started again %d times", starts)
+		t.Errorf("the operator started again %d times:\n%s", starts, leader.text())
 	}
 
 	// The informers of a replica that does not lead try again at once, too.

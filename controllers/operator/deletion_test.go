@@ -152,11 +152,11 @@ func TestDeletion_NothingIsCreatedInATerminatingNamespace(t *testing.T) {
 	b.moveToAnotherNamespace()
 	b.run(b.config)
 	object := b.readyAccount("demo", deleting)
+	secret := b.secret("demo", "default")
 	must(t, b.Delete(b.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}))
 
-	// What a namespace controller does: first the Secret, later the account.
-	secret := b.secret("demo", "default")
-	must(t, b.Delete(b.ctx, secret))
+	// The namespace controller deletes both, in any order and at any time. Here the Secret is the first one, unless that was faster.
+	must(t, client.IgnoreNotFound(b.Delete(b.ctx, secret)))
 	b.settle()
 	if err := b.Get(b.ctx, client.ObjectKeyFromObject(secret), secret); !apierrors.IsNotFound(err) {
 		t.Errorf("the Secret was created again: %v", err)
@@ -164,12 +164,12 @@ func TestDeletion_NothingIsCreatedInATerminatingNamespace(t *testing.T) {
 	keys, err := b.registry.Keys(b.ctx, b.accountID(object))
 	must(t, err)
 	for _, app := range keys.Apps {
-		if len(app.Valid) != 1 {
+		if len(app.Valid) > 1 {
 			t.Errorf("there are %d keys: a key was issued that no Secret can carry", len(app.Valid))
 		}
 	}
 	bucket := object.Status.Bucket
-	must(t, b.Delete(b.ctx, object))
+	must(t, client.IgnoreNotFound(b.Delete(b.ctx, object)))
 	b.gone(object)
 	b.hasNoBucket(bucket)
 	if _, err := b.registry.Find(b.ctx, b.namespace, "demo"); !fault.Is(err, fault.NotFound) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,6 +89,44 @@ func TestJob_CommittedByAKilledProcessIsNotFetchedAgain(t *testing.T) {
 	if err := killed.Store.FinishFetch(t.Context(), claim, 3, nil); !errors.Is(err, fetch.ErrLost) {
 		t.Errorf("the first process can end the job: %v", err)
 	}
+}
+
+// unrecorded is a store that fails to record the first end of a job.
+type unrecorded struct {
+	fetch.Store
+	failed atomic.Bool
+}
+
+func (u *unrecorded) FinishFetch(ctx context.Context, claim fetch.Claim, bytes int64, failure *fetch.Failure) error {
+	if !u.failed.Swap(true) {
+		return fault.New(fault.Unavailable, "the database is away")
+	}
+	return u.Store.FinishFetch(ctx, claim, bytes, failure)
+}
+
+func TestJob_WhoseEndIsNotRecordedIsNotFetchedAgain(t *testing.T) {
+	t.Parallel()
+	w := &world{runtimetest.New(t)}
+	one := w.tenant(t)
+	var opened atomic.Int32
+	p := w.process(t, nil)
+	tasks, err := work.NewRunner(work.Deps{Store: w.Store, Log: p.core.Logs.Logger()})
+	must(t, err)
+	store := &unrecorded{Store: w.Store}
+	p.core.Tasks = tasks
+	p.core.Fetch, err = fetch.New(runtimetest.FetchConfig(), fetch.Deps{Store: store, Media: p.core.Media, NewID: w.Store.Cell().NewID, Now: time.Now, Log: p.core.Logs.Logger(),
+		Queued: func() { tasks.Wake(fetch.JobWork) }, Source: source(func(ctx context.Context) (fetch.File, error) {
+			opened.Add(1)
+			return serve("abc")(ctx)
+		})})
+	must(t, err)
+	must(t, tasks.Register(fetch.JobWork, p.core.Fetch, p.core.Fetch.Policy()))
+	job := p.start(t, one, fetch.Request{URL: "https://example.com/a", Seal: true})
+	w.RunFetches(t, p.core)
+	if ended := p.ended(t, one, job); ended.State != fetch.Done || opened.Load() != 1 || !store.failed.Load() {
+		t.Errorf("%+v, after %d downloads", ended, opened.Load())
+	}
+	w.holds(t, 1, 3)
 }
 
 func TestShutdown_GivesJobsBack(t *testing.T) {

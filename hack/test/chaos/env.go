@@ -62,7 +62,7 @@ type environment struct {
 	raw      *minio.Client
 }
 
-func startEnvironment(ctx context.Context, parent string) (*environment, error) {
+func startEnvironment(ctx context.Context, parent, former string) (*environment, error) {
 	dir, err := servers.MakeDataDir(parent, "mediastack-chaos-")
 	if err != nil {
 		return nil, err
@@ -72,14 +72,15 @@ func startEnvironment(ctx context.Context, parent string) (*environment, error) 
 		{name: "files", maxStorage: 400 << 20},
 		{name: "small", maxStorage: 60 << 20, undo: true}, // its cap is reached all the time
 	}}
-	if err := e.start(ctx); err != nil {
+	if err := e.start(ctx, former); err != nil {
 		e.close(false)
 		return nil, err
 	}
 	return e, nil
 }
 
-func (e *environment) start(ctx context.Context) error {
+// start starts the servers and the runtimes: two of this version, or one of it and one of the program former.
+func (e *environment) start(ctx context.Context, former string) error {
 	var err error
 	// Volatile: processes are killed here, not the machine.
 	if e.db, err = e.group.StartPostgres(ctx, servers.PostgresConfig{Dir: filepath.Join(e.dir, "postgres"), LogFile: filepath.Join(e.dir, "postgres.log"),
@@ -123,8 +124,8 @@ func (e *environment) start(ctx context.Context) error {
 		return err
 	}
 	secret := servers.RandomSecret(32)
-	for _, name := range []string{"runtime A", "runtime B"} {
-		runtime, err := e.group.StartRuntime(ctx, servers.RuntimeConfig{Name: name, LogDir: e.dir, Secret: secret, Stores: e.env,
+	for i, name := range []string{"runtime A", "runtime B"} {
+		runtime, err := e.group.StartRuntime(ctx, servers.RuntimeConfig{Name: name, Binary: []string{"", former}[i], LogDir: e.dir, Secret: secret, Stores: e.env,
 			Env: slices.Concat([]string{"SERVICE_UPLOAD_LEASE=1m", "SERVICE_INSTANCE_TIMEOUT=10s", "SERVICE_RESUMABLE_TTL=1m", "SERVICE_DELETE_TIMEOUT=3s", "SERVICE_RENDITION_TIMEOUT=5s", "SERVICE_RENDITION_FAILURE_TTL=2s", "SERVICE_SHUTDOWN_TIMEOUT=20s"}, servers.Unlimited, e.origin.settings)})
 		if err != nil {
 			return err

@@ -35,6 +35,7 @@ type options struct {
 	Pause    time.Duration `help:"Scenario service: how long a pause between two faults is at most. A longer one lets more requests succeed on a machine where a runtime needs long to start." default:"700ms"`
 	Clients  int           `help:"Concurrent clients." default:"8"`
 	Accounts int           `help:"Number of accounts in the scenario operator." default:"300"`
+	Former   string        `help:"Scenario service: a mediastack-runtime of an earlier version, which runs beside one of this version, as in a rolling update." type:"existingfile"`
 	Dir      string        `help:"Data directory; a temporary one by default. It is kept after a failure." type:"path"`
 	Wait     bool          `help:"Wait minutes for leases and claims to expire at the end, instead of expiring them in the database."`
 }
@@ -73,7 +74,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 // run is a whole run of the scenario service. It fails when an invariant was violated.
 func run(ctx context.Context, o options, out io.Writer) error {
 	begun := time.Now()
-	e, err := startEnvironment(ctx, o.Dir)
+	e, err := startEnvironment(ctx, o.Dir, o.Former)
 	if err != nil {
 		return err
 	}
