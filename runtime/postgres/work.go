@@ -33,7 +33,7 @@ func optionalTime(t time.Time) *time.Time {
 // addTask adds a task within a transaction, of which it is the last statement.
 func addTask(ctx context.Context, q *sqlgen.Queries, task work.NewTask) error {
 	return q.AddTask(ctx, sqlgen.AddTaskParams{Kind: string(task.Kind), Key: task.Key, AccountID: task.AccountID,
-		DueAt: optionalTime(task.DueAt), ExpiresAt: optionalTime(task.ExpiresAt), Payload: task.Payload})
+		DueAt: optionalTime(task.DueAt), ExpiresAt: optionalTime(task.ExpiresAt), Payload: append([]byte{}, task.Payload...)})
 }
 
 // ClaimTasks implements work.Store. A claim whose answer is lost ends by its time.

@@ -12,11 +12,11 @@ WHERE (SELECT count(*) FROM fetch_job open WHERE open.account_id = sqlc.arg(acco
 SELECT * FROM fetch_job WHERE id = $1 AND account_id = $2 AND app_id = $3;
 
 -- name: EnqueueFetches :execrows
--- Adds the tasks of jobs that have none: replicas of a version before package work have queued them, and claim them without tasks.
+-- Adds the tasks of jobs that have none: replicas of a version before package work have queued them, and claim them without tasks. A task
+-- that is there is found by the primary key.
 INSERT INTO work (kind, key, account_id, due_at)
 SELECT sqlc.arg(kind)::text, job.id, job.account_id, job.not_before FROM fetch_job job
 WHERE job.ended_at IS NULL AND (job.state = 'queued' OR process_ended(job.instance_id, sqlc.arg(own)::uuid))
-  AND NOT EXISTS (SELECT FROM work w WHERE w.kind = sqlc.arg(kind)::text AND w.key = job.id)
 ON CONFLICT (kind, key) DO NOTHING;
 
 -- name: LockFetch :one

@@ -110,7 +110,6 @@ const enqueueFetches = `-- name: EnqueueFetches :execrows
 INSERT INTO work (kind, key, account_id, due_at)
 SELECT $1::text, job.id, job.account_id, job.not_before FROM fetch_job job
 WHERE job.ended_at IS NULL AND (job.state = 'queued' OR process_ended(job.instance_id, $2::uuid))
-  AND NOT EXISTS (SELECT FROM work w WHERE w.kind = $1::text AND w.key = job.id)
 ON CONFLICT (kind, key) DO NOTHING
 `
 
@@ -119,7 +118,8 @@ type EnqueueFetchesParams struct {
 	Own  uuid.UUID
 }
 
-// Adds the tasks of jobs that have none: replicas of a version before package work have queued them, and claim them without tasks.
+// Adds the tasks of jobs that have none: replicas of a version before package work have queued them, and claim them without tasks. A task
+// that is there is found by the primary key.
 func (q *Queries) EnqueueFetches(ctx context.Context, arg EnqueueFetchesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, enqueueFetches, arg.Kind, arg.Own)
 	if err != nil {
