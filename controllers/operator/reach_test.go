@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"testing"
 	"time"
 )
@@ -63,6 +65,40 @@ func TestReach_SeesTheEndOfALongAbsence(t *testing.T) {
 			}
 			if closed != c.back || (r.away() != nil) != c.away {
 				t.Errorf("back: %t, away: %v", closed, r.away())
+			}
+		})
+	}
+}
+
+// An API server that starts serves its own resources for seconds before custom ones.
+func TestTryAPI_WaitsForRolesAndForCustomResources(t *testing.T) {
+	t.Parallel()
+	const ready, own, custom = "/readyz", "/api/v1/namespaces/kube-system", "/apis/mediastack.dev/v1alpha1"
+	for name, c := range map[string]struct {
+		status map[string]int
+		ready  bool
+	}{
+		"all is served":                    {map[string]int{ready: 200, custom: 200}, true},
+		"it starts":                        {map[string]int{ready: 500, own: 200, custom: 200}, false},
+		"it does not say so":               {map[string]int{ready: 403, own: 200, custom: 200}, true},
+		"it knows no roles":                {map[string]int{ready: 403, own: 403, custom: 403}, false},
+		"custom resources are unavailable": {map[string]int{ready: 403, own: 200, custom: 503}, false},
+		"custom resources do not answer":   {map[string]int{ready: 200, custom: 0}, false},
+		"there are no custom resources":    {map[string]int{ready: 200, custom: 404}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if c.status[r.URL.Path] == 0 {
+					panic(http.ErrAbortHandler)
+				}
+				w.WriteHeader(c.status[r.URL.Path])
+			}))
+			t.Cleanup(server.Close)
+			base, err := url.Parse(server.URL)
+			must(t, err)
+			if err := tryAPI(t.Context(), server.Client(), base); (err == nil) != c.ready {
+				t.Errorf("ready %t, want %t: %v", err == nil, c.ready, err)
 			}
 		})
 	}

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/objectmetrics"
 	"mediastack.dev/controllers/reconcile"
 )
@@ -192,13 +193,21 @@ func (p *process) awaitAPI(ctx context.Context) error {
 }
 
 // tryAPI returns an error while the API server is not ready. Where it denies to say so, also because it
-// does not know its roles yet, it is ready when it permits what every operator may do.
+// does not know its roles yet, it is ready when it permits what every operator may do. It serves its own resources by then, and custom ones
+// some seconds later: meanwhile it does not answer. Whether it has the custom resources is for the manager to say.
 func tryAPI(ctx context.Context, client *http.Client, base *url.URL) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	status, err := get(ctx, client, base.JoinPath("readyz"))
 	if status == http.StatusUnauthorized || status == http.StatusForbidden {
 		_, err = get(ctx, client, base.JoinPath("api/v1/namespaces", metav1.NamespaceSystem))
+	}
+	if err != nil {
+		return err
+	}
+	status, err = get(ctx, client, base.JoinPath("apis", v1alpha1.GroupVersion.String()))
+	if status >= http.StatusBadRequest && status < http.StatusInternalServerError {
+		return nil
 	}
 	return err
 }
