@@ -108,20 +108,23 @@ func TestJob_WhoseEndIsNotRecordedIsNotFetchedAgain(t *testing.T) {
 	t.Parallel()
 	w := &world{runtimetest.New(t)}
 	one := w.tenant(t)
-	var opened atomic.Int32
+	var opened, queued atomic.Int32
 	p := w.process(t, nil)
 	tasks, err := work.NewRunner(work.Deps{Store: w.Store, Log: p.core.Logs.Logger()})
 	must(t, err)
 	store := &unrecorded{Store: w.Store}
 	p.core.Tasks = tasks
 	p.core.Fetch, err = fetch.New(runtimetest.FetchConfig(), fetch.Deps{Store: store, Media: p.core.Media, NewID: w.Store.Cell().NewID, Now: time.Now, Log: p.core.Logs.Logger(),
-		Queued: func() { tasks.Wake(fetch.JobWork) }, Source: source(func(ctx context.Context) (fetch.File, error) {
+		Queued: func() { queued.Add(1); tasks.Wake(fetch.JobWork) }, Source: source(func(ctx context.Context) (fetch.File, error) {
 			opened.Add(1)
 			return serve("abc")(ctx)
 		})})
 	must(t, err)
 	must(t, tasks.Register(fetch.JobWork, p.core.Fetch, p.core.Fetch.Policy()))
 	job := p.start(t, one, fetch.Request{URL: "https://example.com/a", Seal: true})
+	if queued.Load() != 1 {
+		t.Errorf("the runner was woken %d times", queued.Load())
+	}
 	w.RunFetches(t, p.core)
 	if ended := p.ended(t, one, job); ended.State != fetch.Done || opened.Load() != 1 || !store.failed.Load() {
 		t.Errorf("%+v, after %d downloads", ended, opened.Load())
@@ -325,7 +328,7 @@ func TestBegin_LeavesAJobToAReplicaOfTheVersionBefore(t *testing.T) {
 		t.Errorf("a job that another process runs: %v", err)
 	}
 	w.RunFetches(t, p.core)
-	wait.Until(t, "the task was claimed", func() bool { return w.QueryInt(t, `SELECT count(*) FROM work_turn`) == 1 })
+	wait.Until(t, "the task was put off", func() bool { return p.metric(t, "mediastack_work_attempts_total", "snoozed") > 0 })
 	w.Counts(t, 1, "jobs are left to the other process", fmt.Sprintf(`SELECT count(*) FROM fetch_job WHERE instance_id = '%s' AND attempts = 1`, former))
 	// It dies, and what it queued has no tasks.
 	w.exec(t, `DELETE FROM work`)
