@@ -337,7 +337,25 @@ func TestBegin_LeavesAJobToAReplicaOfTheVersionBefore(t *testing.T) {
 	if ended := p.ended(t, one, job); ended.State != fetch.Done || ended.Bytes != 3 {
 		t.Errorf("%+v", ended)
 	}
-	w.Counts(t, 0, "tasks are left", `SELECT count(*) FROM work`)
+	wait.Until(t, "no task is left", func() bool { return w.QueryInt(t, `SELECT count(*) FROM work`) == 0 })
+}
+
+// Its claim would last for a day if it died before it has a lease.
+func TestRun_ClaimsNothingWithoutALease(t *testing.T) {
+	t.Parallel()
+	w := &world{runtimetest.New(t)}
+	one := w.tenant(t)
+	p := w.process(t, serve("abc"))
+	p.start(t, one, fetch.Request{URL: "https://example.com/a"})
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = p.core.Tasks.Run(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
+	for range 3 { // a check enqueues first, and claims then
+		w.exec(t, `DELETE FROM work`)
+		wait.Until(t, "the task is enqueued", func() bool { return w.QueryInt(t, `SELECT count(*) FROM work`) == 1 })
+	}
+	w.Counts(t, 0, "accounts were served", `SELECT count(*) FROM work_turn`)
 }
 
 func TestEnqueue_AddsATaskForEachQueuedJobWithoutOne(t *testing.T) {

@@ -43,7 +43,7 @@ func (s *Store) ClaimTasks(ctx context.Context, claim work.Claim) ([]work.Task, 
 		return nil, err
 	}
 	params := sqlgen.ClaimTasksParams{Kind: string(claim.Kind), Claim: id, Own: s.own(), Batch: batchSize(claim.Limit), PerAccount: math.MaxInt32,
-		Duration: claim.Duration.Microseconds(), Now: optionalTime(claim.Now)}
+		Duration: claim.Duration.Microseconds(), Leased: claim.Leased, Now: optionalTime(claim.Now)}
 	var rows []sqlgen.ClaimTasksRow
 	if claim.PerAccount == 0 {
 		rows, err = s.queries.ClaimTasks(ctx, params)

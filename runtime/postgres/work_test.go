@@ -100,6 +100,27 @@ func TestWork_ServesTheAccountThatWaitedFirst(t *testing.T) {
 	}
 }
 
+// A process that dies before it has a lease would leave a long claim.
+func TestWork_LeasedTasksNeedALease(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	addTasks(t, url, accountOf(1), 1)
+	claim := work.Claim{Kind: testWork, Limit: 10, Duration: time.Hour, Leased: true}
+	for _, c := range []struct {
+		begin string
+		want  int
+	}{{"", 0}, {`UPDATE runtime_instance SET lease_ends = now() - interval '1 second'`, 0}, {`UPDATE runtime_instance SET lease_ends = now() + interval '1 minute'`, 1}} {
+		if c.begin != "" {
+			_, err := store.TouchRuntime(t.Context(), uuid.New(), "test", time.Minute)
+			must(t, err)
+			statement(t, url, c.begin)
+		}
+		if tasks, err := store.ClaimTasks(t.Context(), claim); err != nil || len(tasks) != c.want {
+			t.Errorf("after %q: %d tasks, %v, want %d", c.begin, len(tasks), err, c.want)
+		}
+	}
+}
+
 // The limit of an account holds for all processes, and nothing is claimed twice.
 func TestWork_LimitsHoldAcrossProcesses(t *testing.T) {
 	t.Parallel()

@@ -231,7 +231,7 @@ func (q *queue) warn(ctx context.Context, failing *bool, message string, err err
 func (q *queue) claim(ctx context.Context, limit, perAccount int) ([]Task, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
-	return q.deps.Store.ClaimTasks(ctx, Claim{Kind: q.kind, Limit: limit, PerAccount: perAccount, Duration: q.policy.Timeout + claimMargin})
+	return q.deps.Store.ClaimTasks(ctx, Claim{Kind: q.kind, Limit: limit, PerAccount: perAccount, Duration: q.policy.Timeout + claimMargin, Leased: q.policy.Leased})
 }
 
 // release makes the tasks of dead processes due. If it fails, their claims end by their time.

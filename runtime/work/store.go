@@ -14,6 +14,8 @@ type Claim struct {
 	PerAccount int
 	// Duration is when the claim ends at the latest.
 	Duration time.Duration
+	// Leased claims nothing while the process has no lease.
+	Leased bool
 	// Now is the time in tests; zero = the database's.
 	Now time.Time
 }

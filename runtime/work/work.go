@@ -89,6 +89,9 @@ type Policy struct {
 	Spare bool
 	// Timeout bounds one attempt.
 	Timeout time.Duration
+	// Leased claims tasks only while the process has a lease, so their claims end with it. Otherwise a process that dies before it has its
+	// lease leaves claims that last as long as Timeout.
+	Leased bool
 	// Interrupt ends running attempts at once when the process shuts down, for tasks that take longer than the few seconds that others have.
 	Interrupt bool
 	// CheckInterval is about how often a process looks for tasks that it was not woken for; 0 = 2 s.

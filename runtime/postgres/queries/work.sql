@@ -34,6 +34,7 @@ WITH RECURSIVE waiting AS (
     ) AS running
     LEFT JOIN work_turn t ON t.kind = sqlc.arg(kind) AND t.account_id = waiting.account_id
     WHERE running.tasks < sqlc.arg(per_account)::int
+      AND (NOT sqlc.arg(leased)::boolean OR EXISTS (SELECT FROM runtime_instance r WHERE r.id = sqlc.arg(own)::uuid AND r.lease_ends >= now()))
       AND EXISTS (SELECT FROM work d WHERE d.kind = sqlc.arg(kind) AND d.account_id = waiting.account_id AND d.due_at <= coalesce(sqlc.narg(now)::timestamptz, now()))
     ORDER BY running.tasks, served_at, waiting.account_id LIMIT sqlc.arg(batch)::int
 ), due AS MATERIALIZED (

@@ -57,17 +57,18 @@ WITH RECURSIVE waiting AS (
     ) AS running
     LEFT JOIN work_turn t ON t.kind = $5 AND t.account_id = waiting.account_id
     WHERE running.tasks < $6::int
+      AND (NOT $7::boolean OR EXISTS (SELECT FROM runtime_instance r WHERE r.id = $2::uuid AND r.lease_ends >= now()))
       AND EXISTS (SELECT FROM work d WHERE d.kind = $5 AND d.account_id = waiting.account_id AND d.due_at <= coalesce($3::timestamptz, now()))
-    ORDER BY running.tasks, served_at, waiting.account_id LIMIT $7::int
+    ORDER BY running.tasks, served_at, waiting.account_id LIMIT $8::int
 ), due AS MATERIALIZED (
     SELECT next.key, turn.account_id, turn.served_at, turn.tasks + row_number() OVER (PARTITION BY turn.account_id ORDER BY next.due_at, next.key) AS place
     FROM turn CROSS JOIN LATERAL (
         SELECT w.key, w.due_at FROM work w
         WHERE w.kind = $5 AND w.account_id = turn.account_id AND w.due_at <= coalesce($3::timestamptz, now())
-        ORDER BY w.due_at LIMIT least($7::int, $6::int - turn.tasks) FOR UPDATE SKIP LOCKED
+        ORDER BY w.due_at LIMIT least($8::int, $6::int - turn.tasks) FOR UPDATE SKIP LOCKED
     ) AS next
 ), chosen AS MATERIALIZED (
-    SELECT due.key, due.account_id FROM due ORDER BY due.place, due.served_at, due.account_id LIMIT $7::int
+    SELECT due.key, due.account_id FROM due ORDER BY due.place, due.served_at, due.account_id LIMIT $8::int
 ), served AS (
     INSERT INTO work_turn (kind, account_id, served_at)
     SELECT $5, chosen.account_id, clock_timestamp() FROM chosen WHERE chosen.account_id <> '00000000-0000-0000-0000-000000000000'
@@ -88,6 +89,7 @@ type ClaimTasksParams struct {
 	Duration   int64
 	Kind       string
 	PerAccount int32
+	Leased     bool
 	Batch      int32
 }
 
@@ -109,6 +111,7 @@ func (q *Queries) ClaimTasks(ctx context.Context, arg ClaimTasksParams) ([]Claim
 		arg.Duration,
 		arg.Kind,
 		arg.PerAccount,
+		arg.Leased,
 		arg.Batch,
 	)
 	if err != nil {
