@@ -70,6 +70,7 @@ type serveCommand struct {
 	Limits   ratelimit.Config      `embed:"" group:"Limits"`
 	Accounts accountmetrics.Config `embed:"" group:"Server"`
 	Database postgres.Config       `embed:"" group:"Stores"`
+	Searches postgres.SearchConfig `embed:"" group:"Stores"`
 	Objects  objectstore.Config    `embed:"" prefix:"s3-" group:"Stores"`
 
 	Installation installation.Config         `embed:"" group:"Stores"`
@@ -86,7 +87,7 @@ const statementTimeout = 15 * time.Second
 // Run serves until ctx ends. While the database is unavailable, or its schema outdated, the
 // process runs but is not ready.
 func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
-	c.Database.StatementTimeout = statementTimeout
+	c.Database.StatementTimeout, c.Database.Search = statementTimeout, c.Searches
 	store, err := postgres.Open(ctx, c.Database)
 	if err != nil {
 		return usageError{err}
