@@ -115,7 +115,7 @@ NIGHTLY_PACKAGES := ./hack/test/restore ./hack/test/monitoring ./hack/test/brows
 # Goroutines share memory in the operator and the runtime, so presubmit tests the packages that they are made of with the
 # race detector. Not the suites that send requests to whole programs, nor that of the image workers, which are processes:
 # with it they take as long as all others together.
-RACE_PACKAGES = $(filter $(call go_list,$(TEST_PACKAGES)),$(call go_list,./controllers/... ./runtime/... | grep -v -E '/cmd/|/controllers/operator$$|/runtime/consistency$$|/runtime/internal/(rest|mcp|tus|oauthhttp|imaging)$$'))
+RACE_PACKAGES = $(filter $(call go_list,$(TEST_PACKAGES)),$(call go_list,./controllers/... ./runtime/... | grep -v -E '/cmd/|/controllers/operator$$|/runtime/consistency$$|/runtime/internal/(rest|mcp|tus|oauthhttp|webfiles|imaging)$$'))
 PLAIN_PACKAGES = $(filter-out $(RACE_PACKAGES) $(call go_list,$(NIGHTLY_PACKAGES)),$(call go_list,$(TEST_PACKAGES)))
 
 test: test-programs ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)

@@ -1,5 +1,5 @@
 // Package doctables writes tables whose rows are generated into pages of the documentation, between markers.
-// The generators of the settings and of the metrics use it.
+// The generators of the settings, of the metrics and of the operations use it.
 package doctables
 
 import (
@@ -30,36 +30,53 @@ type Tables struct {
 
 // Write writes the tables of the pages in a folder. Every row is in one of them.
 func (t Tables) Write(folder string) error {
-	files, err := filepath.Glob(filepath.Join(folder, "*.md"))
+	names, err := t.fillPages(folder, func(file, filled string) error { return os.WriteFile(file, []byte(filled), 0o644) })
 	if err != nil {
 		return err
 	}
-	documented := map[string]bool{}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		page, names, err := t.Fill(string(text))
-		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		for _, name := range names {
-			documented[name] = true
-		}
-		if page == string(text) {
-			continue
-		}
-		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
-			return err
-		}
-	}
 	for _, one := range t.Rows {
-		if !documented[one.Name] {
+		if !slices.Contains(names, one.Name) {
 			return fmt.Errorf("no page of %s has %s: add it to the marker of a table, %s", folder, one.Name, t.begin("..."))
 		}
 	}
 	return nil
+}
+
+// Outdated returns the pages of a folder that Write would change, and the number of rows in all tables. The tests
+// of the generators call it.
+func (t Tables) Outdated(folder string) (files []string, rows int, err error) {
+	names, err := t.fillPages(folder, func(file, _ string) error {
+		files = append(files, file)
+		return nil
+	})
+	return files, len(names), err
+}
+
+// fillPages fills the tables of the pages in a folder, calls change for each page that differs, and returns the names
+// in all tables.
+func (t Tables) fillPages(folder string, change func(file, filled string) error) (names []string, err error) {
+	files, err := filepath.Glob(filepath.Join(folder, "*.md"))
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		filled, found, err := t.Fill(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		names = append(names, found...)
+		if filled == string(text) {
+			continue
+		}
+		if err := change(file, filled); err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
 }
 
 func (t Tables) begin(names string) string { return "<!-- " + t.Word + " " + names + " -->" }

@@ -84,7 +84,7 @@ func SearchStatements(scope media.Scope, query media.Query, after *media.Positio
 	add := func(name, settings string) func(sql string, args []any) {
 		return func(sql string, args []any) { statements[name] = Statement{sql, args, settings} }
 	}
-	bounds := Config{}.searchBounds()
+	bounds := SearchConfig{}.bounds()
 	if query.Drafts {
 		add("drafts", draftSettings)(search.inOrder(bounds.firstScan+wanted, wanted))
 		return statements

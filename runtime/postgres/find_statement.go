@@ -26,15 +26,36 @@ type searchBounds struct {
 	timeout time.Duration
 }
 
-// Defaults of the configuration, for programs that do not read it.
+// SearchConfig bounds searches. The tags are flag and environment names.
+type SearchConfig struct {
+	Items   int32         `name:"search-items" env:"SERVICE_SEARCH_ITEMS" default:"5000" help:"Items that one step of a search examines, from 1000 to 100000: a page that needs more is shorter and has a cursor, and a count is a lower bound beyond twice as many."`
+	Timeout time.Duration `name:"search-timeout" env:"SERVICE_SEARCH_TIMEOUT" default:"500ms" help:"How long PostgreSQL may combine the terms of a search, from 10ms to 10s, before items are examined in the order of the list."`
+}
+
+// Bounds and defaults of the configuration. The defaults are those of programs that do not read it.
 const (
+	minSearchItems       = 1000
+	maxSearchItems       = 100_000
+	minSearchTimeout     = 10 * time.Millisecond
+	maxSearchTimeout     = 10 * time.Second
 	defaultSearchItems   = 5000
 	defaultSearchTimeout = 500 * time.Millisecond
 )
 
-func (c Config) searchBounds() searchBounds {
-	items := int(cmp.Or(c.SearchItems, defaultSearchItems))
-	return searchBounds{firstScan: 500, gathered: items, lastScan: items, counted: 2 * items, timeout: cmp.Or(c.SearchTimeout, defaultSearchTimeout)}
+// Validate checks the bounds.
+func (c SearchConfig) Validate() error {
+	switch {
+	case c.Items < minSearchItems || c.Items > maxSearchItems:
+		return fmt.Errorf("SERVICE_SEARCH_ITEMS must be from %d to %d, not %d", minSearchItems, maxSearchItems, c.Items)
+	case c.Timeout < minSearchTimeout || c.Timeout > maxSearchTimeout:
+		return fmt.Errorf("SERVICE_SEARCH_TIMEOUT must be from %s to %s, not %s", minSearchTimeout, maxSearchTimeout, c.Timeout)
+	}
+	return nil
+}
+
+func (c SearchConfig) bounds() searchBounds {
+	items := int(cmp.Or(c.Items, defaultSearchItems))
+	return searchBounds{firstScan: 500, gathered: items, lastScan: items, counted: 2 * items, timeout: cmp.Or(c.Timeout, defaultSearchTimeout)}
 }
 
 // The terms of a name: how many characters they have, and how many of them a search has.

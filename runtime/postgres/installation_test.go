@@ -237,7 +237,7 @@ func TestCell_OfAnotherInstallationAppliesNoMigration(t *testing.T) {
 
 func TestConfig_BoundsTheCell(t *testing.T) {
 	t.Parallel()
-	config := postgres.Config{DatabaseConns: 8, ConnectTimeout: time.Second, IdleTimeout: time.Minute, SearchItems: 5000, SearchTimeout: time.Second, Cell: cell.Max}
+	config := postgres.Config{DatabaseConns: 8, ConnectTimeout: time.Second, IdleTimeout: time.Minute, Cell: cell.Max}
 	must(t, config.Validate())
 	config.Cell++
 	if err := config.Validate(); err == nil || err.Error() != "SERVICE_CELL must be from 0 to 4095, not 4096" {

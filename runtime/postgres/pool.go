@@ -26,8 +26,6 @@ type Config struct {
 	IdleTimeout    time.Duration `name:"database-idle-timeout" env:"SERVICE_DATABASE_IDLE_TIMEOUT" default:"1m" help:"How long a pooled connection may be idle before it is closed, from 1s to 1h."`
 	Cell           cell.Number   `env:"SERVICE_CELL" default:"0" help:"Number of the installation among those that serve one base URL, from 0 to 4095. It is fixed when migrate makes the schema: another number is rejected from then on."`
 	RetryTimeout   time.Duration `name:"database-retry-timeout" env:"SERVICE_DATABASE_RETRY_TIMEOUT" default:"5s" help:"How long a request waits for a database that cannot be reached before it is answered 503, from 0s to 30s. The operator does not wait."`
-	SearchItems    int32         `name:"search-items" env:"SERVICE_SEARCH_ITEMS" default:"5000" help:"Items that one step of a search examines, from 1000 to 100000: a page that needs more is shorter and has a cursor, and a count is a lower bound beyond twice as many."`
-	SearchTimeout  time.Duration `name:"search-timeout" env:"SERVICE_SEARCH_TIMEOUT" default:"500ms" help:"How long PostgreSQL may combine the terms of a search, from 10ms to 10s, before items are examined in the order of the list."`
 
 	// StatementTimeout bounds statements and transactions, so that a server that accepts them and
 	// does not answer holds no request; 0 = no limit. The maintenance commands have none: their
@@ -36,6 +34,8 @@ type Config struct {
 	// Maintenance plans each statement for the tables as they are. Otherwise the plans of prepared statements are kept, which
 	// saves time with each of many requests, also if a table was empty when its plan was made.
 	Maintenance bool `kong:"-"`
+	// Search bounds searches; empty = the defaults. Only serve searches, so only serve has the settings.
+	Search SearchConfig `kong:"-"`
 	// MigrationLockTimeout is how long Migrate waits for a lock, from MinLockTimeout to MaxLockTimeout; 0 = the default.
 	MigrationLockTimeout time.Duration `kong:"-"`
 }
@@ -48,10 +48,6 @@ const (
 	minIdleTimeout    = time.Second
 	maxIdleTimeout    = time.Hour
 	maxRetryTimeout   = 30 * time.Second
-	minSearchItems    = 1000
-	maxSearchItems    = 100_000
-	minSearchTimeout  = 10 * time.Millisecond
-	maxSearchTimeout  = 10 * time.Second
 )
 
 // Validate checks the bounds.
@@ -65,10 +61,6 @@ func (c Config) Validate() error {
 		return fmt.Errorf("SERVICE_DATABASE_IDLE_TIMEOUT must be from %s to %s, not %s", minIdleTimeout, maxIdleTimeout, c.IdleTimeout)
 	case c.RetryTimeout < 0 || c.RetryTimeout > maxRetryTimeout:
 		return fmt.Errorf("SERVICE_DATABASE_RETRY_TIMEOUT must be from 0s to %s, not %s", maxRetryTimeout, c.RetryTimeout)
-	case c.SearchItems < minSearchItems || c.SearchItems > maxSearchItems:
-		return fmt.Errorf("SERVICE_SEARCH_ITEMS must be from %d to %d, not %d", minSearchItems, maxSearchItems, c.SearchItems)
-	case c.SearchTimeout < minSearchTimeout || c.SearchTimeout > maxSearchTimeout:
-		return fmt.Errorf("SERVICE_SEARCH_TIMEOUT must be from %s to %s, not %s", minSearchTimeout, maxSearchTimeout, c.SearchTimeout)
 	case c.Cell > cell.Max:
 		return fmt.Errorf("SERVICE_CELL must be from 0 to %d, not %d", cell.Max, c.Cell)
 	}

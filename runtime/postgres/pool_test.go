@@ -20,7 +20,7 @@ import (
 
 func TestConfigValidate_RejectsInvalidValues(t *testing.T) {
 	t.Parallel()
-	valid := postgres.Config{DatabaseURL: "postgres://h/d", DatabaseConns: 8, ConnectTimeout: 5 * time.Second, IdleTimeout: time.Minute, RetryTimeout: 5 * time.Second, SearchItems: 5000, SearchTimeout: time.Second}
+	valid := postgres.Config{DatabaseURL: "postgres://h/d", DatabaseConns: 8, ConnectTimeout: 5 * time.Second, IdleTimeout: time.Minute, RetryTimeout: 5 * time.Second}
 	must(t, valid.Validate())
 	for want, change := range map[string]func(*postgres.Config){
 		"SERVICE_DATABASE_MAX_CONNS must be from 1 to 1000, not 0":             func(c *postgres.Config) { c.DatabaseConns = 0 },
@@ -29,16 +29,27 @@ func TestConfigValidate_RejectsInvalidValues(t *testing.T) {
 		"SERVICE_DATABASE_CONNECT_TIMEOUT must be from 100ms to 1m0s, not 2m0": func(c *postgres.Config) { c.ConnectTimeout = 2 * time.Minute },
 		"SERVICE_DATABASE_IDLE_TIMEOUT must be from 1s to 1h0m0s, not 0s":      func(c *postgres.Config) { c.IdleTimeout = 0 },
 		"SERVICE_DATABASE_RETRY_TIMEOUT must be from 0s to 30s, not -1s":       func(c *postgres.Config) { c.RetryTimeout = -time.Second },
-		"SERVICE_SEARCH_ITEMS must be from 1000 to 100000, not 999":            func(c *postgres.Config) { c.SearchItems = 999 },
-		"SERVICE_SEARCH_ITEMS must be from 1000 to 100000, not 100001":         func(c *postgres.Config) { c.SearchItems = 100_001 },
-		"SERVICE_SEARCH_TIMEOUT must be from 10ms to 10s, not 9ms":             func(c *postgres.Config) { c.SearchTimeout = 9 * time.Millisecond },
-		"SERVICE_SEARCH_TIMEOUT must be from 10ms to 10s, not 11s":             func(c *postgres.Config) { c.SearchTimeout = 11 * time.Second },
 		"SERVICE_DATABASE_RETRY_TIMEOUT must be from 0s to 30s, not 1m0s":      func(c *postgres.Config) { c.RetryTimeout = time.Minute },
 	} {
 		config := valid
 		change(&config)
 		if err := config.Validate(); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+func TestSearchConfigValidate_RejectsInvalidValues(t *testing.T) {
+	t.Parallel()
+	for want, config := range map[string]postgres.SearchConfig{
+		"": {Items: 5000, Timeout: time.Second},
+		"SERVICE_SEARCH_ITEMS must be from 1000 to 100000, not 999":    {Items: 999, Timeout: time.Second},
+		"SERVICE_SEARCH_ITEMS must be from 1000 to 100000, not 100001": {Items: 100_001, Timeout: time.Second},
+		"SERVICE_SEARCH_TIMEOUT must be from 10ms to 10s, not 9ms":     {Items: 5000, Timeout: 9 * time.Millisecond},
+		"SERVICE_SEARCH_TIMEOUT must be from 10ms to 10s, not 11s":     {Items: 5000, Timeout: 11 * time.Second},
+	} {
+		if err := config.Validate(); err == nil && want != "" || err != nil && err.Error() != want {
+			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }

@@ -33,6 +33,7 @@ import (
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/internal/traceexport"
 	"mediastack.dev/runtime/internal/tus"
+	"mediastack.dev/runtime/internal/webfiles"
 	"mediastack.dev/runtime/inventory"
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"
@@ -62,12 +63,14 @@ type serveCommand struct {
 	Fetch    fetch.Config          `embed:"" group:"Uploads from a URL"`
 	Remote   remotefile.Config     `embed:"" group:"Uploads from a URL"`
 	OAuth    oauthhttp.Config      `embed:"" group:"Login"`
+	Files    webfiles.Config       `embed:"" group:"Login"`
 	Logins   oauth.Config          `embed:"" group:"Login"`
 	Pages    pages.Config          `embed:"" group:"Login"`
 	Mail     mail.Config           `embed:"" group:"Login"`
 	Limits   ratelimit.Config      `embed:"" group:"Limits"`
 	Accounts accountmetrics.Config `embed:"" group:"Server"`
 	Database postgres.Config       `embed:"" group:"Stores"`
+	Searches postgres.SearchConfig `embed:"" group:"Stores"`
 	Objects  objectstore.Config    `embed:"" prefix:"s3-" group:"Stores"`
 
 	Installation installation.Config         `embed:"" group:"Stores"`
@@ -84,7 +87,7 @@ const statementTimeout = 15 * time.Second
 // Run serves until ctx ends. While the database is unavailable, or its schema outdated, the
 // process runs but is not ready.
 func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
-	c.Database.StatementTimeout = statementTimeout
+	c.Database.StatementTimeout, c.Database.Search = statementTimeout, c.Searches
 	store, err := postgres.Open(ctx, c.Database)
 	if err != nil {
 		return usageError{err}
@@ -318,12 +321,12 @@ func (c *serveCommand) build(ctx context.Context, store *postgres.Store, objects
 	}
 	var emails *mail.Sender
 	if c.Mail.Enabled() {
-		var logins *oauthhttp.API
-		shown := &oauthhttp.Files{Media: items, Uploads: running, URLs: files.URLs(), Settings: cachedSettings, StoreOrigin: files.StoreOrigin, DraftTTL: c.Drafts.DraftTTL, CheckWritable: authenticator.CheckWritable}
-		if logins, emails, err = c.buildOAuth(store, tasks, secret, shown, limits, registry, log); err != nil {
+		page := webfiles.Deps{Media: items, Uploads: running, URLs: files.URLs(), Settings: cachedSettings, StoreOrigin: files.StoreOrigin, DraftTTL: c.Drafts.DraftTTL, CheckWritable: authenticator.CheckWritable}
+		var forOwners []func(chi.Router)
+		if forOwners, emails, err = c.buildOAuth(store, tasks, secret, page, limits, registry, log); err != nil {
 			return components{}, err
 		}
-		mounts = append(mounts, logins.Mount)
+		mounts = append(mounts, forOwners...)
 	}
 	instance := installation.NewInstance(c.Instance, versionText(), installation.InstanceDeps{Store: store, Writable: guard.Writable, EndUploads: items.EndUploadsOfDeadProcesses, Log: log})
 	if err := registry.Register(inventory.NewCollector(store, instance.ID(), c.Accounts.Limit(), time.Now, log)); err != nil {
@@ -355,8 +358,8 @@ func (c *serveCommand) buildFetches(ctx context.Context, deps fetch.Deps, tasks 
 	return fetches, tasks.Register(fetch.JobWork, fetches, fetches.Policy())
 }
 
-// buildOAuth creates the authorization server with its login pages, and what sends its e-mails.
-func (c *serveCommand) buildOAuth(store *postgres.Store, tasks *work.Runner, secret keys.Secret, files *oauthhttp.Files, limits *ratelimit.Limiter, registry *prometheus.Registry, log *slog.Logger) (*oauthhttp.API, *mail.Sender, error) {
+// buildOAuth creates the authorization server with its login pages, the files page, and what sends the e-mails of logins.
+func (c *serveCommand) buildOAuth(store *postgres.Store, tasks *work.Runner, secret keys.Secret, files webfiles.Deps, limits *ratelimit.Limiter, registry *prometheus.Registry, log *slog.Logger) ([]func(chi.Router), *mail.Sender, error) {
 	signer, err := secret.Signer(keys.PurposeOAuth)
 	if err != nil {
 		return nil, nil, err
@@ -385,6 +388,21 @@ func (c *serveCommand) buildOAuth(store *postgres.Store, tasks *work.Runner, sec
 	if err != nil {
 		return nil, nil, usageError{err}
 	}
-	api, err := oauthhttp.New(c.OAuth, oauthhttp.Deps{OAuth: logins, Pages: shown, Limits: limits, BaseURL: c.Server.BaseURL, Name: c.Pages.Name, Files: files, Now: time.Now})
-	return api, emails, err
+	deps := oauthhttp.Deps{OAuth: logins, Pages: shown, Limits: limits, BaseURL: c.Server.BaseURL, Name: c.Pages.Name, Now: time.Now}
+	if c.Files.Enabled {
+		deps.Files = webfiles.OwnerPages()
+	}
+	login, err := oauthhttp.New(c.OAuth, deps)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !c.Files.Enabled {
+		return []func(chi.Router){login.Mount}, emails, nil
+	}
+	files.Login, files.OAuth, files.Pages, files.Limits, files.BaseURL, files.Now = login, logins, shown, limits, c.Server.BaseURL, time.Now
+	page, err := webfiles.New(c.Files, files)
+	if err != nil {
+		return nil, nil, err
+	}
+	return []func(chi.Router){login.Mount, page.Mount}, emails, nil
 }

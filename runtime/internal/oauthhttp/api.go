@@ -2,7 +2,8 @@
 // with the restrictions of OAuth 2.1, RFC 7591 (registration), 7636 (PKCE), 8414 and 9728
 // (metadata), 8707 (resource indicators), 9207 (issuer identification), and Client ID
 // Metadata Documents. Package oauth has the rules; this package validates parameters,
-// renders pages and writes responses. Package server mounts it.
+// renders pages and writes responses. Package webfiles uses its login for the files page, by the
+// names in ownerpages.go. Package server mounts it.
 package oauthhttp
 
 import (
@@ -30,8 +31,8 @@ type Deps struct {
 	BaseURL string
 	// Name is the display name of the service.
 	Name string
-	// Files is what the files page uses; nil = there is no such page.
-	Files *Files
+	// Files are the pages about files, which package webfiles serves; nil = there are none.
+	Files *OwnerPages
 	Now   func() time.Time
 }
 
@@ -58,16 +59,9 @@ const (
 	loginCodePath        = loginPath + "/code"
 	consentPath          = "/oauth/consent"
 	accountPath          = "/account"
-	accountPaths         = accountPath + "/" // of the pages for owners
-	appsPath             = accountPaths + "connections"
+	appsPath             = AccountPaths + "connections"
 	revokeAppsPath       = appsPath + "/revoke"
 	logoutPath           = appsPath + "/logout"
-	filesPath            = accountPaths + "files"
-	uploadFilePath       = filesPath + "/upload"
-	sealFilePath         = filesPath + "/seal"
-	deleteFilePath       = filesPath + "/delete"
-	restoreFilePath      = filesPath + "/restore"
-	cancelUploadPath     = filesPath + "/cancel"
 	resourceMetadataPath = api.WellKnownPath + "oauth-protected-resource"
 	serverMetadataPath   = api.WellKnownPath + "oauth-authorization-server"
 )
@@ -89,9 +83,6 @@ func New(cfg Config, deps Deps) (*API, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse the base URL: %w", err)
 	}
-	if !cfg.FilesPage {
-		deps.Files = nil
-	}
 	a := &API{Deps: deps, cfg: cfg, issuer: strings.TrimRight(deps.BaseURL, "/"), secure: base.Scheme == "https",
 		metadata: newMetadataFetcher(allowPublic, deps.Now), csrf: http.NewCrossOriginProtection()}
 	if err := a.csrf.AddTrustedOrigin(base.Scheme + "://" + base.Host); err != nil {
@@ -112,20 +103,17 @@ func (a *API) Mount(r chi.Router) {
 
 	r.Get(authorizePath, a.authorize)
 	r.Get(loginPath, a.showLogin)
-	r.Post(loginEmailPath, a.csrfProtected(a.submitEmail))
-	r.Post(loginCodePath, a.csrfProtected(a.submitCode))
-	r.Post(consentPath, a.csrfProtected(a.submitConsent))
+	r.Post(loginEmailPath, a.CSRFProtected(a.submitEmail))
+	r.Post(loginCodePath, a.CSRFProtected(a.submitCode))
+	r.Post(consentPath, a.CSRFProtected(a.submitConsent))
 	for _, path := range []string{loginEmailPath, loginCodePath, consentPath} {
 		r.Get(path, a.redirectToStep)
 	}
 	r.Get(appsPath, a.showAuthorizedApps)
-	r.Post(revokeAppsPath, a.csrfProtected(a.revokeApps))
+	r.Post(revokeAppsPath, a.CSRFProtected(a.revokeApps))
 	r.Post(logoutPath, a.csrfProtectedOr(a.logOut, a.loggedOut))
 	for _, path := range []string{accountPath, revokeAppsPath, logoutPath} {
 		r.Get(path, a.redirectToAccount)
-	}
-	if a.Files != nil {
-		a.mountFiles(r)
 	}
 	r.Handle(pages.AssetsPath+"*", a.Pages.Assets())
 }

@@ -35,20 +35,20 @@ type authorizationError struct{ code, description string }
 func (a *API) authorize(w http.ResponseWriter, r *http.Request) {
 	query, err := parseAuthorizationQuery(r)
 	if err != nil {
-		a.errorPage(w, r, err)
+		a.ErrorPage(w, r, err)
 		return
 	}
 	clientID, startLogin := query.Get("client_id"), a.startLogin
 	if a.usesMetadataDocument(clientID) { // the login counts before the document is fetched
 		if err := a.allowLogin(r); err != nil {
-			a.errorPage(w, r, err)
+			a.ErrorPage(w, r, err)
 			return
 		}
 		startLogin = a.createLogin
 	}
 	request, err := a.authorizationRequest(r.Context(), query)
 	if err != nil {
-		a.errorPage(w, r, err)
+		a.ErrorPage(w, r, err)
 		return
 	}
 	scopes, authErr := a.parseScopes(query)
@@ -57,16 +57,16 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	request.Scopes = scopes
-	session, err := startLogin(w, r, request, destination{page: appsPage})
+	session, err := startLogin(w, r, request, appsDestination)
 	if err != nil {
-		a.errorPage(w, r, err)
+		a.ErrorPage(w, r, err)
 		return
 	}
 	next := url.Values{"request": {session.ID.String()}}
 	if email, err := oauth.ParseEmail(query.Get("login_hint")); err == nil {
 		next.Set("email", email)
 	}
-	a.seeOther(w, loginPath+"?"+next.Encode())
+	a.SeeOther(w, loginPath+"?"+next.Encode())
 }
 
 // parseAuthorizationQuery returns the parameters of an authorization request if client_id and

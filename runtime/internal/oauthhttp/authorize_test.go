@@ -13,6 +13,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"mediastack.dev/runtime/internal/oauthhttp"
+	"mediastack.dev/runtime/internal/runtimetest/webtest"
 )
 
 func words(list any) []string {
@@ -25,8 +28,8 @@ func words(list any) []string {
 
 func TestAuthorize_RejectsUnregisteredRedirectURI(t *testing.T) {
 	t.Parallel()
-	b := newWorld(t).replica(t).browser(t)
-	app := b.application("App", "https://app.test/cb")
+	b := webtest.NewWorld(t).Replica(t).Browser(t)
+	app := b.Application("App", "https://app.test/cb")
 	for name, query := range map[string]url.Values{
 		"another host":           {"redirect_uri": {"https://evil.test/cb"}},
 		"user information":       {"redirect_uri": {"https://app.test@evil.test/cb"}},
@@ -37,7 +40,7 @@ func TestAuthorize_RejectsUnregisteredRedirectURI(t *testing.T) {
 		"none":                   {"redirect_uri": nil},
 		"two":                    {"redirect_uri": {"https://app.test/cb", "https://evil.test/"}},
 		"no application":         {"client_id": nil},
-		"two applications":       {"client_id": {app.id, "x"}},
+		"two applications":       {"client_id": {app.ID, "x"}},
 		"an unknown one":         {"client_id": {"mcl_unknown"}},
 		"a nameless byte":        {"client_id": {"mcl_\x00"}},
 		"an ID in invalid UTF-8": {"client_id": {"mcl_\xff"}},
@@ -46,9 +49,9 @@ func TestAuthorize_RejectsUnregisteredRedirectURI(t *testing.T) {
 		"invalid UTF-8":          {"redirect_uri": {"https://app.test/cb\xc3"}},
 		"a private address":      {"client_id": {"https://127.0.0.1/client.json"}},
 	} {
-		p := b.get(app.query(query))
-		if p.StatusCode != http.StatusBadRequest || p.Header.Get("Location") != "" || !strings.Contains(p.body, "<h1") || strings.Contains(p.body, "evil.test") {
-			t.Errorf("%s: %d %s", name, p.StatusCode, p.body)
+		p := b.Get(app.Query(query))
+		if p.StatusCode != http.StatusBadRequest || p.Header.Get("Location") != "" || !strings.Contains(p.Text, "<h1") || strings.Contains(p.Text, "evil.test") {
+			t.Errorf("%s: %d %s", name, p.StatusCode, p.Text)
 		}
 	}
 }
@@ -57,10 +60,10 @@ var link = regexp.MustCompile(`<a [^>]*href="([^"]*)"`)
 
 func TestAuthorize_ReturnsErrorsToTheClient(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	b := w.replica(t).browser(t)
-	app := b.application("App", "https://claude.ai/cb?tenant=a")
-	unverified := b.application("App", "https://app.test/cb?tenant=a")
+	w := webtest.NewWorld(t)
+	b := w.Replica(t).Browser(t)
+	app := b.Application("App", "https://claude.ai/cb?tenant=a")
+	unverified := b.Application("App", "https://app.test/cb?tenant=a")
 	for name, tt := range map[string]struct {
 		more url.Values
 		code string
@@ -73,9 +76,9 @@ func TestAuthorize_ReturnsErrorsToTheClient(t *testing.T) {
 		"no method":                 {url.Values{"code_challenge_method": nil}, "invalid_request"},
 		"a short challenge":         {url.Values{"code_challenge": {"short"}}, "invalid_request"},
 		"a foreign resource":        {url.Values{"resource": {"https://other.test/mcp"}}, "invalid_target"},
-		"the service alone":         {url.Values{"resource": {baseURL}}, "invalid_target"},
-		"a slash too many":          {url.Values{"resource": {resource + "/"}}, "invalid_target"},
-		"one more resource":         {url.Values{"resource": {resource, "https://other.test/mcp"}}, "invalid_target"},
+		"the service alone":         {url.Values{"resource": {webtest.BaseURL}}, "invalid_target"},
+		"a slash too many":          {url.Values{"resource": {webtest.Resource + "/"}}, "invalid_target"},
+		"one more resource":         {url.Values{"resource": {webtest.Resource, "https://other.test/mcp"}}, "invalid_target"},
 		"other scopes":              {url.Values{"scope": {"admin"}}, "invalid_scope"},
 		"without interaction":       {url.Values{"prompt": {"none"}}, "login_required"},
 		"a request object":          {url.Values{"request": {"x"}}, "request_not_supported"},
@@ -86,49 +89,49 @@ func TestAuthorize_ReturnsErrorsToTheClient(t *testing.T) {
 		"invalid UTF-8":             {url.Values{"state": {"s\xff"}}, "invalid_request"},
 		"a state that is not ASCII": {url.Values{"state": {"é"}}, "invalid_request"},
 		"a NUL in the scope":        {url.Values{"scope": {"media:read \x00"}}, "invalid_request"},
-		"a NUL in the target":       {url.Values{"resource": {resource + "\x00"}}, "invalid_request"},
+		"a NUL in the target":       {url.Values{"resource": {webtest.Resource + "\x00"}}, "invalid_request"},
 		"an address of a page":      {url.Values{"request_uri": {"https://evil.test/"}}, "request_not_supported"},
 	} {
 		// To an unverified target the user gets a link only.
-		shown := b.get(unverified.query(tt.more))
-		links := link.FindAllStringSubmatch(shown.body, -1)
-		if shown.StatusCode != http.StatusBadRequest || shown.Header.Get("Location") != "" || strings.Contains(shown.body, `http-equiv="refresh"`) || !strings.Contains(shown.body, "app.test</bdi>") || len(links) != 1 {
-			t.Errorf("%s, of an unverified client: %d %v %s", name, shown.StatusCode, shown.Header, shown.body)
+		shown := b.Get(unverified.Query(tt.more))
+		links := link.FindAllStringSubmatch(shown.Text, -1)
+		if shown.StatusCode != http.StatusBadRequest || shown.Header.Get("Location") != "" || strings.Contains(shown.Text, `http-equiv="refresh"`) || !strings.Contains(shown.Text, "app.test</bdi>") || len(links) != 1 {
+			t.Errorf("%s, of an unverified client: %d %v %s", name, shown.StatusCode, shown.Header, shown.Text)
 			continue
 		}
-		p := b.get(app.query(tt.more))
+		p := b.Get(app.Query(tt.more))
 		if back := html.UnescapeString(links[0][1]); back != strings.Replace(p.Header.Get("Location"), "//claude.ai/", "//app.test/", 1) {
 			t.Errorf("%s: an unverified client gets the link %s", name, back)
 		}
 		to, err := url.Parse(p.Header.Get("Location"))
 		must(t, err)
 		told := to.Query()
-		if p.StatusCode != http.StatusSeeOther || to.Host != "claude.ai" || told.Get("tenant") != "a" || told.Get("error") != tt.code || told.Get("error_description") == "" || told.Get("iss") != baseURL || told.Has("code") {
+		if p.StatusCode != http.StatusSeeOther || to.Host != "claude.ai" || told.Get("tenant") != "a" || told.Get("error") != tt.code || told.Get("error_description") == "" || told.Get("iss") != webtest.BaseURL || told.Has("code") {
 			t.Errorf("%s: %d %s", name, p.StatusCode, p.Header.Get("Location"))
 		}
 		if state := told.Get("state"); len(tt.more["state"]) == 0 && state != "s t&te" {
 			t.Errorf("%s: the state is %q", name, state)
 		}
 	}
-	local := b.application("App", redirect)
-	if told := b.told(b.get(local.query(url.Values{"prompt": {"none"}}))); told.Get("error") != "login_required" {
+	local := b.Application("App", webtest.RedirectURI)
+	if told := b.Told(b.Get(local.Query(url.Values{"prompt": {"none"}}))); told.Get("error") != "login_required" {
 		t.Errorf("a program on this computer is told %v", told)
 	}
 	w.Counts(t, 0, "logins began", "SELECT count(*) FROM login_session")
 	for scope, want := range map[string]string{"": "media:read media:write media:delete", "media:delete media:read": "media:read media:delete", "media:read offline_access openid": "media:read", "media:write media:read": "media:read media:write"} {
-		p := b.get(app.query(url.Values{"scope": {scope}}))
-		p.is(t, http.StatusOK, "scope %q", scope)
+		p := b.Get(app.Query(url.Values{"scope": {scope}}))
+		p.Is(t, http.StatusOK, "scope %q", scope)
 		if n := w.QueryInt(t, `SELECT count(*) FROM login_session WHERE authorization_request->>'scopes' = $1`, `["`+strings.ReplaceAll(want, " ", `", "`)+`"]`); n != 1 {
 			t.Errorf("scope %q did not become %q", scope, want)
 		}
-		w.exec(t, "DELETE FROM login_session")
+		w.Exec(t, "DELETE FROM login_session")
 	}
 }
 
 func TestAuthorize_IgnoresThePortOfLoopbackURIs(t *testing.T) {
 	t.Parallel()
-	b := newWorld(t).replica(t).browser(t)
-	app := b.application("App", "http://localhost/callback", "cursor://anysphere.cursor-mcp/oauth/callback")
+	b := webtest.NewWorld(t).Replica(t).Browser(t)
+	app := b.Application("App", "http://localhost/callback", "cursor://anysphere.cursor-mcp/oauth/callback")
 	for uri, want := range map[string]int{
 		"http://localhost:33418/callback":              http.StatusOK,
 		"http://localhost/callback":                    http.StatusOK,
@@ -137,7 +140,7 @@ func TestAuthorize_IgnoresThePortOfLoopbackURIs(t *testing.T) {
 		"http://localhost:33418/other":                 http.StatusBadRequest,
 		"cursor://anysphere.cursor-mcp/other":          http.StatusBadRequest,
 	} {
-		b.get(app.query(url.Values{"redirect_uri": {uri}})).is(t, want, "%s", uri)
+		b.Get(app.Query(url.Values{"redirect_uri": {uri}})).Is(t, want, "%s", uri)
 	}
 }
 
@@ -146,10 +149,10 @@ const noRefill = 0.001
 
 func TestAuthorize_IsRateLimited(t *testing.T) {
 	t.Parallel()
-	b := newWorld(t).replica(t, func(o *options) { o.limits.Logins, o.limits.LoginsBurst = noRefill, 3 }).browser(t)
-	app := b.application("App")
+	b := webtest.NewWorld(t).Replica(t, func(o *webtest.Options) { o.Limits.Logins, o.Limits.LoginsBurst = noRefill, 3 }).Browser(t)
+	app := b.Application("App")
 	for i := range 4 {
-		p := b.get(app.query(nil))
+		p := b.Get(app.Query(nil))
 		if want := map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests}[i < 3]; p.StatusCode != want {
 			t.Errorf("login %d: %d", i, p.StatusCode)
 		}
@@ -164,23 +167,25 @@ func (h *hosts) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Host != "good.test" {
 		return nil, errors.New("no such host")
 	}
-	document, err := json.Marshal(map[string]any{"client_id": r.URL.String(), "client_name": "Good", "redirect_uris": []string{redirect}})
+	document, err := json.Marshal(map[string]any{"client_id": r.URL.String(), "client_name": "Good", "redirect_uris": []string{webtest.RedirectURI}})
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(document))}, err
 }
 
 func TestAuthorize_RateLimitsMetadataFetches(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := webtest.NewWorld(t)
 	for name, want := range map[string]int{"good.test": http.StatusOK, "evil.test": http.StatusBadRequest} {
 		answering := &hosts{}
-		b := w.replica(t, func(o *options) { o.limits.Logins, o.limits.LoginsBurst, o.documents = noRefill, 3, answering }).browser(t)
+		b := w.Replica(t, func(o *webtest.Options) {
+			o.Limits.Logins, o.Limits.LoginsBurst, o.Configure = noRefill, 3, func(a *oauthhttp.API) { a.AnswerDocuments(answering) }
+		}).Browser(t)
 		for i := range 6 {
-			app := application{id: fmt.Sprintf("https://%s/%d", name, i), redirect: redirect, verifier: verifier}
+			app := webtest.Application{ID: fmt.Sprintf("https://%s/%d", name, i), Redirect: webtest.RedirectURI, Verifier: webtest.Verifier}
 			wanted := http.StatusTooManyRequests
 			if i < 3 { // one login is counted once
 				wanted = want
 			}
-			b.get(app.query(nil)).is(t, wanted, "%s, %d", name, i)
+			b.Get(app.Query(nil)).Is(t, wanted, "%s, %d", name, i)
 		}
 		if n := answering.asked.Load(); n != 3 {
 			t.Errorf("%s was asked %d times", name, n)

@@ -20,19 +20,19 @@ func appsURL(session oauth.LoginSession) string { return appsPath + "?request=" 
 // showAuthorizedApps lists the authorized applications of the logged-in user. Without a
 // session it starts a login.
 func (a *API) showAuthorizedApps(w http.ResponseWriter, r *http.Request) {
-	session, ok := a.requireUser(w, r, destination{page: appsPage})
+	session, ok := a.requireUser(w, r, appsDestination)
 	if !ok {
 		return
 	}
 	query := r.URL.Query()
 	apps, err := a.OAuth.AuthorizedApps(r.Context(), session)
 	if err != nil {
-		a.errorPage(w, r, err)
+		a.ErrorPage(w, r, err)
 		return
 	}
-	page := pages.AuthorizedAppsPage{Form: a.formFields(session), Email: session.Email, Endpoint: a.issuer + resourcePath, Notice: revokedNotice(query)}
+	page := pages.AuthorizedAppsPage{Form: a.FormFields(session), Email: session.Email, Endpoint: a.issuer + resourcePath, Notice: revokedNotice(query)}
 	if a.Files != nil {
-		page.FilesURL = filesURL(session, nil)
+		page.FilesURL = SessionURL(a.Files.Home.Path, session, nil)
 	}
 	for _, app := range apps {
 		page.Apps = append(page.Apps, a.authorizedAppView(app))
@@ -48,7 +48,7 @@ func (a *API) requireUser(w http.ResponseWriter, r *http.Request, to destination
 	switch {
 	case fault.Is(err, fault.NotFound):
 		if current, ok := a.userSession(r); ok { // the user may have logged in again, in another tab
-			a.seeOther(w, a.homeURL(r.Context(), to, current))
+			a.SeeOther(w, a.homeURL(r.Context(), to, current))
 			break
 		}
 		ended := ""
@@ -57,11 +57,11 @@ func (a *API) requireUser(w http.ResponseWriter, r *http.Request, to destination
 		}
 		a.startUserLogin(w, r, to, ended)
 	case err != nil:
-		a.errorPage(w, r, err)
+		a.ErrorPage(w, r, err)
 	case !session.LoggedIn() || session.AuthorizationRequest != nil:
-		a.seeOther(w, stepURL(session))
+		a.SeeOther(w, stepURL(session))
 	default:
-		return a.extendLogin(w, r, session, a.Now()), true
+		return a.ExtendLogin(w, r, session, a.Now()), true
 	}
 	return oauth.LoginSession{}, false
 }
@@ -104,20 +104,20 @@ func (a *API) authorizedAppView(app oauth.AuthorizedApp) pages.AuthorizedApp {
 func (a *API) startUserLogin(w http.ResponseWriter, r *http.Request, to destination, extraQuery string) {
 	session, err := a.startLogin(w, r, nil, to)
 	if err != nil {
-		a.errorPage(w, r, err)
+		a.ErrorPage(w, r, err)
 		return
 	}
-	a.seeOther(w, stepURL(session)+extraQuery)
+	a.SeeOther(w, stepURL(session)+extraQuery)
 }
 
 // redirectToAccount handles GET requests for the first part of the addresses of the pages, which users shorten, and
 // for the URL of a form, where the browser stays if the form is answered with an error.
 func (a *API) redirectToAccount(w http.ResponseWriter, r *http.Request) {
-	to := destination{page: appsPage}
+	to := appsDestination
 	if r.URL.Path == accountPath && a.Files != nil {
-		to.page = filesPage
+		to.page = a.Files.Home
 	}
-	a.seeOther(w, to.again())
+	a.SeeOther(w, to.again())
 }
 
 // revokeApps revokes the grant in the form, or all grants of the user.
@@ -128,21 +128,21 @@ func (a *API) revokeApps(w http.ResponseWriter, r *http.Request, session oauth.L
 		id, err = uuid.Nil, nil
 	}
 	if err != nil || session.AuthorizationRequest != nil || !all && id == uuid.Nil {
-		a.errorPage(w, r, fault.New(fault.Invalid, "There is no such authorized application."))
+		a.ErrorPage(w, r, fault.New(fault.Invalid, "There is no such authorized application."))
 		return
 	}
 	revoked, err := a.OAuth.RevokeApps(r.Context(), session, id)
 	if err != nil {
-		a.errorPage(w, r, err)
+		a.ErrorPage(w, r, err)
 		return
 	}
-	a.seeOther(w, appsURL(session)+"&revoked="+strconv.Itoa(revoked))
+	a.SeeOther(w, appsURL(session)+"&revoked="+strconv.Itoa(revoked))
 }
 
 // logOut ends the session of the user.
 func (a *API) logOut(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, _ url.Values) {
 	if err := a.OAuth.EndLogin(r.Context(), session); err != nil {
-		a.errorPage(w, r, err)
+		a.ErrorPage(w, r, err)
 		return
 	}
 	a.afterLogout(w, r, session)
@@ -159,9 +159,9 @@ func (a *API) loggedOut(w http.ResponseWriter, r *http.Request, form url.Values,
 
 // afterLogout shows the login, for the page that the session was for.
 func (a *API) afterLogout(w http.ResponseWriter, r *http.Request, session oauth.LoginSession) {
-	to := destination{page: appsPage} // without its parameters: another user may be next
+	to := appsDestination // without its parameters: another user may be next
 	if a.destination(r, session).isFiles() {
-		to.page = filesPage
+		to.page = a.Files.Home
 	}
 	a.clearCookie(w, session)
 	a.startUserLogin(w, r, to, "&out=1")

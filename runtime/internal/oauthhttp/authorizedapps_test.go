@@ -9,18 +9,19 @@ import (
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/runtimetest"
+	"mediastack.dev/runtime/internal/runtimetest/webtest"
 )
 
 func TestRevocation_ReachesEveryReplicaAtOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	tenant := w.tenant(t, "studio", owner)
-	change := func(o *options) {
-		o.login.CodesPerEmail, o.login.AttemptsPerEmail, o.login.CodesPerIP = 100, 100, 100
+	w := webtest.NewWorld(t)
+	tenant := w.OwnedTenant(t, "studio", webtest.Owner)
+	change := func(o *webtest.Options) {
+		o.Login.CodesPerEmail, o.Login.AttemptsPerEmail, o.Login.CodesPerIP = 100, 100, 100
 	}
-	first, second := w.replica(t, change), w.replica(t, change)
-	b := first.browser(t)
-	app := b.application("App")
+	first, second := w.Replica(t, change), w.Replica(t, change)
+	b := first.Browser(t)
+	app := b.Application("App")
 	back := func(t *testing.T) { t.Helper(); w.Change(t, tenant, func(*account.Spec) {}) }
 	for name, end := range map[string]func(t *testing.T, access, refresh string){
 		"the owner is taken out": func(t *testing.T, _, _ string) {
@@ -32,36 +33,36 @@ func TestRevocation_ReachesEveryReplicaAtOnce(t *testing.T) {
 			must(t, err)
 		},
 		"the application revokes it": func(t *testing.T, access, _ string) {
-			if status, _ := b.form("/oauth/revoke", url.Values{"token": {access}, "client_id": {app.id}}); status != http.StatusOK {
+			if status, _ := b.Form("/oauth/revoke", url.Values{"token": {access}, "client_id": {app.ID}}); status != http.StatusOK {
 				t.Errorf("revoke: %d", status)
 			}
 		},
 		"the user revokes it": func(t *testing.T, _, _ string) {
-			p := b.login("/account/connections", owner)
-			if p.StatusCode != http.StatusOK || !strings.Contains(p.body, "App") {
-				t.Fatalf("the authorized applications: %d %s", p.StatusCode, p.body)
+			p := b.Login("/account/connections", webtest.Owner)
+			if p.StatusCode != http.StatusOK || !strings.Contains(p.Text, "App") {
+				t.Fatalf("the authorized applications: %d %s", p.StatusCode, p.Text)
 			}
-			if p = b.post("/account/connections/revoke", p, url.Values{"all": {"1"}}); p.StatusCode != http.StatusOK || !strings.Contains(p.body, "Access revoked.") {
-				t.Errorf("end all: %d %s", p.StatusCode, p.body)
+			if p = b.Post("/account/connections/revoke", p, url.Values{"all": {"1"}}); p.StatusCode != http.StatusOK || !strings.Contains(p.Text, "Access revoked.") {
+				t.Errorf("end all: %d %s", p.StatusCode, p.Text)
 			}
 		},
 	} {
-		access, refresh := b.connect(app, owner, tenant)
-		other := second.browser(t)
-		for _, at := range []*browser{b, other} { // now both remember the token
-			if status, _ := at.whoami(access); status != http.StatusOK {
+		access, refresh := b.Connect(app, webtest.Owner, tenant)
+		other := second.Browser(t)
+		for _, at := range []*webtest.Browser{b, other} { // now both remember the token
+			if status, _ := at.Whoami(access); status != http.StatusOK {
 				t.Fatalf("%s: before: %d", name, status)
 			}
 		}
 		end(t, access, refresh)
-		for _, at := range []*browser{b, other} {
-			wait.Until(t, name, func() bool { status, _ := at.whoami(access); return status == http.StatusUnauthorized })
-			if status, _ := at.refresh(app, refresh); status != http.StatusBadRequest {
+		for _, at := range []*webtest.Browser{b, other} {
+			wait.Until(t, name, func() bool { status, _ := at.Whoami(access); return status == http.StatusUnauthorized })
+			if status, _ := at.Refresh(app, refresh); status != http.StatusBadRequest {
 				t.Errorf("%s: refresh: %d", name, status)
 			}
 		}
 		back(t)
-		if status, _ := other.whoami(access); status != http.StatusUnauthorized {
+		if status, _ := other.Whoami(access); status != http.StatusUnauthorized {
 			t.Errorf("%s: the token is back", name)
 		}
 	}
@@ -69,45 +70,45 @@ func TestRevocation_ReachesEveryReplicaAtOnce(t *testing.T) {
 
 func TestAuthorizedApps_ShowsAndRevokesOwnGrantsOnly(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	mine, theirs := w.tenant(t, "mine", owner), w.tenant(t, "theirs", "bo@example.org")
-	rt := w.replica(t)
-	b, other := rt.browser(t), rt.browser(t)
-	app := b.application("App")
-	access, _ := b.connect(app, owner, mine)
-	foreign, _ := other.connect(app, "bo@example.org", theirs)
+	w := webtest.NewWorld(t)
+	mine, theirs := w.OwnedTenant(t, "mine", webtest.Owner), w.OwnedTenant(t, "theirs", "bo@example.org")
+	rt := w.Replica(t)
+	b, other := rt.Browser(t), rt.Browser(t)
+	app := b.Application("App")
+	access, _ := b.Connect(app, webtest.Owner, mine)
+	foreign, _ := other.Connect(app, "bo@example.org", theirs)
 	id := func(of runtimetest.Tenant) string {
 		t.Helper()
-		return w.text(t, "SELECT id::text FROM oauth_grant WHERE account_id = $1", of.Account.ID)
+		return w.Text(t, "SELECT id::text FROM oauth_grant WHERE account_id = $1", of.Account.ID)
 	}
-	p := b.login("/account/connections", owner)
-	if strings.Count(p.body, "App") == 0 || strings.Contains(p.body, "The theirs") {
-		t.Errorf("the page shows %s", p.body)
+	p := b.Login("/account/connections", webtest.Owner)
+	if strings.Count(p.Text, "App") == 0 || strings.Contains(p.Text, "The theirs") {
+		t.Errorf("the page shows %s", p.Text)
 	}
-	b.post("/account/connections/revoke", p, url.Values{"grant": {id(theirs)}})
-	if status, _ := b.whoami(foreign); status != http.StatusOK {
+	b.Post("/account/connections/revoke", p, url.Values{"grant": {id(theirs)}})
+	if status, _ := b.Whoami(foreign); status != http.StatusOK {
 		t.Error("another user's grant was revoked")
 	}
 	for _, fields := range []url.Values{{}, {"grant": {"x"}}, {"grant": {"00000000-0000-0000-0000-000000000000"}}, {"all": {"0"}}} {
-		b.post("/account/connections/revoke", p, fields).is(t, http.StatusBadRequest, "%v", fields)
+		b.Post("/account/connections/revoke", p, fields).Is(t, http.StatusBadRequest, "%v", fields)
 	}
-	if status, _ := b.whoami(access); status != http.StatusOK {
+	if status, _ := b.Whoami(access); status != http.StatusOK {
 		t.Error("an invalid form revoked a grant")
 	}
-	if again := b.get("/account/connections"); again.StatusCode != http.StatusOK || !strings.Contains(again.body, "The mine") {
-		t.Errorf("the page once more: %d %s", again.StatusCode, again.body)
+	if again := b.Get("/account/connections"); again.StatusCode != http.StatusOK || !strings.Contains(again.Text, "The mine") {
+		t.Errorf("the page once more: %d %s", again.StatusCode, again.Text)
 	}
-	if again := other.get("/account/connections"); !strings.Contains(again.body, `name="email"`) {
-		t.Errorf("the page in another browser: %d %s", again.StatusCode, again.body)
+	if again := other.Get("/account/connections"); !strings.Contains(again.Text, `name="email"`) {
+		t.Errorf("the page in another browser: %d %s", again.StatusCode, again.Text)
 	}
-	b.post("/account/connections/revoke", p, url.Values{"grant": {id(mine)}})
-	wait.Until(t, "the grant is revoked", func() bool { status, _ := b.whoami(access); return status == http.StatusUnauthorized })
-	out := b.post("/account/connections/logout", p, nil)
-	if out.StatusCode != http.StatusOK || !strings.Contains(out.body, "logged out") {
-		t.Errorf("log out: %d %s", out.StatusCode, out.body)
+	b.Post("/account/connections/revoke", p, url.Values{"grant": {id(mine)}})
+	wait.Until(t, "the grant is revoked", func() bool { status, _ := b.Whoami(access); return status == http.StatusUnauthorized })
+	out := b.Post("/account/connections/logout", p, nil)
+	if out.StatusCode != http.StatusOK || !strings.Contains(out.Text, "logged out") {
+		t.Errorf("log out: %d %s", out.StatusCode, out.Text)
 	}
-	b.post("/account/connections/revoke", p, url.Values{"all": {"1"}}).is(t, http.StatusNotFound, "after logging out")
+	b.Post("/account/connections/revoke", p, url.Values{"all": {"1"}}).Is(t, http.StatusNotFound, "after logging out")
 	// A login with an authorization request cannot list or revoke applications.
-	consent := b.login(app.query(nil), owner)
-	b.post("/account/connections/revoke", consent, url.Values{"all": {"1"}}).is(t, http.StatusBadRequest, "with an application's login")
+	consent := b.Login(app.Query(nil), webtest.Owner)
+	b.Post("/account/connections/revoke", consent, url.Values{"all": {"1"}}).Is(t, http.StatusBadRequest, "with an application's login")
 }

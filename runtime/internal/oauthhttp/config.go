@@ -5,17 +5,13 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-
-	"mediastack.dev/runtime/media"
 )
 
-// Config restricts the clients of the authorization server, and configures the files page. The tags are flag and environment names.
+// Config restricts the clients of the authorization server. The tags are flag and environment names.
 type Config struct {
 	AllowedRedirectURIs     []string `name:"oauth-allowed-redirect-uris" env:"SERVICE_OAUTH_ALLOWED_REDIRECT_URIS" default:"cursor://anysphere.cursor-mcp/oauth/callback" help:"Complete redirect URIs with custom schemes (app://...) that clients may use. https and loopback URIs need no entry."`
 	TrustedHosts            []string `name:"oauth-trusted-hosts" env:"SERVICE_OAUTH_TRUSTED_HOSTS" default:"claude.ai,claude.com,chatgpt.com,vscode.dev" help:"Hosts of redirect URIs for which the consent page shows no warning."`
 	ClientMetadataDocuments bool     `name:"oauth-client-metadata-documents" env:"SERVICE_OAUTH_CLIENT_METADATA_DOCUMENTS" default:"true" negatable:"" help:"Accept a public https URL as client_id, and fetch the Client ID Metadata Document from there."`
-	FilesPage               bool     `name:"files-page" env:"SERVICE_FILES_PAGE" default:"true" negatable:"" help:"Serve /account/files, where owners see and change the files of their accounts after a login."`
-	FilesPerPage            int      `name:"files-per-page" env:"SERVICE_FILES_PER_PAGE" default:"24" help:"Files on one page of /account/files, from 1 to 100."`
 }
 
 // browserSchemes are schemes that a browser handles itself. A redirect page links to other
@@ -34,9 +30,6 @@ func (c Config) Validate() error {
 		if host != "" && (strings.ContainsAny(host, "/:@* ") || host != strings.ToLower(host)) {
 			return fmt.Errorf("SERVICE_OAUTH_TRUSTED_HOSTS must hold names like claude.ai, not %q", host)
 		}
-	}
-	if c.FilesPage && (c.FilesPerPage < 1 || c.FilesPerPage > media.MaxLimit) {
-		return fmt.Errorf("SERVICE_FILES_PER_PAGE must be from 1 to %d, not %d", media.MaxLimit, c.FilesPerPage)
 	}
 	return nil
 }

@@ -20,27 +20,27 @@ func (a *API) consentPage(w http.ResponseWriter, r *http.Request, session oauth.
 		listErr = fault.New(fault.Conflict, "There is no account that this address can authorize access to.")
 	}
 	if listErr != nil {
-		a.errorPage(w, r, listErr)
+		a.ErrorPage(w, r, listErr)
 		return
 	}
-	page := pages.ConsentPage{Form: a.formFields(session), Application: *applicationView(session.AuthorizationRequest), Email: session.Email}
+	page := pages.ConsentPage{Form: a.FormFields(session), Application: *applicationView(session.AuthorizationRequest), Email: session.Email}
 	for _, owned := range accounts {
-		page.Accounts = append(page.Accounts, accountChoice(owned))
+		page.Accounts = append(page.Accounts, AccountView(owned))
 	}
 	for _, scope := range session.AuthorizationRequest.Scopes {
 		page.Scopes = append(page.Scopes, pages.Scope(scope))
 	}
 	status := http.StatusOK
 	if err != nil {
-		status, page.Error = a.fail(w, r, err), errorText(err)
+		status, page.Error = a.Fail(w, r, err), errorText(err)
 	}
 	a.page(w, r, status, session.AuthorizationRequest.RedirectURI, func(to io.Writer) error { return a.Pages.Consent(to, page) })
 }
 
-// accountChoice returns an account as the pages show it.
-func accountChoice(owned account.Account) pages.Account {
+// AccountView returns an account as the pages show it.
+func AccountView(owned account.Account) pages.Account {
 	view := pages.Account{ID: owned.ID.String(), Name: accountName(owned), Detail: owned.Namespace + "/" + owned.Name}
-	if owned.Undo.Covers(loginDelete.Agent) {
+	if owned.Undo.Covers(true) { // a login deletes as an agent does
 		view.UndoWindow = owned.Undo.Window
 	}
 	return view
@@ -56,7 +56,7 @@ func accountName(owned account.Account) string {
 // submitConsent ends a login with the decision of the user.
 func (a *API) submitConsent(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, form url.Values) {
 	if !session.LoggedIn() || session.AuthorizationRequest == nil {
-		a.seeOther(w, stepURL(session))
+		a.SeeOther(w, stepURL(session))
 		return
 	}
 	switch form.Get("decision") {
@@ -81,7 +81,7 @@ func (a *API) approve(w http.ResponseWriter, r *http.Request, session oauth.Logi
 	case fault.Is(err, fault.Conflict):
 		a.consentPage(w, r, session, err)
 	case err != nil:
-		a.errorPage(w, r, err)
+		a.ErrorPage(w, r, err)
 	default:
 		a.clearCookie(w, session)
 		a.redirectToClient(w, r, session.AuthorizationRequest, url.Values{"code": {code}})
@@ -91,7 +91,7 @@ func (a *API) approve(w http.ResponseWriter, r *http.Request, session oauth.Logi
 // deny ends the session and returns access_denied to the client.
 func (a *API) deny(w http.ResponseWriter, r *http.Request, session oauth.LoginSession) {
 	if err := a.OAuth.EndLogin(r.Context(), session); err != nil {
-		a.errorPage(w, r, err)
+		a.ErrorPage(w, r, err)
 		return
 	}
 	a.clearCookie(w, session)

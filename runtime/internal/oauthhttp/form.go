@@ -40,25 +40,25 @@ func parseForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	return r.PostForm, nil
 }
 
-// formHandler handles a form that was submitted from a page of its login session.
-type formHandler func(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, form url.Values)
+// FormHandler handles a form that was submitted from a page of its login session.
+type FormHandler func(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, form url.Values)
 
-// csrfProtected calls next if the form was submitted from this origin, by the browser of the
+// CSRFProtected calls next if the form was submitted from this origin, by the browser of the
 // login session, and with its CSRF token.
-func (a *API) csrfProtected(next formHandler) http.HandlerFunc {
-	return a.csrfProtectedOr(next, func(w http.ResponseWriter, r *http.Request, _ url.Values, err error) { a.errorPage(w, r, err) })
+func (a *API) CSRFProtected(next FormHandler) http.HandlerFunc {
+	return a.csrfProtectedOr(next, func(w http.ResponseWriter, r *http.Request, _ url.Values, err error) { a.ErrorPage(w, r, err) })
 }
 
-// csrfProtectedOr is csrfProtected with another answer to a form whose session has ended.
-func (a *API) csrfProtectedOr(next formHandler, ended func(http.ResponseWriter, *http.Request, url.Values, error)) http.HandlerFunc {
+// csrfProtectedOr is CSRFProtected with another answer to a form whose session has ended.
+func (a *API) csrfProtectedOr(next FormHandler, ended func(http.ResponseWriter, *http.Request, url.Values, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := a.checkOrigin(r); err != nil {
-			a.errorPage(w, r, err)
+			a.ErrorPage(w, r, err)
 			return
 		}
 		form, err := parseForm(w, r)
 		if err != nil {
-			a.errorPage(w, r, err)
+			a.ErrorPage(w, r, err)
 			return
 		}
 		session, err := a.checkToken(r, form.Get("request"), form.Get("csrf"))
@@ -67,11 +67,21 @@ func (a *API) csrfProtectedOr(next formHandler, ended func(http.ResponseWriter, 
 			ended(w, r, form, err)
 			return
 		case err != nil:
-			a.errorPage(w, r, err)
+			a.ErrorPage(w, r, err)
 			return
 		}
-		next(w, r, a.extendLogin(w, r, session, a.Now()), form)
+		next(w, r, a.ExtendLogin(w, r, session, a.Now()), form)
 	}
+}
+
+// CheckForm returns the login session of a form that was submitted from this origin, by the browser of the
+// session, with the fields of FormFields as parameters. A form whose body is large has them in its URL, so that
+// they are checked before anything of the body is read.
+func (a *API) CheckForm(r *http.Request, parameters url.Values) (oauth.LoginSession, error) {
+	if err := a.checkOrigin(r); err != nil {
+		return oauth.LoginSession{}, err
+	}
+	return a.checkToken(r, parameters.Get("request"), parameters.Get("csrf"))
 }
 
 // checkOrigin rejects a form that was submitted from a page of another origin.
@@ -89,7 +99,7 @@ func (a *API) checkToken(r *http.Request, request, token string) (oauth.LoginSes
 	return session, err
 }
 
-// formFields returns the hidden fields of the forms of a session.
-func (a *API) formFields(session oauth.LoginSession) pages.Form {
+// FormFields returns the hidden fields of the forms of a session.
+func (a *API) FormFields(session oauth.LoginSession) pages.Form {
 	return pages.Form{Request: session.ID.String(), CSRF: a.OAuth.CSRFToken(session)}
 }

@@ -17,7 +17,7 @@ func stepURL(session oauth.LoginSession) string { return loginPath + "?request="
 // redirectToStep handles GET requests for the URL of a form, where the browser stays if the
 // form is answered with an error: a reload leads to the current page of the login.
 func (a *API) redirectToStep(w http.ResponseWriter, r *http.Request) {
-	a.seeOther(w, loginPath+"?"+url.Values{"request": {r.URL.Query().Get("request")}}.Encode())
+	a.SeeOther(w, loginPath+"?"+url.Values{"request": {r.URL.Query().Get("request")}}.Encode())
 }
 
 // showLogin shows the current page of a login. All steps have the same URL, so that a reload
@@ -26,14 +26,14 @@ func (a *API) showLogin(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	session, err := a.loginSession(r, query.Get("request"))
 	if err != nil {
-		a.errorPage(w, r, err)
+		a.ErrorPage(w, r, err)
 		return
 	}
 	switch {
 	case session.LoggedIn() && query.Has("change"):
 		a.restartLogin(w, r, session)
 	case session.LoggedIn() && session.AuthorizationRequest == nil:
-		a.seeOther(w, a.homeURL(r.Context(), a.destination(r, session), session))
+		a.SeeOther(w, a.homeURL(r.Context(), a.destination(r, session), session))
 	case session.LoggedIn():
 		a.consentPage(w, r, session, nil)
 	case session.Email != "" && !query.Has("change"):
@@ -54,15 +54,17 @@ func (a *API) showLogin(w http.ResponseWriter, r *http.Request) {
 // the wrong e-mail address, or has to log in again for a page, which the URL names.
 func (a *API) restartLogin(w http.ResponseWriter, r *http.Request, session oauth.LoginSession) {
 	to, email := a.destination(r, session), ""
-	if query := r.URL.Query(); session.AuthorizationRequest == nil && a.Files != nil && query.Get("page") == string(deletePage) {
-		to, email = destinationOf(deletePage, query), session.Email
+	if query := r.URL.Query(); session.AuthorizationRequest == nil {
+		if page, ok := a.Files.find(query.Get("page")); ok && page.NeedsRecentLogin {
+			to, email = a.Files.destination(page.Name, query), session.Email
+		}
 	}
 	next, err := a.startLogin(w, r, session.AuthorizationRequest, to)
 	if err == nil {
 		err = a.OAuth.EndLogin(r.Context(), session)
 	}
 	if err != nil {
-		a.errorPage(w, r, err)
+		a.ErrorPage(w, r, err)
 		return
 	}
 	a.clearCookie(w, session)
@@ -70,22 +72,22 @@ func (a *API) restartLogin(w http.ResponseWriter, r *http.Request, session oauth
 	if email != "" {
 		target += "&" + url.Values{"email": {email}}.Encode()
 	}
-	a.seeOther(w, target)
+	a.SeeOther(w, target)
 }
 
 func (a *API) emailPage(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, page pages.EmailPage, err error) {
-	page.Form, page.Application = a.formFields(session), applicationView(session.AuthorizationRequest)
+	page.Form, page.Application = a.FormFields(session), applicationView(session.AuthorizationRequest)
 	page.Files = a.destination(r, session).isFiles()
 	status := http.StatusOK
 	if err != nil {
-		status, page.Error = a.fail(w, r, err), errorText(err)
+		status, page.Error = a.Fail(w, r, err), errorText(err)
 	}
 	a.page(w, r, status, "", func(to io.Writer) error { return a.Pages.Email(to, page) })
 }
 
 // codePage shows the page for the code. The caller sets the text of err in page.
 func (a *API) codePage(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, page pages.CodePage, err error) {
-	page.Form, page.Application, page.Email = a.formFields(session), applicationView(session.AuthorizationRequest), session.Email
+	page.Form, page.Application, page.Email = a.FormFields(session), applicationView(session.AuthorizationRequest), session.Email
 	page.ResendIn = a.OAuth.ResendIn(session)
 	if session.CodeSentAt != nil {
 		page.SentAgo = max(0, a.Now().Sub(*session.CodeSentAt))
@@ -95,7 +97,7 @@ func (a *API) codePage(w http.ResponseWriter, r *http.Request, session oauth.Log
 	}
 	status := http.StatusOK
 	if err != nil {
-		status = a.fail(w, r, err)
+		status = a.Fail(w, r, err)
 	}
 	a.page(w, r, status, "", func(to io.Writer) error { return a.Pages.Code(to, page) })
 }
@@ -107,13 +109,13 @@ func (a *API) submitEmail(w http.ResponseWriter, r *http.Request, session oauth.
 	isResend := session.Email != "" && session.Email == email
 	switch {
 	case err == nil && isResend:
-		a.seeOther(w, stepURL(session)+"&resent=1")
+		a.SeeOther(w, stepURL(session)+"&resent=1")
 	case err == nil:
-		a.seeOther(w, stepURL(session))
+		a.SeeOther(w, stepURL(session))
 	case fault.Is(err, fault.Conflict): // logged in, in another tab
-		a.seeOther(w, stepURL(session))
+		a.SeeOther(w, stepURL(session))
 	case !isFieldError(err):
-		a.errorPage(w, r, err)
+		a.ErrorPage(w, r, err)
 	case !isResend && isTooSoon(err) && a.continuePending(w, r, session, email):
 	case !isResend && isTooSoon(err):
 		a.emailPage(w, r, session, pages.EmailPage{Email: form.Get("email"), CodeSent: true, SentAgo: a.OAuth.SentAgo(err)}, err)
@@ -144,7 +146,7 @@ func (a *API) continuePending(w http.ResponseWriter, r *http.Request, session oa
 	secret, _ := a.parseCookie(cookie.Value)
 	a.writeCookie(w, cookie.Name, a.destination(r, session).cookie(secret), int(pending.ExpiresAt.Sub(a.Now()).Seconds()))
 	a.clearCookie(w, session)
-	a.seeOther(w, stepURL(pending)+"&continued=1")
+	a.SeeOther(w, stepURL(pending)+"&continued=1")
 	return true
 }
 
@@ -154,14 +156,14 @@ func (a *API) submitCode(w http.ResponseWriter, r *http.Request, session oauth.L
 	switch {
 	case err == nil:
 		a.setCookie(w, r, session, cookie, a.destination(r, session))
-		a.seeOther(w, stepURL(session))
+		a.SeeOther(w, stepURL(session))
 	case fault.Is(err, fault.Conflict): // logged in, in another tab
-		a.seeOther(w, stepURL(session))
+		a.SeeOther(w, stepURL(session))
 	case isFieldError(err) && session.Email == "":
 		a.emailPage(w, r, session, pages.EmailPage{}, err)
 	case isFieldError(err):
 		a.codePage(w, r, session, pages.CodePage{Error: errorText(err)}, err)
 	default:
-		a.errorPage(w, r, err)
+		a.ErrorPage(w, r, err)
 	}
 }

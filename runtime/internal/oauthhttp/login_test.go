@@ -7,24 +7,26 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mediastack.dev/runtime/internal/runtimetest/webtest"
 )
 
 func TestLogin_IsTheSameForUnknownAddresses(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.tenant(t, "studio", owner)
-	rt := w.replica(t, paused)
-	shown := func(address string) (page, string) {
-		b := rt.browser(t)
-		p := b.post("/oauth/login/email", b.get(b.application("App").query(nil)), url.Values{"email": {address}})
-		text := strings.ReplaceAll(p.body, address, "ADDRESS")
+	w := webtest.NewWorld(t)
+	w.OwnedTenant(t, "studio", webtest.Owner)
+	rt := w.Replica(t, webtest.Paused)
+	shown := func(address string) (webtest.Page, string) {
+		b := rt.Browser(t)
+		p := b.Post("/oauth/login/email", b.Get(b.Application("App").Query(nil)), url.Values{"email": {address}})
+		text := strings.ReplaceAll(p.Text, address, "ADDRESS")
 		for _, name := range []string{"request", "csrf"} {
-			text = strings.ReplaceAll(text, p.fields().Get(name), "FIELD")
+			text = strings.ReplaceAll(text, p.Fields().Get(name), "FIELD")
 		}
 		text = regexp.MustCompile(`\d+ seconds?`).ReplaceAllString(text, "SECONDS") // the clock goes on
 		return p, text
 	}
-	known, one := shown(owner)
+	known, one := shown(webtest.Owner)
 	unknown, two := shown("eve@example.org")
 	if known.StatusCode != unknown.StatusCode || one != two {
 		t.Errorf("%d and %d\n%s\n%s", known.StatusCode, unknown.StatusCode, one, two)
@@ -35,148 +37,148 @@ func TestLogin_IsTheSameForUnknownAddresses(t *testing.T) {
 		}
 	}
 	// The same holds within the resend limit, in another browser.
-	known, one = shown(owner)
+	known, one = shown(webtest.Owner)
 	unknown, two = shown("eve@example.org")
 	if known.StatusCode != http.StatusTooManyRequests || unknown.StatusCode != known.StatusCode || one != two || !strings.Contains(one, "A code was sent just now.") {
 		t.Errorf("within the pause: %d and %d\n%s\n%s", known.StatusCode, unknown.StatusCode, one, two)
 	}
-	if _, ok := rt.code(t, "eve@example.org"); ok {
+	if _, ok := rt.Code(t, "eve@example.org"); ok {
 		t.Error("an unknown address got a code")
 	}
 }
 
 func TestLogin_ShowsErrorsBesideTheField(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.tenant(t, "studio", owner)
-	rt := w.replica(t, paused)
-	b := rt.browser(t)
-	app := b.application("App")
-	first := b.get(app.query(nil))
-	if p := b.post("/oauth/login/email", first, url.Values{"email": {"ana"}}); p.StatusCode != http.StatusBadRequest || !strings.Contains(p.body, "Enter an e-mail address") || !strings.Contains(p.body, `value="ana"`) {
-		t.Errorf("no address: %d %s", p.StatusCode, p.body)
+	w := webtest.NewWorld(t)
+	w.OwnedTenant(t, "studio", webtest.Owner)
+	rt := w.Replica(t, webtest.Paused)
+	b := rt.Browser(t)
+	app := b.Application("App")
+	first := b.Get(app.Query(nil))
+	if p := b.Post("/oauth/login/email", first, url.Values{"email": {"ana"}}); p.StatusCode != http.StatusBadRequest || !strings.Contains(p.Text, "Enter an e-mail address") || !strings.Contains(p.Text, `value="ana"`) {
+		t.Errorf("no address: %d %s", p.StatusCode, p.Text)
 	}
-	p := b.post("/oauth/login/email", first, url.Values{"email": {owner}})
-	right, _ := rt.code(t, owner)
-	if again := b.post("/oauth/login/email", p, url.Values{"email": {owner}}); again.StatusCode != http.StatusTooManyRequests || again.Header.Get("Retry-After") == "" || !strings.Contains(again.body, "30 seconds") {
-		t.Errorf("another code at once: %d %s", again.StatusCode, again.body)
+	p := b.Post("/oauth/login/email", first, url.Values{"email": {webtest.Owner}})
+	right, _ := rt.Code(t, webtest.Owner)
+	if again := b.Post("/oauth/login/email", p, url.Values{"email": {webtest.Owner}}); again.StatusCode != http.StatusTooManyRequests || again.Header.Get("Retry-After") == "" || !strings.Contains(again.Text, "30 seconds") {
+		t.Errorf("another code at once: %d %s", again.StatusCode, again.Text)
 	}
 	wrong := "00000000"
 	if right == wrong {
 		wrong = "00000001"
 	}
 	for range 4 {
-		if p := b.post("/oauth/login/code", p, url.Values{"code": {wrong}}); p.StatusCode != http.StatusBadRequest || !strings.Contains(p.body, "Incorrect code.") {
-			t.Errorf("a wrong code: %d %s", p.StatusCode, p.body)
+		if p := b.Post("/oauth/login/code", p, url.Values{"code": {wrong}}); p.StatusCode != http.StatusBadRequest || !strings.Contains(p.Text, "Incorrect code.") {
+			t.Errorf("a wrong code: %d %s", p.StatusCode, p.Text)
 		}
 	}
-	rt.clock.Advance(31 * time.Second)
-	resent := b.post("/oauth/login/email", p, url.Values{"email": {owner}})
-	right, ok := rt.code(t, owner)
+	rt.Clock.Advance(31 * time.Second)
+	resent := b.Post("/oauth/login/email", p, url.Values{"email": {webtest.Owner}})
+	right, ok := rt.Code(t, webtest.Owner)
 	if resent.StatusCode != http.StatusOK || !ok {
 		t.Errorf("another code: %d", resent.StatusCode)
 	}
 	for range 2 { // the fifth attempt is the last, also with a new code
-		p = b.post("/oauth/login/code", resent, url.Values{"code": {wrong}})
+		p = b.Post("/oauth/login/code", resent, url.Values{"code": {wrong}})
 	}
-	if p.StatusCode != http.StatusNotFound || !strings.Contains(p.body, "Too many incorrect codes") {
-		t.Errorf("after five wrong codes: %d %s", p.StatusCode, p.body)
+	if p.StatusCode != http.StatusNotFound || !strings.Contains(p.Text, "Too many incorrect codes") {
+		t.Errorf("after five wrong codes: %d %s", p.StatusCode, p.Text)
 	}
-	b.post("/oauth/login/code", resent, url.Values{"code": {right}}).is(t, http.StatusNotFound, "the right code after five wrong ones")
-	if p := b.get("/oauth/login?request=" + first.fields().Get("request") + "&change=1"); !strings.Contains(p.body, `name="email"`) {
+	b.Post("/oauth/login/code", resent, url.Values{"code": {right}}).Is(t, http.StatusNotFound, "the right code after five wrong ones")
+	if p := b.Get("/oauth/login?request=" + first.Fields().Get("request") + "&change=1"); !strings.Contains(p.Text, `name="email"`) {
 		t.Errorf("another address: %d", p.StatusCode)
 	}
-	rt.clock.Advance(16 * time.Minute)
-	if p := b.get("/oauth/login?request=" + first.fields().Get("request")); p.StatusCode != http.StatusNotFound || !strings.Contains(p.body, "Login expired") {
-		t.Errorf("after its time: %d %s", p.StatusCode, p.body)
+	rt.Clock.Advance(16 * time.Minute)
+	if p := b.Get("/oauth/login?request=" + first.Fields().Get("request")); p.StatusCode != http.StatusNotFound || !strings.Contains(p.Text, "Login expired") {
+		t.Errorf("after its time: %d %s", p.StatusCode, p.Text)
 	}
 }
 
 // The page said "We sent a code to" an empty address, and that the code had expired.
 func TestLoginCode_WithoutAnAddressShowsTheEmailStep(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.tenant(t, "studio", owner)
-	rt := w.replica(t)
-	b := rt.browser(t)
-	first := b.get(b.application("App").query(nil))
+	w := webtest.NewWorld(t)
+	w.OwnedTenant(t, "studio", webtest.Owner)
+	rt := w.Replica(t)
+	b := rt.Browser(t)
+	first := b.Get(b.Application("App").Query(nil))
 	for _, code := range []string{"12345678", "", "x"} {
-		p := b.post("/oauth/login/code", first, url.Values{"code": {code}})
-		if p.StatusCode != http.StatusBadRequest || !strings.Contains(p.body, "No code has been sent yet. Enter your e-mail address first.") ||
-			!strings.Contains(p.body, `name="email"`) || strings.Contains(p.body, "We sent") {
-			t.Errorf("the code %q: %d %s", code, p.StatusCode, p.body)
+		p := b.Post("/oauth/login/code", first, url.Values{"code": {code}})
+		if p.StatusCode != http.StatusBadRequest || !strings.Contains(p.Text, "No code has been sent yet. Enter your e-mail address first.") ||
+			!strings.Contains(p.Text, `name="email"`) || strings.Contains(p.Text, "We sent") {
+			t.Errorf("the code %q: %d %s", code, p.StatusCode, p.Text)
 		}
 	}
 	// No attempt was consumed, and the login continues.
-	b.login("/oauth/login?request="+first.fields().Get("request"), owner).is(t, http.StatusOK, "after it")
+	b.Login("/oauth/login?request="+first.Fields().Get("request"), webtest.Owner).Is(t, http.StatusOK, "after it")
 }
 
 func TestLogin_CanRestartWithAnotherAddress(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.tenant(t, "one", owner)
-	two := w.tenant(t, "two", "bo@example.org")
-	b := w.replica(t).browser(t)
-	app := b.application("App")
-	before := b.login(app.query(nil), owner)
-	change := "/oauth/login?request=" + before.fields().Get("request") + "&change=1"
-	p := b.login(change, "bo@example.org")
-	if !strings.Contains(p.body, two.Account.ID.String()) {
-		t.Fatalf("the consent: %d %s", p.StatusCode, p.body)
+	w := webtest.NewWorld(t)
+	w.OwnedTenant(t, "one", webtest.Owner)
+	two := w.OwnedTenant(t, "two", "bo@example.org")
+	b := w.Replica(t).Browser(t)
+	app := b.Application("App")
+	before := b.Login(app.Query(nil), webtest.Owner)
+	change := "/oauth/login?request=" + before.Fields().Get("request") + "&change=1"
+	p := b.Login(change, "bo@example.org")
+	if !strings.Contains(p.Text, two.Account.ID.String()) {
+		t.Fatalf("the consent: %d %s", p.StatusCode, p.Text)
 	}
-	b.post("/oauth/consent", before, url.Values{"decision": {"deny"}}).is(t, http.StatusNotFound, "the login before it")
-	if told := b.allow(p, two); told.Get("code") == "" || told.Get("state") != "s t&te" {
+	b.Post("/oauth/consent", before, url.Values{"decision": {"deny"}}).Is(t, http.StatusNotFound, "the login before it")
+	if told := b.Allow(p, two); told.Get("code") == "" || told.Get("state") != "s t&te" {
 		t.Errorf("the application is told %v", told)
 	}
 }
 
 func TestLogin_AnotherAddressIsNotAResend(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.tenant(t, "studio", owner)
-	rt := w.replica(t, paused)
-	b := rt.browser(t)
-	first := b.get(b.application("App").query(nil))
-	b.post("/oauth/login/email", first, url.Values{"email": {"anna@example.org"}})
-	p := b.post("/oauth/login/email", first, url.Values{"email": {owner}})
-	if p.StatusCode != http.StatusOK || !strings.Contains(p.body, owner) || strings.Contains(p.body, "anna@example.org") || strings.Contains(p.body, "A new code") {
-		t.Errorf("another address: %d %s", p.StatusCode, p.body)
+	w := webtest.NewWorld(t)
+	w.OwnedTenant(t, "studio", webtest.Owner)
+	rt := w.Replica(t, webtest.Paused)
+	b := rt.Browser(t)
+	first := b.Get(b.Application("App").Query(nil))
+	b.Post("/oauth/login/email", first, url.Values{"email": {"anna@example.org"}})
+	p := b.Post("/oauth/login/email", first, url.Values{"email": {webtest.Owner}})
+	if p.StatusCode != http.StatusOK || !strings.Contains(p.Text, webtest.Owner) || strings.Contains(p.Text, "anna@example.org") || strings.Contains(p.Text, "A new code") {
+		t.Errorf("another address: %d %s", p.StatusCode, p.Text)
 	}
-	if _, ok := rt.code(t, owner); !ok {
+	if _, ok := rt.Code(t, webtest.Owner); !ok {
 		t.Error("no code for the other address")
 	}
-	b.post("/oauth/login/email", p, url.Values{"email": {owner}}).is(t, http.StatusTooManyRequests, "the same again")
+	b.Post("/oauth/login/email", p, url.Values{"email": {webtest.Owner}}).Is(t, http.StatusTooManyRequests, "the same again")
 }
 
 // A login leads to the page that it began at.
 func TestLogin_LeadsToItsPage(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.tenant(t, "studio", owner)
-	rt, without := w.replica(t, many), w.replica(t, many, func(o *options) { o.oauth.FilesPage = false })
-	b := rt.browser(t)
-	files := b.login("/account/files", owner)
-	files.says(t, http.StatusOK, "Files of", "Authorized applications")
-	b.get(files.action(t, "/account/connections")).says(t, http.StatusOK, "No authorized applications yet", "Files")
-	apps := rt.browser(t).login("/account/connections", owner)
-	apps.says(t, http.StatusOK, "No authorized applications yet")
-	if len(apps.actions("/account/files")) != 1 {
-		t.Errorf("the connections do not lead to the files: %s", apps.body)
+	w := webtest.NewWorld(t)
+	w.OwnedTenant(t, "studio", webtest.Owner)
+	rt, without := w.Replica(t, webtest.Many), w.Replica(t, webtest.Many, func(o *webtest.Options) { o.Files.Enabled = false })
+	b := rt.Browser(t)
+	files := b.Login("/account/files", webtest.Owner)
+	files.Says(t, http.StatusOK, "Files of", "Authorized applications")
+	b.Get(files.Action(t, "/account/connections")).Says(t, http.StatusOK, "No authorized applications yet", "Files")
+	apps := rt.Browser(t).Login("/account/connections", webtest.Owner)
+	apps.Says(t, http.StatusOK, "No authorized applications yet")
+	if len(apps.Actions("/account/files")) != 1 {
+		t.Errorf("the connections do not lead to the files: %s", apps.Text)
 	}
 
 	// Another replica may have the page switched off.
-	b.at(without)
+	b.At(without)
 	for _, path := range []string{"/account/files", "/account/files/delete"} {
-		if got := b.get(path); got.StatusCode != http.StatusNotFound || strings.Contains(got.body, "<html") {
+		if got := b.Get(path); got.StatusCode != http.StatusNotFound || strings.Contains(got.Text, "<html") {
 			t.Errorf("%s: %d", path, got.StatusCode)
 		}
 	}
-	if got := b.send("/account/files/seal", files, nil); got.StatusCode != http.StatusNotFound {
+	if got := b.Send("/account/files/seal", files, nil); got.StatusCode != http.StatusNotFound {
 		t.Errorf("a form: %d", got.StatusCode)
 	}
-	shown := b.get("/account/connections")
-	shown.says(t, http.StatusOK, "No authorized applications yet")
-	if len(shown.actions("/account/files")) != 0 {
+	shown := b.Get("/account/connections")
+	shown.Says(t, http.StatusOK, "No authorized applications yet")
+	if len(shown.Actions("/account/files")) != 0 {
 		t.Error("the connections lead to a page that does not exist")
 	}
 }

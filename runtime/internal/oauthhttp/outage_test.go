@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"mediastack.dev/hack/testenv/retryafter"
+	"mediastack.dev/runtime/internal/runtimetest/webtest"
 )
 
 // Responses of the endpoints and of pages had no Retry-After.
 func TestOutage_SetsRetryAfter(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	rt := w.replica(t)
+	w := webtest.NewWorld(t)
+	rt := w.Replica(t)
 	w.Store.Close()
 	for path, body := range map[string]string{
 		"/oauth/register":      `{"redirect_uris":["http://127.0.0.1/cb"]}`,
@@ -27,7 +28,7 @@ func TestOutage_SetsRetryAfter(t *testing.T) {
 		} else if body[0] == '{' {
 			kind = "application/json"
 		}
-		request, err := http.NewRequestWithContext(t.Context(), method, "http://"+rt.server.Addr()+path, strings.NewReader(body))
+		request, err := http.NewRequestWithContext(t.Context(), method, "http://"+rt.Server.Addr()+path, strings.NewReader(body))
 		must(t, err)
 		request.Header.Set("Content-Type", kind)
 		response, err := http.DefaultClient.Do(request)

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,6 +45,15 @@ func (a *API) page(w http.ResponseWriter, r *http.Request, status int, redirectU
 	a.pageWith(w, r, status, allowed, render)
 }
 
+// WritePage writes a page. pictures are URLs, from whose origins it may show pictures.
+func (a *API) WritePage(w http.ResponseWriter, r *http.Request, status int, pictures []string, render func(io.Writer) error) {
+	var allowed []string
+	for _, picture := range pictures {
+		allowed = append(allowed, originSource(picture))
+	}
+	a.pageWith(w, r, status, sources{images: strings.Join(slices.Compact(allowed), "")}, render)
+}
+
 // pageWith writes a page that uses other origins.
 func (a *API) pageWith(w http.ResponseWriter, r *http.Request, status int, allowed sources, render func(io.Writer) error) {
 	var body bytes.Buffer
@@ -58,33 +68,33 @@ func (a *API) pageWith(w http.ResponseWriter, r *http.Request, status int, allow
 	_, _ = w.Write(body.Bytes()) // if the browser is gone, the log line has the number of bytes written
 }
 
-// errorPage writes a page that shows an error, with a link to where the user may begin again.
-func (a *API) errorPage(w http.ResponseWriter, r *http.Request, err error) {
+// ErrorPage writes a page that shows an error, with a link to where the user may begin again.
+func (a *API) ErrorPage(w http.ResponseWriter, r *http.Request, err error) {
 	to := a.interrupted(r)
 	page := pages.ErrorPage{Title: "Request failed", Text: errorText(err), Hint: "If an application sent you here, start again there.",
-		Links: []pages.PageLink{{Text: "Authorized applications", URL: destination{page: appsPage}.again()}}}
+		Links: []pages.PageLink{{Text: "Authorized applications", URL: appsDestination.again()}}}
 	if a.Files != nil {
-		page.Links = append([]pages.PageLink{{Text: "Your files", URL: destination{page: filesPage}.again()}}, page.Links...)
+		page.Links = append([]pages.PageLink{{Text: "Your files", URL: destination{page: a.Files.Home}.again()}}, page.Links...)
 	}
-	if strings.HasPrefix(r.URL.Path, accountPaths) {
+	if strings.HasPrefix(r.URL.Path, AccountPaths) {
 		page.Hint = ""
 	}
 	switch fault.From(err).Kind { //nolint:exhaustive // all others have the default texts
 	case fault.NotFound:
 		page.Title = "Login expired"
-		if strings.HasPrefix(r.URL.Path, accountPaths) {
+		if strings.HasPrefix(r.URL.Path, AccountPaths) {
 			page.Links = []pages.PageLink{{Text: "Log in again", URL: to.again()}}
 			page.Hint = "Nothing was changed. After the login you come back to where you were."
 		}
 	case fault.Unavailable, fault.Internal:
 		page.Title, page.Text, page.Hint = "Server error", "The service is temporarily unavailable.", "Try again in a minute."
 	}
-	status := a.fail(w, r, err)
+	status := a.Fail(w, r, err)
 	a.page(w, r, status, "", func(to io.Writer) error { return a.Pages.Error(to, page) })
 }
 
-// fail records the error of a page for the log, sets Retry-After, and returns the status of the page.
-func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) int {
+// Fail records the error of a page for the log, sets Retry-After, and returns the status of the page.
+func (a *API) Fail(w http.ResponseWriter, r *http.Request, err error) int {
 	httpapi.SetError(r.Context(), err)
 	f := fault.From(err)
 	if f.Kind == fault.Busy || f.Kind == fault.Unavailable {
@@ -100,11 +110,11 @@ func errorText(err error) string {
 	if !ok {
 		text = f.Public
 	}
-	return withRetry(text, f)
+	return WithRetry(text, f)
 }
 
-// withRetry returns a sentence about a fault with the time after which to retry.
-func withRetry(text string, f *fault.Error) string {
+// WithRetry returns a sentence about a fault with the time after which to retry.
+func WithRetry(text string, f *fault.Error) string {
 	if f.RetryAfter <= 0 {
 		return text
 	}

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
-	"golang.org/x/net/html"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/runtimetest/webtest"
 	"mediastack.dev/runtime/internal/tus"
 	"mediastack.dev/runtime/oauth"
 )
@@ -96,12 +96,12 @@ func changeSchemas() []string { return slices.Sorted(maps.Keys(reviewed.members)
 // The page named uploads, seals and conversions, and nothing else of what media:write permits.
 func TestConsent_NamesAllThatAScopePermits(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.tenant(t, "studio", owner)
-	b := w.replica(t, many).browser(t)
+	w := webtest.NewWorld(t)
+	w.OwnedTenant(t, "studio", webtest.Owner)
+	b := w.Replica(t, webtest.Many).Browser(t)
 	texts := map[oauth.Scope]string{}
 	for _, scope := range oauth.Scopes() {
-		page := b.login(b.application("App").query(url.Values{"scope": {string(scope)}}), owner)
+		page := b.Login(b.Application("App").Query(url.Values{"scope": {string(scope)}}), webtest.Owner)
 		texts[scope] = permissionText(t, page)
 	}
 	says := func(what string, scope oauth.Scope, words string, known bool) {
@@ -155,13 +155,13 @@ func TestConsent_NamesAllThatAScopePermits(t *testing.T) {
 // The text about deletes is that of the account's setting when the page is shown.
 func TestConsent_SaysWhetherDeletesCanBeUndone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	tenant := w.tenant(t, "studio", owner)
-	rt := w.replica(t, many)
+	w := webtest.NewWorld(t)
+	tenant := w.OwnedTenant(t, "studio", webtest.Owner)
+	rt := w.Replica(t, webtest.Many)
 	text := func() string {
 		t.Helper()
-		b := rt.browser(t)
-		return permissionText(t, b.login(b.application("App").query(url.Values{"scope": {"media:delete"}}), owner))
+		b := rt.Browser(t)
+		return permissionText(t, b.Login(b.Application("App").Query(url.Values{"scope": {"media:delete"}}), webtest.Owner))
 	}
 	if got := text(); !strings.Contains(got, "Files are deleted for good: nobody can restore them.") {
 		t.Errorf("without undo: %s", got)
@@ -170,57 +170,22 @@ func TestConsent_SaysWhetherDeletesCanBeUndone(t *testing.T) {
 	if got := text(); !strings.Contains(got, "You can restore deleted files for 3 days, unless an upload needs their room before. Drafts are deleted for good.") {
 		t.Errorf("with undo: %s", got)
 	}
-	other := w.tenant(t, "archive", owner)
+	other := w.OwnedTenant(t, "archive", webtest.Owner)
 	if got := text(); !strings.Contains(got, "In The "+other.Account.Name+": Files are deleted for good") || !strings.Contains(got, "In The studio: You can restore deleted files for 3 days") {
 		t.Errorf("with two accounts: %s", got)
 	}
 }
 
 // permissionText returns what the consent page says that the application will be able to do.
-func permissionText(t *testing.T, p page) string {
+func permissionText(t *testing.T, p webtest.Page) string {
 	t.Helper()
-	for _, list := range p.elements(t, "ul") {
-		if attributeOf(list, "class") == "permissions" {
-			return textOf(list)
+	for _, list := range p.Elements(t, "ul") {
+		if webtest.AttributeOf(list, "class") == "permissions" {
+			return webtest.TextOf(list)
 		}
 	}
-	t.Fatalf("no permissions on the page: %d %s", p.StatusCode, p.body)
+	t.Fatalf("no permissions on the page: %d %s", p.StatusCode, p.Text)
 	return ""
-}
-
-// elements returns the elements of a page with this name.
-func (p page) elements(t *testing.T, name string) []*html.Node {
-	t.Helper()
-	root, err := html.Parse(strings.NewReader(p.body))
-	must(t, err)
-	var found []*html.Node
-	for n := range root.Descendants() {
-		if n.Type == html.ElementNode && n.Data == name {
-			found = append(found, n)
-		}
-	}
-	return found
-}
-
-// attributeOf returns an attribute of an element.
-func attributeOf(n *html.Node, name string) string {
-	for _, a := range n.Attr {
-		if a.Key == name {
-			return a.Val
-		}
-	}
-	return ""
-}
-
-// textOf returns what can be read in an element, in one line.
-func textOf(n *html.Node) string {
-	var text strings.Builder
-	for child := range n.Descendants() {
-		if child.Type == html.TextNode {
-			text.WriteString(child.Data + " ")
-		}
-	}
-	return strings.Join(strings.Fields(text.String()), " ")
 }
 
 // spec is the part of the OpenAPI document that the tests read.
@@ -234,7 +199,7 @@ type spec struct {
 
 func specification(t *testing.T) spec {
 	t.Helper()
-	text, err := api.RenderSpec(baseURL, "service")
+	text, err := api.RenderSpec(webtest.BaseURL, "service")
 	must(t, err)
 	var document spec
 	must(t, json.Unmarshal(text, &document))

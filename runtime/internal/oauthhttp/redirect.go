@@ -19,7 +19,7 @@ func (a *API) errorRedirect(w http.ResponseWriter, r *http.Request, request *oau
 	values := url.Values{"error": {authErr.code}, "error_description": {authErr.description}}
 	uri, err := url.Parse(request.RedirectURI)
 	if err != nil {
-		a.errorPage(w, r, err)
+		a.ErrorPage(w, r, err)
 		return
 	}
 	if request.Verified || isLoopback(uri) {
@@ -37,12 +37,12 @@ func (a *API) errorRedirect(w http.ResponseWriter, r *http.Request, request *oau
 func (a *API) redirectToClient(w http.ResponseWriter, r *http.Request, request *oauth.AuthorizationRequest, values url.Values) {
 	uri, err := url.Parse(request.RedirectURI)
 	if err != nil {
-		a.errorPage(w, r, err)
+		a.ErrorPage(w, r, err)
 		return
 	}
 	link := a.redirectURL(r, request, uri, values)
 	if uri.Scheme == "http" || uri.Scheme == "https" {
-		a.seeOther(w, link)
+		a.SeeOther(w, link)
 		return
 	}
 	page := pages.AppRedirectPage{Application: *applicationView(request), Link: link, Allowed: values.Has("code")}
@@ -67,8 +67,8 @@ func (a *API) redirectURL(r *http.Request, request *oauth.AuthorizationRequest, 
 	return target.String()
 }
 
-// seeOther redirects with status 303, so that the browser does not repeat a POST at the target.
-func (a *API) seeOther(w http.ResponseWriter, to string) {
+// SeeOther redirects with status 303, so that the browser does not repeat a POST at the target.
+func (a *API) SeeOther(w http.ResponseWriter, to string) {
 	a.setSecurityHeaders(w, sources{})
 	w.Header().Set("Location", to)
 	w.WriteHeader(http.StatusSeeOther)

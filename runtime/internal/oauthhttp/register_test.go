@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"mediastack.dev/hack/testenv/wait"
+	"mediastack.dev/runtime/internal/runtimetest/webtest"
 )
 
 // A body that stalled or was truncated was answered with 413, as if it were too large.
 func TestRegister_DistinguishesIncompleteFromOversizedBody(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	rt := w.replica(t, func(o *options) { o.stall = 3 * time.Second })
+	w := webtest.NewWorld(t)
+	rt := w.Replica(t, func(o *webtest.Options) { o.Stall = 3 * time.Second })
 	for name, tt := range map[string]struct {
 		announced int
 		body      string
@@ -33,7 +34,7 @@ func TestRegister_DistinguishesIncompleteFromOversizedBody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.Server.Addr())
 			must(t, err)
 			defer func() { _ = conn.Close() }()
 			must(t, conn.SetDeadline(time.Now().Add(wait.Timeout(t))))
@@ -59,8 +60,8 @@ func TestRegister_DistinguishesIncompleteFromOversizedBody(t *testing.T) {
 
 func TestRegister_AcceptsValidMetadataOnly(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	b := w.replica(t).browser(t)
+	w := webtest.NewWorld(t)
+	b := w.Replica(t).Browser(t)
 	many := func(n int) []string {
 		var uris []string
 		for i := range n {
@@ -68,15 +69,15 @@ func TestRegister_AcceptsValidMetadataOnly(t *testing.T) {
 		}
 		return uris
 	}
-	status, made := b.json("/oauth/register", map[string]any{"client_name": "Cursor\u202e\n  x", "client_uri": "javascript:alert(1)", "logo_uri": "https://evil.test/", "token_endpoint_auth_method": "client_secret_basic",
+	status, made := b.JSON("/oauth/register", map[string]any{"client_name": "Cursor\u202e\n  x", "client_uri": "javascript:alert(1)", "logo_uri": "https://evil.test/", "token_endpoint_auth_method": "client_secret_basic",
 		"redirect_uris": []string{"cursor://anysphere.cursor-mcp/oauth/callback", "http://evil.test/", "http://localhost:8080/cb", "other://x"}})
 	for _, name := range []string{"\u3164", "\u2800", "\u115f\u1160", "\uffa0 \ufe0f"} {
-		if _, made := b.json("/oauth/register", map[string]any{"client_name": name, "redirect_uris": many(1)}); made["client_name"] != "app.test" {
+		if _, made := b.JSON("/oauth/register", map[string]any{"client_name": name, "redirect_uris": many(1)}); made["client_name"] != "app.test" {
 			t.Errorf("%q is registered as %v", name, made["client_name"])
 		}
 	}
 	for _, website := range []string{"https://a;sandbox/", "https://x,y/", "https://*.evil.test/"} {
-		if _, made := b.json("/oauth/register", map[string]any{"client_name": "x", "client_uri": website, "redirect_uris": many(1)}); made["client_id"] == nil || made["client_uri"] != nil {
+		if _, made := b.JSON("/oauth/register", map[string]any{"client_name": "x", "client_uri": website, "redirect_uris": many(1)}); made["client_id"] == nil || made["client_uri"] != nil {
 			t.Errorf("%s is a website: %v", website, made)
 		}
 	}
@@ -96,14 +97,14 @@ func TestRegister_AcceptsValidMetadataOnly(t *testing.T) {
 		"another type":         {map[string]any{"redirect_uris": "https://app.test/"}, 400, "invalid_client_metadata"},
 		"more than 8 KiB":      {map[string]any{"client_name": strings.Repeat("x", 9<<10), "redirect_uris": many(1)}, 413, "invalid_client_metadata"},
 	} {
-		if status, response := b.json("/oauth/register", tt.sent); status != tt.status || response["error"] != tt.err {
+		if status, response := b.JSON("/oauth/register", tt.sent); status != tt.status || response["error"] != tt.err {
 			t.Errorf("%s: %d %v", name, status, response)
 		}
 	}
 	if after := w.QueryInt(t, "SELECT count(*) FROM oauth_client"); after != before {
 		t.Errorf("%d applications were registered by that", after-before)
 	}
-	if _, again := b.json("/oauth/register", map[string]any{"client_name": "Cursor x", "redirect_uris": []string{"http://localhost:8080/cb", "cursor://anysphere.cursor-mcp/oauth/callback"}}); again["client_id"] != made["client_id"] {
+	if _, again := b.JSON("/oauth/register", map[string]any{"client_name": "Cursor x", "redirect_uris": []string{"http://localhost:8080/cb", "cursor://anysphere.cursor-mcp/oauth/callback"}}); again["client_id"] != made["client_id"] {
 		t.Error("the same words gave another id")
 	}
 }
@@ -111,12 +112,12 @@ func TestRegister_AcceptsValidMetadataOnly(t *testing.T) {
 // Forms and registrations have the time of documents, also where bodies without a credential have no limit.
 func TestBodies_OfLoginsHaveTheTimeOfADocument(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	rt := w.replica(t, func(o *options) { o.document = 100 * time.Millisecond })
+	w := webtest.NewWorld(t)
+	rt := w.Replica(t, func(o *webtest.Options) { o.Document = 100 * time.Millisecond })
 	for path, contentType := range map[string]string{"/oauth/register": "application/json", "/oauth/token": "application/x-www-form-urlencoded"} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.Server.Addr())
 			must(t, err)
 			defer func() { _ = conn.Close() }()
 			must(t, conn.SetDeadline(time.Now().Add(wait.Timeout(t))))

@@ -49,9 +49,9 @@ func (a *API) setCookie(w http.ResponseWriter, r *http.Request, session oauth.Lo
 	a.writeCookie(w, a.cookieName(session.ID), to.cookie(secret), int(a.OAuth.SessionTTL().Seconds()))
 }
 
-// extendLogin extends the session of a user who uses the pages of the account, and its cookie. validAt is
+// ExtendLogin extends the session of a user who uses the pages of the account, and its cookie. validAt is
 // when the session was found.
-func (a *API) extendLogin(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, validAt time.Time) oauth.LoginSession {
+func (a *API) ExtendLogin(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, validAt time.Time) oauth.LoginSession {
 	session, extended := a.OAuth.ExtendLogin(r.Context(), session, validAt)
 	if cookie, err := r.Cookie(a.cookieName(session.ID)); err == nil && extended {
 		a.writeCookie(w, cookie.Name, cookie.Value, int(session.ExpiresAt.Sub(a.Now()).Seconds()))

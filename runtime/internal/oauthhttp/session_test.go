@@ -6,70 +6,72 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"mediastack.dev/runtime/internal/runtimetest/webtest"
 )
 
 // A cookie that an attacker planted before the login is invalid after it (session fixation).
 func TestCookie_ChangesAtLogin(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	tenant := w.tenant(t, "studio", owner)
-	rt := w.replica(t)
-	thief, victim := rt.browser(t), rt.browser(t)
-	app := thief.application("App")
-	planted := thief.get(app.query(nil))
-	base, _ := url.Parse(baseURL)
-	victim.http.Jar.SetCookies(base, thief.http.Jar.Cookies(base))
-	p := victim.post("/oauth/login/email", planted, url.Values{"email": {owner}})
-	code, _ := rt.code(t, owner)
-	p = victim.post("/oauth/login/code", p, url.Values{"code": {code}})
-	if p.StatusCode != http.StatusOK || !strings.Contains(p.body, "The studio") {
+	w := webtest.NewWorld(t)
+	tenant := w.OwnedTenant(t, "studio", webtest.Owner)
+	rt := w.Replica(t)
+	thief, victim := rt.Browser(t), rt.Browser(t)
+	app := thief.Application("App")
+	planted := thief.Get(app.Query(nil))
+	base, _ := url.Parse(webtest.BaseURL)
+	victim.HTTP.Jar.SetCookies(base, thief.HTTP.Jar.Cookies(base))
+	p := victim.Post("/oauth/login/email", planted, url.Values{"email": {webtest.Owner}})
+	code, _ := rt.Code(t, webtest.Owner)
+	p = victim.Post("/oauth/login/code", p, url.Values{"code": {code}})
+	if p.StatusCode != http.StatusOK || !strings.Contains(p.Text, "The studio") {
 		t.Fatalf("the victim: %d", p.StatusCode)
 	}
-	thief.get("/oauth/login?request="+planted.fields().Get("request")).is(t, http.StatusNotFound, "the page that the thief gets")
-	thief.post("/oauth/consent", p, url.Values{"decision": {"allow"}, "account": {tenant.Account.ID.String()}}).is(t, http.StatusNotFound, "the thief consents")
+	thief.Get("/oauth/login?request="+planted.Fields().Get("request")).Is(t, http.StatusNotFound, "the page that the thief gets")
+	thief.Post("/oauth/consent", p, url.Values{"decision": {"allow"}, "account": {tenant.Account.ID.String()}}).Is(t, http.StatusNotFound, "the thief consents")
 }
 
 // The login for one client does not authorize a second client in the same browser
 // (the confused deputy).
 func TestLogin_IsSeparateForEveryAuthorizationRequest(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	tenant := w.tenant(t, "studio", owner)
-	b := w.replica(t).browser(t)
-	good, evil := b.application("Good"), b.application("Evil", "https://evil.test/cb")
-	consent := b.login(good.query(nil), owner)
-	p := b.get(evil.query(nil))
-	if p.StatusCode != http.StatusOK || !strings.Contains(p.body, `name="email"`) {
-		t.Fatalf("the second application: %d %s", p.StatusCode, p.body)
+	w := webtest.NewWorld(t)
+	tenant := w.OwnedTenant(t, "studio", webtest.Owner)
+	b := w.Replica(t).Browser(t)
+	good, evil := b.Application("Good"), b.Application("Evil", "https://evil.test/cb")
+	consent := b.Login(good.Query(nil), webtest.Owner)
+	p := b.Get(evil.Query(nil))
+	if p.StatusCode != http.StatusOK || !strings.Contains(p.Text, `name="email"`) {
+		t.Fatalf("the second application: %d %s", p.StatusCode, p.Text)
 	}
-	mixed := url.Values{"decision": {"allow"}, "account": {tenant.Account.ID.String()}, "request": {p.fields().Get("request")}, "csrf": {p.fields().Get("csrf")}}
-	if p := b.post("/oauth/consent", p, mixed); p.StatusCode != http.StatusOK || !strings.Contains(p.body, `name="email"`) {
-		t.Errorf("consent without a login: %d %s", p.StatusCode, p.body)
+	mixed := url.Values{"decision": {"allow"}, "account": {tenant.Account.ID.String()}, "request": {p.Fields().Get("request")}, "csrf": {p.Fields().Get("csrf")}}
+	if p := b.Post("/oauth/consent", p, mixed); p.StatusCode != http.StatusOK || !strings.Contains(p.Text, `name="email"`) {
+		t.Errorf("consent without a login: %d %s", p.StatusCode, p.Text)
 	}
-	if told := b.allow(consent, tenant); told.Get("code") == "" { // tabs do not interfere
+	if told := b.Allow(consent, tenant); told.Get("code") == "" { // tabs do not interfere
 		t.Errorf("the first application: %v", told)
 	}
-	if n := w.QueryInt(t, "SELECT count(*) FROM oauth_grant WHERE client_id = $1", evil.id); n != 0 {
+	if n := w.QueryInt(t, "SELECT count(*) FROM oauth_grant WHERE client_id = $1", evil.ID); n != 0 {
 		t.Error("the second application was connected")
 	}
-	p = b.get(good.query(nil))
-	if !strings.Contains(p.body, `name="email"`) {
+	p = b.Get(good.Query(nil))
+	if !strings.Contains(p.Text, `name="email"`) {
 		t.Error("the first application is connected again without a login")
 	}
 }
 
 func TestCookie_IsRestrictedToTheHost(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := webtest.NewWorld(t)
 	for base, want := range map[string]string{
-		baseURL:              "login-",
+		webtest.BaseURL:      "login-",
 		"https://media.test": "__Host-login-",
 	} {
-		b := w.replica(t, func(o *options) { o.base = base }).browser(t)
-		app := b.application("App")
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, absolute(app.query(url.Values{"resource": {base + "/mcp"}})), nil)
+		b := w.Replica(t, func(o *webtest.Options) { o.Base = base }).Browser(t)
+		app := b.Application("App")
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, webtest.Absolute(app.Query(url.Values{"resource": {base + "/mcp"}})), nil)
 		must(t, err)
-		for _, cookie := range b.do(r).Cookies() {
+		for _, cookie := range b.Do(r).Cookies() {
 			if !strings.HasPrefix(cookie.Name, want) || !cookie.HttpOnly || cookie.SameSite != http.SameSiteLaxMode || cookie.Path != "/" || cookie.Domain != "" || cookie.Secure != (want[0] == '_') || cookie.MaxAge < 800 || cookie.MaxAge > 900 {
 				t.Errorf("%s: %+v", base, cookie)
 			}
@@ -83,12 +85,12 @@ func TestCookie_IsRestrictedToTheHost(t *testing.T) {
 
 func TestCookie_OldOnesAreCleared(t *testing.T) {
 	t.Parallel()
-	b := newWorld(t).replica(t).browser(t)
-	app := b.application("App")
-	base, _ := url.Parse(baseURL)
+	b := webtest.NewWorld(t).Replica(t).Browser(t)
+	app := b.Application("App")
+	base, _ := url.Parse(webtest.BaseURL)
 	for range 30 {
-		b.get(app.query(nil))
-		if n := len(b.http.Jar.Cookies(base)); n > 9 {
+		b.Get(app.Query(nil))
+		if n := len(b.HTTP.Jar.Cookies(base)); n > 9 {
 			t.Fatalf("%d cookies", n)
 		}
 	}
@@ -96,13 +98,13 @@ func TestCookie_OldOnesAreCleared(t *testing.T) {
 
 func TestCookie_ClearingIsBounded(t *testing.T) {
 	t.Parallel()
-	b := newWorld(t).replica(t).browser(t)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, absolute(b.application("App").query(nil)), nil)
+	b := webtest.NewWorld(t).Replica(t).Browser(t)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, webtest.Absolute(b.Application("App").Query(nil)), nil)
 	must(t, err)
 	for i := range 300 {
 		r.AddCookie(&http.Cookie{Name: fmt.Sprintf("login-%d", i), Value: "x"})
 	}
-	p := b.do(r)
+	p := b.Do(r)
 	if set := p.Header.Values("Set-Cookie"); p.StatusCode != http.StatusSeeOther || len(set) != 21 || !strings.Contains(set[0], "Max-Age=0") || strings.Contains(set[20], "Max-Age=0") {
 		t.Errorf("%d with %d cookies: %q", p.StatusCode, len(set), set)
 	}

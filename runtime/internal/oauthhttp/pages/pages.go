@@ -1,5 +1,5 @@
 // Package pages renders the HTML pages of the login, the consent, the list of authorized
-// applications and the files of an account. Package oauthhttp decides which page to show. Names,
+// applications and the files of an account. Packages oauthhttp and webfiles decide which page to show. Names,
 // hosts, e-mail addresses and what is said about files are untrusted input. The pages work without
 // JavaScript and load nothing but thumbnails from other origins.
 package pages

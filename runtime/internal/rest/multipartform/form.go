@@ -2,7 +2,7 @@
 // file goes to its sink, the fields are collected. It bounds what surrounds the file, reads file
 // names as browsers and older clients write them, and accepts control characters in them. It does
 // what package mime/multipart does, which copies and searches each byte twice. Packages rest
-// and oauthhttp call it.
+// and webfiles call it.
 package multipartform
 
 import (

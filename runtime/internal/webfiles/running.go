@@ -1,4 +1,4 @@
-package oauthhttp
+package webfiles
 
 import (
 	"context"
@@ -27,10 +27,10 @@ const shownUploads = 20
 
 // runningUploads returns the running uploads that the page shows beside files and drafts; nil = none.
 func (a *API) runningUploads(ctx context.Context, o fileOwner, state string) (*pages.RunningUploads, error) {
-	if a.Files.Uploads == nil || state == deletedFiles || !a.may(o.principal, account.ListDrafts) {
+	if a.Uploads == nil || state == deletedFiles || !a.may(o.principal, account.ListDrafts) {
 		return nil, nil
 	}
-	found, err := a.Files.Uploads.List(ctx, o.principal, media.RunningQuery{Limit: shownUploads})
+	found, err := a.Uploads.List(ctx, o.principal, media.RunningQuery{Limit: shownUploads})
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (a *API) runningUploads(ctx context.Context, o fileOwner, state string) (*p
 // cancelUpload ends a running upload. One that has ended meanwhile is what the user wanted.
 func (a *API) cancelUpload(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, form url.Values) {
 	a.changeFile(w, r, session, form, account.UploadMedia, func(ctx context.Context, o fileOwner, id uuid.UUID) (url.Values, error) {
-		err := a.Files.Uploads.End(ctx, o.principal, nil, id)
+		err := a.Uploads.End(ctx, o.principal, nil, id)
 		if fault.Is(err, fault.NotFound) {
 			return url.Values{"done": {"ended"}}, nil
 		}

@@ -1,4 +1,4 @@
-package oauthhttp
+package webfiles
 
 import (
 	"cmp"
@@ -7,156 +7,23 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
-	"time"
 
-	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/accountmetrics"
-	"mediastack.dev/runtime/internal/api"
-	"mediastack.dev/runtime/internal/httpapi"
+	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/settings"
 )
 
-// The files page shows the files of one account of the logged-in user, in the Default App, for which
-// a login stands. Everything that it needs is in the URL, the form or the database, so that any
-// replica answers each request: notices are codes in the URL of the next page.
-
-// Media are the use cases of the files page. media.Service implements it.
-type Media interface {
-	Find(ctx context.Context, p account.Principal, q media.Query) (media.Results, error)
-	ListDeleted(ctx context.Context, p account.Principal, page, limit int) (media.DeletedPage, error)
-	Usage(ctx context.Context, p account.Principal) (media.Usage, error)
-	Get(ctx context.Context, p account.Principal, id uuid.UUID) (media.Item, error)
-	Begin(ctx context.Context, p account.Principal, sizeHint int64) (*media.Upload, error)
-	Seal(ctx context.Context, p account.Principal, id uuid.UUID) (media.Item, error)
-	Delete(ctx context.Context, p account.Principal, id uuid.UUID, options media.DeleteOptions) (restorableUntil *time.Time, err error)
-	Restore(ctx context.Context, p account.Principal, id uuid.UUID) (media.Item, error)
-}
-
-var _ Media = (*media.Service)(nil)
-
-// Files are the dependencies of the files page.
-type Files struct {
-	Media Media
-	// Uploads are the resumable uploads that are running; nil = they are not shown.
-	Uploads RunningUploads
-	URLs    api.URLs
-	// Settings are those of accounts, by which originals are public.
-	Settings api.SettingsOf
-	// StoreOrigin returns the origin to which the URLs of a bucket's files redirect; empty = they do not.
-	StoreOrigin func(ctx context.Context, bucket string) (string, error)
-	// DraftTTL is the age at which a draft is purged.
-	DraftTTL time.Duration
-	// CheckWritable rejects operations that cannot be carried out now.
-	CheckWritable func(account.Operation) error
-}
-
-// mountFiles adds the routes of the files page.
-func (a *API) mountFiles(r chi.Router) {
-	r.Get(filesPath, a.showFiles)
-	r.Get(deleteFilePath, a.showDeleteFile)
-	r.Post(uploadFilePath, a.uploadFile)
-	r.Post(sealFilePath, a.csrfProtected(a.sealFile))
-	r.Post(deleteFilePath, a.csrfProtected(a.deleteFile))
-	r.Post(restoreFilePath, a.csrfProtected(a.restoreFile))
-	if a.Files.Uploads != nil {
-		r.Post(cancelUploadPath, a.csrfProtected(a.cancelUpload))
-		r.Get(cancelUploadPath, a.redirectToFiles)
-	}
-	for _, path := range []string{uploadFilePath, sealFilePath, restoreFilePath} {
-		r.Get(path, a.redirectToFiles)
-	}
-}
-
-// filesURL returns the URL of the files page for a session. query has the other parameters.
-func filesURL(session oauth.LoginSession, query url.Values) string {
-	return sessionURL(filesPath, session, query)
-}
-
-// sessionURL returns the URL of a page or a form of a session.
-func sessionURL(path string, session oauth.LoginSession, query url.Values) string {
-	all := url.Values{}
-	maps.Copy(all, query)
-	all.Set("request", session.ID.String())
-	return path + "?" + all.Encode()
-}
-
-// redirectToFiles handles GET requests for the URL of a form, where the browser stays if the form is
-// answered with an error.
-func (a *API) redirectToFiles(w http.ResponseWriter, r *http.Request) {
-	query := url.Values{}
-	for _, name := range []string{"request", "account"} {
-		query.Set(name, r.URL.Query().Get(name))
-	}
-	a.seeOther(w, filesPath+"?"+query.Encode())
-}
-
-// fileOwner is the logged-in user of a request, and the principal whose files are shown.
-type fileOwner struct {
-	session   oauth.LoginSession
-	principal account.Principal
-}
-
-// url returns the URL of a page or a form about the account. query has the other parameters.
-func (o fileOwner) url(path string, query url.Values) string {
-	all := url.Values{}
-	maps.Copy(all, query)
-	all.Set("account", o.principal.Account.ID.String())
-	return sessionURL(path, o.session, all)
-}
-
-// findFileOwner returns the owner with the account that the text names, and counts the request
-// towards the limit of its key, as a request with a token of a login. From here on the request has a
-// credential.
-func (a *API) findFileOwner(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, text string) (fileOwner, error) {
-	id, err := uuid.Parse(text)
-	if err != nil {
-		return fileOwner{}, oauth.ReasonNotOwner.Fault()
-	}
-	p, err := a.OAuth.Principal(r.Context(), session, id)
-	if err != nil {
-		return fileOwner{}, err
-	}
-	decision := a.Limits.AllowKey(p.Key.ID)
-	decision.AddHeaders(w.Header())
-	if err := decision.Err(); err != nil {
-		return fileOwner{}, err
-	}
-	info := httpapi.FromContext(r.Context())
-	info.AccountID, info.AppID, info.KeyID = p.Account.ID, p.App.ID, p.Key.ID
-	info.Account = accountmetrics.Account{ID: p.Account.ID, Namespace: p.Account.Namespace, Name: p.Account.Name}
-	if err := httpapi.AdmitBody(r.Context(), p.Account.ID); err != nil {
-		return fileOwner{}, err
-	}
-	return fileOwner{session: session, principal: p}, nil
-}
-
-// checkOperation rejects what a login may not do in the account, and changes that cannot be carried
-// out now.
-func (a *API) checkOperation(p account.Principal, operation account.Operation) error {
-	if !p.Account.ToolPolicy.Allows(operation) {
-		return fault.New(fault.Forbidden, "This account does not allow logins to do this.")
-	}
-	return a.Files.CheckWritable(operation)
-}
-
-// may reports whether a login may do something in the account.
-func (a *API) may(p account.Principal, operation account.Operation) bool {
-	return a.checkOperation(p, operation) == nil
-}
-
 // showFiles shows the files of an account. Without a session it starts a login. An owner of several
 // accounts chooses one.
 func (a *API) showFiles(w http.ResponseWriter, r *http.Request) {
-	session, ok := a.requireUser(w, r, destinationOf(filesPage, r.URL.Query()))
+	session, ok := a.Login.RequireUser(w, r, listPage, r.URL.Query())
 	if !ok {
 		return
 	}
@@ -166,7 +33,7 @@ func (a *API) showFiles(w http.ResponseWriter, r *http.Request) {
 		accounts, err := a.OAuth.Accounts(r.Context(), session)
 		switch {
 		case err != nil:
-			a.errorPage(w, r, err)
+			a.Login.ErrorPage(w, r, err)
 			return
 		case len(accounts) != 1:
 			a.chooseAccount(w, r, session, accounts)
@@ -176,7 +43,7 @@ func (a *API) showFiles(w http.ResponseWriter, r *http.Request) {
 	}
 	o, err := a.findFileOwner(w, r, session, id)
 	if err != nil {
-		a.errorPage(w, r, err)
+		a.Login.ErrorPage(w, r, err)
 		return
 	}
 	done := query.Get("done")
@@ -189,11 +56,11 @@ func (a *API) showFiles(w http.ResponseWriter, r *http.Request) {
 
 // chooseAccount shows the accounts of the user.
 func (a *API) chooseAccount(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, accounts []account.Account) {
-	page := pages.ChooseAccountPage{Form: a.formFields(session), Email: session.Email}
+	page := pages.ChooseAccountPage{Form: a.Login.FormFields(session), Email: session.Email}
 	for _, owned := range accounts {
-		page.Accounts = append(page.Accounts, accountChoice(owned))
+		page.Accounts = append(page.Accounts, oauthhttp.AccountView(owned))
 	}
-	a.page(w, r, http.StatusOK, "", func(to io.Writer) error { return a.Pages.ChooseAccount(to, page) })
+	a.Login.WritePage(w, r, http.StatusOK, nil, func(to io.Writer) error { return a.Pages.ChooseAccount(to, page) })
 }
 
 // The states that the page lists.
@@ -202,9 +69,6 @@ const (
 	draftFiles   = "draft"
 	deletedFiles = "deleted"
 )
-
-// listParameters are the parameters of a list.
-var listParameters = []string{"state", "name", "type", "sort", "after", "page"}
 
 // listQuery returns the parameters of a list that are set.
 func listQuery(values url.Values) url.Values {
@@ -253,11 +117,11 @@ func (a *API) find(ctx context.Context, o fileOwner, query url.Values, operation
 	if err := a.checkOperation(o.principal, operation); err != nil {
 		return fileList{}, err
 	}
-	q, err := media.QueryText{State: query.Get("state"), Name: query.Get("name"), Type: query.Get("type"), Sort: query.Get("sort"), After: query.Get("after"), Limit: &a.cfg.FilesPerPage}.Parse()
+	q, err := media.QueryText{State: query.Get("state"), Name: query.Get("name"), Type: query.Get("type"), Sort: query.Get("sort"), After: query.Get("after"), Limit: &a.cfg.PerPage}.Parse()
 	if err != nil {
 		return fileList{}, err
 	}
-	results, err := a.Files.Media.Find(ctx, o.principal, q)
+	results, err := a.Media.Find(ctx, o.principal, q)
 	if err != nil {
 		return fileList{}, err
 	}
@@ -280,7 +144,7 @@ func (a *API) listDeleted(ctx context.Context, o fileOwner, query url.Values) (f
 	if err != nil {
 		return fileList{}, fault.New(fault.Invalid, "page must be an integer")
 	}
-	page, err := a.Files.Media.ListDeleted(ctx, o.principal, number, a.cfg.FilesPerPage)
+	page, err := a.Media.ListDeleted(ctx, o.principal, number, a.cfg.PerPage)
 	if err != nil {
 		return fileList{}, err
 	}
@@ -307,7 +171,7 @@ func (a *API) commonView(item media.Item) pages.File {
 // originals returns whether the originals of an account are public. While that cannot be read, their URLs are
 // signed, which are valid whatever it is.
 func (a *API) originals(ctx context.Context, accountID uuid.UUID) settings.Originals {
-	layers, err := a.Files.Settings.Get(ctx, accountID)
+	layers, err := a.Settings.Get(ctx, accountID)
 	if err != nil {
 		return settings.OriginalsSigned
 	}
@@ -319,15 +183,15 @@ func (a *API) originals(ctx context.Context, accountID uuid.UUID) settings.Origi
 func (a *API) fileView(o fileOwner, originals settings.Originals, item media.Item, query url.Values) pages.File {
 	view := a.commonView(item)
 	file := item.File()
-	view.URL = a.Files.URLs.URL(item, file, originals)
+	view.URL = a.URLs.URL(item, file, originals)
 	if original, ok := item.Objects.Find(media.Original); ok && file.Variant != media.Original {
-		view.Original = &pages.Original{URL: a.Files.URLs.URL(item, original, originals), Type: original.MimeType, Size: original.Bytes}
+		view.Original = &pages.Original{URL: a.URLs.URL(item, original, originals), Type: original.MimeType, Size: original.Bytes}
 	}
 	if thumbnail, ok := item.Objects.Find(media.Thumbnail); ok {
-		view.Thumbnail = a.Files.URLs.URL(item, thumbnail, originals)
+		view.Thumbnail = a.URLs.URL(item, thumbnail, originals)
 	}
 	if item.Draft() {
-		view.ExpiresAt = item.CreatedAt.Add(a.Files.DraftTTL)
+		view.ExpiresAt = item.CreatedAt.Add(a.DraftTTL)
 		view.CanSeal = a.may(o.principal, account.SealMedia)
 	}
 	if a.may(o.principal, account.DeleteMedia) {
@@ -367,9 +231,9 @@ var doneNotices = map[string]string{
 
 // writeFilesPage writes the page with a list of files.
 func (a *API) writeFilesPage(w http.ResponseWriter, r *http.Request, o fileOwner, query url.Values, message filesMessage) {
-	allowed, err := a.imageSources(r.Context(), o.principal.Account.Bucket)
+	pictures, err := a.pictureURLs(r.Context(), o.principal.Account.Bucket)
 	if err != nil {
-		a.errorPage(w, r, cmp.Or(message.err, err))
+		a.Login.ErrorPage(w, r, cmp.Or(message.err, err))
 		return
 	}
 	page, err := a.filesContent(r.Context(), o, query)
@@ -378,7 +242,7 @@ func (a *API) writeFilesPage(w http.ResponseWriter, r *http.Request, o fileOwner
 	case kind == fault.Invalid, kind == fault.Forbidden:
 		message.err = cmp.Or(message.err, err)
 	default:
-		a.errorPage(w, r, cmp.Or(message.err, err))
+		a.Login.ErrorPage(w, r, cmp.Or(message.err, err))
 		return
 	}
 	page.Notice = message.notice
@@ -390,7 +254,7 @@ func (a *API) writeFilesPage(w http.ResponseWriter, r *http.Request, o fileOwner
 	}
 	status := http.StatusOK
 	if message.err != nil {
-		status = a.fail(w, r, message.err)
+		status = a.Login.Fail(w, r, message.err)
 		text := cmp.Or(message.text, fileErrorText(o.principal.Account, message.err))
 		if message.upload && page.UploadDraftURL != "" {
 			page.UploadError = text
@@ -399,14 +263,14 @@ func (a *API) writeFilesPage(w http.ResponseWriter, r *http.Request, o fileOwner
 			page.Error = text
 		}
 	}
-	a.pageWith(w, r, status, allowed, func(to io.Writer) error { return a.Pages.Files(to, page) })
+	a.Login.WritePage(w, r, status, pictures, func(to io.Writer) error { return a.Pages.Files(to, page) })
 }
 
 // filesContent returns the page without a message. With the error of a list, which may be about its
 // parameters, it returns the rest of the page.
 func (a *API) filesContent(ctx context.Context, o fileOwner, query url.Values) (pages.FilesPage, error) {
 	p := o.principal
-	page := pages.FilesPage{Form: a.formFields(o.session), Email: o.session.Email, Account: accountChoice(p.Account), App: p.App.Name,
+	page := pages.FilesPage{Form: a.Login.FormFields(o.session), Email: o.session.Email, Account: oauthhttp.AccountView(p.Account), App: p.App.Name,
 		State: query.Get("state"), Back: query.Encode(), MaxUploadSize: min(p.Account.MaxUploadSize, p.Account.MaxStorage),
 		Filter: pages.FileFilter{Name: query.Get("name"), Type: query.Get("type"), Sort: query.Get("sort")}}
 	accounts, err := a.OAuth.Accounts(ctx, o.session)
@@ -427,7 +291,7 @@ func (a *API) filesContent(ctx context.Context, o fileOwner, query url.Values) (
 		page.UploadDraftURL = o.url(uploadFilePath, with(target, "draft", "1"))
 	}
 	if a.may(p, account.GetTotalStorage) {
-		usage, err := a.Files.Media.Usage(ctx, p)
+		usage, err := a.Media.Usage(ctx, p)
 		if err != nil {
 			return page, err
 		}
@@ -453,20 +317,16 @@ func (a *API) filesContent(ctx context.Context, o fileOwner, query url.Values) (
 	return page, nil
 }
 
-// imageSources returns the origins of thumbnails: that of the files' URLs, which a browser may not have
+// pictureURLs returns URLs of the origins of thumbnails: that of the files' URLs, which a browser may not have
 // in its address bar, and that of the object store if these redirect.
-func (a *API) imageSources(ctx context.Context, bucket string) (sources, error) {
-	store, err := a.Files.StoreOrigin(ctx, bucket)
+func (a *API) pictureURLs(ctx context.Context, bucket string) ([]string, error) {
+	store, err := a.StoreOrigin(ctx, bucket)
 	if err != nil {
-		return sources{}, err
+		return nil, err
 	}
-	origins := []string{originSource(a.BaseURL)}
+	urls := []string{a.BaseURL}
 	if store != "" {
-		origins = append(origins, originSource(store))
+		urls = append(urls, store)
 	}
-	var allowed sources
-	for _, origin := range slices.Compact(origins) {
-		allowed.images += origin
-	}
-	return allowed, nil
+	return urls, nil
 }

@@ -1,4 +1,4 @@
-package oauthhttp
+package webfiles
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
@@ -22,7 +23,7 @@ type fileChange func(ctx context.Context, o fileOwner, id uuid.UUID) (done url.V
 func (a *API) changeFile(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, form url.Values, operation account.Operation, change fileChange) {
 	o, err := a.findFileOwner(w, r, session, form.Get("account"))
 	if err != nil {
-		a.errorPage(w, r, err)
+		a.Login.ErrorPage(w, r, err)
 		return
 	}
 	query := backQuery(form)
@@ -40,7 +41,7 @@ func (a *API) changeFile(w http.ResponseWriter, r *http.Request, session oauth.L
 	for name := range done {
 		query.Set(name, done.Get(name))
 	}
-	a.seeOther(w, o.url(filesPath, query))
+	a.Login.SeeOther(w, o.url(filesPath, query))
 }
 
 // parseItem returns the id of the item in a form. One that cannot be read is that of no item.
@@ -65,7 +66,7 @@ func backQuery(form url.Values) url.Values {
 // sealFile seals a draft.
 func (a *API) sealFile(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, form url.Values) {
 	a.changeFile(w, r, session, form, account.SealMedia, func(ctx context.Context, o fileOwner, id uuid.UUID) (url.Values, error) {
-		_, err := a.Files.Media.Seal(ctx, o.principal, id)
+		_, err := a.Media.Seal(ctx, o.principal, id)
 		return url.Values{"done": {"sealed"}}, err
 	})
 }
@@ -73,7 +74,7 @@ func (a *API) sealFile(w http.ResponseWriter, r *http.Request, session oauth.Log
 // restoreFile undoes a delete.
 func (a *API) restoreFile(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, form url.Values) {
 	a.changeFile(w, r, session, form, account.RestoreMedia, func(ctx context.Context, o fileOwner, id uuid.UUID) (url.Values, error) {
-		_, err := a.Files.Media.Restore(ctx, o.principal, id)
+		_, err := a.Media.Restore(ctx, o.principal, id)
 		return url.Values{"done": {"restored"}}, err
 	})
 }
@@ -102,7 +103,7 @@ var errConfirm = fault.New(fault.Conflict, "This file would be deleted permanent
 // account may have lost its undo window since the list was shown.
 func (a *API) deleteFile(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, form url.Values) {
 	a.changeFile(w, r, session, form, account.DeleteMedia, func(ctx context.Context, o fileOwner, id uuid.UUID) (url.Values, error) {
-		item, err := a.Files.Media.Get(ctx, o.principal, id)
+		item, err := a.Media.Get(ctx, o.principal, id)
 		if err != nil {
 			return nil, err
 		}
@@ -112,7 +113,7 @@ func (a *API) deleteFile(w http.ResponseWriter, r *http.Request, session oauth.L
 		if a.needsRecentLogin(o, item) {
 			return nil, errLogInAgain
 		}
-		restorableUntil, err := a.Files.Media.Delete(ctx, o.principal, id, loginDelete)
+		restorableUntil, err := a.Media.Delete(ctx, o.principal, id, loginDelete)
 		if restorableUntil == nil {
 			return url.Values{"done": {"permanent"}}, err
 		}
@@ -122,43 +123,43 @@ func (a *API) deleteFile(w http.ResponseWriter, r *http.Request, session oauth.L
 
 // showDeleteFile asks whether to delete an item permanently.
 func (a *API) showDeleteFile(w http.ResponseWriter, r *http.Request) {
-	session, ok := a.requireUser(w, r, destinationOf(deletePage, r.URL.Query()))
+	session, ok := a.Login.RequireUser(w, r, deletePage, r.URL.Query())
 	if !ok {
 		return
 	}
 	query := r.URL.Query()
 	o, err := a.findFileOwner(w, r, session, query.Get("account"))
 	if err != nil {
-		a.errorPage(w, r, err)
+		a.Login.ErrorPage(w, r, err)
 		return
 	}
 	back := backQuery(query)
-	item, allowed, err := a.fileToDelete(r.Context(), o, query)
+	item, pictures, err := a.fileToDelete(r.Context(), o, query)
 	if err != nil {
 		a.writeFilesPage(w, r, o, back, filesMessage{err: err})
 		return
 	}
-	page := pages.DeleteFilePage{Form: a.formFields(session), Account: accountChoice(o.principal.Account), File: a.fileView(o, a.originals(r.Context(), o.principal.Account.ID), item, back), Back: back.Encode(),
+	page := pages.DeleteFilePage{Form: a.Login.FormFields(session), Account: oauthhttp.AccountView(o.principal.Account), File: a.fileView(o, a.originals(r.Context(), o.principal.Account.ID), item, back), Back: back.Encode(),
 		BackURL: o.url(filesPath, back), Permanent: isPermanentDelete(o.principal, item)}
 	if a.needsRecentLogin(o, item) {
-		page.LoginURL = loginPath + "?" + with(destinationOf(deletePage, query).query, "request", session.ID.String(), "change", "1", "page", string(deletePage)).Encode()
+		page.LoginURL = a.Login.LogInAgainURL(session, deletePage, query)
 	}
-	a.pageWith(w, r, http.StatusOK, allowed, func(to io.Writer) error { return a.Pages.DeleteFile(to, page) })
+	a.Login.WritePage(w, r, http.StatusOK, pictures, func(to io.Writer) error { return a.Pages.DeleteFile(to, page) })
 }
 
-// fileToDelete returns the item of a question, and the sources of its picture.
-func (a *API) fileToDelete(ctx context.Context, o fileOwner, query url.Values) (media.Item, sources, error) {
+// fileToDelete returns the item of a question, and URLs of the origins of its picture.
+func (a *API) fileToDelete(ctx context.Context, o fileOwner, query url.Values) (media.Item, []string, error) {
 	if err := a.checkOperation(o.principal, account.DeleteMedia); err != nil {
-		return media.Item{}, sources{}, err
+		return media.Item{}, nil, err
 	}
 	id, err := parseItem(query)
 	if err != nil {
-		return media.Item{}, sources{}, err
+		return media.Item{}, nil, err
 	}
-	item, err := a.Files.Media.Get(ctx, o.principal, id)
+	item, err := a.Media.Get(ctx, o.principal, id)
 	if err != nil {
-		return media.Item{}, sources{}, err
+		return media.Item{}, nil, err
 	}
-	allowed, err := a.imageSources(ctx, o.principal.Account.Bucket)
-	return item, allowed, err
+	pictures, err := a.pictureURLs(ctx, o.principal.Account.Bucket)
+	return item, pictures, err
 }

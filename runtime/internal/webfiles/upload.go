@@ -1,4 +1,4 @@
-package oauthhttp
+package webfiles
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/internal/rest/multipartform"
 	"mediastack.dev/runtime/media"
@@ -23,21 +24,21 @@ func (a *API) uploadFile(w http.ResponseWriter, r *http.Request) {
 	began := a.Now()
 	o, err := a.uploader(w, r)
 	if err != nil {
-		a.errorPage(w, r, err)
+		a.Login.ErrorPage(w, r, err)
 		return
 	}
 	keepDraft := r.URL.Query().Get("draft") == "1"
 	item, typed, err := a.receiveFile(w, r, o, keepDraft)
-	o.session = a.extendLogin(w, r, o.session, began) // a long upload is use
+	o.session = a.Login.ExtendLogin(w, r, o.session, began) // a long upload is use
 	if err == nil && !keepDraft {
-		if _, err := a.Files.Media.Seal(r.Context(), o.principal, item.ID); err != nil {
+		if _, err := a.Media.Seal(r.Context(), o.principal, item.ID); err != nil {
 			a.writeFilesPage(w, r, o, url.Values{"state": {draftFiles}}, filesMessage{err: err, text: "The file was uploaded as a draft, but could not be sealed. Seal it here."})
 			return
 		}
 	}
 	var reason oauth.Reason
 	if errors.As(err, &reason) || fault.Is(err, fault.Internal) { // the user does not own the account any more, or the service failed
-		a.errorPage(w, r, err)
+		a.Login.ErrorPage(w, r, err)
 		return
 	}
 	if err != nil {
@@ -48,16 +49,13 @@ func (a *API) uploadFile(w http.ResponseWriter, r *http.Request) {
 	if keepDraft {
 		next = url.Values{"done": {"drafted"}, "state": {draftFiles}}
 	}
-	a.seeOther(w, o.url(filesPath, next))
+	a.Login.SeeOther(w, o.url(filesPath, next))
 }
 
 // uploader checks the origin of an upload form, its session and its CSRF token, and returns the owner.
 func (a *API) uploader(w http.ResponseWriter, r *http.Request) (fileOwner, error) {
-	if err := a.checkOrigin(r); err != nil {
-		return fileOwner{}, err
-	}
 	query := r.URL.Query()
-	session, err := a.checkToken(r, query.Get("request"), query.Get("csrf"))
+	session, err := a.Login.CheckForm(r, query)
 	if err != nil {
 		return fileOwner{}, err
 	}
@@ -79,7 +77,7 @@ func (a *API) receiveFile(w http.ResponseWriter, r *http.Request, o fileOwner, k
 		if err := check(o.principal); err != nil {
 			return nil, err
 		}
-		return a.Files.Media.Begin(r.Context(), o.principal, minSize)
+		return a.Media.Begin(r.Context(), o.principal, minSize)
 	}, func(fields media.Fields) (media.Fields, error) {
 		if fields.FileName == "" { // as browsers send a field without a file
 			return fields, fault.New(fault.Invalid, "Choose a file.")
@@ -105,7 +103,7 @@ func fileErrorText(of account.Account, err error) string {
 	case fault.Unavailable:
 		return "The service cannot change files at the moment. Try again in a minute."
 	}
-	return withRetry(sentence(f.Public), f)
+	return oauthhttp.WithRetry(sentence(f.Public), f)
 }
 
 // sentence returns a text with a capital letter and a full stop.

@@ -1,0 +1,113 @@
+// Package webfiles serves the files page: the files of one account of the logged-in user, in the Default App, for
+// which a login stands. Package oauthhttp has the login, its session and the CSRF protection of forms; package
+// server mounts both. Everything that the page needs is in the URL, the form or the database, so any replica
+// answers each request: notices are codes in the URL of the next page.
+package webfiles
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/api"
+	"mediastack.dev/runtime/internal/oauthhttp"
+	"mediastack.dev/runtime/internal/oauthhttp/pages"
+	"mediastack.dev/runtime/internal/ratelimit"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/oauth"
+)
+
+// Media are the use cases of the files page. media.Service implements it.
+type Media interface {
+	Find(ctx context.Context, p account.Principal, q media.Query) (media.Results, error)
+	ListDeleted(ctx context.Context, p account.Principal, page, limit int) (media.DeletedPage, error)
+	Usage(ctx context.Context, p account.Principal) (media.Usage, error)
+	Get(ctx context.Context, p account.Principal, id uuid.UUID) (media.Item, error)
+	Begin(ctx context.Context, p account.Principal, sizeHint int64) (*media.Upload, error)
+	Seal(ctx context.Context, p account.Principal, id uuid.UUID) (media.Item, error)
+	Delete(ctx context.Context, p account.Principal, id uuid.UUID, options media.DeleteOptions) (restorableUntil *time.Time, err error)
+	Restore(ctx context.Context, p account.Principal, id uuid.UUID) (media.Item, error)
+}
+
+var _ Media = (*media.Service)(nil)
+
+// Deps are the dependencies of an API.
+type Deps struct {
+	// Login finds the session of the user, and writes pages. It was made with OwnerPages.
+	Login *oauthhttp.API
+	OAuth *oauth.Service
+	Pages *pages.Pages
+	// Limits bounds the requests of a key; nil = no limit.
+	Limits *ratelimit.Limiter
+	// BaseURL is the public URL of the service.
+	BaseURL string
+	Media   Media
+	// Uploads are the resumable uploads that are running; nil = they are not shown.
+	Uploads RunningUploads
+	URLs    api.URLs
+	// Settings are those of accounts, by which originals are public.
+	Settings api.SettingsOf
+	// StoreOrigin returns the origin to which the URLs of a bucket's files redirect; empty = they do not.
+	StoreOrigin func(ctx context.Context, bucket string) (string, error)
+	// DraftTTL is the age at which a draft is purged.
+	DraftTTL time.Duration
+	// CheckWritable rejects operations that cannot be carried out now.
+	CheckWritable func(account.Operation) error
+	Now           func() time.Time
+}
+
+// API serves the files page. It is safe for concurrent use.
+type API struct {
+	Deps
+	cfg Config
+}
+
+// Paths of the page and its forms.
+const (
+	filesPath        = oauthhttp.AccountPaths + "files"
+	uploadFilePath   = filesPath + "/upload"
+	sealFilePath     = filesPath + "/seal"
+	deleteFilePath   = filesPath + "/delete"
+	restoreFilePath  = filesPath + "/restore"
+	cancelUploadPath = filesPath + "/cancel"
+)
+
+// New returns an API that uses deps.
+func New(cfg Config, deps Deps) (*API, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &API{Deps: deps, cfg: cfg}, nil
+}
+
+// Mount adds the routes.
+func (a *API) Mount(r chi.Router) {
+	r.Get(filesPath, a.showFiles)
+	r.Get(deleteFilePath, a.showDeleteFile)
+	r.Post(uploadFilePath, a.uploadFile)
+	r.Post(sealFilePath, a.Login.CSRFProtected(a.sealFile))
+	r.Post(deleteFilePath, a.Login.CSRFProtected(a.deleteFile))
+	r.Post(restoreFilePath, a.Login.CSRFProtected(a.restoreFile))
+	if a.Uploads != nil {
+		r.Post(cancelUploadPath, a.Login.CSRFProtected(a.cancelUpload))
+		r.Get(cancelUploadPath, a.redirectToFiles)
+	}
+	for _, path := range []string{uploadFilePath, sealFilePath, restoreFilePath} {
+		r.Get(path, a.redirectToFiles)
+	}
+}
+
+// redirectToFiles handles GET requests for the URL of a form, where the browser stays if the form is
+// answered with an error.
+func (a *API) redirectToFiles(w http.ResponseWriter, r *http.Request) {
+	query := url.Values{}
+	for _, name := range []string{"request", "account"} {
+		query.Set(name, r.URL.Query().Get(name))
+	}
+	a.Login.SeeOther(w, filesPath+"?"+query.Encode())
+}

@@ -1,0 +1,49 @@
+package webfiles
+
+import (
+	"net/http"
+	"net/url"
+
+	"mediastack.dev/runtime/internal/oauthhttp"
+)
+
+// The pages that a login can lead to, by the names that cookies and URLs have.
+const (
+	listPage   = "files"
+	deletePage = "delete" // the question whether to delete a file
+)
+
+// listParameters are the parameters of a list.
+var listParameters = []string{"state", "name", "type", "sort", "after", "page"}
+
+// OwnerPages returns the pages of this package that a login can lead to.
+func OwnerPages() *oauthhttp.OwnerPages {
+	return &oauthhttp.OwnerPages{
+		Home:   oauthhttp.OwnerPage{Name: listPage, Path: filesPath, Parameters: append([]string{"account"}, listParameters...)},
+		Others: []oauthhttp.OwnerPage{{Name: deletePage, Path: deleteFilePath, Parameters: []string{"account", "item", "back"}, Required: "item", NeedsRecentLogin: true}},
+		Resume: resume,
+	}
+}
+
+// resume returns the page to return to from a request that a session does not permit any more, with its parameters.
+// The form of the request, if it has one, is parsed.
+func resume(r *http.Request) (page string, values url.Values) {
+	values = url.Values{}
+	for _, name := range append([]string{"account", "item", "back"}, listParameters...) {
+		if value := r.URL.Query().Get(name); value != "" {
+			values.Set(name, value)
+		}
+		if value := r.PostForm.Get(name); value != "" {
+			values.Set(name, value)
+		}
+	}
+	if r.URL.Path == deleteFilePath && (r.Method == http.MethodGet || r.PostForm.Get("permanent") == "1") {
+		return deletePage, values
+	}
+	if list := backQuery(values); len(list) > 0 { // a form is sent from a list
+		for name := range list {
+			values.Set(name, list.Get(name))
+		}
+	}
+	return listPage, values
+}
