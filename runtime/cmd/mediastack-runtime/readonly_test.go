@@ -37,10 +37,14 @@ func TestReadOnlyDatabase_IsNamedAndReadsGoOn(t *testing.T) {
 	testwait.Until(t, "the log names it", func() bool {
 		return strings.Contains(s.logs.String(), "the database accepts no changes now") && strings.Contains(s.logs.String(), "read-only transaction")
 	})
-	// Sessions that began meanwhile stay read-only. Changes went on failing on connections that are used.
+	// Sessions that began meanwhile stay read-only, and are used for 2 s at most. Changes once went on failing on connections that are used.
 	set("off")
 	testwait.Until(t, "/readyz is as before", func() bool { status, found := s.readiness(t); return status == http.StatusOK && !found.Degraded })
-	if status, text := s.send(t, http.MethodPost, "/media/seal/"+created.ID, "application/json", "{}"); status != http.StatusOK {
-		t.Errorf("a change afterwards: %d %s", status, text)
-	}
+	testwait.Until(t, "changes succeed", func() bool {
+		status, text := s.send(t, http.MethodPost, "/media/seal/"+created.ID, "application/json", "{}")
+		if status != http.StatusOK && status != http.StatusServiceUnavailable {
+			t.Fatalf("a change afterwards: %d %s", status, text)
+		}
+		return status == http.StatusOK
+	})
 }
