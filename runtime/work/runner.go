@@ -301,6 +301,8 @@ func (q *queue) end(ctx context.Context, task Task, err error) (outcome string) 
 	case ending == Lost && outcome != outcomeReturned:
 		log.WarnContext(ctx, "the claim of a task had ended before it was recorded; it may have run twice", "outcome", outcome)
 		return outcomeLost
+	case outcome == outcomeSnoozed && why.Delay == 0:
+		q.Wake(q.kind) // it is due now
 	}
 	return outcome
 }

@@ -323,6 +323,27 @@ func TestRunner_ClaimsNoMoreThanItRuns(t *testing.T) {
 	})
 }
 
+// A task that is snoozed for nothing lets others run, and goes on without a wait for the next check.
+func TestRunner_GoesOnWithTasksThatSnoozeForNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &queue{}
+		store.add(work.Task{})
+		var attempts atomic.Int32
+		run(t, store, policy, func(context.Context, work.Task) error {
+			pass(100 * time.Millisecond)
+			if attempts.Add(1) < 10 {
+				return work.Snooze(0)
+			}
+			return nil
+		})
+		pass(1100 * time.Millisecond)
+		if store.left() != 0 {
+			t.Errorf("%d attempts within a second", attempts.Load())
+		}
+	})
+}
+
 // A task that this process has added runs at once, and one of another process after the next check.
 func TestRunner_WakesAndChecks(t *testing.T) {
 	t.Parallel()
