@@ -276,7 +276,7 @@ func (q *queue) end(ctx context.Context, task Task, err error) (outcome string) 
 		outcome = outcomeReturned
 		log.InfoContext(ctx, "a task is left to another process: this one shuts down")
 	case errors.As(err, &snooze):
-		outcome, why.Delay = outcomeSnoozed, snooze.delay
+		outcome, why.Delay, why.Account = outcomeSnoozed, snooze.delay, snooze.account
 	case q.policy.MaxAttempts > 0 && task.Attempt >= q.policy.MaxAttempts:
 		outcome = outcomeDiscarded
 		log.ErrorContext(ctx, "a task is discarded: it has failed too often", "error", err)

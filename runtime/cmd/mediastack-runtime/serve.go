@@ -136,7 +136,6 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	background.Go(func() error { return svc.locks.Run(backgroundCtx) })
 	if c.Images.Enabled {
 		background.Go(func() error { return svc.pictures.Run(backgroundCtx) })
-		background.Go(func() error { return svc.eager.Run(ctx) }) // other replicas continue
 	}
 	background.Go(func() error { return svc.fetch.Run(ctx) }) // other replicas continue its jobs while this one drains
 	background.Go(func() error { return svc.work.Run(backgroundCtx) })
@@ -182,7 +181,6 @@ type components struct {
 	mail    *mail.Sender // nil if login is disabled
 
 	pictures *rendition.Service
-	eager    *rendition.Eager
 
 	guard    *installation.Guard
 	instance *installation.Instance
@@ -317,6 +315,11 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		if err := tasks.Register(media.FactsWork, facts, facts.Policy()); err != nil {
 			return components{}, err
 		}
+		if eager.Enabled() {
+			if err := tasks.Register(rendition.PictureWork, eager, eager.Policy()); err != nil {
+				return components{}, err
+			}
+		}
 	}
 	var emails *mail.Sender
 	if c.Mail.Enabled() {
@@ -342,7 +345,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		feed = feed.WithItems(cached)
 	}
 	return components{server: serving, origins: accountOrigins, auth: authenticator, feed: feed, uploads: uploads, locks: locks, fetch: fetches, stores: stores, work: tasks, mail: emails,
-		pictures: pictures, eager: eager, guard: guard, instance: instance}, err
+		pictures: pictures, guard: guard, instance: instance}, err
 }
 
 // buildOAuth creates the authorization server with its login pages, and what sends its e-mails.
