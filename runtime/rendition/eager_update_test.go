@@ -185,21 +185,22 @@ func TestPassEager_KeepsANewerPass(t *testing.T) {
 		return account
 	}
 	w.present(t, one, eager("a", 20))
+	ended := func(when string, account rendition.EagerAccount) {
+		t.Helper()
+		if recorded, err := w.Store.PassEager(t.Context(), account, uuid.Nil, 5); err != nil || recorded {
+			t.Errorf("%s: %t, %v", when, recorded, err)
+		}
+	}
 	first := see(1, 1)
 	w.present(t, one, eager("a", 30))
 	changed := see(2, 1)
+	ended("the presets have changed", first)
 	encoded := see(3, 2)
-	for name, account := range map[string]rendition.EagerAccount{"the presets have changed": first, "another encoder has the account": changed} {
-		if recorded, err := w.Store.PassEager(t.Context(), account, uuid.Nil, 5); err != nil || recorded {
-			t.Errorf("%s: %t, %v", name, recorded, err)
-		}
-	}
+	ended("another encoder has the account", changed)
 	if recorded, err := w.Store.PassEager(t.Context(), encoded, uuid.UUID{1}, 5); err != nil || !recorded {
 		t.Errorf("%t, %v", recorded, err)
 	}
-	if recorded, err := w.Store.PassEager(t.Context(), encoded, uuid.Nil, 5); err != nil || recorded {
-		t.Errorf("another process has gone on: %t, %v", recorded, err)
-	}
+	ended("another process has gone on", encoded)
 	if account, _, err := w.Store.EagerAccount(t.Context(), id, 2); err != nil || account.Before != (uuid.UUID{1}) {
 		t.Errorf("%+v, %v", account, err)
 	}

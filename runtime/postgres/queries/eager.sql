@@ -53,7 +53,7 @@ ORDER BY s.id DESC LIMIT sqlc.arg(page)::int;
 -- name: PassEager :execrows
 -- Records how far a pass is; without an id, it has ended. It changes nothing if another pass has begun, or another process has gone on.
 UPDATE rendition_eager SET before_id = sqlc.narg(next)::uuid, passed = passed + sqlc.arg(items)::bigint
-WHERE account_id = sqlc.arg(account_id)::uuid AND changed = sqlc.arg(changed)::bigint AND seen = changed AND encoder = sqlc.arg(encoder)::int
+WHERE account_id = sqlc.arg(account_id)::uuid AND changed = sqlc.arg(changed)::bigint AND encoder = sqlc.arg(encoder)::int
     AND before_id = sqlc.arg(before_id)::uuid;
 
 -- name: RetryEager :exec

@@ -232,7 +232,7 @@ func (q *Queries) MadeRenditions(ctx context.Context, arg MadeRenditionsParams) 
 
 const passEager = `-- name: PassEager :execrows
 UPDATE rendition_eager SET before_id = $1::uuid, passed = passed + $2::bigint
-WHERE account_id = $3::uuid AND changed = $4::bigint AND seen = changed AND encoder = $5::int
+WHERE account_id = $3::uuid AND changed = $4::bigint AND encoder = $5::int
     AND before_id = $6::uuid
 `
 
