@@ -86,9 +86,9 @@ func TestPresets_ArePinnedAndReported(t *testing.T) {
 	shows("hero pinned 7 2 900 (0 pending), card pinned 0 0 0, mine tenant 0 0 0")
 
 	// So does what is pending.
-	b.exec("INSERT INTO rendition_queue (item_id, account_id) VALUES (gen_random_uuid(), $1)", id)
+	b.exec("INSERT INTO work (kind, key, account_id) VALUES ('picture', gen_random_uuid(), $1)", id)
 	shows("hero pinned 7 2 900 (1 pending), card pinned 0 0 0, mine tenant 0 0 0")
-	b.exec("DELETE FROM rendition_queue")
+	b.exec("DELETE FROM work WHERE kind = 'picture'")
 	shows("hero pinned 7 2 900 (0 pending), card pinned 0 0 0, mine tenant 0 0 0")
 
 	// Another width makes all of them stale at once.

@@ -173,7 +173,7 @@ func (b *bench) checkEager(ctx context.Context, t tenant, preset settings.Preset
 	recipe := recipeOf(preset)
 	var current, unfinished, queued, passes int
 	err = conn.QueryRow(ctx, `SELECT count(DISTINCT r.item_id) FILTER (WHERE r.ready AND r.recipe_id = $2::bytea), count(*) FILTER (WHERE NOT r.ready),
-			(SELECT count(*) FROM rendition_queue q WHERE q.account_id = $1::uuid),
+			(SELECT count(*) FROM work w WHERE w.kind = 'picture' AND w.account_id = $1::uuid AND w.key <> w.account_id),
 			(SELECT count(*) FROM rendition_eager e WHERE e.account_id = $1::uuid AND (e.before_id IS NOT NULL OR e.changed <> e.seen))
 		FROM rendition r WHERE r.account_id = $1::uuid`, t.Account.ID, recipe[:]).Scan(&current, &unfinished, &queued, &passes)
 	if err == nil && (current != b.EagerItems || unfinished != 0 || queued != 0 || passes != 0) {

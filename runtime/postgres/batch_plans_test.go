@@ -242,9 +242,7 @@ func batchStatements() map[string]func(context.Context, *sqlgen.Queries) {
 		"count presets": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.PresetTotalsAfter(ctx, sqlgen.PresetTotalsAfterParams{Page: planBatch})
 		},
-		"clear the queue": func(ctx context.Context, q *sqlgen.Queries) {
-			_, _ = q.ClearEager(ctx, sqlgen.ClearEagerParams{AccountID: accounts[0], Batch: planBatch})
-		},
+		"adopt pictures": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.AdoptPictures(ctx, planBatch) },
 		"open uploads": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.OpenUploads(ctx, sqlgen.OpenUploadsParams{LockTimeout: "0", ItemIds: manyOf("01d20000", planBatch), AccountIds: accounts, AppIds: repeated(numbered(appIDs, 2)), Bytes: repeated(int64(1)), LeaseEnds: repeated(time.Now())})
 		},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
@@ -15,77 +16,57 @@ import (
 
 var _ rendition.EagerStore = (*Store)(nil)
 
-// EagerWork implements rendition.EagerStore.
-func (s *Store) EagerWork(ctx context.Context, encoder int) (rendition.EagerWork, error) {
-	row, err := s.queries.EagerWork(ctx, sqlgen.EagerWorkParams{Encoder: integer(encoder), Own: s.own()})
-	return rendition.EagerWork{Queued: row.Queued, Changed: row.Changed, Passes: row.Passes, Alone: row.Alone}, toFault(err, "look for pictures to make in advance")
+// adoptBatch is how many items of the queue of the version before become tasks at once.
+const adoptBatch = 1000
+
+// EnqueueEager implements rendition.EagerStore.
+func (s *Store) EnqueueEager(ctx context.Context, encoder int) (int, error) {
+	adopted, err := s.queries.AdoptPictures(ctx, adoptBatch)
+	if err != nil {
+		return 0, toFault(err, "adopt items for pictures in advance")
+	}
+	added, err := s.queries.EnqueueEager(ctx, sqlgen.EnqueueEagerParams{Encoder: integer(encoder), Own: s.own()})
+	return int(adopted + added), toFault(err, "add the tasks of accounts for pictures in advance")
 }
 
-// EagerChanges implements rendition.EagerStore.
-func (s *Store) EagerChanges(ctx context.Context, encoder rendition.EagerEncoder, after uuid.UUID, page int) ([]rendition.EagerChange, error) {
-	rows, err := s.queries.ChangedEager(ctx, sqlgen.ChangedEagerParams{Encoder: integer(encoder.Own), Newest: integer(encoder.Newest), After: after, Page: batchSize(page)})
-	if err != nil {
-		return nil, toFault(err, "find changed eager presets")
+// EagerAccount implements rendition.EagerStore.
+func (s *Store) EagerAccount(ctx context.Context, accountID uuid.UUID, encoder int) (rendition.EagerAccount, bool, error) {
+	row, err := s.queries.EagerAccount(ctx, sqlgen.EagerAccountParams{AccountID: accountID, Encoder: integer(encoder), Own: s.own()})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return rendition.EagerAccount{}, false, nil
 	}
-	changes := make([]rendition.EagerChange, len(rows))
-	for i, row := range rows {
-		changes[i] = rendition.EagerChange{AccountID: row.AccountID, Version: row.Changed}
-	}
-	return changes, nil
+	return rendition.EagerAccount{ID: accountID, Version: row.Changed, Encoder: int(row.Encoder), Before: row.BeforeID.Bytes,
+		Unseen: row.Unseen, Newer: row.Newer, Resting: row.Resting}, err == nil, toFault(err, "read what is made in advance of an account")
 }
 
 // SeeEager implements rendition.EagerStore.
-func (s *Store) SeeEager(ctx context.Context, change rendition.EagerChange, recipes []byte, encoder rendition.EagerEncoder) (bool, error) {
-	rows, err := s.queries.SeeEager(ctx, sqlgen.SeeEagerParams{AccountID: change.AccountID, Changed: change.Version, Recipes: recipes, Encoder: integer(encoder.Own), Newest: integer(encoder.Newest)})
-	return rows > 0, toFault(err, "record eager presets")
+func (s *Store) SeeEager(ctx context.Context, account rendition.EagerAccount, recipes []byte, encoder int) error {
+	return toFault(s.queries.SeeEager(ctx, sqlgen.SeeEagerParams{AccountID: account.ID, Changed: account.Version, SeenBy: integer(account.Encoder), Recipes: recipes, Encoder: integer(encoder)}),
+		"record eager presets")
 }
 
-// ClearEager implements rendition.EagerStore.
-func (s *Store) ClearEager(ctx context.Context, accountID uuid.UUID, limit int) (int, error) {
-	rows, err := s.queries.ClearEager(ctx, sqlgen.ClearEagerParams{AccountID: accountID, Batch: batchSize(limit)})
-	return int(rows), toFault(err, "clear the queue of an account")
-}
-
-// FillEager implements rendition.EagerStore.
-func (s *Store) FillEager(ctx context.Context, encoder, page int) (bool, error) {
-	rows, err := s.queries.FillEager(ctx, sqlgen.FillEagerParams{Encoder: integer(encoder), Page: batchSize(page)})
-	return rows > 0, toFault(err, "queue items for pictures in advance")
-}
-
-// ClaimEager implements rendition.EagerStore.
-func (s *Store) ClaimEager(ctx context.Context, claim uuid.UUID, encoder int, lease time.Duration) (rendition.EagerTask, bool, error) {
-	row, err := s.queries.ClaimEager(ctx, sqlgen.ClaimEagerParams{Claim: claim, Encoder: integer(encoder), Lease: lease.Microseconds()})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return rendition.EagerTask{}, false, nil
+// EagerPage implements rendition.EagerStore.
+func (s *Store) EagerPage(ctx context.Context, accountID, before uuid.UUID, page int) ([]rendition.EagerItem, error) {
+	rows, err := s.queries.EagerPage(ctx, sqlgen.EagerPageParams{AccountID: accountID, BeforeID: before, Page: batchSize(page)})
+	if err != nil {
+		return nil, toFault(err, "find items for pictures in advance")
 	}
-	return rendition.EagerTask{ItemID: row.ItemID, AccountID: row.AccountID, Claim: claim, Attempt: int(row.Attempts), Version: row.Changed, Encoder: encoder}, err == nil, toFault(err, "claim an item for pictures in advance")
+	items := make([]rendition.EagerItem, len(rows))
+	for i, row := range rows {
+		items[i] = rendition.EagerItem{ID: row.ID, Image: row.Image}
+	}
+	return items, nil
 }
 
-// FinishEager implements rendition.EagerStore. It may be repeated.
-func (s *Store) FinishEager(ctx context.Context, task rendition.EagerTask) error {
-	_, err := repeatFor(ctx, s, task.AccountID, func(ctx context.Context) (int64, error) {
-		return s.queries.FinishEager(ctx, sqlgen.FinishEagerParams{ItemID: task.ItemID, AccountID: task.AccountID, Claim: task.Claim, Changed: task.Version, Encoder: integer(task.Encoder)})
-	})
-	return toFault(err, "end the claim of an item")
+// PassEager implements rendition.EagerStore. It may be repeated.
+func (s *Store) PassEager(ctx context.Context, account rendition.EagerAccount, next uuid.UUID, items int) (bool, error) {
+	rows, err := s.queries.PassEager(ctx, sqlgen.PassEagerParams{AccountID: account.ID, Changed: account.Version, Encoder: integer(account.Encoder), BeforeID: account.Before, Next: pgtype.UUID{Bytes: next, Valid: next != uuid.Nil}, Items: int64(items)})
+	return rows > 0, toFault(err, "record how far a pass is")
 }
 
-// ReturnEager implements rendition.EagerStore. It may be repeated.
-func (s *Store) ReturnEager(ctx context.Context, task rendition.EagerTask, delay time.Duration, failed bool) error {
-	_, err := repeatFor(ctx, s, task.AccountID, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, s.queries.ReturnEager(ctx, sqlgen.ReturnEagerParams{ItemID: task.ItemID, Claim: task.Claim, Delay: delay.Microseconds(), Failed: failed})
-	})
-	return toFault(err, "end the claim of an item")
-}
-
-// PauseEager implements rendition.EagerStore.
-func (s *Store) PauseEager(ctx context.Context, accountID uuid.UUID, delay time.Duration) error {
-	return toFault(s.queries.PauseEager(ctx, sqlgen.PauseEagerParams{AccountID: accountID, Delay: delay.Microseconds()}), "pause the pictures of an account")
-}
-
-// EagerQueue implements rendition.EagerStore.
-func (s *Store) EagerQueue(ctx context.Context, most int) (int, error) {
-	n, err := s.queries.EagerQueue(ctx, batchSize(most))
-	return int(n), toFault(err, "count the queue for pictures in advance")
+// RetryEager implements rendition.EagerStore. It may be repeated.
+func (s *Store) RetryEager(ctx context.Context, accountID, itemID uuid.UUID, delay time.Duration, failure string) error {
+	return toFault(s.queries.RetryEager(ctx, sqlgen.RetryEagerParams{AccountID: accountID, ItemID: itemID, Delay: delay.Microseconds(), Failure: failure}), "add the task of an item")
 }
 
 // MadeRenditions implements rendition.EagerStore.

@@ -120,24 +120,27 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 		"end stale renditions": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.EndStaleRenditions(ctx, sqlgen.EndStaleRenditionsParams{Cutoff: time.Now(), Kept: []uuid.UUID{}, Batch: 10})
 		},
-		"look for pictures in advance": func(ctx context.Context, q *sqlgen.Queries) {
-			_, _ = q.EagerWork(ctx, sqlgen.EagerWorkParams{Encoder: 1})
+		"add the tasks of accounts": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.EnqueueEager(ctx, sqlgen.EnqueueEagerParams{Encoder: 1})
 		},
-		"queue items": func(ctx context.Context, q *sqlgen.Queries) {
-			_, _ = q.FillEager(ctx, sqlgen.FillEagerParams{Encoder: 1, Page: 10})
+		"read what is made in advance": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.EagerAccount(ctx, sqlgen.EagerAccountParams{AccountID: own.AccountID, Encoder: 1})
+		},
+		"find the items of a pass": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.EagerPage(ctx, sqlgen.EagerPageParams{AccountID: own.AccountID, BeforeID: uuid.Max, Page: 10})
+		},
+		"record a pass": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.PassEager(ctx, sqlgen.PassEagerParams{AccountID: own.AccountID, Changed: 1, BeforeID: uuid.Max})
 		},
 		"count pictures that are pending": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.EagerPending(ctx, own.AccountID) },
 		"find accounts with pending pictures": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.EagerWaiting(ctx, nil)
 		},
 		"claim an item": func(ctx context.Context, q *sqlgen.Queries) {
-			_, _ = q.ClaimEager(ctx, sqlgen.ClaimEagerParams{Claim: item, Encoder: 1})
+			_, _ = q.ClaimTasks(ctx, sqlgen.ClaimTasksParams{Kind: "picture", Claim: item, Batch: 2, PerAccount: 2})
 		},
-		"finish an item": func(ctx context.Context, q *sqlgen.Queries) {
-			_, _ = q.FinishEager(ctx, sqlgen.FinishEagerParams{ItemID: item, AccountID: own.AccountID, Claim: item, Changed: 1, Encoder: 1})
-		},
-		"clear the queue": func(ctx context.Context, q *sqlgen.Queries) {
-			_, _ = q.ClearEager(ctx, sqlgen.ClearEagerParams{AccountID: own.AccountID, Batch: 10})
+		"add the task of an item": func(ctx context.Context, q *sqlgen.Queries) {
+			_ = q.RetryEager(ctx, sqlgen.RetryEagerParams{ItemID: item, AccountID: own.AccountID})
 		},
 		"find the renditions of an item": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.MadeRenditions(ctx, sqlgen.MadeRenditionsParams{ItemID: item, Keys: [][]byte{make([]byte, 32)}})
@@ -200,7 +203,7 @@ func seedRenditions(t *testing.T, conn *pgx.Conn) {
 			SELECT id, sha256(uuid_send(id)), gen_random_uuid(), account_id, 'a', decode(repeat('00', 16), 'hex'), true, 1, now(), '' FROM item;
 		INSERT INTO rendition_total (account_id, preset, recipe_id, items, bytes) SELECT account_id, preset, recipe_id, count(*), sum(bytes) FROM rendition GROUP BY 1, 2, 3;
 		INSERT INTO rendition_eager (account_id, active, seen, before_id) SELECT id, true, 1, 'ffffffff-ffff-ffff-ffff-ffffffffffff' FROM account;
-		INSERT INTO rendition_queue (item_id, account_id) SELECT id, account_id FROM item WHERE sealed_at IS NOT NULL`)
+		INSERT INTO work (kind, key, account_id) SELECT 'picture', id, account_id FROM item WHERE sealed_at IS NOT NULL`)
 	must(t, err)
 }
 

@@ -9,6 +9,7 @@ import (
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
+	"mediastack.dev/runtime/rendition"
 	"mediastack.dev/runtime/work"
 )
 
@@ -19,7 +20,7 @@ const claimLock = 526_877
 
 // workKinds are the kinds of tasks.
 func workKinds() []string {
-	return []string{string(oauth.EmailWork), string(media.RemovalWork), string(media.FactsWork), string(fetch.JobWork)}
+	return []string{string(oauth.EmailWork), string(media.RemovalWork), string(media.FactsWork), string(fetch.JobWork), string(rendition.PictureWork)}
 }
 
 // optionalTime returns nil for the zero time.
@@ -79,7 +80,7 @@ func (s *Store) FinishTask(ctx context.Context, task work.Task) (work.Ending, er
 // ReturnTask implements work.Store.
 func (s *Store) ReturnTask(ctx context.Context, task work.Task, why work.Return) (work.Ending, error) {
 	row, err := s.queries.ReturnTask(ctx, sqlgen.ReturnTaskParams{Kind: string(task.Kind), Key: task.Key, Claim: task.Claim,
-		Delay: why.Delay.Microseconds(), Failure: why.Failure, Now: optionalTime(why.Now)})
+		Delay: why.Delay.Microseconds(), Failure: why.Failure, Rest: why.Account, Now: optionalTime(why.Now)})
 	switch {
 	case err != nil:
 		return work.Lost, toFault(err, "return a task")

@@ -204,6 +204,44 @@ func TestWork_AnEndedClaimChangesNothing(t *testing.T) {
 	}
 }
 
+// All tasks of an account and kind rest together, also those that are added meanwhile; those of other accounts and kinds do not.
+func TestWork_AccountsRest(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	a, b := accountOf(1), accountOf(2)
+	addTasks(t, url, a, 2)
+	tasks, err := store.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: 1, Duration: time.Hour})
+	must(t, err)
+	if ending, err := store.ReturnTask(t.Context(), tasks[0], work.Return{Delay: time.Hour, Account: true}); err != nil || ending != work.Recorded {
+		t.Fatalf("%v %v", ending, err)
+	}
+	addTasks(t, url, a, 1)
+	addTasks(t, url, b, 1)
+	statement(t, url, "INSERT INTO work (kind, key, account_id) VALUES ('another', gen_random_uuid(), $1)", a)
+	if got, want := claimTasks(t, store, 9, 0), (map[uuid.UUID]int{b: 1}); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if others, err := store.ClaimTasks(t.Context(), work.Claim{Kind: "another", Limit: 9, Duration: time.Hour}); err != nil || len(others) != 1 {
+		t.Errorf("%+v %v", others, err)
+	}
+	later := work.Claim{Kind: testWork, Limit: 9, Duration: time.Hour, Now: time.Now().Add(61 * time.Minute)}
+	if tasks, err := store.ClaimTasks(t.Context(), later); err != nil || len(tasks) != 4 { // that of b again, whose claim has ended
+		t.Errorf("%+v %v", tasks, err)
+	}
+	// A claim that has ended lets nothing rest.
+	c := accountOf(3)
+	addTasks(t, url, c, 2)
+	lost, err := store.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: 1, Duration: time.Hour})
+	must(t, err)
+	statement(t, url, "UPDATE work SET claim = NULL, due_at = now() WHERE account_id = $1", c)
+	if ending, err := store.ReturnTask(t.Context(), lost[0], work.Return{Delay: time.Hour, Account: true}); err != nil || ending != work.Lost {
+		t.Errorf("%v %v", ending, err)
+	}
+	if got, want := claimTasks(t, store, 9, 0), (map[uuid.UUID]int{c: 2}); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 func TestWork_EndsTasksThatExpire(t *testing.T) {
 	t.Parallel()
 	store, url := setup(t)

@@ -1,21 +1,22 @@
 package rendition
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"mediastack.dev/runtime/media"
-	"mediastack.dev/runtime/purge"
 	"mediastack.dev/runtime/settings"
+	"mediastack.dev/runtime/work"
 )
 
 // EagerConfig bounds what one process makes in advance. The tags are flag and environment names.
@@ -34,65 +35,47 @@ func (c EagerConfig) Validate() error {
 	return nil
 }
 
-// EagerWork is what there is to do in advance, of all accounts.
-type EagerWork struct {
-	Queued  bool // items are in the queue
-	Changed bool // the presets of an account have changed, or the encoder has
-	Passes  bool // sealed items are still to be queued
-	Alone   bool // no process of another version is alive
+// PictureWork is the kind of the tasks that make pictures in advance. The key of a task is an item; or the account, for its presets and the
+// pass over its sealed items.
+const PictureWork work.Kind = "picture"
+
+// EagerAccount is what is made in advance of an account, as a process finds it.
+type EagerAccount struct {
+	ID      uuid.UUID
+	Version int64 // counts the changes of its presets
+	Encoder int   // that of the process that has looked at them
+	// Before is where the pass over its sealed items is, newest first: items with ids before it are left. Zero = there is no pass.
+	Before  uuid.UUID
+	Unseen  bool // the presets have changed since a process looked at them, or the encoder is another one
+	Newer   bool // a process with a newer encoder, which is alive, has the account: in an update, both run beside each other
+	Resting bool // it is suspended or closed
 }
 
-// EagerEncoder is the version of the encoder of a process, and the newest one whose accounts the process takes over. In an update,
-// processes with another encoder run beside each other: the newest one has the accounts.
-type EagerEncoder struct {
-	Own, Newest int
+// EagerItem is a sealed item that a pass comes to.
+type EagerItem struct {
+	ID    uuid.UUID
+	Image bool
 }
 
-// EagerChange is a change of the presets of an account. Version counts the changes.
-type EagerChange struct {
-	AccountID uuid.UUID
-	Version   int64
-}
-
-// EagerTask is an item in the queue that a process has claimed.
-type EagerTask struct {
-	ItemID, AccountID uuid.UUID
-	Claim             uuid.UUID
-	Attempt           int   // from 1
-	Version           int64 // of the presets of the account, when it was claimed
-	Encoder           int   // of the process
-}
-
-// EagerStore keeps the queue of the items of which pictures are made in advance. Sealing and restoring an item, and moving its
-// focus, queue it in the same statement, if its account has eager presets. PostgreSQL implements it.
+// EagerStore keeps what is made in advance of accounts. Sealing and restoring an item, and moving its focus, add its task in the same statement, if
+// its account has eager presets; a change of presets adds the task of the account. PostgreSQL implements it.
 type EagerStore interface {
-	// EagerWork returns what there is to do. encoder is the version of the encoder.
-	EagerWork(ctx context.Context, encoder int) (EagerWork, error)
-	// EagerChanges returns up to page changes that SeeEager has not recorded, of accounts with ids after the given one, in the
-	// order of ids.
-	EagerChanges(ctx context.Context, encoder EagerEncoder, after uuid.UUID, page int) ([]EagerChange, error)
-	// SeeEager records what is made in advance since a change, by a digest; nil = nothing. Another digest begins a pass over the
-	// sealed items of the account. It returns false, and does nothing, if the presets have changed again, or a newer encoder has
-	// seen them.
-	SeeEager(ctx context.Context, change EagerChange, recipes []byte, encoder EagerEncoder) (bool, error)
-	// ClearEager ends up to limit rows of the queue of an account.
-	ClearEager(ctx context.Context, accountID uuid.UUID, limit int) (int, error)
-	// FillEager goes on with a pass of which no item is in the queue: it queues the images of the next so many items. It
-	// returns false if there is no such pass, except those of a newer encoder.
-	FillEager(ctx context.Context, encoder, page int) (bool, error)
-	// ClaimEager claims an item for so long. Accounts take turns; those that are closed or suspended, and those that a newer encoder
-	// has, are skipped.
-	ClaimEager(ctx context.Context, claim uuid.UUID, encoder int, lease time.Duration) (EagerTask, bool, error)
-	// FinishEager ends a claim, and the row, unless the presets have changed meanwhile, or a newer encoder has the account: then
-	// the item is due again.
-	FinishEager(ctx context.Context, task EagerTask) error
-	// ReturnEager ends a claim. The item is due after the delay. If the attempt failed, it counts, and the pass goes on
-	// without the item.
-	ReturnEager(ctx context.Context, task EagerTask, delay time.Duration, failed bool) error
-	// PauseEager lets nothing of an account be claimed for so long, or until its presets change.
-	PauseEager(ctx context.Context, accountID uuid.UUID, delay time.Duration) error
-	// EagerQueue counts the items in the queue, up to most.
-	EagerQueue(ctx context.Context, most int) (int, error)
+	// EnqueueEager adds the tasks that neither has added: those of accounts that another encoder has, and of items that a replica
+	// of the version before has queued. It returns how many.
+	EnqueueEager(ctx context.Context, encoder int) (int, error)
+	// EagerAccount returns what is made in advance of an account, or false if nothing ever was. encoder is the version of the encoder.
+	EagerAccount(ctx context.Context, accountID uuid.UUID, encoder int) (EagerAccount, bool, error)
+	// SeeEager records what is made in advance, by a digest; nil = nothing. Another digest begins a pass over the sealed items of
+	// the account. It does nothing if the presets have changed again, or another process has seen them with another encoder.
+	SeeEager(ctx context.Context, account EagerAccount, recipes []byte, encoder int) error
+	// EagerPage returns up to page sealed items of an account with ids before the given one, newest first.
+	EagerPage(ctx context.Context, accountID, before uuid.UUID, page int) ([]EagerItem, error)
+	// PassEager records that a pass has gone over so many items, and goes on before next; zero = it has ended. It returns false, and
+	// does nothing, if the account has changed since.
+	PassEager(ctx context.Context, account EagerAccount, next uuid.UUID, items int) (bool, error)
+	// RetryEager adds the task of an item that a pass could not do, due after the delay. failure is why the attempt has failed; empty if
+	// another process makes a picture.
+	RetryEager(ctx context.Context, accountID, itemID uuid.UUID, delay time.Duration, failure string) error
 	// MadeRenditions returns those renditions of an item that are stored or being made.
 	MadeRenditions(ctx context.Context, itemID uuid.UUID, keys []media.RenditionKey) (map[media.RenditionKey]State, error)
 	// ItemForDelivery is that of media.Store.
@@ -110,38 +93,35 @@ type EagerDeps struct {
 	Registry prometheus.Registerer
 }
 
-// Eager makes the renditions of eager presets in advance, a few items at a time. All processes share the queue. It never
-// ends another rendition to make room.
+// Eager makes the renditions of eager presets in advance, a few items at a time. It is the worker of PictureWork. It never ends another
+// rendition to make room.
 type Eager struct {
 	cfg     EagerConfig
 	maker   *Maker
 	deps    EagerDeps
 	metrics eagerMetrics
+	slots   chan struct{} // has a value for each item that is worked on
 	// claimWait is the constant, except in tests.
 	claimWait time.Duration
 
-	mu      sync.Mutex
-	after   uuid.UUID // the account after which the next look at changes begins
-	next    time.Time // when the next item may begin
-	counted time.Time // when the queue was counted
-	warned  time.Time // when the last warning was logged
+	mu         sync.Mutex
+	next       time.Time // when the next item may begin
+	yieldsTill time.Time // no task is claimed before
 }
 
 const (
-	// eagerInterval is the pause of a process that found nothing to do.
-	eagerInterval = 2 * time.Second
 	// eagerJobs is how many items a process works on at once. The image workers leave half of them to others anyway.
 	eagerJobs = 2
-	// eagerPage is how many items of a pass are queued at once, and eagerPages how many times before some are done: where items
-	// are no images.
-	eagerPage  = 100
-	eagerPages = 10
-	// eagerClear is how many items leave the queue of an account at once.
-	eagerClear = 50
-	// eagerChanges is how many changes of presets are read at once, and eagerPages how many times.
-	eagerChanges = 100
-	// fullPause is how long an account is left alone whose storage cap had no room.
+	// eagerPage is how many items of a pass are read at once.
+	eagerPage = 100
+	// passTurn is after how long a pass lets other tasks have its place.
+	passTurn = 2 * time.Second
+	// fullPause is how long an account is left alone whose storage cap had no room, or until its presets change.
 	fullPause = 10 * time.Minute
+	// restPause is when an account that is suspended or closed is looked at again.
+	restPause = time.Minute
+	// yieldPause is how long a process claims nothing after it has found that a newer encoder has an account.
+	yieldPause = 10 * time.Second
 	// makingPause is when an item is looked at again of which a request makes a rendition.
 	makingPause = 5 * time.Second
 	// An item that cannot be processed is tried again after eagerBackoff, and then after pauses that double up to maxEagerBackoff.
@@ -150,21 +130,16 @@ const (
 	// maxEagerAttempts is after how many attempts an item is given up whose file is lost or on which image workers fail. Those that fail
 	// since a store or the workers are not available are repeated until they succeed.
 	maxEagerAttempts = 3
-	// maxEagerCount bounds what is counted for the metric, and countInterval is how often that is.
-	maxEagerCount = 10_000
-	countInterval = 30 * time.Second
 	// maxEagerRead is the size in bytes up to which a file is read before an image worker is waited for: a slow object store keeps no worker from
 	// requests. A larger one would take too much memory, and is read by the worker.
 	maxEagerRead = 16 << 20
 	// claimWait is how long an image worker is kept while pictures are claimed, by 8 statements at most.
 	claimWait = 2 * time.Second
-	// warnInterval is how often a failed check is logged.
-	warnInterval = time.Minute
 	// skipShare is the part of the pace that an item takes of which all pictures are there.
 	skipShare = 10
 )
 
-// NewEager returns an Eager that uses maker and deps. One whose renderer handles no images does nothing.
+// NewEager returns an Eager that uses maker and deps.
 func NewEager(cfg EagerConfig, maker *Maker, deps EagerDeps) (*Eager, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -173,173 +148,141 @@ func NewEager(cfg EagerConfig, maker *Maker, deps EagerDeps) (*Eager, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Eager{cfg: cfg, maker: maker, deps: deps, metrics: metrics, claimWait: claimWait}, nil
+	return &Eager{cfg: cfg, maker: maker, deps: deps, metrics: metrics, slots: make(chan struct{}, eagerJobs), claimWait: claimWait}, nil
 }
 
-// Run makes renditions in advance until ctx ends. What it has begun is given back then, for another process. It does nothing if the rate is 0, or
-// without images.
-func (e *Eager) Run(ctx context.Context) error {
-	if e.cfg.EagerRate == 0 || e.maker.Renderer == nil || !e.maker.Renderer.Handles("image/jpeg", 1) {
-		return nil
-	}
-	for {
-		more, err := e.Step(ctx)
-		if err != nil && ctx.Err() == nil {
-			e.warn(ctx, err)
-		}
-		if more && err == nil && ctx.Err() == nil {
-			continue
-		}
-		if e.deps.Wait(ctx, eagerInterval) != nil {
-			return nil
-		}
+// Enabled reports whether the process makes pictures in advance: not if the rate is 0, or without images.
+func (e *Eager) Enabled() bool {
+	return e.cfg.EagerRate > 0 && e.maker.Renderer != nil && e.maker.Renderer.Handles("image/jpeg", 1)
+}
+
+// Policy returns how the tasks run. An attempt may wait for the items of another one, and then works on its own.
+func (e *Eager) Policy() work.Policy {
+	return work.Policy{
+		Slots: eagerJobs, Timeout: passTurn + 2*e.maker.cfg.Timeout, MinBackoff: eagerBackoff, MaxBackoff: maxEagerBackoff, Ready: e.ready,
+		Enqueue: func(ctx context.Context) (int, error) { return e.deps.Store.EnqueueEager(ctx, e.maker.Encoder) },
 	}
 }
 
-// warn logs that a check failed, once in warnInterval.
-func (e *Eager) warn(ctx context.Context, err error) {
-	e.mu.Lock()
-	due := time.Since(e.warned) >= warnInterval
-	if due {
-		e.warned = time.Now()
-	}
-	e.mu.Unlock()
-	if due {
-		e.maker.Log.WarnContext(ctx, "making pictures in advance was interrupted; the next check continues", "error", err)
-	}
-}
+var (
+	errHeld   = errors.New("nothing may be written")
+	errYields = errors.New("a process with a newer encoder makes the pictures")
+)
 
-// Step looks at the presets that have changed, goes on with the passes over items, and makes the pictures of the next items. It returns
-// false if there was nothing to do.
-func (e *Eager) Step(ctx context.Context) (more bool, err error) {
-	if e.maker.held() {
-		return false, nil
-	}
-	work, err := e.deps.Store.EagerWork(ctx, e.maker.Encoder)
-	if err != nil {
-		return false, err
-	}
-	if work.Changed {
-		if err := e.look(ctx, work.Alone); err != nil && ctx.Err() == nil {
-			e.warn(ctx, err)
-		}
-	}
-	for page := 0; (work.Changed || work.Passes) && page < eagerPages; page++ {
-		filled, err := e.deps.Store.FillEager(ctx, e.maker.Encoder, eagerPage)
-		if err != nil {
-			return false, err
-		}
-		if !filled {
-			break
-		}
-		more, work.Queued = true, true
-	}
-	e.count(ctx, work.Queued)
-	if !work.Queued {
-		return more, nil
-	}
-	var running sync.WaitGroup
-	defer running.Wait()
-	for range eagerJobs {
-		id, err := e.maker.NewID()
-		if err != nil {
-			return more, err
-		}
-		task, claimed, err := e.claimNext(ctx, id)
-		if err != nil || !claimed {
-			return more, err
-		}
-		more = true
-		running.Go(func() { e.do(ctx, task) })
-	}
-	return more, nil
-}
-
-// claimNext claims an item. It does not end with ctx, as in Maker.claim: the item is given back then.
-func (e *Eager) claimNext(ctx context.Context, id uuid.UUID) (EagerTask, bool, error) {
-	if err := ctx.Err(); err != nil {
-		return EagerTask{}, false, err
-	}
-	claiming, cancel := ending(ctx)
-	defer cancel()
-	return e.deps.Store.ClaimEager(claiming, id, e.maker.Encoder, e.maker.cfg.Timeout+leaseMargin)
-}
-
-// look records what is made in advance of the accounts whose presets have changed: of a bounded number of them. The next look continues
-// there, so that accounts whose presets cannot be read hide no others. A process that is alone takes over what any encoder has seen.
-func (e *Eager) look(ctx context.Context, alone bool) error {
-	encoder := EagerEncoder{Own: e.maker.Encoder, Newest: e.maker.Encoder}
-	if alone {
-		encoder.Newest = math.MaxInt32
-	}
-	e.mu.Lock()
-	after := e.after
-	e.mu.Unlock()
-	var failed error
-	for range eagerPages {
-		changes, err := e.deps.Store.EagerChanges(ctx, encoder, after, eagerChanges)
-		if err != nil {
-			return errors.Join(failed, err)
-		}
-		unread, err := e.see(ctx, encoder, changes)
-		if failed = errors.Join(failed, unread); err != nil {
-			return errors.Join(failed, err)
-		}
-		if len(changes) < eagerChanges {
-			after = uuid.Nil
-			break
-		}
-		after = changes[len(changes)-1].AccountID
-	}
+// ready returns an error while no task may run.
+func (e *Eager) ready() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.after = after
-	return failed
+	switch {
+	case e.maker.held():
+		return errHeld
+	case time.Now().Before(e.yieldsTill):
+		return errYields
+	}
+	return nil
 }
 
-// see is look for a page of changes. unread are the errors of accounts whose presets cannot be read.
-func (e *Eager) see(ctx context.Context, encoder EagerEncoder, changes []EagerChange) (unread, err error) {
-	for _, change := range changes {
-		layers, err := e.deps.Settings.Get(ctx, change.AccountID)
-		if err != nil { // other accounts are not kept waiting
-			unread = errors.Join(unread, fmt.Errorf("read the presets of account %s: %w", change.AccountID, err))
-			continue
+// Work makes the pictures of an item; or looks at the presets of an account that have changed, and goes on with the pass over its items. An
+// item that is sealed, or whose presets change, meanwhile is not missed: it gets a task of its own, or a new pass comes to it.
+func (e *Eager) Work(ctx context.Context, task work.Task) error {
+	account, found, err := e.deps.Store.EagerAccount(ctx, task.AccountID, e.maker.Encoder)
+	if err != nil || !found {
+		return err
+	}
+	if account.Newer {
+		e.mu.Lock()
+		e.yieldsTill = time.Now().Add(yieldPause)
+		e.mu.Unlock()
+		return work.Snooze(0)
+	}
+	layers, err := e.deps.Settings.Get(ctx, account.ID)
+	if err != nil {
+		return err
+	}
+	pictures := eagerPictures(layers)
+	switch {
+	case task.Key == account.ID && account.Unseen:
+		if err := e.deps.Store.SeeEager(ctx, account, digestOf(pictures, e.maker.Encoder), e.maker.Encoder); err != nil {
+			return err
 		}
-		digest := digestOf(eagerPictures(layers), encoder.Own)
-		seen, err := e.deps.Store.SeeEager(ctx, change, digest, encoder)
+		return work.Snooze(0) // the next attempt begins the pass
+	case account.Resting:
+		return work.SnoozeAccount(restPause)
+	case task.Key == account.ID:
+		err = e.pass(ctx, account, pictures)
+	default:
+		err = e.do(ctx, eagerItem{account.ID, task.Key, task.Attempt}, pictures)
+	}
+	switch {
+	case errors.Is(err, errNoRoom):
+		return work.SnoozeAccount(fullPause)
+	case errors.Is(err, errMaking):
+		return work.Snooze(makingPause)
+	}
+	return err
+}
+
+// pass makes the pictures of the next sealed items of an account, for passTurn, and records how far it is.
+func (e *Eager) pass(ctx context.Context, account EagerAccount, pictures []eagerPicture) error {
+	if account.Before == uuid.Nil {
+		return nil
+	}
+	next, items, err := e.walk(ctx, account, pictures)
+	recording, cancel := ending(ctx) // at a shutdown, too
+	defer cancel()
+	recorded, recordErr := e.deps.Store.PassEager(recording, account, next, items)
+	if err := cmp.Or(err, recordErr); err != nil {
+		return err
+	}
+	if next != uuid.Nil || !recorded {
+		return work.Snooze(0)
+	}
+	return nil
+}
+
+// walk goes over the items of a pass. It returns how many it has done, and the id before which it goes on; zero at the end.
+func (e *Eager) walk(ctx context.Context, account EagerAccount, pictures []eagerPicture) (next uuid.UUID, done int, err error) {
+	next = account.Before
+	for began := time.Now(); ; {
+		page, err := e.deps.Store.EagerPage(ctx, account.ID, next, eagerPage)
 		if err != nil {
-			return unread, err
+			return next, done, err
 		}
-		if !seen || digest != nil {
-			continue
+		for items := range slices.Chunk(page, eagerJobs) {
+			if err := e.together(ctx, account.ID, items, pictures); err != nil {
+				return next, done, err
+			}
+			next, done = items[len(items)-1].ID, done+len(items)
+			if time.Since(began) >= passTurn {
+				return next, done, nil
+			}
 		}
-		if _, err := (purge.Batches{Size: eagerClear}).Each(ctx, func(ctx context.Context, size int) (int, error) {
-			return e.deps.Store.ClearEager(ctx, change.AccountID, size)
-		}); err != nil {
-			return unread, err
+		if len(page) < eagerPage {
+			return uuid.Nil, done, nil
 		}
 	}
-	return unread, nil
 }
 
-// count sets the metric of the queue.
-func (e *Eager) count(ctx context.Context, queued bool) {
-	if !queued {
-		e.metrics.queue.Set(0)
-		return
+// together makes the pictures of items at once. One that fails gets a task of its own, and the pass goes on without it, unless there is no
+// room, or the process shuts down.
+func (e *Eager) together(ctx context.Context, accountID uuid.UUID, items []EagerItem, pictures []eagerPicture) error {
+	var group errgroup.Group
+	for _, item := range items {
+		if !item.Image {
+			continue
+		}
+		group.Go(func() error {
+			err := e.do(ctx, eagerItem{accountID, item.ID, 1}, pictures)
+			switch {
+			case err == nil, errors.Is(err, errNoRoom), ctx.Err() != nil:
+				return err
+			case errors.Is(err, errMaking):
+				return e.deps.Store.RetryEager(ctx, accountID, item.ID, makingPause, "")
+			}
+			return e.deps.Store.RetryEager(ctx, accountID, item.ID, eagerBackoff, err.Error())
+		})
 	}
-	e.mu.Lock()
-	due := time.Since(e.counted) >= countInterval
-	if due {
-		e.counted = time.Now()
-	}
-	e.mu.Unlock()
-	if !due {
-		return
-	}
-	if n, err := e.deps.Store.EagerQueue(ctx, maxEagerCount); err == nil {
-		e.metrics.queue.Set(float64(n))
-	}
+	return group.Wait()
 }
 
 // pace waits until the next item may begin. The one after it may a share of the interval later.

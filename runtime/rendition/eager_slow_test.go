@@ -67,8 +67,7 @@ func TestEager_ASlowStoreKeepsNoWorker(t *testing.T) {
 		e.SetClaimWait(1)
 		ended := make(chan error)
 		go func() {
-			_, err := e.Step(t.Context())
-			ended <- err
+			ended <- e.step(t.Context())
 		}()
 		<-stores.asked
 		if object {
@@ -83,7 +82,7 @@ func TestEager_ASlowStoreKeepsNoWorker(t *testing.T) {
 		if n := w.QueryInt(t, `SELECT count(*) FROM rendition WHERE NOT ready`); n != 0 {
 			t.Errorf("%s: %d claims are left", name, n)
 		}
-		w.exec(t, `UPDATE rendition_queue SET due_at = now()`)
+		w.makeDue(t)
 		settle(t, w.eagerly(t, w.renderer))
 		if n := w.ready(t, item); n != 1 {
 			t.Errorf("%s: %d renditions", name, n)

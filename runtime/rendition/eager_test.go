@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/hack/testenv/check"
@@ -18,26 +18,62 @@ import (
 	"mediastack.dev/runtime/purge"
 	"mediastack.dev/runtime/rendition"
 	"mediastack.dev/runtime/settings"
+	"mediastack.dev/runtime/work"
 )
 
-// eagerDeps are the dependencies of an Eager and its Maker.
+// eagerDeps are the dependencies of an Eager, its Maker and its tasks.
 type eagerDeps struct {
 	rendition.MakerDeps
 	rendition.EagerDeps
+	Tasks work.Store
 }
 
+// eagerRunner makes the renditions of eager presets in a process.
+type eagerRunner struct {
+	*rendition.Eager
+	*work.Runner
+	// looks is how often tasks may still be claimed or added; below 0 = any number.
+	looks atomic.Int64
+}
+
+var errStepped = errors.New("the step has ended")
+
 // eagerly returns what makes the renditions of eager presets in a process. It does not wait between two items.
-func (w *world) eagerly(t *testing.T, renderer media.Renderer, change ...func(*eagerDeps)) *rendition.Eager {
+func (w *world) eagerly(t *testing.T, renderer media.Renderer, change ...func(*eagerDeps)) *eagerRunner {
 	t.Helper()
 	w.registry = prometheus.NewRegistry()
-	deps := eagerDeps{w.makerDeps(renderer), rendition.EagerDeps{Store: w.Store, Settings: w.Settings, Registry: w.registry, Wait: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}}
+	deps := eagerDeps{w.makerDeps(renderer), rendition.EagerDeps{Store: w.Store, Settings: w.Settings, Registry: w.registry, Wait: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}, w.Store}
 	for _, apply := range change {
 		apply(&deps)
 	}
 	made, err := rendition.NewEager(rendition.EagerConfig{EagerRate: 1000}, w.maker(t, deps.MakerDeps), deps.EagerDeps)
 	must(t, err)
 	made.SetClaimWait(10 * time.Minute)
-	return made
+	runner, err := work.NewRunner(work.Deps{Store: deps.Tasks, Log: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	e := &eagerRunner{Eager: made, Runner: runner}
+	e.looks.Store(-1)
+	policy := made.Policy()
+	ready := policy.Ready
+	policy.Ready = func() error {
+		if e.looks.Load() == 0 {
+			return errStepped
+		}
+		e.looks.Add(-1)
+		return ready()
+	}
+	must(t, runner.Register(rendition.PictureWork, made, policy))
+	return e
+}
+
+// step does the next tasks: as many as a process does at once.
+func (e *eagerRunner) step(ctx context.Context) error {
+	e.looks.Store(2) // to add tasks, and to claim some
+	defer e.looks.Store(-1)
+	if err := e.Drain(ctx, rendition.PictureWork); !errors.Is(err, errStepped) {
+		return err
+	}
+	return nil
 }
 
 // encoder makes an Eager that of a version of the encoder.
@@ -56,23 +92,23 @@ func (w *world) present(t *testing.T, of tenant, presets ...settings.Preset) {
 	must(t, check.ErrorOf(w.Settings.Update(t.Context(), of.Account().ID, settings.Layer{Pictures: settings.Pictures{Presets: &presets}})))
 }
 
-// settle takes steps until nothing is left to do.
-func settle(t *testing.T, e *rendition.Eager) {
+// settle does tasks until none is due.
+func settle(t *testing.T, e *eagerRunner) {
 	t.Helper()
-	for range 10_000 {
-		more, err := e.Step(t.Context())
-		must(t, err)
-		if !more {
-			return
-		}
-	}
-	t.Fatal("it never ends")
+	must(t, e.Drain(t.Context(), rendition.PictureWork))
 }
 
 // queued returns how many items of an account are in the queue.
 func (w *world) queued(t *testing.T, of tenant) int64 {
 	t.Helper()
-	return w.QueryInt(t, `SELECT count(*) FROM rendition_queue WHERE account_id = $1`, of.Account().ID)
+	return w.QueryInt(t, `SELECT count(*) FROM work WHERE kind = 'picture' AND account_id = $1 AND key <> account_id`, of.Account().ID)
+}
+
+// makeDue makes all tasks due, and ends the rests of accounts and the claims.
+func (w *world) makeDue(t *testing.T) {
+	t.Helper()
+	w.exec(t, `UPDATE work SET due_at = now()`)
+	w.exec(t, `UPDATE work_turn SET not_before = 'epoch'`)
 }
 
 // ready returns how many renditions an item has.
@@ -138,7 +174,7 @@ func TestEager_CostsNothingWithoutEagerPresets(t *testing.T) {
 	w.present(t, one, settings.Preset{Name: "lazy", Width: 30})
 	w.present(t, other, eager("a", 30))
 	w.sealedBytes(t, one.Principal, photo(t, 64, 64))
-	w.Counts(t, 0, "rows", `SELECT (SELECT count(*) FROM rendition_queue) + (SELECT count(*) FROM rendition_eager WHERE account_id = $1)`, one.Account().ID)
+	w.Counts(t, 0, "rows", `SELECT (SELECT count(*) FROM work WHERE kind = 'picture' AND account_id = $1) + (SELECT count(*) FROM rendition_eager WHERE account_id = $1)`, one.Account().ID)
 	settle(t, w.eagerly(t, w.renderer))
 	if n := w.renderer.jobs.Load(); n != 0 {
 		t.Errorf("%d jobs", n)
@@ -188,7 +224,7 @@ func TestEager_RebuildsAfterAChange(t *testing.T) {
 	second.get(t, one, made[1], rendition.Request{Preset: "a", Recipe: oldest})
 	stop()
 	must(t, <-ended)
-	first.Counts(t, 0, "claims are left", `SELECT count(*) FROM rendition_queue WHERE claim IS NOT NULL`)
+	first.Counts(t, 0, "claims are left", `SELECT count(*) FROM work WHERE claim IS NOT NULL`)
 	first.Counts(t, 0, "renditions are left in the making", `SELECT count(*) FROM rendition WHERE NOT ready`)
 	if n := first.pending(t, one); n == 0 || n > items-4 {
 		t.Errorf("%d items are pending", n)
@@ -233,18 +269,55 @@ func TestEager_MakesAgainWhatChangesMeanwhile(t *testing.T) {
 	w.renderer.gate, w.renderer.started = make(chan struct{}), make(chan struct{}, 10)
 	ended := make(chan error)
 	go func() {
-		_, err := e.Step(t.Context())
-		ended <- err
+		ended <- e.step(t.Context())
 	}()
 	<-w.renderer.started
 	w.present(t, one, eager("a", 25))
-	settle(t, w.eagerly(t, w.renderer)) // another process looks at the change, and finds the item in the queue
+	settle(t, w.eagerly(t, &renderer{size: 1000})) // another process looks at the change, and its pass finds the item
 	close(w.renderer.gate)
 	must(t, <-ended)
 	settle(t, e)
 	recipe := media.RecipeOf(eager("a", 25), 1, settings.FormatWebP, nil).ID(media.EncoderVersion)
 	if n := w.QueryInt(t, `SELECT count(*) FROM rendition WHERE item_id = $1 AND ready AND recipe_id = $2`, item.ID, recipe[:]); n != 1 || w.queued(t, one) != 0 {
 		t.Errorf("%d renditions, %d in the queue", n, w.queued(t, one))
+	}
+}
+
+// An attempt that has read an item, or the presets, before they changed does not end the task.
+func TestEager_AnEarlierAttemptEndsNoTask(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	one := w.tenant(t, 10<<20)
+	point := func(width int) settings.Preset {
+		return settings.Preset{Name: "p", Width: width, Height: 10, Fit: settings.Cover, Focus: settings.Point, Format: settings.FormatWebP, Eager: true}
+	}
+	w.present(t, one, point(20))
+	e := w.eagerly(t, w.renderer)
+	settle(t, e)
+	focus := &media.FocusPoint{X: 100, Y: 200}
+	for name, change := range map[string]func(media.Item){
+		"the focus moves": func(item media.Item) {
+			must(t, check.ErrorOf(w.core.Media.Update(t.Context(), one.Principal, item.ID, media.Change{Focus: focus, SetFocus: true}, media.Condition{})))
+		},
+		"a pass of other presets fails": func(media.Item) {
+			w.present(t, one, point(30))
+			settle(t, w.eagerly(t, &renderer{err: fault.New(fault.Unavailable, "no worker")}))
+		},
+	} {
+		w.renderer.gate, w.renderer.started = make(chan struct{}), make(chan struct{}, 10)
+		item := w.sealedBytes(t, one.Principal, photo(t, 64, 64))
+		ended := make(chan error)
+		go func() { ended <- e.step(t.Context()) }()
+		<-w.renderer.started
+		change(item)
+		close(w.renderer.gate)
+		must(t, <-ended)
+		w.Counts(t, 1, name+": tasks", `SELECT count(*) FROM work WHERE key = $1`, item.ID)
+		w.makeDue(t)
+		settle(t, e)
+	}
+	if n := w.pending(t, one); n != 0 {
+		t.Errorf("%d items are pending", n)
 	}
 }
 
@@ -295,15 +368,14 @@ func TestEager_ItemsThatChange(t *testing.T) {
 	w.renderer.gate, w.renderer.started = make(chan struct{}), make(chan struct{}, 10)
 	ended := make(chan error)
 	go func() {
-		_, err := e.Step(t.Context())
-		ended <- err
+		ended <- e.step(t.Context())
 	}()
 	<-w.renderer.started
 	must(t, check.ErrorOf(w.core.Media.Delete(t.Context(), one.Principal, next.ID, media.DeleteOptions{})))
 	close(w.renderer.gate)
 	must(t, <-ended)
 	settle(t, e)
-	w.Counts(t, 0, "rows of a deleted item", `SELECT (SELECT count(*) FROM rendition WHERE item_id = $1) + (SELECT count(*) FROM rendition_queue WHERE item_id = $1)`, next.ID)
+	w.Counts(t, 0, "rows of a deleted item", `SELECT (SELECT count(*) FROM rendition WHERE item_id = $1) + (SELECT count(*) FROM work WHERE key = $1)`, next.ID)
 	w.balanced(t, one)
 }
 
@@ -321,10 +393,9 @@ func TestEager_AccountsTakeTurns(t *testing.T) {
 	for range 20 {
 		w.sealedBytes(t, many.Principal, photo(t, 64, 64))
 	}
-	_, err := e.Step(t.Context())
-	must(t, err)
+	must(t, e.step(t.Context()))
 	item := w.sealedBytes(t, few.Principal, photo(t, 64, 64))
-	must(t, check.ErrorOf(e.Step(t.Context())))
+	must(t, e.step(t.Context()))
 	if w.ready(t, item) != 1 || w.queued(t, many) == 0 {
 		t.Errorf("%d renditions, while another account has %d items", w.ready(t, item), w.queued(t, many))
 	}
@@ -333,6 +404,7 @@ func TestEager_AccountsTakeTurns(t *testing.T) {
 		t.Errorf("%d renditions of a suspended account, %d and %d in the queue", w.ready(t, held), w.queued(t, suspended), w.queued(t, many))
 	}
 	w.exec(t, `UPDATE account SET suspended = false WHERE id = $1`, suspended.Account().ID)
+	w.makeDue(t)
 	settle(t, e)
 	if w.ready(t, held) != 1 {
 		t.Error("nothing is made of what was queued before the account was suspended")
@@ -373,12 +445,72 @@ func TestEager_NeverMakesRoom(t *testing.T) {
 		t.Errorf("%d renditions that were used are left", n)
 	}
 	w.exec(t, `UPDATE account SET max_storage = max_storage * 2 WHERE id = $1`, one.Account().ID)
-	w.exec(t, `UPDATE rendition_eager SET not_before = now()`)
+	w.makeDue(t)
 	settle(t, e)
 	if w.ready(t, next) != 1 || w.queued(t, one) != 0 {
 		t.Errorf("%d renditions with room, %d in the queue", w.ready(t, next), w.queued(t, one))
 	}
 	w.balanced(t, one)
+}
+
+// Without room one item is tried in ten minutes, however many wait; a change of the presets is looked at at once.
+func TestEager_AFullAccountRestsUntilItsPresetsChange(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	file := photo(t, 64, 64)
+	one := w.tenant(t, int64(5*len(file)+100))
+	w.present(t, one, eager("a", 20))
+	e := w.eagerly(t, w.renderer)
+	settle(t, e)
+	for range 5 {
+		w.sealedBytes(t, one.Principal, file)
+	}
+	settle(t, e)
+	settle(t, e)
+	if n := w.metric(t, "mediastack_rendition_eager_items_total", "no_room"); n < 1 || n > 2 || w.queued(t, one) != 5 { // two are tried at once
+		t.Errorf("%v items were tried, %d are in the queue", n, w.queued(t, one))
+	}
+	w.present(t, one, eager("a", 30))
+	settle(t, e)
+	if n := w.QueryInt(t, `SELECT count(*) FROM rendition_eager WHERE account_id = $1 AND changed = seen`, one.Account().ID); n != 1 {
+		t.Error("the change is not looked at")
+	}
+	// The pass has no room, either, and goes on where it was.
+	tried := w.metric(t, "mediastack_rendition_eager_items_total", "no_room")
+	settle(t, e)
+	if n := w.metric(t, "mediastack_rendition_eager_items_total", "no_room"); n != tried || w.pending(t, one) == 0 {
+		t.Errorf("%v items were tried again, %d are pending", n-tried, w.pending(t, one))
+	}
+	w.exec(t, `UPDATE account SET max_storage = max_storage * 10 WHERE id = $1`, one.Account().ID)
+	w.makeDue(t)
+	settle(t, e)
+	if w.rows(t, one) != 5 || w.pending(t, one) != 0 {
+		t.Errorf("%d renditions with room, %d pending", w.rows(t, one), w.pending(t, one))
+	}
+}
+
+// A pass goes on without an item that fails, which is tried again; it is not done again from the start.
+func TestEager_APassGoesOnWithoutWhatFails(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	one := w.tenant(t, 10<<20)
+	for range 5 {
+		w.sealedBytes(t, one.Principal, photo(t, 64, 64))
+	}
+	w.renderer.err = fault.New(fault.Unavailable, "no worker")
+	w.present(t, one, eager("a", 20))
+	e := w.eagerly(t, w.renderer)
+	settle(t, e)
+	if w.renderer.jobs.Load() != 5 || w.queued(t, one) != 5 || w.pending(t, one) != 5 {
+		t.Errorf("%d jobs, %d in the queue, %d pending", w.renderer.jobs.Load(), w.queued(t, one), w.pending(t, one))
+	}
+	w.Counts(t, 5, "tasks have failed once", `SELECT count(*) FROM work WHERE attempts = 1 AND failure <> '' AND due_at > now()`)
+	w.renderer.err = nil
+	w.makeDue(t)
+	settle(t, e)
+	if w.rows(t, one) != 5 || w.pending(t, one) != 0 || w.renderer.jobs.Load() != 10 {
+		t.Errorf("%d renditions, %d pending, %d jobs", w.rows(t, one), w.pending(t, one), w.renderer.jobs.Load())
+	}
 }
 
 func TestEager_GivesUpWhatCannotBeMade(t *testing.T) {
@@ -394,7 +526,7 @@ func TestEager_GivesUpWhatCannotBeMade(t *testing.T) {
 		w.sealedBytes(t, one.Principal, photo(t, 64, 64))
 		for range 6 {
 			settle(t, e)
-			w.exec(t, `UPDATE rendition_queue SET due_at = now()`)
+			w.makeDue(t)
 		}
 		return w.renderer.jobs.Load() - before
 	}
@@ -412,13 +544,13 @@ func TestEager_GivesUpWhatCannotBeMade(t *testing.T) {
 	}
 	// A process that was killed: its claim ends with its lease.
 	w.renderer.err = nil
-	_, claimed, err := w.Store.ClaimEager(t.Context(), uuid.New(), media.EncoderVersion, time.Hour)
+	claimed, err := w.Store.ClaimTasks(t.Context(), work.Claim{Kind: rendition.PictureWork, Limit: 1, Duration: time.Hour})
 	must(t, err)
 	settle(t, e)
-	if !claimed || w.queued(t, one) != 1 || w.rows(t, one) != 0 {
-		t.Errorf("%v, %d renditions of an item that another process has claimed", claimed, w.rows(t, one))
+	if len(claimed) != 1 || w.queued(t, one) != 1 || w.rows(t, one) != 0 {
+		t.Errorf("%v; %d renditions of an item that another process has claimed", claimed, w.rows(t, one))
 	}
-	w.exec(t, `UPDATE rendition_queue SET due_at = now()`)
+	w.makeDue(t)
 	settle(t, e)
 	if w.queued(t, one) != 0 || w.rows(t, one) != 1 {
 		t.Errorf("%d renditions after the lease", w.rows(t, one))
@@ -438,9 +570,10 @@ func TestEager_MakesPicturesOfTheImageWorkers(t *testing.T) {
 		presets = append(presets, settings.Preset{Name: fmt.Sprintf("p%d", i), Width: 100 + i, Densities: []int{1, 2}, Eager: true})
 	}
 	w.present(t, one, presets...)
+	service, e := w.service, w.eagerly(t, pool)
+	settle(t, e) // there is no pass beside the tasks of the items
 	item, broken := w.sealedBytes(t, one.Principal, photo(t, 800, 600)), w.sealedBytes(t, one.Principal, append(photoHeader(t), make([]byte, 3000)...))
-	service := w.service
-	settle(t, w.eagerly(t, pool))
+	settle(t, e)
 	if w.ready(t, item) != 10 || w.ready(t, broken) != 0 || w.queued(t, one) != 0 {
 		t.Errorf("%d renditions, %d of a broken file, %d in the queue", w.ready(t, item), w.ready(t, broken), w.queued(t, one))
 	}
@@ -463,11 +596,7 @@ func TestEager_UnreadableSettingsConcernTheirAccountOnly(t *testing.T) {
 	w.exec(t, `UPDATE settings_tenant SET fields = '{"presets": [{"name": "A", "width": -1, "eager": true}]}' WHERE account_id = $1`, broken.Account().ID)
 	item := w.sealedBytes(t, other.Principal, photo(t, 64, 64))
 	e := w.eagerly(t, w.renderer)
-	for range 20 {
-		if _, err := e.Step(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	settle(t, e)
 	if n := w.ready(t, item); n != 1 {
 		t.Errorf("%d renditions of the other account", n)
 	}
@@ -512,7 +641,7 @@ func TestEager_AMissingBucketIsNoLostFile(t *testing.T) {
 	e := w.eagerly(t, w.renderer)
 	for range 5 {
 		settle(t, e)
-		w.exec(t, `UPDATE rendition_queue SET due_at = now() - interval '1 second'`)
+		w.makeDue(t)
 	}
 	w.renderer.err = nil
 	settle(t, e)

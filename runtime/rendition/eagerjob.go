@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/media"
@@ -25,45 +27,43 @@ var (
 	errSlow = fault.New(fault.Unavailable, "the database is slow")
 )
 
-// do makes the pictures of an item, and ends its claim.
-func (e *Eager) do(ctx context.Context, task EagerTask) {
+// eagerItem is an item of which pictures are made in advance. Attempt counts from 1.
+type eagerItem struct {
+	accountID, id uuid.UUID
+	attempt       int
+}
+
+// do makes the pictures of an item. It returns nil for one that is given up, too.
+func (e *Eager) do(ctx context.Context, item eagerItem, pictures []eagerPicture) error {
+	select {
+	case e.slots <- struct{}{}:
+		defer func() { <-e.slots }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	working, cancel := context.WithTimeout(ctx, e.maker.cfg.Timeout)
-	a := &eagerAttempt{Eager: e, task: task}
-	err := a.safely(working)
-	cancel()
-	ending, cancel := ending(ctx)
 	defer cancel()
-	var recorded error
-	result := eagerDone
-	log := e.maker.Log.With("item", task.ItemID, "account", task.AccountID, "attempt", task.Attempt)
+	a := &eagerAttempt{Eager: e, item: item}
+	err := a.safely(working, pictures)
+	log, result := e.maker.Log.With("item", item.id, "account", item.accountID, "attempt", item.attempt), eagerDone
 	switch {
 	case ctx.Err() != nil:
-		result, recorded = eagerReturned, e.deps.Store.ReturnEager(ending, task, 0, false)
+		result, err = eagerReturned, ctx.Err()
+	case err == nil && a.rejected != nil:
+		result = eagerFailed
+		log.InfoContext(ctx, "pictures of an item cannot be made in advance", "error", a.rejected)
 	case err == nil:
-		if a.rejected != nil {
-			result = eagerFailed
-			log.InfoContext(ending, "pictures of an item cannot be made in advance", "error", a.rejected)
-		}
-		recorded = e.deps.Store.FinishEager(ending, task)
 	case errors.Is(err, errNoRoom):
 		result = eagerFull
-		log.InfoContext(ending, "the storage cap has no room for pictures that are made in advance", "pause", fullPause)
-		recorded = errors.Join(e.deps.Store.ReturnEager(ending, task, 0, false), e.deps.Store.PauseEager(ending, task.AccountID, fullPause))
-	case errors.Is(err, errMaking):
-		result, recorded = eagerRetried, e.deps.Store.ReturnEager(ending, task, makingPause, true)
-	case isPermanent(err) && task.Attempt >= maxEagerAttempts:
-		result = eagerFailed
-		log.WarnContext(ending, "pictures of an item cannot be made in advance", "error", err)
-		recorded = e.deps.Store.FinishEager(ending, task)
+		log.InfoContext(ctx, "the storage cap has no room for pictures that are made in advance", "pause", fullPause)
+	case isPermanent(err) && item.attempt >= maxEagerAttempts:
+		log.WarnContext(ctx, "pictures of an item cannot be made in advance", "error", err)
+		result, err = eagerFailed, nil
 	default:
 		result = eagerRetried
-		log.DebugContext(ending, "making pictures in advance is tried again", "error", err)
-		recorded = e.deps.Store.ReturnEager(ending, task, backoffOf(task.Attempt), true)
 	}
 	e.metrics.items.WithLabelValues(result).Inc()
-	if recorded != nil {
-		log.WarnContext(ending, "the end of making pictures in advance is not recorded; another attempt will find out", "error", recorded)
-	}
+	return err
 }
 
 // isPermanent reports whether a later attempt would most likely fail as well.
@@ -74,15 +74,10 @@ func isPermanent(err error) bool {
 	return errors.Is(err, media.ErrWorkerFailed) || errors.Is(err, errPanic) || fault.Is(err, fault.FileLost) || fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid)
 }
 
-// backoffOf returns the pause after an attempt that failed.
-func backoffOf(attempt int) time.Duration {
-	return min(eagerBackoff<<min(attempt-1, 10), maxEagerBackoff)
-}
-
 // eagerAttempt makes the pictures of one item.
 type eagerAttempt struct {
 	*Eager
-	task     EagerTask
+	item     eagerItem
 	image    *image
 	file     []byte // that of the item, up to maxEagerRead
 	rejected error  // why there are no pictures, or not all
@@ -91,26 +86,21 @@ type eagerAttempt struct {
 }
 
 // safely is run that turns a panic into an error: it would end the process, and the requests that it serves.
-func (a *eagerAttempt) safely(ctx context.Context) (err error) {
+func (a *eagerAttempt) safely(ctx context.Context, pictures []eagerPicture) (err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			err = fmt.Errorf("%w: %v\n%s", errPanic, panicked, debug.Stack())
 		}
 	}()
-	return a.run(ctx)
+	return a.run(ctx, pictures)
 }
 
 // run makes the pictures that are missing.
-func (a *eagerAttempt) run(ctx context.Context) error {
-	layers, err := a.deps.Settings.Get(ctx, a.task.AccountID)
-	if err != nil {
-		return err
-	}
-	pictures := eagerPictures(layers)
+func (a *eagerAttempt) run(ctx context.Context, pictures []eagerPicture) error {
 	if len(pictures) == 0 {
 		return nil
 	}
-	item, owner, err := a.deps.Store.ItemForDelivery(ctx, a.task.ItemID)
+	item, owner, err := a.deps.Store.ItemForDelivery(ctx, a.item.id)
 	if err != nil {
 		return err
 	}
@@ -190,7 +180,7 @@ func (a *eagerAttempt) missing(ctx context.Context, all []eagerWanted) ([]eagerW
 	for i, w := range all {
 		keys[i] = w.Key
 	}
-	states, err := a.deps.Store.MadeRenditions(ctx, a.task.ItemID, keys)
+	states, err := a.deps.Store.MadeRenditions(ctx, a.item.id, keys)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,6 @@ const (
 type eagerMetrics struct {
 	items *prometheus.CounterVec
 	made  prometheus.Counter
-	queue prometheus.Gauge
 }
 
 // newEagerMetrics returns the metrics, and registers them unless registry is nil.
@@ -23,8 +22,7 @@ func newEagerMetrics(registry prometheus.Registerer) (eagerMetrics, error) {
 	m := eagerMetrics{
 		items: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "mediastack_rendition_eager_items_total",
 			Help: "Items, by result of the pictures in advance: `done`, `failed` (broken, too large; lost, or workers failed, in 3 attempts), `retried`, `no_room`, `returned` (at a shutdown)."}, []string{"result"}),
-		made:  prometheus.NewCounter(prometheus.CounterOpts{Name: "mediastack_rendition_eager_made_total", Help: "Pictures that were made in advance and stored."}),
-		queue: prometheus.NewGauge(prometheus.GaugeOpts{Name: "mediastack_rendition_eager_queue", Help: "Items of all accounts in the queue for pictures in advance, up to 10000, as the process has counted them; without those that a changed preset has not queued yet."}),
+		made: prometheus.NewCounter(prometheus.CounterOpts{Name: "mediastack_rendition_eager_made_total", Help: "Pictures that were made in advance and stored."}),
 	}
 	for _, result := range []string{eagerDone, eagerFailed, eagerRetried, eagerFull, eagerReturned} {
 		m.items.WithLabelValues(result) // exported from the start, for rates
@@ -32,7 +30,7 @@ func newEagerMetrics(registry prometheus.Registerer) (eagerMetrics, error) {
 	if registry == nil {
 		return m, nil
 	}
-	for _, collector := range []prometheus.Collector{m.items, m.made, m.queue} {
+	for _, collector := range []prometheus.Collector{m.items, m.made} {
 		if err := registry.Register(collector); err != nil {
 			return eagerMetrics{}, err
 		}

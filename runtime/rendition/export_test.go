@@ -2,6 +2,9 @@ package rendition
 
 import "time"
 
+// ErrYields is the error of Ready after a newer encoder was found.
+var ErrYields = errYields
+
 // Waiting returns how many requests wait for jobs.
 func (s *Service) Waiting() (n int) {
 	s.mu.Lock()
@@ -30,3 +33,10 @@ func (s *Service) SetShutdownGrace(grace time.Duration) { s.shutdownGrace = grac
 
 // SetClaimWait sets how long an image worker is kept while pictures are claimed.
 func (e *Eager) SetClaimWait(wait time.Duration) { e.claimWait = wait }
+
+// EndYield lets tasks be claimed again after a newer encoder was found.
+func (e *Eager) EndYield() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.yieldsTill = time.Time{}
+}

@@ -6,10 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/rendition"
+	"mediastack.dev/runtime/work"
 )
 
 // A job that a process had at its shutdown kept all requests for its rendition waiting until its lease ended.
@@ -55,19 +54,19 @@ func TestRun_LeavesNoClaimAtAShutdown(t *testing.T) {
 
 // lateQueue is a queue that commits a claim whose statement was canceled.
 type lateQueue struct {
-	rendition.EagerStore
+	work.Store
 	claiming, left chan struct{}
 }
 
-// ClaimEager claims when the process shuts down. The answer to a statement that was canceled is lost.
-func (l *lateQueue) ClaimEager(ctx context.Context, claim uuid.UUID, encoder int, lease time.Duration) (rendition.EagerTask, bool, error) {
+// ClaimTasks claims when the process shuts down. The answer to a statement that was canceled is lost.
+func (l *lateQueue) ClaimTasks(ctx context.Context, claim work.Claim) ([]work.Task, error) {
 	close(l.claiming)
 	<-l.left
-	task, claimed, err := l.EagerStore.ClaimEager(context.WithoutCancel(ctx), claim, encoder, lease)
+	tasks, err := l.Store.ClaimTasks(context.WithoutCancel(ctx), claim)
 	if ctx.Err() != nil {
-		return rendition.EagerTask{}, false, ctx.Err()
+		return nil, ctx.Err()
 	}
-	return task, claimed, err
+	return tasks, err
 }
 
 // An item whose claim was committed while the process shut down waited for the end of its lease.
@@ -79,7 +78,8 @@ func TestEager_GivesBackWhatItClaimsAtAShutdown(t *testing.T) {
 	settle(t, w.eagerly(t, w.renderer))
 	w.sealedBytes(t, one.Principal, photo(t, 64, 64))
 	queue := &lateQueue{w.Store, make(chan struct{}), make(chan struct{})}
-	e := w.eagerly(t, w.renderer, func(deps *eagerDeps) { deps.Store = queue })
+	e := w.eagerly(t, w.renderer, func(deps *eagerDeps) { deps.Tasks = queue })
+	w.renderer.gate = make(chan struct{}) // no picture is made in the grace period
 	running, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- e.Run(running) }()
@@ -87,7 +87,7 @@ func TestEager_GivesBackWhatItClaimsAtAShutdown(t *testing.T) {
 	stop()
 	close(queue.left)
 	must(t, <-ended)
-	w.Counts(t, 1, "items are due", `SELECT count(*) FROM rendition_queue WHERE claim IS NULL AND due_at <= now()`)
+	w.Counts(t, 1, "items are due", `SELECT count(*) FROM work WHERE key <> account_id AND claim IS NULL AND due_at <= now()`)
 }
 
 // endingPut is an object store in which an object is stored at the moment when its job is canceled.

@@ -301,7 +301,7 @@ func (q *queue) end(ctx, claimed context.Context, task Task, err error) (outcome
 		outcome = outcomeReturned
 		log.InfoContext(ctx, "a task is left to another process: this one shuts down")
 	case errors.As(err, &snooze):
-		outcome, why.Delay = outcomeSnoozed, snooze.delay
+		outcome, why.Delay, why.Account = outcomeSnoozed, snooze.delay, snooze.account
 	case q.policy.MaxAttempts > 0 && task.Attempt >= q.policy.MaxAttempts:
 		outcome = outcomeDiscarded
 		log.ErrorContext(ctx, "a task is discarded: it has failed too often", "error", err)
@@ -326,6 +326,8 @@ func (q *queue) end(ctx, claimed context.Context, task Task, err error) (outcome
 	case ending == Lost && outcome != outcomeReturned:
 		log.WarnContext(ctx, "the claim of a task had ended before it was recorded; it may have run twice", "outcome", outcome)
 		return outcomeLost
+	case outcome == outcomeSnoozed && why.Delay == 0:
+		q.Wake(q.kind) // it is due now
 	}
 	return outcome
 }

@@ -250,6 +250,7 @@ func TestRunner_EndsAttemptsByTheirError(t *testing.T) {
 		"done":      {do: func(context.Context, work.Task) error { return nil }, outcome: "done"},
 		"discarded": {do: func(context.Context, work.Task) error { return fmt.Errorf("wrapped: %w", work.Discard(errDown)) }, outcome: "discarded", log: "down"},
 		"snoozed":   {do: once(work.Snooze(time.Hour)), outcome: "snoozed", returns: 1},
+		"rests":     {do: once(work.SnoozeAccount(time.Hour)), outcome: "snoozed", returns: 1},
 		"a panic":   {do: once(nil), outcome: "retry", returns: 1, log: "runner_test.go"},
 		"the timeout": {do: func(ctx context.Context, task work.Task) error {
 			if task.Attempt > 1 {
@@ -324,6 +325,47 @@ func TestRunner_ClaimsNoMoreThanItRuns(t *testing.T) {
 			t.Errorf("%d left, %d more than there are slots", store.left(), tooMany.Load())
 		}
 	})
+}
+
+// A task that is snoozed for nothing lets others run, and goes on without a wait for the next check.
+func TestRunner_GoesOnWithTasksThatSnoozeForNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &queue{}
+		store.add(work.Task{})
+		var attempts atomic.Int32
+		run(t, store, policy, func(context.Context, work.Task) error {
+			pass(100 * time.Millisecond)
+			if attempts.Add(1) < 10 {
+				return work.Snooze(0)
+			}
+			return nil
+		})
+		pass(1100 * time.Millisecond)
+		if store.left() != 0 {
+			t.Errorf("%d attempts within a second", attempts.Load())
+		}
+	})
+}
+
+// What is put off is told to the store: a task, or all of its account.
+func TestRunner_SnoozesTheTaskOrItsAccount(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]work.Return{
+		work.Snooze(time.Hour):         {Delay: time.Hour},
+		work.SnoozeAccount(time.Hour):  {Delay: time.Hour, Account: true},
+		work.SnoozeAccount(-time.Hour): {Account: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &queue{}
+			store.add(work.Task{})
+			run(t, store, policy, once(fmt.Errorf("wrapped: %w", err)))
+			synctest.Wait()
+			if got := store.now().returns; len(got) != 1 || got[0] != want {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+		})
+	}
 }
 
 // A task that this process has added runs at once, and one of another process after the next check.

@@ -50,21 +50,28 @@ type Task struct {
 
 // Worker does the tasks of a kind. Work is called by several goroutines.
 //
-// Work returns nil if the task is done, an error of Snooze or Discard, or another error if the attempt failed: the task is then
+// Work returns nil if the task is done, an error of Snooze, SnoozeAccount or Discard, or another error if the attempt failed: the task is then
 // tried again later. The text of an error is logged and stored, so it holds no secret. ctx ends with Policy.Timeout,
 // and when the process shuts down: the task is then given to another process, and the attempt does not count.
 type Worker interface {
 	Work(ctx context.Context, task Task) error
 }
 
-// snoozed is the error of Snooze.
-type snoozed struct{ delay time.Duration }
+// snoozed is the error of Snooze and SnoozeAccount.
+type snoozed struct {
+	delay   time.Duration
+	account bool
+}
 
 // Error implements error.
 func (s snoozed) Error() string { return fmt.Sprintf("snoozed for %s", s.delay) }
 
 // Snooze returns an error with which a Worker puts a task off. The attempt does not count.
-func Snooze(delay time.Duration) error { return snoozed{max(0, delay)} }
+func Snooze(delay time.Duration) error { return snoozed{delay: max(0, delay)} }
+
+// SnoozeAccount returns an error with which a Worker puts off all tasks of the kind that the task's account has, those that are added
+// meanwhile included. The attempt does not count. Tasks that run already continue.
+func SnoozeAccount(delay time.Duration) error { return snoozed{max(0, delay), true} }
 
 // discarded is the error of Discard.
 type discarded struct{ cause error }

@@ -139,7 +139,6 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	background.Go(func() error { return svc.locks.Run(backgroundCtx) })
 	if c.Images.Enabled {
 		background.Go(func() error { return svc.pictures.Run(backgroundCtx) })
-		background.Go(func() error { return svc.eager.Run(ctx) }) // other replicas continue
 	}
 	background.Go(func() error { return svc.work.Run(backgroundCtx) })
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(c.Server.DrainDelay, svc.uploads.Drain) })()
@@ -183,7 +182,6 @@ type components struct {
 	mail    *mail.Sender // nil if login is disabled
 
 	pictures *rendition.Service
-	eager    *rendition.Eager
 
 	guard    *installation.Guard
 	instance *installation.Instance
@@ -318,6 +316,11 @@ func (c *serveCommand) build(ctx context.Context, store *postgres.Store, objects
 		if err := tasks.Register(media.FactsWork, facts, facts.Policy()); err != nil {
 			return components{}, err
 		}
+		if eager.Enabled() {
+			if err := tasks.Register(rendition.PictureWork, eager, eager.Policy()); err != nil {
+				return components{}, err
+			}
+		}
 	}
 	var emails *mail.Sender
 	if c.Mail.Enabled() {
@@ -343,7 +346,7 @@ func (c *serveCommand) build(ctx context.Context, store *postgres.Store, objects
 		feed = feed.WithItems(cached)
 	}
 	return components{server: serving, origins: accountOrigins, auth: authenticator, feed: feed, uploads: uploads, locks: locks, stores: stores, work: tasks, mail: emails,
-		pictures: pictures, eager: eager, guard: guard, instance: instance}, err
+		pictures: pictures, guard: guard, instance: instance}, err
 }
 
 // buildFetches creates the uploads from a URL. After ctx, other replicas begin them.

@@ -26,9 +26,9 @@ WITH sealed AS (
 ), delta AS (
     INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, 1, access = 'public' FROM sealed
 ), eager AS (
-    INSERT INTO rendition_queue (item_id, account_id) SELECT sealed.id, sealed.account_id FROM sealed
+    INSERT INTO work (kind, key, account_id) SELECT 'picture', sealed.id, sealed.account_id FROM sealed
     WHERE item_file_type(sealed.objects) LIKE 'image/%' AND EXISTS (SELECT FROM rendition_eager e WHERE e.account_id = sealed.account_id AND e.active)
-    ON CONFLICT (item_id) DO UPDATE SET claim = NULL, due_at = now(), attempts = 0
+    ON CONFLICT (kind, key) DO UPDATE SET claim = NULL, instance_id = NULL, due_at = now(), attempts = 0, failure = ''
 )
 SELECT * FROM sealed;
 
@@ -63,11 +63,11 @@ WITH changed AS (
 ), delta AS (
     INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, delta, public FROM moved
 ), eager AS (
-    INSERT INTO rendition_queue (item_id, account_id) SELECT changed.id, changed.account_id FROM changed
+    INSERT INTO work (kind, key, account_id) SELECT 'picture', changed.id, changed.account_id FROM changed
     WHERE item_file_type(changed.objects) LIKE 'image/%' AND EXISTS (SELECT FROM rendition_eager e WHERE e.account_id = changed.account_id AND e.active)
         AND changed.sealed_at IS NOT NULL AND EXISTS (SELECT FROM item old WHERE old.app_id = changed.app_id AND old.id = changed.id
             AND (old.focus_x, old.focus_y) IS DISTINCT FROM (changed.focus_x, changed.focus_y))
-    ON CONFLICT (item_id) DO UPDATE SET claim = NULL, due_at = now(), attempts = 0
+    ON CONFLICT (kind, key) DO UPDATE SET claim = NULL, instance_id = NULL, due_at = now(), attempts = 0, failure = ''
 )
 SELECT version FROM changed;
 

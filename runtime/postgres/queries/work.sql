@@ -33,7 +33,7 @@ WITH RECURSIVE waiting AS (
         WHERE r.kind = sqlc.arg(kind) AND r.account_id = waiting.account_id AND r.claim IS NOT NULL AND r.due_at > coalesce(sqlc.narg(now)::timestamptz, now())
     ) AS running
     LEFT JOIN work_turn t ON t.kind = sqlc.arg(kind) AND t.account_id = waiting.account_id
-    WHERE running.tasks < sqlc.arg(per_account)::int
+    WHERE running.tasks < sqlc.arg(per_account)::int AND coalesce(t.not_before, 'epoch') <= coalesce(sqlc.narg(now)::timestamptz, now())
       AND (NOT sqlc.arg(leased)::boolean OR EXISTS (SELECT FROM runtime_instance r WHERE r.id = sqlc.arg(own)::uuid AND r.lease_ends >= now()))
       AND EXISTS (SELECT FROM work d WHERE d.kind = sqlc.arg(kind) AND d.account_id = waiting.account_id AND d.due_at <= coalesce(sqlc.narg(now)::timestamptz, now()))
     ORDER BY running.tasks, served_at, waiting.account_id LIMIT sqlc.arg(batch)::int
@@ -62,7 +62,7 @@ RETURNING work.key, work.account_id, work.attempts, work.payload, coalesce(work.
 DELETE FROM work WHERE kind = sqlc.arg(kind) AND key = sqlc.arg(key) AND claim = sqlc.arg(claim)::uuid;
 
 -- name: ReturnTask :one
--- Ends a claim. A task that would be due only after its time is removed.
+-- Ends a claim. A task that would be due only after its time is removed. rest puts off all tasks of its account and kind.
 WITH expired AS (
     DELETE FROM work WHERE work.kind = sqlc.arg(kind) AND work.key = sqlc.arg(key) AND work.claim = sqlc.arg(claim)::uuid
         AND work.expires_at <= coalesce(sqlc.narg(now)::timestamptz, now()) + sqlc.arg(delay)::bigint * interval '1 microsecond'
@@ -72,7 +72,11 @@ WITH expired AS (
         attempts = CASE WHEN sqlc.arg(failure)::text = '' THEN attempts - 1 ELSE attempts END, failure = CASE WHEN sqlc.arg(failure)::text = '' THEN failure ELSE sqlc.arg(failure)::text END
     WHERE work.kind = sqlc.arg(kind) AND work.key = sqlc.arg(key) AND work.claim = sqlc.arg(claim)::uuid
         AND (work.expires_at IS NULL OR work.expires_at > coalesce(sqlc.narg(now)::timestamptz, now()) + sqlc.arg(delay)::bigint * interval '1 microsecond')
-    RETURNING work.key
+    RETURNING work.key, work.kind, work.account_id, work.due_at
+), rested AS (
+    INSERT INTO work_turn (kind, account_id, served_at, not_before)
+    SELECT returned.kind, returned.account_id, now(), returned.due_at FROM returned WHERE sqlc.arg(rest)::boolean
+    ON CONFLICT (kind, account_id) DO UPDATE SET not_before = excluded.not_before
 )
 SELECT EXISTS (SELECT FROM expired) AS expired, EXISTS (SELECT FROM returned) AS returned;
 

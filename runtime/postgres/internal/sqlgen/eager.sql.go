@@ -9,42 +9,95 @@ import (
 	"context"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
-const changedEager = `-- name: ChangedEager :many
-SELECT account_id, changed FROM rendition_eager WHERE account_id > $1::uuid AND encoder <= $2::int
-    AND (encoder <> $3::int OR changed <> seen)
-ORDER BY account_id LIMIT $4::int
+const adoptPictures = `-- name: AdoptPictures :execrows
+WITH adopted AS (
+    DELETE FROM rendition_queue WHERE item_id = ANY (ARRAY(SELECT q.item_id FROM rendition_queue q WHERE q.claim IS NULL OR q.due_at <= now() LIMIT $1::int FOR UPDATE SKIP LOCKED))
+    RETURNING item_id, account_id, due_at, attempts
+)
+INSERT INTO work (kind, key, account_id, due_at, attempts)
+SELECT 'picture', adopted.item_id, adopted.account_id, adopted.due_at, adopted.attempts FROM adopted ORDER BY adopted.item_id
+ON CONFLICT (kind, key) DO UPDATE SET claim = NULL, instance_id = NULL, due_at = excluded.due_at WHERE work.claim IS NOT NULL
 `
 
-type ChangedEagerParams struct {
-	After   uuid.UUID
-	Newest  int32
-	Encoder int32
-	Page    int32
+// Makes tasks of the items that replicas of the version before have queued, and that none of them works on. It ends with the table, a
+// release later. An attempt at the same item may have begun before the item was queued, so its claim ends.
+func (q *Queries) AdoptPictures(ctx context.Context, batch int32) (int64, error) {
+	result, err := q.db.Exec(ctx, adoptPictures, batch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
-type ChangedEagerRow struct {
+const eagerAccount = `-- name: EagerAccount :one
+SELECT e.changed, e.encoder, e.before_id, (e.changed <> e.seen OR e.encoder <> $1::int)::boolean AS unseen,
+    (e.encoder > $1::int AND EXISTS (SELECT FROM runtime_instance r WHERE r.lease_ends >= now()
+        AND r.version IS DISTINCT FROM (SELECT o.version FROM runtime_instance o WHERE o.id = $2::uuid)))::boolean AS newer,
+    EXISTS (SELECT FROM account a WHERE a.id = e.account_id AND (a.closed_at IS NOT NULL OR a.suspended)) AS resting
+FROM rendition_eager e WHERE e.account_id = $3::uuid
+`
+
+type EagerAccountParams struct {
+	Encoder   int32
+	Own       uuid.UUID
 	AccountID uuid.UUID
-	Changed   int64
 }
 
-// A page, of accounts whose ids are after the given one.
-func (q *Queries) ChangedEager(ctx context.Context, arg ChangedEagerParams) ([]ChangedEagerRow, error) {
-	rows, err := q.db.Query(ctx, changedEager,
-		arg.After,
-		arg.Newest,
-		arg.Encoder,
-		arg.Page,
+type EagerAccountRow struct {
+	Changed  int64
+	Encoder  int32
+	BeforeID pgtype.UUID
+	Unseen   bool
+	Newer    bool
+	Resting  bool
+}
+
+// newer: a process with a newer encoder has the account. resting: nothing is made for the account.
+func (q *Queries) EagerAccount(ctx context.Context, arg EagerAccountParams) (EagerAccountRow, error) {
+	row := q.db.QueryRow(ctx, eagerAccount, arg.Encoder, arg.Own, arg.AccountID)
+	var i EagerAccountRow
+	err := row.Scan(
+		&i.Changed,
+		&i.Encoder,
+		&i.BeforeID,
+		&i.Unseen,
+		&i.Newer,
+		&i.Resting,
 	)
+	return i, err
+}
+
+const eagerPage = `-- name: EagerPage :many
+SELECT s.id, (item_file_type(s.objects) LIKE 'image/%')::boolean AS image FROM stored_item s
+WHERE s.account_id = $1::uuid AND s.id < $2::uuid AND s.sealed_at IS NOT NULL AND s.deleted_at IS NULL
+ORDER BY s.id DESC LIMIT $3::int
+`
+
+type EagerPageParams struct {
+	AccountID uuid.UUID
+	BeforeID  uuid.UUID
+	Page      int32
+}
+
+type EagerPageRow struct {
+	ID    uuid.UUID
+	Image bool
+}
+
+// The next sealed items of a pass, newest first.
+func (q *Queries) EagerPage(ctx context.Context, arg EagerPageParams) ([]EagerPageRow, error) {
+	rows, err := q.db.Query(ctx, eagerPage, arg.AccountID, arg.BeforeID, arg.Page)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ChangedEagerRow
+	var items []EagerPageRow
 	for rows.Next() {
-		var i ChangedEagerRow
-		if err := rows.Scan(&i.AccountID, &i.Changed); err != nil {
+		var i EagerPageRow
+		if err := rows.Scan(&i.ID, &i.Image); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -55,84 +108,17 @@ func (q *Queries) ChangedEager(ctx context.Context, arg ChangedEagerParams) ([]C
 	return items, nil
 }
 
-const claimEager = `-- name: ClaimEager :one
-WITH RECURSIVE waiting AS (
-    (SELECT q.account_id FROM rendition_queue q ORDER BY q.account_id LIMIT 1)
-    UNION ALL
-    SELECT (SELECT q.account_id FROM rendition_queue q WHERE q.account_id > waiting.account_id ORDER BY q.account_id LIMIT 1) FROM waiting WHERE waiting.account_id IS NOT NULL
-), chosen AS (
-    UPDATE rendition_eager SET served_at = clock_timestamp() WHERE rendition_eager.encoder <= $3::int AND rendition_eager.account_id = (
-        SELECT e.account_id FROM waiting JOIN account ON account.id = waiting.account_id AND account.closed_at IS NULL AND NOT account.suspended
-        JOIN rendition_eager e ON e.account_id = account.id AND e.not_before <= now() AND e.encoder <= $3::int
-        WHERE EXISTS (SELECT FROM rendition_queue q WHERE q.account_id = e.account_id AND q.due_at <= now())
-        ORDER BY e.served_at LIMIT 1)
-    RETURNING rendition_eager.account_id, rendition_eager.changed
-), next AS MATERIALIZED (
-    SELECT q.item_id, chosen.changed FROM chosen JOIN rendition_queue q ON q.account_id = chosen.account_id
-    WHERE q.due_at <= now() ORDER BY q.rebuild, q.due_at LIMIT 1 FOR UPDATE OF q SKIP LOCKED
-)
-UPDATE rendition_queue SET claim = $1::uuid, due_at = now() + $2::bigint * interval '1 microsecond', attempts = attempts + 1
-FROM next WHERE rendition_queue.item_id = next.item_id
-RETURNING rendition_queue.item_id, rendition_queue.account_id, rendition_queue.attempts, next.changed
-`
-
-type ClaimEagerParams struct {
-	Claim   uuid.UUID
-	Lease   int64
-	Encoder int32
-}
-
-type ClaimEagerRow struct {
-	ItemID    uuid.UUID
-	AccountID uuid.UUID
-	Attempts  int32
-	Changed   int64
-}
-
-// Claims an item of the account, of those with items that are due, that was served the longest time ago. What was sealed comes before what a pass
-// has queued. The condition of the encoder is that of the row that is updated, too: SeeEager may run at the same time.
-func (q *Queries) ClaimEager(ctx context.Context, arg ClaimEagerParams) (ClaimEagerRow, error) {
-	row := q.db.QueryRow(ctx, claimEager, arg.Claim, arg.Lease, arg.Encoder)
-	var i ClaimEagerRow
-	err := row.Scan(
-		&i.ItemID,
-		&i.AccountID,
-		&i.Attempts,
-		&i.Changed,
-	)
-	return i, err
-}
-
-const clearEager = `-- name: ClearEager :execrows
-DELETE FROM rendition_queue WHERE item_id = ANY (ARRAY(
-    SELECT q.item_id FROM rendition_queue q WHERE q.account_id = $1::uuid LIMIT $2::int FOR UPDATE SKIP LOCKED))
-`
-
-type ClearEagerParams struct {
-	AccountID uuid.UUID
-	Batch     int32
-}
-
-// Ends a batch of the queue of an account without eager presets. If it gets some again, a pass begins. An array, so that the rows are
-// looked up one by one.
-func (q *Queries) ClearEager(ctx context.Context, arg ClearEagerParams) (int64, error) {
-	result, err := q.db.Exec(ctx, clearEager, arg.AccountID, arg.Batch)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const eagerPending = `-- name: EagerPending :one
 SELECT (
-    (SELECT count(*) FROM rendition_queue WHERE rendition_queue.account_id = e.account_id)
+    (SELECT count(*) FROM work w WHERE w.kind = 'picture' AND w.account_id = e.account_id AND w.key <> e.account_id)
+    + (SELECT count(*) FROM rendition_queue q WHERE q.account_id = e.account_id)
     + CASE WHEN e.changed <> e.seen OR e.before_id IS NOT NULL THEN greatest(0,
         (SELECT coalesce(sum(t.public_items + t.private_items), 0) FROM app_total t WHERE t.account_id = e.account_id) - CASE WHEN e.changed <> e.seen THEN 0 ELSE e.passed END)
       ELSE 0 END)::bigint
 FROM rendition_eager e WHERE e.account_id = $1
 `
 
-// Reads the queue and counters: those of sealed items, less what the pass has seen. Before a change was looked at, all items may be pending.
+// Reads the tasks of items and counters: those of sealed items, less what the pass has seen. Before a change was looked at, all items may be pending.
 func (q *Queries) EagerPending(ctx context.Context, accountID uuid.UUID) (int64, error) {
 	row := q.db.QueryRow(ctx, eagerPending, accountID)
 	var column_1 int64
@@ -140,22 +126,11 @@ func (q *Queries) EagerPending(ctx context.Context, accountID uuid.UUID) (int64,
 	return column_1, err
 }
 
-const eagerQueue = `-- name: EagerQueue :one
-SELECT count(*) FROM (SELECT FROM rendition_queue LIMIT $1::int) AS counted
-`
-
-// Counts up to a limit.
-func (q *Queries) EagerQueue(ctx context.Context, most int32) (int64, error) {
-	row := q.db.QueryRow(ctx, eagerQueue, most)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const eagerWaiting = `-- name: EagerWaiting :many
 SELECT account.namespace, account.name FROM rendition_eager e JOIN account ON account.id = e.account_id AND account.closed_at IS NULL
 WHERE ($1::text[] IS NULL OR account.namespace = ANY ($1::text[]))
-    AND (e.changed <> e.seen OR e.before_id IS NOT NULL OR EXISTS (SELECT FROM rendition_queue q WHERE q.account_id = e.account_id))
+    AND (e.changed <> e.seen OR e.before_id IS NOT NULL OR EXISTS (SELECT FROM work w WHERE w.kind = 'picture' AND w.account_id = e.account_id AND w.key <> e.account_id)
+        OR EXISTS (SELECT FROM rendition_queue q WHERE q.account_id = e.account_id))
 `
 
 type EagerWaitingRow struct {
@@ -184,110 +159,33 @@ func (q *Queries) EagerWaiting(ctx context.Context, namespaces []string) ([]Eage
 	return items, nil
 }
 
-const eagerWork = `-- name: EagerWork :one
+const enqueueEager = `-- name: EnqueueEager :execrows
 
-SELECT EXISTS (SELECT FROM rendition_queue) AS queued,
-    EXISTS (SELECT FROM rendition_eager WHERE encoder <> $1::int OR changed <> seen) AS changed,
-    EXISTS (SELECT FROM rendition_eager WHERE before_id IS NOT NULL) AS passes,
-    NOT EXISTS (SELECT FROM runtime_instance r WHERE r.lease_ends >= now()
-        AND r.version IS DISTINCT FROM (SELECT o.version FROM runtime_instance o WHERE o.id = $2::uuid)) AS alone
+INSERT INTO work (kind, key, account_id, due_at)
+SELECT 'picture', e.account_id, e.account_id, least(now(), (SELECT min(w.due_at) - interval '1 second' FROM work w WHERE w.kind = 'picture' AND w.account_id = e.account_id))
+FROM rendition_eager e
+WHERE (e.changed <> e.seen OR e.encoder <> $1::int OR e.before_id IS NOT NULL)
+    AND (e.encoder <= $1::int OR NOT EXISTS (SELECT FROM runtime_instance r WHERE r.lease_ends >= now()
+        AND r.version IS DISTINCT FROM (SELECT o.version FROM runtime_instance o WHERE o.id = $2::uuid)))
+ON CONFLICT (kind, key) DO NOTHING
 `
 
-type EagerWorkParams struct {
+type EnqueueEagerParams struct {
 	Encoder int32
 	Own     uuid.UUID
 }
 
-type EagerWorkRow struct {
-	Queued  bool
-	Changed bool
-	Passes  bool
-	Alone   bool
-}
-
-// Locks are taken in the order rendition_eager, rendition_queue. What seals, changes or deletes an item locks the item, then its
-// row of the queue, and never rendition_eager.
+// Pictures in advance are tasks of the kind picture: of an item, or, if their key is the account, of the presets of an account and the pass
+// over its items. What seals, restores or changes an item adds its task, and so does the trigger of the settings for the account.
+// Locks are taken in the order rendition_eager, work, work_turn.
 //
-// In an update, replicas with another encoder run beside each other. The rows of an account are left to the newest encoder that
-// has seen them: a process with an older one does nothing with them, unless it is alone, as after a return to an older
-// version. newest is the version of the newest encoder that may have seen what a process takes over: its own one, or any.
-// Reports what there is to do, so that an idle process does no more than this. alone: no process of another version is alive.
-func (q *Queries) EagerWork(ctx context.Context, arg EagerWorkParams) (EagerWorkRow, error) {
-	row := q.db.QueryRow(ctx, eagerWork, arg.Encoder, arg.Own)
-	var i EagerWorkRow
-	err := row.Scan(
-		&i.Queued,
-		&i.Changed,
-		&i.Passes,
-		&i.Alone,
-	)
-	return i, err
-}
-
-const fillEager = `-- name: FillEager :execrows
-WITH pass AS MATERIALIZED (
-    SELECT e.account_id, e.before_id FROM rendition_eager e JOIN account ON account.id = e.account_id AND account.closed_at IS NULL AND NOT account.suspended
-    WHERE e.before_id IS NOT NULL AND e.not_before <= now() AND e.encoder <= $2::int AND NOT EXISTS (SELECT FROM rendition_queue q WHERE q.account_id = e.account_id AND q.rebuild)
-    LIMIT 1 FOR NO KEY UPDATE OF e SKIP LOCKED
-), page AS MATERIALIZED (
-    SELECT i.id, pass.account_id, i.image FROM pass CROSS JOIN LATERAL (
-        SELECT s.id, item_file_type(s.objects) LIKE 'image/%' AS image FROM stored_item s
-        WHERE s.account_id = pass.account_id AND s.id < pass.before_id AND s.sealed_at IS NOT NULL AND s.deleted_at IS NULL
-        ORDER BY s.id DESC LIMIT $1::int) AS i
-), queued AS (
-    INSERT INTO rendition_queue (item_id, account_id, rebuild) SELECT page.id, page.account_id, true FROM page WHERE page.image
-    ON CONFLICT (item_id) DO NOTHING
-)
-UPDATE rendition_eager SET passed = passed + (SELECT count(*) FROM page),
-    before_id = CASE WHEN (SELECT count(*) FROM page) = $1::int THEN (SELECT (array_agg(page.id ORDER BY page.id))[1] FROM page) END
-FROM pass WHERE rendition_eager.account_id = pass.account_id
-`
-
-type FillEagerParams struct {
-	Page    int32
-	Encoder int32
-}
-
-// Queues the next images of a pass whose last ones are done.
-func (q *Queries) FillEager(ctx context.Context, arg FillEagerParams) (int64, error) {
-	result, err := q.db.Exec(ctx, fillEager, arg.Page, arg.Encoder)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const finishEager = `-- name: FinishEager :execrows
-WITH current AS MATERIALIZED (
-    SELECT e.account_id FROM rendition_eager e
-    WHERE e.account_id = $3::uuid AND e.changed = $4::bigint AND e.encoder <= $5::int FOR SHARE
-), done AS (
-    DELETE FROM rendition_queue q USING current
-    WHERE q.item_id = $1::uuid AND q.claim = $2::uuid AND q.account_id = current.account_id
-    RETURNING q.item_id
-)
-UPDATE rendition_queue SET claim = NULL, due_at = now(), attempts = 0
-WHERE item_id = $1::uuid AND claim = $2::uuid AND NOT EXISTS (SELECT FROM done)
-`
-
-type FinishEagerParams struct {
-	ItemID    uuid.UUID
-	Claim     uuid.UUID
-	AccountID uuid.UUID
-	Changed   int64
-	Encoder   int32
-}
-
-// Ends a claim and its row. If the presets have changed since the claim, or a newer encoder has begun a pass, which has found the item in the
-// queue, the item is due again. The lock keeps both from happening meanwhile.
-func (q *Queries) FinishEager(ctx context.Context, arg FinishEagerParams) (int64, error) {
-	result, err := q.db.Exec(ctx, finishEager,
-		arg.ItemID,
-		arg.Claim,
-		arg.AccountID,
-		arg.Changed,
-		arg.Encoder,
-	)
+// In an update, replicas with another encoder run beside each other. An account is left to the newest encoder that has seen it: a process
+// with an older one does nothing for it, unless it is alone, as after a return to an older version. rendition_queue, served_at and not_before
+// of rendition_eager are those of the version before.
+// Adds the tasks of accounts that no trigger has added: the encoder is another one, or a pass of the version before was left. As with the
+// trigger, they are before the items of the account.
+func (q *Queries) EnqueueEager(ctx context.Context, arg EnqueueEagerParams) (int64, error) {
+	result, err := q.db.Exec(ctx, enqueueEager, arg.Encoder, arg.Own)
 	if err != nil {
 		return 0, err
 	}
@@ -332,50 +230,68 @@ func (q *Queries) MadeRenditions(ctx context.Context, arg MadeRenditionsParams) 
 	return items, nil
 }
 
-const pauseEager = `-- name: PauseEager :exec
-UPDATE rendition_eager SET not_before = now() + $1::bigint * interval '1 microsecond' WHERE account_id = $2::uuid
+const passEager = `-- name: PassEager :execrows
+UPDATE rendition_eager SET before_id = $1::uuid, passed = passed + $2::bigint
+WHERE account_id = $3::uuid AND changed = $4::bigint AND encoder = $5::int
+    AND before_id = $6::uuid
 `
 
-type PauseEagerParams struct {
-	Delay     int64
+type PassEagerParams struct {
+	Next      pgtype.UUID
+	Items     int64
 	AccountID uuid.UUID
+	Changed   int64
+	Encoder   int32
+	BeforeID  uuid.UUID
 }
 
-func (q *Queries) PauseEager(ctx context.Context, arg PauseEagerParams) error {
-	_, err := q.db.Exec(ctx, pauseEager, arg.Delay, arg.AccountID)
-	return err
+// Records how far a pass is; without an id, it has ended. It changes nothing if another pass has begun, or another process has gone on.
+func (q *Queries) PassEager(ctx context.Context, arg PassEagerParams) (int64, error) {
+	result, err := q.db.Exec(ctx, passEager,
+		arg.Next,
+		arg.Items,
+		arg.AccountID,
+		arg.Changed,
+		arg.Encoder,
+		arg.BeforeID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
-const returnEager = `-- name: ReturnEager :exec
-UPDATE rendition_queue SET claim = NULL, rebuild = rebuild AND NOT $1::boolean, due_at = now() + $2::bigint * interval '1 microsecond',
-    attempts = CASE WHEN $1::boolean THEN attempts ELSE greatest(attempts - 1, 0) END
-WHERE item_id = $3::uuid AND claim = $4::uuid
+const retryEager = `-- name: RetryEager :exec
+INSERT INTO work (kind, key, account_id, due_at, attempts, failure)
+VALUES ('picture', $1::uuid, $2::uuid, now() + $3::bigint * interval '1 microsecond', ($4::text <> '')::int, $4::text)
+ON CONFLICT (kind, key) DO UPDATE SET claim = NULL, instance_id = NULL, due_at = excluded.due_at WHERE work.claim IS NOT NULL AND excluded.failure <> ''
 `
 
-type ReturnEagerParams struct {
-	Failed bool
-	Delay  int64
-	ItemID uuid.UUID
-	Claim  uuid.UUID
+type RetryEagerParams struct {
+	ItemID    uuid.UUID
+	AccountID uuid.UUID
+	Delay     int64
+	Failure   string
 }
 
-// Ends a claim; the item is due again after the delay. A pass does not wait for it.
-func (q *Queries) ReturnEager(ctx context.Context, arg ReturnEagerParams) error {
-	_, err := q.db.Exec(ctx, returnEager,
-		arg.Failed,
-		arg.Delay,
+// Adds the task of an item that a pass could not do. If that failed, an attempt of another process, which may have begun before the presets
+// changed, does not end the task: its claim ends.
+func (q *Queries) RetryEager(ctx context.Context, arg RetryEagerParams) error {
+	_, err := q.db.Exec(ctx, retryEager,
 		arg.ItemID,
-		arg.Claim,
+		arg.AccountID,
+		arg.Delay,
+		arg.Failure,
 	)
 	return err
 }
 
-const seeEager = `-- name: SeeEager :execrows
+const seeEager = `-- name: SeeEager :exec
 UPDATE rendition_eager SET seen = changed, encoder = $1::int, recipes = $2::bytea, not_before = 'epoch',
     before_id = CASE WHEN recipes IS NOT DISTINCT FROM $2::bytea THEN before_id
         WHEN $2::bytea IS NOT NULL THEN 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid END,
     passed = CASE WHEN recipes IS NOT DISTINCT FROM $2::bytea THEN passed ELSE 0 END
-WHERE account_id = $3::uuid AND changed = $4::bigint AND encoder <= $5::int
+WHERE account_id = $3::uuid AND changed = $4::bigint AND encoder = $5::int
 `
 
 type SeeEagerParams struct {
@@ -383,20 +299,17 @@ type SeeEagerParams struct {
 	Recipes   []byte
 	AccountID uuid.UUID
 	Changed   int64
-	Newest    int32
+	SeenBy    int32
 }
 
-// Records what is made in advance, unless the presets changed again. Other recipes begin a pass.
-func (q *Queries) SeeEager(ctx context.Context, arg SeeEagerParams) (int64, error) {
-	result, err := q.db.Exec(ctx, seeEager,
+// Records what is made in advance, unless the presets changed again, or another encoder has seen them. Other recipes begin a pass.
+func (q *Queries) SeeEager(ctx context.Context, arg SeeEagerParams) error {
+	_, err := q.db.Exec(ctx, seeEager,
 		arg.Encoder,
 		arg.Recipes,
 		arg.AccountID,
 		arg.Changed,
-		arg.Newest,
+		arg.SeenBy,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	return err
 }

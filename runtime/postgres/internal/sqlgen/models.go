@@ -482,4 +482,5 @@ type WorkTurn struct {
 	Kind      string
 	AccountID uuid.UUID
 	ServedAt  time.Time
+	NotBefore time.Time
 }

@@ -296,9 +296,9 @@ WITH restored AS (
 ), delta AS (
     INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, 1, access = 'public' FROM restored
 ), eager AS (
-    INSERT INTO rendition_queue (item_id, account_id) SELECT restored.id, restored.account_id FROM restored
+    INSERT INTO work (kind, key, account_id) SELECT 'picture', restored.id, restored.account_id FROM restored
     WHERE item_file_type(restored.objects) LIKE 'image/%' AND EXISTS (SELECT FROM rendition_eager e WHERE e.account_id = restored.account_id AND e.active)
-    ON CONFLICT (item_id) DO UPDATE SET claim = NULL, due_at = now(), attempts = 0
+    ON CONFLICT (kind, key) DO UPDATE SET claim = NULL, instance_id = NULL, due_at = now(), attempts = 0, failure = ''
 )
 SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color FROM restored
 `

@@ -56,7 +56,7 @@ WITH RECURSIVE waiting AS (
         WHERE r.kind = $5 AND r.account_id = waiting.account_id AND r.claim IS NOT NULL AND r.due_at > coalesce($3::timestamptz, now())
     ) AS running
     LEFT JOIN work_turn t ON t.kind = $5 AND t.account_id = waiting.account_id
-    WHERE running.tasks < $6::int
+    WHERE running.tasks < $6::int AND coalesce(t.not_before, 'epoch') <= coalesce($3::timestamptz, now())
       AND (NOT $7::boolean OR EXISTS (SELECT FROM runtime_instance r WHERE r.id = $2::uuid AND r.lease_ends >= now()))
       AND EXISTS (SELECT FROM work d WHERE d.kind = $5 AND d.account_id = waiting.account_id AND d.due_at <= coalesce($3::timestamptz, now()))
     ORDER BY running.tasks, served_at, waiting.account_id LIMIT $8::int
@@ -240,7 +240,11 @@ WITH expired AS (
         attempts = CASE WHEN $6::text = '' THEN attempts - 1 ELSE attempts END, failure = CASE WHEN $6::text = '' THEN failure ELSE $6::text END
     WHERE work.kind = $1 AND work.key = $2 AND work.claim = $3::uuid
         AND (work.expires_at IS NULL OR work.expires_at > coalesce($4::timestamptz, now()) + $5::bigint * interval '1 microsecond')
-    RETURNING work.key
+    RETURNING work.key, work.kind, work.account_id, work.due_at
+), rested AS (
+    INSERT INTO work_turn (kind, account_id, served_at, not_before)
+    SELECT returned.kind, returned.account_id, now(), returned.due_at FROM returned WHERE $7::boolean
+    ON CONFLICT (kind, account_id) DO UPDATE SET not_before = excluded.not_before
 )
 SELECT EXISTS (SELECT FROM expired) AS expired, EXISTS (SELECT FROM returned) AS returned
 `
@@ -252,6 +256,7 @@ type ReturnTaskParams struct {
 	Now     *time.Time
 	Delay   int64
 	Failure string
+	Rest    bool
 }
 
 type ReturnTaskRow struct {
@@ -259,7 +264,7 @@ type ReturnTaskRow struct {
 	Returned bool
 }
 
-// Ends a claim. A task that would be due only after its time is removed.
+// Ends a claim. A task that would be due only after its time is removed. rest puts off all tasks of its account and kind.
 func (q *Queries) ReturnTask(ctx context.Context, arg ReturnTaskParams) (ReturnTaskRow, error) {
 	row := q.db.QueryRow(ctx, returnTask,
 		arg.Kind,
@@ -268,6 +273,7 @@ func (q *Queries) ReturnTask(ctx context.Context, arg ReturnTaskParams) (ReturnT
 		arg.Now,
 		arg.Delay,
 		arg.Failure,
+		arg.Rest,
 	)
 	var i ReturnTaskRow
 	err := row.Scan(&i.Expired, &i.Returned)
