@@ -94,4 +94,4 @@ DELETE FROM work WHERE ctid = ANY (ARRAY(
 -- What waits or runs, by kind. wait_seconds is for how long the oldest one has been due.
 SELECT of.kind::text AS kind, count(work.key) AS tasks, count(work.key) FILTER (WHERE work.failure <> '') AS failing,
     coalesce(extract(epoch FROM now() - min(work.due_at) FILTER (WHERE work.due_at <= now())), 0)::float8 AS wait_seconds
-FROM unnest(sqlc.arg(kinds)::text[]) AS of (kind) LEFT JOIN work ON work.kind = of.kind GROUP BY of.kind;
+FROM unnest(sqlc.arg(kinds)::text[]) AS of (kind) LEFT JOIN work ON work.kind = of.kind GROUP BY of.kind ORDER BY of.kind;

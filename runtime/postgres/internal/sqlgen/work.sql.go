@@ -283,7 +283,7 @@ func (q *Queries) ReturnTask(ctx context.Context, arg ReturnTaskParams) (ReturnT
 const waitingWork = `-- name: WaitingWork :many
 SELECT of.kind::text AS kind, count(work.key) AS tasks, count(work.key) FILTER (WHERE work.failure <> '') AS failing,
     coalesce(extract(epoch FROM now() - min(work.due_at) FILTER (WHERE work.due_at <= now())), 0)::float8 AS wait_seconds
-FROM unnest($1::text[]) AS of (kind) LEFT JOIN work ON work.kind = of.kind GROUP BY of.kind
+FROM unnest($1::text[]) AS of (kind) LEFT JOIN work ON work.kind = of.kind GROUP BY of.kind ORDER BY of.kind
 `
 
 type WaitingWorkRow struct {
