@@ -28,7 +28,7 @@ const (
 	lookTimeout = 30 * time.Second
 )
 
-// Source delivers the changes of accounts; postgres.Store implements it.
+// Source delivers the changes of accounts; Package postgres implements it.
 type Source interface {
 	// Listen runs until ctx ends. onConnect is called when changes are delivered from then on, onChange
 	// for every change of an account, and onLost when changes are missed.

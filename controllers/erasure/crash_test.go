@@ -98,12 +98,12 @@ var must = check.NoError
 // closed provisions an account with objects and items, and closes it.
 func (s stores) closed(t *testing.T, name string) account.Account {
 	t.Helper()
-	ctx, registry := t.Context(), account.NewRegistry(s.database, "crash", time.Now)
+	ctx, registry := t.Context(), account.NewRegistry(s.database.Accounts, "crash", time.Now)
 	made, err := registry.Ensure(ctx, account.Spec{Namespace: "team-a", Name: name, ObjectUID: name, NamespaceUID: "ns", MaxStorage: 1 << 30, MaxUploadSize: 1 << 20})
 	must(t, err)
 	_, _, err = registry.OpenApps(ctx, made.ID, nil)
 	must(t, err)
-	identity, err := s.database.Identity(ctx)
+	identity, err := s.database.Installations.Identity(ctx)
 	must(t, err)
 	_, err = s.objects.Claim(ctx, objectstore.ClaimRequest{Bucket: made.Bucket, Epoch: identity.Epoch,
 		Owner: objectstore.Owner{AccountID: made.ID.String(), Namespace: "team-a", Name: name, InstallationID: identity.ID}})
@@ -126,9 +126,9 @@ func (s stores) erase(t *testing.T, life *process, objects *objectstore.Store, i
 	now := time.Now()
 	clock := func() time.Time { return now }
 	guard := installation.NewGuard(installation.Config{CheckInterval: time.Second, HeartbeatInterval: time.Minute},
-		installation.Deps{Store: s.database, Markers: s.objects, Log: slog.New(slog.DiscardHandler)})
+		installation.Deps{Store: s.database.Installations, Markers: s.objects, Log: slog.New(slog.DiscardHandler)})
 	eraser := erasure.New(erasure.Deps{
-		Accounts: account.NewRegistry(mortalStore{s.database, life}, "crash", clock), Buckets: objects, Installation: guard, Now: clock,
+		Accounts: account.NewRegistry(mortalStore{s.database.Accounts, life}, "crash", clock), Buckets: objects, Installation: guard, Now: clock,
 	})
 	for range 10 {
 		progress, err := eraser.Erase(t.Context(), erasure.Target{AccountID: id})
@@ -168,7 +168,7 @@ func TestErase_DeathAtAnyOperationForgetsNoBucket(t *testing.T) {
 		deaths++
 		exists, err := s.objects.BucketExists(t.Context(), closed.Bucket)
 		must(t, err)
-		if _, err := store.BeginErasure(t.Context(), closed.ID); exists && err != nil {
+		if _, err := store.Accounts.BeginErasure(t.Context(), closed.ID); exists && err != nil {
 			t.Errorf("after %d operations bucket %s has no account: %v", operations, closed.Bucket, err)
 		}
 		if !s.erase(t, &process{left: 1000}, s.objects, closed.ID) {

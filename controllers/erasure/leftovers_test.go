@@ -34,7 +34,7 @@ func (s stores) tenant(t *testing.T, registry *account.Registry, name string) ac
 	must(t, err)
 	apps, _, err := registry.OpenApps(ctx, made.ID, nil)
 	must(t, err)
-	identity, err := s.database.Identity(ctx)
+	identity, err := s.database.Installations.Identity(ctx)
 	must(t, err)
 	_, err = s.objects.Claim(ctx, objectstore.ClaimRequest{Bucket: made.Bucket, Epoch: identity.Epoch,
 		Owner: objectstore.Owner{AccountID: made.ID.String(), Namespace: "team-a", Name: name, InstallationID: identity.ID}})
@@ -42,7 +42,7 @@ func (s stores) tenant(t *testing.T, registry *account.Registry, name string) ac
 	must(t, registry.SetBucketOwned(ctx, made.ID, true))
 	token, _, err := registry.IssueKey(ctx, apps[0].ID, 1, 0)
 	must(t, err)
-	p, err := s.database.FindPrincipal(ctx, token.Hash())
+	p, err := s.database.Credentials.FindPrincipal(ctx, token.Hash())
 	must(t, err)
 	return p
 }
@@ -132,7 +132,7 @@ func eraseAll(t *testing.T, closeForErasure func(*testing.T, *account.Registry, 
 	conn, err := pgx.Connect(ctx, database)
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	registry := account.NewRegistry(store, "t", time.Now)
+	registry := account.NewRegistry(store.Accounts, "t", time.Now)
 	gone, kept := s.tenant(t, registry, "gone"), s.tenant(t, registry, "kept")
 	raw := rawClient(t, s.access)
 	versioned := raw.EnableVersioning(ctx, gone.Account.Bucket) == nil
@@ -140,14 +140,14 @@ func eraseAll(t *testing.T, closeForErasure func(*testing.T, *account.Registry, 
 	log := slog.New(slog.DiscardHandler)
 	items, err := media.New(media.Config{MaxUploads: 8, UploadMemory: 64 << 20, UploadPerAccountPercent: 100, UploadQueue: 10, UploadQueueTimeout: time.Hour,
 		UploadLease: time.Hour, ResumableTTL: time.Hour, DeleteTimeout: time.Hour},
-		media.Deps{Store: store, Objects: s.objects, Settings: settings.NewService(store), Now: time.Now, Log: log})
+		media.Deps{Store: store.Items, Objects: s.objects, Settings: settings.NewService(store.Settings), Now: time.Now, Log: log})
 	must(t, err)
-	_, err = store.TouchRuntime(ctx, uuid.New(), "test", time.Hour)
+	_, err = store.Installations.TouchRuntime(ctx, uuid.New(), "test", time.Hour)
 	must(t, err)
-	tasks, err := work.NewRunner(work.Deps{Store: store, Log: log})
+	tasks, err := work.NewRunner(work.Deps{Store: store.Tasks, Log: log})
 	must(t, err)
 	fetches, err := fetch.New(fetch.Config{Enabled: true, Concurrency: 4, PerAccount: 2, MaxOpen: 100, MaxAttempts: 3, CheckInterval: 20 * time.Millisecond},
-		fetch.Deps{Store: store, Source: files{}, Media: items, NewID: store.Cell().NewID, Queued: func() { tasks.Wake(fetch.JobWork) }, Now: time.Now, Log: log})
+		fetch.Deps{Store: store.Fetches, Source: files{}, Media: items, NewID: store.Cell().NewID, Queued: func() { tasks.Wake(fetch.JobWork) }, Now: time.Now, Log: log})
 	must(t, err)
 	must(t, tasks.Register(fetch.JobWork, fetches, fetches.Policy()))
 	running, stop := context.WithCancel(context.Background())

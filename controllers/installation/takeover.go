@@ -19,7 +19,7 @@ import (
 	"mediastack.dev/runtime/installation"
 )
 
-// TakeoverStore is the database of a take-over. postgres.Store implements it.
+// TakeoverStore is the database of a take-over. Package postgres implements it.
 type TakeoverStore interface {
 	CheckSchema(ctx context.Context) error
 	Installation(ctx context.Context) (installation.State, error)

@@ -23,9 +23,8 @@ import (
 
 // +kubebuilder:rbac:groups=mediastack.dev,resources=mediaaccounts;mediasettings,verbs=delete
 
-// UninstallStore is the database of an uninstallation. postgres.Store implements it.
+// UninstallStore is the database of an uninstallation. Package postgres implements it.
 type UninstallStore interface {
-	account.Store
 	CheckSchema(ctx context.Context) error
 	Installation(ctx context.Context) (installation.State, error)
 	OpenAccounts(ctx context.Context, each func(installation.OpenAccount) error) error

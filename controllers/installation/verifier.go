@@ -22,7 +22,7 @@ import (
 	"mediastack.dev/runtime/installation"
 )
 
-// Store has the row of the installation. postgres.Store implements it.
+// Store has the row of the installation. Package postgres implements it.
 type Store interface {
 	installation.Store
 	// BindInstallation binds the installation to a cluster, unless one is bound.

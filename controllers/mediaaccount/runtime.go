@@ -12,7 +12,7 @@ import (
 	"mediastack.dev/runtime/installation"
 )
 
-// Runtimes returns the replicas of the runtime that serve; postgres.Store implements it.
+// Runtimes returns the replicas of the runtime that serve; Package postgres implements it.
 type Runtimes interface {
 	ServingRuntimes(ctx context.Context) (installation.Runtimes, error)
 }

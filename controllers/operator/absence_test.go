@@ -113,7 +113,7 @@ func (b *harness) process(change ...func(*operator.Deps)) *runningProcess {
 	cfg.HealthListen = fmt.Sprintf("127.0.0.1:%d", p.port)
 	kube := b.access()
 	deps := operator.Deps{
-		Accounts: b.database, Settings: b.database, Pictures: b.database, Buckets: b.buckets, Runtimes: b.database, Changes: b.database, Installation: b.database, Markers: b.store, Now: time.Now,
+		Accounts: b.database.Accounts, Settings: b.database.Settings, Pictures: b.database.Pictures, Buckets: b.buckets, Runtimes: b.database.Installations, Changes: b.database, Installation: b.database.Installations, Markers: b.store, Now: time.Now,
 		Log: slog.New(slog.NewTextHandler(p, nil)),
 	}
 	for _, change := range change {

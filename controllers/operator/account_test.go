@@ -48,7 +48,7 @@ func TestAccount_IsProvisioned(t *testing.T) {
 	}
 	owner, err := b.store.Owner(b.ctx, found.Bucket)
 	must(t, err)
-	identity, err := b.database.Identity(b.ctx)
+	identity, err := b.database.Installations.Identity(b.ctx)
 	must(t, err)
 	if owner != (objectstore.Owner{AccountID: found.ID.String(), Namespace: b.namespace, Name: "demo", InstallationID: identity.ID}) {
 		t.Errorf("the bucket's marker is %+v", owner)
@@ -271,7 +271,7 @@ func TestAccount_AppThatIsAddedAgainHasANewKey(t *testing.T) {
 	former, other := slices.Clone(b.secret("demo", "web").Data["apiKey"]), slices.Clone(b.secret("demo", "default").Data["apiKey"])
 	appOf := func(key []byte) uuid.UUID {
 		token, _ := account.ParseKeySecret(string(key))
-		principal, err := b.database.FindPrincipal(b.ctx, token.Hash())
+		principal, err := b.database.Credentials.FindPrincipal(b.ctx, token.Hash())
 		must(t, err)
 		return principal.App.ID
 	}

@@ -56,7 +56,7 @@ func TestIdle_CostsRoundsAndNothingForEachAccount(t *testing.T) {
 	t.Parallel()
 	const rounds, rate = 5, 4
 	b := newHarness(t, func(o *options) { o.idle, o.config.BucketCheckRate = true, rate })
-	counted := &countingAccounts{Store: b.database}
+	counted := &countingAccounts{Store: b.database.Accounts}
 	b.run(b.config, func(deps *operator.Deps) { deps.Accounts = counted })
 	objects := b.accounts(size(20, 300))
 	for i, object := range objects {
@@ -116,7 +116,7 @@ func onlyNotified(o *options) {
 // tenantSets changes a setting as a tenant does over REST.
 func (b *harness) tenantSets(object *v1alpha1.MediaAccount, width int) {
 	b.t.Helper()
-	_, err := settings.NewService(b.database).Update(b.ctx, b.accountID(object), settings.Layer{ThumbnailWidth: &width})
+	_, err := settings.NewService(b.database.Settings).Update(b.ctx, b.accountID(object), settings.Layer{ThumbnailWidth: &width})
 	must(b.t, err)
 }
 
@@ -208,7 +208,7 @@ func TestRestart_WritesNothing(t *testing.T) {
 	b.settle()
 	stop()
 	before := b.requests.writes()
-	counted := &countingAccounts{Store: b.database}
+	counted := &countingAccounts{Store: b.database.Accounts}
 	b.run(b.config, func(deps *operator.Deps) { deps.Accounts = counted })
 	wait.UntilNone(b.t, func() string {
 		if counted.single.Load() < int64(len(objects)) || counted.holdings.Load() < 3 {

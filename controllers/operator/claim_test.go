@@ -76,7 +76,7 @@ func TestRetained_NamesakeNeverInherits(t *testing.T) {
 		t.Errorf("the other tenant has %+v", other.Status)
 	}
 	token, _ := account.ParseKeySecret(string(b.secret("demo", "default").Data["apiKey"]))
-	if principal, err := b.database.FindPrincipal(b.ctx, token.Hash()); err != nil || principal.Account.ID == id {
+	if principal, err := b.database.Credentials.FindPrincipal(b.ctx, token.Hash()); err != nil || principal.Account.ID == id {
 		t.Errorf("the other tenant's key opens account %s, %v", principal.Account.ID, err)
 	}
 

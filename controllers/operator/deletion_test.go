@@ -30,7 +30,7 @@ func (b *harness) hasNoBucket(bucket string) {
 // claim makes a bucket of another account of this installation.
 func (b *harness) claim(bucket, accountID string) {
 	b.t.Helper()
-	identity, err := b.database.Identity(b.ctx)
+	identity, err := b.database.Installations.Identity(b.ctx)
 	must(b.t, err)
 	_, err = b.store.Claim(b.ctx, objectstore.ClaimRequest{Bucket: bucket, Owner: objectstore.Owner{AccountID: accountID, InstallationID: identity.ID}, Epoch: identity.Epoch})
 	must(b.t, err)

@@ -133,7 +133,7 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	if !chosen.noRuntime {
 		b.startRuntime()
 	}
-	b.registry = account.NewRegistry(b.database, chosen.config.BucketPrefix, time.Now)
+	b.registry = account.NewRegistry(b.database.Accounts, chosen.config.BucketPrefix, time.Now)
 	access := chosen.s3(t)
 	b.store, err = objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
 	must(t, err)
@@ -172,7 +172,7 @@ func (b *harness) start(cfg operator.Config, change ...func(*operator.Deps)) (op
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	deps := operator.Deps{
-		Accounts: b.database, Settings: b.database, Pictures: b.database, Buckets: b.buckets, Runtimes: b.database, Changes: b.database, Installation: b.database, Markers: b.store, Now: time.Now, Log: testLog(b.t),
+		Accounts: b.database.Accounts, Settings: b.database.Settings, Pictures: b.database.Pictures, Buckets: b.buckets, Runtimes: b.database.Installations, Changes: b.database, Installation: b.database.Installations, Markers: b.store, Now: time.Now, Log: testLog(b.t),
 	}
 	for _, change := range change {
 		change(&deps)
@@ -192,7 +192,7 @@ func (b *harness) ownConnections() func(*operator.Deps) {
 	b.t.Helper()
 	store := b.openStore()
 	return func(deps *operator.Deps) {
-		deps.Accounts, deps.Settings, deps.Runtimes, deps.Changes, deps.Installation = store, store, store, store, store
+		deps.Accounts, deps.Settings, deps.Runtimes, deps.Changes, deps.Installation = store.Accounts, store.Settings, store.Installations, store, store.Installations
 	}
 }
 
@@ -203,13 +203,13 @@ func (b *harness) startRuntime() (stop func()) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		_ = installation.NewInstance(installation.InstanceConfig{InstanceTimeout: far}, "test", installation.InstanceDeps{
-			Store: b.database, Writable: func() error { return nil }, EndUploads: func(context.Context) error { return nil }, Log: slog.New(slog.DiscardHandler),
+			Store: b.database.Installations, Writable: func() error { return nil }, EndUploads: func(context.Context) error { return nil }, Log: slog.New(slog.DiscardHandler),
 		}).Run(ctx)
 	})
 	stop = func() { cancel(); running.Wait() }
 	b.t.Cleanup(stop)
 	wait.UntilNone(b.t, func() string {
-		serving, err := b.database.ServingRuntimes(b.ctx)
+		serving, err := b.database.Installations.ServingRuntimes(b.ctx)
 		must(b.t, err)
 		if serving.Replicas == 0 {
 			return "the replica is not recorded"
@@ -325,7 +325,7 @@ func (b *harness) opens(key []byte) bool {
 	if !ok {
 		b.t.Fatalf("the key has no valid form")
 	}
-	principal, err := b.database.FindPrincipal(b.ctx, token.Hash())
+	principal, err := b.database.Credentials.FindPrincipal(b.ctx, token.Hash())
 	if err != nil {
 		return false
 	}

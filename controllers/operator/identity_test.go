@@ -143,7 +143,7 @@ func TestInstallation_HoldIsObserved(t *testing.T) {
 	port := testenv.FreePort(t)
 	b := newHarness(t, withProbes(&port))
 	object := b.readyAccount("demo")
-	must(t, b.database.Hold(b.ctx, "the database is a copy"))
+	must(t, b.database.Installations.Hold(b.ctx, "the database is a copy"))
 	notReady(t, b, port, "on hold: the database is a copy", "resume-after-restore")
 	b.writesNothing(object, b.databaseURL)
 }
@@ -260,7 +260,7 @@ func TestLeader_ALaterTermRejectsTheWritesOfAnEarlierOne(t *testing.T) {
 	b := newHarness(t, func(o *options) { o.idle, o.noRuntime = true, true })
 	former, standby, next := b.look(isElected()), b.look(nil), b.look(isElected())
 	write := func(l *look, name string) error {
-		registry := account.NewRegistry(l.store, "test-", time.Now)
+		registry := account.NewRegistry(l.store.Accounts, "test-", time.Now)
 		_, err := registry.Ensure(b.ctx, account.Spec{Namespace: "team", Name: name, MaxStorage: 1000, MaxUploadSize: 100})
 		return err
 	}

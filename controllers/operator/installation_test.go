@@ -171,7 +171,7 @@ func (b *harness) look(elected <-chan struct{}) *look {
 	var err error
 	l.Verifier, err = installation.NewVerifier(
 		installation.Config{Config: identity.Config{CheckInterval: time.Second, HeartbeatInterval: time.Minute}, Namespace: b.namespace},
-		installation.Deps{Kube: operatorAccess(b.t, b.plane), Store: l.store, Markers: b.store, Gate: l.gate, Elected: elected, Log: testLog(b.t)})
+		installation.Deps{Kube: operatorAccess(b.t, b.plane), Store: l.store.Installations, Markers: b.store, Gate: l.gate, Elected: elected, Log: testLog(b.t)})
 	must(b.t, err)
 	return l
 }
@@ -263,7 +263,7 @@ func TestTwoClusters_TheSecondOneWritesNothing(t *testing.T) {
 func (b *harness) takeOver(confirm bool) (lines []map[string]any, needed bool) {
 	b.t.Helper()
 	var out bytes.Buffer
-	command, err := installation.NewTakeover(b.plane.Access(), b.namespace, b.openStore(), &out)
+	command, err := installation.NewTakeover(b.plane.Access(), b.namespace, b.openStore().Installations, &out)
 	must(b.t, err)
 	needed, err = command.Run(b.ctx, confirm)
 	must(b.t, err)

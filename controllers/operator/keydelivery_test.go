@@ -302,7 +302,7 @@ func TestKeys_CrashAtAnyPointLeavesOneWorkingKey(t *testing.T) {
 			if points[name].afterMark {
 				change(b, b.secret("demo", "default"), func(s *corev1.Secret) { yes := true; s.Immutable = &yes })
 			}
-			store := &haltingStore{Store: b.database, halted: make(chan struct{}), afterAdd: points[name].afterAdd, beforeDeliver: points[name].beforeDeliver,
+			store := &haltingStore{Store: b.database.Accounts, halted: make(chan struct{}), afterAdd: points[name].afterAdd, beforeDeliver: points[name].beforeDeliver,
 				afterDeliver: points[name].afterDeliver, afterMark: points[name].afterMark}
 			stop = b.run(b.config, func(deps *operator.Deps) { deps.Accounts = store })
 			change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = 2 })
@@ -336,7 +336,7 @@ func TestKeys_CrashAtTheFirstDeliveryKeepsTheKeysOfTheSecrets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newHarness(t, quiet, idle)
-			store := &haltingStore{Store: b.database, halted: make(chan struct{}), beforeDeliver: point.before, afterDeliver: point.after}
+			store := &haltingStore{Store: b.database.Accounts, halted: make(chan struct{}), beforeDeliver: point.before, afterDeliver: point.after}
 			stop := b.run(b.config, func(deps *operator.Deps) { deps.Accounts = store })
 			object := b.account("demo", func(a *v1alpha1.MediaAccount) { a.Spec.Apps = []v1alpha1.AppSpec{{Name: "web"}} })
 			wait.Receive(t, "the operator is at the point", store.halted)

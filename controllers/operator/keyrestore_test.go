@@ -29,7 +29,7 @@ func (b *harness) poll(key []byte) (stop func() (tries, failures int64)) {
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil {
-			principal, err := b.database.FindPrincipal(context.WithoutCancel(ctx), token.Hash())
+			principal, err := b.database.Credentials.FindPrincipal(context.WithoutCancel(ctx), token.Hash())
 			tries.Add(1)
 			if err != nil || principal.Key.ExpiresAt != nil && !principal.Key.ExpiresAt.After(time.Now()) {
 				failures.Add(1)

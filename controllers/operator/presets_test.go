@@ -30,7 +30,7 @@ func TestPresets_ArePinnedAndReported(t *testing.T) {
 	pins := b.settings("site", "demo", pinPresets(v1alpha1.Preset{Name: "hero", Width: 1200, Densities: []int32{1, 2}, Eager: true}, v1alpha1.Preset{Name: "card", Width: 300, Height: 200, Fit: "cover"}))
 	b.ready(account)
 	b.ready(pins)
-	id, service := b.accountID(account), settings.NewService(b.database)
+	id, service := b.accountID(account), settings.NewService(b.database.Settings)
 	presets := func(names ...string) settings.Layer {
 		list := []settings.Preset{}
 		for _, name := range names {

@@ -29,14 +29,14 @@ func (b *harness) useDatabase(url string) {
 	b.database, err = postgres.Open(context.WithoutCancel(b.ctx), postgres.Config{DatabaseURL: url, DatabaseConns: 10, ConnectTimeout: far})
 	must(b.t, err)
 	b.t.Cleanup(b.database.Close)
-	b.registry = account.NewRegistry(b.database, b.config.BucketPrefix, time.Now)
+	b.registry = account.NewRegistry(b.database.Accounts, b.config.BucketPrefix, time.Now)
 	b.startRuntime()
 }
 
 // resume confirms a restore, as mediastack-runtime resume-after-restore --confirm does.
 func (b *harness) resume() {
 	b.t.Helper()
-	resumer := installation.NewResumer(b.openStore(), b.store, slog.New(slog.DiscardHandler))
+	resumer := installation.NewResumer(b.openStore().Installations, b.store, slog.New(slog.DiscardHandler))
 	survey, err := resumer.Survey(b.ctx)
 	must(b.t, err)
 	_, err = resumer.Confirm(b.ctx, survey, 0)
@@ -248,7 +248,7 @@ func TestRestore_OutcomeOfEveryChangeOfTheClusterAfterTheBackup(t *testing.T) {
 	before := b.sql(`SELECT count(*) FROM account WHERE closed_at IS NULL`)
 	b.run(b.config)
 	wait.UntilNone(b.t, func() string {
-		if state, err := b.database.Installation(b.ctx); err != nil || state.HoldReason == "" {
+		if state, err := b.database.Installations.Installation(b.ctx); err != nil || state.HoldReason == "" {
 			return "the restored database is not on hold"
 		}
 		return ""

@@ -96,7 +96,7 @@ func TestRetained_PurgeDeletesTheMedia(t *testing.T) {
 	change(b, kept, func(r *v1alpha1.RetainedMediaAccount) { r.Spec.Reclaim = v1alpha1.ReclaimPurge })
 	b.gone(kept)
 	b.hasNoBucket(bucket)
-	if _, err := b.database.AccountByID(b.ctx, id); !fault.Is(err, fault.NotFound) {
+	if _, err := b.database.Consistency.AccountByID(b.ctx, id); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the account still exists: %v", err)
 	}
 }

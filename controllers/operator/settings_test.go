@@ -33,7 +33,7 @@ func TestSettings_ArePinnedAndReported(t *testing.T) {
 	pins := b.settings("site", "demo", pinQuality(60))
 	b.ready(account)
 	b.ready(pins)
-	service := settings.NewService(b.database)
+	service := settings.NewService(b.database.Settings)
 	width, quality := 200, 90
 	_, err := service.Update(b.ctx, b.accountID(account), settings.Layer{WebPOutputQuality: &quality})
 	if !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "pinned by MediaSettings "+b.namespace+"/site") {
@@ -87,7 +87,7 @@ type heldProvision struct {
 }
 
 func holdProvision(b *harness, change ...func(*operator.Deps)) *heldProvision {
-	held := &heldProvision{Store: b.database, release: make(chan struct{}), asked: make(chan struct{})}
+	held := &heldProvision{Store: b.database.Accounts, release: make(chan struct{}), asked: make(chan struct{})}
 	b.transport = func(next http.RoundTripper) http.RoundTripper {
 		return roundTrip(func(request *http.Request) (*http.Response, error) {
 			if request.Method == http.MethodPatch && strings.Contains(request.URL.Path, "/mediaaccounts/") {
@@ -198,7 +198,7 @@ func (b *harness) holds(account *v1alpha1.MediaAccount, n int, by string) {
 		by = b.namespace + "/" + by
 	}
 	wait.UntilNone(b.t, func() string {
-		layers, err := settings.NewService(b.database).Get(b.ctx, b.accountID(account))
+		layers, err := settings.NewService(b.database.Settings).Get(b.ctx, b.accountID(account))
 		must(b.t, err)
 		if layers.Effective().WebPOutputQuality != n || layers.PinnedBy != by {
 			return fmt.Sprintf("the database holds quality %d, pinned by %q", layers.Effective().WebPOutputQuality, layers.PinnedBy)

@@ -402,7 +402,7 @@ func TestSettings_PinsOfAGoneObjectArePurged(t *testing.T) {
 	// Pins of an object that exists stay, although another object of its name had some.
 	again := b.settings("site", "demo", pinQuality(70))
 	b.ready(again)
-	must(t, settings.NewService(b.database).Unpin(b.ctx, string(pins.UID)))
+	must(t, settings.NewService(b.database.Settings).Unpin(b.ctx, string(pins.UID)))
 	b.holds(account, 70, "site")
 }
 

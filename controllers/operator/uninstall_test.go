@@ -31,7 +31,7 @@ func (b *harness) uninstall(out *bytes.Buffer) *installation.Uninstall {
 func (b *harness) uninstallAs(access *rest.Config, out *bytes.Buffer) *installation.Uninstall {
 	b.t.Helper()
 	store := b.openStore()
-	command, err := installation.NewUninstall(access, b.namespace, store, account.NewRegistry(store, "", nil), out)
+	command, err := installation.NewUninstall(access, b.namespace, store.Installations, account.NewRegistry(store.Accounts, "", nil), out)
 	must(b.t, err)
 	return command
 }

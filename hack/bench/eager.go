@@ -56,7 +56,7 @@ func eager(ctx context.Context, b *bench) error {
 	changed.Width = 40
 	made := func(name string, preset settings.Preset) phase {
 		return phase{name, func(ctx context.Context) error {
-			return errors.Join(e.declare(ctx, preset), b.untilMade(ctx, status, t, preset))
+			return errors.Join(e.declare(ctx, preset), b.untilMade(ctx, status.Pictures, t, preset))
 		}}
 	}
 	busy, err := b.compareLatency(ctx, calls, []string{client, service, workers, postgres, store}, made("made", first), made("made again", changed))

@@ -132,7 +132,7 @@ func (b *bench) populate(ctx context.Context, sizes []int, tenants ...tenant) er
 		return err
 	}
 	defer store.Close()
-	if err := store.CompactPageIndex(ctx); err != nil {
+	if err := store.Items.CompactPageIndex(ctx); err != nil {
 		return err
 	}
 	if err := b.env.vacuum(ctx); err != nil {

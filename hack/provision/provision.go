@@ -45,8 +45,8 @@ func AccountsOfCell(ctx context.Context, number cell.Number, databaseURL string,
 	if err != nil {
 		return nil, err
 	}
-	registry := account.NewRegistry(store, "provision", time.Now)
-	identity, err := store.Identity(ctx)
+	registry := account.NewRegistry(store.Accounts, "provision", time.Now)
+	identity, err := store.Installations.Identity(ctx)
 	if err != nil {
 		return nil, err
 	}

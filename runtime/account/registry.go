@@ -11,7 +11,7 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// Store stores accounts. postgres.Store implements it. Every method is safe for concurrent use
+// Store stores accounts. Package postgres implements it. Every method is safe for concurrent use
 // and returns faults (NotFound, Conflict, Unavailable).
 type Store interface {
 	ErasureStore

@@ -33,7 +33,7 @@ type Bound struct {
 	ObjectUID string
 }
 
-// RetentionStore stores closed accounts. postgres.Store implements it.
+// RetentionStore stores closed accounts. Package postgres implements it.
 type RetentionStore interface {
 	// InstallationID returns the id of the installation that the database belongs to.
 	InstallationID(ctx context.Context) (uuid.UUID, error)

@@ -29,7 +29,7 @@ type Holding struct {
 	LastUsedAt time.Time
 }
 
-// VersionStore reads the state of many accounts with one statement. postgres.Store implements it.
+// VersionStore reads the state of many accounts with one statement. Package postgres implements it.
 type VersionStore interface {
 	// Versions returns the versions of the open accounts with these ids.
 	Versions(ctx context.Context, ids []uuid.UUID) ([]Version, error)

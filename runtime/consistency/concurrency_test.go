@@ -28,7 +28,7 @@ func TestCheck_FindsNothingBesideRunningService(t *testing.T) {
 		log := slog.New(slog.DiscardHandler)
 		service := d.newService(time.Now)
 		purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 300 * time.Millisecond}, MaxAttempts: 1000, RemovalConfig: media.RemovalConfig{BatchSize: 5, MaxBackoff: time.Second}},
-			media.PurgeDeps{Store: d.store, Objects: d.objects, Guard: d.Guard(), Now: time.Now, Log: log})
+			media.PurgeDeps{Store: d.store.Items, Tasks: d.store.Tasks, Objects: d.objects, Guard: d.Guard(), Now: time.Now, Log: log})
 		must(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
@@ -150,7 +150,7 @@ func TestRepairCounters_ExactBesideSealsAndDeletes(t *testing.T) {
 		var repaired atomic.Int64
 		for range 2 {
 			repairs.Go(func() {
-				drifts, err := d.store.RepairCounters(t.Context(), d.principal.Account.ID)
+				drifts, err := d.store.Consistency.RepairCounters(t.Context(), d.principal.Account.ID)
 				if err != nil {
 					t.Errorf("repair: %v", err)
 				}
@@ -161,7 +161,7 @@ func TestRepairCounters_ExactBesideSealsAndDeletes(t *testing.T) {
 		if repaired.Load() != 3 {
 			t.Errorf("round %d: %d counters were repaired", round, repaired.Load())
 		}
-		drifts, err := d.store.FindDrift(t.Context(), d.principal.Account.ID)
+		drifts, err := d.store.Consistency.FindDrift(t.Context(), d.principal.Account.ID)
 		must(t, err)
 		if len(drifts) > 0 {
 			t.Fatalf("round %d: %+v", round, drifts)
@@ -200,7 +200,7 @@ func TestCheck_DropsCandidatesGoneOnRecheck(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, d *fixture) {
 		d.sealed(random(10), media.Fields{})
 		objects := passing{d.objects, media.ObjectKey(uuid.Must(uuid.NewV7()), media.Original)}
-		checker, err := consistency.NewChecker(d.store, objects, d.Guard(), consistency.Config{}, d.clock.Now, slog.New(slog.DiscardHandler))
+		checker, err := consistency.NewChecker(d.store.Consistency, objects, d.Guard(), consistency.Config{}, d.clock.Now, slog.New(slog.DiscardHandler))
 		must(t, err)
 		var summary consistency.Summary
 		must(t, checker.Check(t.Context(), d.principal.Account, &summary, func(f consistency.Finding) error {

@@ -75,7 +75,7 @@ func (d *fixture) newService(now func() time.Time) *media.Service {
 	d.t.Helper()
 	service, err := media.New(media.Config{MaxUploads: 32, UploadMemory: 256 << 20, UploadPerAccountPercent: 100, UploadQueue: 1000, UploadQueueTimeout: runtimetest.Long,
 		UploadLease: 15 * time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: runtimetest.Long},
-		media.Deps{Store: d.store, Objects: d.objects, Settings: d.Settings, Now: now, Log: slog.New(slog.DiscardHandler)})
+		media.Deps{Store: d.store.Items, Objects: d.objects, Settings: d.Settings, Now: now, Log: slog.New(slog.DiscardHandler)})
 	must(d.t, err)
 	return service
 }
@@ -138,7 +138,7 @@ func (d *fixture) remove(key string) {
 func (d *fixture) removeQueued() {
 	d.t.Helper()
 	later := time.Now().Add(2 * time.Hour)
-	due, err := d.store.DueRemovals(d.t.Context(), d.principal.Account.ID, later, 100)
+	due, err := d.store.Items.DueRemovals(d.t.Context(), d.principal.Account.ID, later, 100)
 	must(d.t, err)
 	for _, removal := range due {
 		for _, key := range removal.Keys {
@@ -183,9 +183,9 @@ func (d *fixture) withThumbnail(item media.Item, data []byte) media.Object {
 func (d *fixture) withRendition(item media.Item, finished bool) (key string) {
 	d.t.Helper()
 	claim := rendition.Claim{ID: uuid.New(), Ref: rendition.Ref{ItemID: item.ID, Key: sha256.Sum256([]byte(uuid.NewString()))}, AccountID: item.AccountID, Preset: "a", Lease: time.Hour}
-	claimed, err := d.store.ClaimRendition(d.t.Context(), claim)
+	claimed, err := d.store.Pictures.ClaimRendition(d.t.Context(), claim)
 	must(d.t, err)
-	reserved, err := d.store.ReserveRendition(d.t.Context(), claim, 300)
+	reserved, err := d.store.Pictures.ReserveRendition(d.t.Context(), claim, 300)
 	must(d.t, err)
 	if !claimed || !reserved {
 		d.t.Fatal(claimed, reserved)
@@ -194,7 +194,7 @@ func (d *fixture) withRendition(item media.Item, finished bool) (key string) {
 	d.put(key, random(300))
 	if finished {
 		sum := sha256.Sum256(random(300))
-		must(d.t, d.store.FinishRendition(d.t.Context(), claim, rendition.Result{Object: media.Object{MimeType: "image/webp", SHA256: sum[:]}, Width: 1, Height: 1}))
+		must(d.t, d.store.Pictures.FinishRendition(d.t.Context(), claim, rendition.Result{Object: media.Object{MimeType: "image/webp", SHA256: sum[:]}, Width: 1, Height: 1}))
 	}
 	return key
 }
@@ -203,7 +203,7 @@ func (d *fixture) check(cfg consistency.Config) (consistency.Summary, []consiste
 	d.t.Helper()
 	guard := d.Guard()
 	must(d.t, guard.Check(d.t.Context()))
-	checker, err := consistency.NewChecker(d.store, d.objects, guard, cfg, d.clock.Now, slog.New(slog.DiscardHandler))
+	checker, err := consistency.NewChecker(d.store.Consistency, d.objects, guard, cfg, d.clock.Now, slog.New(slog.DiscardHandler))
 	must(d.t, err)
 	var summary consistency.Summary
 	var findings []consistency.Finding

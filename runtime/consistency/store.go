@@ -12,7 +12,7 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// AccountStore finds the accounts to check; postgres.Store implements it.
+// AccountStore finds the accounts to check; Package postgres implements it.
 type AccountStore interface {
 	// FindAccount returns the open account of a MediaAccount; NotFound without one.
 	FindAccount(ctx context.Context, namespace, name string) (account.Account, error)
@@ -32,14 +32,14 @@ type RestoreCounts struct {
 	Keys int64 `json:"keys"`
 }
 
-// RestoreStore counts for a report after a restore; postgres.Store implements it.
+// RestoreStore counts for a report after a restore; Package postgres implements it.
 type RestoreStore interface {
 	AccountStore
 	// CountRestored counts rows of an account. Drafts created before cutoff are expired.
 	CountRestored(ctx context.Context, accountID uuid.UUID, cutoff time.Time) (RestoreCounts, error)
 }
 
-// Store reads and repairs the rows of an account; postgres.Store implements it.
+// Store reads and repairs the rows of an account; Package postgres implements it.
 type Store interface {
 	// Installation returns when a restore of the database was confirmed.
 	Installation(ctx context.Context) (installation.State, error)

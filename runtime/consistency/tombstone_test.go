@@ -48,7 +48,7 @@ func (d *fixture) deleteUndoably(item media.Item) {
 func (d *fixture) removeEnded() {
 	d.t.Helper()
 	purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, MaxAttempts: 3, RemovalConfig: media.RemovalConfig{BatchSize: 50, MaxBackoff: time.Second}},
-		media.PurgeDeps{Store: d.store, Objects: d.objects, Guard: d.Guard(), Now: func() time.Time { return time.Now().Add(time.Minute) }, Log: slog.New(slog.DiscardHandler)})
+		media.PurgeDeps{Store: d.store.Items, Tasks: d.store.Tasks, Objects: d.objects, Guard: d.Guard(), Now: func() time.Time { return time.Now().Add(time.Minute) }, Log: slog.New(slog.DiscardHandler)})
 	must(d.t, err)
 	must(d.t, check.ErrorOf(purger.Run(d.t.Context())))
 }
@@ -198,7 +198,7 @@ func TestCheck_LeavesDeletedItemsToThePurgeForADay(t *testing.T) {
 	}
 	// A restore wins against a check that has found the item.
 	must(t, check.ErrorOf(d.service.Restore(t.Context(), d.principal, item.ID)))
-	if ended, err := d.store.EndOverdueItems(t.Context(), d.principal.Account.ID, []uuid.UUID{item.ID}, d.clock.Now()); err != nil || len(ended) != 0 {
+	if ended, err := d.store.Consistency.EndOverdueItems(t.Context(), d.principal.Account.ID, []uuid.UUID{item.ID}, d.clock.Now()); err != nil || len(ended) != 0 {
 		t.Errorf("%v, %v", ended, err)
 	}
 	if _, err := d.service.Get(t.Context(), d.principal, item.ID); err != nil {

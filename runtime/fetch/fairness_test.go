@@ -121,10 +121,10 @@ func TestStarved_OnlyWhileAnAccountWithoutASlotWaits(t *testing.T) {
 	w := &world{runtimetest.New(t)}
 	one := w.accounts(t, "a", "b", "c")
 	p := w.process(t, serve(""))
-	_, err := w.Store.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)
+	_, err := w.Store.Installations.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)
 	must(t, err)
 	starved := func(wait time.Duration) (bool, uuid.UUID) {
-		is, yields, err := w.Store.StarvedFetch(t.Context(), wait)
+		is, yields, err := w.Store.Fetches.StarvedFetch(t.Context(), wait)
 		must(t, err)
 		return is, yields
 	}
@@ -155,7 +155,7 @@ func TestStarved_OnlyWhileAnAccountWithoutASlotWaits(t *testing.T) {
 	}
 	claim() // of the second account
 	second := claim()
-	must(t, w.Store.ReportFetch(t.Context(), second, 10, 0))
+	must(t, w.Store.Fetches.ReportFetch(t.Context(), second, 10, 0))
 	p.start(t, one[2], fetch.Request{URL: "https://example.com/"})
 	if is, yields := starved(0); !is || yields != first.ID {
 		t.Errorf("%t, %s, want the job that has received the least, %s", is, yields, first.ID)

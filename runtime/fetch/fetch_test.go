@@ -61,7 +61,7 @@ func TestJob_CommittedByAKilledProcessIsNotFetchedAgain(t *testing.T) {
 	killed, other := twoProcesses(t)
 	one := killed.tenant(t)
 	first := killed.process(t, serve("abc"))
-	_, err := killed.Store.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)
+	_, err := killed.Store.Installations.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)
 	must(t, err)
 	job := first.start(t, one, fetch.Request{URL: "https://example.com/a", Seal: true})
 	claim := killed.begin(t, killed.claim(t, 1)[0])
@@ -86,7 +86,7 @@ func TestJob_CommittedByAKilledProcessIsNotFetchedAgain(t *testing.T) {
 		t.Errorf("%+v, %v", item, err)
 	}
 	other.holds(t, 1, 3)
-	if err := killed.Store.FinishFetch(t.Context(), claim, 3, nil); !errors.Is(err, fetch.ErrLost) {
+	if err := killed.Store.Fetches.FinishFetch(t.Context(), claim, 3, nil); !errors.Is(err, fetch.ErrLost) {
 		t.Errorf("the first process can end the job: %v", err)
 	}
 }
@@ -110,9 +110,9 @@ func TestJob_WhoseEndIsNotRecordedIsNotFetchedAgain(t *testing.T) {
 	one := w.tenant(t)
 	var opened, queued atomic.Int32
 	p := w.process(t, nil)
-	tasks, err := work.NewRunner(work.Deps{Store: w.Store, Log: p.core.Logs.Logger()})
+	tasks, err := work.NewRunner(work.Deps{Store: w.Store.Tasks, Log: p.core.Logs.Logger()})
 	must(t, err)
-	store := &unrecorded{Store: w.Store}
+	store := &unrecorded{Store: w.Store.Fetches}
 	p.core.Tasks = tasks
 	p.core.Fetch, err = fetch.New(runtimetest.FetchConfig(), fetch.Deps{Store: store, Media: p.core.Media, NewID: w.Store.Cell().NewID, Now: time.Now, Log: p.core.Logs.Logger(),
 		Queued: func() { queued.Add(1); tasks.Wake(fetch.JobWork) }, Source: source(func(ctx context.Context) (fetch.File, error) {
@@ -277,7 +277,7 @@ func TestClaim_BoundsTheRunningJobsOfEachAccount(t *testing.T) {
 	for i := range 16 {
 		store := []*world{here, there}[i%2].Store
 		racers.Go(func() {
-			tasks, err := store.ClaimTasks(t.Context(), work.Claim{Kind: fetch.JobWork, Limit: 2, PerAccount: 2, Duration: time.Hour})
+			tasks, err := store.Tasks.ClaimTasks(t.Context(), work.Claim{Kind: fetch.JobWork, Limit: 2, PerAccount: 2, Duration: time.Hour})
 			if err != nil {
 				t.Error(err)
 			}
@@ -322,9 +322,9 @@ func TestBegin_LeavesAJobToAReplicaOfTheVersionBefore(t *testing.T) {
 	former := uuid.New()
 	w.exec(t, fmt.Sprintf(`INSERT INTO runtime_instance (id, version, started_at, alive_since, lease_ends) VALUES ('%s', 'before', now(), now(), now() + interval '1 hour')`, former))
 	w.exec(t, fmt.Sprintf(`UPDATE fetch_job SET state = 'running', instance_id = '%s', item_id = gen_random_uuid(), attempts = 1`, former))
-	_, err := w.Store.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)
+	_, err := w.Store.Installations.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)
 	must(t, err)
-	if _, err := w.Store.BeginFetch(t.Context(), job.ID, media.UploadKeys, time.Now()); !errors.Is(err, fetch.ErrLost) {
+	if _, err := w.Store.Fetches.BeginFetch(t.Context(), job.ID, media.UploadKeys, time.Now()); !errors.Is(err, fetch.ErrLost) {
 		t.Errorf("a job that another process runs: %v", err)
 	}
 	w.RunFetches(t, p.core)
@@ -371,7 +371,7 @@ func TestEnqueue_AddsATaskForEachQueuedJobWithoutOne(t *testing.T) {
 	w.exec(t, fmt.Sprintf(`UPDATE fetch_job SET state = 'running', instance_id = gen_random_uuid() WHERE id = '%s'`, jobs[1].ID)) // not known to be dead
 	w.exec(t, fmt.Sprintf(`UPDATE fetch_job SET state = 'failed', ended_at = now() WHERE id = '%s'`, jobs[2].ID))
 	for _, want := range []int{1, 0} {
-		if added, err := w.Store.EnqueueFetches(t.Context()); err != nil || added != want {
+		if added, err := w.Store.Fetches.EnqueueFetches(t.Context()); err != nil || added != want {
 			t.Errorf("%d tasks are added, %v, want %d", added, err, want)
 		}
 	}
@@ -415,7 +415,7 @@ func TestPurge_DeletesEndedJobsAfterTheirRetention(t *testing.T) {
 		at      time.Time
 		deleted int
 	}{{time.Now(), 0}, {time.Now().Add(2 * time.Hour), 2}} {
-		if n, err := fetch.Purge(t.Context(), cfg, w.Store, purge.Batches{Size: 50}, want.at); err != nil || n != want.deleted {
+		if n, err := fetch.Purge(t.Context(), cfg, w.Store.Fetches, purge.Batches{Size: 50}, want.at); err != nil || n != want.deleted {
 			t.Errorf("%d, %v, want %d", n, err, want.deleted)
 		}
 	}

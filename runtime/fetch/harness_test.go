@@ -54,7 +54,7 @@ func (w *world) holds(t *testing.T, items, bytes int64) {
 // claim claims the next task.
 func (w *world) claim(t *testing.T, perAccount int) []work.Task {
 	t.Helper()
-	tasks, err := w.Store.ClaimTasks(t.Context(), work.Claim{Kind: fetch.JobWork, Limit: 1, PerAccount: perAccount, Duration: time.Hour})
+	tasks, err := w.Store.Tasks.ClaimTasks(t.Context(), work.Claim{Kind: fetch.JobWork, Limit: 1, PerAccount: perAccount, Duration: time.Hour})
 	must(t, err)
 	return tasks
 }
@@ -62,7 +62,7 @@ func (w *world) claim(t *testing.T, perAccount int) []work.Task {
 // begin begins the attempt of a task.
 func (w *world) begin(t *testing.T, task work.Task) fetch.Claim {
 	t.Helper()
-	claim, err := w.Store.BeginFetch(t.Context(), task.Key, media.UploadKeys, time.Now())
+	claim, err := w.Store.Fetches.BeginFetch(t.Context(), task.Key, media.UploadKeys, time.Now())
 	must(t, err)
 	return claim
 }

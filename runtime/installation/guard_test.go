@@ -381,7 +381,7 @@ func TestResume_ReportsAndChangesNothingUntilConfirmed(t *testing.T) {
 	must(t, s.objects.WriteWitness(t.Context(), tenants[2].Account.Bucket, s.marker(tenants[2]), ahead))
 	must(t, s.objects.Remove(t.Context(), tenants[1].Account.Bucket, []string{objectstore.MarkerKey}))
 	before, writes := s.state(), s.writes.Load()
-	resumer := installation.NewResumer(s.store, s.objects, discard)
+	resumer := installation.NewResumer(s.store.Installations, s.objects, discard)
 	survey, err := resumer.Survey(t.Context())
 	must(t, err)
 	next := survey.Next()
@@ -409,7 +409,7 @@ func TestGuard_HoldsARestoreThatErasesTheOnlyAccount(t *testing.T) {
 		must(t, s.process().Beat(t.Context()))
 	}
 	s.exec("UPDATE installation SET heartbeat = 1")
-	registry := account.NewRegistry(s.store, "t", time.Now)
+	registry := account.NewRegistry(s.store.Accounts, "t", time.Now)
 	now := time.Duration(0)
 	_, err := registry.Close(t.Context(), only.Account.ID, account.CloseOptions{Erase: true, EraseAfter: &now})
 	must(t, err)
@@ -418,11 +418,11 @@ func TestGuard_HoldsARestoreThatErasesTheOnlyAccount(t *testing.T) {
 	operator := s.process()
 	holds(t, "the operator", operator.Beat(t.Context()), "heartbeat is 1")
 
-	resumer := installation.NewResumer(s.store, s.objects, discard)
+	resumer := installation.NewResumer(s.store.Installations, s.objects, discard)
 	survey, err := resumer.Survey(t.Context())
 	must(t, err)
 	var planned []installation.PlannedDeletion
-	must(t, s.store.PlannedDeletions(t.Context(), func(one installation.PlannedDeletion) error {
+	must(t, s.store.Installations.PlannedDeletions(t.Context(), func(one installation.PlannedDeletion) error {
 		planned = append(planned, one)
 		return nil
 	}))

@@ -57,7 +57,7 @@ func newSite(t *testing.T, database string, access testenv.S3Access) *site {
 	env := runtimetest.NewWith(t, database, counted)
 	s.store, s.objects = env.Store, env.Objects
 	var err error
-	s.service, err = media.New(runtimetest.MediaConfig(), media.Deps{Store: s.store, Objects: s.objects, Settings: env.Settings, Now: func() time.Time { return s.now() }, Log: slog.New(slog.DiscardHandler)})
+	s.service, err = media.New(runtimetest.MediaConfig(), media.Deps{Store: s.store.Items, Objects: s.objects, Settings: env.Settings, Now: func() time.Time { return s.now() }, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	return s
 }
@@ -65,7 +65,7 @@ func newSite(t *testing.T, database string, access testenv.S3Access) *site {
 // tenants provisions accounts, as the operator does.
 func (s *site) tenants(n int) (all []account.Principal) {
 	s.t.Helper()
-	env := &runtimetest.Env{Database: postgres.Config{DatabaseURL: s.url}, Store: s.store, Objects: s.objects, Registry: account.NewRegistry(s.store, "t", time.Now)}
+	env := &runtimetest.Env{Database: postgres.Config{DatabaseURL: s.url}, Store: s.store, Objects: s.objects, Registry: account.NewRegistry(s.store.Accounts, "t", time.Now)}
 	for i := range n {
 		all = append(all, env.Principal(s.t, env.Tenant(s.t, account.Spec{Name: "t" + string(rune('a'+i)), MaxStorage: 1 << 30, MaxUploadSize: 1 << 30})))
 	}
@@ -96,13 +96,13 @@ func (s *site) sealed(p account.Principal) media.Item {
 func (s *site) process() *installation.Guard { return s.processWith(s.objects) }
 
 func (s *site) processWith(markers installation.Markers) *installation.Guard {
-	return installation.NewGuard(runtimetest.InstallationConfig(), installation.Deps{Store: s.store, Markers: markers, Log: slog.New(slog.DiscardHandler)})
+	return installation.NewGuard(runtimetest.InstallationConfig(), installation.Deps{Store: s.store.Installations, Markers: markers, Log: slog.New(slog.DiscardHandler)})
 }
 
 // resume confirms a restore.
 func (s *site) resume() installation.State {
 	s.t.Helper()
-	resumer := installation.NewResumer(s.store, s.objects, slog.New(slog.DiscardHandler))
+	resumer := installation.NewResumer(s.store.Installations, s.objects, slog.New(slog.DiscardHandler))
 	survey, err := resumer.Survey(s.t.Context())
 	must(s.t, err)
 	state, err := resumer.Confirm(s.t.Context(), survey, 0)
@@ -129,7 +129,7 @@ func (s *site) minutePasses() {
 // state reads the row.
 func (s *site) state() installation.State {
 	s.t.Helper()
-	state, err := s.store.Installation(s.t.Context())
+	state, err := s.store.Installations.Installation(s.t.Context())
 	must(s.t, err)
 	return state
 }
@@ -146,7 +146,7 @@ func (s *site) marker(p account.Principal) installation.Marker {
 func (s *site) purge(at time.Time) (media.PurgeSummary, error) {
 	s.t.Helper()
 	purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, UploadGrace: 5 * time.Minute, MaxAttempts: 3, RemovalConfig: media.RemovalConfig{BatchSize: 100, MaxBackoff: time.Hour}},
-		media.PurgeDeps{Store: s.store, Objects: s.objects, Guard: s.process(), Now: func() time.Time { return at }, Log: slog.New(slog.DiscardHandler)})
+		media.PurgeDeps{Store: s.store.Items, Tasks: s.store.Tasks, Objects: s.objects, Guard: s.process(), Now: func() time.Time { return at }, Log: slog.New(slog.DiscardHandler)})
 	must(s.t, err)
 	return purger.Run(s.t.Context())
 }

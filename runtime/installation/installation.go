@@ -136,7 +136,7 @@ func (s Server) Matches(other Server) bool {
 	return same(s.System, other.System) && same(s.Database, other.Database)
 }
 
-// Store is the row of the installation; postgres.Store implements it. Errors are faults.
+// Store is the row of the installation; Package postgres implements it. Errors are faults.
 type Store interface {
 	// CheckSchema returns a fault if the schema is not that of this program.
 	CheckSchema(ctx context.Context) error

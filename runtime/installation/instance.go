@@ -45,7 +45,7 @@ type Touch struct {
 	Dead bool
 }
 
-// InstanceStore has a row for each process of the runtime; postgres.Store implements it.
+// InstanceStore has a row for each process of the runtime; Package postgres implements it.
 type InstanceStore interface {
 	// TouchRuntime inserts the row of a process, or renews its lease.
 	TouchRuntime(ctx context.Context, id uuid.UUID, version string, lease time.Duration) (Touch, error)

@@ -14,7 +14,7 @@ import (
 // surveyPage is the number of buckets that are listed together.
 const surveyPage = 100
 
-// ResumeStore is the part of the database that a resume uses; postgres.Store implements it.
+// ResumeStore is the part of the database that a resume uses; Package postgres implements it.
 type ResumeStore interface {
 	Store
 	// Resume writes epoch, heartbeat, token and server of next, ends the hold, and gives what waits

@@ -95,7 +95,7 @@ type Purge struct {
 	PurgeCounts
 }
 
-// Store reads the state; postgres.Store implements it.
+// Store reads the state; Package postgres implements it.
 type Store interface {
 	// Inventory returns the state, with rows of up to maxAccounts accounts.
 	Inventory(ctx context.Context, maxAccounts int) (Inventory, error)

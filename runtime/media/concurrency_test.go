@@ -35,7 +35,7 @@ func TestCap_IsExactUnderConcurrency(t *testing.T) {
 	b := setup(t)
 	p := b.tenant(room)
 	// Two runtimes share only the database.
-	second, err := media.New(config, media.Deps{Store: b.open(), Objects: b.objects, Settings: settings.NewService(b.store),
+	second, err := media.New(config, media.Deps{Store: b.open().Items, Objects: b.objects, Settings: settings.NewService(b.store.Settings),
 		Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	replicas := []*media.Service{b.service, second}
@@ -197,7 +197,7 @@ func TestPurge_RunsOneAtATime(t *testing.T) {
 	inside, leave := make(chan struct{}), make(chan struct{})
 	done := make(chan error, 1)
 	go func() {
-		_, err := b.store.WithPurgeLock(t.Context(), func(context.Context) error { close(inside); <-leave; return nil })
+		_, err := b.store.Items.WithPurgeLock(t.Context(), func(context.Context) error { close(inside); <-leave; return nil })
 		done <- err
 	}()
 	<-inside
@@ -229,7 +229,7 @@ func TestPurge_HoldsAndPausesTheStepsOfOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var held bool
-	purger, err := media.NewPurger(purgeConfig, media.PurgeDeps{Store: b.store, Objects: b.objects, Guard: heldGuard{b.guard, &held}, Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)})
+	purger, err := media.NewPurger(purgeConfig, media.PurgeDeps{Store: b.store.Items, Tasks: b.store.Tasks, Objects: b.objects, Guard: heldGuard{b.guard, &held}, Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	ran := 0
 	step := func(_ context.Context, size int) (int, error) {
@@ -251,7 +251,7 @@ func TestPurge_HoldsAndPausesTheStepsOfOthers(t *testing.T) {
 		t.Errorf("%d batches, %+v, %v", ran, summary, err)
 	}
 	held = false
-	_, err = b.store.WithPurgeLock(t.Context(), func(ctx context.Context) error {
+	_, err = b.store.Items.WithPurgeLock(t.Context(), func(ctx context.Context) error {
 		summary, err = purger.Run(ctx, other)
 		return err
 	})
@@ -306,16 +306,16 @@ func TestUpload_LeavesNothingWhenExpiredBeforeItsCommit(t *testing.T) {
 	p := b.tenant(1 << 30)
 	id := uuid.Must(uuid.NewV7())
 	scope := media.ScopeOf(p)
-	must(t, b.store.OpenUpload(t.Context(), id, scope, 3, b.clock.Now()))
+	must(t, b.store.Items.OpenUpload(t.Context(), id, scope, 3, b.clock.Now()))
 	b.clock.advance(time.Hour)
 	must(t, check.ErrorOf(b.purger.Run(t.Context())))
 	key := media.ObjectKey(id, media.Original)
 	must(t, b.objects.Put(t.Context(), scope.Bucket, key, "text/plain", strings.NewReader("abc"), 3))
 	item := media.Item{ID: id, Access: media.Private, Objects: media.Objects{{Variant: media.Original, Key: key, Bytes: 3}}, CreatedAt: b.clock.Now()}
-	if err := b.store.CommitUpload(t.Context(), item); !fault.Is(err, fault.NotFound) {
+	if err := b.store.Items.CommitUpload(t.Context(), item); !fault.Is(err, fault.NotFound) {
 		t.Errorf("commit of a purged upload: %v", err)
 	}
-	removal, err := b.store.AbandonUpload(t.Context(), id, scope, []string{key}, b.clock.Now())
+	removal, err := b.store.Items.AbandonUpload(t.Context(), id, scope, []string{key}, b.clock.Now())
 	must(t, err)
 	if removal == nil {
 		t.Fatal("the removal of the late object is not queued")
@@ -389,7 +389,7 @@ func TestAbandonUpload_ChangesNothingAfterCommit(t *testing.T) {
 	b := setup(t)
 	p := b.tenant(1 << 30)
 	item := b.upload(p, random(50), media.Fields{})
-	removal, err := b.store.AbandonUpload(t.Context(), item.ID, media.ScopeOf(p), []string{item.File().Key}, b.clock.Now())
+	removal, err := b.store.Items.AbandonUpload(t.Context(), item.ID, media.ScopeOf(p), []string{item.File().Key}, b.clock.Now())
 	if err != nil || removal != nil {
 		t.Errorf("abandon after commit: %+v, %v", removal, err)
 	}
@@ -407,9 +407,9 @@ func TestCommit_ReservesMissingBytesUnderTheCap(t *testing.T) {
 		want  bool
 	}{{60, true}, {41, false}, {40, true}} {
 		id := uuid.Must(uuid.NewV7())
-		must(t, b.store.OpenUpload(t.Context(), id, scope, 0, b.clock.Now().Add(time.Hour)))
+		must(t, b.store.Items.OpenUpload(t.Context(), id, scope, 0, b.clock.Now().Add(time.Hour)))
 		item := media.Item{ID: id, Access: media.Private, Objects: media.Objects{{Variant: media.Original, Key: "k", Bytes: c.bytes}}, CreatedAt: b.clock.Now()}
-		if err := b.store.CommitUpload(t.Context(), item); (err == nil) != c.want || err != nil && !fault.Is(err, fault.QuotaExceeded) {
+		if err := b.store.Items.CommitUpload(t.Context(), item); (err == nil) != c.want || err != nil && !fault.Is(err, fault.QuotaExceeded) {
 			t.Errorf("commit of %d unreserved bytes: %v", c.bytes, err)
 		}
 	}

@@ -55,7 +55,7 @@ func (b *harness) withQueue(objects media.ObjectStore, cfg media.Config, slots i
 	must(b.t, err)
 	b.t.Cleanup(workers.Close)
 	pool := &watched{Pool: workers, awaits: make(chan struct{}, 10)}
-	service, err := media.New(cfg, media.Deps{Store: b.store, Objects: objects, Deriver: pool, Settings: settings.NewService(b.store),
+	service, err := media.New(cfg, media.Deps{Store: b.store.Items, Objects: objects, Deriver: pool, Settings: settings.NewService(b.store.Settings),
 		Now: b.clock.Now, Log: log})
 	must(b.t, err)
 	return service, pool
@@ -80,7 +80,7 @@ func flood(t *testing.T, pool *watched, p account.Principal, n int) (release fun
 // choose sets the image settings of the tenant.
 func (b *harness) choose(p account.Principal, change settings.Layer) {
 	b.t.Helper()
-	must(b.t, check.ErrorOf(settings.NewService(b.store).Update(b.t.Context(), p.Account.ID, change)))
+	must(b.t, check.ErrorOf(settings.NewService(b.store.Settings).Update(b.t.Context(), p.Account.ID, change)))
 }
 
 // picture returns an image of noise, which does not compress.
@@ -130,7 +130,7 @@ func TestCommit_KeepsTheThumbnailOfAnImageThatCannotBeConverted(t *testing.T) {
 		imaging.Deps{Registry: prometheus.NewRegistry(), Log: log})
 	must(t, err)
 	t.Cleanup(workers.Close)
-	service, err := media.New(config, media.Deps{Store: b.store, Objects: b.objects, Deriver: workers, Settings: settings.NewService(b.store), Now: b.clock.Now, Log: log})
+	service, err := media.New(config, media.Deps{Store: b.store.Items, Objects: b.objects, Deriver: workers, Settings: settings.NewService(b.store.Settings), Now: b.clock.Now, Log: log})
 	must(t, err)
 	item, err := upload(t.Context(), service, p, bytes.NewReader(imagetest.BlankPNG(9990, 9990, 8, 6, false)), media.Fields{})
 	must(t, err)

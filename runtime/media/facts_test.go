@@ -217,7 +217,7 @@ func (b *harness) backfill(objects media.ObjectStore, deriver media.Deriver) *ba
 	b.t.Helper()
 	must(b.t, b.guard.Beat(b.t.Context()))
 	run := &backfill{}
-	run.FactsBackfill = media.NewFactsBackfill(media.FactsConfig{FactsRate: 30}, media.FactsDeps{Store: b.store, Objects: objects, Deriver: deriver,
+	run.FactsBackfill = media.NewFactsBackfill(media.FactsConfig{FactsRate: 30}, media.FactsDeps{Store: b.store.Items, Objects: objects, Deriver: deriver,
 		Writable: b.guard.Writable,
 		Wait: func(_ context.Context, pause time.Duration) error {
 			if run.waits = append(run.waits, pause); len(run.waits) == run.stopAt {

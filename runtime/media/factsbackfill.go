@@ -43,7 +43,7 @@ type StoredItem struct {
 	Objects   Objects
 }
 
-// FactsStore is where the backfill finds items, and records their facts. postgres.Store implements it.
+// FactsStore is where the backfill finds items, and records their facts. Package postgres implements it.
 type FactsStore interface {
 	// EnqueueFacts adds the task of FactsWork, due after the delay, unless it is there, and returns how many were added.
 	EnqueueFacts(ctx context.Context, delay time.Duration) (int, error)

@@ -87,11 +87,11 @@ func setupWith(t *testing.T, url string, objects *objectstore.Store) *harness {
 	log := slog.New(slog.DiscardHandler)
 	b := &harness{t: t, url: url, objects: objects, clock: &clock{now: time.Now().Truncate(time.Microsecond)}}
 	b.store = b.open()
-	b.registry = account.NewRegistry(b.store, "media", b.clock.Now)
+	b.registry = account.NewRegistry(b.store.Accounts, "media", b.clock.Now)
 	b.service = b.replica(config)
-	b.guard = installation.NewGuard(installation.Config{CheckInterval: time.Second, HeartbeatInterval: time.Minute}, installation.Deps{Store: b.store, Markers: objects, Log: log})
+	b.guard = installation.NewGuard(installation.Config{CheckInterval: time.Second, HeartbeatInterval: time.Minute}, installation.Deps{Store: b.store.Installations, Markers: objects, Log: log})
 	var err error
-	b.purger, err = media.NewPurger(purgeConfig, media.PurgeDeps{Store: b.store, Objects: objects, Guard: b.guard, Now: b.clock.Now, Log: log})
+	b.purger, err = media.NewPurger(purgeConfig, media.PurgeDeps{Store: b.store.Items, Tasks: b.store.Tasks, Objects: objects, Guard: b.guard, Now: b.clock.Now, Log: log})
 	must(t, err)
 	return b
 }
@@ -113,13 +113,13 @@ func (b *harness) replica(cfg media.Config) *media.Service {
 // replicaOver is a replica with an object store of the test's own.
 func (b *harness) replicaOver(objects media.ObjectStore, cfg media.Config) *media.Service {
 	b.t.Helper()
-	return b.replicaWith(b.store, objects, cfg)
+	return b.replicaWith(b.store.Items, objects, cfg)
 }
 
 // replicaWith is a replica with a database of the test's own, too.
 func (b *harness) replicaWith(store media.Store, objects media.ObjectStore, cfg media.Config) *media.Service {
 	b.t.Helper()
-	service, err := media.New(cfg, media.Deps{Store: store, Objects: objects, Settings: settings.NewService(b.store),
+	service, err := media.New(cfg, media.Deps{Store: store, Objects: objects, Settings: settings.NewService(b.store.Settings),
 		Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)})
 	must(b.t, err)
 	return service
@@ -131,7 +131,7 @@ func (b *harness) tenant(maxStorage int64) account.Principal {
 	ctx := b.t.Context()
 	a, err := b.registry.Ensure(ctx, account.Spec{Namespace: "team", Name: "t-" + uuid.NewString(), MaxStorage: maxStorage, MaxUploadSize: 100 << 20})
 	must(b.t, err)
-	identity, err := b.store.Identity(ctx)
+	identity, err := b.store.Installations.Identity(ctx)
 	must(b.t, err)
 	_, err = b.objects.Claim(ctx, objectstore.ClaimRequest{Bucket: a.Bucket, Owner: objectstore.Owner{AccountID: a.ID.String(), InstallationID: identity.ID}, Epoch: identity.Epoch})
 	must(b.t, err)
@@ -140,7 +140,7 @@ func (b *harness) tenant(maxStorage int64) account.Principal {
 	must(b.t, err)
 	token, _, err := b.registry.IssueKey(ctx, apps[0].ID, 1, 0)
 	must(b.t, err)
-	p, err := b.store.FindPrincipal(ctx, token.Hash())
+	p, err := b.store.Credentials.FindPrincipal(ctx, token.Hash())
 	must(b.t, err)
 	return p
 }

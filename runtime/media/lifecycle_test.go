@@ -185,7 +185,7 @@ func TestUpload_UnavailableWithoutABucketOfTheAccount(t *testing.T) {
 	b := setup(t)
 	p := b.tenant(1 << 30)
 	must(t, b.registry.SetBucketOwned(t.Context(), p.Account.ID, false))
-	p, err := b.store.FindPrincipalByKeyID(t.Context(), p.Key.ID)
+	p, err := b.store.Credentials.FindPrincipalByKeyID(t.Context(), p.Key.ID)
 	must(t, err)
 	if _, err := upload(t.Context(), b.service, p, bytes.NewReader(random(10)), media.Fields{}); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("an upload into a bucket that is not owned: %v", err)

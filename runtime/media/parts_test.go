@@ -153,7 +153,7 @@ func TestResumable_SavesItsProgressAfterThreeParts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
-	counter := &progressCounter{Store: b.store}
+	counter := &progressCounter{Store: b.store.Items}
 	service := b.replicaWith(counter, b.objects, config)
 	r, err := service.CreateResumable(t.Context(), p, 100<<20, media.Fields{}, "")
 	must(t, err)

@@ -82,6 +82,7 @@ func (s *PurgeSummary) hold(err error) bool {
 // PurgeDeps are the dependencies of a Purger.
 type PurgeDeps struct {
 	Store   PurgeStore
+	Tasks   work.Store // runs the removals
 	Objects ObjectRemover
 	Guard   Guard
 	Now     func() time.Time
@@ -179,7 +180,7 @@ func (p *purgeRun) purge(ctx context.Context) error {
 func (p *purgeRun) removeDue(ctx context.Context, start time.Time) error {
 	remover := NewRemover(p.cfg.RemovalConfig, RemoverDeps{Store: p.deps.Store, Objects: p.deps.Objects, Guard: p.deps.Guard, Ready: p.deps.Guard.Writable,
 		Now: func() time.Time { return start }, Log: p.deps.Log})
-	runner, err := work.NewRunner(work.Deps{Store: p.deps.Store, Log: p.deps.Log})
+	runner, err := work.NewRunner(work.Deps{Store: p.deps.Tasks, Log: p.deps.Log})
 	if err != nil {
 		return err
 	}

@@ -107,9 +107,9 @@ func TestUndo_OneItemHasOneWinner(t *testing.T) {
 					return err
 				},
 				func() error {
-					end, cutoff := purge.EndTombstones, b.clock.Now().Add(48*time.Hour)
+					end, cutoff := purge.Items.EndTombstones, b.clock.Now().Add(48*time.Hour)
 					if draft {
-						end, cutoff = purge.PurgeDrafts, created.Add(time.Minute)
+						end, cutoff = purge.Items.PurgeDrafts, created.Add(time.Minute)
 					}
 					n, err := end(t.Context(), cutoff, 10)
 					if got.purged = n == 1; n > 1 {

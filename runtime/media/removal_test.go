@@ -48,7 +48,7 @@ func TestRemovals_AreCarriedOutOnceByManyProcesses(t *testing.T) {
 		}
 	}
 	b.clock.advance(25 * time.Hour)
-	check.NoError(t, check.ErrorOf(b.store.PurgeDrafts(t.Context(), b.clock.Now(), 1000)))
+	check.NoError(t, check.ErrorOf(b.store.Items.PurgeDrafts(t.Context(), b.clock.Now(), 1000)))
 	if n := b.number(`SELECT count(*) FROM object_removal`); n != accounts*drafts {
 		t.Fatalf("%d removals are queued", n)
 	}
@@ -59,13 +59,13 @@ func TestRemovals_AreCarriedOutOnceByManyProcesses(t *testing.T) {
 	events := make(chan work.Event)
 	for range 2 {
 		store := b.open()
-		runner, err := work.NewRunner(work.Deps{Store: store, Log: slog.New(slog.DiscardHandler), Events: events})
+		runner, err := work.NewRunner(work.Deps{Store: store.Tasks, Log: slog.New(slog.DiscardHandler), Events: events})
 		must(t, err)
-		remover := media.NewRemover(purgeConfig.RemovalConfig, media.RemoverDeps{Store: store, Objects: objects, Guard: b.guard, Ready: b.guard.Writable, Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)})
+		remover := media.NewRemover(purgeConfig.RemovalConfig, media.RemoverDeps{Store: store.Items, Objects: objects, Guard: b.guard, Ready: b.guard.Writable, Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)})
 		must(t, runner.Register(media.RemovalWork, remover, remover.Policy()))
 		all.Go(func() { must(t, runner.Run(ctx)) })
 	}
-	purger, err := media.NewPurger(purgeConfig, media.PurgeDeps{Store: b.store, Objects: objects, Guard: b.guard, Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)})
+	purger, err := media.NewPurger(purgeConfig, media.PurgeDeps{Store: b.store.Items, Tasks: b.store.Tasks, Objects: objects, Guard: b.guard, Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	purged := make(chan struct{})
 	all.Go(func() {

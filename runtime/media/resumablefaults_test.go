@@ -41,11 +41,11 @@ func TestFinish_IsCompletedByTheNextRequestAtAnyReplica(t *testing.T) {
 	b := setup(t)
 	p := b.tenant(1 << 30)
 	for name, store := range map[string]*failingStore{
-		"the commit failed":    {Store: b.store, before: true},
-		"its response is lost": {Store: b.store, after: true},
+		"the commit failed":    {Store: b.store.Items, before: true},
+		"its response is lost": {Store: b.store.Items, after: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			failing, err := media.New(config, media.Deps{Store: store, Objects: b.objects, Settings: settings.NewService(b.store),
+			failing, err := media.New(config, media.Deps{Store: store, Objects: b.objects, Settings: settings.NewService(b.store.Settings),
 				Now: b.clock.Now, Log: discard})
 			must(t, err)
 			file := random(22 << 20)
@@ -195,7 +195,7 @@ func TestResumable_UnrecordedMultipartUploadIsNotLeftInS3(t *testing.T) {
 	p := b.tenant(1 << 30)
 	file := random(6 << 20)
 	r := b.create(p, int64(len(file)))
-	failing, err := media.New(config, media.Deps{Store: &forgetfulStore{Store: b.store}, Objects: b.objects, Settings: settings.NewService(b.store),
+	failing, err := media.New(config, media.Deps{Store: &forgetfulStore{Store: b.store.Items}, Objects: b.objects, Settings: settings.NewService(b.store.Settings),
 		Now: b.clock.Now, Log: discard})
 	must(t, err)
 	if _, err := b.resume(failing, p, r).Append(t.Context(), 0, bytes.NewReader(file[:11<<19]), -1, nil); !errors.Is(err, errStore) {
@@ -215,7 +215,7 @@ func TestResumable_UnrecordedIncompletePartIsNotLeftInS3(t *testing.T) {
 	p := b.tenant(1 << 30)
 	file := random(3000)
 	r := b.create(p, int64(len(file)))
-	failing, err := media.New(config, media.Deps{Store: &forgetfulStore{Store: b.store, incompleteOnly: true}, Objects: b.objects, Settings: settings.NewService(b.store),
+	failing, err := media.New(config, media.Deps{Store: &forgetfulStore{Store: b.store.Items, incompleteOnly: true}, Objects: b.objects, Settings: settings.NewService(b.store.Settings),
 		Now: b.clock.Now, Log: discard})
 	must(t, err)
 	if _, err := b.resume(failing, p, r).Append(t.Context(), 0, bytes.NewReader(file[:1000]), -1, nil); !errors.Is(err, errStore) {

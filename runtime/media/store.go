@@ -10,7 +10,6 @@ import (
 
 	"mediastack.dev/runtime/cell"
 	"mediastack.dev/runtime/installation"
-	"mediastack.dev/runtime/work"
 )
 
 // Scope is the app that a call acts for. A credential gives access to the items of its own app
@@ -120,7 +119,6 @@ type PurgeStore interface {
 	CompactPageIndex(ctx context.Context) error
 
 	RemovalStore
-	work.Store
 }
 
 // RemovalQueue is what is left in the queue of removals.

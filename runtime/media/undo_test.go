@@ -41,7 +41,7 @@ func (b *harness) setUndo(p *account.Principal, undo account.Undo) {
 // replicas returns two services that share only the database and the object store.
 func (b *harness) replicas() []*media.Service {
 	b.t.Helper()
-	second, err := media.New(config, media.Deps{Store: b.open(), Objects: b.objects, Settings: settings.NewService(b.store), Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)})
+	second, err := media.New(config, media.Deps{Store: b.open().Items, Objects: b.objects, Settings: settings.NewService(b.store.Settings), Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)})
 	must(b.t, err)
 	return []*media.Service{b.service, second}
 }
@@ -275,7 +275,7 @@ func TestUpload_TakesTheRoomOfTheOldestDeletedItems(t *testing.T) {
 func TestUpload_EmptiesTheBucketOfWhatMadeRoom(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.store.OnRoomMade(b.service.RemoveForRoom)
+	b.store.Items.OnRoomMade(b.service.RemoveForRoom)
 	p := b.undoTenant(10_000, account.UndoEveryone)
 	for range 12 {
 		item := b.sealed(p, random(4000), media.Fields{})
@@ -298,7 +298,7 @@ func TestUpload_LeavesWhatMadeRoomToThePurgeIfTheStoreFails(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	called := 0
-	b.store.OnRoomMade(func(ctx context.Context, removals []media.Removal) {
+	b.store.Items.OnRoomMade(func(ctx context.Context, removals []media.Removal) {
 		called += len(removals)
 		b.replicaOver(failingRemover{b.objects}, config).RemoveForRoom(ctx, removals)
 	})
@@ -468,7 +468,7 @@ func TestUndo_ExactlyOneWins(t *testing.T) {
 					_ = b.number(`SELECT count(*) FROM item`)
 					continue
 				}
-				n, err := store.EndTombstones(t.Context(), b.clock.Now().Add(48*time.Hour), 1)
+				n, err := store.Items.EndTombstones(t.Context(), b.clock.Now().Add(48*time.Hour), 1)
 				if ended += n; err != nil {
 					t.Errorf("purge: %v", err)
 				}

@@ -36,7 +36,7 @@ func TestGrant_EndsWithOwnerAccountAndKey(t *testing.T) {
 		},
 		"the account": {
 			end: func(t *testing.T, w *env) {
-				must(t, check.ErrorOf(w.Store.CloseAccount(t.Context(), w.tenant.Account.ID, account.CloseOptions{})))
+				must(t, check.ErrorOf(w.Store.Accounts.CloseAccount(t.Context(), w.tenant.Account.ID, account.CloseOptions{})))
 			},
 			back: func(*testing.T, *env) {},
 		},
@@ -135,7 +135,7 @@ func TestGrant_StoresTheReasonOfItsRevocation(t *testing.T) {
 	if n, err := w.RevokeApps(t.Context(), alone.session(t), uuid.Nil); err != nil || n != 0 {
 		t.Errorf("%d grants revoked that had ended: %v", n, err)
 	}
-	must(t, check.ErrorOf(oauth.Purge(t.Context(), purgeConfig, w.Store, purge.Batches{Size: 50}, w.clock.Now())))
+	must(t, check.ErrorOf(oauth.Purge(t.Context(), purgeConfig, w.Store.Logins, purge.Batches{Size: 50}, w.clock.Now())))
 	if n := w.QueryInt(t, "SELECT count(*) FROM oauth_grant WHERE revocation_reason = 'API key expired'"); n != 2 || w.isAccepted(t, at.Access) || w.isAccepted(t, stays.Access) {
 		t.Errorf("%d grants revoked with their key", n)
 	}
@@ -196,7 +196,7 @@ func TestPrincipal_IsTheDefaultAppOfAnOwnedAccount(t *testing.T) {
 	_, err = w.Service.Principal(t.Context(), session, w.tenant.Account.ID)
 	is(t, "after the owner was removed", err, fault.Forbidden)
 	w.ensure(t, func(*account.Spec) {})
-	must(t, check.ErrorOf(w.Store.CloseAccount(t.Context(), w.tenant.Account.ID, account.CloseOptions{})))
+	must(t, check.ErrorOf(w.Store.Accounts.CloseAccount(t.Context(), w.tenant.Account.ID, account.CloseOptions{})))
 	_, err = w.Service.Principal(t.Context(), session, w.tenant.Account.ID)
 	is(t, "a closed account", err, fault.Forbidden)
 }

@@ -66,7 +66,7 @@ func (w *env) service(t *testing.T, cfg oauth.Config, secretDigit string) *oauth
 	w.signer = signer
 	encrypter, err := secret.Encrypter(keys.PurposeEmailOutbox)
 	must(t, err)
-	service, err := oauth.NewService(cfg, oauth.Deps{Store: w.Store, Signer: signer, Encrypter: encrypter, Now: w.clock.Now, Log: w.logs.Logger()})
+	service, err := oauth.NewService(cfg, oauth.Deps{Store: w.Store.Logins, Signer: signer, Encrypter: encrypter, Now: w.clock.Now, Log: w.logs.Logger()})
 	must(t, err)
 	return service
 }
@@ -172,7 +172,7 @@ func (w *env) isAccepted(t *testing.T, access string) bool {
 	if !ok {
 		t.Fatal("no access token")
 	}
-	session, err := w.Store.FindSession(t.Context(), hash)
+	session, err := w.Store.Credentials.FindSession(t.Context(), hash)
 	if fault.Is(err, fault.NotFound) {
 		return false
 	}

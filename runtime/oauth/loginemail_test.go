@@ -18,7 +18,7 @@ func TestSendCode_AddsATaskThatExpiresWithTheCode(t *testing.T) {
 	must(t, w.startLogin(t, authorizationRequest()).sendCode(t, owner))
 	claim := func(at time.Time) work.Task {
 		t.Helper()
-		tasks, err := w.Store.ClaimTasks(t.Context(), work.Claim{Kind: oauth.EmailWork, Limit: 10, Duration: time.Minute, Now: at})
+		tasks, err := w.Store.Tasks.ClaimTasks(t.Context(), work.Claim{Kind: oauth.EmailWork, Limit: 10, Duration: time.Minute, Now: at})
 		must(t, err)
 		if len(tasks) != 1 {
 			t.Fatalf("%d tasks", len(tasks))

@@ -28,7 +28,7 @@ func TestPurge_DeletesExpiredDataOnly(t *testing.T) {
 	must(t, w.startLogin(t, authorizationRequest()).sendCode(t, "unknown@example.org"))
 	purge := func() {
 		t.Helper()
-		_, err := oauth.Purge(t.Context(), cfg, w.Store, purge.Batches{Size: 50}, w.clock.Now())
+		_, err := oauth.Purge(t.Context(), cfg, w.Store.Logins, purge.Batches{Size: 50}, w.clock.Now())
 		must(t, err)
 	}
 	rows := func(table string) int64 { return w.QueryInt(t, "SELECT count(*) FROM "+table) }

@@ -14,7 +14,7 @@ func TestStore_ContainsNoSecretInPlainText(t *testing.T) {
 	w := newEnv(t)
 	b := w.startLogin(t, authorizationRequest())
 	must(t, b.sendCode(t, owner))
-	tasks, err := w.Store.ClaimTasks(t.Context(), work.Claim{Kind: oauth.EmailWork, Limit: 1, Duration: time.Minute, Now: w.clock.Now()})
+	tasks, err := w.Store.Tasks.ClaimTasks(t.Context(), work.Claim{Kind: oauth.EmailWork, Limit: 1, Duration: time.Minute, Now: w.clock.Now()})
 	must(t, err)
 	email, wanted, err := w.OpenEmail(t.Context(), tasks[0].Payload)
 	if must(t, err); !wanted {

@@ -11,7 +11,7 @@ import (
 )
 
 // Store persists clients, login sessions, grants and tokens.
-// postgres.Store implements it. All times are those of the caller's clock.
+// Package postgres implements it. All times are those of the caller's clock.
 type Store interface {
 	// Cell returns the number of the installation, which ids, codes and tokens contain.
 	Cell() cell.Number

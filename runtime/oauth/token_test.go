@@ -153,7 +153,7 @@ func TestRefresh_RebindsTheGrantToTheNewKey(t *testing.T) {
 	next, err := w.Refresh(t.Context(), tokens.Refresh, client, "", "")
 	must(t, err)
 	hash, _ := oauth.AccessTokenHash(w.signer, next.Access)
-	session, err := w.Store.FindSession(t.Context(), hash)
+	session, err := w.Store.Credentials.FindSession(t.Context(), hash)
 	must(t, err)
 	if session.Key.ID != key.ID {
 		t.Error("the grant stands for the old key")
@@ -189,7 +189,7 @@ func (w *env) scopesOf(t *testing.T, access string) string {
 	if !ok {
 		t.Fatal("an access token has no hash")
 	}
-	session, err := w.Store.FindSession(t.Context(), hash)
+	session, err := w.Store.Credentials.FindSession(t.Context(), hash)
 	must(t, err)
 	return oauth.JoinScopes(session.Scopes)
 }
@@ -219,7 +219,7 @@ func TestRefresh_NarrowsTheAccessTokenOnly(t *testing.T) {
 		}
 		tokens = next
 	}
-	apps, err := w.Store.AuthorizedApps(t.Context(), owner, w.clock.Now(), 10)
+	apps, err := w.Store.Logins.AuthorizedApps(t.Context(), owner, w.clock.Now(), 10)
 	must(t, err)
 	if len(apps) != 1 || oauth.JoinScopes(apps[0].Scopes) != all {
 		t.Errorf("the grant is %+v", apps)

@@ -12,7 +12,7 @@ import (
 )
 
 // FindAccount implements account.Store.
-func (s *Store) FindAccount(ctx context.Context, namespace, name string) (account.Account, error) {
+func (s Accounts) FindAccount(ctx context.Context, namespace, name string) (account.Account, error) {
 	found, err := s.queries.FindAccount(ctx, sqlgen.FindAccountParams{Namespace: namespace, Name: name})
 	if err != nil {
 		return account.Account{}, toFault(err, "find account")
@@ -21,13 +21,13 @@ func (s *Store) FindAccount(ctx context.Context, namespace, name string) (accoun
 }
 
 // SetBucketOwned implements account.Store.
-func (s *Store) SetBucketOwned(ctx context.Context, accountID uuid.UUID, owned bool) error {
+func (s Accounts) SetBucketOwned(ctx context.Context, accountID uuid.UUID, owned bool) error {
 	return toFault(s.queries.SetBucketOwned(ctx, sqlgen.SetBucketOwnedParams{ID: accountID, BucketOwned: owned}), "set bucket ownership")
 }
 
 // OwnedBucket returns the bucket of an open account that is marked as the account's, or an
 // empty name if there is none.
-func (s *Store) OwnedBucket(ctx context.Context) (string, error) {
+func (s Accounts) OwnedBucket(ctx context.Context) (string, error) {
 	bucket, err := s.queries.OwnedBucket(ctx)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", nil
@@ -36,7 +36,7 @@ func (s *Store) OwnedBucket(ctx context.Context) (string, error) {
 }
 
 // HasItems implements account.Store.
-func (s *Store) HasItems(ctx context.Context, accountID uuid.UUID) (bool, error) {
+func (s Accounts) HasItems(ctx context.Context, accountID uuid.UUID) (bool, error) {
 	has, err := s.queries.HasItems(ctx, accountID)
 	return has, toFault(err, "look for items")
 }
@@ -45,7 +45,7 @@ func (s *Store) HasItems(ctx context.Context, accountID uuid.UUID) (bool, error)
 const filesOfSample = 3
 
 // SampleFiles implements account.Store.
-func (s *Store) SampleFiles(ctx context.Context, accountID uuid.UUID) ([]string, error) {
+func (s Accounts) SampleFiles(ctx context.Context, accountID uuid.UUID) ([]string, error) {
 	keys, err := s.queries.SampleFiles(ctx, sqlgen.SampleFilesParams{AccountID: accountID, Items: filesOfSample})
 	return keys, toFault(err, "read files of the account")
 }
@@ -61,7 +61,7 @@ func toolPolicyOf(row sqlgen.Account) account.ToolPolicy {
 }
 
 // ListOrigins implements accountcache.OriginStore.
-func (s *Store) ListOrigins(ctx context.Context) ([]string, error) {
+func (s Accounts) ListOrigins(ctx context.Context) ([]string, error) {
 	texts, err := s.queries.ListOrigins(ctx)
 	return texts, toFault(err, "list web origins")
 }

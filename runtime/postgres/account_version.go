@@ -10,13 +10,13 @@ import (
 )
 
 // Versions implements account.VersionStore.
-func (s *Store) Versions(ctx context.Context, ids []uuid.UUID) ([]account.Version, error) {
+func (s Accounts) Versions(ctx context.Context, ids []uuid.UUID) ([]account.Version, error) {
 	rows, err := s.queries.AccountVersions(ctx, ids)
 	return versionsOf(rows), toFault(err, "read the versions of accounts")
 }
 
 // VersionsAfter implements account.VersionStore.
-func (s *Store) VersionsAfter(ctx context.Context, namespaces []string, after uuid.UUID, limit int) ([]account.Version, error) {
+func (s Accounts) VersionsAfter(ctx context.Context, namespaces []string, after uuid.UUID, limit int) ([]account.Version, error) {
 	rows, err := s.queries.AccountVersionsAfter(ctx, sqlgen.AccountVersionsAfterParams{Namespaces: namespaces, After: after, Limit: batchSize(limit)})
 	return versionsOf(rows), toFault(err, "read the versions of all accounts")
 }
@@ -30,7 +30,7 @@ func versionsOf(rows []sqlgen.AccountVersion) []account.Version {
 }
 
 // Usage implements account.Store.
-func (s *Store) Usage(ctx context.Context, accountID uuid.UUID) (account.Usage, error) {
+func (s Accounts) Usage(ctx context.Context, accountID uuid.UUID) (account.Usage, error) {
 	row, err := s.queries.AccountHolding(ctx, accountID)
 	if err != nil {
 		return account.Usage{}, toFault(err, "read the usage")
@@ -39,7 +39,7 @@ func (s *Store) Usage(ctx context.Context, accountID uuid.UUID) (account.Usage, 
 }
 
 // HoldingsAfter implements account.VersionStore.
-func (s *Store) HoldingsAfter(ctx context.Context, namespaces []string, after uuid.UUID, limit int) ([]account.Holding, error) {
+func (s Accounts) HoldingsAfter(ctx context.Context, namespaces []string, after uuid.UUID, limit int) ([]account.Holding, error) {
 	rows, err := s.queries.AccountHoldingsAfter(ctx, sqlgen.AccountHoldingsAfterParams{Namespaces: namespaces, After: after, Limit: batchSize(limit)})
 	if err != nil {
 		return nil, toFault(err, "read the usage of all accounts")

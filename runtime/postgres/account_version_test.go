@@ -32,7 +32,7 @@ func TestVersions_ChangeWithWhatTheyStandForOnly(t *testing.T) {
 		t.Helper()
 		var all []account.Version
 		must(t, registry(store).EachVersion(t.Context(), nil, func(v account.Version) { all = append(all, v) }))
-		some, err := store.Versions(t.Context(), []uuid.UUID{scope.AccountID, uuid.New()})
+		some, err := store.Accounts.Versions(t.Context(), []uuid.UUID{scope.AccountID, uuid.New()})
 		must(t, err)
 		if len(all) != 1 || len(some) != 1 || all[0] != some[0] || all[0].ID != scope.AccountID || all[0].Name != spec.Name || all[0].Namespace != spec.Namespace {
 			t.Fatalf("versions are %+v and %+v", all, some)
@@ -53,12 +53,12 @@ func TestVersions_ChangeWithWhatTheyStandForOnly(t *testing.T) {
 		{"a deleted key", exec(`DELETE FROM api_key`), true, false},
 		{"a new app", exec(`INSERT INTO app (id, account_id, name) SELECT gen_random_uuid(), id, 'more' FROM account`), true, false},
 		{"a tenant's setting", func() {
-			must(t, check.ErrorOf(settings.NewService(store).Update(t.Context(), scope.AccountID, settings.Layer{ThumbnailWidth: &width})))
+			must(t, check.ErrorOf(settings.NewService(store.Settings).Update(t.Context(), scope.AccountID, settings.Layer{ThumbnailWidth: &width})))
 		}, false, true},
 		{"a pin", func() {
-			must(t, store.Pin(t.Context(), scope.AccountID, settings.Layer{ThumbnailHeight: &width}, settings.Object{Name: "team-a/site", UID: "uid"}))
+			must(t, store.Settings.Pin(t.Context(), scope.AccountID, settings.Layer{ThumbnailHeight: &width}, settings.Object{Name: "team-a/site", UID: "uid"}))
 		}, false, true},
-		{"a removed pin", func() { must(t, store.Unpin(t.Context(), "uid")) }, false, true},
+		{"a removed pin", func() { must(t, store.Settings.Unpin(t.Context(), "uid")) }, false, true},
 		{"an upload", exec(`UPDATE account_usage SET bytes = bytes + 1`), false, false},
 	} {
 		before := read()
@@ -92,7 +92,7 @@ func TestHoldings_AreThoseOfTheCounters(t *testing.T) {
 		}
 	}
 	want := account.Usage{Used: 100, SealedItems: 3, SealedBytes: 40, Reserved: 25, DraftBytes: 35}
-	usage, err := store.Usage(t.Context(), scope.AccountID)
+	usage, err := store.Accounts.Usage(t.Context(), scope.AccountID)
 	must(t, err)
 	visited := 0
 	must(t, registry(store).EachHolding(t.Context(), []string{spec.Namespace}, func(h account.Holding) {

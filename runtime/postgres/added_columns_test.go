@@ -164,11 +164,11 @@ func TestStalePlan_IsRepeated(t *testing.T) {
 	url := testenv.Postgres(t)
 	store := newRetrying(t, url, url, func(c *postgres.Config) { c.DatabaseConns = 1 })
 	find := func() error {
-		_, err := store.FindAccount(t.Context(), store.account.Namespace, store.account.Name)
+		_, err := store.Accounts.FindAccount(t.Context(), store.account.Namespace, store.account.Name)
 		return err
 	}
 	inTransaction := func() error {
-		_, err := store.AcceptKey(t.Context(), account.Key{AppID: store.scope.AppID, Sequence: -1})
+		_, err := store.Accounts.AcceptKey(t.Context(), account.Key{AppID: store.scope.AppID, Sequence: -1})
 		return err
 	}
 	must(t, find())

@@ -19,7 +19,7 @@ import (
 const maxEndedKeys = 100
 
 // Keys implements account.KeyStore.
-func (s *Store) Keys(ctx context.Context, accountID uuid.UUID) (account.AccountKeys, error) {
+func (s Accounts) Keys(ctx context.Context, accountID uuid.UUID) (account.AccountKeys, error) {
 	rows, err := s.queries.Keys(ctx, accountID)
 	if err != nil {
 		return account.AccountKeys{}, toFault(err, "read keys")
@@ -45,7 +45,7 @@ func (s *Store) Keys(ctx context.Context, accountID uuid.UUID) (account.AccountK
 }
 
 // AddKey implements account.KeyStore.
-func (s *Store) AddKey(ctx context.Context, key account.Key, seen *account.SeenKeys) (account.Key, error) {
+func (s Accounts) AddKey(ctx context.Context, key account.Key, seen *account.SeenKeys) (account.Key, error) {
 	var added sqlgen.ApiKey
 	err := s.inTx(ctx, "add key", func(q *sqlgen.Queries) error {
 		app, err := q.LockApp(ctx, key.AppID)
@@ -82,12 +82,12 @@ func insertKey(ctx context.Context, q *sqlgen.Queries, app sqlgen.App, key accou
 }
 
 // MarkKeyReplacesSecret implements account.KeyStore.
-func (s *Store) MarkKeyReplacesSecret(ctx context.Context, key account.Key) error {
+func (s Accounts) MarkKeyReplacesSecret(ctx context.Context, key account.Key) error {
 	return toFault(s.queries.MarkKeyReplacesSecret(ctx, sqlgen.MarkKeyReplacesSecretParams{ID: key.ID, Hash: key.Hash[:]}), "mark key")
 }
 
 // DeliverKey implements account.KeyStore.
-func (s *Store) DeliverKey(ctx context.Context, key account.Key) error {
+func (s Accounts) DeliverKey(ctx context.Context, key account.Key) error {
 	return s.inTx(ctx, "deliver key", func(q *sqlgen.Queries) error {
 		if _, err := q.LockApp(ctx, key.AppID); err != nil {
 			return err
@@ -108,7 +108,7 @@ func (s *Store) DeliverKey(ctx context.Context, key account.Key) error {
 
 // DeliverFirstKeys implements account.KeyStore. It is one statement for each key, because a plan for a list
 // of keys that was made while the table was small reads all of it.
-func (s *Store) DeliverFirstKeys(ctx context.Context, keys []account.Key, objectUID string) (delivered []uuid.UUID, err error) {
+func (s Accounts) DeliverFirstKeys(ctx context.Context, keys []account.Key, objectUID string) (delivered []uuid.UUID, err error) {
 	deliver := func(q *sqlgen.Queries) error {
 		delivered = nil
 		for _, key := range keys {
@@ -144,7 +144,7 @@ func endOlderKeys(ctx context.Context, q *sqlgen.Queries, appID uuid.UUID, seque
 }
 
 // AcceptKey implements account.KeyStore.
-func (s *Store) AcceptKey(ctx context.Context, key account.Key) (accepted bool, err error) {
+func (s Accounts) AcceptKey(ctx context.Context, key account.Key) (accepted bool, err error) {
 	err = s.inTx(ctx, "accept key", func(q *sqlgen.Queries) error {
 		accepted = false
 		app, err := q.LockApp(ctx, key.AppID)
@@ -181,14 +181,14 @@ func (s *Store) AcceptKey(ctx context.Context, key account.Key) (accepted bool, 
 }
 
 // PurgeKeys implements account.KeyStore.
-func (s *Store) PurgeKeys(ctx context.Context, retention time.Duration, batch int) (int, error) {
+func (s Accounts) PurgeKeys(ctx context.Context, retention time.Duration, batch int) (int, error) {
 	n, err := s.queries.PurgeKeys(ctx, sqlgen.PurgeKeysParams{Retention: retention.Microseconds(), Batch: batchSize(batch)})
 	return int(n), toFault(err, "purge keys")
 }
 
 // FindPrincipalByKeyID returns the principal of the key with this id; NotFound without one.
-func (s *Store) FindPrincipalByKeyID(ctx context.Context, id uuid.UUID) (account.Principal, error) {
-	row, err := repeat(ctx, s, func(ctx context.Context) (sqlgen.PrincipalOfKeyRow, error) { return s.queries.PrincipalOfKey(ctx, id) })
+func (s Credentials) FindPrincipalByKeyID(ctx context.Context, id uuid.UUID) (account.Principal, error) {
+	row, err := repeat(ctx, s.Store, func(ctx context.Context) (sqlgen.PrincipalOfKeyRow, error) { return s.queries.PrincipalOfKey(ctx, id) })
 	if err != nil {
 		return account.Principal{}, toFault(err, "find principal of key")
 	}
@@ -196,7 +196,7 @@ func (s *Store) FindPrincipalByKeyID(ctx context.Context, id uuid.UUID) (account
 }
 
 // TouchKeys sets when keys were last used. Deleted keys are ignored.
-func (s *Store) TouchKeys(ctx context.Context, used map[uuid.UUID]time.Time) error {
+func (s Credentials) TouchKeys(ctx context.Context, used map[uuid.UUID]time.Time) error {
 	params := sqlgen.TouchKeysParams{}
 	for id, at := range used {
 		params.Ids = append(params.Ids, id)

@@ -33,7 +33,7 @@ func TestAppsAndKeys_Lifecycle(t *testing.T) {
 	must(t, err)
 	blog, _, err := r.IssueKey(t.Context(), apps[1].ID, 1, 0)
 	must(t, err)
-	p, err := store.FindPrincipal(t.Context(), first.Hash())
+	p, err := store.Credentials.FindPrincipal(t.Context(), first.Hash())
 	must(t, err)
 	if p.Account.ID != a.ID || p.App != apps[0] || p.Key.ID != firstKey.ID || !p.Key.Hash.Equal(first.Hash()) {
 		t.Errorf("the principal of the key is %+v", p)
@@ -44,7 +44,7 @@ func TestAppsAndKeys_Lifecycle(t *testing.T) {
 	if len(keys) != 2 || !keys[0].Hash.Equal(second.Hash()) || keys[0].ExpiresAt != nil {
 		t.Errorf("after a rotation with overlap the keys are %+v", keys)
 	}
-	if p, err := store.FindPrincipal(t.Context(), first.Hash()); err != nil || p.Key.ExpiresAt == nil || time.Until(*p.Key.ExpiresAt) > time.Hour {
+	if p, err := store.Credentials.FindPrincipal(t.Context(), first.Hash()); err != nil || p.Key.ExpiresAt == nil || time.Until(*p.Key.ExpiresAt) > time.Hour {
 		t.Errorf("the old key must end after the overlap: %+v, %v", p.Key, err)
 	}
 	_, _, err = r.IssueKey(t.Context(), apps[0].ID, 2, 0)
@@ -54,7 +54,7 @@ func TestAppsAndKeys_Lifecycle(t *testing.T) {
 	}
 
 	must(t, r.CloseApps(t.Context(), a.ID, apps[1:]))
-	if _, err := store.FindPrincipal(t.Context(), blog.Hash()); !fault.Is(err, fault.NotFound) {
+	if _, err := store.Credentials.FindPrincipal(t.Context(), blog.Hash()); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the key of a closed app: %v", err)
 	}
 	reopened, _, err := r.OpenApps(t.Context(), a.ID, []string{"blog"})
@@ -62,7 +62,7 @@ func TestAppsAndKeys_Lifecycle(t *testing.T) {
 	if reopened[1].ID != apps[1].ID {
 		t.Error("an app that is added again has another id")
 	}
-	if _, err := store.FindPrincipal(t.Context(), blog.Hash()); !fault.Is(err, fault.NotFound) {
+	if _, err := store.Credentials.FindPrincipal(t.Context(), blog.Hash()); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the old key of an app that is added again must stay revoked: %v", err)
 	}
 
@@ -73,7 +73,7 @@ func TestAppsAndKeys_Lifecycle(t *testing.T) {
 	if once.EraseAfter == nil || !once.EraseAfter.Equal(*closed.EraseAfter) || !once.ClosedAt.Equal(*closed.ClosedAt) {
 		t.Errorf("closed as %+v, and again as %+v", closed, once)
 	}
-	if _, err := store.FindPrincipal(t.Context(), second.Hash()); !fault.Is(err, fault.NotFound) {
+	if _, err := store.Credentials.FindPrincipal(t.Context(), second.Hash()); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the key of a closed account: %v", err)
 	}
 	_, err = r.BeginErasure(t.Context(), a.ID)
@@ -98,8 +98,8 @@ func TestTouchKeys_KeepsLatestUseWithoutNotification(t *testing.T) {
 	_, key, err := r.IssueKey(t.Context(), apps[0].ID, 1, 0)
 	must(t, err)
 	used := time.Now().Truncate(time.Microsecond)
-	must(t, store.TouchKeys(t.Context(), map[uuid.UUID]time.Time{key.ID: used, uuid.New(): used}))
-	must(t, store.TouchKeys(t.Context(), map[uuid.UUID]time.Time{key.ID: used.Add(-time.Hour)}))
+	must(t, store.Credentials.TouchKeys(t.Context(), map[uuid.UUID]time.Time{key.ID: used, uuid.New(): used}))
+	must(t, store.Credentials.TouchKeys(t.Context(), map[uuid.UUID]time.Time{key.ID: used.Add(-time.Hour)}))
 	keys := validKeys(t, r, a.ID, apps[0].ID)
 	if keys[0].LastUsedAt == nil || !keys[0].LastUsedAt.Equal(used) {
 		t.Errorf("last used %v, want %v", keys[0].LastUsedAt, used)

@@ -12,7 +12,7 @@ import (
 )
 
 // OpenApps implements account.Store.
-func (s *Store) OpenApps(ctx context.Context, accountID uuid.UUID, names []string) (open, others []account.App, err error) {
+func (s Accounts) OpenApps(ctx context.Context, accountID uuid.UUID, names []string) (open, others []account.App, err error) {
 	current, err := s.queries.Apps(ctx, accountID)
 	if err != nil {
 		return nil, nil, toFault(err, "read apps")
@@ -51,7 +51,7 @@ func (s *Store) OpenApps(ctx context.Context, accountID uuid.UUID, names []strin
 }
 
 // CloseApps implements account.Store.
-func (s *Store) CloseApps(ctx context.Context, accountID uuid.UUID, apps []account.App) error {
+func (s Accounts) CloseApps(ctx context.Context, accountID uuid.UUID, apps []account.App) error {
 	ids := make([]uuid.UUID, len(apps))
 	for i, app := range apps {
 		ids[i] = app.ID

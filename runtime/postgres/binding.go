@@ -18,7 +18,7 @@ import (
 const bindLock = 526_873
 
 // UpdateAccount implements account.Store.
-func (s *Store) UpdateAccount(ctx context.Context, want account.Account) (account.Account, error) {
+func (s Accounts) UpdateAccount(ctx context.Context, want account.Account) (account.Account, error) {
 	found, err := s.queries.FindAccount(ctx, sqlgen.FindAccountParams{Namespace: want.Namespace, Name: want.Name})
 	if err == nil && (found.ObjectUid != want.ObjectUID || found.NamespaceUid == "") {
 		err = pgx.ErrNoRows
@@ -61,7 +61,7 @@ func updateAccount(ctx context.Context, q *sqlgen.Queries, found sqlgen.Account,
 }
 
 // BindAccount implements account.Store.
-func (s *Store) BindAccount(ctx context.Context, want account.Account, provision account.Provision, binding account.Binding) (account.Account, error) {
+func (s Accounts) BindAccount(ctx context.Context, want account.Account, provision account.Provision, binding account.Binding) (account.Account, error) {
 	var bound sqlgen.Account
 	bucket := provision.Bucket
 	var rejected error // the closing of an orphan is committed, although the binding is rejected

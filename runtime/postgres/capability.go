@@ -14,7 +14,7 @@ import (
 
 // OpenCountedUpload implements media.Store. It is not batched with other uploads: a capability of which
 // every use is taken must not undo theirs.
-func (s *Store) OpenCountedUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, capability media.Capability, bytes int64, leaseEnds time.Time) error {
+func (s Items) OpenCountedUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, capability media.Capability, bytes int64, leaseEnds time.Time) error {
 	params := s.ofProcess(openParams(noLockTimeout, []openRequest{{itemID: itemID, accountID: scope.AccountID, appID: scope.AppID, bytes: bytes, leaseEnds: leaseEnds}}))
 	return s.reserve(ctx, "open upload", func(r *reservation) error { return r.openWithin(ctx, params, scope, &capability) })
 }
@@ -57,7 +57,7 @@ func releaseCapabilities(ctx context.Context, q *sqlgen.Queries, uploads ...[]by
 }
 
 // commitSealed makes an item that is sealed at once: the draft is in no snapshot.
-func (s *Store) commitSealed(ctx context.Context, item media.Item) error {
+func (s Items) commitSealed(ctx context.Context, item media.Item) error {
 	err := s.commitAlone(ctx, item)
 	if err == nil {
 		s.pageIndex.recordChange(item.AppID)
@@ -75,7 +75,7 @@ func sealCommitted(ctx context.Context, q *sqlgen.Queries, item media.Item) erro
 }
 
 // DeleteExpiredCapabilities implements media.PurgeStore.
-func (s *Store) DeleteExpiredCapabilities(ctx context.Context, cutoff time.Time, batch int) (int, error) {
+func (s Items) DeleteExpiredCapabilities(ctx context.Context, cutoff time.Time, batch int) (int, error) {
 	n, err := s.queries.DeleteExpiredCapabilities(ctx, sqlgen.DeleteExpiredCapabilitiesParams{Cutoff: cutoff, Batch: batchSize(batch)})
 	return int(n), toFault(err, "delete expired capabilities")
 }

@@ -30,19 +30,19 @@ func TestCapability_UseEndsWithTheLeaseOfItsUpload(t *testing.T) {
 		}
 	}
 	killed, slow, third := newUploading(scope, 10), newUploading(scope, 10), newUploading(scope, 10)
-	must(t, dead.OpenCountedUpload(t.Context(), killed.id, scope, capability, 10, time.Now().Add(time.Hour)))
-	must(t, alive.OpenCountedUpload(t.Context(), slow.id, scope, capability, 10, time.Now().Add(-time.Minute)))
-	if err := alive.OpenCountedUpload(t.Context(), third.id, scope, capability, 10, time.Now().Add(time.Hour)); !fault.Is(err, fault.InvalidSignature) {
+	must(t, dead.Items.OpenCountedUpload(t.Context(), killed.id, scope, capability, 10, time.Now().Add(time.Hour)))
+	must(t, alive.Items.OpenCountedUpload(t.Context(), slow.id, scope, capability, 10, time.Now().Add(-time.Minute)))
+	if err := alive.Items.OpenCountedUpload(t.Context(), third.id, scope, capability, 10, time.Now().Add(time.Hour)); !fault.Is(err, fault.InvalidSignature) {
 		t.Errorf("a third upload: %v", err)
 	}
 	counts(t, url, 20, "bytes are reserved: the upload without a use has kept its own", `SELECT bytes FROM account_usage`)
 	uses(2)
 	statement(t, url, lapse, deadID)
-	if n, err := alive.EndUploadsOfDeadProcesses(t.Context(), 5, keysOf, time.Now()); err != nil || n != 1 {
+	if n, err := alive.Items.EndUploadsOfDeadProcesses(t.Context(), 5, keysOf, time.Now()); err != nil || n != 1 {
 		t.Fatalf("%d uploads were ended: %v", n, err)
 	}
 	uses(1)
-	if n, err := alive.ExpireUploads(t.Context(), time.Now(), 5, keysOf); err != nil || n != 1 {
+	if n, err := alive.Items.ExpireUploads(t.Context(), time.Now(), 5, keysOf); err != nil || n != 1 {
 		t.Fatalf("%d uploads have expired: %v", n, err)
 	}
 	uses(0)
@@ -50,17 +50,17 @@ func TestCapability_UseEndsWithTheLeaseOfItsUpload(t *testing.T) {
 	if err := killed.commit(dead); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the process that was paused commits: %v", err)
 	}
-	must(t, alive.OpenCountedUpload(t.Context(), third.id, scope, capability, 10, time.Now().Add(time.Hour)))
+	must(t, alive.Items.OpenCountedUpload(t.Context(), third.id, scope, capability, 10, time.Now().Add(time.Hour)))
 	must(t, third.commit(alive))
 	uses(1)
 	// The cap has no room: the use is not taken.
-	if err := alive.OpenCountedUpload(t.Context(), slow.id, scope, capability, 991, time.Now().Add(time.Hour)); !fault.Is(err, fault.QuotaExceeded) {
+	if err := alive.Items.OpenCountedUpload(t.Context(), slow.id, scope, capability, 991, time.Now().Add(time.Hour)); !fault.Is(err, fault.QuotaExceeded) {
 		t.Errorf("an upload over the cap: %v", err)
 	}
 	uses(1)
 	// The count outlives the capability, and ends with the purge.
 	for want, cutoff := range []time.Duration{time.Minute, 2 * time.Hour} {
-		if n, err := alive.DeleteExpiredCapabilities(t.Context(), time.Now().Add(cutoff), 5); err != nil || n != want {
+		if n, err := alive.Items.DeleteExpiredCapabilities(t.Context(), time.Now().Add(cutoff), 5); err != nil || n != want {
 			t.Errorf("%d counts were deleted, want %d: %v", n, want, err)
 		}
 	}

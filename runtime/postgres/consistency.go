@@ -24,7 +24,7 @@ import (
 const repairLock = 526_871
 
 // AccountByID returns an open or closed account.
-func (s *Store) AccountByID(ctx context.Context, id uuid.UUID) (account.Account, error) {
+func (s Consistency) AccountByID(ctx context.Context, id uuid.UUID) (account.Account, error) {
 	row, err := s.queries.AccountByID(ctx, id)
 	if err != nil {
 		return account.Account{}, toFault(err, "find account by id")
@@ -33,7 +33,7 @@ func (s *Store) AccountByID(ctx context.Context, id uuid.UUID) (account.Account,
 }
 
 // OpenAccountsAfter returns up to limit open accounts with ids after the given one, in the order of ids.
-func (s *Store) OpenAccountsAfter(ctx context.Context, after uuid.UUID, limit int32) ([]account.Account, error) {
+func (s Consistency) OpenAccountsAfter(ctx context.Context, after uuid.UUID, limit int32) ([]account.Account, error) {
 	rows, err := s.queries.OpenAccountsAfter(ctx, sqlgen.OpenAccountsAfterParams{ID: after, Limit: limit})
 	if err != nil {
 		return nil, toFault(err, "list accounts")
@@ -46,7 +46,7 @@ func (s *Store) OpenAccountsAfter(ctx context.Context, after uuid.UUID, limit in
 }
 
 // ItemsAfter implements consistency.Store.
-func (s *Store) ItemsAfter(ctx context.Context, accountID, after uuid.UUID, limit int32) ([]consistency.ItemObjects, error) {
+func (s Consistency) ItemsAfter(ctx context.Context, accountID, after uuid.UUID, limit int32) ([]consistency.ItemObjects, error) {
 	rows, err := s.queries.ItemsAfter(ctx, sqlgen.ItemsAfterParams{AccountID: accountID, After: after, Limit: limit})
 	if err != nil {
 		return nil, toFault(err, "read items in order")
@@ -62,7 +62,7 @@ func (s *Store) ItemsAfter(ctx context.Context, accountID, after uuid.UUID, limi
 }
 
 // ItemsByID implements consistency.Store.
-func (s *Store) ItemsByID(ctx context.Context, accountID uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]media.Objects, error) {
+func (s Consistency) ItemsByID(ctx context.Context, accountID uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]media.Objects, error) {
 	rows, err := s.queries.ItemsByID(ctx, sqlgen.ItemsByIDParams{AccountID: accountID, Ids: ids})
 	if err != nil {
 		return nil, toFault(err, "read items by id")
@@ -79,7 +79,7 @@ func (s *Store) ItemsByID(ctx context.Context, accountID uuid.UUID, ids []uuid.U
 }
 
 // SizeMismatchesAfter implements consistency.Store.
-func (s *Store) SizeMismatchesAfter(ctx context.Context, accountID, after uuid.UUID, limit int32) ([]consistency.SizeMismatch, error) {
+func (s Consistency) SizeMismatchesAfter(ctx context.Context, accountID, after uuid.UUID, limit int32) ([]consistency.SizeMismatch, error) {
 	rows, err := s.queries.SizeMismatchesAfter(ctx, sqlgen.SizeMismatchesAfterParams{AccountID: accountID, After: after, Limit: limit})
 	if err != nil {
 		return nil, toFault(err, "find size mismatches")
@@ -92,7 +92,7 @@ func (s *Store) SizeMismatchesAfter(ctx context.Context, accountID, after uuid.U
 }
 
 // OverdueItemsAfter implements consistency.Store.
-func (s *Store) OverdueItemsAfter(ctx context.Context, accountID, after uuid.UUID, cutoff time.Time, limit int32) ([]consistency.OverdueItem, error) {
+func (s Consistency) OverdueItemsAfter(ctx context.Context, accountID, after uuid.UUID, cutoff time.Time, limit int32) ([]consistency.OverdueItem, error) {
 	rows, err := s.queries.OverdueTombstones(ctx, sqlgen.OverdueTombstonesParams{AccountID: accountID, After: after, Cutoff: cutoff, Batch: limit})
 	if err != nil {
 		return nil, toFault(err, "find deleted items whose time is over")
@@ -105,7 +105,7 @@ func (s *Store) OverdueItemsAfter(ctx context.Context, accountID, after uuid.UUI
 }
 
 // EndOverdueItems implements consistency.Store.
-func (s *Store) EndOverdueItems(ctx context.Context, accountID uuid.UUID, ids []uuid.UUID, cutoff time.Time) ([]uuid.UUID, error) {
+func (s Consistency) EndOverdueItems(ctx context.Context, accountID uuid.UUID, ids []uuid.UUID, cutoff time.Time) ([]uuid.UUID, error) {
 	params := sqlgen.EndTombstonesParams{Ids: ids, AccountIds: make([]uuid.UUID, len(ids)), Cutoff: &cutoff, Slot: randomSlot()}
 	for i := range ids {
 		params.AccountIds[i] = accountID
@@ -119,7 +119,7 @@ func (s *Store) EndOverdueItems(ctx context.Context, accountID uuid.UUID, ids []
 }
 
 // FindReferences implements consistency.Store.
-func (s *Store) FindReferences(ctx context.Context, accountID uuid.UUID, bucket string, ids []uuid.UUID, keys []string) (consistency.References, error) {
+func (s Consistency) FindReferences(ctx context.Context, accountID uuid.UUID, bucket string, ids []uuid.UUID, keys []string) (consistency.References, error) {
 	rows, err := s.queries.FindReferences(ctx, sqlgen.FindReferencesParams{AccountID: accountID, Ids: ids, Bucket: bucket, Keys: keys})
 	if err != nil {
 		return consistency.References{}, toFault(err, "find references")
@@ -142,19 +142,19 @@ func (s *Store) FindReferences(ctx context.Context, accountID uuid.UUID, bucket 
 }
 
 // CountPending implements consistency.Store.
-func (s *Store) CountPending(ctx context.Context, accountID uuid.UUID) (uploads, removals int64, err error) {
+func (s Consistency) CountPending(ctx context.Context, accountID uuid.UUID) (uploads, removals int64, err error) {
 	row, err := s.queries.CountPending(ctx, accountID)
 	return row.Uploads, row.Removals, toFault(err, "count uploads and removals")
 }
 
 // CountRestored implements consistency.RestoreStore.
-func (s *Store) CountRestored(ctx context.Context, accountID uuid.UUID, cutoff time.Time) (consistency.RestoreCounts, error) {
+func (s Consistency) CountRestored(ctx context.Context, accountID uuid.UUID, cutoff time.Time) (consistency.RestoreCounts, error) {
 	row, err := s.queries.CountRestored(ctx, sqlgen.CountRestoredParams{AccountID: accountID, Cutoff: cutoff})
 	return consistency.RestoreCounts{ExpiredDrafts: row.Drafts, ExpiredDraftsBytes: row.DraftBytes, Keys: row.Keys}, toFault(err, "count what a restore turned back")
 }
 
 // FindDrift implements consistency.Store.
-func (s *Store) FindDrift(ctx context.Context, accountID uuid.UUID) ([]consistency.Drift, error) {
+func (s Consistency) FindDrift(ctx context.Context, accountID uuid.UUID) ([]consistency.Drift, error) {
 	return findDrift(ctx, s.queries, accountID)
 }
 
@@ -186,7 +186,7 @@ func findDrift(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID) ([]c
 }
 
 // withRepairLock runs do in a transaction that excludes other repairs of the account.
-func (s *Store) withRepairLock(ctx context.Context, op string, accountID uuid.UUID, do func(q *sqlgen.Queries) error) error {
+func (s Consistency) withRepairLock(ctx context.Context, op string, accountID uuid.UUID, do func(q *sqlgen.Queries) error) error {
 	return s.inTx(ctx, op, func(q *sqlgen.Queries) error {
 		if err := q.LockRepair(ctx, sqlgen.LockRepairParams{Class: repairLock, Account: accountID.String()}); err != nil {
 			return err
@@ -200,7 +200,7 @@ func (s *Store) withRepairLock(ctx context.Context, op string, accountID uuid.UU
 // difference is not changed by concurrent uploads, seals, deletes and purges, because each of
 // them changes rows and counters together. Setting a counter to its recount would have to
 // stop all of them.
-func (s *Store) RepairCounters(ctx context.Context, accountID uuid.UUID) ([]consistency.Drift, error) {
+func (s Consistency) RepairCounters(ctx context.Context, accountID uuid.UUID) ([]consistency.Drift, error) {
 	var repaired []consistency.Drift
 	err := s.withRepairLock(ctx, "repair counters", accountID, func(q *sqlgen.Queries) error {
 		var err error
@@ -221,7 +221,7 @@ func (s *Store) RepairCounters(ctx context.Context, accountID uuid.UUID) ([]cons
 	for _, d := range repaired {
 		if d.Counter == consistency.PageIndex && !apps[d.AppID] {
 			apps[d.AppID] = true
-			if err := s.compactApp(ctx, d.AppID); err != nil {
+			if err := s.Items.compactApp(ctx, d.AppID); err != nil {
 				return repaired, err
 			}
 		}
@@ -265,16 +265,16 @@ func repairCounter(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID, 
 
 // RepairItemBytes implements consistency.Store. The lock excludes
 // RepairCounters, whose differences it would change.
-func (s *Store) RepairItemBytes(ctx context.Context, accountID, itemID uuid.UUID) error {
+func (s Consistency) RepairItemBytes(ctx context.Context, accountID, itemID uuid.UUID) error {
 	return s.withRepairLock(ctx, "repair an item's bytes", accountID, func(q *sqlgen.Queries) error {
 		return q.RepairItemBytes(ctx, sqlgen.RepairItemBytesParams{AccountID: accountID, ID: itemID})
 	})
 }
 
 // DropObject implements consistency.Store.
-func (s *Store) DropObject(ctx context.Context, accountID uuid.UUID, bucket string, itemID uuid.UUID, object media.Object) (*media.Removal, error) {
+func (s Consistency) DropObject(ctx context.Context, accountID uuid.UUID, bucket string, itemID uuid.UUID, object media.Object) (*media.Removal, error) {
 	if id, ok := rendition.IDOfObject(object.Key); ok {
-		return s.dropRendition(ctx, accountID, bucket, itemID, id)
+		return s.Pictures.dropRendition(ctx, accountID, bucket, itemID, id)
 	}
 	var removal *media.Removal
 	err := s.withRepairLock(ctx, "drop an object", accountID, func(q *sqlgen.Queries) error {

@@ -26,7 +26,7 @@ const (
 )
 
 // CloseAccount implements account.Store.
-func (s *Store) CloseAccount(ctx context.Context, accountID uuid.UUID, options account.CloseOptions) (account.Account, error) {
+func (s Accounts) CloseAccount(ctx context.Context, accountID uuid.UUID, options account.CloseOptions) (account.Account, error) {
 	var closed sqlgen.Account
 	err := s.inTx(ctx, "close account", func(q *sqlgen.Queries) error {
 		var err error
@@ -71,7 +71,7 @@ func eraseAfter(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID, opt
 }
 
 // FindAccountOfObject implements account.ErasureStore.
-func (s *Store) FindAccountOfObject(ctx context.Context, namespace, name, objectUID string) (account.Account, error) {
+func (s Accounts) FindAccountOfObject(ctx context.Context, namespace, name, objectUID string) (account.Account, error) {
 	found, err := s.queries.FindAccount(ctx, sqlgen.FindAccountParams{Namespace: namespace, Name: name})
 	if err == nil && (found.ObjectUid == objectUID || found.NamespaceUid == "") {
 		return accountOf(found), nil
@@ -86,7 +86,7 @@ func (s *Store) FindAccountOfObject(ctx context.Context, namespace, name, object
 }
 
 // BeginErasure implements account.ErasureStore.
-func (s *Store) BeginErasure(ctx context.Context, accountID uuid.UUID) (account.Account, error) {
+func (s Accounts) BeginErasure(ctx context.Context, accountID uuid.UUID) (account.Account, error) {
 	begun, err := s.queries.BeginErasure(ctx, accountID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		if begun, err = s.queries.GetAccount(ctx, accountID); err == nil && begun.ErasingAt == nil {
@@ -100,18 +100,18 @@ func (s *Store) BeginErasure(ctx context.Context, accountID uuid.UUID) (account.
 }
 
 // SetBucketRemoved implements account.ErasureStore.
-func (s *Store) SetBucketRemoved(ctx context.Context, accountID uuid.UUID) error {
+func (s Accounts) SetBucketRemoved(ctx context.Context, accountID uuid.UUID) error {
 	return toFault(s.queries.SetBucketRemoved(ctx, accountID), "record that a bucket was removed")
 }
 
 // ItemsToErase implements account.ErasureStore.
-func (s *Store) ItemsToErase(ctx context.Context, accountID uuid.UUID) (int64, error) {
+func (s Accounts) ItemsToErase(ctx context.Context, accountID uuid.UUID) (int64, error) {
 	items, err := s.queries.ItemsToErase(ctx, accountID)
 	return items, toFault(err, "count the items to erase")
 }
 
 // AbandonErasure implements account.ErasureStore.
-func (s *Store) AbandonErasure(ctx context.Context, accountID uuid.UUID) (account.Account, error) {
+func (s Accounts) AbandonErasure(ctx context.Context, accountID uuid.UUID) (account.Account, error) {
 	kept, err := s.queries.AbandonErasure(ctx, accountID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return account.Account{}, fault.New(fault.Conflict, "account %s is open, or its bucket was removed already", accountID)
@@ -126,7 +126,7 @@ func (s *Store) AbandonErasure(ctx context.Context, accountID uuid.UUID) (accoun
 // bounded, so that none holds locks, or delays others, for long. A killed erasure continues with
 // the rows that are left. A statement that takes too long is Busy, not Unavailable: the server responds, and
 // nothing else has to wait for it.
-func (s *Store) EraseRows(ctx context.Context, accountID uuid.UUID, more func() bool) (done bool, err error) {
+func (s Accounts) EraseRows(ctx context.Context, accountID uuid.UUID, more func() bool) (done bool, err error) {
 	err = s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		if _, err := conn.Exec(ctx, erasePlanner); err != nil {
 			return err

@@ -102,7 +102,7 @@ func TestErasure_IsLinearInItems(t *testing.T) {
 		start = time.Now()
 		for done := false; !done; {
 			batches := 0
-			done, err = limited.EraseRows(t.Context(), id, func() bool { batches++; return batches < 200 })
+			done, err = limited.Accounts.EraseRows(t.Context(), id, func() bool { batches++; return batches < 200 })
 			must(t, err)
 		}
 		limited.Close()

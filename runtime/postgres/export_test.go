@@ -46,7 +46,7 @@ func Setting(ctx context.Context, s *Store, name string) (value string, err erro
 var ListStatement = listStatement
 
 // BatchPause is batchPause.
-func BatchPause(s *Store, took time.Duration) time.Duration { return s.batchPause(took) }
+func BatchPause(s *Store, took time.Duration) time.Duration { return s.Items.batchPause(took) }
 
 // HoldLookUps calls hold before each batch of look-ups of keys. No batch is late.
 func HoldLookUps(s *Store, hold func(lookUps int)) {

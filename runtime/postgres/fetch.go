@@ -20,8 +20,8 @@ import (
 )
 
 var (
-	_ fetch.Store      = (*Store)(nil)
-	_ fetch.PurgeStore = (*Store)(nil)
+	_ fetch.Store      = Fetches{}
+	_ fetch.PurgeStore = Fetches{}
 )
 
 // fetchLock is the class of the advisory locks that serialize what counts the jobs of an account. The number is arbitrary and must never
@@ -32,7 +32,7 @@ const fetchLock = 526_874
 const fullFetchQueue = 30 * time.Second
 
 // AddFetch implements fetch.Store.
-func (s *Store) AddFetch(ctx context.Context, job fetch.Job, maxOpen int) error {
+func (s Fetches) AddFetch(ctx context.Context, job fetch.Job, maxOpen int) error {
 	fields := job.Request.Fields
 	metadata, err := json.Marshal(fields.Metadata)
 	if err != nil {
@@ -60,14 +60,14 @@ func (s *Store) AddFetch(ctx context.Context, job fetch.Job, maxOpen int) error 
 }
 
 // EnqueueFetches implements fetch.Store.
-func (s *Store) EnqueueFetches(ctx context.Context) (int, error) {
+func (s Fetches) EnqueueFetches(ctx context.Context) (int, error) {
 	rows, err := s.queries.EnqueueFetches(ctx, sqlgen.EnqueueFetchesParams{Kind: string(fetch.JobWork), Own: s.own()})
 	return int(rows), toFault(err, "look for uploads from a URL without a task")
 }
 
 // Fetch implements fetch.Store.
-func (s *Store) Fetch(ctx context.Context, scope media.Scope, id uuid.UUID) (fetch.Job, error) {
-	row, err := repeat(ctx, s, func(ctx context.Context) (sqlgen.FetchJob, error) {
+func (s Fetches) Fetch(ctx context.Context, scope media.Scope, id uuid.UUID) (fetch.Job, error) {
+	row, err := repeat(ctx, s.Store, func(ctx context.Context) (sqlgen.FetchJob, error) {
 		return s.queries.FetchJob(ctx, sqlgen.FetchJobParams{ID: id, AccountID: scope.AccountID, AppID: scope.AppID})
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -80,7 +80,7 @@ func (s *Store) Fetch(ctx context.Context, scope media.Scope, id uuid.UUID) (fet
 }
 
 // BeginFetch implements fetch.Store.
-func (s *Store) BeginFetch(ctx context.Context, id uuid.UUID, keysOf func(uuid.UUID) []string, notBefore time.Time) (claim fetch.Claim, err error) {
+func (s Fetches) BeginFetch(ctx context.Context, id uuid.UUID, keysOf func(uuid.UUID) []string, notBefore time.Time) (claim fetch.Claim, err error) {
 	instance := s.instance.Load()
 	if instance == nil {
 		return fetch.Claim{}, fetch.ErrLost
@@ -116,7 +116,7 @@ func (s *Store) BeginFetch(ctx context.Context, id uuid.UUID, keysOf func(uuid.U
 }
 
 // StarvedFetch implements fetch.Store.
-func (s *Store) StarvedFetch(ctx context.Context, wait time.Duration) (starved bool, yields uuid.UUID, err error) {
+func (s Fetches) StarvedFetch(ctx context.Context, wait time.Duration) (starved bool, yields uuid.UUID, err error) {
 	yields, err = s.queries.StarvedFetch(ctx, sqlgen.StarvedFetchParams{Kind: string(fetch.JobWork), Wait: wait.Microseconds()})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, uuid.Nil, nil
@@ -142,14 +142,14 @@ func endAttempt(ctx context.Context, q *sqlgen.Queries, itemID uuid.UUID, keysOf
 }
 
 // ReportFetch implements fetch.Store.
-func (s *Store) ReportFetch(ctx context.Context, claim fetch.Claim, bytes, total int64) error {
+func (s Fetches) ReportFetch(ctx context.Context, claim fetch.Claim, bytes, total int64) error {
 	return s.changeClaim(func(instance uuid.UUID) (int64, error) {
 		return s.queries.ReportFetch(ctx, sqlgen.ReportFetchParams{ID: claim.ID, ItemID: claim.ItemID, InstanceID: instance, Bytes: bytes, Total: total})
 	})
 }
 
 // FinishFetch implements fetch.Store.
-func (s *Store) FinishFetch(ctx context.Context, claim fetch.Claim, bytes int64, failure *fetch.Failure) error {
+func (s Fetches) FinishFetch(ctx context.Context, claim fetch.Claim, bytes int64, failure *fetch.Failure) error {
 	return s.changeClaim(func(instance uuid.UUID) (int64, error) {
 		params := sqlgen.FinishFetchParams{ID: claim.ID, ItemID: claim.ItemID, InstanceID: instance, Bytes: bytes}
 		if failure != nil {
@@ -160,14 +160,14 @@ func (s *Store) FinishFetch(ctx context.Context, claim fetch.Claim, bytes int64,
 }
 
 // ReturnFetch implements fetch.Store.
-func (s *Store) ReturnFetch(ctx context.Context, claim fetch.Claim, delay time.Duration, counted bool) error {
+func (s Fetches) ReturnFetch(ctx context.Context, claim fetch.Claim, delay time.Duration, counted bool) error {
 	return s.changeClaim(func(instance uuid.UUID) (int64, error) {
 		return s.queries.ReturnFetch(ctx, sqlgen.ReturnFetchParams{ID: claim.ID, ItemID: claim.ItemID, InstanceID: instance, Delay: delay.Microseconds(), Counted: counted})
 	})
 }
 
 // changeClaim changes a job that this process has claimed.
-func (s *Store) changeClaim(change func(instance uuid.UUID) (rows int64, err error)) error {
+func (s Fetches) changeClaim(change func(instance uuid.UUID) (rows int64, err error)) error {
 	instance := s.instance.Load()
 	if instance == nil {
 		return fetch.ErrLost
@@ -180,13 +180,13 @@ func (s *Store) changeClaim(change func(instance uuid.UUID) (rows int64, err err
 }
 
 // FindPrincipalOfGrant implements fetch.Store.
-func (s *Store) FindPrincipalOfGrant(ctx context.Context, id uuid.UUID) (account.Principal, error) {
-	session, err := s.FindSessionOfGrant(ctx, id)
+func (s Fetches) FindPrincipalOfGrant(ctx context.Context, id uuid.UUID) (account.Principal, error) {
+	session, err := s.Credentials.FindSessionOfGrant(ctx, id)
 	return session.Principal, err
 }
 
 // PurgeFetches implements fetch.PurgeStore.
-func (s *Store) PurgeFetches(ctx context.Context, cutoff time.Time, batch int) (int, error) {
+func (s Fetches) PurgeFetches(ctx context.Context, cutoff time.Time, batch int) (int, error) {
 	n, err := s.queries.PurgeFetches(ctx, sqlgen.PurgeFetchesParams{Kind: string(fetch.JobWork), Cutoff: cutoff, Batch: batchSize(batch)})
 	return int(n), toFault(err, "purge uploads from a URL")
 }

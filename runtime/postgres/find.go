@@ -14,15 +14,15 @@ import (
 // FindItems implements media.Store. It searches in three ways, each with a bound: in the order of the
 // list, which finds what many items match; by terms or by time, which finds what few items match; and
 // again in the order of the list, as far as one request may, for what is between.
-func (s *Store) FindItems(ctx context.Context, scope media.Scope, query media.Query, after *media.Position, wanted int) (media.Found, error) {
-	found, err := repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) (media.Found, error) {
+func (s Items) FindItems(ctx context.Context, scope media.Scope, query media.Query, after *media.Position, wanted int) (media.Found, error) {
+	found, err := repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (media.Found, error) {
 		return s.findItems(ctx, newSearch(scope, query, after), query.Skip()+wanted)
 	})
 	return found, toFault(err, "find items")
 }
 
 // findItems finds up to wanted items, those of the pages before included.
-func (s *Store) findItems(ctx context.Context, search search, wanted int) (media.Found, error) {
+func (s Items) findItems(ctx context.Context, search search, wanted int) (media.Found, error) {
 	common := search.after != nil && search.after.Common
 	if !common {
 		found, err := s.findInOrder(ctx, search, s.searches.firstScan+wanted, wanted)
@@ -43,7 +43,7 @@ func (s *Store) findItems(ctx context.Context, search search, wanted int) (media
 }
 
 // findInOrder examines items in the order of the list.
-func (s *Store) findInOrder(ctx context.Context, search search, examined, wanted int) (media.Found, error) {
+func (s Items) findInOrder(ctx context.Context, search search, examined, wanted int) (media.Found, error) {
 	sql, args := search.inOrder(examined, wanted)
 	found := media.Found{Items: make([]media.Item, 0, min(wanted, media.MaxLimit+1))}
 	read := func(rows pgx.Rows) error {
@@ -85,7 +85,7 @@ func (s search) add(found *media.Found, item media.Item) {
 
 // gatherByTerms sorts the items that have the terms of the search. It returns false if the search has
 // none, or if too many items have them.
-func (s *Store) gatherByTerms(ctx context.Context, search search, wanted int) (found media.Found, complete bool, err error) {
+func (s Items) gatherByTerms(ctx context.Context, search search, wanted int) (found media.Found, complete bool, err error) {
 	if search.query.Drafts || len(termsOf(search.query.Search)) == 0 {
 		return media.Found{}, false, nil
 	}
@@ -102,7 +102,7 @@ func (s *Store) gatherByTerms(ctx context.Context, search search, wanted int) (f
 
 // gatherInTime sorts the items of a range of time by something else. It returns false if the search has
 // no such range, or if too many items are in it.
-func (s *Store) gatherInTime(ctx context.Context, search search, wanted int) (found media.Found, complete bool, err error) {
+func (s Items) gatherInTime(ctx context.Context, search search, wanted int) (found media.Found, complete bool, err error) {
 	if search.byTime() || search.query.From.IsZero() && search.query.To.IsZero() {
 		return media.Found{}, false, nil
 	}
@@ -146,7 +146,7 @@ const draftSettings = `-- name: OrderDrafts :exec
 SELECT set_config('enable_sort', 'off', true), set_config('enable_incremental_sort', 'off', true)`
 
 // withSettings executes a statement with its settings, in one round trip and one transaction.
-func (s *Store) withSettings(ctx context.Context, settings, sql string, args []any, read func(rows pgx.Rows) error) error {
+func (s Items) withSettings(ctx context.Context, settings, sql string, args []any, read func(rows pgx.Rows) error) error {
 	return s.db.retry(ctx, isUnsent, func(ctx context.Context) error {
 		batch := &pgx.Batch{}
 		batch.Queue(settings)
@@ -163,8 +163,8 @@ func isTimeout(err error) bool {
 
 // CountMatches implements media.Store. It examines the newest items first, of which a search that many
 // items match has a good part. Then it counts by terms, and if those are too many again the newest.
-func (s *Store) CountMatches(ctx context.Context, scope media.Scope, of media.Search) (media.Matches, error) {
-	matches, err := repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) (media.Matches, error) {
+func (s Items) CountMatches(ctx context.Context, scope media.Scope, of media.Search) (media.Matches, error) {
+	matches, err := repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (media.Matches, error) {
 		return s.countMatches(ctx, newSearch(scope, media.Query{Search: of}, nil))
 	})
 	return matches, toFault(err, "count matches")
@@ -174,7 +174,7 @@ func (s *Store) CountMatches(ctx context.Context, scope media.Scope, of media.Se
 // counted by them.
 const commonPart = 10
 
-func (s *Store) countMatches(ctx context.Context, search search) (media.Matches, error) {
+func (s Items) countMatches(ctx context.Context, search search) (media.Matches, error) {
 	newest, err := s.countInOrder(ctx, search, s.searches.firstScan)
 	if err != nil || !newest.Partial {
 		return newest, err
@@ -188,7 +188,7 @@ func (s *Store) countMatches(ctx context.Context, search search) (media.Matches,
 	return s.countInOrder(ctx, search, s.searches.counted)
 }
 
-func (s *Store) countInOrder(ctx context.Context, search search, examined int) (media.Matches, error) {
+func (s Items) countInOrder(ctx context.Context, search search, examined int) (media.Matches, error) {
 	var matches media.Matches
 	var n int
 	sql, args := search.countInOrder(examined)
@@ -197,7 +197,7 @@ func (s *Store) countInOrder(ctx context.Context, search search, examined int) (
 	return matches, err
 }
 
-func (s *Store) countByTerms(ctx context.Context, search search) (media.Matches, error) {
+func (s Items) countByTerms(ctx context.Context, search search) (media.Matches, error) {
 	var matches media.Matches
 	var n int
 	sql, args := search.countByTerms(s.searches.counted)

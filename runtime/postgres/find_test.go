@@ -161,7 +161,7 @@ func serviceOf(t *testing.T, store *postgres.Store) *media.Service {
 	must(t, err)
 	_, err = parser.Parse(nil) // for the defaults
 	must(t, err)
-	service, err := media.New(cli.Config, media.Deps{Store: store, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	service, err := media.New(cli.Config, media.Deps{Store: store.Items, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	return service
 }
@@ -290,7 +290,7 @@ func TestFindItems_HoldsItsPageOnly(t *testing.T) {
 		if len(want) < 71 {
 			t.Fatalf("%s: the list has %d items", name, len(want))
 		}
-		found, err := store.FindItems(t.Context(), scope, q, nil, q.Limit+1)
+		found, err := store.Items.FindItems(t.Context(), scope, q, nil, q.Limit+1)
 		must(t, err)
 		if found.Skipped != 60 || !slices.EqualFunc(found.Items, want[60:71], func(item media.Item, id uuid.UUID) bool { return item.ID == id }) {
 			t.Errorf("%s: %d items are held, and %d were skipped", name, len(found.Items), found.Skipped)

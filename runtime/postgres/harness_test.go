@@ -42,7 +42,7 @@ func migrate(t *testing.T, url string) {
 }
 
 var (
-	_ auth.CredentialStore = (*postgres.Store)(nil)
+	_ auth.CredentialStore = (*postgres.Store)(nil).Credentials
 	_ tus.Locks            = (*postgres.UploadLocks)(nil)
 )
 
@@ -53,7 +53,7 @@ func setup(t *testing.T) (*postgres.Store, string) {
 }
 
 func registry(store *postgres.Store) *account.Registry {
-	return account.NewRegistry(store, "media", time.Now)
+	return account.NewRegistry(store.Accounts, "media", time.Now)
 }
 
 var spec = account.Spec{Namespace: "team-a", Name: "demo", DisplayName: "Demo", Owners: []string{"Ada@Example.org"}, MaxStorage: 1000, MaxUploadSize: 100}

@@ -17,7 +17,7 @@ import (
 var errNoInstallation = fault.New(fault.Unavailable, "the database has no installation: its row was deleted, or it was restored in part")
 
 // Installation implements installation.Store.
-func (s *Store) Installation(ctx context.Context) (installation.State, error) {
+func (s Installations) Installation(ctx context.Context) (installation.State, error) {
 	row, err := s.queries.Installation(ctx)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return installation.State{}, errNoInstallation
@@ -49,14 +49,14 @@ func checkCell(recorded int32, configured cell.Number) error {
 }
 
 // Identity returns the identity that the markers of buckets record.
-func (s *Store) Identity(ctx context.Context) (installation.Identity, error) {
+func (s Installations) Identity(ctx context.Context) (installation.Identity, error) {
 	state, err := s.Installation(ctx)
 	return state.Identity, err
 }
 
 // currentServer returns what identifies the server and the database. The system identifier is
 // readable by every role by default; a server may revoke that.
-func (s *Store) currentServer(ctx context.Context) (installation.Server, error) {
+func (s Installations) currentServer(ctx context.Context) (installation.Server, error) {
 	var server installation.Server
 	var readable bool
 	err := s.pool.QueryRow(ctx, "SELECT oid::text, has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE') FROM pg_catalog.pg_database WHERE datname = current_database()").Scan(&server.Database, &readable)
@@ -67,7 +67,7 @@ func (s *Store) currentServer(ctx context.Context) (installation.Server, error) 
 }
 
 // WitnessBuckets implements installation.Store.
-func (s *Store) WitnessBuckets(ctx context.Context, after uuid.UUID, limit int32) ([]installation.Bucket, error) {
+func (s Installations) WitnessBuckets(ctx context.Context, after uuid.UUID, limit int32) ([]installation.Bucket, error) {
 	rows, err := s.queries.WitnessBuckets(ctx, sqlgen.WitnessBucketsParams{ID: after, Limit: limit})
 	if err != nil {
 		return nil, toFault(err, "list owned buckets")
@@ -80,23 +80,23 @@ func (s *Store) WitnessBuckets(ctx context.Context, after uuid.UUID, limit int32
 }
 
 // RecordServer implements installation.Store.
-func (s *Store) RecordServer(ctx context.Context, server installation.Server) error {
+func (s Installations) RecordServer(ctx context.Context, server installation.Server) error {
 	return toFault(s.queries.RecordServer(ctx, server.String()), "record the server")
 }
 
 // AdvanceHeartbeat implements installation.Store.
-func (s *Store) AdvanceHeartbeat(ctx context.Context, from installation.State, token uuid.UUID) (bool, error) {
+func (s Installations) AdvanceHeartbeat(ctx context.Context, from installation.State, token uuid.UUID) (bool, error) {
 	n, err := s.queries.AdvanceHeartbeat(ctx, sqlgen.AdvanceHeartbeatParams{NextToken: token, Heartbeat: from.Heartbeat, Token: from.Token})
 	return n == 1, toFault(err, "advance the heartbeat")
 }
 
 // Hold implements installation.Store.
-func (s *Store) Hold(ctx context.Context, reason string) error {
+func (s Installations) Hold(ctx context.Context, reason string) error {
 	return toFault(s.queries.HoldInstallation(ctx, reason), "hold the installation")
 }
 
 // Resume implements installation.ResumeStore.
-func (s *Store) Resume(ctx context.Context, from, next installation.State, minDelay time.Duration) (bool, error) {
+func (s Installations) Resume(ctx context.Context, from, next installation.State, minDelay time.Duration) (bool, error) {
 	var resumed bool
 	err := s.inTx(ctx, "resume after a restore", func(q *sqlgen.Queries) error {
 		n, err := q.ResumeInstallation(ctx, sqlgen.ResumeInstallationParams{

@@ -36,7 +36,7 @@ func TestSchema_NewerIsUsedUntilItExcludesTheProgram(t *testing.T) {
 		"a program that runs":   func() error { return running.CheckSchema(t.Context()) },
 		"a program that starts": func() error { return open(t, url).CheckSchema(t.Context()) },
 		"a query of a program": func() error {
-			_, err := open(t, url).FindAccount(t.Context(), "a", "b")
+			_, err := open(t, url).Accounts.FindAccount(t.Context(), "a", "b")
 			if fault.Is(err, fault.NotFound) {
 				return nil
 			}
@@ -123,7 +123,7 @@ const lapse = "UPDATE runtime_instance SET lease_ends = now() - interval '1 seco
 // touch renews the lease of a process.
 func touch(t *testing.T, store *postgres.Store, id uuid.UUID, version string) error {
 	t.Helper()
-	_, err := store.TouchRuntime(t.Context(), id, version, time.Minute)
+	_, err := store.Installations.TouchRuntime(t.Context(), id, version, time.Minute)
 	return err
 }
 
@@ -133,7 +133,7 @@ func TestRuntimeInstance_CountsReplicasThatWereSeen(t *testing.T) {
 	store := open(t, url)
 	serving := func(want string) {
 		t.Helper()
-		found, err := store.ServingRuntimes(t.Context())
+		found, err := store.Installations.ServingRuntimes(t.Context())
 		must(t, err)
 		if got := fmt.Sprint(found.Replicas, found.Versions); got != want {
 			t.Errorf("%s, want %s", got, want)
@@ -145,14 +145,14 @@ func TestRuntimeInstance_CountsReplicasThatWereSeen(t *testing.T) {
 		must(t, touch(t, store, id, fmt.Sprintf("v%d", i/2)))
 	}
 	serving("3 [v0 v1]")
-	must(t, store.RemoveRuntime(t.Context(), ids[0])) // it ended
+	must(t, store.Installations.RemoveRuntime(t.Context(), ids[0])) // it ended
 	serving("2 [v0 v1]")
 	statement(t, url, lapse, ids[1]) // it was killed
 	serving("1 [v1]")
 	must(t, touch(t, store, ids[1], "v0")) // it was only slow
 	serving("2 [v0 v1]")
 	statement(t, url, lapse, ids[1])
-	must(t, store.RemoveDeadRuntimes(t.Context()))
+	must(t, store.Installations.RemoveDeadRuntimes(t.Context()))
 	var rows int
 	conn, err := pgx.Connect(t.Context(), url)
 	must(t, err)
@@ -175,18 +175,18 @@ func TestAdvanceHeartbeat_IsDurableWhateverTheDefaultIs(t *testing.T) {
 	must(t, conn.Close(t.Context()))
 	for range 5 {
 		store := open(t, url)
-		before, err := store.Installation(t.Context())
+		before, err := store.Installations.Installation(t.Context())
 		must(t, err)
 		token := uuid.New()
-		if advanced, err := store.AdvanceHeartbeat(t.Context(), before, token); err != nil || !advanced {
+		if advanced, err := store.Installations.AdvanceHeartbeat(t.Context(), before, token); err != nil || !advanced {
 			t.Fatalf("%v, %v", advanced, err)
 		}
-		if advanced, err := store.AdvanceHeartbeat(t.Context(), before, uuid.New()); err != nil || advanced {
+		if advanced, err := store.Installations.AdvanceHeartbeat(t.Context(), before, uuid.New()); err != nil || advanced {
 			t.Errorf("a heartbeat from an old row: %v, %v", advanced, err)
 		}
 		server.Kill()
 		server.Start()
-		after, err := open(t, url).Installation(t.Context())
+		after, err := open(t, url).Installations.Installation(t.Context())
 		must(t, err)
 		if after.Heartbeat != before.Heartbeat+1 || after.Token != token {
 			t.Errorf("the heartbeat is lost: %+v", after)
@@ -207,9 +207,9 @@ func TestCell_IsFixedWhenTheSchemaIsMade(t *testing.T) {
 		store, err := postgres.Open(t.Context(), config(n))
 		must(t, err)
 		t.Cleanup(store.Close)
-		guard := installation.NewGuard(installation.Config{CheckInterval: time.Second, HeartbeatInterval: time.Second}, installation.Deps{Store: store, Log: slog.New(slog.DiscardHandler)})
+		guard := installation.NewGuard(installation.Config{CheckInterval: time.Second, HeartbeatInterval: time.Second}, installation.Deps{Store: store.Installations, Log: slog.New(slog.DiscardHandler)})
 		_ = guard.Check(t.Context())
-		_, read := store.Installation(t.Context())
+		_, read := store.Installations.Installation(t.Context())
 		for what, err := range map[string]error{"the migration": up(n), "a read of the row": read, "the guard": guard.Writable()} {
 			if fault.ReasonOf(err) != fault.OtherInstallation || !strings.Contains(fault.From(err).Public, fmt.Sprintf("that of cell 12, and SERVICE_CELL is %d", n)) {
 				t.Errorf("%s of cell %d: %v", what, n, err)
@@ -219,7 +219,7 @@ func TestCell_IsFixedWhenTheSchemaIsMade(t *testing.T) {
 	store, err := postgres.Open(t.Context(), config(12))
 	must(t, err)
 	t.Cleanup(store.Close)
-	if state, err := store.Installation(t.Context()); err != nil || state.Cell != 12 || store.Cell() != 12 {
+	if state, err := store.Installations.Installation(t.Context()); err != nil || state.Cell != 12 || store.Cell() != 12 {
 		t.Errorf("the row has cell %d, the store %d: %v", state.Cell, store.Cell(), err)
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
-var _ inventory.Store = (*Store)(nil)
+var _ inventory.Store = Installations{}
 
 // Inventory implements inventory.Store.
-func (s *Store) Inventory(ctx context.Context, maxAccounts int) (inventory.Inventory, error) {
+func (s Installations) Inventory(ctx context.Context, maxAccounts int) (inventory.Inventory, error) {
 	var found inventory.Inventory
 	stored, err := s.queries.StoredByAccount(ctx, int64(maxAccounts))
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Store) Inventory(ctx context.Context, maxAccounts int) (inventory.Inven
 }
 
 // FirstRuntime implements inventory.Store.
-func (s *Store) FirstRuntime(ctx context.Context) (uuid.UUID, error) {
+func (s Installations) FirstRuntime(ctx context.Context) (uuid.UUID, error) {
 	id, err := s.queries.FirstRuntime(ctx)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return uuid.Nil, nil
@@ -63,7 +63,7 @@ func (s *Store) FirstRuntime(ctx context.Context) (uuid.UUID, error) {
 }
 
 // RecordPurge records a run of the purge.
-func (s *Store) RecordPurge(ctx context.Context, run inventory.PurgeRun) error {
+func (s Installations) RecordPurge(ctx context.Context, run inventory.PurgeRun) error {
 	params := sqlgen.RecordPurgeParams{StartedAt: run.Started, EndedAt: run.Ended, NeedsAttention: run.NeedsAttention, BucketsSkipped: run.BucketsSkipped,
 		Drafts: run.Drafts, DeletedItems: run.DeletedItems, Uploads: run.Uploads, Removals: run.Removals, RemovalsFailed: run.RemovalsFailed, OauthRows: run.OAuthRows, ApiKeys: run.APIKeys, Renditions: run.Renditions}
 	switch run.Outcome {

@@ -31,7 +31,7 @@ func TestInventory_SumsUpEveryAccount(t *testing.T) {
 	t.Parallel()
 	store, url := setup(t)
 	accounts := registry(store)
-	found, err := store.Inventory(t.Context(), 2)
+	found, err := store.Installations.Inventory(t.Context(), 2)
 	must(t, err)
 	if len(found.Stored) != 0 || found.OldestDraft != nil || found.Accounts != (inventory.Accounts{}) {
 		t.Errorf("an empty installation: %+v", found)
@@ -45,9 +45,9 @@ func TestInventory_SumsUpEveryAccount(t *testing.T) {
 		apps, _, err := accounts.OpenApps(t.Context(), made.ID, nil)
 		must(t, err)
 		scope := media.Scope{AccountID: made.ID, AppID: apps[0].ID}
-		fill(t, store, scope, i+1, i)
+		fill(t, store.Items, scope, i+1, i)
 		ids = append(ids, made.ID)
-		must(t, store.OpenResumable(t.Context(), media.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: scope, Fields: media.Fields{Access: media.Private}, Length: 1, Reserved: 1, Expires: time.Now().Add(time.Hour)}))
+		must(t, store.Items.OpenResumable(t.Context(), media.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: scope, Fields: media.Fields{Access: media.Private}, Length: 1, Reserved: 1, Expires: time.Now().Add(time.Hour)}))
 	}
 	closeAccount(t, accounts, ids[3]) // it still stores what it has
 	suspended := spec
@@ -62,7 +62,7 @@ func TestInventory_SumsUpEveryAccount(t *testing.T) {
 			FROM app WHERE account_id = $1 LIMIT 1`, ids[i/2], state)
 	}
 
-	found, err = store.Inventory(t.Context(), 2)
+	found, err = store.Installations.Inventory(t.Context(), 2)
 	must(t, err)
 	got := map[string]inventory.Stored{}
 	for _, stored := range found.Stored {
@@ -97,12 +97,12 @@ func TestInventory_SumsUpEveryAccount(t *testing.T) {
 		t.Errorf("the oldest draft is of %v", found.OldestDraft)
 	}
 	statement(t, url, "UPDATE installation SET resumed_at = now() - interval '1 minute'")
-	resumed, err := store.Inventory(t.Context(), 2)
+	resumed, err := store.Installations.Inventory(t.Context(), 2)
 	must(t, err)
 	if resumed.OldestDraft == nil || time.Since(*resumed.OldestDraft) > time.Hour {
 		t.Errorf("after a restore, the age of the oldest draft counts from %v", resumed.OldestDraft)
 	}
-	all, err := store.Inventory(t.Context(), 0)
+	all, err := store.Installations.Inventory(t.Context(), 0)
 	must(t, err)
 	if len(all.Stored) != 1 || all.Stored[0].Bytes != 60 || all.Stored[0].Drafts != 4 {
 		t.Errorf("without accounts on their own: %+v", all.Stored)
@@ -116,9 +116,9 @@ func TestRecordPurge_SumsUpTheRuns(t *testing.T) {
 	counts := inventory.PurgeCounts{Drafts: 1, Uploads: 2, Removals: 3, RemovalsFailed: 4, OAuthRows: 5, APIKeys: 6}
 	for i, outcome := range []inventory.PurgeOutcome{inventory.Completed, inventory.Completed, inventory.Failed, inventory.Held} {
 		at := start.Add(time.Duration(i) * time.Hour)
-		must(t, store.RecordPurge(t.Context(), inventory.PurgeRun{Started: at, Ended: at.Add(time.Minute), Outcome: outcome, NeedsAttention: outcome == inventory.Held, BucketsSkipped: int64(i), PurgeCounts: counts}))
+		must(t, store.Installations.RecordPurge(t.Context(), inventory.PurgeRun{Started: at, Ended: at.Add(time.Minute), Outcome: outcome, NeedsAttention: outcome == inventory.Held, BucketsSkipped: int64(i), PurgeCounts: counts}))
 	}
-	found, err := store.Inventory(t.Context(), 0)
+	found, err := store.Installations.Inventory(t.Context(), 0)
 	must(t, err)
 	want := inventory.Purge{Started: value(start.Add(3 * time.Hour)), Ended: value(start.Add(3*time.Hour + time.Minute)), Succeeded: value(start.Add(time.Hour + time.Minute)),
 		NeedsAttention: true, BucketsSkipped: 3, Runs: map[inventory.PurgeOutcome]int64{inventory.Completed: 2, inventory.Failed: 1, inventory.Held: 1},
@@ -133,7 +133,7 @@ func TestFirstRuntime_IsTheOneThatHasServedForTheLongestTime(t *testing.T) {
 	store, url := setup(t)
 	first := func(want uuid.UUID) {
 		t.Helper()
-		if got, err := store.FirstRuntime(t.Context()); err != nil || got != want {
+		if got, err := store.Installations.FirstRuntime(t.Context()); err != nil || got != want {
 			t.Errorf("%s %v, want %s", got, err, want)
 		}
 	}
@@ -146,6 +146,6 @@ func TestFirstRuntime_IsTheOneThatHasServedForTheLongestTime(t *testing.T) {
 	first(ids[0])
 	statement(t, url, lapse, ids[0]) // it was killed
 	first(ids[1])
-	must(t, store.RemoveRuntime(t.Context(), ids[1])) // it ended
+	must(t, store.Installations.RemoveRuntime(t.Context(), ids[1])) // it ended
 	first(ids[2])
 }

@@ -26,11 +26,11 @@ func itemFault(err error, op string) error {
 }
 
 // Item implements media.Store.
-func (s *Store) Item(ctx context.Context, scope media.Scope, id uuid.UUID) (media.Item, error) {
-	return repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) (media.Item, error) { return s.item(ctx, scope, id) })
+func (s Items) Item(ctx context.Context, scope media.Scope, id uuid.UUID) (media.Item, error) {
+	return repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (media.Item, error) { return s.item(ctx, scope, id) })
 }
 
-func (s *Store) item(ctx context.Context, scope media.Scope, id uuid.UUID) (media.Item, error) {
+func (s Items) item(ctx context.Context, scope media.Scope, id uuid.UUID) (media.Item, error) {
 	row, err := s.queries.Item(ctx, sqlgen.ItemParams{AppID: scope.AppID, ID: id})
 	if err != nil {
 		return media.Item{}, itemFault(err, "read item")
@@ -39,8 +39,8 @@ func (s *Store) item(ctx context.Context, scope media.Scope, id uuid.UUID) (medi
 }
 
 // ItemForDelivery implements media.Store.
-func (s *Store) ItemForDelivery(ctx context.Context, id uuid.UUID) (media.Item, media.Owner, error) {
-	row, err := repeat(ctx, s, func(ctx context.Context) (sqlgen.ItemForDeliveryRow, error) {
+func (s Items) ItemForDelivery(ctx context.Context, id uuid.UUID) (media.Item, media.Owner, error) {
+	row, err := repeat(ctx, s.Store, func(ctx context.Context) (sqlgen.ItemForDeliveryRow, error) {
 		return s.queries.ItemForDelivery(ctx, id)
 	})
 	if err != nil {
@@ -50,11 +50,11 @@ func (s *Store) ItemForDelivery(ctx context.Context, id uuid.UUID) (media.Item, 
 }
 
 // Seal implements media.Store. It may be repeated: a sealed item stays as it is.
-func (s *Store) Seal(ctx context.Context, scope media.Scope, id uuid.UUID, now time.Time) (media.Item, error) {
-	return repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) (media.Item, error) { return s.seal(ctx, scope, id, now) })
+func (s Items) Seal(ctx context.Context, scope media.Scope, id uuid.UUID, now time.Time) (media.Item, error) {
+	return repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (media.Item, error) { return s.seal(ctx, scope, id, now) })
 }
 
-func (s *Store) seal(ctx context.Context, scope media.Scope, id uuid.UUID, now time.Time) (media.Item, error) {
+func (s Items) seal(ctx context.Context, scope media.Scope, id uuid.UUID, now time.Time) (media.Item, error) {
 	row, err := s.queries.Seal(ctx, sqlgen.SealParams{AppID: scope.AppID, ID: id, Now: now, Slot: randomSlot()})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return s.item(ctx, scope, id) // already sealed, or not found
@@ -83,20 +83,20 @@ func changedItem(row sqlgen.SealRow) (media.Item, error) {
 }
 
 // DeleteItem implements media.Store.
-func (s *Store) DeleteItem(ctx context.Context, scope media.Scope, id uuid.UUID, notBefore time.Time) (media.Removal, error) {
+func (s Items) DeleteItem(ctx context.Context, scope media.Scope, id uuid.UUID, notBefore time.Time) (media.Removal, error) {
 	return s.deleteItem(ctx, scope, id, notBefore, false)
 }
 
 // DeleteItemPermanently implements media.Store.
-func (s *Store) DeleteItemPermanently(ctx context.Context, scope media.Scope, id uuid.UUID, notBefore time.Time) (media.Removal, error) {
+func (s Items) DeleteItemPermanently(ctx context.Context, scope media.Scope, id uuid.UUID, notBefore time.Time) (media.Removal, error) {
 	return s.deleteItem(ctx, scope, id, notBefore, true)
 }
 
 // deleteItem deletes an item, or ends its tombstone if that is included. It may be repeated: an attempt whose
 // response was lost has left the removal of the item's objects. It returns when no process serves the item from a cache.
-func (s *Store) deleteItem(ctx context.Context, scope media.Scope, id uuid.UUID, notBefore time.Time, tombstones bool) (media.Removal, error) {
+func (s Items) deleteItem(ctx context.Context, scope media.Scope, id uuid.UUID, notBefore time.Time, tombstones bool) (media.Removal, error) {
 	attempts, draft, request := 0, false, uuid.New()
-	removal, err := repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) (media.Removal, error) {
+	removal, err := repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (media.Removal, error) {
 		attempts++
 		var removal media.Removal
 		err := whileLocked(ctx, func() error {
@@ -124,7 +124,7 @@ func (s *Store) deleteItem(ctx context.Context, scope media.Scope, id uuid.UUID,
 
 // queuedRemoval returns the removal that an earlier attempt of a delete has queued. The item is not
 // found if another request deleted it.
-func (s *Store) queuedRemoval(ctx context.Context, scope media.Scope, request uuid.UUID) (media.Removal, error) {
+func (s Items) queuedRemoval(ctx context.Context, scope media.Scope, request uuid.UUID) (media.Removal, error) {
 	row, err := s.queries.QueuedRemoval(ctx, sqlgen.QueuedRemovalParams{AccountID: scope.AccountID, Request: request})
 	if err != nil {
 		return media.Removal{}, itemFault(err, "find the removal of an item")
@@ -133,11 +133,11 @@ func (s *Store) queuedRemoval(ctx context.Context, scope media.Scope, request uu
 }
 
 // CountItems implements media.Store.
-func (s *Store) CountItems(ctx context.Context, scope media.Scope, filter media.Filter) (int64, error) {
-	return repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) (int64, error) { return s.countItems(ctx, scope, filter) })
+func (s Items) CountItems(ctx context.Context, scope media.Scope, filter media.Filter) (int64, error) {
+	return repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (int64, error) { return s.countItems(ctx, scope, filter) })
 }
 
-func (s *Store) countItems(ctx context.Context, scope media.Scope, filter media.Filter) (int64, error) {
+func (s Items) countItems(ctx context.Context, scope media.Scope, filter media.Filter) (int64, error) {
 	var public, private int64
 	if filter.Group != "" {
 		row, err := s.queries.CountGroup(ctx, sqlgen.CountGroupParams{AppID: scope.AppID, GroupLabel: filter.Group})
@@ -168,8 +168,8 @@ func matching(access media.Access, public, private int64) int64 {
 }
 
 // Totals implements media.Store.
-func (s *Store) Totals(ctx context.Context, scope media.Scope) (media.Totals, error) {
-	row, err := repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) (sqlgen.TotalsRow, error) { return s.queries.Totals(ctx, scope.AccountID) })
+func (s Items) Totals(ctx context.Context, scope media.Scope) (media.Totals, error) {
+	row, err := repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (sqlgen.TotalsRow, error) { return s.queries.Totals(ctx, scope.AccountID) })
 	if err != nil {
 		return media.Totals{}, toFault(err, "read totals")
 	}
@@ -177,7 +177,7 @@ func (s *Store) Totals(ctx context.Context, scope media.Scope) (media.Totals, er
 }
 
 // PurgeDrafts implements media.PurgeStore.
-func (s *Store) PurgeDrafts(ctx context.Context, cutoff time.Time, batch int) (int, error) {
+func (s Items) PurgeDrafts(ctx context.Context, cutoff time.Time, batch int) (int, error) {
 	queued, err := s.queries.PurgeDrafts(ctx, sqlgen.PurgeDraftsParams{Cutoff: cutoff, Batch: batchSize(batch)})
 	return len(queued), toFault(err, "purge drafts")
 }

@@ -27,7 +27,7 @@ const confirmationsPerLease = 3
 // Follow is Listen for a process with a cache of items: it also registers the cache while it is in
 // use, delivers the changes of items, and acknowledges them. All of it is done by one connection, so
 // that a cache without notifications has no registration either. Without a cache it is Listen.
-func (s *Store) Follow(ctx context.Context, items media.ItemCache, onConnect func(), onChange func(accountID uuid.UUID), onLost func(error)) error {
+func (s Items) Follow(ctx context.Context, items media.ItemCache, onConnect func(), onChange func(accountID uuid.UUID), onLost func(error)) error {
 	if items == nil {
 		return s.Listen(ctx, onConnect, onChange, onLost)
 	}

@@ -64,7 +64,7 @@ func follow(t *testing.T, url string, cache *blockingCache) {
 	store := open(t, url)
 	go func() {
 		defer close(ended)
-		_ = store.Follow(ctx, cache, func() {}, cache.ItemChanged, func(error) {})
+		_ = store.Items.Follow(ctx, cache, func() {}, cache.ItemChanged, func(error) {})
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	<-cache.confirmed
@@ -88,7 +88,7 @@ func newCached(t *testing.T, url string) *cached {
 	apps, _, err := registry(c.store).OpenApps(t.Context(), made.ID, nil)
 	must(t, err)
 	c.scope = media.Scope{AccountID: made.ID, AppID: apps[0].ID, Bucket: made.Bucket}
-	fill(t, c.store, c.scope, 4, 3)
+	fill(t, c.store.Items, c.scope, 4, 3)
 	conn, err := pgx.Connect(t.Context(), url)
 	must(t, err)
 	defer conn.Close(t.Context())
@@ -97,7 +97,7 @@ func newCached(t *testing.T, url string) *cached {
 }
 
 func (c *cached) delete(id uuid.UUID) error {
-	_, err := c.store.DeleteItem(c.Context(), c.scope, id, time.Now())
+	_, err := c.store.Items.DeleteItem(c.Context(), c.scope, id, time.Now())
 	return err
 }
 
@@ -145,7 +145,7 @@ func TestItemCaches_AreWaitedForByWhatTheyServe(t *testing.T) {
 		t.Error(err)
 	}
 	c.wantWait("a change of the access", c.sealed[1], caches, func() error {
-		_, err := c.store.UpdateItem(t.Context(), c.scope, c.sealed[1], func(item media.Item, _ bool) (media.Item, bool, error) {
+		_, err := c.store.Items.UpdateItem(t.Context(), c.scope, c.sealed[1], func(item media.Item, _ bool) (media.Item, bool, error) {
 			item.Access = media.Public
 			return item, true, nil
 		})
@@ -249,7 +249,7 @@ func TestPurgeDrafts_NotifiesNoCache(t *testing.T) {
 	c := newCached(t, testenv.Postgres(t))
 	cache := newBlockingCache(time.Hour)
 	follow(t, c.url, cache)
-	if n, err := c.store.PurgeDrafts(t.Context(), time.Now(), 100); err != nil || n != 1 {
+	if n, err := c.store.Items.PurgeDrafts(t.Context(), time.Now(), 100); err != nil || n != 1 {
 		t.Fatalf("purged %d, %v", n, err)
 	}
 	c.wantWait("a delete", c.sealed[0], []*blockingCache{cache}, func() error { return c.delete(c.sealed[0]) }) // the first notification

@@ -80,7 +80,7 @@ func (e *keyEnv) accept(token account.KeySecret, proof string) bool {
 // valid reports whether the runtime accepts the key, and until when.
 func (e *keyEnv) valid(token account.KeySecret) (bool, *time.Time) {
 	e.t.Helper()
-	principal, err := e.store.FindPrincipal(e.t.Context(), token.Hash())
+	principal, err := e.store.Credentials.FindPrincipal(e.t.Context(), token.Hash())
 	if fault.Is(err, fault.NotFound) {
 		return false, nil
 	}
@@ -465,11 +465,11 @@ func TestPurgeKeys_KeepsWhatMayComeBack(t *testing.T) {
 	}
 	cfg := account.KeyPurgeConfig{KeyRetention: 720 * time.Hour}
 	age("719 hours")
-	if n, err := account.PurgeKeys(t.Context(), cfg, e.store, purge.Batches{Size: 3}); err != nil || n != 0 {
+	if n, err := account.PurgeKeys(t.Context(), cfg, e.store.Accounts, purge.Batches{Size: 3}); err != nil || n != 0 {
 		t.Errorf("%d keys were purged before their retention: %v", n, err)
 	}
 	age("2 hours")
-	if n, err := account.PurgeKeys(t.Context(), cfg, e.store, purge.Batches{Size: 3}); err != nil || n != 4 {
+	if n, err := account.PurgeKeys(t.Context(), cfg, e.store.Accounts, purge.Batches{Size: 3}); err != nil || n != 4 {
 		t.Errorf("%d keys were purged, want 4: %v", n, err)
 	}
 	e.reopen()

@@ -12,8 +12,8 @@ import (
 
 // ListItems implements media.Store. One statement reads the page and the total, so that both are of
 // one snapshot. limit and offset are bounded by media.Service.List.
-func (s *Store) ListItems(ctx context.Context, scope media.Scope, filter media.Filter, limit, offset int) (media.List, error) {
-	return repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) (media.List, error) {
+func (s Items) ListItems(ctx context.Context, scope media.Scope, filter media.Filter, limit, offset int) (media.List, error) {
+	return repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (media.List, error) {
 		sql, args := listStatement(scope, filter, limit, offset)
 		rows, err := s.db.Query(ctx, sql, args...)
 		if err != nil {

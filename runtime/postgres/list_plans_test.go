@@ -122,13 +122,13 @@ func countLists(t *testing.T, conn *pgx.Conn, store *postgres.Store) {
 		_, err := conn.Exec(t.Context(), statement)
 		must(t, err)
 	}
-	must(t, store.CompactPageIndex(t.Context()))
+	must(t, store.Items.CompactPageIndex(t.Context()))
 }
 
 // checkListPlans explains the first and the last page of a list, and some between.
 func checkListPlans(t *testing.T, conn *pgx.Conn, store *postgres.Store, scope media.Scope, filter media.Filter, name string) {
 	t.Helper()
-	n, err := store.CountItems(t.Context(), scope, filter)
+	n, err := store.Items.CountItems(t.Context(), scope, filter)
 	must(t, err)
 	total := int(n)
 	for offset, most := range map[int]int{0: maxNearPages, total - 10: maxNearPages, total / 2: maxDeepPages, total / 3: maxDeepPages, total - 600: maxDeepPages, total + 1000: maxNearPages} {
@@ -157,7 +157,7 @@ func TestListItems_IsOneStatement(t *testing.T) {
 	for _, offset := range []int{0, 10, 501, 1_000_000} {
 		for _, filter := range filters {
 			before := measured(t, store.Store, "mediastack_database_statement_duration_seconds")
-			list, err := store.ListItems(t.Context(), store.scope, filter, 10, offset)
+			list, err := store.Items.ListItems(t.Context(), store.scope, filter, 10, offset)
 			if err != nil || len(list.Items) != 0 || list.Total != 0 {
 				t.Errorf("%+v at %d: %+v, %v", filter, offset, list, err)
 			}

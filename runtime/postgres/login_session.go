@@ -16,7 +16,7 @@ import (
 )
 
 // AddLoginSession implements oauth.Store.
-func (s *Store) AddLoginSession(ctx context.Context, session oauth.LoginSession, now time.Time) error {
+func (s Logins) AddLoginSession(ctx context.Context, session oauth.LoginSession, now time.Time) error {
 	var request []byte
 	if session.AuthorizationRequest != nil {
 		var err error
@@ -36,7 +36,7 @@ func (s *Store) AddLoginSession(ctx context.Context, session oauth.LoginSession,
 }
 
 // FindLoginSession implements oauth.Store.
-func (s *Store) FindLoginSession(ctx context.Context, id uuid.UUID, cookieHash account.Hash, now time.Time) (oauth.LoginSession, error) {
+func (s Logins) FindLoginSession(ctx context.Context, id uuid.UUID, cookieHash account.Hash, now time.Time) (oauth.LoginSession, error) {
 	row, err := s.queries.FindLoginSession(ctx, sqlgen.FindLoginSessionParams{ID: id, CookieHash: cookieHash[:], Now: now})
 	if err != nil {
 		return oauth.LoginSession{}, toFault(err, "find login session")
@@ -58,7 +58,7 @@ func loginSessionOf(row sqlgen.LoginSession) (oauth.LoginSession, error) {
 }
 
 // SetLoginCode implements oauth.Store.
-func (s *Store) SetLoginCode(ctx context.Context, id uuid.UUID, cookieHash account.Hash, code oauth.LoginCode, limits []oauth.RateLimit) error {
+func (s Logins) SetLoginCode(ctx context.Context, id uuid.UUID, cookieHash account.Hash, code oauth.LoginCode, limits []oauth.RateLimit) error {
 	key, err := s.cell.NewID()
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (s *Store) SetLoginCode(ctx context.Context, id uuid.UUID, cookieHash accou
 }
 
 // ConsumeAttempt implements oauth.Store.
-func (s *Store) ConsumeAttempt(ctx context.Context, id uuid.UUID, cookieHash account.Hash, maxAttempts int, now time.Time, limitOf func(oauth.LoginSession) oauth.RateLimit) (oauth.LoginSession, error) {
+func (s Logins) ConsumeAttempt(ctx context.Context, id uuid.UUID, cookieHash account.Hash, maxAttempts int, now time.Time, limitOf func(oauth.LoginSession) oauth.RateLimit) (oauth.LoginSession, error) {
 	var session oauth.LoginSession
 	err := s.inTx(ctx, "consume a code attempt", func(q *sqlgen.Queries) error {
 		row, err := q.CountCodeAttempt(ctx, sqlgen.CountCodeAttemptParams{ID: id, CookieHash: cookieHash[:], Now: now, Max: int32(maxAttempts)}) //nolint:gosec // bounded by Config.Validate
@@ -100,7 +100,7 @@ func (s *Store) ConsumeAttempt(ctx context.Context, id uuid.UUID, cookieHash acc
 }
 
 // CompleteLogin implements oauth.Store.
-func (s *Store) CompleteLogin(ctx context.Context, id uuid.UUID, codeMAC []byte, cookieHash account.Hash, now, expires time.Time, pause oauth.RateLimit) error {
+func (s Logins) CompleteLogin(ctx context.Context, id uuid.UUID, codeMAC []byte, cookieHash account.Hash, now, expires time.Time, pause oauth.RateLimit) error {
 	return s.inTx(ctx, "complete a login", func(q *sqlgen.Queries) error {
 		n, err := q.SetLoggedIn(ctx, sqlgen.SetLoggedInParams{ID: id, CodeMac: codeMAC, NewCookieHash: cookieHash[:], Now: now, ExpiresAt: expires})
 		if err == nil && n == 0 {
@@ -114,7 +114,7 @@ func (s *Store) CompleteLogin(ctx context.Context, id uuid.UUID, codeMAC []byte,
 }
 
 // ContinueLogin implements oauth.Store.
-func (s *Store) ContinueLogin(ctx context.Context, pending, newer oauth.LoginSession, now time.Time) error {
+func (s Logins) ContinueLogin(ctx context.Context, pending, newer oauth.LoginSession, now time.Time) error {
 	return s.inTx(ctx, "continue a login", func(q *sqlgen.Queries) error {
 		ended, err := q.EndLoginSession(ctx, sqlgen.EndLoginSessionParams{ID: newer.ID, CookieHash: newer.CookieHash[:], Now: now})
 		if err != nil {
@@ -129,7 +129,7 @@ func (s *Store) ContinueLogin(ctx context.Context, pending, newer oauth.LoginSes
 }
 
 // ExtendLoginSession implements oauth.Store.
-func (s *Store) ExtendLoginSession(ctx context.Context, id uuid.UUID, cookieHash account.Hash, validAt, until time.Time) error {
+func (s Logins) ExtendLoginSession(ctx context.Context, id uuid.UUID, cookieHash account.Hash, validAt, until time.Time) error {
 	n, err := s.queries.ExtendLoginSession(ctx, sqlgen.ExtendLoginSessionParams{ID: id, CookieHash: cookieHash[:], ValidAt: validAt, Until: until})
 	if err == nil && n == 0 {
 		err = pgx.ErrNoRows
@@ -138,7 +138,7 @@ func (s *Store) ExtendLoginSession(ctx context.Context, id uuid.UUID, cookieHash
 }
 
 // EndLoginSession implements oauth.Store.
-func (s *Store) EndLoginSession(ctx context.Context, id uuid.UUID, cookieHash account.Hash, now time.Time) error {
+func (s Logins) EndLoginSession(ctx context.Context, id uuid.UUID, cookieHash account.Hash, now time.Time) error {
 	_, err := s.queries.EndLoginSession(ctx, sqlgen.EndLoginSessionParams{ID: id, CookieHash: cookieHash[:], Now: now})
 	return toFault(err, "end login session")
 }

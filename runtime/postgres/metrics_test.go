@@ -45,13 +45,13 @@ func TestMetrics_CountWaitsForAConnection(t *testing.T) {
 	if acquires, opened := measured(t, store.Store, "mediastack_database_acquires_total"), measured(t, store.Store, "mediastack_database_connections_opened_total"); acquires < 2 || opened != 1 {
 		t.Errorf("%v acquires of %v connections", acquires, opened)
 	}
-	_, err := store.WithPurgeLock(t.Context(), func(context.Context) error {
+	_, err := store.Items.WithPurgeLock(t.Context(), func(context.Context) error {
 		if got := measured(t, store.Store, "mediastack_database_connections", "in_use"); got != 1 {
 			t.Errorf("%v connections are in use", got)
 		}
 		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, _ = store.CountItems(canceled, store.scope, media.Filter{})
+		_, _ = store.Items.CountItems(canceled, store.scope, media.Filter{})
 		return nil
 	})
 	must(t, err)
@@ -62,7 +62,7 @@ func TestMetrics_CountWaitsForAConnection(t *testing.T) {
 	if got := measured(t, store.Store, "mediastack_upload_batch_size", "open"); got != 0 {
 		t.Errorf("%v batches", got)
 	}
-	fill(t, store.Store, store.scope, 2, 0)
+	fill(t, store.Items, store.scope, 2, 0)
 	if open, commit := measured(t, store.Store, "mediastack_upload_batch_size", "open"), measured(t, store.Store, "mediastack_upload_batch_size", "commit"); open != 2 || commit != 2 {
 		t.Errorf("%v and %v batches", open, commit)
 	}
@@ -77,7 +77,7 @@ func TestMetrics_MeasureStatements(t *testing.T) {
 	store := newRetrying(t, url, url, func(*postgres.Config) {})
 	before := measured(t, store.Store, "mediastack_database_statement_duration_seconds")
 	for range 3 {
-		_, err := store.ServingRuntimes(t.Context())
+		_, err := store.Installations.ServingRuntimes(t.Context())
 		must(t, err)
 	}
 	if got := measured(t, store.Store, "mediastack_database_statement_duration_seconds") - before; got < 3 {

@@ -26,7 +26,7 @@ func TestMigrate_ConcurrentCallsAndPendingSchema(t *testing.T) {
 	if err := store.CheckSchema(t.Context()); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("an empty database: %v", err)
 	}
-	if _, err := store.FindAccount(t.Context(), "a", "b"); !fault.Is(err, fault.Unavailable) {
+	if _, err := store.Accounts.FindAccount(t.Context(), "a", "b"); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("a query without a schema: %v", err)
 	}
 	var all sync.WaitGroup
@@ -57,7 +57,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 		"readiness": func() error { return store.CheckSchema(t.Context()) },
 		"ping":      func() error { return store.Ping(t.Context()) },
 		"query": func() error {
-			_, err := store.FindAccount(t.Context(), "a", "b")
+			_, err := store.Accounts.FindAccount(t.Context(), "a", "b")
 			return err
 		},
 	} {

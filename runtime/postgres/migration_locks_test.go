@@ -82,11 +82,11 @@ func TestMigrate_HoldsNobodyUpBehindALongTransaction(t *testing.T) {
 	long := begun(t, url)
 	logs, ended := migrating(t, url, migrationsWith(t, "9", map[string]string{"90001_column.sql": "-- +goose Up\nALTER TABLE stored_item ADD COLUMN added_later text;\n"}))
 	wait.Until(t, "the migration gives up waiting for the lock, and says for whom it waited", func() bool {
-		must(t, check.ErrorOf(store.ListItems(t.Context(), scope, media.Filter{}, 10, 0)))
+		must(t, check.ErrorOf(store.Items.ListItems(t.Context(), scope, media.Filter{}, 10, 0)))
 		return strings.Contains(logs.String(), "90001_column.sql did not get a lock in time: the oldest transaction is that of the process") && strings.Contains(logs.String(), "a long report")
 	})
 	for range 100 { // through more attempts
-		must(t, check.ErrorOf(store.ListItems(t.Context(), scope, media.Filter{}, 10, 0)))
+		must(t, check.ErrorOf(store.Items.ListItems(t.Context(), scope, media.Filter{}, 10, 0)))
 	}
 	must(t, long.Commit(t.Context()))
 	must(t, wait.Receive(t, "the migration ends", ended))
@@ -108,7 +108,7 @@ func TestMigrate_WaitsForTransactionsWithAConcurrentIndex(t *testing.T) {
 		return number(t, url, "SELECT count(*) FROM pg_stat_progress_create_index WHERE datname = current_database() AND lockers_total > 0 AND current_locker_pid <> 0") == 1
 	})
 	for range 100 { // longer than the lock timeout
-		must(t, check.ErrorOf(store.ListItems(t.Context(), scope, media.Filter{}, 10, 0)))
+		must(t, check.ErrorOf(store.Items.ListItems(t.Context(), scope, media.Filter{}, 10, 0)))
 	}
 	must(t, long.Commit(t.Context()))
 	must(t, wait.Receive(t, "the migration ends", ended))
@@ -171,7 +171,7 @@ func TestMigrate_ReadsAndRewritesNoTable(t *testing.T) {
 				default:
 				}
 				began := time.Now()
-				if _, err := store.ListItems(t.Context(), scope, media.Filter{}, 10, n); err != nil {
+				if _, err := store.Items.ListItems(t.Context(), scope, media.Filter{}, 10, n); err != nil {
 					t.Error(err)
 				}
 				if err := touch(t, store, uuid.New(), "old"); err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // AddClient implements oauth.Store.
-func (s *Store) AddClient(ctx context.Context, client oauth.Client, limit oauth.RateLimit) (oauth.Client, error) {
+func (s Logins) AddClient(ctx context.Context, client oauth.Client, limit oauth.RateLimit) (oauth.Client, error) {
 	known, err := s.FindClient(ctx, client.ID)
 	if !fault.Is(err, fault.NotFound) {
 		return known, err
@@ -32,8 +32,8 @@ func (s *Store) AddClient(ctx context.Context, client oauth.Client, limit oauth.
 }
 
 // FindClient implements oauth.Store.
-func (s *Store) FindClient(ctx context.Context, id string) (oauth.Client, error) {
-	row, err := repeat(ctx, s, func(ctx context.Context) (sqlgen.OAuthClient, error) { return s.queries.FindClient(ctx, id) })
+func (s Logins) FindClient(ctx context.Context, id string) (oauth.Client, error) {
+	row, err := repeat(ctx, s.Store, func(ctx context.Context) (sqlgen.OAuthClient, error) { return s.queries.FindClient(ctx, id) })
 	return clientOf(row), toFault(err, "find client")
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // AccountsOfOwner implements oauth.Store.
-func (s *Store) AccountsOfOwner(ctx context.Context, email string, limit int) ([]account.Account, error) {
+func (s Logins) AccountsOfOwner(ctx context.Context, email string, limit int) ([]account.Account, error) {
 	rows, err := s.queries.AccountsByOwner(ctx, sqlgen.AccountsByOwnerParams{Email: email, Batch: int32(limit)}) //nolint:gosec // a constant
 	if err != nil {
 		return nil, toFault(err, "find accounts of an owner")
@@ -28,14 +28,14 @@ func (s *Store) AccountsOfOwner(ctx context.Context, email string, limit int) ([
 }
 
 // IsOwner implements oauth.Store.
-func (s *Store) IsOwner(ctx context.Context, email string) (bool, error) {
+func (s Logins) IsOwner(ctx context.Context, email string) (bool, error) {
 	owns, err := s.queries.OwnsAnyAccount(ctx, email)
 	return owns, toFault(err, "look for an owner")
 }
 
 // FindPrincipalOfOwner implements oauth.Store.
-func (s *Store) FindPrincipalOfOwner(ctx context.Context, email string, accountID uuid.UUID, now time.Time) (account.Principal, error) {
-	row, err := repeat(ctx, s, func(ctx context.Context) (sqlgen.PrincipalOfOwnerRow, error) {
+func (s Logins) FindPrincipalOfOwner(ctx context.Context, email string, accountID uuid.UUID, now time.Time) (account.Principal, error) {
+	row, err := repeat(ctx, s.Store, func(ctx context.Context) (sqlgen.PrincipalOfOwnerRow, error) {
 		return s.queries.PrincipalOfOwner(ctx, sqlgen.PrincipalOfOwnerParams{ID: accountID, App: account.DefaultApp, Now: now, Email: email})
 	})
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Store) FindPrincipalOfOwner(ctx context.Context, email string, accountI
 }
 
 // AddGrant implements oauth.Store.
-func (s *Store) AddGrant(ctx context.Context, session oauth.LoginSession, grant oauth.Grant, code oauth.AuthorizationCode) error {
+func (s Logins) AddGrant(ctx context.Context, session oauth.LoginSession, grant oauth.Grant, code oauth.AuthorizationCode) error {
 	return s.inTx(ctx, "grant", func(q *sqlgen.Queries) error {
 		ended, err := q.EndLoginSession(ctx, sqlgen.EndLoginSessionParams{ID: session.ID, CookieHash: session.CookieHash[:], Now: grant.CreatedAt})
 		if err != nil {
@@ -118,7 +118,7 @@ func revoke(ctx context.Context, q *sqlgen.Queries, id uuid.UUID, now time.Time,
 }
 
 // TouchGrants notes when grants were last used. Those that are gone are left out.
-func (s *Store) TouchGrants(ctx context.Context, used map[uuid.UUID]time.Time) error {
+func (s Credentials) TouchGrants(ctx context.Context, used map[uuid.UUID]time.Time) error {
 	params := sqlgen.TouchGrantsParams{}
 	for id, at := range used {
 		params.Ids = append(params.Ids, id)
@@ -128,7 +128,7 @@ func (s *Store) TouchGrants(ctx context.Context, used map[uuid.UUID]time.Time) e
 }
 
 // AuthorizedApps implements oauth.Store.
-func (s *Store) AuthorizedApps(ctx context.Context, email string, now time.Time, limit int) ([]oauth.AuthorizedApp, error) {
+func (s Logins) AuthorizedApps(ctx context.Context, email string, now time.Time, limit int) ([]oauth.AuthorizedApp, error) {
 	rows, err := s.queries.Connections(ctx, sqlgen.ConnectionsParams{Email: email, Now: now, Batch: int32(limit)}) //nolint:gosec // a constant
 	if err != nil {
 		return nil, toFault(err, "find authorized applications")
@@ -145,7 +145,7 @@ func (s *Store) AuthorizedApps(ctx context.Context, email string, now time.Time,
 }
 
 // RevokeGrants implements oauth.Store.
-func (s *Store) RevokeGrants(ctx context.Context, email string, id uuid.UUID, now time.Time) (int, error) {
+func (s Logins) RevokeGrants(ctx context.Context, email string, id uuid.UUID, now time.Time) (int, error) {
 	n, err := s.queries.RevokeGrantsByEmail(ctx, sqlgen.RevokeGrantsByEmailParams{Email: email, Now: now, ID: pgtype.UUID{Bytes: id, Valid: id != uuid.Nil}})
 	return int(n), toFault(err, "revoke grants")
 }

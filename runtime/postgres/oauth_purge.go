@@ -8,7 +8,7 @@ import (
 )
 
 // PurgeExpired implements oauth.PurgeStore.
-func (s *Store) PurgeExpired(ctx context.Context, cutoffs oauth.PurgeCutoffs, batch int) (int, error) {
+func (s Logins) PurgeExpired(ctx context.Context, cutoffs oauth.PurgeCutoffs, batch int) (int, error) {
 	limit := int32(batch) //nolint:gosec // a constant
 	total := 0
 	// The order follows the references: clients go when no grant names them any more.

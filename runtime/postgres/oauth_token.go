@@ -16,7 +16,7 @@ import (
 )
 
 // ExchangeCode implements oauth.Store.
-func (s *Store) ExchangeCode(ctx context.Context, hash account.Hash, now time.Time, decide func(oauth.Grant, oauth.AuthorizationCode) oauth.Outcome) (oauth.Outcome, error) {
+func (s Logins) ExchangeCode(ctx context.Context, hash account.Hash, now time.Time, decide func(oauth.Grant, oauth.AuthorizationCode) oauth.Outcome) (oauth.Outcome, error) {
 	var outcome oauth.Outcome
 	err := s.inTx(ctx, "exchange an authorization code", func(q *sqlgen.Queries) error {
 		row, err := q.UseAuthorizationCode(ctx, sqlgen.UseAuthorizationCodeParams{Hash: hash[:], Now: now})
@@ -38,7 +38,7 @@ func (s *Store) ExchangeCode(ctx context.Context, hash account.Hash, now time.Ti
 }
 
 // RotateRefreshToken implements oauth.Store.
-func (s *Store) RotateRefreshToken(ctx context.Context, hash account.Hash, now time.Time, decide func(oauth.Grant, oauth.Token) oauth.Outcome) (oauth.Outcome, error) {
+func (s Logins) RotateRefreshToken(ctx context.Context, hash account.Hash, now time.Time, decide func(oauth.Grant, oauth.Token) oauth.Outcome) (oauth.Outcome, error) {
 	var outcome oauth.Outcome
 	err := s.inTx(ctx, "rotate a refresh token", func(q *sqlgen.Queries) error {
 		row, err := q.LockRefreshToken(ctx, hash[:])
@@ -96,7 +96,7 @@ func insertTokens(ctx context.Context, q *sqlgen.Queries, grantID uuid.UUID, tok
 }
 
 // RevokeToken implements oauth.Store.
-func (s *Store) RevokeToken(ctx context.Context, hash account.Hash, clientID string, now time.Time) error {
+func (s Logins) RevokeToken(ctx context.Context, hash account.Hash, clientID string, now time.Time) error {
 	return s.inTx(ctx, "revoke a token", func(q *sqlgen.Queries) error {
 		row, err := q.FindToken(ctx, hash[:])
 		switch {
@@ -113,8 +113,8 @@ func (s *Store) RevokeToken(ctx context.Context, hash account.Hash, clientID str
 
 // FindSession returns the session of an access token; NotFound. The caller checks whether the
 // token and the key have expired.
-func (s *Store) FindSession(ctx context.Context, hash account.Hash) (oauth.Session, error) {
-	row, err := repeat(ctx, s, func(ctx context.Context) (sqlgen.FindSessionRow, error) { return s.queries.FindSession(ctx, hash[:]) })
+func (s Credentials) FindSession(ctx context.Context, hash account.Hash) (oauth.Session, error) {
+	row, err := repeat(ctx, s.Store, func(ctx context.Context) (sqlgen.FindSessionRow, error) { return s.queries.FindSession(ctx, hash[:]) })
 	if err != nil {
 		return oauth.Session{}, toFault(err, "find session")
 	}
@@ -127,8 +127,8 @@ func (s *Store) FindSession(ctx context.Context, hash account.Hash) (oauth.Sessi
 }
 
 // FindSessionOfGrant returns the session of a grant; NotFound if the grant was revoked.
-func (s *Store) FindSessionOfGrant(ctx context.Context, id uuid.UUID) (oauth.Session, error) {
-	row, err := repeat(ctx, s, func(ctx context.Context) (sqlgen.FindSessionOfGrantRow, error) {
+func (s Credentials) FindSessionOfGrant(ctx context.Context, id uuid.UUID) (oauth.Session, error) {
+	row, err := repeat(ctx, s.Store, func(ctx context.Context) (sqlgen.FindSessionOfGrantRow, error) {
 		return s.queries.FindSessionOfGrant(ctx, id)
 	})
 	if err != nil {

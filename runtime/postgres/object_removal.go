@@ -12,13 +12,13 @@ import (
 )
 
 // EnqueueRemovals implements media.RemovalStore.
-func (s *Store) EnqueueRemovals(ctx context.Context, now time.Time) (int, error) {
+func (s Items) EnqueueRemovals(ctx context.Context, now time.Time) (int, error) {
 	added, err := s.queries.EnqueueRemovals(ctx, sqlgen.EnqueueRemovalsParams{Kind: string(media.RemovalWork), Now: now})
 	return int(added), toFault(err, "enqueue removals")
 }
 
 // DueRemovals implements media.RemovalStore.
-func (s *Store) DueRemovals(ctx context.Context, accountID uuid.UUID, now time.Time, batch int) ([]media.Removal, error) {
+func (s Items) DueRemovals(ctx context.Context, accountID uuid.UUID, now time.Time, batch int) ([]media.Removal, error) {
 	rows, err := s.queries.DueRemovals(ctx, sqlgen.DueRemovalsParams{AccountID: accountID, Now: now, Batch: batchSize(batch)})
 	if err != nil {
 		return nil, toFault(err, "read due removals")
@@ -31,17 +31,17 @@ func (s *Store) DueRemovals(ctx context.Context, accountID uuid.UUID, now time.T
 }
 
 // FinishRemovals implements media.RemovalStore.
-func (s *Store) FinishRemovals(ctx context.Context, ids []int64) error {
+func (s Items) FinishRemovals(ctx context.Context, ids []int64) error {
 	return toFault(s.queries.FinishRemovals(ctx, ids), "finish removals")
 }
 
 // FailRemovals implements media.RemovalStore.
-func (s *Store) FailRemovals(ctx context.Context, ids []int64, notBefore time.Time, reason string) error {
+func (s Items) FailRemovals(ctx context.Context, ids []int64, notBefore time.Time, reason string) error {
 	return toFault(s.queries.FailRemovals(ctx, sqlgen.FailRemovalsParams{Ids: ids, NotBefore: notBefore, LastError: reason}), "fail removals")
 }
 
 // InspectRemovals implements media.PurgeStore.
-func (s *Store) InspectRemovals(ctx context.Context, buckets int) (media.RemovalQueue, error) {
+func (s Items) InspectRemovals(ctx context.Context, buckets int) (media.RemovalQueue, error) {
 	left, err := s.queries.InspectRemovals(ctx)
 	if err != nil {
 		return media.RemovalQueue{}, toFault(err, "count removals")

@@ -45,7 +45,7 @@ func TestStore_EveryMethodUnavailableWhileTheServerIsDown(t *testing.T) {
 	server := testenv.PostgresServer(t)
 	url := testenv.Database(t, server)
 	store := open(t, url)
-	_, err := store.TouchRuntime(t.Context(), uuid.New(), "test", time.Minute) // what claims jobs has an instance
+	_, err := store.Installations.TouchRuntime(t.Context(), uuid.New(), "test", time.Minute) // what claims jobs has an instance
 	must(t, err)
 	server.Kill()
 	of := reflect.ValueOf(store)
@@ -98,13 +98,13 @@ func tenantWork(t *testing.T, store *postgres.Store, scope media.Scope, stop <-c
 		default:
 		}
 		id := uuid.Must(uuid.NewV7())
-		_, total := store.Totals(t.Context(), scope)
-		_, list := store.ListItems(t.Context(), scope, media.Filter{}, 10, 0)
-		opened := store.OpenUpload(t.Context(), id, scope, 10, time.Now().Add(time.Hour))
-		_, abandoned := store.AbandonUpload(t.Context(), id, scope, nil, time.Now())
+		_, total := store.Items.Totals(t.Context(), scope)
+		_, list := store.Items.ListItems(t.Context(), scope, media.Filter{}, 10, 0)
+		opened := store.Items.OpenUpload(t.Context(), id, scope, 10, time.Now().Add(time.Hour))
+		_, abandoned := store.Items.AbandonUpload(t.Context(), id, scope, nil, time.Now())
 		upload := media.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: scope, Fields: media.Fields{Access: media.Private}, Length: 1, Reserved: 1, Expires: time.Now().Add(time.Hour)}
-		resumable := store.OpenResumable(t.Context(), upload)
-		_, ended := store.AbandonUpload(t.Context(), upload.ItemID, scope, nil, time.Now())
+		resumable := store.Items.OpenResumable(t.Context(), upload)
+		_, ended := store.Items.AbandonUpload(t.Context(), upload.ItemID, scope, nil, time.Now())
 		for _, err := range []error{total, list, opened, abandoned, resumable, ended} {
 			switch {
 			case fault.Is(err, fault.Unavailable):

@@ -72,7 +72,7 @@ func (p *pageIndex) close() {
 }
 
 // CompactPageIndex implements media.PurgeStore.
-func (s *Store) CompactPageIndex(ctx context.Context) error {
+func (s Items) CompactPageIndex(ctx context.Context) error {
 	apps, err := s.queries.AppsWithDeltas(ctx)
 	if err != nil {
 		return toFault(err, "find apps with page deltas")
@@ -88,7 +88,7 @@ func (s *Store) CompactPageIndex(ctx context.Context) error {
 // compactApp deletes the deltas of an app and recounts their blocks in one snapshot: the
 // deleted deltas are exactly those that the counted items reflect. It does nothing while
 // another process compacts the same app.
-func (s *Store) compactApp(ctx context.Context, appID uuid.UUID) error {
+func (s Items) compactApp(ctx context.Context, appID uuid.UUID) error {
 	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
 		q := s.queries.WithTx(tx)
 		if locked, err := q.TryCompactLock(ctx, sqlgen.TryCompactLockParams{Class: compactLock, AppID: appID}); err != nil || !locked {

@@ -44,7 +44,7 @@ func TestListItems_ByIndexEqualsWholeList(t *testing.T) {
 			defer again.Stop()
 			for compacting.Err() == nil {
 				<-again.C
-				if err := s.CompactPageIndex(compacting); err != nil && compacting.Err() == nil {
+				if err := s.Items.CompactPageIndex(compacting); err != nil && compacting.Err() == nil {
 					t.Errorf("compact: %v", err)
 				}
 			}
@@ -58,14 +58,14 @@ func TestListItems_ByIndexEqualsWholeList(t *testing.T) {
 				if i%7 == 0 {
 					move(t, s, scope, ids[i])
 				}
-				if _, err := s.Seal(t.Context(), scope, ids[i], time.Now()); err != nil {
+				if _, err := s.Items.Seal(t.Context(), scope, ids[i], time.Now()); err != nil {
 					t.Errorf("seal: %v", err)
 				}
 				if i%11 == 0 {
 					move(t, s, scope, ids[i])
 				}
 				if i%5 == 0 {
-					if _, err := s.DeleteItem(t.Context(), scope, ids[i], time.Now()); err != nil {
+					if _, err := s.Items.DeleteItem(t.Context(), scope, ids[i], time.Now()); err != nil {
 						t.Errorf("delete: %v", err)
 					}
 				}
@@ -102,13 +102,13 @@ func TestListItems_ByIndexEqualsWholeList(t *testing.T) {
 
 	// Deleting items from the middle moves every page after them.
 	for _, item := range whole[1000:3500] {
-		must(t, check.ErrorOf(store.DeleteItem(t.Context(), scope, item.id, time.Now())))
+		must(t, check.ErrorOf(store.Items.DeleteItem(t.Context(), scope, item.id, time.Now())))
 	}
 	comparePages(t, store, url, scope, "after deletes")
 	compact(t, store, url)
 	comparePages(t, store, url, scope, "after deletes, compacted")
 	for _, item := range wholeList(t, url, scope)[500:] {
-		must(t, check.ErrorOf(store.DeleteItem(t.Context(), scope, item.id, time.Now())))
+		must(t, check.ErrorOf(store.Items.DeleteItem(t.Context(), scope, item.id, time.Now())))
 	}
 	compact(t, store, url)
 	if n := number(t, url, `SELECT count(*) FROM item_page_block`); n != 0 {
@@ -121,14 +121,14 @@ func TestListItems_ByIndexEqualsWholeList(t *testing.T) {
 func compact(t *testing.T, store *postgres.Store, url string) {
 	t.Helper()
 	for number(t, url, `SELECT count(*) FROM item_page_delta`) > 0 {
-		must(t, store.CompactPageIndex(t.Context()))
+		must(t, store.Items.CompactPageIndex(t.Context()))
 	}
 }
 
 // move changes the access of an item, and its group in turn.
 func move(t *testing.T, s *postgres.Store, scope media.Scope, id uuid.UUID) {
 	t.Helper()
-	_, err := s.UpdateItem(t.Context(), scope, id, func(item media.Item, _ bool) (media.Item, bool, error) {
+	_, err := s.Items.UpdateItem(t.Context(), scope, id, func(item media.Item, _ bool) (media.Item, bool, error) {
 		item.Access = map[media.Access]media.Access{media.Public: media.Private, media.Private: media.Public}[item.Access]
 		item.Group = map[string]string{"": "large", "large": "small", "small": ""}[item.Group]
 		return item, true, nil
@@ -161,7 +161,7 @@ func comparePages(t *testing.T, store *postgres.Store, url string, scope media.S
 			if offset < 0 {
 				continue
 			}
-			got, err := store.ListItems(t.Context(), scope, filter, 50, offset)
+			got, err := store.Items.ListItems(t.Context(), scope, filter, 50, offset)
 			must(t, err)
 			from := min(offset, n)
 			page := want[from:min(from+50, n)]

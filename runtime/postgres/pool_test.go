@@ -101,7 +101,7 @@ func TestStore_GivesIdleConnectionsBack(t *testing.T) {
 		var calls sync.WaitGroup
 		for range 16 {
 			calls.Go(func() {
-				if _, err := store.CountItems(t.Context(), store.scope, media.Filter{}); err != nil {
+				if _, err := store.Items.CountItems(t.Context(), store.scope, media.Filter{}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -136,11 +136,11 @@ func TestStore_SaysWithNumbersThatTheServerHasNoConnectionLeft(t *testing.T) {
 		holds, release := make(chan struct{}), make(chan struct{})
 		ended := make(chan error, 1)
 		go func() {
-			_, err := store.WithPurgeLock(t.Context(), func(context.Context) error { close(holds); <-release; return nil })
+			_, err := store.Items.WithPurgeLock(t.Context(), func(context.Context) error { close(holds); <-release; return nil })
 			ended <- err
 		}()
 		<-holds
-		_, err = store.CountItems(t.Context(), store.scope, media.Filter{})
+		_, err = store.Items.CountItems(t.Context(), store.scope, media.Filter{})
 		if err == nil || !strings.Contains(err.Error(), "this process has 1 and may have 4 (SERVICE_DATABASE_MAX_CONNS), max_connections of the server is 200, "+what+": ") {
 			t.Errorf("%s: %v", what, err)
 		}

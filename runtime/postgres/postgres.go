@@ -1,7 +1,5 @@
-// Package postgres stores accounts, settings, media and OAuth data in PostgreSQL. Store
-// implements account.Store, settings.Store, media.Store, media.PurgeStore, rendition.Store, rendition.PurgeStore, consistency.Store,
-// consistency.AccountStore, oauth.Store, oauth.PurgeStore, installation.Store and
-// auth.CredentialStore; UploadLocks implements tus.Locks.
+// Package postgres stores accounts, settings, media and OAuth data in PostgreSQL. A Store has a sub-store for each domain, which
+// implements the interfaces of the domain package; UploadLocks implements tus.Locks.
 //
 // A file holds the methods of one table. The queries are in queries/, the schema is in
 // migrations/. Driver errors become faults in this package only.
@@ -22,31 +20,26 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/cell"
-	"mediastack.dev/runtime/consistency"
 	"mediastack.dev/runtime/fairlimit"
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/media"
-	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
-	"mediastack.dev/runtime/settings"
-)
-
-var (
-	_ account.Store              = (*Store)(nil)
-	_ settings.Store             = (*Store)(nil)
-	_ media.Store                = (*Store)(nil)
-	_ media.PurgeStore           = (*Store)(nil)
-	_ consistency.Store          = (*Store)(nil)
-	_ consistency.AccountStore   = (*Store)(nil)
-	_ oauth.Store                = (*Store)(nil)
-	_ oauth.PurgeStore           = (*Store)(nil)
-	_ installation.ResumeStore   = (*Store)(nil)
-	_ installation.InstanceStore = (*Store)(nil)
 )
 
 // Store is a pool of connections to one database. It is safe for concurrent use.
 type Store struct {
+	// The sub-stores share the pool.
+	Accounts      Accounts
+	Items         Items
+	Pictures      Pictures
+	Logins        Logins
+	Installations Installations
+	Consistency   Consistency
+	Credentials   Credentials
+	Fetches       Fetches
+	Settings      Settings
+	Tasks         Tasks
+
 	pool    *pgxpool.Pool
 	db      *connections // the pool, with retries
 	queries *sqlgen.Queries
@@ -82,6 +75,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{cell: cfg.Cell, db: &connections{retryTimeout: cfg.RetryTimeout, statementTimeout: cfg.StatementTimeout}, batches: newBatchMetrics(), evicted: newEvicted(), finishLockTimeout: finishLockTimeout, eraseTimeout: eraseTimeout, statements: newMeasuredTracer(), searches: cfg.Search.bounds()}
+	s.Accounts, s.Items, s.Pictures, s.Logins, s.Installations, s.Consistency, s.Credentials, s.Fetches, s.Settings, s.Tasks = Accounts{s}, Items{s}, Pictures{s}, Logins{s}, Installations{s}, Consistency{s}, Credentials{s}, Fetches{s}, Settings{s}, Tasks{s}
 	poolCfg.ConnConfig.Tracer = s.statements
 	s.fence.install(poolCfg)
 	readLimits(poolCfg, &s.db.limits)
@@ -91,13 +85,13 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s.db.pool = s.pool
 	s.shares = newShares(int(s.pool.Config().MaxConns))
 	s.queries = sqlgen.New(s.db)
-	s.openBatch, s.commitBatch = newBatcher(openRequest.account, s.openUploads), newBatcher(accountOfItem, s.commitUploads)
-	s.openBatch.pause, s.commitBatch.pause = s.batchPause, s.batchPause
+	s.openBatch, s.commitBatch = newBatcher(openRequest.account, s.Items.openUploads), newBatcher(accountOfItem, s.Items.commitUploads)
+	s.openBatch.pause, s.commitBatch.pause = s.Items.batchPause, s.Items.batchPause
 	s.openBatch.waiting, s.openBatch.size = s.batches.of("open")
 	s.commitBatch.waiting, s.commitBatch.size = s.batches.of("commit")
-	s.principalBatch = newBatcher((*principalLookup).key, s.findPrincipals)
+	s.principalBatch = newBatcher((*principalLookup).key, s.Credentials.findPrincipals)
 	s.principalBatch.lateAfter = principalsLateAfter
-	s.pageIndex = newPageIndex(s.compactApp)
+	s.pageIndex = newPageIndex(s.Items.compactApp)
 	s.caches = newCacheWait(s.acknowledgeRound)
 	return s, nil
 }

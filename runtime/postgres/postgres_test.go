@@ -24,10 +24,10 @@ func TestStore_UsesCallersClock(t *testing.T) {
 	now := time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)
 	drafts(t, url, scope, 1)
 	number(t, url, `WITH aged AS (UPDATE item SET created_at = $1 RETURNING 1) SELECT count(*) FROM aged`, now.Add(-time.Hour))
-	if purged, err := store.PurgeDrafts(t.Context(), now, 10); err != nil || purged != 1 {
+	if purged, err := store.Items.PurgeDrafts(t.Context(), now, 10); err != nil || purged != 1 {
 		t.Fatalf("purged %d drafts, %v", purged, err)
 	}
-	if due, err := store.DueRemovals(t.Context(), scope.AccountID, now, 10); err != nil || len(due) != 1 {
+	if due, err := store.Items.DueRemovals(t.Context(), scope.AccountID, now, 10); err != nil || len(due) != 1 {
 		t.Errorf("%d removals are due, %v", len(due), err)
 	}
 }

@@ -27,7 +27,7 @@ const principalsLateAfter = 100 * time.Millisecond
 //
 // Every upload checks its key at its end, without a cache. Concurrent look-ups share a statement, which
 // begins after each of them.
-func (s *Store) FindPrincipal(ctx context.Context, hash account.Hash) (account.Principal, error) {
+func (s Credentials) FindPrincipal(ctx context.Context, hash account.Hash) (account.Principal, error) {
 	lookup := &principalLookup{hash: hash}
 	found, err := s.principalBatch.DoUntil(ctx, lookup)
 	switch {
@@ -42,12 +42,12 @@ func (s *Store) FindPrincipal(ctx context.Context, hash account.Hash) (account.P
 var errNoPrincipal = errors.New("find principal: there is none")
 
 // findPrincipals executes a batch of look-ups.
-func (s *Store) findPrincipals(ctx context.Context, _ time.Duration, lookups []*principalLookup) ([]bool, error) {
+func (s Credentials) findPrincipals(ctx context.Context, _ time.Duration, lookups []*principalLookup) ([]bool, error) {
 	hashes := make([][]byte, len(lookups))
 	for i, lookup := range lookups {
 		hashes[i] = lookup.hash[:]
 	}
-	rows, err := repeat(ctx, s, func(ctx context.Context) ([]sqlgen.PrincipalsRow, error) { return s.queries.Principals(ctx, hashes) })
+	rows, err := repeat(ctx, s.Store, func(ctx context.Context) ([]sqlgen.PrincipalsRow, error) { return s.queries.Principals(ctx, hashes) })
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ func TestFindPrincipal_ConcurrentLookUpsShareAStatement(t *testing.T) {
 	var all sync.WaitGroup
 	for i, hash := range hashes {
 		all.Go(func() {
-			found, err := store.FindPrincipal(t.Context(), hash)
+			found, err := store.Credentials.FindPrincipal(t.Context(), hash)
 			switch name := fmt.Sprintf("account-%d", i%(len(hashes)-1)); {
 			case i >= keys && i < keys+unknown:
 				if !fault.Is(err, fault.NotFound) {
@@ -74,7 +74,7 @@ func TestFindPrincipal_EndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	leave := make(chan struct{})
 	postgres.HoldLookUps(store, func(int) { cancel(); <-leave })
-	if _, err := store.FindPrincipal(ctx, account.Hash{1}); !fault.Is(err, fault.Unavailable) {
+	if _, err := store.Credentials.FindPrincipal(ctx, account.Hash{1}); !fault.Is(err, fault.Unavailable) {
 		t.Error(err)
 	}
 	close(leave)

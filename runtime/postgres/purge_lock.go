@@ -11,7 +11,7 @@ const purgeLock = 5_268_713_942
 
 // WithPurgeLock implements media.PurgeStore. The lock belongs to a connection of its own and
 // ends with it, so that a purge that was killed does not block the next one.
-func (s *Store) WithPurgeLock(ctx context.Context, purge func(ctx context.Context) error) (bool, error) {
+func (s Items) WithPurgeLock(ctx context.Context, purge func(ctx context.Context) error) (bool, error) {
 	conn, err := s.db.acquire(ctx)
 	if err != nil {
 		return false, toFault(err, "acquire the purge's connection")

@@ -28,11 +28,11 @@ func TestEnqueueRemovals_AddsATaskForEachAccountWithDueOnes(t *testing.T) {
 	queueRemovals(t, url, accountOf(2), 5, now.Add(time.Hour))
 	queueRemovals(t, url, accountOf(3), 1, now.Add(-time.Second))
 	for i, want := range []int{2, 0} {
-		if added, err := store.EnqueueRemovals(t.Context(), now); err != nil || added != want {
+		if added, err := store.Items.EnqueueRemovals(t.Context(), now); err != nil || added != want {
 			t.Errorf("call %d added %d tasks, %v; want %d", i+1, added, err, want)
 		}
 	}
-	claimed, err := store.ClaimTasks(t.Context(), work.Claim{Kind: media.RemovalWork, Limit: 10, Duration: time.Hour})
+	claimed, err := store.Tasks.ClaimTasks(t.Context(), work.Claim{Kind: media.RemovalWork, Limit: 10, Duration: time.Hour})
 	must(t, err)
 	for _, task := range claimed {
 		if task.Key != task.AccountID || task.Key != accountOf(1) && task.Key != accountOf(3) {
@@ -40,13 +40,13 @@ func TestEnqueueRemovals_AddsATaskForEachAccountWithDueOnes(t *testing.T) {
 		}
 	}
 	// While a process works on an account, it has no other task.
-	if added, err := store.EnqueueRemovals(t.Context(), now); err != nil || added != 0 || len(claimed) != 2 {
+	if added, err := store.Items.EnqueueRemovals(t.Context(), now); err != nil || added != 0 || len(claimed) != 2 {
 		t.Errorf("%d tasks are claimed, %d added, %v", len(claimed), added, err)
 	}
-	if due, err := store.DueRemovals(t.Context(), accountOf(1), now, 3); err != nil || len(due) != 3 || due[0].ID > due[2].ID || due[0].Bucket != "b-"+accountOf(1).String() {
+	if due, err := store.Items.DueRemovals(t.Context(), accountOf(1), now, 3); err != nil || len(due) != 3 || due[0].ID > due[2].ID || due[0].Bucket != "b-"+accountOf(1).String() {
 		t.Errorf("%+v, %v", due, err)
 	}
-	if due, err := store.DueRemovals(t.Context(), accountOf(2), now, 3); err != nil || len(due) != 0 {
+	if due, err := store.Items.DueRemovals(t.Context(), accountOf(2), now, 3); err != nil || len(due) != 0 {
 		t.Errorf("%+v, %v", due, err)
 	}
 }
@@ -57,19 +57,19 @@ func TestInspectRemovals_ReportsWhatFails(t *testing.T) {
 	now := time.Now()
 	queueRemovals(t, url, accountOf(1), 3, now)
 	queueRemovals(t, url, accountOf(2), 2, now)
-	if left, err := store.InspectRemovals(t.Context(), 10); err != nil || left.Pending != 5 || left.MaxAttempts != 0 || left.FailingBuckets != nil {
+	if left, err := store.Items.InspectRemovals(t.Context(), 10); err != nil || left.Pending != 5 || left.MaxAttempts != 0 || left.FailingBuckets != nil {
 		t.Errorf("%+v, %v", left, err)
 	}
-	due, err := store.DueRemovals(t.Context(), accountOf(2), now.Add(time.Second), 10)
+	due, err := store.Items.DueRemovals(t.Context(), accountOf(2), now.Add(time.Second), 10)
 	must(t, err)
 	for range 3 {
-		must(t, store.FailRemovals(t.Context(), []int64{due[0].ID}, now.Add(time.Hour), "denied"))
+		must(t, store.Items.FailRemovals(t.Context(), []int64{due[0].ID}, now.Add(time.Hour), "denied"))
 	}
-	left, err := store.InspectRemovals(t.Context(), 10)
+	left, err := store.Items.InspectRemovals(t.Context(), 10)
 	if want := (installation.Bucket{AccountID: accountOf(2), Name: "b-" + accountOf(2).String()}); err != nil || left.Pending != 5 || left.MaxAttempts != 3 || len(left.FailingBuckets) != 1 || left.FailingBuckets[0] != want {
 		t.Errorf("%+v, %v", left, err)
 	}
-	if due, err := store.DueRemovals(t.Context(), accountOf(2), now.Add(time.Second), 10); err != nil || len(due) != 1 {
+	if due, err := store.Items.DueRemovals(t.Context(), accountOf(2), now.Add(time.Second), 10); err != nil || len(due) != 1 {
 		t.Errorf("a removal that failed is due: %+v, %v", due, err)
 	}
 }
@@ -101,10 +101,10 @@ func TestRemovals_OfMany(t *testing.T) {
 				SELECT ('01a00000-0000-7000-8000-' || lpad(to_hex(n % $2), 12, '0'))::uuid, 'media-' || n % $2,
 					ARRAY['media/' || gen_random_uuid() || '/original', 'media/' || gen_random_uuid() || '/thumbnail'], false, now() - interval '1 day' + n * interval '1 millisecond' FROM generate_series(1, $1::int) n`, many, accounts)
 			statement(t, url, `ANALYZE object_removal`)
-			runner, err := work.NewRunner(work.Deps{Store: store, Log: slog.New(slog.DiscardHandler)})
+			runner, err := work.NewRunner(work.Deps{Store: store.Tasks, Log: slog.New(slog.DiscardHandler)})
 			must(t, err)
 			remover := media.NewRemover(media.RemovalConfig{BatchSize: 50, MaxBackoff: time.Hour},
-				media.RemoverDeps{Store: store, Objects: noObjects{}, Guard: ownBuckets{}, Ready: func() error { return nil }, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+				media.RemoverDeps{Store: store.Items, Objects: noObjects{}, Guard: ownBuckets{}, Ready: func() error { return nil }, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 			must(t, runner.Register(media.RemovalWork, remover, remover.Policy()))
 			sizes, indexes := `SELECT pg_relation_size('object_removal')`, `SELECT pg_indexes_size('object_removal')`
 			table, index := number(t, url, sizes), number(t, url, indexes)

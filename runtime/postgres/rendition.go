@@ -15,10 +15,10 @@ import (
 )
 
 var (
-	_ rendition.Store      = (*Store)(nil)
-	_ rendition.Claims     = (*Store)(nil)
-	_ rendition.Counts     = (*Store)(nil)
-	_ rendition.PurgeStore = (*Store)(nil)
+	_ rendition.Store      = Pictures{}
+	_ rendition.Claims     = Pictures{}
+	_ rendition.Counts     = Pictures{}
+	_ rendition.PurgeStore = Pictures{}
 )
 
 // own returns the id of this process; zero until it is recorded.
@@ -30,8 +30,8 @@ func (s *Store) own() uuid.UUID {
 }
 
 // FindRendition implements rendition.Store.
-func (s *Store) FindRendition(ctx context.Context, accountID uuid.UUID, ref rendition.Ref) (rendition.Stored, rendition.State, error) {
-	row, err := repeatFor(ctx, s, accountID, func(ctx context.Context) (sqlgen.FindRenditionRow, error) {
+func (s Pictures) FindRendition(ctx context.Context, accountID uuid.UUID, ref rendition.Ref) (rendition.Stored, rendition.State, error) {
+	row, err := repeatFor(ctx, s.Store, accountID, func(ctx context.Context) (sqlgen.FindRenditionRow, error) {
 		return s.queries.FindRendition(ctx, sqlgen.FindRenditionParams{ItemID: ref.ItemID, Key: ref.Key[:], Own: s.own()})
 	})
 	switch found := row.Rendition; {
@@ -54,8 +54,8 @@ func renditionResult(row sqlgen.Rendition) rendition.Result {
 }
 
 // NearestRendition implements rendition.Store.
-func (s *Store) NearestRendition(ctx context.Context, accountID, itemID uuid.UUID, width, height int) (rendition.Result, string, error) {
-	row, err := repeatFor(ctx, s, accountID, func(ctx context.Context) (sqlgen.NearestRenditionRow, error) {
+func (s Pictures) NearestRendition(ctx context.Context, accountID, itemID uuid.UUID, width, height int) (rendition.Result, string, error) {
+	row, err := repeatFor(ctx, s.Store, accountID, func(ctx context.Context) (sqlgen.NearestRenditionRow, error) {
 		return s.queries.NearestRendition(ctx, sqlgen.NearestRenditionParams{ItemID: itemID, AccountID: accountID, Width: int64(width), Height: int64(height)})
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -68,10 +68,10 @@ func (s *Store) NearestRendition(ctx context.Context, accountID, itemID uuid.UUI
 }
 
 // ClaimRendition implements rendition.Claims. It may be repeated: a claim whose answer was lost is found by its id.
-func (s *Store) ClaimRendition(ctx context.Context, claim rendition.Claim) (bool, error) {
+func (s Pictures) ClaimRendition(ctx context.Context, claim rendition.Claim) (bool, error) {
 	params := sqlgen.ClaimRenditionParams{AccountID: claim.AccountID, ItemID: claim.ItemID, Key: claim.Key[:], ID: claim.ID,
 		Preset: claim.Preset, RecipeID: claim.RecipeID[:], Own: s.own(), Lease: claim.Lease.Microseconds()}
-	return repeatFor(ctx, s, claim.AccountID, func(ctx context.Context) (bool, error) {
+	return repeatFor(ctx, s.Store, claim.AccountID, func(ctx context.Context) (bool, error) {
 		rows, err := s.queries.ClaimRendition(ctx, params)
 		if err != nil || rows > 0 {
 			return rows > 0, toFault(err, "claim a rendition")
@@ -108,7 +108,7 @@ const (
 var errNoRoom = errors.New("no room for a rendition")
 
 // ReserveRendition implements rendition.Claims.
-func (s *Store) ReserveRendition(ctx context.Context, claim rendition.Claim, bytes int64) (reserved bool, err error) {
+func (s Pictures) ReserveRendition(ctx context.Context, claim rendition.Claim, bytes int64) (reserved bool, err error) {
 	err = s.onceFor(ctx, claim.AccountID, func() (err error) {
 		reserved, err = s.reserveRendition(ctx, claim, bytes)
 		return err
@@ -116,7 +116,7 @@ func (s *Store) ReserveRendition(ctx context.Context, claim rendition.Claim, byt
 	return reserved, err
 }
 
-func (s *Store) reserveRendition(ctx context.Context, claim rendition.Claim, bytes int64) (bool, error) {
+func (s Pictures) reserveRendition(ctx context.Context, claim rendition.Claim, bytes int64) (bool, error) {
 	params := sqlgen.ReserveRenditionParams{LockTimeout: milliseconds(reserveLockTimeout), AccountID: claim.AccountID, ItemID: claim.ItemID, Key: claim.Key[:], ID: claim.ID, Bytes: bytes}
 	if rows, err := s.queries.ReserveRendition(ctx, params); err != nil || rows > 0 {
 		return rows > 0, toFault(err, "reserve the bytes of a rendition")
@@ -176,7 +176,7 @@ func (s *Store) reserveRendition(ctx context.Context, claim rendition.Claim, byt
 }
 
 // FinishRendition implements rendition.Claims.
-func (s *Store) FinishRendition(ctx context.Context, claim rendition.Claim, result rendition.Result) error {
+func (s Pictures) FinishRendition(ctx context.Context, claim rendition.Claim, result rendition.Result) error {
 	params := sqlgen.FinishRenditionParams{AccountID: claim.AccountID, ItemID: claim.ItemID, Key: claim.Key[:], ID: claim.ID,
 		MimeType: result.Object.MimeType, Width: integer(result.Width), Height: integer(result.Height), Sha256: result.Object.SHA256, Eager: claim.Eager}
 	return s.onceFor(ctx, claim.AccountID, func() error {
@@ -196,8 +196,8 @@ func (s *Store) FinishRendition(ctx context.Context, claim rendition.Claim, resu
 
 // AbandonRendition implements rendition.Claims. It may be repeated. A claim without bytes ends also while the usage of the account
 // is locked: others that need the rendition wait for the end of the claim.
-func (s *Store) AbandonRendition(ctx context.Context, claim rendition.Claim) error {
-	rows, err := repeatFor(ctx, s, claim.AccountID, func(ctx context.Context) (int64, error) {
+func (s Pictures) AbandonRendition(ctx context.Context, claim rendition.Claim) error {
+	rows, err := repeatFor(ctx, s.Store, claim.AccountID, func(ctx context.Context) (int64, error) {
 		return s.queries.EndUnreservedClaim(ctx, sqlgen.EndUnreservedClaimParams{ItemID: claim.ItemID, Key: claim.Key[:], ID: claim.ID})
 	})
 	if err != nil || rows > 0 {
@@ -207,22 +207,22 @@ func (s *Store) AbandonRendition(ctx context.Context, claim rendition.Claim) err
 }
 
 // EndRendition implements rendition.Store. It may be repeated.
-func (s *Store) EndRendition(ctx context.Context, accountID uuid.UUID, ref rendition.Ref, id uuid.UUID) error {
+func (s Pictures) EndRendition(ctx context.Context, accountID uuid.UUID, ref rendition.Ref, id uuid.UUID) error {
 	return s.endRendition(ctx, sqlgen.EndRenditionParams{AccountID: accountID, ItemID: ref.ItemID, Key: ref.Key[:], ID: id, Ready: true})
 }
 
-func (s *Store) endRendition(ctx context.Context, params sqlgen.EndRenditionParams) error {
+func (s Pictures) endRendition(ctx context.Context, params sqlgen.EndRenditionParams) error {
 	params.LockTimeout = milliseconds(s.finishLockTimeout)
-	_, err := repeatFor(ctx, s, params.AccountID, func(ctx context.Context) (int64, error) {
+	_, err := repeatFor(ctx, s.Store, params.AccountID, func(ctx context.Context) (int64, error) {
 		return s.queries.EndRendition(ctx, params)
 	})
 	return toFault(err, "end a rendition")
 }
 
 // dropRendition ends a rendition whose object is missing or damaged, and queues the removal of the object.
-func (s *Store) dropRendition(ctx context.Context, accountID uuid.UUID, bucket string, itemID, id uuid.UUID) (*media.Removal, error) {
+func (s Pictures) dropRendition(ctx context.Context, accountID uuid.UUID, bucket string, itemID, id uuid.UUID) (*media.Removal, error) {
 	var removal *media.Removal
-	err := s.withRepairLock(ctx, "drop a rendition", accountID, func(q *sqlgen.Queries) error {
+	err := s.Consistency.withRepairLock(ctx, "drop a rendition", accountID, func(q *sqlgen.Queries) error {
 		removal = nil
 		rows, err := q.DropRendition(ctx, sqlgen.DropRenditionParams{AccountID: accountID, ItemID: itemID, ID: id})
 		if err != nil || rows == 0 { // ended meanwhile
@@ -240,7 +240,7 @@ func (s *Store) dropRendition(ctx context.Context, accountID uuid.UUID, bucket s
 }
 
 // TouchRenditions implements rendition.Store.
-func (s *Store) TouchRenditions(ctx context.Context, used []rendition.Ref, now, before time.Time) error {
+func (s Pictures) TouchRenditions(ctx context.Context, used []rendition.Ref, now, before time.Time) error {
 	params := sqlgen.TouchRenditionsParams{Now: now, Before: before}
 	for _, ref := range used {
 		params.ItemIds, params.Keys = append(params.ItemIds, ref.ItemID), append(params.Keys, ref.Key[:])
@@ -249,7 +249,7 @@ func (s *Store) TouchRenditions(ctx context.Context, used []rendition.Ref, now, 
 }
 
 // PresetCounts implements rendition.Counts.
-func (s *Store) PresetCounts(ctx context.Context, accountID uuid.UUID) ([]rendition.PresetCount, error) {
+func (s Pictures) PresetCounts(ctx context.Context, accountID uuid.UUID) ([]rendition.PresetCount, error) {
 	rows, err := s.queries.RenditionTotals(ctx, accountID)
 	if err != nil {
 		return nil, toFault(err, "count renditions")
@@ -266,7 +266,7 @@ const presetTotalsPage = 1000
 
 // EachPresetTotal calls visit for every open account of the namespaces (nil = all) and each of its presets of which
 // something is stored.
-func (s *Store) EachPresetTotal(ctx context.Context, namespaces []string, visit func(rendition.PresetTotal)) error {
+func (s Pictures) EachPresetTotal(ctx context.Context, namespaces []string, visit func(rendition.PresetTotal)) error {
 	for after := uuid.Nil; ; {
 		rows, err := s.queries.PresetTotalsAfter(ctx, sqlgen.PresetTotalsAfterParams{After: after, Namespaces: namespaces, Page: presetTotalsPage})
 		if err != nil {
@@ -286,19 +286,19 @@ func (s *Store) EachPresetTotal(ctx context.Context, namespaces []string, visit 
 }
 
 // EndClaims implements rendition.PurgeStore.
-func (s *Store) EndClaims(ctx context.Context, cutoff time.Time, batch int) (int, error) {
+func (s Pictures) EndClaims(ctx context.Context, cutoff time.Time, batch int) (int, error) {
 	rows, err := s.queries.EndClaims(ctx, sqlgen.EndClaimsParams{Cutoff: cutoff, Batch: batchSize(batch)})
 	return int(rows), toFault(err, "end the claims of renditions")
 }
 
 // AccountsWithRenditions implements rendition.PurgeStore.
-func (s *Store) AccountsWithRenditions(ctx context.Context, after uuid.UUID, limit int) ([]uuid.UUID, error) {
+func (s Pictures) AccountsWithRenditions(ctx context.Context, after uuid.UUID, limit int) ([]uuid.UUID, error) {
 	ids, err := s.queries.AccountsWithRenditions(ctx, sqlgen.AccountsWithRenditionsParams{After: after, Page: batchSize(limit)})
 	return ids, toFault(err, "list the accounts with renditions")
 }
 
 // MarkStaleRenditions implements rendition.PurgeStore.
-func (s *Store) MarkStaleRenditions(ctx context.Context, accountID uuid.UUID, current []media.RecipeID, now time.Time) error {
+func (s Pictures) MarkStaleRenditions(ctx context.Context, accountID uuid.UUID, current []media.RecipeID, now time.Time) error {
 	params := sqlgen.MarkStaleRenditionsParams{AccountID: accountID, Now: now, RecipeIds: [][]byte{}}
 	for _, id := range current {
 		params.RecipeIds = append(params.RecipeIds, id[:])
@@ -307,7 +307,7 @@ func (s *Store) MarkStaleRenditions(ctx context.Context, accountID uuid.UUID, cu
 }
 
 // EndStaleRenditions implements rendition.PurgeStore.
-func (s *Store) EndStaleRenditions(ctx context.Context, cutoff time.Time, kept []uuid.UUID, batch int) (int, error) {
+func (s Pictures) EndStaleRenditions(ctx context.Context, cutoff time.Time, kept []uuid.UUID, batch int) (int, error) {
 	if kept == nil {
 		kept = []uuid.UUID{} // no account; null would be every one
 	}

@@ -71,7 +71,7 @@ func (e *manyRenditionsError) Error() string {
 // timeout of a statement or a transaction depends on the number of renditions, and what has ended stays so if a later batch
 // fails. The transaction that reserves the bytes is tried again after it. It may find less room, since uploads can take it
 // meanwhile; each of them makes fewer renditions possible, so that this ends.
-func (s *Store) evictAhead(ctx context.Context, many *manyRenditionsError) error {
+func (s Pictures) evictAhead(ctx context.Context, many *manyRenditionsError) error {
 	e := eviction{accountID: many.accountID}
 	for enough := false; !enough && !e.over(); {
 		ended := 0

@@ -37,7 +37,7 @@ func pictures(t *testing.T, url string, of media.Scope, n, bytes int) {
 // exact checks that the counters of an account equal a recount.
 func exact(t *testing.T, store *postgres.Store, url string, of media.Scope) {
 	t.Helper()
-	if drift, err := store.FindDrift(t.Context(), of.AccountID); err != nil || len(drift) > 0 {
+	if drift, err := store.Consistency.FindDrift(t.Context(), of.AccountID); err != nil || len(drift) > 0 {
 		t.Errorf("drift: %v, %v", drift, err)
 	}
 	counts(t, url, 0, "totals of presets are wrong", `SELECT count(*) FROM rendition_total t WHERE account_id = $1 AND items <> (SELECT count(*) FROM rendition r WHERE r.account_id = t.account_id AND r.preset = t.preset AND r.recipe_id = t.recipe_id AND r.ready)`, of.AccountID)
@@ -56,9 +56,9 @@ func TestEviction_CountsWhatIsCommitted(t *testing.T) {
 	id := sha256.Sum256([]byte("capability"))
 	capability := media.Capability{ID: id[:], Count: 1, ExpiresAt: time.Now().Add(time.Hour)}
 	first := newUploading(scope, 100)
-	must(t, store.OpenCountedUpload(t.Context(), first.id, scope, capability, 100, time.Now().Add(time.Hour)))
+	must(t, store.Items.OpenCountedUpload(t.Context(), first.id, scope, capability, 100, time.Now().Add(time.Hour)))
 	pictures(t, url, scope, 90, 10)
-	if err := store.OpenCountedUpload(t.Context(), newUploading(scope, 100).id, scope, capability, 100, time.Now().Add(time.Hour)); !fault.Is(err, fault.InvalidSignature) {
+	if err := store.Items.OpenCountedUpload(t.Context(), newUploading(scope, 100).id, scope, capability, 100, time.Now().Add(time.Hour)); !fault.Is(err, fault.InvalidSignature) {
 		t.Fatalf("a second use of a capability: %v", err)
 	}
 	if n, left := evicted(t, store, "upload"), number(t, url, `SELECT count(*) FROM rendition`); n != 0 || left != 90 {
@@ -148,7 +148,7 @@ func TestEviction_ThatStopsHalfWayLosesRenditionsOnly(t *testing.T) {
 	result := make(chan error, 1)
 	go func() {
 		u := newUploading(scope, n*size)
-		result <- store.OpenUpload(ctx, u.id, u.scope, u.bytes, time.Now().Add(time.Hour))
+		result <- store.Items.OpenUpload(ctx, u.id, u.scope, u.bytes, time.Now().Add(time.Hour))
 	}()
 	wait.Until(t, "two batches have ended, and the third one waits", func() bool {
 		return number(t, url, `SELECT count(*) FROM rendition`) == n-2*batch && number(t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
@@ -198,7 +198,7 @@ func TestEviction_RacesWithItself(t *testing.T) {
 		})
 		all.Go(func() {
 			for range 20 {
-				if err := stores[i%2].TouchRenditions(t.Context(), used, time.Now(), time.Now()); err != nil {
+				if err := stores[i%2].Pictures.TouchRenditions(t.Context(), used, time.Now(), time.Now()); err != nil {
 					t.Errorf("touch: %v", err)
 				}
 			}
@@ -216,7 +216,7 @@ func TestEviction_RacesWithItself(t *testing.T) {
 func reserved(t *testing.T, store *postgres.Store, of media.Scope, item uuid.UUID, key byte, bytes int64) rendition.Claim {
 	t.Helper()
 	claim := claimed(t, store, of, item, key)
-	if ok, err := store.ReserveRendition(t.Context(), claim, bytes); err != nil || !ok {
+	if ok, err := store.Pictures.ReserveRendition(t.Context(), claim, bytes); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
 	return claim
@@ -225,7 +225,7 @@ func reserved(t *testing.T, store *postgres.Store, of media.Scope, item uuid.UUI
 func claimed(t *testing.T, store *postgres.Store, of media.Scope, item uuid.UUID, key byte) rendition.Claim {
 	t.Helper()
 	claim := rendition.Claim{ID: uuid.New(), Ref: rendition.Ref{ItemID: item, Key: media.RenditionKey{key}}, AccountID: of.AccountID, Preset: "a", Lease: time.Hour}
-	if ok, err := store.ClaimRendition(t.Context(), claim); err != nil || !ok {
+	if ok, err := store.Pictures.ClaimRendition(t.Context(), claim); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
 	return claim
@@ -274,7 +274,7 @@ func TestFinish_ReplacesWhatWasFinishedAtTheSameTime(t *testing.T) {
 	tx := lockUsage(t, url, scope)
 	finished := make(chan error, len(stores))
 	for i, store := range stores {
-		go func() { finished <- store.FinishRendition(t.Context(), claims[i], made) }()
+		go func() { finished <- store.Pictures.FinishRendition(t.Context(), claims[i], made) }()
 	}
 	wait.Until(t, "both wait for the usage", func() bool { return waiting(t, url) == 2 })
 	must(t, tx.Commit(t.Context()))
@@ -297,16 +297,16 @@ func TestRenditions_EndsDoNotWaitForALockedAccount(t *testing.T) {
 	next := ended
 	next.ID = uuid.New()
 	tx := lockUsage(t, url, scope)
-	if err := store.AbandonRendition(t.Context(), claim); !fault.Is(err, fault.Unavailable) {
+	if err := store.Pictures.AbandonRendition(t.Context(), claim); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("a claim is abandoned: %v", err)
 	}
-	if ok, err := store.ClaimRendition(t.Context(), next); ok || !fault.Is(err, fault.Unavailable) {
+	if ok, err := store.Pictures.ClaimRendition(t.Context(), next); ok || !fault.Is(err, fault.Unavailable) {
 		t.Errorf("a claim whose lease has ended: %t, %v", ok, err)
 	}
 	must(t, tx.Rollback(t.Context()))
 	postgres.FinishLockTimeout(store, time.Minute)
-	must(t, store.AbandonRendition(t.Context(), claim))
-	if ok, err := store.ClaimRendition(t.Context(), next); err != nil || !ok {
+	must(t, store.Pictures.AbandonRendition(t.Context(), claim))
+	if ok, err := store.Pictures.ClaimRendition(t.Context(), next); err != nil || !ok {
 		t.Errorf("%t, %v", ok, err)
 	}
 	exact(t, store, url, scope)
@@ -319,14 +319,14 @@ func TestRenditions_AnAccountLeavesConnectionsToOthers(t *testing.T) {
 	const n = 200
 	for name, hang := range map[string]func(ctx context.Context, store *postgres.Store, claim rendition.Claim) error{
 		"reserve": func(ctx context.Context, store *postgres.Store, claim rendition.Claim) error {
-			_, err := store.ReserveRendition(ctx, claim, 1)
+			_, err := store.Pictures.ReserveRendition(ctx, claim, 1)
 			return err
 		},
 		"finish": func(ctx context.Context, store *postgres.Store, claim rendition.Claim) error {
-			return store.FinishRendition(ctx, claim, made)
+			return store.Pictures.FinishRendition(ctx, claim, made)
 		},
 		"find": func(ctx context.Context, store *postgres.Store, claim rendition.Claim) error {
-			_, _, err := store.FindRendition(ctx, claim.AccountID, claim.Ref)
+			_, _, err := store.Pictures.FindRendition(ctx, claim.AccountID, claim.Ref)
 			return err
 		},
 	} {
@@ -359,7 +359,7 @@ func TestRenditions_AnAccountLeavesConnectionsToOthers(t *testing.T) {
 			u := newUploading(other, 1)
 			must(t, u.open(store))
 			must(t, u.commit(store))
-			if _, err := store.ListItems(ctx, other, media.Filter{}, 10, 0); err != nil {
+			if _, err := store.Items.ListItems(ctx, other, media.Filter{}, 10, 0); err != nil {
 				t.Errorf("the list of the other account: %v", err)
 			}
 			if n := waiting(t, url); n > 1 {

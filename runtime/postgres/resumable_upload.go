@@ -14,7 +14,7 @@ import (
 )
 
 // OpenResumable implements media.ResumableStore.
-func (s *Store) OpenResumable(ctx context.Context, upload media.ResumableState) error {
+func (s Items) OpenResumable(ctx context.Context, upload media.ResumableState) error {
 	return s.reserve(ctx, "open resumable upload", func(r *reservation) error {
 		open := openParams(noLockTimeout, []openRequest{{itemID: upload.ItemID, accountID: upload.Scope.AccountID,
 			appID: upload.Scope.AppID, bytes: upload.Reserved, leaseEnds: upload.Expires}})
@@ -38,11 +38,11 @@ func (s *Store) OpenResumable(ctx context.Context, upload media.ResumableState) 
 var errUploadNotFound = fault.New(fault.NotFound, "upload not found")
 
 // FindResumable implements media.ResumableStore.
-func (s *Store) FindResumable(ctx context.Context, scope media.Scope, itemID uuid.UUID) (media.ResumableState, error) {
-	return repeat(ctx, s, func(ctx context.Context) (media.ResumableState, error) { return s.findResumable(ctx, scope, itemID) })
+func (s Items) FindResumable(ctx context.Context, scope media.Scope, itemID uuid.UUID) (media.ResumableState, error) {
+	return repeat(ctx, s.Store, func(ctx context.Context) (media.ResumableState, error) { return s.findResumable(ctx, scope, itemID) })
 }
 
-func (s *Store) findResumable(ctx context.Context, scope media.Scope, itemID uuid.UUID) (media.ResumableState, error) {
+func (s Items) findResumable(ctx context.Context, scope media.Scope, itemID uuid.UUID) (media.ResumableState, error) {
 	row, err := s.queries.FindResumable(ctx, sqlgen.FindResumableParams{AppID: scope.AppID, ItemID: itemID})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return media.ResumableState{}, errUploadNotFound
@@ -75,7 +75,7 @@ func (s *Store) findResumable(ctx context.Context, scope media.Scope, itemID uui
 }
 
 // ListResumables implements media.ResumableStore.
-func (s *Store) ListResumables(ctx context.Context, scope media.Scope, q media.RunningQuery, now time.Time) (media.RunningPage, error) {
+func (s Items) ListResumables(ctx context.Context, scope media.Scope, q media.RunningQuery, now time.Time) (media.RunningPage, error) {
 	params := sqlgen.ListResumablesParams{AppID: scope.AppID, Before: uuid.Max, Examine: media.ExaminedUploads, Now: now, PageSize: batchSize(q.Limit + 1)}
 	if q.After != uuid.Nil {
 		params.Before = q.After
@@ -83,7 +83,7 @@ func (s *Store) ListResumables(ctx context.Context, scope media.Scope, q media.R
 	if q.Capability != nil {
 		params.Capability = q.Capability.ID.String()
 	}
-	rows, err := repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) ([]sqlgen.ListResumablesRow, error) {
+	rows, err := repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) ([]sqlgen.ListResumablesRow, error) {
 		return s.queries.ListResumables(ctx, params)
 	})
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *Store) ListResumables(ctx context.Context, scope media.Scope, q media.R
 }
 
 // SetLength implements media.ResumableStore.
-func (s *Store) SetLength(ctx context.Context, scope media.Scope, itemID uuid.UUID, length int64) error {
+func (s Items) SetLength(ctx context.Context, scope media.Scope, itemID uuid.UUID, length int64) error {
 	set, err := s.queries.SetLength(ctx, sqlgen.SetLengthParams{AppID: scope.AppID, ItemID: itemID, Length: &length})
 	if err == nil && set == 0 {
 		err = fault.New(fault.Conflict, "the length of the upload is already set")
@@ -121,7 +121,7 @@ func (s *Store) SetLength(ctx context.Context, scope media.Scope, itemID uuid.UU
 }
 
 // SaveProgress implements media.ResumableStore.
-func (s *Store) SaveProgress(ctx context.Context, itemID uuid.UUID, before int64, p media.Progress, expires time.Time) error {
+func (s Items) SaveProgress(ctx context.Context, itemID uuid.UUID, before int64, p media.Progress, expires time.Time) error {
 	if p.Parts == nil {
 		p.Parts = []media.Part{}
 	}
@@ -142,7 +142,7 @@ func (s *Store) SaveProgress(ctx context.Context, itemID uuid.UUID, before int64
 }
 
 // CommitResumable implements media.ResumableStore.
-func (s *Store) CommitResumable(ctx context.Context, item media.Item, incompleteParts []string, notBefore time.Time) (*media.Removal, error) {
+func (s Items) CommitResumable(ctx context.Context, item media.Item, incompleteParts []string, notBefore time.Time) (*media.Removal, error) {
 	var removal *media.Removal
 	err := s.reserve(ctx, "commit resumable upload", func(r *reservation) error {
 		if err := r.commitAdjusted(ctx, item); err != nil || len(incompleteParts) == 0 {
@@ -166,7 +166,7 @@ func (s *Store) CommitResumable(ctx context.Context, item media.Item, incomplete
 }
 
 // DeleteExpiredResumables implements media.PurgeStore.
-func (s *Store) DeleteExpiredResumables(ctx context.Context, cutoff time.Time, batch int) (int, error) {
+func (s Items) DeleteExpiredResumables(ctx context.Context, cutoff time.Time, batch int) (int, error) {
 	n, err := s.queries.DeleteExpiredResumables(ctx, sqlgen.DeleteExpiredResumablesParams{Cutoff: cutoff, Batch: batchSize(batch)})
 	return int(n), toFault(err, "delete expired resumable uploads")
 }

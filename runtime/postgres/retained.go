@@ -14,13 +14,13 @@ import (
 )
 
 // InstallationID implements account.RetentionStore.
-func (s *Store) InstallationID(ctx context.Context) (uuid.UUID, error) {
+func (s Accounts) InstallationID(ctx context.Context) (uuid.UUID, error) {
 	id, err := s.queries.InstallationID(ctx)
 	return id, toFault(err, "read the installation")
 }
 
 // RetainedAccounts implements account.RetentionStore.
-func (s *Store) RetainedAccounts(ctx context.Context, after uuid.UUID, limit int) ([]account.Retained, error) {
+func (s Accounts) RetainedAccounts(ctx context.Context, after uuid.UUID, limit int) ([]account.Retained, error) {
 	rows, err := s.queries.RetainedAccountsAfter(ctx, sqlgen.RetainedAccountsAfterParams{After: after, Limit: batchSize(limit)})
 	if err != nil {
 		return nil, toFault(err, "read retained accounts")
@@ -34,7 +34,7 @@ func (s *Store) RetainedAccounts(ctx context.Context, after uuid.UUID, limit int
 }
 
 // RetainedAccount implements account.RetentionStore.
-func (s *Store) RetainedAccount(ctx context.Context, accountID uuid.UUID) (account.Retained, error) {
+func (s Accounts) RetainedAccount(ctx context.Context, accountID uuid.UUID) (account.Retained, error) {
 	row, err := s.queries.RetainedAccount(ctx, accountID)
 	if err != nil {
 		return account.Retained{}, toFault(err, "read retained account")
@@ -43,7 +43,7 @@ func (s *Store) RetainedAccount(ctx context.Context, accountID uuid.UUID) (accou
 }
 
 // SetErasure implements account.RetentionStore.
-func (s *Store) SetErasure(ctx context.Context, closing account.Closing, erase bool) error {
+func (s Accounts) SetErasure(ctx context.Context, closing account.Closing, erase bool) error {
 	return s.inTx(ctx, "set the erasure", func(q *sqlgen.Queries) error {
 		row, err := q.LockRetainedAccount(ctx, closing.AccountID)
 		if err != nil {
@@ -65,7 +65,7 @@ func (s *Store) SetErasure(ctx context.Context, closing account.Closing, erase b
 }
 
 // BoundAccounts implements account.RetentionStore.
-func (s *Store) BoundAccounts(ctx context.Context, namespaces []string, takeOverGrace time.Duration, after uuid.UUID, limit int) ([]account.Bound, error) {
+func (s Accounts) BoundAccounts(ctx context.Context, namespaces []string, takeOverGrace time.Duration, after uuid.UUID, limit int) ([]account.Bound, error) {
 	rows, err := s.queries.BoundAccountsAfter(ctx, sqlgen.BoundAccountsAfterParams{
 		Namespaces: namespaces, GraceSeconds: takeOverGrace.Seconds(), After: after, Limit: batchSize(limit),
 	})
@@ -80,7 +80,7 @@ func (s *Store) BoundAccounts(ctx context.Context, namespaces []string, takeOver
 }
 
 // CloseOrphan implements account.RetentionStore.
-func (s *Store) CloseOrphan(ctx context.Context, orphan account.Bound) (closed bool, err error) {
+func (s Accounts) CloseOrphan(ctx context.Context, orphan account.Bound) (closed bool, err error) {
 	err = s.inTx(ctx, "close an orphan", func(q *sqlgen.Queries) error {
 		closed = false
 		_, err := q.LockBoundAccount(ctx, sqlgen.LockBoundAccountParams{ID: orphan.ID, ObjectUid: orphan.ObjectUID})

@@ -50,31 +50,31 @@ func newRetrying(t *testing.T, url, storeURL string, configure ...func(*postgres
 func (r retrying) upload(t *testing.T) uuid.UUID {
 	t.Helper()
 	state := media.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: r.scope, Fields: media.Fields{Access: media.Private}, Length: 1, Reserved: 1, Expires: time.Now().Add(time.Hour)}
-	must(t, r.OpenResumable(t.Context(), state))
+	must(t, r.Items.OpenResumable(t.Context(), state))
 	return state.ItemID
 }
 
 // idempotent calls every idempotent method of a request once: the item id is sealed and deleted.
 func (r retrying) idempotent(ctx context.Context, id, upload uuid.UUID) map[string]error {
 	failed := map[string]error{}
-	_, failed["Item"] = r.Item(ctx, r.scope, id)
-	_, failed["Seal"] = r.Seal(ctx, r.scope, id, time.Now())
-	_, _, failed["ItemForDelivery"] = r.ItemForDelivery(ctx, id)
-	_, failed["ListItems"] = r.ListItems(ctx, r.scope, media.Filter{}, 10, 0)
-	_, failed["ListItems by index"] = r.ListItems(ctx, r.scope, media.Filter{}, 10, 1_000_000)
-	_, failed["CountItems"] = r.CountItems(ctx, r.scope, media.Filter{})
-	_, failed["Totals"] = r.Totals(ctx, r.scope)
-	_, failed["FindResumable"] = r.FindResumable(ctx, r.scope, upload)
-	_, _, failed["AvailableBytes"] = r.AvailableBytes(ctx, r.scope)
-	_, failed["Layers"] = r.Layers(ctx, r.account.ID)
-	_, failed["DeleteItem"] = r.DeleteItem(ctx, r.scope, id, time.Now())
+	_, failed["Item"] = r.Items.Item(ctx, r.scope, id)
+	_, failed["Seal"] = r.Items.Seal(ctx, r.scope, id, time.Now())
+	_, _, failed["ItemForDelivery"] = r.Items.ItemForDelivery(ctx, id)
+	_, failed["ListItems"] = r.Items.ListItems(ctx, r.scope, media.Filter{}, 10, 0)
+	_, failed["ListItems by index"] = r.Items.ListItems(ctx, r.scope, media.Filter{}, 10, 1_000_000)
+	_, failed["CountItems"] = r.Items.CountItems(ctx, r.scope, media.Filter{})
+	_, failed["Totals"] = r.Items.Totals(ctx, r.scope)
+	_, failed["FindResumable"] = r.Items.FindResumable(ctx, r.scope, upload)
+	_, _, failed["AvailableBytes"] = r.Items.AvailableBytes(ctx, r.scope)
+	_, failed["Layers"] = r.Settings.Layers(ctx, r.account.ID)
+	_, failed["DeleteItem"] = r.Items.DeleteItem(ctx, r.scope, id, time.Now())
 	for name, missing := range map[string]error{
-		"FindPrincipal":        second(r.FindPrincipal(ctx, account.Hash{})),
-		"FindPrincipalByKeyID": second(r.FindPrincipalByKeyID(ctx, uuid.Nil)),
-		"FindSession":          second(r.FindSession(ctx, account.Hash{})),
-		"FindSessionOfGrant":   second(r.FindSessionOfGrant(ctx, uuid.Nil)),
-		"FindClient":           second(r.FindClient(ctx, "none")),
-		"FindPrincipalOfOwner": second(r.FindPrincipalOfOwner(ctx, "none@example.org", r.account.ID, time.Now())),
+		"FindPrincipal":        second(r.Credentials.FindPrincipal(ctx, account.Hash{})),
+		"FindPrincipalByKeyID": second(r.Credentials.FindPrincipalByKeyID(ctx, uuid.Nil)),
+		"FindSession":          second(r.Credentials.FindSession(ctx, account.Hash{})),
+		"FindSessionOfGrant":   second(r.Credentials.FindSessionOfGrant(ctx, uuid.Nil)),
+		"FindClient":           second(r.Logins.FindClient(ctx, "none")),
+		"FindPrincipalOfOwner": second(r.Logins.FindPrincipalOfOwner(ctx, "none@example.org", r.account.ID, time.Now())),
 	} {
 		if !fault.Is(missing, fault.NotFound) {
 			failed[name] = missing
@@ -164,23 +164,23 @@ func TestStore_RepeatsAChangeWhoseResponseWasLost(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	lose("seal", func() error { _, err := store.Seal(t.Context(), store.scope, id, time.Now()); return err }, func() bool {
-		item, err := direct.Item(t.Context(), store.scope, id)
+	lose("seal", func() error { _, err := store.Items.Seal(t.Context(), store.scope, id, time.Now()); return err }, func() bool {
+		item, err := direct.Items.Item(t.Context(), store.scope, id)
 		must(t, err)
 		return item.SealedAt != nil
 	})
 	var removal media.Removal
 	lose("delete", func() (err error) {
-		removal, err = store.DeleteItem(t.Context(), store.scope, id, time.Now().Add(time.Hour))
+		removal, err = store.Items.DeleteItem(t.Context(), store.scope, id, time.Now().Add(time.Hour))
 		return err
 	}, func() bool {
-		_, err := direct.Item(t.Context(), store.scope, id)
+		_, err := direct.Items.Item(t.Context(), store.scope, id)
 		return fault.Is(err, fault.NotFound)
 	})
 	if removal.ID == 0 || removal.Bucket != store.scope.Bucket || len(removal.Keys) == 0 {
 		t.Errorf("the removal is %+v", removal)
 	}
-	if _, err := store.DeleteItem(t.Context(), store.scope, id, time.Now()); !fault.Is(err, fault.NotFound) {
+	if _, err := store.Items.DeleteItem(t.Context(), store.scope, id, time.Now()); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a second delete: %v, want NotFound", err)
 	}
 	// The removal that the first delete has queued is not that of a second one, whose response is lost.
@@ -189,7 +189,7 @@ func TestStore_RepeatsAChangeWhoseResponseWasLost(t *testing.T) {
 	proxy.Set(testenv.ProxyMute)
 	failed := make(chan error, 1)
 	go func() {
-		_, err := store.DeleteItem(t.Context(), store.scope, id, time.Now())
+		_, err := store.Items.DeleteItem(t.Context(), store.scope, id, time.Now())
 		failed <- err
 	}()
 	wait.Until(t, "the server has executed the second delete", func() bool { return number(t, url, executed, began) > 0 })
@@ -208,14 +208,14 @@ func TestStore_DoesNotRepeatAChangeWhoseOutcomeIsUnknown(t *testing.T) {
 	store := newRetrying(t, url, proxied, func(c *postgres.Config) { c.DatabaseConns = 1 })
 	direct := open(t, url)
 	openUpload := func() error {
-		return store.OpenUpload(t.Context(), uuid.Must(uuid.NewV7()), store.scope, 10, time.Now().Add(time.Hour))
+		return store.Items.OpenUpload(t.Context(), uuid.Must(uuid.NewV7()), store.scope, 10, time.Now().Add(time.Hour))
 	}
 	must(t, openUpload()) // the statement is prepared, so that no response is needed to execute it
 	proxy.Set(testenv.ProxyMute)
 	failed := make(chan error, 1)
 	go func() { failed <- openUpload() }()
 	wait.Until(t, "the server has opened the upload", func() bool {
-		uploads, _, err := direct.CountPending(t.Context(), store.account.ID)
+		uploads, _, err := direct.Consistency.CountPending(t.Context(), store.account.ID)
 		must(t, err)
 		return uploads > 1
 	})
@@ -223,7 +223,7 @@ func TestStore_DoesNotRepeatAChangeWhoseOutcomeIsUnknown(t *testing.T) {
 	if err := <-failed; !fault.Is(err, fault.Unavailable) {
 		t.Errorf("OpenUpload: %v, want Unavailable", err)
 	}
-	if uploads, _, err := direct.CountPending(t.Context(), store.account.ID); err != nil || uploads != 2 {
+	if uploads, _, err := direct.Consistency.CountPending(t.Context(), store.account.ID); err != nil || uploads != 2 {
 		t.Errorf("%d uploads are open: %v, want 2", uploads, err)
 	}
 }
@@ -239,10 +239,10 @@ func TestStore_SendsAChangeAfterARestart(t *testing.T) {
 	wait.Until(t, "no connection is left", func() bool { return errors.As(store.Ping(t.Context()), new(*pgconn.ConnectError)) })
 	failed := make(chan error, 2)
 	go func() {
-		failed <- store.OpenUpload(t.Context(), uuid.Must(uuid.NewV7()), store.scope, 10, time.Now().Add(time.Hour))
+		failed <- store.Items.OpenUpload(t.Context(), uuid.Must(uuid.NewV7()), store.scope, 10, time.Now().Add(time.Hour))
 	}()
 	go func() {
-		failed <- store.OpenResumable(t.Context(), media.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: store.scope, Length: 1, Reserved: 1,
+		failed <- store.Items.OpenResumable(t.Context(), media.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: store.scope, Length: 1, Reserved: 1,
 			Fields: media.Fields{Access: media.Private}, Expires: time.Now().Add(time.Hour)})
 	}()
 	server.Start()
@@ -281,8 +281,8 @@ func TestStore_EndsACallWithoutAServer(t *testing.T) {
 			}
 		}
 		for name, err := range map[string]error{
-			"SaveProgress": store.SaveProgress(t.Context(), upload, 0, media.Progress{}, time.Now()),
-			"OpenResumable": store.OpenResumable(t.Context(), media.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: store.scope, Length: 1,
+			"SaveProgress": store.Items.SaveProgress(t.Context(), upload, 0, media.Progress{}, time.Now()),
+			"OpenResumable": store.Items.OpenResumable(t.Context(), media.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: store.scope, Length: 1,
 				Fields: media.Fields{Access: media.Private}, Expires: time.Now()}),
 		} {
 			if !fault.Is(err, fault.Unavailable) {

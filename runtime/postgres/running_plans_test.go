@@ -122,7 +122,7 @@ func TestRunningUploads_AllAreListed(t *testing.T) {
 	seedRunning(t, url)
 	list := func(q media.RunningQuery) (ids []uuid.UUID, pages int) {
 		for scope := (media.Scope{AccountID: numbered(accountIDs, 2), AppID: numbered(appIDs, 2)}); ; {
-			page, err := store.ListResumables(t.Context(), scope, q, time.Now())
+			page, err := store.Items.ListResumables(t.Context(), scope, q, time.Now())
 			must(t, err)
 			pages++
 			for _, upload := range page.Uploads {

@@ -11,7 +11,7 @@ import (
 )
 
 // TouchRuntime implements installation.InstanceStore.
-func (s *Store) TouchRuntime(ctx context.Context, id uuid.UUID, version string, lease time.Duration) (installation.Touch, error) {
+func (s Installations) TouchRuntime(ctx context.Context, id uuid.UUID, version string, lease time.Duration) (installation.Touch, error) {
 	row, err := s.queries.TouchRuntime(ctx, sqlgen.TouchRuntimeParams{ID: id, Version: version, Lease: lease.Microseconds()})
 	if err != nil {
 		return installation.Touch{}, toFault(err, "touch the runtime instance")
@@ -22,18 +22,18 @@ func (s *Store) TouchRuntime(ctx context.Context, id uuid.UUID, version string, 
 }
 
 // RemoveRuntime implements installation.InstanceStore.
-func (s *Store) RemoveRuntime(ctx context.Context, id uuid.UUID) error {
+func (s Installations) RemoveRuntime(ctx context.Context, id uuid.UUID) error {
 	return toFault(s.queries.RemoveRuntime(ctx, id), "remove the runtime instance")
 }
 
 // RemoveDeadRuntimes implements installation.InstanceStore.
-func (s *Store) RemoveDeadRuntimes(ctx context.Context) error {
+func (s Installations) RemoveDeadRuntimes(ctx context.Context) error {
 	return toFault(s.queries.RemoveDeadRuntimes(ctx), "remove the dead runtime instances")
 }
 
 // ServingRuntimes returns the replicas of the runtime whose lease has not ended, by the database's
 // clock.
-func (s *Store) ServingRuntimes(ctx context.Context) (installation.Runtimes, error) {
+func (s Installations) ServingRuntimes(ctx context.Context) (installation.Runtimes, error) {
 	rows, err := s.queries.ServingRuntimes(ctx)
 	if err != nil {
 		return installation.Runtimes{}, toFault(err, "count the runtime instances")

@@ -23,13 +23,13 @@ func TestRuntimeInstance_IsDeclaredDeadByOneThatRenewedItsLease(t *testing.T) {
 	own, other := uuid.New(), uuid.New()
 	touch := func(wantLapsed, wantDead bool) {
 		t.Helper()
-		got, err := store.TouchRuntime(t.Context(), own, "v1", time.Minute)
+		got, err := store.Installations.TouchRuntime(t.Context(), own, "v1", time.Minute)
 		must(t, err)
 		if got.Lapsed != wantLapsed || got.Dead != wantDead {
 			t.Errorf("%+v, want lapsed %v, dead %v", got, wantLapsed, wantDead)
 		}
 	}
-	_, err := store.TouchRuntime(t.Context(), other, "v1", time.Minute)
+	_, err := store.Installations.TouchRuntime(t.Context(), other, "v1", time.Minute)
 	must(t, err)
 	touch(true, false)
 	touch(false, false)
@@ -40,7 +40,7 @@ func TestRuntimeInstance_IsDeclaredDeadByOneThatRenewedItsLease(t *testing.T) {
 	statement(t, url, lapse, own) // an outage
 	touch(true, false)
 	touch(false, false)
-	must(t, store.RemoveDeadRuntimes(t.Context()))
+	must(t, store.Installations.RemoveDeadRuntimes(t.Context()))
 	statement(t, url, "UPDATE runtime_instance SET alive_since = now() - interval '2 minutes' WHERE id = $1", own)
 	touch(false, false)
 }
@@ -85,11 +85,11 @@ func TestEndUploads_EndsThoseOfDeadProcessesOnly(t *testing.T) {
 		must(t, kept[len(kept)-1].open(none)) // of a process that is not recorded
 	}
 	resumable := uuid.Must(uuid.NewV7())
-	must(t, dead.OpenResumable(t.Context(), media.ResumableState{ItemID: resumable, Scope: scopes[0], Length: 5, Reserved: 5,
+	must(t, dead.Items.OpenResumable(t.Context(), media.ResumableState{ItemID: resumable, Scope: scopes[0], Length: 5, Reserved: 5,
 		Fields: media.Fields{Access: media.Private}, Expires: time.Now().Add(time.Hour)}))
 	end := func(batch, want int) {
 		t.Helper()
-		if n, err := alive.EndUploadsOfDeadProcesses(t.Context(), batch, keysOf, time.Now()); err != nil || n != want {
+		if n, err := alive.Items.EndUploadsOfDeadProcesses(t.Context(), batch, keysOf, time.Now()); err != nil || n != want {
 			t.Errorf("%d uploads were ended, want %d: %v", n, want, err)
 		}
 	}
@@ -97,7 +97,7 @@ func TestEndUploads_EndsThoseOfDeadProcessesOnly(t *testing.T) {
 	must(t, ended[0].commit(dead)) // it lives
 	statement(t, url, lapse, deadID)
 	end(5, 5)
-	must(t, alive.RemoveDeadRuntimes(t.Context()))
+	must(t, alive.Installations.RemoveDeadRuntimes(t.Context()))
 	end(5, 3) // the rest, so its row is still there
 	end(5, 0)
 	counts(t, url, 3*300+5+10, "bytes are reserved or used", `SELECT sum(bytes)::bigint FROM account_usage`)
@@ -131,7 +131,7 @@ func TestEndUploads_KeepsObjectsOfBeforeARestore(t *testing.T) {
 	later := newUploading(scope, 20)
 	must(t, later.open(store))
 	statement(t, url, lapse, id)
-	if n, err := open(t, url).EndUploadsOfDeadProcesses(t.Context(), 5, keysOf, time.Now()); err != nil || n != 2 {
+	if n, err := open(t, url).Items.EndUploadsOfDeadProcesses(t.Context(), 5, keysOf, time.Now()); err != nil || n != 2 {
 		t.Errorf("%d, %v", n, err)
 	}
 	if number(t, url, `SELECT count(*) FROM object_removal WHERE keys[1] = $1`, media.ObjectKey(later.id, media.Original)) != 1 {
@@ -151,10 +151,10 @@ func TestPurgeDrafts_KeepsDraftsOfBeforeARestore(t *testing.T) {
 	restored := time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)
 	statement(t, url, "UPDATE item SET created_at = $1", restored.Add(-time.Hour))
 	statement(t, url, "UPDATE installation SET resumed_at = $1", restored)
-	if purged, err := store.PurgeDrafts(t.Context(), restored, 10); err != nil || purged != 0 {
+	if purged, err := store.Items.PurgeDrafts(t.Context(), restored, 10); err != nil || purged != 0 {
 		t.Errorf("purged %d drafts of before the restore, %v", purged, err)
 	}
-	if purged, err := store.PurgeDrafts(t.Context(), restored.Add(time.Second), 10); err != nil || purged != 1 {
+	if purged, err := store.Items.PurgeDrafts(t.Context(), restored.Add(time.Second), 10); err != nil || purged != 1 {
 		t.Errorf("purged %d drafts when the restore was old, %v", purged, err)
 	}
 }
@@ -167,13 +167,13 @@ func TestRuntimeInstance_LeavesItsRowWithItsUploads(t *testing.T) {
 	id := uuid.New()
 	must(t, touch(t, store, id, "v1"))
 	must(t, u.open(store))
-	must(t, store.RemoveRuntime(t.Context(), id))
-	if found, err := store.ServingRuntimes(t.Context()); err != nil || found.Replicas != 0 {
+	must(t, store.Installations.RemoveRuntime(t.Context(), id))
+	if found, err := store.Installations.ServingRuntimes(t.Context()); err != nil || found.Replicas != 0 {
 		t.Errorf("%+v, %v", found, err)
 	}
-	if n, err := open(t, url).EndUploadsOfDeadProcesses(t.Context(), 5, keysOf, time.Now()); err != nil || n != 1 {
+	if n, err := open(t, url).Items.EndUploadsOfDeadProcesses(t.Context(), 5, keysOf, time.Now()); err != nil || n != 1 {
 		t.Errorf("%d, %v", n, err)
 	}
-	must(t, store.RemoveDeadRuntimes(t.Context()))
+	must(t, store.Installations.RemoveDeadRuntimes(t.Context()))
 	counts(t, url, 0, "rows", `SELECT count(*) FROM runtime_instance`)
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // Layers implements settings.Store.
-func (s *Store) Layers(ctx context.Context, accountID uuid.UUID) (settings.Layers, error) {
-	return repeat(ctx, s, func(ctx context.Context) (settings.Layers, error) {
+func (s Settings) Layers(ctx context.Context, accountID uuid.UUID) (settings.Layers, error) {
+	return repeat(ctx, s.Store, func(ctx context.Context) (settings.Layers, error) {
 		layers, err := readLayers(ctx, s.queries, accountID)
 		return layers, toFault(err, "read settings")
 	})
@@ -42,7 +42,7 @@ func decodeLayers(pinnedBy *string, pinned, tenant []byte) (layers settings.Laye
 }
 
 // State implements settings.Store.
-func (s *Store) State(ctx context.Context, accountID uuid.UUID) (settings.State, error) {
+func (s Settings) State(ctx context.Context, accountID uuid.UUID) (settings.State, error) {
 	row, err := s.queries.SettingsState(ctx, accountID)
 	if err != nil {
 		return settings.State{}, toFault(err, "read settings")
@@ -52,7 +52,7 @@ func (s *Store) State(ctx context.Context, accountID uuid.UUID) (settings.State,
 }
 
 // UpdateTenant implements settings.Store.
-func (s *Store) UpdateTenant(ctx context.Context, accountID uuid.UUID, decide func(settings.Layers) (settings.Layer, error)) (settings.Layers, error) {
+func (s Settings) UpdateTenant(ctx context.Context, accountID uuid.UUID, decide func(settings.Layers) (settings.Layer, error)) (settings.Layers, error) {
 	var layers settings.Layers
 	err := s.inTx(ctx, "update settings", func(q *sqlgen.Queries) error {
 		if _, err := q.LockAccountForSettings(ctx, accountID); err != nil {
@@ -80,7 +80,7 @@ func (s *Store) UpdateTenant(ctx context.Context, accountID uuid.UUID, decide fu
 }
 
 // Pin implements settings.Store.
-func (s *Store) Pin(ctx context.Context, accountID uuid.UUID, pins settings.Layer, by settings.Object) error {
+func (s Settings) Pin(ctx context.Context, accountID uuid.UUID, pins settings.Layer, by settings.Object) error {
 	// A lock of the account would use a transaction id, also if the pins are the same.
 	before, err := s.queries.Pins(ctx, accountID)
 	if err == nil && before.PinnedBy == by.Name && before.ObjectUid == by.UID {
@@ -100,12 +100,12 @@ func (s *Store) Pin(ctx context.Context, accountID uuid.UUID, pins settings.Laye
 }
 
 // Unpin implements settings.Store.
-func (s *Store) Unpin(ctx context.Context, uid string) error {
+func (s Settings) Unpin(ctx context.Context, uid string) error {
 	return toFault(s.queries.RemovePins(ctx, uid), "unpin settings")
 }
 
 // PinnedBy implements settings.Store.
-func (s *Store) PinnedBy(ctx context.Context) ([]settings.Object, error) {
+func (s Settings) PinnedBy(ctx context.Context) ([]settings.Object, error) {
 	rows, err := s.queries.PinnedBy(ctx)
 	if err != nil {
 		return nil, toFault(err, "list pins")

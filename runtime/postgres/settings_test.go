@@ -16,7 +16,7 @@ func TestSettings_PinnedFieldRejectsTheWholeChange(t *testing.T) {
 	store, url := setup(t)
 	a, err := registry(store).Ensure(t.Context(), spec)
 	must(t, err)
-	s := settings.NewService(store)
+	s := settings.NewService(store.Settings)
 	must(t, s.Pin(t.Context(), a.ID, settings.Layer{UseWebP: value(true)}, settings.Object{Name: "team-a/site", UID: "uid of team-a/site"}))
 	before := version(t, url, "settings_pin")
 	must(t, s.Pin(t.Context(), a.ID, settings.Layer{UseWebP: value(true)}, settings.Object{Name: "team-a/site", UID: "uid of team-a/site"}))
@@ -60,7 +60,7 @@ func TestSettings_FieldsOfALaterVersionAreKept(t *testing.T) {
 	must(t, err)
 	defer func() { _ = conn.Close(t.Context()) }()
 	must(t, check.ErrorOf(conn.Exec(t.Context(), `INSERT INTO settings_tenant VALUES ($1, '{"later": 7, "useWebP": true}')`, a.ID)))
-	outcome, err := settings.NewService(store).Update(t.Context(), a.ID, settings.Layer{ThumbnailWidth: value(64)})
+	outcome, err := settings.NewService(store.Settings).Update(t.Context(), a.ID, settings.Layer{ThumbnailWidth: value(64)})
 	must(t, err)
 	want := settings.Defaults()
 	want.UseWebP, want.ThumbnailWidth = true, 64
@@ -91,7 +91,7 @@ func TestSettings_SchemaRejectsOtherForms(t *testing.T) {
 	}
 	// A value that no version stores is the fault of the database, not of the caller.
 	must(t, check.ErrorOf(conn.Exec(t.Context(), `INSERT INTO settings_tenant VALUES ($1, '{"thumbnailWidth": 99999}')`, a.ID)))
-	if _, err := store.Layers(t.Context(), a.ID); err == nil || fault.From(err).Kind != fault.Internal {
+	if _, err := store.Settings.Layers(t.Context(), a.ID); err == nil || fault.From(err).Kind != fault.Internal {
 		t.Errorf("a stored width of 99999: %v", err)
 	}
 }
@@ -107,7 +107,7 @@ func TestSettings_EveryChangeNotifies(t *testing.T) {
 		_ = store.Listen(t.Context(), func() { connected <- struct{}{} }, func(id uuid.UUID) { changed <- id }, func(error) {})
 	}()
 	<-connected
-	s := settings.NewService(store)
+	s := settings.NewService(store.Settings)
 	for name, change := range map[string]func() error{
 		"update": func() error {
 			_, err := s.Update(t.Context(), a.ID, settings.Layer{ThumbnailWidth: value(64)})

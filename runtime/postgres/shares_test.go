@@ -36,7 +36,7 @@ func TestShares_AnAccountLeavesConnectionsToOthersAndToTheProcess(t *testing.T) 
 	deleted := make(chan error, len(items))
 	for _, id := range items {
 		go func() {
-			_, err := store.DeleteItem(context.WithoutCancel(t.Context()), flooding, id, time.Now())
+			_, err := store.Items.DeleteItem(context.WithoutCancel(t.Context()), flooding, id, time.Now())
 			deleted <- err
 		}()
 	}
@@ -45,17 +45,17 @@ func TestShares_AnAccountLeavesConnectionsToOthersAndToTheProcess(t *testing.T) 
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Timeout(t))
 	defer cancel()
 	must(t, store.Ping(ctx))
-	must(t, check.ErrorOf(store.TouchRuntime(ctx, uuid.New(), "test", time.Minute)))
+	must(t, check.ErrorOf(store.Installations.TouchRuntime(ctx, uuid.New(), "test", time.Minute)))
 	u := newUploading(other, 1)
 	must(t, u.open(store))
 	must(t, u.commit(store))
-	must(t, check.ErrorOf(store.Seal(ctx, other, u.id, time.Now())))
-	list, err := store.ListItems(ctx, other, media.Filter{}, 10, 0)
+	must(t, check.ErrorOf(store.Items.Seal(ctx, other, u.id, time.Now())))
+	list, err := store.Items.ListItems(ctx, other, media.Filter{}, 10, 0)
 	must(t, err)
 	if len(list.Items) != 1 {
 		t.Errorf("the other account lists %d items", len(list.Items))
 	}
-	must(t, check.ErrorOf(store.DeleteItem(ctx, other, u.id, time.Now())))
+	must(t, check.ErrorOf(store.Items.DeleteItem(ctx, other, u.id, time.Now())))
 	must(t, tx.Commit(t.Context()))
 	for range items {
 		must(t, <-deleted)

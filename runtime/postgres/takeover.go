@@ -17,7 +17,7 @@ const openAccountsPage = 500
 
 // BindInstallation binds the installation to a cluster, unless one is bound. It reports whether
 // it did.
-func (s *Store) BindInstallation(ctx context.Context, clusterUID string) (bool, error) {
+func (s Installations) BindInstallation(ctx context.Context, clusterUID string) (bool, error) {
 	rows, err := s.queries.BindInstallation(ctx, clusterUID)
 	return rows == 1, toFault(err, "bind the installation")
 }
@@ -25,7 +25,7 @@ func (s *Store) BindInstallation(ctx context.Context, clusterUID string) (bool, 
 // BeginLeaderTerm begins the term of a new leader and returns it. It waits for the writes of the
 // former leader that are in progress; later ones are rejected. It returns a Conflict if the
 // installation is not bound to the cluster at this epoch, or is on hold.
-func (s *Store) BeginLeaderTerm(ctx context.Context, clusterUID string, epoch int64) (term int64, err error) {
+func (s Installations) BeginLeaderTerm(ctx context.Context, clusterUID string, epoch int64) (term int64, err error) {
 	err = s.inTx(ctx, "begin a leader term", func(q *sqlgen.Queries) error {
 		if err := q.LockTakeover(ctx, takeoverLock); err != nil {
 			return err
@@ -41,13 +41,13 @@ func (s *Store) BeginLeaderTerm(ctx context.Context, clusterUID string, epoch in
 
 // HoldAtEpoch puts the installation on hold, because something outside of the database shows
 // a later epoch: the database was restored.
-func (s *Store) HoldAtEpoch(ctx context.Context, reason string, knownEpoch int64) error {
+func (s Installations) HoldAtEpoch(ctx context.Context, reason string, knownEpoch int64) error {
 	return toFault(s.queries.HoldAtEpoch(ctx, sqlgen.HoldAtEpochParams{Reason: reason, KnownEpoch: knownEpoch}), "hold the installation")
 }
 
 // OpenAccounts calls each for every open account in the order of their ids, until it returns an
 // error.
-func (s *Store) OpenAccounts(ctx context.Context, each func(installation.OpenAccount) error) error {
+func (s Installations) OpenAccounts(ctx context.Context, each func(installation.OpenAccount) error) error {
 	for after := uuid.Nil; ; {
 		page, err := s.queries.OpenAccounts(ctx, sqlgen.OpenAccountsParams{After: after, Page: openAccountsPage})
 		if err != nil {
@@ -67,7 +67,7 @@ func (s *Store) OpenAccounts(ctx context.Context, each func(installation.OpenAcc
 
 // PlannedDeletions calls each for every closed account whose media is deleted, in the order of
 // their ids, until it returns an error.
-func (s *Store) PlannedDeletions(ctx context.Context, each func(installation.PlannedDeletion) error) error {
+func (s Installations) PlannedDeletions(ctx context.Context, each func(installation.PlannedDeletion) error) error {
 	for after := uuid.Nil; ; {
 		page, err := s.queries.PlannedDeletions(ctx, sqlgen.PlannedDeletionsParams{After: after, Page: openAccountsPage})
 		if err != nil {
@@ -90,7 +90,7 @@ func (s *Store) PlannedDeletions(ctx context.Context, each func(installation.Pla
 // to the MediaAccounts of their namespaces and names. It waits for the writes of the former
 // cluster that are in progress; later ones are rejected. It returns the new epoch and the number
 // of accounts.
-func (s *Store) TakeOver(ctx context.Context, request installation.Takeover) (epoch, accounts int64, err error) {
+func (s Installations) TakeOver(ctx context.Context, request installation.Takeover) (epoch, accounts int64, err error) {
 	err = s.inTx(ctx, "take over the installation", func(q *sqlgen.Queries) error {
 		if err := q.LockTakeover(ctx, takeoverLock); err != nil {
 			return err

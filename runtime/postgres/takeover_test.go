@@ -22,9 +22,9 @@ var fencedTables = []string{"account", "app", "api_key", "settings_pin", "stored
 func TestTakeOver_FencesTheFormerCluster(t *testing.T) {
 	t.Parallel()
 	old, url := setup(t)
-	bound, err := old.BindInstallation(t.Context(), "cluster-a")
+	bound, err := old.Installations.BindInstallation(t.Context(), "cluster-a")
 	must(t, err)
-	if again, err := old.BindInstallation(t.Context(), "cluster-b"); err != nil || again || !bound {
+	if again, err := old.Installations.BindInstallation(t.Context(), "cluster-b"); err != nil || again || !bound {
 		t.Fatalf("the first cluster is bound: %t; then the second one: %t, %v", bound, again, err)
 	}
 	var fenced atomic.Int64
@@ -37,7 +37,7 @@ func TestTakeOver_FencesTheFormerCluster(t *testing.T) {
 	must(t, err)
 
 	winner := open(t, url)
-	epoch, count, err := winner.TakeOver(t.Context(), installation.Takeover{ClusterUID: "cluster-b", OldClusterUID: "cluster-a", OldEpoch: 1})
+	epoch, count, err := winner.Installations.TakeOver(t.Context(), installation.Takeover{ClusterUID: "cluster-b", OldClusterUID: "cluster-a", OldEpoch: 1})
 	must(t, err)
 	if epoch != 2 || count != 1 {
 		t.Errorf("the take-over gives epoch %d and %d accounts", epoch, count)
@@ -79,7 +79,7 @@ func TestTakeOver_FencesTheFormerCluster(t *testing.T) {
 	_, _, err = registry(runtime).OpenApps(t.Context(), demo.ID, []string{"web"})
 	must(t, err)
 	// An installation on hold accepts no write of its own operator either.
-	must(t, runtime.Hold(t.Context(), "restored"))
+	must(t, runtime.Installations.Hold(t.Context(), "restored"))
 	if _, err := registry(winner).Ensure(t.Context(), spec); fault.ReasonOf(err) != fault.OtherInstallation {
 		t.Errorf("a write while the installation is on hold: %v", err)
 	}
@@ -90,7 +90,7 @@ func TestTakeOver_FencesTheFormerCluster(t *testing.T) {
 func TestTakeOver_WaitsForWritesInProgress(t *testing.T) {
 	t.Parallel()
 	store, url := setup(t)
-	_, err := store.BindInstallation(t.Context(), "cluster-a")
+	_, err := store.Installations.BindInstallation(t.Context(), "cluster-a")
 	must(t, err)
 	writer, late := begin(t, url, "cluster-a/1"), begin(t, url, "cluster-a/1")
 	const insert = `INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended)
@@ -99,7 +99,7 @@ func TestTakeOver_WaitsForWritesInProgress(t *testing.T) {
 
 	done := make(chan error, 1)
 	go func() {
-		_, _, err := store.TakeOver(t.Context(), installation.Takeover{ClusterUID: "cluster-b", OldClusterUID: "cluster-a", OldEpoch: 1})
+		_, _, err := store.Installations.TakeOver(t.Context(), installation.Takeover{ClusterUID: "cluster-b", OldClusterUID: "cluster-a", OldEpoch: 1})
 		done <- err
 	}()
 	wait.Until(t, "the take-over waits for the writer", func() bool {
@@ -125,20 +125,20 @@ func TestTakeOver_WaitsForWritesInProgress(t *testing.T) {
 func TestTakeOver_OfAChangedInstallationIsAConflict(t *testing.T) {
 	t.Parallel()
 	store, url := setup(t)
-	must(t, check.ErrorOf(store.BindInstallation(t.Context(), "cluster-a")))
+	must(t, check.ErrorOf(store.Installations.BindInstallation(t.Context(), "cluster-a")))
 	before := version(t, url, "installation")
 	for _, request := range []installation.Takeover{
 		{ClusterUID: "cluster-b", OldClusterUID: "cluster-c", OldEpoch: 1},
 		{ClusterUID: "cluster-b", OldClusterUID: "cluster-a", OldEpoch: 2},
 	} {
-		if _, _, err := store.TakeOver(t.Context(), request); !fault.Is(err, fault.Conflict) {
+		if _, _, err := store.Installations.TakeOver(t.Context(), request); !fault.Is(err, fault.Conflict) {
 			t.Errorf("%+v: %v, want Conflict", request, err)
 		}
 	}
 	if version(t, url, "installation") != before {
 		t.Error("the row was written")
 	}
-	epoch, _, err := store.TakeOver(t.Context(), installation.Takeover{ClusterUID: "cluster-b", OldClusterUID: "cluster-a", OldEpoch: 1, KnownEpoch: 7})
+	epoch, _, err := store.Installations.TakeOver(t.Context(), installation.Takeover{ClusterUID: "cluster-b", OldClusterUID: "cluster-a", OldEpoch: 1, KnownEpoch: 7})
 	if err != nil || epoch != 8 {
 		t.Errorf("the epoch is %d, %v; want one above the ConfigMap's", epoch, err)
 	}
@@ -147,9 +147,9 @@ func TestTakeOver_OfAChangedInstallationIsAConflict(t *testing.T) {
 func TestHoldAtEpoch_RaisesTheEpochAndKeepsTheFirstReason(t *testing.T) {
 	t.Parallel()
 	store, _ := setup(t)
-	must(t, store.HoldAtEpoch(t.Context(), "first", 5))
-	must(t, store.HoldAtEpoch(t.Context(), "second", 3))
-	row, err := store.Installation(t.Context())
+	must(t, store.Installations.HoldAtEpoch(t.Context(), "first", 5))
+	must(t, store.Installations.HoldAtEpoch(t.Context(), "second", 3))
+	row, err := store.Installations.Installation(t.Context())
 	must(t, err)
 	if row.Epoch != 5 || row.HoldReason != "first" || row.HeldAt == nil {
 		t.Errorf("the row is %+v", row)

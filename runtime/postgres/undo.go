@@ -74,12 +74,12 @@ type reservation struct {
 // OnRoomMade sets what removes the objects of tombstones that have ended for an upload, before the upload continues. Without it,
 // and when it fails, the next purge removes them: until then, the bucket holds more than the cap. It must be called before the
 // Store is used.
-func (s *Store) OnRoomMade(remove func(ctx context.Context, removals []media.Removal)) {
+func (s Items) OnRoomMade(remove func(ctx context.Context, removals []media.Removal)) {
 	s.onRoomMade = remove
 }
 
 // removeEnded removes the objects of the tombstones that a reservation has ended.
-func (s *Store) removeEnded(ctx context.Context, r reservation) {
+func (s Items) removeEnded(ctx context.Context, r reservation) {
 	if s.onRoomMade == nil || r.account == uuid.Nil {
 		return
 	}
@@ -96,7 +96,7 @@ func (s *Store) removeEnded(ctx context.Context, r reservation) {
 
 // reserve runs do in a transaction, again while it needs tombstones that others have locked, and after it ended
 // renditions if it needs the room of very many. Those that the transaction ended count as evicted once it is committed.
-func (s *Store) reserve(ctx context.Context, op string, do func(r *reservation) error) error {
+func (s Items) reserve(ctx context.Context, op string, do func(r *reservation) error) error {
 	for {
 		var r reservation
 		err := whileLocked(ctx, func() error {
@@ -114,7 +114,7 @@ func (s *Store) reserve(ctx context.Context, op string, do func(r *reservation) 
 		if !errors.As(err, &many) {
 			return err
 		}
-		if err := s.evictAhead(ctx, many); err != nil {
+		if err := s.Pictures.evictAhead(ctx, many); err != nil {
 			return err
 		}
 	}
@@ -123,10 +123,10 @@ func (s *Store) reserve(ctx context.Context, op string, do func(r *reservation) 
 // DeleteItemUndoably implements media.Store. It may be repeated: an attempt whose response was lost has
 // left the tombstone, or the removal of the objects of a draft. It returns when no process serves the
 // item from a cache.
-func (s *Store) DeleteItemUndoably(ctx context.Context, scope media.Scope, id uuid.UUID, window media.UndoWindow, notBefore time.Time) (*media.Removal, error) {
+func (s Items) DeleteItemUndoably(ctx context.Context, scope media.Scope, id uuid.UUID, window media.UndoWindow, notBefore time.Time) (*media.Removal, error) {
 	attempts, draft, request := 0, false, uuid.New()
 	tombstone := sqlgen.TombstoneItemParams{AppID: scope.AppID, ID: id, Now: window.From, RestorableUntil: window.Until}
-	removal, err := repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) (*media.Removal, error) {
+	removal, err := repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (*media.Removal, error) {
 		attempts++
 		// A draft may be sealed between the two statements. A sealed item is not unsealed, so that the
 		// third one finds it, unless it was deleted.
@@ -176,7 +176,7 @@ func (s *Store) DeleteItemUndoably(ctx context.Context, scope media.Scope, id uu
 }
 
 // endTombstone ends a tombstone before its time, and returns the removal of its objects.
-func (s *Store) endTombstone(ctx context.Context, scope media.Scope, id uuid.UUID, notBefore time.Time, request uuid.UUID) (media.Removal, error) {
+func (s Items) endTombstone(ctx context.Context, scope media.Scope, id uuid.UUID, notBefore time.Time, request uuid.UUID) (media.Removal, error) {
 	if _, err := s.queries.TombstoneOf(ctx, sqlgen.TombstoneOfParams{AppID: scope.AppID, ID: id}); err != nil {
 		return media.Removal{}, itemFault(err, "find a deleted item")
 	}
@@ -192,8 +192,8 @@ func (s *Store) endTombstone(ctx context.Context, scope media.Scope, id uuid.UUI
 }
 
 // RestoreItem implements media.Store. It may be repeated: an item that is not deleted stays as it is.
-func (s *Store) RestoreItem(ctx context.Context, scope media.Scope, id uuid.UUID) (item media.Item, restored bool, err error) {
-	item, err = repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) (media.Item, error) {
+func (s Items) RestoreItem(ctx context.Context, scope media.Scope, id uuid.UUID) (item media.Item, restored bool, err error) {
+	item, err = repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (media.Item, error) {
 		row, err := s.queries.RestoreItem(ctx, sqlgen.RestoreItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot()})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return s.item(ctx, scope, id)
@@ -209,8 +209,8 @@ func (s *Store) RestoreItem(ctx context.Context, scope media.Scope, id uuid.UUID
 }
 
 // ListDeleted implements media.Store.
-func (s *Store) ListDeleted(ctx context.Context, scope media.Scope, limit, offset int) (media.DeletedList, error) {
-	return repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) (media.DeletedList, error) {
+func (s Items) ListDeleted(ctx context.Context, scope media.Scope, limit, offset int) (media.DeletedList, error) {
+	return repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (media.DeletedList, error) {
 		rows, err := s.queries.ListTombstones(ctx, sqlgen.ListTombstonesParams{AppID: scope.AppID, PageSize: int64(limit), Skip: int64(offset)})
 		if err != nil {
 			return media.DeletedList{}, toFault(err, "list deleted items")
@@ -230,7 +230,7 @@ func (s *Store) ListDeleted(ctx context.Context, scope media.Scope, limit, offse
 }
 
 // EndTombstones implements media.PurgeStore.
-func (s *Store) EndTombstones(ctx context.Context, cutoff time.Time, batch int) (int, error) {
+func (s Items) EndTombstones(ctx context.Context, cutoff time.Time, batch int) (int, error) {
 	rows, err := s.queries.DueTombstones(ctx, sqlgen.DueTombstonesParams{Cutoff: cutoff, Batch: batchSize(batch)})
 	if err != nil || len(rows) == 0 {
 		return 0, toFault(err, "find deleted items whose time is over")

@@ -28,7 +28,7 @@ type openRequest struct {
 func (r openRequest) account() uuid.UUID { return r.accountID }
 
 // OpenUpload implements media.Store.
-func (s *Store) OpenUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, bytes int64, leaseEnds time.Time) error {
+func (s Items) OpenUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, bytes int64, leaseEnds time.Time) error {
 	request := openRequest{itemID: itemID, accountID: scope.AccountID, appID: scope.AppID, bytes: bytes, leaseEnds: leaseEnds}
 	opened, err := s.openBatch.Do(ctx, request)
 	if err == nil && !opened {
@@ -43,14 +43,14 @@ func (s *Store) OpenUpload(ctx context.Context, itemID uuid.UUID, scope media.Sc
 // noLockTimeout is the lock timeout of a statement that only its own timeout bounds.
 const noLockTimeout = 0
 
-func (s *Store) openUploads(ctx context.Context, lockTimeout time.Duration, requests []openRequest) ([]bool, error) {
+func (s Items) openUploads(ctx context.Context, lockTimeout time.Duration, requests []openRequest) ([]bool, error) {
 	params := s.ofProcess(openParams(lockTimeout, requests))
 	opened, err := s.queries.OpenUploads(ctx, params)
 	return contains(params.ItemIds, opened), err
 }
 
 // ofProcess returns the parameters that open uploads of this process.
-func (s *Store) ofProcess(params sqlgen.OpenUploadsParams) sqlgen.OpenUploadsParams {
+func (s Items) ofProcess(params sqlgen.OpenUploadsParams) sqlgen.OpenUploadsParams {
 	if id := s.instance.Load(); id != nil {
 		params.InstanceID = *id
 	}
@@ -79,7 +79,7 @@ const (
 // batchPause returns the pause after a batch of this duration. Each of n replicas gets one nth of the
 // uploads; if it paused for no longer than one replica does, its batches would be that much smaller, and
 // PostgreSQL would execute n times as many. A call that comes after the pause is executed at once.
-func (s *Store) batchPause(took time.Duration) time.Duration {
+func (s Items) batchPause(took time.Duration) time.Duration {
 	others := min(max(0, s.replicas.Load()-1), maxPauseReplicas)
 	return min(time.Duration(others)*took, maxBatchPause)
 }
@@ -97,7 +97,7 @@ func contains(ids, found []uuid.UUID) []bool {
 }
 
 // Reserve implements media.Store.
-func (s *Store) Reserve(ctx context.Context, itemID uuid.UUID, scope media.Scope, bytes int64, leaseEnds time.Time) error {
+func (s Items) Reserve(ctx context.Context, itemID uuid.UUID, scope media.Scope, bytes int64, leaseEnds time.Time) error {
 	_, err := s.queries.Reserve(ctx, sqlgen.ReserveParams{ItemID: itemID, Bytes: bytes, LeaseEnds: leaseEnds})
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return toFault(err, "reserve")
@@ -124,8 +124,8 @@ func (s *Store) Reserve(ctx context.Context, itemID uuid.UUID, scope media.Scope
 var errUploadExpired = fault.New(fault.NotFound, "the upload expired because it made no progress")
 
 // AvailableBytes implements media.Store.
-func (s *Store) AvailableBytes(ctx context.Context, scope media.Scope) (int64, int64, error) {
-	row, err := repeat(ctx, s, func(ctx context.Context) (sqlgen.AvailableBytesRow, error) {
+func (s Items) AvailableBytes(ctx context.Context, scope media.Scope) (int64, int64, error) {
+	row, err := repeat(ctx, s.Store, func(ctx context.Context) (sqlgen.AvailableBytesRow, error) {
 		return s.queries.AvailableBytes(ctx, scope.AccountID)
 	})
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *Store) AvailableBytes(ctx context.Context, scope media.Scope) (int64, i
 func accountOfItem(item media.Item) uuid.UUID { return item.AccountID }
 
 // CommitUpload implements media.Store.
-func (s *Store) CommitUpload(ctx context.Context, item media.Item) error {
+func (s Items) CommitUpload(ctx context.Context, item media.Item) error {
 	if item.SealedAt != nil {
 		return s.commitSealed(ctx, item)
 	}
@@ -152,11 +152,11 @@ func (s *Store) CommitUpload(ctx context.Context, item media.Item) error {
 }
 
 // commitAlone commits one upload.
-func (s *Store) commitAlone(ctx context.Context, item media.Item) error {
+func (s Items) commitAlone(ctx context.Context, item media.Item) error {
 	return s.reserve(ctx, "commit upload", func(r *reservation) error { return r.commitAdjusted(ctx, item) })
 }
 
-func (s *Store) commitUploads(ctx context.Context, lockTimeout time.Duration, items []media.Item) ([]bool, error) {
+func (s Items) commitUploads(ctx context.Context, lockTimeout time.Duration, items []media.Item) ([]bool, error) {
 	params := sqlgen.CommitUploadsParams{LockTimeout: milliseconds(lockTimeout)}
 	for _, item := range items {
 		objects, err := json.Marshal(item.Objects)
@@ -223,7 +223,7 @@ func (r *reservation) commitAdjusted(ctx context.Context, item media.Item) error
 }
 
 // AbandonUpload implements media.Store.
-func (s *Store) AbandonUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, keys []string, notBefore time.Time) (*media.Removal, error) {
+func (s Items) AbandonUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, keys []string, notBefore time.Time) (*media.Removal, error) {
 	var removal *media.Removal
 	err := s.inTx(ctx, "abandon upload", func(q *sqlgen.Queries) error {
 		upload, err := q.DeleteUploadReturning(ctx, itemID)
@@ -260,7 +260,7 @@ func (s *Store) AbandonUpload(ctx context.Context, itemID uuid.UUID, scope media
 }
 
 // ExpireUploads implements media.PurgeStore.
-func (s *Store) ExpireUploads(ctx context.Context, cutoff time.Time, batch int, keysOf func(uuid.UUID) []string) (expired int, err error) {
+func (s Items) ExpireUploads(ctx context.Context, cutoff time.Time, batch int, keysOf func(uuid.UUID) []string) (expired int, err error) {
 	err = s.inTx(ctx, "expire uploads", func(q *sqlgen.Queries) error {
 		uploads, err := q.ExpiredUploads(ctx, sqlgen.ExpiredUploadsParams{LeaseEnds: cutoff, Limit: batchSize(batch)})
 		if err != nil {
@@ -273,7 +273,7 @@ func (s *Store) ExpireUploads(ctx context.Context, cutoff time.Time, batch int, 
 }
 
 // EndUploadsOfDeadProcesses implements media.Store.
-func (s *Store) EndUploadsOfDeadProcesses(ctx context.Context, batch int, keysOf func(uuid.UUID) []string, notBefore time.Time) (ended int, err error) {
+func (s Items) EndUploadsOfDeadProcesses(ctx context.Context, batch int, keysOf func(uuid.UUID) []string, notBefore time.Time) (ended int, err error) {
 	err = s.inTx(ctx, "end the uploads of dead processes", func(q *sqlgen.Queries) error {
 		found, err := q.UploadsOfDeadRuntimes(ctx, batchSize(batch))
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 	"mediastack.dev/runtime/work"
 )
 
-var _ work.Store = (*Store)(nil)
+var _ work.Store = Tasks{}
 
 // claimLock is the class of the advisory locks that serialize the claims of a kind. The number is arbitrary and must never change.
 const claimLock = 526_877
@@ -38,7 +38,7 @@ func addTask(ctx context.Context, q *sqlgen.Queries, task work.NewTask) error {
 }
 
 // ClaimTasks implements work.Store. A claim whose answer is lost ends by its time.
-func (s *Store) ClaimTasks(ctx context.Context, claim work.Claim) ([]work.Task, error) {
+func (s Tasks) ClaimTasks(ctx context.Context, claim work.Claim) ([]work.Task, error) {
 	id, err := s.cell.NewID()
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (s *Store) ClaimTasks(ctx context.Context, claim work.Claim) ([]work.Task, 
 }
 
 // FinishTask implements work.Store.
-func (s *Store) FinishTask(ctx context.Context, task work.Task) (work.Ending, error) {
+func (s Tasks) FinishTask(ctx context.Context, task work.Task) (work.Ending, error) {
 	rows, err := s.queries.FinishTask(ctx, sqlgen.FinishTaskParams{Kind: string(task.Kind), Key: task.Key, Claim: task.Claim})
 	if err == nil && rows == 0 {
 		return work.Lost, nil
@@ -78,7 +78,7 @@ func (s *Store) FinishTask(ctx context.Context, task work.Task) (work.Ending, er
 }
 
 // ReturnTask implements work.Store.
-func (s *Store) ReturnTask(ctx context.Context, task work.Task, why work.Return) (work.Ending, error) {
+func (s Tasks) ReturnTask(ctx context.Context, task work.Task, why work.Return) (work.Ending, error) {
 	row, err := s.queries.ReturnTask(ctx, sqlgen.ReturnTaskParams{Kind: string(task.Kind), Key: task.Key, Claim: task.Claim,
 		Delay: why.Delay.Microseconds(), Failure: why.Failure, Rest: why.Account, Now: optionalTime(why.Now)})
 	switch {
@@ -93,13 +93,13 @@ func (s *Store) ReturnTask(ctx context.Context, task work.Task, why work.Return)
 }
 
 // ReleaseTasks implements work.Store.
-func (s *Store) ReleaseTasks(ctx context.Context, kind work.Kind) (int, error) {
+func (s Tasks) ReleaseTasks(ctx context.Context, kind work.Kind) (int, error) {
 	rows, err := s.queries.ReleaseTasks(ctx, sqlgen.ReleaseTasksParams{Kind: string(kind), Own: s.own()})
 	return int(rows), toFault(err, "release tasks")
 }
 
 // AdoptEmails makes tasks of the e-mails that replicas of a version before package work have queued, and returns how many.
-func (s *Store) AdoptEmails(ctx context.Context) (int, error) {
+func (s Tasks) AdoptEmails(ctx context.Context) (int, error) {
 	rows, err := s.queries.AdoptEmails(ctx, string(oauth.EmailWork))
 	return int(rows), toFault(err, "adopt e-mails")
 }

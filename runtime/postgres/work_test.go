@@ -42,7 +42,7 @@ func workRows(t *testing.T, url string) (rows int) {
 // claimTasks returns how many tasks of each account a claim gets.
 func claimTasks(t *testing.T, store *postgres.Store, limit, perAccount int) map[uuid.UUID]int {
 	t.Helper()
-	tasks, err := store.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: limit, PerAccount: perAccount, Duration: time.Hour})
+	tasks, err := store.Tasks.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: limit, PerAccount: perAccount, Duration: time.Hour})
 	must(t, err)
 	got := map[uuid.UUID]int{}
 	for _, task := range tasks {
@@ -85,10 +85,10 @@ func TestWork_ServesTheAccountThatWaitedFirst(t *testing.T) {
 	}
 	var order []uuid.UUID
 	for range 9 {
-		tasks, err := store.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: 1, Duration: time.Hour})
+		tasks, err := store.Tasks.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: 1, Duration: time.Hour})
 		must(t, err)
 		order = append(order, tasks[0].AccountID)
-		ending, err := store.FinishTask(t.Context(), tasks[0])
+		ending, err := store.Tasks.FinishTask(t.Context(), tasks[0])
 		if must(t, err); ending != work.Recorded {
 			t.Fatal("a task is not finished")
 		}
@@ -111,11 +111,11 @@ func TestWork_LeasedTasksNeedALease(t *testing.T) {
 		want  int
 	}{{"", 0}, {`UPDATE runtime_instance SET lease_ends = now() - interval '1 second'`, 0}, {`UPDATE runtime_instance SET lease_ends = now() + interval '1 minute'`, 1}} {
 		if c.begin != "" {
-			_, err := store.TouchRuntime(t.Context(), uuid.New(), "test", time.Minute)
+			_, err := store.Installations.TouchRuntime(t.Context(), uuid.New(), "test", time.Minute)
 			must(t, err)
 			statement(t, url, c.begin)
 		}
-		if tasks, err := store.ClaimTasks(t.Context(), claim); err != nil || len(tasks) != c.want {
+		if tasks, err := store.Tasks.ClaimTasks(t.Context(), claim); err != nil || len(tasks) != c.want {
 			t.Errorf("after %q: %d tasks, %v, want %d", c.begin, len(tasks), err, c.want)
 		}
 	}
@@ -139,7 +139,7 @@ func TestWork_LimitsHoldAcrossProcesses(t *testing.T) {
 		}
 		claims.Go(func() {
 			for range 5 {
-				tasks, err := store.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: 3, PerAccount: 2, Duration: time.Hour})
+				tasks, err := store.Tasks.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: 3, PerAccount: 2, Duration: time.Hour})
 				if err != nil {
 					t.Error(err)
 				}
@@ -170,7 +170,7 @@ func TestWork_AnEndedClaimChangesNothing(t *testing.T) {
 	now := time.Now()
 	claim := func() work.Task {
 		t.Helper()
-		tasks, err := store.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: 9, Duration: time.Minute, Now: now})
+		tasks, err := store.Tasks.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: 9, Duration: time.Minute, Now: now})
 		must(t, err)
 		if len(tasks) != 1 {
 			t.Fatalf("%d tasks are claimed", len(tasks))
@@ -178,7 +178,7 @@ func TestWork_AnEndedClaimChangesNothing(t *testing.T) {
 		return tasks[0]
 	}
 	first := claim()
-	if tasks, err := store.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: 9, Duration: time.Minute, Now: now.Add(59 * time.Second)}); err != nil || len(tasks) != 0 {
+	if tasks, err := store.Tasks.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: 9, Duration: time.Minute, Now: now.Add(59 * time.Second)}); err != nil || len(tasks) != 0 {
 		t.Errorf("within its claim: %v %v", tasks, err)
 	}
 	now = now.Add(time.Minute)
@@ -186,20 +186,20 @@ func TestWork_AnEndedClaimChangesNothing(t *testing.T) {
 	if second.Key != first.Key || second.Attempt != 2 || second.Claim == first.Claim {
 		t.Errorf("%+v, then %+v", first, second)
 	}
-	if ending, err := store.FinishTask(t.Context(), first); err != nil || ending != work.Lost {
+	if ending, err := store.Tasks.FinishTask(t.Context(), first); err != nil || ending != work.Lost {
 		t.Errorf("the first one finishes it: %v %v", ending, err)
 	}
-	if ending, err := store.ReturnTask(t.Context(), first, work.Return{Failure: "down"}); err != nil || ending != work.Lost {
+	if ending, err := store.Tasks.ReturnTask(t.Context(), first, work.Return{Failure: "down"}); err != nil || ending != work.Lost {
 		t.Errorf("the first one returns it: %v %v", ending, err)
 	}
 	// An attempt that did not fail does not count.
-	if ending, err := store.ReturnTask(t.Context(), second, work.Return{Delay: time.Minute, Now: now}); err != nil || ending != work.Recorded {
+	if ending, err := store.Tasks.ReturnTask(t.Context(), second, work.Return{Delay: time.Minute, Now: now}); err != nil || ending != work.Recorded {
 		t.Errorf("the second one returns it: %v %v", ending, err)
 	}
 	now = now.Add(time.Minute)
 	if third := claim(); third.Attempt != 2 {
 		t.Errorf("it is attempt %d", third.Attempt)
-	} else if ending, err := store.FinishTask(t.Context(), third); err != nil || ending != work.Recorded || workRows(t, url) != 0 {
+	} else if ending, err := store.Tasks.FinishTask(t.Context(), third); err != nil || ending != work.Recorded || workRows(t, url) != 0 {
 		t.Errorf("%v %v", ending, err)
 	}
 }
@@ -210,9 +210,9 @@ func TestWork_AccountsRest(t *testing.T) {
 	store, url := setup(t)
 	a, b := accountOf(1), accountOf(2)
 	addTasks(t, url, a, 2)
-	tasks, err := store.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: 1, Duration: time.Hour})
+	tasks, err := store.Tasks.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: 1, Duration: time.Hour})
 	must(t, err)
-	if ending, err := store.ReturnTask(t.Context(), tasks[0], work.Return{Delay: time.Hour, Account: true}); err != nil || ending != work.Recorded {
+	if ending, err := store.Tasks.ReturnTask(t.Context(), tasks[0], work.Return{Delay: time.Hour, Account: true}); err != nil || ending != work.Recorded {
 		t.Fatalf("%v %v", ending, err)
 	}
 	addTasks(t, url, a, 1)
@@ -221,20 +221,20 @@ func TestWork_AccountsRest(t *testing.T) {
 	if got, want := claimTasks(t, store, 9, 0), (map[uuid.UUID]int{b: 1}); !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if others, err := store.ClaimTasks(t.Context(), work.Claim{Kind: "another", Limit: 9, Duration: time.Hour}); err != nil || len(others) != 1 {
+	if others, err := store.Tasks.ClaimTasks(t.Context(), work.Claim{Kind: "another", Limit: 9, Duration: time.Hour}); err != nil || len(others) != 1 {
 		t.Errorf("%+v %v", others, err)
 	}
 	later := work.Claim{Kind: testWork, Limit: 9, Duration: time.Hour, Now: time.Now().Add(61 * time.Minute)}
-	if tasks, err := store.ClaimTasks(t.Context(), later); err != nil || len(tasks) != 4 { // that of b again, whose claim has ended
+	if tasks, err := store.Tasks.ClaimTasks(t.Context(), later); err != nil || len(tasks) != 4 { // that of b again, whose claim has ended
 		t.Errorf("%+v %v", tasks, err)
 	}
 	// A claim that has ended lets nothing rest.
 	c := accountOf(3)
 	addTasks(t, url, c, 2)
-	lost, err := store.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: 1, Duration: time.Hour})
+	lost, err := store.Tasks.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: 1, Duration: time.Hour})
 	must(t, err)
 	statement(t, url, "UPDATE work SET claim = NULL, due_at = now() WHERE account_id = $1", c)
-	if ending, err := store.ReturnTask(t.Context(), lost[0], work.Return{Delay: time.Hour, Account: true}); err != nil || ending != work.Lost {
+	if ending, err := store.Tasks.ReturnTask(t.Context(), lost[0], work.Return{Delay: time.Hour, Account: true}); err != nil || ending != work.Lost {
 		t.Errorf("%v %v", ending, err)
 	}
 	if got, want := claimTasks(t, store, 9, 0), (map[uuid.UUID]int{c: 2}); !maps.Equal(got, want) {
@@ -249,18 +249,18 @@ func TestWork_EndsTasksThatExpire(t *testing.T) {
 	statement(t, url, `INSERT INTO work (kind, key, due_at, expires_at) VALUES ('test', gen_random_uuid(), $1, $2)`, now, now.Add(time.Minute))
 	claim := func(at time.Time) work.Task {
 		t.Helper()
-		tasks, err := store.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: 9, Duration: time.Second, Now: at})
+		tasks, err := store.Tasks.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: 9, Duration: time.Second, Now: at})
 		must(t, err)
 		return tasks[0]
 	}
 	task := claim(now)
-	if ending, err := store.ReturnTask(t.Context(), task, work.Return{Delay: 59 * time.Second, Failure: "down", Now: now}); err != nil || ending != work.Recorded || task.Expired {
+	if ending, err := store.Tasks.ReturnTask(t.Context(), task, work.Return{Delay: 59 * time.Second, Failure: "down", Now: now}); err != nil || ending != work.Recorded || task.Expired {
 		t.Errorf("due before its time: %v %v", ending, err)
 	}
 	if task = claim(now.Add(time.Minute)); !task.Expired {
 		t.Error("the task has not expired")
 	}
-	if ending, err := store.ReturnTask(t.Context(), task, work.Return{Delay: time.Second, Failure: "down", Now: now.Add(59 * time.Second)}); err != nil || ending != work.Expired || workRows(t, url) != 0 {
+	if ending, err := store.Tasks.ReturnTask(t.Context(), task, work.Return{Delay: time.Second, Failure: "down", Now: now.Add(59 * time.Second)}); err != nil || ending != work.Expired || workRows(t, url) != 0 {
 		t.Errorf("due at its time: %v %v, %d rows", ending, err, workRows(t, url))
 	}
 }
@@ -281,7 +281,7 @@ func TestWork_ReleasesTheTasksOfDeadProcesses(t *testing.T) {
 	statement(t, url, "UPDATE runtime_instance SET alive_since = now() - interval '2 minutes' WHERE id = $1", own)
 	release := func(when string, want int) {
 		t.Helper()
-		if got, err := store.ReleaseTasks(t.Context(), testWork); err != nil || got != want {
+		if got, err := store.Tasks.ReleaseTasks(t.Context(), testWork); err != nil || got != want {
 			t.Errorf("%s: %d are released, not %d: %v", when, got, want, err)
 		}
 	}
@@ -326,10 +326,10 @@ func TestWork_AdoptsEmailsOfTheVersionBefore(t *testing.T) {
 	t.Parallel()
 	store, url := setup(t)
 	statement(t, url, `INSERT INTO email_outbox (encrypted, attempts, not_before, expires_at) VALUES ('due', 1, now(), now() + interval '10 minutes'), ('leased', 1, now() + interval '45 seconds', now() + interval '10 minutes')`)
-	if adopted, err := store.AdoptEmails(t.Context()); err != nil || adopted != 1 {
+	if adopted, err := store.Tasks.AdoptEmails(t.Context()); err != nil || adopted != 1 {
 		t.Fatalf("%d are adopted: %v", adopted, err)
 	}
-	tasks, err := store.ClaimTasks(t.Context(), work.Claim{Kind: oauth.EmailWork, Limit: 9, Duration: time.Minute})
+	tasks, err := store.Tasks.ClaimTasks(t.Context(), work.Claim{Kind: oauth.EmailWork, Limit: 9, Duration: time.Minute})
 	if err != nil || len(tasks) != 1 || string(tasks[0].Payload) != "due" || tasks[0].Attempt != 2 || tasks[0].Expired {
 		t.Errorf("%+v %v", tasks, err)
 	}
@@ -358,7 +358,7 @@ func TestWork_TwoProcessesDoEachTaskOnce(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	for _, store := range []*postgres.Store{store, open(t, url)} {
-		runner, err := work.NewRunner(work.Deps{Store: store, Log: slog.New(slog.DiscardHandler)})
+		runner, err := work.NewRunner(work.Deps{Store: store.Tasks, Log: slog.New(slog.DiscardHandler)})
 		must(t, err)
 		must(t, runner.Register(testWork, did, work.Policy{Slots: 4, PerAccount: 1, Timeout: time.Minute, MinBackoff: time.Second, MaxBackoff: time.Minute}))
 		running.Go(func() { _ = runner.Run(ctx) })
@@ -381,19 +381,19 @@ func TestEnqueueFacts_AddsOneTask(t *testing.T) {
 	t.Parallel()
 	store, url := setup(t)
 	for i, want := range []int{1, 0} {
-		if added, err := store.EnqueueFacts(t.Context(), time.Hour); err != nil || added != want {
+		if added, err := store.Items.EnqueueFacts(t.Context(), time.Hour); err != nil || added != want {
 			t.Errorf("call %d: %d, %v", i+1, added, err)
 		}
 	}
 	claim := work.Claim{Kind: media.FactsWork, Limit: 5, Duration: time.Hour}
-	if tasks, err := store.ClaimTasks(t.Context(), claim); err != nil || len(tasks) != 0 {
+	if tasks, err := store.Tasks.ClaimTasks(t.Context(), claim); err != nil || len(tasks) != 0 {
 		t.Errorf("before its time: %+v, %v", tasks, err)
 	}
 	claim.Now = time.Now().Add(2 * time.Hour)
-	if tasks, err := store.ClaimTasks(t.Context(), claim); err != nil || len(tasks) != 1 || tasks[0].AccountID != uuid.Nil {
+	if tasks, err := store.Tasks.ClaimTasks(t.Context(), claim); err != nil || len(tasks) != 1 || tasks[0].AccountID != uuid.Nil {
 		t.Errorf("%+v, %v", tasks, err)
 	}
-	if added, err := store.EnqueueFacts(t.Context(), 0); err != nil || added != 0 || workRows(t, url) != 1 {
+	if added, err := store.Items.EnqueueFacts(t.Context(), 0); err != nil || added != 0 || workRows(t, url) != 1 {
 		t.Errorf("while it runs: %d, %v", added, err)
 	}
 }

@@ -37,10 +37,10 @@ func TestCap_IsExactWithRenditions(t *testing.T) {
 			if held := all[0].QueryInt(t, `SELECT bytes FROM account_usage WHERE account_id = $1`, one.Account().ID); held > room {
 				t.Errorf("the account uses %d bytes of %d", held, room)
 			}
-			if _, err := rendition.Purge(t.Context(), rendition.PurgeConfig{}, rendition.PurgeDeps{Store: all[1].Store, Presets: presets{of("a", 1), of("a", 2), of("a", 3)}, Batches: purge.Batches{Size: 50}}, time.Now()); err != nil {
+			if _, err := rendition.Purge(t.Context(), rendition.PurgeConfig{}, rendition.PurgeDeps{Store: all[1].Store.Pictures, Presets: presets{of("a", 1), of("a", 2), of("a", 3)}, Batches: purge.Batches{Size: 50}}, time.Now()); err != nil {
 				t.Errorf("purge: %v", err)
 			}
-			if _, err := all[1].Store.EndTombstones(t.Context(), time.Now().Add(48*time.Hour), 1); err != nil {
+			if _, err := all[1].Store.Items.EndTombstones(t.Context(), time.Now().Add(48*time.Hour), 1); err != nil {
 				t.Errorf("purge of deleted items: %v", err)
 			}
 		}
@@ -73,7 +73,7 @@ func TestCap_IsExactWithRenditions(t *testing.T) {
 	}
 	all[0].exec(t, `UPDATE object_removal SET not_before = now()`)
 	all[0].balanced(t, one)
-	free, _, err := all[0].Store.AvailableBytes(t.Context(), media.ScopeOf(one.Principal))
+	free, _, err := all[0].Store.Items.AvailableBytes(t.Context(), media.ScopeOf(one.Principal))
 	must(t, err)
 	if _, err := all[0].upload(t.Context(), one.Principal, int(free)+1); !fault.Is(err, fault.QuotaExceeded) {
 		t.Errorf("one byte over the cap: %v", err)

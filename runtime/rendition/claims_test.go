@@ -94,21 +94,21 @@ func TestGet_TakesOverTheClaimOfADeadProcess(t *testing.T) {
 		"its lease has ended": func() { killed.exec(t, `UPDATE rendition SET lease_ends = now() - interval '1s' WHERE NOT ready`) },
 		"its process was declared dead": func() {
 			killed.exec(t, `UPDATE runtime_instance SET lease_ends = now() - interval '1s'`)
-			must(t, check.ErrorOf(other.Store.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)))
+			must(t, check.ErrorOf(other.Store.Installations.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)))
 			killed.exec(t, `UPDATE runtime_instance SET alive_since = now() - interval '2h' WHERE lease_ends > now()`)
 		},
 	} {
-		must(t, check.ErrorOf(killed.Store.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)))
+		must(t, check.ErrorOf(killed.Store.Installations.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)))
 		request.Recipe.Width++
 		original, _ := item.Objects.Find(media.Original)
 		claim := rendition.Claim{ID: uuid.New(), Ref: rendition.Ref{ItemID: item.ID, Key: request.Recipe.Key(original.SHA256, media.EncoderVersion)}, AccountID: one.Account().ID, Preset: "a", Lease: time.Hour}
-		if claimed, err := killed.Store.ClaimRendition(t.Context(), claim); err != nil || !claimed {
+		if claimed, err := killed.Store.Pictures.ClaimRendition(t.Context(), claim); err != nil || !claimed {
 			t.Fatal(claimed, err)
 		}
-		if claimed, err := killed.Store.ClaimRendition(t.Context(), claim); err != nil || !claimed {
+		if claimed, err := killed.Store.Pictures.ClaimRendition(t.Context(), claim); err != nil || !claimed {
 			t.Errorf("a claim whose answer was lost: %v, %v", claimed, err)
 		}
-		if reserved, err := killed.Store.ReserveRendition(t.Context(), claim, 7000); err != nil || !reserved {
+		if reserved, err := killed.Store.Pictures.ReserveRendition(t.Context(), claim, 7000); err != nil || !reserved {
 			t.Fatal(reserved, err)
 		}
 		impatient, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -127,11 +127,11 @@ func TestGet_TakesOverTheClaimOfADeadProcess(t *testing.T) {
 		}
 		// The process was only paused: it stores its object, and finds out.
 		must(t, killed.Objects.Put(t.Context(), one.owner.Bucket, rendition.ObjectKey(item.ID, claim.ID), "image/webp", nopSeeker(), 1))
-		if err := killed.Store.FinishRendition(t.Context(), claim, rendition.Result{}); !errors.Is(err, rendition.ErrLost) {
+		if err := killed.Store.Pictures.FinishRendition(t.Context(), claim, rendition.Result{}); !errors.Is(err, rendition.ErrLost) {
 			t.Errorf("%s: a claim that was lost is finished: %v", name, err)
 		}
-		must(t, killed.Store.AbandonRendition(t.Context(), claim))
-		if reserved, err := killed.Store.ReserveRendition(t.Context(), claim, 1); !errors.Is(err, rendition.ErrLost) || reserved {
+		must(t, killed.Store.Pictures.AbandonRendition(t.Context(), claim))
+		if reserved, err := killed.Store.Pictures.ReserveRendition(t.Context(), claim, 1); !errors.Is(err, rendition.ErrLost) || reserved {
 			t.Errorf("%s: %v, %v", name, reserved, err)
 		}
 	}
@@ -154,12 +154,12 @@ func TestFinish_OfALostClaimLeavesTheOneThatTookItOver(t *testing.T) {
 	made := rendition.Result{Object: media.Object{MimeType: "image/webp", SHA256: original.SHA256}, Width: 1, Height: 1}
 	var claims []rendition.Claim
 	for _, process := range all {
-		must(t, check.ErrorOf(process.Store.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)))
+		must(t, check.ErrorOf(process.Store.Installations.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)))
 		claim := rendition.Claim{ID: uuid.New(), Ref: ref, AccountID: one.Account().ID, Preset: "a", Lease: time.Hour}
-		if claimed, err := process.Store.ClaimRendition(t.Context(), claim); err != nil || !claimed {
+		if claimed, err := process.Store.Pictures.ClaimRendition(t.Context(), claim); err != nil || !claimed {
 			t.Fatal(claimed, err)
 		}
-		if reserved, err := process.Store.ReserveRendition(t.Context(), claim, 7000); err != nil || !reserved {
+		if reserved, err := process.Store.Pictures.ReserveRendition(t.Context(), claim, 7000); err != nil || !reserved {
 			t.Fatal(reserved, err)
 		}
 		claims = append(claims, claim)
@@ -167,17 +167,17 @@ func TestFinish_OfALostClaimLeavesTheOneThatTookItOver(t *testing.T) {
 			paused.exec(t, `UPDATE rendition SET lease_ends = now() - interval '1s'`)
 		}
 	}
-	if err := paused.Store.FinishRendition(t.Context(), claims[0], made); !errors.Is(err, rendition.ErrLost) || paused.rows(t, one) != 0 {
+	if err := paused.Store.Pictures.FinishRendition(t.Context(), claims[0], made); !errors.Is(err, rendition.ErrLost) || paused.rows(t, one) != 0 {
 		t.Errorf("the claim that was lost: %v", err)
 	}
-	if err := other.Store.FinishRendition(t.Context(), claims[1], made); err != nil || paused.rows(t, one) != 1 {
+	if err := other.Store.Pictures.FinishRendition(t.Context(), claims[1], made); err != nil || paused.rows(t, one) != 1 {
 		t.Errorf("the claim that took it over: %v", err)
 	}
 }
 
 // lateClaims is a database that commits a claim whose statement was canceled, after the answer.
 type lateClaims struct {
-	*postgres.Store
+	postgres.Pictures
 	begun, left, abandoned chan struct{}
 	committed              chan error
 }
@@ -187,11 +187,11 @@ func (l *lateClaims) ClaimRendition(ctx context.Context, claim rendition.Claim) 
 	close(l.begun)
 	<-l.left
 	if ctx.Err() == nil {
-		return l.Store.ClaimRendition(ctx, claim)
+		return l.Store.Pictures.ClaimRendition(ctx, claim)
 	}
 	go func() {
 		<-l.abandoned
-		_, err := l.Store.ClaimRendition(context.WithoutCancel(ctx), claim)
+		_, err := l.Store.Pictures.ClaimRendition(context.WithoutCancel(ctx), claim)
 		l.committed <- err
 	}()
 	return false, ctx.Err()
@@ -200,7 +200,7 @@ func (l *lateClaims) ClaimRendition(ctx context.Context, claim rendition.Claim) 
 // AbandonRendition abandons a claim.
 func (l *lateClaims) AbandonRendition(ctx context.Context, claim rendition.Claim) error {
 	defer close(l.abandoned)
-	return l.Store.AbandonRendition(ctx, claim)
+	return l.Store.Pictures.AbandonRendition(ctx, claim)
 }
 
 // The claim of a client that left while it was being committed kept all other requests waiting until its lease ended.
@@ -209,7 +209,7 @@ func TestGet_AClientThatLeavesLeavesNoClaim(t *testing.T) {
 	w := setup(t)
 	one := w.tenant(t, 100_000)
 	item := w.sealed(t, one.Principal, 500)
-	store := &lateClaims{Store: w.Store, begun: make(chan struct{}), left: make(chan struct{}), abandoned: make(chan struct{}), committed: make(chan error, 1)}
+	store := &lateClaims{Pictures: w.Store.Pictures, begun: make(chan struct{}), left: make(chan struct{}), abandoned: make(chan struct{}), committed: make(chan error, 1)}
 	deps := w.makerDeps(w.renderer)
 	deps.Claims = store
 	service, err := rendition.New(w.maker(t, deps), rendition.Deps{Store: store, Now: w.clock.Now})

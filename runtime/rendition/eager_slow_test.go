@@ -59,7 +59,7 @@ func TestEager_ASlowStoreKeepsNoWorker(t *testing.T) {
 		w.present(t, one, eager("a", 20))
 		settle(t, w.eagerly(t, w.renderer))
 		item := w.sealedBytes(t, one.Principal, photo(t, 64, 64))
-		stores := &blocked{Claims: w.Store, Objects: w.Objects, asked: make(chan struct{}), released: make(chan struct{})}
+		stores := &blocked{Claims: w.Store.Pictures, Objects: w.Objects, asked: make(chan struct{}), released: make(chan struct{})}
 		stores.opens.Store(object)
 		stores.claiming.Store(!object)
 		workers := &watched{w.renderer, make(chan error, 10)}

@@ -42,7 +42,7 @@ var errStepped = errors.New("the step has ended")
 func (w *world) eagerly(t *testing.T, renderer media.Renderer, change ...func(*eagerDeps)) *eagerRunner {
 	t.Helper()
 	w.registry = prometheus.NewRegistry()
-	deps := eagerDeps{w.makerDeps(renderer), rendition.EagerDeps{Store: w.Store, Settings: w.Settings, Registry: w.registry, Wait: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}, w.Store}
+	deps := eagerDeps{w.makerDeps(renderer), rendition.EagerDeps{Store: w.Store.Pictures, Settings: w.Settings, Registry: w.registry, Wait: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}, w.Store.Tasks}
 	for _, apply := range change {
 		apply(&deps)
 	}
@@ -119,7 +119,7 @@ func (w *world) ready(t *testing.T, item media.Item) int64 {
 
 func (w *world) pending(t *testing.T, of tenant) int64 {
 	t.Helper()
-	n, err := w.Store.EagerPending(t.Context(), of.Account().ID)
+	n, err := w.Store.Pictures.EagerPending(t.Context(), of.Account().ID)
 	must(t, err)
 	return n
 }
@@ -249,7 +249,7 @@ func TestEager_RebuildsAfterAChange(t *testing.T) {
 	if n := fresh(30); n != items {
 		t.Errorf("%d renditions of the changed preset", n)
 	}
-	_, err := rendition.Purge(t.Context(), rendition.PurgeConfig{StaleGrace: time.Hour}, rendition.PurgeDeps{Store: first.Store, Presets: rendition.NewPresets(first.Settings), Log: slog.New(slog.DiscardHandler), Batches: purge.Batches{Size: 50}}, time.Now())
+	_, err := rendition.Purge(t.Context(), rendition.PurgeConfig{StaleGrace: time.Hour}, rendition.PurgeDeps{Store: first.Store.Pictures, Presets: rendition.NewPresets(first.Settings), Log: slog.New(slog.DiscardHandler), Batches: purge.Batches{Size: 50}}, time.Now())
 	must(t, err)
 	if fresh(20) != 0 || fresh(30) != items {
 		t.Errorf("%d stale renditions are not marked, or %d are", fresh(20), items-fresh(30))
@@ -544,7 +544,7 @@ func TestEager_GivesUpWhatCannotBeMade(t *testing.T) {
 	}
 	// A process that was killed: its claim ends with its lease.
 	w.renderer.err = nil
-	claimed, err := w.Store.ClaimTasks(t.Context(), work.Claim{Kind: rendition.PictureWork, Limit: 1, Duration: time.Hour})
+	claimed, err := w.Store.Tasks.ClaimTasks(t.Context(), work.Claim{Kind: rendition.PictureWork, Limit: 1, Duration: time.Hour})
 	must(t, err)
 	settle(t, e)
 	if len(claimed) != 1 || w.queued(t, one) != 1 || w.rows(t, one) != 0 {

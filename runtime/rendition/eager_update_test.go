@@ -38,7 +38,7 @@ func TestEager_TheNewestEncoderOfAnUpdateMakesAll(t *testing.T) {
 	all := processes(t, 2)
 	old, next := all[0], all[1]
 	for w, version := range map[*world]string{old: "v1.0.0", next: "v1.0.1"} {
-		must(t, check.ErrorOf(w.Store.TouchRuntime(t.Context(), uuid.New(), version, time.Hour)))
+		must(t, check.ErrorOf(w.Store.Installations.TouchRuntime(t.Context(), uuid.New(), version, time.Hour)))
 	}
 	before, after := old.eagerly(t, old.renderer, encoder(older)), next.eagerly(t, next.renderer, encoder(newer))
 	one := old.tenant(t, 10<<20)
@@ -82,7 +82,7 @@ func TestEager_TheNewestEncoderOfAnUpdateMakesAll(t *testing.T) {
 	old.present(t, one, second)
 	// A look that began before the new process had the account.
 	seen := rendition.EagerAccount{ID: one.Account().ID, Version: old.QueryInt(t, `SELECT changed FROM rendition_eager`), Encoder: older}
-	must(t, old.Store.SeeEager(t.Context(), seen, []byte{1}, older))
+	must(t, old.Store.Pictures.SeeEager(t.Context(), seen, []byte{1}, older))
 	leave(t, before)
 	if n := old.pending(t, one); n != 3 || old.renderer.jobs.Load() != made {
 		t.Errorf("%d items are pending, %d jobs of the old process", n, old.renderer.jobs.Load()-made)
@@ -135,7 +135,7 @@ func TestEager_AdoptsWhatTheVersionBeforeHasQueued(t *testing.T) {
 	if n := w.pending(t, one); n != 5 {
 		t.Errorf("%d items are pending", n)
 	}
-	must(t, check.ErrorOf(w.Store.EnqueueEager(t.Context(), media.EncoderVersion)))
+	must(t, check.ErrorOf(w.Store.Pictures.EnqueueEager(t.Context(), media.EncoderVersion)))
 	w.Counts(t, 1, "items are left to the version before", `SELECT count(*) FROM rendition_queue`)
 	w.Counts(t, 0, "claims", `SELECT count(*) FROM work WHERE claim IS NOT NULL`)
 	close(w.renderer.gate)
@@ -174,10 +174,10 @@ func TestPassEager_KeepsANewerPass(t *testing.T) {
 	id := one.Account().ID
 	see := func(recipes byte, encoder int) rendition.EagerAccount {
 		t.Helper()
-		before, _, err := w.Store.EagerAccount(t.Context(), id, encoder)
+		before, _, err := w.Store.Pictures.EagerAccount(t.Context(), id, encoder)
 		must(t, err)
-		must(t, w.Store.SeeEager(t.Context(), before, []byte{recipes}, encoder))
-		account, found, err := w.Store.EagerAccount(t.Context(), id, encoder)
+		must(t, w.Store.Pictures.SeeEager(t.Context(), before, []byte{recipes}, encoder))
+		account, found, err := w.Store.Pictures.EagerAccount(t.Context(), id, encoder)
 		must(t, err)
 		if !found || account.Unseen || account.Before != uuid.Max {
 			t.Fatalf("%+v", account)
@@ -187,7 +187,7 @@ func TestPassEager_KeepsANewerPass(t *testing.T) {
 	w.present(t, one, eager("a", 20))
 	ended := func(when string, account rendition.EagerAccount) {
 		t.Helper()
-		if recorded, err := w.Store.PassEager(t.Context(), account, uuid.Nil, 5); err != nil || recorded {
+		if recorded, err := w.Store.Pictures.PassEager(t.Context(), account, uuid.Nil, 5); err != nil || recorded {
 			t.Errorf("%s: %t, %v", when, recorded, err)
 		}
 	}
@@ -197,11 +197,11 @@ func TestPassEager_KeepsANewerPass(t *testing.T) {
 	ended("the presets have changed", first)
 	encoded := see(3, 2)
 	ended("another encoder has the account", changed)
-	if recorded, err := w.Store.PassEager(t.Context(), encoded, uuid.UUID{1}, 5); err != nil || !recorded {
+	if recorded, err := w.Store.Pictures.PassEager(t.Context(), encoded, uuid.UUID{1}, 5); err != nil || !recorded {
 		t.Errorf("%t, %v", recorded, err)
 	}
 	ended("another process has gone on", encoded)
-	if account, _, err := w.Store.EagerAccount(t.Context(), id, 2); err != nil || account.Before != (uuid.UUID{1}) {
+	if account, _, err := w.Store.Pictures.EagerAccount(t.Context(), id, 2); err != nil || account.Before != (uuid.UUID{1}) {
 		t.Errorf("%+v, %v", account, err)
 	}
 }

@@ -159,13 +159,13 @@ func newWorld(t *testing.T, env *runtimetest.Env, clock *runtimetest.Clock, chan
 
 func (w *world) newService(t *testing.T, renderer media.Renderer) *rendition.Service {
 	t.Helper()
-	service, err := rendition.New(w.maker(t, w.makerDeps(renderer)), rendition.Deps{Store: w.Store, Now: w.clock.Now, Registry: w.registry})
+	service, err := rendition.New(w.maker(t, w.makerDeps(renderer)), rendition.Deps{Store: w.Store.Pictures, Now: w.clock.Now, Registry: w.registry})
 	must(t, err)
 	return service
 }
 
 func (w *world) makerDeps(renderer media.Renderer) rendition.MakerDeps {
-	return rendition.MakerDeps{Claims: w.Store, Objects: w.Objects, Renderer: renderer, NewID: w.Store.Cell().NewID, Encoder: media.EncoderVersion, Writable: w.writable, Log: slog.New(slog.DiscardHandler)}
+	return rendition.MakerDeps{Claims: w.Store.Pictures, Objects: w.Objects, Renderer: renderer, NewID: w.Store.Cell().NewID, Encoder: media.EncoderVersion, Writable: w.writable, Log: slog.New(slog.DiscardHandler)}
 }
 
 func (w *world) maker(t *testing.T, deps rendition.MakerDeps) *rendition.Maker {
@@ -309,7 +309,7 @@ func (t tenant) Account() account.Account { return t.Principal.Account }
 func (w *world) purge(t *testing.T) {
 	t.Helper()
 	purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, UploadGrace: 5 * time.Minute, MaxAttempts: 3, RemovalConfig: media.RemovalConfig{BatchSize: 100, MaxBackoff: time.Hour}},
-		media.PurgeDeps{Store: w.Store, Objects: w.Objects, Guard: w.Guard(), Now: func() time.Time { return w.clock.Now().Add(2 * time.Hour) }, Log: slog.New(slog.DiscardHandler)})
+		media.PurgeDeps{Store: w.Store.Items, Tasks: w.Store.Tasks, Objects: w.Objects, Guard: w.Guard(), Now: func() time.Time { return w.clock.Now().Add(2 * time.Hour) }, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	must(t, check.ErrorOf(purger.Run(t.Context())))
 }
@@ -331,7 +331,7 @@ func (w *world) balanced(t *testing.T, of tenant) {
 			t.Errorf("%s: %d, the recount is %d", counter, recorded, actual)
 		}
 	}
-	drift, err := w.Store.FindDrift(t.Context(), id)
+	drift, err := w.Store.Consistency.FindDrift(t.Context(), id)
 	if err != nil || len(drift) > 0 {
 		t.Errorf("drift: %v, %v", drift, err)
 	}

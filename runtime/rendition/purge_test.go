@@ -103,15 +103,15 @@ func TestPurge_EndsWhatIsStaleAfterTheGrace(t *testing.T) {
 		w.get(t, one, item, focus)
 	}
 	claim := rendition.Claim{ID: uuid.New(), Ref: rendition.Ref{ItemID: item.ID, Key: media.RenditionKey{1}}, AccountID: one.Account().ID, Preset: "a", Lease: time.Minute}
-	claimed, err := w.Store.ClaimRendition(t.Context(), claim)
+	claimed, err := w.Store.Pictures.ClaimRendition(t.Context(), claim)
 	must(t, err)
-	_, err = w.Store.ReserveRendition(t.Context(), claim, 10)
+	_, err = w.Store.Pictures.ReserveRendition(t.Context(), claim, 10)
 	must(t, err)
 	if !claimed || w.rows(t, one) != 4 {
 		t.Fatalf("%d renditions", w.rows(t, one))
 	}
 	count := func(preset string) (items int64) {
-		counts, err := w.Store.PresetCounts(t.Context(), one.Account().ID)
+		counts, err := w.Store.Pictures.PresetCounts(t.Context(), one.Account().ID)
 		must(t, err)
 		for _, c := range counts {
 			if c.Preset == preset {
@@ -126,7 +126,7 @@ func TestPurge_EndsWhatIsStaleAfterTheGrace(t *testing.T) {
 	now := time.Now()
 	purge := func(at time.Duration, want int, allowed ...rendition.Request) {
 		t.Helper()
-		n, err := rendition.Purge(t.Context(), rendition.PurgeConfig{StaleGrace: 24 * time.Hour}, rendition.PurgeDeps{Store: w.Store, Presets: presets(allowed), Log: slog.New(slog.DiscardHandler), Batches: purge.Batches{Size: 50}}, now.Add(at))
+		n, err := rendition.Purge(t.Context(), rendition.PurgeConfig{StaleGrace: 24 * time.Hour}, rendition.PurgeDeps{Store: w.Store.Pictures, Presets: presets(allowed), Log: slog.New(slog.DiscardHandler), Batches: purge.Batches{Size: 50}}, now.Add(at))
 		if err != nil || n != want {
 			t.Errorf("at %s the purge ended %d, %v, want %d", at, n, err, want)
 		}
@@ -163,10 +163,10 @@ func TestPurge_KeepsWhatItCannotJudge(t *testing.T) {
 		w.get(t, of, w.sealed(t, of.Principal, 500), rendition.Request{Preset: "a", Recipe: media.Recipe{Width: 1, Fit: settings.Inside, Format: settings.FormatWebP}})
 	}
 	var log bytes.Buffer
-	stored := rendition.NewPresets(settings.NewService(w.Store))
+	stored := rendition.NewPresets(settings.NewService(w.Store.Settings))
 	purge := func(at time.Duration, want int) {
 		t.Helper()
-		n, err := rendition.Purge(t.Context(), rendition.PurgeConfig{StaleGrace: time.Hour}, rendition.PurgeDeps{Store: w.Store, Presets: stored, Log: slog.New(slog.NewTextHandler(&log, nil)), Batches: purge.Batches{Size: 50}}, time.Now().Add(at))
+		n, err := rendition.Purge(t.Context(), rendition.PurgeConfig{StaleGrace: time.Hour}, rendition.PurgeDeps{Store: w.Store.Pictures, Presets: stored, Log: slog.New(slog.NewTextHandler(&log, nil)), Batches: purge.Batches{Size: 50}}, time.Now().Add(at))
 		if err != nil || n != want {
 			t.Errorf("at %s the purge ended %d, %v, want %d", at, n, err, want)
 		}

@@ -73,7 +73,7 @@ func TestDelete_EndsTheRenditions(t *testing.T) {
 			w.exec(t, `UPDATE stored_item SET sealed_at = NULL WHERE id = $1`, item.ID)
 			w.exec(t, `UPDATE app_total SET private_items = private_items - 1, bytes = bytes - $2 WHERE (app_id, slot) = (SELECT app_id, 0 FROM stored_item WHERE id = $1)`, item.ID, 500)
 			w.exec(t, `DELETE FROM item_page_delta WHERE id = $1`, item.ID)
-			must(t, check.ErrorOf(w.Store.PurgeDrafts(t.Context(), w.clock.Now().Add(time.Hour), 10)))
+			must(t, check.ErrorOf(w.Store.Items.PurgeDrafts(t.Context(), w.clock.Now().Add(time.Hour), 10)))
 		},
 	}
 	for name, end := range deletes {

@@ -112,14 +112,14 @@ func TestUpload_TakesTheRoomOfRenditionsFirst(t *testing.T) {
 	}
 	// One more is being made: its bytes are reserved, and it is of no use any more.
 	claim := rendition.Claim{ID: uuid.New(), Ref: rendition.Ref{ItemID: item.ID, Key: media.RenditionKey{1}}, AccountID: one.Account().ID, Preset: "a", Lease: time.Hour}
-	claimed, err := w.Store.ClaimRendition(t.Context(), claim)
+	claimed, err := w.Store.Pictures.ClaimRendition(t.Context(), claim)
 	must(t, err)
-	reserved, err := w.Store.ReserveRendition(t.Context(), claim, 500)
+	reserved, err := w.Store.Pictures.ReserveRendition(t.Context(), claim, 500)
 	must(t, err)
 	if !claimed || !reserved || w.rows(t, one) != 6 {
 		t.Fatalf("%v, %v, %d renditions", claimed, reserved, w.rows(t, one))
 	}
-	if available, _, err := w.Store.AvailableBytes(t.Context(), media.ScopeOf(one.Principal)); err != nil || available != 9000 {
+	if available, _, err := w.Store.Items.AvailableBytes(t.Context(), media.ScopeOf(one.Principal)); err != nil || available != 9000 {
 		t.Errorf("%d bytes are available, %v", available, err)
 	}
 	must(t, check.ErrorOf(w.upload(t.Context(), one.Principal, 2000)))
@@ -132,7 +132,7 @@ func TestUpload_TakesTheRoomOfRenditionsFirst(t *testing.T) {
 	if n := w.rows(t, one); n != 0 || len(list.Items) != 1 {
 		t.Errorf("%d renditions and %d deleted items are left", n, len(list.Items))
 	}
-	if err := w.Store.FinishRendition(t.Context(), claim, rendition.Result{}); !errors.Is(err, rendition.ErrLost) {
+	if err := w.Store.Pictures.FinishRendition(t.Context(), claim, rendition.Result{}); !errors.Is(err, rendition.ErrLost) {
 		t.Errorf("the rendition that was being made: %v", err)
 	}
 	if _, err = w.upload(t.Context(), one.Principal, 2000); err != nil {

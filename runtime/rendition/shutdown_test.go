@@ -77,7 +77,7 @@ func TestEager_GivesBackWhatItClaimsAtAShutdown(t *testing.T) {
 	w.present(t, one, eager("a", 20))
 	settle(t, w.eagerly(t, w.renderer))
 	w.sealedBytes(t, one.Principal, photo(t, 64, 64))
-	queue := &lateQueue{w.Store, make(chan struct{}), make(chan struct{})}
+	queue := &lateQueue{w.Store.Tasks, make(chan struct{}), make(chan struct{})}
 	e := w.eagerly(t, w.renderer, func(deps *eagerDeps) { deps.Tasks = queue })
 	w.renderer.gate = make(chan struct{}) // no picture is made in the grace period
 	running, stop := context.WithCancel(t.Context())
@@ -113,7 +113,7 @@ func TestRun_RecordsWhatIsStoredAtAShutdown(t *testing.T) {
 	objects := &endingPut{w.Objects, make(chan struct{})}
 	deps := w.makerDeps(w.renderer)
 	deps.Objects = objects
-	service, err := rendition.New(w.maker(t, deps), rendition.Deps{Store: w.Store, Now: w.clock.Now})
+	service, err := rendition.New(w.maker(t, deps), rendition.Deps{Store: w.Store.Pictures, Now: w.clock.Now})
 	must(t, err)
 	service.SetShutdownGrace(time.Millisecond)
 	got := make(chan error)

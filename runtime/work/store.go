@@ -42,7 +42,7 @@ const (
 	Lost                   // nothing was changed: the claim had ended, and another process may run the task
 )
 
-// Store keeps the tasks. postgres.Store implements it. All methods can be repeated.
+// Store keeps the tasks. Package postgres implements it. All methods can be repeated.
 type Store interface {
 	// ClaimTasks claims tasks that are due. Those of accounts of which the fewest run come first, of these those that were
 	// served the longest time ago; an account's tasks are in the order in which they are due.

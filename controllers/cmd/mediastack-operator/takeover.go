@@ -27,7 +27,7 @@ func (c *takeOverCommand) Run(ctx context.Context, options common, out io.Writer
 		return err
 	}
 	defer database.Close()
-	takeover, err := installation.NewTakeover(kube, namespaceOr(c.Namespace), database, out)
+	takeover, err := installation.NewTakeover(kube, namespaceOr(c.Namespace), database.Installations, out)
 	if err != nil {
 		return err
 	}

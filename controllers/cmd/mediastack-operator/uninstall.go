@@ -49,7 +49,7 @@ func (c *uninstallCommand) Run(ctx context.Context, options common, out io.Write
 		return err
 	}
 	defer database.Close()
-	uninstall, err := installation.NewUninstall(kube, namespace, database, account.NewRegistry(database, "", time.Now), out)
+	uninstall, err := installation.NewUninstall(kube, namespace, database.Installations, account.NewRegistry(database.Accounts, "", time.Now), out)
 	if err != nil {
 		return err
 	}

@@ -120,7 +120,7 @@ func (s *site) keys(n int) (keys []string) {
 	store, err := postgres.Open(s.t.Context(), postgres.Config{DatabaseURL: s.database})
 	must(s.t, err)
 	defer store.Close()
-	registry := account.NewRegistry(store, "proxy", time.Now)
+	registry := account.NewRegistry(store.Accounts, "proxy", time.Now)
 	var names []string
 	for i := range n {
 		names = append(names, fmt.Sprintf("app-%d", i))

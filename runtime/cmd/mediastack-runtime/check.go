@@ -65,7 +65,7 @@ func (c *checkCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 	if err != nil {
 		return usageError{err}
 	}
-	guard := installation.NewGuard(c.Installation, installation.Deps{Store: store, Markers: objects, Log: log})
+	guard := installation.NewGuard(c.Installation, installation.Deps{Store: store.Installations, Markers: objects, Log: log})
 	allowed := consistency.Guard(guard.ReadOnly())
 	if c.Check.Repair {
 		defer runGuard(ctx, guard)()
@@ -74,11 +74,11 @@ func (c *checkCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 		}
 		allowed = guard
 	}
-	checker, err := consistency.NewChecker(store, objects, allowed, c.Check, time.Now, log)
+	checker, err := consistency.NewChecker(store.Consistency, objects, allowed, c.Check, time.Now, log)
 	if err != nil {
 		return err
 	}
-	report, err := consistency.NewRunner(store, checker, c.Limit).Run(ctx, target, io.out)
+	report, err := consistency.NewRunner(store.Consistency, checker, c.Limit).Run(ctx, target, io.out)
 	if err == nil && report.NeedsAttention > 0 {
 		return exitCode(exitActionRequired)
 	}

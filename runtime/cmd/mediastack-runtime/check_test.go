@@ -54,8 +54,8 @@ func TestCheck_FindsAndRepairsOrphans(t *testing.T) {
 	must(t, err)
 	client, err := minio.New(strings.TrimPrefix(s3.Endpoint, "http://"), &minio.Options{Region: s3.Region, Creds: credentials.NewStaticV4(s3.AccessKey, s3.SecretKey, "")})
 	must(t, err)
-	registry := account.NewRegistry(store, "check", time.Now)
-	identity, err := store.Identity(ctx)
+	registry := account.NewRegistry(store.Accounts, "check", time.Now)
+	identity, err := store.Installations.Identity(ctx)
 	must(t, err)
 	var tenants []account.Account
 	for range 2 {
@@ -108,7 +108,7 @@ func TestCheck_FindsAndRepairsOrphans(t *testing.T) {
 	if code, findings, report, _ := check(second); code != 0 || len(findings) != 0 || report.Objects != 0 {
 		t.Errorf("after a repair: %d %+v %+v", code, report, findings)
 	}
-	_, err = store.CloseAccount(ctx, tenants[1].ID, account.CloseOptions{})
+	_, err = store.Accounts.CloseAccount(ctx, tenants[1].ID, account.CloseOptions{})
 	must(t, err)
 	if code, _, _, stderr := check("--account=" + tenants[1].ID.String()); code != exitFailed || !strings.Contains(stderr, "is closed") {
 		t.Errorf("a closed account: %d %s", code, stderr)

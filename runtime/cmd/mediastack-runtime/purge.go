@@ -69,8 +69,8 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 	if err != nil {
 		return usageError{err}
 	}
-	guard := installation.NewGuard(c.Installation, installation.Deps{Store: store, Markers: objects, Log: log})
-	purger, err := media.NewPurger(c.Purge, media.PurgeDeps{Store: store, Objects: media.GuardWrites(objects, guard.Writable), Guard: guard, Now: time.Now, Log: log})
+	guard := installation.NewGuard(c.Installation, installation.Deps{Store: store.Installations, Markers: objects, Log: log})
+	purger, err := media.NewPurger(c.Purge, media.PurgeDeps{Store: store.Items, Tasks: store.Tasks, Objects: media.GuardWrites(objects, guard.Writable), Guard: guard, Now: time.Now, Log: log})
 	if err != nil {
 		return err
 	}
@@ -81,20 +81,20 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 	started := time.Now()
 	summary.PurgeSummary, swept = purger.Run(ctx,
 		func(ctx context.Context, batches purge.Batches) (err error) {
-			summary.OAuthRowsPurged, err = oauth.Purge(ctx, c.OAuth, store, batches, time.Now())
+			summary.OAuthRowsPurged, err = oauth.Purge(ctx, c.OAuth, store.Logins, batches, time.Now())
 			return err
 		},
 		func(ctx context.Context, batches purge.Batches) (err error) {
-			summary.KeysPurged, err = account.PurgeKeys(ctx, c.Keys, store, batches)
+			summary.KeysPurged, err = account.PurgeKeys(ctx, c.Keys, store.Accounts, batches)
 			return err
 		},
 		func(ctx context.Context, batches purge.Batches) (err error) {
-			summary.FetchesPurged, err = fetch.Purge(ctx, c.Fetch, store, batches, time.Now())
+			summary.FetchesPurged, err = fetch.Purge(ctx, c.Fetch, store.Fetches, batches, time.Now())
 			return err
 		},
 		func(ctx context.Context, batches purge.Batches) (err error) {
-			presets := rendition.NewPresets(settings.NewService(store))
-			summary.RenditionsPurged, err = rendition.Purge(ctx, c.Pictures, rendition.PurgeDeps{Store: store, Presets: presets, Log: log, Batches: batches}, time.Now())
+			presets := rendition.NewPresets(settings.NewService(store.Settings))
+			summary.RenditionsPurged, err = rendition.Purge(ctx, c.Pictures, rendition.PurgeDeps{Store: store.Pictures, Presets: presets, Log: log, Batches: batches}, time.Now())
 			return err
 		})
 	recordPurge(ctx, store, summary, swept, started, log)
@@ -130,7 +130,7 @@ func recordPurge(ctx context.Context, store *postgres.Store, summary purgeSummar
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
-	if err := store.RecordPurge(ctx, run); err != nil {
+	if err := store.Installations.RecordPurge(ctx, run); err != nil {
 		log.WarnContext(ctx, "the run is not recorded, and missing in the metrics", "error", err)
 	}
 }

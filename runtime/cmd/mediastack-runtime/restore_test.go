@@ -42,7 +42,7 @@ func (r *restored) open(database string, access testenv.S3Access) {
 	r.Env = runtimetest.NewWith(r.t, database, access)
 	r.stores = storesOf(database, access)
 	var err error
-	r.service, err = media.New(runtimetest.MediaConfig(), media.Deps{Store: r.Store, Objects: r.Objects, Settings: r.Settings, Now: func() time.Time { return time.Now().Add(-r.age) }, Log: slog.New(slog.DiscardHandler)})
+	r.service, err = media.New(runtimetest.MediaConfig(), media.Deps{Store: r.Store.Items, Objects: r.Objects, Settings: r.Settings, Now: func() time.Time { return time.Now().Add(-r.age) }, Log: slog.New(slog.DiscardHandler)})
 	must(r.t, err)
 }
 
@@ -52,7 +52,7 @@ func (r *restored) running(text string) media.Item {
 	at := time.Now().Add(-r.age)
 	item := media.Item{ID: uuid.Must(uuid.NewV7()), AccountID: r.p.Account.ID, AppID: r.p.App.ID, Access: media.Private, CreatedAt: at}
 	item.Objects = media.Objects{{Variant: media.Original, Key: media.ObjectKey(item.ID, media.Original), Bytes: int64(len(text))}}
-	must(r.t, r.Store.OpenUpload(r.t.Context(), item.ID, media.ScopeOf(r.p), int64(len(text)), at))
+	must(r.t, r.Store.Items.OpenUpload(r.t.Context(), item.ID, media.ScopeOf(r.p), int64(len(text)), at))
 	must(r.t, r.Objects.Put(r.t.Context(), r.p.Account.Bucket, item.File().Key, "text/plain", strings.NewReader(text), int64(len(text))))
 	return item
 }
@@ -161,7 +161,7 @@ func TestRestore_OutcomeOfEveryChangeAfterTheBackup(t *testing.T) {
 	must(t, runtimetest.DeleteItem(t.Context(), r.service, r.p, deleted.ID))
 	must(t, check.ErrorOf(r.service.Restore(t.Context(), r.p, restoredAfter.ID)))
 	created := r.seal(r.draft("created"))
-	must(t, r.Store.CommitUpload(t.Context(), committed))
+	must(t, r.Store.Items.CommitUpload(t.Context(), committed))
 	r.seal(committed)
 	r.layers(200, 210)
 	for range 2 {
@@ -249,7 +249,7 @@ func (r *restored) laterPurge(sealedAgain, expired media.Item) {
 		purged int
 	}{{23 * time.Hour, 0}, {25 * time.Hour, 1}} {
 		purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, UploadGrace: 5 * time.Minute, MaxAttempts: 3, RemovalConfig: media.RemovalConfig{BatchSize: 100, MaxBackoff: time.Hour}},
-			media.PurgeDeps{Store: r.Store, Objects: r.Objects, Guard: r.Guard(), Now: func() time.Time { return time.Now().Add(purge.in) }, Log: slog.New(slog.DiscardHandler)})
+			media.PurgeDeps{Store: r.Store.Items, Tasks: r.Store.Tasks, Objects: r.Objects, Guard: r.Guard(), Now: func() time.Time { return time.Now().Add(purge.in) }, Log: slog.New(slog.DiscardHandler)})
 		must(r.t, err)
 		if summary, err := purger.Run(r.t.Context()); err != nil || summary.DraftsPurged != purge.purged {
 			r.t.Errorf("a purge in %s: %+v, %v", purge.in, summary, err)

@@ -87,7 +87,7 @@ func (c *resumeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) err
 		return usageError{err}
 	}
 	lines := json.NewEncoder(io.out)
-	resumer := installation.NewResumer(store, objects, log)
+	resumer := installation.NewResumer(store.Installations, objects, log)
 	survey, err := resumer.Survey(ctx)
 	if err != nil {
 		return err
@@ -107,8 +107,8 @@ func (c *resumeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) err
 
 // report prints what the restore did to each account; restored is false if nothing shows one.
 func (c *resumeCommand) report(ctx context.Context, store *postgres.Store, objects *objectstore.Store, restored bool, log *slog.Logger, lines *json.Encoder) error {
-	guard := installation.NewGuard(installation.Config{}, installation.Deps{Store: store, Markers: objects, Log: log})
-	checker, err := consistency.NewChecker(store, objects, guard.ReadOnly(), consistency.Config{}, time.Now, log)
+	guard := installation.NewGuard(installation.Config{}, installation.Deps{Store: store.Installations, Markers: objects, Log: log})
+	checker, err := consistency.NewChecker(store.Consistency, objects, guard.ReadOnly(), consistency.Config{}, time.Now, log)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (c *resumeCommand) report(ctx context.Context, store *postgres.Store, objec
 	if !restored {
 		summary.Next = "nothing was changed, and nothing is on hold: nothing shows that the database was restored; if it was, confirm nevertheless, so that drafts and planned deletions keep their full time"
 	}
-	err = consistency.NewRestoreReporter(store, checker, time.Now().Add(-c.Drafts.DraftTTL)).Run(ctx, func(r consistency.RestoreReport) error {
+	err = consistency.NewRestoreReporter(store.Consistency, checker, time.Now().Add(-c.Drafts.DraftTTL)).Run(ctx, func(r consistency.RestoreReport) error {
 		summary.Accounts++
 		summary.ExpiredDrafts += r.ExpiredDrafts
 		summary.MissingOriginals += r.MissingOriginals
@@ -129,7 +129,7 @@ func (c *resumeCommand) report(ctx context.Context, store *postgres.Store, objec
 	if err != nil {
 		return err
 	}
-	if err := store.PlannedDeletions(ctx, func(planned installation.PlannedDeletion) error {
+	if err := store.Installations.PlannedDeletions(ctx, func(planned installation.PlannedDeletion) error {
 		summary.PlannedDeletions++
 		return lines.Encode(plannedDeletionLine{planned})
 	}); err != nil {

@@ -163,7 +163,7 @@ func checkCell(ctx context.Context, store *postgres.Store) error {
 	ctx, cancel := context.WithTimeout(ctx, cellTimeout)
 	defer cancel()
 	var invalid usageError
-	if _, err := store.Installation(ctx); errors.As(otherCellIsUsage(err), &invalid) {
+	if _, err := store.Installations.Installation(ctx); errors.As(otherCellIsUsage(err), &invalid) {
 		return invalid
 	}
 	return nil
@@ -198,18 +198,18 @@ func (c *serveCommand) build(ctx context.Context, store *postgres.Store, objects
 	if c.Mail.Enabled() {
 		authCfg.Resource, authCfg.MetadataURL = oauthhttp.Resource(c.Server.BaseURL), oauthhttp.MetadataURL(c.Server.BaseURL)
 	}
-	stores := objectstore.NewReadiness(c.Readiness, objects, store.OwnedBucket, log)
+	stores := objectstore.NewReadiness(c.Readiness, objects, store.Accounts.OwnedBucket, log)
 	if err := stores.Register(registry); err != nil {
 		return components{}, err
 	}
-	guard := installation.NewGuard(c.Installation, installation.Deps{Store: store, Markers: availableMarkers{objects, stores.Available}, Log: log})
+	guard := installation.NewGuard(c.Installation, installation.Deps{Store: store.Installations, Markers: availableMarkers{objects, stores.Available}, Log: log})
 	guarded := media.GuardObjects(objects, stores.Available, guard.BucketsWritable)
 	origins, err := origin.New(c.Server.Origins)
 	if err != nil {
 		return components{}, usageError{err}
 	}
-	cachedSettings := accountcache.NewSettings(store, c.Auth.KeyCacheTTL, time.Now)
-	authenticator, err := auth.New(authCfg, auth.Deps{Store: store, Settings: cachedSettings, Limits: limits, Writable: guard.Writable, Origins: origins, Now: time.Now, Log: log})
+	cachedSettings := accountcache.NewSettings(store.Settings, c.Auth.KeyCacheTTL, time.Now)
+	authenticator, err := auth.New(authCfg, auth.Deps{Store: store.Credentials, Settings: cachedSettings, Limits: limits, Writable: guard.Writable, Origins: origins, Now: time.Now, Log: log})
 	if err != nil {
 		return components{}, err
 	}
@@ -217,11 +217,11 @@ func (c *serveCommand) build(ctx context.Context, store *postgres.Store, objects
 		return components{}, err
 	}
 	preferences := settings.NewService(cachedSettings)
-	items, err := media.New(c.Media, media.Deps{Store: store, Objects: guarded, Deriver: images, Settings: cachedSettings, Now: time.Now, Log: log, Registry: registry})
+	items, err := media.New(c.Media, media.Deps{Store: store.Items, Objects: guarded, Deriver: images, Settings: cachedSettings, Now: time.Now, Log: log, Registry: registry})
 	if err != nil {
 		return components{}, err
 	}
-	store.OnRoomMade(items.RemoveForRoom)
+	store.Items.OnRoomMade(items.RemoveForRoom)
 	secret, err := c.Auth.ServerSecret()
 	if err != nil {
 		return components{}, err
@@ -236,15 +236,15 @@ func (c *serveCommand) build(ctx context.Context, store *postgres.Store, objects
 	}
 	fileDeps := delivery.Deps{BaseURL: c.Server.BaseURL, Secret: secret, Items: cached, Current: items, Objects: guarded, Presigner: presigner, Registry: registry, Settings: cachedSettings, Limits: limits, Now: time.Now, Log: log}
 	documents := api.Documents{Settings: cachedSettings, DraftTTL: c.Drafts.DraftTTL}
-	maker, err := rendition.NewMaker(c.Pictures, rendition.MakerDeps{Claims: store, Objects: guarded, Renderer: images, NewID: store.Cell().NewID, Encoder: media.EncoderVersion, Writable: guard.Writable, Log: log})
+	maker, err := rendition.NewMaker(c.Pictures, rendition.MakerDeps{Claims: store.Pictures, Objects: guarded, Renderer: images, NewID: store.Cell().NewID, Encoder: media.EncoderVersion, Writable: guard.Writable, Log: log})
 	if err != nil {
 		return components{}, err
 	}
-	pictures, err := rendition.New(maker, rendition.Deps{Store: store, Now: time.Now, Registry: registry})
+	pictures, err := rendition.New(maker, rendition.Deps{Store: store.Pictures, Now: time.Now, Registry: registry})
 	if err != nil {
 		return components{}, err
 	}
-	eager, err := rendition.NewEager(c.Eager, maker, rendition.EagerDeps{Store: store, Settings: settings.NewService(store), Wait: wait, Registry: registry})
+	eager, err := rendition.NewEager(c.Eager, maker, rendition.EagerDeps{Store: store.Pictures, Settings: settings.NewService(store.Settings), Wait: wait, Registry: registry})
 	if err != nil {
 		return components{}, err
 	}
@@ -259,18 +259,18 @@ func (c *serveCommand) build(ctx context.Context, store *postgres.Store, objects
 	if err != nil {
 		return components{}, err
 	}
-	tasks, err := work.NewRunner(work.Deps{Store: store, Registry: registry, Log: log})
+	tasks, err := work.NewRunner(work.Deps{Store: store.Tasks, Registry: registry, Log: log})
 	if err != nil {
 		return components{}, err
 	}
-	fetches, err := c.buildFetches(ctx, fetch.Deps{Store: store, Source: remote, Media: items, NewID: store.Cell().NewID, Ready: guard.Writable, Now: time.Now, Log: log, Registry: registry}, tasks)
+	fetches, err := c.buildFetches(ctx, fetch.Deps{Store: store.Fetches, Source: remote, Media: items, NewID: store.Cell().NewID, Ready: guard.Writable, Now: time.Now, Log: log, Registry: registry}, tasks)
 	if err != nil {
 		return components{}, err
 	}
 	documents.URLs = files.URLs()
 	routesCfg := c.Routes
 	routesCfg.BaseURL, routesCfg.Brand = c.Server.BaseURL, c.Server.Brand
-	locks := store.UploadLocks(log)
+	locks := store.Items.UploadLocks(log)
 	running := media.NewRunningUploads(items, locks, c.Uploads.LockTimeout)
 	routes, err := rest.New(routesCfg,
 		rest.Deps{Media: items, Items: cached, Uploads: running, Settings: preferences, Auth: authenticator, Documents: documents, Limits: limits, Fetch: fetches})
@@ -307,12 +307,12 @@ func (c *serveCommand) build(ctx context.Context, store *postgres.Store, objects
 	}
 	mounts := []func(chi.Router){routes.Mount, uploads.Mount, tools.Mount, files.Mount, reference.Mount}
 	ready := func() error { return cmp.Or(stores.Available(), guard.BucketsWritable()) }
-	remover := media.NewRemover(c.Removals, media.RemoverDeps{Store: store, Objects: guarded, Guard: guard, Ready: ready, Now: time.Now, Log: log})
+	remover := media.NewRemover(c.Removals, media.RemoverDeps{Store: store.Items, Objects: guarded, Guard: guard, Ready: ready, Now: time.Now, Log: log})
 	if err := tasks.Register(media.RemovalWork, remover, remover.Policy()); err != nil {
 		return components{}, err
 	}
 	if c.Images.Enabled {
-		facts := media.NewFactsBackfill(c.Facts, media.FactsDeps{Store: store, Objects: guarded, Deriver: images, Writable: guard.Writable, Wait: wait, Log: log})
+		facts := media.NewFactsBackfill(c.Facts, media.FactsDeps{Store: store.Items, Objects: guarded, Deriver: images, Writable: guard.Writable, Wait: wait, Log: log})
 		if err := tasks.Register(media.FactsWork, facts, facts.Policy()); err != nil {
 			return components{}, err
 		}
@@ -331,8 +331,8 @@ func (c *serveCommand) build(ctx context.Context, store *postgres.Store, objects
 		}
 		mounts = append(mounts, forOwners...)
 	}
-	instance := installation.NewInstance(c.Instance, versionText(), installation.InstanceDeps{Store: store, Writable: guard.Writable, EndUploads: items.EndUploadsOfDeadProcesses, Log: log})
-	if err := registry.Register(inventory.NewCollector(store, instance.ID(), c.Accounts.Limit(), time.Now, log)); err != nil {
+	instance := installation.NewInstance(c.Instance, versionText(), installation.InstanceDeps{Store: store.Installations, Writable: guard.Writable, EndUploads: items.EndUploadsOfDeadProcesses, Log: log})
+	if err := registry.Register(inventory.NewCollector(store.Installations, instance.ID(), c.Accounts.Limit(), time.Now, log)); err != nil {
 		return components{}, err
 	}
 	accounts, err := newAccountMetrics(c.Accounts, registry)
@@ -340,8 +340,8 @@ func (c *serveCommand) build(ctx context.Context, store *postgres.Store, objects
 		return components{}, err
 	}
 	serving, err := server.New(c.Server, server.Deps{Origins: origins, Accounts: accounts, Mounts: mounts, Limits: limits, Checks: checks, Registry: registry, Tracer: traces.Tracer(), Log: log})
-	accountOrigins := accountcache.NewOrigins(store, origins, log)
-	feed := accountcache.NewFeed(store, log, authenticator.Sessions(), cachedSettings, accountOrigins)
+	accountOrigins := accountcache.NewOrigins(store.Accounts, origins, log)
+	feed := accountcache.NewFeed(store.Items, log, authenticator.Sessions(), cachedSettings, accountOrigins)
 	if c.Cache.Entries > 0 {
 		feed = feed.WithItems(cached)
 	}
@@ -371,7 +371,7 @@ func (c *serveCommand) buildOAuth(store *postgres.Store, tasks *work.Runner, sec
 	if err != nil {
 		return nil, nil, err
 	}
-	logins, err := oauth.NewService(c.Logins, oauth.Deps{Store: store, Signer: signer, Encrypter: encrypter, EmailQueued: func() { tasks.Wake(oauth.EmailWork) }, Now: time.Now, Log: log})
+	logins, err := oauth.NewService(c.Logins, oauth.Deps{Store: store.Logins, Signer: signer, Encrypter: encrypter, EmailQueued: func() { tasks.Wake(oauth.EmailWork) }, Now: time.Now, Log: log})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -383,7 +383,7 @@ func (c *serveCommand) buildOAuth(store *postgres.Store, tasks *work.Runner, sec
 		return nil, nil, usageError{err}
 	}
 	policy := c.Mail.Policy()
-	policy.Enqueue = store.AdoptEmails
+	policy.Enqueue = store.Tasks.AdoptEmails
 	if err := tasks.Register(oauth.EmailWork, emails, policy); err != nil {
 		return nil, nil, err
 	}

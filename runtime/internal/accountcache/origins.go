@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// OriginStore lists the web origins of all accounts. postgres.Store implements it.
+// OriginStore lists the web origins of all accounts. Package postgres implements it.
 type OriginStore interface {
 	ListOrigins(ctx context.Context) ([]string, error)
 }

@@ -66,11 +66,11 @@ type replica struct {
 // newReplica returns a replica whose cache is enabled.
 func newReplica(t *testing.T, databaseURL string) *replica {
 	t.Helper()
-	store := &countingStore{Store: open(t, databaseURL)}
+	store := &countingStore{Store: open(t, databaseURL).Settings}
 	r := &replica{t: t, store: store, cache: accountcache.NewSettings(store, time.Hour, time.Now), feed: newSignals()}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	feed := accountcache.NewFeed(open(t, databaseURL), slog.New(slog.DiscardHandler), r.cache, r.feed)
+	feed := accountcache.NewFeed(open(t, databaseURL).Items, slog.New(slog.DiscardHandler), r.cache, r.feed)
 	go func() { defer close(ended); _ = feed.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
 	<-r.feed.connected
@@ -112,7 +112,7 @@ func TestSettings_ChangesOfOtherProcessesAreEffective(t *testing.T) {
 	t.Parallel()
 	database := testenv.Postgres(t)
 	operator := open(t, database)
-	id := newAccount(t, operator)
+	id := newAccount(t, operator.Accounts)
 	a, b := newReplica(t, database), newReplica(t, database)
 	for _, r := range []*replica{a, b} {
 		r.wantWidth(id, 320, 1)
@@ -128,12 +128,12 @@ func TestSettings_ChangesOfOtherProcessesAreEffective(t *testing.T) {
 	b.wantWidth(id, 100, 0)
 
 	<-a.feed.changed
-	must(t, settings.NewService(operator).Pin(t.Context(), id, settings.Layer{ThumbnailWidth: &fifty}, settings.Object{Name: "team/pins", UID: "uid of team/pins"}))
+	must(t, settings.NewService(operator.Settings).Pin(t.Context(), id, settings.Layer{ThumbnailWidth: &fifty}, settings.Object{Name: "team/pins", UID: "uid of team/pins"}))
 	for _, r := range []*replica{a, b} {
 		<-r.feed.changed
 		r.wantWidth(id, 50, 1)
 	}
-	must(t, settings.NewService(operator).Unpin(t.Context(), "uid of team/pins"))
+	must(t, settings.NewService(operator.Settings).Unpin(t.Context(), "uid of team/pins"))
 	for _, r := range []*replica{a, b} {
 		<-r.feed.changed
 		r.wantWidth(id, 100, 1)
@@ -145,7 +145,7 @@ func TestSettings_IsDisabledWithoutNotifications(t *testing.T) {
 	t.Parallel()
 	database := testenv.Postgres(t)
 	operator := open(t, database)
-	id := newAccount(t, operator)
+	id := newAccount(t, operator.Accounts)
 	r := newReplica(t, database)
 	r.wantWidth(id, 320, 1)
 	r.wantWidth(id, 320, 0)
@@ -166,7 +166,7 @@ func TestSettings_IsDisabledWithoutNotifications(t *testing.T) {
 	exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND query LIKE 'LISTEN %'", config.Database)
 	<-r.feed.disconnected
 	hundred := 100
-	_, err = settings.NewService(operator).Update(t.Context(), id, settings.Layer{ThumbnailWidth: &hundred})
+	_, err = settings.NewService(operator.Settings).Update(t.Context(), id, settings.Layer{ThumbnailWidth: &hundred})
 	must(t, err)
 	r.wantWidth(id, 100, 1)
 	r.wantWidth(id, 100, 1)

@@ -24,7 +24,7 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-// CredentialStore finds the principals of credentials. postgres.Store implements it. It
+// CredentialStore finds the principals of credentials. Package postgres implements it. It
 // returns NotFound for a key that does not exist, was revoked with its app or belongs to a
 // closed account.
 type CredentialStore interface {

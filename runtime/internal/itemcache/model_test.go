@@ -107,7 +107,7 @@ func (w *world) newReplica() *replica {
 	w.Cleanup(changes.Close)
 	r.core = w.env.Core(w.T, runtimetest.CoreConfig{
 		Server: runtimetest.ServerConfig(), Media: runtimetest.MediaConfig(), Auth: runtimetest.Credentials("a"), Now: time.Now,
-		Store: store, Credentials: store, Changes: changes,
+		Store: store.Items, Credentials: store.Credentials, Changes: changes.Items,
 		Cache: itemcache.Config{Entries: 16, Bytes: 1 << 20, Lease: 300 * time.Millisecond},
 	})
 	r.server = r.core.Serve(w.T, nil, []func(chi.Router){r.core.Files.Mount})

@@ -408,7 +408,7 @@ func TestPanic_EndsOneCallOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
-	rt := w.replica(t, func(o *options) { o.store = broken{w.Store} })
+	rt := w.replica(t, func(o *options) { o.store = broken{w.Store.Items} })
 	got := rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_media_count"}}`, apiKey(one.Key))
 	if got.status != http.StatusOK || !bytes.Contains(got.body, []byte(`"code":-32603`)) || bytes.Contains(got.body, []byte("fire")) {
 		t.Errorf("%d %s", got.status, got.body)
@@ -421,7 +421,7 @@ func TestToolError_ShowsNothingInternal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
-	rt := w.replica(t, func(o *options) { o.store = broken{w.Store} })
+	rt := w.replica(t, func(o *options) { o.store = broken{w.Store.Items} })
 	says := failed(t, rt.callAs(t, "get_media", object{"mediaId": uuid.NewString()}, apiKey(one.Key), header("X-Request-Id", "request-of-mine")))
 	if strings.Contains(says, "SELECT") || !strings.Contains(says, "request-of-mine") {
 		t.Errorf("the error is %q", says)

@@ -54,7 +54,7 @@ func TestMetrics_CountAndTimeCallsByTool(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, readOnly := w.tenant(t, "one"), w.tenant(t, "read-only", func(s *account.Spec) { s.ToolPolicy.ReadOnly = true })
-	rt := w.replica(t, func(o *options) { o.store = broken{w.Store} })
+	rt := w.replica(t, func(o *options) { o.store = broken{w.Store.Items} })
 	if counts := rt.calls(t); len(counts) != 0 {
 		t.Errorf("before any call: %v", counts)
 	}

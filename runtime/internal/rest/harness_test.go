@@ -123,11 +123,11 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 		credentials.Resource, credentials.MetadataURL = o.resource, baseURL+"/.well-known/oauth-protected-resource/mcp"
 	}
 	rt := &runtime{clock: &runtimetest.Clock{}}
-	uploadSettings := accountcache.NewSettings(w.Store, time.Minute, rt.clock.Now)
+	uploadSettings := accountcache.NewSettings(w.Store.Settings, time.Minute, rt.clock.Now)
 	core := w.Core(t, runtimetest.CoreConfig{Server: o.server, Media: o.media, Limits: o.limits, Auth: credentials, Delivery: o.delivery,
 		Now: rt.clock.Now, Images: o.images, Cache: o.cache, Presigner: o.presigned, Settings: uploadSettings, Caches: []accountcache.Cache{uploadSettings}, Source: o.source})
 	rt.core, rt.logs, rt.files = core, core.Logs, core.Files
-	locks := w.Store.UploadLocks(core.Logs.Logger()) // they do not run: the tests of package tus end uploads
+	locks := w.Store.Items.UploadLocks(core.Logs.Logger()) // they do not run: the tests of package tus end uploads
 	var err error
 	rt.api, err = rest.New(rest.Config{MaxBatches: 16, BaseURL: baseURL, Brand: o.brand}, rest.Deps{Limits: core.Limits, Media: core.Media, Items: core.Items, Uploads: media.NewRunningUploads(core.Media, locks, 5*time.Minute), Settings: settings.NewService(uploadSettings), Auth: core.Auth, Documents: core.Documents, Fetch: core.Fetch})
 	must(t, err)

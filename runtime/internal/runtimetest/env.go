@@ -64,7 +64,7 @@ func NewWith(t *testing.T, database string, access testenv.S3Access) *Env {
 	must(t, err)
 	t.Cleanup(store.Close)
 	return &Env{Database: cfg, Store: store, Objects: objects,
-		Registry: account.NewRegistry(store, "t", time.Now), Settings: settings.NewService(store)}
+		Registry: account.NewRegistry(store.Accounts, "t", time.Now), Settings: settings.NewService(store.Settings)}
 }
 
 // InstallationConfig returns the default intervals.
@@ -74,7 +74,7 @@ func InstallationConfig() installation.Config {
 
 // Guard returns a guard of the environment's stores.
 func (e *Env) Guard() *installation.Guard {
-	return installation.NewGuard(InstallationConfig(), installation.Deps{Store: e.Store, Markers: e.Objects, Log: slog.New(slog.DiscardHandler)})
+	return installation.NewGuard(InstallationConfig(), installation.Deps{Store: e.Store.Installations, Markers: e.Objects, Log: slog.New(slog.DiscardHandler)})
 }
 
 // ObjectStoreConfig is the configuration that reaches an S3 store.
@@ -97,7 +97,7 @@ func (e *Env) Tenant(t *testing.T, spec account.Spec) Tenant {
 	spec.Namespace = "team"
 	made, err := e.Registry.Ensure(t.Context(), spec)
 	must(t, err)
-	identity, err := e.Store.Identity(t.Context())
+	identity, err := e.Store.Installations.Identity(t.Context())
 	must(t, err)
 	_, err = e.Objects.Claim(t.Context(), objectstore.ClaimRequest{
 		Bucket: made.Bucket, Epoch: identity.Epoch,
@@ -167,7 +167,7 @@ func (e *Env) Principal(t *testing.T, of Tenant) account.Principal {
 	if !ok {
 		t.Fatal("no key")
 	}
-	found, err := e.Store.FindPrincipal(t.Context(), token.Hash())
+	found, err := e.Store.Credentials.FindPrincipal(t.Context(), token.Hash())
 	must(t, err)
 	return found
 }

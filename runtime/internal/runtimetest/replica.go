@@ -108,19 +108,19 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 	c := &Core{Registry: prometheus.NewRegistry(), Logs: &Log{}, server: config.Server}
 	c.log = c.Logs.Logger()
 	if config.Store == nil {
-		config.Store = e.Store
+		config.Store = e.Store.Items
 	}
 	if config.Objects == nil {
 		config.Objects = e.Objects
 	}
 	if config.Credentials == nil {
-		config.Credentials = e.Store
+		config.Credentials = e.Store.Credentials
 	}
 	if config.Settings == nil {
 		config.Settings = e.Settings
 	}
 	if config.Changes == nil {
-		config.Changes = e.Store
+		config.Changes = e.Store.Items
 	}
 	if config.Delivery == (delivery.Config{}) {
 		config.Delivery = delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}
@@ -133,7 +133,7 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 	must(t, err)
 	c.Auth, err = auth.New(config.Auth, auth.Deps{Store: config.Credentials, Settings: config.Settings, Origins: c.Origins, Limits: c.Limits, Now: config.Now, Log: c.log})
 	must(t, err)
-	c.accountOrigins = accountcache.NewOrigins(e.Store, c.Origins, c.log)
+	c.accountOrigins = accountcache.NewOrigins(e.Store.Accounts, c.Origins, c.log)
 	c.feed = accountcache.NewFeed(config.Changes, c.log, append(config.Caches, c.Auth.Sessions(), c.accountOrigins)...)
 	deps := media.Deps{Store: config.Store, Objects: config.Objects, Settings: config.Settings, Now: config.Now, Log: c.log}
 	files := delivery.Deps{BaseURL: config.Server.BaseURL, Objects: e.Objects, Presigner: config.Presigner, Registry: c.Registry, Settings: config.Settings, Limits: c.Limits, Now: config.Now, Log: c.log}
@@ -142,9 +142,9 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 		pool := Images(t, c.Registry, c.log)
 		deps.Deriver = pool
 		maker, err := rendition.NewMaker(rendition.Config{CacheEntries: 1000, Timeout: 10 * time.Minute, Jobs: 8, MaxBytes: 16 << 20, UnstoredCache: 32 << 20, FailureTTL: time.Minute},
-			rendition.MakerDeps{Claims: e.Store, Objects: e.Objects, Renderer: pool, NewID: e.Store.Cell().NewID, Encoder: media.EncoderVersion, Log: c.log})
+			rendition.MakerDeps{Claims: e.Store.Pictures, Objects: e.Objects, Renderer: pool, NewID: e.Store.Cell().NewID, Encoder: media.EncoderVersion, Log: c.log})
 		must(t, err)
-		c.Renditions, err = rendition.New(maker, rendition.Deps{Store: e.Store, Now: config.Now, Registry: c.Registry})
+		c.Renditions, err = rendition.New(maker, rendition.Deps{Store: e.Store.Pictures, Now: config.Now, Registry: c.Registry})
 		must(t, err)
 		files.Renditions, files.Images, c.Documents.Images = c.Renditions, pool, pool
 	}
@@ -168,9 +168,9 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 	if config.Fetch == (fetch.Config{}) {
 		config.Fetch = FetchConfig()
 	}
-	c.Tasks, err = work.NewRunner(work.Deps{Store: e.Store, Registry: c.Registry, Log: c.log})
+	c.Tasks, err = work.NewRunner(work.Deps{Store: e.Store.Tasks, Registry: c.Registry, Log: c.log})
 	must(t, err)
-	c.Fetch, err = fetch.New(config.Fetch, fetch.Deps{Store: e.Store, Source: config.Source, Media: c.Media, NewID: e.Store.Cell().NewID,
+	c.Fetch, err = fetch.New(config.Fetch, fetch.Deps{Store: e.Store.Fetches, Source: config.Source, Media: c.Media, NewID: e.Store.Cell().NewID,
 		Queued: func() { c.Tasks.Wake(fetch.JobWork) }, Now: config.Now, Log: c.log, Registry: c.Registry})
 	must(t, err)
 	must(t, c.Tasks.Register(fetch.JobWork, c.Fetch, c.Fetch.Policy()))

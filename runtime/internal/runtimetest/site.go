@@ -189,7 +189,7 @@ func (s *Site) answer(question []byte) []byte {
 // RunFetches runs the uploads from a URL of a replica until the test ends. The process has a lease.
 func (e *Env) RunFetches(t *testing.T, core *Core) (stop func()) {
 	t.Helper()
-	_, err := e.Store.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)
+	_, err := e.Store.Installations.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -81,7 +81,7 @@ func (w *world) replicas(t *testing.T, change ...func(*options)) []*replica {
 		store, err := postgres.Open(t.Context(), w.Database)
 		must(t, err)
 		t.Cleanup(store.Close)
-		all = append(all, w.replica(t, append(change, func(o *options) { o.store = store })...))
+		all = append(all, w.replica(t, append(change, func(o *options) { o.store = store.Items })...))
 	}
 	return all
 }

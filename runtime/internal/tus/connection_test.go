@@ -18,7 +18,7 @@ func TestConnection_ServesTheNextRequestAfterAFailedOne(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	finishing, finish := make(chan struct{}), make(chan struct{})
-	hooked := &hookedStore{Store: w.Store, before: sync.OnceFunc(func() { close(finishing); <-finish })}
+	hooked := &hookedStore{Store: w.Store.Items, before: sync.OnceFunc(func() { close(finishing); <-finish })}
 	here, there := w.replica(t, func(o *options) { o.store = hooked }), w.replica(t)
 	here.client.Transport.(*http.Transport).MaxConnsPerHost = 1
 	file := noise(1000)

@@ -32,7 +32,7 @@ func proceed() error { return nil }
 func (w *world) service(t *testing.T) *media.Service {
 	t.Helper()
 	service, err := media.New(media.Config{MaxUploads: 4, UploadMemory: 64 << 20, UploadPerAccountPercent: 100, UploadQueue: 4, UploadQueueTimeout: runtimetest.Long, UploadLease: time.Minute, ResumableTTL: time.Hour, DeleteTimeout: runtimetest.Long},
-		media.Deps{Store: w.Store, Objects: w.Objects, Settings: w.Settings, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+		media.Deps{Store: w.Store.Items, Objects: w.Objects, Settings: w.Settings, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	return service
 }
@@ -120,7 +120,7 @@ func TestStore_KeepsTheContractOfTusd(t *testing.T) {
 // time must not spend that on the connection.
 func (w *world) process(t *testing.T) *postgres.UploadLocks {
 	t.Helper()
-	locks := w.Store.UploadLocks(slog.New(slog.DiscardHandler))
+	locks := w.Store.Items.UploadLocks(slog.New(slog.DiscardHandler))
 	running, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() { _ = locks.Run(running) })
@@ -179,7 +179,7 @@ func TestLocks_KeepTheContractOfTusd(t *testing.T) {
 			if now := holders.Add(1); now > 1 {
 				most.Store(now)
 			}
-			_, _ = w.Store.FindResumable(t.Context(), media.Scope{}, id) // for a moment
+			_, _ = w.Store.Items.FindResumable(t.Context(), media.Scope{}, id) // for a moment
 			holders.Add(-1)
 			unlock()
 		})

@@ -132,7 +132,7 @@ func TestFinishedUpload_StaysADraftUntilThePurge(t *testing.T) {
 	for _, path := range []string{"/media/get/", "/media/seal/", "/media/get/"} {
 		rt.do(t, http.MethodPost, path+idOf(address), key(one.Key)).mustBe(t, http.StatusOK, "%s of a draft over 24 h", path)
 	}
-	purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, MaxAttempts: 10, RemovalConfig: media.RemovalConfig{BatchSize: 100, MaxBackoff: time.Hour}}, media.PurgeDeps{Store: w.Store, Objects: w.Objects, Guard: w.Guard(), Now: rt.clock.Now, Log: rt.logs.Logger()})
+	purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, MaxAttempts: 10, RemovalConfig: media.RemovalConfig{BatchSize: 100, MaxBackoff: time.Hour}}, media.PurgeDeps{Store: w.Store.Items, Tasks: w.Store.Tasks, Objects: w.Objects, Guard: w.Guard(), Now: rt.clock.Now, Log: rt.logs.Logger()})
 	must(t, err)
 	if summary, err := purger.Run(t.Context()); err != nil || summary.DraftsPurged != 0 {
 		t.Errorf("the purge deleted a sealed item: %+v %v", summary, err)

@@ -22,7 +22,7 @@ func TestFinish_CompletesOnceTheDatabaseIsBack(t *testing.T) {
 	} {
 		for kind, size := range sizes {
 			one := w.tenant(t, "one"+uuid.NewString())
-			hooked := &hookedStore{Store: w.Store}
+			hooked := &hookedStore{Store: w.Store.Items}
 			when(hooked, sync.OnceFunc(server.Kill))
 			here, there := w.replica(t, impatient, func(o *options) { o.store = hooked }), w.replica(t, impatient)
 			file := noise(size)

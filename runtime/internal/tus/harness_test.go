@@ -72,7 +72,7 @@ func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec))
 func (w *world) purged(t *testing.T, of tenant) {
 	t.Helper()
 	later := func() time.Time { return time.Now().Add(72 * time.Hour) }
-	purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: time.Hour}, MaxAttempts: 10, RemovalConfig: media.RemovalConfig{BatchSize: 100, MaxBackoff: time.Hour}}, media.PurgeDeps{Store: w.Store, Objects: w.Objects, Guard: w.Guard(), Now: later, Log: slog.New(slog.DiscardHandler)})
+	purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: time.Hour}, MaxAttempts: 10, RemovalConfig: media.RemovalConfig{BatchSize: 100, MaxBackoff: time.Hour}}, media.PurgeDeps{Store: w.Store.Items, Tasks: w.Store.Tasks, Objects: w.Objects, Guard: w.Guard(), Now: later, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	for range 2 {
 		must(t, check.ErrorOf(purger.Run(t.Context())))
@@ -138,16 +138,16 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	store, err := postgres.Open(t.Context(), w.Database)
 	must(t, err)
 	t.Cleanup(store.Close)
-	var source accountcache.Source = store
+	var source accountcache.Source = store.Items
 	connected := make(chan struct{})
 	if o.deaf {
 		source = deaf{connected: connected}
 	}
 	core := w.Core(t, runtimetest.CoreConfig{Server: o.server, Media: o.media, Limits: o.limits, Auth: runtimetest.Credentials("a"), Now: rt.clock.Now,
-		Images: o.images, Store: o.store, Objects: o.objects, Credentials: store, Changes: source})
+		Images: o.images, Store: o.store, Objects: o.objects, Credentials: store.Credentials, Changes: source})
 	rt.auth, rt.logs = core.Auth, core.Logs
 	files := core.Files
-	locks := store.UploadLocks(rt.logs.Logger())
+	locks := store.Items.UploadLocks(rt.logs.Logger())
 	var locking tus.Locks = locks
 	if o.beforeLock != nil {
 		locking = hookedLocks{Locks: locks, before: o.beforeLock}

@@ -118,7 +118,7 @@ func TestPatch_NotFoundWhenPurgedWhileItRuns(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	file := noise(20 << 20)
-	hooked := &hookedStore{Store: w.Store}
+	hooked := &hookedStore{Store: w.Store.Items}
 	rt := w.replica(t, func(o *options) { o.store = hooked })
 	address := rt.created(t, one.Key, len(file))
 	rt.sent(t, one.Key, address, 0, file[:18<<20])

@@ -185,7 +185,7 @@ func TestRequest_ReadsItsUploadOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
-	counting := &countingStore{Store: w.Store}
+	counting := &countingStore{Store: w.Store.Items}
 	rt := w.replica(t, func(o *options) { o.store = counting })
 	address := rt.created(t, one.Key, 6)
 	for name, request := range map[string]func(){

@@ -130,7 +130,7 @@ func (w *World) Replica(t *testing.T, change ...func(*Options)) *Replica {
 	must(t, err)
 	credentials := runtimetest.Credentials("a")
 	credentials.Brand, credentials.Resource, credentials.MetadataURL = "service", oauthhttp.Resource(o.Base), oauthhttp.MetadataURL(o.Base)
-	rt.auth, err = auth.New(credentials, auth.Deps{Store: w.Store, Limits: limits, Writable: o.Writable, Now: rt.Clock.Now, Log: log})
+	rt.auth, err = auth.New(credentials, auth.Deps{Store: w.Store.Credentials, Limits: limits, Writable: o.Writable, Now: rt.Clock.Now, Log: log})
 	must(t, err)
 	secret, err := credentials.ServerSecret()
 	must(t, err)
@@ -138,11 +138,11 @@ func (w *World) Replica(t *testing.T, change ...func(*Options)) *Replica {
 	must(t, err)
 	encrypter, err := secret.Encrypter(keys.PurposeEmailOutbox)
 	must(t, err)
-	rt.logins, err = oauth.NewService(o.Login, oauth.Deps{Store: w.Store, Signer: signer, Encrypter: encrypter, Now: rt.Clock.Now, Log: log})
+	rt.logins, err = oauth.NewService(o.Login, oauth.Deps{Store: w.Store.Logins, Signer: signer, Encrypter: encrypter, Now: rt.Clock.Now, Log: log})
 	must(t, err)
 	shown, err := pages.New(o.Pages)
 	must(t, err)
-	deps := media.Deps{Store: w.Store, Objects: w.Objects, Settings: w.Settings, Now: rt.Clock.Now, Log: log}
+	deps := media.Deps{Store: w.Store.Items, Objects: w.Objects, Settings: w.Settings, Now: rt.Clock.Now, Log: log}
 	if o.Images {
 		deps.Deriver = runtimetest.Images(t, registry, log)
 	}
@@ -154,7 +154,7 @@ func (w *World) Replica(t *testing.T, change ...func(*Options)) *Replica {
 	if o.UseCases != nil {
 		useCases = o.UseCases(useCases)
 	}
-	locks := w.Store.UploadLocks(log)
+	locks := w.Store.Items.UploadLocks(log)
 	loginDeps := oauthhttp.Deps{OAuth: rt.logins, Pages: shown, Limits: limits, BaseURL: o.Base, Name: o.Pages.Name, Now: rt.Clock.Now}
 	if o.Files.Enabled {
 		loginDeps.Files = webfiles.OwnerPages()
@@ -187,7 +187,7 @@ func (w *World) Replica(t *testing.T, change ...func(*Options)) *Replica {
 	running.Go(func() { _ = rt.Server.Run(ctx) })
 	running.Go(func() { rt.auth.Run(ctx) })
 	running.Go(func() { _ = locks.Run(ctx) })
-	running.Go(func() { _ = accountcache.NewFeed(w.Store, log, rt.auth.Sessions()).Run(ctx) })
+	running.Go(func() { _ = accountcache.NewFeed(w.Store.Items, log, rt.auth.Sessions()).Run(ctx) })
 	t.Cleanup(func() { stop(); running.Wait() })
 	return rt
 }
