@@ -42,7 +42,7 @@ func migrate(t *testing.T, url string) {
 }
 
 var (
-	_ auth.CredentialStore = (*postgres.Store)(nil).Credentials
+	_ auth.CredentialStore = postgres.Credentials{}
 	_ tus.Locks            = (*postgres.UploadLocks)(nil)
 )
 
