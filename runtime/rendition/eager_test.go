@@ -482,8 +482,10 @@ func TestEager_AFullAccountRestsUntilItsPresetsChange(t *testing.T) {
 		t.Errorf("%v items were tried again, %d are pending", n-tried, w.pending(t, one))
 	}
 	w.exec(t, `UPDATE account SET max_storage = max_storage * 10 WHERE id = $1`, one.Account().ID)
-	w.makeDue(t)
-	settle(t, e)
+	for range 2 { // the pass and the task of an item can meet: the item is looked at again later
+		w.makeDue(t)
+		settle(t, e)
+	}
 	if w.rows(t, one) != 5 || w.pending(t, one) != 0 {
 		t.Errorf("%d renditions with room, %d pending", w.rows(t, one), w.pending(t, one))
 	}

@@ -254,8 +254,10 @@ func TestForm_AllocatesTheSameForAnyFile(t *testing.T) {
 			}
 		})
 	}
-	small, large := allocations(100), allocations(10*chunkSize)
-	if large > small+1 || large > 80 {
+	const chunks = 10
+	small, large := allocations(100), allocations(chunks*chunkSize)
+	// A pool that is emptied meanwhile, as the race detector does at random, costs a few.
+	if large > small+chunks/2 || large > 80 {
 		t.Errorf("%.0f allocations for a large file, %.0f for a small one", large, small)
 	}
 }
