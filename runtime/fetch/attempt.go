@@ -19,6 +19,7 @@ type attempt struct {
 	claim    Claim
 	received atomic.Int64
 	total    atomic.Int64
+	checked  atomic.Pointer[time.Time] // when the process was seen to run; nil while it downloads nothing
 }
 
 // run downloads the file into a draft, unless an earlier attempt has. The cause of an error may be
@@ -100,6 +101,7 @@ func commitError[T any](_ T, err error) error { return err }
 // ended, until stop is called.
 func (a *attempt) monitor(ctx context.Context, cancel context.CancelCauseFunc) (stop func()) {
 	done, stopped := make(chan struct{}), make(chan struct{})
+	a.sawItRun()
 	go func() {
 		defer close(stopped)
 		tick := time.NewTicker(a.cfg.CheckInterval)
@@ -110,6 +112,7 @@ func (a *attempt) monitor(ctx context.Context, cancel context.CancelCauseFunc) (
 				return
 			case <-tick.C:
 			}
+			a.sawItRun()
 			// While the database does not respond, the attempt continues: its commit will tell.
 			if err := a.check(ctx); err != nil && !fault.Is(err, fault.Unavailable) {
 				cancel(err)
@@ -117,6 +120,21 @@ func (a *attempt) monitor(ctx context.Context, cancel context.CancelCauseFunc) (
 		}
 	}()
 	return func() { close(done); <-stopped }
+}
+
+// maxDelay is how late a check may come of a process that has the processor time that it needs.
+const maxDelay = 10 * time.Second
+
+// paused reports whether the process did not run for a while: it was stopped, its machine was, or its database did not respond. The error of
+// the attempt then says nothing about the other server, whose timeouts and those of this process have gone on.
+func (a *attempt) paused() bool {
+	checked := a.checked.Load()
+	return checked != nil && time.Since(*checked) > a.cfg.CheckInterval+maxDelay
+}
+
+func (a *attempt) sawItRun() {
+	now := time.Now()
+	a.checked.Store(&now)
 }
 
 // check records the progress, and returns an error if the claim was lost or the credential has ended.

@@ -399,7 +399,9 @@ func TestRun_KeepsTheLastSlotForAnotherAccount(t *testing.T) {
 	}
 }
 
-func TestPurge_DeletesEndedJobsAfterTheirRetention(t *testing.T) {
+// A job that ended is deleted after the retention. One that nobody has run for as long fails, and can be read for as long; one that waits for
+// its next attempt, or that a process runs, stays.
+func TestPurge_DeletesEndedJobsAndEndsOverdueOnes(t *testing.T) {
 	t.Parallel()
 	w := &world{runtimetest.New(t)}
 	one := w.tenant(t)
@@ -408,16 +410,46 @@ func TestPurge_DeletesEndedJobsAfterTheirRetention(t *testing.T) {
 	stop := w.RunFetches(t, p.core)
 	p.ended(t, one, job)
 	stop()
-	p.start(t, one, fetch.Request{URL: "https://example.com/b"})
-	w.Counts(t, 1, "tasks wait", `SELECT count(*) FROM work`)
-	cfg := fetch.PurgeConfig{Retention: time.Hour}
+	const rest = `SELECT count(*) FROM fetch_job WHERE ended_at IS NULL`
+	overdue := p.start(t, one, fetch.Request{URL: "https://example.com/b"})
+	p.start(t, one, fetch.Request{URL: "https://example.com/c"})
+	w.exec(t, `UPDATE work SET due_at = now() + interval '3 hours' WHERE key <> '`+overdue.ID.String()+`'`)
 	for _, want := range []struct {
-		at      time.Time
-		deleted int
-	}{{time.Now(), 0}, {time.Now().Add(2 * time.Hour), 2}} {
-		if n, err := fetch.Purge(t.Context(), cfg, w.Store.Fetches, purge.Batches{Size: 50}, want.at); err != nil || n != want.deleted {
-			t.Errorf("%d, %v, want %d", n, err, want.deleted)
+		at   time.Time
+		jobs int
+		open int64
+	}{{time.Now(), 0, 2}, {time.Now().Add(2 * time.Hour), 2, 1}} {
+		n, err := fetch.Purge(t.Context(), fetch.PurgeConfig{Retention: time.Hour}, w.Store.Fetches, purge.Batches{Size: 50}, want.at)
+		if err != nil || n != want.jobs {
+			t.Errorf("%d, %v, want %d", n, err, want.jobs)
 		}
+		w.Counts(t, want.open, "jobs are open", rest)
+		w.Counts(t, want.open, "tasks wait", `SELECT count(*) FROM work`)
 	}
-	w.Counts(t, 0, "tasks wait", `SELECT count(*) FROM work`)
+	if got := p.ended(t, one, overdue); got.State != fetch.Failed || got.Failure.Code != fetch.Interrupted || got.Request.URL != "" {
+		t.Errorf("%+v", got)
+	}
+	if n, err := fetch.Purge(t.Context(), fetch.PurgeConfig{Retention: time.Hour}, w.Store.Fetches, purge.Batches{Size: 50}, time.Now().Add(2*time.Hour)); err != nil || n != 1 {
+		t.Errorf("%d, %v: the job that was overdue is not deleted", n, err)
+	}
+	w.Counts(t, 1, "jobs are open", rest)
+}
+
+// A job that a process runs for longer than the retention goes on.
+func TestPurge_LeavesAJobThatRuns(t *testing.T) {
+	t.Parallel()
+	w := &world{runtimetest.New(t)}
+	one := w.tenant(t)
+	p := w.process(t, serve("abc"))
+	_, err := w.Store.Installations.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)
+	must(t, err)
+	job := p.start(t, one, fetch.Request{URL: "https://example.com/a"})
+	claim := w.begin(t, w.claim(t, 1)[0])
+	if n, err := fetch.Purge(t.Context(), fetch.PurgeConfig{Retention: time.Hour}, w.Store.Fetches, purge.Batches{Size: 50}, time.Now().Add(72*time.Hour)); err != nil || n != 0 {
+		t.Errorf("%d, %v", n, err)
+	}
+	must(t, w.Store.Fetches.FinishFetch(t.Context(), claim, 3, nil))
+	if got := p.ended(t, one, job); got.State != fetch.Done {
+		t.Errorf("%+v", got)
+	}
 }

@@ -21,7 +21,7 @@ const (
 	outcomeDone     = "done"
 	outcomeRetry    = "retry"    // it is tried again
 	outcomeReturned = "returned" // to the queue, for a shutdown or another account
-	outcomeLost     = "lost"     // to another process
+	outcomeLost     = "lost"     // the job is another process's, or was deleted with its account
 	outcomeStatus   = "status"
 )
 

@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,37 +63,64 @@ func (s *Service) Work(ctx context.Context, task work.Task) error {
 	return err
 }
 
-// end records how an attempt at a job ended. It returns the value of the label outcome, and what becomes of the task: an error that cannot be
-// recorded makes another attempt, which finds out.
+// ending is how an attempt at a job ended, and what becomes of the job and its task.
+type ending struct {
+	outcome string // the value of the label
+	failure *Failure
+	// again: the job waits for another attempt, after delay. The attempt that ended counts if counted is set.
+	again   bool
+	delay   time.Duration
+	counted bool
+	task    error
+}
+
+// endingOf returns the ending of an attempt with an error, or without.
+func (a *attempt) endingOf(err error) ending {
+	switch {
+	case err == nil:
+		return ending{outcome: outcomeDone}
+	case errors.Is(err, errShutdown):
+		return ending{outcome: outcomeReturned, again: true, task: err}
+	case errors.Is(err, errYielded):
+		return ending{outcome: outcomeReturned, again: true, task: work.Snooze(0)}
+	}
+	failure, retry := failureOf(err)
+	if (retry || a.paused()) && a.claim.Attempt < a.cfg.MaxAttempts {
+		return ending{outcome: outcomeRetry, again: true, delay: a.backoff(), counted: true, task: err}
+	}
+	return ending{outcome: outcomeOf(failure.Code), failure: &failure}
+}
+
+// end records how an attempt at a job ended, and logs it then. It returns the value of the label outcome, and what becomes of the task: an
+// error that cannot be recorded makes another attempt, which finds out.
 func (a *attempt) end(ctx context.Context, err error) (outcome string, taskErr error) {
 	log := a.deps.Log.With("job", a.claim.ID, "account", a.claim.AccountID, "host", host(a.claim.Request.URL), "attempt", a.claim.Attempt)
-	failure, retry := Failure{}, false
-	if err != nil {
-		failure, retry = failureOf(err)
-	}
+	ending, recordErr := a.endingOf(err), err
 	switch {
 	case errors.Is(err, ErrLost):
-		log.WarnContext(ctx, "an upload from a URL was taken over by another process")
-		return outcomeLost, nil
-	case err == nil:
-		log.InfoContext(ctx, "a file was uploaded from a URL", "item", a.claim.ItemID, "bytes", a.received.Load())
-		return outcomeDone, a.deps.Store.FinishFetch(ctx, a.claim, a.received.Load(), nil)
-	case errors.Is(err, errShutdown):
-		log.InfoContext(ctx, "an upload from a URL was given back", "reason", err)
-		return outcomeReturned, cmp.Or(a.deps.Store.ReturnFetch(ctx, a.claim, 0, false), err)
-	case errors.Is(err, errYielded):
-		log.InfoContext(ctx, "an upload from a URL was given back", "reason", err)
-		return outcomeReturned, cmp.Or(a.deps.Store.ReturnFetch(ctx, a.claim, 0, false), work.Snooze(0))
-	case retry && a.claim.Attempt < a.cfg.MaxAttempts:
-		return outcomeRetry, cmp.Or(a.deps.Store.ReturnFetch(ctx, a.claim, a.backoff(), true), err)
+	case ending.again:
+		recordErr = a.deps.Store.ReturnFetch(ctx, a.claim, ending.delay, ending.counted)
 	default:
-		a.logFailure(ctx, log, failure, err)
-		return outcomeOf(failure.Code), a.deps.Store.FinishFetch(ctx, a.claim, a.received.Load(), &failure)
+		recordErr = a.deps.Store.FinishFetch(ctx, a.claim, a.received.Load(), ending.failure)
 	}
+	switch {
+	case errors.Is(recordErr, ErrLost):
+		log.WarnContext(ctx, "an upload from a URL was taken over by another process, or its account was deleted")
+		return outcomeLost, nil
+	case recordErr != nil:
+		return outcomeRetry, recordErr
+	case ending.failure != nil:
+		logFailure(ctx, log, *ending.failure, err)
+	case ending.outcome == outcomeDone:
+		log.InfoContext(ctx, "a file was uploaded from a URL", "item", a.claim.ItemID, "bytes", a.received.Load())
+	case ending.outcome == outcomeReturned:
+		log.InfoContext(ctx, "an upload from a URL was given back", "reason", err)
+	}
+	return ending.outcome, ending.task
 }
 
 // logFailure logs why a job failed. The text of an error of the other server is the tenant's.
-func (a *attempt) logFailure(ctx context.Context, log *slog.Logger, failure Failure, err error) {
+func logFailure(ctx context.Context, log *slog.Logger, failure Failure, err error) {
 	if failure.Code == InternalError || failure.Code == Unavailable {
 		log.ErrorContext(ctx, "an upload from a URL failed", "code", failure.Code, "error", err)
 		return

@@ -85,7 +85,7 @@ func NewInstance(cfg InstanceConfig, version string, deps InstanceDeps) *Instanc
 // ID returns the id of the process.
 func (i *Instance) ID() uuid.UUID { return i.id }
 
-// Run renews the lease until ctx ends, and ends it then.
+// Run renews the lease until ctx ends, and ends it then: other processes continue at once what this one had begun.
 func (i *Instance) Run(ctx context.Context) error {
 	for {
 		interval := i.cfg.InstanceTimeout / touchesPerLease

@@ -288,7 +288,7 @@ func batchStatements() map[string]func(context.Context, *sqlgen.Queries) {
 			_, _ = q.StarvedFetch(ctx, sqlgen.StarvedFetchParams{Kind: "fetch"})
 		},
 		"purge fetches": func(ctx context.Context, q *sqlgen.Queries) {
-			_, _ = q.PurgeFetches(ctx, sqlgen.PurgeFetchesParams{Kind: "fetch", Cutoff: day, Batch: planBatch})
+			_, _ = q.PurgeFetches(ctx, sqlgen.PurgeFetchesParams{Kind: "fetch", Cutoff: day, Batch: planBatch, ErrorCode: "interrupted"})
 		},
 		"touch grants": func(ctx context.Context, q *sqlgen.Queries) {
 			_ = q.TouchGrants(ctx, sqlgen.TouchGrantsParams{Ids: manyOf(grantIDs, planBatch), UsedAt: repeated(time.Now())})

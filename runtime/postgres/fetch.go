@@ -186,8 +186,9 @@ func (s Fetches) FindPrincipalOfGrant(ctx context.Context, id uuid.UUID) (accoun
 }
 
 // PurgeFetches implements fetch.PurgeStore.
-func (s Fetches) PurgeFetches(ctx context.Context, cutoff time.Time, batch int) (int, error) {
-	n, err := s.queries.PurgeFetches(ctx, sqlgen.PurgeFetchesParams{Kind: string(fetch.JobWork), Cutoff: cutoff, Batch: batchSize(batch)})
+func (s Fetches) PurgeFetches(ctx context.Context, cutoff time.Time, overdue fetch.Failure, batch int) (int, error) {
+	n, err := s.queries.PurgeFetches(ctx, sqlgen.PurgeFetchesParams{Kind: string(fetch.JobWork), Cutoff: cutoff, Batch: batchSize(batch),
+		ErrorCode: string(overdue.Code), ErrorText: overdue.Text})
 	return int(n), toFault(err, "purge uploads from a URL")
 }
 

@@ -64,11 +64,20 @@ func (p *User) LogIn(authorization, application string) {
 	}
 }
 
-// identify opens a page that asks who the user is, answers, and returns the page after it.
-func (p *User) identify(address string) page {
+// AskForCode opens a page that asks who the user is, and asks for the e-mail with the code.
+func (p *User) AskForCode(address string) { p.askForCode(address) }
+
+func (p *User) askForCode(address string) page {
 	p.t.Helper()
 	at := p.send(p.open(address), "/oauth/login/email", url.Values{"email": {p.address}})
 	p.form(at, "/oauth/login/code") // an e-mail is sent only before this page
+	return at
+}
+
+// identify opens a page that asks who the user is, answers, and returns the page after it.
+func (p *User) identify(address string) page {
+	p.t.Helper()
+	at := p.askForCode(address)
 	return p.send(at, "/oauth/login/code", url.Values{"code": {p.code(at)}})
 }
 

@@ -94,7 +94,7 @@ func TestKilledRuntime_LeavesItsUploadsFromURLsToAnother(t *testing.T) {
 		return status == http.StatusOK && read.State == "running" && read.Bytes >= media.PartSize &&
 			r.QueryInt(t, `SELECT coalesce(sum(reserved), 0)::bigint FROM upload`) >= media.PartSize
 	})
-	killed, other := r.holder(t)
+	killed, other := r.holder(t, "mediastack_fetch_in_flight")
 	must(t, killed.Signal(syscall.SIGKILL))
 	testwait.Until(t, "the other process has finished it", func() bool {
 		r.askJSON(t, other, http.MethodGet, "/media/create/url/"+asked.JobID, "", &read)
@@ -137,7 +137,7 @@ func TestKilledRuntimes_EndAnUploadFromAURLAfterItsLastAttempt(t *testing.T) {
 	var asked, read urlUpload
 	r.askJSON(t, r.first, http.MethodPost, "/media/create/url", `{"url": "`+site.URL+`/a.bin"}`, &asked)
 	testwait.Until(t, "the job runs", func() bool { return r.QueryInt(t, `SELECT count(*) FROM upload WHERE reserved > 0`) == 1 })
-	killed, other := r.holder(t)
+	killed, other := r.holder(t, "mediastack_fetch_in_flight")
 	must(t, killed.Signal(syscall.SIGKILL))
 	testwait.Until(t, "the job has ended", func() bool {
 		r.askJSON(t, other, http.MethodGet, "/media/create/url/"+asked.JobID, "", &read)
@@ -150,14 +150,14 @@ func TestKilledRuntimes_EndAnUploadFromAURLAfterItsLastAttempt(t *testing.T) {
 	r.Counts(t, 0, "bytes are used", `SELECT bytes FROM account_usage`)
 }
 
-// holder returns the process that runs the only job, and the other one: either may have claimed it.
-func (r *twoRuntimes) holder(t *testing.T) (holder, other *testenv.RuntimeProcess) {
+// holder returns the process that runs the only task, of which the gauge tells, and the other one: either may have claimed it.
+func (r *twoRuntimes) holder(t *testing.T, metric string) (holder, other *testenv.RuntimeProcess) {
 	t.Helper()
 	for _, setting := range r.first.Spec.Env {
 		if address, found := strings.CutPrefix(setting, "SERVICE_ADMIN_LISTEN="); found {
 			families, err := metricsdoc.Exported(t.Context(), "http://"+address+"/metrics")
 			must(t, err)
-			if metricValue(families, "mediastack_fetch_in_flight") == 1 {
+			if metricValue(families, metric) == 1 {
 				return r.first, r.second
 			}
 		}

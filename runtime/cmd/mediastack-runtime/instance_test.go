@@ -32,7 +32,7 @@ func startTwo(t *testing.T, maxStorage int64, settings ...string) *twoRuntimes {
 	t.Helper()
 	database, s3 := testenv.Postgres(t), testenv.S3(t)
 	r := &twoRuntimes{Env: runtimetest.NewWith(t, database, s3), storeFlags: storesOf(database, s3)}
-	r.tenant = r.Tenant(t, account.Spec{Name: "one", MaxStorage: maxStorage, MaxUploadSize: maxStorage})
+	r.tenant = r.Tenant(t, account.Spec{Name: "one", Owners: []string{"ana@people.example"}, MaxStorage: maxStorage, MaxUploadSize: maxStorage})
 	start := func() *testenv.RuntimeProcess {
 		return testenv.Runtime(t, testenv.RuntimeConfig{Secret: goodSecret, Stores: testenv.StoreSettings(database, s3),
 			Env: append([]string{"SERVICE_INSTANCE_TIMEOUT=10s", "SERVICE_RATE_LIMIT_KEY=0", "SERVICE_RATE_LIMIT_IP=0", "SERVICE_LOG_LEVEL=info"}, settings...)})

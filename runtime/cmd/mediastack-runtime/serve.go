@@ -127,12 +127,15 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	// Resumable uploads are interrupted once no new requests arrive.
 	backgroundCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var background errgroup.Group
+	// The lease outlives all else: when it ends, other processes take over the tasks that still run.
+	leaseCtx, endLease := context.WithCancel(context.WithoutCancel(ctx))
+	var lease errgroup.Group
+	lease.Go(func() error { return svc.instance.Run(leaseCtx) })
 	background.Go(func() error {
 		_ = svc.stores.Check(backgroundCtx) // first: while the object store is away, the guard does not wait for it
 		background.Go(func() error { return svc.guard.Run(backgroundCtx) })
 		return svc.stores.Run(backgroundCtx)
 	})
-	background.Go(func() error { return svc.instance.Run(backgroundCtx) })
 	background.Go(func() error { return svc.feed.Run(backgroundCtx) })
 	background.Go(func() error { return svc.origins.Run(backgroundCtx) })
 	background.Go(func() error { svc.auth.Run(backgroundCtx); return nil })
@@ -144,9 +147,9 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(c.Server.DrainDelay, svc.uploads.Drain) })()
 	err = svc.server.Run(ctx)
 	stop()
-	if backgroundErr := background.Wait(); err == nil {
-		err = backgroundErr
-	}
+	backgroundErr := background.Wait()
+	endLease()
+	err = cmp.Or(err, backgroundErr, lease.Wait())
 	if svc.mail != nil {
 		svc.mail.Close()
 	}

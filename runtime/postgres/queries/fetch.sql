@@ -66,16 +66,23 @@ UPDATE fetch_job SET state = 'queued', instance_id = NULL, not_before = now() + 
 WHERE id = sqlc.arg(id) AND item_id = sqlc.arg(item_id)::uuid AND instance_id = sqlc.arg(instance_id)::uuid;
 
 -- name: PurgeFetches :execrows
--- Deletes jobs and their tasks.
-WITH purged AS (
-    DELETE FROM fetch_job WHERE id = ANY (ARRAY(
-        SELECT job.id FROM fetch_job job WHERE job.ended_at < sqlc.arg(cutoff)::timestamptz
-        UNION ALL
+-- Ends jobs whose task has been due since the cutoff without a process that began it, and deletes jobs that ended before the cutoff; and the
+-- tasks of both. A job that a process begins now is skipped.
+WITH overdue AS (
+    UPDATE fetch_job SET state = 'failed', error_code = sqlc.arg(error_code)::text, error_text = sqlc.arg(error_text)::text, ended_at = now(), url = '', instance_id = NULL
+    WHERE id = ANY (ARRAY(
         SELECT job.id FROM fetch_job job WHERE job.ended_at IS NULL AND job.created_at < sqlc.arg(cutoff)::timestamptz
+          AND NOT EXISTS (SELECT FROM work task WHERE task.kind = sqlc.arg(kind) AND task.key = job.id AND task.due_at >= sqlc.arg(cutoff)::timestamptz)
           AND NOT EXISTS (SELECT FROM runtime_instance holder WHERE holder.id = job.instance_id AND holder.lease_ends >= now())
-        LIMIT sqlc.arg(batch)::int))
+        LIMIT sqlc.arg(batch)::int FOR UPDATE OF job SKIP LOCKED))
     RETURNING id
+), purged AS (
+    DELETE FROM fetch_job WHERE id = ANY (ARRAY(
+        SELECT job.id FROM fetch_job job WHERE job.ended_at < sqlc.arg(cutoff)::timestamptz LIMIT sqlc.arg(batch)::int))
+    RETURNING id
+), changed AS (
+    SELECT overdue.id FROM overdue UNION ALL SELECT purged.id FROM purged
 ), ended AS (
-    DELETE FROM work WHERE work.kind = sqlc.arg(kind) AND work.key = ANY (ARRAY(SELECT purged.id FROM purged))
+    DELETE FROM work WHERE work.kind = sqlc.arg(kind) AND work.key = ANY (ARRAY(SELECT changed.id FROM changed))
 )
-SELECT purged.id FROM purged;
+SELECT changed.id FROM changed;

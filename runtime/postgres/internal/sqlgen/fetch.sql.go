@@ -240,29 +240,44 @@ func (q *Queries) LockFetchQueue(ctx context.Context, arg LockFetchQueueParams) 
 }
 
 const purgeFetches = `-- name: PurgeFetches :execrows
-WITH purged AS (
-    DELETE FROM fetch_job WHERE id = ANY (ARRAY(
-        SELECT job.id FROM fetch_job job WHERE job.ended_at < $2::timestamptz
-        UNION ALL
-        SELECT job.id FROM fetch_job job WHERE job.ended_at IS NULL AND job.created_at < $2::timestamptz
+WITH overdue AS (
+    UPDATE fetch_job SET state = 'failed', error_code = $1::text, error_text = $2::text, ended_at = now(), url = '', instance_id = NULL
+    WHERE id = ANY (ARRAY(
+        SELECT job.id FROM fetch_job job WHERE job.ended_at IS NULL AND job.created_at < $3::timestamptz
+          AND NOT EXISTS (SELECT FROM work task WHERE task.kind = $4 AND task.key = job.id AND task.due_at >= $3::timestamptz)
           AND NOT EXISTS (SELECT FROM runtime_instance holder WHERE holder.id = job.instance_id AND holder.lease_ends >= now())
-        LIMIT $1::int))
+        LIMIT $5::int FOR UPDATE OF job SKIP LOCKED))
     RETURNING id
+), purged AS (
+    DELETE FROM fetch_job WHERE id = ANY (ARRAY(
+        SELECT job.id FROM fetch_job job WHERE job.ended_at < $3::timestamptz LIMIT $5::int))
+    RETURNING id
+), changed AS (
+    SELECT overdue.id FROM overdue UNION ALL SELECT purged.id FROM purged
 ), ended AS (
-    DELETE FROM work WHERE work.kind = $3 AND work.key = ANY (ARRAY(SELECT purged.id FROM purged))
+    DELETE FROM work WHERE work.kind = $4 AND work.key = ANY (ARRAY(SELECT changed.id FROM changed))
 )
-SELECT purged.id FROM purged
+SELECT changed.id FROM changed
 `
 
 type PurgeFetchesParams struct {
-	Batch  int32
-	Cutoff time.Time
-	Kind   string
+	ErrorCode string
+	ErrorText string
+	Cutoff    time.Time
+	Kind      string
+	Batch     int32
 }
 
-// Deletes jobs and their tasks.
+// Ends jobs whose task has been due since the cutoff without a process that began it, and deletes jobs that ended before the cutoff; and the
+// tasks of both. A job that a process begins now is skipped.
 func (q *Queries) PurgeFetches(ctx context.Context, arg PurgeFetchesParams) (int64, error) {
-	result, err := q.db.Exec(ctx, purgeFetches, arg.Batch, arg.Cutoff, arg.Kind)
+	result, err := q.db.Exec(ctx, purgeFetches,
+		arg.ErrorCode,
+		arg.ErrorText,
+		arg.Cutoff,
+		arg.Kind,
+		arg.Batch,
+	)
 	if err != nil {
 		return 0, err
 	}
