@@ -120,7 +120,7 @@ func (s search) args(examined, wanted int) []any {
 }
 
 // foundColumns are what the rows of a search need: those of a list, and those of matchSQL.
-const foundColumns = listColumns + ", app_id, bytes"
+const foundColumns = itemColumns + ", app_id, bytes"
 
 // orderKey returns the expression that a list by name or by size is ordered by.
 func (s search) orderKey() (expression, kind string, value any) {
@@ -180,7 +180,7 @@ func (s search) inOrder(examined, wanted int) (sql string, args []any) {
 	where, order, more := s.rows()
 	return strings.Join([]string{
 		"-- name: FindItemsInOrder :many",
-		"SELECT n = $9, matches, " + listColumns + " FROM (",
+		"SELECT n = $9, matches, " + itemColumns + " FROM (",
 		"    SELECT *, row_number() OVER () AS n FROM (",
 		"        SELECT " + foundColumns + " FROM item WHERE " + where + " ORDER BY " + order + " LIMIT (SELECT $9::bigint)",
 		"    ) AS listed",
@@ -204,7 +204,7 @@ func (s search) gathered(name, from string, args []any) (sql string, all []any) 
 		"-- name: " + name + " :many",
 		"WITH found AS MATERIALIZED (" + from + ")",
 		"SELECT all_found.n, page.* FROM (SELECT count(*) AS n FROM found) AS all_found LEFT JOIN LATERAL (",
-		"    SELECT " + listColumns + " FROM found WHERE " + matchSQL + where + " ORDER BY " + order + " LIMIT $10",
+		"    SELECT " + itemColumns + " FROM found WHERE " + matchSQL + where + " ORDER BY " + order + " LIMIT $10",
 		") AS page ON true",
 	}, "\n"), args
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -63,23 +62,7 @@ func (s Items) seal(ctx context.Context, scope media.Scope, id uuid.UUID, now ti
 		return media.Item{}, toFault(err, "seal item")
 	}
 	s.pageIndex.recordChange(scope.AppID)
-	return changedItem(row)
-}
-
-// changedItem returns the item of a statement that has changed it in a CTE: sqlc does not infer the types of
-// its columns.
-func changedItem(row sqlgen.SealRow) (media.Item, error) {
-	var objects media.Objects
-	if err := objects.ScanBytes(row.Objects); err != nil {
-		return media.Item{}, fmt.Errorf("postgres: read the objects of item %s: %w", row.ID, err)
-	}
-	var metadata media.Metadata
-	if err := metadata.ScanBytes(row.Metadata); err != nil {
-		return media.Item{}, fmt.Errorf("postgres: read the metadata of item %s: %w", row.ID, err)
-	}
-	return itemOf(sqlgen.Item{ID: row.ID, AccountID: row.AccountID, AppID: row.AppID, FileName: row.FileName, Access: row.Access, Caption: row.Caption,
-		GroupLabel: row.GroupLabel, Objects: objects, Bytes: row.Bytes, CreatedAt: row.CreatedAt, SealedAt: row.SealedAt, Version: row.Version, Metadata: metadata,
-		Width: row.Width, Height: row.Height, Placeholder: row.Placeholder, DominantColor: row.DominantColor, DurationMs: row.DurationMs, Pages: row.Pages, Ref: row.Ref, FocusX: row.FocusX, FocusY: row.FocusY}), nil
+	return itemOf(sqlgen.Item(row)), nil
 }
 
 // DeleteItem implements media.Store.
@@ -180,11 +163,4 @@ func (s Items) Totals(ctx context.Context, scope media.Scope) (media.Totals, err
 func (s Items) PurgeDrafts(ctx context.Context, cutoff time.Time, batch int) (int, error) {
 	queued, err := s.queries.PurgeDrafts(ctx, sqlgen.PurgeDraftsParams{Cutoff: cutoff, Batch: batchSize(batch)})
 	return len(queued), toFault(err, "purge drafts")
-}
-
-func itemOf(row sqlgen.Item) media.Item {
-	facts := factColumns{width: row.Width, height: row.Height, placeholder: row.Placeholder, color: row.DominantColor, duration: row.DurationMs, pages: row.Pages}
-	return media.Item{ID: row.ID, AccountID: row.AccountID, AppID: row.AppID, FileName: row.FileName, Access: media.Access(row.Access),
-		Caption: row.Caption, Group: row.GroupLabel, Metadata: row.Metadata, Objects: row.Objects, Facts: facts.facts(), Focus: focusColumns{row.FocusX, row.FocusY}.point(), Version: int(row.Version),
-		CreatedAt: row.CreatedAt, SealedAt: row.SealedAt, Ref: row.Ref}
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"mediastack.dev/runtime/media"
 )
@@ -60,16 +59,4 @@ func scanList(rows pgx.Rows, scope media.Scope, filter media.Filter, limit int) 
 	// A page is read from the newer or the older end of its list.
 	slices.SortFunc(items, func(a, b media.Item) int { return slices.Compare(b.ID[:], a.ID[:]) })
 	return media.List{Items: items, Total: matching(filter.Access, public, private)}, rows.Err()
-}
-
-// scanItem reads a row: what leads, and listColumns. All columns of an item are null in a row without one.
-func scanItem(rows pgx.Rows, item *media.Item, leading ...any) error {
-	var facts factColumns
-	var version zeronull.Int4
-	var focus focusColumns
-	err := rows.Scan(append(leading, (*zeronull.UUID)(&item.ID), (*zeronull.Text)(&item.FileName), (*zeronull.Text)(&item.Access),
-		(*zeronull.Text)(&item.Caption), (*zeronull.Text)(&item.Group), &item.Objects, (*zeronull.Timestamptz)(&item.CreatedAt), &item.SealedAt,
-		&version, &item.Metadata, &facts.width, &facts.height, &facts.placeholder, &facts.color, &facts.duration, &facts.pages, (*zeronull.Text)(&item.Ref), &focus.x, &focus.y)...)
-	item.Version, item.Facts, item.Focus = int(version), facts.facts(), focus.point()
-	return err
 }

@@ -69,9 +69,6 @@ func listOf(kind int) listText {
 	return l
 }
 
-// listColumns are the columns of an item that scanList reads: what the caller knows is not among them.
-const listColumns = "id, file_name, access, caption, group_label, objects, created_at, sealed_at, version, metadata, width, height, placeholder, dominant_color, duration_ms, pages, ref, focus_x, focus_y"
-
 // scan returns a scan over the items in the order of the index, from the newest one or from the oldest
 // one. It ends at the end of the list.
 func (l listText) scan(from, where string, newest bool) string {
@@ -83,7 +80,7 @@ func (l listText) scan(from, where string, newest bool) string {
 		order = l.key + direction + ", id"
 	}
 	return fmt.Sprintf("SELECT %s FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL%s%s ORDER BY %s%s LIMIT %s.size OFFSET %[6]s.skip",
-		listColumns, l.where, where, order, direction, from)
+		itemColumns, l.where, where, order, direction, from)
 }
 
 // within are the conditions for the rows of the list.

@@ -203,7 +203,7 @@ func (s Items) RestoreItem(ctx context.Context, scope media.Scope, id uuid.UUID)
 		}
 		restored = true
 		s.pageIndex.recordChange(scope.AppID)
-		return changedItem(sqlgen.SealRow(row))
+		return itemOf(sqlgen.Item(row)), nil
 	})
 	return item, restored, err
 }

@@ -2,9 +2,7 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -157,32 +155,9 @@ func (s Items) commitAlone(ctx context.Context, item media.Item) error {
 }
 
 func (s Items) commitUploads(ctx context.Context, lockTimeout time.Duration, items []media.Item) ([]bool, error) {
-	params := sqlgen.CommitUploadsParams{LockTimeout: milliseconds(lockTimeout)}
-	for _, item := range items {
-		objects, err := json.Marshal(item.Objects)
-		if err != nil {
-			return nil, fmt.Errorf("encode the objects of item %s: %w", item.ID, err)
-		}
-		params.Ids = append(params.Ids, item.ID)
-		params.FileNames = append(params.FileNames, item.FileName)
-		params.Accesses = append(params.Accesses, string(item.Access))
-		params.Captions = append(params.Captions, item.Caption)
-		params.Groups = append(params.Groups, item.Group)
-		params.Objects = append(params.Objects, string(objects))
-		params.Bytes = append(params.Bytes, item.Objects.Bytes())
-		params.CreatedAt = append(params.CreatedAt, item.CreatedAt)
-		metadata, err := json.Marshal(item.Metadata)
-		if err != nil {
-			return nil, fmt.Errorf("encode the metadata of item %s: %w", item.ID, err)
-		}
-		params.Metadata = append(params.Metadata, string(metadata))
-		params.Widths = append(params.Widths, integer(item.Facts.Width))
-		params.Heights = append(params.Heights, integer(item.Facts.Height))
-		params.Placeholders = append(params.Placeholders, item.Facts.Placeholder)
-		params.DominantColors = append(params.DominantColors, item.Facts.DominantColor)
-		params.Durations = append(params.Durations, item.Facts.Duration.Milliseconds())
-		params.Pages = append(params.Pages, integer(item.Facts.Pages))
-		params.Refs = append(params.Refs, item.Ref)
+	params, err := commitParams(lockTimeout, items)
+	if err != nil {
+		return nil, err
 	}
 	committed, err := s.queries.CommitUploads(ctx, params)
 	return contains(params.Ids, committed), err
@@ -191,32 +166,31 @@ func (s Items) commitUploads(ctx context.Context, lockTimeout time.Duration, ite
 // commitAdjusted commits an upload and adjusts the usage, if the reservation differs from the
 // stored bytes. It seals the item if that is sealed.
 func (r *reservation) commitAdjusted(ctx context.Context, item media.Item) error {
+	params, err := commitParams(noLockTimeout, []media.Item{item})
+	if err != nil {
+		return err
+	}
 	bytes := item.Objects.Bytes()
-	upload, err := r.DeleteUploadReturning(ctx, item.ID)
+	before, err := r.ReserveExactly(ctx, sqlgen.ReserveExactlyParams{ItemID: item.ID, Bytes: bytes})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return errUploadExpired
 	}
 	if err != nil {
 		return err
 	}
-	if more := bytes - upload.Reserved; more > 0 {
-		if err := r.requireRoom(ctx, upload.AccountID, more); err != nil {
+	if more := bytes - before.Reserved; more > 0 {
+		if err := r.requireRoom(ctx, before.AccountID, more); err != nil {
 			return err
 		}
 	}
-	adjusted, err := r.AdjustUsage(ctx, sqlgen.AdjustUsageParams{AccountID: upload.AccountID, Delta: bytes - upload.Reserved})
+	adjusted, err := r.AdjustUsage(ctx, sqlgen.AdjustUsageParams{AccountID: before.AccountID, Delta: bytes - before.Reserved})
 	if err == nil && adjusted == 0 { // the cap was lowered meanwhile
-		err = r.quotaExceeded(ctx, upload.AccountID)
+		err = r.quotaExceeded(ctx, before.AccountID)
 	}
 	if err != nil {
 		return err
 	}
-	if err := r.InsertItem(ctx, sqlgen.InsertItemParams{
-		ID: item.ID, AccountID: upload.AccountID, AppID: upload.AppID, FileName: item.FileName, Access: string(item.Access),
-		Caption: item.Caption, GroupLabel: item.Group, Objects: item.Objects, Bytes: bytes, CreatedAt: item.CreatedAt, Metadata: notNil(item.Metadata),
-		Width: known(item.Facts.Width), Height: known(item.Facts.Height), Placeholder: item.Facts.Placeholder, DominantColor: knownText(item.Facts.DominantColor),
-		DurationMs: knownDuration(item.Facts.Duration), Pages: known(item.Facts.Pages), Ref: item.Ref,
-	}); err != nil {
+	if _, err := r.CommitUploads(ctx, params); err != nil {
 		return err
 	}
 	return sealCommitted(ctx, r.Queries, item)

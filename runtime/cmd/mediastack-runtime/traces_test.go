@@ -43,7 +43,7 @@ func TestTraces_ShowWhatARequestDid(t *testing.T) {
 
 	s.resumable(t)
 	c.expect(t, c.root(t, "POST /media/create/resumable", ""), "postgres InsertResumable")
-	c.expect(t, c.root(t, "PATCH /media/create/resumable/{uploadId}", ""), "s3 PutObject", "postgres InsertItem")
+	c.expect(t, c.root(t, "PATCH /media/create/resumable/{uploadId}", ""), "s3 PutObject", "postgres CommitUploads")
 
 	s.callTool(t, "list_media", "{}")
 	c.expect(t, c.root(t, "POST /mcp", ""), "mcp tools/call list_media > postgres ListItems")

@@ -9,28 +9,28 @@ WHERE item.id = $1;
 
 -- name: Seal :one
 -- One conditional update decides between seal and purge (docs/architecture.md, invariants 2 and 4).
-WITH sealed AS (
+WITH changed AS (
     UPDATE item SET sealed_at = sqlc.arg(now)::timestamptz, version = version + 1
     WHERE item.app_id = $1 AND item.id = $2 AND item.sealed_at IS NULL
     RETURNING item.*
 ), total AS (
-    UPDATE app_total SET public_items = public_items + (sealed.access = 'public')::int,
-        private_items = private_items + (sealed.access = 'private')::int, bytes = app_total.bytes + sealed.bytes
-    FROM sealed WHERE app_total.app_id = sealed.app_id AND app_total.slot = sqlc.arg(slot)::smallint
+    UPDATE app_total SET public_items = public_items + (changed.access = 'public')::int,
+        private_items = private_items + (changed.access = 'private')::int, bytes = app_total.bytes + changed.bytes
+    FROM changed WHERE app_total.app_id = changed.app_id AND app_total.slot = sqlc.arg(slot)::smallint
 ), grouped AS (
     INSERT INTO group_total (app_id, group_label, slot, public_items, private_items)
     SELECT app_id, group_label, sqlc.arg(slot)::smallint % 4, (access = 'public')::int, (access = 'private')::int
-    FROM sealed WHERE group_label <> ''
+    FROM changed WHERE group_label <> ''
     ON CONFLICT (app_id, group_label, slot) DO UPDATE SET
         public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
 ), delta AS (
-    INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, 1, access = 'public' FROM sealed
+    INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, 1, access = 'public' FROM changed
 ), eager AS (
-    INSERT INTO work (kind, key, account_id) SELECT 'picture', sealed.id, sealed.account_id FROM sealed
-    WHERE item_file_type(sealed.objects) LIKE 'image/%' AND EXISTS (SELECT FROM rendition_eager e WHERE e.account_id = sealed.account_id AND e.active)
+    INSERT INTO work (kind, key, account_id) SELECT 'picture', changed.id, changed.account_id FROM changed
+    WHERE item_file_type(changed.objects) LIKE 'image/%' AND EXISTS (SELECT FROM rendition_eager e WHERE e.account_id = changed.account_id AND e.active)
     ON CONFLICT (kind, key) DO UPDATE SET claim = NULL, instance_id = NULL, due_at = now(), attempts = 0, failure = ''
 )
-SELECT * FROM sealed;
+SELECT * FROM changed;
 
 -- name: ItemForUpdate :one
 SELECT * FROM item WHERE app_id = $1 AND id = $2 FOR NO KEY UPDATE;

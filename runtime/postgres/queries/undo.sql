@@ -32,28 +32,28 @@ SELECT id FROM deleted;
 
 -- name: RestoreItem :one
 -- Returns what it has restored: another request may delete the item again before it could be read.
-WITH restored AS (
+WITH changed AS (
     UPDATE stored_item SET sealed_at = stored_item.was_sealed_at, was_sealed_at = NULL, deleted_at = NULL, restorable_until = NULL
     WHERE stored_item.app_id = $1 AND stored_item.id = $2 AND stored_item.deleted_at IS NOT NULL
     RETURNING stored_item.*
 ), total AS (
-    UPDATE app_total SET public_items = public_items + (restored.access = 'public')::int, private_items = private_items + (restored.access = 'private')::int,
-        bytes = app_total.bytes + restored.bytes, deleted_items = deleted_items - 1, deleted_bytes = deleted_bytes - restored.bytes
-    FROM restored WHERE app_total.app_id = restored.app_id AND app_total.slot = sqlc.arg(slot)::smallint
+    UPDATE app_total SET public_items = public_items + (changed.access = 'public')::int, private_items = private_items + (changed.access = 'private')::int,
+        bytes = app_total.bytes + changed.bytes, deleted_items = deleted_items - 1, deleted_bytes = deleted_bytes - changed.bytes
+    FROM changed WHERE app_total.app_id = changed.app_id AND app_total.slot = sqlc.arg(slot)::smallint
 ), grouped AS (
     INSERT INTO group_total (app_id, group_label, slot, public_items, private_items)
     SELECT app_id, group_label, sqlc.arg(slot)::smallint % 4, (access = 'public')::int, (access = 'private')::int
-    FROM restored WHERE group_label <> ''
+    FROM changed WHERE group_label <> ''
     ON CONFLICT (app_id, group_label, slot) DO UPDATE SET
         public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
 ), delta AS (
-    INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, 1, access = 'public' FROM restored
+    INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, 1, access = 'public' FROM changed
 ), eager AS (
-    INSERT INTO work (kind, key, account_id) SELECT 'picture', restored.id, restored.account_id FROM restored
-    WHERE item_file_type(restored.objects) LIKE 'image/%' AND EXISTS (SELECT FROM rendition_eager e WHERE e.account_id = restored.account_id AND e.active)
+    INSERT INTO work (kind, key, account_id) SELECT 'picture', changed.id, changed.account_id FROM changed
+    WHERE item_file_type(changed.objects) LIKE 'image/%' AND EXISTS (SELECT FROM rendition_eager e WHERE e.account_id = changed.account_id AND e.active)
     ON CONFLICT (kind, key) DO UPDATE SET claim = NULL, instance_id = NULL, due_at = now(), attempts = 0, failure = ''
 )
-SELECT * FROM restored;
+SELECT * FROM changed;
 
 -- name: TombstoneOf :one
 SELECT restorable_until FROM stored_item WHERE app_id = $1 AND id = $2 AND deleted_at IS NOT NULL;

@@ -52,7 +52,7 @@ SELECT (account.max_storage - account_usage.bytes + account_usage.rendition_byte
 
 -- name: CommitUploads :many
 -- Commits the uploads whose reservation equals the stored bytes, so that the usage does not
--- change. Returns their items; every other upload is committed alone.
+-- change. Returns their items; the reservation of every other upload is changed first.
 WITH timeout_set AS MATERIALIZED (
     SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)
 ), requested AS MATERIALIZED (
@@ -75,6 +75,14 @@ RETURNING id;
 -- name: LockUpload :one
 SELECT account_id FROM upload WHERE item_id = $1 FOR UPDATE;
 
+-- name: ReserveExactly :one
+-- Sets what an upload has reserved, and returns what it had.
+WITH running AS MATERIALIZED (
+    SELECT account_id, reserved FROM upload WHERE upload.item_id = $1 FOR UPDATE
+)
+UPDATE upload SET reserved = sqlc.arg(bytes)::bigint FROM running WHERE upload.item_id = $1
+RETURNING running.account_id, running.reserved;
+
 -- name: DeleteUploadReturning :one
 DELETE FROM upload WHERE item_id = $1 RETURNING *;
 
@@ -84,11 +92,6 @@ UPDATE account_usage SET bytes = account_usage.bytes + sqlc.arg(delta)::bigint
 FROM account
 WHERE account_usage.account_id = $1 AND account.id = $1
   AND (sqlc.arg(delta)::bigint <= 0 OR account_usage.bytes + sqlc.arg(delta)::bigint <= account.max_storage);
-
--- name: InsertItem :exec
-INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at,
-    metadata, width, height, placeholder, duration_ms, pages, ref, dominant_color, facts_version)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, 3);
 
 -- name: ExpiredUploads :many
 -- An upload of before a restore may have become an item that the restore lost: its objects stay.

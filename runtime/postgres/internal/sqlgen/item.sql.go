@@ -301,28 +301,28 @@ func (q *Queries) PurgeDrafts(ctx context.Context, arg PurgeDraftsParams) ([]int
 }
 
 const seal = `-- name: Seal :one
-WITH sealed AS (
+WITH changed AS (
     UPDATE item SET sealed_at = $3::timestamptz, version = version + 1
     WHERE item.app_id = $1 AND item.id = $2 AND item.sealed_at IS NULL
     RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color
 ), total AS (
-    UPDATE app_total SET public_items = public_items + (sealed.access = 'public')::int,
-        private_items = private_items + (sealed.access = 'private')::int, bytes = app_total.bytes + sealed.bytes
-    FROM sealed WHERE app_total.app_id = sealed.app_id AND app_total.slot = $4::smallint
+    UPDATE app_total SET public_items = public_items + (changed.access = 'public')::int,
+        private_items = private_items + (changed.access = 'private')::int, bytes = app_total.bytes + changed.bytes
+    FROM changed WHERE app_total.app_id = changed.app_id AND app_total.slot = $4::smallint
 ), grouped AS (
     INSERT INTO group_total (app_id, group_label, slot, public_items, private_items)
     SELECT app_id, group_label, $4::smallint % 4, (access = 'public')::int, (access = 'private')::int
-    FROM sealed WHERE group_label <> ''
+    FROM changed WHERE group_label <> ''
     ON CONFLICT (app_id, group_label, slot) DO UPDATE SET
         public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
 ), delta AS (
-    INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, 1, access = 'public' FROM sealed
+    INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, 1, access = 'public' FROM changed
 ), eager AS (
-    INSERT INTO work (kind, key, account_id) SELECT 'picture', sealed.id, sealed.account_id FROM sealed
-    WHERE item_file_type(sealed.objects) LIKE 'image/%' AND EXISTS (SELECT FROM rendition_eager e WHERE e.account_id = sealed.account_id AND e.active)
+    INSERT INTO work (kind, key, account_id) SELECT 'picture', changed.id, changed.account_id FROM changed
+    WHERE item_file_type(changed.objects) LIKE 'image/%' AND EXISTS (SELECT FROM rendition_eager e WHERE e.account_id = changed.account_id AND e.active)
     ON CONFLICT (kind, key) DO UPDATE SET claim = NULL, instance_id = NULL, due_at = now(), attempts = 0, failure = ''
 )
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color FROM sealed
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color FROM changed
 `
 
 type SealParams struct {
@@ -340,12 +340,12 @@ type SealRow struct {
 	Access          string
 	Caption         string
 	GroupLabel      string
-	Objects         []byte
+	Objects         media.Objects
 	Bytes           int64
 	CreatedAt       time.Time
 	SealedAt        *time.Time
 	Version         int32
-	Metadata        []byte
+	Metadata        media.Metadata
 	Width           *int32
 	Height          *int32
 	Placeholder     []byte

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
+	"mediastack.dev/runtime/media"
 )
 
 const countTombstones = `-- name: CountTombstones :one
@@ -279,28 +280,28 @@ func (q *Queries) PostponeTombstones(ctx context.Context) error {
 }
 
 const restoreItem = `-- name: RestoreItem :one
-WITH restored AS (
+WITH changed AS (
     UPDATE stored_item SET sealed_at = stored_item.was_sealed_at, was_sealed_at = NULL, deleted_at = NULL, restorable_until = NULL
     WHERE stored_item.app_id = $1 AND stored_item.id = $2 AND stored_item.deleted_at IS NOT NULL
     RETURNING stored_item.id, stored_item.account_id, stored_item.app_id, stored_item.file_name, stored_item.access, stored_item.caption, stored_item.group_label, stored_item.objects, stored_item.bytes, stored_item.created_at, stored_item.sealed_at, stored_item.version, stored_item.metadata, stored_item.width, stored_item.height, stored_item.placeholder, stored_item.facts_version, stored_item.ref, stored_item.deleted_at, stored_item.restorable_until, stored_item.was_sealed_at, stored_item.duration_ms, stored_item.pages, stored_item.focus_x, stored_item.focus_y, stored_item.dominant_color
 ), total AS (
-    UPDATE app_total SET public_items = public_items + (restored.access = 'public')::int, private_items = private_items + (restored.access = 'private')::int,
-        bytes = app_total.bytes + restored.bytes, deleted_items = deleted_items - 1, deleted_bytes = deleted_bytes - restored.bytes
-    FROM restored WHERE app_total.app_id = restored.app_id AND app_total.slot = $3::smallint
+    UPDATE app_total SET public_items = public_items + (changed.access = 'public')::int, private_items = private_items + (changed.access = 'private')::int,
+        bytes = app_total.bytes + changed.bytes, deleted_items = deleted_items - 1, deleted_bytes = deleted_bytes - changed.bytes
+    FROM changed WHERE app_total.app_id = changed.app_id AND app_total.slot = $3::smallint
 ), grouped AS (
     INSERT INTO group_total (app_id, group_label, slot, public_items, private_items)
     SELECT app_id, group_label, $3::smallint % 4, (access = 'public')::int, (access = 'private')::int
-    FROM restored WHERE group_label <> ''
+    FROM changed WHERE group_label <> ''
     ON CONFLICT (app_id, group_label, slot) DO UPDATE SET
         public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
 ), delta AS (
-    INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, 1, access = 'public' FROM restored
+    INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, 1, access = 'public' FROM changed
 ), eager AS (
-    INSERT INTO work (kind, key, account_id) SELECT 'picture', restored.id, restored.account_id FROM restored
-    WHERE item_file_type(restored.objects) LIKE 'image/%' AND EXISTS (SELECT FROM rendition_eager e WHERE e.account_id = restored.account_id AND e.active)
+    INSERT INTO work (kind, key, account_id) SELECT 'picture', changed.id, changed.account_id FROM changed
+    WHERE item_file_type(changed.objects) LIKE 'image/%' AND EXISTS (SELECT FROM rendition_eager e WHERE e.account_id = changed.account_id AND e.active)
     ON CONFLICT (kind, key) DO UPDATE SET claim = NULL, instance_id = NULL, due_at = now(), attempts = 0, failure = ''
 )
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color FROM restored
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color FROM changed
 `
 
 type RestoreItemParams struct {
@@ -317,12 +318,12 @@ type RestoreItemRow struct {
 	Access          string
 	Caption         string
 	GroupLabel      string
-	Objects         []byte
+	Objects         media.Objects
 	Bytes           int64
 	CreatedAt       time.Time
 	SealedAt        *time.Time
 	Version         int32
-	Metadata        []byte
+	Metadata        media.Metadata
 	Width           *int32
 	Height          *int32
 	Placeholder     []byte

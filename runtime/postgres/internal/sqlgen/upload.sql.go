@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"mediastack.dev/runtime/media"
 )
 
 const adjustUsage = `-- name: AdjustUsage :execrows
@@ -105,7 +104,7 @@ type CommitUploadsParams struct {
 }
 
 // Commits the uploads whose reservation equals the stored bytes, so that the usage does not
-// change. Returns their items; every other upload is committed alone.
+// change. Returns their items; the reservation of every other upload is changed first.
 func (q *Queries) CommitUploads(ctx context.Context, arg CommitUploadsParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, commitUploads,
 		arg.LockTimeout,
@@ -248,57 +247,6 @@ func (q *Queries) ExpiredUploads(ctx context.Context, arg ExpiredUploadsParams) 
 	return items, nil
 }
 
-const insertItem = `-- name: InsertItem :exec
-INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at,
-    metadata, width, height, placeholder, duration_ms, pages, ref, dominant_color, facts_version)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, 3)
-`
-
-type InsertItemParams struct {
-	ID            uuid.UUID
-	AccountID     uuid.UUID
-	AppID         uuid.UUID
-	FileName      string
-	Access        string
-	Caption       string
-	GroupLabel    string
-	Objects       media.Objects
-	Bytes         int64
-	CreatedAt     time.Time
-	Metadata      media.Metadata
-	Width         *int32
-	Height        *int32
-	Placeholder   []byte
-	DurationMs    *int64
-	Pages         *int32
-	Ref           string
-	DominantColor *string
-}
-
-func (q *Queries) InsertItem(ctx context.Context, arg InsertItemParams) error {
-	_, err := q.db.Exec(ctx, insertItem,
-		arg.ID,
-		arg.AccountID,
-		arg.AppID,
-		arg.FileName,
-		arg.Access,
-		arg.Caption,
-		arg.GroupLabel,
-		arg.Objects,
-		arg.Bytes,
-		arg.CreatedAt,
-		arg.Metadata,
-		arg.Width,
-		arg.Height,
-		arg.Placeholder,
-		arg.DurationMs,
-		arg.Pages,
-		arg.Ref,
-		arg.DominantColor,
-	)
-	return err
-}
-
 const itemExists = `-- name: ItemExists :one
 SELECT EXISTS (SELECT FROM stored_item WHERE id = $1)
 `
@@ -419,6 +367,32 @@ func (q *Queries) Reserve(ctx context.Context, arg ReserveParams) (int64, error)
 	var reserved int64
 	err := row.Scan(&reserved)
 	return reserved, err
+}
+
+const reserveExactly = `-- name: ReserveExactly :one
+WITH running AS MATERIALIZED (
+    SELECT account_id, reserved FROM upload WHERE upload.item_id = $1 FOR UPDATE
+)
+UPDATE upload SET reserved = $2::bigint FROM running WHERE upload.item_id = $1
+RETURNING running.account_id, running.reserved
+`
+
+type ReserveExactlyParams struct {
+	ItemID uuid.UUID
+	Bytes  int64
+}
+
+type ReserveExactlyRow struct {
+	AccountID uuid.UUID
+	Reserved  int64
+}
+
+// Sets what an upload has reserved, and returns what it had.
+func (q *Queries) ReserveExactly(ctx context.Context, arg ReserveExactlyParams) (ReserveExactlyRow, error) {
+	row := q.db.QueryRow(ctx, reserveExactly, arg.ItemID, arg.Bytes)
+	var i ReserveExactlyRow
+	err := row.Scan(&i.AccountID, &i.Reserved)
+	return i, err
 }
 
 const uploadsOfDeadRuntimes = `-- name: UploadsOfDeadRuntimes :many
