@@ -65,7 +65,7 @@ ON CONFLICT (kind, key) DO UPDATE SET claim = NULL, instance_id = NULL, due_at =
 
 -- name: MadeRenditions :many
 -- The renditions of an item, of these keys, that are stored or being made.
-SELECT key, (NOT ready AND NOT rendition_claim_ended(instance_id, lease_ends, sqlc.arg(own)::uuid))::boolean AS making, ready FROM rendition
+SELECT key, (NOT ready AND NOT (lease_ends < now() OR process_ended(instance_id, sqlc.arg(own)::uuid)))::boolean AS making, ready FROM rendition
 WHERE item_id = sqlc.arg(item_id)::uuid AND key = ANY (sqlc.arg(keys)::bytea[]);
 
 -- name: EagerPending :one

@@ -1,6 +1,6 @@
 -- name: FindRendition :one
 -- claim_ended: nobody makes it.
-SELECT sqlc.embed(rendition), (NOT ready AND rendition_claim_ended(instance_id, lease_ends, sqlc.arg(own)::uuid))::boolean AS claim_ended
+SELECT sqlc.embed(rendition), (NOT ready AND (lease_ends < now() OR process_ended(instance_id, sqlc.arg(own)::uuid)))::boolean AS claim_ended
 FROM rendition WHERE item_id = $1 AND key = $2;
 
 -- name: NearestRendition :one
@@ -34,7 +34,7 @@ WITH timeout_set AS MATERIALIZED (
     SELECT account_usage.account_id FROM timeout_set, account_usage WHERE account_usage.account_id = sqlc.arg(account_id)::uuid FOR UPDATE OF account_usage
 )
 DELETE FROM rendition USING locked WHERE rendition.account_id = locked.account_id AND item_id = sqlc.arg(item_id)::uuid AND key = sqlc.arg(key)::bytea
-    AND NOT ready AND rendition_claim_ended(instance_id, lease_ends, sqlc.arg(own)::uuid);
+    AND NOT ready AND (lease_ends < now() OR process_ended(instance_id, sqlc.arg(own)::uuid));
 
 -- name: IsItem :one
 SELECT EXISTS (SELECT FROM item WHERE account_id = $1 AND id = $2);

@@ -193,7 +193,7 @@ func (q *Queries) EnqueueEager(ctx context.Context, arg EnqueueEagerParams) (int
 }
 
 const madeRenditions = `-- name: MadeRenditions :many
-SELECT key, (NOT ready AND NOT rendition_claim_ended(instance_id, lease_ends, $1::uuid))::boolean AS making, ready FROM rendition
+SELECT key, (NOT ready AND NOT (lease_ends < now() OR process_ended(instance_id, $1::uuid)))::boolean AS making, ready FROM rendition
 WHERE item_id = $2::uuid AND key = ANY ($3::bytea[])
 `
 

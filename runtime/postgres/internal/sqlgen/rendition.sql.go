@@ -92,7 +92,7 @@ WITH timeout_set AS MATERIALIZED (
     SELECT account_usage.account_id FROM timeout_set, account_usage WHERE account_usage.account_id = $5::uuid FOR UPDATE OF account_usage
 )
 DELETE FROM rendition USING locked WHERE rendition.account_id = locked.account_id AND item_id = $1::uuid AND key = $2::bytea
-    AND NOT ready AND rendition_claim_ended(instance_id, lease_ends, $3::uuid)
+    AND NOT ready AND (lease_ends < now() OR process_ended(instance_id, $3::uuid))
 `
 
 type EndClaimParams struct {
@@ -291,7 +291,7 @@ func (q *Queries) EvictRenditions(ctx context.Context, arg EvictRenditionsParams
 }
 
 const findRendition = `-- name: FindRendition :one
-SELECT rendition.item_id, rendition.key, rendition.id, rendition.account_id, rendition.preset, rendition.recipe_id, rendition.ready, rendition.bytes, rendition.instance_id, rendition.lease_ends, rendition.mime_type, rendition.width, rendition.height, rendition.sha256, rendition.used_at, (NOT ready AND rendition_claim_ended(instance_id, lease_ends, $3::uuid))::boolean AS claim_ended
+SELECT rendition.item_id, rendition.key, rendition.id, rendition.account_id, rendition.preset, rendition.recipe_id, rendition.ready, rendition.bytes, rendition.instance_id, rendition.lease_ends, rendition.mime_type, rendition.width, rendition.height, rendition.sha256, rendition.used_at, (NOT ready AND (lease_ends < now() OR process_ended(instance_id, $3::uuid)))::boolean AS claim_ended
 FROM rendition WHERE item_id = $1 AND key = $2
 `
 
