@@ -152,8 +152,8 @@ test-modules:
 	CGO_ENABLED=1 go test $(TEST_FLAGS) $(CGO_PACKAGES)
 
 # RERUNS=0 runs no test again, and writes the events.
-flaky: ## Run presubmit ROUNDS times (20), every second time beside LOAD busy processes (8), and print which tests ever failed (TEST_PACKAGES selects packages)
-	MEDIASTACK_TEST_WAIT=$(or $(MEDIASTACK_TEST_WAIT),5m) go run ./hack/flaky --rounds $(or $(ROUNDS),20) --load $(or $(LOAD),8) -- $(MAKE) presubmit RERUNS=0 EVENTS={events}
+flaky: ## Run presubmit ROUNDS times (20), every second time beside LOAD busy processes (8), and print which tests ever failed (TEST_PACKAGES selects packages; FIRST=8 continues with round 8)
+	MEDIASTACK_TEST_WAIT=$(or $(MEDIASTACK_TEST_WAIT),5m) go run ./hack/flaky --rounds $(or $(ROUNDS),20) --first $(or $(FIRST),1) --load $(or $(LOAD),8) -- $(MAKE) presubmit RERUNS=0 EVENTS={events}
 
 suite-times: ## Print where the time of the last run of .ci/run went (ARGS="--write docs/guides/develop.md" writes it there)
 	@go run ./hack/suitetimes $(ARGS)

@@ -115,6 +115,24 @@ p TestX/sub failed: 1 of 3 rounds: 2 (loaded)
 	}
 }
 
+func TestRounds_ContinueAnInterruptedRun(t *testing.T) {
+	t.Parallel()
+	path, dir := script(t, passes)
+	var out strings.Builder
+	for _, args := range [][]string{{"--rounds", "2"}, {"--rounds", "4", "--first", "3"}} {
+		out.Reset()
+		if status := run(t.Context(), append(args, "--load", "1", "--logs", dir, "--", "sh", path), &out, io.Discard); status != 0 {
+			t.Errorf("%q ends with %d", args, status)
+		}
+	}
+	if got := elapsed.ReplaceAllString(out.String(), ": N s, "); got != "round 3 of 4, quiet: N s, no failure\nround 4 of 4, loaded: N s, no failure\n\n2 of 2 rounds ran. No test failed.\n" {
+		t.Errorf("it prints %s", got)
+	}
+	if logs, err := filepath.Glob(filepath.Join(dir, "round-*.log")); err != nil || len(logs) != 4 {
+		t.Errorf("the logs are %q (%v)", logs, err)
+	}
+}
+
 func TestRounds_AreTwentyOfTestsThatPass(t *testing.T) {
 	t.Parallel()
 	path, dir := script(t, count+passes)
@@ -201,6 +219,7 @@ func TestRun_ExplainsItsArguments(t *testing.T) {
 	for want, args := range map[string][]string{
 		"the command is missing":                {"--rounds", "3", "--"},
 		"--rounds and --load are at least 1":    {"--rounds", "0", "--", "true"},
+		"--first is from 1 to 3":                {"--rounds", "3", "--first", "4", "--", "true"},
 		"flag provided but not defined: -round": {"--round", "0", "--", "true"},
 	} {
 		var messages strings.Builder

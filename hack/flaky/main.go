@@ -16,11 +16,12 @@ import (
 	"mediastack.dev/hack/setup"
 )
 
-const usage = `usage: flaky [--rounds N] [--load N] [--logs DIR] -- COMMAND [ARGUMENT...]
+const usage = `usage: flaky [--rounds N] [--first N] [--load N] [--logs DIR] -- COMMAND [ARGUMENT...]
 
 Runs a command that runs tests, again and again: the odd rounds alone, the even ones beside busy processes. The command
 writes the events of its tests (gotestsum --jsonfile) into the file that the environment variable EVENTS names. {events}
-in an argument is replaced by that file, too. Ctrl-C ends the command and prints the summary of the rounds before it.
+in an argument is replaced by that file, too. Ctrl-C ends the command and prints the summary of the rounds before it;
+--first continues with a later round, and keeps the logs of those before it.
 
 Exit status: 0 no test failed, 1 a test failed, 2 the command could not run, 130 interrupted before any test failed.
 
@@ -53,7 +54,7 @@ func run(ctx context.Context, args []string, out, messages io.Writer) int {
 		return exitUsage
 	}
 	all, err := cfg.runRounds(ctx, out)
-	printSummary(out, cfg.rounds, all)
+	printSummary(out, cfg.rounds-cfg.first+1, all)
 	switch {
 	case err != nil && ctx.Err() == nil:
 		fmt.Fprintln(messages, "flaky:", err)
@@ -68,9 +69,9 @@ func run(ctx context.Context, args []string, out, messages io.Writer) int {
 
 // config is what the arguments say.
 type config struct {
-	rounds, load int
-	logs         string
-	command      []string
+	rounds, first, load int
+	logs                string
+	command             []string
 	// program is started with busyFlag for each busy process.
 	program string
 }
@@ -85,6 +86,7 @@ func parse(args []string, messages io.Writer) (*config, error) {
 		flags.PrintDefaults()
 	}
 	flags.IntVar(&cfg.rounds, "rounds", 20, "`number` of rounds")
+	flags.IntVar(&cfg.first, "first", 1, "`number` of the round to begin with")
 	flags.IntVar(&cfg.load, "load", 8, "`number` of busy processes in even rounds")
 	flags.StringVar(&cfg.logs, "logs", "", "`folder` for the log of each round, and the events of those with failures (default .mediastack/flaky in the checkout)")
 	if err := flags.Parse(args); err != nil {
@@ -96,6 +98,9 @@ func parse(args []string, messages io.Writer) (*config, error) {
 		}
 		if cfg.rounds < 1 || cfg.load < 1 {
 			return errors.New("--rounds and --load are at least 1")
+		}
+		if cfg.first < 1 || cfg.first > cfg.rounds {
+			return fmt.Errorf("--first is from 1 to %d", cfg.rounds)
 		}
 		if cfg.program, err = os.Executable(); err != nil {
 			return err

@@ -39,13 +39,13 @@ func (r round) kind() string {
 	return "quiet"
 }
 
-// runRounds runs all rounds, and prints a line for each. After an error, or an interrupt, it returns those before it.
+// runRounds runs the rounds from the first one, and prints a line for each. After an error, or an interrupt, it returns those before it.
 func (c *config) runRounds(ctx context.Context, out io.Writer) ([]round, error) {
 	if err := c.clearLogs(); err != nil {
 		return nil, err
 	}
 	var all []round
-	for number := 1; number <= c.rounds; number++ {
+	for number := c.first; number <= c.rounds; number++ {
 		one, err := c.runRound(ctx, number)
 		if ctx.Err() != nil {
 			fmt.Fprintf(out, "round %*d of %d, %s: interrupted\n", width(c.rounds), number, c.rounds, one.kind())
@@ -79,11 +79,14 @@ func describe(failures []testevents.Failure) string {
 	return fmt.Sprintf("%d failures: %s", len(failures), strings.Join(names, ", "))
 }
 
-// clearLogs makes the folder for the logs, and removes those of an earlier run. A dev stack has its secrets in the folder
-// above it.
+// clearLogs makes the folder for the logs, and removes those of an earlier run, unless this one continues it. A dev stack has its
+// secrets in the folder above it.
 func (c *config) clearLogs() error {
 	if err := os.MkdirAll(c.logs, 0o700); err != nil {
 		return err
+	}
+	if c.first > 1 {
+		return nil
 	}
 	old, err := filepath.Glob(filepath.Join(c.logs, "round-*"))
 	if err != nil {
