@@ -88,6 +88,25 @@ func TestRun_YieldsOneSlotForEachAccountThatWaits(t *testing.T) {
 	})
 }
 
+// Servers that stall hold all slots but the last one: it is for an account of which no job runs.
+func TestRun_KeepsTheLastSlotForAnotherAccount(t *testing.T) {
+	t.Parallel()
+	w := &world{runtimetest.New(t)}
+	tenants := w.accounts(t, "one", "other")
+	one, other := tenants[0], tenants[1]
+	p := w.process(t, newStall(1).open, func(c *fetch.Config) { c.Concurrency, c.PerAccount = 3, 3 })
+	for range 3 {
+		p.start(t, one, fetch.Request{URL: "https://example.com/"})
+	}
+	w.RunFetches(t, p.core)
+	wait.Until(t, "two jobs run", func() bool { return w.running(t, one) >= 2 })
+	p.start(t, other, fetch.Request{URL: "https://example.com/"})
+	wait.Until(t, "the other account has a slot", func() bool { return w.running(t, other) == 1 })
+	if n := w.running(t, one); n != 2 {
+		t.Errorf("%d jobs of the first account run, want 2", n)
+	}
+}
+
 // While an account waits for its first slot, a server must be as fast as SERVICE_FETCH_CONTENDED_MIN_TRANSFER_RATE.
 func TestRun_EndsSlowTransfersWhileAnAccountWaits(t *testing.T) {
 	t.Parallel()

@@ -378,27 +378,6 @@ func TestEnqueue_AddsATaskForEachQueuedJobWithoutOne(t *testing.T) {
 	w.Counts(t, 2, "jobs have a task", `SELECT count(*) FROM work WHERE kind = 'fetch'`)
 }
 
-// Servers that stall hold all slots but the last one: it is for an account of which no job runs.
-func TestRun_KeepsTheLastSlotForAnotherAccount(t *testing.T) {
-	t.Parallel()
-	w := &world{runtimetest.New(t)}
-	one, other := w.tenant(t), w.Tenant(t, account.Spec{Name: "other", MaxStorage: 64 << 20, MaxUploadSize: 32 << 20})
-	p := w.process(t, newStall(1).open, func(c *fetch.Config) { c.Concurrency, c.PerAccount = 3, 3 })
-	running := func(of runtimetest.Tenant) int64 {
-		return w.QueryInt(t, `SELECT count(*) FROM fetch_job WHERE state = 'running' AND account_id = $1`, of.Account.ID)
-	}
-	for range 3 {
-		p.start(t, one, fetch.Request{URL: "https://example.com/"})
-	}
-	w.RunFetches(t, p.core)
-	wait.Until(t, "two jobs run", func() bool { return running(one) >= 2 })
-	p.start(t, other, fetch.Request{URL: "https://example.com/"})
-	wait.Until(t, "the other account has a slot", func() bool { return running(other) == 1 })
-	if n := running(one); n != 2 {
-		t.Errorf("%d jobs of the first account run, want 2", n)
-	}
-}
-
 // A job that ended is deleted after the retention. One that nobody has run for as long fails, and can be read for as long; one that waits for
 // its next attempt, or that a process runs, stays.
 func TestPurge_DeletesEndedJobsAndEndsOverdueOnes(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"testing"
 	"time"
@@ -32,6 +33,47 @@ func (s *failingStore) CommitResumable(ctx context.Context, item media.Item, inc
 		return nil, errStore
 	}
 	return removal, err
+}
+
+func (s *failingStore) CommitUpload(ctx context.Context, item media.Item) error {
+	if s.before {
+		return errStore
+	}
+	err := s.Store.CommitUpload(ctx, item)
+	if s.after && err == nil {
+		return errStore
+	}
+	return err
+}
+
+// Invariant 6: an upload that was not committed is not acknowledged, and leaves nothing. One whose commit was not confirmed is not
+// acknowledged either, and is a draft, which the purge removes like any other one.
+func TestUpload_IsNotAcknowledgedUnlessItsCommitIs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		store  failingStore
+		drafts int64
+	}{"the commit failed": {failingStore{before: true}, 0}, "its response is lost": {failingStore{after: true}, 1}} {
+		for _, size := range []int{1000, 2 * media.PartSize} {
+			t.Run(fmt.Sprint(name, " ", size), func(t *testing.T) {
+				t.Parallel()
+				b := setup(t)
+				p := b.tenant(1 << 30)
+				store := c.store
+				store.Store = b.store.Items
+				failing, err := media.New(config, media.Deps{Store: &store, Objects: b.objects, Settings: settings.NewService(b.store.Settings), Now: b.clock.Now, Log: discard})
+				must(t, err)
+				if item, err := upload(t.Context(), failing, p, bytes.NewReader(random(size)), media.Fields{}); !errors.Is(err, errStore) {
+					t.Errorf("it is acknowledged: %+v, %v", item, err)
+				}
+				b.counts(c.drafts, "drafts", `SELECT count(*) FROM item WHERE sealed_at IS NULL`)
+				if stored := len(b.stored(p)); int64(stored) != c.drafts {
+					t.Errorf("%d objects are stored", stored)
+				}
+				b.balanced(p)
+			})
+		}
+	}
 }
 
 // Invariant 6: an upload whose bytes have all arrived is not complete before its draft

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/google/uuid"
+
 	"mediastack.dev/runtime/media"
 )
 
@@ -108,4 +110,14 @@ type Statement struct {
 	SQL      string
 	Args     []any
 	Settings string
+}
+
+// OpenTogether opens an upload of each scope by one statement.
+func (s Items) OpenTogether(ctx context.Context, scopes []media.Scope) error {
+	requests := make([]openRequest, len(scopes))
+	for i, scope := range scopes {
+		requests[i] = openRequest{itemID: uuid.New(), accountID: scope.AccountID, appID: scope.AppID, bytes: 1, leaseEnds: time.Now().Add(time.Hour)}
+	}
+	_, err := s.openUploads(ctx, noLockTimeout, requests)
+	return err
 }
