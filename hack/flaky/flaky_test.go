@@ -125,7 +125,7 @@ func TestRounds_ContinueAnInterruptedRun(t *testing.T) {
 			t.Errorf("%q ends with %d", args, status)
 		}
 	}
-	if got := elapsed.ReplaceAllString(out.String(), ": N s, "); got != "round 3 of 4, quiet: N s, no failure\nround 4 of 4, loaded: N s, no failure\n\n2 of 2 rounds ran. No test failed.\n" {
+	if got := elapsed.ReplaceAllString(out.String(), ": N s, "); got != "round 3 of 4, quiet: N s, no failure\nround 4 of 4, loaded: N s, no failure\n\n2 of 2 rounds ran, from round 3 on. No test failed.\n" {
 		t.Errorf("it prints %s", got)
 	}
 	if logs, err := filepath.Glob(filepath.Join(dir, "round-*.log")); err != nil || len(logs) != 4 {

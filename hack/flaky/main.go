@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, out, messages io.Writer) int {
 		return exitUsage
 	}
 	all, err := cfg.runRounds(ctx, out)
-	printSummary(out, cfg.rounds-cfg.first+1, all)
+	printSummary(out, cfg.first, cfg.rounds, all)
 	switch {
 	case err != nil && ctx.Err() == nil:
 		fmt.Fprintln(messages, "flaky:", err)

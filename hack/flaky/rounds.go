@@ -30,6 +30,7 @@ type round struct {
 	elapsed  time.Duration
 	failures []testevents.Failure // a command that failed without a failed test is one with a reason alone
 	log      string
+	events   string // the file is removed unless there are failures
 }
 
 func (r round) kind() string {
@@ -46,16 +47,19 @@ func (c *config) runRounds(ctx context.Context, out io.Writer) ([]round, error) 
 	}
 	var all []round
 	for number := c.first; number <= c.rounds; number++ {
-		one, err := c.runRound(ctx, number)
+		one := c.newRound(number)
+		fmt.Fprintf(out, "round %*d of %d, %s: ", width(c.rounds), number, c.rounds, one.kind()) // the rest of the line comes minutes later
+		err := c.runRound(ctx, &one)
 		if ctx.Err() != nil {
-			fmt.Fprintf(out, "round %*d of %d, %s: interrupted\n", width(c.rounds), number, c.rounds, one.kind())
+			fmt.Fprintln(out, "interrupted")
 			return all, ctx.Err()
 		}
 		if err != nil {
+			fmt.Fprintln(out, "not run")
 			return all, fmt.Errorf("round %d: %w", number, err)
 		}
 		all = append(all, one)
-		fmt.Fprintf(out, "round %*d of %d, %s: %.0f s, %s\n", width(c.rounds), number, c.rounds, one.kind(), one.elapsed.Seconds(), describe(one.failures))
+		fmt.Fprintf(out, "%.0f s, %s\n", one.elapsed.Seconds(), describe(one.failures))
 	}
 	return all, nil
 }
@@ -100,34 +104,37 @@ func (c *config) clearLogs() error {
 	return nil
 }
 
-// runRound runs the command once. An error is not one of the tests: the command did not run as it should have.
-func (c *config) runRound(ctx context.Context, number int) (one round, err error) {
+// newRound returns a round that has not run.
+func (c *config) newRound(number int) round {
 	base := filepath.Join(c.logs, fmt.Sprintf("round-%0*d", width(c.rounds), number))
-	events := base + ".json"
-	one = round{number: number, loaded: number%2 == 0, log: base + ".log"}
+	return round{number: number, loaded: number%2 == 0, log: base + ".log", events: base + ".json"}
+}
+
+// runRound runs the command once. An error is not one of the tests: the command did not run as it should have.
+func (c *config) runRound(ctx context.Context, one *round) (err error) {
 	log, err := os.Create(one.log)
 	if err != nil {
-		return one, err
+		return err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
 	if one.loaded {
 		busy, err := startLoad(c.program, c.load)
 		if err != nil {
-			return one, err
+			return err
 		}
 		defer func() { err = errors.Join(err, busy.stop()) }()
 	}
 	begun := time.Now()
-	ended, err := c.runCommand(ctx, events, log)
+	ended, err := c.runCommand(ctx, one.events, log)
 	one.elapsed = time.Since(begun)
 	if err != nil {
-		return one, err
+		return err
 	}
-	one.failures = failures(events, ended)
+	one.failures = failures(one.events, ended)
 	if len(one.failures) == 0 {
-		return one, os.Remove(events) // of a run of all tests it has many megabytes
+		return os.Remove(one.events) // of a run of all tests it has many megabytes
 	}
-	return one, nil
+	return nil
 }
 
 // runCommand runs the command and returns how it ended. An error is that it could not be started.

@@ -15,8 +15,12 @@ func failed(all []round) bool {
 }
 
 // printSummary prints the tests that ever failed, those that failed most often first.
-func printSummary(out io.Writer, planned int, all []round) {
-	fmt.Fprintf(out, "\n%d of %d rounds ran.", len(all), planned)
+func printSummary(out io.Writer, first, last int, all []round) {
+	fmt.Fprintf(out, "\n%d of %d rounds ran", len(all), last-first+1)
+	if first > 1 {
+		fmt.Fprintf(out, ", from round %d on", first)
+	}
+	fmt.Fprint(out, ".")
 	if !failed(all) {
 		fmt.Fprint(out, " No test failed.\n")
 		return

@@ -119,9 +119,9 @@ func (a *attempt) end(ctx context.Context, err error) (outcome string, taskErr e
 	return ending.outcome, ending.task
 }
 
-// logFailure logs why a job failed. The text of an error of the other server is the tenant's.
+// logFailure logs why a job failed: as an error if the service is the reason. The text of a failure is the tenant's, its cause is not.
 func logFailure(ctx context.Context, log *slog.Logger, failure Failure, err error) {
-	if failure.Code == InternalError || failure.Code == Unavailable {
+	if failure.Code == InternalError || failure.Code == Unavailable || failure.Code == Interrupted {
 		log.ErrorContext(ctx, "an upload from a URL failed", "code", failure.Code, "error", err)
 		return
 	}

@@ -98,7 +98,7 @@ func (b *builder) build() (components, error) {
 	return b.components, nil
 }
 
-// buildGuard creates what says whether the stores may be used and changed, and the lease of the process.
+// buildGuard creates the guard of the stores, which permits their use and changes, and the lease of the process.
 func (b *builder) buildGuard() error {
 	b.stores = objectstore.NewReadiness(b.Readiness, b.objects, b.store.Accounts.OwnedBucket, b.log)
 	if err := b.stores.Register(b.registry); err != nil {

@@ -82,8 +82,13 @@ func (c composer) compose(id uuid.UUID, email oauth.LoginEmail, now time.Time) (
 }
 
 // messageID returns the same ID for every delivery attempt, so that mail programs can show
-// an e-mail that was accepted twice only once. It does not depend on the code.
+// an e-mail that was accepted twice only once.
 func (c composer) messageID(id uuid.UUID, email oauth.LoginEmail) string {
+	return messageKey(id, email) + c.from.Address[strings.LastIndexByte(c.from.Address, '@'):]
+}
+
+// messageKey returns the part of the Message-ID before the @, which the log has. It does not depend on the code.
+func messageKey(id uuid.UUID, email oauth.LoginEmail) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", id, email.To, email.ExpiresAt.UnixNano()))
-	return hex.EncodeToString(sum[:16]) + c.from.Address[strings.LastIndexByte(c.from.Address, '@'):]
+	return hex.EncodeToString(sum[:16])
 }

@@ -65,10 +65,12 @@ func (s *Sender) Work(ctx context.Context, task work.Task) error {
 	switch {
 	// An error after the server accepted the e-mail must not cause a second delivery.
 	case err == nil || message.IsDelivered():
-		s.log.InfoContext(ctx, "email delivered", "task", task.Key, "to", oauth.MaskEmail(email.To), "attempt", task.Attempt)
+		s.log.InfoContext(ctx, "email delivered", "task", task.Key, "message", messageKey(task.Key, email), "to", oauth.MaskEmail(email.To), "attempt", task.Attempt)
 		return nil
 	case isPermanent(err):
 		return work.Discard(failed("rejected by the mail server", err, email))
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return failed("the mail server did not answer within SERVICE_SMTP_TIMEOUT; it may have accepted the e-mail", err, email)
 	}
 	return failed("send", err, email)
 }

@@ -208,8 +208,8 @@ var (
 	errStalled = errors.New("the server stalls")
 )
 
-// failure returns the failure of an error of a request. It passes on nothing of the error's text,
-// which may name an internal address.
+// failure returns the failure of an error of a request. The tenant sees nothing of the error's text, which may name an internal address:
+// it is the cause, for the log.
 func failure(ctx context.Context, err error) error {
 	var known *fetch.Failure
 	if errors.As(err, &known) {
@@ -217,9 +217,9 @@ func failure(ctx context.Context, err error) error {
 	}
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errOverall):
-		return fetch.Fail(fetch.Timeout, "the file did not arrive in time")
+		return failed(fetch.Timeout, "the file did not arrive in time", cause)
 	case errors.Is(cause, errStalled):
-		return fetch.Fail(fetch.Timeout, "the server sends too slowly")
+		return failed(fetch.Timeout, "the server sends too slowly", cause)
 	case cause != nil:
 		return fmt.Errorf("fetch: %w", cause) // the caller's
 	}
@@ -232,13 +232,22 @@ func failure(ctx context.Context, err error) error {
 	case errors.As(err, &dns) && !dns.IsTimeout && !dns.IsTemporary:
 		return addressNotAllowed(fmt.Errorf("the name of the host did not resolve: %w", dns))
 	case isTLS(err):
-		return fetch.Fail(fetch.TLSFailed, "the server has no valid certificate for its name, or no TLS 1.2")
+		return failed(fetch.TLSFailed, "the server has no valid certificate for its name, or no TLS 1.2", err)
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return fetch.Fail(fetch.Timeout, "the server did not answer in time")
+		return failed(fetch.Timeout, "the server did not answer in time", err)
 	case isConnection(err):
-		return fetch.Fail(fetch.Unreachable, "the server cannot be reached")
+		return failed(fetch.Unreachable, "the server cannot be reached", err)
 	}
-	return fetch.Fail(fetch.InvalidResponse, "the server did not answer as HTTP requires")
+	return failed(fetch.InvalidResponse, "the server did not answer as HTTP requires", err)
+}
+
+// failed returns a failure with a cause, without the URL, which may have secrets of the tenant.
+func failed(code fetch.Code, text string, cause error) error {
+	var request *url.Error
+	if errors.As(cause, &request) {
+		cause = request.Err
+	}
+	return &fetch.Failure{Code: code, Text: text, Cause: cause}
 }
 
 // addressNotAllowed has the same text for every cause, so that nobody learns which names exist in the cluster.
