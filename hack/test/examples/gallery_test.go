@@ -42,7 +42,9 @@ func TestGallery_OfNewPicturesHasNoBrokenImage(t *testing.T) {
 		var draft struct{ MediaID string }
 		must(t, json.Unmarshal(send(http.MethodPost, "/media/create", bytes.NewReader(form), "Content-Type", contentType), &draft))
 		send(http.MethodPost, "/media/seal/"+draft.MediaID, nil)
-		var item struct{ Presets map[string]struct{ URL string } }
+		var item struct {
+			Presets map[string]struct{ URL string }
+		}
 		must(t, json.Unmarshal(send(http.MethodGet, "/media/get/"+draft.MediaID+"?fields=presets", nil), &item))
 		if item.Presets["tile"].URL == "" {
 			t.Fatalf("the item %s has no picture", draft.MediaID)
