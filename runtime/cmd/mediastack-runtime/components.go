@@ -1,0 +1,325 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mediastack.dev/runtime/fetch"
+	"mediastack.dev/runtime/installation"
+	"mediastack.dev/runtime/internal/accountcache"
+	"mediastack.dev/runtime/internal/api"
+	"mediastack.dev/runtime/internal/apidocs"
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/delivery"
+	"mediastack.dev/runtime/internal/imaging"
+	"mediastack.dev/runtime/internal/itemcache"
+	"mediastack.dev/runtime/internal/mail"
+	"mediastack.dev/runtime/internal/mcp"
+	"mediastack.dev/runtime/internal/oauthhttp"
+	"mediastack.dev/runtime/internal/oauthhttp/pages"
+	"mediastack.dev/runtime/internal/origin"
+	"mediastack.dev/runtime/internal/ratelimit"
+	"mediastack.dev/runtime/internal/remotefile"
+	"mediastack.dev/runtime/internal/rest"
+	"mediastack.dev/runtime/internal/server"
+	"mediastack.dev/runtime/internal/traceexport"
+	"mediastack.dev/runtime/internal/tus"
+	"mediastack.dev/runtime/internal/webfiles"
+	"mediastack.dev/runtime/inventory"
+	"mediastack.dev/runtime/keys"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/oauth"
+	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/rendition"
+	"mediastack.dev/runtime/settings"
+	"mediastack.dev/runtime/work"
+)
+
+// components are the parts of the service that run, or are drained.
+type components struct {
+	server  *server.Server
+	auth    *auth.Authenticator
+	feed    *accountcache.Feed
+	origins *accountcache.Origins
+	uploads *tus.API
+	locks   *postgres.UploadLocks
+	stores  *objectstore.Readiness
+	work    *work.Runner
+	mail    *mail.Sender // nil if login is disabled
+
+	pictures *rendition.Service
+
+	guard    *installation.Guard
+	instance *installation.Instance
+}
+
+// builder creates the components step by step. A step uses what the steps before it have set.
+type builder struct {
+	*serveCommand
+	// drained is done once the service is drained.
+	drained  context.Context
+	store    *postgres.Store
+	objects  *objectstore.Store
+	images   *imaging.Pool
+	traces   *traceexport.Provider
+	registry *prometheus.Registry
+	log      *slog.Logger
+
+	components
+	secret    keys.Secret
+	limits    *ratelimit.Limiter
+	allowed   *origin.Policy
+	cached    *accountcache.Settings
+	guarded   media.ObjectStore // objects, while they may be changed and respond
+	items     *media.Service
+	itemCache *itemcache.Cache
+	eager     *rendition.Eager
+	files     *delivery.Delivery
+	documents api.Documents
+	fetches   *fetch.Service
+	running   *media.RunningUploads
+	mounts    []func(chi.Router)
+}
+
+// build returns the components.
+func (b *builder) build() (components, error) {
+	for _, step := range []func() error{b.buildGuard, b.buildAuth, b.buildItems, b.buildPictures, b.buildFiles, b.buildWork, b.buildFetches, b.buildAPIs, b.buildLogin, b.buildServer} {
+		if err := step(); err != nil {
+			return components{}, err
+		}
+	}
+	return b.components, nil
+}
+
+// buildGuard creates what says whether the stores may be used and changed, and the lease of the process.
+func (b *builder) buildGuard() error {
+	b.stores = objectstore.NewReadiness(b.Readiness, b.objects, b.store.Accounts.OwnedBucket, b.log)
+	if err := b.stores.Register(b.registry); err != nil {
+		return err
+	}
+	b.guard = installation.NewGuard(b.Installation, installation.Deps{Store: b.store.Installations, Markers: availableMarkers{b.objects, b.stores.Available}, Log: b.log})
+	b.guarded = media.GuardObjects(b.objects, b.stores.Available, b.guard.BucketsWritable)
+	b.instance = installation.NewInstance(b.Instance, versionText(), installation.InstanceDeps{Store: b.store.Installations, Writable: b.guard.Writable,
+		EndUploads: func(ctx context.Context) error { return b.items.EndUploadsOfDeadProcesses(ctx) }, Log: b.log})
+	return nil
+}
+
+// buildAuth creates what identifies and limits a caller.
+func (b *builder) buildAuth() (err error) {
+	if b.secret, err = b.Auth.ServerSecret(); err != nil {
+		return err
+	}
+	if b.limits, err = ratelimit.New(b.Limits, ratelimit.Deps{Registry: b.registry, Now: time.Now, Log: b.log}); err != nil {
+		return err
+	}
+	if b.allowed, err = origin.New(b.Server.Origins); err != nil {
+		return usageError{err}
+	}
+	cfg := b.Auth
+	cfg.Brand = b.Server.Brand
+	if b.Mail.Enabled() {
+		cfg.Resource, cfg.MetadataURL = oauthhttp.Resource(b.Server.BaseURL), oauthhttp.MetadataURL(b.Server.BaseURL)
+	}
+	b.cached = accountcache.NewSettings(b.store.Settings, b.Auth.KeyCacheTTL, time.Now)
+	b.auth, err = auth.New(cfg, auth.Deps{Store: b.store.Credentials, Settings: b.cached, Limits: b.limits, Writable: b.guard.Writable, Origins: b.allowed, Now: time.Now, Log: b.log})
+	if err != nil {
+		return err
+	}
+	return b.auth.Register(b.registry)
+}
+
+// buildItems creates the items, their cache, and what empties the caches.
+func (b *builder) buildItems() (err error) {
+	b.items, err = media.New(b.Media, media.Deps{Store: b.store.Items, Objects: b.guarded, Deriver: b.images, Settings: b.cached, Now: time.Now, Log: b.log, Registry: b.registry})
+	if err != nil {
+		return err
+	}
+	b.store.Items.OnRoomMade(b.items.RemoveForRoom)
+	b.locks = b.store.Items.UploadLocks(b.log)
+	b.running = media.NewRunningUploads(b.items, b.locks, b.Uploads.LockTimeout)
+	if b.itemCache, err = itemcache.New(b.Cache, b.items, b.registry, time.Now); err != nil {
+		return err
+	}
+	b.origins = accountcache.NewOrigins(b.store.Accounts, b.allowed, b.log)
+	b.feed = accountcache.NewFeed(b.store.Items, b.log, b.auth.Sessions(), b.cached, b.origins)
+	if b.Cache.Entries > 0 {
+		b.feed = b.feed.WithItems(b.itemCache)
+	}
+	return nil
+}
+
+// buildPictures creates what makes the pictures of presets.
+func (b *builder) buildPictures() error {
+	maker, err := rendition.NewMaker(b.Pictures, rendition.MakerDeps{Claims: b.store.Pictures, Objects: b.guarded, Renderer: b.images, NewID: b.store.Cell().NewID, Encoder: media.EncoderVersion, Writable: b.guard.Writable, Log: b.log})
+	if err != nil {
+		return err
+	}
+	if b.pictures, err = rendition.New(maker, rendition.Deps{Store: b.store.Pictures, Now: time.Now, Registry: b.registry}); err != nil {
+		return err
+	}
+	b.eager, err = rendition.NewEager(b.Eager, maker, rendition.EagerDeps{Store: b.store.Pictures, Settings: settings.NewService(b.store.Settings), Wait: wait, Registry: b.registry})
+	return err
+}
+
+// buildFiles creates what serves the files, and the documents of items.
+func (b *builder) buildFiles() error {
+	presigner, err := objectstore.NewPresigner(b.Objects, b.Delivery.PublicEndpoint)
+	if err != nil {
+		return usageError{fmt.Errorf("SERVICE_S3_PUBLIC_ENDPOINT: %w", err)}
+	}
+	deps := delivery.Deps{BaseURL: b.Server.BaseURL, Secret: b.secret, Items: b.itemCache, Current: b.items, Objects: b.guarded, Presigner: presigner, Registry: b.registry, Settings: b.cached, Limits: b.limits, Now: time.Now, Log: b.log}
+	b.documents = api.Documents{Settings: b.cached, DraftTTL: b.Drafts.DraftTTL}
+	if b.Images.Enabled {
+		deps.Renditions, deps.Images, b.documents.Images = b.pictures, b.images, b.images
+	}
+	if b.files, err = delivery.New(b.Delivery, deps); err != nil {
+		return err
+	}
+	b.documents.URLs = b.files.URLs()
+	return nil
+}
+
+// buildWork creates the runner of background work, with the tasks of items and pictures.
+func (b *builder) buildWork() (err error) {
+	if b.work, err = work.NewRunner(work.Deps{Store: b.store.Tasks, Registry: b.registry, Log: b.log}); err != nil {
+		return err
+	}
+	ready := func() error { return cmp.Or(b.stores.Available(), b.guard.BucketsWritable()) }
+	remover := media.NewRemover(b.Removals, media.RemoverDeps{Store: b.store.Items, Objects: b.guarded, Guard: b.guard, Ready: ready, Now: time.Now, Log: b.log})
+	if err := b.work.Register(media.RemovalWork, remover, remover.Policy()); err != nil || !b.Images.Enabled {
+		return err
+	}
+	facts := media.NewFactsBackfill(b.Facts, media.FactsDeps{Store: b.store.Items, Objects: b.guarded, Deriver: b.images, Writable: b.guard.Writable, Wait: wait, Log: b.log})
+	if err := b.work.Register(media.FactsWork, facts, facts.Policy()); err != nil || !b.eager.Enabled() {
+		return err
+	}
+	return b.work.Register(rendition.PictureWork, b.eager, b.eager.Policy())
+}
+
+// buildFetches creates the uploads from a URL. Once the service is drained, other replicas begin them.
+func (b *builder) buildFetches() error {
+	remote, err := remotefile.New(b.Remote, remotefile.Deps{})
+	if err != nil {
+		return err
+	}
+	b.fetches, err = fetch.New(b.Fetch, fetch.Deps{Store: b.store.Fetches, Source: remote, Media: b.items, NewID: b.store.Cell().NewID,
+		Ready: func() error { return cmp.Or(b.drained.Err(), b.guard.Writable()) }, Queued: func() { b.work.Wake(fetch.JobWork) }, Now: time.Now, Log: b.log, Registry: b.registry})
+	if err != nil || !b.fetches.Enabled() {
+		return err
+	}
+	return b.work.Register(fetch.JobWork, b.fetches, b.fetches.Policy())
+}
+
+// buildAPIs creates the APIs of tenants: REST, TUS and MCP, with their reference.
+func (b *builder) buildAPIs() error {
+	preferences := settings.NewService(b.cached)
+	routesCfg := b.Routes
+	routesCfg.BaseURL, routesCfg.Brand = b.Server.BaseURL, b.Server.Brand
+	routes, err := rest.New(routesCfg, rest.Deps{Media: b.items, Items: b.itemCache, Uploads: b.running, Settings: preferences, Auth: b.auth, Documents: b.documents, Limits: b.limits, Fetch: b.fetches})
+	if err != nil {
+		return err
+	}
+	b.uploads, err = tus.New(b.Uploads, tus.Deps{Media: b.items, Auth: b.auth, Documents: b.documents, Locks: b.locks, BaseURL: b.Server.BaseURL, Brand: b.Server.Brand})
+	if err != nil {
+		return err
+	}
+	toolsCfg := b.Tools
+	toolsCfg.BaseURL, toolsCfg.DraftTTL, toolsCfg.Version = b.Server.BaseURL, b.Drafts.DraftTTL, versionText()
+	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: b.items, Items: b.itemCache, Settings: preferences, Fetch: b.fetches, Auth: b.auth, Documents: b.documents, Origins: b.allowed, Limits: b.limits})
+	if err != nil {
+		return err
+	}
+	if err := tools.Register(b.registry); err != nil {
+		return err
+	}
+	reference, err := apidocs.New()
+	b.mounts = []func(chi.Router){routes.Mount, b.uploads.Mount, tools.Mount, b.files.Mount, reference.Mount}
+	return err
+}
+
+// buildLogin creates the authorization server with its pages, the files page, and what sends the e-mails of logins, if login is enabled.
+func (b *builder) buildLogin() error {
+	if !b.Mail.Enabled() {
+		return nil
+	}
+	logins, err := b.buildLogins()
+	if err != nil {
+		return err
+	}
+	shown, err := pages.New(b.Pages)
+	if err != nil {
+		return usageError{err}
+	}
+	deps := oauthhttp.Deps{OAuth: logins, Pages: shown, Limits: b.limits, BaseURL: b.Server.BaseURL, Name: b.Pages.Name, Now: time.Now}
+	if b.Files.Enabled {
+		deps.Files = webfiles.OwnerPages()
+	}
+	login, err := oauthhttp.New(b.OAuth, deps)
+	if err != nil {
+		return err
+	}
+	b.mounts = append(b.mounts, login.Mount)
+	if !b.Files.Enabled {
+		return nil
+	}
+	page, err := webfiles.New(b.Files, webfiles.Deps{Media: b.items, Uploads: b.running, URLs: b.files.URLs(), Settings: b.cached, StoreOrigin: b.files.StoreOrigin, DraftTTL: b.Drafts.DraftTTL,
+		CheckWritable: b.auth.CheckWritable, Login: login, OAuth: logins, Pages: shown, Limits: b.limits, BaseURL: b.Server.BaseURL, Now: time.Now})
+	if err != nil {
+		return err
+	}
+	b.mounts = append(b.mounts, page.Mount)
+	return nil
+}
+
+// buildLogins creates the logins, and the task that sends their e-mails.
+func (b *builder) buildLogins() (*oauth.Service, error) {
+	signer, err := b.secret.Signer(keys.PurposeOAuth)
+	if err != nil {
+		return nil, err
+	}
+	encrypter, err := b.secret.Encrypter(keys.PurposeEmailOutbox)
+	if err != nil {
+		return nil, err
+	}
+	logins, err := oauth.NewService(b.Logins, oauth.Deps{Store: b.store.Logins, Signer: signer, Encrypter: encrypter, EmailQueued: func() { b.work.Wake(oauth.EmailWork) }, Now: time.Now, Log: b.log})
+	if err != nil {
+		return nil, err
+	}
+	if err := logins.Register(b.registry); err != nil {
+		return nil, err
+	}
+	if b.mail, err = mail.NewSender(b.Mail, b.Pages.Name, b.Server.BaseURL, logins, time.Now, b.log); err != nil {
+		return nil, usageError{err}
+	}
+	policy := b.Mail.Policy()
+	policy.Enqueue = b.store.Tasks.AdoptEmails
+	return logins, b.work.Register(oauth.EmailWork, b.mail, policy)
+}
+
+// buildServer creates the server of all routes, with its metrics and checks.
+func (b *builder) buildServer() error {
+	if err := b.registry.Register(inventory.NewCollector(b.store.Installations, b.instance.ID(), b.Accounts.Limit(), time.Now, b.log)); err != nil {
+		return err
+	}
+	accounts, err := newAccountMetrics(b.Accounts, b.registry)
+	if err != nil {
+		return err
+	}
+	checks := []server.Check{
+		{Name: "database", Run: b.store.Ping},
+		{Name: "schema", Run: b.store.CheckSchema},
+		{Name: "changes", Run: func(ctx context.Context) error { return changesCheck(ctx, b.store) }},
+		{Name: "objects", Run: func(context.Context) error { return objectsCheck(b.stores) }},
+		{Name: "images", Run: func(context.Context) error { return server.Degraded(b.images.Check()) }},
+		{Name: "installation", Run: func(context.Context) error { return b.guard.Writable() }},
+	}
+	b.server, err = server.New(b.Server, server.Deps{Origins: b.allowed, Accounts: accounts, Mounts: b.mounts, Limits: b.limits, Checks: checks, Registry: b.registry, Tracer: b.traces.Tracer(), Log: b.log})
+	return err
+}
