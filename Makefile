@@ -96,16 +96,20 @@ RERUNS ?=
 EVENTS ?=
 # One process serves the packages of a run: PostgreSQL, the S3 stores, an API server with its controllers.
 SERVED := bin/mediastack-testenv
-TEST_FLAGS = -count=1 -timeout $(TEST_TIMEOUT) -parallel $(TEST_PARALLEL)
+TEST_FLAGS = -count=1 -timeout $(TEST_TIMEOUT) -p $(TEST_PACKAGES_AT_A_TIME) -parallel $(TEST_PARALLEL)
 # What presubmit leaves out: go vet, since make lint runs govet, and the symbols of debuggers, which take time to link.
 presubmit-plain presubmit-race: TEST_FLAGS += -vet=off -ldflags=-w
-# Half of the time of a test is waiting for servers.
+# Half of the time of a test is waiting for servers, so tests run beside each other: some of a package, and more packages
+# than there are processors.
 TEST_PARALLEL ?= 4
+TEST_PACKAGES_AT_A_TIME ?= $(shell echo $$(($$(nproc) + 1)))
 # Compilers, linkers and tests collect garbage less often than by default: they lack processor time, not memory.
 TEST_GOGC ?= 400
 # go test begins with the packages that are named first: no long one is left alone at the end.
-LONG := mediastack.dev/controllers/operator mediastack.dev/runtime/cmd/mediastack-runtime mediastack.dev/runtime/postgres mediastack.dev/runtime/media mediastack.dev/runtime/internal/rest mediastack.dev/hack/test/%
-long_first = $(foreach long,$(LONG),$(filter $(long),$(1))) $(filter-out $(LONG),$(1))
+LONG := controllers/operator hack/test/browser hack/bench hack/test/examples runtime/postgres hack/test/proxy runtime/internal/imaging runtime/media \
+	runtime/cmd/mediastack-runtime hack/test/clients/typescript charts hack/test/clients/tus hack/test/clients/mcp hack/test/clients/go \
+	hack/test/e2e hack/test/chaos hack/test/upgrade hack/test/restore hack/test/monitoring hack/presetpictures runtime/internal/rest
+long_first = $(foreach long,$(LONG:%=mediastack.dev/%),$(filter $(long),$(1))) $(filter-out $(LONG:%=mediastack.dev/%),$(1))
 # go_test runs go test on packages, unless there are none: $(call go_test,FLAGS,PACKAGES)
 go_test = $(if $(strip $(2)),GOGC=$(TEST_GOGC) $(SERVED) $(if $(RERUNS),$(TOOLS)/gotestsum --format standard-quiet --hide-summary skipped --rerun-fails=$(RERUNS) --rerun-fails-max-failures 3 --rerun-fails-abort-on-data-race $(if $(EVENTS),--jsonfile "$(EVENTS)") --packages "$(2)" -- $(TEST_FLAGS) $(1),go test $(TEST_FLAGS) $(1) $(2)))
 # Packages that link libvips are excluded: make exports no variable to $(shell).

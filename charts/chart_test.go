@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/kubetest"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -59,7 +60,7 @@ func objects(t testing.TB, args ...string) []*unstructured.Unstructured {
 	if err != nil {
 		t.Fatalf("render the chart with %q: %v", args, err)
 	}
-	return testenv.ParseManifests(t, text)
+	return kubetest.ParseManifests(t, text)
 }
 
 // find returns the object of a kind and name.
@@ -138,7 +139,7 @@ func TestValues_MissingSectionsAreNamed(t *testing.T) {
 	t.Parallel()
 	values, err := helm(t, "show", "values", chart(t))
 	must(t, err)
-	for name, value := range testenv.ParseManifests(t, values)[0].Object {
+	for name, value := range kubetest.ParseManifests(t, values)[0].Object {
 		if _, section := value.(map[string]any); !section || name == "settings" {
 			continue
 		}
@@ -172,7 +173,7 @@ func TestValues_OfSettingsExist(t *testing.T) {
 	must(t, json.Unmarshal(text, &settings))
 	values, err := helm(t, "show", "values", chart(t))
 	must(t, err)
-	defaults := testenv.ParseManifests(t, values)[0].Object
+	defaults := kubetest.ParseManifests(t, values)[0].Object
 	named := 0
 	for setting, value := range settings.ValueOf {
 		if value == "" {
@@ -229,5 +230,5 @@ func TestValues_SchemaIsClosed(t *testing.T) {
 	}
 	values, err := helm(t, "show", "values", chart(t))
 	must(t, err)
-	compare("", testenv.ParseManifests(t, values)[0].Object, schema)
+	compare("", kubetest.ParseManifests(t, values)[0].Object, schema)
 }

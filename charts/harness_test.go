@@ -21,6 +21,7 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
+	"mediastack.dev/hack/testenv/kubetest"
 	"mediastack.dev/hack/testenv/wait"
 )
 
@@ -30,13 +31,13 @@ import (
 type cluster struct {
 	client.Client // of a cluster admin
 	t             *testing.T
-	plane         *testenv.ControlPlane
+	plane         *kubetest.ControlPlane
 	namespace     string
 	// processes are those of the last start, the operator last.
 	processes []*testenv.Process
 }
 
-func newCluster(t *testing.T, plane *testenv.ControlPlane, namespace string) *cluster {
+func newCluster(t *testing.T, plane *kubetest.ControlPlane, namespace string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, plane: plane, namespace: namespace}
 	c.Client = c.as(plane.Kubeconfig())

@@ -17,6 +17,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/kubetest"
 	"mediastack.dev/hack/testenv/wait"
 )
 
@@ -42,9 +43,9 @@ func (c *cluster) stores() []string {
 // definitions of the custom resources.
 func TestInstall_ServesAnAccountAndIsUninstalledAfterIt(t *testing.T) {
 	t.Parallel()
-	plane := testenv.NewKubernetes(t)
+	plane := kubetest.New(t)
 	c := newCluster(t, plane, namespace)
-	for _, object := range testenv.Manifests(t, "crd/bases") { // of testenv, which Helm would not take over
+	for _, object := range kubetest.Manifests(t, "crd/bases") { // of testenv, which Helm would not take over
 		must(t, c.Delete(t.Context(), object))
 	}
 	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}})
@@ -177,7 +178,7 @@ func (c *cluster) runUninstallJob(fullname string) {
 // admission policy rejects that it changes those of others.
 func TestAdmission_OperatorChangesSecretsOfMediaAccountsOnly(t *testing.T) {
 	t.Parallel()
-	plane := testenv.NewKubernetes(t)
+	plane := kubetest.New(t)
 	c := newCluster(t, plane, namespace)
 	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}})
 	all := objects(t, c.stores()...)
@@ -229,7 +230,7 @@ func TestAdmission_OperatorChangesSecretsOfMediaAccountsOnly(t *testing.T) {
 // With watchNamespaces the operator works with the rights in these namespaces alone.
 func TestNamespacedMode_OperatorReachesItsNamespacesOnly(t *testing.T) {
 	t.Parallel()
-	plane := testenv.NewKubernetes(t) // retained accounts belong to no namespace
+	plane := kubetest.New(t) // retained accounts belong to no namespace
 	c := newCluster(t, plane, "scoped-system")
 	gone := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "scoped-gone"}}
 	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "scoped-team"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "scoped-other"}}, gone)

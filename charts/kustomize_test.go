@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/kubetest"
 )
 
 // differences are what config/default and the chart with its default values differ in by
@@ -115,7 +116,7 @@ func kustomized(t *testing.T, components ...string) []*unstructured.Unstructured
 		}
 	}
 	must(t, os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte(text), 0o600))
-	return testenv.ParseManifests(t, testenv.Run(t, 4*time.Minute, root, testenv.Kubectl(t), "kustomize", overlay))
+	return kubetest.ParseManifests(t, testenv.Run(t, 4*time.Minute, root, testenv.Kubectl(t), "kustomize", overlay))
 }
 
 // Most of config/ is generated from the chart (hack/kustomization). The role of the operator, the definitions, the settings

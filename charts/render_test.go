@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/kubetest"
 	"mediastack.dev/hack/testenv/wait"
 )
 
@@ -70,7 +70,7 @@ func defineForeign(t *testing.T, c *cluster) {
 	must(t, err)
 	text, err := io.ReadAll(unzipped)
 	must(t, err)
-	for _, object := range testenv.ParseManifests(t, string(text)) {
+	for _, object := range kubetest.ParseManifests(t, string(text)) {
 		must(t, c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("charts-test"), client.ForceOwnership))
 		wait.Until(c.t, object.GetName()+" is established", func() bool {
 			must(t, c.Get(t.Context(), client.ObjectKeyFromObject(object), object))
@@ -86,9 +86,9 @@ func defineForeign(t *testing.T, c *cluster) {
 // A field that does not exist is rejected, in the kinds of other projects, too.
 func TestRender_IsAcceptedByAnAPIServer(t *testing.T) {
 	t.Parallel()
-	defineForeign(t, newCluster(t, testenv.SharedKubernetes(t), "render"))
+	defineForeign(t, newCluster(t, kubetest.Shared(t), "render"))
 	for name, args := range renderings {
-		c := newCluster(t, testenv.SharedKubernetes(t), "render-"+name)
+		c := newCluster(t, kubetest.Shared(t), "render-"+name)
 		if name == "namespaced" {
 			for _, watched := range []string{"team-a", "team-b"} { // the control plane is shared: another test may have one of that name
 				must(t, client.IgnoreAlreadyExists(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: watched}})))
@@ -97,7 +97,7 @@ func TestRender_IsAcceptedByAnAPIServer(t *testing.T) {
 		text, err := helm(t, append(append(append([]string{"template", "render-" + name, chart(t), "--namespace", c.namespace}, required...), args...), "--set=priorityClass.create=false,priorityClass.name=")...)
 		must(t, err)
 		pods := 0
-		for _, object := range testenv.ParseManifests(t, text) {
+		for _, object := range kubetest.ParseManifests(t, text) {
 			err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.DryRunAll, client.FieldOwner("charts-test"))
 			if err != nil && object.GetKind() != "Pod" { // a pod needs its service account, which is not there in a dry run
 				t.Errorf("%s: %s %s: %v", name, object.GetKind(), object.GetName(), err)

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
-	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/kubetest"
 	"mediastack.dev/hack/testenv/wait"
 )
 
@@ -38,9 +38,9 @@ func TestUninstall_WithTheDefinitionsLosesNoMedia(t *testing.T) {
 func uninstallWithDefinitions(t *testing.T, atOnce bool) {
 	t.Helper()
 	const team = "team-a"
-	plane := testenv.NewKubernetes(t) // whose definitions are deleted
+	plane := kubetest.New(t) // whose definitions are deleted
 	c := newCluster(t, plane, namespace)
-	for _, object := range testenv.Manifests(t, "crd/bases") { // of testenv, which Helm would not take over
+	for _, object := range kubetest.Manifests(t, "crd/bases") { // of testenv, which Helm would not take over
 		must(t, c.Delete(t.Context(), object))
 	}
 	c.haveDefinitions(false)

@@ -14,6 +14,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
+	"mediastack.dev/hack/testenv/kubetest"
 	"mediastack.dev/hack/testenv/objectstatus"
 )
 
@@ -82,7 +83,7 @@ func TestArgoCD_DocumentedCommandKeepsOtherSettings(t *testing.T) {
 	if !found || !closed {
 		t.Fatal("the page has no command")
 	}
-	kubectl := testenv.Kubectl(t) + " --kubeconfig " + testenv.SharedKubernetes(t).Kubeconfig()
+	kubectl := testenv.Kubectl(t) + " --kubeconfig " + kubetest.Shared(t).Kubeconfig()
 	command = strings.NewReplacer("-n argocd", "-n "+namespace.Name, "kubectl ", kubectl+" ").Replace(command)
 	testenv.Run(t, time.Minute, root, "/bin/sh", "-ec", command)
 	must(t, kube.Get(t.Context(), client.ObjectKeyFromObject(settings), settings))

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/kubetest"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -39,12 +40,12 @@ func render(t *testing.T, folder string) []*unstructured.Unstructured {
 		}
 		t.Fatal(err)
 	}
-	return testenv.ParseManifests(t, string(out))
+	return kubetest.ParseManifests(t, string(out))
 }
 
 func newClient(t *testing.T) client.Client {
 	t.Helper()
-	c, err := client.New(testenv.Kubernetes(t), client.Options{Scheme: clientgoscheme.Scheme})
+	c, err := client.New(kubetest.Access(t), client.Options{Scheme: clientgoscheme.Scheme})
 	must(t, err)
 	return c
 }

@@ -16,6 +16,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
+	"mediastack.dev/hack/testenv/kubetest"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/media"
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 // setup returns the resource of one kind in a namespace of the test's own.
 func setup(t *testing.T, resource string) dynamic.ResourceInterface {
 	t.Helper()
-	config := testenv.Kubernetes(t)
+	config := kubetest.Access(t)
 	clients, err := kubernetes.NewForConfig(config)
 	must(t, err)
 	namespace, err := clients.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "api-"}}, metav1.CreateOptions{})
@@ -277,8 +278,8 @@ func TestOwners_ExistingObjectWithTwoCasesStaysValid(t *testing.T) {
 	before := current.DeepCopy()
 	version := before.Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)
 	unstructured.RemoveNestedField(version, "schema", "openAPIV3Schema", "properties", "spec", "properties", "owners", "x-kubernetes-validations")
-	testenv.Apply(t, before)
-	client, err := dynamic.NewForConfig(testenv.Kubernetes(t))
+	kubetest.Apply(t, before)
+	client, err := dynamic.NewForConfig(kubetest.Access(t))
 	must(t, err)
 	accounts := client.Resource(schema.GroupVersionResource{Group: "before.example.org", Version: "v1alpha1", Resource: "mediaaccounts"}).Namespace("default")
 	build := func(name, spec string) *unstructured.Unstructured {
@@ -291,7 +292,7 @@ func TestOwners_ExistingObjectWithTwoCasesStaysValid(t *testing.T) {
 	if existing, err = accounts.Create(t.Context(), existing, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Apply(t, current)
+	kubetest.Apply(t, current)
 	wait.Until(t, "the rule has an effect", func() bool {
 		_, err := accounts.Create(t.Context(), build("new", `{owners: [ana@example.org, Ana@example.org]}`), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err != nil && strings.Contains(err.Error(), "differ in case only")
@@ -321,7 +322,7 @@ func TestOwners_ExistingObjectWithTwoCasesStaysValid(t *testing.T) {
 func definition(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	const group = "before.example.org"
-	crd := testenv.Manifests(t, "crd/bases/mediastack.dev_mediaaccounts.yaml")[0]
+	crd := kubetest.Manifests(t, "crd/bases/mediastack.dev_mediaaccounts.yaml")[0]
 	crd.SetName("mediaaccounts." + group)
 	crd.Object["spec"].(map[string]any)["group"] = group
 	return crd
@@ -454,7 +455,7 @@ closedAt: "2026-01-02T03:04:05Z"
 
 func TestRetainedMediaAccount_IdentityIsImmutable(t *testing.T) {
 	t.Parallel()
-	client, err := dynamic.NewForConfig(testenv.Kubernetes(t))
+	client, err := dynamic.NewForConfig(kubetest.Access(t))
 	must(t, err)
 	accounts := client.Resource(schema.GroupVersionResource{Group: "mediastack.dev", Version: "v1alpha1", Resource: "retainedmediaaccounts"})
 	made, err := accounts.Create(t.Context(), retained(t, "0193d3c1-0000-7000-8000-000000000001", fmt.Sprintf(retainedSpec, 1)), metav1.CreateOptions{})
@@ -484,7 +485,7 @@ func TestRetainedMediaAccount_IdentityIsImmutable(t *testing.T) {
 
 func TestRetainedMediaAccount_InvalidIsRejected(t *testing.T) {
 	t.Parallel()
-	client, err := dynamic.NewForConfig(testenv.Kubernetes(t))
+	client, err := dynamic.NewForConfig(kubetest.Access(t))
 	must(t, err)
 	accounts := client.Resource(schema.GroupVersionResource{Group: "mediastack.dev", Version: "v1alpha1", Resource: "retainedmediaaccounts"})
 	valid := fmt.Sprintf(retainedSpec, 2)

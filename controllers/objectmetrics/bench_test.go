@@ -21,6 +21,7 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/objectmetrics"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/kubetest"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 func BenchmarkCollector_Scrape(b *testing.B) {
 	const accounts = 10_000
 	ctrl.SetLogger(logr.Discard())
-	access := rest.CopyConfig(testenv.Kubernetes(b))
+	access := rest.CopyConfig(kubetest.Access(b))
 	access.QPS = -1
 	scheme := runtime.NewScheme()
 	must(b, clientgoscheme.AddToScheme(scheme))

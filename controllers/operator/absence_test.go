@@ -19,6 +19,7 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/operator"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/kubetest"
 	"mediastack.dev/hack/testenv/wait"
 )
 
@@ -161,7 +162,7 @@ func (b *harness) suspends(object *v1alpha1.MediaAccount) {
 // again up to 5 minutes later.
 func TestRun_WaitsForTheAPIServerAtTheStart(t *testing.T) {
 	t.Parallel()
-	b := newHarness(t, quiet, idle, func(o *options) { o.plane = testenv.NewKubernetes })
+	b := newHarness(t, quiet, idle, func(o *options) { o.plane = kubetest.New })
 	b.access() // the token is issued by the API server
 	b.plane.KillAPIServer()
 	p := b.process()
@@ -179,7 +180,7 @@ func TestRun_WaitsForTheAPIServerAtTheStart(t *testing.T) {
 // minutes before it was started again; and the informers of the other replica waited for up to a minute.
 func TestRun_ContinuesAfterAnAbsenceOfTheAPIServer(t *testing.T) {
 	t.Parallel()
-	b := newHarness(t, quiet, idle, func(o *options) { o.plane = testenv.NewKubernetes })
+	b := newHarness(t, quiet, idle, func(o *options) { o.plane = kubetest.New })
 	grantIn(t, b.plane, b.namespace, "rbac/leader_election_role.yaml", "rbac/leader_election_role_binding.yaml")
 	b.config.LeaderElect, b.config.LeaderElectionNamespace = true, b.namespace
 	leader := b.process()

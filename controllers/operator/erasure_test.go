@@ -17,6 +17,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/kubetest"
 	"mediastack.dev/hack/testenv/wait"
 )
 
@@ -297,12 +298,12 @@ func TestAbandon_ReleasesAnObjectWhoseDatabaseIsGone(t *testing.T) {
 func (b *harness) protectNamespace() {
 	b.t.Helper()
 	namespace := map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": b.namespace}}
-	for _, object := range testenv.Manifests(b.t, "admission") {
+	for _, object := range kubetest.Manifests(b.t, "admission") {
 		if object.GetKind() == "ValidatingAdmissionPolicyBinding" {
 			object.SetName(object.GetName() + "-" + b.namespace)
 			must(b.t, unstructured.SetNestedMap(object.Object, namespace, "spec", "matchResources", "namespaceSelector"))
 		}
-		testenv.Apply(b.t, object)
+		kubetest.Apply(b.t, object)
 	}
 }
 

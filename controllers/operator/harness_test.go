@@ -26,6 +26,7 @@ import (
 	"mediastack.dev/controllers/operator"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
+	"mediastack.dev/hack/testenv/kubetest"
 	"mediastack.dev/hack/testenv/objectstatus"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
@@ -65,7 +66,7 @@ const far = time.Hour
 // operator uses its service account, with the permissions of config/rbac.
 type harness struct {
 	client.Client // of a cluster admin, uncached
-	plane         *testenv.ControlPlane
+	plane         *kubetest.ControlPlane
 	t             *testing.T
 	ctx           context.Context
 	namespace     string
@@ -85,8 +86,8 @@ type harness struct {
 type options struct {
 	config operator.Config
 	// plane is the control plane. A test that restarts or breaks one needs its own:
-	// testenv.NewKubernetes.
-	plane       func(testing.TB) *testenv.ControlPlane
+	// kubetest.New.
+	plane       func(testing.TB) *kubetest.ControlPlane
 	databaseURL func(testing.TB) string
 	s3          func(testing.TB) testenv.S3Access
 	namespace   string // empty = a new one
@@ -104,7 +105,7 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 			Concurrency: 8, MaxConcurrentDeletions: 2, HealthListen: "0", MetricsListen: "0",
 			Installation: installation.Config{CheckInterval: time.Second, HeartbeatInterval: time.Minute},
 		},
-		plane: testenv.SharedKubernetes, databaseURL: testenv.Postgres, s3: testenv.S3,
+		plane: kubetest.Shared, databaseURL: testenv.Postgres, s3: testenv.S3,
 	}
 	for _, change := range choose {
 		change(&chosen)
@@ -231,7 +232,7 @@ func testLog(t *testing.T) *slog.Logger {
 var must = check.NoError
 
 // admin returns an uncached client with all permissions.
-func admin(t testing.TB, plane *testenv.ControlPlane) client.Client {
+func admin(t testing.TB, plane *kubetest.ControlPlane) client.Client {
 	t.Helper()
 	scheme := kruntime.NewScheme()
 	must(t, v1alpha1.AddToScheme(scheme))
@@ -246,15 +247,15 @@ var kubeconfigs sync.Map
 
 // grantInstallation grants the operator the ConfigMap of the installation in the namespace of a
 // test: each test has a database, and so an installation, of its own.
-func grantInstallation(t testing.TB, plane *testenv.ControlPlane, namespace string) {
+func grantInstallation(t testing.TB, plane *kubetest.ControlPlane, namespace string) {
 	t.Helper()
 	grantIn(t, plane, namespace, "rbac/installation_role.yaml", "rbac/installation_role_binding.yaml")
 }
 
 // grantIn applies the roles of config, which are of the operator's own namespace, to another one.
-func grantIn(t testing.TB, plane *testenv.ControlPlane, namespace string, files ...string) {
+func grantIn(t testing.TB, plane *kubetest.ControlPlane, namespace string, files ...string) {
 	t.Helper()
-	roles := testenv.Manifests(t, files...)
+	roles := kubetest.Manifests(t, files...)
 	for _, object := range roles {
 		object.SetNamespace(namespace)
 	}
@@ -263,10 +264,10 @@ func grantIn(t testing.TB, plane *testenv.ControlPlane, namespace string, files 
 
 // operatorAccess returns a configuration that uses the operator's service account, after granting
 // it the permissions of config/rbac.
-func operatorAccess(t testing.TB, plane *testenv.ControlPlane) *rest.Config {
+func operatorAccess(t testing.TB, plane *kubetest.ControlPlane) *rest.Config {
 	t.Helper()
 	path, _ := kubeconfigs.LoadOrStore(plane.Access().Host, sync.OnceValue(func() string {
-		plane.Apply(testenv.Manifests(t, "default/namespace.yaml", "rbac")...)
+		plane.Apply(kubetest.Manifests(t, "default/namespace.yaml", "rbac")...)
 		return plane.ServiceAccountKubeconfig("mediastack-system", "mediastack-operator")
 	}))
 	config, err := clientcmd.BuildConfigFromFlags("", path.(func() string)())

@@ -18,6 +18,7 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/installation"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/kubetest"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
@@ -229,7 +230,7 @@ func TestInstallation_OneOfTwoClustersIsBound(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, func(o *options) { o.idle, o.noRuntime = true, true })
 	other := newHarness(t, func(o *options) {
-		o.idle, o.noRuntime, o.plane = true, true, testenv.NewKubernetes
+		o.idle, o.noRuntime, o.plane = true, true, kubetest.New
 		o.databaseURL = func(testing.TB) string { return b.databaseURL }
 	})
 	looks := []*look{b.look(nil), other.look(nil), b.look(nil), other.look(nil)} // two replicas each

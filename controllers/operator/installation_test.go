@@ -22,6 +22,7 @@ import (
 	"mediastack.dev/controllers/installation"
 	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/kubetest"
 	"mediastack.dev/hack/testenv/wait"
 	identity "mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/postgres"
@@ -51,7 +52,7 @@ func twoClusters(t *testing.T, prepare func(*harness), choose ...func(*options))
 	c.first = newHarness(t, shared)
 	prepare(c.first)
 	c.second = newHarness(t, shared, func(o *options) {
-		o.plane, o.namespace, o.noRuntime = testenv.NewKubernetes, c.first.namespace, true
+		o.plane, o.namespace, o.noRuntime = kubetest.New, c.first.namespace, true
 		o.config.HealthListen = fmt.Sprintf("127.0.0.1:%d", c.port)
 		o.s3 = func(testing.TB) testenv.S3Access {
 			return testenv.S3Proxy(t, access, func(http.ResponseWriter, *http.Request) bool { c.s3Requests.Add(1); return false })

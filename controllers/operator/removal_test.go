@@ -22,6 +22,7 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/installation"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/kubetest"
 	"mediastack.dev/hack/testenv/wait"
 )
 
@@ -62,7 +63,7 @@ var removals = map[string]struct {
 // keys. The tests delete the definitions of a cluster, so that they have one of their own.
 func TestRemoval_LosesNothingInAnyOrder(t *testing.T) {
 	t.Parallel()
-	plane := testenv.NewKubernetes(t)
+	plane := kubetest.New(t)
 	for name, c := range removals {
 		t.Run(name, func(t *testing.T) {
 			r := installs(t, plane)
@@ -92,17 +93,17 @@ func TestRemoval_LosesNothingInAnyOrder(t *testing.T) {
 			r.run(r.config)
 			r.areBack(r.ids)
 		})
-		plane.Apply(testenv.Manifests(t, "crd/bases")...)
+		plane.Apply(kubetest.Manifests(t, "crd/bases")...)
 		removeAll(t, admin(t, plane))
 	}
 }
 
 // installs applies config/default, and returns a harness whose operators are those of its service account.
-func installs(t *testing.T, plane *testenv.ControlPlane) *removal {
+func installs(t *testing.T, plane *kubetest.ControlPlane) *removal {
 	t.Helper()
-	r := &removal{installed: testenv.ParseManifests(t, testenv.Run(t, 4*time.Minute, testenv.RepoRoot(t), testenv.Kubectl(t), "kustomize", "config/default"))}
+	r := &removal{installed: kubetest.ParseManifests(t, testenv.Run(t, 4*time.Minute, testenv.RepoRoot(t), testenv.Kubectl(t), "kustomize", "config/default"))}
 	plane.Apply(r.installed...)
-	r.harness = newHarness(t, quiet, idle, func(o *options) { o.plane = func(testing.TB) *testenv.ControlPlane { return plane } })
+	r.harness = newHarness(t, quiet, idle, func(o *options) { o.plane = func(testing.TB) *kubetest.ControlPlane { return plane } })
 	r.config.Namespace, r.config.Deployment = systemNamespace, operatorDeployment
 	// The database is another one than that of the test before.
 	must(t, client.IgnoreNotFound(r.Delete(r.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: installation.ConfigMapName}})))

@@ -22,6 +22,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/kubetest"
 	"mediastack.dev/hack/testenv/wait"
 )
 
@@ -140,7 +141,7 @@ func (b *harness) removeAccountsByForce(n int) {
 func TestRetained_DeletedDefinitionLosesNothing(t *testing.T) {
 	t.Parallel()
 	accounts := size(20, 300)
-	b := newHarness(t, quiet, idle, func(o *options) { o.plane = testenv.NewKubernetes })
+	b := newHarness(t, quiet, idle, func(o *options) { o.plane = kubetest.New })
 	stop := b.run(b.config)
 	want := b.populate(accounts)
 	stop()
@@ -161,7 +162,7 @@ func TestRetained_DeletedDefinitionLosesNothing(t *testing.T) {
 		}
 		return ""
 	})
-	b.plane.Apply(testenv.Manifests(t, "crd/bases")...)
+	b.plane.Apply(kubetest.Manifests(t, "crd/bases")...)
 	b.applyAccounts(accounts)
 	b.restored(want)
 }

@@ -18,6 +18,7 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/installation"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/kubetest"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 )
@@ -120,8 +121,8 @@ func listLength(list client.ObjectList) int {
 // one after the other.
 func TestUninstall_LosesNothingAndLeavesNothing(t *testing.T) {
 	t.Parallel()
-	plane := testenv.NewKubernetes(t)
-	ownCluster := func(o *options) { o.plane = func(testing.TB) *testenv.ControlPlane { return plane } }
+	plane := kubetest.New(t)
+	ownCluster := func(o *options) { o.plane = func(testing.TB) *kubetest.ControlPlane { return plane } }
 	for name, test := range map[string]func(*testing.T, func(*options)){
 		"without confirmation it only reports":                 uninstallWithoutConfirmationOnlyReports,
 		"it retains all media while the operator runs":         uninstallRetainsAllWhileTheOperatorRuns,
@@ -246,7 +247,7 @@ func uninstallDefinitionsDeletedWhileTheOperatorRunsLoseNothing(t *testing.T, ow
 	b.sealItems(3)
 	b.deletesDefinitions()
 	b.keepsAll(ids)
-	b.plane.Apply(testenv.Manifests(t, "crd/bases")...)
+	b.plane.Apply(kubetest.Manifests(t, "crd/bases")...)
 	b.areBack(ids)
 }
 
@@ -277,7 +278,7 @@ func uninstallReleasesDefinitionsThatWaitForADeletedOperator(t *testing.T, ownCl
 	if needed, err := b.uninstall(&out).Check(b.ctx); err != nil || needed {
 		t.Errorf("check without the definitions: %t, %v", needed, err)
 	}
-	b.plane.Apply(testenv.Manifests(t, "crd/bases")...)
+	b.plane.Apply(kubetest.Manifests(t, "crd/bases")...)
 	b.run(b.config)
 	b.areBack(ids)
 }

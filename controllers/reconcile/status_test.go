@@ -12,6 +12,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/kubetest"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -30,7 +31,7 @@ func TestReport_WritesNoStatusIntoANamesake(t *testing.T) {
 	}
 	must(v1alpha1.AddToScheme(scheme))
 	must(corev1.AddToScheme(scheme))
-	kube, err := client.New(testenv.Kubernetes(t), client.Options{Scheme: scheme})
+	kube, err := client.New(kubetest.Access(t), client.Options{Scheme: scheme})
 	must(err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	must(kube.Create(ctx, namespace))

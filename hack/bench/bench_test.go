@@ -29,7 +29,7 @@ func tiny(t *testing.T) options {
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return options{Clients: 4, Rounds: 1, Length: 90 * time.Millisecond, Items: 3000, Photos: 2, Megapixels: 0.02, Drafts: 200, Idle: 200 * time.Millisecond,
-		Pace: 100, Uploads: 4, UploadBytes: 20_000_000, EagerItems: 300, EagerRate: 1000, Accounts: 20, ResumableBytes: 20 << 20, LogLevel: "info", Dir: dir, volatile: true}
+		Pace: 100, Uploads: 4, UploadBytes: 20_000_000, EagerItems: 60, EagerRate: 1000, Accounts: 10, ResumableBytes: 20 << 20, LogLevel: "info", Dir: dir, volatile: true, quiet: 300 * time.Millisecond}
 }
 
 func TestBenchmarks_MeasureAndReport(t *testing.T) {

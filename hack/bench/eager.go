@@ -23,7 +23,7 @@ const (
 	// The images of which pictures are made in advance have this size, and are of so many scenes.
 	eagerWidth, eagerHeight = 64, 48
 	eagerScenes             = 16
-	// stalled is how long no picture may be made in advance.
+	// stalled is how long no picture may be made in advance, and how long objects that the purge has queued may exist.
 	stalled = 5 * time.Minute
 )
 

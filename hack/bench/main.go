@@ -55,6 +55,8 @@ type options struct {
 	JSON     string `name:"json" help:"File to write the results to, for scripts." type:"path"`
 
 	volatile bool // PostgreSQL does not sync: tests only
+	// quiet is how long the operator must write nothing and have nothing to do to count as settled; quietFor but in tests.
+	quiet time.Duration
 }
 
 // benchmark is one that can be run alone.
@@ -87,6 +89,7 @@ func main() {
 	ctrl.SetLogger(logr.Discard()) // what fails is returned, too
 	runBaseline()
 	var o options
+	o.quiet = quietFor
 	kong.Parse(&o, kong.Name("bench"), kong.Description(describe()), kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 110}))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -22,10 +22,13 @@ func operatorAccounts(ctx context.Context, b *bench) error {
 	return b.measureOperator(ctx, fleet{accounts: b.Accounts, bare: part, during: cmp.Or(b.Creations, part)})
 }
 
+// appsOfOne is how many apps an account has in operator-apps, besides the Default App.
+const appsOfOne = 50
+
 // operatorApps measures the operator with few accounts of many apps, whose keys were rotated often.
 func operatorApps(ctx context.Context, b *bench) error {
 	accounts := max(b.Accounts/20, 2)
-	return b.measureOperator(ctx, fleet{accounts: accounts, apps: 50, rotations: 24, bare: max(accounts/10, 2), during: cmp.Or(b.Creations, max(accounts/10, 2))})
+	return b.measureOperator(ctx, fleet{accounts: accounts, apps: min(appsOfOne, b.Accounts), rotations: 24, bare: max(accounts/10, 2), during: cmp.Or(b.Creations, max(accounts/10, 2))})
 }
 
 // measureOperator runs the phases in the order in which each one finds what it needs.
@@ -189,7 +192,7 @@ func (c *cluster) reportMemory(sizes []footprint) {
 // backgroundFor is how long the servers are measured without an operator.
 const backgroundFor = 30 * time.Second
 
-// quietFor is how long the operator must write nothing and have nothing to do to count as settled.
+// quietFor is how long the operator writes nothing and has nothing to do before it counts as settled.
 const quietFor = 3 * time.Second
 
 // measureIdle counts what the operator does while nobody does anything.

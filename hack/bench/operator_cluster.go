@@ -25,6 +25,7 @@ import (
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/controlplane"
 	"mediastack.dev/hack/kubeapply"
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/setup"
@@ -56,7 +57,7 @@ var countedStatements = map[string]string{"shared_preload_libraries": "pg_stat_s
 // cluster is a control plane with the operator and a runtime, besides the stores of the environment.
 type cluster struct {
 	b       *bench
-	kube    *servers.Kubernetes
+	kube    *controlplane.ControlPlane
 	api     kube.WithWatch
 	metrics *http.Client // with the administrator's rights
 	sql     *pgx.Conn    // with the administrator's rights, too
@@ -92,7 +93,7 @@ func (b *bench) startCluster(ctx context.Context) (*cluster, error) {
 
 func (c *cluster) startControlPlane(ctx context.Context) (err error) {
 	env := c.b.env
-	c.kube, err = env.group.StartKubernetes(ctx, servers.KubernetesConfig{Dir: filepath.Join(env.dir, c.b.name), LogDir: env.dir, Volatile: env.volatile})
+	c.kube, err = controlplane.Start(ctx, env.group, controlplane.Config{Dir: filepath.Join(env.dir, c.b.name), LogDir: env.dir, Volatile: env.volatile})
 	if err != nil {
 		return err
 	}

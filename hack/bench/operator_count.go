@@ -154,7 +154,7 @@ const settleTimeout = time.Minute
 func (c *cluster) settle(ctx context.Context) error {
 	deadline := time.Now().Add(settleTimeout)
 	var last map[string]float64
-	for quietSince := time.Now(); time.Since(quietSince) < quietFor && time.Now().Before(deadline); {
+	for quietSince := time.Now(); time.Since(quietSince) < c.b.quiet && time.Now().Before(deadline); {
 		writes, err := c.apiRequests(ctx)
 		if err != nil {
 			return err
@@ -167,7 +167,7 @@ func (c *cluster) settle(ctx context.Context) error {
 		if busy || !maps.Equal(writes, last) {
 			quietSince, last = time.Now(), writes
 		}
-		if err := wait(quietFor / 10)(ctx); err != nil {
+		if err := wait(c.b.quiet / 10)(ctx); err != nil {
 			return err
 		}
 	}

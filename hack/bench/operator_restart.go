@@ -24,7 +24,7 @@ func (c *cluster) measureRestart(ctx context.Context, f fleet) error {
 	if err := c.settle(ctx); err != nil {
 		return err
 	}
-	took := time.Since(started) - quietFor
+	took := time.Since(started) - c.b.quiet
 	after, err := c.counters(ctx)
 	if err != nil {
 		return err

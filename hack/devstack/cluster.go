@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/controlplane"
 	"mediastack.dev/hack/kubeapply"
 	"mediastack.dev/hack/servers"
 )
@@ -90,7 +91,7 @@ func (s *stack) useCluster(ctx context.Context) error {
 	if err := servers.WritePrivate(path, content); err != nil {
 		return err
 	}
-	if s.kube, err = servers.UseKubernetes(path); err != nil {
+	if s.kube, err = controlplane.Use(path); err != nil {
 		return err
 	}
 	s.progress.Printf("the cluster is that of the context %s (%s)", name, s.kube.Config.Host)
@@ -121,7 +122,7 @@ func (s *stack) chooseCluster(fresh bool) (string, error) {
 // releaseCluster removes what the stack of the data directory has applied to a cluster.
 // It reports false if there is nothing of it.
 func releaseCluster(ctx context.Context, data *dataDir, timeout time.Duration) (bool, error) {
-	kube, err := servers.UseKubernetes(data.path(clusterKubeconfig))
+	kube, err := controlplane.Use(data.path(clusterKubeconfig))
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil // no run came so far
 	}

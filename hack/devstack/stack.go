@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/controlplane"
 	"mediastack.dev/hack/daemon"
 	"mediastack.dev/hack/kubeapply"
 	"mediastack.dev/hack/servers"
@@ -59,7 +60,7 @@ type stack struct {
 
 	postgres     *servers.Postgres
 	s3           *servers.S3
-	kube         *servers.Kubernetes
+	kube         *controlplane.ControlPlane
 	operatorProc *servers.Process
 
 	description description
@@ -198,7 +199,7 @@ func (s *stack) startServers(ctx context.Context, fresh bool) error {
 		if s.state.Cluster != "" {
 			return nil
 		}
-		s.kube, err = s.group.StartKubernetes(ctx, servers.KubernetesConfig{
+		s.kube, err = controlplane.Start(ctx, s.group, controlplane.Config{
 			Dir: s.data.path("kubernetes"), LogDir: s.data.path("logs"), Port: s.state.Ports.Kube,
 		})
 		if err == nil {

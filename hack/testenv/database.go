@@ -32,7 +32,7 @@ var (
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), StartTimeout)
 		defer cancel()
 		return makeTemplate(ctx, server)
 	})
@@ -98,7 +98,7 @@ func dropAfter(t testing.TB, server *servers.Postgres, name string) {
 		if server.Ended() {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), StartTimeout)
 		defer cancel()
 		if err := drop(ctx, server, name); err != nil {
 			t.Error(err)

@@ -35,7 +35,7 @@ func (u *MinIOUser) SetPolicy(policy string) {
 	if err != nil {
 		u.t.Fatalf("the test needs minio-user: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(u.t.Context(), startTimeout)
+	ctx, cancel := context.WithTimeout(u.t.Context(), StartTimeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, program, u.Root.Endpoint, u.Access.AccessKey, u.Access.SecretKey)
 	command.Env = []string{"MINIO_ROOT_USER=" + u.Root.AccessKey, "MINIO_ROOT_PASSWORD=" + u.Root.SecretKey}

@@ -28,7 +28,7 @@ type server interface {
 // Start starts the server again, with the data and at the address that it had.
 func (s *Restartable[T]) Start() {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), StartTimeout)
 	defer cancel()
 	if err := s.Server.Restart(ctx); err != nil {
 		s.t.Fatal(err)

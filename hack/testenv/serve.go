@@ -12,8 +12,6 @@ import (
 	"path/filepath"
 	"sync"
 
-	"k8s.io/client-go/rest"
-
 	"mediastack.dev/hack/servers"
 )
 
@@ -23,10 +21,9 @@ const ServersEnv = "MEDIASTACK_TEST_SERVERS"
 
 // A GET of these paths starts a server, unless it runs, and returns its access.
 const (
-	postgresPath   = "/postgres"
-	versityPath    = "/versitygw"
-	minioPath      = "/minio"
-	kubernetesPath = "/kubernetes"
+	postgresPath = "/postgres"
+	versityPath  = "/versitygw"
+	minioPath    = "/minio"
 )
 
 // sharedOr returns a function that attaches to a server of the process that ServersEnv names, or
@@ -50,7 +47,7 @@ func sharedOr[A, T any](path string, attach func(access A) (T, error), start fun
 // ask returns what the process behind the socket answers.
 func ask[A any](socket, path string) (access A, err error) {
 	client := http.Client{
-		Timeout: 2 * startTimeout,
+		Timeout: 2 * StartTimeout,
 		Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)
 		}},
@@ -80,32 +77,26 @@ func attachPostgres(access postgresAccess) (*servers.Postgres, error) {
 
 func attachStore(access servers.S3Access) (servers.S3Access, error) { return access, nil }
 
-// kubernetesAccess is how another process uses the shared control plane.
-type kubernetesAccess struct {
-	Host, Token string
-	Authority   []byte
+// Share returns a function that returns a server of another package which all test processes share: it attaches to the one of
+// the process that ServersEnv names, or starts one, once. dir is a directory of this process. access is how another process
+// uses the server, and served is for Serve in that process.
+func Share[A, T any](path string, attach func(dir string, access A) (T, error), start func(ctx context.Context, group *servers.Group, dir string) (T, error), access func(T) A) (server func() (T, error), served func(*http.ServeMux)) {
+	server = sharedOr(path, func(found A) (T, error) {
+		e, err := shared()
+		if err != nil {
+			var none T
+			return none, err
+		}
+		return attach(e.dir, found)
+	}, func(ctx context.Context, e *environment) (T, error) { return start(ctx, e.group, e.dir) })
+	return server, func(mux *http.ServeMux) { handle(mux, path, server, func(one T) any { return access(one) }) }
 }
 
-// attachKubernetes returns the control plane of another process. Its kubeconfigs are files of this one.
-func attachKubernetes(access kubernetesAccess) (*servers.Kubernetes, error) {
-	e, err := shared()
-	if err != nil {
-		return nil, err
-	}
-	dir := e.path("kube")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	return servers.AttachKubernetes(&rest.Config{
-		Host: access.Host, BearerToken: access.Token, TLSClientConfig: rest.TLSClientConfig{CAData: access.Authority},
-	}, dir)
-}
-
-// Serve starts the servers of other test processes, one set for all: PostgreSQL, versitygw, MinIO, and a
-// control plane. It listens on a unix socket, whose path goes into ServersEnv, and starts a server when the first process
+// Serve starts the servers of other test processes, one set for all: PostgreSQL, versitygw, MinIO, and
+// those of other packages (Share). It listens on a unix socket, whose path goes into ServersEnv, and starts a server when the first process
 // asks for it. The returned function stops all of them. It is for one process that outlives the tests
 // (hack/testenv/run).
-func Serve() (socket string, stopAll func(), err error) {
+func Serve(more ...func(*http.ServeMux)) (socket string, stopAll func(), err error) {
 	e, err := shared()
 	if err != nil {
 		return "", nil, err
@@ -119,9 +110,9 @@ func Serve() (socket string, stopAll func(), err error) {
 	handle(mux, postgresPath, postgres, func(p *servers.Postgres) any { return postgresAccess{SocketDir: p.SocketDir()} })
 	handle(mux, versityPath, versity, func(access servers.S3Access) any { return access })
 	handle(mux, minioPath, minio, func(access servers.S3Access) any { return access })
-	handle(mux, kubernetesPath, kubernetes, func(k *servers.Kubernetes) any {
-		return kubernetesAccess{Host: k.Config.Host, Token: k.Config.BearerToken, Authority: k.Config.CAData}
-	})
+	for _, served := range more {
+		served(mux)
+	}
 	server := &http.Server{Handler: mux}
 	go func() { _ = server.Serve(listener) }()
 	return socket, func() { _ = server.Close(); stop() }, nil

@@ -1,5 +1,5 @@
-// Package testenv starts the servers of tests: a fresh PostgreSQL database, an S3 store, an API
-// server, the shipped binaries. A server is started when the first test asks for it. It is shared by
+// Package testenv starts the servers of tests: a fresh PostgreSQL database, an S3 store, the shipped
+// binaries; kubetest has the control planes of Kubernetes. A server is started when the first test asks for it. It is shared by
 // all test processes of `make test` (see Serve), or by the tests of a process that runs alone. A
 // server that is not installed fails the test with the command that brings it; no test is skipped
 // for it.
@@ -25,7 +25,8 @@ const (
 	// at a time, and each of their tests has several replicas.
 	sharedConnections = "800"
 
-	startTimeout = 2 * time.Minute
+	// StartTimeout bounds the start of a server.
+	StartTimeout = 2 * time.Minute
 	dirPrefix    = "mediastack-test-"
 )
 
@@ -33,10 +34,9 @@ const (
 var (
 	shared = sync.OnceValues(newEnvironment)
 
-	postgres   = sharedOr(postgresPath, attachPostgres, startPostgres)
-	versity    = sharedOr(versityPath, attachStore, startVersity)
-	minio      = sharedOr(minioPath, attachStore, startMinIO)
-	kubernetes = sharedOr(kubernetesPath, attachKubernetes, startKubernetes)
+	postgres = sharedOr(postgresPath, attachPostgres, startPostgres)
+	versity  = sharedOr(versityPath, attachStore, startVersity)
+	minio    = sharedOr(minioPath, attachStore, startMinIO)
 
 	// Ceph is never shared: only tests of one package at a time use it.
 	ceph = once(func(ctx context.Context, e *environment) (*servers.Ceph, error) {
@@ -97,7 +97,7 @@ func once[T any](start func(ctx context.Context, e *environment) (T, error)) fun
 		if err != nil {
 			return none, err
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), StartTimeout)
 		defer cancel()
 		return start(ctx, e)
 	})

@@ -19,6 +19,7 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
+	"mediastack.dev/hack/testenv/kubetest"
 )
 
 var must = check.NoError
@@ -37,7 +38,7 @@ func newSetup(t *testing.T) *setup {
 	scheme := runtime.NewScheme()
 	must(t, v1alpha1.AddToScheme(scheme))
 	must(t, clientgoscheme.AddToScheme(scheme))
-	c, err := client.New(testenv.Kubernetes(t), client.Options{Scheme: scheme})
+	c, err := client.New(kubetest.Access(t), client.Options{Scheme: scheme})
 	must(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "plugin-"}}
 	must(t, c.Create(t.Context(), namespace))
@@ -48,7 +49,7 @@ func newSetup(t *testing.T) *setup {
 func (s *setup) call(args ...string) (code int, out, log string) {
 	s.t.Helper()
 	var stdout, stderr bytes.Buffer
-	args = append(args, "--kubeconfig", testenv.SharedKubernetes(s.t).Kubeconfig())
+	args = append(args, "--kubeconfig", kubetest.Shared(s.t).Kubeconfig())
 	code = run(s.t.Context(), args, &stdout, &stderr)
 	return code, stdout.String(), stderr.String()
 }
@@ -294,7 +295,7 @@ func TestCommand_HasTheRightsOfItsUser(t *testing.T) {
 	t.Parallel()
 	s := newSetup(t)
 	must(t, s.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "viewer"}}))
-	kubeconfig := testenv.ServiceAccountKubeconfig(t, s.namespace, "viewer")
+	kubeconfig := kubetest.ServiceAccountKubeconfig(t, s.namespace, "viewer")
 	if _, err := os.Stat(kubeconfig); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
+	"mediastack.dev/hack/testenv/kubetest"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/environment"
 )
@@ -124,8 +125,8 @@ func TestFlags_SelectTheCommand(t *testing.T) {
 // acquires the lease, and releases it at SIGTERM.
 func TestOperator_RunsAndShutsDown(t *testing.T) {
 	t.Parallel()
-	plane := testenv.NewKubernetes(t) // this operator reconciles all namespaces
-	plane.Apply(testenv.Manifests(t, "default/namespace.yaml", "rbac")...)
+	plane := kubetest.New(t) // this operator reconciles all namespaces
+	plane.Apply(kubetest.Manifests(t, "default/namespace.yaml", "rbac")...)
 	health, metrics := testenv.FreePort(t), testenv.FreePort(t)
 	access, database := testenv.S3(t), testenv.Postgres(t)
 	options, err := parse(t,

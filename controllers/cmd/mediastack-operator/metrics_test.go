@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
-	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/kubetest"
 	"mediastack.dev/hack/testenv/metricsdoc"
 	"mediastack.dev/hack/testenv/wait"
 )
@@ -23,7 +23,7 @@ var storeMetric = regexp.MustCompile(`^mediastack_(build_info|database_.*|object
 
 // testMetrics creates an account for an operator that leads, waits until its metrics show it, and
 // compares them with the reference.
-func testMetrics(t *testing.T, plane *testenv.ControlPlane, port int) {
+func testMetrics(t *testing.T, plane *kubetest.ControlPlane, port int) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	must(t, clientgoscheme.AddToScheme(scheme))

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/controlplane"
 	"mediastack.dev/hack/testenv"
 )
 
@@ -14,7 +14,7 @@ import (
 func emptyCluster(t *testing.T) string {
 	t.Helper()
 	group, dir := testenv.Group(t), testenv.TempDir(t)
-	plane, err := group.StartKubernetes(t.Context(), servers.KubernetesConfig{Dir: filepath.Join(dir, "kube"), LogDir: dir, Volatile: true})
+	plane, err := controlplane.Start(t.Context(), group, controlplane.Config{Dir: filepath.Join(dir, "kube"), LogDir: dir, Volatile: true})
 	if err == nil {
 		err = plane.StartControllers(t.Context())
 	}

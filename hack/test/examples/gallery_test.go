@@ -1,15 +1,19 @@
 package examples_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"mediastack.dev/hack/exchange"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/node"
 )
@@ -21,21 +25,31 @@ func TestGallery_OfNewPicturesHasNoBrokenImage(t *testing.T) {
 	const pictures, clients = 200, 20
 	browsers := node.New(t, "hack/test/browser")
 	s := startStackWith(t, "SERVICE_RATE_LIMIT_KEY=0", "SERVICE_TRUSTED_PROXIES=127.0.0.0/8")
-	folder := testenv.TempDir(t)
-	must(t, os.WriteFile(filepath.Join(folder, "photo.jpg"), photo(t), 0o600))
-	// The files differ, so that each has pictures of its own.
-	script := `
-KEY="x-service-apikey: $API_KEY"
-curl -fsS -o presets.json -X POST "$URL/settings/media/create" -H "$KEY" -d '{"presets": [{"name": "tile", "width": 200, "format": "jpeg"}]}'
-for i in $(seq "$1"); do
-	{ cat photo.jpg; echo "$i"; } > "photo-$i.jpg"
-	ID=$(curl -fsS -X POST "$URL/media/create" -H "$KEY" -F access=public -F file=@"photo-$i.jpg" | jq -r .mediaId)
-	curl -fsS -o sealed.json -X POST "$URL/media/seal/$ID" -H "$KEY"
-	curl -fsS "$URL/media/get/$ID?fields=presets" -H "$KEY" | jq -r .presets.tile.url
-done`
-	urls := strings.Fields(testenv.Run(t, stepTimeout, folder, "env", "URL="+s.BaseURL, "API_KEY="+s.APIKey, "bash", "-euo", "pipefail", "-c", script, "gallery", fmt.Sprint(pictures)))
-	if len(urls) != pictures {
-		t.Fatalf("%d addresses: %v", len(urls), urls)
+	send := func(method, path string, body io.Reader, header ...string) []byte {
+		t.Helper()
+		got, err := exchange.Send(t.Context(), http.DefaultClient, method, s.BaseURL+path, body, append(header, "x-service-apikey", s.APIKey)...)
+		if err != nil || got.Status/100 != 2 {
+			t.Fatalf("%s %s is answered %d: %s, %v", method, path, got.Status, got.Body, err)
+		}
+		return got.Body
+	}
+	send(http.MethodPost, "/settings/media/create", strings.NewReader(`{"presets": [{"name": "tile", "width": 200, "format": "jpeg"}]}`), "Content-Type", "application/json")
+	file := photo(t, 260, 130)
+	var urls []string
+	for i := range pictures {
+		// The files differ, so that each has pictures of its own.
+		form, contentType := exchange.Form(fmt.Sprintf("photo-%d.jpg", i), fmt.Appendf(slices.Clone(file), "%d", i), "access", "public")
+		var draft struct{ MediaID string }
+		must(t, json.Unmarshal(send(http.MethodPost, "/media/create", bytes.NewReader(form), "Content-Type", contentType), &draft))
+		send(http.MethodPost, "/media/seal/"+draft.MediaID, nil)
+		var item struct {
+			Presets map[string]struct{ URL string }
+		}
+		must(t, json.Unmarshal(send(http.MethodGet, "/media/get/"+draft.MediaID+"?fields=presets", nil), &item))
+		if item.Presets["tile"].URL == "" {
+			t.Fatalf("the item %s has no picture", draft.MediaID)
+		}
+		urls = append(urls, item.Presets["tile"].URL)
 	}
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")

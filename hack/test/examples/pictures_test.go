@@ -119,17 +119,17 @@ func prepare(t *testing.T, s *stack, folder string) {
 	if block == nil {
 		t.Fatal("the README has no commands")
 	}
-	must(t, os.WriteFile(filepath.Join(folder, "photo.jpg"), photo(t), 0o600))
+	must(t, os.WriteFile(filepath.Join(folder, "photo.jpg"), photo(t, 2600, 1300), 0o600))
 	testenv.Run(t, stepTimeout, folder, "env", "URL="+s.BaseURL, "API_KEY="+s.APIKey, "bash", "-euo", "pipefail", "-c", string(block[1]))
 }
 
-// photo returns an image that is larger than every preset.
-func photo(t *testing.T) []byte {
+// photo returns an image. It is to be larger than the presets that pages ask for.
+func photo(t *testing.T, width, height int) []byte {
 	t.Helper()
-	picture := image.NewRGBA(image.Rect(0, 0, 2600, 1300))
-	for y := range 1300 {
-		for x := range 2600 {
-			picture.SetRGBA(x, y, color.RGBA{uint8(x / 11), uint8(y / 6), uint8((x ^ y) / 24), 255})
+	picture := image.NewRGBA(image.Rect(0, 0, width, height))
+	for y := range height {
+		for x := range width {
+			picture.SetRGBA(x, y, color.RGBA{uint8(255 * x / width), uint8(255 * y / height), uint8((x ^ y) / 24), 255})
 		}
 	}
 	var file bytes.Buffer

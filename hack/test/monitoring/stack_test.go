@@ -17,6 +17,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
+	"mediastack.dev/hack/testenv/kubetest"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -109,7 +110,7 @@ func rules(t *testing.T) string {
 	text := testenv.Run(t, time.Minute, home, "env", "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home,
 		testenv.Helm(t), "template", "mediastack", filepath.Join(testenv.RepoRoot(t), "charts", "mediastack"), "--namespace", releaseNamespace,
 		"--set=baseURL=https://media.example.org,s3.endpoint=https://s3.example.org,monitoring.rules=true", "--show-only=templates/monitoring.yaml")
-	for _, object := range testenv.ParseManifests(t, text) {
+	for _, object := range kubetest.ParseManifests(t, text) {
 		if object.GetKind() == "PrometheusRule" {
 			file, err := json.Marshal(object.Object["spec"]) // JSON is YAML
 			must(t, err)

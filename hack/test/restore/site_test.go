@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/controlplane"
 	"mediastack.dev/hack/kubeapply"
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
@@ -52,7 +53,7 @@ type site struct {
 	t       *testing.T
 	dir     string
 	group   *servers.Group
-	kube    *servers.Kubernetes
+	kube    *controlplane.ControlPlane
 	admin   client.Client
 	db      *servers.Postgres
 	s3      *servers.S3
@@ -93,7 +94,7 @@ func (s *site) startKubernetes() {
 	s.t.Helper()
 	ctx := s.t.Context()
 	var err error
-	s.kube, err = s.group.StartKubernetes(ctx, servers.KubernetesConfig{Dir: s.path("kube"), LogDir: s.dir, Volatile: true})
+	s.kube, err = controlplane.Start(ctx, s.group, controlplane.Config{Dir: s.path("kube"), LogDir: s.dir, Volatile: true})
 	must(s.t, err)
 	manifests, err := kubeapply.Read("default/namespace.yaml", "crd/bases", "rbac")
 	must(s.t, err)

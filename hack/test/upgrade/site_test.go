@@ -31,6 +31,7 @@ import (
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
+	"mediastack.dev/hack/testenv/kubetest"
 	"mediastack.dev/hack/testenv/wait"
 )
 
@@ -88,7 +89,7 @@ type site struct {
 	database  string
 	stores    []string
 	secret    string
-	plane     *testenv.ControlPlane
+	plane     *kubetest.ControlPlane
 	admin     client.Client
 	namespace string
 	front     *front
@@ -100,7 +101,7 @@ type site struct {
 // newSite makes an installation without programs.
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{t: t, dir: testenv.TempDir(t), database: testenv.EmptyPostgres(t), secret: servers.RandomSecret(32), plane: testenv.SharedKubernetes(t), front: newFront(t)}
+	s := &site{t: t, dir: testenv.TempDir(t), database: testenv.EmptyPostgres(t), secret: servers.RandomSecret(32), plane: kubetest.Shared(t), front: newFront(t)}
 	s.stores = testenv.StoreSettings(s.database, testenv.S3(t))
 	scheme := kruntime.NewScheme()
 	must(t, v1alpha1.AddToScheme(scheme))

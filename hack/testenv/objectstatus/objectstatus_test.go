@@ -15,6 +15,7 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
+	"mediastack.dev/hack/testenv/kubetest"
 	"mediastack.dev/hack/testenv/objectstatus"
 	"mediastack.dev/hack/testenv/wait"
 )
@@ -101,7 +102,7 @@ func seen(t *testing.T, recorder *objectstatus.Recorder, count int) {
 func TestRecorder_SeesEveryVersion(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	plane := testenv.NewKubernetes(t)
+	plane := kubetest.New(t)
 	clients, err := kubernetes.NewForConfig(plane.Access())
 	must(t, err)
 	if _, err := clients.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}}, metav1.CreateOptions{}); err != nil {

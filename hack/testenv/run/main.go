@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/kubetest"
 )
 
 func main() {
@@ -32,7 +33,7 @@ func main() {
 
 func run(args []string) (status int, err error) {
 	ctrl.SetLogger(logr.Discard()) // what fails is returned, too
-	socket, stop, err := testenv.Serve()
+	socket, stop, err := testenv.Serve(kubetest.Served)
 	if err != nil {
 		return 0, err
 	}

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/controlplane"
 	"mediastack.dev/hack/kubeapply"
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/setup"
@@ -45,7 +46,7 @@ type environment struct {
 	group *servers.Group
 	dir   string
 
-	kube    *servers.Kubernetes
+	kube    *controlplane.ControlPlane
 	db      *servers.Postgres
 	s3      *servers.S3
 	runtime *servers.Runtime
@@ -132,7 +133,7 @@ func (e *environment) startStores(ctx context.Context) (err error) {
 }
 
 func (e *environment) startKubernetes(ctx context.Context) (err error) {
-	if e.kube, err = e.group.StartKubernetes(ctx, servers.KubernetesConfig{Dir: e.path("kubernetes"), LogDir: e.dir, Volatile: true}); err != nil {
+	if e.kube, err = controlplane.Start(ctx, e.group, controlplane.Config{Dir: e.path("kubernetes"), LogDir: e.dir, Volatile: true}); err != nil {
 		return err
 	}
 	e.access = rest.CopyConfig(e.kube.Config)

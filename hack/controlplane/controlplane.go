@@ -1,9 +1,12 @@
-package servers
+// Package controlplane starts a control plane of Kubernetes, without nodes, as a supervisor of hack/servers does. It is apart
+// from hack/servers because it links the clients of Kubernetes, which most programs and tests with servers do not use.
+package controlplane
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/keyutil"
 
+	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/setup"
 )
 
@@ -27,8 +31,8 @@ const (
 	tokenLife = 365 * 24 * time.Hour
 )
 
-// KubernetesConfig configures a control plane.
-type KubernetesConfig struct {
+// Config configures a control plane.
+type Config struct {
 	// Dir holds etcd's data, the keys and the kubeconfigs; it is made when absent.
 	Dir string
 	// LogDir is the directory that takes the logs.
@@ -39,13 +43,13 @@ type KubernetesConfig struct {
 	Volatile bool
 }
 
-// Kubernetes is a running etcd with a kube-apiserver and a few controllers. It is no
+// ControlPlane is a running etcd with a kube-apiserver and a few controllers. It is no
 // envtest.Environment of controller-runtime: that one has no controllers, its processes outlive a
 // supervisor that is killed and end without notice, and its etcd answers every user of the machine.
-type Kubernetes struct {
+type ControlPlane struct {
 	// Etcd, APIServer and Controllers are the processes. Controllers is nil before
 	// StartControllers.
-	Etcd, APIServer, Controllers *Process
+	Etcd, APIServer, Controllers *servers.Process
 	// Port is the API server's port.
 	Port int
 	// Kubeconfig is the path of the administrator's kubeconfig.
@@ -54,31 +58,31 @@ type Kubernetes struct {
 	Config *rest.Config
 
 	dir       string
-	group     *Group
+	group     *servers.Group
 	logDir    string
 	tools     setup.KubeTools
 	env       []string // of each process
-	apiServer Spec
+	apiServer servers.Spec
 }
 
-// StartKubernetes starts etcd and a kube-apiserver with RBAC on, which speaks TLS on loopback only.
+// Start starts etcd and a kube-apiserver with RBAC on, which speaks TLS on loopback only.
 // StartControllers adds the controllers.
-func (g *Group) StartKubernetes(ctx context.Context, config KubernetesConfig) (*Kubernetes, error) {
+func Start(ctx context.Context, group *servers.Group, config Config) (*ControlPlane, error) {
 	tools, err := setup.FindKube()
 	if err != nil {
 		return nil, err
 	}
-	k := &Kubernetes{dir: config.Dir, group: g, logDir: config.LogDir, tools: tools}
+	k := &ControlPlane{dir: config.Dir, group: group, logDir: config.LogDir, tools: tools}
 	if config.Volatile {
 		k.env = []string{"GOGC=400"} // tests lack processor time, not memory
 	}
-	if k.Port, err = ChoosePort(config.Port); err != nil {
+	if k.Port, err = servers.ChoosePort(config.Port); err != nil {
 		return nil, fmt.Errorf("kube-apiserver: %w", err)
 	}
 	if err := os.MkdirAll(k.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the control plane's directory: %w", err)
 	}
-	if err := g.startEtcd(ctx, k, tools.Etcd, config); err != nil {
+	if err := k.startEtcd(ctx, config); err != nil {
 		return nil, err
 	}
 	if err := k.startAPIServer(ctx); err != nil {
@@ -88,27 +92,27 @@ func (g *Group) StartKubernetes(ctx context.Context, config KubernetesConfig) (*
 	return k, nil
 }
 
-// AttachKubernetes returns a control plane that another process started, which can't be stopped here.
+// Attach returns a control plane that another process started, which can't be stopped here.
 // The directory takes the kubeconfigs.
-func AttachKubernetes(config *rest.Config, dir string) (*Kubernetes, error) {
-	k := &Kubernetes{Config: config, dir: dir}
+func Attach(config *rest.Config, dir string) (*ControlPlane, error) {
+	k := &ControlPlane{Config: config, dir: dir}
 	k.Kubeconfig = k.path("kubeconfig")
 	return k, k.writeKubeconfig(k.Kubeconfig, config)
 }
 
-// UseKubernetes returns the cluster of a kubeconfig, which can't be stopped here. The kubeconfigs of service accounts
+// Use returns the cluster of a kubeconfig, which can't be stopped here. The kubeconfigs of service accounts
 // are written beside it.
-func UseKubernetes(kubeconfig string) (*Kubernetes, error) {
+func Use(kubeconfig string) (*ControlPlane, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	return &Kubernetes{Config: config, Kubeconfig: kubeconfig, dir: filepath.Dir(kubeconfig)}, nil
+	return &ControlPlane{Config: config, Kubeconfig: kubeconfig, dir: filepath.Dir(kubeconfig)}, nil
 }
 
-func (k *Kubernetes) path(name string) string { return filepath.Join(k.dir, name) }
+func (k *ControlPlane) path(name string) string { return filepath.Join(k.dir, name) }
 
-func (g *Group) startEtcd(ctx context.Context, k *Kubernetes, binary string, config KubernetesConfig) (err error) {
+func (k *ControlPlane) startEtcd(ctx context.Context, config Config) (err error) {
 	if err := os.Remove(k.path(etcdSocket)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -120,14 +124,14 @@ func (g *Group) startEtcd(ctx context.Context, k *Kubernetes, binary string, con
 	if config.Volatile {
 		args = append(args, "--unsafe-no-fsync")
 	}
-	k.Etcd, err = g.Start(ctx, Spec{
-		Name: "etcd", Path: binary, Args: args, Env: k.env, Dir: k.dir, LogFile: filepath.Join(config.LogDir, "etcd.log"),
+	k.Etcd, err = k.group.Start(ctx, servers.Spec{
+		Name: "etcd", Path: k.tools.Etcd, Args: args, Env: k.env, Dir: k.dir, LogFile: filepath.Join(config.LogDir, "etcd.log"),
 		Ready: func(context.Context) error { _, err := os.Stat(k.path(etcdSocket)); return err },
 	})
 	return err
 }
 
-func (k *Kubernetes) startAPIServer(ctx context.Context) error {
+func (k *ControlPlane) startAPIServer(ctx context.Context) error {
 	// The certificate is made anew at every start: it lasts a year, and a dev stack's data longer.
 	if err := os.RemoveAll(k.path("certs")); err != nil {
 		return err
@@ -135,11 +139,11 @@ func (k *Kubernetes) startAPIServer(ctx context.Context) error {
 	if err := k.makeSigningKey(); err != nil {
 		return fmt.Errorf("make the key that signs tokens: %w", err)
 	}
-	admin := RandomSecret(32)
-	if err := WritePrivate(k.path("tokens.csv"), []byte(admin+",admin,admin,system:masters\n")); err != nil {
+	admin := servers.RandomSecret(32)
+	if err := servers.WritePrivate(k.path("tokens.csv"), []byte(admin+",admin,admin,system:masters\n")); err != nil {
 		return err
 	}
-	k.apiServer = Spec{
+	k.apiServer = servers.Spec{
 		Name: "kube-apiserver", Path: k.tools.APIServer, Env: k.env, Dir: k.dir, LogFile: filepath.Join(k.logDir, "kube-apiserver.log"),
 		Args: []string{
 			"--etcd-servers", "unix://" + etcdSocket,
@@ -163,7 +167,7 @@ func (k *Kubernetes) startAPIServer(ctx context.Context) error {
 
 // RestartAPIServer starts a kube-apiserver that has ended again, at its address and with the
 // tokens and the certificate that it had.
-func (k *Kubernetes) RestartAPIServer(ctx context.Context) (err error) {
+func (k *ControlPlane) RestartAPIServer(ctx context.Context) (err error) {
 	k.APIServer, err = k.group.Start(ctx, k.apiServer)
 	return err
 }
@@ -171,8 +175,8 @@ func (k *Kubernetes) RestartAPIServer(ctx context.Context) (err error) {
 // StartControllers starts the controllers whose effects an operator meets (hack/kube/controllers). The
 // garbage collector looks for new resource definitions every 30 s only: those that are applied before
 // StartControllers are collected from the start.
-func (k *Kubernetes) StartControllers(ctx context.Context) (err error) {
-	k.Controllers, err = k.group.Start(ctx, Spec{
+func (k *ControlPlane) StartControllers(ctx context.Context) (err error) {
+	k.Controllers, err = k.group.Start(ctx, servers.Spec{
 		Name: "kube-controllers", Path: k.tools.Controllers, Env: k.env, Dir: k.dir, LogFile: filepath.Join(k.logDir, "kube-controllers.log"),
 		// The default of 20 requests per second would delay the deletion of many namespaces.
 		Args:  []string{"--kubeconfig", k.Kubeconfig, "--kube-api-qps", "200", "--kube-api-burst", "400"},
@@ -183,7 +187,7 @@ func (k *Kubernetes) StartControllers(ctx context.Context) (err error) {
 
 // controllersReady reports whether the controllers run: one of them creates the default service
 // account.
-func (k *Kubernetes) controllersReady(ctx context.Context) error {
+func (k *ControlPlane) controllersReady(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(k.Config)
 	if err != nil {
 		return err
@@ -193,7 +197,7 @@ func (k *Kubernetes) controllersReady(ctx context.Context) error {
 }
 
 // makeSigningKey makes the key of service accounts' tokens, which lasts as long as the data.
-func (k *Kubernetes) makeSigningKey() error {
+func (k *ControlPlane) makeSigningKey() error {
 	path := k.path("service-account.key")
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -202,28 +206,28 @@ func (k *Kubernetes) makeSigningKey() error {
 	if err != nil {
 		return err
 	}
-	return WritePrivate(path, key)
+	return servers.WritePrivate(path, key)
 }
 
 // ready reports whether the API server can be used, and keeps the access to it.
-func (k *Kubernetes) ready(ctx context.Context, token string) error {
+func (k *ControlPlane) ready(ctx context.Context, token string) error {
 	authority, err := os.ReadFile(k.path("certs/apiserver.crt"))
 	if err != nil {
 		return err
 	}
-	config := &rest.Config{Host: "https://" + loopback(k.Port), BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: authority}}
+	config := &rest.Config{Host: "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(k.Port)), BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: authority}}
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return err
 	}
 	defer client.CloseIdleConnections()
 	k.Config = config
-	return AnswersTo(client, config.Host+"/readyz")(ctx)
+	return servers.AnswersTo(client, config.Host+"/readyz")(ctx)
 }
 
 // ServiceAccountKubeconfig writes a kubeconfig with a token of a service account, so that RBAC decides
 // what its bearer may do.
-func (k *Kubernetes) ServiceAccountKubeconfig(ctx context.Context, namespace, name string) (path string, err error) {
+func (k *ControlPlane) ServiceAccountKubeconfig(ctx context.Context, namespace, name string) (path string, err error) {
 	client, err := kubernetes.NewForConfig(k.Config)
 	if err != nil {
 		return "", err
@@ -240,7 +244,7 @@ func (k *Kubernetes) ServiceAccountKubeconfig(ctx context.Context, namespace, na
 	return path, k.writeKubeconfig(path, config)
 }
 
-func (k *Kubernetes) writeKubeconfig(path string, config *rest.Config) error {
+func (k *ControlPlane) writeKubeconfig(path string, config *rest.Config) error {
 	const name = "mediastack"
 	config = rest.CopyConfig(config)
 	if err := rest.LoadTLSFiles(config); err != nil {
@@ -257,14 +261,5 @@ func (k *Kubernetes) writeKubeconfig(path string, config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	return WritePrivate(path, content)
-}
-
-// WritePrivate replaces a file at once, readable by its owner only.
-func WritePrivate(path string, content []byte) error {
-	temporary := path + ".new"
-	if err := os.WriteFile(temporary, content, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temporary, path)
+	return servers.WritePrivate(path, content)
 }

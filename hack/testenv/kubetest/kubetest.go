@@ -1,8 +1,12 @@
-package testenv
+// Package kubetest has the control planes of tests: one that all test processes share, and those of single tests. It is apart
+// from hack/testenv because it links the clients of Kubernetes, which most tests do not use.
+package kubetest
 
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
+	"mediastack.dev/hack/controlplane"
 	"mediastack.dev/hack/kubeapply"
 	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/testenv"
 )
 
 // fieldManager owns what Apply applies.
@@ -21,27 +27,27 @@ const fieldManager = "testenv"
 // controller manager, which collects garbage and empties deleted namespaces.
 type ControlPlane struct {
 	t      testing.TB
-	plane  *servers.Kubernetes
+	plane  *controlplane.ControlPlane
 	shared bool
 }
 
-// SharedKubernetes returns the control plane of the test process. Each test makes a namespace of
+// Shared returns the control plane of the test process. Each test makes a namespace of
 // its own, and changes nothing that belongs to the whole cluster.
-func SharedKubernetes(t testing.TB) *ControlPlane {
+func Shared(t testing.TB) *ControlPlane {
 	t.Helper()
-	plane, err := kubernetes()
+	plane, err := shared()
 	if err != nil {
 		t.Fatalf("the test needs an API server: %v", err)
 	}
 	return &ControlPlane{t: t, plane: plane, shared: true}
 }
 
-// NewKubernetes starts a control plane that only this test uses, which may kill its API server or
+// New starts a control plane that only this test uses, which may kill its API server or
 // delete definitions. It is stopped when the test ends.
-func NewKubernetes(t testing.TB) *ControlPlane {
+func New(t testing.TB) *ControlPlane {
 	t.Helper()
-	dir := TempDir(t)
-	plane, err := startControlPlane(t.Context(), Group(t), filepath.Join(dir, "kube"), dir)
+	dir := testenv.TempDir(t)
+	plane, err := startControlPlane(t.Context(), testenv.Group(t), filepath.Join(dir, "kube"), dir)
 	if err != nil {
 		t.Fatalf("the test needs an API server: %v", err)
 	}
@@ -88,23 +94,23 @@ func (p *ControlPlane) KillAPIServer() { p.plane.APIServer.Kill() }
 // StartAPIServer starts the API server again, at the address and with the credentials that it had.
 func (p *ControlPlane) StartAPIServer() {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.StartTimeout)
 	defer cancel()
 	if err := p.plane.RestartAPIServer(ctx); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-// Kubernetes returns an administrator's access to the shared control plane.
-func Kubernetes(t testing.TB) *rest.Config {
+// Access returns an administrator's access to the shared control plane.
+func Access(t testing.TB) *rest.Config {
 	t.Helper()
-	return SharedKubernetes(t).Access()
+	return Shared(t).Access()
 }
 
 // ServiceAccountKubeconfig returns the path of a kubeconfig for the shared control plane.
 func ServiceAccountKubeconfig(t testing.TB, namespace, name string) string {
 	t.Helper()
-	return SharedKubernetes(t).ServiceAccountKubeconfig(namespace, name)
+	return Shared(t).ServiceAccountKubeconfig(namespace, name)
 }
 
 // Manifests returns the objects of files and directories of config/.
@@ -130,15 +136,36 @@ func ParseManifests(t testing.TB, text string) []*unstructured.Unstructured {
 // Apply applies objects to the shared control plane as an administrator.
 func Apply(t testing.TB, objects ...*unstructured.Unstructured) {
 	t.Helper()
-	SharedKubernetes(t).Apply(objects...)
+	Shared(t).Apply(objects...)
 }
 
-func startKubernetes(ctx context.Context, e *environment) (*servers.Kubernetes, error) {
-	return startControlPlane(ctx, e.group, e.path("kube"), e.dir)
+// access is how another process uses the shared control plane.
+type access struct {
+	Host, Token string
+	Authority   []byte
 }
 
-func startControlPlane(ctx context.Context, group *servers.Group, dir, logDir string) (*servers.Kubernetes, error) {
-	plane, err := group.StartKubernetes(ctx, servers.KubernetesConfig{Dir: dir, LogDir: logDir, Volatile: true})
+// shared returns the control plane that the test processes share.
+var shared, served = testenv.Share("/kubernetes", attach, func(ctx context.Context, group *servers.Group, dir string) (*controlplane.ControlPlane, error) {
+	return startControlPlane(ctx, group, filepath.Join(dir, "kube"), dir)
+}, func(plane *controlplane.ControlPlane) access {
+	return access{Host: plane.Config.Host, Token: plane.Config.BearerToken, Authority: plane.Config.CAData}
+})
+
+// Served is for testenv.Serve: it serves the control plane to other test processes.
+func Served(mux *http.ServeMux) { served(mux) }
+
+// attach returns the control plane of another process. Its kubeconfigs are files of this one.
+func attach(dir string, a access) (*controlplane.ControlPlane, error) {
+	dir = filepath.Join(dir, "kube")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return controlplane.Attach(&rest.Config{Host: a.Host, BearerToken: a.Token, TLSClientConfig: rest.TLSClientConfig{CAData: a.Authority}}, dir)
+}
+
+func startControlPlane(ctx context.Context, group *servers.Group, dir, logDir string) (*controlplane.ControlPlane, error) {
+	plane, err := controlplane.Start(ctx, group, controlplane.Config{Dir: dir, LogDir: logDir, Volatile: true})
 	if err != nil {
 		return nil, err
 	}
