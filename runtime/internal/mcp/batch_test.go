@@ -83,9 +83,9 @@ func TestBody_WithAMalformedMessageIsRejectedAsAWhole(t *testing.T) {
 				Message string
 			}
 		}
-		if err := json.Unmarshal(got.body, &response); err != nil || got.status != http.StatusBadRequest || response.JSONRPC != "2.0" || string(response.ID) != tt.id ||
-			response.Error.Code != tt.code || !strings.Contains(response.Error.Message, tt.says) || inside.Match(got.body) {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
+		if err := json.Unmarshal(got.Body, &response); err != nil || got.Status != http.StatusBadRequest || response.JSONRPC != "2.0" || string(response.ID) != tt.id ||
+			response.Error.Code != tt.code || !strings.Contains(response.Error.Message, tt.says) || inside.Match(got.Body) {
+			t.Errorf("%s: %d %s", name, got.Status, got.Body)
 		}
 		if n := w.QueryInt(t, `SELECT count(*) FROM item`); n != 1 {
 			t.Fatalf("%s: the draft is gone", name)
@@ -109,8 +109,8 @@ func TestSDKErrors_ShowNothingInternal(t *testing.T) {
 		"lists without end":   `{"jsonrpc":"2.0","id":1,"method":"ping","x":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`,
 	} {
 		got := rt.post(t, body, apiKey(one.Key))
-		if !bytes.Contains(got.body, []byte("error")) && got.status == http.StatusOK || inside.Match(got.body) {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
+		if !bytes.Contains(got.Body, []byte("error")) && got.Status == http.StatusOK || inside.Match(got.Body) {
+			t.Errorf("%s: %d %s", name, got.Status, got.Body)
 		}
 	}
 }
@@ -124,8 +124,8 @@ func TestRequestID_IsReturnedUnchanged(t *testing.T) {
 	} {
 		got := rt.post(t, `{"jsonrpc":"2.0","id":`+id+`,"method":"ping"}`, apiKey(one.Key))
 		var response struct{ ID json.RawMessage }
-		if err := json.Unmarshal(got.body, &response); err != nil || got.status != http.StatusOK || string(response.ID) != want {
-			t.Errorf("%s: %d %s", id, got.status, got.body)
+		if err := json.Unmarshal(got.Body, &response); err != nil || got.Status != http.StatusOK || string(response.ID) != want {
+			t.Errorf("%s: %d %s", id, got.Status, got.Body)
 		}
 	}
 }
@@ -141,14 +141,14 @@ func TestCancellation_InABatchHasNoEffect(t *testing.T) {
 	for range 20 { // the SDK cancels in another goroutine
 		for _, body := range []string{"[" + count + "," + cancel + "]", "[" + cancel + "," + count + "]"} {
 			got := rt.post(t, body, apiKey(one.Key), old)
-			if got.status != http.StatusOK || !bytes.Contains(got.body, []byte(`"structuredContent":{"count":0}`)) || inside.Match(got.body) {
-				t.Fatalf("%d %s", got.status, got.body)
+			if got.Status != http.StatusOK || !bytes.Contains(got.Body, []byte(`"structuredContent":{"count":0}`)) || inside.Match(got.Body) {
+				t.Fatalf("%d %s", got.Status, got.Body)
 			}
 		}
 	}
 	for _, body := range []string{cancel, "[" + cancel + "]", "[" + cancel + "," + cancel + "]", `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":null,"method":"notifications/initialized"}`} {
-		if got := rt.post(t, body, apiKey(one.Key), old); got.status != http.StatusAccepted || len(got.body) != 0 {
-			t.Errorf("%s: %d %s", body, got.status, got.body)
+		if got := rt.post(t, body, apiKey(one.Key), old); got.Status != http.StatusAccepted || len(got.Body) != 0 {
+			t.Errorf("%s: %d %s", body, got.Status, got.Body)
 		}
 	}
 }

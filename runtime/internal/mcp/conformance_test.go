@@ -143,10 +143,10 @@ func serveWithKey(t *testing.T, wrap func(*mcp.API)) string {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	address := "http://" + listener.Addr().String()
-	rt := w.replica(t, func(o *options) { o.server.BaseURL, o.wrap = address, wrap })
+	rt := w.replica(t, func(o *options) { o.Server.BaseURL, o.Prepare = address, wrap })
 	proxy := &httputil.ReverseProxy{FlushInterval: -1, Transport: withoutKeepAlives(), Rewrite: func(r *httputil.ProxyRequest) {
 		bufferBody(r)
-		r.Out.URL.Scheme, r.Out.URL.Host = "http", rt.server.Addr() // the Host header stays
+		r.Out.URL.Scheme, r.Out.URL.Host = "http", rt.Addr() // the Host header stays
 		r.Out.Header.Set("X-Service-Apikey", one.Key)
 	}}
 	front := &http.Server{Handler: proxy, ReadHeaderTimeout: time.Minute}

@@ -45,21 +45,21 @@ type rpcResponse struct {
 // responses returns the JSON-RPC responses of an answer. Any other answer fails the test.
 func responses(t *testing.T, what string, got answer) []rpcResponse {
 	t.Helper()
-	if len(got.body) == 0 {
-		if got.status != http.StatusAccepted {
-			t.Errorf("%s: %d without a body", what, got.status)
+	if len(got.Body) == 0 {
+		if got.Status != http.StatusAccepted {
+			t.Errorf("%s: %d without a body", what, got.Status)
 		}
 		return nil
 	}
-	kind, _, err := mime.ParseMediaType(got.header.Get("Content-Type"))
-	if err != nil || kind != "application/json" || inside.Match(got.body) {
-		t.Errorf("%s: %d %q %.200s", what, got.status, got.header.Get("Content-Type"), got.body)
+	kind, _, err := mime.ParseMediaType(got.Header.Get("Content-Type"))
+	if err != nil || kind != "application/json" || inside.Match(got.Body) {
+		t.Errorf("%s: %d %q %.200s", what, got.Status, got.Header.Get("Content-Type"), got.Body)
 		return nil
 	}
-	texts := []json.RawMessage{got.body}
-	if got.body[0] == '[' {
-		if err := json.Unmarshal(got.body, &texts); err != nil || len(texts) == 0 {
-			t.Errorf("%s: %d %.200s", what, got.status, got.body)
+	texts := []json.RawMessage{got.Body}
+	if got.Body[0] == '[' {
+		if err := json.Unmarshal(got.Body, &texts); err != nil || len(texts) == 0 {
+			t.Errorf("%s: %d %.200s", what, got.Status, got.Body)
 		}
 	}
 	var all []rpcResponse
@@ -69,7 +69,7 @@ func responses(t *testing.T, what string, got answer) []rpcResponse {
 		decoder.DisallowUnknownFields()
 		failed := decoder.Decode(&one) != nil || one.JSONRPC != "2.0" || one.ID == nil || (one.Error == nil) == (one.Result == nil)
 		if failed || one.Error != nil && (one.Error.Code >= 0 || one.Error.Message == "") {
-			t.Errorf("%s: %d is not a JSON-RPC response: %.200s", what, got.status, text)
+			t.Errorf("%s: %d is not a JSON-RPC response: %.200s", what, got.Status, text)
 		}
 		all = append(all, one)
 	}
@@ -78,7 +78,7 @@ func responses(t *testing.T, what string, got answer) []rpcResponse {
 
 // inRevision sends a request in a revision, or without the header if it is empty.
 func inRevision(revision, method string) option {
-	return func(r *http.Request) {
+	return func(r *request) {
 		r.Header.Del("Mcp-Protocol-Version")
 		if revision != "" {
 			r.Header.Set("Mcp-Protocol-Version", revision)
@@ -166,14 +166,14 @@ func TestMalformedRequests_AreAnsweredInJSONRPC(t *testing.T) {
 		}
 	}
 	// No request of this test needs the replacement of plain text.
-	if strings.Contains(rt.logs.String(), mcp.NotFromSDK) {
+	if strings.Contains(rt.Logs.String(), mcp.NotFromSDK) {
 		t.Errorf("the SDK answered in plain text:\n%s", linesWith(rt, mcp.NotFromSDK))
 	}
 }
 
 func linesWith(rt *replica, text string) string {
 	var found strings.Builder
-	for line := range strings.Lines(rt.logs.String()) {
+	for line := range strings.Lines(rt.Logs.String()) {
 		if strings.Contains(line, text) {
 			found.WriteString(line)
 		}
@@ -193,8 +193,8 @@ func TestUnknownMethod_IsMethodNotFound(t *testing.T) {
 			for _, id := range []string{"7", `"seven"`} {
 				got := rt.post(t, `{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+`"}`, apiKey(one.Key), inRevision(revision, method))
 				all := responses(t, revision, got)
-				if got.status != status || len(all) != 1 || string(all[0].ID) != id || all[0].Error == nil || all[0].Error.Code != methodNotFound || !strings.Contains(all[0].Error.Message, method) {
-					t.Errorf("%q %s: %d %s", revision, method, got.status, got.body)
+				if got.Status != status || len(all) != 1 || string(all[0].ID) != id || all[0].Error == nil || all[0].Error.Code != methodNotFound || !strings.Contains(all[0].Error.Message, method) {
+					t.Errorf("%q %s: %d %s", revision, method, got.Status, got.Body)
 				}
 			}
 		}
@@ -215,7 +215,7 @@ func TestRejectedRequests_HaveTheirStatusAndCode(t *testing.T) {
 		}{
 			"an Accept without JSON":    {listTools, header("Accept", "text/event-stream"), http.StatusNotAcceptable, invalidRequest, "null"},
 			"an Accept without streams": {listTools, header("Accept", "application/json"), http.StatusNotAcceptable, invalidRequest, "null"},
-			"no Accept":                 {listTools, func(r *http.Request) { r.Header["Accept"] = nil }, http.StatusNotAcceptable, invalidRequest, "null"},
+			"no Accept":                 {listTools, func(r *request) { r.Header["Accept"] = nil }, http.StatusNotAcceptable, invalidRequest, "null"},
 			"another Content-Type":      {listTools, header("Content-Type", "text/plain"), http.StatusUnsupportedMediaType, invalidRequest, "null"},
 			"no Content-Type":           {listTools, header("Content-Type", ""), http.StatusUnsupportedMediaType, invalidRequest, "null"},
 			"an old version":            {listTools, header("Mcp-Protocol-Version", "1999-01-01"), http.StatusBadRequest, unsupported, "1"},
@@ -232,12 +232,12 @@ func TestRejectedRequests_HaveTheirStatusAndCode(t *testing.T) {
 			"a body of other bytes":     {"\xff", nil, http.StatusBadRequest, parseError, "null"},
 		} {
 			if tt.change == nil {
-				tt.change = func(*http.Request) {}
+				tt.change = func(*request) {}
 			}
 			got := rt.post(t, tt.body, apiKey(one.Key), inRevision(revision, "tools/list"), tt.change)
 			all := responses(t, name, got)
-			if got.status != tt.status || len(all) != 1 || string(all[0].ID) != tt.id || all[0].Error == nil || all[0].Error.Code != tt.code {
-				t.Errorf("%q, %s: %d %s", revision, name, got.status, got.body)
+			if got.Status != tt.status || len(all) != 1 || string(all[0].ID) != tt.id || all[0].Error == nil || all[0].Error.Code != tt.code {
+				t.Errorf("%q, %s: %d %s", revision, name, got.Status, got.Body)
 				continue
 			}
 			if tt.code == unsupported && !bytes.Contains(all[0].Error.Data, []byte(`"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"]`)) {
@@ -245,7 +245,7 @@ func TestRejectedRequests_HaveTheirStatusAndCode(t *testing.T) {
 			}
 		}
 	}
-	rt.post(t, listTools, apiKey(one.Key), header("Last-Event-ID", "x_1")).is(t, http.StatusOK, "Last-Event-ID, which is ignored")
+	rt.post(t, listTools, apiKey(one.Key), header("Last-Event-ID", "x_1")).Is(t, http.StatusOK, "Last-Event-ID, which is ignored")
 }
 
 func TestNotification_IsNotAnswered(t *testing.T) {
@@ -261,8 +261,8 @@ func TestNotification_IsNotAnswered(t *testing.T) {
 				if body[0] == '[' && revision >= "2025-06-18" {
 					continue // a revision without batches
 				}
-				if got := rt.post(t, body, apiKey(one.Key), inRevision(revision, "")); got.status != http.StatusAccepted || len(got.body) != 0 {
-					t.Errorf("%q %s: %d %s", revision, body, got.status, got.body)
+				if got := rt.post(t, body, apiKey(one.Key), inRevision(revision, "")); got.Status != http.StatusAccepted || len(got.Body) != 0 {
+					t.Errorf("%q %s: %d %s", revision, body, got.Status, got.Body)
 				}
 			}
 		}
@@ -294,12 +294,12 @@ func TestBatch_AnswersEveryRequestByItself(t *testing.T) {
 			codes = append(codes, fmt.Sprintf("%s: %d", one.ID, code))
 		}
 		const want = `1: 0, "two": -32601, 3: -32602, 4: -32602, 5: -32602, 6: -32601, 7: 0`
-		if strings.Join(codes, ", ") != want || got.status != http.StatusOK || !bytes.Contains(got.body, []byte(`"structuredContent":{"count":0}`)) {
-			t.Errorf("%q: %d %s", revision, got.status, got.body)
+		if strings.Join(codes, ", ") != want || got.Status != http.StatusOK || !bytes.Contains(got.Body, []byte(`"structuredContent":{"count":0}`)) {
+			t.Errorf("%q: %d %s", revision, got.Status, got.Body)
 		}
 		alone := rt.post(t, `[{"jsonrpc":"2.0","id":1,"method":"media/burn"}]`, apiKey(one.Key), inRevision(revision, ""))
-		if alone.status != http.StatusOK || !bytes.HasPrefix(alone.body, []byte("[{")) || !bytes.Contains(alone.body, []byte("-32601")) {
-			t.Errorf("%q: one member: %d %s", revision, alone.status, alone.body)
+		if alone.Status != http.StatusOK || !bytes.HasPrefix(alone.Body, []byte("[{")) || !bytes.Contains(alone.Body, []byte("-32601")) {
+			t.Errorf("%q: one member: %d %s", revision, alone.Status, alone.Body)
 		}
 	}
 }
@@ -317,7 +317,7 @@ func TestPlainTextOfTheSDK_IsReplaced(t *testing.T) {
 		http.StatusAccepted:            {http.StatusInternalServerError, internalError},
 	} {
 		rt := w.replica(t, func(o *options) {
-			o.wrap = func(api *mcp.API) {
+			o.Prepare = func(api *mcp.API) {
 				api.ServeSDK(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					_, _ = io.Copy(io.Discard, r.Body)
 					http.Error(w, "JSON RPC not handled: of the inside", sent)
@@ -326,12 +326,12 @@ func TestPlainTextOfTheSDK_IsReplaced(t *testing.T) {
 		})
 		got := rt.post(t, listTools, apiKey(one.Key))
 		all := responses(t, "alone", got)
-		if got.status != want.status || len(all) != 1 || string(all[0].ID) != "1" || all[0].Error == nil || all[0].Error.Code != want.code || bytes.Contains(got.body, []byte("inside")) {
-			t.Errorf("%d: %d %s", sent, got.status, got.body)
+		if got.Status != want.status || len(all) != 1 || string(all[0].ID) != "1" || all[0].Error == nil || all[0].Error.Code != want.code || bytes.Contains(got.Body, []byte("inside")) {
+			t.Errorf("%d: %d %s", sent, got.Status, got.Body)
 		}
 		got = rt.post(t, "["+listTools+"]", apiKey(one.Key), inRevision("2025-03-26", ""))
-		if all := responses(t, "in a batch", got); got.status != http.StatusOK || len(all) != 1 || all[0].Error == nil || all[0].Error.Code != want.code {
-			t.Errorf("%d in a batch: %d %s", sent, got.status, got.body)
+		if all := responses(t, "in a batch", got); got.Status != http.StatusOK || len(all) != 1 || all[0].Error == nil || all[0].Error.Code != want.code {
+			t.Errorf("%d in a batch: %d %s", sent, got.Status, got.Body)
 		}
 		wait.Until(t, "the log has it", func() bool { return strings.Contains(linesWith(rt, mcp.NotFromSDK), "of the inside") })
 	}

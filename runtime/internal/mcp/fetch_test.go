@@ -21,8 +21,8 @@ func TestFetchTools_UploadFromAURL(t *testing.T) {
 	one, other := w.tenant(t, "one", toolsets), w.tenant(t, "other", toolsets)
 	reader := w.tenant(t, "reader", toolsets, func(s *account.Spec) { s.ToolPolicy.ReadOnly = true })
 	core := w.tenant(t, "core")
-	rt := w.replica(t, func(o *options) { o.source = site.Client(t) })
-	w.RunFetches(t, rt.core)
+	rt := w.replica(t, func(o *options) { o.Source = site.Client(t) })
+	w.RunFetches(t, rt.Core)
 	for of, want := range map[string][2]bool{one.Key: {true, true}, reader.Key: {false, true}, core.Key: {false, false}} {
 		if names := rt.names(t, of); slices.Contains(names, "upload_media_from_url") != want[0] || slices.Contains(names, "get_upload_from_url") != want[1] {
 			t.Errorf("the tools are %q, want %v", names, want)
@@ -58,7 +58,7 @@ func TestFetchTools_AreAbsentWhereTheInstallationHasNone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one", func(s *account.Spec) { s.ToolPolicy.Toolsets = []string{"fetch"} })
-	rt := w.replica(t, func(o *options) { o.noFetch = true })
+	rt := w.replica(t, func(o *options) { o.NoFetch = true })
 	if names := rt.names(t, one.Key); len(names) != 0 {
 		t.Errorf("the tools are %q", names)
 	}

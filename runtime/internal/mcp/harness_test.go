@@ -2,30 +2,22 @@ package mcp_test
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/go-chi/chi/v5"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/internal/api"
-	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/mcp"
-	"mediastack.dev/runtime/internal/ratelimit"
-	"mediastack.dev/runtime/internal/rest"
+	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/runtimetest"
-	"mediastack.dev/runtime/internal/server"
-	"mediastack.dev/runtime/media"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -48,11 +40,7 @@ const (
 // tenant creates an account as the operator does for a MediaAccount.
 func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec)) tenant {
 	t.Helper()
-	spec := account.Spec{Name: name, MaxStorage: maxStorage, MaxUploadSize: maxUploadSize}
-	for _, apply := range change {
-		apply(&spec)
-	}
-	return w.Tenant(t, spec)
+	return w.Tenant(t, account.Spec{Name: name, MaxStorage: maxStorage, MaxUploadSize: maxUploadSize}, change...)
 }
 
 // leftovers returns the rows of uploads and items plus the bytes that are reserved or used.
@@ -62,60 +50,20 @@ func (w *world) leftovers(t *testing.T) int64 {
 }
 
 // replica is a running runtime.
-type replica struct {
-	client *http.Client
-	server *server.Server
-	api    *mcp.API
-	auth   *auth.Authenticator
-	media  *media.Service
-	logs   *runtimetest.Log
-	core   *runtimetest.Core
-}
+type replica struct{ *runtimetest.Service }
 
-// options of a replica.
-type options struct {
-	images bool // with derivatives, by real workers
-	brand  string
-	store  media.Store
-	media  media.Config
-	server server.Config
-	limits ratelimit.Config
-	mcp    mcp.Config
-	wrap   func(*mcp.API) // before it is mounted
-	source fetch.Source   // of uploads from a URL
-	// noFetch turns uploads from a URL off.
-	noFetch bool
-}
+type options = runtimetest.ServiceConfig
 
+// replica starts a replica with the tools.
 func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	t.Helper()
-	o := options{brand: "service", media: runtimetest.MediaConfig(), server: runtimetest.ServerConfig()}
+	o := runtimetest.NewServiceConfig()
+	o.MCP = &mcp.Config{}
 	for _, apply := range change {
 		apply(&o)
 	}
-	o.server.Brand = o.brand
-	credentials := runtimetest.Credentials("a")
-	credentials.Resource, credentials.MetadataURL = o.server.BaseURL+"/mcp", o.server.BaseURL+"/.well-known/oauth-protected-resource/mcp"
-	core := w.Core(t, runtimetest.CoreConfig{Server: o.server, Media: o.media, Limits: o.limits, Auth: credentials, Now: time.Now, Images: o.images, Store: o.store, Source: o.source})
-	rt := &replica{auth: core.Auth, media: core.Media, logs: core.Logs, core: core}
-	if o.noFetch {
-		core.Fetch = nil
-	}
-	files := core.Files
-	plain, err := rest.New(rest.Config{BaseURL: o.server.BaseURL, Brand: o.brand}, rest.Deps{Media: rt.media, Items: rt.media, Settings: w.Settings, Fetch: core.Fetch, Auth: rt.auth, Documents: core.Documents})
-	must(t, err)
-	o.mcp.BaseURL, o.mcp.DraftTTL, o.mcp.Version = o.server.BaseURL, cmp.Or(o.mcp.DraftTTL, 24*time.Hour), "test"
-	documents := core.Documents
-	documents.DraftTTL = o.mcp.DraftTTL
-	rt.api, err = mcp.New(o.mcp, mcp.Deps{Media: rt.media, Items: rt.media, Settings: w.Settings, Fetch: core.Fetch, Auth: rt.auth, Documents: documents, Origins: core.Origins, Limits: core.Limits})
-	must(t, err)
-	must(t, rt.api.Register(core.Registry))
-	if o.wrap != nil {
-		o.wrap(rt.api)
-	}
-	replica := core.Serve(t, nil, []func(chi.Router){plain.Mount, rt.api.Mount, files.Mount})
-	rt.server, rt.client = replica.Server, replica.Client
-	return rt
+	o.Auth.Resource = oauthhttp.Resource(o.Server.BaseURL)
+	return &replica{w.Service(t, o)}
 }
 
 // withHeader adds headers to every request.
@@ -137,7 +85,7 @@ func (rt *replica) connect(t *testing.T, key string) *sdk.ClientSession {
 	t.Helper()
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
 	session, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: baseURL + "/mcp", DisableStandaloneSSE: true,
-		HTTPClient: &http.Client{Transport: withHeader{next: rt.client.Transport, header: http.Header{"X-Service-Apikey": {key}}}}}, nil)
+		HTTPClient: &http.Client{Transport: withHeader{next: rt.Client.Transport, header: http.Header{"X-Service-Apikey": {key}}}}}, nil)
 	must(t, err)
 	t.Cleanup(func() { _ = session.Close() })
 	return session
@@ -151,31 +99,19 @@ func withTenant(t *testing.T, change ...func(*options)) (*world, tenant, *replic
 }
 
 // answer is a response whose body was read.
-type answer struct {
-	status int
-	header http.Header
-	body   []byte
-}
+type answer struct{ runtimetest.Answer }
 
-// is reports an error if the status is another one. what names the request, with its arguments.
-func (a answer) is(t *testing.T, status int, what string, args ...any) {
-	t.Helper()
-	runtimetest.CheckStatus(t, t.Errorf, a.status, status, a.body, what, args...)
-}
+type (
+	request = runtimetest.Request
+	option  = runtimetest.Option
+)
 
-// mustBe ends the test if the status is another one.
-func (a answer) mustBe(t *testing.T, status int, what string, args ...any) {
-	t.Helper()
-	runtimetest.CheckStatus(t, t.Fatalf, a.status, status, a.body, what, args...)
-}
+var (
+	header = runtimetest.Header
+	apiKey = runtimetest.Key
+)
 
-type option func(*http.Request)
-
-func header(name, value string) option { return func(r *http.Request) { r.Header.Set(name, value) } }
-
-func apiKey(k string) option { return header("x-service-apikey", k) }
-
-func host(name string) option { return func(r *http.Request) { r.Host = name } }
+func host(name string) option { return func(r *request) { r.Host = name } }
 
 // post sends a body to the endpoint in revision 2025-11-25.
 func (rt *replica) post(t *testing.T, body string, change ...option) answer {
@@ -185,20 +121,13 @@ func (rt *replica) post(t *testing.T, body string, change ...option) answer {
 
 func (rt *replica) send(t *testing.T, method, path string, body io.Reader, change ...option) answer {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, baseURL+path, body)
-	must(t, err)
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Accept", "application/json, text/event-stream")
-	request.Header.Set("Mcp-Protocol-Version", "2025-11-25")
-	for _, apply := range change {
-		apply(request)
+	asTools := func(r *request) {
+		r.Body = body
+		r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Protocol-Version": {"2025-11-25"}}
 	}
-	response, err := rt.client.Do(request)
+	got, err := rt.Send(t.Context(), method, path, append([]option{asTools}, change...)...)
 	must(t, err)
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	must(t, err)
-	return answer{status: response.StatusCode, header: response.Header, body: text}
+	return answer{got}
 }
 
 // result is the result of a tool.
@@ -230,8 +159,8 @@ func (rt *replica) callAs(t *testing.T, name string, arguments any, change ...op
 		Result *result         `json:"result"`
 		Error  json.RawMessage `json:"error"`
 	}
-	if err := json.Unmarshal(got.body, &message); err != nil || got.status != http.StatusOK || message.Result == nil {
-		t.Fatalf("%s: %d %s", name, got.status, got.body)
+	if err := json.Unmarshal(got.Body, &message); err != nil || got.Status != http.StatusOK || message.Result == nil {
+		t.Fatalf("%s: %d %s", name, got.Status, got.Body)
 	}
 	r := *message.Result
 	if len(r.Content) != 1 || r.Content[0].Type != "text" || r.Content[0].Text == "" {
@@ -293,8 +222,8 @@ func (rt *replica) upload(t *testing.T, key, name string, data []byte, more ...o
 func (rt *replica) read(t *testing.T, item api.MediaItem) []byte {
 	t.Helper()
 	got := rt.send(t, http.MethodGet, strings.TrimPrefix(item.File, baseURL), nil)
-	got.mustBe(t, http.StatusOK, "%s", item.File)
-	return got.body
+	got.MustBe(t, http.StatusOK, "%s", item.File)
+	return got.Body
 }
 
 func noise(n int) []byte { return runtimetest.RandomBytes(n) }

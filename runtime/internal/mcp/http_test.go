@@ -32,7 +32,7 @@ func stateless(id int, method, params string) string {
 }
 
 func inStatelessRevision(method string) option {
-	return func(r *http.Request) {
+	return func(r *request) {
 		r.Header.Set("Mcp-Protocol-Version", "2026-07-28")
 		r.Header.Set("Mcp-Method", method)
 	}
@@ -44,24 +44,24 @@ func TestMissingCredential_IsAnsweredWithTheChallenge(t *testing.T) {
 	const metadata = `Bearer resource_metadata="http://media.test/.well-known/oauth-protected-resource/mcp", scope="media:read media:write media:delete"`
 	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodPut, http.MethodDelete} {
 		got := rt.send(t, method, "/mcp", strings.NewReader(listTools))
-		if got.status != http.StatusUnauthorized || got.header.Get("WWW-Authenticate") != metadata || len(got.header.Values("WWW-Authenticate")) != 1 {
-			t.Errorf("%s: %d %v", method, got.status, got.header)
+		if got.Status != http.StatusUnauthorized || got.Header.Get("WWW-Authenticate") != metadata || len(got.Header.Values("WWW-Authenticate")) != 1 {
+			t.Errorf("%s: %d %v", method, got.Status, got.Header)
 		}
 	}
 	bearer := header("Authorization", "Bearer x")
-	if got := rt.post(t, listTools, bearer); got.status != http.StatusUnauthorized || got.header.Get("WWW-Authenticate") != metadata+`, error="invalid_token"` {
-		t.Errorf("a token: %d %v", got.status, got.header)
+	if got := rt.post(t, listTools, bearer); got.Status != http.StatusUnauthorized || got.Header.Get("WWW-Authenticate") != metadata+`, error="invalid_token"` {
+		t.Errorf("a token: %d %v", got.Status, got.Header)
 	}
-	rt.post(t, listTools, bearer, apiKey(one.Key)).is(t, http.StatusBadRequest, "both credentials")
-	rt.send(t, http.MethodPost, "/mcp?x-service-apikey="+one.Key+"&apikey="+one.Key, strings.NewReader(listTools)).is(t, http.StatusUnauthorized, "a key in the query")
-	rt.post(t, listTools, header("x-service-signature", rt.signature(t, one)), apiKey("msk_"+strings.Repeat("0", 46))).is(t, http.StatusBadRequest, "a wrong key beside a good signature")
-	rt.post(t, listTools, header("x-service-signature", rt.signature(t, one))).is(t, http.StatusUnauthorized, "a signature")
-	if got := rt.send(t, http.MethodOptions, "/mcp", nil); got.status != http.StatusNoContent || got.header.Get("Allow") != "POST" {
-		t.Errorf("OPTIONS: %d %v", got.status, got.header)
+	rt.post(t, listTools, bearer, apiKey(one.Key)).Is(t, http.StatusBadRequest, "both credentials")
+	rt.send(t, http.MethodPost, "/mcp?x-service-apikey="+one.Key+"&apikey="+one.Key, strings.NewReader(listTools)).Is(t, http.StatusUnauthorized, "a key in the query")
+	rt.post(t, listTools, header("x-service-signature", rt.signature(t, one)), apiKey("msk_"+strings.Repeat("0", 46))).Is(t, http.StatusBadRequest, "a wrong key beside a good signature")
+	rt.post(t, listTools, header("x-service-signature", rt.signature(t, one))).Is(t, http.StatusUnauthorized, "a signature")
+	if got := rt.send(t, http.MethodOptions, "/mcp", nil); got.Status != http.StatusNoContent || got.Header.Get("Allow") != "POST" {
+		t.Errorf("OPTIONS: %d %v", got.Status, got.Header)
 	}
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-		if got := rt.send(t, method, "/mcp", nil, apiKey(one.Key)); got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != "POST" {
-			t.Errorf("%s with a key: %d %v", method, got.status, got.header)
+		if got := rt.send(t, method, "/mcp", nil, apiKey(one.Key)); got.Status != http.StatusMethodNotAllowed || got.Header.Get("Allow") != "POST" {
+			t.Errorf("%s with a key: %d %v", method, got.Status, got.Header)
 		}
 	}
 }
@@ -76,10 +76,10 @@ func TestHostGuard_AllowsKnownHostsAndOriginsOnly(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t, func(o *options) {
-		o.server.Origins.Patterns = []string{"https://app.example.org", "https://*.pages.example.org"}
-		o.mcp.Hosts = []string{"media.team.svc:8080", ""}
+		o.Server.Origins.Patterns = []string{"https://app.example.org", "https://*.pages.example.org"}
+		o.MCP.Hosts = []string{"media.team.svc:8080", ""}
 	})
-	local := w.replica(t, func(o *options) { o.server.BaseURL = "http://localhost:8080" })
+	local := w.replica(t, func(o *options) { o.Server.BaseURL = "http://localhost:8080" })
 	for _, tt := range []struct {
 		rt           *replica
 		host, origin string
@@ -121,21 +121,21 @@ func TestHostGuard_AllowsKnownHostsAndOriginsOnly(t *testing.T) {
 		if tt.good {
 			want = http.StatusOK
 		}
-		got.is(t, want, "host %q, origin %q", tt.host, tt.origin)
+		got.Is(t, want, "host %q, origin %q", tt.host, tt.origin)
 		var rejection struct{ Error struct{ Message string } }
-		if err := json.Unmarshal(got.body, &rejection); err != nil || (rejection.Error.Message == "") != tt.good {
-			t.Errorf("host %q, origin %q: %s", tt.host, tt.origin, got.body)
+		if err := json.Unmarshal(got.Body, &rejection); err != nil || (rejection.Error.Message == "") != tt.good {
+			t.Errorf("host %q, origin %q: %s", tt.host, tt.origin, got.Body)
 		}
 	}
-	rt.post(t, listTools, apiKey(one.Key), func(r *http.Request) { r.Header["Origin"] = []string{"http://media.test", "http://evil.test"} }).is(t, http.StatusForbidden, "two origins")
+	rt.post(t, listTools, apiKey(one.Key), func(r *request) { r.Header["Origin"] = []string{"http://media.test", "http://evil.test"} }).Is(t, http.StatusForbidden, "two origins")
 	// A browser sends a preflight without a credential, and can then read why it is rejected.
 	preflight := rt.send(t, http.MethodOptions, "/mcp", nil, header("Origin", "https://app.example.org"), header("Access-Control-Request-Method", "POST"),
 		header("Access-Control-Request-Headers", "accept,authorization,content-type,last-event-id,mcp-method,mcp-name,mcp-protocol-version,mcp-session-id,x-service-apikey"))
-	if preflight.status != http.StatusNoContent || preflight.header.Get("Access-Control-Allow-Origin") != "https://app.example.org" {
-		t.Errorf("the preflight: %d %v", preflight.status, preflight.header)
+	if preflight.Status != http.StatusNoContent || preflight.Header.Get("Access-Control-Allow-Origin") != "https://app.example.org" {
+		t.Errorf("the preflight: %d %v", preflight.Status, preflight.Header)
 	}
 	rejected := rt.post(t, listTools, header("Origin", "https://app.example.org"))
-	if exposed := strings.Join(rejected.header.Values("Access-Control-Expose-Headers"), ","); rejected.status != http.StatusUnauthorized || !strings.Contains(strings.ToLower(exposed), "www-authenticate") {
+	if exposed := strings.Join(rejected.Header.Values("Access-Control-Expose-Headers"), ","); rejected.Status != http.StatusUnauthorized || !strings.Contains(strings.ToLower(exposed), "www-authenticate") {
 		t.Errorf("the exposed headers are %q", exposed)
 	}
 }
@@ -155,28 +155,28 @@ func TestProtocol_EveryRevisionIsSupported(t *testing.T) {
 	key := apiKey(one.Key)
 	for _, version := range []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"} {
 		got := rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+version+`","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, key, header("Mcp-Protocol-Version", version))
-		if got.status != http.StatusOK || !bytes.Contains(got.body, []byte(`"protocolVersion":"`+version+`"`)) || got.header.Get("Mcp-Session-Id") != "" {
-			t.Errorf("%s: %d %s", version, got.status, got.body)
+		if got.Status != http.StatusOK || !bytes.Contains(got.Body, []byte(`"protocolVersion":"`+version+`"`)) || got.Header.Get("Mcp-Session-Id") != "" {
+			t.Errorf("%s: %d %s", version, got.Status, got.Body)
 		}
-		rt.post(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, key, header("Mcp-Protocol-Version", version)).is(t, http.StatusAccepted, "%s: the notification", version)
-		if got := rt.post(t, listTools, key, header("Mcp-Protocol-Version", version)); got.status != http.StatusOK || bytes.Count(got.body, []byte(`"inputSchema"`)) != 10 {
-			t.Errorf("%s: %d %s", version, got.status, got.body)
+		rt.post(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, key, header("Mcp-Protocol-Version", version)).Is(t, http.StatusAccepted, "%s: the notification", version)
+		if got := rt.post(t, listTools, key, header("Mcp-Protocol-Version", version)); got.Status != http.StatusOK || bytes.Count(got.Body, []byte(`"inputSchema"`)) != 10 {
+			t.Errorf("%s: %d %s", version, got.Status, got.Body)
 		}
 	}
 	found := rt.post(t, stateless(1, "server/discover", ""), key, inStatelessRevision("server/discover"))
-	if found.status != http.StatusOK || !bytes.Contains(found.body, []byte(`"2026-07-28"`)) || !bytes.Contains(found.body, []byte(`"cacheScope":"private"`)) {
-		t.Errorf("discover: %d %s", found.status, found.body)
+	if found.Status != http.StatusOK || !bytes.Contains(found.Body, []byte(`"2026-07-28"`)) || !bytes.Contains(found.Body, []byte(`"cacheScope":"private"`)) {
+		t.Errorf("discover: %d %s", found.Status, found.Body)
 	}
 	list := rt.post(t, stateless(1, "tools/list", ""), key, inStatelessRevision("tools/list"))
-	if list.status != http.StatusOK || !bytes.Contains(list.body, []byte(`"cacheScope":"private"`)) || bytes.Contains(list.body, []byte(`"cacheScope":"public"`)) {
-		t.Errorf("the list: %d %s", list.status, list.body)
+	if list.Status != http.StatusOK || !bytes.Contains(list.Body, []byte(`"cacheScope":"private"`)) || bytes.Contains(list.Body, []byte(`"cacheScope":"public"`)) {
+		t.Errorf("the list: %d %s", list.Status, list.Body)
 	}
-	if c := list.header.Get("Cache-Control"); c != "private, no-store, no-transform" || list.header.Get("X-Accel-Buffering") != "no" || list.header.Get("X-Content-Type-Options") != "nosniff" {
-		t.Errorf("the answer's headers are %v", list.header)
+	if c := list.Header.Get("Cache-Control"); c != "private, no-store, no-transform" || list.Header.Get("X-Accel-Buffering") != "no" || list.Header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("the answer's headers are %v", list.Header)
 	}
 	called := rt.post(t, stateless(2, "tools/call", `"name":"get_media_count","arguments":{}`), key, inStatelessRevision("tools/call"), header("Mcp-Name", "get_media_count"))
-	if called.status != http.StatusOK || !bytes.Contains(called.body, []byte(`"structuredContent":{"count":0}`)) {
-		t.Errorf("the call: %d %s", called.status, called.body)
+	if called.Status != http.StatusOK || !bytes.Contains(called.Body, []byte(`"structuredContent":{"count":0}`)) {
+		t.Errorf("the call: %d %s", called.Status, called.Body)
 	}
 }
 
@@ -210,8 +210,8 @@ func TestProtocolErrors_AreNotToolErrors(t *testing.T) {
 		"too many in a batch":           {"[" + strings.Repeat(listTools+",", 50) + listTools + "]", []option{header("Mcp-Protocol-Version", "2025-03-26")}, http.StatusRequestEntityTooLarge, "50 messages"},
 	} {
 		got := rt.post(t, tt.body, append([]option{key}, tt.change...)...)
-		if got.status != tt.status || !strings.Contains(string(got.body), tt.holds) || strings.Contains(string(got.body), "goroutine") {
-			t.Errorf("%s: %d %.300s", name, got.status, got.body)
+		if got.Status != tt.status || !strings.Contains(string(got.Body), tt.holds) || strings.Contains(string(got.Body), "goroutine") {
+			t.Errorf("%s: %d %.300s", name, got.Status, got.Body)
 		}
 	}
 }
@@ -229,19 +229,19 @@ func TestRateLimit_CountsEveryMessageOfABatch(t *testing.T) {
 	}
 	old := header("Mcp-Protocol-Version", "2025-03-26")
 	for name, limits := range map[string]ratelimit.Config{"key": {Key: 0.001, KeyBurst: 7}, "address": {IP: 0.001, IPBurst: 7}} {
-		rt := w.replica(t, func(o *options) { o.limits = limits })
+		rt := w.replica(t, func(o *options) { o.Limits = limits })
 		got := rt.post(t, batch(5), apiKey(one.Key), old)
-		if got.status != http.StatusOK || bytes.Count(got.body, []byte(`"structuredContent":{"count":0}`)) != 5 {
-			t.Errorf("%s: five of seven: %d %s", name, got.status, got.body)
+		if got.Status != http.StatusOK || bytes.Count(got.Body, []byte(`"structuredContent":{"count":0}`)) != 5 {
+			t.Errorf("%s: five of seven: %d %s", name, got.Status, got.Body)
 		}
-		if got := rt.post(t, batch(3), apiKey(one.Key), old); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
-			t.Errorf("%s: three more: %d %s", name, got.status, got.body)
+		if got := rt.post(t, batch(3), apiKey(one.Key), old); got.Status != http.StatusTooManyRequests || got.Header.Get("Retry-After") == "" {
+			t.Errorf("%s: three more: %d %s", name, got.Status, got.Body)
 		}
 		want := http.StatusOK
 		if name == "address" {
 			want = http.StatusTooManyRequests
 		}
-		rt.post(t, batch(1), apiKey(other.Key), old).is(t, want, "%s: another key", name)
+		rt.post(t, batch(1), apiKey(other.Key), old).Is(t, want, "%s: another key", name)
 	}
 }
 
@@ -279,7 +279,7 @@ func TestUploadMedia_AcceptsEveryFormOfBase64(t *testing.T) {
 		}
 		got := rt.post(t, body, apiKey(one.Key))
 		var message struct{ Result result }
-		must(t, json.Unmarshal(got.body, &message))
+		must(t, json.Unmarshal(got.Body, &message))
 		id := succeeded[struct{ MediaID string }](t, message.Result).MediaID
 		item := succeeded[api.MediaItem](t, rt.call(t, one.Key, "get_media", object{"mediaId": id}))
 		if item.MimeType != "application/x-test" || !bytes.Equal(rt.read(t, item), want) {
@@ -314,20 +314,20 @@ func TestControlCharacter_IsAParseErrorInEveryString(t *testing.T) {
 	for _, body := range bodies {
 		got := rt.post(t, body, apiKey(one.Key), header("Mcp-Protocol-Version", "2025-03-26"))
 		var response struct{ Error struct{ Code int } }
-		if err := json.Unmarshal(got.body, &response); err != nil || got.status != http.StatusBadRequest || response.Error.Code != -32700 {
-			t.Errorf("%q: %d %s", body, got.status, got.body)
+		if err := json.Unmarshal(got.Body, &response); err != nil || got.Status != http.StatusBadRequest || response.Error.Code != -32700 {
+			t.Errorf("%q: %d %s", body, got.Status, got.Body)
 		}
 	}
 	if n := w.leftovers(t); n != 0 {
 		t.Errorf("%d rows and bytes are left", n)
 	}
 	for _, escape := range []string{`\b`, `\f`, `\u0001`, `\"`} {
-		if got := rt.post(t, upload(1, "aGFs"+escape+"bG8=", ""), apiKey(one.Key)); got.status != http.StatusOK || !bytes.Contains(got.body, []byte("is not base64: character 5")) {
-			t.Errorf("%s: %d %s", escape, got.status, got.body)
+		if got := rt.post(t, upload(1, "aGFs"+escape+"bG8=", ""), apiKey(one.Key)); got.Status != http.StatusOK || !bytes.Contains(got.Body, []byte("is not base64: character 5")) {
+			t.Errorf("%s: %d %s", escape, got.Status, got.Body)
 		}
 	}
-	if got := rt.post(t, upload(1, `aGFs\n\r\n\tbG8=\u000a`, ""), apiKey(one.Key)); !bytes.Contains(got.body, []byte("mediaId")) {
-		t.Errorf("escaped white space: %d %s", got.status, got.body)
+	if got := rt.post(t, upload(1, `aGFs\n\r\n\tbG8=\u000a`, ""), apiKey(one.Key)); !bytes.Contains(got.Body, []byte("mediaId")) {
+		t.Errorf("escaped white space: %d %s", got.Status, got.Body)
 	}
 }
 
@@ -358,8 +358,8 @@ func TestUploadMedia_OverABoundLeavesNothing(t *testing.T) {
 	}
 	// An endless body is read up to maxBody.
 	endless := io.MultiReader(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"upload_media","arguments":{"fileBase64":"`), io.LimitReader(characters{}, 80<<20))
-	rt.send(t, http.MethodPost, "/mcp", endless, apiKey(one.Key)).is(t, http.StatusRequestEntityTooLarge, "80 MB")
-	rt.post(t, strings.TrimSuffix(upload(1, large[:1000], ""), `","fileName":"f","mimeType":"application/x-test"}}}`), apiKey(one.Key)).is(t, http.StatusBadRequest, "a body that is cut in its file")
+	rt.send(t, http.MethodPost, "/mcp", endless, apiKey(one.Key)).Is(t, http.StatusRequestEntityTooLarge, "80 MB")
+	rt.post(t, strings.TrimSuffix(upload(1, large[:1000], ""), `","fileName":"f","mimeType":"application/x-test"}}}`), apiKey(one.Key)).Is(t, http.StatusBadRequest, "a body that is cut in its file")
 	if says := failed(t, rt.call(t, small.Key, "upload_media", object{"fileBase64": base64.StdEncoding.EncodeToString(noise(200_000)), "fileName": "f", "mimeType": "a/b"})); !strings.Contains(says, "maxStorage, 50000 bytes") {
 		t.Errorf("over maxUploadSize, which is larger than the cap: %s", says)
 	}
@@ -383,12 +383,12 @@ func TestUploadMedia_AcceptsOneFilePerRequest(t *testing.T) {
 	t.Parallel()
 	w, one, rt := withTenant(t)
 	got := rt.post(t, "["+upload(1, one64, "")+","+upload(2, one64, "")+"]", apiKey(one.Key), header("Mcp-Protocol-Version", "2025-03-26"))
-	if got.status != http.StatusOK || bytes.Count(got.body, []byte("mediaId")) != 2 || !bytes.Contains(got.body, []byte("send one file in a request")) {
-		t.Errorf("two files: %d %s", got.status, got.body)
+	if got.Status != http.StatusOK || bytes.Count(got.Body, []byte("mediaId")) != 2 || !bytes.Contains(got.Body, []byte("send one file in a request")) {
+		t.Errorf("two files: %d %s", got.Status, got.Body)
 	}
 	w.Counts(t, 1, "items", `SELECT count(*) FROM item`)
-	if got := rt.post(t, upload(1, one64, `"fileBase64":"`+one64+`",`), apiKey(one.Key)); got.status != http.StatusBadRequest || !bytes.Contains(got.body, []byte(`duplicate field \"fileBase64\"`)) {
-		t.Errorf("sent twice: %s", got.body)
+	if got := rt.post(t, upload(1, one64, `"fileBase64":"`+one64+`",`), apiKey(one.Key)); got.Status != http.StatusBadRequest || !bytes.Contains(got.Body, []byte(`duplicate field \"fileBase64\"`)) {
+		t.Errorf("sent twice: %s", got.Body)
 	}
 }
 
@@ -408,26 +408,26 @@ func TestPanic_EndsOneCallOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
-	rt := w.replica(t, func(o *options) { o.store = broken{w.Store.Items} })
+	rt := w.replica(t, func(o *options) { o.Store = broken{w.Store.Items} })
 	got := rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_media_count"}}`, apiKey(one.Key))
-	if got.status != http.StatusOK || !bytes.Contains(got.body, []byte(`"code":-32603`)) || bytes.Contains(got.body, []byte("fire")) {
-		t.Errorf("%d %s", got.status, got.body)
+	if got.Status != http.StatusOK || !bytes.Contains(got.Body, []byte(`"code":-32603`)) || bytes.Contains(got.Body, []byte("fire")) {
+		t.Errorf("%d %s", got.Status, got.Body)
 	}
 	succeeded[api.Totals](t, rt.call(t, one.Key, "get_total_storage", nil))
-	wait.Until(t, "the log has the cause", func() bool { return strings.Contains(rt.logs.String(), "the code is on fire") })
+	wait.Until(t, "the log has the cause", func() bool { return strings.Contains(rt.Logs.String(), "the code is on fire") })
 }
 
 func TestToolError_ShowsNothingInternal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
-	rt := w.replica(t, func(o *options) { o.store = broken{w.Store.Items} })
+	rt := w.replica(t, func(o *options) { o.Store = broken{w.Store.Items} })
 	says := failed(t, rt.callAs(t, "get_media", object{"mediaId": uuid.NewString()}, apiKey(one.Key), header("X-Request-Id", "request-of-mine")))
 	if strings.Contains(says, "SELECT") || !strings.Contains(says, "request-of-mine") {
 		t.Errorf("the error is %q", says)
 	}
-	wait.Until(t, "the log has the cause", func() bool { return strings.Contains(rt.logs.String(), "relation is on fire") })
-	for line := range strings.Lines(rt.logs.String()) {
+	wait.Until(t, "the log has the cause", func() bool { return strings.Contains(rt.Logs.String(), "relation is on fire") })
+	for line := range strings.Lines(rt.Logs.String()) {
 		if strings.Contains(line, "on fire") && !strings.Contains(line, "request-of-mine") {
 			t.Errorf("the line lacks the request: %s", line)
 		}
@@ -447,17 +447,17 @@ func (characters) Read(p []byte) (int, error) {
 // The names of headers contain the brand.
 func TestBrand_IsInEveryText(t *testing.T) {
 	t.Parallel()
-	_, one, rt := withTenant(t, func(o *options) { o.brand = "acme" })
+	_, one, rt := withTenant(t, func(o *options) { o.Server.Brand = "acme" })
 	got := rt.post(t, listTools, header("x-acme-apikey", one.Key))
-	if got.status != http.StatusOK || !bytes.Contains(got.body, []byte("x-acme-signature")) || bytes.Contains(got.body, []byte("x-service-")) {
-		t.Errorf("%d %s", got.status, got.body)
+	if got.Status != http.StatusOK || !bytes.Contains(got.Body, []byte("x-acme-signature")) || bytes.Contains(got.Body, []byte("x-service-")) {
+		t.Errorf("%d %s", got.Status, got.Body)
 	}
 }
 
 // A client that disconnects while it sends its file leaves neither rows nor a slot.
 func TestUploadMedia_WhoseClientLeavesReleasesItsSlot(t *testing.T) {
 	t.Parallel()
-	w, one, rt := withTenant(t, func(o *options) { o.media.MaxUploads, o.media.UploadQueue = 1, 0 })
+	w, one, rt := withTenant(t, func(o *options) { o.Media.MaxUploads, o.Media.UploadQueue = 1, 0 })
 	body, write := io.Pipe()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, baseURL+"/mcp", body)
 	must(t, err)
@@ -466,7 +466,7 @@ func TestUploadMedia_WhoseClientLeavesReleasesItsSlot(t *testing.T) {
 	request.Header.Set("x-service-apikey", one.Key)
 	done := make(chan error, 1)
 	go func() {
-		response, err := rt.client.Do(request)
+		response, err := rt.Client.Do(request)
 		if err == nil {
 			_ = response.Body.Close()
 		}

@@ -71,7 +71,7 @@ func TestItem_FromUploadToDelete(t *testing.T) {
 // A change of the settings applies to the next upload.
 func TestUploadMedia_ProcessesImagesByTheSettings(t *testing.T) {
 	t.Parallel()
-	_, one, rt := withTenant(t, func(o *options) { o.images = true })
+	_, one, rt := withTenant(t, func(o *options) { o.Images = true })
 	var picture bytes.Buffer
 	must(t, png.Encode(&picture, image.NewRGBA(image.Rect(0, 0, 400, 300))))
 	succeeded[any](t, rt.call(t, one.Key, "update_media_settings", object{"useWebP": true, "thumbnailWidth": 40}))

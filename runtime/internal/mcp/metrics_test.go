@@ -22,7 +22,7 @@ import (
 // metrics returns what the replica exports.
 func (rt *replica) metrics(t *testing.T) string {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+rt.server.AdminAddr()+"/metrics", nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+rt.AdminAddr()+"/metrics", nil)
 	must(t, err)
 	response, err := http.DefaultClient.Do(request)
 	must(t, err)
@@ -54,7 +54,7 @@ func TestMetrics_CountAndTimeCallsByTool(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, readOnly := w.tenant(t, "one"), w.tenant(t, "read-only", func(s *account.Spec) { s.ToolPolicy.ReadOnly = true })
-	rt := w.replica(t, func(o *options) { o.store = broken{w.Store.Items} })
+	rt := w.replica(t, func(o *options) { o.Store = broken{w.Store.Items} })
 	if counts := rt.calls(t); len(counts) != 0 {
 		t.Errorf("before any call: %v", counts)
 	}
@@ -100,7 +100,7 @@ func TestCanceledCall_IsNoFailureOfTheService(t *testing.T) {
 		return w.QueryInt(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
 	}
 	for what, body := range map[string]string{"a call": callBody(t, "get_media_count", nil), "a batch": "[" + callBody(t, "get_media_count", nil) + "]"} {
-		before := strings.Count(rt.logs.String(), `"status":499`)
+		before := strings.Count(rt.Logs.String(), `"status":499`)
 		ctx, leave := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -113,7 +113,7 @@ func TestCanceledCall_IsNoFailureOfTheService(t *testing.T) {
 			request.Header.Set("Content-Type", "application/json")
 			request.Header.Set("Accept", "application/json, text/event-stream")
 			request.Header.Set("x-service-apikey", one.Key)
-			if response, err := rt.client.Do(request); err == nil {
+			if response, err := rt.Client.Do(request); err == nil {
 				_ = response.Body.Close()
 				t.Errorf("%s: the client got %d", what, response.StatusCode)
 			}
@@ -122,16 +122,16 @@ func TestCanceledCall_IsNoFailureOfTheService(t *testing.T) {
 		leave()
 		wait.Receive(t, "the client has left", ended)
 		wait.UntilNone(t, func() string {
-			if strings.Count(rt.logs.String(), `"status":499`) > before {
+			if strings.Count(rt.Logs.String(), `"status":499`) > before {
 				return ""
 			}
-			return what + " is not logged as canceled: " + rt.logs.String()
+			return what + " is not logged as canceled: " + rt.Logs.String()
 		})
 		// PostgreSQL ends a statement a moment after its client. Until then the next call seems to wait before it has begun.
 		wait.Until(t, "its statement ends", func() bool { return waiting() == 0 })
 	}
 	must(t, tx.Rollback(t.Context()))
-	if text := rt.logs.String(); strings.Contains(text, `"status":500`) || strings.Contains(text, `"level":"ERROR"`) {
+	if text := rt.Logs.String(); strings.Contains(text, `"status":500`) || strings.Contains(text, `"level":"ERROR"`) {
 		t.Errorf("the log has %s", text)
 	}
 	wait.Until(t, "the calls are counted", func() bool { return rt.calls(t)["get_media_count canceled"] == "2" })

@@ -20,9 +20,9 @@ func TestUploadMedia_BelowTheMinimumRateIsAbortedWhileOthersWait(t *testing.T) {
 			w := newWorld(t)
 			slow, quick := w.tenant(t, "slow"), w.tenant(t, "quick")
 			rt := w.replica(t, func(o *options) {
-				o.media.UploadMemory, o.media.UploadMinTransferRate = 17<<20, 64<<10
+				o.Media.UploadMemory, o.Media.UploadMinTransferRate = 17<<20, 64<<10
 			})
-			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.Addr())
 			must(t, err)
 			defer func() { _ = conn.Close() }()
 			must(t, conn.SetDeadline(time.Now().Add(2*wait.Timeout(t))))

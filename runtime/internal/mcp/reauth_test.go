@@ -21,7 +21,7 @@ func (rt *replica) hold(t *testing.T, body string, change ...option) heldCall {
 	t.Helper()
 	half := len(body) / 2
 	h := heldCall{body: runtimetest.NewPausedBody(strings.NewReader(body[:half]), strings.NewReader(body[half:])), done: make(chan answer, 1)}
-	change = append(change, func(r *http.Request) { runtimetest.Expect(r.Header) })
+	change = append(change, func(r *request) { runtimetest.Expect(r.Header) })
 	go func() { h.done <- rt.send(t, http.MethodPost, "/mcp", h.body, change...) }()
 	h.body.Wait(t)
 	return h
@@ -80,15 +80,15 @@ func TestCall_IsAuthorizedAtTheEndOfItsBody(t *testing.T) {
 				wait.Until(t, "the change reaches the replica", func() bool { return tt.ended(t, rt, one) })
 				got := held.answer()
 				if tt.denied {
-					if got.status != http.StatusOK || !strings.Contains(string(got.body), name+" is not allowed for assistants") {
-						t.Errorf("%s: %d %s", name, got.status, got.body)
+					if got.Status != http.StatusOK || !strings.Contains(string(got.Body), name+" is not allowed for assistants") {
+						t.Errorf("%s: %d %s", name, got.Status, got.Body)
 					}
-				} else if got.status != http.StatusUnauthorized || !strings.HasPrefix(got.header.Get("WWW-Authenticate"), "Bearer resource_metadata=") {
-					t.Errorf("%s: %d %v %s", name, got.status, got.header, got.body)
+				} else if got.Status != http.StatusUnauthorized || !strings.HasPrefix(got.Header.Get("WWW-Authenticate"), "Bearer resource_metadata=") {
+					t.Errorf("%s: %d %v %s", name, got.Status, got.Header, got.Body)
 				}
 				w.Change(t, one, func(*account.Spec) {})
 				wait.Until(t, "the account is as before", func() bool {
-					return rt.post(t, listTools, apiKey(validKey)).status == http.StatusOK && len(rt.names(t, validKey)) == len(rows)
+					return rt.post(t, listTools, apiKey(validKey)).Status == http.StatusOK && len(rt.names(t, validKey)) == len(rows)
 				})
 				if after := rt.state(t, validKey, draft); after != before {
 					t.Errorf("%s changed something: %s, before %s", name, after, before)
@@ -103,5 +103,5 @@ func TestCall_IsAuthorizedAtTheEndOfItsBody(t *testing.T) {
 
 func rejectedKey(t *testing.T, rt *replica, of tenant) bool {
 	t.Helper()
-	return rt.post(t, listTools, apiKey(of.Key)).status == http.StatusUnauthorized
+	return rt.post(t, listTools, apiKey(of.Key)).Status == http.StatusUnauthorized
 }

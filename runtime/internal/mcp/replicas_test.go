@@ -65,8 +65,8 @@ func TestReplicas_ReadWhatAnAssistantChanged(t *testing.T) {
 			if got := succeeded[api.MediaItem](t, at.call(t, one.Key, "get_media", object{"mediaId": id})); string(got.Access) != access {
 				t.Errorf("it is %s, not %s", got.Access, access)
 			}
-			if got := at.send(t, http.MethodGet, strings.TrimPrefix(public.File, baseURL), nil); (got.status == http.StatusOK) != (access == "public") {
-				t.Errorf("the public address of a %s item: %d", access, got.status)
+			if got := at.send(t, http.MethodGet, strings.TrimPrefix(public.File, baseURL), nil); (got.Status == http.StatusOK) != (access == "public") {
+				t.Errorf("the public address of a %s item: %d", access, got.Status)
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func TestReplicas_ReadWhatAnAssistantChanged(t *testing.T) {
 				return
 			}
 			request.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Protocol-Version": {"2025-11-25"}, "X-Service-Apikey": {one.Key}}
-			response, err := replicas[i%2].client.Do(request)
+			response, err := replicas[i%2].Client.Do(request)
 			if err != nil {
 				t.Error(err)
 				return
@@ -140,14 +140,14 @@ func TestReplicas_KnowUploadsFromAURL(t *testing.T) {
 	t.Parallel()
 	site := runtimetest.NewSite(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) })
 	w := newWorld(t)
-	fetches := func(o *options) { o.source = site.Client(t) }
+	fetches := func(o *options) { o.Source = site.Client(t) }
 	asked, other := w.replica(t, fetches), w.replica(t, fetches)
 	one := w.tenant(t, "one", allToolsets)
 	queued := succeeded[api.URLUpload](t, asked.call(t, one.Key, "upload_media_from_url", object{"url": site.URL("/a.txt"), "seal": true}))
 	if got := succeeded[api.URLUpload](t, other.call(t, one.Key, "get_upload_from_url", object{"jobId": queued.JobId})); got.State != api.Queued || got.JobId != queued.JobId {
 		t.Errorf("before it began: %+v", got)
 	}
-	w.RunFetches(t, asked.core)
+	w.RunFetches(t, asked.Core)
 	var state api.URLUpload
 	wait.Until(t, "the upload has ended", func() bool {
 		state = succeeded[api.URLUpload](t, other.call(t, one.Key, "get_upload_from_url", object{"jobId": queued.JobId}))
@@ -180,8 +180,8 @@ func TestReplicas_SplitTheSameRights(t *testing.T) {
 			{"get_media", eraser, http.StatusForbidden}, {"seal_media", writer, http.StatusOK}, {"get_media", reader, http.StatusOK}, {"delete_media", eraser, http.StatusOK},
 		} {
 			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":{"mediaId":%q}}}`, tt.tool, draft)
-			if got := rt.post(t, body, bearer(tt.token)); got.status != tt.status || strings.Contains(string(got.body), `"isError":true`) {
-				t.Errorf("replica %d: %s is answered %d %s, want %d", i, tt.tool, got.status, got.body, tt.status)
+			if got := rt.post(t, body, bearer(tt.token)); got.Status != tt.status || strings.Contains(string(got.Body), `"isError":true`) {
+				t.Errorf("replica %d: %s is answered %d %s, want %d", i, tt.tool, got.Status, got.Body, tt.status)
 			}
 		}
 	}

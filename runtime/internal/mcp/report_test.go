@@ -31,7 +31,7 @@ func TestUploadMedia_ReportsWhatItStored(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one", withUploads)
-	rt := w.replica(t, func(o *options) { o.images = true })
+	rt := w.replica(t, func(o *options) { o.Images = true })
 	png, jpeg := imagetest.PNG(imagetest.Picture(600, 400)), imagetest.JPEG(imagetest.Picture(600, 400))
 	text := []byte("The quick brown fox")
 	for _, tt := range []struct {

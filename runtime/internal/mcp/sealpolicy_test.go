@@ -27,7 +27,7 @@ func TestCapabilities_SealFollowsTheToolPolicy(t *testing.T) {
 	made := succeeded[api.Signature](t, create(object{"seal": true})).Signature
 	send := func() int {
 		body := "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\nhello\r\n--x--\r\n"
-		return rt.send(t, http.MethodPost, "/media/create", strings.NewReader(body), header("x-service-signature", made), header("Content-Type", "multipart/form-data; boundary=x")).status
+		return rt.send(t, http.MethodPost, "/media/create", strings.NewReader(body), header("x-service-signature", made), header("Content-Type", "multipart/form-data; boundary=x")).Status
 	}
 	if status := send(); status != http.StatusCreated {
 		t.Errorf("while it is allowed: %d", status)
@@ -55,7 +55,7 @@ func TestFetchTools_SealFollowsTheToolPolicy(t *testing.T) {
 		}
 	}
 	one := w.tenant(t, "one", tools("upload_media_from_url", "get_upload_from_url", "seal_media"))
-	rt := w.replica(t, func(o *options) { o.source = site.Client(t) })
+	rt := w.replica(t, func(o *options) { o.Source = site.Client(t) })
 	arguments := object{"url": site.URL("/a.txt"), "seal": true}
 	queued := succeeded[api.URLUpload](t, rt.call(t, one.Key, "upload_media_from_url", arguments))
 	w.Change(t, one, tools("upload_media_from_url", "get_upload_from_url"))
@@ -66,8 +66,8 @@ func TestFetchTools_SealFollowsTheToolPolicy(t *testing.T) {
 	// The key is not limited by REST.
 	byREST := rt.send(t, http.MethodPost, "/media/create/url", strings.NewReader(`{"url": "`+site.URL("/b.txt")+`", "seal": true}`), header("x-service-apikey", one.Key))
 	var other api.URLUpload
-	must(t, json.Unmarshal(byREST.body, &other))
-	w.RunFetches(t, rt.core)
+	must(t, json.Unmarshal(byREST.Body, &other))
+	w.RunFetches(t, rt.Core)
 	wait.Until(t, "the jobs have ended", func() bool { return w.QueryInt(t, `SELECT count(*) FROM fetch_job WHERE ended_at IS NULL`) == 0 })
 	state := succeeded[api.URLUpload](t, rt.call(t, one.Key, "get_upload_from_url", object{"jobId": queued.JobId}))
 	if state.State != api.Failed || state.Error.Code != "not_permitted" {

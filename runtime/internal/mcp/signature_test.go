@@ -43,8 +43,8 @@ func TestCapabilities_AreArgumentsOfTheirToolset(t *testing.T) {
 		body := "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\n" + text + "\r\n--x--\r\n"
 		got := second.send(t, http.MethodPost, "/media/create", strings.NewReader(body), header("x-service-signature", created.Signature), header("Content-Type", "multipart/form-data; boundary=x"))
 		var item api.MediaItem
-		must(t, json.Unmarshal(got.body, &item))
-		return got.status, item
+		must(t, json.Unmarshal(got.Body, &item))
+		return got.Status, item
 	}
 	if status, _ := send("hello!"); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("six bytes are answered %d", status)

@@ -65,7 +65,7 @@ func TestToolPolicy_RestrictsListsAndCalls(t *testing.T) {
 	}
 	// The policy does not restrict a key at REST.
 	w.Change(t, one, func(s *account.Spec) { s.ToolPolicy = account.ToolPolicy{Tools: []string{}} })
-	rt.send(t, http.MethodGet, "/media/get/count", nil, apiKey(one.Key)).is(t, http.StatusOK, "REST")
+	rt.send(t, http.MethodGet, "/media/get/count", nil, apiKey(one.Key)).Is(t, http.StatusOK, "REST")
 }
 
 // A file that the caller may not upload, or that is no argument of upload_media, is not buffered.
@@ -74,7 +74,7 @@ func TestForbiddenFile_HoldsNoSlot(t *testing.T) {
 	w := newWorld(t)
 	readOnly := w.tenant(t, "read-only", func(s *account.Spec) { s.ToolPolicy.ReadOnly = true })
 	free := w.tenant(t, "free")
-	rt := w.replica(t, func(o *options) { o.media.MaxUploads, o.media.UploadQueue = 1, 0 })
+	rt := w.replica(t, func(o *options) { o.Media.MaxUploads, o.Media.UploadQueue = 1, 0 })
 	const right = `"method":"tools/call","params":{"name":"upload_media",`
 	for _, tt := range []struct {
 		of      tenant
@@ -94,7 +94,7 @@ func TestForbiddenFile_HoldsNoSlot(t *testing.T) {
 		request := strings.Replace(upload(1, base64.StdEncoding.EncodeToString(noise(9<<20)), ""), right, tt.context, 1)
 		// More than the buffers of the connection hold, so that the service has read most of it.
 		must(t, check.ErrorOf(io.WriteString(write, request[:12<<20])))
-		other, err := rt.media.Begin(t.Context(), account.Principal{Account: account.Account{ID: uuid.New(), BucketOwned: true}}, 0)
+		other, err := rt.Media.Begin(t.Context(), account.Principal{Account: account.Account{ID: uuid.New(), BucketOwned: true}}, 0)
 		if (err != nil) != tt.slot {
 			t.Errorf("%s, %s: another upload: %v", tt.of.Account.Name, tt.context, err)
 		}
@@ -104,11 +104,11 @@ func TestForbiddenFile_HoldsNoSlot(t *testing.T) {
 		must(t, check.ErrorOf(io.WriteString(write, request[12<<20:])))
 		must(t, write.Close())
 		got := <-answered
-		if forbidden := bytes.Contains(got.body, []byte("upload_media is not allowed for assistants")); forbidden != (tt.of.Key == readOnly.Key) {
-			t.Errorf("%s: %d %s", tt.of.Account.Name, got.status, got.body)
+		if forbidden := bytes.Contains(got.Body, []byte("upload_media is not allowed for assistants")); forbidden != (tt.of.Key == readOnly.Key) {
+			t.Errorf("%s: %d %s", tt.of.Account.Name, got.Status, got.Body)
 		}
-		if created := bytes.Contains(got.body, []byte("structuredContent")); created != (tt.slot && tt.context == right) {
-			t.Errorf("%s: %d %s", tt.context, got.status, got.body)
+		if created := bytes.Contains(got.Body, []byte("structuredContent")); created != (tt.slot && tt.context == right) {
+			t.Errorf("%s: %d %s", tt.context, got.Status, got.Body)
 		}
 	}
 }

@@ -33,8 +33,8 @@ func (rt *replica) tools(t *testing.T, key string) []listed {
 	t.Helper()
 	var message struct{ Result struct{ Tools []listed } }
 	got := rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, apiKey(key))
-	if err := json.Unmarshal(got.body, &message); err != nil || got.status != http.StatusOK {
-		t.Fatalf("tools/list: %d %s", got.status, got.body)
+	if err := json.Unmarshal(got.Body, &message); err != nil || got.Status != http.StatusOK {
+		t.Fatalf("tools/list: %d %s", got.Status, got.Body)
 	}
 	return message.Result.Tools
 }
@@ -215,7 +215,7 @@ func TestTools_MatchTheirSchemasAndRejectOtherInput(t *testing.T) {
 	if got := succeeded[api.Count](t, rt.call(t, other.Key, "get_media_count", nil)); got.Count != 0 {
 		t.Errorf("the other tenant has %d items", got.Count)
 	}
-	if strings.Contains(rt.logs.String(), one.Key) {
+	if strings.Contains(rt.Logs.String(), one.Key) {
 		t.Error("the key is in the log")
 	}
 }
@@ -315,11 +315,11 @@ func TestTools_RejectEndedCredentials(t *testing.T) {
 	rejected := func(key string) bool {
 		for _, name := range names {
 			body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `","arguments":{}}}`
-			if got := rt.post(t, body, apiKey(key)); got.status != http.StatusUnauthorized {
+			if got := rt.post(t, body, apiKey(key)); got.Status != http.StatusUnauthorized {
 				return false
 			}
 		}
-		return rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, apiKey(key)).status == http.StatusUnauthorized
+		return rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, apiKey(key)).Status == http.StatusUnauthorized
 	}
 	suspended, revoked := w.tenant(t, "suspended"), w.tenant(t, "revoked")
 	for _, key := range []string{suspended.Key, revoked.Key} {
@@ -359,14 +359,14 @@ func TestSignature_UploadsByREST(t *testing.T) {
 	body := "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\nhello\r\n--x--\r\n"
 	got := rt.send(t, http.MethodPost, "/media/create", strings.NewReader(body), header("x-service-signature", signature), header("Content-Type", "multipart/form-data; boundary=x"))
 	var item api.MediaItem
-	if err := json.Unmarshal(got.body, &item); err != nil || got.status != http.StatusCreated || item.Group != "bound" {
-		t.Fatalf("%d %s", got.status, got.body)
+	if err := json.Unmarshal(got.Body, &item); err != nil || got.Status != http.StatusCreated || item.Group != "bound" {
+		t.Fatalf("%d %s", got.Status, got.Body)
 	}
 	sealed := succeeded[api.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": item.MediaId}))
 	if !bytes.Equal(rt.read(t, sealed), []byte("hello")) {
 		t.Error("the file has other bytes")
 	}
-	rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, header("x-service-signature", signature)).is(t, http.StatusUnauthorized, "a signature")
+	rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, header("x-service-signature", signature)).Is(t, http.StatusUnauthorized, "a signature")
 }
 
 func TestTools_NameTheLifetimeOfDrafts(t *testing.T) {
@@ -374,7 +374,7 @@ func TestTools_NameTheLifetimeOfDrafts(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	for words, ttl := range map[string]time.Duration{"24 hours": 24 * time.Hour, "1 hour": time.Hour, "90 minutes": 90 * time.Minute} {
-		rt := w.replica(t, func(o *options) { o.mcp.DraftTTL = ttl })
+		rt := w.replica(t, func(o *options) { o.MCP.DraftTTL = ttl })
 		named := 0
 		for _, tool := range rt.tools(t, one.Key) {
 			if strings.Contains(tool.Description, "after "+words) {

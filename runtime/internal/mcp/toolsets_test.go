@@ -35,7 +35,7 @@ func TestCoreTools_AreByteIdentical(t *testing.T) {
 	w := newWorld(t)
 	got := w.replica(t).post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, apiKey(w.tenant(t, "one").Key))
 	var text bytes.Buffer
-	must(t, json.Indent(&text, got.body, "", "\t"))
+	must(t, json.Indent(&text, got.Body, "", "\t"))
 	text.WriteByte('\n')
 	golden := filepath.Join("testdata", "core_tools.json")
 	if *update {

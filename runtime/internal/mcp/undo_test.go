@@ -68,8 +68,8 @@ func TestUndo_RestoresWhatAnAssistantDeleted(t *testing.T) {
 			t.Errorf("delete_media is described as %q", tool.Description)
 		}
 	}
-	if got := rt.send(t, http.MethodDelete, "/media/delete/"+draft, nil, apiKey(one.Key)); got.status != http.StatusOK || deleted(rt, one).Total != 0 || w.QueryInt(t, `SELECT count(*) FROM stored_item`) != 0 {
-		t.Errorf("a delete with the key at REST: %d %s", got.status, got.body)
+	if got := rt.send(t, http.MethodDelete, "/media/delete/"+draft, nil, apiKey(one.Key)); got.Status != http.StatusOK || deleted(rt, one).Total != 0 || w.QueryInt(t, `SELECT count(*) FROM stored_item`) != 0 {
+		t.Errorf("a delete with the key at REST: %d %s", got.Status, got.Body)
 	}
 	for _, arguments := range []object{{"page": 0}, {"limit": 101}, {"mediaId": draft}} {
 		if got := rt.call(t, one.Key, "list_deleted_media", arguments); !got.IsError {

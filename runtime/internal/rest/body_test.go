@@ -50,7 +50,7 @@ func TestPost_RejectsUnknownFields(t *testing.T) {
 	}
 	for _, path := range []string{"/media/get/" + id, "/media/get/count", "/media/get/size", "/settings/media/get", "/media/seal/" + id} {
 		for _, body := range []string{"", " \n", "{}", " { } "} {
-			rt.do(t, http.MethodPost, path, key(one.Key), text(body)).is(t, http.StatusOK, "%s with %q", path, body)
+			rt.do(t, http.MethodPost, path, key(one.Key), text(body)).Is(t, http.StatusOK, "%s with %q", path, body)
 		}
 	}
 }
@@ -120,7 +120,7 @@ func TestParameters_DuplicatesAreRejected(t *testing.T) {
 			request{path, `{"Group": null}`, `unknown field "Group"`},
 		)
 	}
-	before := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body
+	before := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).Body
 	for _, tt := range tests {
 		t.Run(tt.path+" "+tt.body, func(t *testing.T) {
 			got := rt.do(t, http.MethodPost, tt.path, key(one.Key), text(tt.body))
@@ -129,24 +129,24 @@ func TestParameters_DuplicatesAreRejected(t *testing.T) {
 			}
 		})
 	}
-	if after := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body; string(after) != string(before) {
+	if after := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).Body; string(after) != string(before) {
 		t.Errorf("the settings changed: %s", after)
 	}
 	same := rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"thumbnailWidth": 210, "sources": {"a": {"x": 1}, "b": {"x": 1}, "c": ["x", "x"]}}`))
-	if same.status != http.StatusOK {
-		t.Errorf("names in separate objects: %d %s", same.status, same.body)
+	if same.Status != http.StatusOK {
+		t.Errorf("names in separate objects: %d %s", same.Status, same.Body)
 	}
 }
 
 // A body that stalls and a body that ends early have different errors.
 func TestBody_StalledAndIncompleteDiffer(t *testing.T) {
 	t.Parallel()
-	_, one, rt := withTenant(t, func(o *options) { o.server.StallTimeout = time.Second })
+	_, one, rt := withTenant(t, func(o *options) { o.Server.StallTimeout = time.Second })
 	for name, tt := range map[string]struct {
 		cut  bool
 		want string
 	}{"stalls": {false, "did not arrive in time"}, "is cut": {true, "unexpected end"}} {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.Addr())
 		must(t, err)
 		must(t, conn.SetDeadline(time.Now().Add(wait.Timeout(t))))
 		_, err = fmt.Fprintf(conn, "POST /media/get/count HTTP/1.1\r\nHost: media.test\r\nX-Service-Apikey: %s\r\nContent-Length: 9\r\n\r\n{", one.Key)

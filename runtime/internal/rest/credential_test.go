@@ -78,7 +78,7 @@ func TestSignature_InvalidIsRejected(t *testing.T) {
 	})
 	t.Run("made with another secret", func(t *testing.T) {
 		t.Parallel()
-		foreign := w.runtime(t, func(o *options) { o.secret = secretOf("z") })
+		foreign := w.runtime(t, func(o *options) { o.Auth.Secret = secretOf("z") })
 		rejected(t, foreign.sign(t, w.tenant(t, "foreign").Key, ""))
 	})
 	t.Run("of a rotated key", func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestSignature_InvalidIsRejected(t *testing.T) {
 		_, _, err := w.Registry.IssueKey(t.Context(), rotated.App.ID, 2, 0)
 		must(t, err)
 		wait.Until(t, "the signature of a revoked key is void", func() bool {
-			return rt.uploadSigned(t, s, file).status == http.StatusForbidden
+			return rt.uploadSigned(t, s, file).Status == http.StatusForbidden
 		})
 		rejected(t, permits)
 	})
@@ -101,16 +101,16 @@ func TestSignature_InvalidIsRejected(t *testing.T) {
 		suspended.Spec.Suspended = true
 		must(t, check.ErrorOf(w.Registry.Ensure(t.Context(), suspended.Spec)))
 		wait.Until(t, "the signature of a suspended account is void", func() bool {
-			return rt.uploadSigned(t, s, file).status == http.StatusForbidden
+			return rt.uploadSigned(t, s, file).Status == http.StatusForbidden
 		})
 	})
 	t.Run("expired", func(t *testing.T) {
 		t.Parallel()
 		late := w.runtime(t)
 		s := late.sign(t, w.tenant(t, "expired").Key, "")
-		late.clock.Advance(time.Hour - 5*time.Minute)
+		late.Clock.Advance(time.Hour - 5*time.Minute)
 		late.uploadSigned(t, s, file).item(t)
-		late.clock.Advance(6 * time.Minute)
+		late.Clock.Advance(6 * time.Minute)
 		late.uploadSigned(t, s, file).rejected(t, http.StatusForbidden, "Invalid signature")
 	})
 }
@@ -121,8 +121,8 @@ func TestSecret_PreviousIsAcceptedAndNotSignedWith(t *testing.T) {
 	one := w.tenant(t, "one")
 	file := filePart("a.txt", []byte("hello"))
 	before := w.runtime(t)
-	during := w.runtime(t, func(o *options) { o.previous, o.secret = o.secret, secretOf("b") })
-	after := w.runtime(t, func(o *options) { o.secret = secretOf("b") })
+	during := w.runtime(t, func(o *options) { o.Auth.SecretPrevious, o.Auth.Secret = o.Auth.Secret, secretOf("b") })
+	after := w.runtime(t, func(o *options) { o.Auth.Secret = secretOf("b") })
 
 	old, permits := before.sign(t, one.Key, ""), before.sign(t, one.Key, `{"count": 9}`)
 	during.uploadSigned(t, permits, file).item(t)
@@ -131,7 +131,7 @@ func TestSecret_PreviousIsAcceptedAndNotSignedWith(t *testing.T) {
 	item := before.upload(t, one.Key, file)
 	during.uploadSigned(t, old, file).item(t)
 	after.uploadSigned(t, old, file).rejected(t, http.StatusForbidden, "Invalid signature")
-	during.do(t, http.MethodGet, item.File).is(t, http.StatusOK, "a URL signed with the previous secret")
+	during.do(t, http.MethodGet, item.File).Is(t, http.StatusOK, "a URL signed with the previous secret")
 	after.do(t, http.MethodGet, item.File).rejected(t, http.StatusForbidden, "Invalid signature")
 	after.uploadSigned(t, during.sign(t, one.Key, ""), file).item(t)
 	before.uploadSigned(t, during.sign(t, one.Key, ""), file).rejected(t, http.StatusForbidden, "Invalid signature")
@@ -150,9 +150,9 @@ func TestKey_RevokedStopsOnEveryRuntimeWithinASecond(t *testing.T) {
 	must(t, err)
 	for _, rt := range runtimes {
 		wait.Until(t, "the old key is rejected", func() bool {
-			return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).status == http.StatusUnauthorized
+			return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).Status == http.StatusUnauthorized
 		})
-		rt.do(t, http.MethodGet, "/media/get", key(token.Reveal())).is(t, http.StatusOK, "the new key")
+		rt.do(t, http.MethodGet, "/media/get", key(token.Reveal())).Is(t, http.StatusOK, "the new key")
 		rt.expect(t, other, 0, 0)
 	}
 }
@@ -175,7 +175,7 @@ func TestKey_RevokedWhileTheListenerIsDisconnectedStops(t *testing.T) {
 	_, _, err = w.Registry.IssueKey(t.Context(), one.App.ID, 2, 0)
 	must(t, err)
 	wait.Until(t, "the old key is rejected", func() bool {
-		return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).status == http.StatusUnauthorized
+		return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).Status == http.StatusUnauthorized
 	})
 	wait.Until(t, "the runtime has reconnected", func() bool { return listeners("*") == 1 })
 }
@@ -188,12 +188,12 @@ func TestAccount_SuspendedIsRejectedUntilItIsResumed(t *testing.T) {
 	must(t, err)
 	wait.Until(t, "the suspended account is rejected", func() bool {
 		got := rt.do(t, http.MethodGet, "/media/get", key(one.Key))
-		return got.status == http.StatusUnauthorized && strings.Contains(string(got.body), "suspended")
+		return got.Status == http.StatusUnauthorized && strings.Contains(string(got.Body), "suspended")
 	})
 	one.Spec.Suspended = false
 	must(t, check.ErrorOf(w.Registry.Ensure(t.Context(), one.Spec)))
 	wait.Until(t, "the account is served again", func() bool {
-		return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).status == http.StatusOK
+		return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).Status == http.StatusOK
 	})
 }
 
@@ -203,18 +203,18 @@ func TestKey_RotatedEndsWithItsOverlap(t *testing.T) {
 	_, _, err := w.Registry.IssueKey(t.Context(), one.App.ID, 2, time.Hour)
 	must(t, err)
 	rt.expect(t, one, 0, 0)
-	rt.clock.Advance(time.Hour - 5*time.Minute)
+	rt.Clock.Advance(time.Hour - 5*time.Minute)
 	rt.expect(t, one, 0, 0)
-	rt.clock.Advance(6 * time.Minute)
+	rt.Clock.Advance(6 * time.Minute)
 	rt.do(t, http.MethodGet, "/media/get", key(one.Key)).rejected(t, http.StatusUnauthorized, "Unauthorized")
 }
 
 func TestBrand_IsInHeaderNamesAndInTheOpenAPIDocument(t *testing.T) {
 	t.Parallel()
-	_, one, rt := withTenant(t, func(o *options) { o.brand = "acme" })
-	rt.do(t, http.MethodGet, "/media/get", header("x-acme-apikey", one.Key)).is(t, http.StatusOK, "the answer")
+	_, one, rt := withTenant(t, func(o *options) { o.Server.Brand = "acme" })
+	rt.do(t, http.MethodGet, "/media/get", header("x-acme-apikey", one.Key)).Is(t, http.StatusOK, "the answer")
 	rt.do(t, http.MethodGet, "/media/get", key(one.Key)).rejected(t, http.StatusUnauthorized, "Unauthorized")
-	description := string(rt.do(t, http.MethodGet, "/openapi.json").body)
+	description := string(rt.do(t, http.MethodGet, "/openapi.json").Body)
 	for _, want := range []string{`"x-acme-apikey"`, `"x-acme-signature"`, `"servers":[{"url":"http://media.test"}]`} {
 		if !strings.Contains(description, want) {
 			t.Errorf("the document lacks %s", want)

@@ -16,13 +16,13 @@ func TestUploadFromURL_IsAskedForAtAnyReplica(t *testing.T) {
 	t.Parallel()
 	site := runtimetest.NewSite(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) })
 	w := newWorld(t)
-	asked := w.runtime(t, func(o *options) { o.source = site.Client(t) })
-	other := w.runtime(t, func(o *options) { o.source = site.Client(t) })
+	asked := w.runtime(t, func(o *options) { o.Source = site.Client(t) })
+	other := w.runtime(t, func(o *options) { o.Source = site.Client(t) })
 	one := w.tenant(t, "one")
 	got := asked.do(t, http.MethodPost, "/media/create/url", key(one.Key), text(`{"url": "`+site.URL("/a/caf%C3%A9.txt?token=secret")+`", "access": "public", "group": "g", "caption": "c", "metadata": {"k": "v"}, "seal": true}`))
 	queued := decode[api.URLUpload](t, got)
-	if got.status != http.StatusAccepted || got.header.Get("Location") != baseURL+"/media/create/url/"+queued.JobId.String() || queued.State != api.Queued {
-		t.Fatalf("%d %v %s", got.status, got.header, got.body)
+	if got.Status != http.StatusAccepted || got.Header.Get("Location") != baseURL+"/media/create/url/"+queued.JobId.String() || queued.State != api.Queued {
+		t.Fatalf("%d %v %s", got.Status, got.Header, got.Body)
 	}
 	w.runFetches(t, asked)
 	state := other.endedUpload(t, one.Key, queued)
@@ -37,7 +37,7 @@ func TestUploadFromURL_IsAskedForAtAnyReplica(t *testing.T) {
 		t.Error("the URL is kept after the end")
 	}
 	for _, rt := range []*runtime{asked, other} {
-		if log := rt.logs.String(); strings.Contains(log, "secret") || strings.Contains(log, "caf%") || strings.Contains(log, "café") {
+		if log := rt.Logs.String(); strings.Contains(log, "secret") || strings.Contains(log, "caf%") || strings.Contains(log, "café") {
 			t.Errorf("the log has a part of the URL: %s", log)
 		}
 	}
@@ -46,7 +46,7 @@ func TestUploadFromURL_IsAskedForAtAnyReplica(t *testing.T) {
 func TestUploadFromURL_FailsWithACode(t *testing.T) {
 	t.Parallel()
 	site := runtimetest.NewSite(t, http.NotFound)
-	w, one, rt := withTenant(t, func(o *options) { o.source = site.Client(t) })
+	w, one, rt := withTenant(t, func(o *options) { o.Source = site.Client(t) })
 	w.runFetches(t, rt)
 	for url, want := range map[string]api.URLUploadError{
 		site.URL("/secret"):                          {Code: "status_404", Detail: "the server answered with status 404"},
@@ -59,7 +59,7 @@ func TestUploadFromURL_FailsWithACode(t *testing.T) {
 			t.Errorf("%s: %+v %+v", url, state, state.Error)
 		}
 	}
-	if log := rt.logs.String(); strings.Contains(log, "secret") {
+	if log := rt.Logs.String(); strings.Contains(log, "secret") {
 		t.Errorf("the log has a part of the URL: %s", log)
 	}
 	if trapped := site.Trapped.Load(); trapped != 0 {
@@ -70,7 +70,7 @@ func TestUploadFromURL_FailsWithACode(t *testing.T) {
 func TestUploadFromURL_InvalidRequestQueuesNothing(t *testing.T) {
 	t.Parallel()
 	site := runtimetest.NewSite(t, http.NotFound)
-	w, one, rt := withTenant(t, func(o *options) { o.source = site.Client(t) })
+	w, one, rt := withTenant(t, func(o *options) { o.Source = site.Client(t) })
 	for body, want := range map[string]string{
 		``:                                   "url is missing",
 		`{}`:                                 "url is missing",
@@ -97,7 +97,7 @@ func TestUploadFromURL_InvalidRequestQueuesNothing(t *testing.T) {
 func TestUploadFromURL_FollowsTheToolPolicy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	rt := w.runtime(t, func(o *options) { o.resource = runtimetest.BaseURL + "/mcp" })
+	rt := w.runtime(t, func(o *options) { o.Auth.Resource = runtimetest.BaseURL + "/mcp" })
 	one := w.tenant(t, "one", func(s *account.Spec) { s.ToolPolicy.Tools = []string{"upload_media_from_url"} })
 	login := bearer(w.Session(t, one, auth.ScopeRead, auth.ScopeWrite))
 	const plain, sealed = `{"url": "https://example.com/"}`, `{"url": "https://example.com/", "seal": true}`
@@ -107,7 +107,7 @@ func TestUploadFromURL_FollowsTheToolPolicy(t *testing.T) {
 }
 
 // runFetches runs the uploads from a URL of a replica, as a process that has served for an hour.
-func (w *world) runFetches(t *testing.T, rt *runtime) { t.Helper(); w.RunFetches(t, rt.core) }
+func (w *world) runFetches(t *testing.T, rt *runtime) { t.Helper(); w.RunFetches(t, rt.Core) }
 
 // ended waits until an upload from a URL has ended.
 func (rt *runtime) endedUpload(t *testing.T, k string, of api.URLUpload) (state api.URLUpload) {

@@ -25,9 +25,9 @@ func TestFile_IsServedByRangeAndCondition(t *testing.T) {
 	data := randomBytes(7, 3<<20)
 	item := rt.sealed(t, one.Key, filePart("a.bin", data), field("access", "public"))
 	whole := rt.do(t, http.MethodGet, item.File)
-	etag, modified := whole.header.Get("ETag"), whole.header.Get("Last-Modified")
-	if !bytes.Equal(whole.body, data) || whole.header.Get("Accept-Ranges") != "bytes" || modified == "" {
-		t.Errorf("the whole file: %d bytes, %v", len(whole.body), whole.header)
+	etag, modified := whole.Header.Get("ETag"), whole.Header.Get("Last-Modified")
+	if !bytes.Equal(whole.Body, data) || whole.Header.Get("Accept-Ranges") != "bytes" || modified == "" {
+		t.Errorf("the whole file: %d bytes, %v", len(whole.Body), whole.Header)
 	}
 	for name, want := range map[string]string{
 		"Cache-Control":                "public, max-age=3600",
@@ -36,11 +36,11 @@ func TestFile_IsServedByRangeAndCondition(t *testing.T) {
 		"Content-Type":                 "application/octet-stream",
 		"Content-Disposition":          `attachment; filename="a.bin"; filename*=UTF-8''a.bin`,
 	} {
-		if got := whole.header.Get(name); got != want {
+		if got := whole.Header.Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	if csp := whole.header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || !strings.Contains(csp, "sandbox") {
+	if csp := whole.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || !strings.Contains(csp, "sandbox") {
 		t.Errorf("Content-Security-Policy: %q", csp)
 	}
 	n := len(data)
@@ -68,7 +68,7 @@ func TestFile_IsServedByRangeAndCondition(t *testing.T) {
 		{"a range backwards", []option{header("Range", "bytes=9-5")}, 416, nil},
 		{"another unit", []option{header("Range", "lines=0-9")}, 200, data},
 		{"the unit in capitals", []option{header("Range", "Bytes=0-9")}, 206, data[:10]},
-		{"two Range lines", []option{header("Range", "bytes=0-9"), func(r *request) { r.header.Add("Range", "bytes=5-6") }}, 200, data},
+		{"two Range lines", []option{header("Range", "bytes=0-9"), func(r *request) { r.Header.Add("Range", "bytes=5-6") }}, 200, data},
 		{"ranges of all of it, twice", []option{header("Range", "bytes=0-,0-")}, 200, data},
 		{"if any, unless it changed", []option{header("If-None-Match", "*")}, 304, nil},
 		{"unless it is one of these", []option{header("If-None-Match", `"other", W/`+etag)}, 304, nil},
@@ -87,41 +87,41 @@ func TestFile_IsServedByRangeAndCondition(t *testing.T) {
 	}
 	for _, tt := range tests {
 		got := rt.do(t, http.MethodGet, item.File, tt.send...)
-		if got.status != tt.status || tt.body != nil && !bytes.Equal(got.body, tt.body) {
-			t.Errorf("%s: %d with %d bytes, want %d with %d", tt.name, got.status, len(got.body), tt.status, len(tt.body))
+		if got.Status != tt.status || tt.body != nil && !bytes.Equal(got.Body, tt.body) {
+			t.Errorf("%s: %d with %d bytes, want %d with %d", tt.name, got.Status, len(got.Body), tt.status, len(tt.body))
 		}
-		switch header := got.header; got.status {
+		switch header := got.Header; got.Status {
 		case http.StatusNotModified:
-			if header.Get("ETag") != etag || header.Get("Cache-Control") == "" || header.Get("Content-Disposition")+header.Get("Content-Type")+header.Get("Content-Length") != "" || len(got.body) > 0 {
+			if header.Get("ETag") != etag || header.Get("Cache-Control") == "" || header.Get("Content-Disposition")+header.Get("Content-Type")+header.Get("Content-Length") != "" || len(got.Body) > 0 {
 				t.Errorf("%s: 304 with %v", tt.name, header)
 			}
 		case http.StatusPreconditionFailed:
-			if header.Get("Cache-Control") != "no-store" || !strings.HasPrefix(string(got.body), `{"error":"Precondition Failed"`) {
-				t.Errorf("%s: %s, %v", tt.name, got.body, header)
+			if header.Get("Cache-Control") != "no-store" || !strings.HasPrefix(string(got.Body), `{"error":"Precondition Failed"`) {
+				t.Errorf("%s: %s, %v", tt.name, got.Body, header)
 			}
 		}
-		if got.status == http.StatusRequestedRangeNotSatisfiable && (!strings.HasPrefix(string(got.body), `{"error":`) || got.header.Get("Content-Range") != fmt.Sprintf("bytes */%d", n)) {
-			t.Errorf("%s: %s, Content-Range %q", tt.name, got.body, got.header.Get("Content-Range"))
+		if got.Status == http.StatusRequestedRangeNotSatisfiable && (!strings.HasPrefix(string(got.Body), `{"error":`) || got.Header.Get("Content-Range") != fmt.Sprintf("bytes */%d", n)) {
+			t.Errorf("%s: %s, Content-Range %q", tt.name, got.Body, got.Header.Get("Content-Range"))
 		}
 	}
 	head := rt.do(t, http.MethodHead, item.File)
-	if head.status != http.StatusOK || head.header.Get("Content-Length") != fmt.Sprint(n) || head.header.Get("ETag") != etag || len(head.body) > 0 {
-		t.Errorf("HEAD: %d, %v", head.status, head.header)
+	if head.Status != http.StatusOK || head.Header.Get("Content-Length") != fmt.Sprint(n) || head.Header.Get("ETag") != etag || len(head.Body) > 0 {
+		t.Errorf("HEAD: %d, %v", head.Status, head.Header)
 	}
 	for _, send := range []string{"bytes=0-9", "bytes=-0", "bytes=99999999-"} {
-		if got := rt.do(t, http.MethodHead, item.File, header("Range", send)); got.status != http.StatusOK || got.header.Get("Content-Length") != fmt.Sprint(n) || got.header.Get("Content-Range") != "" {
-			t.Errorf("HEAD with Range %s: %d, %v", send, got.status, got.header)
+		if got := rt.do(t, http.MethodHead, item.File, header("Range", send)); got.Status != http.StatusOK || got.Header.Get("Content-Length") != fmt.Sprint(n) || got.Header.Get("Content-Range") != "" {
+			t.Errorf("HEAD with Range %s: %d, %v", send, got.Status, got.Header)
 		}
 	}
-	rt.do(t, http.MethodHead, item.File, header("If-None-Match", etag)).is(t, http.StatusNotModified, "HEAD unless it changed")
-	if got := rt.do(t, http.MethodOptions, item.File); got.status != http.StatusNoContent || got.header.Get("Allow") != "GET, HEAD" {
-		t.Errorf("OPTIONS: %d, Allow %q", got.status, got.header.Get("Allow"))
+	rt.do(t, http.MethodHead, item.File, header("If-None-Match", etag)).Is(t, http.StatusNotModified, "HEAD unless it changed")
+	if got := rt.do(t, http.MethodOptions, item.File); got.Status != http.StatusNoContent || got.Header.Get("Allow") != "GET, HEAD" {
+		t.Errorf("OPTIONS: %d, Allow %q", got.Status, got.Header.Get("Allow"))
 	}
 	rt.severalRanges(t, item.File, data)
 	empty := rt.sealed(t, one.Key, filePart("empty", nil), field("access", "public"))
 	for _, send := range []string{"", "bytes=0-", "bytes=0-0", "bytes=-1", "bytes=-0"} {
-		if got := rt.do(t, http.MethodGet, empty.File, header("Range", send)); got.status != http.StatusOK || len(got.body) != 0 || got.header.Get("Content-Range") != "" {
-			t.Errorf("an empty file with Range %q: %d, %v", send, got.status, got.header)
+		if got := rt.do(t, http.MethodGet, empty.File, header("Range", send)); got.Status != http.StatusOK || len(got.Body) != 0 || got.Header.Get("Content-Range") != "" {
+			t.Errorf("an empty file with Range %q: %d, %v", send, got.Status, got.Header)
 		}
 	}
 }
@@ -135,13 +135,13 @@ func TestFile_OfADeletedItemIsNotFoundAtOnce(t *testing.T) {
 		id := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")), field("access", access)).MediaId
 		listed := decode[[]api.MediaItem](t, rt.do(t, http.MethodGet, "/media/get", key(one.Key)))[0]
 		before := other.do(t, http.MethodGet, listed.File)
-		if listed.MediaId != id || string(before.body) != "hello" {
-			t.Fatalf("%s: %d %s", access, before.status, before.body)
+		if listed.MediaId != id || string(before.Body) != "hello" {
+			t.Fatalf("%s: %d %s", access, before.Status, before.Body)
 		}
 		rt.do(t, http.MethodDelete, "/media/delete/"+id.String(), key(one.Key))
-		for _, send := range [][]option{nil, {header("If-None-Match", before.header.Get("ETag"))}, {header("If-Modified-Since", before.header.Get("Last-Modified"))}, {header("Range", "bytes=0-1")}} {
+		for _, send := range [][]option{nil, {header("If-None-Match", before.Header.Get("ETag"))}, {header("If-Modified-Since", before.Header.Get("Last-Modified"))}, {header("Range", "bytes=0-1")}} {
 			other.do(t, http.MethodGet, listed.File, send...).rejected(t, http.StatusNotFound, "Not Found")
-			other.do(t, http.MethodHead, listed.File, send...).is(t, http.StatusNotFound, "%s: HEAD", access)
+			other.do(t, http.MethodHead, listed.File, send...).Is(t, http.StatusNotFound, "%s: HEAD", access)
 		}
 	}
 }
@@ -149,9 +149,9 @@ func TestFile_OfADeletedItemIsNotFoundAtOnce(t *testing.T) {
 func (rt *runtime) severalRanges(t *testing.T, file string, data []byte) {
 	t.Helper()
 	got := rt.do(t, http.MethodGet, file, header("Range", "bytes=5-9,2000000-2999999,0-0"))
-	_, params, err := mime.ParseMediaType(got.header.Get("Content-Type"))
+	_, params, err := mime.ParseMediaType(got.Header.Get("Content-Type"))
 	must(t, err)
-	reader := multipart.NewReader(bytes.NewReader(got.body), params["boundary"])
+	reader := multipart.NewReader(bytes.NewReader(got.Body), params["boundary"])
 	for _, want := range [][]byte{data[5:10], data[2000000:3000000], data[:1]} {
 		p, err := reader.NextPart()
 		must(t, err)
@@ -189,13 +189,13 @@ func TestFileName_AnyIsReturned(t *testing.T) {
 			t.Errorf("%q became %q, want %q", sent, item.OriginalFileName, want)
 		}
 		got := rt.do(t, http.MethodGet, item.File)
-		if got.status != http.StatusOK {
-			t.Errorf("%q: %s answers %d", sent, item.File, got.status)
+		if got.Status != http.StatusOK {
+			t.Errorf("%q: %s answers %d", sent, item.File, got.Status)
 			continue
 		}
-		_, params, err := mime.ParseMediaType(got.header.Get("Content-Disposition"))
+		_, params, err := mime.ParseMediaType(got.Header.Get("Content-Disposition"))
 		if err != nil || params["filename"] != want {
-			t.Errorf("%q: Content-Disposition %q gives %q, %v", sent, got.header.Get("Content-Disposition"), params["filename"], err)
+			t.Errorf("%q: Content-Disposition %q gives %q, %v", sent, got.Header.Get("Content-Disposition"), params["filename"], err)
 		}
 		parsed, err := url.Parse(item.File)
 		if err != nil || !strings.HasSuffix(parsed.Path, "/original/"+want) {
@@ -219,7 +219,7 @@ func TestFileName_FromCurlIsReturned(t *testing.T) {
 	_, one, rt := withTenant(t)
 	dir := t.TempDir()
 	run := func(args ...string) string {
-		command := exec.CommandContext(t.Context(), curl, append([]string{"-sS", "--connect-to", "media.test:80:" + rt.server.Addr()}, args...)...)
+		command := exec.CommandContext(t.Context(), curl, append([]string{"-sS", "--connect-to", "media.test:80:" + rt.Addr()}, args...)...)
 		command.Dir = dir
 		out, err := command.CombinedOutput()
 		if err != nil {
@@ -269,13 +269,13 @@ func TestFile_OnlyListedTypesAreInline(t *testing.T) {
 	} {
 		item := rt.sealed(t, one.Key, part{name: "file", fileName: name, contentType: "image/png", data: []byte(tt.data)}, field("access", "public"))
 		got := rt.do(t, http.MethodGet, item.File)
-		kind, _, _ := strings.Cut(got.header.Get("Content-Disposition"), ";")
+		kind, _, _ := strings.Cut(got.Header.Get("Content-Disposition"), ";")
 		sent := tt.mime
 		if sent == "text/plain" {
 			sent += "; charset=utf-8" // mimeType has no charset
 		}
-		if kind != tt.kind || got.header.Get("Content-Type") != sent || item.MimeType != tt.mime {
-			t.Errorf("%s: %s, %s, %s; want %s, %s", name, kind, got.header.Get("Content-Type"), item.MimeType, tt.kind, tt.mime)
+		if kind != tt.kind || got.Header.Get("Content-Type") != sent || item.MimeType != tt.mime {
+			t.Errorf("%s: %s, %s, %s; want %s, %s", name, kind, got.Header.Get("Content-Type"), item.MimeType, tt.kind, tt.mime)
 		}
 	}
 }
@@ -288,8 +288,8 @@ func TestSignedURL_OpensOneFileUntilItExpires(t *testing.T) {
 	plain, query, _ := strings.Cut(private.File, "?")
 	otherPlain, _, _ := strings.Cut(other.File, "?")
 	got := rt.do(t, http.MethodGet, private.File)
-	if string(got.body) != "private" || !strings.HasPrefix(got.header.Get("Cache-Control"), "private, max-age=") {
-		t.Errorf("%d %s, %s", got.status, got.body, got.header.Get("Cache-Control"))
+	if string(got.Body) != "private" || !strings.HasPrefix(got.Header.Get("Cache-Control"), "private, max-age=") {
+		t.Errorf("%d %s, %s", got.Status, got.Body, got.Header.Get("Cache-Control"))
 	}
 	expires := strings.Split(strings.TrimPrefix(query, "expires="), "&")[0]
 	const invalid = "Invalid signature"
@@ -313,21 +313,21 @@ func TestSignedURL_OpensOneFileUntilItExpires(t *testing.T) {
 	} {
 		got := rt.do(t, http.MethodGet, tt.address)
 		if tt.status == http.StatusOK {
-			got.is(t, tt.status, "%s", name)
+			got.Is(t, tt.status, "%s", name)
 			continue
 		}
 		t.Run(name, func(t *testing.T) { got.rejected(t, tt.status, tt.text) })
 	}
-	rt.clock.Advance(time.Hour - 100*time.Second)
-	if got := rt.do(t, http.MethodGet, private.File); got.status != http.StatusOK || !strings.HasPrefix(got.header.Get("Cache-Control"), "private, max-age=") {
-		t.Errorf("shortly before its end: %d, %s", got.status, got.header.Get("Cache-Control"))
+	rt.Clock.Advance(time.Hour - 100*time.Second)
+	if got := rt.do(t, http.MethodGet, private.File); got.Status != http.StatusOK || !strings.HasPrefix(got.Header.Get("Cache-Control"), "private, max-age=") {
+		t.Errorf("shortly before its end: %d, %s", got.Status, got.Header.Get("Cache-Control"))
 	}
-	rt.clock.Advance(101 * time.Second)
+	rt.Clock.Advance(101 * time.Second)
 	rt.do(t, http.MethodGet, private.File).rejected(t, http.StatusForbidden, invalid)
 
 	fresh := rt.do(t, http.MethodGet, "/media/get/"+private.MediaId.String(), key(one.Key)).item(t)
-	if got := rt.do(t, http.MethodGet, fresh.File); string(got.body) != "private" {
-		t.Errorf("a fresh address: %d", got.status)
+	if got := rt.do(t, http.MethodGet, fresh.File); string(got.Body) != "private" {
+		t.Errorf("a fresh address: %d", got.Status)
 	}
 	rt.do(t, http.MethodDelete, "/media/delete/"+private.MediaId.String(), key(one.Key))
 	rt.do(t, http.MethodGet, fresh.File).rejected(t, http.StatusNotFound, "Not Found")
@@ -341,8 +341,8 @@ func TestFile_WhoseObjectIsLostIsAnError(t *testing.T) {
 	for _, send := range [][]option{nil, {header("Range", "bytes=1-2")}, {header("Range", "bytes=1-1,3-3")}} {
 		got := rt.do(t, http.MethodGet, item.File, send...)
 		got.rejected(t, http.StatusInternalServerError, "Internal Server Error")
-		if got.header.Get("Content-Disposition") != "" || got.header.Get("ETag") != "" || strings.Contains(got.header.Get("Cache-Control"), "public") {
-			t.Errorf("the error has a file's headers: %v", got.header)
+		if got.Header.Get("Content-Disposition") != "" || got.Header.Get("ETag") != "" || strings.Contains(got.Header.Get("Cache-Control"), "public") {
+			t.Errorf("the error has a file's headers: %v", got.Header)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func (a answer) invalid(t *testing.T, says string) {
 func (rt *runtime) named(t *testing.T, of tenant, query string) (answer, []string) {
 	t.Helper()
 	got := rt.do(t, http.MethodGet, "/media/get?"+query, key(of.Key))
-	got.mustBe(t, http.StatusOK, "%s", query)
+	got.MustBe(t, http.StatusOK, "%s", query)
 	names := []string{}
 	for _, item := range decode[[]api.MediaItem](t, got) {
 		names = append(names, item.OriginalFileName)
@@ -68,7 +68,7 @@ func TestFind_FiltersSortsAndCounts(t *testing.T) {
 		if !slices.Equal(names, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.query, names, tt.want)
 		}
-		if total := got.header.Get("X-Total-Count"); (total == "") == strings.HasPrefix(tt.query, "sort") {
+		if total := got.Header.Get("X-Total-Count"); (total == "") == strings.HasPrefix(tt.query, "sort") {
 			t.Errorf("%s: X-Total-Count is %q", tt.query, total)
 		}
 		if strings.Contains(tt.query, "sort") || strings.Contains(tt.query, "page") {
@@ -107,8 +107,8 @@ func TestFind_CursorsContinueTheirListOnly(t *testing.T) {
 		"limit=1&sort=size&meta.x=a": {},
 	} {
 		got, names := rt.named(t, one, query)
-		for next := got.header.Get("X-Next-Cursor"); next != ""; next = got.header.Get("X-Next-Cursor") {
-			if link := got.header.Get("Link"); !strings.Contains(query, "page") && strings.Contains(link, "after=") != strings.Contains(link, "after="+next) {
+		for next := got.Header.Get("X-Next-Cursor"); next != ""; next = got.Header.Get("X-Next-Cursor") {
+			if link := got.Header.Get("Link"); !strings.Contains(query, "page") && strings.Contains(link, "after=") != strings.Contains(link, "after="+next) {
 				t.Errorf("%s: Link %s does not have the cursor", query, link)
 			}
 			cursor := "after=" + next
@@ -139,7 +139,7 @@ func TestFind_ListsDraftsOfTheApp(t *testing.T) {
 	rt.upload(t, one.Key, filePart("second.txt", []byte("x")))
 	rt.upload(t, blog.Key, filePart("theirs.txt", []byte("x")))
 	got, names := rt.named(t, one, "state=draft")
-	if !slices.Equal(names, []string{"second.txt", "first.txt"}) || got.header.Get("X-Total-Count") != "" {
+	if !slices.Equal(names, []string{"second.txt", "first.txt"}) || got.Header.Get("X-Total-Count") != "" {
 		t.Errorf("the drafts are %q", names)
 	}
 	for _, item := range decode[[]api.MediaItem](t, got) {

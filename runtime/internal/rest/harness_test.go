@@ -5,33 +5,21 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"io"
 	"mime/multipart"
 	"net/http"
 	"net/textproto"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/fetch"
-	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/api"
-	"mediastack.dev/runtime/internal/auth"
-	"mediastack.dev/runtime/internal/delivery"
-	"mediastack.dev/runtime/internal/itemcache"
-	"mediastack.dev/runtime/internal/ratelimit"
-	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/server"
-	"mediastack.dev/runtime/media"
-	"mediastack.dev/runtime/settings"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -68,73 +56,33 @@ const (
 // tenant creates an account as the operator does for a MediaAccount.
 func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec)) tenant {
 	t.Helper()
-	spec := account.Spec{Name: name, MaxStorage: maxStorage, MaxUploadSize: maxUploadSize}
-	for _, apply := range change {
-		apply(&spec)
-	}
-	return w.Tenant(t, spec)
+	return w.Tenant(t, account.Spec{Name: name, MaxStorage: maxStorage, MaxUploadSize: maxUploadSize}, change...)
 }
 
-// runtime is a running runtime.
+// runtime is a running runtime, and the uploads that a test has begun.
 type runtime struct {
-	client  *http.Client
-	server  *server.Server
-	api     *rest.API
-	files   *delivery.Delivery
-	clock   *runtimetest.Clock
-	core    *runtimetest.Core
+	*runtimetest.Service
 	job     uuid.UUID // an upload from a URL
 	running uuid.UUID // a resumable upload
-	logs    *runtimetest.Log
-	stop    context.CancelFunc
-	ended   chan error
 }
 
-// options of a runtime.
-type options struct {
-	secret, previous string
-	brand            string
-	resource         string // the resource of access tokens; empty = logins are off
-	media            media.Config
-	server           server.Config
-	limits           ratelimit.Config
-	delivery         delivery.Config
-	presigned        delivery.Presigner
-	cache            itemcache.Config
-	images           bool         // uploads get derivatives, by the built worker
-	source           fetch.Source // of uploads from a URL; nil = any URL is valid
-}
+type options = runtimetest.ServiceConfig
 
 func secretOf(char string) string {
 	return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(char, 32)))
 }
 
+// runtime starts a runtime, whose client validates responses.
 func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	t.Helper()
-	o := options{secret: secretOf("a"), brand: "service", media: runtimetest.MediaConfig(), server: runtimetest.ServerConfig(),
-		delivery: delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}}
-	o.media.UploadMemory = 64 << 20
+	o := runtimetest.NewServiceConfig()
+	o.Media.UploadMemory, o.CacheSettings = 64<<20, true
+	o.Checks = []server.Check{{Name: "database", Run: w.Store.Ping}, {Name: "schema", Run: w.Store.CheckSchema}, {Name: "objects", Run: w.Objects.Ping}}
 	for _, apply := range change {
 		apply(&o)
 	}
-	o.server.Brand = o.brand
-	credentials := auth.Config{Secret: o.secret, SecretPrevious: o.previous, SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
-	if o.resource != "" {
-		credentials.Resource, credentials.MetadataURL = o.resource, baseURL+"/.well-known/oauth-protected-resource/mcp"
-	}
-	rt := &runtime{clock: &runtimetest.Clock{}}
-	uploadSettings := accountcache.NewSettings(w.Store.Settings, time.Minute, rt.clock.Now)
-	core := w.Core(t, runtimetest.CoreConfig{Server: o.server, Media: o.media, Limits: o.limits, Auth: credentials, Delivery: o.delivery,
-		Now: rt.clock.Now, Images: o.images, Cache: o.cache, Presigner: o.presigned, Settings: uploadSettings, Caches: []accountcache.Cache{uploadSettings}, Source: o.source})
-	rt.core, rt.logs, rt.files = core, core.Logs, core.Files
-	locks := w.Store.Items.UploadLocks(core.Logs.Logger()) // they do not run: the tests of package tus end uploads
-	var err error
-	rt.api, err = rest.New(rest.Config{MaxBatches: 16, BaseURL: baseURL, Brand: o.brand}, rest.Deps{Limits: core.Limits, Media: core.Media, Items: core.Items, Uploads: media.NewRunningUploads(core.Media, locks, 5*time.Minute), Settings: settings.NewService(uploadSettings), Auth: core.Auth, Documents: core.Documents, Fetch: core.Fetch})
-	must(t, err)
-	checks := []server.Check{{Name: "database", Run: w.Store.Ping}, {Name: "schema", Run: w.Store.CheckSchema}, {Name: "objects", Run: w.Objects.Ping}}
-	replica := core.Serve(t, checks, []func(chi.Router){rt.api.Mount, rt.files.Mount})
-	rt.server, rt.stop, rt.ended = replica.Server, replica.Stop, replica.Ended
-	rt.client = newClient(t, rt.server.Addr(), o.brand)
+	rt := &runtime{Service: w.Service(t, o)}
+	rt.Client = newClient(t, rt.Addr(), o.Server.Brand)
 	return rt
 }
 
@@ -146,39 +94,19 @@ func withTenant(t *testing.T, change ...func(*options)) (*world, tenant, *runtim
 }
 
 // answer is a response whose body was read.
-type answer struct {
-	status int
-	header http.Header
-	body   []byte
-}
+type answer struct{ runtimetest.Answer }
 
-// is reports an error if the status is another one. what names the request, with its arguments.
-func (a answer) is(t *testing.T, status int, what string, args ...any) {
-	t.Helper()
-	runtimetest.CheckStatus(t, t.Errorf, a.status, status, a.body, what, args...)
-}
+type (
+	request = runtimetest.Request
+	option  = runtimetest.Option
+)
 
-// mustBe ends the test if the status is another one.
-func (a answer) mustBe(t *testing.T, status int, what string, args ...any) {
-	t.Helper()
-	runtimetest.CheckStatus(t, t.Fatalf, a.status, status, a.body, what, args...)
-}
-
-// request is a request that options change.
-type request struct {
-	header http.Header
-	body   io.Reader
-}
-
-type option func(*request)
-
-func header(name, value string) option { return func(r *request) { r.header.Set(name, value) } }
-
-func key(k string) option { return header("x-service-apikey", k) }
-
-func signature(s string) option { return header("x-service-signature", s) }
-
-func text(body string) option { return func(r *request) { r.body = strings.NewReader(body) } }
+var (
+	header    = runtimetest.Header
+	key       = runtimetest.Key
+	signature = runtimetest.Signature
+	text      = runtimetest.Text
+)
 
 // part is one part of a form. A file has a file name.
 type part struct {
@@ -194,8 +122,8 @@ func field(name, value string) part { return part{name: name, data: []byte(value
 func form(parts ...part) option {
 	return func(r *request) {
 		body, kind := encode(parts...)
-		r.body = bytes.NewReader(body)
-		r.header.Set("Content-Type", kind)
+		r.Body = bytes.NewReader(body)
+		r.Header.Set("Content-Type", kind)
 	}
 }
 
@@ -238,22 +166,8 @@ func (rt *runtime) do(t *testing.T, method, path string, change ...option) answe
 }
 
 func (rt *runtime) try(ctx context.Context, method, path string, change ...option) (answer, error) {
-	r := request{header: http.Header{}}
-	for _, apply := range change {
-		apply(&r)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, baseURL+strings.TrimPrefix(path, baseURL), r.body)
-	if err != nil {
-		return answer{}, err
-	}
-	req.Header = r.header
-	response, err := rt.client.Do(req)
-	if err != nil {
-		return answer{}, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	return answer{status: response.StatusCode, header: response.Header, body: body}, err
+	got, err := rt.Send(ctx, method, path, change...)
+	return answer{got}, err
 }
 
 // item decodes a media document.
@@ -262,10 +176,10 @@ func (a answer) item(t *testing.T) api.MediaItem { return decode[api.MediaItem](
 func decode[T any](t *testing.T, a answer) T {
 	t.Helper()
 	var value T
-	if a.status/100 != 2 {
-		t.Fatalf("status %d: %s", a.status, a.body)
+	if a.Status/100 != 2 {
+		t.Fatalf("status %d: %s", a.Status, a.Body)
 	}
-	must(t, json.Unmarshal(a.body, &value))
+	must(t, json.Unmarshal(a.Body, &value))
 	return value
 }
 
@@ -273,8 +187,8 @@ func decode[T any](t *testing.T, a answer) T {
 func (a answer) rejected(t *testing.T, status int, text string) string {
 	t.Helper()
 	var body api.Error
-	if err := json.Unmarshal(a.body, &body); err != nil || a.status != status || body.Error != text {
-		t.Fatalf("got %d %s, want %d with error %q", a.status, a.body, status, text)
+	if err := json.Unmarshal(a.Body, &body); err != nil || a.Status != status || body.Error != text {
+		t.Fatalf("got %d %s, want %d with error %q", a.Status, a.Body, status, text)
 	}
 	return body.Detail
 }
@@ -283,7 +197,7 @@ func (a answer) rejected(t *testing.T, status int, text string) string {
 func (rt *runtime) upload(t *testing.T, k string, parts ...part) api.MediaItem {
 	t.Helper()
 	got := rt.do(t, http.MethodPost, "/media/create", key(k), form(parts...))
-	got.mustBe(t, http.StatusCreated, "upload")
+	got.MustBe(t, http.StatusCreated, "upload")
 	return got.item(t)
 }
 

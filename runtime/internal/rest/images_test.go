@@ -32,12 +32,12 @@ var dominantColor = regexp.MustCompile(`^#[0-9a-f]{6}$`)
 
 func TestImages_HaveAThumbnailAndAConversion(t *testing.T) {
 	t.Parallel()
-	_, one, rt := withTenant(t, func(o *options) { o.images = true })
+	_, one, rt := withTenant(t, func(o *options) { o.Images = true })
 	file := photo(t, 800, 400)
 	before := rt.sealed(t, one.Key, filePart("before.jpg", file), field("access", "public"))
 	changed := rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"useWebP": true, "thumbnailWidth": 100}`))
-	if changed.status != http.StatusOK {
-		t.Fatalf("settings: %d %s", changed.status, changed.body)
+	if changed.Status != http.StatusOK {
+		t.Fatalf("settings: %d %s", changed.Status, changed.Body)
 	}
 	item := rt.sealed(t, one.Key, filePart("after.jpg", file), field("access", "public"))
 	private := rt.sealed(t, one.Key, filePart("private.jpg", file))
@@ -54,24 +54,24 @@ func TestImages_HaveAThumbnailAndAConversion(t *testing.T) {
 		"the private item's thumbnail":  {private.Thumbnail, "/thumbnail/private.webp?", 100, 50},
 	} {
 		got := rt.do(t, http.MethodGet, tt.address)
-		if got.status != http.StatusOK || got.header.Get("Content-Type") != "image/webp" || !strings.Contains(tt.address, tt.path) {
-			t.Errorf("%s: %d %s at %s", name, got.status, got.header.Get("Content-Type"), tt.address)
+		if got.Status != http.StatusOK || got.Header.Get("Content-Type") != "image/webp" || !strings.Contains(tt.address, tt.path) {
+			t.Errorf("%s: %d %s at %s", name, got.Status, got.Header.Get("Content-Type"), tt.address)
 			continue
 		}
-		picture, err := webp.StripMetadata(got.body)
+		picture, err := webp.StripMetadata(got.Body)
 		if err != nil || picture.Width != tt.width || picture.Height != tt.height {
 			t.Errorf("%s: %d x %d, %v", name, picture.Width, picture.Height, err)
 		}
-		if cached := rt.do(t, http.MethodGet, tt.address, header("If-None-Match", got.header.Get("ETag"))); cached.status != http.StatusNotModified {
-			t.Errorf("%s, with If-None-Match: %d", name, cached.status)
+		if cached := rt.do(t, http.MethodGet, tt.address, header("If-None-Match", got.Header.Get("ETag"))); cached.Status != http.StatusNotModified {
+			t.Errorf("%s, with If-None-Match: %d", name, cached.Status)
 		}
 	}
 	if !strings.Contains(before.File, "/original/before.jpg") || before.MimeType != "image/jpeg" || item.MimeType != "image/webp" {
 		t.Errorf("before the change %s of %s, after it %s", before.File, before.MimeType, item.MimeType)
 	}
 	for _, original := range []string{item.Original, private.Original, before.File} {
-		if got := rt.do(t, http.MethodGet, original); !bytes.Equal(got.body, file) || got.header.Get("Content-Type") != "image/jpeg" {
-			t.Errorf("the original at %s: %d, %d bytes", original, got.status, len(got.body))
+		if got := rt.do(t, http.MethodGet, original); !bytes.Equal(got.Body, file) || got.Header.Get("Content-Type") != "image/jpeg" {
+			t.Errorf("the original at %s: %d, %d bytes", original, got.Status, len(got.Body))
 		}
 	}
 	for _, image := range []api.MediaItem{before, item, private} {
@@ -88,14 +88,14 @@ func TestImages_HaveAThumbnailAndAConversion(t *testing.T) {
 	// The signature of one variant is invalid for another.
 	rt.do(t, http.MethodGet, strings.Replace(private.Thumbnail, "/thumbnail/", "/original/", 1)).rejected(t, http.StatusForbidden, "Invalid signature")
 
-	rt.do(t, http.MethodDelete, "/media/delete/"+item.MediaId.String(), key(one.Key)).mustBe(t, http.StatusOK, "delete")
+	rt.do(t, http.MethodDelete, "/media/delete/"+item.MediaId.String(), key(one.Key)).MustBe(t, http.StatusOK, "delete")
 	for _, address := range []string{item.File, item.Thumbnail, item.Original} {
-		rt.do(t, http.MethodGet, address).is(t, http.StatusNotFound, "%s after the delete", address)
+		rt.do(t, http.MethodGet, address).Is(t, http.StatusNotFound, "%s after the delete", address)
 	}
 	totals := decode[api.Totals](t, rt.do(t, http.MethodGet, "/media/get/size", key(one.Key)))
 	stored := 2 * len(file) // the originals of before and private
 	for _, address := range []string{before.Thumbnail, private.File, private.Thumbnail} {
-		stored += len(rt.do(t, http.MethodGet, address).body)
+		stored += len(rt.do(t, http.MethodGet, address).Body)
 	}
 	if totals.Storage != int64(stored) {
 		t.Errorf("the account has %d bytes, and says %d", stored, totals.Storage)

@@ -42,8 +42,8 @@ func sameAsMissing(method, path string, send ...option) func(*testing.T, *runtim
 		t.Helper()
 		for _, id := range []uuid.UUID{draft.MediaId, sealed.MediaId, uuid.MustParse(anyItem)} {
 			got := rt.do(t, method, strings.Replace(path, "{mediaId}", id.String(), 1), append(send, key(other.Key))...)
-			if got.status != http.StatusNotFound || strings.TrimSpace(string(got.body)) != noItem {
-				t.Errorf("%s: %d %s", id, got.status, got.body)
+			if got.Status != http.StatusNotFound || strings.TrimSpace(string(got.Body)) != noItem {
+				t.Errorf("%s: %d %s", id, got.Status, got.Body)
 			}
 		}
 	}
@@ -68,8 +68,8 @@ func seesNothing(method, path, want string) func(*testing.T, *runtime, tenant, a
 	return func(t *testing.T, rt *runtime, other tenant, _, _ api.MediaItem) {
 		t.Helper()
 		got := rt.do(t, method, path, key(other.Key))
-		if got.status != http.StatusOK || strings.TrimSpace(string(got.body)) != want {
-			t.Errorf("%d %s, want %s", got.status, got.body, want)
+		if got.Status != http.StatusOK || strings.TrimSpace(string(got.Body)) != want {
+			t.Errorf("%d %s, want %s", got.Status, got.Body, want)
 		}
 	}
 }
@@ -79,8 +79,8 @@ func seesNothing(method, path, want string) func(*testing.T, *runtime, tenant, a
 func ownOnly(method, path string, send ...option) func(*testing.T, *runtime, tenant, api.MediaItem, api.MediaItem) {
 	return func(t *testing.T, rt *runtime, other tenant, _, _ api.MediaItem) {
 		t.Helper()
-		if got := rt.do(t, method, path, append(send, key(other.Key))...); got.status/100 != 2 {
-			t.Errorf("%d %s", got.status, got.body)
+		if got := rt.do(t, method, path, append(send, key(other.Key))...); got.Status/100 != 2 {
+			t.Errorf("%d %s", got.Status, got.Body)
 		}
 	}
 }
@@ -93,8 +93,8 @@ func onlySigned(method string) func(*testing.T, *runtime, tenant, api.MediaItem,
 		_, query, _ := strings.Cut(theirs.File, "?")
 		for _, item := range []api.MediaItem{draft, sealed} {
 			plain, _, _ := strings.Cut(item.File, "?")
-			rt.do(t, method, plain, key(other.Key)).is(t, http.StatusNotFound, "without a signature")
-			rt.do(t, method, plain+"?"+query, key(other.Key)).is(t, http.StatusForbidden, "with another item's signature")
+			rt.do(t, method, plain, key(other.Key)).Is(t, http.StatusNotFound, "without a signature")
+			rt.do(t, method, plain+"?"+query, key(other.Key)).Is(t, http.StatusForbidden, "with another item's signature")
 		}
 	}
 }
@@ -105,7 +105,7 @@ func foreignJob(t *testing.T, rt *runtime, other tenant, _, _ api.MediaItem) {
 	for _, id := range []uuid.UUID{rt.job, uuid.MustParse(anyItem)} {
 		got := rt.do(t, http.MethodGet, "/media/create/url/"+id.String(), key(other.Key))
 		if detail := got.rejected(t, http.StatusNotFound, "Not Found"); detail != "upload from a URL not found" {
-			t.Errorf("%s: %s", id, got.body)
+			t.Errorf("%s: %s", id, got.Body)
 		}
 	}
 }
@@ -115,8 +115,8 @@ func foreignUpload(t *testing.T, rt *runtime, other tenant, _, _ api.MediaItem) 
 	t.Helper()
 	for _, id := range []string{rt.running.String(), anyItem, "x"} {
 		got := rt.do(t, http.MethodDelete, "/media/uploads/"+id, key(other.Key))
-		if got.status != http.StatusNotFound || strings.TrimSpace(string(got.body)) != `{"error":"Not Found","code":"not_found","detail":"there is no such upload"}` {
-			t.Errorf("%s: %d %s", id, got.status, got.body)
+		if got.Status != http.StatusNotFound || strings.TrimSpace(string(got.Body)) != `{"error":"Not Found","code":"not_found","detail":"there is no such upload"}` {
+			t.Errorf("%s: %d %s", id, got.Status, got.Body)
 		}
 	}
 }
@@ -156,7 +156,7 @@ func isolations() map[operation]isolation {
 		{"HEAD", "/media/file/{mediaId}/{variant}/{name}"}: {foreign: onlySigned("HEAD"), open: true},
 		{"GET", "/openapi.json"}: {open: true, foreign: func(t *testing.T, rt *runtime, _ tenant, _, _ api.MediaItem) {
 			t.Helper()
-			rt.do(t, "GET", "/openapi.json").is(t, http.StatusOK, "the answer")
+			rt.do(t, "GET", "/openapi.json").Is(t, http.StatusOK, "the answer")
 		}},
 	}
 }
@@ -169,7 +169,7 @@ func TestRoutes_IsolateTenants(t *testing.T) {
 	blog := w.AddApp(t, one, "blog")
 	draft := rt.upload(t, one.Key, filePart("draft.txt", []byte("draft")))
 	sealed := rt.sealed(t, one.Key, filePart("sealed.txt", []byte("sealed")))
-	before := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body
+	before := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).Body
 	theirs := rt.upload(t, other.Key, filePart("theirs.txt", []byte("theirs")))
 	_, theirAddress, _ := strings.Cut(theirs.File, "?")
 	rt.job = decode[api.URLUpload](t, rt.do(t, http.MethodPost, "/media/create/url", key(one.Key), text(`{"url": "https://files.example.com/x.txt"}`))).JobId
@@ -207,7 +207,7 @@ func TestRoutes_IsolateTenants(t *testing.T) {
 				_, address, _ := strings.Cut(draft.File, "?")
 				for _, query := range []string{address, theirAddress} {
 					send(path+"?"+query).rejected(t, http.StatusUnauthorized, "Unauthorized")
-					send(path+"?"+query, key(other.Key)).is(t, http.StatusBadRequest, "with a key and a file's address")
+					send(path+"?"+query, key(other.Key)).Is(t, http.StatusBadRequest, "with a key and a file's address")
 				}
 				if !auth.AcceptsSignature(route.path) {
 					// A signature is valid for uploads only.
@@ -242,7 +242,7 @@ func TestRoutes_IsolateTenants(t *testing.T) {
 		t.Error("the draft was changed by another tenant")
 	}
 	rt.expect(t, one, 1, sealed.Size)
-	if after := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body; !bytes.Equal(after, before) {
+	if after := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).Body; !bytes.Equal(after, before) {
 		t.Errorf("the settings were changed by another tenant: %s", after)
 	}
 }
@@ -250,7 +250,7 @@ func TestRoutes_IsolateTenants(t *testing.T) {
 // resumable creates a resumable upload.
 func (rt *runtime) resumable(t *testing.T, w *world, of tenant) uuid.UUID {
 	t.Helper()
-	created, err := rt.core.Media.CreateResumable(t.Context(), w.Principal(t, of), 10, media.Fields{FileName: "large.bin"}, "")
+	created, err := rt.Media.CreateResumable(t.Context(), w.Principal(t, of), 10, media.Fields{FileName: "large.bin"}, "")
 	must(t, err)
 	return created.State().ItemID
 }
@@ -287,7 +287,7 @@ func TestRoutes_RejectEndedCredentials(t *testing.T) {
 			granted := rt.sign(t, of.Key, "")
 			end(t, of)
 			wait.Until(t, "it has ended", func() bool {
-				return rt.do(t, http.MethodGet, "/media/get", key(of.Key)).status == http.StatusUnauthorized
+				return rt.do(t, http.MethodGet, "/media/get", key(of.Key)).Status == http.StatusUnauthorized
 			})
 			cases := isolations()
 			for _, route := range routesOf(t, (&rest.API{}).Mount, (&delivery.Delivery{}).Mount) {
@@ -298,8 +298,8 @@ func TestRoutes_RejectEndedCredentials(t *testing.T) {
 					case strings.HasPrefix(route.path, "/media/file/"):
 						got := rt.do(t, route.method, item.File)
 						// The URLs of files are valid after the end of the key and of the app.
-						if served := got.status == http.StatusOK; served == strings.Contains(name, "account") {
-							t.Errorf("%s %s: %d", route.method, item.File, got.status)
+						if served := got.Status == http.StatusOK; served == strings.Contains(name, "account") {
+							t.Errorf("%s %s: %d", route.method, item.File, got.Status)
 						}
 					case c.open:
 					default:
@@ -319,7 +319,7 @@ func TestRoutes_RejectEndedCredentials(t *testing.T) {
 // A signature beside a key was ignored where no signature is accepted.
 func TestRoutes_RejectASignatureBesideAnotherCredential(t *testing.T) {
 	t.Parallel()
-	_, one, rt := withTenant(t, func(o *options) { o.resource = baseURL + "/mcp" })
+	_, one, rt := withTenant(t, func(o *options) { o.Auth.Resource = baseURL + "/mcp" })
 	item := rt.upload(t, one.Key, filePart("a.txt", []byte("hello")))
 	granted := rt.sign(t, one.Key, "")
 	cases := isolations()
@@ -332,11 +332,11 @@ func TestRoutes_RejectASignatureBesideAnotherCredential(t *testing.T) {
 		for what, credential := range map[string]option{"a key": key(one.Key), "a token": header("Authorization", "Bearer "+strings.Repeat("x", 40))} {
 			got := rt.do(t, route.method, path, append([]option{credential, signature(granted)}, c.send...)...)
 			if detail := got.rejected(t, http.StatusBadRequest, "Bad Request"); !strings.Contains(detail, "exactly one credential") {
-				t.Errorf("%s, %s beside a signature: %s", route, what, got.body)
+				t.Errorf("%s, %s beside a signature: %s", route, what, got.Body)
 			}
 		}
-		if got := rt.do(t, route.method, path, append([]option{key(one.Key), signature("")}, c.send...)...); strings.Contains(string(got.body), "credential") {
-			t.Errorf("%s: beside an empty header: %d %s", route, got.status, got.body)
+		if got := rt.do(t, route.method, path, append([]option{key(one.Key), signature("")}, c.send...)...); strings.Contains(string(got.Body), "credential") {
+			t.Errorf("%s: beside an empty header: %d %s", route, got.Status, got.Body)
 		}
 	}
 }

@@ -25,34 +25,34 @@ func TestKeyLimit_AnswersRetryAfter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, other := w.tenant(t, "one"), w.tenant(t, "other")
-	rt := w.runtime(t, func(o *options) { o.limits = ratelimit.Config{Key: 0.01, KeyBurst: 4} })
-	rt.clock.Freeze() // the uploads take a time, in which tokens would arrive
+	rt := w.runtime(t, func(o *options) { o.Limits = ratelimit.Config{Key: 0.01, KeyBurst: 4} })
+	rt.Clock.Freeze() // the uploads take a time, in which tokens would arrive
 	file := filePart("a.txt", []byte("x"))
 
 	first := rt.do(t, http.MethodGet, "/media/get", key(one.Key))
-	if first.header.Get("RateLimit-Policy") != `"api_key";q=4;w=400` || first.header.Get("RateLimit") != `"api_key";r=3;t=100` {
-		t.Errorf("the headers of the first answer are %v", first.header)
+	if first.Header.Get("RateLimit-Policy") != `"api_key";q=4;w=400` || first.Header.Get("RateLimit") != `"api_key";r=3;t=100` {
+		t.Errorf("the headers of the first answer are %v", first.Header)
 	}
 	granted := rt.sign(t, one.Key, "")
 	rt.uploadSigned(t, granted, file).item(t) // counts for its key
 	rt.upload(t, one.Key, file)
 	got := rt.do(t, http.MethodGet, "/media/get", key(one.Key))
 	got.rejected(t, http.StatusTooManyRequests, "Too Many Requests")
-	if after := got.header.Get("Retry-After"); !retryafter.Is(got.header, 100) || !strings.HasPrefix(got.header.Get("RateLimit"), `"api_key";r=0;t=`) {
-		t.Errorf("Retry-After %q, %v", after, got.header)
+	if after := got.Header.Get("Retry-After"); !retryafter.Is(got.Header, 100) || !strings.HasPrefix(got.Header.Get("RateLimit"), `"api_key";r=0;t=`) {
+		t.Errorf("Retry-After %q, %v", after, got.Header)
 	}
 	for name, send := range map[string]option{"by key": key(one.Key), "by signature": signature(granted)} {
 		got := rt.do(t, http.MethodPost, "/media/create", send, form(file))
-		if detail := got.rejected(t, http.StatusTooManyRequests, "Bad Request"); detail != "too many requests" || got.header.Get("Retry-After") == "" {
-			t.Errorf("an upload %s: %q, %v", name, detail, got.header)
+		if detail := got.rejected(t, http.StatusTooManyRequests, "Bad Request"); detail != "too many requests" || got.Header.Get("Retry-After") == "" {
+			t.Errorf("an upload %s: %q, %v", name, detail, got.Header)
 		}
 	}
-	rt.do(t, http.MethodGet, "/media/get", key(other.Key)).is(t, http.StatusOK, "another tenant")
-	if metrics := string(rt.admin(t, "/metrics").body); !strings.Contains(metrics, `mediastack_rate_limit_rejections_total{limit="api_key"} 3`) {
+	rt.do(t, http.MethodGet, "/media/get", key(other.Key)).Is(t, http.StatusOK, "another tenant")
+	if metrics := string(rt.admin(t, "/metrics").Body); !strings.Contains(metrics, `mediastack_rate_limit_rejections_total{limit="api_key"} 3`) {
 		t.Error("the rejections are not counted")
 	}
-	rt.clock.Advance(100 * time.Second)
-	rt.do(t, http.MethodGet, "/media/get", key(one.Key)).is(t, http.StatusOK, "after Retry-After")
+	rt.Clock.Advance(100 * time.Second)
+	rt.do(t, http.MethodGet, "/media/get", key(one.Key)).Is(t, http.StatusOK, "after Retry-After")
 }
 
 func TestClientLimit_RejectsBeforeAnythingElse(t *testing.T) {
@@ -60,24 +60,24 @@ func TestClientLimit_RejectsBeforeAnythingElse(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t, func(o *options) {
-		o.limits = ratelimit.Config{IP: 0.01, IPBurst: 2, TrustedProxies: []string{"127.0.0.0/8"}}
+		o.Limits = ratelimit.Config{IP: 0.01, IPBurst: 2, TrustedProxies: []string{"127.0.0.0/8"}}
 	})
 	item := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")), field("access", "public"))
 	from := func(address string) option { return header("X-Forwarded-For", "1.2.3.4, "+address) }
 	for address := range map[string]bool{"198.51.100.1": true, "2001:db8::1": true} {
 		for range 2 {
-			if got := rt.do(t, http.MethodGet, item.File, from(address)); got.status != http.StatusOK || got.header.Get("RateLimit") == "" {
-				t.Fatalf("%d %v", got.status, got.header)
+			if got := rt.do(t, http.MethodGet, item.File, from(address)); got.Status != http.StatusOK || got.Header.Get("RateLimit") == "" {
+				t.Fatalf("%d %v", got.Status, got.Header)
 			}
 		}
 	}
 	rt.do(t, http.MethodGet, item.File, from("198.51.100.1")).rejected(t, http.StatusTooManyRequests, "Too Many Requests")
 	rt.do(t, http.MethodGet, item.File, from("2001:db8::ffff")).rejected(t, http.StatusTooManyRequests, "Too Many Requests") // of the same network
 	rt.do(t, http.MethodGet, "/no/such/route", from("198.51.100.1")).rejected(t, http.StatusTooManyRequests, "Too Many Requests")
-	rt.do(t, http.MethodGet, item.File, from("198.51.100.2")).is(t, http.StatusOK, "another client")
+	rt.do(t, http.MethodGet, item.File, from("198.51.100.2")).Is(t, http.StatusOK, "another client")
 
 	// An upload is rejected before its body is sent.
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.Addr())
 	must(t, err)
 	defer func() { _ = conn.Close() }()
 	must(t, conn.SetDeadline(time.Now().Add(wait.Timeout(t))))
@@ -96,7 +96,7 @@ func TestFailureLimit_StopsGuessesAndNoValidKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, late := w.tenant(t, "one"), w.tenant(t, "late")
-	rt := w.runtime(t, func(o *options) { o.limits = ratelimit.Config{Failures: 0.01, FailuresBurst: 5} })
+	rt := w.runtime(t, func(o *options) { o.Limits = ratelimit.Config{Failures: 0.01, FailuresBurst: 5} })
 	// Keys are cached only while notifications are connected.
 	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
 	must(t, err)
@@ -122,38 +122,38 @@ func TestFailureLimit_StopsGuessesAndNoValidKey(t *testing.T) {
 	}
 	rt.uploadSigned(t, granted+"A", filePart("a", nil)).rejected(t, http.StatusForbidden, "Invalid signature")
 	got := wrong()
-	if detail := got.rejected(t, http.StatusTooManyRequests, "Too Many Requests"); detail != "too many wrong credentials" || got.header.Get("Retry-After") == "" {
-		t.Errorf("%q, %v", detail, got.header)
+	if detail := got.rejected(t, http.StatusTooManyRequests, "Too Many Requests"); detail != "too many wrong credentials" || got.Header.Get("Retry-After") == "" {
+		t.Errorf("%q, %v", detail, got.Header)
 	}
 	// A valid key that was not sent before might be a guess.
 	rt.do(t, http.MethodGet, "/media/get", key(late.Key)).rejected(t, http.StatusTooManyRequests, "Too Many Requests")
 	// A key that was valid before is accepted from the same client IP, also after its cache entry
 	// has expired, its account has changed, or notifications were disconnected.
 	rt.expect(t, one, 0, 0)
-	rt.clock.Advance(61 * time.Second)
+	rt.Clock.Advance(61 * time.Second)
 	rt.expect(t, one, 0, 0)
 	one.Spec.MaxStorage /= 2
 	must(t, check.ErrorOf(w.Registry.Ensure(t.Context(), one.Spec)))
 	rt.expect(t, one, 0, 0)
 	must(t, check.ErrorOf(conn.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()")))
 	rt.expect(t, one, 0, 0)
-	wait.Until(t, "the loss is noticed", func() bool { return strings.Contains(rt.logs.String(), "account notifications disconnected") })
+	wait.Until(t, "the loss is noticed", func() bool { return strings.Contains(rt.Logs.String(), "account notifications disconnected") })
 	rt.expect(t, one, 0, 0)
 	wrong().rejected(t, http.StatusTooManyRequests, "Too Many Requests")
 	// A revoked key is looked up once, and then rejected like an unknown one.
 	must(t, check.ErrorOf(w.Registry.Close(t.Context(), one.Account.ID, account.CloseOptions{})))
 	wait.Until(t, "the key is rejected", func() bool {
-		return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).status == http.StatusUnauthorized
+		return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).Status == http.StatusUnauthorized
 	})
 	rt.do(t, http.MethodGet, "/media/get", key(one.Key)).rejected(t, http.StatusTooManyRequests, "Too Many Requests")
-	rt.clock.Advance(100 * time.Second)
-	rt.do(t, http.MethodGet, "/media/get", key(late.Key)).is(t, http.StatusOK, "after Retry-After")
+	rt.Clock.Advance(100 * time.Second)
+	rt.do(t, http.MethodGet, "/media/get", key(late.Key)).Is(t, http.StatusOK, "after Retry-After")
 }
 
 func TestUpload_BelowTheMinimumRateIsAborted(t *testing.T) {
 	t.Parallel()
-	w, one, rt := withTenant(t, func(o *options) { o.server.StallTimeout, o.server.MinRate = time.Second, 1<<20 })
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
+	w, one, rt := withTenant(t, func(o *options) { o.Server.StallTimeout, o.Server.MinRate = time.Second, 1<<20 })
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.Addr())
 	must(t, err)
 	defer func() { _ = conn.Close() }()
 	must(t, conn.SetDeadline(time.Now().Add(wait.Timeout(t))))
@@ -180,7 +180,7 @@ func TestUpload_BelowTheMinimumRateIsAborted(t *testing.T) {
 	}
 	// Without a minimum rate the same pace is accepted: the body takes longer than the stall timeout.
 	const stall, pause = 5 * time.Second, 500 * time.Millisecond
-	lenient := w.runtime(t, func(o *options) { o.server.StallTimeout = stall })
+	lenient := w.runtime(t, func(o *options) { o.Server.StallTimeout = stall })
 	body, kind := encode(filePart("a.txt", []byte("0123456789")))
 	reader, writer := io.Pipe()
 	go func() {
@@ -195,23 +195,23 @@ func TestUpload_BelowTheMinimumRateIsAborted(t *testing.T) {
 		}
 		_ = writer.Close()
 	}()
-	done := lenient.do(t, http.MethodPost, "/media/create", key(one.Key), header("Content-Type", kind), func(r *request) { r.body = reader })
+	done := lenient.do(t, http.MethodPost, "/media/create", key(one.Key), header("Content-Type", kind), func(r *request) { r.Body = reader })
 	if item := done.item(t); item.Size != 10 {
-		t.Errorf("%s", done.body)
+		t.Errorf("%s", done.Body)
 	}
 }
 
 func TestDownload_ThatStallsIsAborted(t *testing.T) {
 	t.Parallel()
-	w, one, rt := withTenant(t, func(o *options) { o.server.StallTimeout, o.server.MinRate = time.Second, 1<<20 })
+	w, one, rt := withTenant(t, func(o *options) { o.Server.StallTimeout, o.Server.MinRate = time.Second, 1<<20 })
 	item := w.runtime(t).sealed(t, one.Key, filePart("a.bin", randomBytes(1, 20<<20)), field("access", "public"))
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.Addr())
 	must(t, err)
 	defer func() { _ = conn.Close() }()
 	must(t, check.ErrorOf(fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: media.test\r\n\r\n", strings.TrimPrefix(item.File, baseURL))))
 	// The client reads nothing, so the buffers fill and the download stalls.
 	wait.Until(t, "the request has ended", func() bool {
-		for line := range strings.Lines(rt.logs.String()) {
+		for line := range strings.Lines(rt.Logs.String()) {
 			var entry struct {
 				Route string `json:"route"`
 				Out   int64  `json:"bytes_out"`
@@ -234,7 +234,7 @@ func TestUpload_WithoutFreeStorageLeavesNothing(t *testing.T) {
 	rt := w.runtime(t)
 	rt.sealed(t, one.Key, filePart("a.bin", make([]byte, 900<<10)))
 	rt.do(t, http.MethodPost, "/media/create", key(one.Key), form(filePart("b.bin", make([]byte, 200<<10)))).rejected(t, http.StatusRequestEntityTooLarge, "Bad Request")
-	if log := rt.logs.String(); strings.Contains(log, "abandoned") || strings.Contains(log, "SQLSTATE") {
+	if log := rt.Logs.String(); strings.Contains(log, "abandoned") || strings.Contains(log, "SQLSTATE") {
 		t.Errorf("the log: %s", log)
 	}
 }

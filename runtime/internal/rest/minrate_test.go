@@ -17,9 +17,9 @@ func TestUpload_BelowTheMinimumRateIsAbortedWhileOthersWait(t *testing.T) {
 	w := newWorld(t)
 	slow, quick := w.tenant(t, "slow"), w.tenant(t, "quick")
 	rt := w.runtime(t, func(o *options) {
-		o.media.UploadMemory, o.media.UploadMinTransferRate = 17<<20, 64<<10
+		o.Media.UploadMemory, o.Media.UploadMinTransferRate = 17<<20, 64<<10
 	})
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.Addr())
 	must(t, err)
 	defer func() { _ = conn.Close() }()
 	must(t, conn.SetDeadline(time.Now().Add(2*wait.Timeout(t))))
@@ -32,7 +32,7 @@ func TestUpload_BelowTheMinimumRateIsAbortedWhileOthersWait(t *testing.T) {
 	must(t, err)
 	got := rt.do(t, http.MethodPost, "/media/create", key(quick.Key), form(filePart("b.bin", randomBytes(2, 2<<20))))
 	if item := got.item(t); item.Size != 2<<20 {
-		t.Errorf("the quick upload: %d %s", got.status, got.body)
+		t.Errorf("the quick upload: %d %s", got.Status, got.Body)
 	}
 	response := make([]byte, 2048)
 	n, err := conn.Read(response)

@@ -32,11 +32,11 @@ func TestPresets_AHundredClientsOfTwoReplicasHaveOneJob(t *testing.T) {
 	for i := range 100 {
 		all.Go(func() {
 			got, err := replicas[i%2].try(t.Context(), []string{http.MethodGet, http.MethodGet, http.MethodHead}[i%3], address)
-			if err != nil || got.status != http.StatusOK {
-				t.Errorf("%v %d %s", err, got.status, got.body)
+			if err != nil || got.Status != http.StatusOK {
+				t.Errorf("%v %d %s", err, got.Status, got.Body)
 				return
 			}
-			tags.Store(got.header.Get("ETag"), true)
+			tags.Store(got.Header.Get("ETag"), true)
 		})
 	}
 	all.Wait()
@@ -85,11 +85,11 @@ func TestPresets_AddressesThatNoneAllowsCostOnlyTheLookupOfTheItem(t *testing.T)
 	database := prometheus.NewRegistry()
 	must(t, w.Store.Register(database))
 	measure := func() (statements, lookups, renditions float64) {
-		return total(t, database, "mediastack_database_statement_duration_seconds"), total(t, rt.core.Registry, "mediastack_item_cache_lookups_total"),
-			total(t, rt.core.Registry, "mediastack_rendition_requests_total", "mediastack_rendition_failures_total")
+		return total(t, database, "mediastack_database_statement_duration_seconds"), total(t, rt.Registry, "mediastack_item_cache_lookups_total"),
+			total(t, rt.Registry, "mediastack_rendition_requests_total", "mediastack_rendition_failures_total")
 	}
 	misses := func() float64 {
-		families, err := rt.core.Registry.Gather()
+		families, err := rt.Registry.Gather()
 		must(t, err)
 		at := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "mediastack_item_cache_lookups_total" })
 		for _, metric := range families[at].GetMetric() {
@@ -121,8 +121,8 @@ func TestPresets_AddressesThatNoneAllowsCostOnlyTheLookupOfTheItem(t *testing.T)
 					address, want = "/media/file/"+missing+"/"+name+"/x?"+signed.RawQuery, http.StatusForbidden
 				}
 				got, err := rt.try(t.Context(), method, address)
-				if err != nil || got.status != want {
-					t.Errorf("%s %s: %d, want %d, %v", method, address, got.status, want, err)
+				if err != nil || got.Status != want {
+					t.Errorf("%s %s: %d, want %d, %v", method, address, got.Status, want, err)
 					return
 				}
 			}
@@ -171,39 +171,39 @@ func TestPresets_OpenNothingElse(t *testing.T) {
 	must(t, err)
 	for _, item := range []api.MediaItem{public, private, theirs} {
 		for _, variant := range []string{"original", "%6Friginal", "ORIGINAL", "original@2x", "original.png", "original%00", "original%2F", "rendition", "rendition-" + private.MediaId.String()} {
-			rt.do(t, http.MethodGet, file(item, variant)).is(t, http.StatusNotFound, "%s", file(item, variant))
-			rt.do(t, http.MethodGet, file(item, variant)+"?"+signed.RawQuery).is(t, http.StatusForbidden, "%s with the signature of a picture", file(item, variant))
+			rt.do(t, http.MethodGet, file(item, variant)).Is(t, http.StatusNotFound, "%s", file(item, variant))
+			rt.do(t, http.MethodGet, file(item, variant)+"?"+signed.RawQuery).Is(t, http.StatusForbidden, "%s with the signature of a picture", file(item, variant))
 		}
 	}
 	for _, variant := range []string{"hero@2x", "hero.webp", "hero@2x.webp", "full", "thumbnail"} {
-		rt.do(t, http.MethodGet, file(private, variant)+"?"+signed.RawQuery).is(t, http.StatusForbidden, "%s with the signature of another picture", variant)
-		rt.do(t, http.MethodGet, file(theirs, "hero")+"?"+signed.RawQuery).is(t, http.StatusForbidden, "an item of another account")
+		rt.do(t, http.MethodGet, file(private, variant)+"?"+signed.RawQuery).Is(t, http.StatusForbidden, "%s with the signature of another picture", variant)
+		rt.do(t, http.MethodGet, file(theirs, "hero")+"?"+signed.RawQuery).Is(t, http.StatusForbidden, "an item of another account")
 	}
 	if n := jobs(t, rt); n != 0 {
 		t.Errorf("%g jobs", n)
 	}
-	rt.do(t, http.MethodGet, file(public, "%6Friginal")+"?"+original.RawQuery).is(t, http.StatusOK, "the original with its own signature")
+	rt.do(t, http.MethodGet, file(public, "%6Friginal")+"?"+original.RawQuery).Is(t, http.StatusOK, "the original with its own signature")
 
 	// No answer of a private picture may be shared, and a condition is that of one format.
 	tags := map[string]string{}
 	for _, kind := range []string{"image/avif", "image/webp", "image/jpeg"} {
 		got := rt.do(t, http.MethodGet, signed.String(), header("Accept", kind))
-		tags[kind] = got.header.Get("ETag")
-		if got.status != http.StatusOK || got.header.Get("Content-Type") != kind {
-			t.Errorf("%s: %d %v", kind, got.status, got.header)
+		tags[kind] = got.Header.Get("ETag")
+		if got.Status != http.StatusOK || got.Header.Get("Content-Type") != kind {
+			t.Errorf("%s: %d %v", kind, got.Status, got.Header)
 		}
 		for what, send := range map[string]option{"whole": header("X", "x"), "304": header("If-None-Match", tags[kind]), "206": header("Range", "bytes=0-1"), "412": header("If-Match", `"x"`), "416": header("Range", "bytes=999999-")} {
 			got := rt.do(t, http.MethodGet, signed.String(), header("Accept", kind), send)
-			if cache := got.header.Get("Cache-Control"); !strings.HasPrefix(cache, "private, max-age=") && cache != "no-store" || !negotiated(got) {
-				t.Errorf("%s, %s: %d %v", kind, what, got.status, got.header)
+			if cache := got.Header.Get("Cache-Control"); !strings.HasPrefix(cache, "private, max-age=") && cache != "no-store" || !negotiated(got) {
+				t.Errorf("%s, %s: %d %v", kind, what, got.Status, got.Header)
 			}
 		}
 	}
 	for _, kind := range []string{"image/avif", "image/webp"} {
-		if got := rt.do(t, http.MethodGet, signed.String(), header("Accept", kind), header("If-None-Match", tags["image/jpeg"])); got.status != http.StatusOK || got.header.Get("ETag") != tags[kind] {
-			t.Errorf("%s by the ETag of another format: %d", kind, got.status)
+		if got := rt.do(t, http.MethodGet, signed.String(), header("Accept", kind), header("If-None-Match", tags["image/jpeg"])); got.Status != http.StatusOK || got.Header.Get("ETag") != tags[kind] {
+			t.Errorf("%s by the ETag of another format: %d", kind, got.Status)
 		}
-		rt.do(t, http.MethodGet, signed.String(), header("Accept", kind), header("Range", "bytes=0-1"), header("If-Range", tags["image/jpeg"])).is(t, http.StatusOK, "%s, a range of another format", kind)
+		rt.do(t, http.MethodGet, signed.String(), header("Accept", kind), header("Range", "bytes=0-1"), header("If-Range", tags["image/jpeg"])).Is(t, http.StatusOK, "%s, a range of another format", kind)
 	}
 }
 
@@ -223,6 +223,6 @@ func TestPresets_HostileValuesAreRejected(t *testing.T) {
 		change(`{"name": "a", `+member+`}`).rejected(t, http.StatusBadRequest, "Bad Request")
 	}
 	for _, preset := range []string{`{"name": "` + strings.Repeat("a", 63) + `", "width": 4096}`, `{"name": "0", "width": 4096, "height": 4096, "fit": "cover", "quality": 100, "densities": [1]}`, `{"name": "a", "height": 1365, "densities": [3, 1]}`, `{"name": "a", "width": 1.0, "quality": 1}`} {
-		change(preset).is(t, http.StatusOK, "%s", preset)
+		change(preset).Is(t, http.StatusOK, "%s", preset)
 	}
 }

@@ -17,10 +17,10 @@ func TestPresets_OneClientHasALimitedNumberMade(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t, withImages, func(o *options) {
-		o.limits.Pictures, o.limits.PicturesBurst = 0.1, 3
-		o.limits.TrustedProxies = []string{"127.0.0.0/8"}
+		o.Limits.Pictures, o.Limits.PicturesBurst = 0.1, 3
+		o.Limits.TrustedProxies = []string{"127.0.0.0/8"}
 	})
-	rt.clock.Freeze() // making pictures takes a time, in which tokens would arrive
+	rt.Clock.Freeze() // making pictures takes a time, in which tokens would arrive
 	decode[api.Settings](t, rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"presets": [{"name": "a", "width": 20, "densities": [1, 2]}, {"name": "b", "width": 30, "format": "png"}]}`)))
 	item := rt.sealed(t, one.Key, filePart("photo.jpg", photo(t, 200, 100)), field("access", "public"))
 	ask := func(method, variant, client string, send ...option) answer {
@@ -34,15 +34,15 @@ func TestPresets_OneClientHasALimitedNumberMade(t *testing.T) {
 		{http.MethodGet, "b", greedy, "0"},
 	} {
 		got := ask(c.method, c.variant, c.client)
-		if got.status != http.StatusOK || !strings.Contains(strings.Join(got.header.Values("RateLimit"), ","), `"pictures";r=`+c.left) {
-			t.Errorf("%d: %d %v", i, got.status, got.header)
+		if got.Status != http.StatusOK || !strings.Contains(strings.Join(got.Header.Values("RateLimit"), ","), `"pictures";r=`+c.left) {
+			t.Errorf("%d: %d %v", i, got.Status, got.Header)
 		}
 	}
 	rows, made := w.QueryInt(t, "SELECT count(*) FROM rendition"), jobs(t, rt)
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		got := ask(method, "a.jpeg", neighbour)
-		if got.status != http.StatusTooManyRequests || !retryafter.Is(got.header, 10) || got.header.Get("Cache-Control") != "no-store" || !strings.Contains(strings.Join(got.header.Values("RateLimit"), ","), `"pictures";r=0;t=10`) {
-			t.Errorf("%s: %d %v %s", method, got.status, got.header, got.body)
+		if got.Status != http.StatusTooManyRequests || !retryafter.Is(got.Header, 10) || got.Header.Get("Cache-Control") != "no-store" || !strings.Contains(strings.Join(got.Header.Values("RateLimit"), ","), `"pictures";r=0;t=10`) {
+			t.Errorf("%s: %d %v %s", method, got.Status, got.Header, got.Body)
 		}
 		if method == http.MethodGet {
 			if detail := got.rejected(t, http.StatusTooManyRequests, "Too Many Requests"); detail != "too many new pictures for this address" {
@@ -50,21 +50,21 @@ func TestPresets_OneClientHasALimitedNumberMade(t *testing.T) {
 			}
 		}
 	}
-	if got := ask(http.MethodGet, "a", greedy, header("Accept", "image/avif")); got.status != http.StatusTooManyRequests || !negotiated(got) {
-		t.Errorf("negotiated: %d %v", got.status, got.header)
+	if got := ask(http.MethodGet, "a", greedy, header("Accept", "image/avif")); got.Status != http.StatusTooManyRequests || !negotiated(got) {
+		t.Errorf("negotiated: %d %v", got.Status, got.Header)
 	}
 	if n := w.QueryInt(t, "SELECT count(*) FROM rendition"); n != rows || jobs(t, rt) != made {
 		t.Errorf("%d rows of %d, %g jobs of %g", n, rows, jobs(t, rt), made)
 	}
 	// What is stored is served, and so is the file.
 	for _, variant := range []string{"a.webp", "b", "original", "thumbnail"} {
-		ask(http.MethodGet, variant, greedy).is(t, http.StatusOK, "%s", variant)
+		ask(http.MethodGet, variant, greedy).Is(t, http.StatusOK, "%s", variant)
 	}
-	ask(http.MethodGet, "a.jpeg", other).is(t, http.StatusOK, "another client")
-	ask(http.MethodGet, "a.jpeg", greedy).is(t, http.StatusOK, "which the other one had made")
-	rt.clock.Advance(10 * time.Second)
-	ask(http.MethodGet, "a.png", greedy).is(t, http.StatusOK, "after Retry-After")
-	if metrics := string(rt.admin(t, "/metrics").body); !strings.Contains(metrics, `mediastack_rate_limit_rejections_total{limit="pictures"} 3`) {
+	ask(http.MethodGet, "a.jpeg", other).Is(t, http.StatusOK, "another client")
+	ask(http.MethodGet, "a.jpeg", greedy).Is(t, http.StatusOK, "which the other one had made")
+	rt.Clock.Advance(10 * time.Second)
+	ask(http.MethodGet, "a.png", greedy).Is(t, http.StatusOK, "after Retry-After")
+	if metrics := string(rt.admin(t, "/metrics").Body); !strings.Contains(metrics, `mediastack_rate_limit_rejections_total{limit="pictures"} 3`) {
 		t.Error("the rejections are not counted")
 	}
 }
@@ -73,8 +73,8 @@ func TestPresets_OneClientHasALimitedNumberMade(t *testing.T) {
 // holes.
 func TestPresets_BrowsersGetASubstituteOverTheLimit(t *testing.T) {
 	t.Parallel()
-	w, one, rt := withTenant(t, withImages, func(o *options) { o.limits.Pictures, o.limits.PicturesBurst = 0.1, 2 })
-	rt.clock.Freeze()
+	w, one, rt := withTenant(t, withImages, func(o *options) { o.Limits.Pictures, o.Limits.PicturesBurst = 0.1, 2 })
+	rt.Clock.Freeze()
 	decode[api.Settings](t, rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"presets": [
 		{"name": "small", "width": 20, "format": "png"}, {"name": "large", "width": 60, "format": "png"}, {"name": "medium", "width": 30, "format": "png"},
 		{"name": "square", "width": 40, "height": 40, "fit": "cover", "format": "png"}]}`)))
@@ -88,8 +88,8 @@ func TestPresets_BrowsersGetASubstituteOverTheLimit(t *testing.T) {
 	}
 	image := header("Sec-Fetch-Dest", "image")
 	small, large := get(public, "small"), get(public, "large", image)
-	if small.status != http.StatusOK || large.status != http.StatusOK || large.header.Get("X-Picture-Substitute") != "" {
-		t.Fatalf("within the limit: %d, %d %v", small.status, large.status, large.header)
+	if small.Status != http.StatusOK || large.Status != http.StatusOK || large.Header.Get("X-Picture-Substitute") != "" {
+		t.Fatalf("within the limit: %d, %d %v", small.Status, large.Status, large.Header)
 	}
 	thumbnail := rt.do(t, http.MethodGet, "/media/file/"+public.MediaId.String()+"/thumbnail/x")
 	otherThumbnail := rt.do(t, http.MethodGet, "/media/file/"+other.MediaId.String()+"/thumbnail/x")
@@ -102,26 +102,26 @@ func TestPresets_BrowsersGetASubstituteOverTheLimit(t *testing.T) {
 		substitute string
 		body       []byte
 	}{
-		"the next larger one of the shape":        {public, "medium", image, "large", large.body},
-		"no trustworthy origin":                   {public, "medium", header("Accept", "image/avif,image/webp,image/*;q=0.8,*/*;q=0.5"), "large", large.body},
-		"none of the shape":                       {public, "square", image, "thumbnail", thumbnail.body},
-		"nothing stored of the item":              {other, "large", image, "thumbnail", otherThumbnail.body},
-		"what is stored is no substitute":         {public, "small", image, "", small.body},
+		"the next larger one of the shape":        {public, "medium", image, "large", large.Body},
+		"no trustworthy origin":                   {public, "medium", header("Accept", "image/avif,image/webp,image/*;q=0.8,*/*;q=0.5"), "large", large.Body},
+		"none of the shape":                       {public, "square", image, "thumbnail", thumbnail.Body},
+		"nothing stored of the item":              {other, "large", image, "thumbnail", otherThumbnail.Body},
+		"what is stored is no substitute":         {public, "small", image, "", small.Body},
 		"a program without the headers of images": {public, "medium", header("Accept", "*/*"), "429", nil},
 		"a script":                    {public, "medium", header("Sec-Fetch-Dest", "empty"), "429", nil},
 		"a program with a signed URL": {private, "medium", header("Accept", "*/*"), "429", nil},
 	} {
 		got := get(c.item, c.preset, c.send)
 		if c.substitute == "429" {
-			if got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
-				t.Errorf("%s: %d %v", name, got.status, got.header)
+			if got.Status != http.StatusTooManyRequests || got.Header.Get("Retry-After") == "" {
+				t.Errorf("%s: %d %v", name, got.Status, got.Header)
 			}
 			continue
 		}
-		if got.status != http.StatusOK || got.header.Get("X-Picture-Substitute") != c.substitute || !bytes.Equal(got.body, c.body) {
-			t.Errorf("%s: %d, substitute %q, %d bytes instead of %d", name, got.status, got.header.Get("X-Picture-Substitute"), len(got.body), len(c.body))
+		if got.Status != http.StatusOK || got.Header.Get("X-Picture-Substitute") != c.substitute || !bytes.Equal(got.Body, c.body) {
+			t.Errorf("%s: %d, substitute %q, %d bytes instead of %d", name, got.Status, got.Header.Get("X-Picture-Substitute"), len(got.Body), len(c.body))
 		}
-		if stored := got.header.Get("Cache-Control"); (stored == "no-store") != (c.substitute != "") {
+		if stored := got.Header.Get("Cache-Control"); (stored == "no-store") != (c.substitute != "") {
 			t.Errorf("%s: Cache-Control %q", name, stored)
 		}
 	}
@@ -129,11 +129,11 @@ func TestPresets_BrowsersGetASubstituteOverTheLimit(t *testing.T) {
 		t.Errorf("%d renditions instead of %d", now, rows)
 	}
 	// The signature of one picture opens no other one. The tenant has given it to the client, so it is made.
-	if got := get(private, "medium", image); got.status != http.StatusOK || got.header.Get("X-Picture-Substitute") != "" || got.header.Get("Content-Type") != "image/png" {
-		t.Errorf("a signed URL: %d %v", got.status, got.header)
+	if got := get(private, "medium", image); got.Status != http.StatusOK || got.Header.Get("X-Picture-Substitute") != "" || got.Header.Get("Content-Type") != "image/png" {
+		t.Errorf("a signed URL: %d %v", got.Status, got.Header)
 	}
-	rt.clock.Advance(10 * time.Second)
-	if got := get(public, "medium", image); got.status != http.StatusOK || got.header.Get("X-Picture-Substitute") != "" || strings.Contains(got.header.Get("Cache-Control"), "no-store") {
-		t.Errorf("when the limit allows it: %d %v", got.status, got.header)
+	rt.Clock.Advance(10 * time.Second)
+	if got := get(public, "medium", image); got.Status != http.StatusOK || got.Header.Get("X-Picture-Substitute") != "" || strings.Contains(got.Header.Get("Cache-Control"), "no-store") {
+		t.Errorf("when the limit allows it: %d %v", got.Status, got.Header)
 	}
 }

@@ -27,20 +27,20 @@ func (w *world) redirecting(t *testing.T, access testenv.S3Access) *runtime {
 	signer, err := objectstore.NewPresigner(runtimetest.ObjectStoreConfig(access), "")
 	must(t, err)
 	rt := w.runtime(t, withImages, func(o *options) {
-		o.delivery.Mode, o.delivery.RedirectTTL, o.presigned = delivery.Redirect, time.Hour, signer
-		o.delivery.PublicMaxAge = time.Hour
+		o.Delivery.Mode, o.Delivery.RedirectTTL, o.Presigner = delivery.Redirect, time.Hour, signer
+		o.Delivery.PublicMaxAge = time.Hour
 	})
-	rt.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	rt.Client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return rt
 }
 
 // objectOf returns the key of the object that a redirect leads to.
 func objectOf(t *testing.T, from answer, bucket string) string {
 	t.Helper()
-	if from.status != http.StatusFound {
-		t.Fatalf("no redirect: %d %.100q", from.status, from.body)
+	if from.Status != http.StatusFound {
+		t.Fatalf("no redirect: %d %.100q", from.Status, from.Body)
 	}
-	target, err := url.Parse(from.header.Get("Location"))
+	target, err := url.Parse(from.Header.Get("Location"))
 	must(t, err)
 	_, key, found := strings.Cut(target.Path, "/"+bucket+"/")
 	if !found {
@@ -66,25 +66,25 @@ func TestPresetsRedirect_LeadToThePicture(t *testing.T) {
 				for _, method := range []string{http.MethodHead, http.MethodGet} { // HEAD makes it
 					sent := rt.do(t, method, address, ask)
 					got := follow(t, method, sent)
-					target, err := url.Parse(sent.header.Get("Location"))
+					target, err := url.Parse(sent.Header.Get("Location"))
 					must(t, err)
-					if !negotiated(sent) || sent.header.Get("Cache-Control") != "no-store" || target.Query().Get("X-Amz-Expires") != strconv.Itoa(int(rendition.RedirectTTL/time.Second)) {
-						t.Errorf("%s %s: %v", scope, method, sent.header)
+					if !negotiated(sent) || sent.Header.Get("Cache-Control") != "no-store" || target.Query().Get("X-Amz-Expires") != strconv.Itoa(int(rendition.RedirectTTL/time.Second)) {
+						t.Errorf("%s %s: %v", scope, method, sent.Header)
 					}
-					if got.status != http.StatusOK || got.header.Get("Content-Type") != "image/webp" || got.header.Get("Cache-Control") != fmt.Sprintf("%s, max-age=%d", scope, int(rendition.RedirectTTL/time.Second)) || !strings.HasPrefix(got.header.Get("Content-Disposition"), `inline; filename="photo.webp"`) {
-						t.Errorf("%s %s: %d %v", scope, method, got.status, got.header)
+					if got.Status != http.StatusOK || got.Header.Get("Content-Type") != "image/webp" || got.Header.Get("Cache-Control") != fmt.Sprintf("%s, max-age=%d", scope, int(rendition.RedirectTTL/time.Second)) || !strings.HasPrefix(got.Header.Get("Content-Disposition"), `inline; filename="photo.webp"`) {
+						t.Errorf("%s %s: %d %v", scope, method, got.Status, got.Header)
 					}
 				}
 				whole := follow(t, http.MethodGet, rt.do(t, http.MethodGet, address, ask))
-				if picture, err := webp.StripMetadata(whole.body); err != nil || picture.Width != 100 || picture.Height != 50 {
+				if picture, err := webp.StripMetadata(whole.Body); err != nil || picture.Width != 100 || picture.Height != 50 {
 					t.Errorf("%s: %d x %d, %v", scope, picture.Width, picture.Height, err)
 				}
 				span := header("Range", "bytes=3-12")
-				if part := follow(t, http.MethodGet, rt.do(t, http.MethodGet, address, ask, span), span); part.status != http.StatusPartialContent || !bytes.Equal(part.body, whole.body[3:13]) {
-					t.Errorf("%s: a range: %d, %d bytes", scope, part.status, len(part.body))
+				if part := follow(t, http.MethodGet, rt.do(t, http.MethodGet, address, ask, span), span); part.Status != http.StatusPartialContent || !bytes.Equal(part.Body, whole.Body[3:13]) {
+					t.Errorf("%s: a range: %d, %d bytes", scope, part.Status, len(part.Body))
 				}
-				same := header("If-None-Match", whole.header.Get("ETag"))
-				follow(t, http.MethodGet, rt.do(t, http.MethodGet, address, ask, same), same).is(t, http.StatusNotModified, "%s: a condition", scope)
+				same := header("If-None-Match", whole.Header.Get("ETag"))
+				follow(t, http.MethodGet, rt.do(t, http.MethodGet, address, ask, same), same).Is(t, http.StatusNotModified, "%s: a condition", scope)
 			}
 			plain, _, _ := strings.Cut(rt.pictures(t, one.Key, private)["hero"].Url, "?")
 			rt.do(t, http.MethodGet, plain).rejected(t, http.StatusNotFound, "Not Found")
@@ -107,8 +107,8 @@ func TestPresetsRedirect_FindTheObjectAfterAnEviction(t *testing.T) {
 	item := rt.sealed(t, one.Key, filePart("photo.jpg", photo(t, 400, 200)), field("access", "public"))
 	address := rt.pictures(t, one.Key, item)["hero"].Url
 	before := rt.do(t, http.MethodGet, address)
-	follow(t, http.MethodGet, before).mustBe(t, http.StatusOK, "the answer")
-	rt.clock.Advance(30 * time.Second) // the row is cached for another 30 s
+	follow(t, http.MethodGet, before).MustBe(t, http.StatusOK, "the answer")
+	rt.Clock.Advance(30 * time.Second) // the row is cached for another 30 s
 	free := room - w.QueryInt(t, "SELECT bytes FROM account_usage WHERE account_id = $1", one.Account.ID)
 	filler := rt.upload(t, one.Key, filePart("filler.bin", randomBytes(1, int(free)+1)))
 	if n := w.QueryInt(t, "SELECT count(*) FROM rendition"); n != 0 {
@@ -119,18 +119,18 @@ func TestPresetsRedirect_FindTheObjectAfterAnEviction(t *testing.T) {
 	}
 	after := rt.do(t, http.MethodGet, address)
 	for what, redirect := range map[string]answer{"before": before, "after": after} {
-		follow(t, http.MethodGet, redirect).is(t, http.StatusOK, "a redirect %s the eviction", what)
+		follow(t, http.MethodGet, redirect).Is(t, http.StatusOK, "a redirect %s the eviction", what)
 	}
 	// Without room it is sent.
-	rt.clock.Advance(time.Minute)
-	if got := rt.do(t, http.MethodGet, address); got.status != http.StatusOK || got.header.Get("Content-Type") != "image/png" {
-		t.Errorf("without room: %d %v", got.status, got.header)
+	rt.Clock.Advance(time.Minute)
+	if got := rt.do(t, http.MethodGet, address); got.Status != http.StatusOK || got.Header.Get("Content-Type") != "image/png" {
+		t.Errorf("without room: %d %v", got.Status, got.Header)
 	}
 	rt.do(t, http.MethodDelete, "/media/delete/"+filler.MediaId.String(), key(one.Key))
-	rt.clock.Advance(11 * time.Minute) // meanwhile what could not be stored is sent from memory
+	rt.Clock.Advance(11 * time.Minute) // meanwhile what could not be stored is sent from memory
 	again := rt.do(t, http.MethodGet, address)
-	if got := follow(t, http.MethodGet, again); got.status != http.StatusOK || objectOf(t, again, one.Account.Bucket) == objectOf(t, before, one.Account.Bucket) {
-		t.Errorf("made again: %d at %s", got.status, again.header.Get("Location"))
+	if got := follow(t, http.MethodGet, again); got.Status != http.StatusOK || objectOf(t, again, one.Account.Bucket) == objectOf(t, before, one.Account.Bucket) {
+		t.Errorf("made again: %d at %s", got.Status, again.Header.Get("Location"))
 	}
 }
 
@@ -158,10 +158,10 @@ func TestPresetsRedirect_MakeAPictureAgainWhoseObjectIsLost(t *testing.T) {
 		}
 		lost := lose()
 		for _, rt := range []*runtime{a, b} { // both have the row in their cache, and have found the object
-			rt.clock.Advance(time.Minute)
+			rt.Clock.Advance(time.Minute)
 			sent := rt.do(t, http.MethodGet, address)
-			if got := follow(t, http.MethodGet, sent); got.status != http.StatusOK || objectOf(t, sent, one.Account.Bucket) == lost {
-				t.Errorf("%s: a minute later: %d at %s", access, got.status, sent.header.Get("Location"))
+			if got := follow(t, http.MethodGet, sent); got.Status != http.StatusOK || objectOf(t, sent, one.Account.Bucket) == lost {
+				t.Errorf("%s: a minute later: %d at %s", access, got.Status, sent.Header.Get("Location"))
 			}
 		}
 		if n := jobs(t, a, b) - made; n != 2 {
@@ -171,8 +171,8 @@ func TestPresetsRedirect_MakeAPictureAgainWhoseObjectIsLost(t *testing.T) {
 		lost = lose()
 		fresh := w.redirecting(t, store)
 		sent := fresh.do(t, http.MethodHead, address)
-		if got := follow(t, http.MethodHead, sent); got.status != http.StatusOK || objectOf(t, sent, one.Account.Bucket) == lost {
-			t.Errorf("%s: another process: %d at %s", access, got.status, sent.header.Get("Location"))
+		if got := follow(t, http.MethodHead, sent); got.Status != http.StatusOK || objectOf(t, sent, one.Account.Bucket) == lost {
+			t.Errorf("%s: another process: %d at %s", access, got.Status, sent.Header.Get("Location"))
 		}
 	}
 	w.Counts(t, 2, "rows", "SELECT count(*) FROM rendition WHERE ready")

@@ -44,7 +44,7 @@ func (rt *runtime) pictures(t *testing.T, k string, item api.MediaItem) map[stri
 func jobs(t *testing.T, replicas ...*runtime) (sum float64) {
 	t.Helper()
 	for _, rt := range replicas {
-		families, err := rt.core.Registry.Gather()
+		families, err := rt.Registry.Gather()
 		must(t, err)
 		at := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "mediastack_rendition_jobs_total" })
 		sum += families[at].GetMetric()[0].GetCounter().GetValue()
@@ -54,10 +54,10 @@ func jobs(t *testing.T, replicas ...*runtime) (sum float64) {
 
 // negotiated reports whether a cache has to tell requests with another Accept apart.
 func negotiated(a answer) bool {
-	return strings.Contains(strings.Join(a.header.Values("Vary"), ","), "Accept")
+	return strings.Contains(strings.Join(a.Header.Values("Vary"), ","), "Accept")
 }
 
-func withImages(o *options) { o.images = true }
+func withImages(o *options) { o.Images = true }
 
 // The path from the declaration to the picture, on two replicas.
 func TestPresets_FromTheDeclarationToThePicture(t *testing.T) {
@@ -80,34 +80,34 @@ func TestPresets_FromTheDeclarationToThePicture(t *testing.T) {
 			t.Fatalf("%s: %+v", name, pictures)
 		}
 		first := a.do(t, http.MethodGet, hero.Densities[1].Url, header("Accept", "image/webp,*/*"))
-		picture, err := webp.StripMetadata(first.body)
-		if first.status != http.StatusOK || first.header.Get("Content-Type") != "image/webp" || !negotiated(first) || err != nil || picture.Width != 200 || picture.Height != 100 {
-			t.Fatalf("%s: %d %v, %d x %d, %v", name, first.status, first.header, picture.Width, picture.Height, err)
+		picture, err := webp.StripMetadata(first.Body)
+		if first.Status != http.StatusOK || first.Header.Get("Content-Type") != "image/webp" || !negotiated(first) || err != nil || picture.Width != 200 || picture.Height != 100 {
+			t.Fatalf("%s: %d %v, %d x %d, %v", name, first.Status, first.Header, picture.Width, picture.Height, err)
 		}
 		before := jobs(t, a, b)
 		for _, rt := range []*runtime{a, b} {
 			again := rt.do(t, http.MethodGet, hero.Densities[1].Url, header("Accept", "image/webp,*/*"))
-			if again.status != http.StatusOK || !bytes.Equal(again.body, first.body) || again.header.Get("ETag") != first.header.Get("ETag") {
-				t.Errorf("%s: %d %v", name, again.status, again.header)
+			if again.Status != http.StatusOK || !bytes.Equal(again.Body, first.Body) || again.Header.Get("ETag") != first.Header.Get("ETag") {
+				t.Errorf("%s: %d %v", name, again.Status, again.Header)
 			}
 		}
 		if after := jobs(t, a, b); after != before {
 			t.Errorf("%s: made %g times again", name, after-before)
 		}
 		for accept, want := range map[string]string{"image/avif,image/webp,*/*": "image/avif", "*/*": "image/jpeg"} {
-			if got := b.do(t, http.MethodGet, hero.Url, header("Accept", accept)); got.status != http.StatusOK || got.header.Get("Content-Type") != want {
-				t.Errorf("%s with %s: %d %v", name, accept, got.status, got.header)
+			if got := b.do(t, http.MethodGet, hero.Url, header("Accept", accept)); got.Status != http.StatusOK || got.Header.Get("Content-Type") != want {
+				t.Errorf("%s with %s: %d %v", name, accept, got.Status, got.Header)
 			}
 		}
 		got := b.do(t, http.MethodGet, avatar.Url, header("Accept", "image/avif"))
-		config, format, err := image.DecodeConfig(bytes.NewReader(got.body))
+		config, format, err := image.DecodeConfig(bytes.NewReader(got.Body))
 		if err != nil || format != "jpeg" || config.Width != 50 || config.Height != 50 || negotiated(got) {
-			t.Errorf("%s: %d %v, %s %+v, %v", name, got.status, got.header, format, config, err)
+			t.Errorf("%s: %d %v, %s %+v, %v", name, got.Status, got.Header, format, config, err)
 		}
 	}
 	if fixed := strings.Replace(a.pictures(t, one.Key, public)["hero"].Url, "/hero/", "/hero.png/", 1); true {
-		if got := a.do(t, http.MethodGet, fixed, header("Accept", "image/avif")); got.status != http.StatusOK || got.header.Get("Content-Type") != "image/png" || negotiated(got) {
-			t.Errorf("%s: %d %v", fixed, got.status, got.header)
+		if got := a.do(t, http.MethodGet, fixed, header("Accept", "image/avif")); got.Status != http.StatusOK || got.Header.Get("Content-Type") != "image/png" || negotiated(got) {
+			t.Errorf("%s: %d %v", fixed, got.Status, got.Header)
 		}
 	}
 }
@@ -116,8 +116,8 @@ func TestPresets_OfATenantAreItsOwnUnlessPinned(t *testing.T) {
 	t.Parallel()
 	w, one, rt := withTenant(t)
 	plain := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key))
-	if strings.Contains(string(plain.body), "presets") || strings.Contains(string(plain.body), "originals") {
-		t.Errorf("settings that nobody has set: %s", plain.body)
+	if strings.Contains(string(plain.Body), "presets") || strings.Contains(string(plain.Body), "originals") {
+		t.Errorf("settings that nobody has set: %s", plain.Body)
 	}
 	w.pin(t, "team-a/site", one, presetsBy(settings.Preset{Name: "hero", Width: 100}))
 	change := func(body string) answer {
@@ -190,8 +190,8 @@ func TestPresets_ChangesAtOnceKeepTheRules(t *testing.T) {
 		running.Go(func() {
 			for round := range 20 {
 				body := fmt.Sprintf(`{"presets": [{"name": "mine", "width": %d}, {"name": "r%d-%d", "width": 7}]}`, 1+i, i, round)
-				if got, err := rt.try(t.Context(), http.MethodPost, "/settings/media/create", key(one.Key), text(body)); err != nil || got.status != http.StatusOK && got.status != http.StatusConflict {
-					t.Errorf("%d %s, %v", got.status, got.body, err)
+				if got, err := rt.try(t.Context(), http.MethodPost, "/settings/media/create", key(one.Key), text(body)); err != nil || got.Status != http.StatusOK && got.Status != http.StatusConflict {
+					t.Errorf("%d %s, %v", got.Status, got.Body, err)
 				}
 			}
 		})
@@ -223,21 +223,21 @@ func TestPresets_AChangedOneIsAnotherPictureOnEveryReplica(t *testing.T) {
 	change(`{"presets": [{"name": "hero", "width": 100, "format": "webp"}]}`)
 	item := a.sealed(t, one.Key, filePart("photo.jpg", photo(t, 800, 400)), field("access", "public"))
 	address := a.pictures(t, one.Key, item)["hero"].Url
-	wait.Until(t, "the preset is in effect", func() bool { return b.do(t, http.MethodGet, address).status == http.StatusOK })
+	wait.Until(t, "the preset is in effect", func() bool { return b.do(t, http.MethodGet, address).Status == http.StatusOK })
 	before := a.do(t, http.MethodGet, address)
 	change(`{"presets": [{"name": "hero", "width": 60, "format": "webp"}]}`)
-	after := a.do(t, http.MethodGet, address, header("If-None-Match", before.header.Get("ETag")))
-	picture, err := webp.StripMetadata(after.body)
-	if after.status != http.StatusOK || err != nil || picture.Width != 60 {
-		t.Fatalf("through the replica of the change: %d, %d pixels, %v", after.status, picture.Width, err)
+	after := a.do(t, http.MethodGet, address, header("If-None-Match", before.Header.Get("ETag")))
+	picture, err := webp.StripMetadata(after.Body)
+	if after.Status != http.StatusOK || err != nil || picture.Width != 60 {
+		t.Fatalf("through the replica of the change: %d, %d pixels, %v", after.Status, picture.Width, err)
 	}
 	wait.Until(t, "the other replica has the change", func() bool {
-		got := b.do(t, http.MethodGet, address, header("If-None-Match", before.header.Get("ETag")))
-		return got.status == http.StatusOK && got.header.Get("ETag") == after.header.Get("ETag")
+		got := b.do(t, http.MethodGet, address, header("If-None-Match", before.Header.Get("ETag")))
+		return got.Status == http.StatusOK && got.Header.Get("ETag") == after.Header.Get("ETag")
 	})
 	change(`{"presets": []}`)
-	a.do(t, http.MethodGet, address).is(t, http.StatusNotFound, "without the preset")
-	wait.Until(t, "the preset ends on the other replica", func() bool { return b.do(t, http.MethodGet, address).status == http.StatusNotFound })
+	a.do(t, http.MethodGet, address).Is(t, http.StatusNotFound, "without the preset")
+	wait.Until(t, "the preset ends on the other replica", func() bool { return b.do(t, http.MethodGet, address).Status == http.StatusNotFound })
 }
 
 func TestPresets_AreThoseOfTheItemsAccount(t *testing.T) {
@@ -269,19 +269,19 @@ func TestPresets_AreThoseOfTheItemsAccount(t *testing.T) {
 		"no image":                              {file(document, "mine"), http.StatusNotFound},
 		"an unknown item":                       {"/media/file/01a1fd74-5f6f-8afa-b000-3510feddacd9/mine/x", http.StatusNotFound},
 	} {
-		rt.do(t, http.MethodGet, c.address).is(t, c.status, "%s", name)
+		rt.do(t, http.MethodGet, c.address).Is(t, c.status, "%s", name)
 	}
 	if n := jobs(t, rt); n != 0 {
 		t.Errorf("%g jobs", n)
 	}
-	if got := rt.do(t, http.MethodGet, signed.String()); got.status != http.StatusOK || !strings.HasPrefix(got.header.Get("Cache-Control"), "private, ") {
-		t.Errorf("the signed URL: %d %v", got.status, got.header)
+	if got := rt.do(t, http.MethodGet, signed.String()); got.Status != http.StatusOK || !strings.HasPrefix(got.Header.Get("Cache-Control"), "private, ") {
+		t.Errorf("the signed URL: %d %v", got.Status, got.Header)
 	}
 	if pictures := rt.pictures(t, one.Key, document); len(pictures) != 0 {
 		t.Errorf("no image has %v", pictures)
 	}
 	broken := rt.sealed(t, one.Key, filePart("photo.jpg", photo(t, 80, 40)[:300]), field("access", "public"))
-	rt.do(t, http.MethodGet, file(broken, "mine")).is(t, http.StatusUnsupportedMediaType, "a broken image")
+	rt.do(t, http.MethodGet, file(broken, "mine")).Is(t, http.StatusUnsupportedMediaType, "a broken image")
 }
 
 // Who guesses addresses costs no work.
@@ -301,8 +301,8 @@ func TestPresets_AddressesThatNoneAllowsMakeNoJob(t *testing.T) {
 					variant = fmt.Sprintf(variant, n+3)
 				}
 				got, err := rt.try(t.Context(), http.MethodGet, "/media/file/"+item.MediaId.String()+"/"+variant+"/x")
-				if err != nil || got.status != http.StatusNotFound {
-					t.Errorf("%s: %d, %v", variant, got.status, err)
+				if err != nil || got.Status != http.StatusNotFound {
+					t.Errorf("%s: %d, %v", variant, got.Status, err)
 					return
 				}
 			}
@@ -322,27 +322,27 @@ func TestOriginals_SignedByATenantOrAPin(t *testing.T) {
 	read := func() api.MediaItem {
 		return rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)).item(t)
 	}
-	if got := rt.do(t, http.MethodGet, item.File); got.status != http.StatusOK || strings.Contains(item.File, "signature=") {
-		t.Fatalf("by default: %d at %s", got.status, item.File)
+	if got := rt.do(t, http.MethodGet, item.File); got.Status != http.StatusOK || strings.Contains(item.File, "signature=") {
+		t.Fatalf("by default: %d at %s", got.Status, item.File)
 	}
 	got := decode[api.Settings](t, rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"originals": "signed"}`)))
 	if !slices.Equal(*got.Changed, []string{"originals"}) || got.Originals != settings.OriginalsSigned || got.Sources["originals"] != settings.FromTenant {
 		t.Errorf("%+v", got)
 	}
-	rt.do(t, http.MethodGet, item.File).is(t, http.StatusNotFound, "the former URL")
+	rt.do(t, http.MethodGet, item.File).Is(t, http.StatusNotFound, "the former URL")
 	signed := read()
-	if got := rt.do(t, http.MethodGet, signed.File); got.status != http.StatusOK || !strings.Contains(signed.File, "signature=") || !strings.HasPrefix(got.header.Get("Cache-Control"), "private,") {
-		t.Errorf("the signed URL: %d %v at %s", got.status, got.header, signed.File)
+	if got := rt.do(t, http.MethodGet, signed.File); got.Status != http.StatusOK || !strings.Contains(signed.File, "signature=") || !strings.HasPrefix(got.Header.Get("Cache-Control"), "private,") {
+		t.Errorf("the signed URL: %d %v at %s", got.Status, got.Header, signed.File)
 	}
-	if got := rt.do(t, http.MethodGet, signed.Thumbnail); got.status != http.StatusOK || strings.Contains(signed.Thumbnail, "signature=") {
-		t.Errorf("the thumbnail: %d at %s", got.status, signed.Thumbnail)
+	if got := rt.do(t, http.MethodGet, signed.Thumbnail); got.Status != http.StatusOK || strings.Contains(signed.Thumbnail, "signature=") {
+		t.Errorf("the thumbnail: %d at %s", got.Status, signed.Thumbnail)
 	}
 	w.pin(t, "team-a/site", one, settings.Layer{Pictures: settings.Pictures{Originals: settings.OriginalsPublic}})
 	detail := rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"originals": "signed"}`)).rejected(t, http.StatusConflict, "Conflict")
 	if detail != "originals: pinned by MediaSettings team-a/site" {
 		t.Errorf("detail %s", detail)
 	}
-	wait.Until(t, "the pin is in effect", func() bool { return rt.do(t, http.MethodGet, item.File).status == http.StatusOK })
+	wait.Until(t, "the pin is in effect", func() bool { return rt.do(t, http.MethodGet, item.File).Status == http.StatusOK })
 }
 
 func TestFocus_IsKeptAndMovesThePicture(t *testing.T) {
@@ -366,10 +366,10 @@ func TestFocus_IsKeptAndMovesThePicture(t *testing.T) {
 			}
 		}
 		picture := rt.do(t, http.MethodGet, "/media/file/"+item.MediaId.String()+"/square/x")
-		if picture.status != http.StatusOK {
-			t.Errorf("%s: %d %s", body, picture.status, picture.body)
+		if picture.Status != http.StatusOK {
+			t.Errorf("%s: %d %s", body, picture.Status, picture.Body)
 		}
-		etags[picture.header.Get("ETag")] = true
+		etags[picture.Header.Get("ETag")] = true
 	}
 	if len(etags) != 3 {
 		t.Errorf("%d pictures of three points", len(etags))
@@ -377,11 +377,11 @@ func TestFocus_IsKeptAndMovesThePicture(t *testing.T) {
 	for _, body := range []string{`{"focus": {"x": 0.5}}`, `{"focus": {"x": 0.5, "y": 1.001}}`, `{"focus": {"x": -0.1, "y": 0}}`, `{"focus": {"x": "0", "y": 0}}`, `{"focus": {"x": 0, "y": null}}`, `{"focus": [0, 0]}`, `{"focus": {"x": 0, "z": 0}}`, `{"focus": {"x": 0, "y": 0, "z": 0}}`} {
 		patch(body).rejected(t, http.StatusBadRequest, "Bad Request")
 	}
-	before := patch(`{"focus": {"x": 0.5, "y": 0.5}}`).header.Get("ETag")
-	if again := patch(`{"focus": {"x": 0.5, "y": 0.5}}`).header.Get("ETag"); again != before {
+	before := patch(`{"focus": {"x": 0.5, "y": 0.5}}`).Header.Get("ETag")
+	if again := patch(`{"focus": {"x": 0.5, "y": 0.5}}`).Header.Get("ETag"); again != before {
 		t.Errorf("the same focus changed the version from %s to %s", before, again)
 	}
-	_, err := rt.core.Media.Update(t.Context(), w.Principal(t, one), item.MediaId, media.Change{SetFocus: true, Focus: &media.FocusPoint{X: 1001}}, media.Condition{})
+	_, err := rt.Media.Update(t.Context(), w.Principal(t, one), item.MediaId, media.Change{SetFocus: true, Focus: &media.FocusPoint{X: 1001}}, media.Condition{})
 	if !fault.Is(err, fault.Invalid) {
 		t.Errorf("a point out of the image: %v", err)
 	}

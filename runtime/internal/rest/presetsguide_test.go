@@ -26,7 +26,7 @@ func TestPresetsGuide_FromThePresetToThePicture(t *testing.T) {
 	_, one, rt := withTenant(t, withImages)
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "photo.jpg"), photo(t, 1600, 900), 0o600))
-	host, port, err := net.SplitHostPort(rt.server.Addr())
+	host, port, err := net.SplitHostPort(rt.Addr())
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(dir, ".curlrc"), []byte(`connect-to = "media.test:80:`+host+":"+port+`"`), 0o600))
 	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script.String())
@@ -41,8 +41,8 @@ func TestPresetsGuide_FromThePresetToThePicture(t *testing.T) {
 	}
 	items := rt.do(t, http.MethodGet, "/media/get?fields=mediaId,focus,presets", key(one.Key))
 	for _, want := range []string{`"focus":{"x":0.3,"y":0.6}`, `"width":400,"height":300`, " 1x, "} {
-		if !strings.Contains(string(items.body), want) {
-			t.Errorf("%s is not in %s", want, items.body)
+		if !strings.Contains(string(items.Body), want) {
+			t.Errorf("%s is not in %s", want, items.Body)
 		}
 	}
 }

@@ -36,12 +36,12 @@ func (rt *runtime) hold(t *testing.T, body *runtimetest.PausedBody, of tenant, e
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		got, err = rt.try(t.Context(), method, path, append(change, func(r *request) { r.body = body; runtimetest.Expect(r.header) })...)
+		got, err = rt.try(t.Context(), method, path, append(change, func(r *request) { r.Body = body; runtimetest.Expect(r.Header) })...)
 	}()
 	body.Wait(t)
 	end()
 	wait.Until(t, "the key is rejected", func() bool {
-		return rt.do(t, http.MethodGet, "/media/get/count", key(of.Key)).status == http.StatusUnauthorized
+		return rt.do(t, http.MethodGet, "/media/get/count", key(of.Key)).Status == http.StatusUnauthorized
 	})
 	body.Release()
 	<-done
@@ -65,8 +65,8 @@ func TestUpload_WhoseCredentialEndsBeforeItsBodyIsNoDraft(t *testing.T) {
 				body, kind := encode(filePart("a.bin", randomBytes(1, size)))
 				held := runtimetest.NewPausedBody(bytes.NewReader(body[:len(body)-10]), bytes.NewReader(body[len(body)-10:]))
 				got := rt.hold(t, held, one, func() { end(t, w, one) }, http.MethodPost, "/media/create", with, header("Content-Type", kind))
-				if got.status != status || (got.header.Get("WWW-Authenticate") != "") != (status == http.StatusUnauthorized) {
-					t.Errorf("%s, %s, %d bytes: %d %v %s", how, credential, size, got.status, got.header, got.body)
+				if got.Status != status || (got.Header.Get("WWW-Authenticate") != "") != (status == http.StatusUnauthorized) {
+					t.Errorf("%s, %s, %d bytes: %d %v %s", how, credential, size, got.Status, got.Header, got.Body)
 				}
 				must(t, w.Objects.List(t.Context(), one.Account.Bucket, "media/", func(o media.ObjectInfo) error {
 					t.Errorf("%s, %s, %d bytes: left in the bucket: %s", how, credential, size, o.Key)
@@ -93,8 +93,8 @@ func TestBody_WhoseCredentialEndsBeforeItChangesNothing(t *testing.T) {
 			one := w.tenant(t, how+strings.ReplaceAll(path, "/", "-"))
 			held := runtimetest.NewPausedBody(strings.NewReader(call.body[:5]), strings.NewReader(call.body[5:]))
 			got := rt.hold(t, held, one, func() { end(t, w, one) }, call.method, path, key(one.Key))
-			if got.status != http.StatusUnauthorized || got.header.Get("WWW-Authenticate") == "" {
-				t.Errorf("%s, %s: %d %s", how, path, got.status, got.body)
+			if got.Status != http.StatusUnauthorized || got.Header.Get("WWW-Authenticate") == "" {
+				t.Errorf("%s, %s: %d %s", how, path, got.Status, got.Body)
 			}
 			layers, err := w.Settings.Get(t.Context(), one.Account.ID)
 			must(t, err)
@@ -114,12 +114,12 @@ func TestSignature_MayExpireDuringAnUpload(t *testing.T) {
 	held := runtimetest.NewPausedBody(bytes.NewReader(body[:20]), bytes.NewReader(body[20:]))
 	done := make(chan answer, 1)
 	go func() {
-		got, _ := rt.try(t.Context(), http.MethodPost, "/media/create", signature(s), header("Content-Type", kind), func(r *request) { r.body = held; runtimetest.Expect(r.header) })
+		got, _ := rt.try(t.Context(), http.MethodPost, "/media/create", signature(s), header("Content-Type", kind), func(r *request) { r.Body = held; runtimetest.Expect(r.Header) })
 		done <- got
 	}()
 	held.Wait(t)
-	rt.clock.Advance(2 * time.Hour)
-	rt.uploadSigned(t, s, filePart("b.bin", []byte("b"))).is(t, http.StatusForbidden, "a new upload")
+	rt.Clock.Advance(2 * time.Hour)
+	rt.uploadSigned(t, s, filePart("b.bin", []byte("b"))).Is(t, http.StatusForbidden, "a new upload")
 	held.Release()
 	if item := decode[api.MediaItem](t, <-done); item.Size != 5 {
 		t.Errorf("the item is %+v", item)

@@ -2,7 +2,6 @@ package rest_test
 
 import (
 	"bytes"
-	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -20,21 +19,12 @@ import (
 // follow requests the URL of a redirect, without credentials.
 func follow(t *testing.T, method string, from answer, send ...option) answer {
 	t.Helper()
-	if from.status != http.StatusFound {
-		t.Fatalf("no redirect: %d %.100q", from.status, from.body)
+	if from.Status != http.StatusFound {
+		t.Fatalf("no redirect: %d %.100q", from.Status, from.Body)
 	}
-	r, err := http.NewRequestWithContext(t.Context(), method, from.header.Get("Location"), nil)
+	got, err := runtimetest.Send(t.Context(), http.DefaultClient, method, from.Header.Get("Location"), send...)
 	must(t, err)
-	change := request{header: r.Header}
-	for _, apply := range send {
-		apply(&change)
-	}
-	response, err := http.DefaultClient.Do(r)
-	must(t, err)
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	must(t, err)
-	return answer{status: response.StatusCode, header: response.Header, body: body}
+	return answer{got}
 }
 
 func TestRedirect_LeadsToTheFile(t *testing.T) {
@@ -48,42 +38,42 @@ func TestRedirect_LeadsToTheFile(t *testing.T) {
 			signer, err := objectstore.NewPresigner(runtimetest.ObjectStoreConfig(access), "")
 			must(t, err)
 			rt := w.runtime(t, func(o *options) {
-				o.delivery.Mode, o.delivery.RedirectTTL, o.presigned = delivery.Redirect, time.Minute, signer
+				o.Delivery.Mode, o.Delivery.RedirectTTL, o.Presigner = delivery.Redirect, time.Minute, signer
 			})
-			rt.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+			rt.Client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 			data := append([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"), randomBytes(1, 100_000)...)
 			public := rt.sealed(t, one.Key, filePart("Ferien über \"7\".png", data), field("access", "public"))
 			private := rt.upload(t, one.Key, filePart("page.html", []byte("<html><script>alert(1)</script>")))
 			empty := rt.sealed(t, one.Key, filePart("empty", nil), field("access", "public"))
 
 			sent := rt.do(t, http.MethodGet, public.File)
-			location := sent.header.Get("Location")
-			if sent.header.Get("Cache-Control") != "no-store" || len(sent.body) > 0 || strings.Contains(location, access.SecretKey) || strings.Contains(location, one.Key) {
-				t.Errorf("the redirect says %v %s", sent.header, sent.body)
+			location := sent.Header.Get("Location")
+			if sent.Header.Get("Cache-Control") != "no-store" || len(sent.Body) > 0 || strings.Contains(location, access.SecretKey) || strings.Contains(location, one.Key) {
+				t.Errorf("the redirect says %v %s", sent.Header, sent.Body)
 			}
 			whole := follow(t, http.MethodGet, sent)
-			kind, params, err := mime.ParseMediaType(whole.header.Get("Content-Disposition"))
-			if whole.status != http.StatusOK || !bytes.Equal(whole.body, data) || err != nil || kind != "inline" || params["filename"] != "Ferien über \"7\".png" {
-				t.Errorf("the file: %d, %d bytes, %v, %v", whole.status, len(whole.body), whole.header, err)
+			kind, params, err := mime.ParseMediaType(whole.Header.Get("Content-Disposition"))
+			if whole.Status != http.StatusOK || !bytes.Equal(whole.Body, data) || err != nil || kind != "inline" || params["filename"] != "Ferien über \"7\".png" {
+				t.Errorf("the file: %d, %d bytes, %v, %v", whole.Status, len(whole.Body), whole.Header, err)
 			}
-			if whole.header.Get("Content-Type") != "image/png" || whole.header.Get("Cache-Control") != "public, max-age=60" {
-				t.Errorf("the file: %v", whole.header)
+			if whole.Header.Get("Content-Type") != "image/png" || whole.Header.Get("Cache-Control") != "public, max-age=60" {
+				t.Errorf("the file: %v", whole.Header)
 			}
 			ranged := []option{header("Range", "bytes=10-19")}
-			if part := follow(t, http.MethodGet, rt.do(t, http.MethodGet, public.File, ranged...), ranged...); part.status != http.StatusPartialContent || !bytes.Equal(part.body, data[10:20]) {
-				t.Errorf("a range: %d, %d bytes", part.status, len(part.body))
+			if part := follow(t, http.MethodGet, rt.do(t, http.MethodGet, public.File, ranged...), ranged...); part.Status != http.StatusPartialContent || !bytes.Equal(part.Body, data[10:20]) {
+				t.Errorf("a range: %d, %d bytes", part.Status, len(part.Body))
 			}
-			if head := follow(t, http.MethodHead, rt.do(t, http.MethodHead, public.File)); head.status != http.StatusOK || head.header.Get("Content-Length") != "100016" {
-				t.Errorf("HEAD: %d %v", head.status, head.header)
+			if head := follow(t, http.MethodHead, rt.do(t, http.MethodHead, public.File)); head.Status != http.StatusOK || head.Header.Get("Content-Length") != "100016" {
+				t.Errorf("HEAD: %d %v", head.Status, head.Header)
 			}
-			if got := follow(t, http.MethodGet, rt.do(t, http.MethodGet, empty.File)); got.status != http.StatusOK || len(got.body) != 0 {
-				t.Errorf("an empty file: %d %s", got.status, got.body)
+			if got := follow(t, http.MethodGet, rt.do(t, http.MethodGet, empty.File)); got.Status != http.StatusOK || len(got.Body) != 0 {
+				t.Errorf("an empty file: %d %s", got.Status, got.Body)
 			}
 
 			// Active content is never inline, and the same checks apply as to streamed files.
 			page := follow(t, http.MethodGet, rt.do(t, http.MethodGet, private.File))
-			if page.status != http.StatusOK || !strings.HasPrefix(page.header.Get("Content-Disposition"), "attachment;") || page.header.Get("Cache-Control") != "private, max-age=60" {
-				t.Errorf("a page: %d %v", page.status, page.header)
+			if page.Status != http.StatusOK || !strings.HasPrefix(page.Header.Get("Content-Disposition"), "attachment;") || page.Header.Get("Cache-Control") != "private, max-age=60" {
+				t.Errorf("a page: %d %v", page.Status, page.Header)
 			}
 			plain, _, _ := strings.Cut(private.File, "?")
 			rt.do(t, http.MethodGet, plain).rejected(t, http.StatusNotFound, "Not Found")
@@ -106,24 +96,24 @@ func TestRedirect_LeadsToTheFile(t *testing.T) {
 			} {
 				changed := *parsed
 				change(&changed)
-				if got := follow(t, http.MethodGet, answer{status: http.StatusFound, header: http.Header{"Location": {changed.String()}}}); got.status != http.StatusForbidden && got.status != http.StatusBadRequest {
-					t.Errorf("%s opens: %d", what, got.status)
+				if got := follow(t, http.MethodGet, answer{runtimetest.Answer{Status: http.StatusFound, Header: http.Header{"Location": {changed.String()}}}}); got.Status != http.StatusForbidden && got.Status != http.StatusBadRequest {
+					t.Errorf("%s opens: %d", what, got.Status)
 				}
 			}
 			for _, method := range []string{http.MethodPut, http.MethodDelete} {
-				follow(t, method, sent).is(t, http.StatusForbidden, "%s", method)
+				follow(t, method, sent).Is(t, http.StatusForbidden, "%s", method)
 			}
 			if got := parsed.Query().Get("X-Amz-Expires"); got != "60" {
 				t.Errorf("the permission lasts for %s s", got)
 			}
 			// Not longer than the signed URL that led to it.
-			rt.clock.Advance(time.Hour - 50*time.Second)
-			late, err := url.Parse(rt.do(t, http.MethodGet, private.File).header.Get("Location"))
+			rt.Clock.Advance(time.Hour - 50*time.Second)
+			late, err := url.Parse(rt.do(t, http.MethodGet, private.File).Header.Get("Location"))
 			must(t, err)
 			if lasts, err := strconv.Atoi(late.Query().Get("X-Amz-Expires")); err != nil || lasts < 1 || lasts > 50 {
 				t.Errorf("shortly before its end it lasts for %d s, %v", lasts, err)
 			}
-			rt.clock.Advance(51 * time.Second)
+			rt.Clock.Advance(51 * time.Second)
 			rt.do(t, http.MethodGet, private.File).rejected(t, http.StatusForbidden, "Invalid signature")
 			rt.do(t, http.MethodDelete, "/media/delete/"+public.MediaId.String(), key(one.Key))
 			rt.do(t, http.MethodGet, public.File).rejected(t, http.StatusNotFound, "Not Found")

@@ -29,7 +29,7 @@ func TestReplicas_MakeOneChangeOfAVersion(t *testing.T) {
 	item := replicas[0].sealed(t, one.Key, filePart("a.txt", []byte("hello")))
 	path := "/media/get/" + item.MediaId.String()
 	for round := range 5 {
-		tag := replicas[round%2].do(t, http.MethodGet, path, key(one.Key)).header.Get("ETag")
+		tag := replicas[round%2].do(t, http.MethodGet, path, key(one.Key)).Header.Get("ETag")
 		var mu sync.Mutex
 		var all sync.WaitGroup
 		var made []string
@@ -38,12 +38,12 @@ func TestReplicas_MakeOneChangeOfAVersion(t *testing.T) {
 				caption := fmt.Sprintf("%d of %d", i, round)
 				got, err := replicas[i%2].try(t.Context(), http.MethodPatch, "/media/"+item.MediaId.String(), key(one.Key), header("Content-Type", "application/json"), header("If-Match", tag), text(fmt.Sprintf(`{"caption": %q}`, caption)))
 				switch {
-				case err == nil && got.status == http.StatusOK:
+				case err == nil && got.Status == http.StatusOK:
 					mu.Lock()
 					defer mu.Unlock()
 					made = append(made, caption)
-				case err != nil || got.status != http.StatusPreconditionFailed || got.header.Get("ETag") == tag:
-					t.Errorf("%v %d %v %s", err, got.status, got.header, got.body)
+				case err != nil || got.Status != http.StatusPreconditionFailed || got.Header.Get("ETag") == tag:
+					t.Errorf("%v %d %v %s", err, got.Status, got.Header, got.Body)
 				}
 			})
 		}
@@ -54,7 +54,7 @@ func TestReplicas_MakeOneChangeOfAVersion(t *testing.T) {
 		tags := map[string]bool{}
 		for _, rt := range replicas {
 			got := rt.do(t, http.MethodGet, path, key(one.Key))
-			if tags[got.header.Get("ETag")] = true; got.item(t).Caption != made[0] {
+			if tags[got.Header.Get("ETag")] = true; got.item(t).Caption != made[0] {
 				t.Errorf("it is %q, and %q was acknowledged", got.item(t).Caption, made[0])
 			}
 		}
@@ -83,12 +83,12 @@ func TestReplicas_ListTheSame(t *testing.T) {
 			t.Errorf("%s: %q and %q", query, whole, same)
 		}
 		got, names := a.named(t, one, query)
-		for parts := 1; got.header.Get("X-Next-Cursor") != ""; parts++ {
+		for parts := 1; got.Header.Get("X-Next-Cursor") != ""; parts++ {
 			if parts > 10 {
 				t.Fatalf("%s does not end", query)
 			}
 			var more []string
-			got, more = []*runtime{a, b}[parts%2].named(t, one, query+"&after="+got.header.Get("X-Next-Cursor"))
+			got, more = []*runtime{a, b}[parts%2].named(t, one, query+"&after="+got.Header.Get("X-Next-Cursor"))
 			names = append(names, more...)
 		}
 		if !slices.Equal(names, whole) {
@@ -123,8 +123,8 @@ func TestReplicas_CarryOutBatchesOnce(t *testing.T) {
 				done[i] = map[string]int{}
 				body := fmt.Sprintf(`{"operation": %s, "ids": [%s]}`, operation, joined([][]string{ids, backwards}[i]))
 				got, err := replicas[i].try(t.Context(), http.MethodPost, "/media/batch", key(one.Key), text(body))
-				if err != nil || got.status != http.StatusOK {
-					t.Errorf("%s: %v %d %s", operation, err, got.status, got.body)
+				if err != nil || got.Status != http.StatusOK {
+					t.Errorf("%s: %v %d %s", operation, err, got.Status, got.Body)
 					return
 				}
 				for _, result := range decode[api.BatchResults](t, got).Results {
@@ -183,7 +183,7 @@ func joined(ids []string) (list string) {
 func TestReplicas_SplitTheSameRights(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	logins := func(o *options) { o.resource = runtimetest.BaseURL + "/mcp" }
+	logins := func(o *options) { o.Auth.Resource = runtimetest.BaseURL + "/mcp" }
 	replicas := []*runtime{w.runtime(t, logins), w.runtime(t, logins)}
 	one := w.tenant(t, "one", undoFor(account.UndoAgents))
 	item := replicas[0].sealed(t, one.Key, filePart("a.txt", []byte("hello")))
@@ -213,7 +213,7 @@ func TestReplicas_SplitTheSameRights(t *testing.T) {
 			{"a reader restores", reader, func(token string) answer { return other.do(t, http.MethodPost, "/media/restore/"+id, bearer(token)) }, http.StatusForbidden},
 			{"a writer restores", writer, func(token string) answer { return other.do(t, http.MethodPost, "/media/restore/"+id, bearer(token)) }, http.StatusOK},
 		} {
-			tt.send(tt.token).is(t, tt.status, "replica %d: %s", i, tt.who)
+			tt.send(tt.token).Is(t, tt.status, "replica %d: %s", i, tt.who)
 		}
 	}
 }
@@ -230,7 +230,7 @@ func TestReplicas_KnowTheSameFacts(t *testing.T) {
 	recorded, written := a.sealed(t, one.Key, filePart("a.wav", sound)), a.sealed(t, one.Key, filePart("a.pdf", paper))
 	for id, want := range map[string]string{recorded.MediaId.String(): `{"mimeType":"audio/wav","duration":1.543}`, written.MediaId.String(): `{"mimeType":"application/pdf","pages":23}`} {
 		if got := b.do(t, http.MethodGet, "/media/get/"+id+"?fields=duration,pages,mimeType", key(one.Key)); strings.TrimSpace(string(got.ok(t))) != want {
-			t.Errorf("got %s, want %s", got.body, want)
+			t.Errorf("got %s, want %s", got.Body, want)
 		}
 		// The client validates the whole document against the OpenAPI document.
 		if item := b.do(t, http.MethodGet, "/media/get/"+id, key(one.Key)).item(t); (item.Duration == 1.543) == (item.Pages == 23) {
@@ -238,6 +238,6 @@ func TestReplicas_KnowTheSameFacts(t *testing.T) {
 		}
 	}
 	if got := b.do(t, http.MethodGet, "/media/get?fields=duration,pages", key(one.Key)); strings.TrimSpace(string(got.ok(t))) != `[{"pages":23},{"duration":1.543}]` {
-		t.Errorf("the list is %s", got.body)
+		t.Errorf("the list is %s", got.Body)
 	}
 }

@@ -38,10 +38,10 @@ func (c *contract) tool(o operation) account.Operation {
 
 func TestRoutes_RequireTheScopeOfTheOpenAPIDocument(t *testing.T) {
 	t.Parallel()
-	w, one, rt := withTenant(t, func(o *options) { o.resource = runtimetest.BaseURL + "/mcp" })
+	w, one, rt := withTenant(t, func(o *options) { o.Auth.Resource = runtimetest.BaseURL + "/mcp" })
 	item := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")))
 	job := decode[api.URLUpload](t, rt.do(t, http.MethodPost, "/media/create/url", key(one.Key), text(`{"url": "https://files.example.com/x.txt"}`))).JobId
-	before := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body
+	before := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).Body
 	described, cases := loadContract(t), isolations()
 	tokens := map[string]string{"": w.Session(t, one), "media:read": w.Session(t, one, auth.ScopeRead), "media:write": w.Session(t, one, auth.ScopeWrite), "media:delete": w.Session(t, one, auth.ScopeDelete)}
 	for _, route := range routesOf(t, (&rest.API{}).Mount) {
@@ -58,12 +58,12 @@ func TestRoutes_RequireTheScopeOfTheOpenAPIDocument(t *testing.T) {
 		}
 		for has, token := range tokens {
 			got := rt.do(t, route.method, path, append(cases[route].send, bearer(token))...)
-			challenge := got.header.Get("WWW-Authenticate")
+			challenge := got.Header.Get("WWW-Authenticate")
 			switch {
-			case has == scope && (got.status == http.StatusForbidden || got.status == http.StatusUnauthorized):
-				t.Errorf("%s with %q: %d %s", route, has, got.status, got.body)
-			case has != scope && (got.status != http.StatusForbidden || !strings.Contains(challenge, `error="insufficient_scope", scope="media:read media:write media:delete"`)):
-				t.Errorf("%s with %q: %d %q %s", route, has, got.status, challenge, got.body)
+			case has == scope && (got.Status == http.StatusForbidden || got.Status == http.StatusUnauthorized):
+				t.Errorf("%s with %q: %d %s", route, has, got.Status, got.Body)
+			case has != scope && (got.Status != http.StatusForbidden || !strings.Contains(challenge, `error="insufficient_scope", scope="media:read media:write media:delete"`)):
+				t.Errorf("%s with %q: %d %q %s", route, has, got.Status, challenge, got.Body)
 			}
 		}
 	}
@@ -84,11 +84,11 @@ func TestRoutes_RequireTheScopeOfTheOpenAPIDocument(t *testing.T) {
 				t.Fatalf("%s has the x-operation %q", route, operation)
 			}
 			want := agents.Allows(operation)
-			if got := rt.do(t, route.method, path, append(cases[route].send, bearer(both))...); (got.status != http.StatusForbidden) != want {
-				t.Errorf("%s: %s: %d %s", name, route, got.status, got.body)
+			if got := rt.do(t, route.method, path, append(cases[route].send, bearer(both))...); (got.Status != http.StatusForbidden) != want {
+				t.Errorf("%s: %s: %d %s", name, route, got.Status, got.Body)
 			}
-			if got := rt.do(t, route.method, path, append(cases[route].send, key(one.Key))...); got.status/100 != 2 {
-				t.Errorf("%s: %s with the key: %d %s", name, route, got.status, got.body)
+			if got := rt.do(t, route.method, path, append(cases[route].send, key(one.Key))...); got.Status/100 != 2 {
+				t.Errorf("%s: %s with the key: %d %s", name, route, got.Status, got.Body)
 			}
 		}
 	}
@@ -97,7 +97,7 @@ func TestRoutes_RequireTheScopeOfTheOpenAPIDocument(t *testing.T) {
 	for name, send := range map[string][]option{
 		"a key and a token":       {key(one.Key), bearer(read)},
 		"a signature and a token": {signature(rt.sign(t, one.Key, "")), bearer(read), form(filePart("a.txt", []byte("x")))},
-		"two tokens":              {bearer(read), func(r *request) { r.header.Add("Authorization", "Bearer "+read) }},
+		"two tokens":              {bearer(read), func(r *request) { r.Header.Add("Authorization", "Bearer "+read) }},
 	} {
 		method, path := http.MethodGet, "/media/get"
 		if strings.HasPrefix(name, "a signature") {
@@ -108,11 +108,11 @@ func TestRoutes_RequireTheScopeOfTheOpenAPIDocument(t *testing.T) {
 	for name, token := range map[string]string{"an API key": one.Key, "nothing": "", "another token": read[:len(read)-1] + "_", "too much": read + "x", "a refresh token": "mrt_" + read[4:]} {
 		got := rt.do(t, http.MethodGet, "/media/get", bearer(token))
 		got.rejected(t, http.StatusUnauthorized, "Unauthorized")
-		if challenge := got.header.Get("WWW-Authenticate"); !strings.Contains(challenge, "ApiKey ") || !strings.Contains(challenge, `resource_metadata="`+baseURL+`/.well-known/oauth-protected-resource/mcp"`) || !strings.Contains(challenge, `error="invalid_token"`) {
+		if challenge := got.Header.Get("WWW-Authenticate"); !strings.Contains(challenge, "ApiKey ") || !strings.Contains(challenge, `resource_metadata="`+baseURL+`/.well-known/oauth-protected-resource/mcp"`) || !strings.Contains(challenge, `error="invalid_token"`) {
 			t.Errorf("%s: %q", name, challenge)
 		}
 	}
-	after := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body
+	after := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).Body
 	if string(after) == string(before) {
 		t.Error("the token that may write wrote no settings")
 	}
@@ -124,7 +124,7 @@ func TestAccessToken_IsRejectedWithoutLogins(t *testing.T) {
 	one := w.tenant(t, "one")
 	token := w.Session(t, one, auth.ScopeRead)
 	for _, resource := range []string{"", "http://other.test/mcp"} {
-		rt := w.runtime(t, func(o *options) { o.resource = resource })
+		rt := w.runtime(t, func(o *options) { o.Auth.Resource = resource })
 		rt.do(t, http.MethodGet, "/media/get", bearer(token)).rejected(t, http.StatusUnauthorized, "Unauthorized")
 	}
 }
@@ -132,7 +132,7 @@ func TestAccessToken_IsRejectedWithoutLogins(t *testing.T) {
 func TestSignature_EndsWithItsLogin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	rt := w.runtime(t, func(o *options) { o.resource = runtimetest.BaseURL + "/mcp" })
+	rt := w.runtime(t, func(o *options) { o.Auth.Resource = runtimetest.BaseURL + "/mcp" })
 	for name, end := range map[string]func(t *testing.T, of tenant){
 		"revoked": func(t *testing.T, of tenant) {
 			w.QueryInt(t, "WITH ended AS (UPDATE oauth_grant SET revoked_at = now() WHERE account_id = $1 RETURNING 1) SELECT count(*) FROM ended", of.Account.ID)
@@ -156,7 +156,7 @@ func TestSignature_EndsWithItsLogin(t *testing.T) {
 		}
 		end(t, one)
 		wait.Until(t, name+": the signature is void", func() bool {
-			return rt.uploadSigned(t, byLogin, file).status == http.StatusForbidden
+			return rt.uploadSigned(t, byLogin, file).Status == http.StatusForbidden
 		})
 		rt.uploadSigned(t, byKey, file).item(t) // a signature that the key created stays valid
 	}

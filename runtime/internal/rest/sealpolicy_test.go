@@ -15,7 +15,7 @@ import (
 // A key is not limited.
 func TestCapability_SealFollowsTheToolPolicy(t *testing.T) {
 	t.Parallel()
-	w, one, rt := withTenant(t, func(o *options) { o.resource = runtimetest.BaseURL + "/mcp" })
+	w, one, rt := withTenant(t, func(o *options) { o.Auth.Resource = runtimetest.BaseURL + "/mcp" })
 	login := bearer(w.Session(t, one, auth.ScopeRead, auth.ScopeWrite))
 	const path, sealed = "/media/signature/create", `{"seal": true}`
 	made := signature(decode[api.Signature](t, rt.do(t, http.MethodPost, path, login, text(sealed))).Signature)

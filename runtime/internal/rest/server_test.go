@@ -33,24 +33,24 @@ func TestShutdown_FinishesUploadsAndAcceptsNoNewOnes(t *testing.T) {
 	failed := make(chan error, 1)
 	go func() {
 		got, err := rt.try(context.WithoutCancel(t.Context()), http.MethodPost, "/media/create", key(one.Key), func(r *request) {
-			r.body = reader
-			r.header.Set("Content-Type", kind)
+			r.Body = reader
+			r.Header.Set("Content-Type", kind)
 		})
 		failed <- err
 		result <- got
 	}()
 	_, err := writer.Write(body[:9<<20]) // more than all buffers hold: the upload is in progress
 	must(t, err)
-	rt.stop()
+	rt.Stop()
 	wait.Until(t, "new connections are rejected", func() bool {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.Addr())
 		if err == nil {
 			_ = conn.Close()
 		}
 		return err != nil
 	})
-	if got := rt.admin(t, "/readyz"); got.status != http.StatusServiceUnavailable || !strings.Contains(string(got.body), `"draining":true`) {
-		t.Errorf("while draining /readyz says %d %s", got.status, got.body)
+	if got := rt.admin(t, "/readyz"); got.Status != http.StatusServiceUnavailable || !strings.Contains(string(got.Body), `"draining":true`) {
+		t.Errorf("while draining /readyz says %d %s", got.Status, got.Body)
 	}
 	must(t, check.ErrorOf(writer.Write(body[9<<20:])))
 	must(t, writer.Close())
@@ -59,7 +59,7 @@ func TestShutdown_FinishesUploadsAndAcceptsNoNewOnes(t *testing.T) {
 		t.Errorf("the upload that was running stored %d bytes", item.Size)
 	}
 	select {
-	case err := <-rt.ended:
+	case err := <-rt.Ended:
 		must(t, err)
 	case <-t.Context().Done():
 		t.Fatal("the runtime did not end")
@@ -69,14 +69,9 @@ func TestShutdown_FinishesUploadsAndAcceptsNoNewOnes(t *testing.T) {
 // admin sends a request to the admin server.
 func (rt *runtime) admin(t *testing.T, path string) answer {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+rt.server.AdminAddr()+path, nil)
+	got, err := runtimetest.Send(t.Context(), http.DefaultClient, http.MethodGet, "http://"+rt.AdminAddr()+path)
 	must(t, err)
-	response, err := http.DefaultClient.Do(request)
-	must(t, err)
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	must(t, err)
-	return answer{status: response.StatusCode, header: response.Header, body: body}
+	return answer{got}
 }
 
 func TestReadiness_NamesWhatIsMissingAndRecovers(t *testing.T) {
@@ -91,17 +86,17 @@ func TestReadiness_NamesWhatIsMissingAndRecovers(t *testing.T) {
 	rt := (&world{&runtimetest.Env{Database: cfg, Store: store, Objects: objects}}).runtime(t)
 
 	got := rt.admin(t, "/readyz")
-	if got.status != http.StatusServiceUnavailable || !strings.Contains(string(got.body), "migrate") || !strings.Contains(string(got.body), `"database":"ok"`) {
-		t.Errorf("without a schema: %d %s", got.status, got.body)
+	if got.Status != http.StatusServiceUnavailable || !strings.Contains(string(got.Body), "migrate") || !strings.Contains(string(got.Body), `"database":"ok"`) {
+		t.Errorf("without a schema: %d %s", got.Status, got.Body)
 	}
-	rt.admin(t, "/healthz").is(t, http.StatusOK, "/healthz")
+	rt.admin(t, "/healthz").Is(t, http.StatusOK, "/healthz")
 	made, err := account.NewKeySecret(0)
 	must(t, err)
-	if got := rt.do(t, http.MethodGet, "/media/get", key(made.Reveal())); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
-		t.Errorf("a request without a schema: %d %s", got.status, got.body)
+	if got := rt.do(t, http.MethodGet, "/media/get", key(made.Reveal())); got.Status != http.StatusServiceUnavailable || got.Header.Get("Retry-After") == "" {
+		t.Errorf("a request without a schema: %d %s", got.Status, got.Body)
 	}
 	must(t, postgres.Migrate(t.Context(), cfg, slog.New(slog.DiscardHandler)))
-	rt.admin(t, "/readyz").is(t, http.StatusOK, "after migrate")
+	rt.admin(t, "/readyz").Is(t, http.StatusOK, "after migrate")
 	rt.do(t, http.MethodGet, "/media/get", key(made.Reveal())).rejected(t, http.StatusUnauthorized, "Unauthorized")
 }
 
@@ -111,7 +106,7 @@ func TestMetrics_CountByRoute(t *testing.T) {
 	item := rt.upload(t, one.Key, filePart("a.txt", []byte("hello")))
 	rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key))
 	rt.do(t, http.MethodGet, "/no/such/route")
-	metrics := string(rt.admin(t, "/metrics").body)
+	metrics := string(rt.admin(t, "/metrics").Body)
 	for _, want := range []string{
 		`mediastack_http_requests_total{code="200",method="GET",route="/media/get/{mediaId}"} 1`,
 		`mediastack_http_requests_total{code="201",method="POST",route="/media/create"} 1`,
@@ -140,17 +135,17 @@ func TestLogs_HaveEveryRequestAndNoCredential(t *testing.T) {
 	rt.do(t, http.MethodGet, "/media/get?group=querytext", key(wrong.Reveal()))
 	rt.do(t, http.MethodGet, item.File+"A")
 	got := rt.do(t, http.MethodGet, "/media/get", key(one.Key), header("X-Request-Id", "my-request-0001"))
-	if got.header.Get("X-Request-Id") != "my-request-0001" {
-		t.Errorf("X-Request-Id: %s", got.header.Get("X-Request-Id"))
+	if got.Header.Get("X-Request-Id") != "my-request-0001" {
+		t.Errorf("X-Request-Id: %s", got.Header.Get("X-Request-Id"))
 	}
-	if got := rt.do(t, http.MethodGet, "/media/get", key(one.Key), header("X-Request-Id", "no good id")); strings.Contains(got.header.Get("X-Request-Id"), "no") {
+	if got := rt.do(t, http.MethodGet, "/media/get", key(one.Key), header("X-Request-Id", "no good id")); strings.Contains(got.Header.Get("X-Request-Id"), "no") {
 		t.Error("a request id that is none was taken over")
 	}
 	_, query, _ := strings.Cut(item.File, "?")
 	_, code, _ := strings.Cut(query, "signature=")
 	claims, _, _ := strings.Cut(granted, ".")
-	wait.Until(t, "the last request is logged", func() bool { return strings.Count(rt.logs.String(), `"msg":"request"`) >= 9 })
-	logs := rt.logs.String()
+	wait.Until(t, "the last request is logged", func() bool { return strings.Count(rt.Logs.String(), `"msg":"request"`) >= 9 })
+	logs := rt.Logs.String()
 	for name, secret := range map[string]string{"the key": one.Key, "a wrong key": wrong.Reveal(), "a key's random part": one.Key[4:20], "the signature": granted,
 		"its claims": claims, "a delivery signature": code, "the server secret": secretOf("a"), "a query": "querytext", "a file name": "holiday.txt"} {
 		if strings.Contains(logs, secret) {
@@ -173,8 +168,8 @@ func TestLogs_HaveEveryRequestAndNoCredential(t *testing.T) {
 
 func TestUpload_ThatStallsIsAborted(t *testing.T) {
 	t.Parallel()
-	_, one, rt := withTenant(t, func(o *options) { o.server.StallTimeout = time.Second })
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
+	_, one, rt := withTenant(t, func(o *options) { o.Server.StallTimeout = time.Second })
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.Addr())
 	must(t, err)
 	defer func() { _ = conn.Close() }()
 	must(t, conn.SetDeadline(time.Now().Add(wait.Timeout(t))))
@@ -197,8 +192,8 @@ func TestUpload_WhoseClientLeavesKeepsNothing(t *testing.T) {
 	failed := make(chan error, 1)
 	go func() {
 		_, err := rt.try(ctx, http.MethodPost, "/media/create", key(one.Key), func(r *request) {
-			r.body = reader
-			r.header.Set("Content-Type", kind)
+			r.Body = reader
+			r.Header.Set("Content-Type", kind)
 		})
 		failed <- err
 	}()
@@ -224,7 +219,7 @@ func TestHead_IsAsGetWithoutABody(t *testing.T) {
 	item := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")), field("access", "public"))
 	send := func(method, path string, headers ...string) answer {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), method, "http://"+rt.server.Addr()+path, nil)
+		request, err := http.NewRequestWithContext(t.Context(), method, "http://"+rt.Addr()+path, nil)
 		must(t, err)
 		request.Header.Set("x-service-apikey", one.Key)
 		for i := 0; i+1 < len(headers); i += 2 {
@@ -235,26 +230,26 @@ func TestHead_IsAsGetWithoutABody(t *testing.T) {
 		defer func() { _ = response.Body.Close() }()
 		body, err := io.ReadAll(response.Body)
 		must(t, err)
-		return answer{status: response.StatusCode, header: response.Header, body: body}
+		return answer{runtimetest.Answer{Status: response.StatusCode, Header: response.Header, Body: body}}
 	}
 	for _, path := range []string{"/openapi.json", "/media/get", "/media/get/", "/media/get/count", "/media/get/size", "/media/get/" + item.MediaId.String(), "/media/deleted", "/settings/media/get", strings.TrimPrefix(item.File, baseURL)} {
 		get, head := send(http.MethodGet, path), send(http.MethodHead, path)
-		if head.status != http.StatusOK || get.status != http.StatusOK || len(head.body) != 0 {
-			t.Errorf("%s: GET %d, HEAD %d with %d bytes", path, get.status, head.status, len(head.body))
+		if head.Status != http.StatusOK || get.Status != http.StatusOK || len(head.Body) != 0 {
+			t.Errorf("%s: GET %d, HEAD %d with %d bytes", path, get.Status, head.Status, len(head.Body))
 		}
 		for _, name := range []string{"Content-Type", "Content-Length", "ETag", "X-Total-Count", "Cache-Control"} {
-			if get.header.Get(name) != head.header.Get(name) {
-				t.Errorf("%s: %s is %q by GET, and %q by HEAD", path, name, get.header.Get(name), head.header.Get(name))
+			if get.Header.Get(name) != head.Header.Get(name) {
+				t.Errorf("%s: %s is %q by GET, and %q by HEAD", path, name, get.Header.Get(name), head.Header.Get(name))
 			}
 		}
 	}
-	tag := send(http.MethodHead, "/openapi.json").header.Get("ETag")
-	if again := send(http.MethodGet, "/openapi.json", "If-None-Match", tag); tag == "" || again.status != http.StatusNotModified || len(again.body) != 0 {
-		t.Errorf("the ETag %s: %d", tag, again.status)
+	tag := send(http.MethodHead, "/openapi.json").Header.Get("ETag")
+	if again := send(http.MethodGet, "/openapi.json", "If-None-Match", tag); tag == "" || again.Status != http.StatusNotModified || len(again.Body) != 0 {
+		t.Errorf("the ETag %s: %d", tag, again.Status)
 	}
 	for path, allow := range map[string]string{"/media/create": "POST", "/media/get": "GET, HEAD, POST", "/media/batch": "POST", "/media/deleted": "GET, HEAD"} {
-		if got := send(http.MethodPatch, path); got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != allow {
-			t.Errorf("PATCH %s: %d, Allow %q", path, got.status, got.header.Get("Allow"))
+		if got := send(http.MethodPatch, path); got.Status != http.StatusMethodNotAllowed || got.Header.Get("Allow") != allow {
+			t.Errorf("PATCH %s: %d, Allow %q", path, got.Status, got.Header.Get("Allow"))
 		}
 	}
 }

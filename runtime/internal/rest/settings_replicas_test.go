@@ -13,7 +13,7 @@ import (
 func (rt *runtime) thumbnailWidth(t *testing.T, k string) int {
 	t.Helper()
 	got := rt.do(t, http.MethodGet, rt.upload(t, k, filePart("photo.jpg", photo(t, 400, 200))).Thumbnail)
-	picture, err := webp.StripMetadata(got.body)
+	picture, err := webp.StripMetadata(got.Body)
 	must(t, err)
 	return picture.Width
 }
@@ -23,14 +23,14 @@ func TestSettings_ChangesReachTheUploadsOfEveryReplica(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
-	images := func(o *options) { o.images = true }
+	images := func(o *options) { o.Images = true }
 	a, b := w.runtime(t, images), w.runtime(t, images)
 	for _, rt := range []*runtime{a, b} {
 		if width := rt.thumbnailWidth(t, one.Key); width != 320 {
 			t.Fatalf("width %d by default", width)
 		}
 	}
-	a.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"thumbnailWidth": 100}`)).mustBe(t, http.StatusOK, "the answer")
+	a.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"thumbnailWidth": 100}`)).MustBe(t, http.StatusOK, "the answer")
 	if width := a.thumbnailWidth(t, one.Key); width != 100 {
 		t.Errorf("width %d through the replica of the change", width)
 	}

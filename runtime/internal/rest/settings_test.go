@@ -40,7 +40,7 @@ func TestSettings_CanBeReadChangedAndWrittenBack(t *testing.T) {
 			after := write(before)
 			got := decode[api.Settings](t, after)
 			if !slices.Equal(*got.Changed, []string{"thumbnailWidth"}) || got.ThumbnailWidth != wide {
-				t.Errorf("one field was changed: %s", after.body)
+				t.Errorf("one field was changed: %s", after.Body)
 			}
 			// Fields with the same value keep their source.
 			want := settings.FromDefault
@@ -91,8 +91,8 @@ func TestSettings_AnUpdateThatChangesNothingSaysSo(t *testing.T) {
 	w, one, rt := withTenant(t)
 	for _, body := range []string{`{}`, `{"useWebP": false, "thumbnailWidth": 320}`, `{"sources": null}`} {
 		got := rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(body))
-		if !strings.Contains(string(got.body), `"changed":[]`) || decode[api.Settings](t, got).Sources["useWebP"] != settings.FromDefault {
-			t.Errorf("%s: %d %s", body, got.status, got.body)
+		if !strings.Contains(string(got.Body), `"changed":[]`) || decode[api.Settings](t, got).Sources["useWebP"] != settings.FromDefault {
+			t.Errorf("%s: %d %s", body, got.Status, got.Body)
 		}
 	}
 	if rows := w.QueryInt(t, "SELECT count(*) FROM settings_tenant"); rows != 0 {

@@ -24,7 +24,7 @@ func undoFor(who string) func(*account.Spec) {
 func TestUndo_TakesEffectOnEveryReplica(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	cached := func(o *options) { o.cache = itemcache.Config{Entries: 100, Bytes: 1 << 20, Lease: 5 * time.Second} }
+	cached := func(o *options) { o.Cache = itemcache.Config{Entries: 100, Bytes: 1 << 20, Lease: 5 * time.Second} }
 	one, two := w.runtime(t, cached), w.runtime(t, cached)
 	tenant := w.tenant(t, "one", undoFor(account.UndoEveryone))
 	older := one.sealed(t, tenant.Key, filePart("older.txt", []byte("older")))
@@ -41,20 +41,20 @@ func TestUndo_TakesEffectOnEveryReplica(t *testing.T) {
 
 	var deleted api.Deleted
 	must(t, json.Unmarshal(one.do(t, http.MethodDelete, "/media/delete/"+item.MediaId.String(), key(tenant.Key)).ok(t), &deleted))
-	if !deleted.Deleted || deleted.ExpiresAt == nil || deleted.ExpiresAt.Before(one.clock.Now().Add(59*time.Minute)) {
+	if !deleted.Deleted || deleted.ExpiresAt == nil || deleted.ExpiresAt.Before(one.Clock.Now().Add(59*time.Minute)) {
 		t.Errorf("deleted: %+v", deleted)
 	}
 	for _, rt := range []*runtime{two, one} {
-		rt.do(t, http.MethodGet, item.File).is(t, http.StatusNotFound, "the file of a deleted item")
-		rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(tenant.Key)).is(t, http.StatusNotFound, "a deleted item")
+		rt.do(t, http.MethodGet, item.File).Is(t, http.StatusNotFound, "the file of a deleted item")
+		rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(tenant.Key)).Is(t, http.StatusNotFound, "a deleted item")
 	}
 	two.expect(t, tenant, 1, 5)
 	got := two.do(t, http.MethodGet, "/media/deleted?limit=1", key(tenant.Key))
 	var list []api.DeletedItem
 	must(t, json.Unmarshal(got.ok(t), &list))
-	if len(list) != 1 || list[0].MediaId != item.MediaId || list[0].OriginalFileName != "a.txt" || list[0].Group != "g" || !list[0].ExpiresAt.Equal(*deleted.ExpiresAt) || got.header.Get("X-Total-Count") != "1" ||
-		got.header.Get("Link") != fmt.Sprintf(`<%s/media/deleted?limit=1&page=1>; rel="first", <%[1]s/media/deleted?limit=1&page=1>; rel="last"`, baseURL) {
-		t.Errorf("deleted items: %+v %v", list, got.header)
+	if len(list) != 1 || list[0].MediaId != item.MediaId || list[0].OriginalFileName != "a.txt" || list[0].Group != "g" || !list[0].ExpiresAt.Equal(*deleted.ExpiresAt) || got.Header.Get("X-Total-Count") != "1" ||
+		got.Header.Get("Link") != fmt.Sprintf(`<%s/media/deleted?limit=1&page=1>; rel="first", <%[1]s/media/deleted?limit=1&page=1>; rel="last"`, baseURL) {
+		t.Errorf("deleted items: %+v %v", list, got.Header)
 	}
 
 	var restored api.MediaItem
@@ -72,7 +72,7 @@ func TestUndo_TakesEffectOnEveryReplica(t *testing.T) {
 	for _, operation := range []string{"delete", "restore"} {
 		got := two.do(t, http.MethodPost, "/media/batch", text(fmt.Sprintf(`{"operation": %q, "ids": [%q, %q]}`, operation, item.MediaId, uuid.New())), key(tenant.Key))
 		if results := decode[api.BatchResults](t, got).Results; results[0].Status != http.StatusOK || results[1].Status != http.StatusNotFound || (results[0].Item != nil) != (operation == "restore") {
-			t.Errorf("%s of many: %s", operation, got.body)
+			t.Errorf("%s of many: %s", operation, got.Body)
 		}
 	}
 	var all []api.MediaItem
@@ -86,7 +86,7 @@ func TestUndo_TakesEffectOnEveryReplica(t *testing.T) {
 func TestUndo_OfABatchHasATimeForEachItem(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	rt := w.runtime(t, func(o *options) { o.resource = runtimetest.BaseURL + "/mcp" })
+	rt := w.runtime(t, func(o *options) { o.Auth.Resource = runtimetest.BaseURL + "/mcp" })
 	for name, test := range map[string]struct {
 		undo       string
 		app        bool
@@ -107,7 +107,7 @@ func TestUndo_OfABatchHasATimeForEachItem(t *testing.T) {
 			answer := rt.batch(t, fmt.Sprintf(`{"operation": "delete", "ids": [%q, %q]}`, item.MediaId, draft.MediaId), credential)
 			results := decode[api.BatchResults](t, answer).Results
 			if results[0].Status != http.StatusOK || results[1].Status != http.StatusOK || results[1].ExpiresAt != nil || (results[0].ExpiresAt != nil) != test.restorable {
-				t.Fatalf("the results are %s", answer.body)
+				t.Fatalf("the results are %s", answer.Body)
 			}
 			var list []api.DeletedItem
 			must(t, json.Unmarshal(rt.do(t, http.MethodGet, "/media/deleted?limit=1", credential).ok(t), &list))
@@ -118,7 +118,7 @@ func TestUndo_OfABatchHasATimeForEachItem(t *testing.T) {
 				return
 			}
 			if len(list) != 1 || list[0].MediaId != item.MediaId || !list[0].ExpiresAt.Equal(*results[0].ExpiresAt) {
-				t.Errorf("deleted items: %+v, and the result is %s", list, answer.body)
+				t.Errorf("deleted items: %+v, and the result is %s", list, answer.Body)
 			}
 		})
 	}
@@ -127,7 +127,7 @@ func TestUndo_OfABatchHasATimeForEachItem(t *testing.T) {
 func TestDelete_PermanentNeedsAKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	rt := w.runtime(t, func(o *options) { o.resource = runtimetest.BaseURL + "/mcp" })
+	rt := w.runtime(t, func(o *options) { o.Auth.Resource = runtimetest.BaseURL + "/mcp" })
 	tenant := w.tenant(t, "one", undoFor(account.UndoAgents))
 	token := w.Session(t, tenant, auth.ScopeRead, auth.ScopeWrite, auth.ScopeDelete)
 	remove := func(id uuid.UUID, query string, credential option) answer {
@@ -147,7 +147,7 @@ func TestDelete_PermanentNeedsAKey(t *testing.T) {
 		t.Errorf("a delete of an application: %+v, %d left", deleted, left())
 	}
 	if got := rt.do(t, http.MethodPost, "/media/restore/"+item.MediaId.String(), bearer(token)); got.item(t).MediaId != item.MediaId {
-		t.Errorf("restored: %s", got.body)
+		t.Errorf("restored: %s", got.Body)
 	}
 	deleted = api.Deleted{}
 	must(t, json.Unmarshal(remove(item.MediaId, "", key(tenant.Key)).ok(t), &deleted))
@@ -168,8 +168,8 @@ func TestDelete_PermanentNeedsAKey(t *testing.T) {
 // ok returns the body of a success.
 func (a answer) ok(t *testing.T) []byte {
 	t.Helper()
-	if a.status/100 != 2 {
-		t.Fatalf("status %d: %s", a.status, a.body)
+	if a.Status/100 != 2 {
+		t.Fatalf("status %d: %s", a.Status, a.Body)
 	}
-	return a.body
+	return a.Body
 }

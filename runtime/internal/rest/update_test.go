@@ -24,7 +24,7 @@ import (
 
 // cachedItems sets a cache of items for downloads.
 func cachedItems(o *options) {
-	o.cache = itemcache.Config{Entries: 16, Bytes: 1 << 20, Lease: 300 * time.Millisecond}
+	o.Cache = itemcache.Config{Entries: 16, Bytes: 1 << 20, Lease: 300 * time.Millisecond}
 }
 
 // patch sends a merge patch.
@@ -67,14 +67,14 @@ func TestUpdate_FollowsTheRulesOfAMergePatch(t *testing.T) {
 			}, false},
 			{`{"access": null}`, func(i api.MediaItem) bool { return i.Access == "private" && strings.Contains(i.File, "signature=") }, false},
 		} {
-			before := rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)).header.Get("ETag")
+			before := rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)).Header.Get("ETag")
 			got := rt.patch(t, one.Key, item, step.patch)
 			changed := got.item(t)
-			if !step.is(changed) || (got.header.Get("ETag") == before) != step.same {
-				t.Errorf("%s: %+v, from the ETag %s to %s", step.patch, changed, before, got.header.Get("ETag"))
+			if !step.is(changed) || (got.Header.Get("ETag") == before) != step.same {
+				t.Errorf("%s: %+v, from the ETag %s to %s", step.patch, changed, before, got.Header.Get("ETag"))
 			}
-			if read := rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)); read.header.Get("ETag") != got.header.Get("ETag") || unsigned(read.body) != unsigned(got.body) {
-				t.Errorf("%s: answered %s, but it is %s", step.patch, got.body, read.body)
+			if read := rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)); read.Header.Get("ETag") != got.Header.Get("ETag") || unsigned(read.Body) != unsigned(got.Body) {
+				t.Errorf("%s: answered %s, but it is %s", step.patch, got.Body, read.Body)
 			}
 		}
 	}
@@ -107,12 +107,12 @@ func TestUpdate_RejectsBadPatchesAndChangesNothing(t *testing.T) {
 	for _, kind := range []string{"text/plain", "", "application/json-patch+json"} {
 		got := rt.patch(t, one.Key, item, `{"caption": "new"}`, header("Content-Type", kind))
 		got.rejected(t, http.StatusUnsupportedMediaType, "Unsupported Media Type")
-		if got.header.Get("Accept-Patch") != "application/merge-patch+json, application/json" {
-			t.Errorf("Accept-Patch is %q", got.header.Get("Accept-Patch"))
+		if got.Header.Get("Accept-Patch") != "application/merge-patch+json, application/json" {
+			t.Errorf("Accept-Patch is %q", got.Header.Get("Accept-Patch"))
 		}
 	}
-	if after := rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)); unsigned(after.body) != unsigned(before.body) || after.header.Get("ETag") != before.header.Get("ETag") {
-		t.Errorf("it was changed to %s", after.body)
+	if after := rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)); unsigned(after.Body) != unsigned(before.Body) || after.Header.Get("ETag") != before.Header.Get("ETag") {
+		t.Errorf("it was changed to %s", after.Body)
 	}
 }
 
@@ -120,9 +120,9 @@ func TestUpdate_IsConditional(t *testing.T) {
 	t.Parallel()
 	_, one, rt := withTenant(t)
 	item := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")))
-	tag := rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)).header.Get("ETag")
+	tag := rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)).Header.Get("ETag")
 	// The ETag of another item of the same version once permitted the change.
-	foreign := rt.do(t, http.MethodGet, "/media/get/"+rt.sealed(t, one.Key, filePart("b.txt", []byte("hello"))).MediaId.String(), key(one.Key)).header.Get("ETag")
+	foreign := rt.do(t, http.MethodGet, "/media/get/"+rt.sealed(t, one.Key, filePart("b.txt", []byte("hello"))).MediaId.String(), key(one.Key)).Header.Get("ETag")
 	id, version, _ := strings.Cut(strings.Trim(tag, `"`), ".")
 	if foreign == tag || !strings.HasSuffix(foreign, "."+version+`"`) {
 		t.Fatalf("the ETags are %s and %s", tag, foreign)
@@ -136,8 +136,8 @@ func TestUpdate_IsConditional(t *testing.T) {
 		if detail := got.rejected(t, http.StatusPreconditionFailed, "Precondition Failed"); detail != says {
 			t.Errorf("%s: the answer says %q, not %q", condition, detail, says)
 		}
-		if got.header.Get("ETag") != tag {
-			t.Errorf("%s: the answer has the ETag %s, not %s", condition, got.header.Get("ETag"), tag)
+		if got.Header.Get("ETag") != tag {
+			t.Errorf("%s: the answer has the ETag %s, not %s", condition, got.Header.Get("ETag"), tag)
 		}
 	}
 	for _, malformed := range []string{"2", `"` + tag + `"`, `"2" "3"`, `"2`, `*, "2"`, "w/" + tag, "", " "} {
@@ -148,16 +148,16 @@ func TestUpdate_IsConditional(t *testing.T) {
 	rt.patch(t, one.Key, missing, `{"caption": "new"}`, header("If-Match", "*")).rejected(t, http.StatusNotFound, "Not Found")
 	rt.patch(t, one.Key, item, `{"caption": "0"}`, header("If-Match", "*")).item(t)
 	rt.patch(t, one.Key, item, `{"caption": "1"}`).item(t)
-	tag = rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)).header.Get("ETag")
+	tag = rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)).Header.Get("ETag")
 	// A list may have empty elements, and several lines.
 	for i, lines := range [][]string{{"TAG,"}, {", TAG"}, {`"x"`, "TAG"}, {`"x,y" ,,TAG`, ""}} {
 		several := func(r *request) {
 			for _, line := range lines {
-				r.header.Add("If-Match", strings.ReplaceAll(line, "TAG", tag))
+				r.Header.Add("If-Match", strings.ReplaceAll(line, "TAG", tag))
 			}
 		}
 		rt.patch(t, one.Key, item, fmt.Sprintf(`{"caption": "list %d"}`, i), several).item(t)
-		tag = rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)).header.Get("ETag")
+		tag = rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)).Header.Get("ETag")
 	}
 	// Of concurrent changes of one version exactly one is made.
 	var wins sync.Map
@@ -165,10 +165,10 @@ func TestUpdate_IsConditional(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			got, err := rt.try(t.Context(), http.MethodPatch, "/media/"+item.MediaId.String(), key(one.Key), header("Content-Type", "application/json"), text(fmt.Sprintf(`{"caption": "w%d"}`, i)), header("If-Match", `"x", `+tag))
-			if err == nil && got.status == http.StatusOK {
+			if err == nil && got.Status == http.StatusOK {
 				wins.Store(fmt.Sprintf("w%d", i), true)
-			} else if err != nil || got.status != http.StatusPreconditionFailed {
-				t.Errorf("%v %d %s", err, got.status, got.body)
+			} else if err != nil || got.Status != http.StatusPreconditionFailed {
+				t.Errorf("%v %d %s", err, got.Status, got.Body)
 			}
 		})
 	}
@@ -216,8 +216,8 @@ func TestUpdate_RacesWithSealAndDelete(t *testing.T) {
 		var all sync.WaitGroup
 		send := func(rt *runtime, method, path, body string) {
 			all.Go(func() {
-				if got, err := rt.try(t.Context(), method, path, key(one.Key), text(body), header("Content-Type", "application/json")); err != nil || got.status != http.StatusOK && got.status != http.StatusNotFound {
-					t.Errorf("%s %s: %v %d %s", method, path, err, got.status, got.body)
+				if got, err := rt.try(t.Context(), method, path, key(one.Key), text(body), header("Content-Type", "application/json")); err != nil || got.Status != http.StatusOK && got.Status != http.StatusNotFound {
+					t.Errorf("%s %s: %v %d %s", method, path, err, got.Status, got.Body)
 				}
 			})
 		}
@@ -249,13 +249,13 @@ func TestUpdate_OfTheAccessIsInForceOnEveryReplica(t *testing.T) {
 	for range 5 {
 		for _, rt := range []*runtime{a, b} {
 			for range 3 { // the second one is served from the cache
-				rt.do(t, http.MethodGet, public).mustBe(t, http.StatusOK, "public")
+				rt.do(t, http.MethodGet, public).MustBe(t, http.StatusOK, "public")
 			}
 		}
 		private := a.patch(t, one.Key, item, `{"access": "private"}`).item(t)
 		for _, rt := range []*runtime{a, b} {
-			rt.do(t, http.MethodGet, public).mustBe(t, http.StatusNotFound, "the public address of a private item")
-			rt.do(t, http.MethodGet, private.File).is(t, http.StatusOK, "the signed address")
+			rt.do(t, http.MethodGet, public).MustBe(t, http.StatusNotFound, "the public address of a private item")
+			rt.do(t, http.MethodGet, private.File).Is(t, http.StatusOK, "the signed address")
 		}
 		if again := b.patch(t, one.Key, item, `{"access": "public"}`).item(t); again.File != public {
 			t.Errorf("public again, its URL is %s, not %s", again.File, public)
@@ -267,8 +267,8 @@ func TestUpdate_OfTheAccessIsInForceOnEveryReplica(t *testing.T) {
 		t.Errorf("the URL is %s", renamed.File)
 	}
 	for _, address := range []string{renamed.File, public} {
-		if got := a.do(t, http.MethodGet, address); got.status != http.StatusOK || !strings.Contains(got.header.Get("Content-Disposition"), "b.txt") {
-			t.Errorf("%s: %d %s", address, got.status, got.header.Get("Content-Disposition"))
+		if got := a.do(t, http.MethodGet, address); got.Status != http.StatusOK || !strings.Contains(got.Header.Get("Content-Disposition"), "b.txt") {
+			t.Errorf("%s: %d %s", address, got.Status, got.Header.Get("Content-Disposition"))
 		}
 	}
 }
@@ -283,13 +283,13 @@ func TestFields_SelectMembers(t *testing.T) {
 		"/media/get?fields=mediaId,caption":                               "[" + want + "]",
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
-			if got := rt.do(t, method, path, key(one.Key)); got.status != http.StatusOK || strings.TrimSpace(string(got.body)) != want {
-				t.Errorf("%s %s: %d %s", method, path, got.status, got.body)
+			if got := rt.do(t, method, path, key(one.Key)); got.Status != http.StatusOK || strings.TrimSpace(string(got.Body)) != want {
+				t.Errorf("%s %s: %d %s", method, path, got.Status, got.Body)
 			}
 		}
 	}
-	if got := rt.do(t, http.MethodGet, "/media/get?fields=mediaId&limit=1", key(one.Key)); !strings.Contains(got.header.Get("Link"), "fields=mediaId") {
-		t.Errorf("the links have no fields: %s", got.header.Get("Link"))
+	if got := rt.do(t, http.MethodGet, "/media/get?fields=mediaId&limit=1", key(one.Key)); !strings.Contains(got.Header.Get("Link"), "fields=mediaId") {
+		t.Errorf("the links have no fields: %s", got.Header.Get("Link"))
 	}
 	detail := rt.do(t, http.MethodGet, "/media/get?fields=caption,secret", key(one.Key)).rejected(t, http.StatusBadRequest, "Bad Request")
 	if !strings.Contains(detail, `"secret" is not among them`) {
@@ -385,10 +385,10 @@ func TestBatch_AnAccountHoldsAQuarterOfTheSlots(t *testing.T) {
 					_, err := io.WriteString(writer, seal)
 					_ = writer.CloseWithError(err)
 				}()
-				got, err := rt.try(t.Context(), http.MethodPost, "/media/batch", key(one.Key), func(r *request) { r.body = reader })
-				again = got.status == http.StatusTooManyRequests // the fifth one had the slot
-				if err != nil || !again && got.status != http.StatusOK {
-					t.Errorf("a held batch: %d %s %v", got.status, got.body, err)
+				got, err := rt.try(t.Context(), http.MethodPost, "/media/batch", key(one.Key), func(r *request) { r.Body = reader })
+				again = got.Status == http.StatusTooManyRequests // the fifth one had the slot
+				if err != nil || !again && got.Status != http.StatusOK {
+					t.Errorf("a held batch: %d %s %v", got.Status, got.Body, err)
 					return
 				}
 			}
@@ -396,19 +396,19 @@ func TestBatch_AnAccountHoldsAQuarterOfTheSlots(t *testing.T) {
 	}
 	wait.Until(t, "the fifth batch is rejected", func() bool {
 		got := rt.batch(t, seal, key(one.Key))
-		return got.status == http.StatusTooManyRequests && retryafter.Is(got.header, 1)
+		return got.Status == http.StatusTooManyRequests && retryafter.Is(got.Header, 1)
 	})
-	rt.batch(t, seal, key(other.Key)).is(t, http.StatusOK, "another account")
+	rt.batch(t, seal, key(other.Key)).Is(t, http.StatusOK, "another account")
 	close(release)
 	held.Wait()
-	rt.batch(t, seal, key(one.Key)).is(t, http.StatusOK, "after the others")
+	rt.batch(t, seal, key(one.Key)).Is(t, http.StatusOK, "after the others")
 	tooLong := `{"operation": "update", "ids": ["` + anyItem + `"], "patches": {` + strings.Repeat(" ", 1<<20) + `}}`
 	rt.batch(t, tooLong, key(one.Key)).rejected(t, http.StatusRequestEntityTooLarge, http.StatusText(http.StatusRequestEntityTooLarge))
 }
 
 func TestBatch_NeedsTheScopeOfItsOperation(t *testing.T) {
 	t.Parallel()
-	w, one, rt := withTenant(t, func(o *options) { o.resource = runtimetest.BaseURL + "/mcp" })
+	w, one, rt := withTenant(t, func(o *options) { o.Auth.Resource = runtimetest.BaseURL + "/mcp" })
 	for _, tt := range []struct {
 		operation string
 		scope     auth.Scope
@@ -418,15 +418,15 @@ func TestBatch_NeedsTheScopeOfItsOperation(t *testing.T) {
 		{`"update", "patch": {}`, auth.ScopeWrite, http.StatusOK}, {`"update", "patch": {}`, auth.ScopeRead, http.StatusForbidden},
 	} {
 		got := rt.batch(t, fmt.Sprintf(`{"operation": %s, "ids": ["%s"]}`, tt.operation, anyItem), bearer(w.Session(t, one, tt.scope)))
-		if got.status != tt.status || (got.header.Get("WWW-Authenticate") != "") != (tt.status == http.StatusForbidden) {
-			t.Errorf("%s with %s: %d %s", tt.operation, tt.scope, got.status, got.body)
+		if got.Status != tt.status || (got.Header.Get("WWW-Authenticate") != "") != (tt.status == http.StatusForbidden) {
+			t.Errorf("%s with %s: %d %s", tt.operation, tt.scope, got.Status, got.Body)
 		}
 	}
 }
 
 func TestBatch_CountsEachItemTowardsTheLimits(t *testing.T) {
 	t.Parallel()
-	_, one, rt := withTenant(t, func(o *options) { o.limits = ratelimit.Config{Key: 0.001, KeyBurst: 3} })
+	_, one, rt := withTenant(t, func(o *options) { o.Limits = ratelimit.Config{Key: 0.001, KeyBurst: 3} })
 	ids := make([]string, 5)
 	for i := range ids {
 		ids[i] = fmt.Sprintf(`"0190a0a0-0000-7000-8000-%012d"`, i)

@@ -25,8 +25,8 @@ func layer(width *int) settings.Layer { return settings.Layer{ThumbnailWidth: wi
 // raw sends a body unchanged, as a form with the boundary "b".
 func raw(body string) option {
 	return func(r *request) {
-		r.body = strings.NewReader(body)
-		r.header.Set("Content-Type", `multipart/form-data; boundary=b`)
+		r.Body = strings.NewReader(body)
+		r.Header.Set("Content-Type", `multipart/form-data; boundary=b`)
 	}
 }
 
@@ -99,10 +99,10 @@ func TestUpload_InvalidLeavesNothing(t *testing.T) {
 			if detail := got.rejected(t, tt.status, tt.text); !strings.Contains(detail, tt.detail) {
 				t.Errorf("the detail %q does not say %q", detail, tt.detail)
 			}
-			if tt.status == http.StatusUnauthorized && got.header.Get("WWW-Authenticate") == "" {
+			if tt.status == http.StatusUnauthorized && got.Header.Get("WWW-Authenticate") == "" {
 				t.Error("a 401 says no challenge")
 			}
-			if got.header.Get("X-Request-Id") == "" {
+			if got.Header.Get("X-Request-Id") == "" {
 				t.Error("the answer has no request id")
 			}
 		})
@@ -122,7 +122,7 @@ func TestUpload_InvalidLeavesNothing(t *testing.T) {
 }
 
 // chunked sends the body without Content-Length.
-func chunked() option { return func(r *request) { r.body = struct{ io.Reader }{r.body} } }
+func chunked() option { return func(r *request) { r.Body = struct{ io.Reader }{r.Body} } }
 
 func TestUpload_OfExactlyMaxUploadSizeIsAccepted(t *testing.T) {
 	t.Parallel()
@@ -245,7 +245,7 @@ func TestRequest_InvalidIsRejected(t *testing.T) {
 			}
 		})
 	}
-	allow := rt.do(t, http.MethodPut, "/media/get").header.Get("Allow")
+	allow := rt.do(t, http.MethodPut, "/media/get").Header.Get("Allow")
 	if allow != "GET, HEAD, POST" {
 		t.Errorf("Allow: %q", allow)
 	}
@@ -255,8 +255,8 @@ func TestSettings_AreChangedAllOrNothing(t *testing.T) {
 	t.Parallel()
 	w, one, rt := withTenant(t)
 	get := func() string {
-		body := string(rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body)
-		if posted := string(rt.do(t, http.MethodPost, "/settings/media/get", key(one.Key)).body); posted != body {
+		body := string(rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).Body)
+		if posted := string(rt.do(t, http.MethodPost, "/settings/media/get", key(one.Key)).Body); posted != body {
 			t.Errorf("POST says %s, GET %s", posted, body)
 		}
 		return strings.TrimSpace(body)
@@ -270,7 +270,7 @@ func TestSettings_AreChangedAllOrNothing(t *testing.T) {
 	}
 	changed := change(`{"useWebP": true, "webpOutputQuality": 55.0}`)
 	if got := decode[api.Settings](t, changed); !got.UseWebP || got.WebPOutputQuality != 55 || got.Sources["useWebP"] != settings.FromTenant {
-		t.Errorf("after the change: %s", changed.body)
+		t.Errorf("after the change: %s", changed.Body)
 	}
 	wide := 100
 	must(t, w.Settings.Pin(t.Context(), one.Account.ID, layer(&wide), settings.Object{Name: "team-a/site", UID: "uid of team-a/site"}))
@@ -305,7 +305,7 @@ func TestUpload_IsRejectedBeforeItsBodyIsSent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.Addr())
 			must(t, err)
 			defer func() { _ = conn.Close() }()
 			must(t, conn.SetDeadline(time.Now().Add(wait.Timeout(t))))
@@ -330,8 +330,8 @@ func TestUpload_RejectedWhileItsBodyIsSentIsAnswered(t *testing.T) {
 	body, kind := encode(filePart("a", bytes.Repeat([]byte("x"), 50<<20)))
 	for range 5 {
 		got := rt.do(t, http.MethodPost, "/media/create", func(r *request) {
-			r.body = bytes.NewReader(body)
-			r.header.Set("Content-Type", kind)
+			r.Body = bytes.NewReader(body)
+			r.Header.Set("Content-Type", kind)
 		})
 		got.rejected(t, http.StatusUnauthorized, "Unauthorized")
 	}

@@ -91,9 +91,12 @@ type Tenant struct {
 	KeyID   uuid.UUID
 }
 
-// Tenant provisions an account, as the operator does for a MediaAccount.
-func (e *Env) Tenant(t *testing.T, spec account.Spec) Tenant {
+// Tenant provisions an account with a changed specification, as the operator does for a MediaAccount.
+func (e *Env) Tenant(t *testing.T, spec account.Spec, change ...func(*account.Spec)) Tenant {
 	t.Helper()
+	for _, apply := range change {
+		apply(&spec)
+	}
 	spec.Namespace = "team"
 	made, err := e.Registry.Ensure(t.Context(), spec)
 	must(t, err)

@@ -25,8 +25,8 @@ func (rt *replica) capability(t *testing.T, k, body string) option {
 	t.Helper()
 	got := rt.do(t, http.MethodPost, "/media/signature/create", key(k), plain(body))
 	var created api.Signature
-	if err := json.Unmarshal(got.body, &created); got.status != http.StatusOK || err != nil {
-		t.Fatalf("create a signature: %d %s", got.status, got.body)
+	if err := json.Unmarshal(got.Body, &created); got.Status != http.StatusOK || err != nil {
+		t.Fatalf("create a signature: %d %s", got.Status, got.Body)
 	}
 	if created.UploadUrl != baseURL+"/media/create" || created.ResumableUrl != baseURL+collection {
 		t.Errorf("the URLs are %q and %q", created.UploadUrl, created.ResumableUrl)
@@ -34,7 +34,7 @@ func (rt *replica) capability(t *testing.T, k, body string) option {
 	return signature(created.Signature)
 }
 
-func plain(body string) option { return func(r *request) { r.body = strings.NewReader(body) } }
+func plain(body string) option { return func(r *request) { r.Body = strings.NewReader(body) } }
 
 // form sends a file and fields, names and values in turn, by REST.
 func form(contentType string, data []byte, fields ...string) option {
@@ -47,20 +47,20 @@ func form(contentType string, data []byte, fields ...string) option {
 	_, _ = part.Write(data)
 	_ = writer.Close()
 	return func(r *request) {
-		r.body = bytes.NewReader(body.Bytes())
-		r.header.Set("Content-Type", writer.FormDataContentType())
+		r.Body = bytes.NewReader(body.Bytes())
+		r.Header.Set("Content-Type", writer.FormDataContentType())
 	}
 }
 
 // chunked hides the length of the body.
-func chunked(r *request) { r.body = io.MultiReader(r.body) }
+func chunked(r *request) { r.Body = io.MultiReader(r.Body) }
 
 // item decodes the document of a REST answer.
 func (a answer) item(t *testing.T) api.MediaItem {
 	t.Helper()
 	var item api.MediaItem
-	if err := json.Unmarshal(a.body, &item); err != nil || a.status/100 != 2 {
-		t.Fatalf("%d %s", a.status, a.body)
+	if err := json.Unmarshal(a.Body, &item); err != nil || a.Status/100 != 2 {
+		t.Fatalf("%d %s", a.Status, a.Body)
 	}
 	return item
 }
@@ -68,8 +68,8 @@ func (a answer) item(t *testing.T) api.MediaItem {
 // denied checks the status and the text of an error, by REST or TUS.
 func (a answer) denied(t *testing.T, what string, status int, text string) {
 	t.Helper()
-	if a.status != status || !strings.Contains(string(a.body), text) {
-		t.Errorf("%s: got %d %s, want %d with %q", what, a.status, a.body, status, text)
+	if a.Status != status || !strings.Contains(string(a.Body), text) {
+		t.Errorf("%s: got %d %s, want %d with %q", what, a.Status, a.Body, status, text)
 	}
 }
 
@@ -81,7 +81,7 @@ func (w *world) replicas(t *testing.T, change ...func(*options)) []*replica {
 		store, err := postgres.Open(t.Context(), w.Database)
 		must(t, err)
 		t.Cleanup(store.Close)
-		all = append(all, w.replica(t, append(change, func(o *options) { o.store = store.Items })...))
+		all = append(all, w.replica(t, append(change, func(o *options) { o.Store = store.Items })...))
 	}
 	return all
 }
@@ -97,7 +97,7 @@ func TestCapability_WithACountOfOneMakesOneDraftOfAThousandRacers(t *testing.T) 
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	replicas := w.replicas(t, func(o *options) {
-		o.media.MaxUploads, o.media.UploadQueue = 64, 4000
+		o.Media.MaxUploads, o.Media.UploadQueue = 64, 4000
 	})
 	once := replicas[0].capability(t, one.Key, `{"count": 1}`)
 	const racers = 1000
@@ -116,7 +116,7 @@ func TestCapability_WithACountOfOneMakesOneDraftOfAThousandRacers(t *testing.T) 
 			if err != nil {
 				t.Error(err)
 			}
-			statuses <- got.status
+			statuses <- got.Status
 		})
 	}
 	close(start)
@@ -148,17 +148,17 @@ func TestCapability_UseIsGivenBackByAnUploadThatBecomesNoDraft(t *testing.T) {
 	if n := w.uses(t); n != 0 {
 		t.Fatalf("an upload that failed keeps %d uses", n)
 	}
-	canceled := other.do(t, http.MethodPost, collection, once, length(3)).header.Get("Location")
+	canceled := other.do(t, http.MethodPost, collection, once, length(3)).Header.Get("Location")
 	rt.do(t, http.MethodPost, collection, once, length(3)).denied(t, "a second upload", http.StatusForbidden, "as often as it permits")
 	rt.do(t, http.MethodPost, "/media/create", once, form("text/plain", []byte("abc"))).denied(t, "a second upload by REST", http.StatusForbidden, "as often as it permits")
-	rt.do(t, http.MethodDelete, canceled, once).mustBe(t, http.StatusNoContent, "cancel")
+	rt.do(t, http.MethodDelete, canceled, once).MustBe(t, http.StatusNoContent, "cancel")
 	// A file of another type ends its upload, which could never become an item.
-	pdf := rt.do(t, http.MethodPost, collection, once, length(9)).header.Get("Location")
+	pdf := rt.do(t, http.MethodPost, collection, once, length(9)).Header.Get("Location")
 	other.do(t, http.MethodPatch, pdf, once, at(0), chunk([]byte("%PDF-1.4\n"))).denied(t, "a PDF", http.StatusUnsupportedMediaType, "application/pdf")
-	rt.do(t, http.MethodHead, pdf, once).is(t, http.StatusNotFound, "the rejected upload")
+	rt.do(t, http.MethodHead, pdf, once).Is(t, http.StatusNotFound, "the rejected upload")
 	draft := other.do(t, http.MethodPost, "/media/create", once, form("text/plain", []byte("abc"))).item(t)
 	// A draft that was made counts, also when it is gone.
-	rt.do(t, http.MethodDelete, "/media/delete/"+draft.MediaId.String(), key(one.Key)).mustBe(t, http.StatusOK, "delete")
+	rt.do(t, http.MethodDelete, "/media/delete/"+draft.MediaId.String(), key(one.Key)).MustBe(t, http.StatusOK, "delete")
 	rt.do(t, http.MethodPost, "/media/create", once, form("text/plain", []byte("abc"))).denied(t, "after its draft was deleted", http.StatusForbidden, "as often as it permits")
 	w.purged(t, one)
 }
@@ -192,7 +192,7 @@ func TestCapability_TypesAreHeldAgainstTheBytes(t *testing.T) {
 			continue
 		}
 		if byREST.item(t).MimeType != c.want || byTUS.document(t).MimeType != c.want {
-			t.Errorf("%s: %s %v", what, byREST.body, byTUS.header)
+			t.Errorf("%s: %s %v", what, byREST.Body, byTUS.Header)
 		}
 	}
 	rt.do(t, http.MethodPost, "/media/signature/create", key(one.Key), plain(`{"types": ["image/png; q=1"]}`)).denied(t, "a type with a parameter", http.StatusBadRequest, "types must be")
@@ -216,14 +216,14 @@ func TestCapability_LimitsTheSize(t *testing.T) {
 	deferred := header("Upload-Defer-Length", "1")
 	created := func() string {
 		t.Helper()
-		return rt.do(t, http.MethodPost, collection, small, deferred).header.Get("Location")
+		return rt.do(t, http.MethodPost, collection, small, deferred).Header.Get("Location")
 	}
 	rt.do(t, http.MethodPatch, created(), small, at(0), chunk(eleven)).denied(t, "more than permitted", http.StatusRequestEntityTooLarge, text)
 	rt.do(t, http.MethodPatch, created(), small, at(0), length(11), chunk(ten)).denied(t, "a length that is declared late", http.StatusRequestEntityTooLarge, text)
 	// The restriction is that of the upload, not of the credential that continues it.
 	rt.do(t, http.MethodPatch, created(), key(one.Key), at(0), chunk(eleven)).denied(t, "with the key", http.StatusRequestEntityTooLarge, text)
-	if got := rt.do(t, http.MethodOptions, collection, small); got.header.Get("Tus-Max-Size") != "10" {
-		t.Errorf("Tus-Max-Size is %q", got.header.Get("Tus-Max-Size"))
+	if got := rt.do(t, http.MethodOptions, collection, small); got.Header.Get("Tus-Max-Size") != "10" {
+		t.Errorf("Tus-Max-Size is %q", got.Header.Get("Tus-Max-Size"))
 	}
 	w.purged(t, one)
 }
@@ -276,25 +276,25 @@ func TestCapability_SealsAnUploadThatIsComplete(t *testing.T) {
 	if first.Temp || first.SealedAt == nil || first.ExpiresAt != nil {
 		t.Errorf("REST: %+v", first)
 	}
-	address := rt.do(t, http.MethodPost, collection, sealed, length(6), chunk([]byte("abc"))).header.Get("Location")
+	address := rt.do(t, http.MethodPost, collection, sealed, length(6), chunk([]byte("abc"))).Header.Get("Location")
 	got := rt.do(t, http.MethodPatch, address, sealed, at(3), chunk([]byte("def")))
 	second := got.document(t)
-	if late := rt.do(t, http.MethodHead, address, sealed); late.header.Get("x-service-media-id") != second.MediaId.String() || late.header.Get("x-service-media") != "" {
-		t.Errorf("HEAD of the sealed item: %v", late.header)
+	if late := rt.do(t, http.MethodHead, address, sealed); late.Header.Get("x-service-media-id") != second.MediaId.String() || late.Header.Get("x-service-media") != "" {
+		t.Errorf("HEAD of the sealed item: %v", late.Header)
 	}
 	if second.Temp || second.SealedAt == nil || second.Size != 6 {
 		t.Errorf("TUS: %+v", second)
 	}
 	var listed []api.MediaItem
 	list := rt.do(t, http.MethodGet, "/media/get?group=g", key(one.Key))
-	if err := json.Unmarshal(list.body, &listed); err != nil || len(listed) != 2 {
-		t.Errorf("the list is %s", list.body)
+	if err := json.Unmarshal(list.Body, &listed); err != nil || len(listed) != 2 {
+		t.Errorf("the list is %s", list.Body)
 	}
-	if count := rt.do(t, http.MethodGet, "/media/get/count?group=g", key(one.Key)); strings.TrimSpace(string(count.body)) != `{"count":2}` {
-		t.Errorf("the count is %s", count.body)
+	if count := rt.do(t, http.MethodGet, "/media/get/count?group=g", key(one.Key)); strings.TrimSpace(string(count.Body)) != `{"count":2}` {
+		t.Errorf("the count is %s", count.Body)
 	}
-	if size := rt.do(t, http.MethodGet, "/media/get/size", key(one.Key)); !strings.HasPrefix(string(size.body), `{"storage":9,`) {
-		t.Errorf("the totals are %s", size.body)
+	if size := rt.do(t, http.MethodGet, "/media/get/size", key(one.Key)); !strings.HasPrefix(string(size.Body), `{"storage":9,`) {
+		t.Errorf("the totals are %s", size.Body)
 	}
 	rt.do(t, http.MethodPost, collection, sealed, length(3)).denied(t, "a third", http.StatusForbidden, "as often as it permits")
 }
@@ -307,19 +307,19 @@ func TestCapability_ExpiryCountsWhenAnUploadBegins(t *testing.T) {
 	replicas := w.replicas(t)
 	rt := replicas[0]
 	short := rt.capability(t, one.Key, `{"expiresIn": 60, "group": "g"}`)
-	address := rt.do(t, http.MethodPost, collection, short, length(6), chunk([]byte("abc"))).header.Get("Location")
+	address := rt.do(t, http.MethodPost, collection, short, length(6), chunk([]byte("abc"))).Header.Get("Location")
 	other := rt.capability(t, one.Key, `{"expiresIn": 60, "group": "g"}`)
-	plainForm := signature(rt.auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, ""))
+	plainForm := signature(rt.Auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, ""))
 	for _, late := range replicas {
-		late.clock.Advance(time.Hour + time.Second)
+		late.Clock.Advance(time.Hour + time.Second)
 	}
 	late := replicas[1]
 	late.do(t, http.MethodPost, collection, short, length(3)).denied(t, "a new upload", http.StatusForbidden, "has expired")
 	late.do(t, http.MethodPost, "/media/create", short, form("", []byte("abc"))).denied(t, "a new upload by REST", http.StatusForbidden, "has expired")
 	late.do(t, http.MethodPatch, address, plainForm, at(3), chunk([]byte("def"))).denied(t, "a signature that is no capability", http.StatusForbidden, "has expired")
-	late.do(t, http.MethodPatch, address, other, at(3), chunk([]byte("def"))).is(t, http.StatusNotFound, "another capability")
-	if got := late.do(t, http.MethodHead, address, short); got.header.Get("Upload-Offset") != "3" {
-		t.Errorf("HEAD: %d %v", got.status, got.header)
+	late.do(t, http.MethodPatch, address, other, at(3), chunk([]byte("def"))).Is(t, http.StatusNotFound, "another capability")
+	if got := late.do(t, http.MethodHead, address, short); got.Header.Get("Upload-Offset") != "3" {
+		t.Errorf("HEAD: %d %v", got.Status, got.Header)
 	}
 	if item := late.do(t, http.MethodPatch, address, short, at(3), chunk([]byte("def"))).document(t); item.Size != 6 || item.Group != "g" {
 		t.Errorf("the draft is %+v", item)
@@ -328,7 +328,7 @@ func TestCapability_ExpiryCountsWhenAnUploadBegins(t *testing.T) {
 	_, _, err := w.Registry.IssueKey(t.Context(), one.App.ID, 2, 0)
 	must(t, err)
 	wait.Until(t, "the capability of a key that was rotated is rejected", func() bool {
-		return rt.do(t, http.MethodHead, address, short).status == http.StatusForbidden
+		return rt.do(t, http.MethodHead, address, short).Status == http.StatusForbidden
 	})
 }
 
@@ -340,33 +340,33 @@ func TestCapability_ReachesItsOwnUploadsOnly(t *testing.T) {
 	app := w.AddApp(t, one, "other")
 	rt := w.replica(t)
 	ours := rt.capability(t, one.Key, `{"count": 3}`)
-	byCapability := rt.do(t, http.MethodPost, collection, ours, length(6)).header.Get("Location")
+	byCapability := rt.do(t, http.MethodPost, collection, ours, length(6)).Header.Get("Location")
 	byKey := rt.created(t, one.Key, 6)
 	for who, k := range map[string]string{"another tenant": two.Key, "another app": app.Key, "the same app": one.Key} {
 		theirs := rt.capability(t, k, `{"count": 3}`)
 		for _, address := range []string{byCapability, byKey} {
 			for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-				rt.do(t, method, address, theirs, at(0), chunk([]byte("abc"))).is(t, http.StatusNotFound, "%s: %s", who, method)
+				rt.do(t, method, address, theirs, at(0), chunk([]byte("abc"))).Is(t, http.StatusNotFound, "%s: %s", who, method)
 			}
 		}
 		for _, path := range []string{"/media/get", "/media/signature/create"} {
-			rt.do(t, http.MethodPost, path, theirs).is(t, http.StatusUnauthorized, "%s: %s", who, path)
+			rt.do(t, http.MethodPost, path, theirs).Is(t, http.StatusUnauthorized, "%s: %s", who, path)
 		}
 	}
-	rt.do(t, http.MethodHead, byKey, ours).is(t, http.StatusNotFound, "an upload of the key")
+	rt.do(t, http.MethodHead, byKey, ours).Is(t, http.StatusNotFound, "an upload of the key")
 	// Signatures without restrictions once read, continued and ended it: the item then had the reference of the capability.
 	inGroup := rt.capability(t, one.Key, `{"count": 3, "group": "friends"}`)
-	grouped := rt.do(t, http.MethodPost, collection, inGroup, length(6)).header.Get("Location")
+	grouped := rt.do(t, http.MethodPost, collection, inGroup, length(6)).Header.Get("Location")
 	for what, plainSignature := range map[string]option{"a plain signature": rt.capability(t, one.Key, `{}`), "a signature for the group": rt.capability(t, one.Key, `{"group": "friends"}`)} {
 		for _, address := range []string{byCapability, grouped} {
 			for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-				rt.do(t, method, address, plainSignature, at(0), chunk([]byte("abc"))).is(t, http.StatusNotFound, "%s: %s", what, method)
+				rt.do(t, method, address, plainSignature, at(0), chunk([]byte("abc"))).Is(t, http.StatusNotFound, "%s: %s", what, method)
 			}
 		}
-		rt.do(t, http.MethodPatch, rt.do(t, http.MethodPost, collection, plainSignature, length(3)).header.Get("Location"), plainSignature, at(0), chunk([]byte("abc"))).is(t, http.StatusNoContent, "%s: an upload of its own", what)
+		rt.do(t, http.MethodPatch, rt.do(t, http.MethodPost, collection, plainSignature, length(3)).Header.Get("Location"), plainSignature, at(0), chunk([]byte("abc"))).Is(t, http.StatusNoContent, "%s: an upload of its own", what)
 	}
-	rt.do(t, http.MethodHead, byCapability, key(one.Key)).is(t, http.StatusOK, "with the key its upload")
-	rt.do(t, http.MethodHead, byCapability, ours).is(t, http.StatusOK, "its own upload")
+	rt.do(t, http.MethodHead, byCapability, key(one.Key)).Is(t, http.StatusOK, "with the key its upload")
+	rt.do(t, http.MethodHead, byCapability, ours).Is(t, http.StatusOK, "its own upload")
 }
 
 func TestCapability_OutOfBoundsIsRejectedByName(t *testing.T) {

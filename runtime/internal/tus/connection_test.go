@@ -19,8 +19,8 @@ func TestConnection_ServesTheNextRequestAfterAFailedOne(t *testing.T) {
 	one := w.tenant(t, "one")
 	finishing, finish := make(chan struct{}), make(chan struct{})
 	hooked := &hookedStore{Store: w.Store.Items, before: sync.OnceFunc(func() { close(finishing); <-finish })}
-	here, there := w.replica(t, func(o *options) { o.store = hooked }), w.replica(t)
-	here.client.Transport.(*http.Transport).MaxConnsPerHost = 1
+	here, there := w.replica(t, func(o *options) { o.Store = hooked }), w.replica(t)
+	here.Client.Transport.(*http.Transport).MaxConnsPerHost = 1
 	file := noise(1000)
 
 	// The whole body was received, and another request waits for the lock while it is finished.
@@ -46,17 +46,17 @@ func TestConnection_ServesTheNextRequestAfterAFailedOne(t *testing.T) {
 		return w.QueryInt(t, `SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_notify%' AND datname = current_database() AND pid <> pg_backend_pid()`) > 0
 	})
 	close(finish)
-	if got := <-first; got.status != http.StatusNoContent || !w.promised(t, got, address, len(file)) {
-		t.Errorf("a request whose body was complete: %d %v %s", got.status, got.header, got.body)
+	if got := <-first; got.Status != http.StatusNoContent || !w.promised(t, got, address, len(file)) {
+		t.Errorf("a request whose body was complete: %d %v %s", got.Status, got.Header, got.Body)
 	}
 	if got := <-asked; !w.promised(t, got, address, len(file)) {
-		t.Errorf("HEAD: %d %v", got.status, got.header)
+		t.Errorf("HEAD: %d %v", got.Status, got.Header)
 	}
 	reused := false
 	traced := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
 	for range 3 {
-		if got, err := here.try(traced, http.MethodHead, address, key(one.Key)); err != nil || got.status != http.StatusOK || !reused {
-			t.Errorf("the next request: %d %v, reused: %t", got.status, err, reused)
+		if got, err := here.try(traced, http.MethodHead, address, key(one.Key)); err != nil || got.Status != http.StatusOK || !reused {
+			t.Errorf("the next request: %d %v, reused: %t", got.Status, err, reused)
 		}
 	}
 
@@ -81,12 +81,12 @@ func TestConnection_ServesTheNextRequestAfterAFailedOne(t *testing.T) {
 		}
 	})
 	close(body.resume)
-	if got.status != http.StatusLocked || got.header.Get("Retry-After") == "" {
-		t.Errorf("the interrupted request: %d %v", got.status, got.header)
+	if got.Status != http.StatusLocked || got.Header.Get("Retry-After") == "" {
+		t.Errorf("the interrupted request: %d %v", got.Status, got.Header)
 	}
 	for range 3 {
-		if got, err := here.try(t.Context(), http.MethodHead, address, key(one.Key)); err != nil || got.status != http.StatusOK {
-			t.Errorf("the next request: %d %v", got.status, err)
+		if got, err := here.try(t.Context(), http.MethodHead, address, key(one.Key)); err != nil || got.Status != http.StatusOK {
+			t.Errorf("the next request: %d %v", got.Status, err)
 		}
 	}
 	here.complete(t, one.Key, address, file)
@@ -99,14 +99,14 @@ func TestStalledPatch_CanBeResumed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
-	rt := w.replica(t, func(o *options) { o.server.StallTimeout = 5 * time.Second }) // far more than the first bytes need
+	rt := w.replica(t, func(o *options) { o.Server.StallTimeout = 5 * time.Second }) // far more than the first bytes need
 	file := noise(1000)
 	address := rt.created(t, one.Key, len(file))
 	body := &stalling{file: file[:500], stalled: make(chan struct{}), resume: make(chan struct{})}
 	defer close(body.resume)
 	got := rt.do(t, http.MethodPatch, address, key(one.Key), at(0), stream(body))
-	if got.status != http.StatusServiceUnavailable || got.header.Get("Upload-Offset") != "" {
-		t.Errorf("PATCH: %d %v %s", got.status, got.header, got.body)
+	if got.Status != http.StatusServiceUnavailable || got.Header.Get("Upload-Offset") != "" {
+		t.Errorf("PATCH: %d %v %s", got.Status, got.Header, got.Body)
 	}
 	if n := rt.offset(t, one.Key, address); n != 500 {
 		t.Errorf("%d bytes were received", n)
@@ -130,9 +130,9 @@ func TestDrain_ReleasesRunningUploads(t *testing.T) {
 		patched <- got
 	}()
 	<-body.stalled
-	here.api.Drain()
-	if got := <-patched; got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" { // a tus client does not retry after 4xx
-		t.Errorf("PATCH: %d %v %s", got.status, got.header, got.body)
+	here.TUS.Drain()
+	if got := <-patched; got.Status != http.StatusServiceUnavailable || got.Header.Get("Retry-After") == "" { // a tus client does not retry after 4xx
+		t.Errorf("PATCH: %d %v %s", got.Status, got.Header, got.Body)
 	}
 	close(body.resume)
 	if n := there.offset(t, one.Key, address); n == 0 || n > 18<<20 {
@@ -149,7 +149,7 @@ func TestPatch_BelowTheMinimumRateKeepsWhatArrived(t *testing.T) {
 	w := newWorld(t)
 	slow, quick := w.tenant(t, "slow"), w.tenant(t, "quick")
 	rt := w.replica(t, func(o *options) {
-		o.media.UploadMemory, o.media.UploadMinTransferRate = 17<<20, 64<<10
+		o.Media.UploadMemory, o.Media.UploadMinTransferRate = 17<<20, 64<<10
 	})
 	file := noise(20 << 20)
 	address := rt.created(t, slow.Key, len(file))
@@ -162,8 +162,8 @@ func TestPatch_BelowTheMinimumRateKeepsWhatArrived(t *testing.T) {
 	<-body.stalled
 	other := noise(2 << 20)
 	rt.complete(t, quick.Key, rt.created(t, quick.Key, len(other)), other)
-	if got := <-patched; got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" { // a tus client does not retry after 4xx
-		t.Errorf("PATCH: %d %v %s", got.status, got.header, got.body)
+	if got := <-patched; got.Status != http.StatusServiceUnavailable || got.Header.Get("Retry-After") == "" { // a tus client does not retry after 4xx
+		t.Errorf("PATCH: %d %v %s", got.Status, got.Header, got.Body)
 	}
 	close(body.resume)
 	if n := rt.offset(t, slow.Key, address); n < 5<<20 || n > 15<<20 {

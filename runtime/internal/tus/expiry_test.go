@@ -18,7 +18,7 @@ import (
 // advance advances the clocks of all replicas.
 func advance(by time.Duration, replicas ...*replica) {
 	for _, rt := range replicas {
-		rt.clock.Advance(by)
+		rt.Clock.Advance(by)
 	}
 }
 
@@ -30,9 +30,9 @@ func TestExpiredUpload_IsGoneAtOnceAtEveryReplica(t *testing.T) {
 	here, there := w.replica(t), w.replica(t)
 	const size = 6 << 20
 	address := here.created(t, one.Key, size)
-	expires, err := http.ParseTime(here.sent(t, one.Key, address, 0, noise(5<<20)).header.Get("Upload-Expires"))
+	expires, err := http.ParseTime(here.sent(t, one.Key, address, 0, noise(5<<20)).Header.Get("Upload-Expires"))
 	must(t, err)
-	advance(expires.Sub(here.clock.Now())-time.Minute, here, there)
+	advance(expires.Sub(here.Clock.Now())-time.Minute, here, there)
 	for _, rt := range []*replica{here, there} {
 		if n := rt.offset(t, one.Key, address); n != 5<<20 {
 			t.Errorf("a minute before its expiry the offset is %d", n)
@@ -41,10 +41,10 @@ func TestExpiredUpload_IsGoneAtOnceAtEveryReplica(t *testing.T) {
 	advance(time.Minute, here, there)
 	for _, rt := range []*replica{here, there} {
 		for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-			rt.do(t, method, address, key(one.Key), at(5<<20), chunk(noise(1<<20))).is(t, http.StatusNotFound, "%s of an expired upload", method)
+			rt.do(t, method, address, key(one.Key), at(5<<20), chunk(noise(1<<20))).Is(t, http.StatusNotFound, "%s of an expired upload", method)
 		}
 		rt.do(t, http.MethodPost, address, key(one.Key), at(5<<20), chunk(nil), header("X-HTTP-Method-Override", http.MethodPatch)).rejected(t, http.StatusNotFound)
-		rt.do(t, http.MethodPost, "/media/seal/"+idOf(address), key(one.Key)).is(t, http.StatusNotFound, "sealing an expired upload")
+		rt.do(t, http.MethodPost, "/media/seal/"+idOf(address), key(one.Key)).Is(t, http.StatusNotFound, "sealing an expired upload")
 	}
 	// The purge frees its storage.
 	w.Counts(t, size, "bytes are reserved before the purge", `SELECT bytes FROM account_usage`)
@@ -85,7 +85,7 @@ func TestRunningPatch_ExtendsTheExpiryWithItsBytes(t *testing.T) {
 	if n := there.offset(t, one.Key, address); n != 1000 {
 		t.Errorf("after the first expiry the offset is %d", n)
 	}
-	(<-patched).is(t, http.StatusLocked, "the PATCH that was taken over")
+	(<-patched).Is(t, http.StatusLocked, "the PATCH that was taken over")
 	must(t, body.Close())
 	there.complete(t, one.Key, address, file)
 	w.purged(t, one)
@@ -102,7 +102,7 @@ func TestRunningPatch_ContinuesWhenTheExpiryPassesBeforeItsFirstByte(t *testing.
 	held := runtimetest.NewPausedBody(strings.NewReader(""), bytes.NewReader(file))
 	patched := make(chan answer, 1)
 	go func() {
-		got, err := here.try(t.Context(), http.MethodPatch, address, key(one.Key), at(0), stream(held), func(r *request) { runtimetest.Expect(r.header) })
+		got, err := here.try(t.Context(), http.MethodPatch, address, key(one.Key), at(0), stream(held), func(r *request) { runtimetest.Expect(r.Header) })
 		if err != nil {
 			t.Error(err)
 		}
@@ -110,10 +110,10 @@ func TestRunningPatch_ContinuesWhenTheExpiryPassesBeforeItsFirstByte(t *testing.
 	}()
 	held.Wait(t) // the request has found the upload, and has the lock
 	advance(2*time.Minute, here, there)
-	there.do(t, http.MethodHead, address, key(one.Key)).is(t, http.StatusNotFound, "HEAD before the first byte of the PATCH")
+	there.do(t, http.MethodHead, address, key(one.Key)).Is(t, http.StatusNotFound, "HEAD before the first byte of the PATCH")
 	held.Release()
 	got := <-patched
-	got.mustBe(t, http.StatusNoContent, "PATCH")
+	got.MustBe(t, http.StatusNoContent, "PATCH")
 	there.holds(t, got.document(t), file)
 	w.purged(t, one)
 }
@@ -126,19 +126,19 @@ func TestFinishedUpload_StaysADraftUntilThePurge(t *testing.T) {
 	rt.sent(t, one.Key, address, 0, []byte("abc"))
 	advance(25*time.Hour, rt)
 	for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-		rt.do(t, method, address, key(one.Key), at(3), chunk(nil)).is(t, http.StatusNotFound, "%s of a finished upload after its expiry", method)
+		rt.do(t, method, address, key(one.Key), at(3), chunk(nil)).Is(t, http.StatusNotFound, "%s of a finished upload after its expiry", method)
 	}
 	// A draft older than 24 h exists until the purge deletes it, unless it is sealed first.
 	for _, path := range []string{"/media/get/", "/media/seal/", "/media/get/"} {
-		rt.do(t, http.MethodPost, path+idOf(address), key(one.Key)).mustBe(t, http.StatusOK, "%s of a draft over 24 h", path)
+		rt.do(t, http.MethodPost, path+idOf(address), key(one.Key)).MustBe(t, http.StatusOK, "%s of a draft over 24 h", path)
 	}
-	purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, MaxAttempts: 10, RemovalConfig: media.RemovalConfig{BatchSize: 100, MaxBackoff: time.Hour}}, media.PurgeDeps{Store: w.Store.Items, Tasks: w.Store.Tasks, Objects: w.Objects, Guard: w.Guard(), Now: rt.clock.Now, Log: rt.logs.Logger()})
+	purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, MaxAttempts: 10, RemovalConfig: media.RemovalConfig{BatchSize: 100, MaxBackoff: time.Hour}}, media.PurgeDeps{Store: w.Store.Items, Tasks: w.Store.Tasks, Objects: w.Objects, Guard: w.Guard(), Now: rt.Clock.Now, Log: rt.Logs.Logger()})
 	must(t, err)
 	if summary, err := purger.Run(t.Context()); err != nil || summary.DraftsPurged != 0 {
 		t.Errorf("the purge deleted a sealed item: %+v %v", summary, err)
 	}
 	var item api.MediaItem
-	must(t, json.Unmarshal(rt.do(t, http.MethodGet, "/media/get/"+idOf(address), key(one.Key)).body, &item))
+	must(t, json.Unmarshal(rt.do(t, http.MethodGet, "/media/get/"+idOf(address), key(one.Key)).Body, &item))
 	rt.holds(t, item, []byte("abc"))
 }
 
@@ -146,17 +146,17 @@ func TestUpload_ExpiresAtItsUploadExpires(t *testing.T) {
 	t.Parallel()
 	w, one, rt := withTenant(t)
 	expires := func(got answer) time.Time {
-		at, err := http.ParseTime(got.header.Get("Upload-Expires"))
+		at, err := http.ParseTime(got.Header.Get("Upload-Expires"))
 		must(t, err)
 		return at
 	}
 	got := rt.do(t, http.MethodPost, collection, key(one.Key), length(10))
-	address := got.header.Get("Location")
+	address := got.Header.Get("Location")
 	first := expires(got)
-	if left := first.Sub(rt.clock.Now()); left < 24*time.Hour-5*time.Minute || left > 24*time.Hour {
+	if left := first.Sub(rt.Clock.Now()); left < 24*time.Hour-5*time.Minute || left > 24*time.Hour {
 		t.Errorf("it expires in %s", left)
 	}
-	rt.clock.Advance(time.Hour)
+	rt.Clock.Advance(time.Hour)
 	if again := expires(rt.do(t, http.MethodHead, address, key(one.Key))); !again.Equal(first) {
 		t.Errorf("HEAD moved the expiry from %s to %s", first, again)
 	}
@@ -165,7 +165,7 @@ func TestUpload_ExpiresAtItsUploadExpires(t *testing.T) {
 	}
 	w.purged(t, one)
 	for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-		rt.do(t, method, address, key(one.Key), at(3), chunk([]byte("defghij"))).is(t, http.StatusNotFound, "%s of an expired upload", method)
+		rt.do(t, method, address, key(one.Key), at(3), chunk([]byte("defghij"))).Is(t, http.StatusNotFound, "%s of an expired upload", method)
 	}
 }
 
@@ -189,9 +189,9 @@ func TestUploadExpires_IsSentUntilTheUploadIsComplete(t *testing.T) {
 		"created whole":      {rt.do(t, http.MethodPost, collection, key(one.Key), length(1), chunk([]byte("a"))), false},
 		"created, deferred":  {rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "1")), true},
 	} {
-		_, sent := tt.got.header["Upload-Expires"]
-		if _, complete := tt.got.header["X-Service-Media-Id"]; sent != tt.expires || complete == tt.expires {
-			t.Errorf("%s: %d %v", name, tt.got.status, tt.got.header)
+		_, sent := tt.got.Header["Upload-Expires"]
+		if _, complete := tt.got.Header["X-Service-Media-Id"]; sent != tt.expires || complete == tt.expires {
+			t.Errorf("%s: %d %v", name, tt.got.Status, tt.got.Header)
 		}
 	}
 }

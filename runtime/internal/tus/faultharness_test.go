@@ -64,14 +64,14 @@ func (p *hookedParts) Complete(ctx context.Context, contentType string) error {
 // draft. It reports whether the response did.
 func (w *world) promised(t *testing.T, got answer, address string, size int) bool {
 	t.Helper()
-	if got.status >= 300 || got.header.Get("Upload-Offset") != strconv.Itoa(size) {
+	if got.Status >= 300 || got.Header.Get("Upload-Offset") != strconv.Itoa(size) {
 		return false
 	}
 	if n := w.count(t, address); n != 1 {
-		t.Errorf("reported complete (%d %v) with %d drafts", got.status, got.header, n)
+		t.Errorf("reported complete (%d %v) with %d drafts", got.Status, got.Header, n)
 	}
-	if got.header.Get("x-service-media-id") != idOf(address) {
-		t.Errorf("reported complete without the id: %v", got.header)
+	if got.Header.Get("x-service-media-id") != idOf(address) {
+		t.Errorf("reported complete without the id: %v", got.Header)
 	}
 	return true
 }
@@ -82,15 +82,15 @@ func (w *world) insist(t *testing.T, k, address string, file []byte, maxPiece in
 	t.Helper()
 	for ctx, until := t.Context(), time.Now().Add(wait.Timeout(t)); time.Now().Before(until); {
 		got, err := replicas[rand.IntN(len(replicas))].try(ctx, http.MethodHead, address, key(k))
-		if err != nil || got.status == http.StatusLocked {
+		if err != nil || got.Status == http.StatusLocked {
 			continue
 		}
 		if w.promised(t, got, address, len(file)) {
 			return got
 		}
-		at0, err := strconv.Atoi(got.header.Get("Upload-Offset"))
-		if got.status != http.StatusOK || err != nil {
-			t.Fatalf("HEAD: %d %v", got.status, got.header)
+		at0, err := strconv.Atoi(got.Header.Get("Upload-Offset"))
+		if got.Status != http.StatusOK || err != nil {
+			t.Fatalf("HEAD: %d %v", got.Status, got.Header)
 		}
 		to := min(len(file), at0+1+rand.IntN(maxPiece))
 		got, err = replicas[rand.IntN(len(replicas))].try(ctx, http.MethodPatch, address, key(k), at(at0), chunk(file[at0:to]))
@@ -98,8 +98,8 @@ func (w *world) insist(t *testing.T, k, address string, file []byte, maxPiece in
 		case err != nil:
 		case w.promised(t, got, address, len(file)):
 			return got
-		case got.status != http.StatusNoContent && got.status != http.StatusConflict && got.status != http.StatusLocked && got.status < 500:
-			t.Fatalf("PATCH: %d %s", got.status, got.body)
+		case got.Status != http.StatusNoContent && got.Status != http.StatusConflict && got.Status != http.StatusLocked && got.Status < 500:
+			t.Fatalf("PATCH: %d %s", got.Status, got.Body)
 		}
 	}
 	t.Fatal("the upload does not complete")
@@ -110,7 +110,7 @@ func (w *world) insist(t *testing.T, k, address string, file []byte, maxPiece in
 var sizes = map[string]int{"a small file": 3000, "a file in parts": 20<<20 + 5}
 
 // impatient is for replicas that are to answer 423 while an upload cannot be locked.
-func impatient(o *options) { o.tus.LockTimeout = 10 * time.Second }
+func impatient(o *options) { o.LockTimeout = 10 * time.Second }
 
 // reconnect waits until the test's own connections to the database work again.
 func (w *world) reconnect(t *testing.T) {
@@ -127,7 +127,7 @@ func (w *world) binary(t *testing.T, access testenv.S3Access) (*replica, *testen
 		Stores: testenv.StoreSettings(w.Database.DatabaseURL, access), Env: []string{"SERVICE_RATE_LIMIT_KEY=0", "SERVICE_RATE_LIMIT_IP=0"}})
 	transport := runtimetest.Dialer(runtime.Addr)
 	t.Cleanup(transport.CloseIdleConnections)
-	return &replica{client: &http.Client{Transport: transport, Timeout: 2 * wait.Timeout(t)}}, runtime.Process
+	return &replica{&runtimetest.Service{Replica: &runtimetest.Replica{Client: &http.Client{Transport: transport, Timeout: 2 * wait.Timeout(t)}}}}, runtime.Process
 }
 
 // stalling is a body that stalls after file, and then fails.

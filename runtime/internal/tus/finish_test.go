@@ -24,24 +24,24 @@ func TestFinish_CompletesOnceTheDatabaseIsBack(t *testing.T) {
 			one := w.tenant(t, "one"+uuid.NewString())
 			hooked := &hookedStore{Store: w.Store.Items}
 			when(hooked, sync.OnceFunc(server.Kill))
-			here, there := w.replica(t, impatient, func(o *options) { o.store = hooked }), w.replica(t, impatient)
+			here, there := w.replica(t, impatient, func(o *options) { o.Store = hooked }), w.replica(t, impatient)
 			file := noise(size)
 			address := here.created(t, one.Key, size)
 			here.sent(t, one.Key, address, 0, file[:size-10])
 			got := here.do(t, http.MethodPatch, address, key(one.Key), at(size-10), chunk(file[size-10:]))
 			committed := hooked.after != nil
 			switch {
-			case !committed && got.status < 500, got.status < 300 && !committed:
-				t.Errorf("%s, %s: %d %v %s", name, kind, got.status, got.header, got.body)
-			case !committed && (got.header.Get("Upload-Offset") != "" || got.header.Get("x-service-media-id") != ""):
-				t.Errorf("%s, %s: the error response has the headers %v", name, kind, got.header)
+			case !committed && got.Status < 500, got.Status < 300 && !committed:
+				t.Errorf("%s, %s: %d %v %s", name, kind, got.Status, got.Header, got.Body)
+			case !committed && (got.Header.Get("Upload-Offset") != "" || got.Header.Get("x-service-media-id") != ""):
+				t.Errorf("%s, %s: the error response has the headers %v", name, kind, got.Header)
 			}
 			var asked sync.WaitGroup
 			for _, rt := range []*replica{here, there} { // at once, because each waits for the lock
 				asked.Go(func() {
 					got, err := rt.try(t.Context(), http.MethodHead, address, key(one.Key))
-					if err != nil || got.status != http.StatusLocked || got.header.Get("Retry-After") == "" || got.header.Get("Upload-Offset") != "" {
-						t.Errorf("%s, %s: without a database HEAD returns %d %v, %v", name, kind, got.status, got.header, err)
+					if err != nil || got.Status != http.StatusLocked || got.Header.Get("Retry-After") == "" || got.Header.Get("Upload-Offset") != "" {
+						t.Errorf("%s, %s: without a database HEAD returns %d %v, %v", name, kind, got.Status, got.Header, err)
 					}
 				})
 			}
@@ -52,10 +52,10 @@ func TestFinish_CompletesOnceTheDatabaseIsBack(t *testing.T) {
 			var finished answer
 			wait.Until(t, "HEAD answers", func() bool {
 				finished = there.do(t, http.MethodHead, address, key(one.Key))
-				return finished.status == http.StatusOK
+				return finished.Status == http.StatusOK
 			})
 			if !w.promised(t, finished, address, size) {
-				t.Fatalf("%s, %s: HEAD returns %v", name, kind, finished.header)
+				t.Fatalf("%s, %s: HEAD returns %v", name, kind, finished.Header)
 			}
 			there.holds(t, finished.document(t), file)
 			w.purged(t, one)
@@ -75,17 +75,17 @@ func TestFinish_CompletesOnceS3IsBack(t *testing.T) {
 		one := w.tenant(t, "one"+uuid.NewString())
 		hooked := &hookedObjects{ObjectStore: w.Objects}
 		when(hooked, sync.OnceFunc(server.Kill))
-		here, there := w.replica(t, impatient, func(o *options) { o.objects = hooked }), w.replica(t, impatient)
+		here, there := w.replica(t, impatient, func(o *options) { o.Objects = hooked }), w.replica(t, impatient)
 		file := noise(size)
 		address := here.created(t, one.Key, size)
 		here.sent(t, one.Key, address, 0, file[:size-10])
 		got := here.do(t, http.MethodPatch, address, key(one.Key), at(size-10), chunk(file[size-10:]))
 		if done := w.promised(t, got, address, size); !done {
-			if got.status != http.StatusServiceUnavailable || w.count(t, address) != 0 {
-				t.Errorf("%s: %d %s", name, got.status, got.body)
+			if got.Status != http.StatusServiceUnavailable || w.count(t, address) != 0 {
+				t.Errorf("%s: %d %s", name, got.Status, got.Body)
 			}
-			if got := there.do(t, http.MethodHead, address, key(one.Key)); got.status != http.StatusLocked || got.header.Get("Upload-Offset") != "" {
-				t.Errorf("%s: without S3 HEAD returns %d %v", name, got.status, got.header)
+			if got := there.do(t, http.MethodHead, address, key(one.Key)); got.Status != http.StatusLocked || got.Header.Get("Upload-Offset") != "" {
+				t.Errorf("%s: without S3 HEAD returns %d %v", name, got.Status, got.Header)
 			}
 		} else if hooked.before != nil {
 			t.Errorf("%s: it is complete", name)
@@ -125,15 +125,15 @@ func TestFinish_CompletesAfterTheRuntimeWasKilledBeforeTheCommit(t *testing.T) {
 			t.Errorf("%s: %d of %d bytes are durable", kind, n, size)
 		}
 		process.Kill()
-		if got := <-answered; got.status != 0 {
-			t.Errorf("%s: a killed runtime answered %d %v", kind, got.status, got.header)
+		if got := <-answered; got.Status != 0 {
+			t.Errorf("%s: a killed runtime answered %d %v", kind, got.Status, got.Header)
 		}
 		must(t, hold.Rollback(t.Context()))
 		must(t, conn.Close(t.Context()))
 		// HEAD finishes it, at the other runtime.
 		finished := there.do(t, http.MethodHead, address, key(one.Key))
 		if !w.promised(t, finished, address, size) {
-			t.Fatalf("%s: HEAD returns %d %v", kind, finished.status, finished.header)
+			t.Fatalf("%s: HEAD returns %d %v", kind, finished.Status, finished.Header)
 		}
 		there.holds(t, finished.document(t), file)
 	}

@@ -14,22 +14,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/api"
-	"mediastack.dev/runtime/internal/auth"
-	"mediastack.dev/runtime/internal/ratelimit"
-	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/runtimetest"
-	"mediastack.dev/runtime/internal/server"
-	"mediastack.dev/runtime/internal/tus"
 	"mediastack.dev/runtime/media"
-	"mediastack.dev/runtime/postgres"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -60,11 +52,7 @@ const (
 // tenant creates an account as the operator does for a MediaAccount.
 func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec)) tenant {
 	t.Helper()
-	spec := account.Spec{Name: name, MaxStorage: maxStorage, MaxUploadSize: maxUploadSize}
-	for _, apply := range change {
-		apply(&spec)
-	}
-	return w.Tenant(t, spec)
+	return w.Tenant(t, account.Spec{Name: name, MaxStorage: maxStorage, MaxUploadSize: maxUploadSize}, change...)
 }
 
 // purged runs the purge as if everything were old, and checks that nothing is left: no
@@ -89,78 +77,27 @@ func (w *world) purged(t *testing.T, of tenant) {
 }
 
 // replica is a running runtime with real parts.
-type replica struct {
-	client    *http.Client
-	server    *server.Server
-	api       *tus.API
-	auth      *auth.Authenticator
-	clock     *runtimetest.Clock
-	logs      *runtimetest.Log
-	stop      context.CancelFunc
-	stopLocks context.CancelFunc // ends its locks
-}
+type replica struct{ *runtimetest.Service }
 
-// options of a replica.
-type options struct {
-	store   media.Store
-	objects media.ObjectStore
-	images  bool // with derivatives, by real workers
-	brand   string
-	deaf    bool // notifications of changes do not arrive
-	media   media.Config
-	server  server.Config
-	limits  ratelimit.Config
-	tus     tus.Config
-	// beforeLock runs before a request locks its upload.
-	beforeLock func()
-}
+type options = runtimetest.ServiceConfig
 
-// hookedLocks are locks that run a hook before each Lock.
-type hookedLocks struct {
-	tus.Locks
-	before func()
-}
-
-func (l hookedLocks) Lock(ctx context.Context, name uuid.UUID, requestRelease func(), beforeWait func() error) (func(), error) {
-	l.before()
-	return l.Locks.Lock(ctx, name, requestRelease, beforeWait)
-}
-
+// replica starts a replica with resumable uploads.
 func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	t.Helper()
-	o := options{brand: "service", media: runtimetest.MediaConfig(), server: runtimetest.ServerConfig(), tus: tus.Config{LockTimeout: 5 * time.Minute}}
+	o := runtimetest.NewServiceConfig()
+	o.TUS = true
 	for _, apply := range change {
 		apply(&o)
 	}
-	o.server.Brand = o.brand
-	rt := &replica{clock: &runtimetest.Clock{}}
-	// A pool of its own, as every process has.
-	store, err := postgres.Open(t.Context(), w.Database)
-	must(t, err)
-	t.Cleanup(store.Close)
-	var source accountcache.Source = store.Items
+	return &replica{w.Service(t, o)}
+}
+
+// deafReplica returns a replica that notifications of changes do not reach.
+func (w *world) deafReplica(t *testing.T) *replica {
+	t.Helper()
 	connected := make(chan struct{})
-	if o.deaf {
-		source = deaf{connected: connected}
-	}
-	core := w.Core(t, runtimetest.CoreConfig{Server: o.server, Media: o.media, Limits: o.limits, Auth: runtimetest.Credentials("a"), Now: rt.clock.Now,
-		Images: o.images, Store: o.store, Objects: o.objects, Credentials: store.Credentials, Changes: source})
-	rt.auth, rt.logs = core.Auth, core.Logs
-	files := core.Files
-	locks := store.Items.UploadLocks(rt.logs.Logger())
-	var locking tus.Locks = locks
-	if o.beforeLock != nil {
-		locking = hookedLocks{Locks: locks, before: o.beforeLock}
-	}
-	plain, err := rest.New(rest.Config{BaseURL: baseURL, Brand: o.brand}, rest.Deps{Media: core.Media, Items: core.Items, Uploads: media.NewRunningUploads(core.Media, locking, o.tus.LockTimeout), Settings: w.Settings, Auth: rt.auth, Documents: core.Documents})
-	must(t, err)
-	rt.api, err = tus.New(o.tus, tus.Deps{Media: core.Media, Auth: rt.auth, Documents: core.Documents, Locks: locking, BaseURL: baseURL, Brand: o.brand})
-	must(t, err)
-	replica := core.Serve(t, nil, []func(chi.Router){plain.Mount, rt.api.Mount, files.Mount}, locks.Run)
-	rt.server, rt.stop, rt.stopLocks, rt.client = replica.Server, replica.Stop, replica.StopListening, replica.Client
-	if o.deaf {
-		<-connected
-	}
+	rt := w.replica(t, func(o *options) { o.Changes = deaf{connected: connected} })
+	<-connected
 	return rt
 }
 
@@ -185,53 +122,35 @@ func withTenant(t *testing.T, change ...func(*options)) (*world, tenant, *replic
 }
 
 // answer is a response whose body was read.
-type answer struct {
-	status int
-	header http.Header
-	body   []byte
-}
+type answer struct{ runtimetest.Answer }
 
-// is reports an error if the status is another one. what names the request, with its arguments.
-func (a answer) is(t *testing.T, status int, what string, args ...any) {
-	t.Helper()
-	runtimetest.CheckStatus(t, t.Errorf, a.status, status, a.body, what, args...)
-}
-
-// mustBe ends the test if the status is another one.
-func (a answer) mustBe(t *testing.T, status int, what string, args ...any) {
-	t.Helper()
-	runtimetest.CheckStatus(t, t.Fatalf, a.status, status, a.body, what, args...)
-}
-
-// request is what the options of do change.
-type request struct {
-	header http.Header
-	body   io.Reader
-}
-
-type option func(*request)
+type (
+	request = runtimetest.Request
+	option  = runtimetest.Option
+)
 
 func header(name, value string) option {
 	return func(r *request) {
 		if value == "" {
-			r.header.Del(name)
+			r.Header.Del(name)
 			return
 		}
-		r.header.Set(name, value)
+		r.Header.Set(name, value)
 	}
 }
 
-func key(k string) option { return header("x-service-apikey", k) }
-
-func signature(s string) option { return header("x-service-signature", s) }
+var (
+	key       = runtimetest.Key
+	signature = runtimetest.Signature
+)
 
 // chunk sends bytes as PATCH and creation-with-upload do.
 func chunk(data []byte) option { return stream(bytes.NewReader(data)) }
 
 func stream(from io.Reader) option {
 	return func(r *request) {
-		r.body = from
-		r.header.Set("Content-Type", "application/offset+octet-stream")
+		r.Body = from
+		r.Header.Set("Content-Type", "application/offset+octet-stream")
 	}
 }
 
@@ -257,44 +176,30 @@ func (rt *replica) do(t *testing.T, method, path string, change ...option) answe
 }
 
 func (rt *replica) try(ctx context.Context, method, path string, change ...option) (answer, error) {
-	return send(ctx, rt.client, method, baseURL+strings.TrimPrefix(path, baseURL), change...)
+	return send(ctx, rt.Client, method, runtimetest.Absolute(path), change...)
 }
 
 func send(ctx context.Context, client *http.Client, method, url string, change ...option) (answer, error) {
-	r := request{header: http.Header{"Tus-Resumable": {"1.0.0"}}}
-	for _, apply := range change {
-		apply(&r)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, url, r.body)
-	if err != nil {
-		return answer{}, err
-	}
-	req.Header = r.header
-	response, err := client.Do(req)
-	if err != nil {
-		return answer{}, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	return answer{status: response.StatusCode, header: response.Header, body: body}, err
+	got, err := runtimetest.Send(ctx, client, method, url, append([]option{header("Tus-Resumable", "1.0.0")}, change...)...)
+	return answer{got}, err
 }
 
 // created creates an upload and returns its URL.
 func (rt *replica) created(t *testing.T, k string, n int, change ...option) string {
 	t.Helper()
 	got := rt.do(t, http.MethodPost, collection, append([]option{key(k), length(n)}, change...)...)
-	if got.status != http.StatusCreated || !strings.HasPrefix(got.header.Get("Location"), baseURL+collection+"/") {
-		t.Fatalf("create: %d %v %s", got.status, got.header, got.body)
+	if got.Status != http.StatusCreated || !strings.HasPrefix(got.Header.Get("Location"), baseURL+collection+"/") {
+		t.Fatalf("create: %d %v %s", got.Status, got.Header, got.Body)
 	}
-	return got.header.Get("Location")
+	return got.Header.Get("Location")
 }
 
 // sent sends a PATCH and checks the offset in the response.
 func (rt *replica) sent(t *testing.T, k, address string, offset int, data []byte, change ...option) answer {
 	t.Helper()
 	got := rt.do(t, http.MethodPatch, address, append([]option{key(k), at(offset), chunk(data)}, change...)...)
-	if got.status != http.StatusNoContent || got.header.Get("Upload-Offset") != strconv.Itoa(offset+len(data)) {
-		t.Fatalf("PATCH at %d: %d %v %s", offset, got.status, got.header, got.body)
+	if got.Status != http.StatusNoContent || got.Header.Get("Upload-Offset") != strconv.Itoa(offset+len(data)) {
+		t.Fatalf("PATCH at %d: %d %v %s", offset, got.Status, got.Header, got.Body)
 	}
 	return got
 }
@@ -303,9 +208,9 @@ func (rt *replica) sent(t *testing.T, k, address string, offset int, data []byte
 func (rt *replica) offset(t *testing.T, k, address string) int {
 	t.Helper()
 	got := rt.do(t, http.MethodHead, address, key(k))
-	n, err := strconv.Atoi(got.header.Get("Upload-Offset"))
-	if got.status != http.StatusOK || err != nil {
-		t.Fatalf("HEAD: %d %v", got.status, got.header)
+	n, err := strconv.Atoi(got.Header.Get("Upload-Offset"))
+	if got.Status != http.StatusOK || err != nil {
+		t.Fatalf("HEAD: %d %v", got.Status, got.Header)
 	}
 	return n
 }
@@ -313,15 +218,15 @@ func (rt *replica) offset(t *testing.T, k, address string) int {
 // document reads the media document of an answer's header.
 func (a answer) document(t *testing.T) api.MediaItem {
 	t.Helper()
-	text := a.header.Get("x-service-media")
+	text := a.Header.Get("x-service-media")
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {
 			t.Fatalf("the document is not ASCII: %q", text)
 		}
 	}
 	var item api.MediaItem
-	if err := json.Unmarshal([]byte(text), &item); err != nil || item.MediaId.String() != a.header.Get("x-service-media-id") {
-		t.Fatalf("the document of %d is %q, the id %q: %v", a.status, text, a.header.Get("x-service-media-id"), err)
+	if err := json.Unmarshal([]byte(text), &item); err != nil || item.MediaId.String() != a.Header.Get("x-service-media-id") {
+		t.Fatalf("the document of %d is %q, the id %q: %v", a.Status, text, a.Header.Get("x-service-media-id"), err)
 	}
 	return item
 }
@@ -330,11 +235,11 @@ func (a answer) document(t *testing.T) api.MediaItem {
 func (a answer) rejected(t *testing.T, status int) string {
 	t.Helper()
 	var body api.Error
-	if err := json.Unmarshal(a.body, &body); err != nil || a.status != status || body.Error == "" || body.Detail == "" || a.header.Get("Content-Type") != "application/json" {
-		t.Fatalf("got %d %s %v, want %d", a.status, a.body, a.header, status)
+	if err := json.Unmarshal(a.Body, &body); err != nil || a.Status != status || body.Error == "" || body.Detail == "" || a.Header.Get("Content-Type") != "application/json" {
+		t.Fatalf("got %d %s %v, want %d", a.Status, a.Body, a.Header, status)
 	}
-	if a.header.Get("Upload-Offset") != "" || a.header.Get("Tus-Resumable") != "1.0.0" {
-		t.Errorf("the error response has the headers %v", a.header)
+	if a.Header.Get("Upload-Offset") != "" || a.Header.Get("Tus-Resumable") != "1.0.0" {
+		t.Errorf("the error response has the headers %v", a.Header)
 	}
 	return body.Detail
 }
@@ -343,8 +248,8 @@ func (a answer) rejected(t *testing.T, status int) string {
 func (rt *replica) holds(t *testing.T, item api.MediaItem, data []byte) {
 	t.Helper()
 	got := rt.do(t, http.MethodGet, item.File)
-	if sha256.Sum256(got.body) != sha256.Sum256(data) || item.Size != int64(len(data)) {
-		t.Errorf("the draft has %d bytes (%d), want %d", len(got.body), item.Size, len(data))
+	if sha256.Sum256(got.Body) != sha256.Sum256(data) || item.Size != int64(len(data)) {
+		t.Errorf("the draft has %d bytes (%d), want %d", len(got.Body), item.Size, len(data))
 	}
 }
 
@@ -352,9 +257,9 @@ func (rt *replica) holds(t *testing.T, item api.MediaItem, data []byte) {
 func (rt *replica) complete(t *testing.T, k, address string, data []byte) api.MediaItem {
 	t.Helper()
 	got := rt.do(t, http.MethodHead, address, key(k))
-	offset, err := strconv.Atoi(got.header.Get("Upload-Offset"))
-	if got.status != http.StatusOK || err != nil {
-		t.Fatalf("HEAD: %d %v", got.status, got.header)
+	offset, err := strconv.Atoi(got.Header.Get("Upload-Offset"))
+	if got.Status != http.StatusOK || err != nil {
+		t.Fatalf("HEAD: %d %v", got.Status, got.Header)
 	}
 	if offset < len(data) {
 		got = rt.sent(t, k, address, offset, data[offset:])

@@ -12,13 +12,13 @@ func TestDeferredLength_IsDeclaredOnce(t *testing.T) {
 	file := noise(18 << 20)
 	deferred := func(change ...option) string {
 		got := rt.do(t, http.MethodPost, collection, append([]option{key(one.Key), header("Upload-Defer-Length", "1")}, change...)...)
-		got.mustBe(t, http.StatusCreated, "the answer")
-		return got.header.Get("Location")
+		got.MustBe(t, http.StatusCreated, "the answer")
+		return got.Header.Get("Location")
 	}
 	address := deferred()
 	rt.sent(t, one.Key, address, 0, file[:17<<20])
-	if got := rt.do(t, http.MethodHead, address, key(one.Key)); got.header.Get("Upload-Defer-Length") != "1" || got.header.Get("Upload-Length") != "" || got.header.Get("Upload-Offset") != "17825792" {
-		t.Errorf("HEAD returns %v", got.header)
+	if got := rt.do(t, http.MethodHead, address, key(one.Key)); got.Header.Get("Upload-Defer-Length") != "1" || got.Header.Get("Upload-Length") != "" || got.Header.Get("Upload-Offset") != "17825792" {
+		t.Errorf("HEAD returns %v", got.Header)
 	}
 	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20), length(1000), chunk(nil)).rejected(t, http.StatusBadRequest)
 	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20), length(maxUploadSize+1), chunk(nil)).rejected(t, http.StatusRequestEntityTooLarge)
@@ -53,15 +53,15 @@ func TestDeferredLength_MayBeRepeatedWhileTheFirstRequestRuns(t *testing.T) {
 	var address string
 	var declared sync.Once
 	raced := w.replica(t, func(o *options) {
-		o.beforeLock = func() {
+		o.BeforeLock = func() {
 			declared.Do(func() {
 				plain.do(t, http.MethodPatch, address, key(one.Key), at(0), header("Upload-Length", "1000"), chunk(file[:400]))
 			})
 		}
 	})
-	address = plain.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "1")).header.Get("Location")
+	address = plain.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "1")).Header.Get("Location")
 	got := raced.do(t, http.MethodPatch, address, key(one.Key), at(400), header("Upload-Length", "1000"), chunk(file[400:]))
-	if got.status != http.StatusNoContent || got.header.Get("Upload-Offset") != "1000" {
-		t.Errorf("%d %v %s", got.status, got.header, got.body)
+	if got.Status != http.StatusNoContent || got.Header.Get("Upload-Offset") != "1000" {
+		t.Errorf("%d %v %s", got.Status, got.Header, got.Body)
 	}
 }

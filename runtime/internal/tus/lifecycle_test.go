@@ -16,13 +16,13 @@ func TestUpload_ContinuesAtAnotherReplica(t *testing.T) {
 		t.Errorf("a new upload is at %d", n)
 	}
 	got := here.sent(t, one.Key, address, 0, file[:9<<20])
-	if got.header.Get("Upload-Expires") == "" || got.header.Get("x-service-media-id") != "" {
-		t.Errorf("in the middle: %v", got.header)
+	if got.Header.Get("Upload-Expires") == "" || got.Header.Get("x-service-media-id") != "" {
+		t.Errorf("in the middle: %v", got.Header)
 	}
 	got = there.sent(t, one.Key, address, 9<<20, file[9<<20:])
 	item := got.document(t)
-	if item.OriginalFileName != "Ferien 🏖.bin" || item.Caption != "Größe\nзимой" || item.Group != "g" || !item.Temp || got.header.Get("Upload-Expires") != "" {
-		t.Errorf("the draft is %+v, from a response with %v", item, got.header)
+	if item.OriginalFileName != "Ferien 🏖.bin" || item.Caption != "Größe\nзимой" || item.Group != "g" || !item.Temp || got.Header.Get("Upload-Expires") != "" {
+		t.Errorf("the draft is %+v, from a response with %v", item, got.Header)
 	}
 	here.holds(t, item, file)
 	if again := here.do(t, http.MethodHead, address, key(one.Key)).document(t); again.MediaId != item.MediaId || again.Size != item.Size {

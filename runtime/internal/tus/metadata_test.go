@@ -28,8 +28,8 @@ func TestMetadata_IsParsedStrictly(t *testing.T) {
 		"not UTF-8":          {"filename " + encode("a\xff.txt"), api.MediaItem{OriginalFileName: "a\uFFFD.txt", Access: "private"}},
 	} {
 		got := rt.do(t, http.MethodPost, collection, key(one.Key), length(5), header("Upload-Metadata", c.field), chunk([]byte("hello")))
-		if got.status != http.StatusCreated {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
+		if got.Status != http.StatusCreated {
+			t.Errorf("%s: %d %s", name, got.Status, got.Body)
 			continue
 		}
 		item := got.document(t)
@@ -59,12 +59,12 @@ func TestMetadata_IsParsedStrictly(t *testing.T) {
 		"a field too long":      {413, "other " + encode(strings.Repeat("x", 7000))},
 	} {
 		got := rt.do(t, http.MethodPost, collection, key(one.Key), length(5), header("Upload-Metadata", c.field), chunk([]byte("hello")))
-		got.is(t, c.status, "%s", name)
-		if name == "no base64" && !strings.Contains(string(got.body), `the value of \"filename\" in Upload-Metadata`) {
-			t.Errorf("the answer does not name the key: %s", got.body)
+		got.Is(t, c.status, "%s", name)
+		if name == "no base64" && !strings.Contains(string(got.Body), `the value of \"filename\" in Upload-Metadata`) {
+			t.Errorf("the answer does not name the key: %s", got.Body)
 		}
 	}
-	rt.do(t, http.MethodPost, collection, key(one.Key), length(5), func(r *request) { r.header["Upload-Metadata"] = []string{"", ""} }).is(t, http.StatusBadRequest, "twice")
+	rt.do(t, http.MethodPost, collection, key(one.Key), length(5), func(r *request) { r.Header["Upload-Metadata"] = []string{"", ""} }).Is(t, http.StatusBadRequest, "twice")
 	if after := w.QueryInt(t, `SELECT count(*) FROM resumable_upload`); after != before {
 		t.Errorf("%d uploads of rejected requests", after-before)
 	}
@@ -75,11 +75,11 @@ func TestDocument_OmittedWhenTooLongForAHeader(t *testing.T) {
 	t.Parallel()
 	_, one, rt := withTenant(t)
 	got := rt.do(t, http.MethodPost, collection, key(one.Key), length(0), metadata("caption", strings.Repeat("é", 2048)))
-	if got.status != http.StatusCreated || got.header.Get("x-service-media") != "" || got.header.Get("x-service-media-id") != idOf(got.header.Get("Location")) {
-		t.Errorf("%d %v", got.status, got.header)
+	if got.Status != http.StatusCreated || got.Header.Get("x-service-media") != "" || got.Header.Get("x-service-media-id") != idOf(got.Header.Get("Location")) {
+		t.Errorf("%d %v", got.Status, got.Header)
 	}
-	if again := rt.do(t, http.MethodHead, got.header.Get("Location"), key(one.Key)); again.status != http.StatusOK {
-		t.Errorf("HEAD: %d", again.status)
+	if again := rt.do(t, http.MethodHead, got.Header.Get("Location"), key(one.Key)); again.Status != http.StatusOK {
+		t.Errorf("HEAD: %d", again.Status)
 	}
 }
 
@@ -105,16 +105,16 @@ func TestHead_ReturnsMetadataAsItWasSent(t *testing.T) {
 					return there.do(t, http.MethodPost, address, key(one.Key), header("X-HTTP-Method-Override", "HEAD"))
 				},
 			} {
-				if got := how(); got.status != http.StatusOK || !slices.Equal(got.header.Values("Upload-Metadata"), slices.DeleteFunc([]string{sent}, func(s string) bool { return s == "" })) {
-					t.Errorf("sent %q, got %d %q", sent, got.status, got.header["Upload-Metadata"])
+				if got := how(); got.Status != http.StatusOK || !slices.Equal(got.Header.Values("Upload-Metadata"), slices.DeleteFunc([]string{sent}, func(s string) bool { return s == "" })) {
+					t.Errorf("sent %q, got %d %q", sent, got.Status, got.Header["Upload-Metadata"])
 				}
 			}
-			if got := here.sent(t, one.Key, address, at, []byte(data)); got.header.Get("Upload-Metadata") != "" {
-				t.Errorf("PATCH returns %q", got.header.Get("Upload-Metadata"))
+			if got := here.sent(t, one.Key, address, at, []byte(data)); got.Header.Get("Upload-Metadata") != "" {
+				t.Errorf("PATCH returns %q", got.Header.Get("Upload-Metadata"))
 			}
 		}
-		if got := there.do(t, http.MethodHead, address, key(one.Key)); got.header.Get("Upload-Metadata") != sent || got.header.Get("x-service-media-id") == "" {
-			t.Errorf("complete: sent %q, got %v", sent, got.header)
+		if got := there.do(t, http.MethodHead, address, key(one.Key)); got.Header.Get("Upload-Metadata") != sent || got.Header.Get("x-service-media-id") == "" {
+			t.Errorf("complete: sent %q, got %v", sent, got.Header)
 		}
 	}
 }

@@ -43,8 +43,8 @@ func cutShort(w http.ResponseWriter, size int) {
 // unavailable checks that a response asks the client to retry.
 func (a answer) unavailable(t *testing.T, what string) {
 	t.Helper()
-	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
-		t.Errorf("%s: %d %v %s, want 503 with Retry-After", what, a.status, a.header, a.body)
+	if a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" {
+		t.Errorf("%s: %d %v %s, want 503 with Retry-After", what, a.Status, a.Header, a.Body)
 	}
 }
 
@@ -58,7 +58,7 @@ func TestPatch_UnavailableWhenTheIncompletePartIsCutShort(t *testing.T) {
 	file := noise(3000)
 	var cuts atomic.Bool
 	rt := w.replica(t, func(o *options) {
-		o.objects = between(t, access, func(w http.ResponseWriter, r *http.Request) bool {
+		o.Objects = between(t, access, func(w http.ResponseWriter, r *http.Request) bool {
 			if !cuts.Load() || r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/incomplete-") {
 				return false
 			}
@@ -89,8 +89,8 @@ func TestPatch_UnavailableWhenTheImageIsCutShort(t *testing.T) {
 	var cuts atomic.Bool
 	cuts.Store(true)
 	rt := w.replica(t, func(o *options) {
-		o.images = true
-		o.objects = between(t, access, func(w http.ResponseWriter, r *http.Request) bool {
+		o.Images = true
+		o.Objects = between(t, access, func(w http.ResponseWriter, r *http.Request) bool {
 			if !cuts.Load() || r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/original") {
 				return false
 			}
@@ -136,7 +136,7 @@ func TestUpload_StartsOverWhenCephRGWLostItsParts(t *testing.T) {
 		var lost atomic.Bool
 		lostID := ""
 		rt := w.replica(t, func(o *options) {
-			o.objects = between(t, access, func(w http.ResponseWriter, r *http.Request) bool {
+			o.Objects = between(t, access, func(w http.ResponseWriter, r *http.Request) bool {
 				if !lost.Load() || r.URL.Query().Get("uploadId") != lostID || r.Method == http.MethodDelete {
 					return false
 				}
@@ -159,8 +159,8 @@ func TestUpload_StartsOverWhenCephRGWLostItsParts(t *testing.T) {
 		must(t, w.Objects.AbortIncomplete(t.Context(), one.Account.Bucket, media.ObjectKey(id, media.Original)))
 		lost.Store(true)
 		got := rt.do(t, http.MethodPatch, address, key(one.Key), at(lose.sent), chunk(file[lose.sent:min(len(file), lose.sent+lose.most)]))
-		if got.status != http.StatusConflict {
-			t.Errorf("%s: %d %s, want 409", name, got.status, got.body)
+		if got.Status != http.StatusConflict {
+			t.Errorf("%s: %d %s, want 409", name, got.Status, got.Body)
 		}
 		if n := rt.offset(t, one.Key, address); n != 0 {
 			t.Errorf("%s: the offset is %d", name, n)

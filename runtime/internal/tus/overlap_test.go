@@ -67,8 +67,8 @@ func TestPatch_TwoClientsOnOneUploadLoseNothing(t *testing.T) {
 				t.Errorf("%d bytes are reported", n)
 			}
 			close(body.resume)
-			if got := <-first; got.status != 0 && got.status != http.StatusLocked {
-				t.Errorf("the old request was answered %d %v", got.status, got.header)
+			if got := <-first; got.Status != 0 && got.Status != http.StatusLocked {
+				t.Errorf("the old request was answered %d %v", got.Status, got.Header)
 			}
 			second.holds(t, second.complete(t, one.Key, address, file), file)
 		}
@@ -101,12 +101,12 @@ func TestDelete_EndsARunningPatch(t *testing.T) {
 			patched <- got
 		}()
 		<-body.stalled
-		second.do(t, http.MethodDelete, address, key(one.Key)).is(t, http.StatusNoContent, "DELETE")
+		second.do(t, http.MethodDelete, address, key(one.Key)).Is(t, http.StatusNoContent, "DELETE")
 		close(body.resume)
-		if got := <-patched; got.status != 0 && got.status != http.StatusLocked && got.status != http.StatusNotFound {
-			t.Errorf("PATCH: %d %s", got.status, got.body)
+		if got := <-patched; got.Status != 0 && got.Status != http.StatusLocked && got.Status != http.StatusNotFound {
+			t.Errorf("PATCH: %d %s", got.Status, got.Body)
 		}
-		here.do(t, http.MethodHead, address, key(one.Key)).is(t, http.StatusNotFound, "HEAD")
+		here.do(t, http.MethodHead, address, key(one.Key)).Is(t, http.StatusNotFound, "HEAD")
 	}
 	w.Counts(t, 0, "bytes are reserved", `SELECT bytes FROM account_usage`)
 	w.purged(t, one)
@@ -119,13 +119,13 @@ func TestPatch_NotFoundWhenPurgedWhileItRuns(t *testing.T) {
 	one := w.tenant(t, "one")
 	file := noise(20 << 20)
 	hooked := &hookedStore{Store: w.Store.Items}
-	rt := w.replica(t, func(o *options) { o.store = hooked })
+	rt := w.replica(t, func(o *options) { o.Store = hooked })
 	address := rt.created(t, one.Key, len(file))
 	rt.sent(t, one.Key, address, 0, file[:18<<20])
 	hooked.before = sync.OnceFunc(func() { w.purged(t, one) })
 	rt.do(t, http.MethodPatch, address, key(one.Key), at(18<<20), chunk(file[18<<20:])).rejected(t, http.StatusNotFound)
 	for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-		rt.do(t, method, address, key(one.Key), at(len(file)), chunk(nil)).is(t, http.StatusNotFound, "%s of an expired upload", method)
+		rt.do(t, method, address, key(one.Key), at(len(file)), chunk(nil)).Is(t, http.StatusNotFound, "%s of an expired upload", method)
 	}
 	if n := w.count(t, address); n != 0 {
 		t.Errorf("%d drafts of an expired upload", n)

@@ -33,37 +33,37 @@ func TestUpload_OfAnotherAppIsNotFound(t *testing.T) {
 	for who, credential := range map[string]option{
 		"another tenant":                    key(two.Key),
 		"another app":                       key(app.Key),
-		"another tenant's signature":        signature(rt.auth.Sign(auth.Identity{Principal: w.Principal(t, two)}, "")),
-		"another app's signature":           signature(rt.auth.Sign(auth.Identity{Principal: w.Principal(t, app)}, "")),
-		"a signature for another group":     signature(rt.auth.Sign(auth.Identity{Principal: principal}, "h")),
-		"another tenant's, for the group":   signature(rt.auth.Sign(auth.Identity{Principal: w.Principal(t, two)}, "g")),
-		"a signature for the group's child": signature(rt.auth.Sign(auth.Identity{Principal: principal}, "g/h")),
+		"another tenant's signature":        signature(rt.Auth.Sign(auth.Identity{Principal: w.Principal(t, two)}, "")),
+		"another app's signature":           signature(rt.Auth.Sign(auth.Identity{Principal: w.Principal(t, app)}, "")),
+		"a signature for another group":     signature(rt.Auth.Sign(auth.Identity{Principal: principal}, "h")),
+		"another tenant's, for the group":   signature(rt.Auth.Sign(auth.Identity{Principal: w.Principal(t, two)}, "g")),
+		"a signature for the group's child": signature(rt.Auth.Sign(auth.Identity{Principal: principal}, "g/h")),
 	} {
 		for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
 			want := rt.do(t, method, missing, credential, at(3), chunk([]byte("def")))
 			for name, address := range map[string]string{"a running upload": running, "a complete one": complete} {
 				got := rt.do(t, method, address, credential, at(3), chunk([]byte("def")))
 				for _, varies := range []string{"Date", "X-Request-Id"} {
-					got.header.Del(varies)
-					want.header.Del(varies)
+					got.Header.Del(varies)
+					want.Header.Del(varies)
 				}
-				if got.status != http.StatusNotFound || want.status != http.StatusNotFound || !bytes.Equal(got.body, want.body) || !same(got.header, want.header) {
-					t.Errorf("%s, %s of %s: %d %v %s; of a missing one: %d %v %s", who, method, name, got.status, got.header, got.body, want.status, want.header, want.body)
+				if got.Status != http.StatusNotFound || want.Status != http.StatusNotFound || !bytes.Equal(got.Body, want.Body) || !same(got.Header, want.Header) {
+					t.Errorf("%s, %s of %s: %d %v %s; of a missing one: %d %v %s", who, method, name, got.Status, got.Header, got.Body, want.Status, want.Header, want.Body)
 				}
 			}
 		}
 	}
 	for who, credential := range map[string]option{
 		"the key":                   key(one.Key),
-		"a signature of it":         signature(rt.auth.Sign(auth.Identity{Principal: principal}, "")),
-		"a signature for the group": signature(rt.auth.Sign(auth.Identity{Principal: principal}, "g")),
+		"a signature of it":         signature(rt.Auth.Sign(auth.Identity{Principal: principal}, "")),
+		"a signature for the group": signature(rt.Auth.Sign(auth.Identity{Principal: principal}, "g")),
 	} {
-		if got := rt.do(t, http.MethodHead, running, credential); got.status != http.StatusOK || got.header.Get("Upload-Offset") != "3" {
-			t.Errorf("%s: %d %v", who, got.status, got.header)
+		if got := rt.do(t, http.MethodHead, running, credential); got.Status != http.StatusOK || got.Header.Get("Upload-Offset") != "3" {
+			t.Errorf("%s: %d %v", who, got.Status, got.Header)
 		}
 	}
 	// The group of the signature replaces that of the client.
-	got := rt.do(t, http.MethodPost, collection, signature(rt.auth.Sign(auth.Identity{Principal: principal}, "g")), length(3), metadata("group", "h"), chunk([]byte("abc")))
+	got := rt.do(t, http.MethodPost, collection, signature(rt.Auth.Sign(auth.Identity{Principal: principal}, "g")), length(3), metadata("group", "h"), chunk([]byte("abc")))
 	if item := got.document(t); item.Group != "g" {
 		t.Errorf("the group is %q", item.Group)
 	}
@@ -87,16 +87,16 @@ func same(a, b http.Header) bool {
 func TestSignature_ReadsTheDraftButNotTheSealedItem(t *testing.T) {
 	t.Parallel()
 	w, one, rt := withTenant(t)
-	signed := signature(rt.auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, ""))
+	signed := signature(rt.Auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, ""))
 	got := rt.do(t, http.MethodPost, collection, signed, length(3), chunk([]byte("abc")))
-	item, address := got.document(t), got.header.Get("Location")
+	item, address := got.document(t), got.Header.Get("Location")
 	if rt.do(t, http.MethodHead, address, signed).document(t).MediaId != item.MediaId {
 		t.Error("it is another draft")
 	}
-	rt.do(t, http.MethodPost, "/media/seal/"+item.MediaId.String(), key(one.Key)).mustBe(t, http.StatusOK, "seal")
+	rt.do(t, http.MethodPost, "/media/seal/"+item.MediaId.String(), key(one.Key)).MustBe(t, http.StatusOK, "seal")
 	got = rt.do(t, http.MethodHead, address, signed)
-	if got.status != http.StatusOK || got.header.Get("x-service-media-id") != item.MediaId.String() || got.header.Get("x-service-media") != "" {
-		t.Errorf("HEAD of a sealed item with a signature: %d %v", got.status, got.header)
+	if got.Status != http.StatusOK || got.Header.Get("x-service-media-id") != item.MediaId.String() || got.Header.Get("x-service-media") != "" {
+		t.Errorf("HEAD of a sealed item with a signature: %d %v", got.Status, got.Header)
 	}
 	if rt.do(t, http.MethodHead, address, key(one.Key)).document(t).Temp {
 		t.Error("it is a draft")
@@ -109,13 +109,13 @@ func TestInvalidCredential_UploadsNothing(t *testing.T) {
 	w, one, rt := withTenant(t)
 	address := rt.created(t, one.Key, 6)
 	rt.sent(t, one.Key, address, 0, []byte("abc"))
-	granted := rt.auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, "")
+	granted := rt.Auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, "")
 	expectRejected := func(who string, status int, credential option) {
 		t.Helper()
 		for method, path := range map[string]string{http.MethodPost: collection, http.MethodHead: address, http.MethodPatch: address, http.MethodDelete: address} {
 			got := rt.do(t, method, path, credential, at(3), length(6), chunk([]byte("def")))
-			if got.status != status || got.header.Get("Upload-Offset") != "" || got.header.Get("Location") != "" {
-				t.Errorf("%s, %s: %d %v", who, method, got.status, got.header)
+			if got.Status != status || got.Header.Get("Upload-Offset") != "" || got.Header.Get("Location") != "" {
+				t.Errorf("%s, %s: %d %v", who, method, got.Status, got.Header)
 			}
 			if method != http.MethodHead {
 				got.rejected(t, status)
@@ -131,7 +131,7 @@ func TestInvalidCredential_UploadsNothing(t *testing.T) {
 	fresh, _, err := w.Registry.IssueKey(t.Context(), one.App.ID, 2, 0)
 	must(t, err)
 	wait.Until(t, "the key is revoked", func() bool {
-		return rt.do(t, http.MethodHead, address, key(one.Key)).status == http.StatusUnauthorized
+		return rt.do(t, http.MethodHead, address, key(one.Key)).Status == http.StatusUnauthorized
 	})
 	expectRejected("a revoked key", http.StatusUnauthorized, key(one.Key))
 	expectRejected("a revoked key's signature", http.StatusForbidden, signature(granted))
@@ -139,14 +139,14 @@ func TestInvalidCredential_UploadsNothing(t *testing.T) {
 		t.Errorf("with the new key the offset is %d", n)
 	}
 	one.Key = fresh.Reveal()
-	granted = rt.auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, "")
+	granted = rt.Auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, "")
 	suspend := func(yes bool) {
 		one.Spec.Suspended = yes
 		_, err := w.Registry.Ensure(t.Context(), one.Spec)
 		must(t, err)
 		want := map[bool]int{true: http.StatusUnauthorized, false: http.StatusOK}[yes]
 		wait.Until(t, "the account is suspended, or not any more", func() bool {
-			return rt.do(t, http.MethodHead, address, key(one.Key)).status == want
+			return rt.do(t, http.MethodHead, address, key(one.Key)).Status == want
 		})
 	}
 	suspend(true)
@@ -186,7 +186,7 @@ func TestRequest_ReadsItsUploadOnce(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	counting := &countingStore{Store: w.Store.Items}
-	rt := w.replica(t, func(o *options) { o.store = counting })
+	rt := w.replica(t, func(o *options) { o.Store = counting })
 	address := rt.created(t, one.Key, 6)
 	for name, request := range map[string]func(){
 		"PATCH":  func() { rt.sent(t, one.Key, address, 0, []byte("abc")) },
@@ -213,7 +213,7 @@ func TestRequest_OfAnotherAppDoesNotInterruptAPatch(t *testing.T) {
 	held := runtimetest.NewPausedBody(bytes.NewReader(file[:1000]), bytes.NewReader(file[1000:]))
 	patched := make(chan answer, 1)
 	go func() {
-		got, err := here.try(t.Context(), http.MethodPatch, address, key(one.Key), at(0), stream(held), func(r *request) { runtimetest.Expect(r.header) })
+		got, err := here.try(t.Context(), http.MethodPatch, address, key(one.Key), at(0), stream(held), func(r *request) { runtimetest.Expect(r.Header) })
 		if err != nil {
 			t.Error(err)
 		}
@@ -223,17 +223,17 @@ func TestRequest_OfAnotherAppDoesNotInterruptAPatch(t *testing.T) {
 	for who, credential := range map[string]option{
 		"another tenant":                key(two.Key),
 		"another app":                   key(w.AddApp(t, one, "other").Key),
-		"a signature for another group": signature(here.auth.Sign(auth.Identity{Principal: principal}, "h")),
+		"a signature for another group": signature(here.Auth.Sign(auth.Identity{Principal: principal}, "h")),
 	} {
 		for _, rt := range []*replica{here, there} {
 			for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-				rt.do(t, method, address, credential, at(0), chunk([]byte("def"))).is(t, http.StatusNotFound, "%s, %s", who, method)
+				rt.do(t, method, address, credential, at(0), chunk([]byte("def"))).Is(t, http.StatusNotFound, "%s, %s", who, method)
 			}
 		}
 	}
 	held.Release()
 	got := <-patched
-	got.mustBe(t, http.StatusNoContent, "the PATCH")
+	got.MustBe(t, http.StatusNoContent, "the PATCH")
 	here.holds(t, got.document(t), file)
 	w.purged(t, one)
 }

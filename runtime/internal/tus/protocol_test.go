@@ -25,30 +25,30 @@ func TestOptions_ReturnsTheProtocolCapabilities(t *testing.T) {
 	rt := w.replica(t)
 	for _, path := range []string{collection, collection + "/", collection + "/0190a0a0-0000-7000-8000-000000000000"} {
 		got := rt.do(t, http.MethodOptions, path, header("Tus-Resumable", ""))
-		if got.status != http.StatusNoContent || got.header.Get("Tus-Version") != "1.0.0" || got.header.Get("Tus-Checksum-Algorithm") != "sha1,sha256" ||
-			got.header.Get("Tus-Extension") != "creation,creation-with-upload,termination,creation-defer-length,checksum,expiration" || got.header.Get("Tus-Max-Size") != "" {
-			t.Errorf("%s: %d %v", path, got.status, got.header)
+		if got.Status != http.StatusNoContent || got.Header.Get("Tus-Version") != "1.0.0" || got.Header.Get("Tus-Checksum-Algorithm") != "sha1,sha256" ||
+			got.Header.Get("Tus-Extension") != "creation,creation-with-upload,termination,creation-defer-length,checksum,expiration" || got.Header.Get("Tus-Max-Size") != "" {
+			t.Errorf("%s: %d %v", path, got.Status, got.Header)
 		}
 	}
 	for k, want := range map[string]string{one.Key: "67108864", small.Key: "1000"} {
-		if got := rt.do(t, http.MethodOptions, collection, key(k)); got.status != http.StatusNoContent || got.header.Get("Tus-Max-Size") != want {
-			t.Errorf("the largest file: %d %v, want %s", got.status, got.header, want)
+		if got := rt.do(t, http.MethodOptions, collection, key(k)); got.Status != http.StatusNoContent || got.Header.Get("Tus-Max-Size") != want {
+			t.Errorf("the largest file: %d %v, want %s", got.Status, got.Header, want)
 		}
 	}
-	if got := rt.do(t, http.MethodOptions, collection, signature(rt.auth.Sign(auth.Identity{Principal: w.Principal(t, small)}, ""))); got.header.Get("Tus-Max-Size") != "1000" {
-		t.Errorf("with a signature: %v", got.header)
+	if got := rt.do(t, http.MethodOptions, collection, signature(rt.Auth.Sign(auth.Identity{Principal: w.Principal(t, small)}, ""))); got.Header.Get("Tus-Max-Size") != "1000" {
+		t.Errorf("with a signature: %v", got.Header)
 	}
 	rt.do(t, http.MethodOptions, collection, key(one.Key+"x")).rejected(t, http.StatusUnauthorized)
 	// What is not supported is rejected, and not taken for something else.
 	rt.do(t, http.MethodPost, collection, key(one.Key), length(3), header("Upload-Concat", "partial")).rejected(t, http.StatusBadRequest)
-	if got := rt.do(t, http.MethodPost, collection, key(one.Key), length(3), header("Tus-Resumable", "0.2.2")); got.rejected(t, http.StatusPreconditionFailed) == "" || got.header.Get("Tus-Version") != "1.0.0" {
-		t.Errorf("another version: %v", got.header)
+	if got := rt.do(t, http.MethodPost, collection, key(one.Key), length(3), header("Tus-Resumable", "0.2.2")); got.rejected(t, http.StatusPreconditionFailed) == "" || got.Header.Get("Tus-Version") != "1.0.0" {
+		t.Errorf("another version: %v", got.Header)
 	}
 	address := rt.created(t, one.Key, 3)
 	for _, method := range []string{http.MethodPatch, http.MethodDelete} {
 		rt.do(t, method, address, key(one.Key), header("Tus-Resumable", ""), at(0), chunk([]byte("abc"))).rejected(t, http.StatusPreconditionFailed)
 	}
-	rt.do(t, http.MethodGet, address, key(one.Key)).is(t, http.StatusMethodNotAllowed, "GET")
+	rt.do(t, http.MethodGet, address, key(one.Key)).Is(t, http.StatusMethodNotAllowed, "GET")
 	w.purged(t, one)
 }
 
@@ -83,7 +83,7 @@ func TestChecksum_IsVerified(t *testing.T) {
 		"in capitals":             {400, "SHA1" + strings.TrimPrefix(sumOf("sha1", file[2000:3000]), "sha1")},
 	} {
 		got := rt.do(t, http.MethodPatch, address, key(one.Key), at(2000), chunk(file[2000:3000]), header("Upload-Checksum", c.sum))
-		got.is(t, c.status, "%s", name)
+		got.Is(t, c.status, "%s", name)
 		if n := rt.offset(t, one.Key, address); n != 2000 {
 			t.Fatalf("%s: the offset is %d", name, n)
 		}
@@ -138,9 +138,9 @@ func TestDelete_EndsTheUpload(t *testing.T) {
 	file := noise(18 << 20)
 	address := rt.created(t, one.Key, len(file))
 	rt.sent(t, one.Key, address, 0, file[:17<<20])
-	rt.do(t, http.MethodDelete, address, key(one.Key)).mustBe(t, http.StatusNoContent, "DELETE")
+	rt.do(t, http.MethodDelete, address, key(one.Key)).MustBe(t, http.StatusNoContent, "DELETE")
 	for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-		rt.do(t, method, address, key(one.Key), at(17<<20), chunk(file[17<<20:])).is(t, http.StatusNotFound, "%s of an upload that was ended", method)
+		rt.do(t, method, address, key(one.Key), at(17<<20), chunk(file[17<<20:])).Is(t, http.StatusNotFound, "%s of an upload that was ended", method)
 	}
 	w.Counts(t, 0, "bytes are reserved", `SELECT bytes FROM account_usage`)
 	done := rt.created(t, one.Key, 3)
@@ -148,8 +148,8 @@ func TestDelete_EndsTheUpload(t *testing.T) {
 	rt.do(t, http.MethodDelete, done, key(one.Key)).rejected(t, http.StatusConflict)
 	rt.holds(t, item, []byte("abc"))
 	// The item is deleted as any other; then its upload is not found either.
-	rt.do(t, http.MethodDelete, "/media/delete/"+item.MediaId.String(), key(one.Key)).is(t, http.StatusOK, "delete")
-	rt.do(t, http.MethodHead, done, key(one.Key)).is(t, http.StatusNotFound, "HEAD of an upload whose item was deleted")
+	rt.do(t, http.MethodDelete, "/media/delete/"+item.MediaId.String(), key(one.Key)).Is(t, http.StatusOK, "delete")
+	rt.do(t, http.MethodHead, done, key(one.Key)).Is(t, http.StatusNotFound, "HEAD of an upload whose item was deleted")
 	w.purged(t, one)
 }
 
@@ -158,13 +158,13 @@ func TestPatch_OfACompleteUploadWithBytesIsTooLarge(t *testing.T) {
 	t.Parallel()
 	_, one, rt := withTenant(t)
 	address := rt.created(t, one.Key, 3)
-	rt.sent(t, one.Key, address, 0, []byte("abc")).mustBe(t, http.StatusNoContent, "the answer")
+	rt.sent(t, one.Key, address, 0, []byte("abc")).MustBe(t, http.StatusNoContent, "the answer")
 	for what, send := range map[string][]option{"a length": {chunk([]byte("d"))}, "chunks": {chunk([]byte("defg")), chunked}} {
 		rt.do(t, http.MethodPatch, address, append(send, key(one.Key), at(3))...).denied(t, what, http.StatusRequestEntityTooLarge, "the upload is complete")
 	}
 	for what, send := range map[string][]option{"no bytes": {chunk(nil)}, "no chunks": {chunk(nil), chunked}} {
-		if got := rt.do(t, http.MethodPatch, address, append(send, key(one.Key), at(3))...); got.status != http.StatusNoContent || got.header.Get("Upload-Offset") != "3" {
-			t.Errorf("%s: %d %s", what, got.status, got.body)
+		if got := rt.do(t, http.MethodPatch, address, append(send, key(one.Key), at(3))...); got.Status != http.StatusNoContent || got.Header.Get("Upload-Offset") != "3" {
+			t.Errorf("%s: %d %s", what, got.Status, got.Body)
 		}
 	}
 }
@@ -174,13 +174,13 @@ func TestMethodOverride_ReplacesTheMethodOfAPost(t *testing.T) {
 	_, one, rt := withTenant(t)
 	address := rt.created(t, one.Key, 3, header("X-HTTP-Method-Override", "OPTIONS"))
 	as := func(method string) option { return header("X-HTTP-Method-Override", method) }
-	if got := rt.do(t, http.MethodPost, address, key(one.Key), as("PATCH"), at(0), chunk([]byte("ab"))); got.status != http.StatusNoContent || got.header.Get("Upload-Offset") != "2" {
-		t.Errorf("PATCH: %d %v %s", got.status, got.header, got.body)
+	if got := rt.do(t, http.MethodPost, address, key(one.Key), as("PATCH"), at(0), chunk([]byte("ab"))); got.Status != http.StatusNoContent || got.Header.Get("Upload-Offset") != "2" {
+		t.Errorf("PATCH: %d %v %s", got.Status, got.Header, got.Body)
 	}
 	rt.do(t, http.MethodPost, address, key(one.Key)).rejected(t, http.StatusMethodNotAllowed)
 	rt.do(t, http.MethodPost, address, key(one.Key), as("PUT")).rejected(t, http.StatusMethodNotAllowed)
-	rt.do(t, http.MethodPost, address, key(one.Key), as("DELETE")).is(t, http.StatusNoContent, "DELETE")
-	rt.do(t, http.MethodHead, address, key(one.Key)).is(t, http.StatusNotFound, "HEAD")
+	rt.do(t, http.MethodPost, address, key(one.Key), as("DELETE")).Is(t, http.StatusNoContent, "DELETE")
+	rt.do(t, http.MethodHead, address, key(one.Key)).Is(t, http.StatusNotFound, "HEAD")
 }
 
 func TestCORS_AllowsResumableUploadsFromPages(t *testing.T) {
@@ -188,23 +188,23 @@ func TestCORS_AllowsResumableUploadsFromPages(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t, func(o *options) {
-		o.server.Origins.Patterns = []string{"https://app.example.org"}
-		o.limits = ratelimit.Config{Key: 0.01, KeyBurst: 3}
+		o.Server.Origins.Patterns = []string{"https://app.example.org"}
+		o.Limits = ratelimit.Config{Key: 0.01, KeyBurst: 3}
 	})
-	granted := rt.auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, "")
+	granted := rt.Auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, "")
 	page := header("Origin", "https://app.example.org")
 	address := collection + "/0190a0a0-0000-7000-8000-000000000000"
 	for path, methods := range map[string][]string{collection: {"POST"}, address: {"HEAD", "PATCH", "DELETE"}} {
 		for _, method := range methods {
 			got := rt.do(t, http.MethodOptions, path, page, header("Access-Control-Request-Method", method),
 				header("Access-Control-Request-Headers", "content-type,tus-resumable,upload-checksum,upload-defer-length,upload-length,upload-metadata,upload-offset,x-service-signature"))
-			if got.status != http.StatusNoContent || got.header.Get("Access-Control-Allow-Origin") != "https://app.example.org" {
-				t.Errorf("%s %s: %d %v", method, path, got.status, got.header)
+			if got.Status != http.StatusNoContent || got.Header.Get("Access-Control-Allow-Origin") != "https://app.example.org" {
+				t.Errorf("%s %s: %d %v", method, path, got.Status, got.Header)
 			}
 		}
 	}
 	got := rt.do(t, http.MethodPost, collection, page, signature(granted), length(3), chunk([]byte("abc")))
-	exposed := strings.ToLower(strings.Join(got.header.Values("Access-Control-Expose-Headers"), ","))
+	exposed := strings.ToLower(strings.Join(got.Header.Values("Access-Control-Expose-Headers"), ","))
 	for _, name := range []string{"location", "tus-resumable", "upload-offset", "upload-length", "upload-expires", "upload-defer-length", "upload-metadata", "x-service-media", "x-service-media-id", "tus-max-size", "retry-after"} {
 		if !strings.Contains(","+exposed+",", ","+name+",") {
 			t.Errorf("pages can't read %s: %s", name, exposed)
@@ -213,8 +213,8 @@ func TestCORS_AllowsResumableUploadsFromPages(t *testing.T) {
 	got.document(t)
 	// The rate limit of the key applies here, too.
 	for _, status := range []int{201, 201, 429} {
-		if got := rt.do(t, http.MethodPost, collection, page, signature(granted), length(3)); got.status != status {
-			t.Errorf("%d %s, want %d", got.status, got.body, status)
+		if got := rt.do(t, http.MethodPost, collection, page, signature(granted), length(3)); got.Status != status {
+			t.Errorf("%d %s, want %d", got.Status, got.Body, status)
 		}
 	}
 }

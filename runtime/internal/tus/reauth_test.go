@@ -51,7 +51,7 @@ func TestPatch_MakesNoDraftWhenTheCredentialEndsDuringTheBody(t *testing.T) {
 				rt := w.replica(t)
 				with, status := key(one.Key), http.StatusUnauthorized
 				if tt.signed {
-					with, status = signature(rt.auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, "")), http.StatusForbidden
+					with, status = signature(rt.Auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, "")), http.StatusForbidden
 				}
 				held := runtimetest.NewPausedBody(bytes.NewReader(data[:tt.first]), bytes.NewReader(data[tt.first:min(tt.length, len(data))]))
 				method, address, offset := http.MethodPost, collection, length(tt.length)
@@ -63,18 +63,18 @@ func TestPatch_MakesNoDraftWhenTheCredentialEndsDuringTheBody(t *testing.T) {
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
-					got, err = rt.try(t.Context(), method, address, with, offset, stream(held), func(r *request) { runtimetest.Expect(r.header) })
+					got, err = rt.try(t.Context(), method, address, with, offset, stream(held), func(r *request) { runtimetest.Expect(r.Header) })
 				}()
 				held.Wait(t)
 				goOn := end(t, w, one)
 				wait.Until(t, "the key is rejected", func() bool {
-					return rt.do(t, http.MethodGet, "/media/get/count", key(one.Key)).status == http.StatusUnauthorized
+					return rt.do(t, http.MethodGet, "/media/get/count", key(one.Key)).Status == http.StatusUnauthorized
 				})
 				held.Release()
 				<-done
 				must(t, err)
-				if got.rejected(t, status); (got.header.Get("WWW-Authenticate") != "") != (status == http.StatusUnauthorized) {
-					t.Errorf("the error response has the headers %v", got.header)
+				if got.rejected(t, status); (got.Header.Get("WWW-Authenticate") != "") != (status == http.StatusUnauthorized) {
+					t.Errorf("the error response has the headers %v", got.Header)
 				}
 				if n := w.QueryInt(t, `SELECT count(*) FROM item`); n != 0 {
 					t.Fatalf("there are %d drafts", n)
@@ -82,10 +82,10 @@ func TestPatch_MakesNoDraftWhenTheCredentialEndsDuringTheBody(t *testing.T) {
 				// The received bytes belong to the app: a valid credential continues the upload.
 				w.suspend(t, one, false)
 				wait.Until(t, "the app is served", func() bool {
-					return rt.do(t, http.MethodGet, "/media/get/count", key(goOn)).status == http.StatusOK
+					return rt.do(t, http.MethodGet, "/media/get/count", key(goOn)).Status == http.StatusOK
 				})
 				if !tt.created {
-					address = got.header.Get("Location")
+					address = got.Header.Get("Location")
 				}
 				if tt.length == len(data) {
 					rt.complete(t, goOn, address, data)
@@ -108,14 +108,14 @@ func TestPatch_MakesNoDraftBeforeTheNotificationOfASuspension(t *testing.T) {
 	}{
 		"key": {func(_ *replica, _ *world, of tenant) option { return key(of.Key) }, http.StatusUnauthorized},
 		"signature": {func(rt *replica, w *world, of tenant) option {
-			return signature(rt.auth.Sign(auth.Identity{Principal: w.Principal(t, of)}, ""))
+			return signature(rt.Auth.Sign(auth.Identity{Principal: w.Principal(t, of)}, ""))
 		}, http.StatusForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			one := w.tenant(t, "one")
-			rt := w.replica(t, func(o *options) { o.deaf = true })
+			rt := w.deafReplica(t)
 			with := tt.with(rt, w, one)
 			address := rt.created(t, one.Key, len(data))
 			held := runtimetest.NewPausedBody(bytes.NewReader(data[:1000]), bytes.NewReader(data[1000:]))
@@ -124,7 +124,7 @@ func TestPatch_MakesNoDraftBeforeTheNotificationOfASuspension(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				got, err = rt.try(t.Context(), http.MethodPatch, address, with, at(0), stream(held), func(r *request) { runtimetest.Expect(r.header) })
+				got, err = rt.try(t.Context(), http.MethodPatch, address, with, at(0), stream(held), func(r *request) { runtimetest.Expect(r.Header) })
 			}()
 			held.Wait(t)
 			w.suspend(t, one, true)
@@ -153,7 +153,7 @@ func TestDelete_ReauthenticatesAfterWaitingForTheLock(t *testing.T) {
 	<-waits
 	w.suspend(t, one, true)
 	wait.Until(t, "the key is rejected", func() bool {
-		return rt.do(t, http.MethodGet, "/media/get/count", key(one.Key)).status == http.StatusUnauthorized
+		return rt.do(t, http.MethodGet, "/media/get/count", key(one.Key)).Status == http.StatusUnauthorized
 	})
 	unlock()
 	got := <-answered
@@ -189,7 +189,7 @@ func TestPatch_MakesNoDraftWhenTheCredentialEndsAndTheBodyIsCut(t *testing.T) {
 			if !creation {
 				head = "PATCH " + strings.TrimPrefix(rt.created(t, one.Key, len(data)), baseURL) + " HTTP/1.1\r\nUpload-Offset: 0\r\n"
 			}
-			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.Addr())
 			must(t, err)
 			t.Cleanup(func() { _ = conn.Close() })
 			_, err = fmt.Fprintf(conn, "%sHost: media.test\r\nX-Service-Apikey: %s\r\nTus-Resumable: 1.0.0\r\nContent-Type: application/offset+octet-stream\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n", head, one.Key)
@@ -210,7 +210,7 @@ func TestPatch_MakesNoDraftWhenTheCredentialEndsAndTheBodyIsCut(t *testing.T) {
 				method = `"method":"POST"`
 			}
 			wait.Until(t, "the request has ended", func() bool {
-				return slices.ContainsFunc(strings.Split(rt.logs.String(), "\n"), func(line string) bool {
+				return slices.ContainsFunc(strings.Split(rt.Logs.String(), "\n"), func(line string) bool {
 					return strings.Contains(line, method) && strings.Contains(line, `"error"`)
 				})
 			})

@@ -36,12 +36,12 @@ func TestReplicas_KnowWhatTheFirstBytesSaid(t *testing.T) {
 		t.Errorf("the draft is %+v", got)
 	}
 	for _, rt := range []*replica{here, there} {
-		if body := rt.do(t, http.MethodGet, "/media/get/"+got.MediaId.String()+"?fields=duration", key(one.Key)).body; strings.TrimSpace(string(body)) != `{"duration":1500}` {
+		if body := rt.do(t, http.MethodGet, "/media/get/"+got.MediaId.String()+"?fields=duration", key(one.Key)).Body; strings.TrimSpace(string(body)) != `{"duration":1500}` {
 			t.Errorf("the document is %s", body)
 		}
 	}
 	// A file of another length than its header says has no duration: its length is known at the end only.
-	deferred := there.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "1")).header.Get("Location")
+	deferred := there.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "1")).Header.Get("Location")
 	there.sent(t, one.Key, deferred, 0, file[:6<<20])
 	if got := here.sent(t, one.Key, deferred, 6<<20, file[6<<20:7<<20], length(7<<20)).document(t); got.Duration != 0 {
 		t.Errorf("a part of the file is %+v", got)
@@ -61,7 +61,7 @@ func TestReplicas_ShareTheDraftOfAnUpload(t *testing.T) {
 	one := w.tenant(t, "one", undoable)
 	here, there := w.replica(t), w.replica(t)
 	once := here.capability(t, one.Key, `{"count": 1, "group": "bound", "ref": "user 1", "metadata": {"k": "v"}}`)
-	address := there.do(t, http.MethodPost, collection, once, length(5)).header.Get("Location")
+	address := there.do(t, http.MethodPost, collection, once, length(5)).Header.Get("Location")
 	here.do(t, http.MethodPost, collection, once, length(5)).denied(t, "a second upload", http.StatusForbidden, "as often as it permits")
 	draft := here.do(t, http.MethodPatch, address, once, at(0), chunk([]byte("hello"))).document(t)
 	if draft.Group != "bound" || draft.Ref != "user 1" || draft.Metadata["k"] != "v" || !draft.Temp {
@@ -84,15 +84,15 @@ func TestReplicas_ShareTheDraftOfAnUpload(t *testing.T) {
 	}
 	there.do(t, http.MethodDelete, "/media/delete/"+id, key(one.Key))
 	for _, rt := range []*replica{here, there} {
-		rt.do(t, http.MethodGet, public).is(t, http.StatusNotFound, "the file of a deleted item")
-		rt.do(t, http.MethodHead, address, key(one.Key)).is(t, http.StatusNotFound, "the upload of a deleted item")
+		rt.do(t, http.MethodGet, public).Is(t, http.StatusNotFound, "the file of a deleted item")
+		rt.do(t, http.MethodHead, address, key(one.Key)).Is(t, http.StatusNotFound, "the upload of a deleted item")
 	}
 	if got := here.do(t, http.MethodPost, "/media/restore/"+id, key(one.Key)).item(t); got.File != public {
 		t.Errorf("restored: %+v", got)
 	}
 	for _, rt := range []*replica{here, there} {
-		if got := rt.do(t, http.MethodGet, public); string(got.body) != "hello" {
-			t.Errorf("the file of a restored item: %d %s", got.status, got.body)
+		if got := rt.do(t, http.MethodGet, public); string(got.Body) != "hello" {
+			t.Errorf("the file of a restored item: %d %s", got.Status, got.Body)
 		}
 	}
 }

@@ -31,10 +31,10 @@ func (rt *replica) running(t *testing.T, query string, credential option) ([]api
 	t.Helper()
 	got := rt.do(t, http.MethodGet, uploadsPath+query, credential)
 	var page []api.RunningUpload
-	if err := json.Unmarshal(got.body, &page); got.status != http.StatusOK || err != nil {
-		t.Fatalf("the running uploads: %d %s", got.status, got.body)
+	if err := json.Unmarshal(got.Body, &page); got.Status != http.StatusOK || err != nil {
+		t.Fatalf("the running uploads: %d %s", got.Status, got.Body)
 	}
-	return page, got.header.Get("X-Next-Cursor")
+	return page, got.Header.Get("X-Next-Cursor")
 }
 
 // listed returns the ids of all pages.
@@ -89,10 +89,10 @@ func TestRunningUploads_AreThoseThatAreNeitherCompleteNorExpired(t *testing.T) {
 	rt.sent(t, one.Key, complete, 0, []byte("abc"))
 	ended := rt.created(t, one.Key, 7)
 	rt.do(t, http.MethodDelete, ended, key(one.Key))
-	rt.do(t, http.MethodPost, "/media/create", key(one.Key), form("text/plain", []byte("a form"))).mustBe(t, http.StatusCreated, "a form")
+	rt.do(t, http.MethodPost, "/media/create", key(one.Key), form("text/plain", []byte("a form"))).MustBe(t, http.StatusCreated, "a form")
 	half := rt.created(t, one.Key, 10, metadata("filename", "Ferien 🏖.bin", "caption", "c", "group", "g", "access", "public"))
 	rt.sent(t, one.Key, half, 0, []byte("hello"))
-	unknown := rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "1")).header.Get("Location")
+	unknown := rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "1")).Header.Get("Location")
 	rt.sent(t, one.Key, unknown, 0, []byte("abc"))
 
 	for _, at := range []*replica{rt, other} {
@@ -104,7 +104,7 @@ func TestRunningUploads_AreThoseThatAreNeitherCompleteNorExpired(t *testing.T) {
 			t.Errorf("without a length: %+v", got)
 		}
 		got := page[1]
-		expires := at.do(t, http.MethodHead, half, key(one.Key)).header.Get("Upload-Expires")
+		expires := at.do(t, http.MethodHead, half, key(one.Key)).Header.Get("Upload-Expires")
 		if *got.Size != 10 || got.Offset != 5 || got.OriginalFileName != "Ferien 🏖.bin" || got.Caption != "c" || got.Group != "g" || got.Access != api.Public || got.UploadUrl != half ||
 			got.ExpiresAt.UTC().Format(http.TimeFormat) != expires || got.CreatedAt.IsZero() {
 			t.Errorf("half of a file: %+v, HEAD says %s", got, expires)
@@ -114,7 +114,7 @@ func TestRunningUploads_AreThoseThatAreNeitherCompleteNorExpired(t *testing.T) {
 	advance(22*time.Hour, rt, other)
 	wait.Until(t, "the oldest one expires", func() bool {
 		advance(time.Second, rt)
-		return rt.do(t, http.MethodHead, old, key(one.Key)).status == http.StatusNotFound
+		return rt.do(t, http.MethodHead, old, key(one.Key)).Status == http.StatusNotFound
 	})
 	if ids := rt.listed(t, 10, key(one.Key)); !slices.Equal(ids, []string{idOf(unknown), idOf(half)}) {
 		t.Errorf("after the expiry of one: %v", ids)
@@ -124,7 +124,7 @@ func TestRunningUploads_AreThoseThatAreNeitherCompleteNorExpired(t *testing.T) {
 		t.Errorf("the end of a complete upload: %s", detail)
 	}
 	for _, bad := range []string{"?limit=0", "?limit=101", "?limit=x", "?after=x", "?page=1", "?after=" + strings.Repeat("a", 70)} {
-		rt.do(t, http.MethodGet, uploadsPath+bad, key(one.Key)).is(t, http.StatusBadRequest, "%s", bad)
+		rt.do(t, http.MethodGet, uploadsPath+bad, key(one.Key)).Is(t, http.StatusBadRequest, "%s", bad)
 	}
 	w.purged(t, one)
 }
@@ -133,8 +133,8 @@ func TestRunningUploads_AreThoseThatAreNeitherCompleteNorExpired(t *testing.T) {
 func (a answer) rejectedByREST(t *testing.T, status int) string {
 	t.Helper()
 	var body api.Error
-	if err := json.Unmarshal(a.body, &body); err != nil || a.status != status || body.Detail == "" {
-		t.Fatalf("got %d %s, want %d", a.status, a.body, status)
+	if err := json.Unmarshal(a.Body, &body); err != nil || a.Status != status || body.Detail == "" {
+		t.Fatalf("got %d %s, want %d", a.Status, a.Body, status)
 	}
 	return body.Detail
 }
@@ -166,8 +166,8 @@ func TestRunningUploads_ArePagedWhileOthersRun(t *testing.T) {
 			for range 5 {
 				address := rt.created(t, one.Key, 10)
 				rt.sent(t, one.Key, address, 0, []byte("hello"))
-				if got := rt.end(t, address, key(one.Key)); got.status != http.StatusNoContent || len(got.body) != 0 {
-					t.Errorf("the end: %d %s", got.status, got.body)
+				if got := rt.end(t, address, key(one.Key)); got.Status != http.StatusNoContent || len(got.Body) != 0 {
+					t.Errorf("the end: %d %s", got.Status, got.Body)
 				}
 			}
 		})
@@ -176,8 +176,8 @@ func TestRunningUploads_ArePagedWhileOthersRun(t *testing.T) {
 	// The lists did not disturb the request that sends.
 	must(t, check.ErrorOf(body.Write(noise(3<<20))))
 	must(t, body.Close())
-	if got := <-patched; got.status != http.StatusNoContent || got.header.Get("Upload-Offset") != fmt.Sprint(4<<20) {
-		t.Errorf("the PATCH: %d %s", got.status, got.body)
+	if got := <-patched; got.Status != http.StatusNoContent || got.Header.Get("Upload-Offset") != fmt.Sprint(4<<20) {
+		t.Errorf("the PATCH: %d %s", got.Status, got.Body)
 	}
 	for _, id := range want {
 		there.end(t, id, key(one.Key))
@@ -195,7 +195,7 @@ func (rt *replica) receiving(t *testing.T, k, address string, offset int) (body 
 	held := runtimetest.NewPausedBody(strings.NewReader(""), read)
 	got := make(chan answer, 1)
 	go func() {
-		a, err := rt.try(t.Context(), http.MethodPatch, address, key(k), at(offset), stream(held), func(r *request) { runtimetest.Expect(r.header) })
+		a, err := rt.try(t.Context(), http.MethodPatch, address, key(k), at(offset), stream(held), func(r *request) { runtimetest.Expect(r.Header) })
 		if err != nil {
 			t.Error(err)
 		}
@@ -220,24 +220,24 @@ func TestEnd_StopsTheRequestThatSendsTheUpload(t *testing.T) {
 			here.sent(t, one.Key, address, 0, noise(100)) // as the incomplete part
 			body, patched := here.receiving(t, one.Key, address, 100)
 			must(t, check.ErrorOf(body.Write(noise(first))))
-			by.end(t, address, key(one.Key)).is(t, http.StatusNoContent, "%s, %s: the end", name, kind)
+			by.end(t, address, key(one.Key)).Is(t, http.StatusNoContent, "%s, %s: the end", name, kind)
 			if held := w.reserved(t, one); held != 11 {
 				t.Errorf("%s, %s: %d bytes are held", name, kind, held)
 			}
 			if keys := w.stored(t, one); len(keys) != 0 {
 				t.Errorf("%s, %s: %v are stored", name, kind, keys)
 			}
-			if got := <-patched; got.status != http.StatusNotFound || !strings.Contains(string(got.body), "the upload was ended while its bytes arrived") {
-				t.Errorf("%s, %s: the PATCH: %d %s", name, kind, got.status, got.body)
+			if got := <-patched; got.Status != http.StatusNotFound || !strings.Contains(string(got.Body), "the upload was ended while its bytes arrived") {
+				t.Errorf("%s, %s: the PATCH: %d %s", name, kind, got.Status, got.Body)
 			}
 			must(t, body.Close())
 			for _, rt := range []*replica{here, there} {
 				for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-					rt.do(t, method, address, key(one.Key), at(100), chunk(noise(10))).is(t, http.StatusNotFound, "%s, %s: %s afterwards", name, kind, method)
+					rt.do(t, method, address, key(one.Key), at(100), chunk(noise(10))).Is(t, http.StatusNotFound, "%s, %s: %s afterwards", name, kind, method)
 				}
 				rt.end(t, address, key(one.Key)).rejectedByREST(t, http.StatusNotFound)
 			}
-			by.end(t, keep, key(one.Key)).is(t, http.StatusNoContent, "the other upload")
+			by.end(t, keep, key(one.Key)).Is(t, http.StatusNoContent, "the other upload")
 		}
 	}
 	w.purged(t, one)
@@ -264,8 +264,8 @@ func TestEnd_OrTheLastByteWins(t *testing.T) {
 		n := w.count(t, address)
 		items += n
 		switch {
-		case n == 1 && (sent.status != http.StatusNoContent || ended.status != http.StatusConflict), n == 0 && (sent.status != http.StatusNotFound || ended.status != http.StatusNoContent):
-			t.Errorf("%d: %d items, the PATCH %d %s, the end %d %s", i, n, sent.status, sent.body, ended.status, ended.body)
+		case n == 1 && (sent.Status != http.StatusNoContent || ended.Status != http.StatusConflict), n == 0 && (sent.Status != http.StatusNotFound || ended.Status != http.StatusNoContent):
+			t.Errorf("%d: %d items, the PATCH %d %s, the end %d %s", i, n, sent.Status, sent.Body, ended.Status, ended.Body)
 		}
 	}
 	if held := w.reserved(t, one); held != 1000*items {
@@ -286,9 +286,9 @@ func TestRunningUploads_OfACapabilityAreItsOwn(t *testing.T) {
 	mine, others := rt.capability(t, one.Key, `{"maxBytes": 1000, "expiresIn": 60}`), rt.capability(t, one.Key, `{"maxBytes": 1000}`)
 	foreign := rt.capability(t, two.Key, `{"maxBytes": 1000}`)
 	byKey := rt.created(t, one.Key, 10)
-	created := rt.do(t, http.MethodPost, collection, mine, length(10)).header.Get("Location")
-	second := rt.do(t, http.MethodPost, collection, mine, length(10)).header.Get("Location")
-	theirs := rt.do(t, http.MethodPost, collection, others, length(10)).header.Get("Location")
+	created := rt.do(t, http.MethodPost, collection, mine, length(10)).Header.Get("Location")
+	second := rt.do(t, http.MethodPost, collection, mine, length(10)).Header.Get("Location")
+	theirs := rt.do(t, http.MethodPost, collection, others, length(10)).Header.Get("Location")
 	advance(2*time.Minute, rt)
 	for name, c := range map[string]struct {
 		credential option
@@ -303,16 +303,16 @@ func TestRunningUploads_OfACapabilityAreItsOwn(t *testing.T) {
 	}
 	missing := rt.end(t, "/"+uuid.NewString(), mine)
 	for _, address := range []string{byKey, theirs} {
-		if got := rt.end(t, address, mine); got.status != http.StatusNotFound || string(got.body) != string(missing.body) {
-			t.Errorf("the end of another upload: %d %s", got.status, got.body)
+		if got := rt.end(t, address, mine); got.Status != http.StatusNotFound || string(got.Body) != string(missing.Body) {
+			t.Errorf("the end of another upload: %d %s", got.Status, got.Body)
 		}
 	}
 	for _, group := range []string{"", "g"} {
-		plain := signature(rt.auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, group))
+		plain := signature(rt.Auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, group))
 		rt.do(t, http.MethodGet, uploadsPath, plain).rejectedByREST(t, http.StatusForbidden)
 		rt.end(t, byKey, plain).rejectedByREST(t, http.StatusForbidden)
 	}
-	rt.end(t, created, mine).is(t, http.StatusNoContent, "the end")
+	rt.end(t, created, mine).Is(t, http.StatusNoContent, "the end")
 	if held := w.reserved(t, one); held != 30 {
 		t.Errorf("%d bytes are held", held)
 	}
@@ -405,7 +405,7 @@ func TestRunningUploads_OfWhichThereAreMany(t *testing.T) {
 		t.Errorf("%d uploads are listed", len(ids))
 	}
 	for _, id := range ids[:3] {
-		rt.end(t, "/"+id, key(one.Key)).is(t, http.StatusNoContent, "the end")
+		rt.end(t, "/"+id, key(one.Key)).Is(t, http.StatusNoContent, "the end")
 	}
 	if page, _ := rt.running(t, "?limit=1", key(one.Key)); len(page) != 1 || page[0].UploadId.String() != ids[3] {
 		t.Errorf("the newest is %+v", page)
