@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -35,7 +36,9 @@ func TestMain(m *testing.M) {
 	}
 	if os.Getenv(portEnv) != "" {
 		fmt.Println(servers.FreePort())
-		select {}
+		// Not select: a program whose goroutines all wait ends by itself.
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
@@ -252,6 +255,8 @@ func TestFreePort_IsReservedWhileItsProgramRuns(t *testing.T) {
 	t.Parallel()
 	other := exec.CommandContext(t.Context(), os.Args[0])
 	other.Env = append(os.Environ(), portEnv+"=1")
+	_, err := other.StdinPipe() // open until the program ends
+	must(t, err)
 	output, err := other.StdoutPipe()
 	must(t, err)
 	must(t, other.Start())
