@@ -17,13 +17,16 @@ import (
 
 const quick = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
-// blocking are routes whose requests last until release is closed.
+// blocking are routes whose requests last until release is closed, or their client has gone.
 func blocking(entered chan<- struct{}, release <-chan struct{}) func(chi.Router) {
 	return func(r chi.Router) {
 		r.Get("/", func(http.ResponseWriter, *http.Request) {})
-		r.Get("/slow", func(http.ResponseWriter, *http.Request) {
+		r.Get("/slow", func(_ http.ResponseWriter, q *http.Request) {
 			entered <- struct{}{}
-			<-release
+			select {
+			case <-release:
+			case <-q.Context().Done():
+			}
 		})
 	}
 }
@@ -69,7 +72,6 @@ func TestConnections_OfOneAddressAreBounded(t *testing.T) {
 		t.Error("rejected connections are not counted")
 	}
 	must(t, open[0].Close())
-	release <- struct{}{}
 	wait.Until(t, "there is room again", func() bool {
 		c := dial(t, s.Addr())
 		defer func() { _ = c.Close() }()
