@@ -125,7 +125,7 @@ func TestAccount_AddressesOfFormsLeadToTheirPages(t *testing.T) {
 		rt := w.Replica(t, webtest.Many, func(o *webtest.Options) { o.Files.Enabled = files })
 		b := rt.Browser(t)
 		for path, want := range map[string]string{"/account": want, "/account/connections/logout": "/account/connections", "/account/connections/revoke": "/account/connections"} {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, webtest.Absolute(path), nil)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, runtimetest.Absolute(path), nil)
 			must(t, err)
 			if got := b.Do(r); got.StatusCode != http.StatusSeeOther || got.Header.Get("Location") != want {
 				t.Errorf("%s: %d %s, want %s", path, got.StatusCode, got.Header.Get("Location"), want)
@@ -203,7 +203,7 @@ func TestLogin_LeadsToNoOtherSite(t *testing.T) {
 				query.Has("next") || query.Has("done") || query.Has("deleted") || query.Has("csrf") || len(target.RawQuery) > 2000 {
 				t.Errorf("%s leads to %s", name, target)
 			}
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, webtest.Absolute(target.String()), nil)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, runtimetest.Absolute(target.String()), nil)
 			must(t, err)
 			p = b.Do(r)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/runtimetest/webtest"
 )
 
@@ -14,7 +15,7 @@ func TestMetadata_IsIndependentOfTheHostHeader(t *testing.T) {
 	b := webtest.NewWorld(t).Replica(t).Browser(t)
 	read := func(path string) map[string]any {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, webtest.Absolute(path), nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, runtimetest.Absolute(path), nil)
 		must(t, err)
 		r.Host = "evil.test"
 		for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded"} {

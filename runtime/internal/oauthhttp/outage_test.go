@@ -28,7 +28,7 @@ func TestOutage_SetsRetryAfter(t *testing.T) {
 		} else if body[0] == '{' {
 			kind = "application/json"
 		}
-		request, err := http.NewRequestWithContext(t.Context(), method, "http://"+rt.Server.Addr()+path, strings.NewReader(body))
+		request, err := http.NewRequestWithContext(t.Context(), method, "http://"+rt.Addr()+path, strings.NewReader(body))
 		must(t, err)
 		request.Header.Set("Content-Type", kind)
 		response, err := http.DefaultClient.Do(request)

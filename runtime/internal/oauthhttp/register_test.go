@@ -34,7 +34,7 @@ func TestRegister_DistinguishesIncompleteFromOversizedBody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.Server.Addr())
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.Addr())
 			must(t, err)
 			defer func() { _ = conn.Close() }()
 			must(t, conn.SetDeadline(time.Now().Add(wait.Timeout(t))))
@@ -117,7 +117,7 @@ func TestBodies_OfLoginsHaveTheTimeOfADocument(t *testing.T) {
 	for path, contentType := range map[string]string{"/oauth/register": "application/json", "/oauth/token": "application/x-www-form-urlencoded"} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.Server.Addr())
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.Addr())
 			must(t, err)
 			defer func() { _ = conn.Close() }()
 			must(t, conn.SetDeadline(time.Now().Add(wait.Timeout(t))))

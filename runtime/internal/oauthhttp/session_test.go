@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/runtimetest/webtest"
 )
 
@@ -69,7 +70,7 @@ func TestCookie_IsRestrictedToTheHost(t *testing.T) {
 	} {
 		b := w.Replica(t, func(o *webtest.Options) { o.Base = base }).Browser(t)
 		app := b.Application("App")
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, webtest.Absolute(app.Query(url.Values{"resource": {base + "/mcp"}})), nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, runtimetest.Absolute(app.Query(url.Values{"resource": {base + "/mcp"}})), nil)
 		must(t, err)
 		for _, cookie := range b.Do(r).Cookies() {
 			if !strings.HasPrefix(cookie.Name, want) || !cookie.HttpOnly || cookie.SameSite != http.SameSiteLaxMode || cookie.Path != "/" || cookie.Domain != "" || cookie.Secure != (want[0] == '_') || cookie.MaxAge < 800 || cookie.MaxAge > 900 {
@@ -99,7 +100,7 @@ func TestCookie_OldOnesAreCleared(t *testing.T) {
 func TestCookie_ClearingIsBounded(t *testing.T) {
 	t.Parallel()
 	b := webtest.NewWorld(t).Replica(t).Browser(t)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, webtest.Absolute(b.Application("App").Query(nil)), nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, runtimetest.Absolute(b.Application("App").Query(nil)), nil)
 	must(t, err)
 	for i := range 300 {
 		r.AddCookie(&http.Cookie{Name: fmt.Sprintf("login-%d", i), Value: "x"})

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/runtimetest/webtest"
 )
 
@@ -98,7 +99,7 @@ func TestToken_IssuesTokensForValidRequestsOnly(t *testing.T) {
 func TestToken_RejectsClientSecrets(t *testing.T) {
 	t.Parallel()
 	b := webtest.NewWorld(t).Replica(t).Browser(t)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, webtest.Absolute("/oauth/token"), strings.NewReader("grant_type=refresh_token&refresh_token=x"))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, runtimetest.Absolute("/oauth/token"), strings.NewReader("grant_type=refresh_token&refresh_token=x"))
 	must(t, err)
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.SetBasicAuth("mcl_x", "secret")

@@ -62,6 +62,8 @@ type CoreConfig struct {
 	Changes   accountcache.Source
 	Caches    []accountcache.Cache
 	Presigner delivery.Presigner
+	// Writable returns why nothing may be changed; nil = everything may.
+	Writable func() error
 	// Source opens the files of uploads from a URL; nil = any URL is valid, and no server is reached.
 	// The jobs run while the test calls Core.Fetch.Run.
 	Source fetch.Source
@@ -131,7 +133,7 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 	config.Auth.Brand = config.Server.Brand
 	c.Origins, err = origin.New(config.Server.Origins)
 	must(t, err)
-	c.Auth, err = auth.New(config.Auth, auth.Deps{Store: config.Credentials, Settings: config.Settings, Origins: c.Origins, Limits: c.Limits, Now: config.Now, Log: c.log})
+	c.Auth, err = auth.New(config.Auth, auth.Deps{Store: config.Credentials, Settings: config.Settings, Origins: c.Origins, Limits: c.Limits, Writable: config.Writable, Now: config.Now, Log: c.log})
 	must(t, err)
 	c.accountOrigins = accountcache.NewOrigins(e.Store.Accounts, c.Origins, c.log)
 	c.feed = accountcache.NewFeed(config.Changes, c.log, append(config.Caches, c.Auth.Sessions(), c.accountOrigins)...)

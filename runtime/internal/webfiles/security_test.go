@@ -78,7 +78,7 @@ func TestFiles_FormsOfOtherSitesAndSessionsChangeNothing(t *testing.T) {
 		body, kind := webtest.MultipartBody(t, webtest.File("b.txt", "b"))
 		untouched := runtimetest.NewPausedBody(strings.NewReader(body), strings.NewReader(""))
 		untouched.Release()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, webtest.Absolute(to.String()), io.NopCloser(countReads{untouched, func() { t.Errorf("%s: the body of an upload was read", name) }}))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, runtimetest.Absolute(to.String()), io.NopCloser(countReads{untouched, func() { t.Errorf("%s: the body of an upload was read", name) }}))
 		must(t, err)
 		r.Header.Set("Content-Type", kind)
 		r.Header.Set("Origin", webtest.BaseURL)

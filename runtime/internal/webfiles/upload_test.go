@@ -29,7 +29,7 @@ func uploadHeld(t *testing.T, b *webtest.Browser, p webtest.Page, meanwhile func
 	paused := runtimetest.NewPausedBody(strings.NewReader(body[:len(body)-20]), strings.NewReader(body[len(body)-20:]))
 	answered := make(chan webtest.Page, 1)
 	go func() {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, webtest.Absolute(p.Action(t, "/account/files/upload")), paused)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, runtimetest.Absolute(p.Action(t, "/account/files/upload")), paused)
 		if err != nil {
 			panic(err)
 		}
@@ -108,7 +108,7 @@ func TestFiles_RejectedUploadsShowThePageAgain(t *testing.T) {
 	paused := runtimetest.NewPausedBody(strings.NewReader(body[:len(body)-20]), strings.NewReader(body[len(body)-20:]))
 	answered := make(chan error, 1)
 	go func() {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, webtest.Absolute(to), paused)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, runtimetest.Absolute(to), paused)
 		if err == nil {
 			r.Header.Set("Content-Type", kind)
 			r.Header.Set("Sec-Fetch-Site", "same-origin")

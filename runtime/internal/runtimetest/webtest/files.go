@@ -84,7 +84,7 @@ func MultipartBody(t *testing.T, parts ...Part) (string, string) {
 func (b *Browser) SendFile(to string, parts []Part, change ...func(*http.Request)) Page {
 	b.t.Helper()
 	body, kind := MultipartBody(b.t, parts...)
-	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, Absolute(to), strings.NewReader(body))
+	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, runtimetest.Absolute(to), strings.NewReader(body))
 	must(b.t, err)
 	r.Header.Set("Content-Type", kind)
 	r.Header.Set("Origin", BaseURL)

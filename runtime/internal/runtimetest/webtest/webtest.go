@@ -3,7 +3,6 @@
 package webtest
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -19,12 +18,10 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/httpapi"
@@ -32,7 +29,6 @@ import (
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/internal/runtimetest"
-	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/internal/webfiles"
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"
@@ -62,16 +58,14 @@ func (w *World) OwnedTenant(t *testing.T, name string, owners ...string) runtime
 	return w.Tenant(t, account.Spec{Name: name, DisplayName: "The " + name, Owners: owners, MaxStorage: 64 << 20, MaxUploadSize: 24 << 20})
 }
 
-// Replica is a runtime with logins, the files page and a route that returns the caller.
+// Replica is a replica with logins, the files page and a route that returns the caller.
 type Replica struct {
-	Server *server.Server
-	Media  *media.Service
-	Clock  *runtimetest.Clock
-	Logs   *runtimetest.Log
+	*runtimetest.Core
+	*runtimetest.Replica
+	Clock *runtimetest.Clock
 
 	env    *runtimetest.Env
 	logins *oauth.Service
-	auth   *auth.Authenticator
 
 	mu    sync.Mutex
 	codes map[string]string // the newest code by e-mail address
@@ -123,39 +117,25 @@ func (w *World) Replica(t *testing.T, change ...func(*Options)) *Replica {
 	for _, apply := range change {
 		apply(&o)
 	}
-	rt := &Replica{env: w.Env, Clock: o.Clock, Logs: &runtimetest.Log{}, codes: map[string]string{}}
-	log := rt.Logs.Logger()
-	registry := prometheus.NewRegistry()
-	limits, err := ratelimit.New(o.Limits, ratelimit.Deps{Registry: registry, Now: rt.Clock.Now, Log: log})
-	must(t, err)
+	rt := &Replica{env: w.Env, Clock: o.Clock, codes: map[string]string{}}
 	credentials := runtimetest.Credentials("a")
-	credentials.Brand, credentials.Resource, credentials.MetadataURL = "service", oauthhttp.Resource(o.Base), oauthhttp.MetadataURL(o.Base)
-	rt.auth, err = auth.New(credentials, auth.Deps{Store: w.Store.Credentials, Limits: limits, Writable: o.Writable, Now: rt.Clock.Now, Log: log})
-	must(t, err)
+	credentials.Resource, credentials.MetadataURL = oauthhttp.Resource(o.Base), oauthhttp.MetadataURL(o.Base)
+	serverConfig := runtimetest.ServerConfig()
+	serverConfig.BaseURL, serverConfig.StallTimeout, serverConfig.AnonymousTimeout, serverConfig.JSONBodyTimeout = o.Base, o.Stall, o.Anonymous, o.Document
+	rt.Core = w.Core(t, runtimetest.CoreConfig{Server: serverConfig, Media: o.Media, Limits: o.Limits, Auth: credentials, Delivery: o.Delivery, Now: rt.Clock.Now,
+		Images: o.Images, Presigner: o.Presigner, Writable: o.Writable})
 	secret, err := credentials.ServerSecret()
 	must(t, err)
 	signer, err := secret.Signer(keys.PurposeOAuth)
 	must(t, err)
 	encrypter, err := secret.Encrypter(keys.PurposeEmailOutbox)
 	must(t, err)
+	log := rt.Logs.Logger()
 	rt.logins, err = oauth.NewService(o.Login, oauth.Deps{Store: w.Store.Logins, Signer: signer, Encrypter: encrypter, Now: rt.Clock.Now, Log: log})
 	must(t, err)
 	shown, err := pages.New(o.Pages)
 	must(t, err)
-	deps := media.Deps{Store: w.Store.Items, Objects: w.Objects, Settings: w.Settings, Now: rt.Clock.Now, Log: log}
-	if o.Images {
-		deps.Deriver = runtimetest.Images(t, registry, log)
-	}
-	rt.Media, err = media.New(o.Media, deps)
-	must(t, err)
-	files, err := delivery.New(o.Delivery, delivery.Deps{BaseURL: o.Base, Secret: secret, Items: rt.Media, Objects: w.Objects, Presigner: o.Presigner, Registry: registry, Now: rt.Clock.Now, Log: log})
-	must(t, err)
-	var useCases webfiles.Media = rt.Media
-	if o.UseCases != nil {
-		useCases = o.UseCases(useCases)
-	}
-	locks := w.Store.Items.UploadLocks(log)
-	loginDeps := oauthhttp.Deps{OAuth: rt.logins, Pages: shown, Limits: limits, BaseURL: o.Base, Name: o.Pages.Name, Now: rt.Clock.Now}
+	loginDeps := oauthhttp.Deps{OAuth: rt.logins, Pages: shown, Limits: rt.Limits, BaseURL: o.Base, Name: o.Pages.Name, Now: rt.Clock.Now}
 	if o.Files.Enabled {
 		loginDeps.Files = webfiles.OwnerPages()
 	}
@@ -164,32 +144,28 @@ func (w *World) Replica(t *testing.T, change ...func(*Options)) *Replica {
 	if o.Configure != nil {
 		o.Configure(login)
 	}
-	mounts := []func(chi.Router){login.Mount, files.Mount}
+	locks := w.Store.Items.UploadLocks(log)
+	apis := []func(chi.Router){login.Mount, rt.Files.Mount, rt.mountWhoami}
 	if o.Files.Enabled {
-		page, err := webfiles.New(o.Files, webfiles.Deps{Login: login, OAuth: rt.logins, Pages: shown, Limits: limits, BaseURL: o.Base, Now: rt.Clock.Now,
-			Media: useCases, Uploads: media.NewRunningUploads(rt.Media, locks, time.Minute), URLs: files.URLs(), Settings: w.Settings, StoreOrigin: files.StoreOrigin, DraftTTL: 24 * time.Hour, CheckWritable: rt.auth.CheckWritable})
+		var useCases webfiles.Media = rt.Media
+		if o.UseCases != nil {
+			useCases = o.UseCases(useCases)
+		}
+		page, err := webfiles.New(o.Files, webfiles.Deps{Login: login, OAuth: rt.logins, Pages: shown, Limits: rt.Limits, BaseURL: o.Base, Now: rt.Clock.Now,
+			Media: useCases, Uploads: media.NewRunningUploads(rt.Media, locks, time.Minute), URLs: rt.Files.URLs(), Settings: w.Settings, StoreOrigin: rt.Files.StoreOrigin, DraftTTL: 24 * time.Hour, CheckWritable: rt.Auth.CheckWritable})
 		must(t, err)
-		mounts = append(mounts, page.Mount)
+		apis = append(apis, page.Mount)
 	}
-	whoami := func(r chi.Router) {
-		r.With(rt.auth.Middleware(auth.ChallengeLogin)).Get("/whoami", func(w http.ResponseWriter, r *http.Request) {
-			grant := auth.FromContext(r.Context())
-			httpapi.WriteJSON(w, r, http.StatusOK, map[string]any{"account": grant.Account.ID, "app": grant.App.Name, "key": grant.Key.ID, "scopes": grant.Scopes})
-		})
-	}
-	rt.Server, err = server.New(server.Config{BaseURL: o.Base, Brand: "service", Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
-		StallTimeout: o.Stall, AnonymousTimeout: o.Anonymous, JSONBodyTimeout: o.Document, DiscardLimit: 16 << 20, DiscardTimeout: time.Minute, ShutdownTimeout: 30 * time.Second},
-		server.Deps{Mounts: append(mounts, whoami), Limits: limits, Registry: registry, Log: log})
-	must(t, err)
-	must(t, rt.Server.Listen(t.Context()))
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	var running sync.WaitGroup
-	running.Go(func() { _ = rt.Server.Run(ctx) })
-	running.Go(func() { rt.auth.Run(ctx) })
-	running.Go(func() { _ = locks.Run(ctx) })
-	running.Go(func() { _ = accountcache.NewFeed(w.Store.Items, log, rt.auth.Sessions()).Run(ctx) })
-	t.Cleanup(func() { stop(); running.Wait() })
+	rt.Replica = rt.Serve(t, nil, apis, locks.Run)
 	return rt
+}
+
+// mountWhoami adds the route that returns the caller.
+func (rt *Replica) mountWhoami(r chi.Router) {
+	r.With(rt.Auth.Middleware(auth.ChallengeLogin)).Get("/whoami", func(w http.ResponseWriter, r *http.Request) {
+		grant := auth.FromContext(r.Context())
+		httpapi.WriteJSON(w, r, http.StatusOK, map[string]any{"account": grant.Account.ID, "app": grant.App.Name, "key": grant.Key.ID, "scopes": grant.Scopes})
+	})
 }
 
 // Code returns the newest code that was mailed to an address, and reports whether there is one.
@@ -226,7 +202,7 @@ func (rt *Replica) Browser(t *testing.T) *Browser {
 
 // At sends the next requests of the browser to a replica.
 func (b *Browser) At(rt *Replica) {
-	b.Replica, b.HTTP.Transport = rt, runtimetest.Dialer(rt.Server.Addr())
+	b.Replica, b.HTTP.Transport = rt, runtimetest.Dialer(rt.Addr())
 }
 
 // Paused sets the default minimum time between codes.
@@ -258,24 +234,16 @@ func (b *Browser) Do(r *http.Request) Page {
 // Get requests a path and follows redirects within the service.
 func (b *Browser) Get(path string) Page {
 	b.t.Helper()
-	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, Absolute(path), nil)
+	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, runtimetest.Absolute(path), nil)
 	must(b.t, err)
 	return b.Follow(b.Do(r))
-}
-
-// Absolute returns the URL of a path of the service.
-func Absolute(path string) string {
-	if strings.HasPrefix(path, "/") {
-		return BaseURL + path
-	}
-	return path
 }
 
 // Follow follows the redirects of a page within the service.
 func (b *Browser) Follow(p Page) Page {
 	b.t.Helper()
 	for p.StatusCode == http.StatusSeeOther && (strings.HasPrefix(p.Header.Get("Location"), "/") || strings.HasPrefix(p.Header.Get("Location"), BaseURL+"/")) {
-		r, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, Absolute(p.Header.Get("Location")), nil)
+		r, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, runtimetest.Absolute(p.Header.Get("Location")), nil)
 		must(b.t, err)
 		p = b.Do(r)
 	}
@@ -315,7 +283,7 @@ func (b *Browser) Send(path string, from Page, fields url.Values, change ...func
 	for name, values := range fields {
 		sent[name] = values
 	}
-	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, Absolute(path), strings.NewReader(sent.Encode()))
+	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, runtimetest.Absolute(path), strings.NewReader(sent.Encode()))
 	must(b.t, err)
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Origin", BaseURL)
@@ -358,7 +326,7 @@ func (b *Browser) JSON(path string, document any) (int, map[string]any) {
 	b.t.Helper()
 	body, err := json.Marshal(document)
 	must(b.t, err)
-	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, Absolute(path), strings.NewReader(string(body)))
+	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, runtimetest.Absolute(path), strings.NewReader(string(body)))
 	must(b.t, err)
 	r.Header.Set("Content-Type", "application/json")
 	return b.Answer(r)
@@ -425,7 +393,7 @@ func (b *Browser) Told(p Page) url.Values {
 // Form posts a form without a page, as a client does.
 func (b *Browser) Form(path string, fields url.Values) (int, map[string]any) {
 	b.t.Helper()
-	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, Absolute(path), strings.NewReader(fields.Encode()))
+	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, runtimetest.Absolute(path), strings.NewReader(fields.Encode()))
 	must(b.t, err)
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	return b.Answer(r)
@@ -457,7 +425,7 @@ func (b *Browser) Connect(a Application, address string, of runtimetest.Tenant) 
 // Whoami returns the status of a request with a token, and the caller.
 func (b *Browser) Whoami(token string) (int, map[string]any) {
 	b.t.Helper()
-	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, Absolute("/whoami"), nil)
+	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, runtimetest.Absolute("/whoami"), nil)
 	must(b.t, err)
 	r.Header.Set("Authorization", "Bearer "+token)
 	return b.Answer(r)
