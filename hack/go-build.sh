@@ -37,7 +37,9 @@ until timeout 20 tail --pid=$build --follow /dev/null; do
 	fi
 	message=
 	[ "$downloaded" = 0 ] || message="$downloaded modules downloaded, "
-	echo "$name: $message$compiled${total:+ of at most $total} packages compiled after $((SECONDS - started)) s" >&2
+	message+="$compiled${total:+ of at most $total} packages compiled"
+	! pgrep --parent $build --exact link >/dev/null 2>&1 || message+=", linking"
+	echo "$name: $message after $((SECONDS - started)) s" >&2
 done
 status=0
 wait $build || status=$?

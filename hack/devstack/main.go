@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -122,10 +123,18 @@ func (c *statusCommand) Run(ctx context.Context) error {
 		return err
 	}
 	if pid == 0 {
-		fmt.Printf("No stack runs in %s.\n", data.dir)
+		printStopped(os.Stdout, data)
 		return nil
 	}
 	return printRunning(ctx, os.Stdout, data, pid)
+}
+
+// printStopped prints that no stack runs, and where a detached one said why it ended.
+func printStopped(w io.Writer, data *dataDir) {
+	fmt.Fprintf(w, "No stack runs in %s.\n", data.dir)
+	if log, err := os.Stat(data.path(stackLog)); err == nil && log.Size() > 0 {
+		fmt.Fprintf(w, "The last lines of %s say why the last one ended.\n", data.path(stackLog))
+	}
 }
 
 type cleanCommand struct {

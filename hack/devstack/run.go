@@ -148,6 +148,9 @@ func (s *stack) purge(ctx context.Context) {
 	}
 }
 
+// stackLog has what a detached stack reports, in its data directory.
+const stackLog = "logs/stack.log"
+
 // detach starts the stack in a session of its own and repeats what it reports until it is ready.
 func detach(ctx context.Context, data *dataDir) error {
 	self, err := os.Executable()
@@ -157,7 +160,7 @@ func detach(ctx context.Context, data *dataDir) error {
 	if err := os.MkdirAll(data.path("logs"), 0o700); err != nil {
 		return fmt.Errorf("make the data directory: %w", err)
 	}
-	log, err := os.OpenFile(data.path("logs/stack.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(data.path(stackLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
