@@ -163,6 +163,7 @@ func TestMigrate_ReadsAndRewritesNoTable(t *testing.T) {
 	var clients sync.WaitGroup
 	var requests, longest atomic.Int64 // of the clients, since the last migration
 	for range 2 {
+		client := connect(t, url)
 		clients.Go(func() {
 			for n := 0; ; n++ {
 				select {
@@ -171,7 +172,8 @@ func TestMigrate_ReadsAndRewritesNoTable(t *testing.T) {
 				default:
 				}
 				began := time.Now()
-				if _, err := store.Items.ListItems(t.Context(), scope, media.Filter{}, 10, n); err != nil {
+				// As programs of before do: those of today may read columns that are not there yet.
+				if _, err := client.Exec(t.Context(), "SELECT id, file_name FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL ORDER BY id DESC LIMIT 10 OFFSET $2", scope.AppID, n); err != nil {
 					t.Error(err)
 				}
 				if err := touch(t, store, uuid.New(), "old"); err != nil {
