@@ -251,12 +251,12 @@ func (q *queue) attempt(ctx context.Context, task Task) {
 	began := time.Now()
 	claimed, cancel := context.WithDeadline(context.WithoutCancel(ctx), began.Add(q.policy.Timeout+claimMargin))
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(recordTimeout, cancel) })()
 	var err error
 	if !task.Expired {
 		err = q.work(ctx, task)
 	}
 	q.metrics.duration.WithLabelValues(string(q.kind)).Observe(time.Since(began).Seconds())
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(recordTimeout, cancel) })() // a worker may have ended long after ctx
 	outcome := q.end(ctx, claimed, task, err)
 	q.metrics.attempts.WithLabelValues(string(q.kind), outcome).Inc()
 	if q.deps.Events != nil {

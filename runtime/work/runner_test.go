@@ -1,6 +1,7 @@
 package work_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,11 +110,11 @@ func (q *queue) ClaimTasks(_ context.Context, claim work.Claim) (tasks []work.Ta
 }
 
 // end calls change with the row of a task, if its claim has not ended.
-func (q *queue) end(task work.Task, change func(*row)) (work.Ending, error) {
+func (q *queue) end(ctx context.Context, task work.Task, change func(*row)) (work.Ending, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.recordErr != nil {
-		return work.Lost, q.recordErr
+	if err := cmp.Or(ctx.Err(), q.recordErr); err != nil {
+		return work.Lost, err
 	}
 	for _, row := range q.tasks {
 		if !row.gone && row.task.Key == task.Key && row.task.Claim == task.Claim {
@@ -124,12 +125,12 @@ func (q *queue) end(task work.Task, change func(*row)) (work.Ending, error) {
 	return work.Lost, nil
 }
 
-func (q *queue) FinishTask(_ context.Context, task work.Task) (work.Ending, error) {
-	return q.end(task, func(row *row) { row.gone = true })
+func (q *queue) FinishTask(ctx context.Context, task work.Task) (work.Ending, error) {
+	return q.end(ctx, task, func(row *row) { row.gone = true })
 }
 
-func (q *queue) ReturnTask(_ context.Context, task work.Task, why work.Return) (work.Ending, error) {
-	return q.end(task, func(row *row) {
+func (q *queue) ReturnTask(ctx context.Context, task work.Task, why work.Return) (work.Ending, error) {
+	return q.end(ctx, task, func(row *row) {
 		q.returns = append(q.returns, why)
 		row.due = time.Now().Add(why.Delay)
 		if why.Failure == "" {
@@ -438,10 +439,12 @@ func TestRunner_OutlivesAStoreThatFails(t *testing.T) {
 func TestRunner_ShutdownLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		takes   time.Duration
+		takes   time.Duration // unless it is canceled
+		cleanUp time.Duration // after it is canceled
 		outcome string
 		left    int
-	}{"an attempt that ends soon": {4 * time.Second, "done", 0}, "one that takes long": {time.Hour, "returned", 1}} {
+	}{"an attempt that ends soon": {4 * time.Second, 0, "done", 0}, "one that takes long": {time.Hour, 0, "returned", 1},
+		"one whose clean-up takes long": {time.Hour, 30 * time.Second, "returned", 1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -450,6 +453,7 @@ func TestRunner_ShutdownLeavesNothingBehind(t *testing.T) {
 				r := run(t, store, policy, func(ctx context.Context, _ work.Task) error {
 					select {
 					case <-ctx.Done():
+						pass(c.cleanUp)
 						return ctx.Err()
 					case <-time.After(c.takes): //nolint:forbidigo // the clock of synctest
 						return nil
@@ -458,7 +462,7 @@ func TestRunner_ShutdownLeavesNothingBehind(t *testing.T) {
 				synctest.Wait()
 				began := time.Now()
 				r.stop()
-				if took := time.Since(began); took > 5*time.Second || r.outcome(t, c.outcome) != 1 || store.left() != c.left {
+				if took := time.Since(began); took > 5*time.Second+c.cleanUp || r.outcome(t, c.outcome) != 1 || store.left() != c.left {
 					t.Errorf("%d left after %s, %d times %s", store.left(), took, r.outcome(t, c.outcome), c.outcome)
 				}
 				if c.left > 0 && (store.now().rows[0].due.After(time.Now()) || store.now().rows[0].task.Attempt != 0) {
