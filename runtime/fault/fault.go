@@ -96,6 +96,8 @@ const (
 	Retained Reason = "retained"
 	// Starting: the process does not know yet whether it may do this. It ends by itself, within seconds.
 	Starting Reason = "starting"
+	// IncompleteBody: the client did not send the whole body, or too slowly.
+	IncompleteBody Reason = "incomplete body"
 )
 
 // Error is a classified error.

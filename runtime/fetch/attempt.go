@@ -16,10 +16,11 @@ import (
 // attempt is one attempt at a job.
 type attempt struct {
 	*Service
-	claim    Claim
-	received atomic.Int64
-	total    atomic.Int64
-	checked  atomic.Pointer[time.Time] // when the process was seen to run; nil while it downloads nothing
+	claim     Claim
+	received  atomic.Int64
+	total     atomic.Int64
+	checked   atomic.Pointer[time.Time] // when the process was seen to run; nil while it downloads nothing
+	wasPaused atomic.Bool
 }
 
 // run downloads the file into a draft, unless an earlier attempt has. The cause of an error may be
@@ -123,17 +124,20 @@ func (a *attempt) monitor(ctx context.Context, cancel context.CancelCauseFunc) (
 }
 
 // maxDelay is how late a check may come of a process that has the processor time that it needs.
-const maxDelay = 10 * time.Second
+const maxDelay = 5 * time.Second
 
-// paused reports whether the process did not run for a while: it was stopped, its machine was, or its database did not respond. The error of
-// the attempt then says nothing about the other server, whose timeouts and those of this process have gone on.
+// paused reports whether the process did not run for a while during the attempt: it was stopped, its machine was, or its database did not
+// respond. The error of the attempt then says nothing about the other server, whose timeouts and those of this process have gone on. The
+// process may have run again for a moment before the error.
 func (a *attempt) paused() bool {
 	checked := a.checked.Load()
-	return checked != nil && time.Since(*checked) > a.cfg.CheckInterval+maxDelay
+	return a.wasPaused.Load() || checked != nil && time.Since(*checked) > a.cfg.CheckInterval+maxDelay
 }
 
+// sawItRun records that the process runs, and whether it was paused.
 func (a *attempt) sawItRun() {
 	now := time.Now()
+	a.wasPaused.Store(a.paused())
 	a.checked.Store(&now)
 }
 

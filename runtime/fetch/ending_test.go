@@ -1,6 +1,7 @@
 package fetch_test
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"strings"
@@ -20,10 +21,12 @@ import (
 // jobs is the store of one job, at its first attempt. It is no queue: the tests of it use PostgreSQL.
 type jobs struct {
 	fetch.Store
-	hangs   time.Duration // how long the database takes to record the progress
-	err     error         // of what records the end
-	ended   *fetch.Failure
-	returns int
+	hangs    time.Duration // how long the database takes to record the progress
+	recovers bool          // after the first time
+	stalls   time.Duration // how long the server does; 0 = 40 s
+	err      error         // of what records the end
+	ended    *fetch.Failure
+	returns  int
 }
 
 func (j *jobs) BeginFetch(context.Context, uuid.UUID, func(uuid.UUID) []string, time.Time) (fetch.Claim, error) {
@@ -36,6 +39,9 @@ func (j *jobs) FindPrincipalByKeyID(context.Context, uuid.UUID) (account.Princip
 
 func (j *jobs) ReportFetch(context.Context, fetch.Claim, int64, int64) error {
 	time.Sleep(j.hangs) //nolint:forbidigo // the clock of synctest
+	if j.recovers {
+		j.hangs = 0
+	}
 	return nil
 }
 
@@ -49,13 +55,13 @@ func (j *jobs) ReturnFetch(context.Context, fetch.Claim, time.Duration, bool) er
 	return j.err
 }
 
-// attempt runs the job. Its server stalls for 40 s, which is too long. It returns the log, and what becomes of the task.
+// attempt runs the job. Its server stalls, which is too long. It returns the log, and what becomes of the task.
 func (j *jobs) attempt(t *testing.T) (log string, taskErr error) {
 	t.Helper()
 	var logged check.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		stalls := source(func(context.Context) (fetch.File, error) {
-			time.Sleep(40 * time.Second) //nolint:forbidigo // the clock of synctest
+			time.Sleep(cmp.Or(j.stalls, 40*time.Second)) //nolint:forbidigo // the clock of synctest
 			return fetch.File{}, fetch.Fail(fetch.Timeout, "the server stalls")
 		})
 		cfg := runtimetest.FetchConfig()
@@ -74,9 +80,10 @@ func TestAttempt_FailsByATimeoutOnlyWhileTheProcessRuns(t *testing.T) {
 	if log, err := runs.attempt(t); err != nil || runs.returns != 0 || runs.ended == nil || runs.ended.Code != fetch.Timeout || !strings.Contains(log, "an upload from a URL failed") {
 		t.Errorf("%v, %+v: %s", err, runs, log)
 	}
-	paused := &jobs{hangs: time.Minute}
-	if log, err := paused.attempt(t); err == nil || paused.returns != 1 || paused.ended != nil || strings.Contains(log, "an upload from a URL failed") {
-		t.Errorf("%v, %+v: %s", err, paused, log)
+	for name, paused := range map[string]*jobs{"at the end": {hangs: time.Minute}, "before it ran again": {hangs: 12 * time.Second, recovers: true, stalls: 2 * time.Minute}} {
+		if log, err := paused.attempt(t); err == nil || paused.returns != 1 || paused.ended != nil || strings.Contains(log, "an upload from a URL failed") {
+			t.Errorf("%s: %v, %+v: %s", name, err, paused, log)
+		}
 	}
 }
 

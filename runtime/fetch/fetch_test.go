@@ -432,3 +432,44 @@ func TestPurge_LeavesAJobThatRuns(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// A job whose process was dead when the purge looked, and that another one has begun before the purge locks its row, goes on.
+func TestPurge_LeavesAJobThatBeginsMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := &world{runtimetest.New(t)}
+	one := w.tenant(t)
+	p := w.process(t, serve("abc"))
+	p.start(t, one, fetch.Request{URL: "https://example.com/a"})
+	dead, live := uuid.New(), uuid.New()
+	for instance, lease := range map[uuid.UUID]time.Duration{dead: -time.Minute, live: time.Hour} {
+		_, err := w.Store.Installations.TouchRuntime(t.Context(), instance, "test", lease)
+		must(t, err)
+	}
+	// Statements that read the instance of a job wait for this lock.
+	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
+	must(t, err)
+	defer conn.Close(t.Context())
+	_, err = conn.Exec(t.Context(), `UPDATE fetch_job SET state = 'running', instance_id = '`+dead.String()+`';
+		ALTER TABLE runtime_instance RENAME TO instance;
+		CREATE FUNCTION may_read() RETURNS boolean STABLE LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(77); RETURN true; END';
+		CREATE VIEW runtime_instance AS SELECT * FROM instance WHERE may_read();
+		SELECT pg_advisory_lock(77)`)
+	must(t, err)
+	purged := make(chan int, 1)
+	go func() {
+		n, err := fetch.Purge(t.Context(), fetch.PurgeConfig{Retention: time.Hour}, w.Store.Fetches, purge.Batches{Size: 50}, time.Now().Add(72*time.Hour))
+		if err != nil {
+			t.Error(err)
+		}
+		purged <- n
+	}()
+	wait.Until(t, "the purge reads the instance", func() bool {
+		return w.QueryInt(t, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) == 1
+	})
+	_, err = conn.Exec(t.Context(), `UPDATE fetch_job SET instance_id = '`+live.String()+`'; SELECT pg_advisory_unlock(77)`)
+	must(t, err)
+	if n := wait.Receive(t, "the purge ends", purged); n != 0 {
+		t.Errorf("%d jobs are purged", n)
+	}
+	w.Counts(t, 1, "jobs are open", `SELECT count(*) FROM fetch_job WHERE ended_at IS NULL`)
+}

@@ -3,9 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -19,9 +17,6 @@ const (
 	// begin of a leader term exclude. The trigger has the same number, which is arbitrary and must
 	// never change.
 	takeoverLock = 5_268_713_943
-	// maxIdleInTransaction bounds how long a take-over or a new leader waits for an operator that
-	// stopped, or whose host is gone, in the middle of a transaction.
-	maxIdleInTransaction = 10 * time.Second
 )
 
 // fence sets the parameter mediastack.cluster of the sessions of an operator. A trigger rejects
@@ -61,8 +56,7 @@ func (f *fence) install(cfg *pgxpool.Config) {
 		if session == nil || conn.PgConn().CustomData()[sessionParameter] == *session {
 			return true, nil
 		}
-		if _, err := conn.Exec(ctx, "SELECT set_config('mediastack.cluster', $1, false), set_config('idle_in_transaction_session_timeout', $2, false)",
-			*session, strconv.FormatInt(maxIdleInTransaction.Milliseconds(), 10)); err != nil {
+		if _, err := conn.Exec(ctx, "SELECT set_config('mediastack.cluster', $1, false)", *session); err != nil {
 			return false, err
 		}
 		conn.PgConn().CustomData()[sessionParameter] = *session

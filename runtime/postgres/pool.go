@@ -110,6 +110,10 @@ func (c Config) Address() string {
 // maintenancePlans is the setting plan_cache_mode of the programs that work in batches.
 const maintenancePlans = "force_custom_plan"
 
+// maxIdleInTransaction is how long other processes wait for the locks of one that was paused, or whose host is gone, in the middle of a
+// transaction. Then PostgreSQL ends its session.
+const maxIdleInTransaction = 10 * time.Second
+
 // pingTimeout bounds the ping of a connection that was idle, before it is used.
 const pingTimeout = 2 * time.Second
 
@@ -135,6 +139,7 @@ func (c Config) poolConfig() (*pgxpool.Config, error) {
 	// The planner overestimates the lists of large apps (list_statement.go): compiling their plans takes
 	// longer than executing them.
 	cfg.ConnConfig.RuntimeParams["jit"] = "off"
+	cfg.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = strconv.FormatInt(maxIdleInTransaction.Milliseconds(), 10)
 	if c.Maintenance {
 		cfg.ConnConfig.RuntimeParams["plan_cache_mode"] = maintenancePlans
 	}

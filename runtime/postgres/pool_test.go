@@ -9,11 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
+	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
 )
@@ -161,4 +163,40 @@ func TestMigrate_NeedsOneConnection(t *testing.T) {
 	url := testenv.EmptyDatabase(t, server)
 	must(t, check.ErrorOf(administer(t, server).Exec(t.Context(), "ALTER ROLE mediastack CONNECTION LIMIT 1")))
 	must(t, postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: url, DatabaseConns: 20}, slog.New(slog.NewTextHandler(io.Discard, nil))))
+}
+
+// A process that is paused in the middle of a transaction does not keep others waiting for its locks.
+func TestTransactions_OfPausedProcessesLoseTheirLocks(t *testing.T) {
+	t.Parallel()
+	paused, url := setup(t)
+	scope := provisioned(t, paused)
+	seedItemRows(t, connect(t, url), scope, "01900000-0000-7000-8000-", 1, "private", "", true)
+	item := uuid.MustParse("01900000-0000-7000-8000-000000000001")
+	locked, resume, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, err := paused.Items.UpdateItem(t.Context(), scope, item, func(item media.Item, repeated bool) (media.Item, bool, error) {
+			if !repeated {
+				close(locked)
+				<-resume
+			}
+			item.Caption += "paused"
+			return item, true, nil
+		})
+		ended <- err
+	}()
+	<-locked
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Timeout(t))
+	defer cancel()
+	_, err := open(t, url).Items.UpdateItem(ctx, scope, item, func(item media.Item, _ bool) (media.Item, bool, error) {
+		item.Caption = "other, "
+		return item, true, nil
+	})
+	must(t, err)
+	close(resume)
+	err = wait.Receive(t, "the process that was paused goes on", ended)
+	got, getErr := paused.Items.Item(t.Context(), scope, item)
+	must(t, getErr)
+	if err == nil && got.Caption != "other, paused" || err != nil && (!fault.Is(err, fault.Unavailable) || got.Caption != "other, ") {
+		t.Errorf("it returns %v, and the caption is %q", err, got.Caption)
+	}
 }

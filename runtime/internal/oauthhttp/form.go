@@ -5,6 +5,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"unicode/utf8"
 
@@ -25,7 +26,9 @@ func parseForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	}
 	httpapi.ReadDocument(r.Context(), true)
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	if err := r.ParseForm(); err != nil {
+	if err := r.ParseForm(); errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, fault.New(fault.Invalid, "the form did not arrive in time")
+	} else if err != nil {
 		return nil, fault.Wrap(errors.New("unreadable form"), fault.Invalid, "the form cannot be read, or is longer than 8 KiB")
 	}
 	for name, values := range r.PostForm {

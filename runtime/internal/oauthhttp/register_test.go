@@ -34,18 +34,7 @@ func TestRegister_DistinguishesIncompleteFromOversizedBody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.Addr())
-			must(t, err)
-			defer func() { _ = conn.Close() }()
-			must(t, conn.SetDeadline(time.Now().Add(wait.Timeout(t))))
-			_, err = fmt.Fprintf(conn, "POST /oauth/register HTTP/1.1\r\nHost: media.test\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", tt.announced, tt.body)
-			must(t, err)
-			if tt.cut {
-				must(t, conn.(*net.TCPConn).CloseWrite())
-			}
-			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			must(t, err)
-			defer func() { _ = response.Body.Close() }()
+			response := announce(t, rt, "/oauth/register", "application/json", tt.announced, tt.body, tt.cut) //nolint:bodyclose // the test closes it
 			var body map[string]string
 			must(t, json.NewDecoder(response.Body).Decode(&body))
 			if response.StatusCode != tt.status || body["error"] != "invalid_client_metadata" || !strings.Contains(body["error_description"], tt.detail) || len(body) != 2 {
@@ -53,6 +42,44 @@ func TestRegister_DistinguishesIncompleteFromOversizedBody(t *testing.T) {
 			}
 			if response.Header.Get("Cache-Control") != "no-store" || response.Header.Get("Content-Type") != "application/json" {
 				t.Errorf("the answer's header: %v", response.Header)
+			}
+		})
+	}
+}
+
+// announce posts a body, of which it announces another length, and returns the response. If it is cut, the client sends nothing more.
+func announce(t *testing.T, rt *webtest.Replica, path, contentType string, length int, body string, cut bool) *http.Response {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.Addr())
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	must(t, conn.SetDeadline(time.Now().Add(wait.Timeout(t))))
+	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: media.test\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", path, contentType, length, body)
+	must(t, err)
+	if cut {
+		must(t, conn.(*net.TCPConn).CloseWrite())
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	must(t, err)
+	t.Cleanup(func() { _ = response.Body.Close() })
+	return response
+}
+
+func TestForm_ThatStallsIsNotCalledTooLong(t *testing.T) {
+	t.Parallel()
+	rt := webtest.NewWorld(t).Replica(t, func(o *webtest.Options) { o.Stall = 3 * time.Second })
+	for name, tt := range map[string]struct {
+		announced int
+		body      string
+		detail    string
+	}{"stalled": {100, "grant_type=", "did not arrive in time"}, "too long": {9000, strings.Repeat("x", 9000), "8 KiB"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			response := announce(t, rt, "/oauth/token", "application/x-www-form-urlencoded", tt.announced, tt.body, false) //nolint:bodyclose // the test closes it
+			var body map[string]string
+			must(t, json.NewDecoder(response.Body).Decode(&body))
+			if response.StatusCode != http.StatusBadRequest || body["error"] != "invalid_request" || !strings.Contains(body["error_description"], tt.detail) {
+				t.Errorf("%d %v", response.StatusCode, body)
 			}
 		})
 	}

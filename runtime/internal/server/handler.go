@@ -230,6 +230,20 @@ func failed(ctx context.Context, status int, err error) bool {
 	return kind == fault.Internal || kind == fault.Unavailable
 }
 
+// recordedStatus returns the status for the metrics and the log. Clients of resumable uploads repeat a request after 503, and not after
+// 408 or 429, so they get 503 although the service has not failed.
+func recordedStatus(sent int, err error) int {
+	switch {
+	case sent != http.StatusServiceUnavailable:
+		return sent
+	case fault.Is(err, fault.Busy):
+		return http.StatusTooManyRequests
+	case fault.ReasonOf(err) == fault.IncompleteBody:
+		return http.StatusRequestTimeout
+	}
+	return sent
+}
+
 // finish records the metrics and the log line of a request.
 func (i *instrumentation) finish(r *http.Request, info *httpapi.RequestInfo, pattern string, writer *responseWriter, body *requestBody, elapsed time.Duration, aborted bool) {
 	if pattern == "" {
@@ -239,6 +253,8 @@ func (i *instrumentation) finish(r *http.Request, info *httpapi.RequestInfo, pat
 	if status == 0 {
 		status = http.StatusOK
 	}
+	sent := status
+	status = recordedStatus(sent, info.Err())
 	i.metrics.observe(r.Method, pattern, status, elapsed, body.count(), writer.written)
 	defer i.tracer.end(r, info, pattern, status, body.count(), writer.written, aborted)
 	i.accounts.Count(info.Account, accountmetrics.Request{Status: status, Failed: failed(r.Context(), status, info.Err()), In: body.count(), Out: writer.written})
@@ -256,6 +272,9 @@ func (i *instrumentation) finish(r *http.Request, info *httpapi.RequestInfo, pat
 	}
 	if info.AccountID != uuid.Nil {
 		attributes = append(attributes, slog.String("account", info.AccountID.String()), slog.String("app", info.AppID.String()))
+	}
+	if sent != status {
+		attributes = append(attributes, slog.Int("sent_status", sent))
 	}
 	if aborted {
 		attributes = append(attributes, slog.Bool("aborted", true))

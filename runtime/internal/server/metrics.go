@@ -19,7 +19,7 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediastack_http_requests_total", Help: "Requests by route, method and status code. The route `unmatched` is none of the service.",
+			Name: "mediastack_http_requests_total", Help: "Requests by route, method and status code. Where clients of resumable uploads get 503 for a limit, or for a body that stalls, the code is 429 or 408. The route `unmatched` is none of the service.",
 		}, []string{"route", "method", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "mediastack_http_request_duration_seconds", Help: "Time from the header of a request to the end of its response, by route and method.",

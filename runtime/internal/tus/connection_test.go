@@ -4,9 +4,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	dto "github.com/prometheus/client_model/go"
 
 	"mediastack.dev/hack/testenv/wait"
 )
@@ -108,11 +112,38 @@ func TestStalledPatch_CanBeResumed(t *testing.T) {
 	if got.Status != http.StatusServiceUnavailable || got.Header.Get("Upload-Offset") != "" {
 		t.Errorf("PATCH: %d %v %s", got.Status, got.Header, got.Body)
 	}
+	// The client was slow: the log and the metrics have no failure of the service.
+	wait.Until(t, "the request is in the log", func() bool {
+		return strings.Contains(rt.Logs.String(), `"status":408`)
+	})
+	for line := range strings.Lines(rt.Logs.String()) {
+		if strings.Contains(line, `"status":408`) && (!strings.Contains(line, `"level":"INFO"`) || !strings.Contains(line, `"sent_status":503`)) || strings.Contains(line, `"status":503`) {
+			t.Errorf("the log has %s", line)
+		}
+	}
+	if n := rt.requests(t, "408"); n != 1 || rt.requests(t, "503") != 0 {
+		t.Errorf("the metrics have %g requests of 408, and %g of 503", n, rt.requests(t, "503"))
+	}
 	if n := rt.offset(t, one.Key, address); n != 500 {
 		t.Errorf("%d bytes were received", n)
 	}
 	rt.complete(t, one.Key, address, file)
 	w.purged(t, one)
+}
+
+// requests returns how many requests the metrics have of a code.
+func (rt *replica) requests(t *testing.T, code string) (sum float64) {
+	t.Helper()
+	families, err := rt.Registry.Gather()
+	must(t, err)
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if family.GetName() == "mediastack_http_requests_total" && slices.ContainsFunc(metric.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == "code" && l.GetValue() == code }) {
+				sum += metric.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
 }
 
 // A replica that drains interrupts its uploads, and their clients continue at another one.

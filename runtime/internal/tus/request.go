@@ -209,10 +209,11 @@ func (b *body) Read(p []byte) (int, error) {
 	if cause := b.state.interruption(); cause != nil {
 		return n, cause
 	}
+	why := "the body was cut short; fetch the offset and continue"
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return n, fault.Wrap(err, fault.Unavailable, "the upload made no progress for too long; fetch the offset and continue")
+		why = "the upload made no progress for too long; fetch the offset and continue"
 	}
-	return n, fault.Wrap(err, fault.Unavailable, "the body was cut short; fetch the offset and continue")
+	return n, &fault.Error{Kind: fault.Unavailable, Reason: fault.IncompleteBody, Public: why, Cause: err}
 }
 
 // Close leaves the body to net/http.

@@ -67,13 +67,14 @@ WHERE id = sqlc.arg(id) AND item_id = sqlc.arg(item_id)::uuid AND instance_id = 
 
 -- name: PurgeFetches :execrows
 -- Ends jobs whose task has been due since the cutoff without a process that began it, and deletes jobs that ended before the cutoff; and the
--- tasks of both. A job that a process begins now is skipped.
+-- tasks of both. A job that a process begins now is skipped: PostgreSQL compares a row that was changed before it was locked once more,
+-- but with NOT EXISTS, which is planned as a join, it would not compare the process.
 WITH overdue AS (
     UPDATE fetch_job SET state = 'failed', error_code = sqlc.arg(error_code)::text, error_text = sqlc.arg(error_text)::text, ended_at = now(), url = '', instance_id = NULL
     WHERE id = ANY (ARRAY(
         SELECT job.id FROM fetch_job job WHERE job.ended_at IS NULL AND job.created_at < sqlc.arg(cutoff)::timestamptz
-          AND NOT EXISTS (SELECT FROM work task WHERE task.kind = sqlc.arg(kind) AND task.key = job.id AND task.due_at >= sqlc.arg(cutoff)::timestamptz)
-          AND NOT EXISTS (SELECT FROM runtime_instance holder WHERE holder.id = job.instance_id AND holder.lease_ends >= now())
+          AND NOT coalesce((SELECT task.due_at >= sqlc.arg(cutoff)::timestamptz FROM work task WHERE task.kind = sqlc.arg(kind) AND task.key = job.id), false)
+          AND NOT coalesce((SELECT holder.lease_ends >= now() FROM runtime_instance holder WHERE holder.id = job.instance_id), false)
         LIMIT sqlc.arg(batch)::int FOR UPDATE OF job SKIP LOCKED))
     RETURNING id
 ), purged AS (

@@ -244,8 +244,8 @@ WITH overdue AS (
     UPDATE fetch_job SET state = 'failed', error_code = $1::text, error_text = $2::text, ended_at = now(), url = '', instance_id = NULL
     WHERE id = ANY (ARRAY(
         SELECT job.id FROM fetch_job job WHERE job.ended_at IS NULL AND job.created_at < $3::timestamptz
-          AND NOT EXISTS (SELECT FROM work task WHERE task.kind = $4 AND task.key = job.id AND task.due_at >= $3::timestamptz)
-          AND NOT EXISTS (SELECT FROM runtime_instance holder WHERE holder.id = job.instance_id AND holder.lease_ends >= now())
+          AND NOT coalesce((SELECT task.due_at >= $3::timestamptz FROM work task WHERE task.kind = $4 AND task.key = job.id), false)
+          AND NOT coalesce((SELECT holder.lease_ends >= now() FROM runtime_instance holder WHERE holder.id = job.instance_id), false)
         LIMIT $5::int FOR UPDATE OF job SKIP LOCKED))
     RETURNING id
 ), purged AS (
@@ -269,7 +269,8 @@ type PurgeFetchesParams struct {
 }
 
 // Ends jobs whose task has been due since the cutoff without a process that began it, and deletes jobs that ended before the cutoff; and the
-// tasks of both. A job that a process begins now is skipped.
+// tasks of both. A job that a process begins now is skipped: PostgreSQL compares a row that was changed before it was locked once more,
+// but with NOT EXISTS, which is planned as a join, it would not compare the process.
 func (q *Queries) PurgeFetches(ctx context.Context, arg PurgeFetchesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, purgeFetches,
 		arg.ErrorCode,
