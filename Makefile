@@ -38,7 +38,7 @@ status: bin/mediastack-dev ## Print whether the dev stack runs, and its commands
 clean: bin/mediastack-dev ## Remove the data of the dev stack (fails while it runs)
 	@bin/mediastack-dev clean $(ARGS)
 
-cluster: cluster-packages cluster-programs cluster-binaries dev-services ## Start a real Kubernetes cluster of two nodes, with PostgreSQL and an S3 store beside it (as root)
+cluster: cluster-check cluster-programs dev-services ## Start a real Kubernetes cluster of two nodes, with PostgreSQL and an S3 store beside it (as root)
 	@bin/mediastack-cluster up $(ARGS)
 
 cluster-stop: bin/mediastack-cluster ## Stop the cluster of this checkout and remove all of it
@@ -85,7 +85,7 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race presubmit presubmit-plain presubmit-race nightly flaky suite-times test-programs test-modules test-images e2e zero-loss reproduce test-stores test-erasure test-migrations test-operator test-bodies test-requests lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
+.PHONY: test test-race presubmit presubmit-plain presubmit-race nightly flaky suite-times test-programs test-modules test-images test-pages e2e zero-loss reproduce test-stores test-erasure test-migrations test-operator test-bodies test-requests lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -176,7 +176,12 @@ test-stores: packages minio build dev-services ## Run the tests of objects, medi
 		echo "== $$store"; \
 		MEDIASTACK_TEST_STORE=$$store go test -count=1 -p 1 -timeout 30m $(STORE_PACKAGES); \
 	done
-	@command -v radosgw > /dev/null || echo "Ceph RGW is not installed, so its tests did not run: apt-get install --no-install-recommends ceph-mon ceph-osd radosgw"
+	@# make nightly prints the lines of its steps that begin so.
+	@command -v radosgw > /dev/null || echo "note: Ceph RGW is not installed, so its tests did not run: apt-get install --no-install-recommends ceph-mon ceph-osd radosgw"
+
+test-pages: test-programs ## Check every login page and the files page in every state in a browser, with screenshots of whole pages
+	@# The pictures of the documentation stay as they are. All tests of the package run with make test, without these screenshots.
+	pictures=$$(mktemp -d) && trap 'rm -rf "$$pictures"' EXIT && BROWSER_PICTURES=$$pictures $(SERVED) go test -count=1 -timeout 30m -run TestPages_AreAccessible ./hack/test/browser
 
 test-erasure: packages minio build dev-services ## Delete a versioned bucket of 10,000 objects with 3 versions and a delete marker each, and the rows of a million items
 	MEDIASTACK_TEST_OBJECTS=10000 go test -count=1 -timeout $(TEST_TIMEOUT) -v -run TestDrain_RemovesEveryVersion ./runtime/objectstore
@@ -201,18 +206,17 @@ tidy: ## Tidy every module of the repository, and align the versions of pinned p
 verify: ## Check that generated code, formatting and go.mod are up to date, then the vocabulary and the linters
 	@hack/verify.sh
 
-e2e: cluster-packages cluster-programs cluster-binaries dev-services helm ## Install images and chart in a real cluster, and run the end-to-end tests in it (as root; ARGS="-v -run Purge" selects, KEEP=1 keeps the cluster of a failure)
+e2e: cluster-check cluster-programs dev-services helm ## Install images and chart in a real cluster, and run the end-to-end tests in it (as root; ARGS="-v -run Purge" selects, KEEP=1 keeps the cluster of a failure)
 	@$(MAKE) images VERSION=e2e DIST=dist/e2e
 	@hack/e2e.sh $(ARGS)
 
-zero-loss: cluster-packages cluster-programs cluster-binaries dev-services helm ## Operate the product in a real cluster under load, and print what clients saw failing (as root; ARGS="--rate 20 --only drain")
+zero-loss: cluster-check cluster-programs dev-services helm ## Operate the product in a real cluster under load, and print what clients saw failing (as root; ARGS="--rate 20 --only drain")
 	@$(MAKE) images VERSION=e2e DIST=dist/e2e
 	CGO_ENABLED=0 go build -ldflags "-s -w" -o bin/mediastack-zeroloss ./hack/test/zeroloss
-	bin/mediastack-cluster check
 	@hack/in-cluster.sh zeroloss bin/mediastack-cluster exec bin/mediastack-zeroloss run $(ARGS)
 
-nightly: ## Run what takes hours, before a release: all tests, races, images, a real cluster, crashes, full sizes, fuzzing (STEPS="test crash" selects)
-	@hack/nightly.sh $(STEPS)
+nightly: ## Run what takes hours, before a release: all tests, races, images, a real cluster, crashes, full sizes, fuzzing (STEPS="test crash" selects, CONTINUE=1 leaves out what has passed on this commit, STATUS=1 prints what has)
+	@go run ./hack/nightly $(if $(STATUS),--status) $(if $(CONTINUE),--continue) $(STEPS)
 
 fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex selects targets
 	@hack/fuzz.sh
@@ -257,7 +261,11 @@ dev-stack: ## Build the program of the dev stack into bin/
 dev-stack bin/mediastack-dev:
 	@hack/go-build.sh "dev stack" -ldflags "-s -w" -o bin/mediastack-dev ./hack/devstack
 
-.PHONY: cluster-binaries
+.PHONY: cluster-binaries cluster-check
+# In the order of its lines: what a machine lacks is said before programs are built for many minutes.
+cluster-check: cluster-packages cluster-binaries
+	@bin/mediastack-cluster check
+
 cluster-binaries bin/mediastack-cluster:
 	go build -o bin/mediastack-cluster ./hack/cluster
 	go build -ldflags "-s -w" -o bin/mediastack-pause ./hack/cluster/pause
