@@ -163,7 +163,7 @@ suite-times: ## Print where the time of the last run of .ci/run went (ARGS="--wr
 	@go run ./hack/suitetimes $(ARGS)
 
 test-images: packages build ## Build the container images twice, and run their programs from them alone
-	go -C hack/images test -count=1 -timeout $(TEST_TIMEOUT) .
+	go -C hack/images test -count=1 -timeout $(TEST_TIMEOUT) -v .
 
 reproduce: images ## Build the images again, in another folder with an empty build cache, and compare them
 	@REVISION=$(REVISION) COMMITTED=$(COMMITTED) hack/reproduce.sh
@@ -206,7 +206,7 @@ tidy: ## Tidy every module of the repository, and align the versions of pinned p
 verify: ## Check that generated code, formatting and go.mod are up to date, then the vocabulary and the linters
 	@hack/verify.sh
 
-e2e: cluster-check cluster-programs dev-services helm ## Install images and chart in a real cluster, and run the end-to-end tests in it (as root; ARGS="-v -run Purge" selects, KEEP=1 keeps the cluster of a failure)
+e2e: cluster-check cluster-programs dev-services helm ## Install images and chart in a real cluster, and run the end-to-end tests in it (as root; ARGS="-run Purge" selects, KEEP=1 keeps the cluster of a failure)
 	@$(MAKE) images VERSION=e2e DIST=dist/e2e
 	@hack/e2e.sh $(ARGS)
 
