@@ -218,7 +218,7 @@ zero-loss: cluster-check cluster-programs dev-services helm ## Operate the produ
 nightly: ## Run what takes hours, before a release: all tests, races, images, a real cluster, crashes, full sizes, fuzzing (STEPS="test crash" selects, CONTINUE=1 leaves out what has passed on this commit, STATUS=1 prints what has)
 	@go run ./hack/nightly $(if $(STATUS),--status) $(if $(CONTINUE),--continue) $(STEPS)
 
-fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex selects targets
+fuzz: libvips ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex selects targets
 	@hack/fuzz.sh
 
 bench: running build dev-services tusd ## Compare the service with baselines (ARGS="upload read" selects, ARGS=--help explains)
