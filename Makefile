@@ -38,7 +38,7 @@ status: bin/mediastack-dev ## Print whether the dev stack runs, and its commands
 clean: bin/mediastack-dev ## Remove the data of the dev stack (fails while it runs)
 	@bin/mediastack-dev clean $(ARGS)
 
-cluster: cluster-packages cluster-programs cluster-binaries dev-services ## Start a real Kubernetes cluster of two nodes, with PostgreSQL and an S3 store beside it (as root)
+cluster: cluster-check cluster-programs dev-services ## Start a real Kubernetes cluster of two nodes, with PostgreSQL and an S3 store beside it (as root)
 	@bin/mediastack-cluster up $(ARGS)
 
 cluster-stop: bin/mediastack-cluster ## Stop the cluster of this checkout and remove all of it
@@ -85,7 +85,7 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race presubmit presubmit-plain presubmit-race nightly flaky suite-times test-programs test-modules test-images e2e zero-loss reproduce test-stores test-erasure test-migrations test-operator test-bodies test-requests lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
+.PHONY: test test-race presubmit presubmit-plain presubmit-race nightly flaky suite-times test-programs test-modules test-images test-pages e2e zero-loss reproduce test-stores test-erasure test-migrations test-operator test-bodies test-requests lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -163,7 +163,7 @@ suite-times: ## Print where the time of the last run of .ci/run went (ARGS="--wr
 	@go run ./hack/suitetimes $(ARGS)
 
 test-images: packages build ## Build the container images twice, and run their programs from them alone
-	go -C hack/images test -count=1 -timeout $(TEST_TIMEOUT) .
+	go -C hack/images test -count=1 -timeout $(TEST_TIMEOUT) -v .
 
 reproduce: images ## Build the images again, in another folder with an empty build cache, and compare them
 	@REVISION=$(REVISION) COMMITTED=$(COMMITTED) hack/reproduce.sh
@@ -176,14 +176,19 @@ test-stores: packages minio build dev-services ## Run the tests of objects, medi
 		echo "== $$store"; \
 		MEDIASTACK_TEST_STORE=$$store go test -count=1 -p 1 -timeout 30m $(STORE_PACKAGES); \
 	done
-	@command -v radosgw > /dev/null || echo "Ceph RGW is not installed, so its tests did not run: apt-get install --no-install-recommends ceph-mon ceph-osd radosgw"
+	@# make nightly prints the lines of its steps that begin so.
+	@command -v radosgw > /dev/null || echo "note: Ceph RGW is not installed, so its tests did not run: apt-get install --no-install-recommends ceph-mon ceph-osd radosgw"
+
+test-pages: test-programs ## Check every login page and the files page in every state in a browser, with screenshots of whole pages
+	@# The pictures of the documentation stay as they are. All tests of the package run with make test, without these screenshots.
+	pictures=$$(mktemp -d) && trap 'rm -rf "$$pictures"' EXIT && BROWSER_PICTURES=$$pictures $(SERVED) go test -count=1 -timeout 30m -run TestPages_AreAccessible ./hack/test/browser
 
 test-erasure: packages minio build dev-services ## Delete a versioned bucket of 10,000 objects with 3 versions and a delete marker each, and the rows of a million items
 	MEDIASTACK_TEST_OBJECTS=10000 go test -count=1 -timeout $(TEST_TIMEOUT) -v -run TestDrain_RemovesEveryVersion ./runtime/objectstore
 	MEDIASTACK_TEST_ITEMS=1000000 go test -count=1 -timeout $(TEST_TIMEOUT) -v -run TestErasure_IsLinearInItems ./runtime/postgres
 
-test-migrations: packages minio build dev-services ## Apply the migrations to a million items while clients work, and print how long each of them takes
-	MEDIASTACK_TEST_ITEMS=1000000 go test -count=1 -timeout $(TEST_TIMEOUT) -v -run TestMigrate_ReadsAndRewritesNoTable ./runtime/postgres
+test-migrations: packages minio build dev-services ## Apply the migrations to a million items while clients work, and remove a million objects' rows, and print how long that takes
+	MEDIASTACK_TEST_ITEMS=1000000 go test -count=1 -timeout $(TEST_TIMEOUT) -v -run 'TestMigrate_ReadsAndRewritesNoTable|TestRemovals_OfMany' ./runtime/postgres
 
 lint: golangci-lint libvips ## Run the linters, which include the import rules
 	$(TOOLS)/golangci-lint run ./...
@@ -201,27 +206,28 @@ tidy: ## Tidy every module of the repository, and align the versions of pinned p
 verify: ## Check that generated code, formatting and go.mod are up to date, then the vocabulary and the linters
 	@hack/verify.sh
 
-e2e: cluster-packages cluster-programs cluster-binaries dev-services helm ## Install images and chart in a real cluster, and run the end-to-end tests in it (as root; ARGS="-v -run Purge" selects, KEEP=1 keeps the cluster of a failure)
+e2e: cluster-check cluster-programs dev-services helm ## Install images and chart in a real cluster, and run the end-to-end tests in it (as root; ARGS="-run Purge" selects, KEEP=1 keeps the cluster of a failure)
 	@$(MAKE) images VERSION=e2e DIST=dist/e2e
 	@hack/e2e.sh $(ARGS)
 
-zero-loss: cluster-packages cluster-programs cluster-binaries dev-services helm ## Operate the product in a real cluster under load, and print what clients saw failing (as root; ARGS="--rate 20 --only drain")
+zero-loss: cluster-check cluster-programs dev-services helm ## Operate the product in a real cluster under load, and print what clients saw failing (as root; ARGS="--rate 20 --only drain")
 	@$(MAKE) images VERSION=e2e DIST=dist/e2e
 	CGO_ENABLED=0 go build -ldflags "-s -w" -o bin/mediastack-zeroloss ./hack/test/zeroloss
-	bin/mediastack-cluster check
 	@hack/in-cluster.sh zeroloss bin/mediastack-cluster exec bin/mediastack-zeroloss run $(ARGS)
 
-nightly: ## Run what takes hours, before a release: all tests, races, images, a real cluster, crashes, full sizes, fuzzing (STEPS="test crash" selects)
-	@hack/nightly.sh $(STEPS)
+nightly: ## Run what takes hours, before a release: all tests, races, images, a real cluster, crashes, full sizes, fuzzing (STEPS="test crash" selects, CONTINUE=1 leaves out what has passed on this commit, STATUS=1 prints what has)
+	@go run ./hack/nightly $(if $(STATUS),--status) $(if $(CONTINUE),--continue) $(STEPS)
 
-fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex selects targets
+fuzz: libvips ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex selects targets
 	@hack/fuzz.sh
 
 bench: running build dev-services tusd ## Compare the service with baselines (ARGS="upload read" selects, ARGS=--help explains)
 	go run ./hack/bench $(ARGS)
 
 test-operator: kube helm build dev-services ## Run the operator's tests of outages, take-overs, retained accounts and uninstallation at full size: 1,000, 200 and 300 accounts (half an hour)
-	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m -run 'TestOutage_(Short|Long)|TestTakeOver_|TestRetained_(AccountsAre|DeletedDef)|TestUninstall_' ./controllers/operator ./charts
+	@# go test prints the output of one package as it comes, but not that of several.
+	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m -run TestUninstall_ ./charts
+	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m -run 'TestOutage_(Short|Long)|TestTakeOver_|TestRetained_(AccountsAre|DeletedDef)|TestUninstall_|TestIdle_|TestRestart_WritesNothing' ./controllers/operator
 
 test-bodies: packages build dev-services ## Hold 4,300 connections with bodies that do not come, behind a proxy, and print what another tenant waits for (half an hour)
 	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m ./hack/test/proxy
@@ -257,7 +263,11 @@ dev-stack: ## Build the program of the dev stack into bin/
 dev-stack bin/mediastack-dev:
 	@hack/go-build.sh "dev stack" -ldflags "-s -w" -o bin/mediastack-dev ./hack/devstack
 
-.PHONY: cluster-binaries
+.PHONY: cluster-binaries cluster-check
+# In the order of its lines: what a machine lacks is said before programs are built for many minutes.
+cluster-check: cluster-packages cluster-binaries
+	@bin/mediastack-cluster check
+
 cluster-binaries bin/mediastack-cluster:
 	go build -o bin/mediastack-cluster ./hack/cluster
 	go build -ldflags "-s -w" -o bin/mediastack-pause ./hack/cluster/pause

@@ -8,6 +8,6 @@ cd "$(dirname "$0")/.."
 export CGO_ENABLED=0 # the tests run in a pod, too, which has no libraries
 cluster=$PWD/bin/mediastack-cluster
 
-"$cluster" check
-go test -tags cluster -count=1 -timeout 10m "$@" ./hack/cluster
-hack/in-cluster.sh e2e go test -tags cluster -count=1 -timeout 20m "$@" -exec "$cluster exec" ./hack/test/cluster
+# With -v a line tells each test that ends: all of them take minutes.
+go test -tags cluster -count=1 -timeout 10m -v "$@" ./hack/cluster
+hack/in-cluster.sh e2e go test -tags cluster -count=1 -timeout 20m -v "$@" -exec "$cluster exec" ./hack/test/cluster

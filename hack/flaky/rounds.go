@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
+	"mediastack.dev/hack/processgroup"
 	"mediastack.dev/hack/testevents"
 )
 
@@ -19,8 +18,6 @@ const (
 	// eventsEnv names the file for the events to the command, and eventsArgument is replaced by it.
 	eventsEnv      = "EVENTS"
 	eventsArgument = "{events}"
-	// grace is how long an interrupted command may take to end.
-	grace = 20 * time.Second
 )
 
 // round is a run of the command that was not interrupted.
@@ -143,21 +140,7 @@ func (c *config) runCommand(ctx context.Context, events string, log *os.File) (*
 	for i, arg := range c.command {
 		args[i] = strings.ReplaceAll(arg, eventsArgument, events)
 	}
-	command := exec.CommandContext(ctx, args[0], args[1:]...)
-	command.Env = append(os.Environ(), eventsEnv+"="+events)
-	command.Stdout, command.Stderr = log, log
-	// It has a process group of its own, so that an interrupt reaches its children, too: once, and from here alone.
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGINT) }
-	command.WaitDelay = grace
-	if err := command.Start(); err != nil {
-		return nil, err
-	}
-	_ = command.Wait() // the state has its result
-	if ctx.Err() != nil {
-		_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL) // children that ignored the interrupt
-	}
-	return command.ProcessState, nil
+	return processgroup.Run(ctx, args, []string{eventsEnv + "=" + events}, log)
 }
 
 // failures returns the failures in a file of events. A command that did not succeed has one at least.
