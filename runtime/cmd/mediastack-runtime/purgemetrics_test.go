@@ -58,7 +58,7 @@ func TestPurgeMetrics_AreExportedByOneReplica(t *testing.T) {
 			labels      []string
 		}{
 			{1, 2, "mediastack_purge_removed_total", []string{"kind", "drafts"}},
-			{1, 2, "mediastack_purge_removed_total", []string{"kind", "objects"}},
+			{0, 2, "mediastack_purge_removed_total", []string{"kind", "objects"}}, // a replica may remove them first
 			{1, 2, "mediastack_purge_runs_total", []string{"outcome", "completed"}},
 			{0, 1, "mediastack_purge_runs_total", []string{"outcome", "failed"}},
 			{float64(before.Unix()), float64(before.Add(testwait.Timeout(t)).Unix()), "mediastack_purge_last_success_timestamp_seconds", nil},
