@@ -299,7 +299,7 @@ func TestProgress_IsTheLastLineOfTheLog(t *testing.T) {
 
 func TestInterrupt_EndsTheStepAndKeepsWhatHasPassed(t *testing.T) {
 	t.Parallel()
-	c := newCheckout(t, scripts{"two": `: >.mediastack/began; exec sleep 600`})
+	c := newCheckout(t, scripts{"two": `trap ': >.mediastack/interrupted; exit 1' INT; : >.mediastack/began; while :; do sleep 0.01; done`})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan int, 1)
 	var printed string
@@ -315,6 +315,9 @@ func TestInterrupt_EndsTheStepAndKeepsWhatHasPassed(t *testing.T) {
 	cancel()
 	if status := wait.Receive(t, "the end", ended); status != exitInterrupted {
 		t.Errorf("it ends with %d", status)
+	}
+	if _, err := os.Stat(filepath.Join(c.root, ".mediastack", "interrupted")); err != nil {
+		t.Errorf("the step got no interrupt: %v", err)
 	}
 	if want := `nightly: two was interrupted after T
 nightly: 1 of 3 steps passed in T
