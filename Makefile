@@ -188,7 +188,7 @@ test-erasure: packages minio build dev-services ## Delete a versioned bucket of 
 	MEDIASTACK_TEST_ITEMS=1000000 go test -count=1 -timeout $(TEST_TIMEOUT) -v -run TestErasure_IsLinearInItems ./runtime/postgres
 
 test-migrations: packages minio build dev-services ## Apply the migrations to a million items while clients work, and remove a million objects' rows, and print how long that takes
-	MEDIASTACK_TEST_ITEMS=1000000 go test -count=1 -timeout $(TEST_TIMEOUT) -v -run 'TestMigrate_ReadsAndRewritesNoTable|TestRemovals_OfMany' ./runtime/postgres
+	MEDIASTACK_TEST_ITEMS=1000000 go test -count=1 -timeout $(TEST_TIMEOUT) -v -parallel 1 -run 'TestMigrate_ReadsAndRewritesNoTable|TestRemovals_OfMany' ./runtime/postgres
 
 lint: golangci-lint libvips ## Run the linters, which include the import rules
 	$(TOOLS)/golangci-lint run ./...

@@ -27,7 +27,7 @@ var steps = []step{
 	{target: "test-bodies", usual: 7 * time.Minute},
 	{target: "test-requests", usual: time.Minute},
 	{target: "test-erasure", usual: 4 * time.Minute},
-	{target: "test-migrations", usual: 5 * time.Minute},
+	{target: "test-migrations", usual: 6 * time.Minute},
 	{target: "test-stores", usual: 3 * time.Minute},
 	{target: "test-pages", usual: 3 * time.Minute},
 	{target: "fuzz", usual: 30 * time.Minute},
