@@ -188,7 +188,7 @@ test-erasure: packages minio build dev-services ## Delete a versioned bucket of 
 	MEDIASTACK_TEST_ITEMS=1000000 go test -count=1 -timeout $(TEST_TIMEOUT) -v -run TestErasure_IsLinearInItems ./runtime/postgres
 
 test-migrations: packages minio build dev-services ## Apply the migrations to a million items while clients work, and remove a million objects' rows, and print how long that takes
-	MEDIASTACK_TEST_ITEMS=1000000 go test -count=1 -timeout $(TEST_TIMEOUT) -v -run 'TestMigrate_ReadsAndRewritesNoTable|TestRemovals_OfMany' ./runtime/postgres
+	MEDIASTACK_TEST_ITEMS=1000000 go test -count=1 -timeout $(TEST_TIMEOUT) -v -parallel 1 -run 'TestMigrate_ReadsAndRewritesNoTable|TestRemovals_OfMany' ./runtime/postgres
 
 lint: golangci-lint libvips ## Run the linters, which include the import rules
 	$(TOOLS)/golangci-lint run ./...
@@ -229,7 +229,7 @@ test-operator: kube helm build dev-services ## Run the operator's tests of outag
 	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m -run TestUninstall_ ./charts
 	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m -run 'TestOutage_(Short|Long)|TestTakeOver_|TestRetained_(AccountsAre|DeletedDef)|TestUninstall_|TestIdle_|TestRestart_WritesNothing' ./controllers/operator
 
-test-bodies: packages build dev-services ## Hold 4,300 connections with bodies that do not come, behind a proxy, and print what another tenant waits for (half an hour)
+test-bodies: packages build dev-services ## Hold 4,300 connections with bodies that do not come, behind a proxy, and print what another tenant waits for (7 minutes)
 	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m ./hack/test/proxy
 
 test-requests: packages build dev-services ## Send a credential in each format in each field of each route, and ten thousand addresses that no preset allows

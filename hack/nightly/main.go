@@ -149,7 +149,7 @@ func (n *nightly) printStatus(chosen []step, commit string) int {
 		if ran {
 			text = fmt.Sprintf("%s at %s in %s", last.verb(), last.ended.Format("2006-01-02 15:04"), duration(last.elapsed))
 		}
-		if ran && last.commit == commit {
+		if ran && last.commit == commit && !strings.HasSuffix(commit, dirty) {
 			text += ", on this commit"
 		}
 		if !n.record.passedOn(s.target, commit) {

@@ -240,7 +240,7 @@ func TestRecord_HasNoRunThatProvesNothing(t *testing.T) {
 			if status != 0 || !strings.Contains(printed, test.want) {
 				t.Errorf("it ends with %d, and prints\n%s\nwithout\n%s", status, printed, test.want)
 			}
-			if status, printed := c.night(t.Context(), "--status", "one"); status != exitFailed || strings.Contains(printed, "on this commit") != strings.HasPrefix(name, "with changes") {
+			if status, printed := c.night(t.Context(), "--status", "one"); status != exitFailed || !strings.HasPrefix(printed, "one  ") || strings.Contains(printed, "on this commit") {
 				t.Errorf("afterwards --status ends with %d, and prints\n%s", status, printed)
 			}
 			if status, printed := c.night(t.Context(), "--continue", "one"); status != 0 || !strings.Contains(printed, "one passed") {
@@ -299,7 +299,7 @@ func TestProgress_IsTheLastLineOfTheLog(t *testing.T) {
 
 func TestInterrupt_EndsTheStepAndKeepsWhatHasPassed(t *testing.T) {
 	t.Parallel()
-	c := newCheckout(t, scripts{"two": `: >.mediastack/began; exec sleep 600`})
+	c := newCheckout(t, scripts{"two": `trap ': >.mediastack/interrupted; exit 1' INT; : >.mediastack/began; while :; do sleep 0.01; done`})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan int, 1)
 	var printed string
@@ -315,6 +315,9 @@ func TestInterrupt_EndsTheStepAndKeepsWhatHasPassed(t *testing.T) {
 	cancel()
 	if status := wait.Receive(t, "the end", ended); status != exitInterrupted {
 		t.Errorf("it ends with %d", status)
+	}
+	if _, err := os.Stat(filepath.Join(c.root, ".mediastack", "interrupted")); err != nil {
+		t.Errorf("the step got no interrupt: %v", err)
 	}
 	if want := `nightly: two was interrupted after T
 nightly: 1 of 3 steps passed in T
