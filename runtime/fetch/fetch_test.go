@@ -65,7 +65,7 @@ func TestJob_CommittedByAKilledProcessIsNotFetchedAgain(t *testing.T) {
 	must(t, err)
 	job := first.start(t, one, fetch.Request{URL: "https://example.com/a", Seal: true})
 	claim := killed.begin(t, killed.claim(t, 1)[0])
-	upload, err := first.core.Media.BeginItem(t.Context(), killed.Principal(t, one), claim.ItemID, 3)
+	upload, err := first.core.Uploads.BeginItem(t.Context(), killed.Principal(t, one), claim.ItemID, 3)
 	must(t, err)
 	must(t, upload.Receive(t.Context(), strings.NewReader("abc"), "text/plain"))
 	_, err = upload.Commit(t.Context(), claim.Request.Fields)

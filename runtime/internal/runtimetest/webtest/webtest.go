@@ -37,6 +37,7 @@ import (
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
+	"mediastack.dev/runtime/upload"
 )
 
 const (
@@ -64,10 +65,11 @@ func (w *World) OwnedTenant(t *testing.T, name string, owners ...string) runtime
 
 // Replica is a runtime with logins, the files page and a route that returns the caller.
 type Replica struct {
-	Server *server.Server
-	Media  *media.Service
-	Clock  *runtimetest.Clock
-	Logs   *runtimetest.Log
+	Server  *server.Server
+	Media   *media.Service
+	Uploads *upload.Service
+	Clock   *runtimetest.Clock
+	Logs    *runtimetest.Log
 
 	env    *runtimetest.Env
 	logins *oauth.Service
@@ -93,6 +95,7 @@ type Options struct {
 	// Document is the time of a form or a registration.
 	Document  time.Duration
 	Media     media.Config
+	Upload    upload.Config
 	Delivery  delivery.Config
 	Presigner delivery.Presigner
 	// Images reports whether uploads get thumbnails.
@@ -111,7 +114,7 @@ func defaults() Options {
 			AuthorizationCodeTTL: time.Minute, AccessTTL: time.Hour, RefreshTTL: 720 * time.Hour, RefreshGrace: 90 * time.Second, RegistrationsPerIP: 100},
 		OAuth: oauthhttp.Config{AllowedRedirectURIs: []string{"cursor://anysphere.cursor-mcp/oauth/callback"}, TrustedHosts: []string{"claude.ai", "claude.com", "chatgpt.com", "vscode.dev"}, ClientMetadataDocuments: true},
 		Files: webfiles.Config{Enabled: true, PerPage: 24},
-		Media: runtimetest.MediaConfig(), Delivery: delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream},
+		Media: runtimetest.MediaConfig(), Upload: runtimetest.UploadConfig(), Delivery: delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream},
 		Pages: pages.Config{Name: "Media storage", Color: "#2456d6"},
 	}
 }
@@ -142,11 +145,14 @@ func (w *World) Replica(t *testing.T, change ...func(*Options)) *Replica {
 	must(t, err)
 	shown, err := pages.New(o.Pages)
 	must(t, err)
-	deps := media.Deps{Store: w.Store.Items, Objects: w.Objects, Settings: w.Settings, Now: rt.Clock.Now, Log: log}
+	rt.Media, err = media.New(o.Media, media.Deps{Store: w.Store.Items, Objects: w.Objects, Now: rt.Clock.Now, Log: log})
+	must(t, err)
+	locks := w.Store.Uploads.UploadLocks(log)
+	deps := upload.Deps{Store: w.Store.Uploads, Objects: w.Objects, Items: rt.Media, Settings: w.Settings, Locks: locks, LockTimeout: time.Minute, Now: rt.Clock.Now, Log: log}
 	if o.Images {
 		deps.Deriver = runtimetest.Images(t, registry, log)
 	}
-	rt.Media, err = media.New(o.Media, deps)
+	rt.Uploads, err = upload.New(o.Upload, deps)
 	must(t, err)
 	files, err := delivery.New(o.Delivery, delivery.Deps{BaseURL: o.Base, Secret: secret, Items: rt.Media, Objects: w.Objects, Presigner: o.Presigner, Registry: registry, Now: rt.Clock.Now, Log: log})
 	must(t, err)
@@ -154,7 +160,6 @@ func (w *World) Replica(t *testing.T, change ...func(*Options)) *Replica {
 	if o.UseCases != nil {
 		useCases = o.UseCases(useCases)
 	}
-	locks := w.Store.Items.UploadLocks(log)
 	loginDeps := oauthhttp.Deps{OAuth: rt.logins, Pages: shown, Limits: limits, BaseURL: o.Base, Name: o.Pages.Name, Now: rt.Clock.Now}
 	if o.Files.Enabled {
 		loginDeps.Files = webfiles.OwnerPages()
@@ -167,7 +172,7 @@ func (w *World) Replica(t *testing.T, change ...func(*Options)) *Replica {
 	mounts := []func(chi.Router){login.Mount, files.Mount}
 	if o.Files.Enabled {
 		page, err := webfiles.New(o.Files, webfiles.Deps{Login: login, OAuth: rt.logins, Pages: shown, Limits: limits, BaseURL: o.Base, Now: rt.Clock.Now,
-			Media: useCases, Uploads: media.NewRunningUploads(rt.Media, locks, time.Minute), URLs: files.URLs(), Settings: w.Settings, StoreOrigin: files.StoreOrigin, DraftTTL: 24 * time.Hour, CheckWritable: rt.auth.CheckWritable})
+			Media: useCases, Uploads: rt.Uploads, URLs: files.URLs(), Settings: w.Settings, StoreOrigin: files.StoreOrigin, DraftTTL: 24 * time.Hour, CheckWritable: rt.auth.CheckWritable})
 		must(t, err)
 		mounts = append(mounts, page.Mount)
 	}
