@@ -114,7 +114,7 @@ func TestJob_WhoseEndIsNotRecordedIsNotFetchedAgain(t *testing.T) {
 	must(t, err)
 	store := &unrecorded{Store: w.Store.Fetches}
 	p.core.Tasks = tasks
-	p.core.Fetch, err = fetch.New(runtimetest.FetchConfig(), fetch.Deps{Store: store, Media: p.core.Media, NewID: w.Store.Cell().NewID, Now: time.Now, Log: p.core.Logs.Logger(),
+	p.core.Fetch, err = fetch.New(runtimetest.FetchConfig(), fetch.Deps{Store: store, Media: p.core.Media, Uploads: p.core.Uploads, NewID: w.Store.Cell().NewID, Now: time.Now, Log: p.core.Logs.Logger(),
 		Queued: func() { queued.Add(1); tasks.Wake(fetch.JobWork) }, Source: source(func(ctx context.Context) (fetch.File, error) {
 			opened.Add(1)
 			return serve("abc")(ctx)
