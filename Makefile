@@ -106,7 +106,7 @@ TEST_PACKAGES_AT_A_TIME ?= $(shell echo $$(($$(nproc) + 1)))
 # Compilers, linkers and tests collect garbage less often than by default: they lack processor time, not memory.
 TEST_GOGC ?= 400
 # go test begins with the packages that are named first: no long one is left alone at the end.
-LONG := controllers/operator hack/test/browser hack/bench hack/test/examples runtime/postgres hack/test/proxy runtime/internal/imaging runtime/media \
+LONG := controllers/operator hack/test/browser hack/bench hack/test/examples runtime/postgres hack/test/proxy runtime/internal/imaging runtime/media runtime/upload \
 	runtime/cmd/mediastack-runtime hack/test/clients/typescript charts hack/test/clients/tus hack/test/clients/mcp hack/test/clients/go \
 	hack/test/e2e hack/test/chaos hack/test/upgrade hack/test/restore hack/test/monitoring hack/presetpictures runtime/internal/rest
 long_first = $(foreach long,$(LONG:%=mediastack.dev/%),$(filter $(long),$(1))) $(filter-out $(LONG:%=mediastack.dev/%),$(1))
@@ -170,8 +170,8 @@ reproduce: images ## Build the images again, in another folder with an empty bui
 
 # The S3 stores of test-stores. All other tests run against versitygw.
 STORES ?= minio $(if $(shell command -v radosgw),ceph)
-STORE_PACKAGES := ./runtime/objectstore ./runtime/media ./runtime/internal/tus
-test-stores: packages minio build dev-services ## Run the tests of objects, media and TUS against MinIO and, if it is installed, Ceph RGW (STORES="ceph" selects)
+STORE_PACKAGES := ./runtime/objectstore ./runtime/media ./runtime/upload ./runtime/internal/tus
+test-stores: packages minio build dev-services ## Run the tests of objects, media, uploads and TUS against MinIO and, if it is installed, Ceph RGW (STORES="ceph" selects)
 	@for store in $(STORES); do \
 		echo "== $$store"; \
 		MEDIASTACK_TEST_STORE=$$store go test -count=1 -p 1 -timeout 30m $(STORE_PACKAGES); \

@@ -19,7 +19,7 @@ import (
 	"mediastack.dev/hack/testenv/kubetest"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 var must = check.NoError
@@ -232,7 +232,7 @@ func TestMaxUploadSize_DescriptionAgreesWithTheRuntime(t *testing.T) {
 	schema := definition(t).Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)
 	description, _, err := unstructured.NestedString(schema, "schema", "openAPIV3Schema", "properties", "spec", "properties", "storage", "properties", "maxUploadSize", "description")
 	must(t, err)
-	if parts := fmt.Sprintf("10,000 parts of %dMi", media.MaxFile/10_000>>20); !strings.Contains(strings.ReplaceAll(description, "\n", " "), parts) {
+	if parts := fmt.Sprintf("10,000 parts of %dMi", upload.MaxFile/10_000>>20); !strings.Contains(strings.ReplaceAll(description, "\n", " "), parts) {
 		t.Errorf("the description does not contain %q: %s", parts, description)
 	}
 }

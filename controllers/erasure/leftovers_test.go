@@ -22,6 +22,7 @@ import (
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 	"mediastack.dev/runtime/settings"
+	"mediastack.dev/runtime/upload"
 	"mediastack.dev/runtime/work"
 )
 
@@ -138,16 +139,18 @@ func eraseAll(t *testing.T, closeForErasure func(*testing.T, *account.Registry, 
 	versioned := raw.EnableVersioning(ctx, gone.Account.Bucket) == nil
 
 	log := slog.New(slog.DiscardHandler)
-	items, err := media.New(media.Config{MaxUploads: 8, UploadMemory: 64 << 20, UploadPerAccountPercent: 100, UploadQueue: 10, UploadQueueTimeout: time.Hour,
-		UploadLease: time.Hour, ResumableTTL: time.Hour, DeleteTimeout: time.Hour},
-		media.Deps{Store: store.Items, Objects: s.objects, Settings: settings.NewService(store.Settings), Now: time.Now, Log: log})
+	items, err := media.New(media.Config{DeleteTimeout: time.Hour}, media.Deps{Store: store.Items, Objects: s.objects, Now: time.Now, Log: log})
+	must(t, err)
+	uploads, err := upload.New(upload.Config{MaxUploads: 8, UploadMemory: 64 << 20, UploadPerAccountPercent: 100, UploadQueue: 10, UploadQueueTimeout: time.Hour,
+		UploadLease: time.Hour, ResumableTTL: time.Hour},
+		upload.Deps{Store: store.Uploads, Objects: s.objects, Items: items, Settings: settings.NewService(store.Settings), Now: time.Now, Log: log})
 	must(t, err)
 	_, err = store.Installations.TouchRuntime(ctx, uuid.New(), "test", time.Hour)
 	must(t, err)
 	tasks, err := work.NewRunner(work.Deps{Store: store.Tasks, Log: log})
 	must(t, err)
 	fetches, err := fetch.New(fetch.Config{Enabled: true, Concurrency: 4, PerAccount: 2, MaxOpen: 100, MaxAttempts: 3, CheckInterval: 20 * time.Millisecond},
-		fetch.Deps{Store: store.Fetches, Source: files{}, Media: items, NewID: store.Cell().NewID, Queued: func() { tasks.Wake(fetch.JobWork) }, Now: time.Now, Log: log})
+		fetch.Deps{Store: store.Fetches, Source: files{}, Media: items, Uploads: uploads, NewID: store.Cell().NewID, Queued: func() { tasks.Wake(fetch.JobWork) }, Now: time.Now, Log: log})
 	must(t, err)
 	must(t, tasks.Register(fetch.JobWork, fetches, fetches.Policy()))
 	running, stop := context.WithCancel(context.Background())
@@ -159,7 +162,7 @@ func eraseAll(t *testing.T, closeForErasure func(*testing.T, *account.Registry, 
 	for _, p := range []account.Principal{gone, kept} {
 		ids[p.Account.ID] = []uuid.UUID{p.Account.ID, p.App.ID, p.Key.ID}
 		for i := range 6 {
-			item := upload(t, items, p)
+			item := uploaded(t, uploads, p)
 			ids[p.Account.ID] = append(ids[p.Account.ID], item.ID)
 			if i > 0 { // the first one stays a draft, the second one sealed
 				_, err := items.Seal(ctx, p, item.ID)
@@ -213,10 +216,10 @@ func eraseAll(t *testing.T, closeForErasure func(*testing.T, *account.Registry, 
 	t.Logf("with versions: %t", versioned)
 }
 
-// upload uploads a file.
-func upload(t *testing.T, items *media.Service, p account.Principal) media.Item {
+// uploaded uploads a file.
+func uploaded(t *testing.T, uploads *upload.Service, p account.Principal) media.Item {
 	t.Helper()
-	u, err := items.Begin(t.Context(), p, 0)
+	u, err := uploads.Begin(t.Context(), p, 0)
 	must(t, err)
 	defer u.Close(t.Context())
 	must(t, u.Receive(t.Context(), strings.NewReader("uploaded"), "text/plain"))

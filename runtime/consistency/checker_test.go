@@ -16,6 +16,7 @@ import (
 	"mediastack.dev/runtime/consistency"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/rendition"
+	"mediastack.dev/runtime/upload"
 )
 
 func TestCheck_FindsNothingInConsistentAccount(t *testing.T) {
@@ -23,15 +24,15 @@ func TestCheck_FindsNothingInConsistentAccount(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, d *fixture) {
 		d.draft(random(10), media.Fields{})
 		d.draft(nil, media.Fields{})
-		d.sealed(random(media.PartSize+5), media.Fields{Group: "g", Access: media.Public})
+		d.sealed(random(upload.PartSize+5), media.Fields{Group: "g", Access: media.Public})
 		d.withThumbnail(d.sealed(random(30), media.Fields{}), random(7))
 		// An upload that is sending its parts, as another replica may run it.
-		u, err := d.service.Begin(t.Context(), d.principal, 0)
+		u, err := d.Uploads.Begin(t.Context(), d.principal, 0)
 		must(t, err)
 		reader, writer := io.Pipe()
 		received := make(chan error, 1)
 		go func() { received <- u.Receive(t.Context(), reader, "") }()
-		_, err = writer.Write(make([]byte, 2*media.PartSize+10))
+		_, err = writer.Write(make([]byte, 2*upload.PartSize+10))
 		must(t, err)
 		// An upload that was abandoned after its bytes, and a removal that is still queued.
 		died, deleted := uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7())
@@ -52,7 +53,7 @@ func TestCheck_FindsNothingInConsistentAccount(t *testing.T) {
 		item, err := u.Commit(t.Context(), media.Fields{})
 		must(t, err)
 		u.Close(t.Context())
-		if summary, findings := d.check(consistency.Config{Deep: true}); len(findings) > 0 || summary.Items != 5 || item.Objects.Bytes() != 2*media.PartSize+10 {
+		if summary, findings := d.check(consistency.Config{Deep: true}); len(findings) > 0 || summary.Items != 5 || item.Objects.Bytes() != 2*upload.PartSize+10 {
 			t.Errorf("afterwards: %+v, %+v", summary, findings)
 		}
 	})
@@ -180,11 +181,11 @@ func TestCheck_ReportsAndRepairsEveryKind(t *testing.T) {
 				d.balanced()
 			}
 			for _, id := range []uuid.UUID{item.ID, neighbour.ID} {
-				if _, err := d.service.Get(t.Context(), d.principal, id); err != nil {
+				if _, err := d.Items.Get(t.Context(), d.principal, id); err != nil {
 					t.Errorf("%s: an item is gone: %v", c.name, err)
 				}
 			}
-			must(t, deleteItem(t.Context(), d.service, d.principal, item.ID))
+			must(t, deleteItem(t.Context(), d.Items, d.principal, item.ID))
 			d.removeQueued() // the renditions of the item
 			if c.attention == 0 {
 				d.balanced()

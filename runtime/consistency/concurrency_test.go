@@ -19,6 +19,7 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/upload"
 )
 
 // Uploads, seals, deletes and purges in flight cause no finding and no repair.
@@ -26,7 +27,7 @@ func TestCheck_FindsNothingBesideRunningService(t *testing.T) {
 	t.Parallel()
 	onEveryStore(t, func(t *testing.T, d *fixture) {
 		log := slog.New(slog.DiscardHandler)
-		service := d.newService(time.Now)
+		replica := d.newReplica(time.Now)
 		purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 300 * time.Millisecond}, MaxAttempts: 1000, RemovalConfig: media.RemovalConfig{BatchSize: 5, MaxBackoff: time.Second}},
 			media.PurgeDeps{Store: d.store.Items, Tasks: d.store.Tasks, Objects: d.objects, Guard: d.Guard(), Now: time.Now, Log: log})
 		must(t, err)
@@ -40,7 +41,7 @@ func TestCheck_FindsNothingBesideRunningService(t *testing.T) {
 		act := func(client, n int) {
 			size := 100*client + n%50
 			if client == 0 {
-				size = media.PartSize + 100 + n
+				size = upload.PartSize + 100 + n
 				parts.Add(1)
 			}
 			data := random(size)
@@ -48,7 +49,7 @@ func TestCheck_FindsNothingBesideRunningService(t *testing.T) {
 			if n%5 == 4 {
 				file = io.MultiReader(bytes.NewReader(data), failing{gone})
 			}
-			item, err := upload(t.Context(), service, d.principal, file, media.Fields{Group: fmt.Sprint("g", n%3)})
+			item, err := uploadFile(t.Context(), replica.Uploads, d.principal, file, media.Fields{Group: fmt.Sprint("g", n%3)})
 			if err != nil {
 				if !errors.Is(err, gone) {
 					t.Errorf("upload: %v", err)
@@ -59,11 +60,11 @@ func TestCheck_FindsNothingBesideRunningService(t *testing.T) {
 			switch n % 4 {
 			case 0: // stays a draft, for the purge
 			case 1:
-				if err := deleteItem(t.Context(), service, d.principal, item.ID); err != nil && !fault.Is(err, fault.NotFound) {
+				if err := deleteItem(t.Context(), replica.Items, d.principal, item.ID); err != nil && !fault.Is(err, fault.NotFound) {
 					t.Errorf("delete: %v", err)
 				}
 			default:
-				if _, err := service.Seal(t.Context(), d.principal, item.ID); fault.Is(err, fault.NotFound) {
+				if _, err := replica.Items.Seal(t.Context(), d.principal, item.ID); fault.Is(err, fault.NotFound) {
 					return // purged: the machine was slow
 				} else if err != nil {
 					t.Errorf("seal: %v", err)
@@ -72,7 +73,7 @@ func TestCheck_FindsNothingBesideRunningService(t *testing.T) {
 					mu.Lock()
 					sealed[item.ID] = data
 					mu.Unlock()
-				} else if err := deleteItem(t.Context(), service, d.principal, item.ID); err != nil {
+				} else if err := deleteItem(t.Context(), replica.Items, d.principal, item.ID); err != nil {
 					t.Errorf("delete: %v", err)
 				}
 			}
@@ -107,7 +108,7 @@ func TestCheck_FindsNothingBesideRunningService(t *testing.T) {
 		all.Wait()
 		t.Logf("%d uploads, %d of them in parts, %d sealed", done.Load(), parts.Load(), len(sealed))
 		for id, data := range sealed {
-			item, err := service.Get(t.Context(), d.principal, id)
+			item, err := replica.Items.Get(t.Context(), d.principal, id)
 			must(t, err)
 			if !bytes.Equal(d.bytesOf(item.File()), data) {
 				t.Errorf("item %s lost bytes", id)
@@ -136,7 +137,7 @@ func TestRepairCounters_ExactBesideSealsAndDeletes(t *testing.T) {
 			for ctx.Err() == nil {
 				item := d.sealed(random(10+client), media.Fields{Group: "g"})
 				if client%2 == 0 {
-					must(t, deleteItem(t.Context(), d.service, d.principal, item.ID))
+					must(t, deleteItem(t.Context(), d.Items, d.principal, item.ID))
 				}
 			}
 		})

@@ -20,10 +20,12 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/consistency"
 	"mediastack.dev/runtime/internal/runtimetest"
+	"mediastack.dev/runtime/internal/runtimetest/mediatest"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 	"mediastack.dev/runtime/rendition"
+	"mediastack.dev/runtime/upload"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -31,10 +33,10 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 // fixture is an account with its service, whose rows and bucket a test damages.
 type fixture struct {
 	*runtimetest.Env
-	t         *testing.T
-	store     *postgres.Store
-	objects   *objectstore.Store
-	service   *media.Service
+	t       *testing.T
+	store   *postgres.Store
+	objects *objectstore.Store
+	mediatest.Replica
 	clock     *runtimetest.Clock
 	raw       *minio.Core
 	principal account.Principal
@@ -67,36 +69,32 @@ func (d *fixture) withAccount(t *testing.T) *fixture {
 	other.t, other.clock = t, &runtimetest.Clock{}
 	tenant := d.Tenant(t, account.Spec{Name: "t-" + uuid.NewString(), MaxStorage: 1 << 30, MaxUploadSize: 100 << 20})
 	other.principal = d.Principal(t, tenant)
-	other.service = other.newService(other.clock.Now)
+	other.Replica = other.newReplica(other.clock.Now)
 	return &other
 }
 
-func (d *fixture) newService(now func() time.Time) *media.Service {
+func (d *fixture) newReplica(now func() time.Time) mediatest.Replica {
 	d.t.Helper()
-	service, err := media.New(media.Config{MaxUploads: 32, UploadMemory: 256 << 20, UploadPerAccountPercent: 100, UploadQueue: 1000, UploadQueueTimeout: runtimetest.Long,
-		UploadLease: 15 * time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: runtimetest.Long},
-		media.Deps{Store: d.store.Items, Objects: d.objects, Settings: d.Settings, Now: now, Log: slog.New(slog.DiscardHandler)})
-	must(d.t, err)
-	return service
+	return mediatest.NewReplica(d.t, mediatest.Config, upload.Deps{Store: d.store.Uploads, Objects: d.objects, Settings: d.Settings, Now: now, Log: slog.New(slog.DiscardHandler)}, d.store.Items)
 }
 
 // What runs a whole upload, deletes an item with an API key, and makes a file.
 var (
-	upload     = runtimetest.Upload
+	uploadFile = runtimetest.Upload
 	deleteItem = runtimetest.DeleteItem
 	random     = runtimetest.Noise
 )
 
 func (d *fixture) draft(data []byte, fields media.Fields) media.Item {
 	d.t.Helper()
-	item, err := upload(d.t.Context(), d.service, d.principal, bytes.NewReader(data), fields)
+	item, err := uploadFile(d.t.Context(), d.Uploads, d.principal, bytes.NewReader(data), fields)
 	must(d.t, err)
 	return item
 }
 
 func (d *fixture) sealed(data []byte, fields media.Fields) media.Item {
 	d.t.Helper()
-	item, err := d.service.Seal(d.t.Context(), d.principal, d.draft(data, fields).ID)
+	item, err := d.Items.Seal(d.t.Context(), d.principal, d.draft(data, fields).ID)
 	must(d.t, err)
 	return item
 }
@@ -238,7 +236,7 @@ func (d *fixture) balanced() {
 			d.t.Errorf("%s differs from a recount by %d", name, n)
 		}
 	}
-	count, err := d.service.Count(d.t.Context(), d.principal, media.Filter{})
+	count, err := d.Items.Count(d.t.Context(), d.principal, media.Filter{})
 	must(d.t, err)
 	if want := d.QueryInt(d.t, `SELECT count(*) FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL`, appID); count != want {
 		d.t.Errorf("the count is %d, a recount yields %d", count, want)

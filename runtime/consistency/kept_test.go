@@ -87,7 +87,7 @@ func TestCheck_RepairsNothingInForeignBucket(t *testing.T) {
 		if after := d.stored(); !maps.Equal(before, after) {
 			t.Errorf("the bucket was changed: %v, %v", before, after)
 		}
-		if got, err := d.service.Get(t.Context(), d.principal, item.ID); err != nil || len(got.Objects) != 2 {
+		if got, err := d.Items.Get(t.Context(), d.principal, item.ID); err != nil || len(got.Objects) != 2 {
 			t.Errorf("the row was changed: %+v, %v", got, err)
 		}
 		for key := range before {

@@ -37,7 +37,7 @@ func (d *fixture) tombstone(data []byte, fields media.Fields) media.Item {
 
 func (d *fixture) deleteUndoably(item media.Item) {
 	d.t.Helper()
-	until, err := d.service.Delete(d.t.Context(), d.principal, item.ID, media.DeleteOptions{})
+	until, err := d.Items.Delete(d.t.Context(), d.principal, item.ID, media.DeleteOptions{})
 	must(d.t, err)
 	if until == nil {
 		d.t.Fatal("the delete cannot be undone")
@@ -148,10 +148,10 @@ func TestCheck_NamesAndRepairsDriftOfDeletedItems(t *testing.T) {
 				d.balanced()
 			}
 			// The deleted items that are left can be restored.
-			if _, err := d.service.Restore(t.Context(), d.principal, neighbour.ID); err != nil {
+			if _, err := d.Items.Restore(t.Context(), d.principal, neighbour.ID); err != nil {
 				t.Errorf("%s: another deleted item cannot be restored: %v", c.name, err)
 			}
-			if item, err := d.service.Restore(t.Context(), d.principal, deleted.ID); err == nil && c.attention == 0 {
+			if item, err := d.Items.Restore(t.Context(), d.principal, deleted.ID); err == nil && c.attention == 0 {
 				if data := d.bytesOf(item.File()); !slices.Equal(data, random(500)) {
 					t.Errorf("%s: the restored item has other bytes", c.name)
 				}
@@ -197,11 +197,11 @@ func TestCheck_LeavesDeletedItemsToThePurgeForADay(t *testing.T) {
 		}
 	}
 	// A restore wins against a check that has found the item.
-	must(t, check.ErrorOf(d.service.Restore(t.Context(), d.principal, item.ID)))
+	must(t, check.ErrorOf(d.Items.Restore(t.Context(), d.principal, item.ID)))
 	if ended, err := d.store.Consistency.EndOverdueItems(t.Context(), d.principal.Account.ID, []uuid.UUID{item.ID}, d.clock.Now()); err != nil || len(ended) != 0 {
 		t.Errorf("%v, %v", ended, err)
 	}
-	if _, err := d.service.Get(t.Context(), d.principal, item.ID); err != nil {
+	if _, err := d.Items.Get(t.Context(), d.principal, item.ID); err != nil {
 		t.Error(err)
 	}
 }

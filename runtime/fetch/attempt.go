@@ -80,7 +80,7 @@ func (a *attempt) transfer(ctx context.Context, cancel context.CancelCauseFunc, 
 	}
 	defer func() { _ = file.Body.Close() }()
 	a.total.Store(file.Size)
-	upload, err := a.deps.Media.BeginItem(ctx, caller, a.claim.ItemID, file.Size)
+	upload, err := a.deps.Uploads.BeginItem(ctx, caller, a.claim.ItemID, file.Size)
 	if err != nil {
 		return err
 	}

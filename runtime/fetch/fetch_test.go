@@ -65,7 +65,7 @@ func TestJob_CommittedByAKilledProcessIsNotFetchedAgain(t *testing.T) {
 	must(t, err)
 	job := first.start(t, one, fetch.Request{URL: "https://example.com/a", Seal: true})
 	claim := killed.begin(t, killed.claim(t, 1)[0])
-	upload, err := first.core.Media.BeginItem(t.Context(), killed.Principal(t, one), claim.ItemID, 3)
+	upload, err := first.core.Uploads.BeginItem(t.Context(), killed.Principal(t, one), claim.ItemID, 3)
 	must(t, err)
 	must(t, upload.Receive(t.Context(), strings.NewReader("abc"), "text/plain"))
 	_, err = upload.Commit(t.Context(), claim.Request.Fields)
@@ -114,7 +114,7 @@ func TestJob_WhoseEndIsNotRecordedIsNotFetchedAgain(t *testing.T) {
 	must(t, err)
 	store := &unrecorded{Store: w.Store.Fetches}
 	p.core.Tasks = tasks
-	p.core.Fetch, err = fetch.New(runtimetest.FetchConfig(), fetch.Deps{Store: store, Media: p.core.Media, NewID: w.Store.Cell().NewID, Now: time.Now, Log: p.core.Logs.Logger(),
+	p.core.Fetch, err = fetch.New(runtimetest.FetchConfig(), fetch.Deps{Store: store, Media: p.core.Media, Uploads: p.core.Uploads, NewID: w.Store.Cell().NewID, Now: time.Now, Log: p.core.Logs.Logger(),
 		Queued: func() { queued.Add(1); tasks.Wake(fetch.JobWork) }, Source: source(func(ctx context.Context) (fetch.File, error) {
 			opened.Add(1)
 			return serve("abc")(ctx)

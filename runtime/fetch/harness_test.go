@@ -93,7 +93,7 @@ func (w *world) processOf(t *testing.T, source fetch.Source, change ...func(*fet
 	for _, apply := range change {
 		apply(&cfg)
 	}
-	return process{w.Core(t, runtimetest.CoreConfig{Server: runtimetest.ServerConfig(), Media: runtimetest.MediaConfig(), Auth: runtimetest.Credentials("a"),
+	return process{w.Core(t, runtimetest.CoreConfig{Server: runtimetest.ServerConfig(), Media: runtimetest.MediaConfig(), Upload: runtimetest.UploadConfig(), Auth: runtimetest.Credentials("a"),
 		Now: time.Now, Source: source, Fetch: cfg})}
 }
 

@@ -11,14 +11,16 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // Deps are the dependencies of a Service.
 type Deps struct {
-	Store  Store
-	Source Source
-	Media  *media.Service
-	NewID  func() (uuid.UUID, error)
+	Store   Store
+	Source  Source
+	Media   *media.Service
+	Uploads *upload.Service
+	NewID   func() (uuid.UUID, error)
 	// Ready returns an error while no job may begin; nil = they always may.
 	Ready func() error
 	// Queued is called after a job was queued, so that it begins at once.

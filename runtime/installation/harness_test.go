@@ -1,7 +1,6 @@
 package installation_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
@@ -20,9 +19,11 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/runtimetest"
+	"mediastack.dev/runtime/internal/runtimetest/mediatest"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/upload"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -37,10 +38,10 @@ type site struct {
 	access  testenv.S3Access
 	store   *postgres.Store
 	objects *objectstore.Store
-	service *media.Service
-	now     func() time.Time
-	all     atomic.Int64 // requests to the S3 store
-	writes  atomic.Int64 // those that change something
+	mediatest.Replica
+	now    func() time.Time
+	all    atomic.Int64 // requests to the S3 store
+	writes atomic.Int64 // those that change something
 }
 
 // newSite returns the site of a migrated database.
@@ -56,9 +57,7 @@ func newSite(t *testing.T, database string, access testenv.S3Access) *site {
 	})
 	env := runtimetest.NewWith(t, database, counted)
 	s.store, s.objects = env.Store, env.Objects
-	var err error
-	s.service, err = media.New(runtimetest.MediaConfig(), media.Deps{Store: s.store.Items, Objects: s.objects, Settings: env.Settings, Now: func() time.Time { return s.now() }, Log: slog.New(slog.DiscardHandler)})
-	must(t, err)
+	s.Replica = mediatest.NewReplica(t, runtimetest.UploadConfig(), upload.Deps{Store: s.store.Uploads, Objects: s.objects, Settings: env.Settings, Now: func() time.Time { return s.now() }, Log: slog.New(slog.DiscardHandler)}, s.store.Items)
 	return s
 }
 
@@ -75,11 +74,7 @@ func (s *site) tenants(n int) (all []account.Principal) {
 // draft uploads an item.
 func (s *site) draft(p account.Principal) media.Item {
 	s.t.Helper()
-	upload, err := s.service.Begin(s.t.Context(), p, 0)
-	must(s.t, err)
-	defer upload.Close(s.t.Context())
-	must(s.t, upload.Receive(s.t.Context(), bytes.NewReader([]byte("bytes")), "text/plain"))
-	item, err := upload.Commit(s.t.Context(), media.Fields{})
+	item, err := runtimetest.Upload(s.t.Context(), s.Uploads, p, strings.NewReader("bytes"), media.Fields{MimeType: "text/plain"})
 	must(s.t, err)
 	return item
 }
@@ -87,7 +82,7 @@ func (s *site) draft(p account.Principal) media.Item {
 // sealed uploads and seals an item.
 func (s *site) sealed(p account.Principal) media.Item {
 	s.t.Helper()
-	item, err := s.service.Seal(s.t.Context(), p, s.draft(p).ID)
+	item, err := s.Items.Seal(s.t.Context(), p, s.draft(p).ID)
 	must(s.t, err)
 	return item
 }

@@ -2,6 +2,7 @@ package media
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/google/uuid"
@@ -12,16 +13,6 @@ import (
 // Deriver reads what an image is, and makes its derivatives: thumbnails and WebP conversions. internal/imaging.Pool
 // implements it. It is safe for concurrent use.
 type Deriver interface {
-	// CheckAdmission returns Busy if the account already holds its maximum of image slots. It
-	// reserves nothing. It rejects a flooding account before its body is read, without
-	// affecting other accounts.
-	CheckAdmission(account uuid.UUID) error
-	// Reserve acquires an image slot for a file that turned out to be an image. Busy when the
-	// account holds its maximum, and when all slots are held and it holds one of them.
-	Reserve(account uuid.UUID) (ImageSlot, error)
-	// ReserveWait is Reserve for a file that is stored already: it waits for a slot. Busy when
-	// ctx ends first.
-	ReserveWait(ctx context.Context, account uuid.UUID) (ImageSlot, error)
 	// Handles reports whether Derive would try to make derivatives of a file of this type and
 	// size. It is cheap.
 	Handles(mimeType string, bytes int64) bool
@@ -31,6 +22,9 @@ type Deriver interface {
 	// Unavailable fault of Source, and an error that wraps ctx.Err().
 	Derive(ctx context.Context, job ImageJob) (Facts, []Derivative, error)
 }
+
+// ErrUnreadable is in the chain of the error of Deriver.Derive for a file whose bytes are not those of a whole image.
+var ErrUnreadable = errors.New("the file is not readable as an image")
 
 // ImageSlot is a slot of the queue of images.
 type ImageSlot interface {

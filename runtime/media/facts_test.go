@@ -15,46 +15,20 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/imaging/imagetest"
+	"mediastack.dev/runtime/internal/runtimetest"
+	"mediastack.dev/runtime/internal/runtimetest/mediatest"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 	"mediastack.dev/runtime/work"
 )
 
 // turned is a photo of 40 x 60 pixels that a camera stored with 60 x 40.
 func turned() []byte {
 	return imagetest.WithEXIF(imagetest.JPEG(imagetest.Stored(imagetest.Picture(40, 60), 6)), 6)
-}
-
-func TestFacts_AreStoredWithTheItem(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	service, p := b.withImages(b.objects), b.tenant(1<<30)
-	for name, tt := range map[string]struct {
-		file          []byte
-		width, height int
-	}{
-		"a turned photo": {turned(), 40, 60},
-		"a drawing":      {imagetest.PNG(imagetest.Picture(30, 20)), 30, 20},
-		"an animation":   {imagetest.GIF(50, 50, 3), 50, 50},
-		"a broken photo": {turned()[:900], 0, 0},
-		"a text":         {[]byte("a text"), 0, 0},
-	} {
-		item, err := upload(t.Context(), service, p, bytes.NewReader(tt.file), media.Fields{})
-		must(t, err)
-		read, err := service.Get(t.Context(), p, item.ID)
-		must(t, err)
-		if facts := item.Facts; facts.Width != tt.width || facts.Height != tt.height || (len(facts.Placeholder) > 0) != (tt.width > 0) || (facts.DominantColor != "") != (tt.width > 0) {
-			t.Errorf("%s: the facts %+v", name, facts)
-		}
-		if read.Facts.Width != tt.width || read.Facts.Height != tt.height || !bytes.Equal(read.Facts.Placeholder, item.Facts.Placeholder) || read.Facts.DominantColor != item.Facts.DominantColor || read.Version != 1 {
-			t.Errorf("%s: %+v was read, %+v was stored", name, read.Facts, item.Facts)
-		}
-	}
-	if n := b.left(); n != 0 {
-		t.Errorf("the backfill would read %d new items", n)
-	}
 }
 
 // recording is a WAV file of 8,000 bytes per second, which says that it has so many bytes of samples.
@@ -69,12 +43,43 @@ func pages(n int) []byte {
 	return append(file, make([]byte, 1000-len(file))...)
 }
 
+func TestFacts_AreStoredWithTheItem(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	pool, p := runtimetest.Images(t, prometheus.NewRegistry(), discard), b.Tenant(1<<30)
+	replica := b.Another(mediatest.Config, func(deps *upload.Deps) { deps.Deriver = pool })
+	for name, tt := range map[string]struct {
+		file          []byte
+		width, height int
+	}{
+		"a turned photo": {turned(), 40, 60},
+		"a drawing":      {imagetest.PNG(imagetest.Picture(30, 20)), 30, 20},
+		"an animation":   {imagetest.GIF(50, 50, 3), 50, 50},
+		"a broken photo": {turned()[:900], 0, 0},
+		"a text":         {[]byte("a text"), 0, 0},
+	} {
+		item, err := uploadFile(t.Context(), replica.Uploads, p, bytes.NewReader(tt.file), media.Fields{})
+		must(t, err)
+		read, err := replica.Items.Get(t.Context(), p, item.ID)
+		must(t, err)
+		if facts := item.Facts; facts.Width != tt.width || facts.Height != tt.height || (len(facts.Placeholder) > 0) != (tt.width > 0) || (facts.DominantColor != "") != (tt.width > 0) {
+			t.Errorf("%s: the facts %+v", name, facts)
+		}
+		if read.Facts.Width != tt.width || read.Facts.Height != tt.height || !bytes.Equal(read.Facts.Placeholder, item.Facts.Placeholder) || read.Facts.DominantColor != item.Facts.DominantColor || read.Version != 1 {
+			t.Errorf("%s: %+v was read, %+v was stored", name, read.Facts, item.Facts)
+		}
+	}
+	if n := b.left(); n != 0 {
+		t.Errorf("the backfill would read %d new items", n)
+	}
+}
+
 // A file says how long it is in its first bytes, wherever those are when the last ones arrive: in memory, or
 // in the first part.
 func TestFacts_OfTheFirstBytesAreStored(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(1 << 30)
+	p := b.Tenant(1 << 30)
 	for name, tt := range map[string]struct {
 		file     []byte
 		hint     int64
@@ -89,13 +94,13 @@ func TestFacts_OfTheFirstBytesAreStored(t *testing.T) {
 		"a document that was added": {append(pages(7), 'x'), 0, 0, 0},
 		"a text":                    {[]byte("a text"), 0, 0, 0},
 	} {
-		u, err := b.service.Begin(t.Context(), p, tt.hint)
+		u, err := b.Uploads.Begin(t.Context(), p, tt.hint)
 		must(t, err)
 		must(t, u.Receive(t.Context(), bytes.NewReader(tt.file), ""))
 		item, err := u.Commit(t.Context(), media.Fields{})
 		u.Close(t.Context())
 		must(t, err)
-		read, err := b.service.Get(t.Context(), p, item.ID)
+		read, err := b.Items.Get(t.Context(), p, item.ID)
 		must(t, err)
 		for _, facts := range []media.Facts{item.Facts, read.Facts} {
 			if facts.Duration != tt.duration || facts.Pages != tt.pages || facts.Width != 0 {
@@ -113,17 +118,17 @@ func TestFacts_OfTheFirstBytesAreStored(t *testing.T) {
 func TestFactsBackfill_ReadsTheFirstBytes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, pool := b.withQueue(b.objects, config, 16)
-	p := b.tenant(1 << 30)
-	sound, paper := b.sealed(p, recording(8000, 8000), media.Fields{}), b.upload(p, pages(7), media.Fields{})
-	b.upload(p, []byte("a text"), media.Fields{})
-	silent := b.upload(p, recording(0, 8000), media.Fields{})
-	photo := b.upload(p, turned(), media.Fields{})
-	b.number(`WITH old AS (UPDATE item SET facts_version = 1, duration_ms = NULL, pages = NULL RETURNING 1) SELECT count(*) FROM old`)
-	if done, err := b.backfill(away{b.objects}, pool).whole(t.Context()); err != nil || done != (media.FactsPass{Failed: 3}) {
+	pool := runtimetest.Images(t, prometheus.NewRegistry(), discard)
+	p := b.Tenant(1 << 30)
+	sound, paper := b.Sealed(p, recording(8000, 8000), media.Fields{}), b.Upload(p, pages(7), media.Fields{})
+	b.Upload(p, []byte("a text"), media.Fields{})
+	silent := b.Upload(p, recording(0, 8000), media.Fields{})
+	photo := b.Upload(p, turned(), media.Fields{})
+	b.Number(`WITH old AS (UPDATE item SET facts_version = 1, duration_ms = NULL, pages = NULL RETURNING 1) SELECT count(*) FROM old`)
+	if done, err := b.backfill(away{b.Objects}, pool).whole(t.Context()); err != nil || done != (media.FactsPass{Failed: 3}) {
 		t.Errorf("without the object store: %+v, %v", done, err)
 	}
-	if done, err := b.backfill(b.objects, pool).whole(t.Context()); err != nil || done != (media.FactsPass{Read: 2, Skipped: 1}) {
+	if done, err := b.backfill(b.Objects, pool).whole(t.Context()); err != nil || done != (media.FactsPass{Read: 2, Skipped: 1}) {
 		t.Errorf("%+v, %v", done, err)
 	}
 	for _, tt := range []struct {
@@ -132,18 +137,18 @@ func TestFactsBackfill_ReadsTheFirstBytes(t *testing.T) {
 		pages    int
 		changes  int
 	}{{sound, time.Second, 0, 1}, {paper, 0, 7, 1}, {silent, 0, 0, 0}, {photo, 0, 0, 0}} {
-		got, err := b.service.Get(t.Context(), p, tt.item.ID)
+		got, err := b.Items.Get(t.Context(), p, tt.item.ID)
 		must(t, err)
 		if got.Facts.Duration != tt.duration || got.Facts.Pages != tt.pages || got.Version != tt.item.Version+tt.changes {
 			t.Errorf("%s: %+v, version %d", got.File().MimeType, got.Facts, got.Version)
 		}
 	}
 	// An item of before there were any facts is read in the same way.
-	b.number(`WITH old AS (UPDATE item SET facts_version = 0, duration_ms = NULL RETURNING 1) SELECT count(*) FROM old`)
-	if done, err := b.backfill(b.objects, pool).whole(t.Context()); err != nil || done != (media.FactsPass{Read: 3, Skipped: 2}) || b.left() != 0 {
+	b.Number(`WITH old AS (UPDATE item SET facts_version = 0, duration_ms = NULL RETURNING 1) SELECT count(*) FROM old`)
+	if done, err := b.backfill(b.Objects, pool).whole(t.Context()); err != nil || done != (media.FactsPass{Read: 3, Skipped: 2}) || b.left() != 0 {
 		t.Errorf("%+v, %v; %d are left", done, err, b.left())
 	}
-	list, err := b.service.List(t.Context(), p, media.Filter{}, 1, 10)
+	list, err := b.Items.List(t.Context(), p, media.Filter{}, 1, 10)
 	must(t, err)
 	if len(list.Items) != 1 || list.Items[0].Facts.Duration != time.Second {
 		t.Errorf("the list has %+v", list.Items)
@@ -155,37 +160,37 @@ func TestFactsBackfill_ReadsTheFirstBytes(t *testing.T) {
 func TestFactsBackfill_AddsTheDominantColor(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, pool := b.withQueue(b.objects, config, 16)
-	p := b.tenant(1 << 30)
-	sealed, damaged := b.sealed(p, turned(), media.Fields{}), b.upload(p, turned()[:900], media.Fields{})
-	b.upload(p, []byte("a text"), media.Fields{})
-	b.number(`WITH old AS (UPDATE item SET facts_version = 0 RETURNING 1) SELECT count(*) FROM old`)
-	if done, err := b.backfill(b.objects, pool).whole(t.Context()); err != nil || done != (media.FactsPass{Read: 1, Skipped: 2}) {
+	pool := runtimetest.Images(t, prometheus.NewRegistry(), discard)
+	p := b.Tenant(1 << 30)
+	sealed, damaged := b.Sealed(p, turned(), media.Fields{}), b.Upload(p, turned()[:900], media.Fields{})
+	b.Upload(p, []byte("a text"), media.Fields{})
+	b.Number(`WITH old AS (UPDATE item SET facts_version = 0 RETURNING 1) SELECT count(*) FROM old`)
+	if done, err := b.backfill(b.Objects, pool).whole(t.Context()); err != nil || done != (media.FactsPass{Read: 1, Skipped: 2}) {
 		t.Fatalf("%+v, %v", done, err)
 	}
-	photo, err := b.service.Get(t.Context(), p, sealed.ID)
+	photo, err := b.Items.Get(t.Context(), p, sealed.ID)
 	must(t, err)
-	b.number(`WITH old AS (UPDATE item SET facts_version = 2, dominant_color = NULL RETURNING 1) SELECT count(*) FROM old`)
-	b.number(fmt.Sprintf(`WITH old AS (UPDATE item SET width = 40, height = 60, placeholder = 'earlier' WHERE id = '%s' RETURNING 1) SELECT count(*) FROM old`, damaged.ID))
-	if done, err := b.backfill(b.objects, pool).whole(t.Context()); err != nil || done != (media.FactsPass{Read: 1, Skipped: 1}) {
+	b.Number(`WITH old AS (UPDATE item SET facts_version = 2, dominant_color = NULL RETURNING 1) SELECT count(*) FROM old`)
+	b.Number(fmt.Sprintf(`WITH old AS (UPDATE item SET width = 40, height = 60, placeholder = 'earlier' WHERE id = '%s' RETURNING 1) SELECT count(*) FROM old`, damaged.ID))
+	if done, err := b.backfill(b.Objects, pool).whole(t.Context()); err != nil || done != (media.FactsPass{Read: 1, Skipped: 1}) {
 		t.Errorf("%+v, %v", done, err)
 	}
-	got, err := b.service.Get(t.Context(), p, photo.ID)
+	got, err := b.Items.Get(t.Context(), p, photo.ID)
 	must(t, err)
 	if photo.Facts.DominantColor == "" || got.Facts.DominantColor != photo.Facts.DominantColor || got.Version != photo.Version+1 {
 		t.Errorf("%+v, version %d; the upload had %+v", got.Facts, got.Version, photo.Facts)
 	}
-	kept, err := b.service.Get(t.Context(), p, damaged.ID)
+	kept, err := b.Items.Get(t.Context(), p, damaged.ID)
 	must(t, err)
 	if kept.Facts.Width != 40 || string(kept.Facts.Placeholder) != "earlier" || kept.Facts.DominantColor != "" || kept.Version != damaged.Version {
 		t.Errorf("%+v, version %d", kept.Facts, kept.Version)
 	}
-	list, err := b.service.List(t.Context(), p, media.Filter{}, 1, 10)
+	list, err := b.Items.List(t.Context(), p, media.Filter{}, 1, 10)
 	must(t, err)
 	if len(list.Items) != 1 || list.Items[0].Facts.DominantColor != photo.Facts.DominantColor {
 		t.Errorf("the list has %+v", list.Items)
 	}
-	if done, err := b.backfill(b.objects, pool).whole(t.Context()); err != nil || done != (media.FactsPass{}) {
+	if done, err := b.backfill(b.Objects, pool).whole(t.Context()); err != nil || done != (media.FactsPass{}) {
 		t.Errorf("the second pass: %+v, %v", done, err)
 	}
 }
@@ -214,11 +219,11 @@ func (b *backfill) whole(ctx context.Context) (media.FactsPass, error) {
 var errStopped = errors.New("stopped")
 
 func (b *harness) backfill(objects media.ObjectStore, deriver media.Deriver) *backfill {
-	b.t.Helper()
-	must(b.t, b.guard.Beat(b.t.Context()))
+	b.T.Helper()
+	must(b.T, b.Guard.Beat(b.T.Context()))
 	run := &backfill{}
-	run.FactsBackfill = media.NewFactsBackfill(media.FactsConfig{FactsRate: 30}, media.FactsDeps{Store: b.store.Items, Objects: objects, Deriver: deriver,
-		Writable: b.guard.Writable,
+	run.FactsBackfill = media.NewFactsBackfill(media.FactsConfig{FactsRate: 30}, media.FactsDeps{Store: b.Store.Items, Objects: objects, Deriver: deriver,
+		Writable: b.Guard.Writable,
 		Wait: func(_ context.Context, pause time.Duration) error {
 			if run.waits = append(run.waits, pause); len(run.waits) == run.stopAt {
 				return errStopped
@@ -232,35 +237,35 @@ func (b *harness) backfill(objects media.ObjectStore, deriver media.Deriver) *ba
 // withoutFacts are items of before there were facts: two photos, a broken one and a text. The last photo
 // is sealed.
 func (b *harness) withoutFacts(p account.Principal) (photos [2]media.Item) {
-	b.t.Helper()
+	b.T.Helper()
 	for _, file := range [][]byte{turned()[:900], []byte("a text")} {
-		b.upload(p, file, media.Fields{})
+		b.Upload(p, file, media.Fields{})
 	}
-	photos = [2]media.Item{b.upload(p, turned(), media.Fields{}), b.sealed(p, imagetest.PNG(imagetest.Picture(30, 20)), media.Fields{})}
-	if n := b.number(`WITH old AS (UPDATE item SET facts_version = 0 RETURNING 1) SELECT count(*) FROM old`); n != 4 {
-		b.t.Fatalf("%d items are old", n)
+	photos = [2]media.Item{b.Upload(p, turned(), media.Fields{}), b.Sealed(p, imagetest.PNG(imagetest.Picture(30, 20)), media.Fields{})}
+	if n := b.Number(`WITH old AS (UPDATE item SET facts_version = 0 RETURNING 1) SELECT count(*) FROM old`); n != 4 {
+		b.T.Fatalf("%d items are old", n)
 	}
 	return photos
 }
 
 func (b *harness) left() int64 {
-	b.t.Helper()
-	return b.number(`SELECT count(*) FROM item WHERE facts_version < 3`)
+	b.T.Helper()
+	return b.Number(`SELECT count(*) FROM item WHERE facts_version < 3`)
 }
 
 func TestFactsBackfill_ContinuesWhereItWasStopped(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, pool := b.withQueue(b.objects, config, 16)
-	p := b.tenant(1 << 30)
+	pool := runtimetest.Images(t, prometheus.NewRegistry(), discard)
+	p := b.Tenant(1 << 30)
 	photos := b.withoutFacts(p)
 
-	stopped := b.backfill(b.objects, pool)
+	stopped := b.backfill(b.Objects, pool)
 	stopped.stopAt = 2 // after two images
 	if done, err := stopped.whole(t.Context()); !errors.Is(err, errStopped) || done.Read+done.Skipped != 3 || b.left() != 1 {
 		t.Errorf("%+v, %v; %d are left", done, err, b.left())
 	}
-	run := b.backfill(b.objects, pool)
+	run := b.backfill(b.Objects, pool)
 	if done, err := run.whole(t.Context()); err != nil || done.Read != 1 || done.Skipped != 0 || b.left() != 0 {
 		t.Errorf("%+v, %v; %d are left", done, err, b.left())
 	}
@@ -268,18 +273,18 @@ func TestFactsBackfill_ContinuesWhereItWasStopped(t *testing.T) {
 		t.Errorf("it waited %v with a rate of 30 per minute", run.waits)
 	}
 	for i, want := range []media.Facts{{Width: 40, Height: 60}, {Width: 30, Height: 20}} {
-		item, err := b.service.Get(t.Context(), p, photos[i].ID)
+		item, err := b.Items.Get(t.Context(), p, photos[i].ID)
 		must(t, err)
 		if item.Facts.Width != want.Width || item.Facts.Height != want.Height || len(item.Facts.Placeholder) == 0 || item.Version != photos[i].Version+1 {
 			t.Errorf("photo %d: %+v, version %d", i, item.Facts, item.Version)
 		}
 	}
-	b.counts(2, "items are unchanged, of two without facts", `SELECT count(*) FROM item WHERE version = 1 AND width IS NULL AND placeholder IS NULL`)
-	again := b.backfill(b.objects, pool)
+	b.Counts(2, "items are unchanged, of two without facts", `SELECT count(*) FROM item WHERE version = 1 AND width IS NULL AND placeholder IS NULL`)
+	again := b.backfill(b.Objects, pool)
 	if done, err := again.whole(t.Context()); err != nil || done != (media.FactsPass{}) || len(again.waits) != 0 {
 		t.Errorf("a pass with nothing left: %+v, %v", done, err)
 	}
-	b.balanced(p)
+	b.Balanced(p)
 }
 
 // away is an object store that returns no files.
@@ -292,12 +297,12 @@ func (away) Open(context.Context, string, string, int64, int64) (io.ReadCloser, 
 func TestFactsBackfill_LeavesFilesThatCannotBeReadToTheNextPass(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, pool := b.withQueue(b.objects, config, 16)
-	b.withoutFacts(b.tenant(1 << 30))
-	if done, err := b.backfill(away{b.objects}, pool).whole(t.Context()); err != nil || done.Failed != 3 || done.Skipped != 1 || b.left() != 3 {
+	pool := runtimetest.Images(t, prometheus.NewRegistry(), discard)
+	b.withoutFacts(b.Tenant(1 << 30))
+	if done, err := b.backfill(away{b.Objects}, pool).whole(t.Context()); err != nil || done.Failed != 3 || done.Skipped != 1 || b.left() != 3 {
 		t.Errorf("%+v, %v; %d are left", done, err, b.left())
 	}
-	if done, err := b.backfill(b.objects, pool).whole(t.Context()); err != nil || done.Read != 2 || done.Skipped != 1 || b.left() != 0 {
+	if done, err := b.backfill(b.Objects, pool).whole(t.Context()); err != nil || done.Read != 2 || done.Skipped != 1 || b.left() != 0 {
 		t.Errorf("%+v, %v; %d are left", done, err, b.left())
 	}
 }

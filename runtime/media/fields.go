@@ -14,9 +14,6 @@ const (
 	MaxFileName = 255
 	MaxCaption  = 4096
 	MaxGroup    = 255
-	// MaxMetadata bounds the metadata of a resumable upload: a caption of full length in
-	// base64 takes 5.5 KiB of it.
-	MaxMetadata = 8 << 10
 )
 
 // Fields are what a client declares about an upload.
@@ -46,14 +43,14 @@ func (f Fields) Validate() error {
 	if err := (Filter{Access: f.Access, Group: f.Group}).validate(); err != nil {
 		return err
 	}
-	if err := checkText("caption", f.Caption, MaxCaption, "\n\r\t"); err != nil {
+	if err := CheckText("caption", f.Caption, MaxCaption, "\n\r\t"); err != nil {
 		return err
 	}
 	return f.Metadata.Validate()
 }
 
-// withDefaults sets the defaults of fields that the client omitted, and cleans the file name.
-func (f Fields) withDefaults() Fields {
+// WithDefaults returns the fields with the defaults of those that the client omitted, and with a clean file name.
+func (f Fields) WithDefaults() Fields {
 	if f.Access == "" {
 		f.Access = Private
 	}
@@ -71,9 +68,10 @@ func (f Filter) validate() error {
 func errAccess() error { return fault.New(fault.Invalid, "access must be public or private") }
 
 // CheckGroup returns an Invalid fault for a group label that is too long or has control characters.
-func CheckGroup(group string) error { return checkText("group", group, MaxGroup, "") }
+func CheckGroup(group string) error { return CheckText("group", group, MaxGroup, "") }
 
-func checkText(name, text string, limit int, allowed string) error {
+// CheckText returns an Invalid fault for a text that is too long in bytes, is not UTF-8, or has control characters that are not allowed.
+func CheckText(name, text string, limit int, allowed string) error {
 	if len(text) > limit {
 		return fault.New(fault.Invalid, "%s must be at most %d bytes", name, limit)
 	}

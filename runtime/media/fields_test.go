@@ -69,7 +69,7 @@ func TestFieldsValidate_NamesTheFieldOutOfBounds(t *testing.T) {
 	}
 	fields := Fields{Caption: "two\nlines"}
 	err := fields.Validate()
-	if fields = fields.withDefaults(); err != nil || fields.Access != Private || fields.FileName != "file" {
+	if fields = fields.WithDefaults(); err != nil || fields.Access != Private || fields.FileName != "file" {
 		t.Errorf("the defaults are private and a name, not %+v, %v", fields, err)
 	}
 }

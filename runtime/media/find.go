@@ -154,9 +154,10 @@ func (q Query) validate() error {
 	if err := q.Search.validate(); err != nil {
 		return err
 	}
+	if err := CheckLimit(q.Limit); err != nil {
+		return err
+	}
 	switch {
-	case q.Limit < 1 || q.Limit > MaxLimit:
-		return errLimit()
 	case q.Page < 0:
 		return errPage
 	case q.Page > 0 && q.After != "":
@@ -169,7 +170,13 @@ func (q Query) validate() error {
 	return nil
 }
 
-func errLimit() error { return fault.New(fault.Invalid, "limit must be from 1 to %d", MaxLimit) }
+// CheckLimit returns an Invalid fault for a length of a page that is out of bounds.
+func CheckLimit(limit int) error {
+	if limit < 1 || limit > MaxLimit {
+		return fault.New(fault.Invalid, "limit must be from 1 to %d", MaxLimit)
+	}
+	return nil
+}
 
 // NextPage returns the cursor of the items after a page of List; empty if there are none.
 func (s *Service) NextPage(p account.Principal, filter Filter, page Page) string {

@@ -25,7 +25,7 @@ func GuardWrites(objects ObjectStore, writable func() error) ObjectStore {
 }
 
 // GuardObjects returns an ObjectStore that rejects every read while readable returns an error, and
-// every write while readable or writable does. A Service rejects uploads before it reads them.
+// every write while readable or writable does. Uploads are rejected before they are read.
 func GuardObjects(objects ObjectStore, readable, writable func() error) ObjectStore {
 	return guardedObjects{ObjectStore: objects, readable: readable, writable: func() error {
 		if err := readable(); err != nil {
@@ -48,9 +48,9 @@ var _ writeChecker = guardedObjects{}
 // CheckWritable returns the error that every write returns at present; nil if there is none.
 func (g guardedObjects) CheckWritable() error { return g.writable() }
 
-// checkWritable returns the error of an object store to which nothing can be written at present.
-func (s *Service) checkWritable() error {
-	if checker, ok := s.objects.(writeChecker); ok {
+// CheckWritable returns the error of an object store to which nothing can be written at present.
+func CheckWritable(objects ObjectStore) error {
+	if checker, ok := objects.(writeChecker); ok {
 		return checker.CheckWritable()
 	}
 	return nil

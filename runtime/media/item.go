@@ -1,10 +1,6 @@
-// Package media holds the domain of the service: items, their states and caps, and the use
-// cases upload, seal, get, list, count, totals, delete and purge. REST, TUS and MCP call
-// Service. The package does not depend on HTTP, Kubernetes or libvips; it reaches PostgreSQL
-// and S3 through the interfaces Store and ObjectStore.
-//
-// An upload in one request is an Upload, one in many requests a Resumable. Both move their
-// bytes with a transfer.
+// Package media holds the domain of the service: what an item is and what happens to it. It has the use cases seal, get, find, list,
+// count, totals, change, delete, restore and purge, which REST, TUS and MCP call by Service. Package upload makes items of files. The
+// package does not depend on HTTP, Kubernetes or libvips; it reaches PostgreSQL and S3 through the interfaces Store and ObjectStore.
 package media
 
 import (
@@ -35,6 +31,12 @@ const (
 	Original  Variant = "original"
 	WebP      Variant = "webp"
 	Thumbnail Variant = "thumbnail"
+)
+
+// The variants of the incomplete part of a resumable upload. They alternate, so that the one that counts is never overwritten.
+const (
+	Incomplete0 Variant = "incomplete-0"
+	Incomplete1 Variant = "incomplete-1"
 )
 
 // SHA256 is the hash of an object's bytes. Its JSON form is hexadecimal.

@@ -53,7 +53,7 @@ func (m Metadata) Validate() error {
 		if utf8.RuneCountInString(m[key]) > MaxMetadataValue {
 			return fault.New(fault.Invalid, "metadata.%s must be at most %d characters", key, MaxMetadataValue)
 		}
-		if err := checkText("metadata."+key, m[key], 4*MaxMetadataValue, "\n\r\t"); err != nil {
+		if err := CheckText("metadata."+key, m[key], 4*MaxMetadataValue, "\n\r\t"); err != nil {
 			return err
 		}
 	}

@@ -159,7 +159,7 @@ func (p *purgeRun) purge(ctx context.Context) error {
 			return store.DeleteExpiredResumables(ctx, start, size)
 		}},
 		{"delete expired upload capabilities", new(int), func(ctx context.Context, size int) (int, error) {
-			return store.DeleteExpiredCapabilities(ctx, start.Add(-capabilityRetention), size)
+			return store.DeleteExpiredCapabilities(ctx, start.Add(-CapabilityRetention), size)
 		}},
 	} {
 		handled, err := p.batches.Each(ctx, step.batch)
@@ -209,10 +209,13 @@ func (p *purgeRun) inspectRemovals(ctx context.Context) error {
 	return nil
 }
 
+// CapabilityRetention is how long the count of a capability is kept after the expiry.
+const CapabilityRetention = 48 * time.Hour
+
 // maxFailingBuckets bounds the buckets whose markers are read at the end of a run.
 const maxFailingBuckets = 1000
 
 // UploadKeys returns the keys of the objects that an upload may have stored.
 func UploadKeys(itemID uuid.UUID) []string {
-	return append([]string{ObjectKey(itemID, Original), ObjectKey(itemID, WebP), ObjectKey(itemID, Thumbnail)}, incompletePartKeys(itemID)...)
+	return []string{ObjectKey(itemID, Original), ObjectKey(itemID, WebP), ObjectKey(itemID, Thumbnail), ObjectKey(itemID, Incomplete0), ObjectKey(itemID, Incomplete1)}
 }

@@ -64,8 +64,8 @@ func TestUndo_OneItemHasOneWinner(t *testing.T) {
 	t.Parallel()
 	const size, rounds, passes, maxPasses = 1000, 5, 4, 40
 	b := setup(t)
-	replicas := b.replicas()
-	purge := b.open()
+	replicas := b.Replicas()
+	purge := b.Open()
 	wins := map[string]int{}
 	// never returns who has not won yet. A busy machine gives some contenders few chances: the passes go
 	// on until each has won.
@@ -75,39 +75,39 @@ func TestUndo_OneItemHasOneWinner(t *testing.T) {
 	pass := func(n int, name string, draft, permanent bool) {
 		t.Helper()
 		for round := n * rounds; round < (n+1)*rounds; round++ {
-			p := b.undoTenant(size*3/2, account.UndoEveryone)
+			p := b.UndoTenant(size*3/2, account.UndoEveryone)
 			data := random(size)
-			item := b.upload(p, data, media.Fields{Group: "g"})
+			item := b.Upload(p, data, media.Fields{Group: "g"})
 			if !draft {
-				sealed, err := b.service.Seal(t.Context(), p, item.ID)
+				sealed, err := b.Items.Seal(t.Context(), p, item.ID)
 				must(t, err)
 				item = sealed
-				_, err = b.service.Delete(t.Context(), p, item.ID, media.DeleteOptions{})
+				_, err = b.Items.Delete(t.Context(), p, item.ID, media.DeleteOptions{})
 				must(t, err)
 			}
-			created := b.clock.Now()
-			b.clock.advance(time.Hour)
+			created := b.Clock.Now()
+			b.Clock.Advance(time.Hour)
 			var got raced
 			contenders := []func() error{
 				func() error {
-					sealed, err := replicas[round%2].Seal(t.Context(), p, item.ID)
+					sealed, err := replicas[round%2].Items.Seal(t.Context(), p, item.ID)
 					if got.sealed = err == nil; got.sealed && !draft && !sealed.SealedAt.Equal(*item.SealedAt) {
 						t.Errorf("%s: it was sealed at %s, and at %s", name, item.SealedAt, sealed.SealedAt)
 					}
 					return err
 				},
 				func() error {
-					_, err := replicas[(round+1)%2].Delete(t.Context(), p, item.ID, media.DeleteOptions{Permanent: permanent})
+					_, err := replicas[(round+1)%2].Items.Delete(t.Context(), p, item.ID, media.DeleteOptions{Permanent: permanent})
 					got.deleted = err == nil
 					return err
 				},
 				func() error {
-					_, err := replicas[round%2].Restore(t.Context(), p, item.ID)
+					_, err := replicas[round%2].Items.Restore(t.Context(), p, item.ID)
 					got.restored = err == nil && !draft
 					return err
 				},
 				func() error {
-					end, cutoff := purge.Items.EndTombstones, b.clock.Now().Add(48*time.Hour)
+					end, cutoff := purge.Items.EndTombstones, b.Clock.Now().Add(48*time.Hour)
 					if draft {
 						end, cutoff = purge.Items.PurgeDrafts, created.Add(time.Minute)
 					}
@@ -118,7 +118,7 @@ func TestUndo_OneItemHasOneWinner(t *testing.T) {
 					return err
 				},
 				func() (err error) {
-					_, err = upload(t.Context(), replicas[(round+1)%2], p, bytes.NewReader(make([]byte, size)), media.Fields{})
+					_, err = uploadFile(t.Context(), replicas[(round+1)%2].Uploads, p, bytes.NewReader(make([]byte, size)), media.Fields{})
 					if got.evicted = err == nil; fault.Is(err, fault.QuotaExceeded) {
 						return nil
 					}
@@ -126,21 +126,21 @@ func TestUndo_OneItemHasOneWinner(t *testing.T) {
 				},
 			}
 			race(t, contenders, round%len(contenders))
-			got.left = b.number(`SELECT count(*) FROM stored_item WHERE id = $1`, item.ID) == 1
-			read, err := b.service.Get(t.Context(), p, item.ID)
-			if got.found = err == nil; got.found && !bytes.Equal(b.bytesOf(p, read.File()), data) {
+			got.left = b.Number(`SELECT count(*) FROM stored_item WHERE id = $1`, item.ID) == 1
+			read, err := b.Items.Get(t.Context(), p, item.ID)
+			if got.found = err == nil; got.found && !bytes.Equal(b.BytesOf(p, read.File()), data) {
 				t.Errorf("%s: the item has other bytes", name)
 			}
 			winner := got.winner(draft, permanent)
 			if wins[winner]++; winner == "" {
 				t.Errorf("%s: no single winner: %+v", name, got)
 			}
-			if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held > p.Account.MaxStorage {
+			if held := b.Number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held > p.Account.MaxStorage {
 				t.Errorf("%s: the account uses %d bytes of %d", name, held, p.Account.MaxStorage)
 			}
-			b.clock.advance(49 * time.Hour) // what the purge has ended is due then, and the next race has it for itself
-			b.removeEnded()
-			b.balanced(p)
+			b.Clock.Advance(49 * time.Hour) // what the purge has ended is due then, and the next race has it for itself
+			b.RemoveEnded()
+			b.Balanced(p)
 		}
 	}
 	for n := 0; n < passes || n < maxPasses && len(never()) > 0; n++ {

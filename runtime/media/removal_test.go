@@ -14,6 +14,7 @@ import (
 
 	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/installation"
+	"mediastack.dev/runtime/internal/runtimetest/mediatest"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/work"
 )
@@ -41,31 +42,31 @@ func TestRemovals_AreCarriedOutOnceByManyProcesses(t *testing.T) {
 	const accounts, drafts = 3, 15
 	var owners []uuid.UUID
 	for range accounts {
-		p := b.tenant(1 << 30)
+		p := b.Tenant(1 << 30)
 		owners = append(owners, p.Account.ID)
 		for range drafts {
-			b.upload(p, random(10), media.Fields{})
+			b.Upload(p, random(10), media.Fields{})
 		}
 	}
-	b.clock.advance(25 * time.Hour)
-	check.NoError(t, check.ErrorOf(b.store.Items.PurgeDrafts(t.Context(), b.clock.Now(), 1000)))
-	if n := b.number(`SELECT count(*) FROM object_removal`); n != accounts*drafts {
+	b.Clock.Advance(25 * time.Hour)
+	check.NoError(t, check.ErrorOf(b.Store.Items.PurgeDrafts(t.Context(), b.Clock.Now(), 1000)))
+	if n := b.Number(`SELECT count(*) FROM object_removal`); n != accounts*drafts {
 		t.Fatalf("%d removals are queued", n)
 	}
-	objects := &countedRemovals{ObjectRemover: b.objects, keys: map[string]int{}}
+	objects := &countedRemovals{ObjectRemover: b.Objects, keys: map[string]int{}}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var all sync.WaitGroup
 	events := make(chan work.Event)
 	for range 2 {
-		store := b.open()
+		store := b.Open()
 		runner, err := work.NewRunner(work.Deps{Store: store.Tasks, Log: slog.New(slog.DiscardHandler), Events: events})
 		must(t, err)
-		remover := media.NewRemover(purgeConfig.RemovalConfig, media.RemoverDeps{Store: store.Items, Objects: objects, Guard: b.guard, Ready: b.guard.Writable, Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)})
+		remover := media.NewRemover(mediatest.PurgeConfig.RemovalConfig, media.RemoverDeps{Store: store.Items, Objects: objects, Guard: b.Guard, Ready: b.Guard.Writable, Now: b.Clock.Now, Log: slog.New(slog.DiscardHandler)})
 		must(t, runner.Register(media.RemovalWork, remover, remover.Policy()))
 		all.Go(func() { must(t, runner.Run(ctx)) })
 	}
-	purger, err := media.NewPurger(purgeConfig, media.PurgeDeps{Store: b.store.Items, Tasks: b.store.Tasks, Objects: objects, Guard: b.guard, Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)})
+	purger, err := media.NewPurger(mediatest.PurgeConfig, media.PurgeDeps{Store: b.Store.Items, Tasks: b.Store.Tasks, Objects: objects, Guard: b.Guard, Now: b.Clock.Now, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	purged := make(chan struct{})
 	all.Go(func() {
@@ -75,7 +76,7 @@ func TestRemovals_AreCarriedOutOnceByManyProcesses(t *testing.T) {
 	})
 	// The purge has the accounts, or a replica has: what it left is done when the attempt of that replica has ended.
 	<-purged
-	for b.number(`SELECT count(*) FROM object_removal`) > 0 {
+	for b.Number(`SELECT count(*) FROM object_removal`) > 0 {
 		if event := <-events; event.Outcome != "done" || !slices.Contains(owners, event.Key) {
 			t.Errorf("%+v", event)
 		}

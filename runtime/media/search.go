@@ -36,8 +36,8 @@ func (s Search) Narrows() bool {
 // mimeType is the form of a type or of a kind of types.
 var mimeType = regexp.MustCompile(`^[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/(\*|[a-z0-9][a-z0-9!#$&^_.+-]{0,126})$`)
 
-// checkAlias rejects a name of a type that people write and no file has: nothing would match it.
-func checkAlias(name string) error {
+// CheckTypeAlias rejects a name of a type that people write and no file has: nothing would match it.
+func CheckTypeAlias(name string) error {
 	if name == "image/jpg" {
 		return fault.New(fault.Invalid, "image/jpg is not a type: write image/jpeg")
 	}
@@ -54,10 +54,10 @@ func (s Search) validate() error {
 	if s.Type != "" && (len(s.Type) > maxType || !mimeType.MatchString(s.Type)) {
 		return fault.New(fault.Invalid, "type must be a MIME type such as image/jpeg, or a kind of types such as image/*")
 	}
-	if err := checkAlias(s.Type); err != nil {
+	if err := CheckTypeAlias(s.Type); err != nil {
 		return err
 	}
-	if err := checkText("name", s.Name, MaxFileName, ""); err != nil {
+	if err := CheckText("name", s.Name, MaxFileName, ""); err != nil {
 		return err
 	}
 	if !s.From.IsZero() && !s.To.IsZero() && !s.From.Before(s.To) {
@@ -76,7 +76,7 @@ func (s Search) validate() error {
 		if utf8.RuneCountInString(s.Metadata[key]) > MaxMetadataValue { // no item has it
 			return fault.New(fault.Invalid, "meta.%s must be at most %d characters", key, MaxMetadataValue)
 		}
-		if err := checkText("meta."+key, s.Metadata[key], 4*MaxMetadataValue, "\n\r\t"); err != nil {
+		if err := CheckText("meta."+key, s.Metadata[key], 4*MaxMetadataValue, "\n\r\t"); err != nil {
 			return err
 		}
 	}

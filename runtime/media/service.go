@@ -2,9 +2,7 @@ package media
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
-	"hash"
 	"log/slog"
 	"time"
 
@@ -13,42 +11,16 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/settings"
 )
 
 // Config bounds the use cases. The tags are flag and environment names.
 type Config struct {
-	MaxUploads              int           `env:"SERVICE_MAX_UPLOADS" default:"128" help:"Upload slots: uploads that a process receives at once. Each buffers up to 1.25 MiB, and more from SERVICE_UPLOAD_MEMORY."`
-	UploadMemory            int64         `env:"SERVICE_UPLOAD_MEMORY" default:"268435456" help:"Bytes of memory for uploads over 1 MiB, at least 10 MiB. Each uses up to 10 MiB; others wait."`
-	UploadPerAccountPercent int           `name:"upload-per-account-percent" env:"SERVICE_UPLOAD_PER_ACCOUNT_PERCENT" default:"75" help:"Percent of upload slots and memory that one account may hold."`
-	UploadQueue             int           `env:"SERVICE_UPLOAD_QUEUE" default:"256" help:"Uploads that may wait for a slot; more are rejected with 429. One account may have half of them, and always one."`
-	UploadQueueTimeout      time.Duration `name:"upload-queue-timeout" env:"SERVICE_UPLOAD_QUEUE_TIMEOUT" default:"60s" help:"How long an upload waits for a slot, or for memory."`
-	UploadMinTransferRate   int64         `name:"upload-min-transfer-rate" env:"SERVICE_UPLOAD_MIN_TRANSFER_RATE" default:"65536" help:"Minimum transfer rate of an upload, in bytes per second, while others wait for its slot or memory; 0 = none."`
-	UploadLease             time.Duration `env:"SERVICE_UPLOAD_LEASE" default:"15m" help:"How long an upload may make no progress before the purge considers it dead."`
-	ResumableTTL            time.Duration `env:"SERVICE_RESUMABLE_TTL" default:"24h" help:"How long a resumable upload may make no progress before it expires, at least 1m."`
-	DeleteTimeout           time.Duration `env:"SERVICE_DELETE_TIMEOUT" default:"10s" help:"How long a delete waits for S3 before it leaves the objects to the purge."`
+	DeleteTimeout time.Duration `env:"SERVICE_DELETE_TIMEOUT" default:"10s" help:"How long a delete waits for S3 before it leaves the objects to the purge."`
 }
 
 // Validate checks the bounds.
 func (c Config) Validate() error {
-	switch {
-	case c.MaxUploads < 1:
-		return fmt.Errorf("SERVICE_MAX_UPLOADS must be at least 1, not %d", c.MaxUploads)
-	case c.UploadMemory < bufferSize:
-		return fmt.Errorf("SERVICE_UPLOAD_MEMORY must be at least %d, not %d", bufferSize, c.UploadMemory)
-	case c.UploadPerAccountPercent < 1 || c.UploadPerAccountPercent > 100:
-		return fmt.Errorf("SERVICE_UPLOAD_PER_ACCOUNT_PERCENT must be from 1 to 100, not %d", c.UploadPerAccountPercent)
-	case c.UploadQueue < 0:
-		return fmt.Errorf("SERVICE_UPLOAD_QUEUE must not be negative, but is %d", c.UploadQueue)
-	case c.UploadQueueTimeout <= 0:
-		return fmt.Errorf("SERVICE_UPLOAD_QUEUE_TIMEOUT must be positive, not %s", c.UploadQueueTimeout)
-	case c.UploadMinTransferRate < 0:
-		return fmt.Errorf("SERVICE_UPLOAD_MIN_TRANSFER_RATE must not be negative, but is %d", c.UploadMinTransferRate)
-	case c.UploadLease < time.Minute:
-		return fmt.Errorf("SERVICE_UPLOAD_LEASE must be at least 1m, not %s", c.UploadLease)
-	case c.ResumableTTL < time.Minute:
-		return fmt.Errorf("SERVICE_RESUMABLE_TTL must be at least 1m, not %s", c.ResumableTTL)
-	case c.DeleteTimeout <= 0:
+	if c.DeleteTimeout <= 0 {
 		return fmt.Errorf("SERVICE_DELETE_TIMEOUT must be positive, not %s", c.DeleteTimeout)
 	}
 	return nil
@@ -63,36 +35,24 @@ const (
 	MaxOffset = 1<<31 - 1
 )
 
-// Settings returns the settings of an account.
-type Settings interface {
-	Get(ctx context.Context, accountID uuid.UUID) (settings.Layers, error)
-}
-
 // Deps are the dependencies of a Service.
 type Deps struct {
 	Store   Store
-	Objects ObjectStore
-	// Deriver makes derivatives; nil = none are made.
-	Deriver  Deriver
-	Settings Settings
-	Now      func() time.Time
-	Log      *slog.Logger
+	Objects ObjectRemover
+	Now     func() time.Time
+	Log     *slog.Logger
 	// Registry takes the metrics; nil = none are registered.
 	Registry prometheus.Registerer
 }
 
-// Service implements the use cases. It is safe for concurrent use.
+// Service implements the use cases of items. It is safe for concurrent use.
 type Service struct {
-	store    Store
-	objects  ObjectStore
-	deriver  Deriver
-	settings Settings
-	cfg      Config
-	now      func() time.Time
-	log      *slog.Logger
-	limits   limits
-	metrics  metrics
-	newHash  func() hash.Hash // of files
+	store   Store
+	objects ObjectRemover
+	cfg     Config
+	now     func() time.Time
+	log     *slog.Logger
+	metrics metrics
 }
 
 // New returns a Service that uses deps.
@@ -100,17 +60,11 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	limits, err := newLimits(cfg, deps.Registry)
-	if err != nil {
-		return nil, err
-	}
 	metrics, err := newMetrics(deps.Registry)
 	if err != nil {
 		return nil, err
 	}
-	return &Service{
-		store: deps.Store, objects: deps.Objects, deriver: deps.Deriver, settings: deps.Settings, cfg: cfg, now: deps.Now, log: deps.Log, limits: limits, metrics: metrics, newHash: sha256.New,
-	}, nil
+	return &Service{store: deps.Store, objects: deps.Objects, cfg: cfg, now: deps.Now, log: deps.Log, metrics: metrics}, nil
 }
 
 // ScopeOf returns the scope that a principal's calls act in.
@@ -133,14 +87,19 @@ func (s *Service) Seal(ctx context.Context, p account.Principal, id uuid.UUID) (
 	return item, err
 }
 
-// removalGrace is how long the purge leaves a removal to the request that queued it.
-const removalGrace = time.Minute
+// RemovalGrace is how long the purge leaves a removal to the request that queued it.
+const RemovalGrace = time.Minute
 
-// removeNow attempts a queued removal once, even if the client has left.
-func (s *Service) removeNow(ctx context.Context, removal Removal) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DeleteTimeout)
+// RemovalContext returns a context for attempts at removals, which ends after Config.DeleteTimeout, whether or not the client has left.
+func (s *Service) RemovalContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DeleteTimeout)
+}
+
+// RemoveNow attempts a queued removal once, even if the client has left.
+func (s *Service) RemoveNow(ctx context.Context, removal Removal) {
+	ctx, cancel := s.RemovalContext(ctx)
 	defer cancel()
-	if !s.tryRemoval(ctx, removal) {
+	if !s.TryRemoval(ctx, removal) {
 		return
 	}
 	if err := s.store.FinishRemovals(ctx, []int64{removal.ID}); err != nil {
@@ -151,13 +110,13 @@ func (s *Service) removeNow(ctx context.Context, removal Removal) {
 // RemoveForRoom attempts removals once that were queued to make room for an upload, even if its client has left. What fails is left
 // to the purge. The upload waits for it, so an account cannot fill its bucket faster than it is emptied.
 func (s *Service) RemoveForRoom(ctx context.Context, removals []Removal) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DeleteTimeout)
+	ctx, cancel := s.RemovalContext(ctx)
 	defer cancel()
 	all, ids := Removal{ID: removals[0].ID, Bucket: removals[0].Bucket}, make([]int64, 0, len(removals))
 	for _, removal := range removals { // an account has one bucket
 		all.Keys, ids = append(all.Keys, removal.Keys...), append(ids, removal.ID)
 	}
-	if !s.tryRemoval(ctx, all) {
+	if !s.TryRemoval(ctx, all) {
 		return
 	}
 	if err := s.store.FinishRemovals(ctx, ids); err != nil {
@@ -165,8 +124,8 @@ func (s *Service) RemoveForRoom(ctx context.Context, removals []Removal) {
 	}
 }
 
-// tryRemoval removes the objects, and leaves the removal in the queue.
-func (s *Service) tryRemoval(ctx context.Context, removal Removal) (done bool) {
+// TryRemoval removes the objects, and leaves the removal in the queue.
+func (s *Service) TryRemoval(ctx context.Context, removal Removal) (done bool) {
 	err := removeObjects(ctx, s.objects, removal)
 	if err != nil {
 		s.log.WarnContext(ctx, "cleanup deferred to purge", "stage", "remove objects", "removal", removal.ID, "error", err)
@@ -194,8 +153,8 @@ func checkPage(page, limit int) error {
 	if page < 1 {
 		return errPage
 	}
-	if limit < 1 || limit > MaxLimit {
-		return errLimit()
+	if err := CheckLimit(limit); err != nil {
+		return err
 	}
 	if page-1 > MaxOffset/limit {
 		return fault.New(fault.Invalid, "page must be %d or less with this limit", MaxOffset/limit+1)

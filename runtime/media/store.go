@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"mediastack.dev/runtime/cell"
 	"mediastack.dev/runtime/installation"
 )
 
@@ -20,40 +19,9 @@ type Scope struct {
 	Bucket    string
 }
 
-// Store keeps items, uploads and counters. PostgreSQL implements it. Errors are faults. An item
+// Store keeps items and counters. PostgreSQL implements it. Errors are faults. An item
 // of another app is NotFound, like a missing one.
 type Store interface {
-	ResumableStore
-	// Cell returns the number of the installation, which ids contain.
-	Cell() cell.Number
-
-	// OpenUpload durably records that objects of this item may reach S3 from now on, and
-	// reserves bytes for them under the cap. Deleted items that could be restored end where their room
-	// is needed. QuotaExceeded when the upload exceeds the cap.
-	OpenUpload(ctx context.Context, itemID uuid.UUID, scope Scope, bytes int64, leaseEnds time.Time) error
-	// OpenCountedUpload is OpenUpload within a capability that has a count, of which it takes one use in
-	// the same transaction. ErrCapabilityUsed when none is left. The use is given back when the upload
-	// ends without an item.
-	OpenCountedUpload(ctx context.Context, itemID uuid.UUID, scope Scope, capability Capability, bytes int64, leaseEnds time.Time) error
-	// Reserve reserves more bytes for the upload and renews its lease. QuotaExceeded when the
-	// upload exceeds the cap; NotFound when the purge has expired the upload.
-	Reserve(ctx context.Context, itemID uuid.UUID, scope Scope, bytes int64, leaseEnds time.Time) error
-	// AvailableBytes returns how many bytes the account can still hold, in the room of deleted items, too. It is negative when
-	// the cap was lowered below what the account holds.
-	AvailableBytes(ctx context.Context, scope Scope) (bytes, maxStorage int64, err error)
-	// CommitUpload makes the draft, seals it if the item is sealed, and ends the upload in one
-	// transaction, and adjusts the reservation to the item's bytes. NotFound when the purge has expired the upload.
-	CommitUpload(ctx context.Context, item Item) error
-	// AbandonUpload ends the upload, releases its reservation and queues the removal of what
-	// may be stored under keys, due at notBefore. It returns nil without keys, and when the item
-	// has been committed: then it changes nothing.
-	AbandonUpload(ctx context.Context, itemID uuid.UUID, scope Scope, keys []string, notBefore time.Time) (*Removal, error)
-
-	// EndUploadsOfDeadProcesses ends up to batch uploads of processes whose lease has ended, as
-	// AbandonUpload does. keysOf returns the keys of the objects that an upload may have stored; their
-	// removal is due at notBefore.
-	EndUploadsOfDeadProcesses(ctx context.Context, batch int, keysOf func(itemID uuid.UUID) []string, notBefore time.Time) (ended int, err error)
-
 	// Item returns a draft or a sealed item.
 	Item(ctx context.Context, scope Scope, id uuid.UUID) (Item, error)
 	// ItemForDelivery returns an item by id alone, with its owner. NotFound also when
@@ -89,6 +57,9 @@ type Store interface {
 	FindItems(ctx context.Context, scope Scope, q Query, after *Position, wanted int) (Found, error)
 	// CountMatches counts sealed items that match a search. It examines a bounded number of items.
 	CountMatches(ctx context.Context, scope Scope, search Search) (Matches, error)
+	// AvailableBytes returns how many bytes the account can still hold, in the room of deleted items, too. It is negative when
+	// the cap was lowered below what the account holds.
+	AvailableBytes(ctx context.Context, scope Scope) (bytes, maxStorage int64, err error)
 	// Totals returns the account's totals in constant time.
 	Totals(ctx context.Context, scope Scope) (Totals, error)
 	// FinishRemovals deletes removals that were carried out from the queue.
@@ -177,6 +148,12 @@ type IncompleteUpload struct {
 // ErrPartsLost is wrapped by the errors of a Multipart whose parts the store has lost or
 // replaced, so that a retry can't succeed.
 var ErrPartsLost = errors.New("multipart parts are missing")
+
+// Part is a stored part of a multipart upload.
+type Part struct {
+	ETag  string `json:"etag"`
+	Bytes int64  `json:"bytes"`
+}
 
 // Multipart is an object that is stored part by part. All parts but the last have 5 MiB or more.
 type Multipart interface {

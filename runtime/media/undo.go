@@ -55,11 +55,11 @@ func (s *Service) Delete(ctx context.Context, p account.Principal, id uuid.UUID,
 	removal, until := new(Removal), now.Add(p.Account.Undo.Window)
 	switch {
 	case options.Permanent:
-		*removal, err = s.store.DeleteItemPermanently(ctx, scope, id, now.Add(removalGrace))
+		*removal, err = s.store.DeleteItemPermanently(ctx, scope, id, now.Add(RemovalGrace))
 	case p.Account.Undo.Covers(options.Agent):
-		removal, err = s.store.DeleteItemUndoably(ctx, scope, id, UndoWindow{From: now, Until: until}, now.Add(removalGrace))
+		removal, err = s.store.DeleteItemUndoably(ctx, scope, id, UndoWindow{From: now, Until: until}, now.Add(RemovalGrace))
 	default:
-		*removal, err = s.store.DeleteItem(ctx, scope, id, now.Add(removalGrace))
+		*removal, err = s.store.DeleteItem(ctx, scope, id, now.Add(RemovalGrace))
 	}
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (s *Service) Delete(ctx context.Context, p account.Principal, id uuid.UUID,
 	if removal == nil {
 		return &until, nil
 	}
-	s.removeNow(ctx, *removal)
+	s.RemoveNow(ctx, *removal)
 	return nil, nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/upload"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -76,7 +77,7 @@ func TestStore_ReturnsObjectsAsTheyWerePut(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, store *objectstore.Store) {
 		bucket, _ := claimed(t, store)
-		data := make([]byte, 2*media.PartSize+12345)
+		data := make([]byte, 2*upload.PartSize+12345)
 		if _, err := rand.Read(data); err != nil {
 			t.Fatal(err)
 		}
@@ -87,13 +88,13 @@ func TestStore_ReturnsObjectsAsTheyWerePut(t *testing.T) {
 				return data[:1000]
 			},
 			"multipart": func(key string) []byte {
-				upload, err := store.StartMultipart(t.Context(), bucket, key, "image/png")
+				multipart, err := store.StartMultipart(t.Context(), bucket, key, "image/png")
 				must(t, err)
-				for start := 0; start < len(data); start += media.PartSize {
-					part := data[start:min(start+media.PartSize, len(data))]
-					must(t, upload.Part(t.Context(), bytes.NewReader(part), int64(len(part))))
+				for start := 0; start < len(data); start += upload.PartSize {
+					part := data[start:min(start+upload.PartSize, len(data))]
+					must(t, multipart.Part(t.Context(), bytes.NewReader(part), int64(len(part))))
 				}
-				must(t, upload.Complete(t.Context(), "image/png"))
+				must(t, multipart.Complete(t.Context(), "image/png"))
 				return data
 			},
 		} {
@@ -144,11 +145,11 @@ func TestAbortIncomplete_AbortsTheUploadsOfAKey(t *testing.T) {
 	onBoth(t, func(t *testing.T, store *objectstore.Store) {
 		bucket, _ := claimed(t, store)
 		key := "media/" + uuid.NewString() + "/original"
-		upload, err := store.StartMultipart(t.Context(), bucket, key, "image/png")
+		multipart, err := store.StartMultipart(t.Context(), bucket, key, "image/png")
 		must(t, err)
-		must(t, upload.Part(t.Context(), bytes.NewReader(make([]byte, media.PartSize)), media.PartSize))
+		must(t, multipart.Part(t.Context(), bytes.NewReader(make([]byte, upload.PartSize)), upload.PartSize))
 		must(t, store.AbortIncomplete(t.Context(), bucket, key))
-		if err := upload.Complete(t.Context(), "image/png"); err == nil {
+		if err := multipart.Complete(t.Context(), "image/png"); err == nil {
 			t.Error("an upload that was removed could still be completed")
 		}
 		if _, err := store.Stat(t.Context(), bucket, key); !fault.Is(err, fault.NotFound) {

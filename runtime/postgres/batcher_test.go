@@ -260,10 +260,10 @@ func TestStore_BatchPauseIsBounded(t *testing.T) {
 	for replicas, want := range map[int64]time.Duration{0: 0, 1: 0, 2: time.Millisecond, 5: 4 * time.Millisecond, 100: 4 * time.Millisecond} {
 		var s Store
 		s.replicas.Store(replicas)
-		if got := (Items{&s}).batchPause(time.Millisecond); got != want {
+		if got := (Uploads{&s}).batchPause(time.Millisecond); got != want {
 			t.Errorf("%d replicas pause for %s, want %s", replicas, got, want)
 		}
-		if got := (Items{&s}).batchPause(time.Minute); replicas > 1 && got != maxBatchPause {
+		if got := (Uploads{&s}).batchPause(time.Minute); replicas > 1 && got != maxBatchPause {
 			t.Errorf("%d replicas pause for %s after a minute", replicas, got)
 		}
 	}

@@ -10,17 +10,18 @@ import (
 
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
+	"mediastack.dev/runtime/upload"
 )
 
-// OpenCountedUpload implements media.Store. It is not batched with other uploads: a capability of which
+// OpenCountedUpload implements upload.Store. It is not batched with other uploads: a capability of which
 // every use is taken must not undo theirs.
-func (s Items) OpenCountedUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, capability media.Capability, bytes int64, leaseEnds time.Time) error {
+func (s Uploads) OpenCountedUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, capability upload.Capability, bytes int64, leaseEnds time.Time) error {
 	params := s.ofProcess(openParams(noLockTimeout, []openRequest{{itemID: itemID, accountID: scope.AccountID, appID: scope.AppID, bytes: bytes, leaseEnds: leaseEnds}}))
 	return s.reserve(ctx, "open upload", func(r *reservation) error { return r.openWithin(ctx, params, scope, &capability) })
 }
 
 // openWithin opens one upload, with a use of its capability if that has a count.
-func (r *reservation) openWithin(ctx context.Context, params sqlgen.OpenUploadsParams, scope media.Scope, capability *media.Capability) error {
+func (r *reservation) openWithin(ctx context.Context, params sqlgen.OpenUploadsParams, scope media.Scope, capability *upload.Capability) error {
 	opened, err := r.OpenUploads(ctx, params)
 	if err != nil {
 		return err
@@ -34,9 +35,9 @@ func (r *reservation) openWithin(ctx context.Context, params sqlgen.OpenUploadsP
 		return nil
 	}
 	_, err = r.UseCapability(ctx, sqlgen.UseCapabilityParams{ID: capability.ID, AccountID: scope.AccountID, ExpiresAt: capability.ExpiresAt,
-		Count: int32(capability.Count), ItemID: params.ItemIds[0]}) //nolint:gosec // at most media.MaxCapabilityCount
+		Count: int32(capability.Count), ItemID: params.ItemIds[0]}) //nolint:gosec // at most upload.MaxCapabilityCount
 	if errors.Is(err, pgx.ErrNoRows) {
-		return media.ErrCapabilityUsed
+		return upload.ErrCapabilityUsed
 	}
 	return err
 }
@@ -57,7 +58,7 @@ func releaseCapabilities(ctx context.Context, q *sqlgen.Queries, uploads ...[]by
 }
 
 // commitSealed makes an item that is sealed at once: the draft is in no snapshot.
-func (s Items) commitSealed(ctx context.Context, item media.Item) error {
+func (s Uploads) commitSealed(ctx context.Context, item media.Item) error {
 	err := s.commitAlone(ctx, item)
 	if err == nil {
 		s.pageIndex.recordChange(item.AppID)

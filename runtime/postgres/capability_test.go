@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // The use of an upload whose process was killed, or whose lease has ended, is given back; a paused process
@@ -22,7 +22,7 @@ func TestCapability_UseEndsWithTheLeaseOfItsUpload(t *testing.T) {
 	must(t, touch(t, dead, deadID, "v1"))
 	must(t, touch(t, alive, uuid.New(), "v1"))
 	hash := sha256.Sum256([]byte("nonce"))
-	capability := media.Capability{ID: hash[:], Count: 2, ExpiresAt: time.Now().Add(time.Hour)}
+	capability := upload.Capability{ID: hash[:], Count: 2, ExpiresAt: time.Now().Add(time.Hour)}
 	uses := func(want int) {
 		t.Helper()
 		if got := number(t, url, `SELECT uses FROM capability_use`); got != int64(want) {
@@ -30,15 +30,15 @@ func TestCapability_UseEndsWithTheLeaseOfItsUpload(t *testing.T) {
 		}
 	}
 	killed, slow, third := newUploading(scope, 10), newUploading(scope, 10), newUploading(scope, 10)
-	must(t, dead.Items.OpenCountedUpload(t.Context(), killed.id, scope, capability, 10, time.Now().Add(time.Hour)))
-	must(t, alive.Items.OpenCountedUpload(t.Context(), slow.id, scope, capability, 10, time.Now().Add(-time.Minute)))
-	if err := alive.Items.OpenCountedUpload(t.Context(), third.id, scope, capability, 10, time.Now().Add(time.Hour)); !fault.Is(err, fault.InvalidSignature) {
+	must(t, dead.Uploads.OpenCountedUpload(t.Context(), killed.id, scope, capability, 10, time.Now().Add(time.Hour)))
+	must(t, alive.Uploads.OpenCountedUpload(t.Context(), slow.id, scope, capability, 10, time.Now().Add(-time.Minute)))
+	if err := alive.Uploads.OpenCountedUpload(t.Context(), third.id, scope, capability, 10, time.Now().Add(time.Hour)); !fault.Is(err, fault.InvalidSignature) {
 		t.Errorf("a third upload: %v", err)
 	}
 	counts(t, url, 20, "bytes are reserved: the upload without a use has kept its own", `SELECT bytes FROM account_usage`)
 	uses(2)
 	statement(t, url, lapse, deadID)
-	if n, err := alive.Items.EndUploadsOfDeadProcesses(t.Context(), 5, keysOf, time.Now()); err != nil || n != 1 {
+	if n, err := alive.Uploads.EndUploadsOfDeadProcesses(t.Context(), 5, keysOf, time.Now()); err != nil || n != 1 {
 		t.Fatalf("%d uploads were ended: %v", n, err)
 	}
 	uses(1)
@@ -50,11 +50,11 @@ func TestCapability_UseEndsWithTheLeaseOfItsUpload(t *testing.T) {
 	if err := killed.commit(dead); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the process that was paused commits: %v", err)
 	}
-	must(t, alive.Items.OpenCountedUpload(t.Context(), third.id, scope, capability, 10, time.Now().Add(time.Hour)))
+	must(t, alive.Uploads.OpenCountedUpload(t.Context(), third.id, scope, capability, 10, time.Now().Add(time.Hour)))
 	must(t, third.commit(alive))
 	uses(1)
 	// The cap has no room: the use is not taken.
-	if err := alive.Items.OpenCountedUpload(t.Context(), slow.id, scope, capability, 991, time.Now().Add(time.Hour)); !fault.Is(err, fault.QuotaExceeded) {
+	if err := alive.Uploads.OpenCountedUpload(t.Context(), slow.id, scope, capability, 991, time.Now().Add(time.Hour)); !fault.Is(err, fault.QuotaExceeded) {
 		t.Errorf("an upload over the cap: %v", err)
 	}
 	uses(1)

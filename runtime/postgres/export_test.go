@@ -48,7 +48,7 @@ func Setting(ctx context.Context, s *Store, name string) (value string, err erro
 var ListStatement = listStatement
 
 // BatchPause is batchPause.
-func BatchPause(s *Store, took time.Duration) time.Duration { return s.Items.batchPause(took) }
+func BatchPause(s *Store, took time.Duration) time.Duration { return s.Uploads.batchPause(took) }
 
 // HoldLookUps calls hold before each batch of look-ups of keys. No batch is late.
 func HoldLookUps(s *Store, hold func(lookUps int)) {
@@ -113,7 +113,7 @@ type Statement struct {
 }
 
 // OpenTogether opens an upload of each scope by one statement.
-func (s Items) OpenTogether(ctx context.Context, scopes []media.Scope) error {
+func (s Uploads) OpenTogether(ctx context.Context, scopes []media.Scope) error {
 	requests := make([]openRequest, len(scopes))
 	for i, scope := range scopes {
 		requests[i] = openRequest{itemID: uuid.New(), accountID: scope.AccountID, appID: scope.AppID, bytes: 1, leaseEnds: time.Now().Add(time.Hour)}

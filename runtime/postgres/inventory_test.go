@@ -11,18 +11,20 @@ import (
 	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/inventory"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/upload"
 )
 
 // fill makes drafts of an account, of 10 bytes each, and seals some of them.
-func fill(t *testing.T, store media.Store, scope media.Scope, drafts, seals int) {
+func fill(t *testing.T, store *postgres.Store, scope media.Scope, drafts, seals int) {
 	t.Helper()
 	for i := range drafts {
 		id := uuid.Must(uuid.NewV7())
-		must(t, store.OpenUpload(t.Context(), id, scope, 10, time.Now().Add(time.Hour)))
-		must(t, store.CommitUpload(t.Context(), media.Item{ID: id, AccountID: scope.AccountID, AppID: scope.AppID, Access: media.Public, CreatedAt: time.Now().Add(-time.Hour),
+		must(t, store.Uploads.OpenUpload(t.Context(), id, scope, 10, time.Now().Add(time.Hour)))
+		must(t, store.Uploads.CommitUpload(t.Context(), media.Item{ID: id, AccountID: scope.AccountID, AppID: scope.AppID, Access: media.Public, CreatedAt: time.Now().Add(-time.Hour),
 			Objects: media.Objects{{Variant: media.Original, Key: media.ObjectKey(id, media.Original), Bytes: 10}}}))
 		if i < seals {
-			must(t, check.ErrorOf(store.Seal(t.Context(), scope, id, time.Now())))
+			must(t, check.ErrorOf(store.Items.Seal(t.Context(), scope, id, time.Now())))
 		}
 	}
 }
@@ -45,9 +47,9 @@ func TestInventory_SumsUpEveryAccount(t *testing.T) {
 		apps, _, err := accounts.OpenApps(t.Context(), made.ID, nil)
 		must(t, err)
 		scope := media.Scope{AccountID: made.ID, AppID: apps[0].ID}
-		fill(t, store.Items, scope, i+1, i)
+		fill(t, store, scope, i+1, i)
 		ids = append(ids, made.ID)
-		must(t, store.Items.OpenResumable(t.Context(), media.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: scope, Fields: media.Fields{Access: media.Private}, Length: 1, Reserved: 1, Expires: time.Now().Add(time.Hour)}))
+		must(t, store.Uploads.OpenResumable(t.Context(), upload.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: scope, Fields: media.Fields{Access: media.Private}, Length: 1, Reserved: 1, Expires: time.Now().Add(time.Hour)}))
 	}
 	closeAccount(t, accounts, ids[3]) // it still stores what it has
 	suspended := spec

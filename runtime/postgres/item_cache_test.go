@@ -88,7 +88,7 @@ func newCached(t *testing.T, url string) *cached {
 	apps, _, err := registry(c.store).OpenApps(t.Context(), made.ID, nil)
 	must(t, err)
 	c.scope = media.Scope{AccountID: made.ID, AppID: apps[0].ID, Bucket: made.Bucket}
-	fill(t, c.store.Items, c.scope, 4, 3)
+	fill(t, c.store, c.scope, 4, 3)
 	conn, err := pgx.Connect(t.Context(), url)
 	must(t, err)
 	defer conn.Close(t.Context())

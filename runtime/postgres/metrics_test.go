@@ -62,7 +62,7 @@ func TestMetrics_CountWaitsForAConnection(t *testing.T) {
 	if got := measured(t, store.Store, "mediastack_upload_batch_size", "open"); got != 0 {
 		t.Errorf("%v batches", got)
 	}
-	fill(t, store.Items, store.scope, 2, 0)
+	fill(t, store.Store, store.scope, 2, 0)
 	if open, commit := measured(t, store.Store, "mediastack_upload_batch_size", "open"), measured(t, store.Store, "mediastack_upload_batch_size", "commit"); open != 2 || commit != 2 {
 		t.Errorf("%v and %v batches", open, commit)
 	}

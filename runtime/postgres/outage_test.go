@@ -18,6 +18,7 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/upload"
 )
 
 // noOutage are the methods that return no error of the database.
@@ -100,11 +101,11 @@ func tenantWork(t *testing.T, store *postgres.Store, scope media.Scope, stop <-c
 		id := uuid.Must(uuid.NewV7())
 		_, total := store.Items.Totals(t.Context(), scope)
 		_, list := store.Items.ListItems(t.Context(), scope, media.Filter{}, 10, 0)
-		opened := store.Items.OpenUpload(t.Context(), id, scope, 10, time.Now().Add(time.Hour))
-		_, abandoned := store.Items.AbandonUpload(t.Context(), id, scope, nil, time.Now())
-		upload := media.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: scope, Fields: media.Fields{Access: media.Private}, Length: 1, Reserved: 1, Expires: time.Now().Add(time.Hour)}
-		resumable := store.Items.OpenResumable(t.Context(), upload)
-		_, ended := store.Items.AbandonUpload(t.Context(), upload.ItemID, scope, nil, time.Now())
+		opened := store.Uploads.OpenUpload(t.Context(), id, scope, 10, time.Now().Add(time.Hour))
+		_, abandoned := store.Uploads.AbandonUpload(t.Context(), id, scope, nil, time.Now())
+		state := upload.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: scope, Fields: media.Fields{Access: media.Private}, Length: 1, Reserved: 1, Expires: time.Now().Add(time.Hour)}
+		resumable := store.Uploads.OpenResumable(t.Context(), state)
+		_, ended := store.Uploads.AbandonUpload(t.Context(), state.ItemID, scope, nil, time.Now())
 		for _, err := range []error{total, list, opened, abandoned, resumable, ended} {
 			switch {
 			case fault.Is(err, fault.Unavailable):

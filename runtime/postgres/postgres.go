@@ -31,6 +31,7 @@ type Store struct {
 	// The sub-stores share the pool.
 	Accounts      Accounts
 	Items         Items
+	Uploads       Uploads
 	Pictures      Pictures
 	Logins        Logins
 	Installations Installations
@@ -75,7 +76,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{cell: cfg.Cell, db: &connections{retryTimeout: cfg.RetryTimeout, statementTimeout: cfg.StatementTimeout}, batches: newBatchMetrics(), evicted: newEvicted(), finishLockTimeout: finishLockTimeout, eraseTimeout: eraseTimeout, statements: newMeasuredTracer(), searches: cfg.Search.bounds()}
-	s.Accounts, s.Items, s.Pictures, s.Logins, s.Installations, s.Consistency, s.Credentials, s.Fetches, s.Settings, s.Tasks = Accounts{s}, Items{s}, Pictures{s}, Logins{s}, Installations{s}, Consistency{s}, Credentials{s}, Fetches{s}, Settings{s}, Tasks{s}
+	s.Accounts, s.Items, s.Uploads, s.Pictures, s.Logins, s.Installations, s.Consistency, s.Credentials, s.Fetches, s.Settings, s.Tasks = Accounts{s}, Items{s}, Uploads{s}, Pictures{s}, Logins{s}, Installations{s}, Consistency{s}, Credentials{s}, Fetches{s}, Settings{s}, Tasks{s}
 	poolCfg.ConnConfig.Tracer = s.statements
 	s.fence.install(poolCfg)
 	readLimits(poolCfg, &s.db.limits)
@@ -85,8 +86,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s.db.pool = s.pool
 	s.shares = newShares(int(s.pool.Config().MaxConns))
 	s.queries = sqlgen.New(s.db)
-	s.openBatch, s.commitBatch = newBatcher(openRequest.account, s.Items.openUploads), newBatcher(accountOfItem, s.Items.commitUploads)
-	s.openBatch.pause, s.commitBatch.pause = s.Items.batchPause, s.Items.batchPause
+	s.openBatch, s.commitBatch = newBatcher(openRequest.account, s.Uploads.openUploads), newBatcher(accountOfItem, s.Uploads.commitUploads)
+	s.openBatch.pause, s.commitBatch.pause = s.Uploads.batchPause, s.Uploads.batchPause
 	s.openBatch.waiting, s.openBatch.size = s.batches.of("open")
 	s.commitBatch.waiting, s.commitBatch.size = s.batches.of("commit")
 	s.principalBatch = newBatcher((*principalLookup).key, s.Credentials.findPrincipals)

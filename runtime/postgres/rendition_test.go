@@ -20,6 +20,7 @@ import (
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
 	"mediastack.dev/runtime/rendition"
+	"mediastack.dev/runtime/upload"
 )
 
 // pictures adds n renditions of so many bytes, four of an item, which were used one second after the other.
@@ -54,11 +55,11 @@ func TestEviction_CountsWhatIsCommitted(t *testing.T) {
 	store, url := setup(t)
 	scope := tenants(t, store, 1, 1000)[0]
 	id := sha256.Sum256([]byte("capability"))
-	capability := media.Capability{ID: id[:], Count: 1, ExpiresAt: time.Now().Add(time.Hour)}
+	capability := upload.Capability{ID: id[:], Count: 1, ExpiresAt: time.Now().Add(time.Hour)}
 	first := newUploading(scope, 100)
-	must(t, store.Items.OpenCountedUpload(t.Context(), first.id, scope, capability, 100, time.Now().Add(time.Hour)))
+	must(t, store.Uploads.OpenCountedUpload(t.Context(), first.id, scope, capability, 100, time.Now().Add(time.Hour)))
 	pictures(t, url, scope, 90, 10)
-	if err := store.Items.OpenCountedUpload(t.Context(), newUploading(scope, 100).id, scope, capability, 100, time.Now().Add(time.Hour)); !fault.Is(err, fault.InvalidSignature) {
+	if err := store.Uploads.OpenCountedUpload(t.Context(), newUploading(scope, 100).id, scope, capability, 100, time.Now().Add(time.Hour)); !fault.Is(err, fault.InvalidSignature) {
 		t.Fatalf("a second use of a capability: %v", err)
 	}
 	if n, left := evicted(t, store, "upload"), number(t, url, `SELECT count(*) FROM rendition`); n != 0 || left != 90 {
@@ -148,7 +149,7 @@ func TestEviction_ThatStopsHalfWayLosesRenditionsOnly(t *testing.T) {
 	result := make(chan error, 1)
 	go func() {
 		u := newUploading(scope, n*size)
-		result <- store.Items.OpenUpload(ctx, u.id, u.scope, u.bytes, time.Now().Add(time.Hour))
+		result <- store.Uploads.OpenUpload(ctx, u.id, u.scope, u.bytes, time.Now().Add(time.Hour))
 	}()
 	wait.Until(t, "two batches have ended, and the third one waits", func() bool {
 		return number(t, url, `SELECT count(*) FROM rendition`) == n-2*batch && number(t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0

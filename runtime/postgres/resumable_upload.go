@@ -11,23 +11,24 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
+	"mediastack.dev/runtime/upload"
 )
 
-// OpenResumable implements media.ResumableStore.
-func (s Items) OpenResumable(ctx context.Context, upload media.ResumableState) error {
+// OpenResumable implements upload.Store.
+func (s Uploads) OpenResumable(ctx context.Context, state upload.ResumableState) error {
 	return s.reserve(ctx, "open resumable upload", func(r *reservation) error {
-		open := openParams(noLockTimeout, []openRequest{{itemID: upload.ItemID, accountID: upload.Scope.AccountID,
-			appID: upload.Scope.AppID, bytes: upload.Reserved, leaseEnds: upload.Expires}})
-		if err := r.openWithin(ctx, open, upload.Scope, upload.Capability); err != nil {
+		open := openParams(noLockTimeout, []openRequest{{itemID: state.ItemID, accountID: state.Scope.AccountID,
+			appID: state.Scope.AppID, bytes: state.Reserved, leaseEnds: state.Expires}})
+		if err := r.openWithin(ctx, open, state.Scope, state.Capability); err != nil {
 			return err
 		}
 		params := sqlgen.InsertResumableParams{
-			ItemID: upload.ItemID, AccountID: upload.Scope.AccountID, AppID: upload.Scope.AppID, FileName: upload.Fields.FileName,
-			DeclaredType: upload.Fields.MimeType, Access: string(upload.Fields.Access), Caption: upload.Fields.Caption,
-			GroupLabel: upload.Fields.Group, Metadata: upload.Metadata, ExpiresAt: upload.Expires, ItemMetadata: notNil(upload.Fields.Metadata), Capability: upload.Capability,
+			ItemID: state.ItemID, AccountID: state.Scope.AccountID, AppID: state.Scope.AppID, FileName: state.Fields.FileName,
+			DeclaredType: state.Fields.MimeType, Access: string(state.Fields.Access), Caption: state.Fields.Caption,
+			GroupLabel: state.Fields.Group, Metadata: state.Metadata, ExpiresAt: state.Expires, ItemMetadata: notNil(state.Fields.Metadata), Capability: state.Capability,
 		}
-		if upload.Length != media.UnknownLength {
-			params.Length = &upload.Length
+		if state.Length != upload.UnknownLength {
+			params.Length = &state.Length
 		}
 		return r.InsertResumable(ctx, params)
 	})
@@ -37,46 +38,46 @@ func (s Items) OpenResumable(ctx context.Context, upload media.ResumableState) e
 // callers can't tell them apart.
 var errUploadNotFound = fault.New(fault.NotFound, "upload not found")
 
-// FindResumable implements media.ResumableStore.
-func (s Items) FindResumable(ctx context.Context, scope media.Scope, itemID uuid.UUID) (media.ResumableState, error) {
-	return repeat(ctx, s.Store, func(ctx context.Context) (media.ResumableState, error) { return s.findResumable(ctx, scope, itemID) })
+// FindResumable implements upload.Store.
+func (s Uploads) FindResumable(ctx context.Context, scope media.Scope, itemID uuid.UUID) (upload.ResumableState, error) {
+	return repeat(ctx, s.Store, func(ctx context.Context) (upload.ResumableState, error) { return s.findResumable(ctx, scope, itemID) })
 }
 
-func (s Items) findResumable(ctx context.Context, scope media.Scope, itemID uuid.UUID) (media.ResumableState, error) {
+func (s Uploads) findResumable(ctx context.Context, scope media.Scope, itemID uuid.UUID) (upload.ResumableState, error) {
 	row, err := s.queries.FindResumable(ctx, sqlgen.FindResumableParams{AppID: scope.AppID, ItemID: itemID})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return media.ResumableState{}, errUploadNotFound
+		return upload.ResumableState{}, errUploadNotFound
 	}
 	if err != nil {
-		return media.ResumableState{}, toFault(err, "read resumable upload")
+		return upload.ResumableState{}, toFault(err, "read resumable upload")
 	}
 	r := row.ResumableUpload
-	upload := media.ResumableState{
-		ItemID: itemID, Scope: scope, Length: media.UnknownLength,
+	state := upload.ResumableState{
+		ItemID: itemID, Scope: scope, Length: upload.UnknownLength,
 		Fields:   media.Fields{FileName: r.FileName, MimeType: r.DeclaredType, Access: media.Access(r.Access), Caption: r.Caption, Group: r.GroupLabel, Metadata: r.ItemMetadata},
 		Metadata: r.Metadata, Capability: r.Capability,
-		Progress: media.Progress{Received: r.Received, Digest: r.Digest, MultipartID: r.MultipartID, Parts: r.Parts, SinglePut: r.SinglePut,
+		Progress: upload.Progress{Received: r.Received, Digest: r.Digest, MultipartID: r.MultipartID, Parts: r.Parts, SinglePut: r.SinglePut,
 			IncompletePart: media.Variant(r.IncompletePart), IncompleteBytes: r.IncompleteBytes, IncompleteHash: r.IncompleteHash, MimeType: r.MimeType, Head: r.Head},
 		Expires: r.ExpiresAt,
 	}
 	if r.Length != nil {
-		upload.Length = *r.Length
+		state.Length = *r.Length
 	}
 	if row.Reserved != nil && row.LeaseEnds != nil {
-		upload.Reserved, upload.Expires = *row.Reserved, *row.LeaseEnds
-		return upload, nil
+		state.Reserved, state.Expires = *row.Reserved, *row.LeaseEnds
+		return state, nil
 	}
-	item, err := s.Item(ctx, scope, itemID)
+	item, err := s.Items.Item(ctx, scope, itemID)
 	if fault.Is(err, fault.NotFound) {
-		return media.ResumableState{}, errUploadNotFound
+		return upload.ResumableState{}, errUploadNotFound
 	}
-	upload.Item = &item
-	return upload, err
+	state.Item = &item
+	return state, err
 }
 
-// ListResumables implements media.ResumableStore.
-func (s Items) ListResumables(ctx context.Context, scope media.Scope, q media.RunningQuery, now time.Time) (media.RunningPage, error) {
-	params := sqlgen.ListResumablesParams{AppID: scope.AppID, Before: uuid.Max, Examine: media.ExaminedUploads, Now: now, PageSize: batchSize(q.Limit + 1)}
+// ListResumables implements upload.Store.
+func (s Uploads) ListResumables(ctx context.Context, scope media.Scope, q upload.RunningQuery, now time.Time) (upload.RunningPage, error) {
+	params := sqlgen.ListResumablesParams{AppID: scope.AppID, Before: uuid.Max, Examine: upload.MaxExamined, Now: now, PageSize: batchSize(q.Limit + 1)}
 	if q.After != uuid.Nil {
 		params.Before = q.After
 	}
@@ -87,9 +88,9 @@ func (s Items) ListResumables(ctx context.Context, scope media.Scope, q media.Ru
 		return s.queries.ListResumables(ctx, params)
 	})
 	if err != nil {
-		return media.RunningPage{}, toFault(err, "list resumable uploads")
+		return upload.RunningPage{}, toFault(err, "list resumable uploads")
 	}
-	var page media.RunningPage
+	var page upload.RunningPage
 	if len(rows) > q.Limit {
 		rows = rows[:q.Limit]
 		page.Next = rows[q.Limit-1].ItemID
@@ -101,18 +102,18 @@ func (s Items) ListResumables(ctx context.Context, scope media.Scope, q media.Ru
 		if !row.Listed { // the last examined one, or an upload of another kind, whose process has died
 			continue
 		}
-		upload := media.RunningUpload{ID: row.ItemID, Length: media.UnknownLength, Received: row.Received, CreatedAt: row.OpenedAt, ExpiresAt: row.LeaseEnds,
+		running := upload.Running{ID: row.ItemID, Length: upload.UnknownLength, Received: row.Received, CreatedAt: row.OpenedAt, ExpiresAt: row.LeaseEnds,
 			Fields: media.Fields{FileName: row.FileName, MimeType: row.DeclaredType, Access: media.Access(row.Access), Caption: row.Caption, Group: row.GroupLabel}}
 		if row.Length != nil {
-			upload.Length = *row.Length
+			running.Length = *row.Length
 		}
-		page.Uploads = append(page.Uploads, upload)
+		page.Uploads = append(page.Uploads, running)
 	}
 	return page, nil
 }
 
-// SetLength implements media.ResumableStore.
-func (s Items) SetLength(ctx context.Context, scope media.Scope, itemID uuid.UUID, length int64) error {
+// SetLength implements upload.Store.
+func (s Uploads) SetLength(ctx context.Context, scope media.Scope, itemID uuid.UUID, length int64) error {
 	set, err := s.queries.SetLength(ctx, sqlgen.SetLengthParams{AppID: scope.AppID, ItemID: itemID, Length: &length})
 	if err == nil && set == 0 {
 		err = fault.New(fault.Conflict, "the length of the upload is already set")
@@ -120,8 +121,8 @@ func (s Items) SetLength(ctx context.Context, scope media.Scope, itemID uuid.UUI
 	return toFault(err, "set an upload's length")
 }
 
-// SaveProgress implements media.ResumableStore.
-func (s Items) SaveProgress(ctx context.Context, itemID uuid.UUID, before int64, p media.Progress, expires time.Time) error {
+// SaveProgress implements upload.Store.
+func (s Uploads) SaveProgress(ctx context.Context, itemID uuid.UUID, before int64, p upload.Progress, expires time.Time) error {
 	if p.Parts == nil {
 		p.Parts = []media.Part{}
 	}
@@ -141,8 +142,8 @@ func (s Items) SaveProgress(ctx context.Context, itemID uuid.UUID, before int64,
 	return toFault(err, "save an upload's progress")
 }
 
-// CommitResumable implements media.ResumableStore.
-func (s Items) CommitResumable(ctx context.Context, item media.Item, incompleteParts []string, notBefore time.Time) (*media.Removal, error) {
+// CommitResumable implements upload.Store.
+func (s Uploads) CommitResumable(ctx context.Context, item media.Item, incompleteParts []string, notBefore time.Time) (*media.Removal, error) {
 	var removal *media.Removal
 	err := s.reserve(ctx, "commit resumable upload", func(r *reservation) error {
 		if err := r.commitAdjusted(ctx, item); err != nil || len(incompleteParts) == 0 {

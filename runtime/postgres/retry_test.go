@@ -18,6 +18,7 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/upload"
 )
 
 // retrying is a store that retries, with an account.
@@ -49,8 +50,8 @@ func newRetrying(t *testing.T, url, storeURL string, configure ...func(*postgres
 // upload makes a resumable upload.
 func (r retrying) upload(t *testing.T) uuid.UUID {
 	t.Helper()
-	state := media.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: r.scope, Fields: media.Fields{Access: media.Private}, Length: 1, Reserved: 1, Expires: time.Now().Add(time.Hour)}
-	must(t, r.Items.OpenResumable(t.Context(), state))
+	state := upload.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: r.scope, Fields: media.Fields{Access: media.Private}, Length: 1, Reserved: 1, Expires: time.Now().Add(time.Hour)}
+	must(t, r.Uploads.OpenResumable(t.Context(), state))
 	return state.ItemID
 }
 
@@ -64,7 +65,7 @@ func (r retrying) idempotent(ctx context.Context, id, upload uuid.UUID) map[stri
 	_, failed["ListItems by index"] = r.Items.ListItems(ctx, r.scope, media.Filter{}, 10, 1_000_000)
 	_, failed["CountItems"] = r.Items.CountItems(ctx, r.scope, media.Filter{})
 	_, failed["Totals"] = r.Items.Totals(ctx, r.scope)
-	_, failed["FindResumable"] = r.Items.FindResumable(ctx, r.scope, upload)
+	_, failed["FindResumable"] = r.Uploads.FindResumable(ctx, r.scope, upload)
 	_, _, failed["AvailableBytes"] = r.Items.AvailableBytes(ctx, r.scope)
 	_, failed["Layers"] = r.Settings.Layers(ctx, r.account.ID)
 	_, failed["DeleteItem"] = r.Items.DeleteItem(ctx, r.scope, id, time.Now())
@@ -208,7 +209,7 @@ func TestStore_DoesNotRepeatAChangeWhoseOutcomeIsUnknown(t *testing.T) {
 	store := newRetrying(t, url, proxied, func(c *postgres.Config) { c.DatabaseConns = 1 })
 	direct := open(t, url)
 	openUpload := func() error {
-		return store.Items.OpenUpload(t.Context(), uuid.Must(uuid.NewV7()), store.scope, 10, time.Now().Add(time.Hour))
+		return store.Uploads.OpenUpload(t.Context(), uuid.Must(uuid.NewV7()), store.scope, 10, time.Now().Add(time.Hour))
 	}
 	must(t, openUpload()) // the statement is prepared, so that no response is needed to execute it
 	proxy.Set(testenv.ProxyMute)
@@ -239,10 +240,10 @@ func TestStore_SendsAChangeAfterARestart(t *testing.T) {
 	wait.Until(t, "no connection is left", func() bool { return errors.As(store.Ping(t.Context()), new(*pgconn.ConnectError)) })
 	failed := make(chan error, 2)
 	go func() {
-		failed <- store.Items.OpenUpload(t.Context(), uuid.Must(uuid.NewV7()), store.scope, 10, time.Now().Add(time.Hour))
+		failed <- store.Uploads.OpenUpload(t.Context(), uuid.Must(uuid.NewV7()), store.scope, 10, time.Now().Add(time.Hour))
 	}()
 	go func() {
-		failed <- store.Items.OpenResumable(t.Context(), media.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: store.scope, Length: 1, Reserved: 1,
+		failed <- store.Uploads.OpenResumable(t.Context(), upload.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: store.scope, Length: 1, Reserved: 1,
 			Fields: media.Fields{Access: media.Private}, Expires: time.Now().Add(time.Hour)})
 	}()
 	server.Start()
@@ -261,7 +262,7 @@ func TestStore_EndsACallWithoutAServer(t *testing.T) {
 	url := testenv.Database(t, server)
 	proxy, proxied := testenv.PostgresProxy(t, url)
 	store := newRetrying(t, url, url) // without the short timeouts, which a busy server exceeds
-	upload := store.upload(t)
+	resumable := store.upload(t)
 	short, err := postgres.Open(context.Background(), postgres.Config{DatabaseURL: proxied, DatabaseConns: 4, RetryTimeout: 300 * time.Millisecond, StatementTimeout: 500 * time.Millisecond})
 	must(t, err)
 	t.Cleanup(short.Close)
@@ -275,14 +276,14 @@ func TestStore_EndsACallWithoutAServer(t *testing.T) {
 	} {
 		wait.Until(t, "the server is reached", func() bool { return store.Ping(t.Context()) == nil })
 		mode.set()
-		for name, err := range store.idempotent(t.Context(), uuid.New(), upload) {
+		for name, err := range store.idempotent(t.Context(), uuid.New(), resumable) {
 			if !fault.Is(err, fault.Unavailable) {
 				t.Errorf("%s: %s: %v, want Unavailable", mode.name, name, err)
 			}
 		}
 		for name, err := range map[string]error{
-			"SaveProgress": store.Items.SaveProgress(t.Context(), upload, 0, media.Progress{}, time.Now()),
-			"OpenResumable": store.Items.OpenResumable(t.Context(), media.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: store.scope, Length: 1,
+			"SaveProgress": store.Uploads.SaveProgress(t.Context(), resumable, 0, upload.Progress{}, time.Now()),
+			"OpenResumable": store.Uploads.OpenResumable(t.Context(), upload.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: store.scope, Length: 1,
 				Fields: media.Fields{Access: media.Private}, Expires: time.Now()}),
 		} {
 			if !fault.Is(err, fault.Unavailable) {

@@ -13,17 +13,18 @@ import (
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
+	"mediastack.dev/runtime/upload"
 )
 
 const (
 	// ownRunning are the running uploads of one account, and foreignRunning those of the other accounts together.
 	ownRunning, foreignRunning = 20_000, 20_000
 	// expiredRunning are the newest of ownRunning: more than one page examines.
-	expiredRunning = media.ExaminedUploads + 500
+	expiredRunning = upload.MaxExamined + 500
 	pageOfRunning  = 100
 	// A page looks up its rows, each by some parts of the plan. maxPastWork is that of one that reads past all that it may examine.
 	maxPageWork = 12 * pageOfRunning
-	maxPastWork = 7 * media.ExaminedUploads
+	maxPastWork = 7 * upload.MaxExamined
 )
 
 // seedRunning adds running uploads: those of the account 2, and of 2000 others. The capability "rare" has each 4000th of the account.
@@ -65,7 +66,7 @@ func TestRunningUploads_AreReadInTheOrderOfTheirIndex(t *testing.T) {
 		return conn
 	}
 	conn, keeping, early := connect(), connect(), map[string]string{}
-	page := sqlgen.ListResumablesParams{AppID: numbered(appIDs, 2), Before: numbered(resumeIDs, ownRunning-expiredRunning+1), Examine: media.ExaminedUploads, Now: time.Now(), PageSize: pageOfRunning}
+	page := sqlgen.ListResumablesParams{AppID: numbered(appIDs, 2), Before: numbered(resumeIDs, ownRunning-expiredRunning+1), Examine: upload.MaxExamined, Now: time.Now(), PageSize: pageOfRunning}
 	middle, past, capability, other := page, page, page, page
 	middle.Before = numbered(resumeIDs, 5000)
 	past.Before = uuid.Max
@@ -79,8 +80,8 @@ func TestRunningUploads_AreReadInTheOrderOfTheirIndex(t *testing.T) {
 		"the first page":                        {page, maxPageWork, pageOfRunning},
 		"a page in the middle":                  {middle, maxPageWork, pageOfRunning},
 		"a page of an account with few uploads": {other, maxPageWork, 1},
-		"a page of expired uploads":             {past, maxPastWork, media.ExaminedUploads},
-		"a page of a capability":                {capability, maxPastWork, media.ExaminedUploads},
+		"a page of expired uploads":             {past, maxPastWork, upload.MaxExamined},
+		"a page of a capability":                {capability, maxPastWork, upload.MaxExamined},
 	}
 	explain := func(name, mode string, of *pgx.Conn, early map[string]string) *explainer {
 		explained := &explainer{conn: of, mode: mode, early: early}
@@ -120,9 +121,9 @@ func TestRunningUploads_AllAreListed(t *testing.T) {
 	t.Parallel()
 	store, url := setup(t)
 	seedRunning(t, url)
-	list := func(q media.RunningQuery) (ids []uuid.UUID, pages int) {
+	list := func(q upload.RunningQuery) (ids []uuid.UUID, pages int) {
 		for scope := (media.Scope{AccountID: numbered(accountIDs, 2), AppID: numbered(appIDs, 2)}); ; {
-			page, err := store.Items.ListResumables(t.Context(), scope, q, time.Now())
+			page, err := store.Uploads.ListResumables(t.Context(), scope, q, time.Now())
 			must(t, err)
 			pages++
 			for _, upload := range page.Uploads {
@@ -140,19 +141,19 @@ func TestRunningUploads_AllAreListed(t *testing.T) {
 			rare = append(rare, numbered(resumeIDs, n))
 		}
 	}
-	if got, pages := list(media.RunningQuery{Limit: pageOfRunning}); !slices.Equal(got, all) {
+	if got, pages := list(upload.RunningQuery{Limit: pageOfRunning}); !slices.Equal(got, all) {
 		t.Errorf("%d pages have %d uploads, not the %d that are running", pages, len(got), len(all))
 	}
-	capability := &media.Capability{ID: rareCapability[:]}
-	got, pages := list(media.RunningQuery{Limit: pageOfRunning, Capability: capability})
+	capability := &upload.Capability{ID: rareCapability[:]}
+	got, pages := list(upload.RunningQuery{Limit: pageOfRunning, Capability: capability})
 	if !slices.Equal(got, rare) {
 		t.Errorf("the capability lists %v, not %v", got, rare)
 	}
-	if most := ownRunning/media.ExaminedUploads + 1; pages > most {
+	if most := ownRunning/upload.MaxExamined + 1; pages > most {
 		t.Errorf("the list of a capability has %d pages, not at most %d", pages, most)
 	}
 	// A page that is full at the last upload that it examines.
-	if got, _ := list(media.RunningQuery{Limit: 2, Capability: capability}); !slices.Equal(got, rare) {
+	if got, _ := list(upload.RunningQuery{Limit: 2, Capability: capability}); !slices.Equal(got, rare) {
 		t.Errorf("in pages of 2, the capability lists %v, not %v", got, rare)
 	}
 }

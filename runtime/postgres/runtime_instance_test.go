@@ -9,6 +9,7 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/upload"
 )
 
 // keysOf are the keys of an upload's objects.
@@ -85,11 +86,11 @@ func TestEndUploads_EndsThoseOfDeadProcessesOnly(t *testing.T) {
 		must(t, kept[len(kept)-1].open(none)) // of a process that is not recorded
 	}
 	resumable := uuid.Must(uuid.NewV7())
-	must(t, dead.Items.OpenResumable(t.Context(), media.ResumableState{ItemID: resumable, Scope: scopes[0], Length: 5, Reserved: 5,
+	must(t, dead.Uploads.OpenResumable(t.Context(), upload.ResumableState{ItemID: resumable, Scope: scopes[0], Length: 5, Reserved: 5,
 		Fields: media.Fields{Access: media.Private}, Expires: time.Now().Add(time.Hour)}))
 	end := func(batch, want int) {
 		t.Helper()
-		if n, err := alive.Items.EndUploadsOfDeadProcesses(t.Context(), batch, keysOf, time.Now()); err != nil || n != want {
+		if n, err := alive.Uploads.EndUploadsOfDeadProcesses(t.Context(), batch, keysOf, time.Now()); err != nil || n != want {
 			t.Errorf("%d uploads were ended, want %d: %v", n, want, err)
 		}
 	}
@@ -131,7 +132,7 @@ func TestEndUploads_KeepsObjectsOfBeforeARestore(t *testing.T) {
 	later := newUploading(scope, 20)
 	must(t, later.open(store))
 	statement(t, url, lapse, id)
-	if n, err := open(t, url).Items.EndUploadsOfDeadProcesses(t.Context(), 5, keysOf, time.Now()); err != nil || n != 2 {
+	if n, err := open(t, url).Uploads.EndUploadsOfDeadProcesses(t.Context(), 5, keysOf, time.Now()); err != nil || n != 2 {
 		t.Errorf("%d, %v", n, err)
 	}
 	if number(t, url, `SELECT count(*) FROM object_removal WHERE keys[1] = $1`, media.ObjectKey(later.id, media.Original)) != 1 {
@@ -171,7 +172,7 @@ func TestRuntimeInstance_LeavesItsRowWithItsUploads(t *testing.T) {
 	if found, err := store.Installations.ServingRuntimes(t.Context()); err != nil || found.Replicas != 0 {
 		t.Errorf("%+v, %v", found, err)
 	}
-	if n, err := open(t, url).Items.EndUploadsOfDeadProcesses(t.Context(), 5, keysOf, time.Now()); err != nil || n != 1 {
+	if n, err := open(t, url).Uploads.EndUploadsOfDeadProcesses(t.Context(), 5, keysOf, time.Now()); err != nil || n != 1 {
 		t.Errorf("%d, %v", n, err)
 	}
 	must(t, store.Installations.RemoveDeadRuntimes(t.Context()))

@@ -11,14 +11,17 @@ import (
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/settings"
+	"mediastack.dev/runtime/upload"
 )
 
 // The sub-stores of a Store. All are safe for concurrent use.
 type (
 	// Accounts keeps accounts, their apps and keys, and what an operator decides about them.
 	Accounts struct{ *Store }
-	// Items keeps items and uploads, from the reservation of an upload to the removal of the objects.
+	// Items keeps items, the queue of removals, and what the purge ends.
 	Items struct{ *Store }
+	// Uploads keeps uploads, from their reservation to the item.
+	Uploads struct{ *Store }
 	// Pictures keeps renditions, and what is made in advance.
 	Pictures struct{ *Store }
 	// Logins keeps sessions of logins, clients, grants and tokens.
@@ -42,6 +45,7 @@ var (
 	_ settings.Store             = Settings{}
 	_ media.Store                = Items{}
 	_ media.PurgeStore           = Items{}
+	_ upload.Store               = Uploads{}
 	_ consistency.Store          = Consistency{}
 	_ consistency.AccountStore   = Consistency{}
 	_ oauth.Store                = Logins{}

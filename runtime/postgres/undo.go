@@ -14,6 +14,7 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
+	"mediastack.dev/runtime/upload"
 )
 
 // undoOf returns whose deletes can be undone in an account.
@@ -74,12 +75,12 @@ type reservation struct {
 // OnRoomMade sets what removes the objects of tombstones that have ended for an upload, before the upload continues. Without it,
 // and when it fails, the next purge removes them: until then, the bucket holds more than the cap. It must be called before the
 // Store is used.
-func (s Items) OnRoomMade(remove func(ctx context.Context, removals []media.Removal)) {
+func (s Uploads) OnRoomMade(remove func(ctx context.Context, removals []media.Removal)) {
 	s.onRoomMade = remove
 }
 
 // removeEnded removes the objects of the tombstones that a reservation has ended.
-func (s Items) removeEnded(ctx context.Context, r reservation) {
+func (s Uploads) removeEnded(ctx context.Context, r reservation) {
 	if s.onRoomMade == nil || r.account == uuid.Nil {
 		return
 	}
@@ -96,7 +97,7 @@ func (s Items) removeEnded(ctx context.Context, r reservation) {
 
 // reserve runs do in a transaction, again while it needs tombstones that others have locked, and after it ended
 // renditions if it needs the room of very many. Those that the transaction ended count as evicted once it is committed.
-func (s Items) reserve(ctx context.Context, op string, do func(r *reservation) error) error {
+func (s Uploads) reserve(ctx context.Context, op string, do func(r *reservation) error) error {
 	for {
 		var r reservation
 		err := whileLocked(ctx, func() error {
@@ -314,7 +315,7 @@ func (r *reservation) quotaExceeded(ctx context.Context, accountID uuid.UUID) er
 	if err != nil {
 		return err
 	}
-	return media.QuotaExceeded(available.MaxStorage)
+	return upload.QuotaExceeded(available.MaxStorage)
 }
 
 // openOrReject opens one upload; QuotaExceeded if the account has no room for it, even without tombstones.

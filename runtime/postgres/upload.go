@@ -25,8 +25,8 @@ type openRequest struct {
 
 func (r openRequest) account() uuid.UUID { return r.accountID }
 
-// OpenUpload implements media.Store.
-func (s Items) OpenUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, bytes int64, leaseEnds time.Time) error {
+// OpenUpload implements upload.Store.
+func (s Uploads) OpenUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, bytes int64, leaseEnds time.Time) error {
 	request := openRequest{itemID: itemID, accountID: scope.AccountID, appID: scope.AppID, bytes: bytes, leaseEnds: leaseEnds}
 	opened, err := s.openBatch.Do(ctx, request)
 	if err == nil && !opened {
@@ -41,14 +41,14 @@ func (s Items) OpenUpload(ctx context.Context, itemID uuid.UUID, scope media.Sco
 // noLockTimeout is the lock timeout of a statement that only its own timeout bounds.
 const noLockTimeout = 0
 
-func (s Items) openUploads(ctx context.Context, lockTimeout time.Duration, requests []openRequest) ([]bool, error) {
+func (s Uploads) openUploads(ctx context.Context, lockTimeout time.Duration, requests []openRequest) ([]bool, error) {
 	params := s.ofProcess(openParams(lockTimeout, requests))
 	opened, err := s.queries.OpenUploads(ctx, params)
 	return contains(params.ItemIds, opened), err
 }
 
 // ofProcess returns the parameters that open uploads of this process.
-func (s Items) ofProcess(params sqlgen.OpenUploadsParams) sqlgen.OpenUploadsParams {
+func (s Uploads) ofProcess(params sqlgen.OpenUploadsParams) sqlgen.OpenUploadsParams {
 	if id := s.instance.Load(); id != nil {
 		params.InstanceID = *id
 	}
@@ -77,7 +77,7 @@ const (
 // batchPause returns the pause after a batch of this duration. Each of n replicas gets one nth of the
 // uploads; if it paused for no longer than one replica does, its batches would be that much smaller, and
 // PostgreSQL would execute n times as many. A call that comes after the pause is executed at once.
-func (s Items) batchPause(took time.Duration) time.Duration {
+func (s Uploads) batchPause(took time.Duration) time.Duration {
 	others := min(max(0, s.replicas.Load()-1), maxPauseReplicas)
 	return min(time.Duration(others)*took, maxBatchPause)
 }
@@ -94,8 +94,8 @@ func contains(ids, found []uuid.UUID) []bool {
 	return in
 }
 
-// Reserve implements media.Store.
-func (s Items) Reserve(ctx context.Context, itemID uuid.UUID, scope media.Scope, bytes int64, leaseEnds time.Time) error {
+// Reserve implements upload.Store.
+func (s Uploads) Reserve(ctx context.Context, itemID uuid.UUID, scope media.Scope, bytes int64, leaseEnds time.Time) error {
 	_, err := s.queries.Reserve(ctx, sqlgen.ReserveParams{ItemID: itemID, Bytes: bytes, LeaseEnds: leaseEnds})
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return toFault(err, "reserve")
@@ -134,8 +134,8 @@ func (s Items) AvailableBytes(ctx context.Context, scope media.Scope) (int64, in
 
 func accountOfItem(item media.Item) uuid.UUID { return item.AccountID }
 
-// CommitUpload implements media.Store.
-func (s Items) CommitUpload(ctx context.Context, item media.Item) error {
+// CommitUpload implements upload.Store.
+func (s Uploads) CommitUpload(ctx context.Context, item media.Item) error {
 	if item.SealedAt != nil {
 		return s.commitSealed(ctx, item)
 	}
@@ -150,11 +150,11 @@ func (s Items) CommitUpload(ctx context.Context, item media.Item) error {
 }
 
 // commitAlone commits one upload.
-func (s Items) commitAlone(ctx context.Context, item media.Item) error {
+func (s Uploads) commitAlone(ctx context.Context, item media.Item) error {
 	return s.reserve(ctx, "commit upload", func(r *reservation) error { return r.commitAdjusted(ctx, item) })
 }
 
-func (s Items) commitUploads(ctx context.Context, lockTimeout time.Duration, items []media.Item) ([]bool, error) {
+func (s Uploads) commitUploads(ctx context.Context, lockTimeout time.Duration, items []media.Item) ([]bool, error) {
 	params, err := commitParams(lockTimeout, items)
 	if err != nil {
 		return nil, err
@@ -196,8 +196,8 @@ func (r *reservation) commitAdjusted(ctx context.Context, item media.Item) error
 	return sealCommitted(ctx, r.Queries, item)
 }
 
-// AbandonUpload implements media.Store.
-func (s Items) AbandonUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, keys []string, notBefore time.Time) (*media.Removal, error) {
+// AbandonUpload implements upload.Store.
+func (s Uploads) AbandonUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, keys []string, notBefore time.Time) (*media.Removal, error) {
 	var removal *media.Removal
 	err := s.inTx(ctx, "abandon upload", func(q *sqlgen.Queries) error {
 		upload, err := q.DeleteUploadReturning(ctx, itemID)
@@ -246,8 +246,8 @@ func (s Items) ExpireUploads(ctx context.Context, cutoff time.Time, batch int, k
 	return expired, err
 }
 
-// EndUploadsOfDeadProcesses implements media.Store.
-func (s Items) EndUploadsOfDeadProcesses(ctx context.Context, batch int, keysOf func(uuid.UUID) []string, notBefore time.Time) (ended int, err error) {
+// EndUploadsOfDeadProcesses implements upload.Store.
+func (s Uploads) EndUploadsOfDeadProcesses(ctx context.Context, batch int, keysOf func(uuid.UUID) []string, notBefore time.Time) (ended int, err error) {
 	err = s.inTx(ctx, "end the uploads of dead processes", func(q *sqlgen.Queries) error {
 		found, err := q.UploadsOfDeadRuntimes(ctx, batchSize(batch))
 		if err != nil {

@@ -64,7 +64,7 @@ type lockTask struct {
 }
 
 // UploadLocks returns the upload locks of this process. They can be taken while Run runs.
-func (s Items) UploadLocks(log *slog.Logger) *UploadLocks {
+func (s Uploads) UploadLocks(log *slog.Logger) *UploadLocks {
 	config := s.pool.Config().ConnConfig
 	// The server ends the session of a host that disappeared, and with it its locks.
 	// Sockets other than TCP ignore these settings.

@@ -44,11 +44,11 @@ func newUploading(scope media.Scope, bytes int64) uploading {
 }
 
 func (u uploading) open(store *postgres.Store) error {
-	return store.Items.OpenUpload(context.Background(), u.id, u.scope, u.bytes, time.Now().Add(time.Hour))
+	return store.Uploads.OpenUpload(context.Background(), u.id, u.scope, u.bytes, time.Now().Add(time.Hour))
 }
 
 func (u uploading) commit(store *postgres.Store) error {
-	return store.Items.CommitUpload(context.Background(), media.Item{ID: u.id, AccountID: u.scope.AccountID, AppID: u.scope.AppID, Access: media.Private,
+	return store.Uploads.CommitUpload(context.Background(), media.Item{ID: u.id, AccountID: u.scope.AccountID, AppID: u.scope.AppID, Access: media.Private,
 		Objects: media.Objects{{Variant: media.Original, Key: "k", Bytes: u.bytes}}, CreatedAt: time.Now()})
 }
 
@@ -207,7 +207,7 @@ func TestReserve_CountsNothingForAnUploadThatEndsMeanwhile(t *testing.T) {
 	_, err := purge.Exec(t.Context(), `WITH ended AS (DELETE FROM upload RETURNING reserved) UPDATE account_usage SET bytes = bytes - ended.reserved FROM ended`)
 	must(t, err)
 	reserved := make(chan error, 1)
-	go func() { reserved <- store.Items.Reserve(t.Context(), u.id, scope, 20, time.Now().Add(time.Hour)) }()
+	go func() { reserved <- store.Uploads.Reserve(t.Context(), u.id, scope, 20, time.Now().Add(time.Hour)) }()
 	wait.Until(t, "the reservation waits", func() bool { return waiting(t, url) == 1 })
 	must(t, purge.Commit(t.Context()))
 	if err := <-reserved; !fault.Is(err, fault.NotFound) {

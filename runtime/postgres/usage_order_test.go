@@ -38,7 +38,7 @@ func TestUsage_OfSeveralAccountsIsLockedInTheirOrder(t *testing.T) {
 		"uploads open": {
 			func(*testing.T, *postgres.Store, []media.Scope) {},
 			func(ctx context.Context, store *postgres.Store, scopes []media.Scope) error {
-				return store.Items.OpenTogether(ctx, scopes)
+				return store.Uploads.OpenTogether(ctx, scopes)
 			},
 		},
 		"uploads end": {

@@ -147,7 +147,7 @@ func processes(t *testing.T, n int, change ...func(*rendition.Config)) []*world 
 func newWorld(t *testing.T, env *runtimetest.Env, clock *runtimetest.Clock, change ...func(*rendition.Config)) *world {
 	t.Helper()
 	w := &world{Env: env, renderer: &renderer{size: 1000}, registry: prometheus.NewRegistry(), clock: clock}
-	w.core = w.Core(t, runtimetest.CoreConfig{Server: runtimetest.ServerConfig(), Media: runtimetest.MediaConfig(), Auth: runtimetest.Credentials("a"), Now: clock.Now})
+	w.core = w.Core(t, runtimetest.CoreConfig{Server: runtimetest.ServerConfig(), Media: runtimetest.MediaConfig(), Upload: runtimetest.UploadConfig(), Auth: runtimetest.Credentials("a"), Now: clock.Now})
 	// With the largest timeout: how long a busy machine needs is not what the tests are about.
 	w.cfg = rendition.Config{CacheEntries: 100, Timeout: 10 * time.Minute, Jobs: 8, MaxBytes: 16 << 20, FailureTTL: time.Minute}
 	for _, apply := range change {
@@ -207,7 +207,7 @@ func (w *world) upload(ctx context.Context, p account.Principal, size int) (medi
 }
 
 func (w *world) uploadBytes(ctx context.Context, p account.Principal, file []byte) (media.Item, error) {
-	u, err := w.core.Media.Begin(ctx, p, 0)
+	u, err := w.core.Uploads.Begin(ctx, p, 0)
 	if err != nil {
 		return media.Item{}, err
 	}

@@ -39,6 +39,7 @@ import (
 	"mediastack.dev/runtime/postgres"
 	"mediastack.dev/runtime/rendition"
 	"mediastack.dev/runtime/settings"
+	"mediastack.dev/runtime/upload"
 	"mediastack.dev/runtime/work"
 )
 
@@ -48,7 +49,7 @@ type components struct {
 	auth    *auth.Authenticator
 	feed    *accountcache.Feed
 	origins *accountcache.Origins
-	uploads *tus.API
+	tus     *tus.API
 	locks   *postgres.UploadLocks
 	stores  *objectstore.Readiness
 	work    *work.Runner
@@ -79,12 +80,12 @@ type builder struct {
 	cached    *accountcache.Settings
 	guarded   media.ObjectStore // objects, while they may be changed and respond
 	items     *media.Service
+	uploads   *upload.Service
 	itemCache *itemcache.Cache
 	eager     *rendition.Eager
 	files     *delivery.Delivery
 	documents api.Documents
 	fetches   *fetch.Service
-	running   *media.RunningUploads
 	mounts    []func(chi.Router)
 }
 
@@ -107,7 +108,7 @@ func (b *builder) buildGuard() error {
 	b.guard = installation.NewGuard(b.Installation, installation.Deps{Store: b.store.Installations, Markers: availableMarkers{b.objects, b.stores.Available}, Log: b.log})
 	b.guarded = media.GuardObjects(b.objects, b.stores.Available, b.guard.BucketsWritable)
 	b.instance = installation.NewInstance(b.Instance, versionText(), installation.InstanceDeps{Store: b.store.Installations, Writable: b.guard.Writable,
-		EndUploads: func(ctx context.Context) error { return b.items.EndUploadsOfDeadProcesses(ctx) }, Log: b.log})
+		EndUploads: func(ctx context.Context) error { return b.uploads.EndUploadsOfDeadProcesses(ctx) }, Log: b.log})
 	return nil
 }
 
@@ -135,15 +136,18 @@ func (b *builder) buildAuth() (err error) {
 	return b.auth.Register(b.registry)
 }
 
-// buildItems creates the items, their cache, and what empties the caches.
+// buildItems creates the items, the uploads that make them, their cache, and what empties the caches.
 func (b *builder) buildItems() (err error) {
-	b.items, err = media.New(b.Media, media.Deps{Store: b.store.Items, Objects: b.guarded, Deriver: b.images, Settings: b.cached, Now: time.Now, Log: b.log, Registry: b.registry})
+	if b.items, err = media.New(b.Media, media.Deps{Store: b.store.Items, Objects: b.guarded, Now: time.Now, Log: b.log, Registry: b.registry}); err != nil {
+		return err
+	}
+	b.store.Uploads.OnRoomMade(b.items.RemoveForRoom)
+	b.locks = b.store.Uploads.UploadLocks(b.log)
+	b.uploads, err = upload.New(b.Upload, upload.Deps{Store: b.store.Uploads, Objects: b.guarded, Items: b.items, Deriver: b.images, Settings: b.cached,
+		Locks: b.locks, LockTimeout: b.TUS.LockTimeout, Now: time.Now, Log: b.log, Registry: b.registry})
 	if err != nil {
 		return err
 	}
-	b.store.Items.OnRoomMade(b.items.RemoveForRoom)
-	b.locks = b.store.Items.UploadLocks(b.log)
-	b.running = media.NewRunningUploads(b.items, b.locks, b.Uploads.LockTimeout)
 	if b.itemCache, err = itemcache.New(b.Cache, b.items, b.registry, time.Now); err != nil {
 		return err
 	}
@@ -209,7 +213,7 @@ func (b *builder) buildFetches() error {
 	if err != nil {
 		return err
 	}
-	b.fetches, err = fetch.New(b.Fetch, fetch.Deps{Store: b.store.Fetches, Source: remote, Media: b.items, NewID: b.store.Cell().NewID,
+	b.fetches, err = fetch.New(b.Fetch, fetch.Deps{Store: b.store.Fetches, Source: remote, Media: b.items, Uploads: b.uploads, NewID: b.store.Cell().NewID,
 		Ready: func() error { return cmp.Or(b.drained.Err(), b.guard.Writable()) }, Queued: func() { b.work.Wake(fetch.JobWork) }, Now: time.Now, Log: b.log, Registry: b.registry})
 	if err != nil || !b.fetches.Enabled() {
 		return err
@@ -222,17 +226,17 @@ func (b *builder) buildAPIs() error {
 	preferences := settings.NewService(b.cached)
 	routesCfg := b.Routes
 	routesCfg.BaseURL, routesCfg.Brand = b.Server.BaseURL, b.Server.Brand
-	routes, err := rest.New(routesCfg, rest.Deps{Media: b.items, Items: b.itemCache, Uploads: b.running, Settings: preferences, Auth: b.auth, Documents: b.documents, Limits: b.limits, Fetch: b.fetches})
+	routes, err := rest.New(routesCfg, rest.Deps{Media: b.items, Items: b.itemCache, Uploads: b.uploads, Settings: preferences, Auth: b.auth, Documents: b.documents, Limits: b.limits, Fetch: b.fetches})
 	if err != nil {
 		return err
 	}
-	b.uploads, err = tus.New(b.Uploads, tus.Deps{Media: b.items, Auth: b.auth, Documents: b.documents, Locks: b.locks, BaseURL: b.Server.BaseURL, Brand: b.Server.Brand})
+	b.tus, err = tus.New(b.TUS, tus.Deps{Uploads: b.uploads, Auth: b.auth, Documents: b.documents, Locks: b.locks, BaseURL: b.Server.BaseURL, Brand: b.Server.Brand})
 	if err != nil {
 		return err
 	}
 	toolsCfg := b.Tools
 	toolsCfg.BaseURL, toolsCfg.DraftTTL, toolsCfg.Version = b.Server.BaseURL, b.Drafts.DraftTTL, versionText()
-	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: b.items, Items: b.itemCache, Settings: preferences, Fetch: b.fetches, Auth: b.auth, Documents: b.documents, Origins: b.allowed, Limits: b.limits})
+	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: b.items, Items: b.itemCache, Uploads: b.uploads, Settings: preferences, Fetch: b.fetches, Auth: b.auth, Documents: b.documents, Origins: b.allowed, Limits: b.limits})
 	if err != nil {
 		return err
 	}
@@ -240,7 +244,7 @@ func (b *builder) buildAPIs() error {
 		return err
 	}
 	reference, err := apidocs.New()
-	b.mounts = []func(chi.Router){routes.Mount, b.uploads.Mount, tools.Mount, b.files.Mount, reference.Mount}
+	b.mounts = []func(chi.Router){routes.Mount, b.tus.Mount, tools.Mount, b.files.Mount, reference.Mount}
 	return err
 }
 
@@ -269,7 +273,7 @@ func (b *builder) buildLogin() error {
 	if !b.Files.Enabled {
 		return nil
 	}
-	page, err := webfiles.New(b.Files, webfiles.Deps{Media: b.items, Uploads: b.running, URLs: b.files.URLs(), Settings: b.cached, StoreOrigin: b.files.StoreOrigin, DraftTTL: b.Drafts.DraftTTL,
+	page, err := webfiles.New(b.Files, webfiles.Deps{Media: b.items, Uploads: b.uploads, URLs: b.files.URLs(), Settings: b.cached, StoreOrigin: b.files.StoreOrigin, DraftTTL: b.Drafts.DraftTTL,
 		CheckWritable: b.auth.CheckWritable, Login: login, OAuth: logins, Pages: shown, Limits: b.limits, BaseURL: b.Server.BaseURL, Now: time.Now})
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ import (
 	"mediastack.dev/hack/testenv/metricsdoc"
 	testwait "mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/runtimetest"
-	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // fileServer serves files by HTTPS to shipped programs, which the settings allow to reach it.
@@ -91,8 +91,8 @@ func TestKilledRuntime_LeavesItsUploadsFromURLsToAnother(t *testing.T) {
 	}
 	testwait.Until(t, "the other process shows that a part has arrived", func() bool {
 		status := r.askJSON(t, r.second, http.MethodGet, "/media/create/url/"+asked.JobID, "", &read)
-		return status == http.StatusOK && read.State == "running" && read.Bytes >= media.PartSize &&
-			r.QueryInt(t, `SELECT coalesce(sum(reserved), 0)::bigint FROM upload`) >= media.PartSize
+		return status == http.StatusOK && read.State == "running" && read.Bytes >= upload.PartSize &&
+			r.QueryInt(t, `SELECT coalesce(sum(reserved), 0)::bigint FROM upload`) >= upload.PartSize
 	})
 	killed, other := r.holder(t, "mediastack_fetch_in_flight")
 	must(t, killed.Signal(syscall.SIGKILL))

@@ -15,7 +15,7 @@ import (
 	testwait "mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/runtimetest"
-	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // twoRuntimes are two processes of the shipped runtime, with a tenant.
@@ -109,7 +109,7 @@ func TestKilledRuntime_ReleasesTheBytesOfItsUploads(t *testing.T) {
 	broken := make(chan int, 1)
 	go func() { status, _, _ := r.send(context.Background(), r.first, file); broken <- status }()
 	testwait.Until(t, "the upload has reserved bytes", func() bool {
-		return r.QueryInt(t, `SELECT coalesce(sum(reserved), 0)::bigint FROM upload`) >= media.PartSize
+		return r.QueryInt(t, `SELECT coalesce(sum(reserved), 0)::bigint FROM upload`) >= upload.PartSize
 	})
 	must(t, r.first.Signal(syscall.SIGKILL))
 	_ = file.rest.Close()
@@ -144,7 +144,7 @@ func TestPausedRuntime_CommitsNothingAfterItWasDeclaredDead(t *testing.T) {
 		answered <- response{status, header, text}
 	}()
 	testwait.Until(t, "the upload has reserved bytes", func() bool {
-		return r.QueryInt(t, `SELECT coalesce(sum(reserved), 0)::bigint FROM upload`) >= media.PartSize
+		return r.QueryInt(t, `SELECT coalesce(sum(reserved), 0)::bigint FROM upload`) >= upload.PartSize
 	})
 	must(t, r.first.Signal(syscall.SIGSTOP))
 	t.Cleanup(func() { _ = r.first.Signal(syscall.SIGCONT) })

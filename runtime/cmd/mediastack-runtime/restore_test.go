@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -20,20 +19,22 @@ import (
 	"mediastack.dev/runtime/consistency"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/runtimetest"
+	"mediastack.dev/runtime/internal/runtimetest/mediatest"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
+	"mediastack.dev/runtime/upload"
 )
 
 // restored is a tenant of a database that is restored to an earlier time, while its object store
 // is not.
 type restored struct {
 	*runtimetest.Env
-	t       *testing.T
-	service *media.Service
-	p       account.Principal
-	age     time.Duration // of what is uploaded
-	writes  *atomic.Int64
-	stores  []string // flags
+	t *testing.T
+	mediatest.Replica
+	p      account.Principal
+	age    time.Duration // of what is uploaded
+	writes *atomic.Int64
+	stores []string // flags
 }
 
 // open connects to the stores.
@@ -41,9 +42,7 @@ func (r *restored) open(database string, access testenv.S3Access) {
 	r.t.Helper()
 	r.Env = runtimetest.NewWith(r.t, database, access)
 	r.stores = storesOf(database, access)
-	var err error
-	r.service, err = media.New(runtimetest.MediaConfig(), media.Deps{Store: r.Store.Items, Objects: r.Objects, Settings: r.Settings, Now: func() time.Time { return time.Now().Add(-r.age) }, Log: slog.New(slog.DiscardHandler)})
-	must(r.t, err)
+	r.Replica = mediatest.NewReplica(r.t, runtimetest.UploadConfig(), upload.Deps{Store: r.Store.Uploads, Objects: r.Objects, Settings: r.Settings, Now: func() time.Time { return time.Now().Add(-r.age) }, Log: slog.New(slog.DiscardHandler)}, r.Store.Items)
 }
 
 // running returns the item of an upload whose bytes are stored, and which is not committed.
@@ -52,25 +51,21 @@ func (r *restored) running(text string) media.Item {
 	at := time.Now().Add(-r.age)
 	item := media.Item{ID: uuid.Must(uuid.NewV7()), AccountID: r.p.Account.ID, AppID: r.p.App.ID, Access: media.Private, CreatedAt: at}
 	item.Objects = media.Objects{{Variant: media.Original, Key: media.ObjectKey(item.ID, media.Original), Bytes: int64(len(text))}}
-	must(r.t, r.Store.Items.OpenUpload(r.t.Context(), item.ID, media.ScopeOf(r.p), int64(len(text)), at))
+	must(r.t, r.Store.Uploads.OpenUpload(r.t.Context(), item.ID, media.ScopeOf(r.p), int64(len(text)), at))
 	must(r.t, r.Objects.Put(r.t.Context(), r.p.Account.Bucket, item.File().Key, "text/plain", strings.NewReader(text), int64(len(text))))
 	return item
 }
 
 func (r *restored) draft(text string) media.Item {
 	r.t.Helper()
-	upload, err := r.service.Begin(r.t.Context(), r.p, 0)
-	must(r.t, err)
-	defer upload.Close(r.t.Context())
-	must(r.t, upload.Receive(r.t.Context(), bytes.NewReader([]byte(text)), "text/plain"))
-	item, err := upload.Commit(r.t.Context(), media.Fields{})
+	item, err := runtimetest.Upload(r.t.Context(), r.Uploads, r.p, strings.NewReader(text), media.Fields{MimeType: "text/plain"})
 	must(r.t, err)
 	return item
 }
 
 func (r *restored) seal(item media.Item) media.Item {
 	r.t.Helper()
-	sealed, err := r.service.Seal(r.t.Context(), r.p, item.ID)
+	sealed, err := r.Items.Seal(r.t.Context(), r.p, item.ID)
 	must(r.t, err)
 	return sealed
 }
@@ -78,7 +73,7 @@ func (r *restored) seal(item media.Item) media.Item {
 // row describes what the API says about an item: sealed, draft or gone.
 func (r *restored) row(item media.Item) string {
 	r.t.Helper()
-	found, err := r.service.Get(r.t.Context(), r.p, item.ID)
+	found, err := r.Items.Get(r.t.Context(), r.p, item.ID)
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return "gone"
@@ -147,7 +142,7 @@ func TestRestore_OutcomeOfEveryChangeAfterTheBackup(t *testing.T) {
 	sealedAfter, expired := r.draft("sealed after"), r.draft("expired")
 	committed := r.running("running")
 	restoredAfter := r.seal(r.draft("restored after"))
-	_, err := r.service.Delete(t.Context(), r.p, restoredAfter.ID, media.DeleteOptions{Agent: true})
+	_, err := r.Items.Delete(t.Context(), r.p, restoredAfter.ID, media.DeleteOptions{Agent: true})
 	must(t, err)
 	statement(t, database, `UPDATE stored_item SET deleted_at = deleted_at - interval '23 hours', restorable_until = restorable_until - interval '23 hours' WHERE deleted_at IS NOT NULL`)
 	r.layers(100, 110)
@@ -158,10 +153,10 @@ func TestRestore_OutcomeOfEveryChangeAfterTheBackup(t *testing.T) {
 	r.open(database, access)
 
 	r.seal(sealedAfter)
-	must(t, runtimetest.DeleteItem(t.Context(), r.service, r.p, deleted.ID))
-	must(t, check.ErrorOf(r.service.Restore(t.Context(), r.p, restoredAfter.ID)))
+	must(t, runtimetest.DeleteItem(t.Context(), r.Items, r.p, deleted.ID))
+	must(t, check.ErrorOf(r.Items.Restore(t.Context(), r.p, restoredAfter.ID)))
 	created := r.seal(r.draft("created"))
-	must(t, r.Store.Items.CommitUpload(t.Context(), committed))
+	must(t, r.Store.Uploads.CommitUpload(t.Context(), committed))
 	r.seal(committed)
 	r.layers(200, 210)
 	for range 2 {
@@ -227,7 +222,7 @@ func TestRestore_OutcomeOfEveryChangeAfterTheBackup(t *testing.T) {
 	if left := r.QueryInt(t, `SELECT (extract(epoch FROM restorable_until - now()) / 3600)::int FROM stored_item WHERE deleted_at IS NOT NULL`); left != 24 {
 		t.Errorf("a deleted item can be restored for %d hours", left)
 	}
-	must(t, check.ErrorOf(r.service.Restore(t.Context(), r.p, restoredAfter.ID)))
+	must(t, check.ErrorOf(r.Items.Restore(t.Context(), r.p, restoredAfter.ID)))
 	layers, err := r.Settings.Get(t.Context(), r.p.Account.ID)
 	if err != nil || *layers.Tenant.ThumbnailWidth != 100 || *layers.Pinned.ThumbnailHeight != 110 {
 		t.Errorf("the settings are %+v, %v", layers, err)

@@ -32,11 +32,13 @@ import (
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 	"mediastack.dev/runtime/rendition"
+	"mediastack.dev/runtime/upload"
 )
 
 type serveCommand struct {
 	Server   server.Config         `embed:"" group:"Server"`
 	Auth     auth.Config           `embed:"" group:"Credentials"`
+	Upload   upload.Config         `embed:"" group:"Media"`
 	Media    media.Config          `embed:"" group:"Media"`
 	Drafts   media.DraftConfig     `embed:"" group:"Media"`
 	Removals media.RemovalConfig   `embed:"" group:"Media"`
@@ -46,7 +48,7 @@ type serveCommand struct {
 	Eager    rendition.EagerConfig `embed:"" group:"Images"`
 	Delivery delivery.Config       `embed:"" prefix:"delivery-" group:"Delivery"`
 	Cache    itemcache.Config      `embed:"" group:"Delivery"`
-	Uploads  tus.Config            `embed:"" group:"Media"`
+	TUS      tus.Config            `embed:"" group:"Media"`
 	Tools    mcp.Config            `embed:"" group:"Server"`
 	Routes   rest.Config           `embed:"" group:"Limits"`
 	Fetch    fetch.Config          `embed:"" group:"Uploads from a URL"`
@@ -140,7 +142,7 @@ func (c *serveCommand) serve(ctx context.Context, svc components) error {
 		background.Go(func() error { return svc.pictures.Run(backgroundCtx) })
 	}
 	background.Go(func() error { return svc.work.Run(backgroundCtx) })
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(c.Server.DrainDelay, svc.uploads.Drain) })()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(c.Server.DrainDelay, svc.tus.Drain) })()
 	err := svc.server.Run(ctx)
 	stop()
 	backgroundErr := background.Wait()

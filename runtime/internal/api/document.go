@@ -8,6 +8,7 @@ import (
 
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
+	"mediastack.dev/runtime/upload"
 )
 
 // URLs returns the URLs of files. delivery.URLs implements it.
@@ -128,12 +129,12 @@ func (d Documents) Deleted(item media.DeletedItem) DeletedItem {
 }
 
 // RunningDocument returns the document of a running upload. baseURL is that of the service.
-func RunningDocument(upload media.RunningUpload, baseURL string) RunningUpload {
-	document := RunningUpload{UploadId: upload.ID, OriginalFileName: upload.Fields.FileName, Offset: upload.Received, Access: Access(upload.Fields.Access),
-		Caption: upload.Fields.Caption, Group: upload.Fields.Group, CreatedAt: timestamp(upload.CreatedAt), ExpiresAt: timestamp(upload.ExpiresAt.Truncate(time.Second)),
-		UploadUrl: baseURL + ResumableRoute + "/" + upload.ID.String()}
-	if upload.Length != media.UnknownLength {
-		document.Size = &upload.Length
+func RunningDocument(running upload.Running, baseURL string) RunningUpload {
+	document := RunningUpload{UploadId: running.ID, OriginalFileName: running.Fields.FileName, Offset: running.Received, Access: Access(running.Fields.Access),
+		Caption: running.Fields.Caption, Group: running.Fields.Group, CreatedAt: timestamp(running.CreatedAt), ExpiresAt: timestamp(running.ExpiresAt.Truncate(time.Second)),
+		UploadUrl: baseURL + ResumableRoute + "/" + running.ID.String()}
+	if running.Length != upload.UnknownLength {
+		document.Size = &running.Length
 	}
 	return document
 }

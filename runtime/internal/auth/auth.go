@@ -19,9 +19,9 @@ import (
 	"mediastack.dev/runtime/internal/origin"
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/keys"
-	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/settings"
+	"mediastack.dev/runtime/upload"
 )
 
 // CredentialStore finds the principals of credentials. Package postgres implements it. It
@@ -71,7 +71,7 @@ type Identity struct {
 	Group string
 	// Capability is what the upload signature permits if it is a capability; then Group is empty. It
 	// may have expired on the routes of an upload that exists: see Capability.Is.
-	Capability *media.Capability
+	Capability *upload.Capability
 }
 
 // HasScope reports whether the credential has a scope.

@@ -17,6 +17,7 @@ import (
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
+	"mediastack.dev/runtime/upload"
 )
 
 // maxCapability bounds a capability in an upload signature, in bytes: a header that proxies accept by
@@ -29,11 +30,11 @@ const nonceLength = 16
 // signedCapability is a capability as an upload signature contains it.
 type signedCapability struct {
 	Nonce []byte `json:"nonce"`
-	media.Capability
+	upload.Capability
 }
 
 // encodeCapability returns the JSON of a capability with a new nonce.
-func encodeCapability(c media.Capability) (string, error) {
+func encodeCapability(c upload.Capability) (string, error) {
 	signed := signedCapability{Nonce: make([]byte, nonceLength), Capability: c}
 	_, _ = rand.Read(signed.Nonce) // it never fails
 	signed.ID = nil
@@ -49,7 +50,7 @@ func encodeCapability(c media.Capability) (string, error) {
 
 // decodeCapability returns the capability of a signature whose MAC is valid. It rejects fields that this
 // version does not know: a restriction that is not understood cannot be kept.
-func decodeCapability(text []byte, expires time.Time) (*media.Capability, bool) {
+func decodeCapability(text []byte, expires time.Time) (*upload.Capability, bool) {
 	if len(text) > maxCapability {
 		return nil, false
 	}
@@ -104,17 +105,17 @@ func (a *Authenticator) Issue(ctx context.Context, identity Identity, request ap
 }
 
 // requestedCapability returns what a request asks for.
-func requestedCapability(request api.SignatureRequest) (media.Capability, error) {
+func requestedCapability(request api.SignatureRequest) (upload.Capability, error) {
 	if request.MaxBytes != nil && *request.MaxBytes < 1 {
-		return media.Capability{}, fault.New(fault.Invalid, "maxBytes must be 1 or more")
+		return upload.Capability{}, fault.New(fault.Invalid, "maxBytes must be 1 or more")
 	}
 	if request.Count != nil && *request.Count < 1 {
-		return media.Capability{}, fault.New(fault.Invalid, "count must be from 1 to %d", media.MaxCapabilityCount)
+		return upload.Capability{}, fault.New(fault.Invalid, "count must be from 1 to %d", upload.MaxCapabilityCount)
 	}
 	if request.Types != nil && len(*request.Types) == 0 {
-		return media.Capability{}, media.ErrCapabilityTypes
+		return upload.Capability{}, upload.ErrCapabilityTypes
 	}
-	c := media.Capability{
+	c := upload.Capability{
 		MaxBytes: value(request.MaxBytes), Count: value(request.Count), Access: media.Access(value(request.Access)), Group: value(request.Group),
 		Metadata: media.Metadata(value(request.Metadata)), Ref: value(request.Ref), Seal: value(request.Seal),
 	}
@@ -125,8 +126,8 @@ func requestedCapability(request api.SignatureRequest) (media.Capability, error)
 }
 
 func requestedLifetime(seconds int) (time.Duration, error) {
-	if seconds < int(media.MinCapabilityLifetime.Seconds()) || seconds > int(media.MaxCapabilityLifetime.Seconds()) {
-		return 0, fault.New(fault.Invalid, "expiresIn must be from %d to %d seconds", int(media.MinCapabilityLifetime.Seconds()), int(media.MaxCapabilityLifetime.Seconds()))
+	if seconds < int(upload.MinCapabilityLifetime.Seconds()) || seconds > int(upload.MaxCapabilityLifetime.Seconds()) {
+		return 0, fault.New(fault.Invalid, "expiresIn must be from %d to %d seconds", int(upload.MinCapabilityLifetime.Seconds()), int(upload.MaxCapabilityLifetime.Seconds()))
 	}
 	return time.Duration(seconds) * time.Second, nil // after the bounds: a large number would overflow
 }

@@ -11,13 +11,14 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // FuzzCapability_IsWhatWasSigned decodes arbitrary claims that carry a valid MAC: only what encodeCapability
 // can have written is accepted.
 func FuzzCapability_IsWhatWasSigned(f *testing.F) {
 	ours := signer(f, "a")
-	valid, err := encodeCapability(media.Capability{MaxBytes: 5, Types: []string{"image/*"}, Count: 1, Access: media.Public, Group: "g",
+	valid, err := encodeCapability(upload.Capability{MaxBytes: 5, Types: []string{"image/*"}, Count: 1, Access: media.Public, Group: "g",
 		Metadata: media.Metadata{"a": "b"}, Ref: "r", Seal: true})
 	if err != nil {
 		f.Fatal(err)
@@ -54,7 +55,7 @@ func FuzzCapability_IsWhatWasSigned(f *testing.F) {
 
 func TestCapability_IsDecodedAsSigned(t *testing.T) {
 	t.Parallel()
-	want := media.Capability{MaxBytes: 1 << 40, Types: []string{"image/*", "application/pdf"}, Count: 3, Access: media.Private, Group: "日本",
+	want := upload.Capability{MaxBytes: 1 << 40, Types: []string{"image/*", "application/pdf"}, Count: 3, Access: media.Private, Group: "日本",
 		Metadata: media.Metadata{"order": "7"}, Ref: "user 12", Seal: true}
 	text, err := encodeCapability(want)
 	must(t, err)

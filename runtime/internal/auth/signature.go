@@ -12,6 +12,7 @@ import (
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
+	"mediastack.dev/runtime/upload"
 )
 
 // claims is the content of an upload signature: the credential that created it, its expiry
@@ -24,7 +25,7 @@ type claims struct {
 	// capabilityJSON is what a signature that is a capability ends with, and capability what it says; such
 	// a signature has no group here.
 	capabilityJSON string
-	capability     *media.Capability
+	capability     *upload.Capability
 	// assistant is set for a capability that was created at MCP with a key.
 	assistant bool
 }

@@ -42,11 +42,11 @@ func start(t *testing.T, w *runtimetest.Env, limitCfg ratelimit.Config) *service
 	credentials.Resource, credentials.MetadataURL, credentials.KeyCacheTTL = runtimetest.BaseURL+"/mcp", runtimetest.BaseURL+"/metadata", 0
 	serverCfg := runtimetest.ServerConfig()
 	serverCfg.Brand = "service"
-	core := w.Core(t, runtimetest.CoreConfig{Server: serverCfg, Media: runtimetest.MediaConfig(), Limits: limitCfg, Auth: credentials, Now: time.Now})
+	core := w.Core(t, runtimetest.CoreConfig{Server: serverCfg, Media: runtimetest.MediaConfig(), Upload: runtimetest.UploadConfig(), Limits: limitCfg, Auth: credentials, Now: time.Now})
 	routes, err := rest.New(rest.Config{BaseURL: runtimetest.BaseURL, Brand: "service"}, rest.Deps{Media: core.Media, Items: core.Items, Settings: w.Settings, Auth: core.Auth, Documents: core.Documents})
 	must(t, err)
-	locks := w.Store.Items.UploadLocks(core.Logs.Logger())
-	uploads, err := tus.New(tus.Config{LockTimeout: 5 * time.Minute}, tus.Deps{Media: core.Media, Auth: core.Auth, Documents: core.Documents, Locks: locks, BaseURL: runtimetest.BaseURL, Brand: "service"})
+	locks := w.Store.Uploads.UploadLocks(core.Logs.Logger())
+	uploads, err := tus.New(tus.Config{LockTimeout: 5 * time.Minute}, tus.Deps{Uploads: core.Uploads, Auth: core.Auth, Documents: core.Documents, Locks: locks, BaseURL: runtimetest.BaseURL, Brand: "service"})
 	must(t, err)
 	tools, err := mcp.New(mcp.Config{BaseURL: runtimetest.BaseURL, Version: "test"}, mcp.Deps{Media: core.Media, Items: core.Items, Settings: w.Settings, Auth: core.Auth, Documents: core.Documents, Limits: core.Limits})
 	must(t, err)

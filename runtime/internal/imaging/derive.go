@@ -11,9 +11,10 @@ import (
 	"mediastack.dev/runtime/internal/imaging/protocol"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/tracing"
+	"mediastack.dev/runtime/upload"
 )
 
-var _ media.Deriver = (*Pool)(nil)
+var _ upload.Deriver = (*Pool)(nil)
 
 // thumbnailQuality keeps thumbnails, which are small, crisp.
 const thumbnailQuality = 80

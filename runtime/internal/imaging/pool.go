@@ -3,7 +3,7 @@
 // sends jobs to processes of mediastack-imaging, one at a time to each, and treats their
 // output as untrusted. A worker whose decoder crashes, hangs or exceeds its memory is
 // killed, and the job is retried once on a new worker. Uploads (runtime/media) use it
-// through media.Deriver, renditions through media.Renderer. This package itself is pure Go.
+// through upload.Deriver, renditions through media.Renderer. This package itself is pure Go.
 package imaging
 
 import (

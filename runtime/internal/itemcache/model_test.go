@@ -106,8 +106,8 @@ func (w *world) newReplica() *replica {
 	w.must(err)
 	w.Cleanup(changes.Close)
 	r.core = w.env.Core(w.T, runtimetest.CoreConfig{
-		Server: runtimetest.ServerConfig(), Media: runtimetest.MediaConfig(), Auth: runtimetest.Credentials("a"), Now: time.Now,
-		Store: store.Items, Credentials: store.Credentials, Changes: changes.Items,
+		Server: runtimetest.ServerConfig(), Media: runtimetest.MediaConfig(), Upload: runtimetest.UploadConfig(), Auth: runtimetest.Credentials("a"), Now: time.Now,
+		Store: store.Items, Uploads: store.Uploads, Credentials: store.Credentials, Changes: changes.Items,
 		Cache: itemcache.Config{Entries: 16, Bytes: 1 << 20, Lease: 300 * time.Millisecond},
 	})
 	r.server = r.core.Serve(w.T, nil, []func(chi.Router){r.core.Files.Mount})
@@ -135,9 +135,9 @@ func (w *world) repeat(write func() error) {
 // create uploads and seals a public item. A repeated one may leave another item, which is not read.
 func (w *world) create(of *tenant) {
 	w.Helper()
-	service, id := w.replicas[0].core.Media, uuid.Nil
+	core, id := w.replicas[0].core, uuid.Nil
 	w.repeat(func() error {
-		upload, err := service.Begin(w.Context(), of.principal, 0)
+		upload, err := core.Uploads.Begin(w.Context(), of.principal, 0)
 		if err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func (w *world) create(of *tenant) {
 			return err
 		}
 		id = draft.ID
-		_, err = service.Seal(w.Context(), of.principal, id)
+		_, err = core.Media.Seal(w.Context(), of.principal, id)
 		return err
 	})
 	w.mu.Lock()

@@ -457,7 +457,7 @@ func TestBrand_IsInEveryText(t *testing.T) {
 // A client that disconnects while it sends its file leaves neither rows nor a slot.
 func TestUploadMedia_WhoseClientLeavesReleasesItsSlot(t *testing.T) {
 	t.Parallel()
-	w, one, rt := withTenant(t, func(o *options) { o.Media.MaxUploads, o.Media.UploadQueue = 1, 0 })
+	w, one, rt := withTenant(t, func(o *options) { o.Upload.MaxUploads, o.Upload.UploadQueue = 1, 0 })
 	body, write := io.Pipe()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, baseURL+"/mcp", body)
 	must(t, err)

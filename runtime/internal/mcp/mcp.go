@@ -26,6 +26,7 @@ import (
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
+	"mediastack.dev/runtime/upload"
 )
 
 // Config is the configuration of the interface. The tags are flag and environment names; the
@@ -55,6 +56,7 @@ func (c Config) Validate() error {
 type Deps struct {
 	Media    *media.Service
 	Items    media.ItemReader
+	Uploads  *upload.Service
 	Settings *settings.Service
 	// Fetch are the uploads from a URL; nil = disabled.
 	Fetch *fetch.Service
@@ -149,7 +151,7 @@ func (a *API) preprocess(next http.Handler) http.Handler {
 			writeRPCError(w, r, err) // before the body is read
 			return
 		}
-		c := newRequestState(a.deps.Media, auth.FromContext(r.Context()), canUpload(auth.FromContext(r.Context())))
+		c := newRequestState(a.deps.Uploads, auth.FromContext(r.Context()), canUpload(auth.FromContext(r.Context())))
 		defer func() { httpapi.SetError(r.Context(), c.close(r.Context())) }()
 		c.left = r.Context()
 		control := http.NewResponseController(w)

@@ -20,7 +20,7 @@ func TestUploadMedia_BelowTheMinimumRateIsAbortedWhileOthersWait(t *testing.T) {
 			w := newWorld(t)
 			slow, quick := w.tenant(t, "slow"), w.tenant(t, "quick")
 			rt := w.replica(t, func(o *options) {
-				o.Media.UploadMemory, o.Media.UploadMinTransferRate = 17<<20, 64<<10
+				o.Upload.UploadMemory, o.Upload.UploadMinTransferRate = 17<<20, 64<<10
 			})
 			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.Addr())
 			must(t, err)

@@ -9,14 +9,14 @@ import (
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/auth"
-	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // requestState is the state of one HTTP request, passed through the SDK by context: the file
 // that its body contained, and the errors of its tools. The SDK runs tools in goroutines of its
 // own.
 type requestState struct {
-	media     *media.Service
+	uploads   *upload.Service
 	identity  auth.Identity
 	canUpload bool // the caller may use upload_media
 	// messages are those of the body; batch is set if it is an array of them.
@@ -36,7 +36,7 @@ type requestState struct {
 
 // file is the content of a fileBase64 argument of the request.
 type file struct {
-	upload *media.Upload // nil if err is set, or once a tool has claimed it
+	upload *upload.Single // nil if err is set, or once a tool has claimed it
 	err    error
 }
 
@@ -53,14 +53,14 @@ func stateFromContext(ctx context.Context) *requestState {
 	return c
 }
 
-func newRequestState(service *media.Service, identity auth.Identity, canUpload bool) *requestState {
-	return &requestState{media: service, identity: identity, canUpload: canUpload}
+func newRequestState(uploads *upload.Service, identity auth.Identity, canUpload bool) *requestState {
+	return &requestState{uploads: uploads, identity: identity, canUpload: canUpload}
 }
 
 // placeholderPrefix begins the string that replaces a file in the JSON which the SDK reads.
 const placeholderPrefix = "file "
 
-// receiveFile receives a file while it arrives and returns its placeholder. Package media bounds
+// receiveFile receives a file while it arrives and returns its placeholder. Package upload bounds
 // the memory that it takes, and stores nothing before the tool commits. A file below the minimum
 // transfer rate while other uploads wait ends the request: the answer of a tool would have to
 // wait for the rest of the body.
@@ -93,34 +93,34 @@ func (c *requestState) tooSlow() error {
 	return c.slow
 }
 
-func (c *requestState) beginUpload(ctx context.Context, from io.Reader) (*media.Upload, error) {
-	upload, err := c.media.Begin(ctx, c.identity.Principal, 0)
+func (c *requestState) beginUpload(ctx context.Context, from io.Reader) (*upload.Single, error) {
+	single, err := c.uploads.Begin(ctx, c.identity.Principal, 0)
 	if err != nil {
 		return nil, err
 	}
-	upload.OnSlow(c.interrupt)
-	if err := upload.Receive(ctx, from, ""); err != nil {
-		upload.Close(ctx)
+	single.OnSlow(c.interrupt)
+	if err := single.Receive(ctx, from, ""); err != nil {
+		single.Close(ctx)
 		return nil, err
 	}
-	return upload, nil
+	return single, nil
 }
 
 // file returns the upload that a placeholder stands for. The caller closes it.
-func (c *requestState) file(named string) (*media.Upload, error) {
+func (c *requestState) file(named string) (*upload.Single, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, received := range c.files {
 		if named != placeholderPrefix+strconv.Itoa(i) {
 			continue
 		}
-		upload, err := received.upload, received.err
-		if upload == nil && err == nil || c.closed {
+		single, err := received.upload, received.err
+		if single == nil && err == nil || c.closed {
 			err = errors.New("the file was claimed before, or after the end of its request")
 			return nil, err
 		}
 		received.upload = nil
-		return upload, err
+		return single, err
 	}
 	return nil, errors.New("the file was not extracted from the body")
 }

@@ -8,6 +8,7 @@ import (
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // signature is the result of create_upload_signature without the toolset capabilities.
@@ -46,13 +47,13 @@ func capabilities() *extension {
 		toolset:     account.ToolsetCapabilities,
 		description: " Restrict it to what the upload needs: what is set here cannot be changed by the upload.",
 		input: properties{
-			prop("expiresIn", intRange(int(media.MinCapabilityLifetime.Seconds()), int(media.MaxCapabilityLifetime.Seconds())), "Seconds for which uploads may begin."),
+			prop("expiresIn", intRange(int(upload.MinCapabilityLifetime.Seconds()), int(upload.MaxCapabilityLifetime.Seconds())), "Seconds for which uploads may begin."),
 			prop("maxBytes", intMin(1), "Maximum size of the file in bytes."),
 			prop("types", array(str()), "Types that the file may have, such as image/png or video/*; leave out for all. They are held against the bytes of the file."),
-			prop("count", intRange(1, media.MaxCapabilityCount), "Maximum number of uploads."),
+			prop("count", intRange(1, upload.MaxCapabilityCount), "Maximum number of uploads."),
 			prop("access", enum(string(media.Public), string(media.Private)), "Access of every upload."),
 			prop("metadata", schema{Type: "object"}, fmt.Sprintf("Metadata of every upload: up to %d pairs of strings.", media.MaxMetadataPairs)),
-			prop("ref", maxLen(media.MaxRef), "Reference of your own, such as the id of a user: the item has it. The holder of the signature can read it."),
+			prop("ref", maxLen(upload.MaxRef), "Reference of your own, such as the id of a user: the item has it. The holder of the signature can read it."),
 			prop("seal", boolean(), "Seal the upload as soon as it is complete, so that seal_media is not needed."),
 		},
 		output: properties{

@@ -74,7 +74,7 @@ func TestForbiddenFile_HoldsNoSlot(t *testing.T) {
 	w := newWorld(t)
 	readOnly := w.tenant(t, "read-only", func(s *account.Spec) { s.ToolPolicy.ReadOnly = true })
 	free := w.tenant(t, "free")
-	rt := w.replica(t, func(o *options) { o.Media.MaxUploads, o.Media.UploadQueue = 1, 0 })
+	rt := w.replica(t, func(o *options) { o.Upload.MaxUploads, o.Upload.UploadQueue = 1, 0 })
 	const right = `"method":"tools/call","params":{"name":"upload_media",`
 	for _, tt := range []struct {
 		of      tenant
@@ -94,7 +94,7 @@ func TestForbiddenFile_HoldsNoSlot(t *testing.T) {
 		request := strings.Replace(upload(1, base64.StdEncoding.EncodeToString(noise(9<<20)), ""), right, tt.context, 1)
 		// More than the buffers of the connection hold, so that the service has read most of it.
 		must(t, check.ErrorOf(io.WriteString(write, request[:12<<20])))
-		other, err := rt.Media.Begin(t.Context(), account.Principal{Account: account.Account{ID: uuid.New(), BucketOwned: true}}, 0)
+		other, err := rt.Uploads.Begin(t.Context(), account.Principal{Account: account.Account{ID: uuid.New(), BucketOwned: true}}, 0)
 		if (err != nil) != tt.slot {
 			t.Errorf("%s, %s: another upload: %v", tt.of.Account.Name, tt.context, err)
 		}

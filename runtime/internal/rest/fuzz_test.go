@@ -23,6 +23,7 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // oneItem is a store with one item, which can be changed. It records what is asked of other items, and
@@ -393,7 +394,7 @@ func FuzzSignatureRequest(f *testing.F) {
 			}
 			if value, err := number.Float64(); err != nil || value < 1 || value != float64(int64(value)) {
 				t.Fatalf("%s of %s is accepted: %q", name, *number, body)
-			} else if name == "expiresIn" && (value < media.MinCapabilityLifetime.Seconds() || value > media.MaxCapabilityLifetime.Seconds()) {
+			} else if name == "expiresIn" && (value < upload.MinCapabilityLifetime.Seconds() || value > upload.MaxCapabilityLifetime.Seconds()) {
 				t.Fatalf("%q is accepted", body)
 			}
 		}

@@ -76,7 +76,7 @@ func secretOf(char string) string {
 func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	t.Helper()
 	o := runtimetest.NewServiceConfig()
-	o.Media.UploadMemory, o.CacheSettings = 64<<20, true
+	o.Upload.UploadMemory, o.CacheSettings = 64<<20, true
 	o.Checks = []server.Check{{Name: "database", Run: w.Store.Ping}, {Name: "schema", Run: w.Store.CheckSchema}, {Name: "objects", Run: w.Objects.Ping}}
 	for _, apply := range change {
 		apply(&o)

@@ -250,7 +250,7 @@ func TestRoutes_IsolateTenants(t *testing.T) {
 // resumable creates a resumable upload.
 func (rt *runtime) resumable(t *testing.T, w *world, of tenant) uuid.UUID {
 	t.Helper()
-	created, err := rt.Media.CreateResumable(t.Context(), w.Principal(t, of), 10, media.Fields{FileName: "large.bin"}, "")
+	created, err := rt.Uploads.CreateResumable(t.Context(), w.Principal(t, of), 10, media.Fields{FileName: "large.bin"}, "")
 	must(t, err)
 	return created.State().ItemID
 }

@@ -17,7 +17,7 @@ func TestUpload_BelowTheMinimumRateIsAbortedWhileOthersWait(t *testing.T) {
 	w := newWorld(t)
 	slow, quick := w.tenant(t, "slow"), w.tenant(t, "quick")
 	rt := w.runtime(t, func(o *options) {
-		o.Media.UploadMemory, o.Media.UploadMinTransferRate = 17<<20, 64<<10
+		o.Upload.UploadMemory, o.Upload.UploadMinTransferRate = 17<<20, 64<<10
 	})
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.Addr())
 	must(t, err)

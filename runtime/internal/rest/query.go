@@ -17,6 +17,7 @@ import (
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // queryParameters are the query parameters of a route, by GET and by POST, and whether they are
@@ -108,7 +109,7 @@ func paramErrorHandler(w http.ResponseWriter, r *http.Request, err error) {
 	case format.ParamName == "mediaId":
 		err = media.ErrItemNotFound
 	case format.ParamName == "uploadId":
-		err = media.ErrUploadNotFound
+		err = upload.ErrNotFound
 	case format.ParamName == "jobId":
 		err = fetch.ErrNotFound
 	default:

@@ -11,6 +11,7 @@ import (
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // endings end a credential.
@@ -53,7 +54,7 @@ func (rt *runtime) hold(t *testing.T, body *runtimetest.PausedBody, of tenant, e
 func TestUpload_WhoseCredentialEndsBeforeItsBodyIsNoDraft(t *testing.T) {
 	t.Parallel()
 	for how, end := range endings {
-		for _, size := range []int{1000, media.MaxSinglePut + 2<<20} { // in memory only, and partly in S3
+		for _, size := range []int{1000, upload.MaxSinglePut + 2<<20} { // in memory only, and partly in S3
 			w := newWorld(t)
 			rt := w.runtime(t)
 			for credential, status := range map[string]int{"key": http.StatusUnauthorized, "signature": http.StatusForbidden} {

@@ -20,6 +20,7 @@ import (
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
+	"mediastack.dev/runtime/upload"
 )
 
 // Config is the configuration of the interface. The tags are flag and environment names; the program
@@ -43,10 +44,9 @@ func (c Config) Validate() error {
 
 // Deps are the dependencies of an API.
 type Deps struct {
-	Media *media.Service
-	Items media.ItemReader
-	// Uploads are the resumable uploads that are running.
-	Uploads   *media.RunningUploads
+	Media     *media.Service
+	Items     media.ItemReader
+	Uploads   *upload.Service
 	Settings  *settings.Service
 	Auth      *auth.Authenticator
 	Documents api.Documents

@@ -7,6 +7,7 @@ import (
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/rest/multipartform"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // CreateMedia answers POST /media/create. The file is sent to the object store while it arrives.
@@ -24,8 +25,8 @@ func (a *API) CreateMedia(w http.ResponseWriter, r *http.Request) {
 
 func (a *API) receive(w http.ResponseWriter, r *http.Request) (media.Item, error) {
 	identity := auth.FromContext(r.Context())
-	return multipartform.Receive(w, r, func(minSize int64) (*media.Upload, error) {
-		return a.deps.Media.BeginWith(r.Context(), identity.Principal, identity.Capability, minSize)
+	return multipartform.Receive(w, r, func(minSize int64) (*upload.Single, error) {
+		return a.deps.Uploads.BeginWith(r.Context(), identity.Principal, identity.Capability, minSize)
 	}, func(fields media.Fields) (media.Fields, error) {
 		return fields.BindGroup(auth.FromContext(r.Context()).Group), nil // as the check at the end of the body found it
 	})

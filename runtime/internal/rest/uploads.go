@@ -12,6 +12,7 @@ import (
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // errNoOwnUploads is the fault of a signature that is no capability: nothing records which uploads it created, and
@@ -20,7 +21,7 @@ var errNoOwnUploads = fault.New(fault.Forbidden, "this upload signature does not
 
 // capabilityOf returns the capability by which a request is restricted to uploads of its own; nil for a key or a
 // login.
-func capabilityOf(r *http.Request) (*media.Capability, error) {
+func capabilityOf(r *http.Request) (*upload.Capability, error) {
 	identity := auth.FromContext(r.Context())
 	if identity.Signed && identity.Capability == nil {
 		return nil, errNoOwnUploads
@@ -30,7 +31,7 @@ func capabilityOf(r *http.Request) (*media.Capability, error) {
 
 // ListUploads answers GET /media/uploads.
 func (a *API) ListUploads(w http.ResponseWriter, r *http.Request, params api.ListUploadsParams) {
-	q := media.RunningQuery{Limit: media.DefaultLimit}
+	q := upload.RunningQuery{Limit: media.DefaultLimit}
 	if params.Limit != nil {
 		q.Limit = *params.Limit
 	}
@@ -40,7 +41,7 @@ func (a *API) ListUploads(w http.ResponseWriter, r *http.Request, params api.Lis
 			err = fault.New(fault.Invalid, "after is no cursor of this list")
 		}
 	}
-	var page media.RunningPage
+	var page upload.RunningPage
 	if err == nil {
 		page, err = a.deps.Uploads.List(r.Context(), principal(r), q)
 	}
@@ -57,8 +58,8 @@ func (a *API) ListUploads(w http.ResponseWriter, r *http.Request, params api.Lis
 	}
 	w.Header().Set("Link", links)
 	documents := make(api.RunningUploadList, 0, len(page.Uploads))
-	for _, upload := range page.Uploads {
-		documents = append(documents, api.RunningDocument(upload, a.base))
+	for _, running := range page.Uploads {
+		documents = append(documents, api.RunningDocument(running, a.base))
 	}
 	httpapi.WriteJSON(w, r, http.StatusOK, documents)
 }

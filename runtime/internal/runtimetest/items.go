@@ -11,11 +11,12 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // Upload runs a whole upload by the use cases.
-func Upload(ctx context.Context, service *media.Service, p account.Principal, data io.Reader, fields media.Fields) (media.Item, error) {
-	u, err := service.Begin(ctx, p, 0)
+func Upload(ctx context.Context, uploads *upload.Service, p account.Principal, data io.Reader, fields media.Fields) (media.Item, error) {
+	u, err := uploads.Begin(ctx, p, 0)
 	if err != nil {
 		return media.Item{}, err
 	}

@@ -1,6 +1,7 @@
 package runtimetest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -25,13 +26,17 @@ import (
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/rendition"
+	"mediastack.dev/runtime/upload"
 	"mediastack.dev/runtime/work"
 )
 
-// MediaConfig returns the default media configuration of a replica.
-func MediaConfig() media.Config {
-	return media.Config{MaxUploads: 8, UploadMemory: 96 << 20, UploadPerAccountPercent: 100, UploadQueue: 8, UploadQueueTimeout: Long,
-		UploadLease: time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: Long}
+// MediaConfig returns the default configuration of the items of a replica.
+func MediaConfig() media.Config { return media.Config{DeleteTimeout: Long} }
+
+// UploadConfig returns the default configuration of the uploads of a replica.
+func UploadConfig() upload.Config {
+	return upload.Config{MaxUploads: 8, UploadMemory: 96 << 20, UploadPerAccountPercent: 100, UploadQueue: 8, UploadQueueTimeout: Long,
+		UploadLease: time.Minute, ResumableTTL: 24 * time.Hour}
 }
 
 // ServerConfig returns the default server configuration of a replica.
@@ -44,6 +49,7 @@ func ServerConfig() server.Config {
 type CoreConfig struct {
 	Server   server.Config
 	Media    media.Config
+	Upload   upload.Config
 	Limits   ratelimit.Config
 	Auth     auth.Config
 	Delivery delivery.Config
@@ -55,9 +61,15 @@ type CoreConfig struct {
 	Images bool
 
 	Store       media.Store
+	Uploads     upload.Store
 	Objects     media.ObjectStore
 	Credentials auth.CredentialStore
-	Settings    media.Settings
+	Settings    upload.Settings
+	// Locks are those of resumable uploads, LockTimeout is how long a request waits for one, and Logs is what the replica logs;
+	// nil = a Log of its own.
+	Locks       upload.Locks
+	LockTimeout time.Duration
+	Logs        *Log
 	// Changes are the notifications that empty the caches: of authentication, and these.
 	Changes   accountcache.Source
 	Caches    []accountcache.Cache
@@ -84,6 +96,7 @@ type Core struct {
 	Origins  *origin.Policy
 	Auth     *auth.Authenticator
 	Media    *media.Service
+	Uploads  *upload.Service
 	// Items are the items of Media, behind the cache if there is one.
 	Items Items
 	Files *delivery.Delivery
@@ -107,10 +120,13 @@ type Core struct {
 // Core returns the components of a replica that its APIs use.
 func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 	t.Helper()
-	c := &Core{Registry: prometheus.NewRegistry(), Logs: &Log{}, server: config.Server}
+	c := &Core{Registry: prometheus.NewRegistry(), Logs: cmp.Or(config.Logs, &Log{}), server: config.Server}
 	c.log = c.Logs.Logger()
 	if config.Store == nil {
 		config.Store = e.Store.Items
+	}
+	if config.Uploads == nil {
+		config.Uploads = e.Store.Uploads
 	}
 	if config.Objects == nil {
 		config.Objects = e.Objects
@@ -137,7 +153,9 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 	must(t, err)
 	c.accountOrigins = accountcache.NewOrigins(e.Store.Accounts, c.Origins, c.log)
 	c.feed = accountcache.NewFeed(config.Changes, c.log, append(config.Caches, c.Auth.Sessions(), c.accountOrigins)...)
-	deps := media.Deps{Store: config.Store, Objects: config.Objects, Settings: config.Settings, Now: config.Now, Log: c.log}
+	c.Media, err = media.New(config.Media, media.Deps{Store: config.Store, Objects: config.Objects, Now: config.Now, Log: c.log})
+	must(t, err)
+	deps := upload.Deps{Store: config.Uploads, Objects: config.Objects, Items: c.Media, Settings: config.Settings, Locks: config.Locks, LockTimeout: config.LockTimeout, Now: config.Now, Log: c.log}
 	files := delivery.Deps{BaseURL: config.Server.BaseURL, Objects: e.Objects, Presigner: config.Presigner, Registry: c.Registry, Settings: config.Settings, Limits: c.Limits, Now: config.Now, Log: c.log}
 	c.Documents = api.Documents{Settings: config.Settings, DraftTTL: 24 * time.Hour}
 	if config.Images {
@@ -150,7 +168,7 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 		must(t, err)
 		files.Renditions, files.Images, c.Documents.Images = c.Renditions, pool, pool
 	}
-	c.Media, err = media.New(config.Media, deps)
+	c.Uploads, err = upload.New(config.Upload, deps)
 	must(t, err)
 	secret, err := config.Auth.ServerSecret()
 	must(t, err)
@@ -172,7 +190,7 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 	}
 	c.Tasks, err = work.NewRunner(work.Deps{Store: e.Store.Tasks, Registry: c.Registry, Log: c.log})
 	must(t, err)
-	c.Fetch, err = fetch.New(config.Fetch, fetch.Deps{Store: e.Store.Fetches, Source: config.Source, Media: c.Media, NewID: e.Store.Cell().NewID,
+	c.Fetch, err = fetch.New(config.Fetch, fetch.Deps{Store: e.Store.Fetches, Source: config.Source, Media: c.Media, Uploads: c.Uploads, NewID: e.Store.Cell().NewID,
 		Queued: func() { c.Tasks.Wake(fetch.JobWork) }, Now: config.Now, Log: c.log, Registry: c.Registry})
 	must(t, err)
 	must(t, c.Tasks.Register(fetch.JobWork, c.Fetch, c.Fetch.Policy()))

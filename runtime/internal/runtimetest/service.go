@@ -16,7 +16,6 @@ import (
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/internal/tus"
-	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
 	"mediastack.dev/runtime/settings"
 )
@@ -24,8 +23,6 @@ import (
 // ServiceConfig configures a Service. Its base URL and its brand are those of Server.
 type ServiceConfig struct {
 	CoreConfig
-	// LockTimeout is how long a request waits for the lock of a resumable upload.
-	LockTimeout time.Duration
 	// TUS reports whether resumable uploads are served.
 	TUS bool
 	// MCP configures the tools; nil = they are not served.
@@ -45,7 +42,7 @@ type ServiceConfig struct {
 
 // NewServiceConfig returns the default configuration of a Service.
 func NewServiceConfig() ServiceConfig {
-	return ServiceConfig{LockTimeout: 5 * time.Minute, CoreConfig: CoreConfig{Server: ServerConfig(), Media: MediaConfig(), Auth: Credentials("a"),
+	return ServiceConfig{CoreConfig: CoreConfig{Server: ServerConfig(), Media: MediaConfig(), Upload: UploadConfig(), LockTimeout: 5 * time.Minute, Auth: Credentials("a"),
 		Delivery: delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}}}
 }
 
@@ -84,22 +81,23 @@ func (e *Env) Service(t *testing.T, config ServiceConfig) *Service {
 		config.Settings, config.Caches = cached, append(config.Caches, cached)
 		changes = settings.NewService(cached)
 	}
+	config.Logs = &Log{}
+	held := process.Uploads.UploadLocks(config.Logs.Logger())
+	config.Locks = held
+	if config.BeforeLock != nil {
+		config.Locks = hookedLocks{Locks: held, before: config.BeforeLock}
+	}
 	s.Core = e.Core(t, config.CoreConfig)
 	if config.NoFetch {
 		s.Fetch = nil
 	}
-	held := process.Items.UploadLocks(s.Logs.Logger())
-	var locks tus.Locks = held
-	if config.BeforeLock != nil {
-		locks = hookedLocks{Locks: held, before: config.BeforeLock}
-	}
 	plain, err := rest.New(rest.Config{MaxBatches: 16, BaseURL: base, Brand: brand}, rest.Deps{Limits: s.Limits, Media: s.Media, Items: s.Items,
-		Uploads: media.NewRunningUploads(s.Media, locks, config.LockTimeout), Settings: changes, Auth: s.Auth, Documents: s.Documents, Fetch: s.Fetch})
+		Uploads: s.Uploads, Settings: changes, Auth: s.Auth, Documents: s.Documents, Fetch: s.Fetch})
 	must(t, err)
 	apis := []func(chi.Router){plain.Mount, s.Files.Mount}
 	var listeners []func(context.Context) error
 	if config.TUS {
-		s.TUS, err = tus.New(tus.Config{LockTimeout: config.LockTimeout}, tus.Deps{Media: s.Media, Auth: s.Auth, Documents: s.Documents, Locks: locks, BaseURL: base, Brand: brand})
+		s.TUS, err = tus.New(tus.Config{LockTimeout: config.LockTimeout}, tus.Deps{Uploads: s.Uploads, Auth: s.Auth, Documents: s.Documents, Locks: config.Locks, BaseURL: base, Brand: brand})
 		must(t, err)
 		apis = append(apis, s.TUS.Mount)
 		listeners = append(listeners, held.Run) // without resumable uploads nothing locks, and one connection listens
@@ -119,7 +117,7 @@ func (s *Service) tools(t *testing.T, config ServiceConfig, changes *settings.Se
 	cfg.BaseURL, cfg.DraftTTL, cfg.Version = config.Server.BaseURL, cmp.Or(cfg.DraftTTL, 24*time.Hour), "test"
 	documents := s.Documents
 	documents.DraftTTL = cfg.DraftTTL
-	tools, err := mcp.New(cfg, mcp.Deps{Media: s.Media, Items: s.Items, Settings: changes, Fetch: s.Fetch, Auth: s.Auth, Documents: documents, Origins: s.Origins, Limits: s.Limits})
+	tools, err := mcp.New(cfg, mcp.Deps{Media: s.Media, Items: s.Items, Uploads: s.Uploads, Settings: changes, Fetch: s.Fetch, Auth: s.Auth, Documents: documents, Origins: s.Origins, Limits: s.Limits})
 	must(t, err)
 	must(t, tools.Register(s.Registry))
 	if config.Prepare != nil {

@@ -81,7 +81,7 @@ func (w *world) replicas(t *testing.T, change ...func(*options)) []*replica {
 		store, err := postgres.Open(t.Context(), w.Database)
 		must(t, err)
 		t.Cleanup(store.Close)
-		all = append(all, w.replica(t, append(change, func(o *options) { o.Store = store.Items })...))
+		all = append(all, w.replica(t, append(change, func(o *options) { o.Store, o.Uploads = store.Items, store.Uploads })...))
 	}
 	return all
 }
@@ -97,7 +97,7 @@ func TestCapability_WithACountOfOneMakesOneDraftOfAThousandRacers(t *testing.T) 
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	replicas := w.replicas(t, func(o *options) {
-		o.Media.MaxUploads, o.Media.UploadQueue = 64, 4000
+		o.Upload.MaxUploads, o.Upload.UploadQueue = 64, 4000
 	})
 	once := replicas[0].capability(t, one.Key, `{"count": 1}`)
 	const racers = 1000

@@ -22,8 +22,8 @@ func TestConnection_ServesTheNextRequestAfterAFailedOne(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	finishing, finish := make(chan struct{}), make(chan struct{})
-	hooked := &hookedStore{Store: w.Store.Items, before: sync.OnceFunc(func() { close(finishing); <-finish })}
-	here, there := w.replica(t, func(o *options) { o.Store = hooked }), w.replica(t)
+	hooked := &hookedStore{Store: w.Store.Uploads, before: sync.OnceFunc(func() { close(finishing); <-finish })}
+	here, there := w.replica(t, func(o *options) { o.Uploads = hooked }), w.replica(t)
 	here.Client.Transport.(*http.Transport).MaxConnsPerHost = 1
 	file := noise(1000)
 
@@ -180,7 +180,7 @@ func TestPatch_BelowTheMinimumRateKeepsWhatArrived(t *testing.T) {
 	w := newWorld(t)
 	slow, quick := w.tenant(t, "slow"), w.tenant(t, "quick")
 	rt := w.replica(t, func(o *options) {
-		o.Media.UploadMemory, o.Media.UploadMinTransferRate = 17<<20, 64<<10
+		o.Upload.UploadMemory, o.Upload.UploadMinTransferRate = 17<<20, 64<<10
 	})
 	file := noise(20 << 20)
 	address := rt.created(t, slow.Key, len(file))

@@ -20,21 +20,20 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/runtimetest"
+	"mediastack.dev/runtime/internal/runtimetest/mediatest"
 	"mediastack.dev/runtime/internal/tus"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/upload"
 )
 
 // proceed permits every request to wait for a lock.
 func proceed() error { return nil }
 
-// service returns the media service of one process.
-func (w *world) service(t *testing.T) *media.Service {
+// uploads returns the uploads of one process.
+func (w *world) uploads(t *testing.T) *upload.Service {
 	t.Helper()
-	service, err := media.New(media.Config{MaxUploads: 4, UploadMemory: 64 << 20, UploadPerAccountPercent: 100, UploadQueue: 4, UploadQueueTimeout: runtimetest.Long, UploadLease: time.Minute, ResumableTTL: time.Hour, DeleteTimeout: runtimetest.Long},
-		media.Deps{Store: w.Store.Items, Objects: w.Objects, Settings: w.Settings, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
-	must(t, err)
-	return service
+	return mediatest.NewReplica(t, runtimetest.UploadConfig(), upload.Deps{Store: w.Store.Uploads, Objects: w.Objects, Settings: w.Settings, Now: time.Now, Log: slog.New(slog.DiscardHandler)}, w.Store.Items).Uploads
 }
 
 // The contract of tusd's store interfaces, sentence by sentence.
@@ -42,8 +41,8 @@ func TestStore_KeepsTheContractOfTusd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, two := w.tenant(t, "one"), w.tenant(t, "two")
-	service := w.service(t)
-	store := tus.StoreFor(service)
+	uploads := w.uploads(t)
+	store := tus.StoreFor(uploads)
 	fields := media.Fields{FileName: "a.bin", Caption: "c"}
 	ctx := tus.ActingFor(t.Context(), auth.Identity{Principal: w.Principal(t, one)}, fields)
 	info := func(u handler.Upload) handler.FileInfo {
@@ -120,7 +119,7 @@ func TestStore_KeepsTheContractOfTusd(t *testing.T) {
 // time must not spend that on the connection.
 func (w *world) process(t *testing.T) *postgres.UploadLocks {
 	t.Helper()
-	locks := w.Store.Items.UploadLocks(slog.New(slog.DiscardHandler))
+	locks := w.Store.Uploads.UploadLocks(slog.New(slog.DiscardHandler))
 	running, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() { _ = locks.Run(running) })
@@ -152,14 +151,14 @@ func TestLocks_KeepTheContractOfTusd(t *testing.T) {
 	// tusd gets exactly ErrLockTimeout when its context ends.
 	one := w.tenant(t, "one")
 	principal := w.Principal(t, one)
-	service := w.service(t)
-	upload, err := service.CreateResumable(t.Context(), principal, 1, media.Fields{}, "")
+	uploads := w.uploads(t)
+	created, err := uploads.CreateResumable(t.Context(), principal, 1, media.Fields{}, "")
 	must(t, err)
-	id := tus.LockName(principal.App.ID, upload.State().ItemID)
+	id := tus.LockName(principal.App.ID, created.State().ItemID)
 	untilAsked, onRelease := context.WithCancel(tus.ActingFor(t.Context(), auth.Identity{Principal: principal}, media.Fields{}))
 	unlock, err := there.Lock(t.Context(), id, onRelease, proceed)
 	must(t, err)
-	lock, err := tus.LockerFor(service, here).NewLock(upload.State().ItemID.String())
+	lock, err := tus.LockerFor(uploads, here).NewLock(created.State().ItemID.String())
 	must(t, err)
 	if err := lock.Lock(untilAsked, func() {}); !errors.Is(err, handler.ErrLockTimeout) {
 		t.Errorf("tusd gets %v", err)
@@ -179,7 +178,7 @@ func TestLocks_KeepTheContractOfTusd(t *testing.T) {
 			if now := holders.Add(1); now > 1 {
 				most.Store(now)
 			}
-			_, _ = w.Store.Items.FindResumable(t.Context(), media.Scope{}, id) // for a moment
+			_, _ = w.Store.Uploads.FindResumable(t.Context(), media.Scope{}, id) // for a moment
 			holders.Add(-1)
 			unlock()
 		})

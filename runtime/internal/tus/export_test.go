@@ -8,18 +8,19 @@ import (
 
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // StoreFor returns the store as tusd sees it.
-func StoreFor(m *media.Service) handler.DataStore { return store{media: m} }
+func StoreFor(u *upload.Service) handler.DataStore { return store{uploads: u} }
 
 // LockerFor returns the locks as tusd sees them. The upload of a lock need not exist.
-func LockerFor(m *media.Service, locks Locks) handler.Locker {
-	return locker{store: store{media: m}, locks: locks}
+func LockerFor(u *upload.Service, locks Locks) handler.Locker {
+	return locker{store: store{uploads: u}, locks: locks}
 }
 
 // LockName returns the name of the lock of an app's upload.
-func LockName(app, upload uuid.UUID) uuid.UUID { return media.UploadLockName(app, upload) }
+func LockName(app, id uuid.UUID) uuid.UUID { return upload.LockName(app, id) }
 
 // ActingFor returns a context in which the store and the locks act for a caller.
 func ActingFor(ctx context.Context, identity auth.Identity, fields media.Fields) context.Context {

@@ -15,11 +15,12 @@ import (
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // hookedStore is the real store with hooks before and after the commit.
 type hookedStore struct {
-	media.Store
+	upload.Store
 	before, after func()
 }
 

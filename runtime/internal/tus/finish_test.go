@@ -22,9 +22,9 @@ func TestFinish_CompletesOnceTheDatabaseIsBack(t *testing.T) {
 	} {
 		for kind, size := range sizes {
 			one := w.tenant(t, "one"+uuid.NewString())
-			hooked := &hookedStore{Store: w.Store.Items}
+			hooked := &hookedStore{Store: w.Store.Uploads}
 			when(hooked, sync.OnceFunc(server.Kill))
-			here, there := w.replica(t, impatient, func(o *options) { o.Store = hooked }), w.replica(t, impatient)
+			here, there := w.replica(t, impatient, func(o *options) { o.Uploads = hooked }), w.replica(t, impatient)
 			file := noise(size)
 			address := here.created(t, one.Key, size)
 			here.sent(t, one.Key, address, 0, file[:size-10])

@@ -10,6 +10,7 @@ import (
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // The headers of a request are checked here, before tusd sees them, so that every error is
@@ -28,7 +29,7 @@ type creation struct {
 // chunk is what the headers of a PATCH say.
 type chunk struct {
 	offset int64
-	length int64 // the length of the upload that it declares, or media.UnknownLength
+	length int64 // the length of the upload that it declares, or upload.UnknownLength
 }
 
 // readCreation reads the headers of a POST.
@@ -72,7 +73,7 @@ func (s *requestState) readExisting(id string) error {
 		return err
 	}
 	if !hasLength {
-		length = media.UnknownLength
+		length = upload.UnknownLength
 	}
 	offset, hasOffset, err := integer(s.header, "Upload-Offset")
 	if err != nil {
@@ -87,20 +88,20 @@ func (s *requestState) readExisting(id string) error {
 }
 
 // checkChunk checks the headers of a PATCH against the upload, which is locked.
-func (s *requestState) checkChunk(upload media.ResumableState) error {
+func (s *requestState) checkChunk(state upload.ResumableState) error {
 	if s.chunk == nil {
 		return nil
 	}
-	if s.chunk.offset != upload.Progress.Received {
+	if s.chunk.offset != state.Progress.Received {
 		return fault.New(fault.Conflict, "Upload-Offset does not match the current offset")
 	}
-	if upload.Phase() == media.Committed { // a client may repeat a last request without bytes
+	if state.Phase() == upload.Committed { // a client may repeat a last request without bytes
 		return s.checkNoBytes()
 	}
-	length := upload.Length
+	length := state.Length
 	switch declared := s.chunk.length; {
-	case declared == media.UnknownLength:
-	case length == media.UnknownLength && declared >= s.chunk.offset:
+	case declared == upload.UnknownLength:
+	case length == upload.UnknownLength && declared >= s.chunk.offset:
 		length = declared
 	case length != declared:
 		return fault.New(fault.Invalid, "Upload-Length is not the length of the upload")
@@ -126,7 +127,7 @@ func (s *requestState) checkNoBytes() error {
 
 // checkBodyLength rejects a body at offset that does not fit into an upload of this length.
 func (s *requestState) checkBodyLength(length, offset int64) error {
-	if length != media.UnknownLength && s.length > length-offset {
+	if length != upload.UnknownLength && s.length > length-offset {
 		return fault.New(fault.TooLarge, "the body is longer than what is left of the upload")
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/tus/tusd/v2/pkg/handler"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // locker implements tusd's locker with Locks.
@@ -37,7 +37,7 @@ func (l *lock) Lock(ctx context.Context, _ func()) error {
 	if err != nil {
 		return state.fail(errUploadNotFound)
 	}
-	unlock, err := l.locks.Lock(ctx, media.UploadLockName(state.identity.App.ID, id), func() { state.interrupt(errLockPreempted) }, func() error {
+	unlock, err := l.locks.Lock(ctx, upload.LockName(state.identity.App.ID, id), func() { state.interrupt(errLockPreempted) }, func() error {
 		state.waited = true
 		_, err := l.store.find(state, id)
 		return err

@@ -8,6 +8,7 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // maxDeclaredType bounds the declared type, in bytes.
@@ -55,8 +56,8 @@ func parseMetadata(values []string) (map[string]string, error) {
 		return nil, nil
 	case len(values) > 1:
 		return nil, fault.New(fault.Invalid, "Upload-Metadata must be sent once")
-	case len(values[0]) > media.MaxMetadata:
-		return nil, fault.New(fault.TooLarge, "Upload-Metadata must be at most %d bytes", media.MaxMetadata)
+	case len(values[0]) > upload.MaxMetadata:
+		return nil, fault.New(fault.TooLarge, "Upload-Metadata must be at most %d bytes", upload.MaxMetadata)
 	}
 	pairs := map[string]string{}
 	for pair := range strings.SplitSeq(values[0], ",") {

@@ -153,7 +153,7 @@ func TestUpload_StartsOverWhenCephRGWLostItsParts(t *testing.T) {
 		address := rt.created(t, one.Key, len(file))
 		rt.sent(t, one.Key, address, 0, file[:lose.sent])
 		id := uuid.MustParse(idOf(address))
-		state, err := w.Store.Items.FindResumable(t.Context(), media.Scope{AccountID: one.Account.ID, AppID: one.App.ID}, id)
+		state, err := w.Store.Uploads.FindResumable(t.Context(), media.Scope{AccountID: one.Account.ID, AppID: one.App.ID}, id)
 		must(t, err)
 		lostID = state.Progress.MultipartID
 		must(t, w.Objects.AbortIncomplete(t.Context(), one.Account.Bucket, media.ObjectKey(id, media.Original)))

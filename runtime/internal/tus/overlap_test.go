@@ -10,7 +10,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/wait"
-	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // A runtime is killed, or suspended, while it holds the lock of the upload.
@@ -38,7 +38,7 @@ func TestLock_IsFreedWhenItsHolderIsKilled(t *testing.T) {
 	if err := <-broken; err == nil {
 		t.Error("a killed runtime answered")
 	}
-	if n := there.offset(t, one.Key, address); n < media.PartSize || n > 20<<20 {
+	if n := there.offset(t, one.Key, address); n < upload.PartSize || n > 20<<20 {
 		t.Errorf("%d bytes are reported", n)
 	}
 	there.holds(t, w.insist(t, one.Key, address, file, len(file), there).document(t), file)
@@ -118,8 +118,8 @@ func TestPatch_NotFoundWhenPurgedWhileItRuns(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	file := noise(20 << 20)
-	hooked := &hookedStore{Store: w.Store.Items}
-	rt := w.replica(t, func(o *options) { o.Store = hooked })
+	hooked := &hookedStore{Store: w.Store.Uploads}
+	rt := w.replica(t, func(o *options) { o.Uploads = hooked })
 	address := rt.created(t, one.Key, len(file))
 	rt.sent(t, one.Key, address, 0, file[:18<<20])
 	hooked.before = sync.OnceFunc(func() { w.purged(t, one) })

@@ -14,6 +14,7 @@ import (
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // Invariant 7: the upload of another app gets the same response as one that does not exist,
@@ -171,11 +172,11 @@ func TestCap_OfOneAccountDoesNotAffectAnother(t *testing.T) {
 
 // countingStore counts how often an upload is read.
 type countingStore struct {
-	media.Store
+	upload.Store
 	reads atomic.Int64
 }
 
-func (s *countingStore) FindResumable(ctx context.Context, scope media.Scope, id uuid.UUID) (media.ResumableState, error) {
+func (s *countingStore) FindResumable(ctx context.Context, scope media.Scope, id uuid.UUID) (upload.ResumableState, error) {
 	s.reads.Add(1)
 	return s.Store.FindResumable(ctx, scope, id)
 }
@@ -185,8 +186,8 @@ func TestRequest_ReadsItsUploadOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
-	counting := &countingStore{Store: w.Store.Items}
-	rt := w.replica(t, func(o *options) { o.Store = counting })
+	counting := &countingStore{Store: w.Store.Uploads}
+	rt := w.replica(t, func(o *options) { o.Uploads = counting })
 	address := rt.created(t, one.Key, 6)
 	for name, request := range map[string]func(){
 		"PATCH":  func() { rt.sent(t, one.Key, address, 0, []byte("abc")) },

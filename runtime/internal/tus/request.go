@@ -14,7 +14,7 @@ import (
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/auth"
-	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // gracePeriod is how long a request may continue after its client has disconnected: to store what has
@@ -40,11 +40,11 @@ type requestState struct {
 	// reauthenticate checks the credential again; see auth.Reauthenticate.
 	reauthenticate func() error
 
-	upload       *media.Resumable // once it is found or created
-	completed    bool             // by this request
-	waited       bool             // another request held the lock
-	lockTimedOut bool             // and did not release it in time
-	err          error            // of the response
+	upload       *upload.Resumable // once it is found or created
+	completed    bool              // by this request
+	waited       bool              // another request held the lock
+	lockTimedOut bool              // and did not release it in time
+	err          error             // of the response
 
 	// ctx outlives the client's connection by gracePeriod. tusd's own context is not used.
 	ctx     context.Context
@@ -171,7 +171,7 @@ func (s *requestState) bodyEnded() bool {
 
 // canAccess reports whether the caller may use an upload of its app: a capability only those that it created, which no
 // other signature reaches, and a signature that is bound to a group only the uploads of that group.
-func (s *requestState) canAccess(state media.ResumableState) bool {
+func (s *requestState) canAccess(state upload.ResumableState) bool {
 	if s.identity.Signed && (s.identity.Capability != nil || state.Capability != nil) {
 		return s.identity.Capability.Is(state.Capability)
 	}

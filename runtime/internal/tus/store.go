@@ -9,22 +9,22 @@ import (
 	"github.com/tus/tusd/v2/pkg/handler"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
-// store implements tusd's store with package media. It acts for the request in the context.
-type store struct{ media *media.Service }
+// store implements tusd's store with package upload. It acts for the request in the context.
+type store struct{ uploads *upload.Service }
 
 var (
 	_ handler.DataStore               = store{}
 	_ handler.TerminaterDataStore     = store{}
 	_ handler.LengthDeferrerDataStore = store{}
-	_ handler.Upload                  = upload{}
+	_ handler.Upload                  = tusUpload{}
 )
 
-// upload implements tusd's upload with a media.Resumable.
-type upload struct {
-	*media.Resumable
+// tusUpload implements tusd's upload with an upload.Resumable.
+type tusUpload struct {
+	*upload.Resumable
 	store store
 	state *requestState
 }
@@ -34,9 +34,9 @@ func (s store) NewUpload(ctx context.Context, info handler.FileInfo) (handler.Up
 	state := fromContext(ctx)
 	length := info.Size
 	if info.SizeIsDeferred {
-		length = media.UnknownLength
+		length = upload.UnknownLength
 	}
-	created, err := s.media.CreateResumableWith(state.ctx, state.identity.Principal, state.identity.Capability, length, state.creation.fields, state.creation.metadata)
+	created, err := s.uploads.CreateResumableWith(state.ctx, state.identity.Principal, state.identity.Capability, length, state.creation.fields, state.creation.metadata)
 	if err != nil {
 		return nil, state.fail(err)
 	}
@@ -46,7 +46,7 @@ func (s store) NewUpload(ctx context.Context, info handler.FileInfo) (handler.Up
 			return nil, state.fail(err)
 		}
 	}
-	return upload{Resumable: created, store: s, state: state}, nil
+	return tusUpload{Resumable: created, store: s, state: state}, nil
 }
 
 // GetUpload implements handler.DataStore. It reads the upload, which is locked. One that has
@@ -76,12 +76,12 @@ func (s store) GetUpload(ctx context.Context, text string) (handler.Upload, erro
 	if err := state.checkChunk(found.State()); err != nil {
 		return nil, state.fail(err)
 	}
-	return upload{Resumable: found, store: s, state: state}, nil
+	return tusUpload{Resumable: found, store: s, state: state}, nil
 }
 
 // find returns an upload that the caller may use. Any other is as one that does not exist.
-func (s store) find(state *requestState, id uuid.UUID) (*media.Resumable, error) {
-	found, err := s.media.FindResumable(state.ctx, state.identity.Principal, id)
+func (s store) find(state *requestState, id uuid.UUID) (*upload.Resumable, error) {
+	found, err := s.uploads.FindResumable(state.ctx, state.identity.Principal, id)
 	if err != nil {
 		return nil, mapError(err)
 	}
@@ -102,11 +102,11 @@ func mapError(err error) error {
 
 // explain returns the error of a request that was sending bytes. If the upload was ended meanwhile, it says so, whatever
 // the request noticed of it: another error would make its client continue.
-func (u upload) explain(err error) error {
+func (u tusUpload) explain(err error) error {
 	if fault.Is(err, fault.UnsupportedType) { // this request has ended the upload
 		return err
 	}
-	if _, findErr := u.store.media.FindResumable(u.state.ctx, u.state.identity.Principal, u.State().ItemID); fault.Is(findErr, fault.NotFound) {
+	if _, findErr := u.store.uploads.FindResumable(u.state.ctx, u.state.identity.Principal, u.State().ItemID); fault.Is(findErr, fault.NotFound) {
 		return errUploadEnded
 	}
 	return mapError(err)
@@ -114,19 +114,19 @@ func (u upload) explain(err error) error {
 
 // AsTerminatableUpload implements handler.TerminaterDataStore.
 func (s store) AsTerminatableUpload(u handler.Upload) handler.TerminatableUpload {
-	return u.(upload) //nolint:forcetypeassert // tusd returns what this store gave it
+	return u.(tusUpload) //nolint:forcetypeassert // tusd returns what this store gave it
 }
 
 // AsLengthDeclarableUpload implements handler.LengthDeferrerDataStore.
 func (s store) AsLengthDeclarableUpload(u handler.Upload) handler.LengthDeclarableUpload {
-	return u.(upload) //nolint:forcetypeassert // tusd returns what this store gave it
+	return u.(tusUpload) //nolint:forcetypeassert // tusd returns what this store gave it
 }
 
 // GetInfo implements handler.Upload. MetaData stays empty: see responseInterceptor.describe.
-func (u upload) GetInfo(context.Context) (handler.FileInfo, error) {
+func (u tusUpload) GetInfo(context.Context) (handler.FileInfo, error) {
 	state := u.State()
 	info := handler.FileInfo{ID: state.ItemID.String(), Size: state.Length, Offset: state.Progress.Received}
-	if state.Length == media.UnknownLength {
+	if state.Length == upload.UnknownLength {
 		info.Size, info.SizeIsDeferred = 0, true
 	}
 	return info, nil
@@ -134,7 +134,7 @@ func (u upload) GetInfo(context.Context) (handler.FileInfo, error) {
 
 // WriteChunk implements handler.Upload. What arrived before a failure counts, unless there is
 // a checksum to verify.
-func (u upload) WriteChunk(_ context.Context, offset int64, src io.Reader) (int64, error) {
+func (u tusUpload) WriteChunk(_ context.Context, offset int64, src io.Reader) (int64, error) {
 	if u.state.body != nil {
 		src = u.state.body // tusd's reader hides errors
 	}
@@ -153,7 +153,7 @@ func (u upload) WriteChunk(_ context.Context, offset int64, src io.Reader) (int6
 // FinishUpload implements handler.Upload: it makes the draft. tusd calls it also when
 // WriteChunk failed. The middleware has checked the credential at the end of the body; a
 // body that was cut, with all bytes of the upload, has no end.
-func (u upload) FinishUpload(context.Context) error {
+func (u tusUpload) FinishUpload(context.Context) error {
 	if err := u.state.denied(); err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (u upload) FinishUpload(context.Context) error {
 }
 
 // DeclareLength implements handler.LengthDeclarableUpload.
-func (u upload) DeclareLength(_ context.Context, length int64) error {
+func (u tusUpload) DeclareLength(_ context.Context, length int64) error {
 	if err := u.Resumable.DeclareLength(u.state.ctx, length); err != nil {
 		return u.state.fail(mapError(err))
 	}
@@ -178,7 +178,7 @@ func (u upload) DeclareLength(_ context.Context, length int64) error {
 }
 
 // Terminate implements handler.TerminatableUpload.
-func (u upload) Terminate(context.Context) error {
+func (u tusUpload) Terminate(context.Context) error {
 	if err := u.Cancel(u.state.ctx); err != nil {
 		return u.state.fail(mapError(err))
 	}
@@ -186,6 +186,6 @@ func (u upload) Terminate(context.Context) error {
 }
 
 // GetReader implements handler.Upload. Files have URLs of their own.
-func (u upload) GetReader(context.Context) (io.ReadCloser, error) {
+func (u tusUpload) GetReader(context.Context) (io.ReadCloser, error) {
 	return nil, handler.ErrNotImplemented
 }

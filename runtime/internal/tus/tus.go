@@ -1,5 +1,5 @@
 // Package tus serves resumable uploads: TUS 1.0.0 below /media/create/resumable. tusd's
-// handler runs the sequence of each method over a store that is package media. This package
+// handler runs the sequence of each method over a store that is package upload. This package
 // adds what tusd lacks or does differently from the rest of the service: routing, header
 // rules, ownership, checksums, expiry and errors (docs/decisions/0011). Package server
 // mounts it.
@@ -24,7 +24,7 @@ import (
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
-	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // Config bounds the interface. The tags are flag and environment names.
@@ -41,11 +41,11 @@ func (c Config) Validate() error {
 }
 
 // Locks locks uploads by name for one request at a time.
-type Locks = media.UploadLocks
+type Locks = upload.Locks
 
 // Deps are the dependencies of an API.
 type Deps struct {
-	Media     *media.Service
+	Uploads   *upload.Service
 	Auth      *auth.Authenticator
 	Documents api.Documents
 	Locks     Locks
@@ -85,7 +85,7 @@ func New(cfg Config, deps Deps) (*API, error) {
 	}
 	a := &API{deps: deps, baseURL: strings.TrimRight(deps.BaseURL, "/") + collectionRoute + "/", inFlight: map[*requestState]struct{}{}}
 	composer := handler.NewStoreComposer()
-	uploads := store{media: deps.Media}
+	uploads := store{uploads: deps.Uploads}
 	composer.UseCore(uploads)
 	composer.UseTerminater(uploads)
 	composer.UseLengthDeferrer(uploads)

@@ -20,6 +20,7 @@ import (
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
+	"mediastack.dev/runtime/upload"
 )
 
 // Media are the use cases of the files page. media.Service implements it.
@@ -28,13 +29,22 @@ type Media interface {
 	ListDeleted(ctx context.Context, p account.Principal, page, limit int) (media.DeletedPage, error)
 	Usage(ctx context.Context, p account.Principal) (media.Usage, error)
 	Get(ctx context.Context, p account.Principal, id uuid.UUID) (media.Item, error)
-	Begin(ctx context.Context, p account.Principal, sizeHint int64) (*media.Upload, error)
 	Seal(ctx context.Context, p account.Principal, id uuid.UUID) (media.Item, error)
 	Delete(ctx context.Context, p account.Principal, id uuid.UUID, options media.DeleteOptions) (restorableUntil *time.Time, err error)
 	Restore(ctx context.Context, p account.Principal, id uuid.UUID) (media.Item, error)
 }
 
-var _ Media = (*media.Service)(nil)
+// Uploads receive files, and list and end resumable uploads that are running. upload.Service implements it.
+type Uploads interface {
+	Begin(ctx context.Context, p account.Principal, sizeHint int64) (*upload.Single, error)
+	List(ctx context.Context, p account.Principal, q upload.RunningQuery) (upload.RunningPage, error)
+	End(ctx context.Context, p account.Principal, capability *upload.Capability, id uuid.UUID) error
+}
+
+var (
+	_ Media   = (*media.Service)(nil)
+	_ Uploads = (*upload.Service)(nil)
+)
 
 // Deps are the dependencies of an API.
 type Deps struct {
@@ -47,8 +57,7 @@ type Deps struct {
 	// BaseURL is the public URL of the service.
 	BaseURL string
 	Media   Media
-	// Uploads are the resumable uploads that are running; nil = they are not shown.
-	Uploads RunningUploads
+	Uploads Uploads
 	URLs    api.URLs
 	// Settings are those of accounts, by which originals are public.
 	Settings api.SettingsOf
@@ -93,11 +102,8 @@ func (a *API) Mount(r chi.Router) {
 	r.Post(sealFilePath, a.Login.CSRFProtected(a.sealFile))
 	r.Post(deleteFilePath, a.Login.CSRFProtected(a.deleteFile))
 	r.Post(restoreFilePath, a.Login.CSRFProtected(a.restoreFile))
-	if a.Uploads != nil {
-		r.Post(cancelUploadPath, a.Login.CSRFProtected(a.cancelUpload))
-		r.Get(cancelUploadPath, a.redirectToFiles)
-	}
-	for _, path := range []string{uploadFilePath, sealFilePath, restoreFilePath} {
+	r.Post(cancelUploadPath, a.Login.CSRFProtected(a.cancelUpload))
+	for _, path := range []string{uploadFilePath, sealFilePath, restoreFilePath, cancelUploadPath} {
 		r.Get(path, a.redirectToFiles)
 	}
 }

@@ -10,34 +10,26 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
-	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
+	"mediastack.dev/runtime/upload"
 )
-
-// RunningUploads list and end resumable uploads. media.RunningUploads implements it.
-type RunningUploads interface {
-	List(ctx context.Context, p account.Principal, q media.RunningQuery) (media.RunningPage, error)
-	End(ctx context.Context, p account.Principal, capability *media.Capability, id uuid.UUID) error
-}
-
-var _ RunningUploads = (*media.RunningUploads)(nil)
 
 // shownUploads is how many running uploads the page shows.
 const shownUploads = 20
 
 // runningUploads returns the running uploads that the page shows beside files and drafts; nil = none.
 func (a *API) runningUploads(ctx context.Context, o fileOwner, state string) (*pages.RunningUploads, error) {
-	if a.Uploads == nil || state == deletedFiles || !a.may(o.principal, account.ListDrafts) {
+	if state == deletedFiles || !a.may(o.principal, account.ListDrafts) {
 		return nil, nil
 	}
-	found, err := a.Uploads.List(ctx, o.principal, media.RunningQuery{Limit: shownUploads})
+	found, err := a.Uploads.List(ctx, o.principal, upload.RunningQuery{Limit: shownUploads})
 	if err != nil {
 		return nil, err
 	}
 	shown, now, mayCancel := &pages.RunningUploads{More: found.Next != uuid.Nil}, a.Now(), a.may(o.principal, account.UploadMedia)
-	for _, upload := range found.Uploads {
-		shown.Uploads = append(shown.Uploads, pages.RunningUpload{ID: upload.ID.String(), Name: upload.Fields.FileName, Size: upload.Length, Received: upload.Received,
-			Age: now.Sub(upload.CreatedAt), ExpiresAt: upload.ExpiresAt, CanCancel: mayCancel})
+	for _, running := range found.Uploads {
+		shown.Uploads = append(shown.Uploads, pages.RunningUpload{ID: running.ID.String(), Name: running.Fields.FileName, Size: running.Length, Received: running.Received,
+			Age: now.Sub(running.CreatedAt), ExpiresAt: running.ExpiresAt, CanCancel: mayCancel})
 	}
 	return shown, nil
 }

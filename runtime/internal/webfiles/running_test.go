@@ -15,12 +15,13 @@ import (
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/runtimetest/webtest"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // running makes a resumable upload of which content has arrived.
 func running(t *testing.T, w *webtest.World, rt *webtest.Replica, of runtimetest.Tenant, name, content string, length int64) uuid.UUID {
 	t.Helper()
-	upload, err := rt.Media.CreateResumable(t.Context(), w.Principal(t, of), length, media.Fields{FileName: name}, "")
+	upload, err := rt.Uploads.CreateResumable(t.Context(), w.Principal(t, of), length, media.Fields{FileName: name}, "")
 	must(t, err)
 	if content != "" {
 		must(t, check.ErrorOf(upload.Append(t.Context(), 0, strings.NewReader(content), int64(len(content)), nil)))
@@ -57,7 +58,7 @@ func TestFiles_RunningUploadsAreShownAndCancelled(t *testing.T) {
 	if strings.Contains(p.Text, "Running uploads") {
 		t.Errorf("without an upload: %s", p.Text)
 	}
-	older, newer := running(t, w, replicas[0], tenant, "film.mp4", "hello", 20<<20), running(t, w, replicas[0], tenant, "unknown.bin", "abc", media.UnknownLength)
+	older, newer := running(t, w, replicas[0], tenant, "film.mp4", "hello", 20<<20), running(t, w, replicas[0], tenant, "unknown.bin", "abc", upload.UnknownLength)
 	b.At(replicas[1])
 	p = b.Get("/account/files")
 	p.Says(t, http.StatusOK, "Running uploads", "film.mp4", "5 bytes of 20 MiB", "unknown.bin", "3 bytes, of an unknown size", "Started less than a minute ago", "Cancel upload", "20 MiB of 64 MiB used")
@@ -73,7 +74,7 @@ func TestFiles_RunningUploadsAreShownAndCancelled(t *testing.T) {
 	b.At(replicas[1])
 	b.Change("cancel", p, tenant, older.String()).Says(t, http.StatusOK, "This upload was no longer running: it is complete, was cancelled, or has expired.")
 	complete := running(t, w, replicas[0], tenant, "done.txt", "", 3)
-	found, err := replicas[0].Media.FindResumable(t.Context(), w.Principal(t, tenant), complete)
+	found, err := replicas[0].Uploads.FindResumable(t.Context(), w.Principal(t, tenant), complete)
 	must(t, err)
 	must(t, check.ErrorOf(found.Append(t.Context(), 0, strings.NewReader("abc"), 3, nil)))
 	must(t, check.ErrorOf(found.Finish(t.Context())))
@@ -187,7 +188,7 @@ func TestFiles_OfThousandsOfRunningUploadsTwentyAreShown(t *testing.T) {
 	w.Exec(t, fmt.Sprintf(`WITH made AS (
 		INSERT INTO upload (item_id, account_id, app_id, reserved, lease_ends) SELECT gen_random_uuid(), account_id, app_id, 0, lease_ends FROM upload, generate_series(1, %d) RETURNING item_id
 	) INSERT INTO resumable_upload (item_id, account_id, app_id, length, file_name, declared_type, access, caption, group_label, metadata, expires_at)
-	SELECT made.item_id, r.account_id, r.app_id, r.length, r.file_name, r.declared_type, r.access, r.caption, r.group_label, r.metadata, r.expires_at FROM made, resumable_upload r`, media.ExaminedUploads))
+	SELECT made.item_id, r.account_id, r.app_id, r.length, r.file_name, r.declared_type, r.access, r.caption, r.group_label, r.metadata, r.expires_at FROM made, resumable_upload r`, upload.MaxExamined))
 	b := rt.Browser(t)
 	p := b.Login("/account/files", webtest.Owner)
 	p.Says(t, http.StatusOK, "Running uploads", "more than 20", "Only 20 are listed, the newest first.", "No files yet")

@@ -15,6 +15,7 @@ import (
 	"mediastack.dev/runtime/internal/rest/multipartform"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
+	"mediastack.dev/runtime/upload"
 )
 
 // uploadFile uploads a file, and seals it unless the user keeps it as a draft. The session, its CSRF
@@ -73,11 +74,11 @@ func (a *API) receiveFile(w http.ResponseWriter, r *http.Request, o fileOwner, k
 		}
 		return err
 	}
-	return multipartform.ReceiveTyped(w, r, func(minSize int64) (*media.Upload, error) {
+	return multipartform.ReceiveTyped(w, r, func(minSize int64) (*upload.Single, error) {
 		if err := check(o.principal); err != nil {
 			return nil, err
 		}
-		return a.Media.Begin(r.Context(), o.principal, minSize)
+		return a.Uploads.Begin(r.Context(), o.principal, minSize)
 	}, func(fields media.Fields) (media.Fields, error) {
 		if fields.FileName == "" { // as browsers send a field without a file
 			return fields, fault.New(fault.Invalid, "Choose a file.")

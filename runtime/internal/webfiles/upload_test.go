@@ -66,7 +66,7 @@ func TestFiles_RejectedUploadsShowThePageAgain(t *testing.T) {
 	t.Parallel()
 	w := webtest.NewWorld(t)
 	tenant := w.Tenant(t, account.Spec{Name: "small", DisplayName: "Small", Owners: []string{webtest.Owner}, MaxStorage: 3 << 20, MaxUploadSize: 2 << 20})
-	rt := w.Replica(t, func(o *webtest.Options) { webtest.Many(o); o.Media.MaxUploads, o.Media.UploadQueue = 1, 0 })
+	rt := w.Replica(t, func(o *webtest.Options) { webtest.Many(o); o.Upload.MaxUploads, o.Upload.UploadQueue = 1, 0 })
 	b := rt.Browser(t)
 	p := b.Login("/account/files", webtest.Owner)
 	p.Says(t, http.StatusOK, "One file of up to 2 MiB.")
@@ -101,7 +101,7 @@ func TestFiles_RejectedUploadsShowThePageAgain(t *testing.T) {
 	// One that stalls gives its slot back.
 	stalling := w.Replica(t, func(o *webtest.Options) {
 		webtest.Many(o)
-		o.Media.MaxUploads, o.Media.UploadQueue, o.Stall = 1, 0, time.Second
+		o.Upload.MaxUploads, o.Upload.UploadQueue, o.Stall = 1, 0, time.Second
 	})
 	b.At(stalling)
 	body, kind := webtest.MultipartBody(t, webtest.File("b.txt", "the content"))

@@ -34,7 +34,7 @@ const (
 	maxMetadataBytes = 56 << 10
 )
 
-// FileSink receives the file. media.Upload implements it.
+// FileSink receives the file. upload.Single implements it.
 type FileSink interface {
 	Receive(ctx context.Context, file io.Reader, declaredType string) error
 }

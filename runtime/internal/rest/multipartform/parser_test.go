@@ -190,7 +190,7 @@ func TestForm_ReturnsFilesFullOfBoundaries(t *testing.T) {
 	}
 }
 
-// chunkSink reads a file into chunks, as media.Upload does.
+// chunkSink reads a file into chunks, as upload.Single does.
 type chunkSink struct{ chunks [][]byte }
 
 const chunkSize = 256 << 10

@@ -137,7 +137,7 @@ func (p Page) Names() []string {
 func (rt *Replica) Item(t *testing.T, w *World, of runtimetest.Tenant, name, content string, seal bool) media.Item {
 	t.Helper()
 	p := w.Principal(t, of)
-	upload, err := rt.Media.Begin(t.Context(), p, 0)
+	upload, err := rt.Uploads.Begin(t.Context(), p, 0)
 	must(t, err)
 	defer upload.Close(t.Context())
 	must(t, upload.Receive(t.Context(), strings.NewReader(content), ""))

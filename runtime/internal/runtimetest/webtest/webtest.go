@@ -33,6 +33,7 @@ import (
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
+	"mediastack.dev/runtime/upload"
 )
 
 const (
@@ -87,6 +88,7 @@ type Options struct {
 	// Document is the time of a form or a registration.
 	Document  time.Duration
 	Media     media.Config
+	Upload    upload.Config
 	Delivery  delivery.Config
 	Presigner delivery.Presigner
 	// Images reports whether uploads get thumbnails.
@@ -105,7 +107,7 @@ func defaults() Options {
 			AuthorizationCodeTTL: time.Minute, AccessTTL: time.Hour, RefreshTTL: 720 * time.Hour, RefreshGrace: 90 * time.Second, RegistrationsPerIP: 100},
 		OAuth: oauthhttp.Config{AllowedRedirectURIs: []string{"cursor://anysphere.cursor-mcp/oauth/callback"}, TrustedHosts: []string{"claude.ai", "claude.com", "chatgpt.com", "vscode.dev"}, ClientMetadataDocuments: true},
 		Files: webfiles.Config{Enabled: true, PerPage: 24},
-		Media: runtimetest.MediaConfig(), Delivery: delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream},
+		Media: runtimetest.MediaConfig(), Upload: runtimetest.UploadConfig(), Delivery: delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream},
 		Pages: pages.Config{Name: "Media storage", Color: "#2456d6"},
 	}
 }
@@ -122,7 +124,9 @@ func (w *World) Replica(t *testing.T, change ...func(*Options)) *Replica {
 	credentials.Resource, credentials.MetadataURL = oauthhttp.Resource(o.Base), oauthhttp.MetadataURL(o.Base)
 	serverConfig := runtimetest.ServerConfig()
 	serverConfig.BaseURL, serverConfig.StallTimeout, serverConfig.AnonymousTimeout, serverConfig.JSONBodyTimeout = o.Base, o.Stall, o.Anonymous, o.Document
-	rt.Core = w.Core(t, runtimetest.CoreConfig{Server: serverConfig, Media: o.Media, Limits: o.Limits, Auth: credentials, Delivery: o.Delivery, Now: rt.Clock.Now,
+	logs := &runtimetest.Log{}
+	locks := w.Store.Uploads.UploadLocks(logs.Logger())
+	rt.Core = w.Core(t, runtimetest.CoreConfig{Server: serverConfig, Media: o.Media, Upload: o.Upload, Locks: locks, LockTimeout: time.Minute, Logs: logs, Limits: o.Limits, Auth: credentials, Delivery: o.Delivery, Now: rt.Clock.Now,
 		Images: o.Images, Presigner: o.Presigner, Writable: o.Writable})
 	secret, err := credentials.ServerSecret()
 	must(t, err)
@@ -144,7 +148,6 @@ func (w *World) Replica(t *testing.T, change ...func(*Options)) *Replica {
 	if o.Configure != nil {
 		o.Configure(login)
 	}
-	locks := w.Store.Items.UploadLocks(log)
 	apis := []func(chi.Router){login.Mount, rt.Files.Mount, rt.mountWhoami}
 	if o.Files.Enabled {
 		var useCases webfiles.Media = rt.Media
@@ -152,7 +155,7 @@ func (w *World) Replica(t *testing.T, change ...func(*Options)) *Replica {
 			useCases = o.UseCases(useCases)
 		}
 		page, err := webfiles.New(o.Files, webfiles.Deps{Login: login, OAuth: rt.logins, Pages: shown, Limits: rt.Limits, BaseURL: o.Base, Now: rt.Clock.Now,
-			Media: useCases, Uploads: media.NewRunningUploads(rt.Media, locks, time.Minute), URLs: rt.Files.URLs(), Settings: w.Settings, StoreOrigin: rt.Files.StoreOrigin, DraftTTL: 24 * time.Hour, CheckWritable: rt.Auth.CheckWritable})
+			Media: useCases, Uploads: rt.Uploads, URLs: rt.Files.URLs(), Settings: w.Settings, StoreOrigin: rt.Files.StoreOrigin, DraftTTL: 24 * time.Hour, CheckWritable: rt.Auth.CheckWritable})
 		must(t, err)
 		apis = append(apis, page.Mount)
 	}

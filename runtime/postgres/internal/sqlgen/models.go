@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"mediastack.dev/runtime/filehead"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 type Account struct {
@@ -396,7 +397,7 @@ type ResumableUpload struct {
 	MimeType        string
 	ExpiresAt       time.Time
 	ItemMetadata    media.Metadata
-	Capability      *media.Capability
+	Capability      *upload.Capability
 	Head            filehead.Head
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"mediastack.dev/runtime/filehead"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 const deleteExpiredResumables = `-- name: DeleteExpiredResumables :execrows
@@ -102,7 +103,7 @@ type InsertResumableParams struct {
 	Metadata     string
 	ExpiresAt    time.Time
 	ItemMetadata media.Metadata
-	Capability   *media.Capability
+	Capability   *upload.Capability
 }
 
 func (q *Queries) InsertResumable(ctx context.Context, arg InsertResumableParams) error {

@@ -1,4 +1,4 @@
-package media_test
+package upload_test
 
 import (
 	"bytes"
@@ -14,13 +14,14 @@ import (
 	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/runtimetest/mediatest"
 	"mediastack.dev/runtime/media"
-	"mediastack.dev/runtime/settings"
+	"mediastack.dev/runtime/upload"
 )
 
 // failingStore is the real store that fails to commit, before or after it did.
 type failingStore struct {
-	media.Store
+	upload.Store
 	before, after bool
 }
 
@@ -54,23 +55,22 @@ func TestUpload_IsNotAcknowledgedUnlessItsCommitIs(t *testing.T) {
 		store  failingStore
 		drafts int64
 	}{"the commit failed": {failingStore{before: true}, 0}, "its response is lost": {failingStore{after: true}, 1}} {
-		for _, size := range []int{1000, 2 * media.PartSize} {
+		for _, size := range []int{1000, 2 * upload.PartSize} {
 			t.Run(fmt.Sprint(name, " ", size), func(t *testing.T) {
 				t.Parallel()
 				b := setup(t)
-				p := b.tenant(1 << 30)
+				p := b.Tenant(1 << 30)
 				store := c.store
-				store.Store = b.store.Items
-				failing, err := media.New(config, media.Deps{Store: &store, Objects: b.objects, Settings: settings.NewService(b.store.Settings), Now: b.clock.Now, Log: discard})
-				must(t, err)
-				if item, err := upload(t.Context(), failing, p, bytes.NewReader(random(size)), media.Fields{}); !errors.Is(err, errStore) {
+				store.Store = b.Store.Uploads
+				failing := b.Another(mediatest.Config, func(deps *upload.Deps) { deps.Store = &store }).Uploads
+				if item, err := uploadFile(t.Context(), failing, p, bytes.NewReader(random(size)), media.Fields{}); !errors.Is(err, errStore) {
 					t.Errorf("it is acknowledged: %+v, %v", item, err)
 				}
-				b.counts(c.drafts, "drafts", `SELECT count(*) FROM item WHERE sealed_at IS NULL`)
-				if stored := len(b.stored(p)); int64(stored) != c.drafts {
+				b.Counts(c.drafts, "drafts", `SELECT count(*) FROM item WHERE sealed_at IS NULL`)
+				if stored := len(b.Stored(p)); int64(stored) != c.drafts {
 					t.Errorf("%d objects are stored", stored)
 				}
-				b.balanced(p)
+				b.Balanced(p)
 			})
 		}
 	}
@@ -81,15 +81,13 @@ func TestUpload_IsNotAcknowledgedUnlessItsCommitIs(t *testing.T) {
 func TestFinish_IsCompletedByTheNextRequestAtAnyReplica(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(1 << 30)
+	p := b.Tenant(1 << 30)
 	for name, store := range map[string]*failingStore{
-		"the commit failed":    {Store: b.store.Items, before: true},
-		"its response is lost": {Store: b.store.Items, after: true},
+		"the commit failed":    {Store: b.Store.Uploads, before: true},
+		"its response is lost": {Store: b.Store.Uploads, after: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			failing, err := media.New(config, media.Deps{Store: store, Objects: b.objects, Settings: settings.NewService(b.store.Settings),
-				Now: b.clock.Now, Log: discard})
-			must(t, err)
+			failing := b.Another(mediatest.Config, func(deps *upload.Deps) { deps.Store = store }).Uploads
 			file := random(22 << 20)
 			r, err := failing.CreateResumable(t.Context(), p, int64(len(file)), media.Fields{}, "")
 			must(t, err)
@@ -104,7 +102,7 @@ func TestFinish_IsCompletedByTheNextRequestAtAnyReplica(t *testing.T) {
 					t.Errorf("a request to the replica that still fails: %v", err)
 				}
 			}
-			b.settled(p, b.resume(b.service, p, r), file)
+			b.settled(p, b.resume(b.Uploads, p, r), file)
 		})
 	}
 }
@@ -114,22 +112,22 @@ func TestFinish_IsCompletedByTheNextRequestAtAnyReplica(t *testing.T) {
 func TestResumable_KeepsOneWriterWhenALockIsLost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(1 << 30)
+	p := b.Tenant(1 << 30)
 	file := random(12 << 20)
 	r := b.create(p, int64(len(file)))
 	_, err := r.Append(t.Context(), 0, bytes.NewReader(file[:1<<20]), -1, nil)
 	must(t, err)
-	mine, theirs := b.resume(b.service, p, r), b.resume(b.replica(config), p, r)
+	mine, theirs := b.resume(b.Uploads, p, r), b.resume(b.Another(mediatest.Config).Uploads, p, r)
 	must(t, check.ErrorOf(mine.Append(t.Context(), 1<<20, bytes.NewReader(file[1<<20:2<<20]), -1, nil)))
 	if wrote, err := theirs.Append(t.Context(), 1<<20, bytes.NewReader(make([]byte, 3<<20)), -1, nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
 		t.Errorf("the late writer: %d, %v", wrote, err)
 	}
 	// The late writer has overwritten the incomplete part: its bytes are requested again.
-	mine = b.resume(b.service, p, r)
+	mine = b.resume(b.Uploads, p, r)
 	if wrote, err := mine.Append(t.Context(), 2<<20, bytes.NewReader(file[2<<20:]), -1, nil); wrote > 0 || !fault.Is(err, fault.Conflict) {
 		t.Errorf("with an incomplete part of another writer: %d, %v", wrote, err)
 	}
-	mine = b.resume(b.service, p, r)
+	mine = b.resume(b.Uploads, p, r)
 	if got := mine.State().Progress.Received; got != 0 {
 		t.Fatalf("%d bytes are reported as received", got)
 	}
@@ -143,39 +141,39 @@ func TestResumable_KeepsOneWriterWhenALockIsLost(t *testing.T) {
 func TestResumable_RestartsWhenPartsAreLost(t *testing.T) {
 	t.Parallel()
 	file := random(20 << 20)
-	for name, lose := range map[string]func(b *harness, p account.Principal, r *media.Resumable){
-		"removed by a late writer": func(b *harness, p account.Principal, r *media.Resumable) {
-			late := b.resume(b.replica(config), p, r)
-			must(b.t, check.ErrorOf(b.resume(b.service, p, r).Append(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), -1, nil)))
-			if wrote, err := late.Append(b.t.Context(), 0, bytes.NewReader(file[:7<<20]), -1, nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
-				b.t.Errorf("the late writer: %d, %v", wrote, err)
+	for name, lose := range map[string]func(b *harness, p account.Principal, r *upload.Resumable){
+		"removed by a late writer": func(b *harness, p account.Principal, r *upload.Resumable) {
+			late := b.resume(b.Another(mediatest.Config).Uploads, p, r)
+			must(b.T, check.ErrorOf(b.resume(b.Uploads, p, r).Append(b.T.Context(), 0, bytes.NewReader(file[:6<<20]), -1, nil)))
+			if wrote, err := late.Append(b.T.Context(), 0, bytes.NewReader(file[:7<<20]), -1, nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
+				b.T.Errorf("the late writer: %d, %v", wrote, err)
 			}
 		},
-		"overwritten": func(b *harness, p account.Principal, r *media.Resumable) {
-			_, err := b.resume(b.service, p, r).Append(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), -1, nil)
-			must(b.t, err)
-			mine, late := b.resume(b.service, p, r), b.resume(b.replica(config), p, r)
-			must(b.t, check.ErrorOf(mine.Append(b.t.Context(), 6<<20, bytes.NewReader(file[6<<20:12<<20]), -1, nil)))
-			if wrote, err := late.Append(b.t.Context(), 6<<20, bytes.NewReader(file[6<<20:14<<20]), -1, nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
-				b.t.Errorf("the late writer: %d, %v", wrote, err)
+		"overwritten": func(b *harness, p account.Principal, r *upload.Resumable) {
+			_, err := b.resume(b.Uploads, p, r).Append(b.T.Context(), 0, bytes.NewReader(file[:6<<20]), -1, nil)
+			must(b.T, err)
+			mine, late := b.resume(b.Uploads, p, r), b.resume(b.Another(mediatest.Config).Uploads, p, r)
+			must(b.T, check.ErrorOf(mine.Append(b.T.Context(), 6<<20, bytes.NewReader(file[6<<20:12<<20]), -1, nil)))
+			if wrote, err := late.Append(b.T.Context(), 6<<20, bytes.NewReader(file[6<<20:14<<20]), -1, nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
+				b.T.Errorf("the late writer: %d, %v", wrote, err)
 			}
 		},
-		"gone from the store": func(b *harness, p account.Principal, r *media.Resumable) {
-			must(b.t, check.ErrorOf(b.resume(b.service, p, r).Append(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), -1, nil)))
-			must(b.t, b.objects.AbortIncomplete(b.t.Context(), p.Account.Bucket, media.ObjectKey(r.State().ItemID, media.Original)))
+		"gone from the store": func(b *harness, p account.Principal, r *upload.Resumable) {
+			must(b.T, check.ErrorOf(b.resume(b.Uploads, p, r).Append(b.T.Context(), 0, bytes.NewReader(file[:6<<20]), -1, nil)))
+			must(b.T, b.Objects.AbortIncomplete(b.T.Context(), p.Account.Bucket, media.ObjectKey(r.State().ItemID, media.Original)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			p := b.tenant(1 << 30)
+			p := b.Tenant(1 << 30)
 			r := b.create(p, int64(len(file)))
 			lose(b, p, r)
 			for try := 0; r.State().Item == nil; try++ {
 				if try == 4 {
 					t.Fatal("the upload is blocked")
 				}
-				r = b.resume(b.service, p, r)
+				r = b.resume(b.Uploads, p, r)
 				at := r.State().Progress.Received
 				if wrote, err := r.Append(t.Context(), at, bytes.NewReader(file[at:]), -1, nil); err != nil {
 					if wrote != 0 || !fault.Is(err, fault.Conflict) || r.State().Progress.Received != 0 {
@@ -196,10 +194,10 @@ func TestResumable_RestartsWhenPartsAreLost(t *testing.T) {
 func TestResumable_LateWriterLeavesNothingAfterTheCommit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(1 << 30)
+	p := b.Tenant(1 << 30)
 	file := random(12 << 20)
 	r := b.create(p, int64(len(file)))
-	late := b.resume(b.replica(config), p, r)
+	late := b.resume(b.Another(mediatest.Config).Uploads, p, r)
 	_, err := r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)
 	must(t, err)
 	must(t, check.ErrorOf(r.Finish(t.Context())))
@@ -214,13 +212,13 @@ func TestResumable_LateWriterLeavesNothingAfterTheCommit(t *testing.T) {
 func TestFinish_RestartsWhenCompletingLostTheParts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(1 << 30)
+	p := b.Tenant(1 << 30)
 	file := random(20 << 20)
 	r := b.create(p, int64(len(file)))
 	_, err := r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)
 	must(t, err)
-	must(t, b.objects.AbortIncomplete(t.Context(), p.Account.Bucket, media.ObjectKey(r.State().ItemID, media.Original)))
-	r = b.resume(b.service, p, r)
+	must(t, b.Objects.AbortIncomplete(t.Context(), p.Account.Bucket, media.ObjectKey(r.State().ItemID, media.Original)))
+	r = b.resume(b.Uploads, p, r)
 	if r.State().Item != nil || r.State().Progress.Received != 0 {
 		t.Fatalf("without its parts the upload is %+v", r.State())
 	}
@@ -234,16 +232,14 @@ func TestFinish_RestartsWhenCompletingLostTheParts(t *testing.T) {
 func TestResumable_UnrecordedMultipartUploadIsNotLeftInS3(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(1 << 30)
+	p := b.Tenant(1 << 30)
 	file := random(6 << 20)
 	r := b.create(p, int64(len(file)))
-	failing, err := media.New(config, media.Deps{Store: &forgetfulStore{Store: b.store.Items}, Objects: b.objects, Settings: settings.NewService(b.store.Settings),
-		Now: b.clock.Now, Log: discard})
-	must(t, err)
+	failing := b.Another(mediatest.Config, func(deps *upload.Deps) { deps.Store = &forgetfulStore{Store: b.Store.Uploads} }).Uploads
 	if _, err := b.resume(failing, p, r).Append(t.Context(), 0, bytes.NewReader(file[:11<<19]), -1, nil); !errors.Is(err, errStore) {
 		t.Fatalf("progress that can't be saved: %v", err)
 	}
-	r = b.resume(b.service, p, r)
+	r = b.resume(b.Uploads, p, r)
 	must(t, check.ErrorOf(r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)))
 	must(t, check.ErrorOf(r.Finish(t.Context())))
 	b.settled(p, r, file)
@@ -254,19 +250,17 @@ func TestResumable_UnrecordedMultipartUploadIsNotLeftInS3(t *testing.T) {
 func TestResumable_UnrecordedIncompletePartIsNotLeftInS3(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(1 << 30)
+	p := b.Tenant(1 << 30)
 	file := random(3000)
 	r := b.create(p, int64(len(file)))
-	failing, err := media.New(config, media.Deps{Store: &forgetfulStore{Store: b.store.Items, incompleteOnly: true}, Objects: b.objects, Settings: settings.NewService(b.store.Settings),
-		Now: b.clock.Now, Log: discard})
-	must(t, err)
+	failing := b.Another(mediatest.Config, func(deps *upload.Deps) { deps.Store = &forgetfulStore{Store: b.Store.Uploads, incompleteOnly: true} }).Uploads
 	if _, err := b.resume(failing, p, r).Append(t.Context(), 0, bytes.NewReader(file[:1000]), -1, nil); !errors.Is(err, errStore) {
 		t.Fatalf("an incomplete part that can't be recorded: %v", err)
 	}
-	if left := b.stored(p); len(left) != 1 {
+	if left := b.Stored(p); len(left) != 1 {
 		t.Fatalf("the incomplete part was not stored: %v", left)
 	}
-	r = b.resume(b.service, p, r)
+	r = b.resume(b.Uploads, p, r)
 	must(t, check.ErrorOf(r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)))
 	must(t, check.ErrorOf(r.Finish(t.Context())))
 	b.settled(p, r, file)
@@ -275,11 +269,11 @@ func TestResumable_UnrecordedIncompletePartIsNotLeftInS3(t *testing.T) {
 // forgetfulStore is the real store that fails to save progress, or only that with incomplete
 // parts.
 type forgetfulStore struct {
-	media.Store
+	upload.Store
 	incompleteOnly bool
 }
 
-func (s *forgetfulStore) SaveProgress(ctx context.Context, id uuid.UUID, before int64, progress media.Progress, expires time.Time) error {
+func (s *forgetfulStore) SaveProgress(ctx context.Context, id uuid.UUID, before int64, progress upload.Progress, expires time.Time) error {
 	if s.incompleteOnly && progress.IncompleteBytes == 0 {
 		return s.Store.SaveProgress(ctx, id, before, progress, expires)
 	}
@@ -291,7 +285,7 @@ func (s *forgetfulStore) SaveProgress(ctx context.Context, id uuid.UUID, before 
 func TestResumable_ContinuesAfterACrashBetweenParts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(1 << 30)
+	p := b.Tenant(1 << 30)
 	for _, size := range []int{16<<20 + 10, 30 << 20, 33 << 20} {
 		file := random(size)
 		r := b.create(p, int64(size))
@@ -300,10 +294,10 @@ func TestResumable_ContinuesAfterACrashBetweenParts(t *testing.T) {
 		if _, err := r.Append(ctx, 0, body, -1, nil); err == nil {
 			t.Fatal("the request was not canceled")
 		}
-		r = b.resume(b.replica(config), p, r)
+		r = b.resume(b.Another(mediatest.Config).Uploads, p, r)
 		if r.State().Item == nil {
 			at := r.State().Progress.Received
-			if at < media.PartSize {
+			if at < upload.PartSize {
 				t.Errorf("of a full part only %d bytes are there", at)
 			}
 			_, err := r.Append(t.Context(), at, bytes.NewReader(file[at:]), -1, nil)

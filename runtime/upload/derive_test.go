@@ -1,4 +1,4 @@
-package media_test
+package upload_test
 
 import (
 	"bytes"
@@ -23,15 +23,17 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/imaging"
 	"mediastack.dev/runtime/internal/imaging/imagetest"
+	"mediastack.dev/runtime/internal/runtimetest/mediatest"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
+	"mediastack.dev/runtime/upload"
 )
 
 // withImages is a replica whose uploads get derivatives by real workers.
-func (b *harness) withImages(objects media.ObjectStore) *media.Service {
-	b.t.Helper()
-	service, _ := b.withQueue(objects, config, 16)
-	return service
+func (b *harness) withImages(objects media.ObjectStore) mediatest.Replica {
+	b.T.Helper()
+	replica, _ := b.withQueue(objects, mediatest.Config, 16)
+	return replica
 }
 
 // watched is a pool that signals when an upload is about to wait for a slot.
@@ -46,19 +48,16 @@ func (w *watched) ReserveWait(ctx context.Context, account uuid.UUID) (media.Ima
 }
 
 // withQueue is withImages that also returns the pool, whose queue has the given slots.
-func (b *harness) withQueue(objects media.ObjectStore, cfg media.Config, slots int) (*media.Service, *watched) {
-	b.t.Helper()
+func (b *harness) withQueue(objects media.ObjectStore, cfg upload.Config, slots int) (mediatest.Replica, *watched) {
+	b.T.Helper()
 	log := slog.New(slog.DiscardHandler)
-	workers, err := imaging.New(b.t.Context(), imaging.Config{Enabled: true, WorkerPath: testenv.Binary(b.t, "mediastack-imaging"),
+	workers, err := imaging.New(b.T.Context(), imaging.Config{Enabled: true, WorkerPath: testenv.Binary(b.T, "mediastack-imaging"),
 		Workers: 1, Queue: slots, Timeout: 10 * time.Minute, MaxBytes: 64 << 20, MaxPixels: 50_000_000, MaxFrames: 100, Memory: 2 << 30},
 		imaging.Deps{Registry: prometheus.NewRegistry(), Log: log})
-	must(b.t, err)
-	b.t.Cleanup(workers.Close)
+	must(b.T, err)
+	b.T.Cleanup(workers.Close)
 	pool := &watched{Pool: workers, awaits: make(chan struct{}, 10)}
-	service, err := media.New(cfg, media.Deps{Store: b.store.Items, Objects: objects, Deriver: pool, Settings: settings.NewService(b.store.Settings),
-		Now: b.clock.Now, Log: log})
-	must(b.t, err)
-	return service, pool
+	return b.Another(cfg, mediatest.Over(objects), func(deps *upload.Deps) { deps.Deriver = pool }), pool
 }
 
 // flood reserves n slots of the queue, as images that wait there do, until release is called.
@@ -79,8 +78,8 @@ func flood(t *testing.T, pool *watched, p account.Principal, n int) (release fun
 
 // choose sets the image settings of the tenant.
 func (b *harness) choose(p account.Principal, change settings.Layer) {
-	b.t.Helper()
-	must(b.t, check.ErrorOf(settings.NewService(b.store.Settings).Update(b.t.Context(), p.Account.ID, change)))
+	b.T.Helper()
+	must(b.T, check.ErrorOf(settings.NewService(b.Store.Settings).Update(b.T.Context(), p.Account.ID, change)))
 }
 
 // picture returns an image of noise, which does not compress.
@@ -120,7 +119,7 @@ func variants(item media.Item) string {
 func TestCommit_KeepsTheThumbnailOfAnImageThatCannotBeConverted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(1 << 30)
+	p := b.Tenant(1 << 30)
 	b.choose(p, settings.Layer{UseWebP: new(true)})
 	var lines bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -130,9 +129,8 @@ func TestCommit_KeepsTheThumbnailOfAnImageThatCannotBeConverted(t *testing.T) {
 		imaging.Deps{Registry: prometheus.NewRegistry(), Log: log})
 	must(t, err)
 	t.Cleanup(workers.Close)
-	service, err := media.New(config, media.Deps{Store: b.store.Items, Objects: b.objects, Deriver: workers, Settings: settings.NewService(b.store.Settings), Now: b.clock.Now, Log: log})
-	must(t, err)
-	item, err := upload(t.Context(), service, p, bytes.NewReader(imagetest.BlankPNG(9990, 9990, 8, 6, false)), media.Fields{})
+	replica := b.Another(mediatest.Config, func(deps *upload.Deps) { deps.Deriver, deps.Log = workers, log })
+	item, err := uploadFile(t.Context(), replica.Uploads, p, bytes.NewReader(imagetest.BlankPNG(9990, 9990, 8, 6, false)), media.Fields{})
 	must(t, err)
 	if got := variants(item); got != "original thumbnail" {
 		t.Errorf("the item has %s", got)
@@ -146,11 +144,11 @@ func TestCommit_KeepsTheThumbnailOfAnImageThatCannotBeConverted(t *testing.T) {
 func TestDerivatives_AreStoredCountedAndRemovedWithTheirItem(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	service, p := b.withImages(b.objects), b.tenant(1<<30)
+	replica, p := b.withImages(b.Objects), b.Tenant(1<<30)
 	yes := true
 	b.choose(p, settings.Layer{UseWebP: &yes})
 	file := jpegOf(t, picture(800, 600))
-	item, err := upload(t.Context(), service, p, bytes.NewReader(file), media.Fields{FileName: "a.jpg"})
+	item, err := uploadFile(t.Context(), replica.Uploads, p, bytes.NewReader(file), media.Fields{FileName: "a.jpg"})
 	must(t, err)
 	if got := variants(item); got != "original thumbnail webp" && got != "original webp thumbnail" {
 		t.Fatalf("the item has %s", got)
@@ -159,72 +157,72 @@ func TestDerivatives_AreStoredCountedAndRemovedWithTheirItem(t *testing.T) {
 		t.Errorf("the file shown is %+v", shown)
 	}
 	original, _ := item.Objects.Find(media.Original)
-	if got := b.bytesOf(p, original); !bytes.Equal(got, file) {
+	if got := b.BytesOf(p, original); !bytes.Equal(got, file) {
 		t.Error("the original differs from what was sent")
 	}
 	for _, object := range item.Objects {
-		if stored := b.bytesOf(p, object); int64(len(stored)) != object.Bytes {
+		if stored := b.BytesOf(p, object); int64(len(stored)) != object.Bytes {
 			t.Errorf("%s has %d bytes, its row says %d", object.Variant, len(stored), object.Bytes)
 		}
 	}
-	if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != item.Objects.Bytes() {
+	if held := b.Number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != item.Objects.Bytes() {
 		t.Errorf("%d bytes are used for %d stored", held, item.Objects.Bytes())
 	}
-	must(t, check.ErrorOf(service.Seal(t.Context(), p, item.ID)))
-	b.balanced(p)
+	must(t, check.ErrorOf(replica.Items.Seal(t.Context(), p, item.ID)))
+	b.Balanced(p)
 
 	// A change of settings applies to later uploads.
 	no, width := false, 64
 	b.choose(p, settings.Layer{UseWebP: &no, ThumbnailWidth: &width})
-	later, err := upload(t.Context(), service, p, bytes.NewReader(file), media.Fields{FileName: "a.jpg"})
+	later, err := uploadFile(t.Context(), replica.Uploads, p, bytes.NewReader(file), media.Fields{FileName: "a.jpg"})
 	must(t, err)
 	if got := variants(later); got != "original thumbnail" {
 		t.Errorf("without WebP the item has %s", got)
 	}
-	if before, err := service.Get(t.Context(), p, item.ID); err != nil || variants(before) != variants(item) {
+	if before, err := replica.Items.Get(t.Context(), p, item.ID); err != nil || variants(before) != variants(item) {
 		t.Errorf("the earlier item changed: %v, %v", before, err)
 	}
 
-	must(t, deleteItem(t.Context(), service, p, item.ID))
-	must(t, deleteItem(t.Context(), service, p, later.ID))
-	if left := b.stored(p); len(left) != 0 {
+	must(t, deleteItem(t.Context(), replica.Items, p, item.ID))
+	must(t, deleteItem(t.Context(), replica.Items, p, later.ID))
+	if left := b.Stored(p); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	b.balanced(p)
+	b.Balanced(p)
 }
 
 func TestPurge_RemovesTheDerivativesOfDrafts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	service, p := b.withImages(b.objects), b.tenant(1<<30)
-	_, err := upload(t.Context(), service, p, bytes.NewReader(jpegOf(t, picture(400, 300))), media.Fields{})
+	replica, p := b.withImages(b.Objects), b.Tenant(1<<30)
+	_, err := uploadFile(t.Context(), replica.Uploads, p, bytes.NewReader(jpegOf(t, picture(400, 300))), media.Fields{})
 	must(t, err)
-	if n := len(b.stored(p)); n != 2 {
+	if n := len(b.Stored(p)); n != 2 {
 		t.Fatalf("%d objects", n)
 	}
-	b.clock.advance(25 * time.Hour)
-	must(t, check.ErrorOf(b.purger.Run(t.Context())))
-	if left := b.stored(p); len(left) != 0 {
+	b.Clock.Advance(25 * time.Hour)
+	must(t, check.ErrorOf(b.Purger.Run(t.Context())))
+	if left := b.Stored(p); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	b.balanced(p)
+	b.Balanced(p)
 }
 
 // A file that no worker can decode is stored without derivatives.
 func TestCommit_StoresABrokenImageWithoutDerivatives(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	service, p := b.withImages(b.objects), b.tenant(1<<30)
+	replica, p := b.withImages(b.Objects), b.Tenant(1<<30)
 	noise := append([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR"), random(1000)...)
 	cut := jpegOf(t, picture(640, 480))
 	for kind, broken := range map[string][]byte{"image/png": noise, "image/jpeg": cut[:len(cut)/2]} {
-		item, err := upload(t.Context(), service, p, bytes.NewReader(broken), media.Fields{})
+		item, err := uploadFile(t.Context(), replica.Uploads, p, bytes.NewReader(broken), media.Fields{})
 		must(t, err)
 		if variants(item) != "original" || item.File().MimeType != kind {
 			t.Errorf("a broken %s has %s of %s", kind, variants(item), item.File().MimeType)
 		}
 	}
-	b.balanced(p)
+	b.Balanced(p)
 }
 
 // Invariant 5: derivatives count towards the cap; an upload that fits only without
@@ -233,32 +231,32 @@ func TestCommit_RejectedWhenTheCapCannotHoldTheDerivatives(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	file := jpegOf(t, picture(640, 480))
-	service, p := b.withImages(b.objects), b.tenant(int64(len(file))+10)
-	if _, err := upload(t.Context(), service, p, bytes.NewReader(file), media.Fields{}); !fault.Is(err, fault.QuotaExceeded) {
+	replica, p := b.withImages(b.Objects), b.Tenant(int64(len(file))+10)
+	if _, err := uploadFile(t.Context(), replica.Uploads, p, bytes.NewReader(file), media.Fields{}); !fault.Is(err, fault.QuotaExceeded) {
 		t.Errorf("an upload whose thumbnail exceeds the cap: %v", err)
 	}
-	if left := b.stored(p); len(left) != 0 {
+	if left := b.Stored(p); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	b.counts(0, "bytes are still used", `SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID)
-	b.balanced(p)
+	b.Counts(0, "bytes are still used", `SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID)
+	b.Balanced(p)
 }
 
 // An image of several parts is read back from S3 for its derivatives.
 func TestDerive_ReadsALargeImageFromS3(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	service, p := b.withImages(b.objects), b.tenant(1<<30)
+	replica, p := b.withImages(b.Objects), b.Tenant(1<<30)
 	file := pngOf(t, picture(3000, 2200))
-	if len(file) <= media.MaxSinglePut {
+	if len(file) <= upload.MaxSinglePut {
 		t.Fatalf("the image has only %d bytes", len(file))
 	}
-	item, err := upload(t.Context(), service, p, bytes.NewReader(file), media.Fields{})
+	item, err := uploadFile(t.Context(), replica.Uploads, p, bytes.NewReader(file), media.Fields{})
 	must(t, err)
 	if variants(item) != "original thumbnail" {
 		t.Errorf("the item has %s", variants(item))
 	}
-	b.balanced(p)
+	b.Balanced(p)
 }
 
 // brokenStore stores one variant and fails then, as if the response was lost.
@@ -280,17 +278,17 @@ func (s *brokenStore) Put(ctx context.Context, bucket, key, contentType string, 
 func TestCommit_LeavesNothingWhenADerivativeCannotBeStored(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	service, p := b.withImages(&brokenStore{ObjectStore: b.objects, variant: media.Thumbnail}), b.tenant(1<<30)
-	if _, err := upload(t.Context(), service, p, bytes.NewReader(jpegOf(t, picture(400, 300))), media.Fields{}); !errors.Is(err, errStore) {
+	replica, p := b.withImages(&brokenStore{ObjectStore: b.Objects, variant: media.Thumbnail}), b.Tenant(1<<30)
+	if _, err := uploadFile(t.Context(), replica.Uploads, p, bytes.NewReader(jpegOf(t, picture(400, 300))), media.Fields{}); !errors.Is(err, errStore) {
 		t.Fatalf("the upload: %v", err)
 	}
-	b.clock.advance(2 * time.Minute) // the failed write may still take effect: the removal is repeated
-	must(t, check.ErrorOf(b.purger.Run(t.Context())))
-	b.counts(0, "rows are left", `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM object_removal) + (SELECT count(*) FROM item)`)
-	if left := b.stored(p); len(left) != 0 {
+	b.Clock.Advance(2 * time.Minute) // the failed write may still take effect: the removal is repeated
+	must(t, check.ErrorOf(b.Purger.Run(t.Context())))
+	b.Counts(0, "rows are left", `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM object_removal) + (SELECT count(*) FROM item)`)
+	if left := b.Stored(p); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	b.balanced(p)
+	b.Balanced(p)
 }
 
 // The images of one account once filled the queue, and every upload of every account was
@@ -298,15 +296,15 @@ func TestCommit_LeavesNothingWhenADerivativeCannotBeStored(t *testing.T) {
 func TestImageQueue_RejectsOnlyTheAccountThatFloodsIt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	service, pool := b.withQueue(b.objects, config, 4)
-	one, two, other := b.tenant(1<<30), b.tenant(1<<30), b.tenant(1<<30)
+	replica, pool := b.withQueue(b.Objects, mediatest.Config, 4)
+	one, two, other := b.Tenant(1<<30), b.Tenant(1<<30), b.Tenant(1<<30)
 	image, text := jpegOf(t, picture(200, 200)), bytes.Repeat([]byte("some text. "), 1000)
 	send := func(p account.Principal, data []byte) (media.Item, error) {
-		return upload(t.Context(), service, p, bytes.NewReader(data), media.Fields{})
+		return uploadFile(t.Context(), replica.Uploads, p, bytes.NewReader(data), media.Fields{})
 	}
 	release := flood(t, pool, one, 2)
 	// Nothing of its uploads is read.
-	if u, err := service.Begin(t.Context(), one, 0); !fault.Is(err, fault.Busy) || fault.From(err).RetryAfter <= 0 {
+	if u, err := replica.Uploads.Begin(t.Context(), one, 0); !fault.Is(err, fault.Busy) || fault.From(err).RetryAfter <= 0 {
 		t.Errorf("the account that floods the queue: %v, %v", u, err)
 	}
 	flooded := func(who string) {
@@ -325,7 +323,7 @@ func TestImageQueue_RejectsOnlyTheAccountThatFloodsIt(t *testing.T) {
 	defer flood(t, pool, other, 1)()
 	sent := bytes.NewReader(pngOf(t, picture(1000, 1000)))
 	size := sent.Len()
-	if _, err := upload(t.Context(), service, other, sent, media.Fields{}); !fault.Is(err, fault.Busy) {
+	if _, err := uploadFile(t.Context(), replica.Uploads, other, sent, media.Fields{}); !fault.Is(err, fault.Busy) {
 		t.Errorf("a second image: %v", err)
 	}
 	if read := size - sent.Len(); read > 256<<10 {
@@ -338,24 +336,24 @@ func TestImageQueue_RejectsOnlyTheAccountThatFloodsIt(t *testing.T) {
 	if variants(item) != "original thumbnail" {
 		t.Errorf("the item has %s", variants(item))
 	}
-	b.balanced(other)
+	b.Balanced(other)
 }
 
 // An upload of an image once held its slot in the queue after it had failed.
 func TestUpload_ReleasesItsImageSlot(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	service, pool := b.withQueue(b.objects, config, 2)
-	p := b.tenant(1 << 30)
+	replica, pool := b.withQueue(b.Objects, mediatest.Config, 2)
+	p := b.Tenant(1 << 30)
 	image := jpegOf(t, picture(200, 200))
-	for name, end := range map[string]func(*media.Upload){
-		"closed": func(u *media.Upload) { u.Close(t.Context()) },
-		"stored": func(u *media.Upload) {
+	for name, end := range map[string]func(*upload.Single){
+		"closed": func(u *upload.Single) { u.Close(t.Context()) },
+		"stored": func(u *upload.Single) {
 			must(t, check.ErrorOf(u.Commit(t.Context(), media.Fields{})))
 			u.Close(t.Context())
 		},
 	} {
-		u, err := service.Begin(t.Context(), p, 0)
+		u, err := replica.Uploads.Begin(t.Context(), p, 0)
 		must(t, err)
 		must(t, u.Receive(t.Context(), bytes.NewReader(image), ""))
 		if err := pool.CheckAdmission(p.Account.ID); !fault.Is(err, fault.Busy) {
@@ -372,12 +370,12 @@ func TestUpload_ReleasesItsImageSlot(t *testing.T) {
 func TestFinish_WaitsForAnImageSlotWithoutHoldingAnUploadSlot(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	cfg := config
+	cfg := mediatest.Config
 	cfg.MaxUploads = 1
-	service, pool := b.withQueue(b.objects, cfg, 2)
-	p, other := b.tenant(1<<30), b.tenant(1<<30)
+	replica, pool := b.withQueue(b.Objects, cfg, 2)
+	p, other := b.Tenant(1<<30), b.Tenant(1<<30)
 	image := jpegOf(t, picture(200, 200))
-	r, err := service.CreateResumable(t.Context(), p, int64(len(image)), media.Fields{}, "")
+	r, err := replica.Uploads.CreateResumable(t.Context(), p, int64(len(image)), media.Fields{}, "")
 	must(t, err)
 	must(t, check.ErrorOf(r.Append(t.Context(), 0, bytes.NewReader(image), -1, nil)))
 	release := flood(t, pool, p, 1)
@@ -387,7 +385,7 @@ func TestFinish_WaitsForAnImageSlotWithoutHoldingAnUploadSlot(t *testing.T) {
 	go func() { _, err := r.Finish(left); gone <- err }()
 	<-pool.awaits
 	// The only upload slot is free meanwhile.
-	must(t, check.ErrorOf(upload(t.Context(), service, other, strings.NewReader("text"), media.Fields{})))
+	must(t, check.ErrorOf(uploadFile(t.Context(), replica.Uploads, other, strings.NewReader("text"), media.Fields{})))
 	select {
 	case err := <-gone:
 		t.Fatalf("it did not wait: %v", err)
@@ -416,5 +414,5 @@ func TestFinish_WaitsForAnImageSlotWithoutHoldingAnUploadSlot(t *testing.T) {
 	if err := pool.CheckAdmission(p.Account.ID); err != nil {
 		t.Errorf("a slot was not released: %v", err)
 	}
-	b.balanced(p)
+	b.Balanced(p)
 }

@@ -1,4 +1,4 @@
-package media
+package upload
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
 )
 
 // Phase is a state of a resumable upload.
@@ -66,7 +67,7 @@ type Resumable struct {
 
 func (s *Service) newResumable(p account.Principal, state ResumableState) *Resumable {
 	return &Resumable{service: s, account: p.Account, state: state, reservation: &reservation{
-		store: s.store, now: s.now, itemID: state.ItemID, scope: state.Scope, lease: s.cfg.ResumableTTL,
+		store: s.deps.Store, now: s.deps.Now, itemID: state.ItemID, scope: state.Scope, lease: s.cfg.ResumableTTL,
 		opened: true, bytes: state.Reserved, expires: state.Expires,
 	}}
 }
@@ -74,13 +75,13 @@ func (s *Service) newResumable(p account.Principal, state ResumableState) *Resum
 // CreateResumable records an upload of length bytes, or of UnknownLength, and reserves
 // them. metadata is the text that the fields were read from; it is stored unchanged. Faults
 // are those of Begin, Invalid for fields out of bounds, and TooLarge for too much metadata.
-func (s *Service) CreateResumable(ctx context.Context, p account.Principal, length int64, fields Fields, metadata string) (*Resumable, error) {
+func (s *Service) CreateResumable(ctx context.Context, p account.Principal, length int64, fields media.Fields, metadata string) (*Resumable, error) {
 	return s.CreateResumableWith(ctx, p, nil, length, fields, metadata)
 }
 
 // CreateResumableWith is CreateResumable within a capability, which restricts the file and sets fields
 // of it; nil = none. The upload may go on after the capability has expired.
-func (s *Service) CreateResumableWith(ctx context.Context, p account.Principal, capability *Capability, length int64, fields Fields, metadata string) (*Resumable, error) {
+func (s *Service) CreateResumableWith(ctx context.Context, p account.Principal, capability *Capability, length int64, fields media.Fields, metadata string) (*Resumable, error) {
 	if len(metadata) > MaxMetadata {
 		return nil, fault.New(fault.TooLarge, "the metadata must be at most %d bytes", MaxMetadata)
 	}
@@ -97,13 +98,13 @@ func (s *Service) CreateResumableWith(ctx context.Context, p account.Principal, 
 	if length < UnknownLength {
 		return nil, fault.New(fault.Invalid, "the length must not be negative")
 	}
-	id, err := s.store.Cell().NewID()
+	id, err := s.deps.Store.Cell().NewID()
 	if err != nil {
 		return nil, err
 	}
-	state := ResumableState{ItemID: id, Scope: ScopeOf(p), Capability: capability, Length: length, Fields: fields.withDefaults(), Metadata: metadata, Reserved: max(0, length),
-		Expires: s.now().Add(s.cfg.ResumableTTL)}
-	if err := s.store.OpenResumable(ctx, state); err != nil {
+	state := ResumableState{ItemID: id, Scope: media.ScopeOf(p), Capability: capability, Length: length, Fields: fields.WithDefaults(), Metadata: metadata, Reserved: max(0, length),
+		Expires: s.deps.Now().Add(s.cfg.ResumableTTL)}
+	if err := s.deps.Store.OpenResumable(ctx, state); err != nil {
 		return nil, notStored(err)
 	}
 	s.metrics.created.Inc()
@@ -115,11 +116,11 @@ func (s *Service) CreateResumableWith(ctx context.Context, p account.Principal, 
 // continue, and received bytes renew the lease. Before its State is sent to a client, call
 // FinishReceived.
 func (s *Service) FindResumable(ctx context.Context, p account.Principal, id uuid.UUID) (*Resumable, error) {
-	state, err := s.store.FindResumable(ctx, ScopeOf(p), id)
+	state, err := s.deps.Store.FindResumable(ctx, media.ScopeOf(p), id)
 	if err != nil {
 		return nil, err
 	}
-	if state.expired(s.now()) {
+	if state.expired(s.deps.Now()) {
 		return nil, fault.New(fault.NotFound, "the upload has expired")
 	}
 	return s.newResumable(p, state), nil
@@ -138,8 +139,8 @@ func (r *Resumable) FinishReceived(ctx context.Context) error {
 	return nil
 }
 
-// OnSlow registers how to abort a read of the file from another goroutine, as for an
-// Upload. What has arrived is kept.
+// OnSlow registers how to abort a read of the file from another goroutine, as for a
+// Single. What has arrived is kept.
 func (r *Resumable) OnSlow(abort func(why error)) { r.onSlow = abort }
 
 // State returns the state of the upload.
@@ -162,7 +163,7 @@ func (r *Resumable) DeclareLength(ctx context.Context, length int64) error {
 	if err := r.reservation.reserve(ctx, length); err != nil {
 		return err
 	}
-	if err := r.service.store.SetLength(ctx, r.state.Scope, r.state.ItemID, length); err != nil {
+	if err := r.service.deps.Store.SetLength(ctx, r.state.Scope, r.state.ItemID, length); err != nil {
 		return err
 	}
 	r.state.Length = length
@@ -189,7 +190,7 @@ func (r *Resumable) Append(ctx context.Context, offset int64, file io.Reader, si
 	if r.state.Phase() == Committed || offset != before {
 		return 0, offsetConflict(before)
 	}
-	if err := r.service.checkWritable(); err != nil {
+	if err := media.CheckWritable(r.service.deps.Objects); err != nil {
 		return 0, err
 	}
 	if before > 0 && r.state.Phase() == Receiving { // Finish appends nothing to an upload that has received everything
@@ -205,7 +206,7 @@ func (r *Resumable) Append(ctx context.Context, offset int64, file io.Reader, si
 			err = sendErr
 		}
 		switch {
-		case errors.Is(err, ErrPartsLost):
+		case errors.Is(err, media.ErrPartsLost):
 			err = r.resetProgress(ctx, err)
 		case err != nil && verify == nil && !fault.Is(err, fault.Conflict):
 			if unsaved := r.saveSent(ctx, t); unsaved != nil {
@@ -278,22 +279,22 @@ func offsetConflict(received int64) error {
 // Finish makes the draft of an upload that has received everything: it completes the
 // object, makes the derivatives and commits. It can be repeated, at any replica, until it
 // succeeds, and returns the same item from then on.
-func (r *Resumable) Finish(ctx context.Context) (Item, error) {
+func (r *Resumable) Finish(ctx context.Context) (media.Item, error) {
 	switch r.state.Phase() {
 	case Committed:
 		return *r.state.Item, nil
 	case Receiving:
-		return Item{}, fault.New(fault.Conflict, "the upload has received %d bytes only", r.state.Progress.Received)
+		return media.Item{}, fault.New(fault.Conflict, "the upload has received %d bytes only", r.state.Progress.Received)
 	case Received:
 	}
-	if err := r.service.checkWritable(); err != nil {
-		return Item{}, err
+	if err := media.CheckWritable(r.service.deps.Objects); err != nil {
+		return media.Item{}, err
 	}
 	if r.state.Progress.IncompleteBytes > 0 {
 		// The length was declared after the last byte had arrived, or the request that
 		// received that byte was aborted before it stored the last part.
 		if _, err := r.Append(ctx, r.state.Progress.Received, strings.NewReader(""), 0, nil); err != nil {
-			return Item{}, err
+			return media.Item{}, err
 		}
 	}
 	t := r.newTransfer()
@@ -301,30 +302,30 @@ func (r *Resumable) Finish(ctx context.Context) (Item, error) {
 	// The bytes are stored, so the request waits for an image slot instead of being
 	// rejected. It holds no upload slot while it waits.
 	if err := r.restoreDigest(t); err != nil {
-		return Item{}, err
+		return media.Item{}, err
 	}
 	t.detectType(r.state.Fields.MimeType, true)
 	if err := t.checkType(); err != nil {
-		return Item{}, r.reject(ctx, err, true)
+		return media.Item{}, r.reject(ctx, err, true)
 	}
 	if err := t.waitImageSlot(ctx); err != nil {
-		return Item{}, err
+		return media.Item{}, err
 	}
 	if err := t.acquireUploadSlot(ctx); err != nil {
-		return Item{}, err
+		return media.Item{}, err
 	}
 	objects, err := r.assemble(ctx, t)
-	if errors.Is(err, ErrPartsLost) {
+	if errors.Is(err, media.ErrPartsLost) {
 		err = r.resetProgress(ctx, err)
 	}
 	if err != nil {
-		return Item{}, err
+		return media.Item{}, err
 	}
 	return r.commit(ctx, t.capability.complete(t.item(r.state.Fields, objects)))
 }
 
 // assemble completes the object, if it is not complete yet, and makes the derivatives.
-func (r *Resumable) assemble(ctx context.Context, t *transfer) (Objects, error) {
+func (r *Resumable) assemble(ctx context.Context, t *transfer) (media.Objects, error) {
 	r.restoreMultipart(t)
 	switch {
 	case t.multipart != nil:
@@ -341,31 +342,31 @@ func (r *Resumable) assemble(ctx context.Context, t *transfer) (Objects, error) 
 	if err != nil {
 		return nil, err
 	}
-	return append(Objects{t.original()}, derivatives...), nil
+	return append(media.Objects{t.original()}, derivatives...), nil
 }
 
 // commit makes the draft.
-func (r *Resumable) commit(ctx context.Context, item Item) (Item, error) {
+func (r *Resumable) commit(ctx context.Context, item media.Item) (media.Item, error) {
 	var incomplete []string
 	if r.state.Progress.IncompletePart != "" {
 		incomplete = incompletePartKeys(item.ID)
 	}
-	removal, err := r.service.store.CommitResumable(ctx, item, incomplete, r.service.now().Add(removalGrace))
+	removal, err := r.service.deps.Store.CommitResumable(ctx, item, incomplete, r.service.deps.Now().Add(media.RemovalGrace))
 	if fault.Is(err, fault.NotFound) { // another replica may have committed it
-		state, findErr := r.service.store.FindResumable(ctx, r.state.Scope, r.state.ItemID)
+		state, findErr := r.service.deps.Store.FindResumable(ctx, r.state.Scope, r.state.ItemID)
 		if findErr != nil || state.Item == nil {
-			return Item{}, err
+			return media.Item{}, err
 		}
 		r.state = state
 		return *state.Item, nil
 	}
 	if err != nil {
-		return Item{}, err
+		return media.Item{}, err
 	}
 	r.state.Item = &item
-	r.service.metrics.countDraft(resumableUpload, item)
+	r.service.countDraft(resumableUpload, item)
 	if removal != nil {
-		r.service.removeNow(ctx, *removal)
+		r.service.deps.Items.RemoveNow(ctx, *removal)
 	}
 	return item, nil
 }
@@ -375,7 +376,7 @@ func (r *Resumable) commit(ctx context.Context, item Item) (Item, error) {
 func (r *Resumable) reject(ctx context.Context, why error, intact bool) error {
 	if intact {
 		if err := r.Cancel(ctx); err != nil {
-			r.service.log.WarnContext(ctx, "cleanup deferred to purge", "stage", "end rejected upload", "item", r.state.ItemID, "error", err)
+			r.service.deps.Log.WarnContext(ctx, "cleanup deferred to purge", "stage", "end rejected upload", "item", r.state.ItemID, "error", err)
 		}
 	}
 	return why
@@ -392,7 +393,7 @@ func (r *Resumable) cancel(ctx context.Context, afterwards func(remove func(cont
 	if r.state.Phase() == Committed {
 		return errCommitted()
 	}
-	removal, err := r.service.store.AbandonUpload(ctx, r.state.ItemID, r.state.Scope, UploadKeys(r.state.ItemID), r.service.now().Add(removalGrace))
+	removal, err := r.service.deps.Store.AbandonUpload(ctx, r.state.ItemID, r.state.Scope, media.UploadKeys(r.state.ItemID), r.service.deps.Now().Add(media.RemovalGrace))
 	if err != nil {
 		return err
 	}
@@ -401,7 +402,7 @@ func (r *Resumable) cancel(ctx context.Context, afterwards func(remove func(cont
 	}
 	r.service.metrics.canceled.Inc()
 	// The removal stays queued: the purge repeats it when no write can be in flight any more.
-	afterwards(func(ctx context.Context) { r.service.tryRemoval(ctx, *removal) })
+	afterwards(func(ctx context.Context) { r.service.deps.Items.TryRemoval(ctx, *removal) })
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package media
+package upload
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
 )
 
 // restore acquires an upload slot, and loads what was in memory when the last request ended.
@@ -37,7 +38,7 @@ func (r *Resumable) restoreDigest(t *transfer) error {
 
 func (r *Resumable) restoreMultipart(t *transfer) {
 	if p := r.state.Progress; p.MultipartID != "" {
-		t.multipart = r.service.objects.ResumeMultipart(t.scope.Bucket, t.key(Original), p.MultipartID, p.Parts)
+		t.multipart = r.service.deps.Objects.ResumeMultipart(t.scope.Bucket, t.key(media.Original), p.MultipartID, p.Parts)
 	}
 }
 
@@ -50,7 +51,7 @@ func (r *Resumable) restoreIncompletePart(ctx context.Context, t *transfer) erro
 			return err
 		}
 	}
-	part, err := r.service.objects.Open(ctx, t.scope.Bucket, t.key(p.IncompletePart), 0, p.IncompleteBytes)
+	part, err := r.service.deps.Objects.Open(ctx, t.scope.Bucket, t.key(p.IncompletePart), 0, p.IncompleteBytes)
 	if fault.Is(err, fault.NotFound) {
 		return r.discardIncompletePart(ctx, t)
 	}
@@ -75,7 +76,7 @@ func (r *Resumable) restoreIncompletePart(ctx context.Context, t *transfer) erro
 // discardIncompletePart removes the incomplete part from the progress, and returns the
 // Conflict that makes the client send it again.
 func (r *Resumable) discardIncompletePart(ctx context.Context, t *transfer) error {
-	r.service.log.WarnContext(ctx, "the incomplete part of a resumable upload is lost", "item", t.id, "bytes", r.state.Progress.IncompleteBytes)
+	r.service.deps.Log.WarnContext(ctx, "the incomplete part of a resumable upload is lost", "item", t.id, "bytes", r.state.Progress.IncompleteBytes)
 	next := r.state.Progress
 	next.Received, next.IncompleteBytes, next.IncompleteHash = next.Received-next.IncompleteBytes, 0, nil
 	if err := r.saveProgress(ctx, next); err != nil {
@@ -89,7 +90,7 @@ func (r *Resumable) discardIncompletePart(ctx context.Context, t *transfer) erro
 // the object. Otherwise the upload could neither continue nor be finished. It returns the
 // Conflict that makes the client start again.
 func (r *Resumable) resetProgress(ctx context.Context, cause error) error {
-	r.service.log.WarnContext(ctx, "the parts of a resumable upload are lost", "item", r.state.ItemID, "bytes", r.state.Progress.Received, "error", cause)
+	r.service.deps.Log.WarnContext(ctx, "the parts of a resumable upload are lost", "item", r.state.ItemID, "bytes", r.state.Progress.Received, "error", cause)
 	if err := r.saveProgress(ctx, Progress{IncompletePart: r.state.Progress.IncompletePart}); err != nil {
 		return err
 	}
@@ -120,7 +121,7 @@ func (r *Resumable) startMultipart(ctx context.Context, t *transfer) error {
 // abortOrphanedUploads aborts multipart uploads that an earlier request started and could not
 // record; otherwise they would never be removed.
 func (r *Resumable) abortOrphanedUploads(ctx context.Context, t *transfer) error {
-	return notStored(r.service.objects.AbortIncomplete(ctx, t.scope.Bucket, t.key(Original)))
+	return notStored(r.service.deps.Objects.AbortIncomplete(ctx, t.scope.Bucket, t.key(media.Original)))
 }
 
 // persist makes what is in the buffer durable when a request ends, if verify accepts it.
@@ -181,7 +182,7 @@ func (r *Resumable) persistIncompletePart(ctx context.Context, t *transfer) erro
 		// The first incomplete part is recorded before it is stored. Otherwise it would never be
 		// removed if it could not be recorded and the rest of the file needed none.
 		first := r.state.Progress
-		first.IncompletePart = incompletePartVariants[1]
+		first.IncompletePart = media.Incomplete1
 		if err := r.saveProgress(ctx, first); err != nil {
 			return err
 		}
@@ -245,8 +246,8 @@ func (r *Resumable) saveSent(ctx context.Context, t *transfer) error {
 // saveProgress replaces the progress and renews the lease, unless another request has
 // advanced the upload.
 func (r *Resumable) saveProgress(ctx context.Context, next Progress) error {
-	expires := r.service.now().Add(r.service.cfg.ResumableTTL)
-	if err := r.service.store.SaveProgress(ctx, r.state.ItemID, r.state.Progress.Received, next, expires); err != nil {
+	expires := r.service.deps.Now().Add(r.service.cfg.ResumableTTL)
+	if err := r.service.deps.Store.SaveProgress(ctx, r.state.ItemID, r.state.Progress.Received, next, expires); err != nil {
 		return err
 	}
 	r.state.Progress, r.reservation.expires = next, expires

@@ -1,4 +1,4 @@
-package media_test
+package upload_test
 
 import (
 	"bytes"
@@ -7,8 +7,10 @@ import (
 	"path"
 	"testing"
 
+	"mediastack.dev/runtime/internal/runtimetest/mediatest"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/upload"
 )
 
 // watchedStore is the real store; it calls before ahead of every write, with the bytes
@@ -46,29 +48,29 @@ func (p *watchedParts) Part(ctx context.Context, body io.ReadSeeker, size int64)
 // is reserved under the cap; and no item names it yet.
 func TestUpload_RecordsAndReservesBytesBeforeItSendsThem(t *testing.T) {
 	t.Parallel()
-	for name, size := range map[string]int{"one request": 1000, "several parts": 2*media.PartSize + 5} {
+	for name, size := range map[string]int{"one request": 1000, "several parts": 2*upload.PartSize + 5} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			p := b.tenant(1 << 30)
+			p := b.Tenant(1 << 30)
 			writes := 0
-			store := &watchedStore{Store: b.objects, before: func(key string, sent int64) {
+			store := &watchedStore{Store: b.Objects, before: func(key string, sent int64) {
 				writes++
 				id := path.Base(path.Dir(key))
-				if reserved := b.number(`SELECT coalesce(sum(reserved), -1)::bigint FROM upload WHERE item_id = $1`, id); reserved < sent {
+				if reserved := b.Number(`SELECT coalesce(sum(reserved), -1)::bigint FROM upload WHERE item_id = $1`, id); reserved < sent {
 					t.Errorf("%d bytes are about to be sent, %d are reserved (-1: no row knows of them)", sent, reserved)
 				}
-				if n := b.number(`SELECT count(*) FROM item WHERE id = $1`, id); n != 0 {
+				if n := b.Number(`SELECT count(*) FROM item WHERE id = $1`, id); n != 0 {
 					t.Error("an item names bytes that are not stored yet")
 				}
 			}}
-			service := b.replicaOver(store, config)
-			_, err := upload(t.Context(), service, p, bytes.NewReader(random(size)), media.Fields{})
+			replica := b.Another(mediatest.Config, mediatest.Over(store))
+			_, err := uploadFile(t.Context(), replica.Uploads, p, bytes.NewReader(random(size)), media.Fields{})
 			must(t, err)
 			if writes == 0 {
 				t.Error("nothing was written")
 			}
-			b.balanced(p)
+			b.Balanced(p)
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package media_test
+package upload_test
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // countingHash is SHA-256 that counts the bytes that it hashes.
@@ -35,22 +36,22 @@ func (c countingHash) UnmarshalBinary(state []byte) error {
 	return c.Hash.(encoding.BinaryUnmarshaler).UnmarshalBinary(state)
 }
 
-// countHashed returns the count of the bytes that a service hashes.
-func countHashed(service *media.Service) *atomic.Int64 {
+// countHashed returns the count of the bytes that uploads hash.
+func countHashed(uploads *upload.Service) *atomic.Int64 {
 	hashed := new(atomic.Int64)
-	service.SetHash(func() stdhash.Hash { return countingHash{sha256.New(), hashed} })
+	uploads.SetHash(func() stdhash.Hash { return countingHash{sha256.New(), hashed} })
 	return hashed
 }
 
 func TestUpload_HashesEachByteOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(1 << 30)
-	hashed := countHashed(b.service)
-	for _, size := range []int{0, 1, 100_000, media.PartSize, media.PartSize + 1, media.MaxSinglePut, media.MaxSinglePut + 1, 3 * media.PartSize, 3*media.PartSize + 4711} {
+	p := b.Tenant(1 << 30)
+	hashed := countHashed(b.Uploads)
+	for _, size := range []int{0, 1, 100_000, upload.PartSize, upload.PartSize + 1, upload.MaxSinglePut, upload.MaxSinglePut + 1, 3 * upload.PartSize, 3*upload.PartSize + 4711} {
 		file := random(size)
 		hashed.Store(0)
-		item, err := upload(t.Context(), b.service, p, bytes.NewReader(file), media.Fields{})
+		item, err := uploadFile(t.Context(), b.Uploads, p, bytes.NewReader(file), media.Fields{})
 		must(t, err)
 		if got := hashed.Load(); got != int64(size) {
 			t.Errorf("of %d bytes %d were hashed", size, got)
@@ -66,16 +67,16 @@ func TestUpload_HashesEachByteOnce(t *testing.T) {
 func TestResumable_HashesEachByteOnceInARequest(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(1 << 30)
-	hashed := countHashed(b.service)
-	file := random(2*media.PartSize + 12345)
-	u, err := b.service.CreateResumable(t.Context(), p, int64(len(file)), media.Fields{}, "")
+	p := b.Tenant(1 << 30)
+	hashed := countHashed(b.Uploads)
+	file := random(2*upload.PartSize + 12345)
+	u, err := b.Uploads.CreateResumable(t.Context(), p, int64(len(file)), media.Fields{}, "")
 	must(t, err)
 	at := 0
 	// An incomplete part; one that is continued; parts and an incomplete part after a body that was
 	// cut; the rest.
-	for _, n := range []int{1 << 20, 2 << 20, media.PartSize + 1<<20, len(file) - media.PartSize - 4<<20} {
-		u, err = b.service.FindResumable(t.Context(), p, u.State().ItemID)
+	for _, n := range []int{1 << 20, 2 << 20, upload.PartSize + 1<<20, len(file) - upload.PartSize - 4<<20} {
+		u, err = b.Uploads.FindResumable(t.Context(), p, u.State().ItemID)
 		must(t, err)
 		hashed.Store(0)
 		again := u.State().Progress.IncompleteBytes

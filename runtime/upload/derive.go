@@ -1,4 +1,4 @@
-package media
+package upload
 
 import (
 	"bytes"
@@ -9,21 +9,22 @@ import (
 	"strings"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
 )
 
 // derive reads what the image is, makes the derivatives that the account's settings ask for, and
 // stores them. The file itself is stored already. A derivative that can't be made is omitted and logged: it
 // does not fail the upload. A cap without room for the derivatives does, and so does an
 // object store that is unavailable.
-func (t *transfer) derive(ctx context.Context) (Objects, error) {
+func (t *transfer) derive(ctx context.Context) (media.Objects, error) {
 	if !t.wantsDerivatives(t.size) {
 		return nil, nil
 	}
-	layers, err := t.service.settings.Get(ctx, t.scope.AccountID)
+	layers, err := t.service.deps.Settings.Get(ctx, t.scope.AccountID)
 	if err != nil {
 		return nil, err
 	}
-	facts, made, err := t.service.deriver.Derive(ctx, ImageJob{
+	facts, made, err := t.service.deps.Deriver.Derive(ctx, media.ImageJob{
 		ItemID: t.id, AccountID: t.scope.AccountID, MimeType: t.mimeType, Bytes: t.size, Slot: t.imageSlot,
 		Source: t.open, Settings: layers.Effective(),
 	})
@@ -35,14 +36,14 @@ func (t *transfer) derive(ctx context.Context) (Objects, error) {
 		return nil, fmt.Errorf("derivatives of item %s: %w", t.id, err)
 	}
 	if t.underivable = err; err != nil {
-		t.service.log.WarnContext(ctx, "derivatives are missing", "item", t.id, "account", t.scope.AccountID, "type", t.mimeType, "bytes", t.size,
+		t.service.deps.Log.WarnContext(ctx, "derivatives are missing", "item", t.id, "account", t.scope.AccountID, "type", t.mimeType, "bytes", t.size,
 			"made", variantNames(made), "error", err)
 	}
 	t.facts = facts
-	objects := make(Objects, len(made))
+	objects := make(media.Objects, len(made))
 	for i, derivative := range made {
 		sum := sha256.Sum256(derivative.Data)
-		objects[i] = Object{Variant: derivative.Variant, Key: t.key(derivative.Variant), Bytes: int64(len(derivative.Data)), MimeType: derivative.MimeType, SHA256: sum[:]}
+		objects[i] = media.Object{Variant: derivative.Variant, Key: t.key(derivative.Variant), Bytes: int64(len(derivative.Data)), MimeType: derivative.MimeType, SHA256: sum[:]}
 	}
 	if err := t.reservation.reserve(ctx, t.size+objects.Bytes()); err != nil {
 		return nil, err
@@ -56,7 +57,7 @@ func (t *transfer) derive(ctx context.Context) (Objects, error) {
 }
 
 // variantNames returns the variants of derivatives, for the log.
-func variantNames(made []Derivative) string {
+func variantNames(made []media.Derivative) string {
 	names := make([]string, len(made))
 	for i, derivative := range made {
 		names[i] = string(derivative.Variant)
@@ -66,7 +67,7 @@ func variantNames(made []Derivative) string {
 
 // wantsDerivatives reports whether derivatives are made of a file of this size.
 func (t *transfer) wantsDerivatives(size int64) bool {
-	return t.service.deriver != nil && t.service.deriver.Handles(t.mimeType, size)
+	return t.service.deps.Deriver != nil && t.service.deps.Deriver.Handles(t.mimeType, size)
 }
 
 // classify detects the content type as soon as enough bytes have arrived, and reserves an
@@ -80,7 +81,7 @@ func (t *transfer) classify(declaredType string, ended bool) error {
 	switch wanted := t.wantsDerivatives(max(t.size, t.sizeHint)); {
 	case wanted && t.imageSlot == nil:
 		var err error
-		t.imageSlot, err = t.service.deriver.Reserve(t.scope.AccountID)
+		t.imageSlot, err = t.service.deps.Deriver.Reserve(t.scope.AccountID)
 		return err
 	case !wanted:
 		t.releaseImageSlot()
@@ -94,7 +95,7 @@ func (t *transfer) waitImageSlot(ctx context.Context) (err error) {
 	if !t.wantsDerivatives(t.size) {
 		return nil
 	}
-	t.imageSlot, err = t.service.deriver.ReserveWait(ctx, t.scope.AccountID)
+	t.imageSlot, err = t.service.deps.Deriver.ReserveWait(ctx, t.scope.AccountID)
 	return err
 }
 
@@ -111,5 +112,5 @@ func (t *transfer) open(ctx context.Context) (io.ReadCloser, error) {
 	if t.inMemory() {
 		return t.buffer.reader(t.buffer.size), nil
 	}
-	return t.service.objects.Open(ctx, t.scope.Bucket, t.key(Original), 0, t.size)
+	return t.service.deps.Objects.Open(ctx, t.scope.Bucket, t.key(media.Original), 0, t.size)
 }

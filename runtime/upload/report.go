@@ -1,14 +1,13 @@
-package media
+package upload
 
 import (
 	"errors"
 	"mime"
 	"path"
 	"strings"
-)
 
-// ErrUnreadable is in the chain of the error of Deriver.Derive for a file whose bytes are not those of a whole image.
-var ErrUnreadable = errors.New("the file is not readable as an image")
+	"mediastack.dev/runtime/media"
+)
 
 // Report is what the bytes of an upload show, for a client that may have sent other bytes than it meant to.
 type Report struct {
@@ -21,13 +20,13 @@ type Report struct {
 }
 
 // Report returns what the bytes of the file show, once Commit has succeeded. fields are those of Commit.
-func (u *Upload) Report(fields Fields) Report {
+func (u *Single) Report(fields media.Fields) Report {
 	report := Report{Size: u.size, DetectedType: u.detected}
 	switch {
-	case errors.Is(u.underivable, ErrUnreadable):
+	case errors.Is(u.underivable, media.ErrUnreadable):
 		report.Unreadable = true
 	case !isImageType(u.detected):
-		report.Unreadable = isImageType(fields.MimeType) || imageExtensions[strings.ToLower(path.Ext(CleanFileName(fields.FileName)))]
+		report.Unreadable = isImageType(fields.MimeType) || imageExtensions[strings.ToLower(path.Ext(media.CleanFileName(fields.FileName)))]
 	}
 	return report
 }

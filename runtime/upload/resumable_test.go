@@ -1,4 +1,4 @@
-package media_test
+package upload_test
 
 import (
 	"bytes"
@@ -11,14 +11,16 @@ import (
 
 	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/runtimetest/mediatest"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 func TestResumable_AcceptsPiecesOfAnySize(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(1 << 30)
-	other := b.replica(config) // requests alternate between the replicas
+	p := b.Tenant(1 << 30)
+	other := b.Another(mediatest.Config) // requests alternate between the replicas
 	random4 := rand.New(rand.NewPCG(4, 4))
 	for name, c := range map[string]struct {
 		size  int
@@ -28,9 +30,9 @@ func TestResumable_AcceptsPiecesOfAnySize(t *testing.T) {
 		"one small request":              {1000, func() int { return 1000 }},
 		"bytes":                          {9, func() int { return 1 }},
 		"small pieces of a small file":   {3 << 20, func() int { return 1 << 20 }},
-		"exactly a part":                 {media.PartSize, func() int { return media.PartSize }},
+		"exactly a part":                 {upload.PartSize, func() int { return upload.PartSize }},
 		"pieces below the least part":    {18 << 20, func() int { return 3 << 20 }},
-		"pieces of parts":                {2*media.PartSize + 1, func() int { return media.PartSize }},
+		"pieces of parts":                {2*upload.PartSize + 1, func() int { return upload.PartSize }},
 		"one large request":              {40<<20 + 3, func() int { return 1 << 30 }},
 		"pieces of any size":             {30 << 20, func() int { return 1 + random4.IntN(9<<20) }},
 		"a last piece of the least part": {21 << 20, func() int { return 16 << 20 }},
@@ -39,7 +41,7 @@ func TestResumable_AcceptsPiecesOfAnySize(t *testing.T) {
 			file := random(c.size)
 			r := b.create(p, int64(c.size))
 			for at, n := 0, 0; at < c.size; n++ {
-				r = b.resume([]*media.Service{b.service, other}[n%2], p, r)
+				r = b.resume([]*upload.Service{b.Uploads, other.Uploads}[n%2], p, r)
 				if got := r.State().Progress.Received; got != int64(at) {
 					t.Fatalf("received %d of %d", got, at)
 				}
@@ -53,7 +55,7 @@ func TestResumable_AcceptsPiecesOfAnySize(t *testing.T) {
 			}
 			must(t, check.ErrorOf(r.Finish(t.Context())))
 			b.settled(p, r, file)
-			if again := b.resume(other, p, r); again.State().Item == nil || again.State().Item.ID != r.State().ItemID {
+			if again := b.resume(other.Uploads, p, r); again.State().Item == nil || again.State().Item.ID != r.State().ItemID {
 				t.Error("after it was completed, the upload is not complete")
 			}
 		})
@@ -64,17 +66,17 @@ func TestResumable_AcceptsPiecesOfAnySize(t *testing.T) {
 func TestResumable_RejectsAnotherOffset(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(1 << 30)
+	p := b.Tenant(1 << 30)
 	file := random(2000)
 	r := b.create(p, int64(len(file)))
 	_, err := r.Append(t.Context(), 0, bytes.NewReader(file[:1000]), -1, nil)
 	must(t, err)
 	for _, offset := range []int64{0, 999, 1001} {
-		if wrote, err := b.resume(b.service, p, r).Append(t.Context(), offset, bytes.NewReader(random(10)), -1, nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
+		if wrote, err := b.resume(b.Uploads, p, r).Append(t.Context(), offset, bytes.NewReader(random(10)), -1, nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
 			t.Errorf("at offset %d: %d bytes, %v", offset, wrote, err)
 		}
 	}
-	r = b.resume(b.service, p, r)
+	r = b.resume(b.Uploads, p, r)
 	_, err = r.Append(t.Context(), 1000, bytes.NewReader(file[1000:]), -1, nil)
 	must(t, err)
 	_, err = r.Finish(t.Context())
@@ -86,16 +88,16 @@ func TestResumable_RejectsAnotherOffset(t *testing.T) {
 func TestResumable_KeepsWhatArrivedBeforeTheConnectionBroke(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(1 << 30)
+	p := b.Tenant(1 << 30)
 	file := random(25 << 20)
-	for _, cut := range []int{1, 4 << 20, 6 << 20, media.PartSize, media.PartSize + 1, media.MaxSinglePut + 1, 2 * media.PartSize, 24 << 20} {
+	for _, cut := range []int{1, 4 << 20, 6 << 20, upload.PartSize, upload.PartSize + 1, upload.MaxSinglePut + 1, 2 * upload.PartSize, 24 << 20} {
 		r := b.create(p, int64(len(file)))
 		broken := io.MultiReader(bytes.NewReader(file[:cut]), iotest.ErrReader(errGone))
 		wrote, err := r.Append(t.Context(), 0, broken, -1, nil)
 		if !errors.Is(err, errGone) || wrote != int64(cut) {
 			t.Fatalf("cut at %d: %d bytes, %v", cut, wrote, err)
 		}
-		r = b.resume(b.service, p, r)
+		r = b.resume(b.Uploads, p, r)
 		must(t, check.ErrorOf(r.Append(t.Context(), wrote, bytes.NewReader(file[wrote:]), -1, nil)))
 		must(t, check.ErrorOf(r.Finish(t.Context())))
 		b.settled(p, r, file)
@@ -106,7 +108,7 @@ func TestResumable_KeepsWhatArrivedBeforeTheConnectionBroke(t *testing.T) {
 func TestResumable_DiscardsBytesWithAWrongChecksum(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(1 << 30)
+	p := b.Tenant(1 << 30)
 	file := random(40 << 20)
 	r := b.create(p, int64(len(file)))
 	_, err := r.Append(t.Context(), 0, bytes.NewReader(file[:1000]), -1, func() error { return nil })
@@ -121,7 +123,7 @@ func TestResumable_DiscardsBytesWithAWrongChecksum(t *testing.T) {
 		if wrote, err := r.Append(t.Context(), 1000, cut, -1, func() error { return nil }); wrote != 0 || err == nil {
 			t.Errorf("a body that is cut: %d, %v", wrote, err)
 		}
-		r = b.resume(b.service, p, r)
+		r = b.resume(b.Uploads, p, r)
 	}
 	must(t, check.ErrorOf(r.Append(t.Context(), 1000, bytes.NewReader(file[1000:]), -1, func() error { return nil })))
 	must(t, check.ErrorOf(r.Finish(t.Context())))
@@ -133,18 +135,18 @@ func TestResumable_DiscardsBytesWithAWrongChecksum(t *testing.T) {
 func TestResumable_PartsSufficeForTheLargestFile(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(200 << 30)
-	p.Account.MaxUploadSize = media.MaxFile
+	p := b.Tenant(200 << 30)
+	p.Account.MaxUploadSize = upload.MaxFile
 	for name, c := range map[string]struct{ length, part int64 }{
-		"a file of any size":   {media.UnknownLength, 33 << 18}, // from 8 MiB on, in steps of 256 KiB
+		"a file of any size":   {upload.UnknownLength, 33 << 18}, // from 8 MiB on, in steps of 256 KiB
 		"a large file":         {60 << 30, 25 << 18},
 		"a file like others":   {1 << 30, 5 << 20},
 		"the largest of those": {48 << 30, 5 << 20},
 	} {
 		r := b.create(p, c.length)
 		for at, piece := int64(0), int64(5<<20); len(r.State().Progress.Parts) == 0; at += piece {
-			must(t, check.ErrorOf(b.resume(b.service, p, r).Append(t.Context(), at, bytes.NewReader(random(int(piece))), -1, nil)))
-			if r = b.resume(b.service, p, r); at > 20<<20 {
+			must(t, check.ErrorOf(b.resume(b.Uploads, p, r).Append(t.Context(), at, bytes.NewReader(random(int(piece))), -1, nil)))
+			if r = b.resume(b.Uploads, p, r); at > 20<<20 {
 				t.Fatalf("%s: no part of %d bytes", name, at)
 			}
 		}
@@ -158,30 +160,30 @@ func TestResumable_PartsSufficeForTheLargestFile(t *testing.T) {
 func TestResumable_ExpiresWithoutProgressAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(1 << 30)
+	p := b.Tenant(1 << 30)
 	for _, size := range []int{10, 3 << 20, 20 << 20} {
 		r := b.create(p, 1<<25)
 		must(t, check.ErrorOf(r.Append(t.Context(), 0, bytes.NewReader(random(size)), -1, nil)))
 	}
 	kept := b.create(p, 1<<25)
-	b.clock.advance(config.ResumableTTL - time.Minute)
-	_, err := b.resume(b.service, p, kept).Append(t.Context(), 0, bytes.NewReader(random(100)), -1, nil)
+	b.Clock.Advance(mediatest.Config.ResumableTTL - time.Minute)
+	_, err := b.resume(b.Uploads, p, kept).Append(t.Context(), 0, bytes.NewReader(random(100)), -1, nil)
 	must(t, err)
-	b.clock.advance(purgeConfig.UploadGrace + 2*time.Minute)
+	b.Clock.Advance(mediatest.PurgeConfig.UploadGrace + 2*time.Minute)
 	for range 2 {
-		must(t, check.ErrorOf(b.purger.Run(t.Context())))
+		must(t, check.ErrorOf(b.Purger.Run(t.Context())))
 	}
-	b.counts(1<<25, "bytes are reserved for the one running upload", `SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID)
-	b.counts(1, "uploads exist", `SELECT count(*) FROM resumable_upload`)
-	must(t, b.resume(b.service, p, kept).Cancel(t.Context()))
-	b.clock.advance(2 * config.ResumableTTL)
-	must(t, check.ErrorOf(b.purger.Run(t.Context())))
-	if left := b.stored(p); len(left) != 0 {
+	b.Counts(1<<25, "bytes are reserved for the one running upload", `SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID)
+	b.Counts(1, "uploads exist", `SELECT count(*) FROM resumable_upload`)
+	must(t, b.resume(b.Uploads, p, kept).Cancel(t.Context()))
+	b.Clock.Advance(2 * mediatest.Config.ResumableTTL)
+	must(t, check.ErrorOf(b.Purger.Run(t.Context())))
+	if left := b.Stored(p); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	b.balanced(p)
+	b.Balanced(p)
 	b.nothingIncomplete(p)
-	b.counts(0, "uploads exist", `SELECT count(*) FROM resumable_upload`)
+	b.Counts(0, "uploads exist", `SELECT count(*) FROM resumable_upload`)
 }
 
 // The purge frees the storage of every upload that returns NotFound, also of one whose
@@ -189,39 +191,39 @@ func TestResumable_ExpiresWithoutProgressAndLeavesNothing(t *testing.T) {
 func TestResumable_ExpiresAtTheSecondOfUploadExpires(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(1 << 30)
-	r := b.create(p, media.UnknownLength)
-	b.clock.advance(config.ResumableTTL - time.Hour)
+	p := b.Tenant(1 << 30)
+	r := b.create(p, upload.UnknownLength)
+	b.Clock.Advance(mediatest.Config.ResumableTTL - time.Hour)
 	must(t, r.DeclareLength(t.Context(), 10))
-	b.clock.advance(2 * time.Hour)
-	if again := b.resume(b.service, p, r); !again.State().Expires.Equal(r.State().Expires) {
+	b.Clock.Advance(2 * time.Hour)
+	if again := b.resume(b.Uploads, p, r); !again.State().Expires.Equal(r.State().Expires) {
 		t.Errorf("one call returns %s, the next %s", r.State().Expires, again.State().Expires)
 	}
 	expires := r.State().Expires.Truncate(time.Second)
-	b.clock.advance(expires.Sub(b.clock.Now()) - time.Nanosecond)
-	b.resume(b.service, p, r)
-	b.clock.advance(time.Nanosecond)
-	for name, service := range map[string]*media.Service{"here": b.service, "another replica": b.replica(config)} {
-		if _, err := service.FindResumable(t.Context(), p, r.State().ItemID); !fault.Is(err, fault.NotFound) {
+	b.Clock.Advance(expires.Sub(b.Clock.Now()) - time.Nanosecond)
+	b.resume(b.Uploads, p, r)
+	b.Clock.Advance(time.Nanosecond)
+	for name, replica := range map[string]mediatest.Replica{"here": b.Replica, "another replica": b.Another(mediatest.Config)} {
+		if _, err := replica.Uploads.FindResumable(t.Context(), p, r.State().ItemID); !fault.Is(err, fault.NotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	b.clock.advance(purgeConfig.UploadGrace + time.Second)
-	must(t, check.ErrorOf(b.purger.Run(t.Context())))
-	b.counts(0, "bytes are used after the purge", `SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID)
+	b.Clock.Advance(mediatest.PurgeConfig.UploadGrace + time.Second)
+	must(t, check.ErrorOf(b.Purger.Run(t.Context())))
+	b.Counts(0, "bytes are used after the purge", `SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID)
 }
 
 func TestResumable_OfAnotherAppIsNotFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p, otherTenant := b.tenant(1<<30), b.tenant(1<<30)
+	p, otherTenant := b.Tenant(1<<30), b.Tenant(1<<30)
 	r := b.create(p, 10)
-	if _, err := b.service.FindResumable(t.Context(), otherTenant, r.State().ItemID); !fault.Is(err, fault.NotFound) {
+	if _, err := b.Uploads.FindResumable(t.Context(), otherTenant, r.State().ItemID); !fault.Is(err, fault.NotFound) {
 		t.Errorf("another tenant: %v", err)
 	}
 	// An item that was not a resumable upload has no state here.
-	plain := b.upload(p, random(10), media.Fields{})
-	if _, err := b.service.FindResumable(t.Context(), p, plain.ID); !fault.Is(err, fault.NotFound) {
+	plain := b.Upload(p, random(10), media.Fields{})
+	if _, err := b.Uploads.FindResumable(t.Context(), p, plain.ID); !fault.Is(err, fault.NotFound) {
 		t.Errorf("an item: %v", err)
 	}
 }
@@ -229,20 +231,20 @@ func TestResumable_OfAnotherAppIsNotFound(t *testing.T) {
 func TestResumable_HoldsCapAndLength(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(30 << 20)
-	if _, err := b.service.CreateResumable(t.Context(), p, 31<<20, media.Fields{}, ""); !fault.Is(err, fault.QuotaExceeded) {
+	p := b.Tenant(30 << 20)
+	if _, err := b.Uploads.CreateResumable(t.Context(), p, 31<<20, media.Fields{}, ""); !fault.Is(err, fault.QuotaExceeded) {
 		t.Errorf("over the cap: %v", err)
 	}
-	if _, err := b.service.CreateResumable(t.Context(), p, p.Account.MaxUploadSize+1, media.Fields{}, ""); !fault.Is(err, fault.TooLarge) {
+	if _, err := b.Uploads.CreateResumable(t.Context(), p, p.Account.MaxUploadSize+1, media.Fields{}, ""); !fault.Is(err, fault.TooLarge) {
 		t.Errorf("over the size: %v", err)
 	}
-	b.counts(0, "rows of rejected uploads", `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM resumable_upload)`)
+	b.Counts(0, "rows of rejected uploads", `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM resumable_upload)`)
 	// An upload of unknown length reserves as it grows.
 	file := random(18 << 20)
-	r := b.create(p, media.UnknownLength)
+	r := b.create(p, upload.UnknownLength)
 	_, err := r.Append(t.Context(), 0, bytes.NewReader(file[:17<<20]), -1, nil)
 	must(t, err)
-	if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != 17<<20 {
+	if held := b.Number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != 17<<20 {
 		t.Errorf("%d bytes are reserved for %d", held, 17<<20)
 	}
 	if _, err := r.Finish(t.Context()); !fault.Is(err, fault.Conflict) {
@@ -261,7 +263,7 @@ func TestResumable_HoldsCapAndLength(t *testing.T) {
 	if wrote, err := r.Append(t.Context(), 17<<20, bytes.NewReader(random(2<<20)), -1, nil); wrote != 0 || !fault.Is(err, fault.TooLarge) {
 		t.Errorf("more than was declared: %d, %v", wrote, err)
 	}
-	r = b.resume(b.service, p, r)
+	r = b.resume(b.Uploads, p, r)
 	must(t, check.ErrorOf(r.Append(t.Context(), 17<<20, bytes.NewReader(file[17<<20:]), -1, nil)))
 	must(t, check.ErrorOf(r.Finish(t.Context())))
 	b.settled(p, r, file)
@@ -279,12 +281,12 @@ func TestResumable_HoldsCapAndLength(t *testing.T) {
 func TestResumable_IncompletePartIsPartOfTheFile(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(1 << 30)
+	p := b.Tenant(1 << 30)
 	for _, size := range []int{1000, 16<<20 + 10, 18 << 20} {
 		file := random(size)
-		r := b.create(p, media.UnknownLength)
+		r := b.create(p, upload.UnknownLength)
 		must(t, check.ErrorOf(r.Append(t.Context(), 0, bytes.NewReader(file), -1, nil)))
 		must(t, r.DeclareLength(t.Context(), int64(size)))
-		b.settled(p, b.resume(b.service, p, r), file)
+		b.settled(p, b.resume(b.Uploads, p, r), file)
 	}
 }

@@ -1,10 +1,12 @@
-package media
+package upload
 
 import (
 	"context"
 	"time"
 
 	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/media"
 )
 
 // reservation is the row of an upload in the database: the bytes that the upload reserves
@@ -14,7 +16,7 @@ type reservation struct {
 	store  Store
 	now    func() time.Time
 	itemID uuid.UUID
-	scope  Scope
+	scope  media.Scope
 	lease  time.Duration
 	// capability is that of the upload; nil = none.
 	capability *Capability
@@ -23,23 +25,6 @@ type reservation struct {
 	opened  bool
 	bytes   int64
 	expires time.Time // end of the lease
-}
-
-// endBatch is how many uploads of dead processes one transaction ends.
-const endBatch = 100
-
-// EndUploadsOfDeadProcesses ends the uploads of processes that were declared dead, so that the bytes
-// that they reserved are free again. The purge removes their objects.
-func (s *Service) EndUploadsOfDeadProcesses(ctx context.Context) error {
-	for {
-		ended, err := s.store.EndUploadsOfDeadProcesses(ctx, endBatch, UploadKeys, s.now().Add(removalGrace))
-		if ended > 0 {
-			s.log.WarnContext(ctx, "uploads of a process that died were ended", "uploads", ended)
-		}
-		if err != nil || ended < endBatch {
-			return err
-		}
-	}
 }
 
 // reserve makes the reservation hold at least total bytes. The first call creates the row.

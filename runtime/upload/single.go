@@ -1,4 +1,4 @@
-package media
+package upload
 
 import (
 	"cmp"
@@ -11,20 +11,21 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
 )
 
-// uploadPhase is how far an Upload has come.
-type uploadPhase int
+// singlePhase is how far a Single has come.
+type singlePhase int
 
 const (
-	uploadReceiving uploadPhase = iota // Begin has returned
-	uploadReceived                     // Receive has read the whole file
-	uploadFailed                       // Receive or Commit failed
-	uploadCommitted                    // the draft exists
-	uploadClosed                       // everything is released
+	singleReceiving singlePhase = iota // Begin has returned
+	singleReceived                     // Receive has read the whole file
+	singleFailed                       // Receive or Commit failed
+	singleCommitted                    // the draft exists
+	singleClosed                       // everything is released
 )
 
-// Upload is a file that arrives in one request. The caller calls Begin, Receive and
+// Single is a file that arrives in one request. The caller calls Begin, Receive and
 // Commit, and Close in any case:
 //
 //	Begin --> receiving --Receive--> received --Commit--> committed
@@ -35,22 +36,22 @@ const (
 //
 // A file of up to MaxSinglePut is sent to neither PostgreSQL nor S3 before Commit, so that an
 // invalid request changes nothing. A larger one is recorded, reserved under the cap and
-// sent part by part while it arrives. An Upload is not safe for concurrent use.
-type Upload struct {
+// sent part by part while it arrives. A Single is not safe for concurrent use.
+type Single struct {
 	*transfer
-	phase uploadPhase
+	phase singlePhase
 }
 
 // Begin acquires an upload slot for a file of at least sizeHint bytes (0 = unknown). It
 // rejects early what can't succeed: TooLarge, QuotaExceeded, Busy, and Unavailable while the
 // account does not own its bucket.
-func (s *Service) Begin(ctx context.Context, p account.Principal, sizeHint int64) (*Upload, error) {
+func (s *Service) Begin(ctx context.Context, p account.Principal, sizeHint int64) (*Single, error) {
 	return s.BeginWith(ctx, p, nil, sizeHint)
 }
 
 // BeginWith is Begin within a capability, which restricts the file and sets fields of it; nil = none.
-func (s *Service) BeginWith(ctx context.Context, p account.Principal, capability *Capability, sizeHint int64) (*Upload, error) {
-	id, err := s.store.Cell().NewID()
+func (s *Service) BeginWith(ctx context.Context, p account.Principal, capability *Capability, sizeHint int64) (*Single, error) {
+	id, err := s.deps.Store.Cell().NewID()
 	if err != nil {
 		return nil, err
 	}
@@ -59,30 +60,30 @@ func (s *Service) BeginWith(ctx context.Context, p account.Principal, capability
 
 // BeginItem is Begin for a caller that chooses the id of the item. The id must be of the
 // installation's cell, and new.
-func (s *Service) BeginItem(ctx context.Context, p account.Principal, id uuid.UUID, sizeHint int64) (*Upload, error) {
+func (s *Service) BeginItem(ctx context.Context, p account.Principal, id uuid.UUID, sizeHint int64) (*Single, error) {
 	return s.begin(ctx, p, id, nil, sizeHint)
 }
 
-func (s *Service) begin(ctx context.Context, p account.Principal, id uuid.UUID, capability *Capability, sizeHint int64) (*Upload, error) {
-	scope := ScopeOf(p)
+func (s *Service) begin(ctx context.Context, p account.Principal, id uuid.UUID, capability *Capability, sizeHint int64) (*Single, error) {
+	scope := media.ScopeOf(p)
 	if err := cmp.Or(s.checkAccount(p.Account, sizeHint), capability.checkSize(sizeHint)); err != nil {
 		return nil, err
 	}
 	if sizeHint > MaxSinglePut {
-		available, maxStorage, err := s.store.AvailableBytes(ctx, scope)
+		usage, err := s.deps.Items.Usage(ctx, p)
 		if err != nil {
 			return nil, notStored(err)
 		}
-		if sizeHint > available {
-			return nil, QuotaExceeded(maxStorage)
+		if sizeHint > usage.MaxStorage-usage.Used {
+			return nil, QuotaExceeded(usage.MaxStorage)
 		}
 	}
-	if s.deriver != nil {
-		if err := s.deriver.CheckAdmission(scope.AccountID); err != nil {
+	if s.deps.Deriver != nil {
+		if err := s.deps.Deriver.CheckAdmission(scope.AccountID); err != nil {
 			return nil, err
 		}
 	}
-	u := &Upload{transfer: s.newTransfer(p.Account, s.newReservation(id, scope), sizeHint, partSizeFor(p.Account.MaxUploadSize, maxParts))}
+	u := &Single{transfer: s.newTransfer(p.Account, s.newReservation(id, scope), sizeHint, partSizeFor(p.Account.MaxUploadSize, maxParts))}
 	u.capability, u.reservation.capability = capability, capability
 	if err := u.acquireUploadSlot(ctx); err != nil {
 		return nil, err
@@ -95,7 +96,7 @@ func (s *Service) checkAccount(a account.Account, size int64) error {
 	if !a.BucketOwned {
 		return fault.New(fault.Unavailable, "the account's bucket is not ready for uploads")
 	}
-	if err := s.checkWritable(); err != nil {
+	if err := media.CheckWritable(s.deps.Objects); err != nil {
 		return err
 	}
 	if size > a.MaxUploadSize {
@@ -106,18 +107,18 @@ func (s *Service) checkAccount(a account.Account, size int64) error {
 
 // OnSlow registers how to abort a read of the file from another goroutine. abort may be
 // called more than once, and is never called after Receive has returned.
-func (u *Upload) OnSlow(abort func(why error)) { u.rate.abort = abort }
+func (u *Single) OnSlow(abort func(why error)) { u.rate.abort = abort }
 
 // errPhase is a bug of the caller.
 var errPhase = errors.New("the upload is in another phase")
 
 // Receive reads the file to its end. declaredType is the type that the client declared.
 // After an error the upload can only be closed.
-func (u *Upload) Receive(ctx context.Context, file io.Reader, declaredType string) error {
-	if u.phase != uploadReceiving {
+func (u *Single) Receive(ctx context.Context, file io.Reader, declaredType string) error {
+	if u.phase != singleReceiving {
 		return errPhase
 	}
-	u.phase = uploadFailed
+	u.phase = singleFailed
 	defer u.startRateMonitor()()
 	for {
 		next := u.partSize
@@ -133,7 +134,7 @@ func (u *Upload) Receive(ctx context.Context, file io.Reader, declaredType strin
 		}
 		u.readHead()
 		if ended {
-			u.phase = uploadReceived
+			u.phase = singleReceived
 			return nil
 		}
 		if err := u.reserveSize(ctx); err != nil {
@@ -152,7 +153,7 @@ func (u *Upload) Receive(ctx context.Context, file io.Reader, declaredType strin
 
 // DeclareType sets the type that the client declared, if it is known only after the file.
 // It has no effect on a file of which a part has been sent.
-func (u *Upload) DeclareType(mimeType string) {
+func (u *Single) DeclareType(mimeType string) {
 	if u.inMemory() {
 		u.mimeType = sniff(u.buffer.head(sniffLength), u.capability.declaredType(mimeType))
 	}
@@ -160,43 +161,43 @@ func (u *Upload) DeclareType(mimeType string) {
 
 // Commit stores what is left of the file, and its derivatives, and makes the draft. When
 // it returns nil, the draft and its bytes are durable. Fields out of bounds change nothing.
-func (u *Upload) Commit(ctx context.Context, fields Fields) (Item, error) {
-	if u.phase != uploadReceived {
-		return Item{}, errPhase
+func (u *Single) Commit(ctx context.Context, fields media.Fields) (media.Item, error) {
+	if u.phase != singleReceived {
+		return media.Item{}, errPhase
 	}
 	fields, err := u.capability.Apply(fields)
 	if err != nil {
-		return Item{}, err
+		return media.Item{}, err
 	}
 	if err := fields.Validate(); err != nil {
-		return Item{}, err
+		return media.Item{}, err
 	}
-	u.phase = uploadFailed
+	u.phase = singleFailed
 	if err := u.reservation.reserve(ctx, u.size); err != nil {
-		return Item{}, notStored(err)
+		return media.Item{}, notStored(err)
 	}
 	if u.inMemory() {
 		if err := u.putWhole(ctx); err != nil {
-			return Item{}, err
+			return media.Item{}, err
 		}
 	} else {
 		if err := u.sendRest(ctx); err != nil {
-			return Item{}, err
+			return media.Item{}, err
 		}
 		if err := u.completeMultipart(ctx); err != nil {
-			return Item{}, err
+			return media.Item{}, err
 		}
 	}
 	derivatives, err := u.derive(ctx)
 	if err != nil {
-		return Item{}, notStored(err)
+		return media.Item{}, notStored(err)
 	}
-	item := u.capability.complete(u.item(fields.withDefaults(), append(Objects{u.original()}, derivatives...)))
-	if err := u.service.store.CommitUpload(ctx, item); err != nil {
-		return Item{}, notStored(err)
+	item := u.capability.complete(u.item(fields.WithDefaults(), append(media.Objects{u.original()}, derivatives...)))
+	if err := u.service.deps.Store.CommitUpload(ctx, item); err != nil {
+		return media.Item{}, notStored(err)
 	}
-	u.phase = uploadCommitted
-	u.service.metrics.countDraft(singleUpload, item)
+	u.phase = singleCommitted
+	u.service.countDraft(singleUpload, item)
 	return item, nil
 }
 
@@ -206,21 +207,21 @@ const abandonTimeout = 30 * time.Second
 
 // Close releases the slots and the memory of the upload. One that was not committed is
 // abandoned: its reservation is released and what reached S3 is removed.
-func (u *Upload) Close(ctx context.Context) {
+func (u *Single) Close(ctx context.Context) {
 	_ = u.awaitPart() // writeFailed records an error
-	if u.reservation.opened && u.phase != uploadCommitted && u.phase != uploadClosed {
+	if u.reservation.opened && u.phase != singleCommitted && u.phase != singleClosed {
 		u.abandon(ctx)
 	}
-	u.phase = uploadClosed
+	u.phase = singleClosed
 	u.close()
 }
 
-func (u *Upload) abandon(ctx context.Context) {
+func (u *Single) abandon(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTimeout)
 	defer cancel()
-	removal, err := u.service.store.AbandonUpload(ctx, u.id, u.scope, u.writtenKeys, u.service.now().Add(removalGrace))
+	removal, err := u.service.deps.Store.AbandonUpload(ctx, u.id, u.scope, u.writtenKeys, u.service.deps.Now().Add(media.RemovalGrace))
 	if err != nil {
-		u.service.log.WarnContext(ctx, "cleanup deferred to purge", "stage", "abandon upload", "item", u.id, "error", err)
+		u.service.deps.Log.WarnContext(ctx, "cleanup deferred to purge", "stage", "abandon upload", "item", u.id, "error", err)
 		return
 	}
 	switch {
@@ -228,8 +229,8 @@ func (u *Upload) abandon(ctx context.Context) {
 	case u.writeUncertain:
 		// Space is freed now. The removal stays queued, so that the purge repeats it when no
 		// write can be in flight any more.
-		u.service.tryRemoval(ctx, *removal)
+		u.service.deps.Items.TryRemoval(ctx, *removal)
 	default:
-		u.service.removeNow(ctx, *removal)
+		u.service.deps.Items.RemoveNow(ctx, *removal)
 	}
 }

@@ -1,4 +1,4 @@
-package media_test
+package upload_test
 
 import (
 	"bytes"
@@ -15,8 +15,10 @@ import (
 
 	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
+	"mediastack.dev/runtime/internal/runtimetest/mediatest"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/upload"
 )
 
 // partStore is the real store. It calls onPart before it stores a part.
@@ -60,11 +62,11 @@ func (r *countedReader) Read(p []byte) (int, error) {
 
 // progressCounter counts what is written to the database of an upload in progress.
 type progressCounter struct {
-	media.Store
+	upload.Store
 	saved atomic.Int64
 }
 
-func (s *progressCounter) SaveProgress(ctx context.Context, id uuid.UUID, before int64, p media.Progress, expires time.Time) error {
+func (s *progressCounter) SaveProgress(ctx context.Context, id uuid.UUID, before int64, p upload.Progress, expires time.Time) error {
 	s.saved.Add(1)
 	return s.Store.SaveProgress(ctx, id, before, p, expires)
 }
@@ -74,14 +76,14 @@ func TestUpload_ReceivesAPartWhileOneIsSentAndHoldsTenMebibytes(t *testing.T) {
 	t.Parallel()
 	const buffer = 10 << 20
 	b := setup(t)
-	p := b.tenant(1 << 30)
-	for name, run := range map[string]func(service *media.Service, file io.Reader, size int) error{
-		"one request": func(service *media.Service, file io.Reader, _ int) error {
-			_, err := upload(t.Context(), service, p, file, media.Fields{})
+	p := b.Tenant(1 << 30)
+	for name, run := range map[string]func(uploads *upload.Service, file io.Reader, size int) error{
+		"one request": func(uploads *upload.Service, file io.Reader, _ int) error {
+			_, err := uploadFile(t.Context(), uploads, p, file, media.Fields{})
 			return err
 		},
-		"resumable": func(service *media.Service, file io.Reader, size int) error {
-			r, err := service.CreateResumable(t.Context(), p, int64(size), media.Fields{}, "")
+		"resumable": func(uploads *upload.Service, file io.Reader, size int) error {
+			r, err := uploads.CreateResumable(t.Context(), p, int64(size), media.Fields{}, "")
 			must(t, err)
 			if _, err = r.Append(t.Context(), 0, file, int64(size), nil); err == nil {
 				_, err = r.Finish(t.Context())
@@ -91,8 +93,11 @@ func TestUpload_ReceivesAPartWhileOneIsSentAndHoldsTenMebibytes(t *testing.T) {
 	} {
 		file := &countedReader{Reader: bytes.NewReader(random(38 << 20))}
 		parts, proceed, ended := make(chan int), make(chan struct{}), make(chan error, 1)
-		store := &partStore{b.objects, func(number int) error { parts <- number; <-proceed; return nil }}
-		go func() { ended <- run(b.replicaOver(store, config), file, 38<<20); close(parts) }()
+		store := &partStore{b.Objects, func(number int) error { parts <- number; <-proceed; return nil }}
+		go func() {
+			ended <- run(b.Another(mediatest.Config, mediatest.Over(store)).Uploads, file, 38<<20)
+			close(parts)
+		}()
 		sent, overlapped := 0, false
 		for number := range parts {
 			held := func() int64 { return file.read.Load() - int64(sent) }
@@ -102,14 +107,14 @@ func TestUpload_ReceivesAPartWhileOneIsSentAndHoldsTenMebibytes(t *testing.T) {
 			if held() > buffer {
 				t.Errorf("%s: %d bytes are held with part %d", name, held(), number)
 			}
-			sent += media.PartSize
+			sent += upload.PartSize
 			proceed <- struct{}{}
 		}
 		if err := <-ended; err != nil || !overlapped {
 			t.Errorf("%s: %v, %t", name, err, overlapped)
 		}
 	}
-	b.balanced(p)
+	b.Balanced(p)
 }
 
 // The last part of a request of known size takes what would be too little for one more: otherwise it
@@ -117,7 +122,7 @@ func TestUpload_ReceivesAPartWhileOneIsSentAndHoldsTenMebibytes(t *testing.T) {
 func TestResumable_RequestsOfKnownSizeLeaveNoIncompletePart(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(1 << 30)
+	p := b.Tenant(1 << 30)
 	for _, c := range []struct {
 		size, declared int
 		parts          []int64 // in MiB
@@ -152,10 +157,10 @@ func TestResumable_RequestsOfKnownSizeLeaveNoIncompletePart(t *testing.T) {
 func TestResumable_SavesItsProgressAfterThreeParts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(1 << 30)
-	counter := &progressCounter{Store: b.store.Items}
-	service := b.replicaWith(counter, b.objects, config)
-	r, err := service.CreateResumable(t.Context(), p, 100<<20, media.Fields{}, "")
+	p := b.Tenant(1 << 30)
+	counter := &progressCounter{Store: b.Store.Uploads}
+	replica := b.Another(mediatest.Config, func(deps *upload.Deps) { deps.Store = counter })
+	r, err := replica.Uploads.CreateResumable(t.Context(), p, 100<<20, media.Fields{}, "")
 	must(t, err)
 	must(t, check.ErrorOf(r.Append(t.Context(), 0, bytes.NewReader(random(64<<20)), 64<<20, nil)))
 	// The id of the multipart upload, the first part, three times three parts, the end.
@@ -169,22 +174,22 @@ func TestResumable_SavesItsProgressAfterThreeParts(t *testing.T) {
 func TestResumable_KeepsThePartsBeforeAFailureOfTheObjectStore(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.tenant(1 << 30)
+	p := b.Tenant(1 << 30)
 	var once sync.Once
 	errDown := errors.New("down")
-	store := &partStore{b.objects, func(number int) (err error) {
+	store := &partStore{b.Objects, func(number int) (err error) {
 		if number == 4 {
 			once.Do(func() { err = errDown })
 		}
 		return err
 	}}
-	service := b.replicaOver(store, config)
+	replica := b.Another(mediatest.Config, mediatest.Over(store))
 	file := random(40 << 20)
 	for _, verify := range []func() error{nil, func() error { return nil }} {
 		once = sync.Once{}
-		r, err := service.CreateResumable(t.Context(), p, int64(len(file)), media.Fields{}, "")
+		r, err := replica.Uploads.CreateResumable(t.Context(), p, int64(len(file)), media.Fields{}, "")
 		must(t, err)
-		kept := int64(3 * media.PartSize)
+		kept := int64(3 * upload.PartSize)
 		if verify != nil {
 			kept = 0 // they are not verified
 		}
@@ -192,7 +197,7 @@ func TestResumable_KeepsThePartsBeforeAFailureOfTheObjectStore(t *testing.T) {
 		if n != kept || !errors.Is(err, errDown) {
 			t.Fatalf("%d bytes are kept, %v", n, err)
 		}
-		r = b.resume(service, p, r)
+		r = b.resume(replica.Uploads, p, r)
 		must(t, check.ErrorOf(r.Append(t.Context(), n, bytes.NewReader(file[n:]), -1, nil)))
 		must(t, check.ErrorOf(r.Finish(t.Context())))
 		b.settled(p, r, file)

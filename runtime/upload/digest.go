@@ -1,9 +1,11 @@
-package media
+package upload
 
 import (
 	"encoding"
 	"fmt"
 	"hash"
+
+	"mediastack.dev/runtime/media"
 )
 
 // digest hashes a file while it arrives: each read at once, while the processor's cache has its
@@ -42,7 +44,7 @@ func (d *digest) takePart(all bool) (state []byte) {
 }
 
 // sum returns the hash of all bytes.
-func (d *digest) sum() SHA256 { return d.received.Sum(nil) }
+func (d *digest) sum() media.SHA256 { return d.received.Sum(nil) }
 
 // restore continues from the state stored of another digest. Nothing is in the buffer.
 func (d *digest) restore(state []byte) error {

@@ -1,4 +1,4 @@
-package media
+package upload
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/filehead"
+	"mediastack.dev/runtime/media"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 	maxEmptyReads = 100
 )
 
-// transfer moves the bytes of one file from a request to the object store. Upload (one
+// transfer moves the bytes of one file from a request to the object store. Single (one
 // request) and Resumable (many requests) stand on it.
 //
 //	request --fill--> buffer --beginPart, awaitPart--> object store
@@ -44,18 +45,18 @@ const (
 type transfer struct {
 	service  *Service
 	account  account.Account
-	scope    Scope
+	scope    media.Scope
 	id       uuid.UUID
 	sizeHint int64 // minimum of the size, from what the client declared; 0 = none
 	partSize int   // of all parts but the last ones of requests; a multiple of chunkSize
 
-	buffer   buffer    // bytes received that S3 may not have: those of sending, and the unsent ones
-	sending  *sentPart // nil = no part is being sent
-	digest   digest    // of the bytes received
-	size     int64     // bytes received
-	mimeType string    // empty until enough bytes have been received to detect it
-	detected string    // the type by the bytes alone, once mimeType is known
-	facts    Facts     // of an image; zero until derive has read them
+	buffer   buffer      // bytes received that S3 may not have: those of sending, and the unsent ones
+	sending  *sentPart   // nil = no part is being sent
+	digest   digest      // of the bytes received
+	size     int64       // bytes received
+	mimeType string      // empty until enough bytes have been received to detect it
+	detected string      // the type by the bytes alone, once mimeType is known
+	facts    media.Facts // of an image; zero until derive has read them
 	// underivable is why derive could not make a derivative; nil = it made all, or none was wanted.
 	underivable error
 	head        filehead.Head // of the bytes that were in the buffer before any was sent
@@ -63,7 +64,7 @@ type transfer struct {
 	capability *Capability
 
 	reservation *reservation
-	multipart   Multipart // nil until the first part is sent
+	multipart   media.Multipart // nil until the first part is sent
 	// writtenKeys are the keys that the object store may have an object of.
 	writtenKeys []string
 	// writeUncertain is set when a write to the object store failed with an unknown
@@ -71,8 +72,8 @@ type transfer struct {
 	writeUncertain bool
 
 	uploadSlot slot
-	partSlot   slot      // held while the buffer may exceed inlineLimit
-	imageSlot  ImageSlot // nil = none
+	partSlot   slot            // held while the buffer may exceed inlineLimit
+	imageSlot  media.ImageSlot // nil = none
 	rate       rateGuard
 }
 
@@ -97,8 +98,8 @@ func partSizeFor(bytes int64, parts int) int {
 }
 
 // newReservation returns the reservation of an upload that has no row yet.
-func (s *Service) newReservation(itemID uuid.UUID, scope Scope) *reservation {
-	return &reservation{store: s.store, now: s.now, itemID: itemID, scope: scope, lease: s.cfg.UploadLease}
+func (s *Service) newReservation(itemID uuid.UUID, scope media.Scope) *reservation {
+	return &reservation{store: s.deps.Store, now: s.deps.Now, itemID: itemID, scope: scope, lease: s.cfg.UploadLease}
 }
 
 // acquireUploadSlot waits for an upload slot.
@@ -225,9 +226,9 @@ func (t *transfer) reserveSize(ctx context.Context) error {
 
 // startMultipart begins the multipart upload of the file.
 func (t *transfer) startMultipart(ctx context.Context) error {
-	key := t.key(Original)
+	key := t.key(media.Original)
 	t.writtenKeys = append(t.writtenKeys, key)
-	multipart, err := t.service.objects.StartMultipart(ctx, t.scope.Bucket, key, t.mimeType)
+	multipart, err := t.service.deps.Objects.StartMultipart(ctx, t.scope.Bucket, key, t.mimeType)
 	if err != nil {
 		return t.writeFailed(err)
 	}
@@ -292,44 +293,44 @@ func (t *transfer) completeMultipart(ctx context.Context) error {
 func (t *transfer) putWhole(ctx context.Context) error {
 	body := t.buffer.reader(t.buffer.size)
 	defer func() { _ = body.Close() }()
-	key := t.key(Original)
+	key := t.key(media.Original)
 	t.writtenKeys = append(t.writtenKeys, key)
-	if err := t.service.objects.Put(ctx, t.scope.Bucket, key, t.mimeType, body, t.size); err != nil {
+	if err := t.service.deps.Objects.Put(ctx, t.scope.Bucket, key, t.mimeType, body, t.size); err != nil {
 		return t.writeFailed(err)
 	}
 	return nil
 }
 
 // put stores another object of the item with one request.
-func (t *transfer) put(ctx context.Context, variant Variant, mimeType string, body io.ReadSeeker, size int64) error {
+func (t *transfer) put(ctx context.Context, variant media.Variant, mimeType string, body io.ReadSeeker, size int64) error {
 	key := t.key(variant)
 	t.writtenKeys = append(t.writtenKeys, key)
-	if err := t.service.objects.Put(ctx, t.scope.Bucket, key, mimeType, body, size); err != nil {
+	if err := t.service.deps.Objects.Put(ctx, t.scope.Bucket, key, mimeType, body, size); err != nil {
 		return t.writeFailed(err)
 	}
 	return nil
 }
 
 // original describes the file as an object, once all of it has been sent.
-func (t *transfer) original() Object {
-	return Object{Variant: Original, Key: t.key(Original), Bytes: t.size, MimeType: t.mimeType, SHA256: t.digest.sum()}
+func (t *transfer) original() media.Object {
+	return media.Object{Variant: media.Original, Key: t.key(media.Original), Bytes: t.size, MimeType: t.mimeType, SHA256: t.digest.sum()}
 }
 
 // item returns the draft that the file becomes.
-func (t *transfer) item(fields Fields, objects Objects) Item {
+func (t *transfer) item(fields media.Fields, objects media.Objects) media.Item {
 	facts := t.facts
 	if filehead.MayKnow(t.mimeType) {
 		head := t.head.Of(t.size)
 		facts.Duration, facts.Pages = head.Duration, head.Pages
 	}
-	return Item{
+	return media.Item{
 		ID: t.id, AccountID: t.scope.AccountID, AppID: t.scope.AppID,
 		FileName: fields.FileName, Access: fields.Access, Caption: fields.Caption, Group: fields.Group,
-		Metadata: fields.Metadata, Objects: objects, Facts: facts, Version: 1, CreatedAt: t.service.now(),
+		Metadata: fields.Metadata, Objects: objects, Facts: facts, Version: 1, CreatedAt: t.service.deps.Now(),
 	}
 }
 
-func (t *transfer) key(variant Variant) string { return ObjectKey(t.id, variant) }
+func (t *transfer) key(variant media.Variant) string { return media.ObjectKey(t.id, variant) }
 
 // writeFailed records that a write to the object store failed, and returns its error.
 func (t *transfer) writeFailed(err error) error {

@@ -1,4 +1,4 @@
-package media
+package upload
 
 import (
 	"maps"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
 )
 
 // Bounds of an upload capability.
@@ -21,19 +22,15 @@ const (
 	maxMediaType       = 127
 )
 
-const (
-	// openGrace is how long after the expiry of a counted capability an upload that began before may
-	// reserve its use. capabilityRetention is how long the count is kept after the expiry: longer, so
-	// that an upload which is opened late never finds a count that was forgotten.
-	openGrace           = 24 * time.Hour
-	capabilityRetention = 2 * openGrace
-)
+// openGrace is how long after the expiry of a counted capability an upload that began before may reserve its use: for less time
+// than its count is kept, so that an upload which is opened late never finds a count that was forgotten.
+const openGrace = media.CapabilityRetention / 2
 
 // Capability is what an upload signature permits beyond an upload to an app. A zero field does not
 // restrict. The JSON form is signed and stored, so a field is never renamed.
 type Capability struct {
 	// ID identifies the capability in the database. It cannot be turned back into a signature.
-	ID SHA256 `json:"id,omitempty"`
+	ID media.SHA256 `json:"id,omitempty"`
 	// MaxBytes is the maximum size of the file.
 	MaxBytes int64 `json:"maxBytes,omitempty"`
 	// Types are the types that the file may have, detected from its bytes: image/png or image/*.
@@ -41,9 +38,9 @@ type Capability struct {
 	// Count is the maximum number of drafts.
 	Count int `json:"count,omitempty"`
 	// Access, Group and Metadata are those of every upload.
-	Access   Access   `json:"access,omitempty"`
-	Group    string   `json:"group,omitempty"`
-	Metadata Metadata `json:"metadata,omitempty"`
+	Access   media.Access   `json:"access,omitempty"`
+	Group    string         `json:"group,omitempty"`
+	Metadata media.Metadata `json:"metadata,omitempty"`
 	// Ref is a reference of the server that requested the signature. Every item of the capability has it.
 	Ref string `json:"ref,omitempty"`
 	// Seal is set if an upload is sealed as soon as it is complete.
@@ -71,37 +68,37 @@ func (c *Capability) Validate() error {
 		return ErrCapabilityTypes
 	}
 	for _, one := range c.Types {
-		if err := checkAlias(one); err != nil {
+		if err := media.CheckTypeAlias(one); err != nil {
 			return err
 		}
 		if len(one) > maxMediaType || !mediaType.MatchString(one) {
 			return fault.New(fault.Invalid, "types must be media types such as image/png or image/*, without parameters, unlike %.100q", one)
 		}
 	}
-	if err := (Fields{Access: c.Access, Group: c.Group, Metadata: c.Metadata}).Validate(); err != nil {
+	if err := (media.Fields{Access: c.Access, Group: c.Group, Metadata: c.Metadata}).Validate(); err != nil {
 		return err
 	}
-	return checkText("ref", c.Ref, MaxRef, "")
+	return media.CheckText("ref", c.Ref, MaxRef, "")
 }
 
 // Apply returns the fields of an upload with the values that the capability sets. Another value for one
 // of them is Forbidden, by its name. A nil capability sets nothing.
-func (c *Capability) Apply(fields Fields) (Fields, error) {
+func (c *Capability) Apply(fields media.Fields) (media.Fields, error) {
 	if c == nil {
 		return fields, nil
 	}
 	var err error
 	if fields.Access, err = fixed("access", c.Access, fields.Access); err != nil {
-		return Fields{}, err
+		return media.Fields{}, err
 	}
 	if fields.Group, err = fixed("group", c.Group, fields.Group); err != nil {
-		return Fields{}, err
+		return media.Fields{}, err
 	}
-	merged := Metadata{}
+	merged := media.Metadata{}
 	maps.Copy(merged, fields.Metadata)
 	for _, key := range slices.Sorted(maps.Keys(c.Metadata)) {
 		if sent, ok := fields.Metadata[key]; ok && sent != c.Metadata[key] {
-			return Fields{}, setByCapability("metadata." + key)
+			return media.Fields{}, setByCapability("metadata." + key)
 		}
 		merged[key] = c.Metadata[key]
 	}
@@ -173,7 +170,7 @@ func (c *Capability) OnlyGroup() bool {
 func (c *Capability) counted() bool { return c != nil && c.Count > 0 }
 
 // complete returns an item as the capability leaves it: with the reference, and sealed if it says so.
-func (c *Capability) complete(item Item) Item {
+func (c *Capability) complete(item media.Item) media.Item {
 	if c == nil {
 		return item
 	}

@@ -1,4 +1,4 @@
-package media
+package upload
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/minrate"
 )
 
@@ -18,7 +19,7 @@ func contendedUpload(t *testing.T) (u *transfer, stopWaiting func()) {
 	t.Helper()
 	cfg := Config{MaxUploads: 1, UploadPerAccountPercent: 100, UploadQueue: 9, UploadQueueTimeout: 24 * time.Hour, UploadMinTransferRate: 1000}
 	s := &Service{cfg: cfg, limits: testLimits(t, cfg)}
-	u = &transfer{service: s, scope: Scope{AccountID: uuid.New()}}
+	u = &transfer{service: s, scope: media.Scope{AccountID: uuid.New()}}
 	u.rate.budget = minrate.New(cfg.UploadMinTransferRate, idleBudget)
 	must(t, u.acquireUploadSlot(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())

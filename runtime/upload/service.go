@@ -1,0 +1,137 @@
+// Package upload receives files, and makes items of package media of them. A file arrives in one request, as a Single, or in any number
+// of requests at any replica, as a Resumable. Its bytes are reserved under the cap of the account before they are sent to the object
+// store, and what uploads hold of the process is bounded, fairly between accounts. REST, TUS, MCP, the files page and package fetch call
+// Service.
+//
+// Single and Resumable move their bytes with a transfer. What a crash leaves behind, package media purges.
+package upload
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/settings"
+)
+
+// Config bounds uploads. The tags are flag and environment names.
+type Config struct {
+	MaxUploads              int           `env:"SERVICE_MAX_UPLOADS" default:"128" help:"Upload slots: uploads that a process receives at once. Each buffers up to 1.25 MiB, and more from SERVICE_UPLOAD_MEMORY."`
+	UploadMemory            int64         `env:"SERVICE_UPLOAD_MEMORY" default:"268435456" help:"Bytes of memory for uploads over 1 MiB, at least 10 MiB. Each uses up to 10 MiB; others wait."`
+	UploadPerAccountPercent int           `name:"upload-per-account-percent" env:"SERVICE_UPLOAD_PER_ACCOUNT_PERCENT" default:"75" help:"Percent of upload slots and memory that one account may hold."`
+	UploadQueue             int           `env:"SERVICE_UPLOAD_QUEUE" default:"256" help:"Uploads that may wait for a slot; more are rejected with 429. One account may have half of them, and always one."`
+	UploadQueueTimeout      time.Duration `name:"upload-queue-timeout" env:"SERVICE_UPLOAD_QUEUE_TIMEOUT" default:"60s" help:"How long an upload waits for a slot, or for memory."`
+	UploadMinTransferRate   int64         `name:"upload-min-transfer-rate" env:"SERVICE_UPLOAD_MIN_TRANSFER_RATE" default:"65536" help:"Minimum transfer rate of an upload, in bytes per second, while others wait for its slot or memory; 0 = none."`
+	UploadLease             time.Duration `env:"SERVICE_UPLOAD_LEASE" default:"15m" help:"How long an upload may make no progress before the purge considers it dead."`
+	ResumableTTL            time.Duration `env:"SERVICE_RESUMABLE_TTL" default:"24h" help:"How long a resumable upload may make no progress before it expires, at least 1m."`
+}
+
+// Validate checks the bounds.
+func (c Config) Validate() error {
+	switch {
+	case c.MaxUploads < 1:
+		return fmt.Errorf("SERVICE_MAX_UPLOADS must be at least 1, not %d", c.MaxUploads)
+	case c.UploadMemory < bufferSize:
+		return fmt.Errorf("SERVICE_UPLOAD_MEMORY must be at least %d, not %d", bufferSize, c.UploadMemory)
+	case c.UploadPerAccountPercent < 1 || c.UploadPerAccountPercent > 100:
+		return fmt.Errorf("SERVICE_UPLOAD_PER_ACCOUNT_PERCENT must be from 1 to 100, not %d", c.UploadPerAccountPercent)
+	case c.UploadQueue < 0:
+		return fmt.Errorf("SERVICE_UPLOAD_QUEUE must not be negative, but is %d", c.UploadQueue)
+	case c.UploadQueueTimeout <= 0:
+		return fmt.Errorf("SERVICE_UPLOAD_QUEUE_TIMEOUT must be positive, not %s", c.UploadQueueTimeout)
+	case c.UploadMinTransferRate < 0:
+		return fmt.Errorf("SERVICE_UPLOAD_MIN_TRANSFER_RATE must not be negative, but is %d", c.UploadMinTransferRate)
+	case c.UploadLease < time.Minute:
+		return fmt.Errorf("SERVICE_UPLOAD_LEASE must be at least 1m, not %s", c.UploadLease)
+	case c.ResumableTTL < time.Minute:
+		return fmt.Errorf("SERVICE_RESUMABLE_TTL must be at least 1m, not %s", c.ResumableTTL)
+	}
+	return nil
+}
+
+// Settings returns the settings of an account.
+type Settings interface {
+	Get(ctx context.Context, accountID uuid.UUID) (settings.Layers, error)
+}
+
+// Deriver makes derivatives of files that arrive. internal/imaging.Pool implements it. It is safe for concurrent use.
+type Deriver interface {
+	// CheckAdmission returns Busy if the account already holds its maximum of image slots. It
+	// reserves nothing. It rejects a flooding account before its body is read, without
+	// affecting other accounts.
+	CheckAdmission(account uuid.UUID) error
+	// Reserve acquires an image slot for a file that turned out to be an image. Busy when the
+	// account holds its maximum, and when all slots are held and it holds one of them.
+	Reserve(account uuid.UUID) (media.ImageSlot, error)
+	// ReserveWait is Reserve for a file that is stored already: it waits for a slot. Busy when
+	// ctx ends first.
+	ReserveWait(ctx context.Context, account uuid.UUID) (media.ImageSlot, error)
+	media.Deriver
+}
+
+// Deps are the dependencies of a Service.
+type Deps struct {
+	Store   Store
+	Objects media.ObjectStore
+	// Items carries out the removals that uploads queue, and counts the items that they seal.
+	Items *media.Service
+	// Deriver makes derivatives; nil = none are made.
+	Deriver  Deriver
+	Settings Settings
+	// Locks are those that the requests of resumable uploads hold, and LockTimeout is how long End waits for one.
+	Locks       Locks
+	LockTimeout time.Duration
+	Now         func() time.Time
+	Log         *slog.Logger
+	// Registry takes the metrics; nil = none are registered.
+	Registry prometheus.Registerer
+}
+
+// Service implements the use cases of uploads. It is safe for concurrent use.
+type Service struct {
+	cfg     Config
+	deps    Deps
+	limits  limits
+	metrics metrics
+	newHash func() hash.Hash // of files
+}
+
+// New returns a Service that uses deps.
+func New(cfg Config, deps Deps) (*Service, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	limits, err := newLimits(cfg, deps.Registry)
+	if err != nil {
+		return nil, err
+	}
+	metrics, err := newMetrics(deps.Registry)
+	if err != nil {
+		return nil, err
+	}
+	return &Service{cfg: cfg, deps: deps, limits: limits, metrics: metrics, newHash: sha256.New}, nil
+}
+
+// endBatch is how many uploads of dead processes one transaction ends.
+const endBatch = 100
+
+// EndUploadsOfDeadProcesses ends the uploads of processes that were declared dead, so that the bytes
+// that they reserved are free again. The purge removes their objects.
+func (s *Service) EndUploadsOfDeadProcesses(ctx context.Context) error {
+	for {
+		ended, err := s.deps.Store.EndUploadsOfDeadProcesses(ctx, endBatch, media.UploadKeys, s.deps.Now().Add(media.RemovalGrace))
+		if ended > 0 {
+			s.deps.Log.WarnContext(ctx, "uploads of a process that died were ended", "uploads", ended)
+		}
+		if err != nil || ended < endBatch {
+			return err
+		}
+	}
+}
