@@ -83,6 +83,35 @@ func TestPages_NameTestsThatExist(t *testing.T) {
 	}
 }
 
+// The pages for developers name files by their paths, with alternatives in braces.
+func TestPages_NameFilesThatExist(t *testing.T) {
+	t.Parallel()
+	named := 0
+	path := regexp.MustCompile("`((?:api|charts|clients|config|controllers|docs|hack|runtime)/[\\w./{},-]+)`")
+	braces := regexp.MustCompile(`^(.*)\{(.*)\}(.*)$`)
+	all := pages(t)
+	for _, page := range []string{"docs/guides/develop.md", "docs/architecture.md"} {
+		for _, found := range path.FindAllStringSubmatch(all[page], -1) {
+			files := []string{found[1]}
+			if parts := braces.FindStringSubmatch(found[1]); parts != nil {
+				files = nil
+				for alternative := range strings.SplitSeq(parts[2], ",") {
+					files = append(files, parts[1]+alternative+parts[3])
+				}
+			}
+			for _, file := range files {
+				if _, err := os.Stat(filepath.Join("..", file)); err != nil {
+					t.Errorf("%s: %v", page, err)
+				}
+				named++
+			}
+		}
+	}
+	if named < 50 {
+		t.Errorf("%d files are named: the pattern finds too few", named)
+	}
+}
+
 func TestPages_LinkToWhatExists(t *testing.T) {
 	t.Parallel()
 	all := pages(t)

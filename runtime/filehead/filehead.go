@@ -1,5 +1,5 @@
 // Package filehead reads what the first bytes of a file say about the whole of it: how long a recording is,
-// and how many pages a document has. Package media reads it of every upload.
+// and how many pages a document has. Package upload reads it of every file.
 //
 // Files come from anyone. Nothing is allocated by the sizes that they declare, and what is contradictory
 // or absurd is not known.

@@ -1,7 +1,8 @@
 // Package imageformat is the table of image formats: what files of a format are called, and what pictures can be made in
 // it. The runtime, its image worker and the protocol between them use it. To add a format: a row here, its loader and its
-// encoder in vips.c, a sample in vips/samples, and, if pictures are made in it, the values of MediaSettings and a validator
-// in package bare, which job.go of package imaging calls.
+// encoder in vips.c and vips.go, a sample in vips/samples, and, if pictures are made in it, the values of MediaSettings, the
+// names in openapi.yaml, a validator in package bare, which job.go of package imaging calls, and its pictures in
+// hack/presetpictures.
 package imageformat
 
 // Format is a format of image files. Its values are those of the protocol of image workers.

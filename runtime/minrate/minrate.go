@@ -1,5 +1,5 @@
 // Package minrate checks that a transfer has a minimum rate. The HTTP server sets the
-// deadlines of reads and writes with it. Package media applies it to uploads while others wait
+// deadlines of reads and writes with it. Package upload applies it to uploads while others wait
 // for their slots or memory.
 package minrate
 

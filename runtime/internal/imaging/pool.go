@@ -2,7 +2,7 @@
 // renditions of recipes. A Pool
 // sends jobs to processes of mediastack-imaging, one at a time to each, and treats their
 // output as untrusted. A worker whose decoder crashes, hangs or exceeds its memory is
-// killed, and the job is retried once on a new worker. Uploads (runtime/media) use it
+// killed, and the job is retried once on a new worker. Uploads (runtime/upload) use it
 // through upload.Deriver, renditions through media.Renderer. This package itself is pure Go.
 package imaging
 
