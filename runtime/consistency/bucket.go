@@ -210,7 +210,7 @@ func (m *merge) confirmOrphans(ctx context.Context) error {
 	var removed []string
 	for _, o := range candidates {
 		id, _ := itemOfKey(o.Key)
-		if references.Items[o.Key] || references.Uploads[id.String()] || references.Removals[o.Key] {
+		if references.Items[o.Key] || references.Uploads[id.String()] || references.Writers[o.Key] || references.Removals[o.Key] {
 			continue
 		}
 		current, err := m.objects.Stat(ctx, m.account.Bucket, o.Key)

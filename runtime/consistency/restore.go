@@ -80,7 +80,7 @@ func (r *RestoreReporter) account(ctx context.Context, a account.Account) (Resto
 			report.ObjectsWithoutRow++
 			report.BytesWithoutRow += f.Bytes
 		case ObjectMissing:
-			if id, _ := itemOfKey(f.Key); f.Key == "" || f.Key == media.ObjectKey(id, media.Original) {
+			if f.Key == "" || media.VariantOfKey(f.Key) == media.Original {
 				report.MissingOriginals++
 			}
 		case BucketMissing, BucketUnmarked, BucketForeign:

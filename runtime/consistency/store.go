@@ -56,7 +56,7 @@ type Store interface {
 	// purge does, and returns them: row and counters change, and the removal of the objects is queued, in one
 	// transaction.
 	EndOverdueItems(ctx context.Context, accountID uuid.UUID, ids []uuid.UUID, cutoff time.Time) ([]uuid.UUID, error)
-	// FindReferences returns what refers to keys, which belong to the items with these ids, in one snapshot.
+	// FindReferences returns what refers to keys, which belong to the items with these ids, in their order, in one snapshot.
 	FindReferences(ctx context.Context, accountID uuid.UUID, bucket string, ids []uuid.UUID, keys []string) (References, error)
 	// CountPending counts running uploads and queued removals of the account.
 	CountPending(ctx context.Context, accountID uuid.UUID) (uploads, removals int64, err error)
@@ -167,6 +167,7 @@ type Drift struct {
 type References struct {
 	Items    map[string]bool // keys in items
 	Uploads  map[string]bool // ids of items with a running upload
+	Writers  map[string]bool // keys that a writer may be about to record
 	Removals map[string]bool // keys in queued removals
 	Aborts   map[string]bool // those of Removals whose multipart uploads are aborted too
 }

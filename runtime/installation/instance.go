@@ -62,7 +62,10 @@ type InstanceDeps struct {
 	Writable func() error
 	// EndUploads ends the uploads of dead processes.
 	EndUploads func(ctx context.Context) error
-	Log        *slog.Logger
+	// Settle ends what the process has recorded about its own uploads, as far as it is not needed anymore. It is called after each
+	// heartbeat, and at the end, when no upload runs: then last is set.
+	Settle func(ctx context.Context, last bool) error
+	Log    *slog.Logger
 }
 
 // Instance is one process of the runtime in the database. Its uploads end when its lease does: the
@@ -98,12 +101,20 @@ func (i *Instance) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxTouchTimeout)
 			defer cancel()
+			i.settle(ending, true)
 			if err := i.deps.Store.RemoveRuntime(ending, i.id); err != nil {
 				i.deps.Log.WarnContext(ending, "the runtime instance cannot be removed; it counts as serving until its lease ends", "lease", i.cfg.InstanceTimeout, "error", err)
 			}
 			return nil
 		case <-time.After(interval):
 		}
+	}
+}
+
+// settle calls Settle.
+func (i *Instance) settle(ctx context.Context, last bool) {
+	if err := i.deps.Settle(ctx, last); err != nil && ctx.Err() == nil {
+		i.deps.Log.WarnContext(ctx, "uploads that were abandoned cannot be recorded; the next heartbeat tries again", "error", err)
 	}
 }
 
@@ -122,6 +133,7 @@ func (i *Instance) touch(ctx context.Context) {
 		i.deps.Log.WarnContext(ctx, "this process did not renew its lease in time: uploads that were running may have been ended", "lease", i.cfg.InstanceTimeout)
 	}
 	i.touched = true
+	i.settle(touching, false)
 	if !touch.Dead {
 		return
 	}

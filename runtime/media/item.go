@@ -6,6 +6,7 @@ package media
 import (
 	"encoding/hex"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 
@@ -135,9 +136,41 @@ func (i Item) isImage() bool { return strings.HasPrefix(i.original().MimeType, "
 // Owner is the account that an item belongs to: its name, and the bucket of the item's objects.
 type Owner struct{ Namespace, Name, Bucket string }
 
+// KeyPrefix is the beginning of the keys of all objects of items. The id of the item follows, so keys sort as ids do.
+const KeyPrefix = "media/"
+
 // ObjectKey returns the key of an item's object in the bucket of its account.
 func ObjectKey(itemID uuid.UUID, variant Variant) string {
-	return path.Join("media", itemID.String(), string(variant))
+	return KeyPrefix + itemID.String() + "/" + string(variant)
+}
+
+// WriterKey returns the key of an item's object that a writer stores before anything is recorded of the item. number is that of the
+// writer.
+func WriterKey(itemID uuid.UUID, variant Variant, number int64) string {
+	return ObjectKey(itemID, variant) + "." + strconv.FormatInt(number, 10)
+}
+
+// WriterOfKey returns the item and the number of the writer in a key; false for a key that WriterKey never returns.
+func WriterOfKey(key string) (itemID uuid.UUID, number int64, ok bool) {
+	parts := strings.Split(key, "/")
+	if len(parts) != 3 {
+		return uuid.UUID{}, 0, false
+	}
+	variant, digits, _ := strings.Cut(parts[2], ".")
+	itemID, err := uuid.Parse(parts[1])
+	if err == nil {
+		number, err = strconv.ParseInt(digits, 10, 64)
+	}
+	if err != nil || WriterKey(itemID, Variant(variant), number) != key {
+		return uuid.UUID{}, 0, false
+	}
+	return itemID, number, true
+}
+
+// VariantOfKey returns the variant of the object with this key, which ObjectKey or WriterKey has returned.
+func VariantOfKey(key string) Variant {
+	name, _, _ := strings.Cut(path.Base(key), ".")
+	return Variant(name)
 }
 
 // Totals are the totals of an account. Storage counts the bytes of sealed items' objects.

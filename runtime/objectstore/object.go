@@ -72,9 +72,14 @@ func (s *Store) Stat(ctx context.Context, bucket, key string) (media.ObjectInfo,
 // List calls visit for every object whose key begins with prefix, in key order,
 // until visit returns an error, which List then returns.
 func (s *Store) List(ctx context.Context, bucket, prefix string, visit func(media.ObjectInfo) error) error {
+	return s.ListAfter(ctx, bucket, prefix, "", visit)
+}
+
+// ListAfter is List for the keys that are larger than after.
+func (s *Store) ListAfter(ctx context.Context, bucket, prefix, after string, visit func(media.ObjectInfo) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for info := range s.client.ListObjects(ctx, bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
+	for info := range s.client.ListObjects(ctx, bucket, minio.ListObjectsOptions{Prefix: prefix, StartAfter: after, Recursive: true}) {
 		if info.Err != nil {
 			return s.classify(info.Err, "list "+bucket)
 		}

@@ -120,17 +120,23 @@ func (s Consistency) EndOverdueItems(ctx context.Context, accountID uuid.UUID, i
 
 // FindReferences implements consistency.Store.
 func (s Consistency) FindReferences(ctx context.Context, accountID uuid.UUID, bucket string, ids []uuid.UUID, keys []string) (consistency.References, error) {
-	rows, err := s.queries.FindReferences(ctx, sqlgen.FindReferencesParams{AccountID: accountID, Ids: ids, Bucket: bucket, Keys: keys})
+	params := sqlgen.FindReferencesParams{AccountID: accountID, Ids: ids, Bucket: bucket, Keys: keys, Writers: make([]int64, len(keys))}
+	for i, key := range keys {
+		_, params.Writers[i], _ = media.WriterOfKey(key)
+	}
+	rows, err := s.queries.FindReferences(ctx, params)
 	if err != nil {
 		return consistency.References{}, toFault(err, "find references")
 	}
-	found := consistency.References{Items: map[string]bool{}, Uploads: map[string]bool{}, Removals: map[string]bool{}, Aborts: map[string]bool{}}
+	found := consistency.References{Items: map[string]bool{}, Uploads: map[string]bool{}, Writers: map[string]bool{}, Removals: map[string]bool{}, Aborts: map[string]bool{}}
 	for _, row := range rows {
 		switch row.Referrer {
 		case "item":
 			found.Items[row.Key] = true
 		case "upload":
 			found.Uploads[row.Key] = true
+		case "writer":
+			found.Writers[row.Key] = true
 		default:
 			found.Removals[row.Key] = true
 			if row.AbortMultipart {

@@ -52,6 +52,7 @@ type Store struct {
 	// Concurrent uploads are opened, and committed, in batches of all accounts.
 	openBatch   *batcher[uuid.UUID, openRequest]
 	commitBatch *batcher[uuid.UUID, media.Item]
+	storedBatch *batcher[uuid.UUID, storedFile]
 	// Concurrent look-ups of keys share a statement.
 	principalBatch *batcher[account.Hash, *principalLookup]
 	batches        batchMetrics
@@ -87,9 +88,11 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s.shares = newShares(int(s.pool.Config().MaxConns))
 	s.queries = sqlgen.New(s.db)
 	s.openBatch, s.commitBatch = newBatcher(openRequest.account, s.Uploads.openUploads), newBatcher(accountOfItem, s.Uploads.commitUploads)
-	s.openBatch.pause, s.commitBatch.pause = s.Uploads.batchPause, s.Uploads.batchPause
+	s.storedBatch = newBatcher(storedFile.account, s.Uploads.commitStoredFiles)
+	s.openBatch.pause, s.commitBatch.pause, s.storedBatch.pause = s.Uploads.batchPause, s.Uploads.batchPause, s.Uploads.batchPause
 	s.openBatch.waiting, s.openBatch.size = s.batches.of("open")
 	s.commitBatch.waiting, s.commitBatch.size = s.batches.of("commit")
+	s.storedBatch.waiting, s.storedBatch.size = s.batches.of("commit_stored")
 	s.principalBatch = newBatcher((*principalLookup).key, s.Credentials.findPrincipals)
 	s.principalBatch.lateAfter = principalsLateAfter
 	s.pageIndex = newPageIndex(s.Items.compactApp)

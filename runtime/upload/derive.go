@@ -45,8 +45,10 @@ func (t *transfer) derive(ctx context.Context) (media.Objects, error) {
 		sum := sha256.Sum256(derivative.Data)
 		objects[i] = media.Object{Variant: derivative.Variant, Key: t.key(derivative.Variant), Bytes: int64(len(derivative.Data)), MimeType: derivative.MimeType, SHA256: sum[:]}
 	}
-	if err := t.reservation.reserve(ctx, t.size+objects.Bytes()); err != nil {
-		return nil, err
+	if t.writer == nil {
+		if err := t.reservation.reserve(ctx, t.size+objects.Bytes()); err != nil {
+			return nil, err
+		}
 	}
 	for i, object := range objects {
 		if err := t.put(ctx, object.Variant, object.MimeType, bytes.NewReader(made[i].Data), object.Bytes); err != nil {

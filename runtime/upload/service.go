@@ -100,6 +100,7 @@ type Service struct {
 	deps    Deps
 	limits  limits
 	metrics metrics
+	writers *writers
 	newHash func() hash.Hash // of files
 }
 
@@ -116,7 +117,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{cfg: cfg, deps: deps, limits: limits, metrics: metrics, newHash: sha256.New}, nil
+	return &Service{cfg: cfg, deps: deps, limits: limits, metrics: metrics, writers: newWriters(deps.Store, deps.Now), newHash: sha256.New}, nil
 }
 
 // endBatch is how many uploads of dead processes one transaction ends.
@@ -134,4 +135,40 @@ func (s *Service) EndUploadsOfDeadProcesses(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// abandonStored queues the removal of what an upload has stored, and ends its use of the writer. If that fails, Settle tries it again.
+func (s *Service) abandonStored(ctx context.Context, of abandoned) (*media.Removal, error) {
+	removal, err := s.deps.Store.AbandonStored(ctx, of.itemID, of.scope, of.writer.Writer, of.uncertain, of.keys, s.deps.Now().Add(media.RemovalGrace))
+	if err != nil {
+		s.writers.fail(of)
+		return nil, err
+	}
+	s.writers.end(of.writer)
+	return removal, nil
+}
+
+// Settle abandons the uploads that could not be abandoned, and removes the writers of this process that are not used anymore. last is set
+// at the end of the process, when no upload runs.
+func (s *Service) Settle(ctx context.Context, last bool) error {
+	var failures error
+	for _, of := range s.writers.takeFailed() {
+		// The object may be stored still: the purge removes it.
+		if _, err := s.abandonStored(ctx, of); err != nil {
+			failures = err
+		}
+	}
+	settled := s.writers.removable(last)
+	if len(settled) == 0 {
+		return failures
+	}
+	numbers := make([]int64, len(settled))
+	for i, writer := range settled {
+		numbers[i] = writer.Number
+	}
+	if err := s.deps.Store.RemoveWriters(ctx, numbers); err != nil {
+		s.writers.keep(settled)
+		return err
+	}
+	return failures
 }

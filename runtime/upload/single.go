@@ -35,11 +35,13 @@ const (
 //	                         Close: abandoned <--'            '--> Close: released
 //
 // A file of up to MaxSinglePut is sent to neither PostgreSQL nor S3 before Commit, so that an
-// invalid request changes nothing. A larger one is recorded, reserved under the cap and
-// sent part by part while it arrives. A Single is not safe for concurrent use.
+// invalid request changes nothing. Commit stores it, and records it with one statement. A larger one is
+// recorded, reserved under the cap and sent part by part while it arrives. A Single is not safe for concurrent use.
 type Single struct {
 	*transfer
 	phase singlePhase
+	// commitUncertain is set when it is not known whether the item was committed.
+	commitUncertain bool
 }
 
 // Begin acquires an upload slot for a file of at least sizeHint bytes (0 = unknown). It
@@ -173,32 +175,58 @@ func (u *Single) Commit(ctx context.Context, fields media.Fields) (media.Item, e
 		return media.Item{}, err
 	}
 	u.phase = singleFailed
-	if err := u.reservation.reserve(ctx, u.size); err != nil {
-		return media.Item{}, notStored(err)
-	}
-	if u.inMemory() {
-		if err := u.putWhole(ctx); err != nil {
-			return media.Item{}, err
-		}
-	} else {
-		if err := u.sendRest(ctx); err != nil {
-			return media.Item{}, err
-		}
-		if err := u.completeMultipart(ctx); err != nil {
-			return media.Item{}, err
-		}
+	if err := u.store(ctx); err != nil {
+		return media.Item{}, err
 	}
 	derivatives, err := u.derive(ctx)
 	if err != nil {
 		return media.Item{}, notStored(err)
 	}
 	item := u.capability.complete(u.item(fields.WithDefaults(), append(media.Objects{u.original()}, derivatives...)))
-	if err := u.service.deps.Store.CommitUpload(ctx, item); err != nil {
+	if err := u.record(ctx, item); err != nil {
 		return media.Item{}, notStored(err)
 	}
 	u.phase = singleCommitted
 	u.service.countDraft(singleUpload, item)
 	return item, nil
+}
+
+// store stores what is left of the file. One that is in memory is stored first and recorded with its item, if there is a writer for it;
+// others are recorded and reserved first.
+func (u *Single) store(ctx context.Context) (err error) {
+	if u.inMemory() && !u.reservation.opened && !u.capability.counted() {
+		if u.writer, err = u.service.writers.begin(ctx, u.scope, u.id); err != nil {
+			return notStored(err)
+		}
+	}
+	if u.writer != nil {
+		return u.putWhole(ctx)
+	}
+	if err := u.reservation.reserve(ctx, u.size); err != nil {
+		return notStored(err)
+	}
+	if u.inMemory() {
+		return u.putWhole(ctx)
+	}
+	if err := u.sendRest(ctx); err != nil {
+		return err
+	}
+	return u.completeMultipart(ctx)
+}
+
+// record makes the item of the objects that are stored.
+func (u *Single) record(ctx context.Context, item media.Item) error {
+	if u.writer == nil {
+		return u.service.deps.Store.CommitUpload(ctx, item)
+	}
+	err := u.service.deps.Store.CommitStored(ctx, item, u.writer.Writer)
+	switch u.commitUncertain = errors.Is(err, ErrUncertain); {
+	case fault.Is(err, fault.QuotaExceeded):
+		u.service.writers.setFull(u.scope.AccountID)
+	case errors.Is(err, ErrWriterEnded):
+		u.service.writers.drop(bucket{u.scope.AccountID, u.scope.Bucket}, u.writer)
+	}
+	return err
 }
 
 // abandonTimeout bounds the clean-up after a failed upload. The purge does the rest when
@@ -209,13 +237,36 @@ const abandonTimeout = 30 * time.Second
 // abandoned: its reservation is released and what reached S3 is removed.
 func (u *Single) Close(ctx context.Context) {
 	_ = u.awaitPart() // writeFailed records an error
-	if u.reservation.opened && u.phase != singleCommitted && u.phase != singleClosed {
+	switch {
+	case u.phase == singleClosed:
+	case u.writer != nil:
+		u.closeWriter(ctx)
+	case u.reservation.opened && u.phase != singleCommitted:
 		u.abandon(ctx)
 	}
 	u.phase = singleClosed
 	u.close()
 }
 
+// closeWriter ends the use of the writer. What an upload that was not committed has stored is removed, now or when the database
+// responds again.
+func (u *Single) closeWriter(ctx context.Context) {
+	if u.phase == singleCommitted || len(u.writtenKeys) == 0 {
+		u.service.writers.end(u.writer)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTimeout)
+	defer cancel()
+	of := abandoned{writer: u.writer, itemID: u.id, scope: u.scope, keys: u.writtenKeys, uncertain: u.commitUncertain}
+	removal, err := u.service.abandonStored(ctx, of)
+	if err != nil {
+		u.service.deps.Log.WarnContext(ctx, "cleanup deferred to the next heartbeat", "stage", "abandon upload", "item", u.id, "error", err)
+		return
+	}
+	u.remove(ctx, removal)
+}
+
+// abandon ends an upload that is recorded.
 func (u *Single) abandon(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTimeout)
 	defer cancel()
@@ -224,6 +275,11 @@ func (u *Single) abandon(ctx context.Context) {
 		u.service.deps.Log.WarnContext(ctx, "cleanup deferred to purge", "stage", "abandon upload", "item", u.id, "error", err)
 		return
 	}
+	u.remove(ctx, removal)
+}
+
+// remove removes what the upload has stored; nil = nothing.
+func (u *Single) remove(ctx context.Context, removal *media.Removal) {
 	switch {
 	case removal == nil:
 	case u.writeUncertain:

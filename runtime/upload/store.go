@@ -34,6 +34,20 @@ type Store interface {
 	// has been committed: then it changes nothing.
 	AbandonUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, keys []string, notBefore time.Time) (*media.Removal, error)
 
+	// RegisterWriter durably records that this process stores objects of an account in a bucket from now on, of items whose ids are
+	// not smaller than since. nil if the process has no lease: it can store nothing before it is recorded.
+	RegisterWriter(ctx context.Context, accountID uuid.UUID, bucket string, since uuid.UUID) (*Writer, error)
+	// RemoveWriters removes writers all of whose objects have an item, or a queued removal.
+	RemoveWriters(ctx context.Context, numbers []int64) error
+	// CommitStored makes the draft of objects that a writer has stored, takes their bytes under the cap, and seals it if the item is
+	// sealed, in one transaction. Deleted items that could be restored end where their room is needed. QuotaExceeded when the account
+	// has no room; a fault of ErrWriterEnded when the writer was ended; and one of ErrUncertain when the outcome is not known, because
+	// the database does not respond.
+	CommitStored(ctx context.Context, item media.Item, writer *Writer) error
+	// AbandonStored queues the removal of what a writer may have stored under keys, due at notBefore. It returns nil if the item has
+	// been committed, which it looks for after an uncertain commit only: then it changes nothing.
+	AbandonStored(ctx context.Context, itemID uuid.UUID, scope media.Scope, writer *Writer, uncertain bool, keys []string, notBefore time.Time) (*media.Removal, error)
+
 	// EndUploadsOfDeadProcesses ends up to batch uploads of processes whose lease has ended, as
 	// AbandonUpload does. keysOf returns the keys of the objects that an upload may have stored; their
 	// removal is due at notBefore.

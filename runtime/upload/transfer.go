@@ -64,7 +64,9 @@ type transfer struct {
 	capability *Capability
 
 	reservation *reservation
-	multipart   media.Multipart // nil until the first part is sent
+	// writer stores the objects before anything is recorded of them; nil = the reservation is recorded first.
+	writer    *ownWriter
+	multipart media.Multipart // nil until the first part is sent
 	// writtenKeys are the keys that the object store may have an object of.
 	writtenKeys []string
 	// writeUncertain is set when a write to the object store failed with an unknown
@@ -330,7 +332,12 @@ func (t *transfer) item(fields media.Fields, objects media.Objects) media.Item {
 	}
 }
 
-func (t *transfer) key(variant media.Variant) string { return media.ObjectKey(t.id, variant) }
+func (t *transfer) key(variant media.Variant) string {
+	if t.writer != nil {
+		return media.WriterKey(t.id, variant, t.writer.Number)
+	}
+	return media.ObjectKey(t.id, variant)
+}
 
 // writeFailed records that a write to the object store failed, and returns its error.
 func (t *transfer) writeFailed(err error) error {

@@ -108,7 +108,8 @@ func (b *builder) buildGuard() error {
 	b.guard = installation.NewGuard(b.Installation, installation.Deps{Store: b.store.Installations, Markers: availableMarkers{b.objects, b.stores.Available}, Log: b.log})
 	b.guarded = media.GuardObjects(b.objects, b.stores.Available, b.guard.BucketsWritable)
 	b.instance = installation.NewInstance(b.Instance, versionText(), installation.InstanceDeps{Store: b.store.Installations, Writable: b.guard.Writable,
-		EndUploads: func(ctx context.Context) error { return b.uploads.EndUploadsOfDeadProcesses(ctx) }, Log: b.log})
+		EndUploads: func(ctx context.Context) error { return b.uploads.EndUploadsOfDeadProcesses(ctx) },
+		Settle:     func(ctx context.Context, last bool) error { return b.uploads.Settle(ctx, last) }, Log: b.log})
 	return nil
 }
 
@@ -197,7 +198,11 @@ func (b *builder) buildWork() (err error) {
 	}
 	ready := func() error { return cmp.Or(b.stores.Available(), b.guard.BucketsWritable()) }
 	remover := media.NewRemover(b.Removals, media.RemoverDeps{Store: b.store.Items, Objects: b.guarded, Guard: b.guard, Ready: ready, Now: time.Now, Log: b.log})
-	if err := b.work.Register(media.RemovalWork, remover, remover.Policy()); err != nil || !b.Images.Enabled {
+	if err := b.work.Register(media.RemovalWork, remover, remover.Policy()); err != nil {
+		return err
+	}
+	searcher := upload.NewSearcher(upload.SearchDeps{Store: b.store.Uploads, Objects: b.objects, Guard: b.guard, Ready: ready, Log: b.log})
+	if err := b.work.Register(upload.SearchWork, searcher, searcher.Policy()); err != nil || !b.Images.Enabled {
 		return err
 	}
 	facts := media.NewFactsBackfill(b.Facts, media.FactsDeps{Store: b.store.Items, Objects: b.guarded, Deriver: b.images, Writable: b.guard.Writable, Wait: wait, Log: b.log})

@@ -30,8 +30,8 @@ ORDER BY id LIMIT sqlc.arg(batch)::int;
 
 -- name: FindReferences :many
 -- The references to keys, in one statement and so in one snapshot: an object whose reference
--- moves from its upload to its item, or from there to the removal queue, is always found in
--- one of them.
+-- moves from its upload or its writer to its item, or from there to the removal queue, is always
+-- found in one of them. ids and writers are of the keys, in their order; a key without a writer has 0.
 SELECT 'item'::text AS referrer, (o.object ->> 'key')::text AS key, false AS abort_multipart
 FROM stored_item AS item, jsonb_array_elements(item.objects) AS o (object)
 WHERE item.account_id = sqlc.arg(account_id) AND item.id = ANY (sqlc.arg(ids)::uuid[])
@@ -41,6 +41,10 @@ FROM rendition r WHERE r.account_id = sqlc.arg(account_id) AND r.item_id = ANY (
 UNION ALL
 SELECT 'upload'::text, upload.item_id::text, true
 FROM upload WHERE upload.account_id = sqlc.arg(account_id) AND upload.item_id = ANY (sqlc.arg(ids)::uuid[])
+UNION ALL
+SELECT 'writer'::text, listed.key::text, false
+FROM (SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(keys)::text[]) AS key, unnest(sqlc.arg(writers)::bigint[]) AS number) AS listed
+JOIN upload_writer w ON w.number = listed.number AND w.since <= listed.id AND w.account_id = sqlc.arg(account_id) AND w.bucket = sqlc.arg(bucket)
 UNION ALL
 SELECT 'removal'::text, k.key::text, r.abort_multipart
 FROM object_removal r, unnest(r.keys) AS k (key)

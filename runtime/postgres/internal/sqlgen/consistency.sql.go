@@ -301,16 +301,21 @@ UNION ALL
 SELECT 'upload'::text, upload.item_id::text, true
 FROM upload WHERE upload.account_id = $1 AND upload.item_id = ANY ($2::uuid[])
 UNION ALL
+SELECT 'writer'::text, listed.key::text, false
+FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::text[]) AS key, unnest($4::bigint[]) AS number) AS listed
+JOIN upload_writer w ON w.number = listed.number AND w.since <= listed.id AND w.account_id = $1 AND w.bucket = $5
+UNION ALL
 SELECT 'removal'::text, k.key::text, r.abort_multipart
 FROM object_removal r, unnest(r.keys) AS k (key)
-WHERE r.bucket = $3 AND k.key = ANY ($4::text[])
+WHERE r.bucket = $5 AND k.key = ANY ($3::text[])
 `
 
 type FindReferencesParams struct {
 	AccountID uuid.UUID
 	Ids       []uuid.UUID
-	Bucket    string
 	Keys      []string
+	Writers   []int64
+	Bucket    string
 }
 
 type FindReferencesRow struct {
@@ -320,14 +325,15 @@ type FindReferencesRow struct {
 }
 
 // The references to keys, in one statement and so in one snapshot: an object whose reference
-// moves from its upload to its item, or from there to the removal queue, is always found in
-// one of them.
+// moves from its upload or its writer to its item, or from there to the removal queue, is always
+// found in one of them. ids and writers are of the keys, in their order; a key without a writer has 0.
 func (q *Queries) FindReferences(ctx context.Context, arg FindReferencesParams) ([]FindReferencesRow, error) {
 	rows, err := q.db.Query(ctx, findReferences,
 		arg.AccountID,
 		arg.Ids,
-		arg.Bucket,
 		arg.Keys,
+		arg.Writers,
+		arg.Bucket,
 	)
 	if err != nil {
 		return nil, err

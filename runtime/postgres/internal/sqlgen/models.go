@@ -466,6 +466,17 @@ type Upload struct {
 	CapabilityID []byte
 }
 
+type UploadWriter struct {
+	Number       int64
+	InstanceID   uuid.UUID
+	AccountID    uuid.UUID
+	Bucket       string
+	Since        uuid.UUID
+	Fence        int64
+	RegisteredAt time.Time
+	EndedAt      *time.Time
+}
+
 type Work struct {
 	Kind       string
 	Key        uuid.UUID

@@ -1,0 +1,94 @@
+-- name: RegisterWriter :one
+-- Records that a process stores objects of an account in a bucket. Returns no row if the process has no lease.
+INSERT INTO upload_writer (instance_id, account_id, bucket, since)
+SELECT r.id, sqlc.arg(account_id)::uuid, sqlc.arg(bucket)::text, sqlc.arg(since)::uuid
+FROM runtime_instance r WHERE r.id = sqlc.arg(instance_id)::uuid AND r.lease_ends >= now()
+RETURNING number;
+
+-- name: RemoveWriters :exec
+-- Ends the registrations of a process that have no object without an item. One that was ended stays until its bucket was searched.
+DELETE FROM upload_writer WHERE number = ANY (sqlc.arg(numbers)::bigint[]) AND ended_at IS NULL;
+
+-- name: CommitStored :many
+-- Makes items of objects that are stored, and takes their bytes under the cap: all of an account, or none of it if they exceed its
+-- storage cap. Returns the items. It waits for a change of the fence, and for the end of the writer, and reads what they have become.
+-- The rows of the usage are locked in the order of the accounts, as in OpenUploads.
+WITH timeout_set AS MATERIALIZED (
+    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)
+), writing AS MATERIALIZED (
+    SELECT w.number, w.fence FROM timeout_set, upload_writer w WHERE w.number = ANY (sqlc.arg(writers)::bigint[]) AND w.ended_at IS NULL
+    ORDER BY w.number FOR SHARE OF w
+), requested AS MATERIALIZED (
+    SELECT r.* FROM (
+        SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(account_ids)::uuid[]) AS account_id, unnest(sqlc.arg(app_ids)::uuid[]) AS app_id,
+            unnest(sqlc.arg(writers)::bigint[]) AS writer, unnest(sqlc.arg(fences)::bigint[]) AS fence,
+            unnest(sqlc.arg(file_names)::text[]) AS file_name, unnest(sqlc.arg(accesses)::text[]) AS access,
+            unnest(sqlc.arg(captions)::text[]) AS caption, unnest(sqlc.arg(groups)::text[]) AS group_label, unnest(sqlc.arg(objects)::text[]) AS objects,
+            unnest(sqlc.arg(bytes)::bigint[]) AS bytes, unnest(sqlc.arg(created_at)::timestamptz[]) AS created_at, unnest(sqlc.arg(metadata)::text[]) AS metadata,
+            unnest(sqlc.arg(widths)::int[]) AS width, unnest(sqlc.arg(heights)::int[]) AS height, unnest(sqlc.arg(placeholders)::bytea[]) AS placeholder, unnest(sqlc.arg(dominant_colors)::text[]) AS dominant_color,
+            unnest(sqlc.arg(refs)::text[]) AS ref, unnest(sqlc.arg(durations)::bigint[]) AS duration_ms, unnest(sqlc.arg(pages)::int[]) AS pages
+    ) AS r JOIN writing ON writing.number = r.writer AND writing.fence = r.fence
+), wanted AS MATERIALIZED (
+    SELECT requested.account_id, sum(requested.bytes)::bigint AS bytes FROM requested GROUP BY requested.account_id
+), locked AS MATERIALIZED (
+    SELECT account_usage.account_id, wanted.bytes FROM wanted JOIN account_usage ON account_usage.account_id = wanted.account_id
+    ORDER BY account_usage.account_id FOR UPDATE OF account_usage
+), increased AS (
+    UPDATE account_usage SET bytes = account_usage.bytes + locked.bytes
+    FROM locked JOIN account ON account.id = locked.account_id
+    WHERE account_usage.account_id = locked.account_id AND account_usage.bytes + locked.bytes <= account.max_storage
+    RETURNING account_usage.account_id
+)
+INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at,
+    metadata, width, height, placeholder, duration_ms, pages, ref, dominant_color, facts_version)
+SELECT requested.id, requested.account_id, requested.app_id, requested.file_name, requested.access, requested.caption, requested.group_label, requested.objects::jsonb, requested.bytes, requested.created_at,
+    requested.metadata::jsonb, nullif(requested.width, 0), nullif(requested.height, 0), requested.placeholder, nullif(requested.duration_ms, 0), nullif(requested.pages, 0), requested.ref, nullif(requested.dominant_color, ''), 3
+FROM requested JOIN increased ON increased.account_id = requested.account_id
+RETURNING id;
+
+-- name: LockWriter :one
+-- Keeps a writer from ending, and its fence from changing, until the end of the transaction.
+SELECT fence FROM upload_writer WHERE number = $1 AND ended_at IS NULL FOR SHARE;
+
+-- name: RaiseFence :one
+-- Waits for the commits that name the fence, and rejects all later ones that name a smaller one.
+UPDATE upload_writer SET fence = fence + 1 WHERE number = $1 RETURNING fence, (ended_at IS NOT NULL)::boolean AS ended;
+
+-- name: EndWriters :exec
+-- Ends the writers of dead processes. Commits of such a process that are executed are waited for, by the next call.
+WITH RECURSIVE processes AS (
+    (SELECT w.instance_id FROM upload_writer w WHERE w.ended_at IS NULL ORDER BY w.instance_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT w.instance_id FROM upload_writer w WHERE w.ended_at IS NULL AND w.instance_id > processes.instance_id ORDER BY w.instance_id LIMIT 1)
+    FROM processes WHERE processes.instance_id IS NOT NULL
+)
+UPDATE upload_writer SET ended_at = now() WHERE number = ANY (ARRAY(
+    SELECT w.number FROM upload_writer w
+    WHERE w.ended_at IS NULL AND w.instance_id = ANY (ARRAY(SELECT p.instance_id FROM processes p WHERE process_ended(p.instance_id, sqlc.arg(own)::uuid)))
+    LIMIT sqlc.arg(batch)::int FOR UPDATE OF w SKIP LOCKED));
+
+-- name: EnqueueSearches :execrows
+-- Adds a task for each account with writers that have ended, unless it has one. It is due when the last write of such a process is over.
+INSERT INTO work (kind, key, account_id, due_at)
+SELECT sqlc.arg(kind)::text, w.account_id, w.account_id, min(w.ended_at) + sqlc.arg(grace)::bigint * interval '1 microsecond'
+FROM upload_writer w WHERE w.ended_at IS NOT NULL GROUP BY w.account_id
+ON CONFLICT (kind, key) DO NOTHING;
+
+-- name: EndedWriters :many
+-- The writers of an account whose buckets may be searched. Objects of before a restore may be of an item that the restore lost: they stay.
+SELECT number, bucket, since, coalesce(registered_at <= (SELECT resumed_at FROM installation), false)::boolean AS keep_objects FROM upload_writer
+WHERE account_id = $1 AND ended_at <= now() - sqlc.arg(grace)::bigint * interval '1 microsecond' ORDER BY bucket, number;
+
+-- name: QueueUnrecorded :many
+-- Queues the removal of those objects of writers that have ended that no item has. Returns their keys. Each object is of the item of the
+-- same place.
+INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
+SELECT sqlc.arg(account_id)::uuid, sqlc.arg(bucket)::text, array_agg(found.key), false, now()
+FROM (SELECT unnest(sqlc.arg(item_ids)::uuid[]) AS item_id, unnest(sqlc.arg(keys)::text[]) AS key) AS found
+WHERE NOT EXISTS (SELECT FROM stored_item i WHERE i.account_id = sqlc.arg(account_id)::uuid AND i.id = found.item_id)
+GROUP BY found.item_id
+RETURNING keys;
+
+-- name: ForgetWriters :exec
+-- Deletes writers whose buckets were searched.
+DELETE FROM upload_writer WHERE account_id = $1 AND number = ANY (sqlc.arg(numbers)::bigint[]) AND ended_at IS NOT NULL;

@@ -1,0 +1,241 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/postgres/internal/sqlgen"
+	"mediastack.dev/runtime/upload"
+)
+
+// RegisterWriter implements upload.Store.
+func (s Uploads) RegisterWriter(ctx context.Context, accountID uuid.UUID, bucket string, since uuid.UUID) (*upload.Writer, error) {
+	process := s.instance.Load()
+	if process == nil {
+		return nil, nil //nolint:nilnil // no writer is no error
+	}
+	number, err := s.queries.RegisterWriter(ctx, sqlgen.RegisterWriterParams{InstanceID: *process, AccountID: accountID, Bucket: bucket, Since: since})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil //nolint:nilnil // no writer is no error
+	}
+	if err != nil {
+		return nil, toFault(err, "register a writer")
+	}
+	return upload.NewWriter(number), nil
+}
+
+// RemoveWriters implements upload.Store.
+func (s Uploads) RemoveWriters(ctx context.Context, numbers []int64) error {
+	return toFault(s.queries.RemoveWriters(ctx, numbers), "remove writers")
+}
+
+// storedFile is an item whose objects a writer has stored.
+type storedFile struct {
+	item   media.Item
+	writer *upload.Writer
+	// fence is that of the writer, as the process knows it.
+	fence int64
+}
+
+func (f storedFile) account() uuid.UUID { return f.item.AccountID }
+
+// maxCommits is how often a commit is tried again after its outcome was found out, or after the fence has changed.
+const maxCommits = 5
+
+// CommitStored implements upload.Store.
+func (s Uploads) CommitStored(ctx context.Context, item media.Item, writer *upload.Writer) error {
+	ctx = s.db.withRetryDeadline(ctx)
+	for range maxCommits {
+		err := s.commitStored(ctx, storedFile{item, writer, writer.Fence()})
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, errFenceRaised):
+			continue // by another upload of the writer: the new one is known
+		case !isUncertain(err):
+			return toFault(err, "commit upload")
+		}
+		committed, cause := s.resolveCommit(ctx, item.ID, writer)
+		if cause != nil {
+			return fault.Wrap(errors.Join(upload.ErrUncertain, err, cause), fault.Unavailable, "the database does not respond: try again")
+		}
+		if committed {
+			return nil
+		}
+	}
+	return fault.New(fault.Unavailable, "the file could not be recorded: try again")
+}
+
+// errFenceRaised is the error of a commit that names a fence that is not that of its writer anymore.
+var errFenceRaised = errors.New("the fence of the writer was raised")
+
+// commitStored commits once, with other files, or alone if that is not possible.
+func (s Uploads) commitStored(ctx context.Context, file storedFile) error {
+	if file.item.SealedAt == nil {
+		committed, err := s.storedBatch.Do(ctx, file)
+		if committed || err != nil {
+			return err
+		}
+	}
+	err := s.reserve(ctx, "commit upload", func(r *reservation) error { return r.commitStored(ctx, s, file) })
+	if err == nil && file.item.SealedAt != nil {
+		s.pageIndex.recordChange(file.item.AppID)
+	}
+	return err
+}
+
+// commitStoredFiles commits a batch of any accounts.
+func (s Uploads) commitStoredFiles(ctx context.Context, lockTimeout time.Duration, files []storedFile) ([]bool, error) {
+	items := make([]media.Item, len(files))
+	for i, file := range files {
+		items[i] = file.item
+	}
+	columns, err := commitParams(lockTimeout, items)
+	if err != nil {
+		return nil, err
+	}
+	params := sqlgen.CommitStoredParams{LockTimeout: columns.LockTimeout, Ids: columns.Ids, FileNames: columns.FileNames, Accesses: columns.Accesses,
+		Captions: columns.Captions, Groups: columns.Groups, Objects: columns.Objects, Bytes: columns.Bytes, CreatedAt: columns.CreatedAt,
+		Metadata: columns.Metadata, Widths: columns.Widths, Heights: columns.Heights, Placeholders: columns.Placeholders,
+		DominantColors: columns.DominantColors, Refs: columns.Refs, Durations: columns.Durations, Pages: columns.Pages}
+	for _, file := range files {
+		params.AccountIds = append(params.AccountIds, file.item.AccountID)
+		params.AppIds = append(params.AppIds, file.item.AppID)
+		params.Writers = append(params.Writers, file.writer.Number)
+		params.Fences = append(params.Fences, file.fence)
+	}
+	committed, err := s.queries.CommitStored(ctx, params)
+	return contains(params.Ids, committed), err
+}
+
+// commitStored commits one file, for which it makes room, and seals it if it is sealed.
+func (r *reservation) commitStored(ctx context.Context, s Uploads, file storedFile) error {
+	fence, err := r.LockWriter(ctx, file.writer.Number)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return errWriterEnded
+	case err != nil:
+		return err
+	case fence != file.fence:
+		file.writer.RaiseFence(fence)
+		return errFenceRaised
+	}
+	item := file.item
+	request := openRequest{itemID: item.ID, accountID: item.AccountID, appID: item.AppID, bytes: item.Objects.Bytes(), leaseEnds: time.Now()}
+	if err := r.openWithin(ctx, s.ofProcess(openParams(noLockTimeout, []openRequest{request})), media.Scope{}, nil); err != nil {
+		return err
+	}
+	return r.commitAdjusted(ctx, item)
+}
+
+// errWriterEnded is the error for a file whose writer another process has ended: its objects may be removed at any time.
+var errWriterEnded = fault.Wrap(upload.ErrWriterEnded, fault.Unavailable, "the upload was ended because the service did not respond in time: try again")
+
+// isUncertain reports whether a commit that failed with err may have been executed, or may still be.
+func isUncertain(err error) bool {
+	var server *pgconn.PgError
+	switch {
+	case errors.As(err, &server):
+		return isLost(err) // a server that shuts down may have committed before it says so
+	case isUnsent(err):
+		return false
+	}
+	return isDisconnected(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// resolveCommit finds out whether an item was committed. If not, no commit that was sent before can be executed anymore.
+func (s Uploads) resolveCommit(ctx context.Context, itemID uuid.UUID, writer *upload.Writer) (committed bool, err error) {
+	return repeat(ctx, s.Store, func(ctx context.Context) (committed bool, err error) {
+		err = s.inTx(ctx, "resolve a commit", func(q *sqlgen.Queries) error {
+			committed, err = raiseFence(ctx, q, itemID, writer)
+			return err
+		})
+		return committed, err
+	})
+}
+
+// raiseFence raises the fence of a writer, and then looks whether there is an item. A writer that has ended rejects all commits.
+func raiseFence(ctx context.Context, q *sqlgen.Queries, itemID uuid.UUID, writer *upload.Writer) (committed bool, err error) {
+	raised, err := q.RaiseFence(ctx, writer.Number)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return false, err
+	}
+	if err == nil {
+		writer.RaiseFence(raised.Fence)
+	}
+	return q.ItemExists(ctx, itemID)
+}
+
+// AbandonStored implements upload.Store.
+func (s Uploads) AbandonStored(ctx context.Context, itemID uuid.UUID, scope media.Scope, writer *upload.Writer, uncertain bool, keys []string, notBefore time.Time) (*media.Removal, error) {
+	var removal *media.Removal
+	err := s.inTx(ctx, "abandon upload", func(q *sqlgen.Queries) error {
+		if uncertain {
+			if committed, err := raiseFence(ctx, q, itemID, writer); err != nil || committed {
+				return err
+			}
+		}
+		id, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: scope.AccountID, Bucket: scope.Bucket, Keys: keys, NotBefore: notBefore})
+		if err != nil {
+			return err
+		}
+		removal = &media.Removal{ID: id, Bucket: scope.Bucket, Keys: keys}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return removal, nil
+}
+
+// writerBatch is how many writers one statement ends.
+const writerBatch = 1000
+
+// EnqueueSearches implements upload.SearchStore.
+func (s Uploads) EnqueueSearches(ctx context.Context, grace time.Duration) (int, error) {
+	process := s.instance.Load()
+	if process == nil {
+		return 0, nil
+	}
+	if err := s.queries.EndWriters(ctx, sqlgen.EndWritersParams{Own: *process, Batch: writerBatch}); err != nil {
+		return 0, toFault(err, "end the writers of dead processes")
+	}
+	added, err := s.queries.EnqueueSearches(ctx, sqlgen.EnqueueSearchesParams{Kind: string(upload.SearchWork), Grace: grace.Microseconds()})
+	return int(added), toFault(err, "add tasks for the writers of dead processes")
+}
+
+// EndedWriters implements upload.SearchStore.
+func (s Uploads) EndedWriters(ctx context.Context, accountID uuid.UUID, grace time.Duration) ([]upload.EndedWriter, error) {
+	rows, err := s.queries.EndedWriters(ctx, sqlgen.EndedWritersParams{AccountID: accountID, Grace: grace.Microseconds()})
+	writers := make([]upload.EndedWriter, len(rows))
+	for i, row := range rows {
+		writers[i] = upload.EndedWriter(row)
+	}
+	return writers, toFault(err, "find the writers of dead processes")
+}
+
+// QueueUnrecorded implements upload.SearchStore.
+func (s Uploads) QueueUnrecorded(ctx context.Context, accountID uuid.UUID, bucket string, keys []string) (int, error) {
+	params := sqlgen.QueueUnrecordedParams{AccountID: accountID, Bucket: bucket, Keys: keys, ItemIds: make([]uuid.UUID, len(keys))}
+	for i, key := range keys {
+		params.ItemIds[i], _, _ = media.WriterOfKey(key)
+	}
+	queued, err := s.queries.QueueUnrecorded(ctx, params)
+	objects := 0
+	for _, of := range queued {
+		objects += len(of)
+	}
+	return objects, toFault(err, "queue the removal of objects without an item")
+}
+
+// ForgetWriters implements upload.SearchStore.
+func (s Uploads) ForgetWriters(ctx context.Context, accountID uuid.UUID, numbers []int64) error {
+	return toFault(s.queries.ForgetWriters(ctx, sqlgen.ForgetWritersParams{AccountID: accountID, Numbers: numbers}), "forget the writers of dead processes")
+}

@@ -1,0 +1,242 @@
+package upload
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/singleflight"
+
+	"mediastack.dev/runtime/lru"
+	"mediastack.dev/runtime/media"
+)
+
+// Writer is the registration of a process that stores objects of an account in a bucket before anything is recorded of them. The keys of
+// the objects contain its number, so that they are found once the process is dead. It is safe for concurrent use.
+type Writer struct {
+	// Number identifies the writer, and is never used again.
+	Number int64
+	fence  atomic.Int64
+}
+
+// NewWriter returns a writer that was just registered.
+func NewWriter(number int64) *Writer { return &Writer{Number: number} }
+
+// Fence returns what a commit has to name. A Store raises it to reject the commits that name a smaller value.
+func (w *Writer) Fence() int64 { return w.fence.Load() }
+
+// RaiseFence records that the fence was raised to at least this value.
+func (w *Writer) RaiseFence(fence int64) {
+	for known := w.fence.Load(); known < fence && !w.fence.CompareAndSwap(known, fence); known = w.fence.Load() {
+	}
+}
+
+// ErrWriterEnded is wrapped by the fault of a commit whose writer was ended, because its process did not renew its lease.
+var ErrWriterEnded = errors.New("the writer of the object has ended")
+
+// ErrUncertain is wrapped by the fault of a commit that may have been executed, or may still be.
+var ErrUncertain = errors.New("it is not known whether the item was committed")
+
+const (
+	// A writer is replaced by a new one when it has this age, and as many uploads: an account's bucket is searched for the objects
+	// of a dead process from the first upload of its writer on.
+	writerAge     = 10 * time.Minute
+	writerUploads = 1000
+	// writerIdle is after how long without an upload a process ends its writer.
+	writerIdle = time.Hour
+	// writerMargin is how much older than a writer the uploads are that it can have: those that were received meanwhile.
+	writerMargin = time.Minute
+	// fullFor is how long an account whose cap had no room for an upload reserves it before it is stored, and maxFull how many
+	// accounts are remembered.
+	fullFor = time.Minute
+	maxFull = 10_000
+)
+
+// bucket is where a writer writes.
+type bucket struct {
+	accountID uuid.UUID
+	name      string
+}
+
+// ownWriter is a writer of this process.
+type ownWriter struct {
+	*Writer
+	since      uuid.UUID // ids of its items are not smaller
+	registered time.Time
+
+	// Guarded by writers.mu.
+	uploads int // in all
+	running int // uploads whose objects may have no item yet
+	used    time.Time
+}
+
+// abandoned is an upload that could not be abandoned: it is tried again.
+type abandoned struct {
+	writer    *ownWriter
+	itemID    uuid.UUID
+	scope     media.Scope
+	keys      []string
+	uncertain bool
+}
+
+// writers are the writers of this process. A writer is removed when it is not used anymore and all its objects have an item, or a
+// queued removal. It is safe for concurrent use.
+type writers struct {
+	store   Store
+	now     func() time.Time
+	flights singleflight.Group
+
+	mu      sync.Mutex
+	current map[bucket]*ownWriter
+	retired []*ownWriter // replaced or ended, and not removed
+	failed  []abandoned
+	full    *lru.Map[uuid.UUID, time.Time] // accounts whose cap had no room, with when that is forgotten
+}
+
+func newWriters(store Store, now func() time.Time) *writers {
+	return &writers{store: store, now: now, current: map[bucket]*ownWriter{}, full: lru.New[uuid.UUID, time.Time](maxFull)}
+}
+
+// begin returns the writer for the objects of an item, or nil if the upload has to be recorded first: the account has no room, the id
+// is older than the writer, or the process has no lease. The caller calls end once.
+func (w *writers) begin(ctx context.Context, scope media.Scope, itemID uuid.UUID) (*ownWriter, error) {
+	in := bucket{scope.AccountID, scope.Bucket}
+	if found, register := w.find(in, itemID); !register {
+		return found, nil
+	}
+	_, err, _ := w.flights.Do(in.accountID.String()+in.name, func() (any, error) { return nil, w.register(context.WithoutCancel(ctx), in) })
+	if err != nil {
+		return nil, err
+	}
+	found, _ := w.find(in, itemID)
+	return found, nil
+}
+
+// find returns the writer of a bucket. register is set if there is none that can be used.
+func (w *writers) find(in bucket, itemID uuid.UUID) (found *ownWriter, register bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.now()
+	if until, ok := w.full.Get(in.accountID); ok && now.Before(until) {
+		return nil, false
+	}
+	found = w.current[in]
+	switch {
+	case found == nil, found.uploads >= writerUploads && now.Sub(found.registered) >= writerAge:
+		return nil, true
+	case before(itemID, found.since):
+		return nil, false
+	}
+	found.uploads++
+	found.running++
+	found.used = now
+	return found, false
+}
+
+// register replaces the writer of a bucket.
+func (w *writers) register(ctx context.Context, in bucket) error {
+	now := w.now()
+	since := firstID(now.Add(-writerMargin))
+	registered, err := w.store.RegisterWriter(ctx, in.accountID, in.name, since)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.retire(in)
+	if registered != nil {
+		w.current[in] = &ownWriter{Writer: registered, since: since, registered: now, used: now}
+	}
+	return nil
+}
+
+// retire ends the use of the writer of a bucket. The caller holds w.mu.
+func (w *writers) retire(in bucket) {
+	if found := w.current[in]; found != nil {
+		w.retired = append(w.retired, found)
+		delete(w.current, in)
+	}
+}
+
+// end ends an upload whose objects have an item, or a queued removal.
+func (w *writers) end(of *ownWriter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	of.running--
+}
+
+// drop ends the use of a writer that was ended: the next upload registers another one.
+func (w *writers) drop(in bucket, ended *ownWriter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.current[in] == ended {
+		w.retire(in)
+	}
+}
+
+// fail keeps an upload that could not be abandoned.
+func (w *writers) fail(upload abandoned) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failed = append(w.failed, upload)
+}
+
+// setFull remembers that the cap of an account had no room.
+func (w *writers) setFull(accountID uuid.UUID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.full.Put(accountID, w.now().Add(fullFor))
+}
+
+// takeFailed returns the uploads that could not be abandoned, to be tried again.
+func (w *writers) takeFailed() []abandoned {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	failed := w.failed
+	w.failed = nil
+	return failed
+}
+
+// removable returns the writers that are not used anymore, and whose objects all have an item or a queued removal. all is set at the end
+// of the process: then no writer is used anymore. Those that stay are returned by a later call.
+func (w *writers) removable(all bool) []*ownWriter {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for in, writer := range w.current {
+		if all || writer.running == 0 && w.now().Sub(writer.used) >= writerIdle {
+			w.retire(in)
+		}
+	}
+	var settled, rest []*ownWriter
+	for _, writer := range w.retired {
+		if writer.running == 0 {
+			settled = append(settled, writer)
+		} else {
+			rest = append(rest, writer)
+		}
+	}
+	w.retired = rest
+	return settled
+}
+
+// keep takes back writers that could not be removed.
+func (w *writers) keep(settled []*ownWriter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.retired = append(w.retired, settled...)
+}
+
+// before reports whether an id is smaller than another one.
+func before(id, other uuid.UUID) bool { return string(id[:]) < string(other[:]) }
+
+// firstID returns an id that is not larger than those that are made from a time on (see package cell).
+func firstID(at time.Time) (id uuid.UUID) {
+	var milliseconds [8]byte
+	binary.BigEndian.PutUint64(milliseconds[:], uint64(at.UnixMilli())) //nolint:gosec // not before 1970
+	copy(id[:6], milliseconds[2:])
+	return id
+}
