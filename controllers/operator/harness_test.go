@@ -204,7 +204,8 @@ func (b *harness) startRuntime() (stop func()) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		_ = installation.NewInstance(installation.InstanceConfig{InstanceTimeout: far}, "test", installation.InstanceDeps{
-			Store: b.database.Installations, Writable: func() error { return nil }, EndUploads: func(context.Context) error { return nil }, Log: slog.New(slog.DiscardHandler),
+			Store: b.database.Installations, Writable: func() error { return nil }, EndUploads: func(context.Context) error { return nil },
+			Settle: func(context.Context, bool) error { return nil }, Log: slog.New(slog.DiscardHandler),
 		}).Run(ctx)
 	})
 	stop = func() { cancel(); running.Wait() }

@@ -190,6 +190,10 @@ func (m *merge) addCandidate(ctx context.Context, c candidate) error {
 	return nil
 }
 
+// unrecordedFor is longer than an object of a small upload is stored before its item is recorded. The writers of a process name all
+// objects that it may be about to record, for as long as it serves.
+const unrecordedFor = time.Hour
+
 // confirmOrphans reads the rows, then the objects of orphan candidates again, as Checker
 // explains.
 func (m *merge) confirmOrphans(ctx context.Context) error {
@@ -210,7 +214,7 @@ func (m *merge) confirmOrphans(ctx context.Context) error {
 	var removed []string
 	for _, o := range candidates {
 		id, _ := itemOfKey(o.Key)
-		if references.Items[o.Key] || references.Uploads[id.String()] || references.Writers[o.Key] || references.Removals[o.Key] {
+		if references.Items[o.Key] || references.Uploads[id.String()] || references.Removals[o.Key] {
 			continue
 		}
 		current, err := m.objects.Stat(ctx, m.account.Bucket, o.Key)
@@ -219,6 +223,9 @@ func (m *merge) confirmOrphans(ctx context.Context) error {
 		}
 		if err != nil {
 			return err
+		}
+		if references.Writers[o.Key] && m.now().Sub(current.Modified) < unrecordedFor {
+			continue
 		}
 		if current.Modified.Before(m.claimedAt) {
 			m.summary.Objects--

@@ -51,7 +51,8 @@ const progressInterval = 10 * time.Second
 // Rows and objects change while a check reads them. A difference is therefore only a
 // candidate, and is confirmed by reading both sides again in the order that proves it:
 //
-// Orphaned object. An intent row is committed before the first byte is sent to S3. Every
+// Orphaned object. An intent row is committed before the first byte is sent to S3, or the writer
+// of a small upload, of which there is one for all uploads of a process. Every
 // later step (commit, abandon, delete, purge) adds the next reference in the transaction that
 // removes the previous one, and a removal leaves the queue after its objects are gone. An
 // object that was listed, that a later snapshot of the rows does not refer to, and that still

@@ -99,6 +99,7 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 		"00028_work.sql":                 "97d70b5ce420c5a579995a57c4533c4384e857348018be19cf30ed43cda0193e",
 		"00029_removal_due.sql":          "6fad9b8911209cd85c9a80762ff32794baef58ed2e69d12a11d13f176d36bd0c",
 		"00030_picture_tasks.sql":        "b6fa5ee19fc6adb1f729c185f8df022a2e1b1d538df88d42b0b923a8813d478f",
+		"00031_upload_writer.sql":        "b432c684078a28881ccddc035d8a536c9b25fd85b3d7f231e6e7da1b2b69f8b3",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

@@ -64,7 +64,7 @@ func (s Uploads) CommitStored(ctx context.Context, item media.Item, writer *uplo
 		}
 		committed, cause := s.resolveCommit(ctx, item.ID, writer)
 		if cause != nil {
-			return fault.Wrap(errors.Join(upload.ErrUncertain, err, cause), fault.Unavailable, "the database does not respond: try again")
+			return toFault(errors.Join(err, cause), "commit upload")
 		}
 		if committed {
 			return nil

@@ -269,7 +269,7 @@ var errStore = errors.New("the store did not respond")
 
 func (s *brokenStore) Put(ctx context.Context, bucket, key, contentType string, body io.ReadSeeker, size int64) error {
 	err := s.ObjectStore.Put(ctx, bucket, key, contentType, body, size)
-	if strings.HasSuffix(key, "/"+string(s.variant)) {
+	if media.VariantOfKey(key) == s.variant {
 		return errors.Join(errStore, err)
 	}
 	return err

@@ -37,10 +37,18 @@ func (s *failingStore) CommitResumable(ctx context.Context, item media.Item, inc
 }
 
 func (s *failingStore) CommitUpload(ctx context.Context, item media.Item) error {
+	return s.commit(func() error { return s.Store.CommitUpload(ctx, item) })
+}
+
+func (s *failingStore) CommitStored(ctx context.Context, item media.Item, writer *upload.Writer) error {
+	return s.commit(func() error { return s.Store.CommitStored(ctx, item, writer) })
+}
+
+func (s *failingStore) commit(do func() error) error {
 	if s.before {
 		return errStore
 	}
-	err := s.Store.CommitUpload(ctx, item)
+	err := do()
 	if s.after && err == nil {
 		return errStore
 	}

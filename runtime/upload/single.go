@@ -220,11 +220,13 @@ func (u *Single) record(ctx context.Context, item media.Item) error {
 		return u.service.deps.Store.CommitUpload(ctx, item)
 	}
 	err := u.service.deps.Store.CommitStored(ctx, item, u.writer.Writer)
-	switch u.commitUncertain = errors.Is(err, ErrUncertain); {
+	switch {
 	case fault.Is(err, fault.QuotaExceeded):
 		u.service.writers.setFull(u.scope.AccountID)
 	case errors.Is(err, ErrWriterEnded):
 		u.service.writers.drop(bucket{u.scope.AccountID, u.scope.Bucket}, u.writer)
+	default:
+		u.commitUncertain = err != nil
 	}
 	return err
 }

@@ -41,11 +41,12 @@ type Store interface {
 	RemoveWriters(ctx context.Context, numbers []int64) error
 	// CommitStored makes the draft of objects that a writer has stored, takes their bytes under the cap, and seals it if the item is
 	// sealed, in one transaction. Deleted items that could be restored end where their room is needed. QuotaExceeded when the account
-	// has no room; a fault of ErrWriterEnded when the writer was ended; and one of ErrUncertain when the outcome is not known, because
-	// the database does not respond.
+	// has no room, and a fault of ErrWriterEnded when the writer was ended: nothing was committed then. After any other error the item
+	// may have been committed, or may still be.
 	CommitStored(ctx context.Context, item media.Item, writer *Writer) error
-	// AbandonStored queues the removal of what a writer may have stored under keys, due at notBefore. It returns nil if the item has
-	// been committed, which it looks for after an uncertain commit only: then it changes nothing.
+	// AbandonStored queues the removal of what a writer may have stored under keys, due at notBefore. uncertain is set
+	// after a commit whose outcome is not known: it returns nil and changes nothing if the item has been committed, and ensures that
+	// it cannot be anymore if not.
 	AbandonStored(ctx context.Context, itemID uuid.UUID, scope media.Scope, writer *Writer, uncertain bool, keys []string, notBefore time.Time) (*media.Removal, error)
 
 	// EndUploadsOfDeadProcesses ends up to batch uploads of processes whose lease has ended, as

@@ -38,9 +38,6 @@ func (w *Writer) RaiseFence(fence int64) {
 // ErrWriterEnded is wrapped by the fault of a commit whose writer was ended, because its process did not renew its lease.
 var ErrWriterEnded = errors.New("the writer of the object has ended")
 
-// ErrUncertain is wrapped by the fault of a commit that may have been executed, or may still be.
-var ErrUncertain = errors.New("it is not known whether the item was committed")
-
 const (
 	// A writer is replaced by a new one when it has this age, and as many uploads: an account's bucket is searched for the objects
 	// of a dead process from the first upload of its writer on.

@@ -63,8 +63,18 @@ func NewWith(t *testing.T, database string, access testenv.S3Access) *Env {
 	store, err := postgres.Open(t.Context(), cfg)
 	must(t, err)
 	t.Cleanup(store.Close)
+	Lease(t, store)
 	return &Env{Database: cfg, Store: store, Objects: objects,
 		Registry: account.NewRegistry(store.Accounts, "t", time.Now), Settings: settings.NewService(store.Settings)}
+}
+
+// Lease gives the process of a store the lease that a serving process has. It returns the id of the process.
+func Lease(t testing.TB, store *postgres.Store) uuid.UUID {
+	t.Helper()
+	id := uuid.New()
+	_, err := store.Installations.TouchRuntime(t.Context(), id, "test", time.Hour)
+	must(t, err)
+	return id
 }
 
 // InstallationConfig returns the default intervals.

@@ -80,12 +80,13 @@ func NewWith(t *testing.T, access testenv.S3Access) *Harness {
 	return b
 }
 
-// Open connects to the harness's database once more, as another process would.
+// Open connects to the harness's database once more, as another process would, which has a lease.
 func (b *Harness) Open() *postgres.Store {
 	b.T.Helper()
 	store, err := postgres.Open(context.Background(), postgres.Config{DatabaseURL: b.URL})
 	must(b.T, err)
 	b.T.Cleanup(store.Close)
+	runtimetest.Lease(b.T, store)
 	return store
 }
 
