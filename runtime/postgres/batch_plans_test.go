@@ -160,6 +160,8 @@ func seedBatches(t *testing.T, url string) {
 		`INSERT INTO group_total (app_id, group_label, slot) SELECT ` + of + `, 'g' || n, 0 FROM generate_series(1, $1::int) n WHERE $2 > 0`,
 		`INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before) SELECT ` + owner + `, 'b', '{k}', false, now() - interval '1 day' FROM generate_series(1, $1::int) n WHERE $2 > 0`,
 		`INSERT INTO upload (item_id, account_id, app_id, reserved, lease_ends) SELECT ` + id(uploadIDs, "n") + `, ` + owner + `, ` + of + `, 1, now() - interval '1 day' FROM generate_series(1, $1::int) n WHERE $2 > 0`,
+		`INSERT INTO upload_writer (instance_id, account_id, bucket, since, ended_at)
+			SELECT ` + id(accountIDs, "n % 10") + `, ` + owner + `, 'b', ` + id(itemIDs, "n") + `, CASE WHEN n % 2 = 0 THEN now() - interval '1 day' END FROM generate_series(1, $1::int) n WHERE $2 > 0`,
 		`INSERT INTO resumable_upload (item_id, account_id, app_id, file_name, declared_type, access, caption, group_label, expires_at)
 			SELECT ` + id(resumeIDs, "n") + `, ` + owner + `, ` + of + `, '', '', 'public', '', '', now() - interval '1 day' FROM generate_series(1, $1::int) n WHERE $2 > 0`,
 		`INSERT INTO capability_use (id, account_id, uses, expires_at) SELECT sha256(n::text::bytea), ` + owner + `, 100, now() - interval '1 day' FROM generate_series(1, $1::int) n WHERE $2 > 0`,
@@ -250,6 +252,24 @@ func batchStatements() map[string]func(context.Context, *sqlgen.Queries) {
 			names, numbers := repeated("a"), repeated(int32(1))
 			_, _ = q.CommitUploads(ctx, sqlgen.CommitUploadsParams{LockTimeout: "0", Ids: manyOf(uploadIDs, planBatch), FileNames: names, Accesses: repeated("public"), Captions: names, Groups: names, Objects: repeated("[]"),
 				Bytes: repeated(int64(1)), CreatedAt: repeated(time.Now()), Metadata: repeated("{}"), Widths: numbers, Heights: numbers, Placeholders: repeated([]byte{1}), DominantColors: names, Refs: names, Durations: repeated(int64(0)), Pages: numbers})
+		},
+		"commit stored": func(ctx context.Context, q *sqlgen.Queries) {
+			names, numbers, writers := repeated("a"), repeated(int32(1)), make([]int64, planBatch)
+			for i := range writers {
+				writers[i] = int64(2*i + 1) // one that has not ended
+			}
+			_, _ = q.CommitStored(ctx, sqlgen.CommitStoredParams{LockTimeout: "0", Writers: writers, Fences: repeated(int64(0)), AccountIds: accounts, AppIds: repeated(numbered(appIDs, 2)),
+				Ids: manyOf("01d30000", planBatch), FileNames: names, Accesses: repeated("public"), Captions: names, Groups: names, Objects: repeated("[]"),
+				Bytes: repeated(int64(1)), CreatedAt: repeated(time.Now()), Metadata: repeated("{}"), Widths: numbers, Heights: numbers, Placeholders: repeated([]byte{1}), DominantColors: names, Refs: names, Durations: repeated(int64(0)), Pages: numbers})
+		},
+		"small: end writers": func(ctx context.Context, q *sqlgen.Queries) {
+			_ = q.EndWriters(ctx, sqlgen.EndWritersParams{Batch: planBatch})
+		},
+		"enqueue searches": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.EnqueueSearches(ctx, sqlgen.EnqueueSearchesParams{Kind: "unrecorded_objects"})
+		},
+		"queue unrecorded": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.QueueUnrecorded(ctx, sqlgen.QueueUnrecordedParams{AccountID: accounts[0], Bucket: "b", ItemIds: items, Keys: repeated("k")})
 		},
 		"end uploads": func(ctx context.Context, q *sqlgen.Queries) {
 			_ = q.EndUploads(ctx, sqlgen.EndUploadsParams{NotBefore: day, ItemIds: manyOf(uploadIDs, planBatch), AccountIds: accounts, Buckets: repeated("b"), Keys: repeated("k")})

@@ -99,6 +99,8 @@ func arguments(t *testing.T, method reflect.Type) []reflect.Value {
 				}
 				return out
 			}))
+		case in.Kind() == reflect.Pointer:
+			values = append(values, reflect.New(in.Elem()))
 		default:
 			values = append(values, reflect.Zero(in))
 		}

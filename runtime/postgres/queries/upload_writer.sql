@@ -16,7 +16,7 @@ DELETE FROM upload_writer WHERE number = ANY (sqlc.arg(numbers)::bigint[]) AND e
 WITH timeout_set AS MATERIALIZED (
     SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)
 ), writing AS MATERIALIZED (
-    SELECT w.number, w.fence FROM timeout_set, upload_writer w WHERE w.number = ANY (sqlc.arg(writers)::bigint[]) AND w.ended_at IS NULL
+    SELECT w.number, w.fence, w.ended_at FROM timeout_set, upload_writer w WHERE w.number = ANY (sqlc.arg(writers)::bigint[])
     ORDER BY w.number FOR SHARE OF w
 ), requested AS MATERIALIZED (
     SELECT r.* FROM (
@@ -27,7 +27,7 @@ WITH timeout_set AS MATERIALIZED (
             unnest(sqlc.arg(bytes)::bigint[]) AS bytes, unnest(sqlc.arg(created_at)::timestamptz[]) AS created_at, unnest(sqlc.arg(metadata)::text[]) AS metadata,
             unnest(sqlc.arg(widths)::int[]) AS width, unnest(sqlc.arg(heights)::int[]) AS height, unnest(sqlc.arg(placeholders)::bytea[]) AS placeholder, unnest(sqlc.arg(dominant_colors)::text[]) AS dominant_color,
             unnest(sqlc.arg(refs)::text[]) AS ref, unnest(sqlc.arg(durations)::bigint[]) AS duration_ms, unnest(sqlc.arg(pages)::int[]) AS pages
-    ) AS r JOIN writing ON writing.number = r.writer AND writing.fence = r.fence
+    ) AS r JOIN writing ON writing.number = r.writer AND writing.fence = r.fence AND writing.ended_at IS NULL
 ), wanted AS MATERIALIZED (
     SELECT requested.account_id, sum(requested.bytes)::bigint AS bytes FROM requested GROUP BY requested.account_id
 ), locked AS MATERIALIZED (
@@ -63,9 +63,11 @@ WITH RECURSIVE processes AS (
     FROM processes WHERE processes.instance_id IS NOT NULL
 )
 UPDATE upload_writer SET ended_at = now() WHERE number = ANY (ARRAY(
-    SELECT w.number FROM upload_writer w
-    WHERE w.ended_at IS NULL AND w.instance_id = ANY (ARRAY(SELECT p.instance_id FROM processes p WHERE process_ended(p.instance_id, sqlc.arg(own)::uuid)))
-    LIMIT sqlc.arg(batch)::int FOR UPDATE OF w SKIP LOCKED));
+    SELECT of_process.number FROM processes CROSS JOIN LATERAL (
+        SELECT w.number FROM upload_writer w WHERE w.instance_id = processes.instance_id AND w.ended_at IS NULL
+        LIMIT sqlc.arg(batch)::int FOR UPDATE SKIP LOCKED
+    ) AS of_process
+    WHERE process_ended(processes.instance_id, sqlc.arg(own)::uuid)));
 
 -- name: EnqueueSearches :execrows
 -- Adds a task for each account with writers that have ended, unless it has one. It is due when the last write of such a process is over.
@@ -85,7 +87,7 @@ WHERE account_id = $1 AND ended_at <= now() - sqlc.arg(grace)::bigint * interval
 INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
 SELECT sqlc.arg(account_id)::uuid, sqlc.arg(bucket)::text, array_agg(found.key), false, now()
 FROM (SELECT unnest(sqlc.arg(item_ids)::uuid[]) AS item_id, unnest(sqlc.arg(keys)::text[]) AS key) AS found
-WHERE NOT EXISTS (SELECT FROM stored_item i WHERE i.account_id = sqlc.arg(account_id)::uuid AND i.id = found.item_id)
+WHERE found.item_id <> ALL (ARRAY(SELECT i.id FROM stored_item i WHERE i.id = ANY (sqlc.arg(item_ids)::uuid[])))
 GROUP BY found.item_id
 RETURNING keys;
 

@@ -16,7 +16,7 @@ const commitStored = `-- name: CommitStored :many
 WITH timeout_set AS MATERIALIZED (
     SELECT set_config('lock_timeout', $1::text, true)
 ), writing AS MATERIALIZED (
-    SELECT w.number, w.fence FROM timeout_set, upload_writer w WHERE w.number = ANY ($2::bigint[]) AND w.ended_at IS NULL
+    SELECT w.number, w.fence, w.ended_at FROM timeout_set, upload_writer w WHERE w.number = ANY ($2::bigint[])
     ORDER BY w.number FOR SHARE OF w
 ), requested AS MATERIALIZED (
     SELECT r.id, r.account_id, r.app_id, r.writer, r.fence, r.file_name, r.access, r.caption, r.group_label, r.objects, r.bytes, r.created_at, r.metadata, r.width, r.height, r.placeholder, r.dominant_color, r.ref, r.duration_ms, r.pages FROM (
@@ -27,7 +27,7 @@ WITH timeout_set AS MATERIALIZED (
             unnest($12::bigint[]) AS bytes, unnest($13::timestamptz[]) AS created_at, unnest($14::text[]) AS metadata,
             unnest($15::int[]) AS width, unnest($16::int[]) AS height, unnest($17::bytea[]) AS placeholder, unnest($18::text[]) AS dominant_color,
             unnest($19::text[]) AS ref, unnest($20::bigint[]) AS duration_ms, unnest($21::int[]) AS pages
-    ) AS r JOIN writing ON writing.number = r.writer AND writing.fence = r.fence
+    ) AS r JOIN writing ON writing.number = r.writer AND writing.fence = r.fence AND writing.ended_at IS NULL
 ), wanted AS MATERIALIZED (
     SELECT requested.account_id, sum(requested.bytes)::bigint AS bytes FROM requested GROUP BY requested.account_id
 ), locked AS MATERIALIZED (
@@ -124,19 +124,21 @@ WITH RECURSIVE processes AS (
     FROM processes WHERE processes.instance_id IS NOT NULL
 )
 UPDATE upload_writer SET ended_at = now() WHERE number = ANY (ARRAY(
-    SELECT w.number FROM upload_writer w
-    WHERE w.ended_at IS NULL AND w.instance_id = ANY (ARRAY(SELECT p.instance_id FROM processes p WHERE process_ended(p.instance_id, $1::uuid)))
-    LIMIT $2::int FOR UPDATE OF w SKIP LOCKED))
+    SELECT of_process.number FROM processes CROSS JOIN LATERAL (
+        SELECT w.number FROM upload_writer w WHERE w.instance_id = processes.instance_id AND w.ended_at IS NULL
+        LIMIT $1::int FOR UPDATE SKIP LOCKED
+    ) AS of_process
+    WHERE process_ended(processes.instance_id, $2::uuid)))
 `
 
 type EndWritersParams struct {
-	Own   uuid.UUID
 	Batch int32
+	Own   uuid.UUID
 }
 
 // Ends the writers of dead processes. Commits of such a process that are executed are waited for, by the next call.
 func (q *Queries) EndWriters(ctx context.Context, arg EndWritersParams) error {
-	_, err := q.db.Exec(ctx, endWriters, arg.Own, arg.Batch)
+	_, err := q.db.Exec(ctx, endWriters, arg.Batch, arg.Own)
 	return err
 }
 
@@ -235,7 +237,7 @@ const queueUnrecorded = `-- name: QueueUnrecorded :many
 INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
 SELECT $1::uuid, $2::text, array_agg(found.key), false, now()
 FROM (SELECT unnest($3::uuid[]) AS item_id, unnest($4::text[]) AS key) AS found
-WHERE NOT EXISTS (SELECT FROM stored_item i WHERE i.account_id = $1::uuid AND i.id = found.item_id)
+WHERE found.item_id <> ALL (ARRAY(SELECT i.id FROM stored_item i WHERE i.id = ANY ($3::uuid[])))
 GROUP BY found.item_id
 RETURNING keys
 `
