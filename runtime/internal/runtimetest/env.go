@@ -63,7 +63,6 @@ func NewWith(t *testing.T, database string, access testenv.S3Access) *Env {
 	store, err := postgres.Open(t.Context(), cfg)
 	must(t, err)
 	t.Cleanup(store.Close)
-	Lease(t, store)
 	return &Env{Database: cfg, Store: store, Objects: objects,
 		Registry: account.NewRegistry(store.Accounts, "t", time.Now), Settings: settings.NewService(store.Settings)}
 }

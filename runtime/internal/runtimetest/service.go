@@ -66,6 +66,7 @@ func (e *Env) Service(t *testing.T, config ServiceConfig) *Service {
 	process, err := postgres.Open(t.Context(), e.Database) // a pool of its own, as every process has
 	must(t, err)
 	t.Cleanup(process.Close)
+	Lease(t, process)
 	if config.Credentials == nil {
 		config.Credentials = process.Credentials
 	}

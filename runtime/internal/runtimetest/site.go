@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/net/dns/dnsmessage"
 
 	"mediastack.dev/runtime/internal/remotefile"
@@ -185,9 +186,11 @@ func (s *Site) answer(question []byte) []byte {
 	return packed
 }
 
-// RunFetches runs the uploads from a URL of a replica until the test ends.
+// RunFetches runs the uploads from a URL of a replica until the test ends. The process has a lease.
 func (e *Env) RunFetches(t *testing.T, core *Core) (stop func()) {
 	t.Helper()
+	_, err := e.Store.Installations.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = core.Tasks.Run(ctx) })

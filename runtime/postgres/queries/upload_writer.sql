@@ -87,7 +87,7 @@ WHERE account_id = $1 AND ended_at <= now() - sqlc.arg(grace)::bigint * interval
 INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
 SELECT sqlc.arg(account_id)::uuid, sqlc.arg(bucket)::text, array_agg(found.key), false, now()
 FROM (SELECT unnest(sqlc.arg(item_ids)::uuid[]) AS item_id, unnest(sqlc.arg(keys)::text[]) AS key) AS found
-WHERE found.item_id <> ALL (ARRAY(SELECT i.id FROM stored_item i WHERE i.id = ANY (sqlc.arg(item_ids)::uuid[])))
+WHERE (SELECT i.id FROM stored_item i WHERE i.account_id = sqlc.arg(account_id)::uuid AND i.id = found.item_id LIMIT 1) IS NULL
 GROUP BY found.item_id
 RETURNING keys;
 

@@ -237,7 +237,7 @@ const queueUnrecorded = `-- name: QueueUnrecorded :many
 INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
 SELECT $1::uuid, $2::text, array_agg(found.key), false, now()
 FROM (SELECT unnest($3::uuid[]) AS item_id, unnest($4::text[]) AS key) AS found
-WHERE found.item_id <> ALL (ARRAY(SELECT i.id FROM stored_item i WHERE i.id = ANY ($3::uuid[])))
+WHERE (SELECT i.id FROM stored_item i WHERE i.account_id = $1::uuid AND i.id = found.item_id LIMIT 1) IS NULL
 GROUP BY found.item_id
 RETURNING keys
 `
