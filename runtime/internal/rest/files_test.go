@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"mediastack.dev/runtime/internal/api"
+	"mediastack.dev/runtime/media"
 )
 
 func TestFile_IsServedByRangeAndCondition(t *testing.T) {
