@@ -86,6 +86,9 @@ func (e *environment) verify(ctx context.Context, m *model, wait bool) error {
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	e.endFetches(ctx, m)
+	if err := e.searched(ctx, m, conn, wait); err != nil {
+		return err
+	}
 	// Renditions end first: the removals of their objects are due later.
 	if err := e.pass(ctx, conn, wait); err != nil {
 		return err
@@ -147,6 +150,34 @@ func (e *environment) verify(ctx context.Context, m *model, wait bool) error {
 		m.wrong(nil, "the check after the last pictures found: %v\n%s", err, out)
 	}
 	return nil
+}
+
+// maxLease is how long the lease of a killed runtime lasts, with the time until another one has noticed.
+const maxLease = 90 * time.Second
+
+// searched waits until the replicas have searched the buckets for what the killed ones have stored and not recorded. The grace until
+// then passes at once, unless wait is set.
+func (e *environment) searched(ctx context.Context, m *model, conn *pgx.Conn, wait bool) error {
+	limit := maxLease
+	if wait {
+		limit += 2 * time.Minute // the grace, and the pause until a task is found
+	}
+	for until := time.Now().Add(limit); ; faults.Sleep(ctx, 100*time.Millisecond) {
+		if !wait {
+			if _, err := conn.Exec(ctx, `WITH tasks AS (UPDATE work SET due_at = now() WHERE kind = 'unrecorded_objects' AND claim IS NULL AND due_at > now())
+				UPDATE upload_writer SET ended_at = ended_at - interval '1 hour' WHERE ended_at > now() - interval '1 hour'`); err != nil {
+				return err
+			}
+		}
+		var left int
+		if err := conn.QueryRow(ctx, `SELECT count(*) FROM upload_writer w WHERE NOT EXISTS (SELECT FROM runtime_instance r WHERE r.id = w.instance_id AND r.lease_ends >= now())`).Scan(&left); err != nil || left == 0 {
+			return err
+		}
+		if time.Now().After(until) || ctx.Err() != nil {
+			m.wrong(nil, "%d writers of killed runtimes are left", left)
+			return nil
+		}
+	}
 }
 
 // removed waits until the replicas have carried out the removals that the last purge left to them.
@@ -273,7 +304,11 @@ func (c *client) list(ctx context.Context) (map[string]document, error) {
 
 // original compares what S3 holds with what was sent, where the service shows a conversion.
 func (c *client) original(ctx context.Context, i *item) {
-	object, err := c.env.raw.GetObject(ctx, c.tenant.Account.Bucket, "media/"+i.id+"/original", minio.GetObjectOptions{})
+	key := ""
+	for found := range c.env.raw.ListObjects(ctx, c.tenant.Account.Bucket, minio.ListObjectsOptions{Prefix: "media/" + i.id + "/original"}) {
+		key = found.Key
+	}
+	object, err := c.env.raw.GetObject(ctx, c.tenant.Account.Bucket, key, minio.GetObjectOptions{})
 	if err != nil {
 		c.model.wrong(i, "its original: %v", err)
 		return
@@ -318,7 +353,7 @@ func (c *client) bucket(ctx context.Context, conn *pgx.Conn, listed map[string]d
 			inRenditions += object.Size
 		default:
 			bytes += object.Size
-			if parts[2] == "original" {
+			if media.VariantOfKey(object.Key) == media.Original {
 				originals++
 			} else {
 				c.model.count("derivatives kept")
