@@ -258,7 +258,7 @@ func batchStatements() map[string]func(context.Context, *sqlgen.Queries) {
 			for i := range writers {
 				writers[i] = int64(2*i + 1) // one that has not ended
 			}
-			_, _ = q.CommitStored(ctx, sqlgen.CommitStoredParams{LockTimeout: "0", Writers: writers, Fences: repeated(int64(0)), AccountIds: accounts, AppIds: repeated(numbered(appIDs, 2)),
+			_, _ = q.CommitStored(ctx, sqlgen.CommitStoredParams{LockTimeout: "0", Writers: writers, Fences: repeated(int64(0)), KeyIds: repeated(uuid.Nil), AccountIds: accounts, AppIds: repeated(numbered(appIDs, 2)),
 				Ids: manyOf("01d30000", planBatch), FileNames: names, Accesses: repeated("public"), Captions: names, Groups: names, Objects: repeated("[]"),
 				Bytes: repeated(int64(1)), CreatedAt: repeated(time.Now()), Metadata: repeated("{}"), Widths: numbers, Heights: numbers, Placeholders: repeated([]byte{1}), DominantColors: names, Refs: names, Durations: repeated(int64(0)), Pages: numbers})
 		},

@@ -40,6 +40,7 @@ func (s Uploads) RemoveWriters(ctx context.Context, numbers []int64) error {
 type storedFile struct {
 	item   media.Item
 	writer *upload.Writer
+	keyID  uuid.UUID // zero = none is looked at
 	// fence is that of the writer, as the process knows it.
 	fence int64
 }
@@ -50,10 +51,10 @@ func (f storedFile) account() uuid.UUID { return f.item.AccountID }
 const maxCommits = 5
 
 // CommitStored implements upload.Store.
-func (s Uploads) CommitStored(ctx context.Context, item media.Item, writer *upload.Writer) error {
+func (s Uploads) CommitStored(ctx context.Context, item media.Item, writer *upload.Writer, keyID uuid.UUID) error {
 	ctx = s.db.withRetryDeadline(ctx)
 	for range maxCommits {
-		err := s.commitStored(ctx, storedFile{item, writer, writer.Fence()})
+		err := s.commitStored(ctx, storedFile{item, writer, keyID, writer.Fence()})
 		switch {
 		case err == nil:
 			return nil
@@ -110,6 +111,7 @@ func (s Uploads) commitStoredFiles(ctx context.Context, lockTimeout time.Duratio
 		params.AppIds = append(params.AppIds, file.item.AppID)
 		params.Writers = append(params.Writers, file.writer.Number)
 		params.Fences = append(params.Fences, file.fence)
+		params.KeyIds = append(params.KeyIds, file.keyID)
 	}
 	committed, err := s.queries.CommitStored(ctx, params)
 	return contains(params.Ids, committed), err
@@ -127,6 +129,14 @@ func (r *reservation) commitStored(ctx context.Context, s Uploads, file storedFi
 		file.writer.RaiseFence(fence)
 		return errFenceRaised
 	}
+	if file.keyID != uuid.Nil {
+		switch valid, err := r.KeyIsValid(ctx, file.keyID); {
+		case err != nil:
+			return err
+		case !valid:
+			return errKeyEnded
+		}
+	}
 	item := file.item
 	request := openRequest{itemID: item.ID, accountID: item.AccountID, appID: item.AppID, bytes: item.Objects.Bytes(), leaseEnds: time.Now()}
 	if err := r.openWithin(ctx, s.ofProcess(openParams(noLockTimeout, []openRequest{request})), media.Scope{}, nil); err != nil {
@@ -137,6 +147,9 @@ func (r *reservation) commitStored(ctx context.Context, s Uploads, file storedFi
 
 // errWriterEnded is the error for a file whose writer another process has ended: its objects may be removed at any time.
 var errWriterEnded = fault.Wrap(upload.ErrWriterEnded, fault.Unavailable, "the upload was ended because the service did not respond in time: try again")
+
+// errKeyEnded is the error for a file whose key has ended. The caller finds out why.
+var errKeyEnded = fault.Wrap(upload.ErrKeyEnded, fault.Unauthenticated, "the credential has ended")
 
 // isUncertain reports whether a commit that failed with err may have been executed, or may still be.
 func isUncertain(err error) bool {

@@ -40,8 +40,8 @@ func (s *failingStore) CommitUpload(ctx context.Context, item media.Item) error 
 	return s.commit(func() error { return s.Store.CommitUpload(ctx, item) })
 }
 
-func (s *failingStore) CommitStored(ctx context.Context, item media.Item, writer *upload.Writer) error {
-	return s.commit(func() error { return s.Store.CommitStored(ctx, item, writer) })
+func (s *failingStore) CommitStored(ctx context.Context, item media.Item, writer *upload.Writer, keyID uuid.UUID) error {
+	return s.commit(func() error { return s.Store.CommitStored(ctx, item, writer, keyID) })
 }
 
 func (s *failingStore) commit(do func() error) error {

@@ -40,6 +40,9 @@ const (
 type Single struct {
 	*transfer
 	phase singlePhase
+	// keyID is the key of the caller that Commit looks at, and check is how it finds out why a key has ended; nil = it does not look.
+	keyID uuid.UUID
+	check func() error
 	// commitUncertain is set when it is not known whether the item was committed.
 	commitUncertain bool
 }
@@ -110,6 +113,10 @@ func (s *Service) checkAccount(a account.Account, size int64) error {
 // OnSlow registers how to abort a read of the file from another goroutine. abort may be
 // called more than once, and is never called after Receive has returned.
 func (u *Single) OnSlow(abort func(why error)) { u.rate.abort = abort }
+
+// CheckAtCommit lets Commit check the credential of the caller, of this key: the statement that makes the draft looks at the key. check
+// returns why the credential is not valid anymore; it is called in the place of that statement where another one makes the draft.
+func (u *Single) CheckAtCommit(keyID uuid.UUID, check func() error) { u.keyID, u.check = keyID, check }
 
 // errPhase is a bug of the caller.
 var errPhase = errors.New("the upload is in another phase")
@@ -202,6 +209,11 @@ func (u *Single) store(ctx context.Context) (err error) {
 	if u.writer != nil {
 		return u.putWhole(ctx)
 	}
+	if u.check != nil {
+		if err := u.check(); err != nil {
+			return err
+		}
+	}
 	if err := u.reservation.reserve(ctx, u.size); err != nil {
 		return notStored(err)
 	}
@@ -219,8 +231,10 @@ func (u *Single) record(ctx context.Context, item media.Item) error {
 	if u.writer == nil {
 		return u.service.deps.Store.CommitUpload(ctx, item)
 	}
-	err := u.service.deps.Store.CommitStored(ctx, item, u.writer.Writer)
+	err := u.service.deps.Store.CommitStored(ctx, item, u.writer.Writer, u.keyID)
 	switch {
+	case errors.Is(err, ErrKeyEnded):
+		return cmp.Or(u.check(), err)
 	case fault.Is(err, fault.QuotaExceeded):
 		u.service.writers.setFull(u.scope.AccountID)
 	case errors.Is(err, ErrWriterEnded):

@@ -40,10 +40,10 @@ type Store interface {
 	// RemoveWriters removes writers all of whose objects have an item, or a queued removal.
 	RemoveWriters(ctx context.Context, numbers []int64) error
 	// CommitStored makes the draft of objects that a writer has stored, takes their bytes under the cap, and seals it if the item is
-	// sealed, in one transaction. Deleted items that could be restored end where their room is needed. QuotaExceeded when the account
-	// has no room, and a fault of ErrWriterEnded when the writer was ended: nothing was committed then. After any other error the item
-	// may have been committed, or may still be.
-	CommitStored(ctx context.Context, item media.Item, writer *Writer) error
+	// sealed, in one transaction. keyID is the key of the caller, which must still be valid; zero = it is not looked at. Deleted items that could be restored end where their room is needed. QuotaExceeded when the account
+	// has no room, and a fault of ErrKeyEnded or ErrWriterEnded: nothing was committed then. After any other error the item may have
+	// been committed, or may still be.
+	CommitStored(ctx context.Context, item media.Item, writer *Writer, keyID uuid.UUID) error
 	// AbandonStored queues the removal of what a writer may have stored under keys, due at notBefore. uncertain is set
 	// after a commit whose outcome is not known: it returns nil and changes nothing if the item has been committed, and ensures that
 	// it cannot be anymore if not.

@@ -38,6 +38,9 @@ func (w *Writer) RaiseFence(fence int64) {
 // ErrWriterEnded is wrapped by the fault of a commit whose writer was ended, because its process did not renew its lease.
 var ErrWriterEnded = errors.New("the writer of the object has ended")
 
+// ErrKeyEnded is wrapped by the fault of a commit whose caller's key is not valid anymore.
+var ErrKeyEnded = errors.New("the key of the caller has ended")
+
 const (
 	// A writer is replaced by a new one when it has this age, and as many uploads: an account's bucket is searched for the objects
 	// of a dead process from the first upload of its writer on.

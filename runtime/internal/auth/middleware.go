@@ -22,6 +22,14 @@ type authContext struct {
 	mu        sync.Mutex
 	identity  Identity
 	operation *account.Operation // nil until RequireOperation has checked it
+	// leftToCommit is set if an upload checks the credential in the place of the end of the body.
+	leftToCommit bool
+}
+
+func (c *authContext) isLeftToCommit() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leftToCommit
 }
 
 type authContextKey struct{}
@@ -84,7 +92,12 @@ func (a *Authenticator) attach(w http.ResponseWriter, r *http.Request, identity 
 	state := &authContext{authenticatedAt: a.now(), challenge: challenge, identity: identity}
 	r = r.WithContext(context.WithValue(r.Context(), authContextKey{}, state))
 	if r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0 {
-		r.Body = &checkedBody{ReadCloser: r.Body, check: func() error { return a.Reauthenticate(w, r) }}
+		r.Body = &checkedBody{ReadCloser: r.Body, check: func() error {
+			if state.isLeftToCommit() {
+				return nil
+			}
+			return a.Reauthenticate(w, r)
+		}}
 	}
 	return r
 }

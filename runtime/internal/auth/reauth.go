@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/google/uuid"
+
 	"mediastack.dev/runtime/fault"
 )
 
@@ -42,6 +44,22 @@ func (a *Authenticator) Reauthenticate(w http.ResponseWriter, r *http.Request) e
 	}
 	state.identity = identity
 	return nil
+}
+
+// LeaveToCommit leaves the check at the end of the body to an upload, whose commit looks at the key of the caller. It reports whether it
+// does: the key must be all that the check looks at. check is what the middleware would call; the caller uses it where no commit looks.
+func (a *Authenticator) LeaveToCommit(w http.ResponseWriter, r *http.Request) (keyID uuid.UUID, check func() error, left bool) {
+	state := fromContext(r.Context())
+	if state == nil {
+		return uuid.Nil, nil, false
+	}
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	if state.identity.underToolPolicy() {
+		return uuid.Nil, nil, false
+	}
+	state.leftToCommit = true
+	return state.identity.Key.ID, func() error { return a.Reauthenticate(w, r) }, true
 }
 
 // checkedBody checks the credential once, at the end of a request's body. If the check

@@ -26,8 +26,15 @@ func (a *API) CreateMedia(w http.ResponseWriter, r *http.Request) {
 func (a *API) receive(w http.ResponseWriter, r *http.Request) (media.Item, error) {
 	identity := auth.FromContext(r.Context())
 	return multipartform.Receive(w, r, func(minSize int64) (*upload.Single, error) {
-		return a.deps.Uploads.BeginWith(r.Context(), identity.Principal, identity.Capability, minSize)
+		single, err := a.deps.Uploads.BeginWith(r.Context(), identity.Principal, identity.Capability, minSize)
+		if err != nil {
+			return nil, err
+		}
+		if keyID, check, left := a.deps.Auth.LeaveToCommit(w, r); left {
+			single.CheckAtCommit(keyID, check)
+		}
+		return single, nil
 	}, func(fields media.Fields) (media.Fields, error) {
-		return fields.BindGroup(auth.FromContext(r.Context()).Group), nil // as the check at the end of the body found it
+		return fields.BindGroup(auth.FromContext(r.Context()).Group), nil // as the check at the end of the body found it, if it was made
 	})
 }

@@ -66,7 +66,8 @@ func (e *Env) Service(t *testing.T, config ServiceConfig) *Service {
 	process, err := postgres.Open(t.Context(), e.Database) // a pool of its own, as every process has
 	must(t, err)
 	t.Cleanup(process.Close)
-	Lease(t, process)
+	// The lease that a serving process has. A database without a schema gives none.
+	_, _ = process.Installations.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour)
 	if config.Credentials == nil {
 		config.Credentials = process.Credentials
 	}

@@ -12,22 +12,31 @@ DELETE FROM upload_writer WHERE number = ANY (sqlc.arg(numbers)::bigint[]) AND e
 -- name: CommitStored :many
 -- Makes items of objects that are stored, and takes their bytes under the cap: all of an account, or none of it if they exceed its
 -- storage cap. Returns the items. It waits for a change of the fence, and for the end of the writer, and reads what they have become.
+-- A file whose key has ended, or whose account is suspended, is left out, as in Principals; the key zero is not looked at.
 -- The rows of the usage are locked in the order of the accounts, as in OpenUploads.
 WITH timeout_set AS MATERIALIZED (
     SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)
 ), writing AS MATERIALIZED (
     SELECT w.number, w.fence, w.ended_at FROM timeout_set, upload_writer w WHERE w.number = ANY (sqlc.arg(writers)::bigint[])
     ORDER BY w.number FOR SHARE OF w
+), valid AS MATERIALIZED (
+    SELECT api_key.id FROM api_key
+    JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
+    JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL AND NOT account.suspended
+    WHERE api_key.id = ANY (sqlc.arg(key_ids)::uuid[]) AND (api_key.expires_at IS NULL OR api_key.expires_at > now())
+    UNION ALL
+    SELECT '00000000-0000-0000-0000-000000000000'
 ), requested AS MATERIALIZED (
     SELECT r.* FROM (
         SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(account_ids)::uuid[]) AS account_id, unnest(sqlc.arg(app_ids)::uuid[]) AS app_id,
-            unnest(sqlc.arg(writers)::bigint[]) AS writer, unnest(sqlc.arg(fences)::bigint[]) AS fence,
+            unnest(sqlc.arg(writers)::bigint[]) AS writer, unnest(sqlc.arg(fences)::bigint[]) AS fence, unnest(sqlc.arg(key_ids)::uuid[]) AS key_id,
             unnest(sqlc.arg(file_names)::text[]) AS file_name, unnest(sqlc.arg(accesses)::text[]) AS access,
             unnest(sqlc.arg(captions)::text[]) AS caption, unnest(sqlc.arg(groups)::text[]) AS group_label, unnest(sqlc.arg(objects)::text[]) AS objects,
             unnest(sqlc.arg(bytes)::bigint[]) AS bytes, unnest(sqlc.arg(created_at)::timestamptz[]) AS created_at, unnest(sqlc.arg(metadata)::text[]) AS metadata,
             unnest(sqlc.arg(widths)::int[]) AS width, unnest(sqlc.arg(heights)::int[]) AS height, unnest(sqlc.arg(placeholders)::bytea[]) AS placeholder, unnest(sqlc.arg(dominant_colors)::text[]) AS dominant_color,
             unnest(sqlc.arg(refs)::text[]) AS ref, unnest(sqlc.arg(durations)::bigint[]) AS duration_ms, unnest(sqlc.arg(pages)::int[]) AS pages
     ) AS r JOIN writing ON writing.number = r.writer AND writing.fence = r.fence AND writing.ended_at IS NULL
+    WHERE r.key_id IN (SELECT valid.id FROM valid)
 ), wanted AS MATERIALIZED (
     SELECT requested.account_id, sum(requested.bytes)::bigint AS bytes FROM requested GROUP BY requested.account_id
 ), locked AS MATERIALIZED (
@@ -49,6 +58,12 @@ RETURNING id;
 -- name: LockWriter :one
 -- Keeps a writer from ending, and its fence from changing, until the end of the transaction.
 SELECT fence FROM upload_writer WHERE number = $1 AND ended_at IS NULL FOR SHARE;
+
+-- name: KeyIsValid :one
+SELECT EXISTS (SELECT FROM api_key
+    JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
+    JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL AND NOT account.suspended
+    WHERE api_key.id = $1 AND (api_key.expires_at IS NULL OR api_key.expires_at > now()));
 
 -- name: RaiseFence :one
 -- Waits for the commits that name the fence, and rejects all later ones that name a smaller one.

@@ -18,16 +18,24 @@ WITH timeout_set AS MATERIALIZED (
 ), writing AS MATERIALIZED (
     SELECT w.number, w.fence, w.ended_at FROM timeout_set, upload_writer w WHERE w.number = ANY ($2::bigint[])
     ORDER BY w.number FOR SHARE OF w
+), valid AS MATERIALIZED (
+    SELECT api_key.id FROM api_key
+    JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
+    JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL AND NOT account.suspended
+    WHERE api_key.id = ANY ($3::uuid[]) AND (api_key.expires_at IS NULL OR api_key.expires_at > now())
+    UNION ALL
+    SELECT '00000000-0000-0000-0000-000000000000'
 ), requested AS MATERIALIZED (
-    SELECT r.id, r.account_id, r.app_id, r.writer, r.fence, r.file_name, r.access, r.caption, r.group_label, r.objects, r.bytes, r.created_at, r.metadata, r.width, r.height, r.placeholder, r.dominant_color, r.ref, r.duration_ms, r.pages FROM (
-        SELECT unnest($3::uuid[]) AS id, unnest($4::uuid[]) AS account_id, unnest($5::uuid[]) AS app_id,
-            unnest($2::bigint[]) AS writer, unnest($6::bigint[]) AS fence,
-            unnest($7::text[]) AS file_name, unnest($8::text[]) AS access,
-            unnest($9::text[]) AS caption, unnest($10::text[]) AS group_label, unnest($11::text[]) AS objects,
-            unnest($12::bigint[]) AS bytes, unnest($13::timestamptz[]) AS created_at, unnest($14::text[]) AS metadata,
-            unnest($15::int[]) AS width, unnest($16::int[]) AS height, unnest($17::bytea[]) AS placeholder, unnest($18::text[]) AS dominant_color,
-            unnest($19::text[]) AS ref, unnest($20::bigint[]) AS duration_ms, unnest($21::int[]) AS pages
+    SELECT r.id, r.account_id, r.app_id, r.writer, r.fence, r.key_id, r.file_name, r.access, r.caption, r.group_label, r.objects, r.bytes, r.created_at, r.metadata, r.width, r.height, r.placeholder, r.dominant_color, r.ref, r.duration_ms, r.pages FROM (
+        SELECT unnest($4::uuid[]) AS id, unnest($5::uuid[]) AS account_id, unnest($6::uuid[]) AS app_id,
+            unnest($2::bigint[]) AS writer, unnest($7::bigint[]) AS fence, unnest($3::uuid[]) AS key_id,
+            unnest($8::text[]) AS file_name, unnest($9::text[]) AS access,
+            unnest($10::text[]) AS caption, unnest($11::text[]) AS group_label, unnest($12::text[]) AS objects,
+            unnest($13::bigint[]) AS bytes, unnest($14::timestamptz[]) AS created_at, unnest($15::text[]) AS metadata,
+            unnest($16::int[]) AS width, unnest($17::int[]) AS height, unnest($18::bytea[]) AS placeholder, unnest($19::text[]) AS dominant_color,
+            unnest($20::text[]) AS ref, unnest($21::bigint[]) AS duration_ms, unnest($22::int[]) AS pages
     ) AS r JOIN writing ON writing.number = r.writer AND writing.fence = r.fence AND writing.ended_at IS NULL
+    WHERE r.key_id IN (SELECT valid.id FROM valid)
 ), wanted AS MATERIALIZED (
     SELECT requested.account_id, sum(requested.bytes)::bigint AS bytes FROM requested GROUP BY requested.account_id
 ), locked AS MATERIALIZED (
@@ -50,6 +58,7 @@ RETURNING id
 type CommitStoredParams struct {
 	LockTimeout    string
 	Writers        []int64
+	KeyIds         []uuid.UUID
 	Ids            []uuid.UUID
 	AccountIds     []uuid.UUID
 	AppIds         []uuid.UUID
@@ -73,11 +82,13 @@ type CommitStoredParams struct {
 
 // Makes items of objects that are stored, and takes their bytes under the cap: all of an account, or none of it if they exceed its
 // storage cap. Returns the items. It waits for a change of the fence, and for the end of the writer, and reads what they have become.
+// A file whose key has ended, or whose account is suspended, is left out, as in Principals; the key zero is not looked at.
 // The rows of the usage are locked in the order of the accounts, as in OpenUploads.
 func (q *Queries) CommitStored(ctx context.Context, arg CommitStoredParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, commitStored,
 		arg.LockTimeout,
 		arg.Writers,
+		arg.KeyIds,
 		arg.Ids,
 		arg.AccountIds,
 		arg.AppIds,
@@ -219,6 +230,20 @@ type ForgetWritersParams struct {
 func (q *Queries) ForgetWriters(ctx context.Context, arg ForgetWritersParams) error {
 	_, err := q.db.Exec(ctx, forgetWriters, arg.AccountID, arg.Numbers)
 	return err
+}
+
+const keyIsValid = `-- name: KeyIsValid :one
+SELECT EXISTS (SELECT FROM api_key
+    JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
+    JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL AND NOT account.suspended
+    WHERE api_key.id = $1 AND (api_key.expires_at IS NULL OR api_key.expires_at > now()))
+`
+
+func (q *Queries) KeyIsValid(ctx context.Context, id uuid.UUID) (bool, error) {
+	row := q.db.QueryRow(ctx, keyIsValid, id)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
 }
 
 const lockWriter = `-- name: LockWriter :one
