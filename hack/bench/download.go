@@ -35,10 +35,14 @@ func download(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
+		keys := make([]string, len(files.items))
+		for i, item := range files.items {
+			keys[i] = t.keyOf(original(item.MediaID))
+		}
 		sides := []side{
 			{name: "stream", call: files.through(e)},
 			{name: "minio-go", call: func(ctx context.Context, n int64) error {
-				body, _, _, err := b.env.bare.GetObject(ctx, t.Account.Bucket, original(files.of(n).MediaID), minio.GetObjectOptions{})
+				body, _, _, err := b.env.bare.GetObject(ctx, t.Account.Bucket, keys[n%int64(len(keys))], minio.GetObjectOptions{})
 				if err != nil {
 					return err
 				}
@@ -46,7 +50,7 @@ func download(ctx context.Context, b *bench) error {
 				return files.check(n, body)
 			}},
 			{name: proxy, call: func(ctx context.Context, n int64) error {
-				return files.read(ctx, n, passing, "/"+t.Account.Bucket+"/"+original(files.of(n).MediaID))
+				return files.read(ctx, n, passing, "/"+t.Account.Bucket+"/"+keys[n%int64(len(keys))])
 			}},
 		}
 		var pairs []pair

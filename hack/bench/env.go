@@ -145,6 +145,15 @@ func (t tenant) removeObjects(prefix string) error {
 	return err
 }
 
+// keyOf returns the key of the object that begins with prefix.
+func (t tenant) keyOf(prefix string) string {
+	found, err := filepath.Glob(filepath.Join(t.bucketDir, prefix) + "*")
+	if err != nil || len(found) == 0 {
+		return prefix // the caller misses it
+	}
+	return strings.TrimPrefix(found[0], t.bucketDir+"/")
+}
+
 // storeSettings are the settings of everything that reaches the stores.
 func (env *environment) storeSettings() []string {
 	return append(servers.StoreSettings(env.server.URL(database), env.s3.Access), "SERVICE_LOG_LEVEL="+env.LogLevel)

@@ -83,7 +83,7 @@ func (b *bench) sendResumable(ctx context.Context, t tenant, e *endpoint, f resu
 
 // checkSize checks that an object exists and is complete.
 func (b *bench) checkSize(ctx context.Context, t tenant, key string, size int64) error {
-	stored, err := b.env.bare.StatObject(ctx, t.Account.Bucket, key, minio.StatObjectOptions{})
+	stored, err := b.env.bare.StatObject(ctx, t.Account.Bucket, t.keyOf(key), minio.StatObjectOptions{})
 	if err == nil && stored.Size != size {
 		err = fmt.Errorf("%s has %d bytes of %d", key, stored.Size, size)
 	}

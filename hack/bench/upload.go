@@ -53,13 +53,13 @@ func upload(ctx context.Context, b *bench) error {
 
 // checkStored returns what is called after a round: one object of the round is read again, and all of
 // them are removed.
-func (b *bench) checkStored(t tenant, prefix string, lastKey *atomic.Value, sum [sha256.Size]byte) func(context.Context) error {
+func (b *bench) checkStored(t tenant, folder string, lastKey *atomic.Value, sum [sha256.Size]byte) func(context.Context) error {
 	return func(ctx context.Context) error {
-		key, _ := lastKey.Load().(string)
-		if err := b.compareHash(ctx, t, key, sum); err != nil {
+		prefix, _ := lastKey.Load().(string)
+		if err := b.compareHash(ctx, t, t.keyOf(prefix), sum); err != nil {
 			return err
 		}
-		return t.removeObjects(prefix)
+		return t.removeObjects(folder)
 	}
 }
 
@@ -102,7 +102,7 @@ func (b *bench) uploads(t tenant, e, through *endpoint, size int) []side {
 	return []side{b.uploadSide(t, e, data), direct, passed}
 }
 
-// original is the key of an item's file.
+// original is what the key of an item's file begins with.
 func original(mediaID string) string { return "media/" + mediaID + "/original" }
 
 // compareHash reads an object and compares it with what was stored.
