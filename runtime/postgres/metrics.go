@@ -118,10 +118,10 @@ type batchMetrics struct {
 func newBatchMetrics() batchMetrics {
 	return batchMetrics{
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "mediastack_upload_batch_waiting", Help: "Uploads that wait for their statement, which is sent for several uploads: `open` begins uploads, `commit` makes drafts.",
+			Name: "mediastack_upload_batch_waiting", Help: "Uploads that wait for their statement, which is sent for several uploads: `commit_stored` makes drafts of small files, `open` begins large uploads, `commit` makes drafts of these.",
 		}, []string{"batch"}),
 		size: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "mediastack_upload_batch_size", Help: "Uploads in one statement, which begins uploads (`open`) or makes drafts (`commit`).",
+			Name: "mediastack_upload_batch_size", Help: "Uploads in one statement, which makes drafts of small files (`commit_stored`), begins large uploads (`open`) or makes drafts of these (`commit`).",
 			Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128},
 		}, []string{"batch"}),
 	}

@@ -67,7 +67,7 @@ func NewWith(t *testing.T, database string, access testenv.S3Access) *Env {
 		Registry: account.NewRegistry(store.Accounts, "t", time.Now), Settings: settings.NewService(store.Settings)}
 }
 
-// Lease gives the process of a store the lease that a serving process has. It returns the id of the process.
+// Lease returns the id of the process of a store, which has the lease of a serving process from then on.
 func Lease(t testing.TB, store *postgres.Store) uuid.UUID {
 	t.Helper()
 	id := uuid.New()
