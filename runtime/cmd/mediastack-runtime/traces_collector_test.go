@@ -161,6 +161,7 @@ func serveTraced(t *testing.T, endpoint string, env ...string) *traced {
 	s := &traced{service: &service{address: runtime.Addr, logs: new(buffer), tenant: tenant}, process: runtime.Process, logFile: runtime.Spec.LogFile,
 		owner: runtimetest.Owner, token: world.Session(t, tenant), stores: stores}
 	s.admin = attribute(s.log(t), "listening", "admin")
+	testwait.Until(t, "the process has a lease", func() bool { return world.QueryInt(t, `SELECT count(*) FROM runtime_instance`) == 1 })
 	return s
 }
 

@@ -29,7 +29,7 @@ func TestTraces_ShowWhatARequestDid(t *testing.T) {
 	const foreign = "4bf92f3577b34da6a3ce929d0e0e4736"
 	created := s.uploadImage(t, "a.jpg", "X-Request-Id", "upload-0001", "Traceparent", "00-"+foreign+"-00f067aa0ba902b7-01", "Tracestate", "vendor=hunter2")
 	upload := c.root(t, "POST /media/create", "upload-0001")
-	c.expect(t, upload, "s3 PutObject", "postgres batch > postgres OpenUploads", "postgres batch > postgres CommitUploads", "images derive", "images derive > images wait", "images derive > images job")
+	c.expect(t, upload, "postgres RegisterWriter", "s3 PutObject", "postgres batch > postgres CommitStored", "images derive", "images derive > images wait", "images derive > images job")
 	id := hex.EncodeToString(upload.GetTraceId())
 	if line := s.logLine(t, "upload-0001"); line["trace_id"] != id || line["span_id"] != hex.EncodeToString(upload.GetSpanId()) {
 		t.Errorf("the log has %v %v, the trace is %s", line["trace_id"], line["span_id"], id)
