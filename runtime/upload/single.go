@@ -43,6 +43,8 @@ type Single struct {
 	// keyID is the key of the caller that Commit looks at, and check is how it finds out why a key has ended; nil = it does not look.
 	keyID uuid.UUID
 	check func() error
+	// idChosen is set if another process may upload a file of the same item: only a recorded upload excludes it.
+	idChosen bool
 	// commitUncertain is set when it is not known whether the item was committed.
 	commitUncertain bool
 }
@@ -66,7 +68,11 @@ func (s *Service) BeginWith(ctx context.Context, p account.Principal, capability
 // BeginItem is Begin for a caller that chooses the id of the item. The id must be of the
 // installation's cell, and new.
 func (s *Service) BeginItem(ctx context.Context, p account.Principal, id uuid.UUID, sizeHint int64) (*Single, error) {
-	return s.begin(ctx, p, id, nil, sizeHint)
+	u, err := s.begin(ctx, p, id, nil, sizeHint)
+	if err == nil {
+		u.idChosen = true
+	}
+	return u, err
 }
 
 func (s *Service) begin(ctx context.Context, p account.Principal, id uuid.UUID, capability *Capability, sizeHint int64) (*Single, error) {
@@ -201,7 +207,7 @@ func (u *Single) Commit(ctx context.Context, fields media.Fields) (media.Item, e
 // store stores what is left of the file. One that is in memory is stored first and recorded with its item, if there is a writer for it;
 // others are recorded and reserved first.
 func (u *Single) store(ctx context.Context) (err error) {
-	if u.inMemory() && !u.reservation.opened && !u.capability.counted() {
+	if u.inMemory() && !u.reservation.opened && !u.capability.counted() && !u.idChosen {
 		if u.writer, err = u.service.writers.begin(ctx, u.scope, u.id); err != nil {
 			return notStored(err)
 		}
