@@ -1,0 +1,438 @@
+package upload_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/runtimetest"
+	"mediastack.dev/runtime/internal/runtimetest/mediatest"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/settings"
+	"mediastack.dev/runtime/upload"
+	"mediastack.dev/runtime/work"
+)
+
+// process is a process of the service, with its lease.
+type process struct {
+	mediatest.Replica
+	b       *harness
+	id      uuid.UUID
+	data    *postgres.Store
+	store   *processStore
+	objects *processObjects
+}
+
+// processStore is the store of a process that may have lost its connection to PostgreSQL.
+type processStore struct {
+	upload.Store
+	cut atomic.Bool
+}
+
+var errNoDatabase = errors.New("the database does not respond")
+
+func (s *processStore) CommitStored(ctx context.Context, item media.Item, writer *upload.Writer) error {
+	if s.cut.Load() {
+		return errNoDatabase
+	}
+	return s.Store.CommitStored(ctx, item, writer)
+}
+
+func (s *processStore) AbandonStored(ctx context.Context, itemID uuid.UUID, scope media.Scope, writer *upload.Writer, uncertain bool, keys []string, notBefore time.Time) (*media.Removal, error) {
+	if s.cut.Load() {
+		return nil, errNoDatabase
+	}
+	return s.Store.AbandonStored(ctx, itemID, scope, writer, uncertain, keys, notBefore)
+}
+
+// processObjects is the object store of a process. It counts the objects that are stored, and calls before and after around each.
+type processObjects struct {
+	*objectstore.Store
+	before, after func()
+	stored        atomic.Int64
+}
+
+func (o *processObjects) Put(ctx context.Context, bucket, key, contentType string, body io.ReadSeeker, size int64) error {
+	if o.before != nil {
+		o.before()
+	}
+	err := o.Store.Put(ctx, bucket, key, contentType, body, size)
+	o.stored.Add(1)
+	if o.after != nil {
+		o.after()
+	}
+	return err
+}
+
+// process starts a process with changed dependencies of its uploads.
+func (b *harness) process(change ...func(*upload.Deps)) *process {
+	b.T.Helper()
+	p := &process{b: b, data: b.Open(), objects: &processObjects{Store: b.Objects}}
+	p.id, p.store = runtimetest.Lease(b.T, p.data), &processStore{Store: p.data.Uploads}
+	deps := upload.Deps{Store: p.store, Objects: p.objects, Settings: settings.NewService(p.data.Settings), Now: b.Clock.Now, Log: slog.New(slog.DiscardHandler)}
+	for _, apply := range change {
+		apply(&deps)
+	}
+	p.Replica = mediatest.NewReplica(b.T, mediatest.Config, deps, p.data.Items)
+	return p
+}
+
+// at makes a process use a clock. It does not change the ids of items, so a clock that is behind can be advanced.
+func at(now func() time.Time) func(*upload.Deps) { return func(deps *upload.Deps) { deps.Now = now } }
+
+// behind returns a clock that stands still hours ago.
+func behind() *runtimetest.Clock {
+	clock := &runtimetest.Clock{}
+	clock.Freeze()
+	clock.Advance(-6 * time.Hour)
+	return clock
+}
+
+// upload uploads a file.
+func (p *process) upload(of account.Principal, size int) (media.Item, error) {
+	return uploadFile(p.b.T.Context(), p.Uploads, of, bytes.NewReader(random(size)), media.Fields{})
+}
+
+// draft uploads a file, and returns the key of its object.
+func (p *process) draft(of account.Principal, size int) (key string) {
+	p.b.T.Helper()
+	item, err := p.upload(of, size)
+	must(p.b.T, err)
+	return item.File().Key
+}
+
+// unrecorded stores an object of which nothing is recorded, and returns its key: the process has lost PostgreSQL meanwhile.
+func (p *process) unrecorded(of account.Principal, size int) (key string) {
+	p.b.T.Helper()
+	before := p.b.Stored(of)
+	p.store.cut.Store(true)
+	defer p.store.cut.Store(false)
+	if _, err := p.upload(of, size); !errors.Is(err, errNoDatabase) {
+		p.b.T.Fatalf("an upload without PostgreSQL: %v", err)
+	}
+	for key := range p.b.Stored(of) {
+		if _, known := before[key]; !known {
+			return key
+		}
+	}
+	p.b.T.Fatal("nothing was stored")
+	return ""
+}
+
+// settle does what a heartbeat does, or the end of the process.
+func (p *process) settle(last bool) {
+	p.b.T.Helper()
+	must(p.b.T, p.Uploads.Settle(p.b.T.Context(), last))
+}
+
+// writerOf returns the writer in a key; 0 = the upload was reserved before its object was stored.
+func (b *harness) writerOf(key string) int64 {
+	_, number, _ := media.WriterOfKey(key)
+	return number
+}
+
+// exec changes rows.
+func (b *harness) exec(sql string, args ...any) {
+	b.T.Helper()
+	_, err := testenv.Connections(b.T, b.URL).Exec(b.T.Context(), sql, args...)
+	must(b.T, err)
+}
+
+// search runs the searches of another process that are due.
+func (b *harness) search() {
+	b.T.Helper()
+	own := runtimetest.Lease(b.T, b.Store)
+	b.exec(`UPDATE runtime_instance SET alive_since = now() - interval '1 day' WHERE id = $1`, own)
+	runner, err := work.NewRunner(work.Deps{Store: b.Store.Tasks, Log: slog.New(slog.DiscardHandler)})
+	must(b.T, err)
+	searcher := upload.NewSearcher(upload.SearchDeps{Store: b.Store.Uploads, Objects: b.Objects, Guard: b.Guard, Log: slog.New(slog.DiscardHandler)})
+	must(b.T, runner.Register(upload.SearchWork, searcher, searcher.Policy()))
+	must(b.T, runner.Drain(b.T.Context(), upload.SearchWork))
+	b.Counts(0, "searches failed", `SELECT count(*) FROM work WHERE kind = $1 AND attempts > 0`, upload.SearchWork)
+}
+
+// dies lets another process declare this one dead.
+func (p *process) dies() {
+	p.b.T.Helper()
+	p.b.exec(`UPDATE runtime_instance SET lease_ends = now() - interval '1 minute' WHERE id = $1`, p.id)
+	p.b.search()
+	p.b.Counts(0, "writers of a dead process have not ended", `SELECT count(*) FROM upload_writer WHERE instance_id = $1 AND ended_at IS NULL`, p.id)
+}
+
+// graceOver lets the grace of writers that have ended pass, and searches for their objects.
+func (b *harness) graceOver() {
+	b.T.Helper()
+	b.exec(`UPDATE upload_writer SET ended_at = ended_at - interval '2 minutes' WHERE ended_at IS NOT NULL`)
+	b.exec(`UPDATE work SET due_at = now() WHERE kind = $1`, upload.SearchWork)
+	b.search()
+	b.Counts(0, "writers were searched and not forgotten", `SELECT count(*) FROM upload_writer WHERE ended_at IS NOT NULL`)
+}
+
+// queued returns the keys of the removals that are queued.
+func (b *harness) queued(of account.Principal) (keys []string) {
+	b.T.Helper()
+	must(b.T, testenv.Connections(b.T, b.URL).QueryRow(b.T.Context(),
+		`SELECT coalesce(array_agg(key ORDER BY key), '{}') FROM object_removal, unnest(keys) AS key WHERE account_id = $1`, of.Account.ID).Scan(&keys))
+	return keys
+}
+
+// keys returns the keys of the objects of a tenant, sorted.
+func (b *harness) keys(of account.Principal) []string {
+	b.T.Helper()
+	return slices.Sorted(maps.Keys(b.Stored(of)))
+}
+
+func sorted(keys ...string) []string { return slices.Sorted(slices.Values(keys)) }
+
+// registered returns how many writers of an account are registered.
+func (b *harness) registered(of account.Principal) int64 {
+	b.T.Helper()
+	return b.Number(`SELECT count(*) FROM upload_writer WHERE account_id = $1`, of.Account.ID)
+}
+
+// statements returns how many statements a process has executed.
+func (p *process) statements() (n uint64) {
+	p.b.T.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	must(p.b.T, p.data.Register(registry))
+	families, err := registry.Gather()
+	must(p.b.T, err)
+	for _, family := range families {
+		if family.GetName() == "mediastack_database_statement_duration_seconds" {
+			for _, metric := range family.GetMetric() {
+				n += metric.GetHistogram().GetSampleCount()
+			}
+		}
+	}
+	return n
+}
+
+func TestSmallUpload_IsOneStatement(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, one := b.Tenant(1<<20), b.process()
+	first := one.draft(p, 10) // registers the writer
+	before := one.statements()
+	for size := range 5 {
+		if key := one.draft(p, size); b.writerOf(key) != b.writerOf(first) || b.writerOf(key) == 0 {
+			t.Errorf("the keys are %s and %s", first, key)
+		}
+	}
+	if n := one.statements() - before; n != 5 {
+		t.Errorf("5 uploads were %d statements", n)
+	}
+	b.Balanced(p)
+}
+
+// A process that was paused until another one declared it dead commits nothing of before. Its client is told that, nothing is left, and
+// its next upload succeeds.
+func TestWriter_OfAPausedProcessThatHasEndedCommitsNothing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		beforeThePut, searched bool
+	}{
+		"ended after the object was stored":     {},
+		"searched after the object was stored":  {searched: true},
+		"ended before the object was stored":    {beforeThePut: true},
+		"searched before the object was stored": {beforeThePut: true, searched: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			p, paused := b.Tenant(1<<20), b.process()
+			kept := paused.draft(p, 10)
+			pause := func() {
+				paused.objects.before, paused.objects.after = nil, nil
+				if paused.dies(); c.searched {
+					b.graceOver()
+				}
+			}
+			if paused.objects.after = pause; c.beforeThePut {
+				paused.objects.before, paused.objects.after = pause, nil
+			}
+			if _, err := paused.upload(p, 20); !errors.Is(err, upload.ErrWriterEnded) || !fault.Is(err, fault.Unavailable) {
+				t.Errorf("an upload of a writer that has ended: %v", err)
+			}
+			b.RemoveEnded()
+			if left := b.keys(p); !slices.Equal(left, []string{kept}) {
+				t.Errorf("%v is left, want %s", left, kept)
+			}
+			if key := paused.draft(p, 30); b.writerOf(key) != 0 {
+				t.Errorf("a process without a lease has stored %s before it was recorded", key)
+			}
+			must(t, check.ErrorOf(paused.data.Installations.TouchRuntime(t.Context(), paused.id, "test", time.Hour)))
+			if key := paused.draft(p, 40); b.writerOf(key) <= b.writerOf(kept) {
+				t.Errorf("after %s, the process has stored %s", kept, key)
+			}
+			b.Balanced(p)
+			if !c.searched {
+				b.graceOver()
+				b.RemoveEnded()
+				b.Balanced(p)
+			}
+		})
+	}
+}
+
+// An account whose cap had no room reserves it first for a while, so that nothing is stored in vain.
+func TestUpload_OfAFullAccountIsReservedFirst(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	clock := behind()
+	p, other, one := b.Tenant(1000), b.Tenant(1000), b.process(at(clock.Now))
+	item, err := one.upload(p, 900)
+	must(t, err)
+	reject := func(what string, stored int64) {
+		t.Helper()
+		before := one.objects.stored.Load()
+		if _, err := one.upload(p, 200); !fault.Is(err, fault.QuotaExceeded) {
+			t.Errorf("%s: an upload over the cap: %v", what, err)
+		}
+		if n := one.objects.stored.Load() - before; n != stored {
+			t.Errorf("%s: %d objects were stored, want %d", what, n, stored)
+		}
+		b.RemoveEnded()
+		b.Balanced(p)
+	}
+	reject("at first", 1)
+	reject("afterwards", 0)
+	if key := one.draft(other, 10); b.writerOf(key) == 0 {
+		t.Errorf("another account has stored %s", key)
+	}
+	clock.Advance(59 * time.Second)
+	reject("a moment before the time is over", 0)
+	must(t, deleteItem(t.Context(), one.Items, p, item.ID))
+	if key := one.draft(p, 100); b.writerOf(key) != 0 {
+		t.Errorf("with room, and before the time is over, the account has stored %s", key)
+	}
+	clock.Advance(2 * time.Second)
+	if key := one.draft(p, 100); b.writerOf(key) != b.writerOf(item.File().Key) {
+		t.Errorf("after the time is over the account has stored %s, and %s before", key, item.File().Key)
+	}
+	b.Balanced(p)
+}
+
+func TestSettle_RemovesIdleWriters(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	clock := behind()
+	p, other, one := b.Tenant(1<<20), b.Tenant(1<<20), b.process(at(clock.Now))
+	idle := one.draft(p, 10)
+	one.draft(other, 10)
+	clock.Advance(59 * time.Minute)
+	one.draft(other, 10)
+	if one.settle(false); b.registered(p) != 1 || b.registered(other) != 1 {
+		t.Errorf("a moment before the time is over, %d and %d writers are registered", b.registered(p), b.registered(other))
+	}
+	clock.Advance(time.Minute)
+	if one.settle(false); b.registered(p) != 0 || b.registered(other) != 1 {
+		t.Errorf("%d idle writers are registered, and %d that are used", b.registered(p), b.registered(other))
+	}
+	if key := one.draft(p, 10); b.writerOf(key) <= b.writerOf(idle) {
+		t.Errorf("after %s, the process has stored %s", idle, key)
+	}
+	if one.settle(true); b.registered(p) != 0 || b.registered(other) != 0 {
+		t.Errorf("at the end of the process, %d and %d writers are registered", b.registered(p), b.registered(other))
+	}
+	b.Balanced(p)
+	b.Balanced(other)
+}
+
+// A writer is replaced after 10 minutes and a thousand uploads, so that a search is short.
+func TestWriter_ThatIsUsedUpIsReplaced(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	clock := behind()
+	p, one := b.Tenant(1<<20), b.process(at(clock.Now))
+	first := one.draft(p, 1)
+	clock.Advance(10 * time.Minute)
+	if key := one.draft(p, 1); b.writerOf(key) != b.writerOf(first) {
+		t.Errorf("an old writer with few uploads was replaced: %s, %s", first, key)
+	}
+	clock.Advance(-10 * time.Minute)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 125 {
+				if _, err := one.upload(p, 1); err != nil {
+					t.Errorf("an upload: %v", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if key := one.draft(p, 1); b.writerOf(key) != b.writerOf(first) {
+		t.Errorf("a new writer with many uploads was replaced: %s, %s", first, key)
+	}
+	clock.Advance(10 * time.Minute)
+	if key := one.draft(p, 1); b.writerOf(key) <= b.writerOf(first) {
+		t.Errorf("a writer that is used up was not replaced: %s, %s", first, key)
+	}
+	if n := b.registered(p); n != 2 {
+		t.Errorf("%d writers are registered", n)
+	}
+	if one.settle(false); b.registered(p) != 1 {
+		t.Errorf("%d writers are registered", b.registered(p))
+	}
+	b.Balanced(p)
+}
+
+// A writer with an upload that is neither recorded nor abandoned is what finds its object if the process dies.
+func TestSettle_KeepsTheWriterOfAnUnsettledUpload(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, one := b.Tenant(1<<20), b.process()
+	kept, lost := one.draft(p, 10), one.unrecorded(p, 20)
+	one.store.cut.Store(true)
+	for _, last := range []bool{false, true} {
+		if err := one.Uploads.Settle(t.Context(), last); !errors.Is(err, errNoDatabase) || b.registered(p) != 1 {
+			t.Errorf("%v, %d writers are registered", err, b.registered(p))
+		}
+	}
+	if left := b.keys(p); !slices.Equal(left, sorted(kept, lost)) {
+		t.Errorf("%v is left", left)
+	}
+	one.store.cut.Store(false)
+	if one.settle(true); b.registered(p) != 0 {
+		t.Errorf("%d writers are registered", b.registered(p))
+	}
+	if queued := b.queued(p); !slices.Equal(queued, []string{lost}) {
+		t.Errorf("the removal of %v is queued, want %s", queued, lost)
+	}
+	b.RemoveEnded()
+	b.Balanced(p)
+}
+
+// The end of a process removes no writer of an upload that runs.
+func TestSettle_KeepsTheWriterOfARunningUpload(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, one := b.Tenant(1<<20), b.process()
+	one.objects.after = func() {
+		if one.settle(true); b.registered(p) != 1 {
+			t.Errorf("while an upload runs, %d writers are registered", b.registered(p))
+		}
+	}
+	one.draft(p, 10)
+	if one.settle(true); b.registered(p) != 0 {
+		t.Errorf("%d writers are registered", b.registered(p))
+	}
+	b.Balanced(p)
+}
