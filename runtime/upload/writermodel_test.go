@@ -264,7 +264,7 @@ func (d modelDesign) explore(invariant string) (states int, run string) {
 	return len(visits), ""
 }
 
-func TestWriterModel_HoldsInEveryOrder(t *testing.T) {
+func TestWriters_EveryOrderOfEventsKeepsItemsAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for uploads := 1; uploads <= 2; uploads++ {
 		states, run := modelDesign{uploads: uploads}.explore("")
@@ -275,7 +275,7 @@ func TestWriterModel_HoldsInEveryOrder(t *testing.T) {
 }
 
 // Each part of the design is needed: without it the model breaks this invariant.
-func TestWriterModel_FindsBrokenDesigns(t *testing.T) {
+func TestWriters_EachPartOfTheDesignIsNeeded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		design  modelDesign
