@@ -3,6 +3,8 @@ package upload_test
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
+	"log/slog"
 	"net/url"
 	"slices"
 	"sync"
@@ -16,8 +18,13 @@ import (
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/runtimetest/mediatest"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/upload"
+	"mediastack.dev/runtime/work"
 )
 
 // put stores an object that no upload has stored, and returns its key.
@@ -117,7 +124,7 @@ func (b *harness) putMany(of account.Principal, number int64, n int) (keys []str
 }
 
 // itemOf returns the item in a key of a writer.
-func itemOf(t *testing.T, key string) uuid.UUID {
+func itemOf(t testing.TB, key string) uuid.UUID {
 	t.Helper()
 	id, _, ok := media.WriterOfKey(key)
 	if !ok {
@@ -139,6 +146,72 @@ func TestSearch_EndsNoWriterOfAProcessThatMayBeAlive(t *testing.T) {
 	b.Counts(0, "writers have ended", `SELECT count(*) FROM upload_writer WHERE ended_at IS NOT NULL`)
 	b.search()
 	b.Counts(1, "writers have ended", `SELECT count(*) FROM upload_writer WHERE ended_at IS NOT NULL`)
+}
+
+// Each writer is searched for from its first upload on, and when its own grace is over.
+func TestSearch_RespectsTheTimesOfEachWriter(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, early, late := b.Tenant(1<<20), b.process(at(behind().Now)), b.process()
+	lost, kept := early.unrecorded(p, 10), late.unrecorded(p, 20)
+	old := idBefore(itemOf(t, lost), time.Hour)
+	lostOld := b.put(p, media.WriterKey(old, media.Original, b.writerOf(lost)))
+	keptOld := b.put(p, media.WriterKey(old, media.Original, b.writerOf(kept)))
+	early.dies()
+	late.dies()
+	b.exec(`UPDATE upload_writer SET ended_at = ended_at - interval '2 minutes' WHERE instance_id = $1`, early.id)
+	b.exec(`UPDATE work SET due_at = now() WHERE kind = $1`, upload.SearchWork)
+	b.search()
+	if queued := b.queued(p); !slices.Equal(queued, sorted(lost, lostOld)) {
+		t.Errorf("the removal of %v is queued, want %v", queued, sorted(lost, lostOld))
+	}
+	b.RemoveEnded()
+	early = b.process(at(behind().Now))
+	lost = early.unrecorded(p, 30)
+	lostOld = b.put(p, media.WriterKey(old, media.Original, b.writerOf(lost)))
+	early.dies()
+	b.graceOver() // of both, in one search
+	if queued := b.queued(p); !slices.Equal(queued, sorted(lost, lostOld, kept)) {
+		t.Errorf("the removal of %v is queued, want %v", queued, sorted(lost, lostOld, kept))
+	}
+	b.RemoveEnded()
+	if left := b.keys(p); !slices.Equal(left, []string{keptOld}) {
+		t.Errorf("%v is left, want %s", left, keptOld)
+	}
+}
+
+// A bucket that another installation owns is not searched, and nothing is forgotten.
+func TestSearch_LeavesABucketThatAnotherOwns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, dead := b.Tenant(1<<20), b.process()
+	lost := dead.unrecorded(p, 10)
+	marker, err := b.Objects.Marker(t.Context(), p.Account.Bucket)
+	must(t, err)
+	own := marker
+	put := func(m installation.Marker) {
+		t.Helper()
+		text, err := json.Marshal(m)
+		must(t, err)
+		must(t, b.Objects.Put(t.Context(), p.Account.Bucket, objectstore.MarkerKey, "application/json", bytes.NewReader(text), int64(len(text))))
+	}
+	marker.InstallationID = uuid.New()
+	put(marker)
+	dead.dies()
+	b.exec(`UPDATE upload_writer SET ended_at = ended_at - interval '2 minutes'`)
+	searcher := upload.NewSearcher(upload.SearchDeps{Store: b.Store.Uploads, Objects: b.Objects, Guard: b.Guard, Log: slog.New(slog.DiscardHandler)})
+	task := work.Task{Kind: upload.SearchWork, Key: p.Account.ID, AccountID: p.Account.ID}
+	if err := searcher.Work(t.Context(), task); !fault.Is(err, fault.Conflict) {
+		t.Errorf("the search of a bucket that another installation owns: %v", err)
+	}
+	if queued := b.queued(p); len(queued) != 0 || b.registered(p) != 1 {
+		t.Errorf("the removal of %v is queued, and %d writers are registered", queued, b.registered(p))
+	}
+	put(own)
+	must(t, searcher.Work(t.Context(), task))
+	if queued := b.queued(p); !slices.Equal(queued, []string{lost}) || b.registered(p) != 0 {
+		t.Errorf("the removal of %v is queued, want %s, and %d writers are registered", queued, lost, b.registered(p))
+	}
 }
 
 // After a restore, an object without an item may be of one that the restore lost. Writers of before are forgotten without a search.

@@ -283,6 +283,8 @@ func TestWriter_OfAPausedProcessThatHasEndedCommitsNothing(t *testing.T) {
 			}
 			b.Balanced(p)
 			if !c.searched {
+				paused.settle(true)
+				b.Counts(1, "writers that have ended wait for the search", `SELECT count(*) FROM upload_writer WHERE ended_at IS NOT NULL`)
 				b.graceOver()
 				b.RemoveEnded()
 				b.Balanced(p)
