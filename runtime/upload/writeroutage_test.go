@@ -6,8 +6,10 @@ import (
 	"encoding/binary"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/url"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
@@ -24,6 +27,7 @@ import (
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/runtimetest/mediatest"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 	"mediastack.dev/runtime/settings"
 	"mediastack.dev/runtime/upload"
@@ -34,22 +38,27 @@ type outage struct {
 	*runtimetest.Env
 	mediatest.Replica
 	t      *testing.T
+	server *testenv.Restartable[*servers.Postgres]
 	direct *pgxpool.Pool // connections of the test
 	p      account.Principal
 }
 
 // newOutage returns a process that has uploaded a file: it has a writer, and its statement is prepared, so that the server needs no
 // response to execute the next one.
-func newOutage(t *testing.T, retryTimeout time.Duration, through func(databaseURL string) (proxied string)) *outage {
+func newOutage(t *testing.T, retryTimeout time.Duration, through func(databaseURL string) (proxied string), change ...func(*upload.Deps)) *outage {
 	t.Helper()
 	server := testenv.PostgresServerWithPassword(t, "secret")
 	databaseURL := testenv.Database(t, server)
-	o := &outage{Env: runtimetest.NewWith(t, databaseURL, testenv.S3(t)), t: t, direct: testenv.Connections(t, databaseURL)}
+	o := &outage{Env: runtimetest.NewWith(t, databaseURL, testenv.S3(t)), t: t, server: server, direct: testenv.Connections(t, databaseURL)}
 	o.p = o.Principal(t, o.Tenant(t, account.Spec{Name: "outage", MaxStorage: 1 << 20, MaxUploadSize: 1 << 20}))
 	store, err := postgres.Open(context.Background(), postgres.Config{DatabaseURL: through(databaseURL), DatabaseConns: 2, RetryTimeout: retryTimeout})
 	must(t, err)
 	t.Cleanup(store.Close)
-	o.Replica = mediatest.NewReplica(t, mediatest.Config, upload.Deps{Store: store.Uploads, Objects: o.Objects, Settings: settings.NewService(store.Settings), Now: time.Now, Log: slog.New(slog.DiscardHandler)}, store.Items)
+	deps := upload.Deps{Store: store.Uploads, Objects: o.Objects, Settings: settings.NewService(store.Settings), Now: time.Now, Log: slog.New(slog.DiscardHandler)}
+	for _, apply := range change {
+		apply(&deps)
+	}
+	o.Replica = mediatest.NewReplica(t, mediatest.Config, deps, store.Items)
 	wait.Until(t, "a file is uploaded with a writer", func() bool {
 		if err := check.ErrorOf(store.Installations.TouchRuntime(t.Context(), o.p.Account.ID, "test", time.Hour)); err != nil {
 			return false
@@ -84,7 +93,7 @@ func (o *outage) settled() {
 	o.t.Helper()
 	wait.Until(o.t, "the uploads are settled", func() bool { return o.Uploads.Settle(o.t.Context(), true) == nil })
 	guard := o.Guard()
-	must(o.t, guard.Check(o.t.Context()))
+	wait.Until(o.t, "PostgreSQL is used again", func() bool { return guard.Check(o.t.Context()) == nil })
 	later := func() time.Time { return time.Now().Add(2 * media.RemovalGrace) }
 	purger, err := media.NewPurger(mediatest.PurgeConfig, media.PurgeDeps{Store: o.Store.Items, Tasks: o.Store.Tasks, Objects: o.Objects, Guard: guard, Now: later, Log: slog.New(slog.DiscardHandler)})
 	must(o.t, err)
@@ -160,6 +169,60 @@ func TestCommit_WhoseConnectionIsLostHasAnItemWithItsObjectOrNone(t *testing.T) 
 			}
 		})
 	}
+}
+
+// killMargin is how long after an object was stored the server is killed at most: its commit is executed within that time.
+const killMargin = 5 * time.Millisecond
+
+// The server is killed after the object of an upload was stored, before its commit, or while it is executed.
+func TestCommit_WhoseServerIsKilledHasAnItemWithItsObjectOrNone(t *testing.T) {
+	t.Parallel()
+	kills := 5
+	if os.Getenv(fullEnv) != "" {
+		kills = 300
+	}
+	var stored atomic.Pointer[func()] // is called once an object is stored
+	objects := &processObjects{after: func() {
+		if call := stored.Swap(nil); call != nil {
+			(*call)()
+		}
+	}}
+	o := newOutage(t, runtimetest.Long, func(databaseURL string) string { return databaseURL }, func(deps *upload.Deps) {
+		objects.Store, deps.Objects = deps.Objects.(*objectstore.Store), objects
+	})
+	made := o.items()
+	for range kills {
+		var ends sync.WaitGroup
+		kill := func() {
+			ends.Add(1)
+			time.AfterFunc(rand.N(killMargin), func() {
+				defer ends.Done()
+				o.server.Kill()
+				o.server.Start()
+			})
+		}
+		stored.Store(&kill)
+		var acknowledged atomic.Int64
+		var clients sync.WaitGroup
+		for range 4 {
+			clients.Go(func() {
+				switch err := check.ErrorOf(o.upload(t.Context())); {
+				case err == nil:
+					acknowledged.Add(1)
+				case !fault.Is(err, fault.Unavailable):
+					t.Errorf("an upload ended with %v", err)
+				}
+			})
+		}
+		clients.Wait()
+		ends.Wait()
+		wait.Until(t, "the server is back", func() bool { return o.direct.Ping(t.Context()) == nil })
+		if made += acknowledged.Load(); o.items() < made {
+			t.Fatalf("%d items are there, %d uploads were acknowledged", o.items(), made)
+		}
+		made = o.items()
+	}
+	o.settled()
 }
 
 // lateProxy is a proxy in front of PostgreSQL that ends connections of clients while the server still executes what they have sent. It
