@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/cell"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/work"
@@ -150,6 +151,9 @@ func (s *Searcher) queueUnrecorded(ctx context.Context, accountID uuid.UUID, buc
 		itemID, number, ok := media.WriterOfKey(o.Key)
 		if from, of := since[number]; !ok || !of || before(itemID, from) {
 			return nil
+		}
+		if _, made := cell.OfID(itemID); !made {
+			return nil // of somebody who used the bucket before
 		}
 		if keys = append(keys, o.Key); len(keys) < searchBatch {
 			return nil
