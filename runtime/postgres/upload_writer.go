@@ -79,17 +79,11 @@ var errFenceRaised = errors.New("the fence of the writer was raised")
 
 // commitStored commits once, with other files, or alone if that is not possible.
 func (s Uploads) commitStored(ctx context.Context, file storedFile) error {
-	if file.item.SealedAt == nil {
-		committed, err := s.storedBatch.Do(ctx, file)
-		if committed || err != nil {
-			return err
-		}
+	committed, err := s.storedBatch.Do(ctx, file)
+	if committed || err != nil {
+		return err
 	}
-	err := s.reserve(ctx, "commit upload", func(r *reservation) error { return r.commitStored(ctx, s, file) })
-	if err == nil && file.item.SealedAt != nil {
-		s.pageIndex.recordChange(file.item.AppID)
-	}
-	return err
+	return s.reserve(ctx, "commit upload", func(r *reservation) error { return r.commitStored(ctx, s, file) })
 }
 
 // commitStoredFiles commits a batch of any accounts.
@@ -117,7 +111,7 @@ func (s Uploads) commitStoredFiles(ctx context.Context, lockTimeout time.Duratio
 	return contains(params.Ids, committed), err
 }
 
-// commitStored commits one file, for which it makes room, and seals it if it is sealed.
+// commitStored commits one file, for which it makes room.
 func (r *reservation) commitStored(ctx context.Context, s Uploads, file storedFile) error {
 	fence, err := r.LockWriter(ctx, file.writer.Number)
 	switch {

@@ -169,6 +169,10 @@ func (c *Capability) OnlyGroup() bool {
 // counted reports whether the capability limits the number of drafts.
 func (c *Capability) counted() bool { return c != nil && c.Count > 0 }
 
+// recordedFirst reports whether an upload is recorded before it is stored: what counts it, or seals it, takes several statements, which
+// must not wait for others while they hold a connection.
+func (c *Capability) recordedFirst() bool { return c.counted() || c != nil && c.Seal }
+
 // complete returns an item as the capability leaves it: with the reference, and sealed if it says so.
 func (c *Capability) complete(item media.Item) media.Item {
 	if c == nil {

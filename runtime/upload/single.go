@@ -207,7 +207,7 @@ func (u *Single) Commit(ctx context.Context, fields media.Fields) (media.Item, e
 // store stores what is left of the file. One that is in memory is stored first and recorded with its item, if there is a writer for it;
 // others are recorded and reserved first.
 func (u *Single) store(ctx context.Context) (err error) {
-	if u.inMemory() && !u.reservation.opened && !u.capability.counted() && !u.idChosen {
+	if u.inMemory() && !u.reservation.opened && !u.capability.recordedFirst() && !u.idChosen {
 		if u.writer, err = u.service.writers.begin(ctx, u.scope, u.id); err != nil {
 			return notStored(err)
 		}

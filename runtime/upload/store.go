@@ -39,8 +39,7 @@ type Store interface {
 	RegisterWriter(ctx context.Context, accountID uuid.UUID, bucket string, since uuid.UUID) (*Writer, error)
 	// RemoveWriters removes writers all of whose objects have an item, or a queued removal.
 	RemoveWriters(ctx context.Context, numbers []int64) error
-	// CommitStored makes the draft of objects that a writer has stored, takes their bytes under the cap, and seals it if the item is
-	// sealed, in one transaction. keyID is the key of the caller, which must still be valid; zero = it is not looked at. Deleted items that could be restored end where their room is needed. QuotaExceeded when the account
+	// CommitStored makes the draft of objects that a writer has stored, and takes their bytes under the cap, in one transaction. keyID is the key of the caller, which must still be valid; zero = it is not looked at. Deleted items that could be restored end where their room is needed. QuotaExceeded when the account
 	// has no room, and a fault of ErrKeyEnded or ErrWriterEnded: nothing was committed then. After any other error the item may have
 	// been committed, or may still be.
 	CommitStored(ctx context.Context, item media.Item, writer *Writer, keyID uuid.UUID) error

@@ -294,6 +294,33 @@ func TestWriter_OfAPausedProcessThatHasEndedCommitsNothing(t *testing.T) {
 }
 
 // An account whose cap had no room reserves it first for a while, so that nothing is stored in vain.
+// What takes several statements would hold connections while it waits for a locked account.
+func TestUpload_WithinACapabilityThatCountsOrSealsIsReservedFirst(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, one := b.Tenant(1<<20), b.process()
+	expires := time.Now().Add(time.Hour)
+	for name, c := range map[string]struct {
+		capability upload.Capability
+		stored     bool // first
+	}{
+		"counts": {capability: upload.Capability{ID: bytes.Repeat([]byte{7}, 32), Count: 2, ExpiresAt: expires}},
+		"seals":  {capability: upload.Capability{Seal: true, ExpiresAt: expires}},
+		"group":  {capability: upload.Capability{Group: "g", ExpiresAt: expires}, stored: true},
+	} {
+		single, err := one.Uploads.BeginWith(t.Context(), p, &c.capability, 0)
+		must(t, err)
+		must(t, single.Receive(t.Context(), bytes.NewReader(random(100)), ""))
+		item, err := single.Commit(t.Context(), media.Fields{})
+		must(t, err)
+		single.Close(t.Context())
+		if key := item.File().Key; (b.writerOf(key) != 0) != c.stored {
+			t.Errorf("%s: it has stored %s", name, key)
+		}
+	}
+	b.Balanced(p)
+}
+
 func TestUpload_OfAFullAccountIsReservedFirst(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
