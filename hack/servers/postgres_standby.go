@@ -67,7 +67,7 @@ func (p *Postgres) commitWithReplica(ctx context.Context) error {
 			return err
 		}
 		if streams {
-			return nil
+			return p.awaitCheckpointer(ctx)
 		}
 		select {
 		case <-ctx.Done():
@@ -75,6 +75,18 @@ func (p *Postgres) commitWithReplica(ctx context.Context) error {
 		case <-time.After(probePause):
 		}
 	}
+}
+
+// awaitCheckpointer waits until commits wait for a replica. The checkpointer decides that, when it has read the changed configuration:
+// it does so before the next checkpoint. The server accepts a connection when it has told all its processes to read it.
+func (p *Postgres) awaitCheckpointer(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, p.AdminURL("postgres"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	_, err = conn.Exec(ctx, "CHECKPOINT")
+	return err
 }
 
 // Promote makes a replica, whose primary has ended, the primary.
