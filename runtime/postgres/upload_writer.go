@@ -123,18 +123,18 @@ func (r *reservation) commitStored(ctx context.Context, s Uploads, file storedFi
 		file.writer.RaiseFence(fence)
 		return errFenceRaised
 	}
-	if file.keyID != uuid.Nil {
+	item := file.item
+	request := openRequest{itemID: item.ID, accountID: item.AccountID, appID: item.AppID, bytes: item.Objects.Bytes(), leaseEnds: time.Now()}
+	if err := r.openWithin(ctx, s.ofProcess(openParams(noLockTimeout, []openRequest{request})), media.Scope{}, nil); err != nil {
+		return err
+	}
+	if file.keyID != uuid.Nil { // now that nothing has to be waited for
 		switch valid, err := r.KeyIsValid(ctx, file.keyID); {
 		case err != nil:
 			return err
 		case !valid:
 			return errKeyEnded
 		}
-	}
-	item := file.item
-	request := openRequest{itemID: item.ID, accountID: item.AccountID, appID: item.AppID, bytes: item.Objects.Bytes(), leaseEnds: time.Now()}
-	if err := r.openWithin(ctx, s.ofProcess(openParams(noLockTimeout, []openRequest{request})), media.Scope{}, nil); err != nil {
-		return err
 	}
 	return r.commitAdjusted(ctx, item)
 }
@@ -157,45 +157,60 @@ func isUncertain(err error) bool {
 	return isDisconnected(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
+const (
+	// fenceTimeout is how long the request of an upload waits for the commits of its writer that run, and abandonLockTimeout how long the
+	// clean-up does, which may be of many writers.
+	fenceTimeout       = 5 * time.Second
+	abandonLockTimeout = 250 * time.Millisecond
+)
+
 // resolveCommit finds out whether an item was committed. If not, no commit that was sent before can be executed anymore.
 func (s Uploads) resolveCommit(ctx context.Context, itemID uuid.UUID, writer *upload.Writer) (committed bool, err error) {
 	return repeat(ctx, s.Store, func(ctx context.Context) (committed bool, err error) {
-		err = s.inTx(ctx, "resolve a commit", func(q *sqlgen.Queries) error {
-			committed, err = raiseFence(ctx, q, itemID, writer)
-			return err
+		err = s.whileFenced(ctx, itemID, writer, fenceTimeout, func(_ *sqlgen.Queries, exists bool) error {
+			committed = exists
+			return nil
 		})
 		return committed, err
 	})
 }
 
-// raiseFence raises the fence of a writer, and then looks whether there is an item. A writer that has ended rejects all commits.
-func raiseFence(ctx context.Context, q *sqlgen.Queries, itemID uuid.UUID, writer *upload.Writer) (committed bool, err error) {
-	raised, err := q.RaiseFence(ctx, writer.Number)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return false, err
-	}
-	if err == nil {
-		writer.RaiseFence(raised.Fence)
-	}
-	return q.ItemExists(ctx, itemID)
-}
-
-// AbandonStored implements upload.Store.
-func (s Uploads) AbandonStored(ctx context.Context, itemID uuid.UUID, scope media.Scope, writer *upload.Writer, uncertain bool, keys []string, notBefore time.Time) (*media.Removal, error) {
-	var removal *media.Removal
-	err := s.inTx(ctx, "abandon upload", func(q *sqlgen.Queries) error {
-		if uncertain {
-			if committed, err := raiseFence(ctx, q, itemID, writer); err != nil || committed {
-				return err
-			}
+// whileFenced raises the fence of a writer, and then looks whether there is an item, and calls do in the same transaction. A writer that
+// has ended rejects all commits.
+func (s Uploads) whileFenced(ctx context.Context, itemID uuid.UUID, writer *upload.Writer, lockTimeout time.Duration, do func(q *sqlgen.Queries, exists bool) error) error {
+	var fence int64
+	err := s.inTx(ctx, "resolve a commit", func(q *sqlgen.Queries) (err error) {
+		fence, err = q.RaiseFence(ctx, sqlgen.RaiseFenceParams{LockTimeout: milliseconds(lockTimeout), Number: writer.Number})
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return err
 		}
-		id, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: scope.AccountID, Bucket: scope.Bucket, Keys: keys, NotBefore: notBefore})
+		exists, err := q.ItemExists(ctx, itemID)
 		if err != nil {
 			return err
 		}
-		removal = &media.Removal{ID: id, Bucket: scope.Bucket, Keys: keys}
-		return nil
+		return do(q, exists)
 	})
+	if err == nil { // otherwise the row may have the former value
+		writer.RaiseFence(fence)
+	}
+	return err
+}
+
+// AbandonStored implements upload.Store.
+func (s Uploads) AbandonStored(ctx context.Context, itemID uuid.UUID, scope media.Scope, writer *upload.Writer, uncertain bool, keys []string, notBefore time.Time) (removal *media.Removal, err error) {
+	queue := func(q *sqlgen.Queries, exists bool) error {
+		if exists {
+			return nil
+		}
+		id, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: scope.AccountID, Bucket: scope.Bucket, Keys: keys, NotBefore: notBefore})
+		removal = &media.Removal{ID: id, Bucket: scope.Bucket, Keys: keys}
+		return err
+	}
+	if uncertain {
+		err = s.whileFenced(ctx, itemID, writer, abandonLockTimeout, queue)
+	} else {
+		err = toFault(queue(s.queries, false), "abandon upload")
+	}
 	if err != nil {
 		return nil, err
 	}

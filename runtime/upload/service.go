@@ -148,16 +148,10 @@ func (s *Service) abandonStored(ctx context.Context, of abandoned) (*media.Remov
 	return removal, nil
 }
 
-// Settle abandons the uploads that could not be abandoned, and removes the writers of this process that are not used anymore. last is set
+// Settle removes the writers of this process that are not used anymore, and abandons the uploads that could not be abandoned. last is set
 // at the end of the process, when no upload runs.
 func (s *Service) Settle(ctx context.Context, last bool) error {
-	var failures error
-	for _, of := range s.writers.takeFailed() {
-		// The object may be stored still: the purge removes it.
-		if _, err := s.abandonStored(ctx, of); err != nil {
-			failures = err
-		}
-	}
+	failures := s.abandonFailed(ctx, last)
 	settled := s.writers.removable(last)
 	if len(settled) == 0 {
 		return failures
@@ -171,4 +165,29 @@ func (s *Service) Settle(ctx context.Context, last bool) error {
 		return err
 	}
 	return failures
+}
+
+// abandonTime is the most that a heartbeat spends on uploads that could not be abandoned before.
+const abandonTime = time.Second
+
+// abandonFailed abandons the uploads that could not be abandoned. Those of a writer that is locked wait for the next call, behind all others.
+func (s *Service) abandonFailed(ctx context.Context, last bool) (failure error) {
+	until := time.Now().Add(abandonTime)
+	locked := map[*ownWriter]bool{}
+	failed := s.writers.takeFailed()
+	for i, of := range failed {
+		if !last && time.Now().After(until) || ctx.Err() != nil {
+			s.writers.putBack(failed[i:])
+			break
+		}
+		if locked[of.writer] {
+			s.writers.fail(of)
+			continue
+		}
+		// The object may be stored still: the purge removes it.
+		if _, err := s.abandonStored(ctx, of); err != nil {
+			failure, locked[of.writer] = err, true
+		}
+	}
+	return failure
 }

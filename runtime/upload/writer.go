@@ -192,6 +192,13 @@ func (w *writers) setFull(accountID uuid.UUID) {
 	w.full.Put(accountID, w.now().Add(fullFor))
 }
 
+// putBack takes back uploads that were not tried again: they are the next ones.
+func (w *writers) putBack(untried []abandoned) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failed = append(untried, w.failed...)
+}
+
 // takeFailed returns the uploads that could not be abandoned, to be tried again.
 func (w *writers) takeFailed() []abandoned {
 	w.mu.Lock()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/hack/testenv"
@@ -464,4 +465,47 @@ func TestSettle_KeepsTheWriterOfARunningUpload(t *testing.T) {
 		t.Errorf("%d writers are registered", b.registered(p))
 	}
 	b.Balanced(p)
+}
+
+// A fence that was raised in a transaction which is not committed is the former one.
+func TestAbandonStored_ThatFailsLeavesTheFence(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.Tenant(1 << 20)
+	one := b.process()
+	writer, err := one.data.Uploads.RegisterWriter(t.Context(), p.Account.ID, p.Account.Bucket, uuid.Nil)
+	must(t, err)
+	if _, err := one.data.Uploads.AbandonStored(t.Context(), uuid.New(), media.ScopeOf(p), writer, true, nil, time.Now()); err == nil {
+		t.Fatal("a removal without keys was queued")
+	}
+	row := b.Number(`SELECT fence FROM upload_writer WHERE number = $1`, writer.Number)
+	if writer.Fence() != row || row != 0 {
+		t.Errorf("the fence is %d, that of the row is %d", writer.Fence(), row)
+	}
+}
+
+// An upload whose writer is locked delays no other one.
+func TestSettle_AbandonsUploadsBesideALockedWriter(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	locked, free, one := b.Tenant(1<<20), b.Tenant(1<<20), b.process()
+	for _, p := range []account.Principal{locked, locked, free} {
+		one.unrecorded(p, 100)
+	}
+	conn, err := pgx.Connect(t.Context(), b.URL)
+	must(t, err)
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	must(t, check.ErrorOf(conn.Exec(t.Context(), `BEGIN`)))
+	must(t, check.ErrorOf(conn.Exec(t.Context(), `SELECT FROM upload_writer WHERE account_id = $1 FOR UPDATE`, locked.Account.ID)))
+	if err := one.Uploads.Settle(t.Context(), true); err == nil {
+		t.Error("an upload whose writer is locked was abandoned")
+	}
+	if queued, waiting := b.queued(free), b.queued(locked); len(queued) != 1 || len(waiting) != 0 {
+		t.Errorf("%v and %v are to be removed", queued, waiting)
+	}
+	must(t, check.ErrorOf(conn.Exec(t.Context(), `ROLLBACK`)))
+	one.settle(true)
+	if n := len(b.queued(locked)); n != 2 || b.registered(locked)+b.registered(free) != 0 {
+		t.Errorf("%d objects are to be removed, %d writers are registered", n, b.registered(locked)+b.registered(free))
+	}
 }

@@ -20,23 +20,23 @@ WITH timeout_set AS MATERIALIZED (
     SELECT w.number, w.fence, w.ended_at FROM timeout_set, upload_writer w WHERE w.number = ANY (sqlc.arg(writers)::bigint[])
     ORDER BY w.number FOR SHARE OF w
 ), valid AS MATERIALIZED (
-    SELECT api_key.id FROM api_key
-    JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
-    JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL AND NOT account.suspended
-    WHERE api_key.id = ANY (sqlc.arg(key_ids)::uuid[]) AND (api_key.expires_at IS NULL OR api_key.expires_at > now())
+    SELECT k.id FROM api_key k
+    WHERE k.id = ANY (sqlc.arg(key_ids)::uuid[]) AND (k.expires_at IS NULL OR k.expires_at > now())
+      AND (SELECT app.closed_at IS NULL FROM app WHERE app.id = k.app_id LIMIT 1)
+      AND (SELECT account.closed_at IS NULL AND NOT account.suspended FROM account WHERE account.id = k.account_id LIMIT 1)
     UNION ALL
     SELECT '00000000-0000-0000-0000-000000000000'
+), files AS MATERIALIZED (
+    SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(account_ids)::uuid[]) AS account_id, unnest(sqlc.arg(app_ids)::uuid[]) AS app_id,
+        unnest(sqlc.arg(writers)::bigint[]) AS writer, unnest(sqlc.arg(fences)::bigint[]) AS fence, unnest(sqlc.arg(key_ids)::uuid[]) AS key_id,
+        unnest(sqlc.arg(file_names)::text[]) AS file_name, unnest(sqlc.arg(accesses)::text[]) AS access,
+        unnest(sqlc.arg(captions)::text[]) AS caption, unnest(sqlc.arg(groups)::text[]) AS group_label, unnest(sqlc.arg(objects)::text[]) AS objects,
+        unnest(sqlc.arg(bytes)::bigint[]) AS bytes, unnest(sqlc.arg(created_at)::timestamptz[]) AS created_at, unnest(sqlc.arg(metadata)::text[]) AS metadata,
+        unnest(sqlc.arg(widths)::int[]) AS width, unnest(sqlc.arg(heights)::int[]) AS height, unnest(sqlc.arg(placeholders)::bytea[]) AS placeholder, unnest(sqlc.arg(dominant_colors)::text[]) AS dominant_color,
+        unnest(sqlc.arg(refs)::text[]) AS ref, unnest(sqlc.arg(durations)::bigint[]) AS duration_ms, unnest(sqlc.arg(pages)::int[]) AS pages
 ), requested AS MATERIALIZED (
-    SELECT r.* FROM (
-        SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(account_ids)::uuid[]) AS account_id, unnest(sqlc.arg(app_ids)::uuid[]) AS app_id,
-            unnest(sqlc.arg(writers)::bigint[]) AS writer, unnest(sqlc.arg(fences)::bigint[]) AS fence, unnest(sqlc.arg(key_ids)::uuid[]) AS key_id,
-            unnest(sqlc.arg(file_names)::text[]) AS file_name, unnest(sqlc.arg(accesses)::text[]) AS access,
-            unnest(sqlc.arg(captions)::text[]) AS caption, unnest(sqlc.arg(groups)::text[]) AS group_label, unnest(sqlc.arg(objects)::text[]) AS objects,
-            unnest(sqlc.arg(bytes)::bigint[]) AS bytes, unnest(sqlc.arg(created_at)::timestamptz[]) AS created_at, unnest(sqlc.arg(metadata)::text[]) AS metadata,
-            unnest(sqlc.arg(widths)::int[]) AS width, unnest(sqlc.arg(heights)::int[]) AS height, unnest(sqlc.arg(placeholders)::bytea[]) AS placeholder, unnest(sqlc.arg(dominant_colors)::text[]) AS dominant_color,
-            unnest(sqlc.arg(refs)::text[]) AS ref, unnest(sqlc.arg(durations)::bigint[]) AS duration_ms, unnest(sqlc.arg(pages)::int[]) AS pages
-    ) AS r JOIN writing ON writing.number = r.writer AND writing.fence = r.fence AND writing.ended_at IS NULL
-    WHERE r.key_id IN (SELECT valid.id FROM valid)
+    SELECT files.* FROM files JOIN writing ON writing.number = files.writer AND writing.fence = files.fence AND writing.ended_at IS NULL
+    WHERE files.key_id IN (SELECT valid.id FROM valid)
 ), wanted AS MATERIALIZED (
     SELECT requested.account_id, sum(requested.bytes)::bigint AS bytes FROM requested GROUP BY requested.account_id
 ), locked AS MATERIALIZED (
@@ -67,7 +67,10 @@ SELECT EXISTS (SELECT FROM api_key
 
 -- name: RaiseFence :one
 -- Waits for the commits that name the fence, and rejects all later ones that name a smaller one.
-UPDATE upload_writer SET fence = fence + 1 WHERE number = $1 RETURNING fence, (ended_at IS NOT NULL)::boolean AS ended;
+WITH timeout_set AS MATERIALIZED (
+    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)
+)
+UPDATE upload_writer SET fence = upload_writer.fence + 1 FROM timeout_set WHERE upload_writer.number = sqlc.arg(number) RETURNING upload_writer.fence;
 
 -- name: EndWriters :exec
 -- Ends the writers of dead processes. Commits of such a process that are executed are waited for, by the next call.

@@ -19,23 +19,23 @@ WITH timeout_set AS MATERIALIZED (
     SELECT w.number, w.fence, w.ended_at FROM timeout_set, upload_writer w WHERE w.number = ANY ($2::bigint[])
     ORDER BY w.number FOR SHARE OF w
 ), valid AS MATERIALIZED (
-    SELECT api_key.id FROM api_key
-    JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
-    JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL AND NOT account.suspended
-    WHERE api_key.id = ANY ($3::uuid[]) AND (api_key.expires_at IS NULL OR api_key.expires_at > now())
+    SELECT k.id FROM api_key k
+    WHERE k.id = ANY ($3::uuid[]) AND (k.expires_at IS NULL OR k.expires_at > now())
+      AND (SELECT app.closed_at IS NULL FROM app WHERE app.id = k.app_id LIMIT 1)
+      AND (SELECT account.closed_at IS NULL AND NOT account.suspended FROM account WHERE account.id = k.account_id LIMIT 1)
     UNION ALL
     SELECT '00000000-0000-0000-0000-000000000000'
+), files AS MATERIALIZED (
+    SELECT unnest($4::uuid[]) AS id, unnest($5::uuid[]) AS account_id, unnest($6::uuid[]) AS app_id,
+        unnest($2::bigint[]) AS writer, unnest($7::bigint[]) AS fence, unnest($3::uuid[]) AS key_id,
+        unnest($8::text[]) AS file_name, unnest($9::text[]) AS access,
+        unnest($10::text[]) AS caption, unnest($11::text[]) AS group_label, unnest($12::text[]) AS objects,
+        unnest($13::bigint[]) AS bytes, unnest($14::timestamptz[]) AS created_at, unnest($15::text[]) AS metadata,
+        unnest($16::int[]) AS width, unnest($17::int[]) AS height, unnest($18::bytea[]) AS placeholder, unnest($19::text[]) AS dominant_color,
+        unnest($20::text[]) AS ref, unnest($21::bigint[]) AS duration_ms, unnest($22::int[]) AS pages
 ), requested AS MATERIALIZED (
-    SELECT r.id, r.account_id, r.app_id, r.writer, r.fence, r.key_id, r.file_name, r.access, r.caption, r.group_label, r.objects, r.bytes, r.created_at, r.metadata, r.width, r.height, r.placeholder, r.dominant_color, r.ref, r.duration_ms, r.pages FROM (
-        SELECT unnest($4::uuid[]) AS id, unnest($5::uuid[]) AS account_id, unnest($6::uuid[]) AS app_id,
-            unnest($2::bigint[]) AS writer, unnest($7::bigint[]) AS fence, unnest($3::uuid[]) AS key_id,
-            unnest($8::text[]) AS file_name, unnest($9::text[]) AS access,
-            unnest($10::text[]) AS caption, unnest($11::text[]) AS group_label, unnest($12::text[]) AS objects,
-            unnest($13::bigint[]) AS bytes, unnest($14::timestamptz[]) AS created_at, unnest($15::text[]) AS metadata,
-            unnest($16::int[]) AS width, unnest($17::int[]) AS height, unnest($18::bytea[]) AS placeholder, unnest($19::text[]) AS dominant_color,
-            unnest($20::text[]) AS ref, unnest($21::bigint[]) AS duration_ms, unnest($22::int[]) AS pages
-    ) AS r JOIN writing ON writing.number = r.writer AND writing.fence = r.fence AND writing.ended_at IS NULL
-    WHERE r.key_id IN (SELECT valid.id FROM valid)
+    SELECT files.id, files.account_id, files.app_id, files.writer, files.fence, files.key_id, files.file_name, files.access, files.caption, files.group_label, files.objects, files.bytes, files.created_at, files.metadata, files.width, files.height, files.placeholder, files.dominant_color, files.ref, files.duration_ms, files.pages FROM files JOIN writing ON writing.number = files.writer AND writing.fence = files.fence AND writing.ended_at IS NULL
+    WHERE files.key_id IN (SELECT valid.id FROM valid)
 ), wanted AS MATERIALIZED (
     SELECT requested.account_id, sum(requested.bytes)::bigint AS bytes FROM requested GROUP BY requested.account_id
 ), locked AS MATERIALIZED (
@@ -302,20 +302,23 @@ func (q *Queries) QueueUnrecorded(ctx context.Context, arg QueueUnrecordedParams
 }
 
 const raiseFence = `-- name: RaiseFence :one
-UPDATE upload_writer SET fence = fence + 1 WHERE number = $1 RETURNING fence, (ended_at IS NOT NULL)::boolean AS ended
+WITH timeout_set AS MATERIALIZED (
+    SELECT set_config('lock_timeout', $2::text, true)
+)
+UPDATE upload_writer SET fence = upload_writer.fence + 1 FROM timeout_set WHERE upload_writer.number = $1 RETURNING upload_writer.fence
 `
 
-type RaiseFenceRow struct {
-	Fence int64
-	Ended bool
+type RaiseFenceParams struct {
+	Number      int64
+	LockTimeout string
 }
 
 // Waits for the commits that name the fence, and rejects all later ones that name a smaller one.
-func (q *Queries) RaiseFence(ctx context.Context, number int64) (RaiseFenceRow, error) {
-	row := q.db.QueryRow(ctx, raiseFence, number)
-	var i RaiseFenceRow
-	err := row.Scan(&i.Fence, &i.Ended)
-	return i, err
+func (q *Queries) RaiseFence(ctx context.Context, arg RaiseFenceParams) (int64, error) {
+	row := q.db.QueryRow(ctx, raiseFence, arg.Number, arg.LockTimeout)
+	var fence int64
+	err := row.Scan(&fence)
+	return fence, err
 }
 
 const registerWriter = `-- name: RegisterWriter :one
