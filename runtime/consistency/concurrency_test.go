@@ -17,6 +17,7 @@ import (
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/consistency"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/upload"
@@ -27,6 +28,7 @@ func TestCheck_FindsNothingBesideRunningService(t *testing.T) {
 	t.Parallel()
 	onEveryStore(t, func(t *testing.T, d *fixture) {
 		log := slog.New(slog.DiscardHandler)
+		runtimetest.Lease(t, d.store) // small files are stored before they are recorded
 		replica := d.newReplica(time.Now)
 		purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 300 * time.Millisecond}, MaxAttempts: 1000, RemovalConfig: media.RemovalConfig{BatchSize: 5, MaxBackoff: time.Second}},
 			media.PurgeDeps{Store: d.store.Items, Tasks: d.store.Tasks, Objects: d.objects, Guard: d.Guard(), Now: time.Now, Log: log})
