@@ -424,6 +424,25 @@ func TestWriter_ThatIsUsedUpIsReplaced(t *testing.T) {
 	b.Balanced(p)
 }
 
+// A search lists from the first item on that a writer can have: one that was made up to a minute before. An upload that was received for
+// longer, or on a machine whose clock was set back, is recorded first.
+func TestWriter_IsUsedForNoItemThatIsMuchOlder(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.Tenant(1 << 20)
+	for ahead, used := range map[time.Duration]bool{30 * time.Second: true, 5 * time.Minute: false} {
+		clock := &runtimetest.Clock{}
+		clock.Freeze()
+		clock.Advance(ahead)
+		one := b.process(at(clock.Now))
+		key := one.draft(p, 10)
+		if number := b.writerOf(key); (number != 0) != used {
+			t.Errorf("%s after an item was made, the process has stored %s", ahead, key)
+		}
+	}
+	b.Balanced(p)
+}
+
 // A writer with an upload that is neither recorded nor abandoned is what finds its object if the process dies.
 func TestSettle_KeepsTheWriterOfAnUnsettledUpload(t *testing.T) {
 	t.Parallel()
