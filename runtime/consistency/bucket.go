@@ -191,7 +191,8 @@ func (m *merge) addCandidate(ctx context.Context, c candidate) error {
 }
 
 // unrecordedFor is longer than an object of a small upload is stored before its item is recorded. The writers of a process name all
-// objects that it may be about to record, for as long as it serves.
+// objects that it may be about to record, for as long as it serves. One that was paused may record an older object, so a repair leaves
+// those of a writer, too: they are searched for when its process has ended.
 const unrecordedFor = time.Hour
 
 // confirmOrphans reads the rows, then the objects of orphan candidates again, as Checker
@@ -224,7 +225,8 @@ func (m *merge) confirmOrphans(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if references.Writers[o.Key] && m.now().Sub(current.Modified) < unrecordedFor {
+		unrecorded := references.Writers[o.Key]
+		if unrecorded && m.now().Sub(current.Modified) < unrecordedFor {
 			continue
 		}
 		if current.Modified.Before(m.claimedAt) {
@@ -241,7 +243,10 @@ func (m *merge) confirmOrphans(ctx context.Context) error {
 		}
 		finding := Finding{Kind: kind, Item: id.String(), Key: o.Key, Bytes: current.Bytes, Recent: m.isRecent(since),
 			Detail: fmt.Sprintf("%d bytes of %s that no row refers to", current.Bytes, current.Modified.UTC().Format(time.RFC3339))}
-		if remove && !finding.Recent {
+		switch {
+		case unrecorded:
+			finding.Detail += "; it is removed when the process that stored it has ended"
+		case remove && !finding.Recent:
 			finding.Repaired = true
 			removed = append(removed, o.Key)
 		}

@@ -1,15 +1,22 @@
 package consistency_test
 
 import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/consistency"
 	"mediastack.dev/runtime/internal/runtimetest"
+	"mediastack.dev/runtime/internal/runtimetest/mediatest"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // An object that a process may be about to record is no orphan: one that its writer names, while it is younger than an hour.
@@ -71,14 +78,48 @@ func TestCheck_LeavesTheYoungObjectsOfWriters(t *testing.T) {
 		d.clock.Advance(50 * time.Minute)
 		finds("within an hour")
 		stays("within an hour", young)
+		// Its process may only have been paused: it is found, and stays until the writer is gone.
 		d.clock.Advance(10 * time.Minute)
-		finds("after an hour", young)
+		for _, repair := range []bool{false, true} {
+			if _, findings := d.check(consistency.Config{Repair: repair}); len(findings) != 1 || findings[0].Key != young || findings[0].Kind != consistency.OrphanObject || findings[0].Repaired {
+				t.Errorf("after an hour: %+v", findings)
+			}
+		}
+		stays("after an hour", young)
 		d.clock.Advance(-time.Hour)
-		young = newKey(number)
-		finds("with the writer")
-		stays("with the writer", young)
 		d.sql(`DELETE FROM upload_writer WHERE number = $1`, number)
 		finds("without the writer", young)
 		d.balanced()
 	})
+}
+
+// putHook is a store that calls after once it has stored an object.
+type putHook struct {
+	media.ObjectStore
+	after func()
+}
+
+func (s putHook) Put(ctx context.Context, bucket, key, contentType string, body io.ReadSeeker, size int64) error {
+	err := s.ObjectStore.Put(ctx, bucket, key, contentType, body, size)
+	s.after()
+	return err
+}
+
+// A process that was paused for hours between the object and its item, and that no other one has declared dead, records the item when it
+// continues. A repair took its object meanwhile.
+func TestRepair_TakesNoObjectFromAnUploadThatWasPaused(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t, testenv.S3(t))
+	runtimetest.Lease(t, d.store)
+	paused := func() {
+		d.clock.Advance(24 * time.Hour)
+		d.check(consistency.Config{Repair: true, Grace: time.Hour})
+	}
+	replica := mediatest.NewReplica(t, mediatest.Config, upload.Deps{Store: d.store.Uploads, Objects: putHook{d.objects, paused}, Settings: d.Settings, Now: time.Now, Log: slog.New(slog.DiscardHandler)}, d.store.Items)
+	item, err := uploadFile(t.Context(), replica.Uploads, d.principal, bytes.NewReader(random(10)), media.Fields{})
+	must(t, err)
+	if _, _, stored := media.WriterOfKey(item.File().Key); !stored {
+		t.Errorf("%s was recorded before it was stored", item.File().Key)
+	}
+	d.balanced()
 }
