@@ -61,8 +61,9 @@ func TestSearch_RemovesWhatADeadProcessHasNotRecorded(t *testing.T) {
 	lost = append(lost, b.putMany(p, number, 1001)...)
 	kept = append(kept,
 		b.put(p, media.WriterKey(idBefore(id, time.Hour), media.Original, number)), // before the writer
-		b.put(p, media.WriterKey(uuid.New(), media.Original, number+1000)),         // there is no such writer
+		b.put(p, media.WriterKey(id, media.WebP, number+1000)),                     // there is no such writer
 		b.put(p, media.WriterKey(id, media.Original, b.writerOf(elsewhere))),       // a writer of another bucket
+		b.put(p, media.WriterKey(uuid.Must(uuid.NewV7()), media.Original, number)), // of another service, which used the bucket before
 		b.put(p, media.ObjectKey(uuid.New(), media.Original)),
 		b.put(p, media.ObjectKey(id, media.Original)+".0"+media.ObjectKey(id, media.Original)),
 		b.put(p, "media/"+id.String()+"/original.0"),

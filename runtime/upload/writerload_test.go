@@ -115,7 +115,9 @@ func TestRejectedUploads_LeaveNothingAndTakeNothing(t *testing.T) {
 		t.Errorf("%d objects were stored, of %d uploads that the cap rejected and %d whose key ended", stored, rejected.Load(), ended.Load())
 	}
 	b.RemoveEnded()
-	ofP.are(b, p, size)
+	if ofP.are(b, p, size); len(ofP.items) > fit {
+		t.Errorf("%d items are there, and the cap has room for %d", len(ofP.items), fit)
+	}
 	ofQ.are(b, q, size)
 	for _, replica := range replicas {
 		replica.settle(true)
