@@ -18,7 +18,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
@@ -38,7 +37,10 @@ type outage struct {
 	*runtimetest.Env
 	mediatest.Replica
 	t      *testing.T
-	server *testenv.Restartable[*servers.Postgres]
+	server interface {
+		Kill()
+		Start()
+	}
 	direct *pgxpool.Pool // connections of the test
 	p      account.Principal
 }
