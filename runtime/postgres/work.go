@@ -10,6 +10,7 @@ import (
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 	"mediastack.dev/runtime/rendition"
+	"mediastack.dev/runtime/upload"
 	"mediastack.dev/runtime/work"
 )
 
@@ -20,7 +21,7 @@ const claimLock = 526_877
 
 // workKinds are the kinds of tasks.
 func workKinds() []string {
-	return []string{string(oauth.EmailWork), string(media.RemovalWork), string(media.FactsWork), string(fetch.JobWork), string(rendition.PictureWork)}
+	return []string{string(oauth.EmailWork), string(media.RemovalWork), string(media.FactsWork), string(fetch.JobWork), string(rendition.PictureWork), string(upload.SearchWork)}
 }
 
 // optionalTime returns nil for the zero time.

@@ -134,6 +134,39 @@ func itemOf(t testing.TB, key string) uuid.UUID {
 	return id
 }
 
+// The metrics count the searches that wait.
+func TestSearch_IsCountedWhileItWaits(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	dead := b.process()
+	for range 2 {
+		dead.draft(b.Tenant(1<<20), 10)
+	}
+	waiting := func() int64 {
+		t.Helper()
+		found, err := b.Store.Installations.Inventory(t.Context(), 1)
+		must(t, err)
+		for _, kind := range found.Work {
+			if kind.Kind == string(upload.SearchWork) {
+				return kind.Tasks
+			}
+		}
+		t.Fatalf("there is no %s in %+v", upload.SearchWork, found.Work)
+		return 0
+	}
+	if n := waiting(); n != 0 {
+		t.Errorf("%d searches wait", n)
+	}
+	dead.dies()
+	if n := waiting(); n != 2 {
+		t.Errorf("%d searches wait, want one of each account", n)
+	}
+	b.graceOver()
+	if n := waiting(); n != 0 {
+		t.Errorf("%d searches wait", n)
+	}
+}
+
 // A process is dead only to one that has had its lease for long enough, and only once its own lease has ended.
 func TestSearch_EndsNoWriterOfAProcessThatMayBeAlive(t *testing.T) {
 	t.Parallel()
