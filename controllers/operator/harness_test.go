@@ -205,7 +205,7 @@ func (b *harness) startRuntime() (stop func()) {
 	running.Go(func() {
 		_ = installation.NewInstance(installation.InstanceConfig{InstanceTimeout: far}, "test", installation.InstanceDeps{
 			Store: b.database.Installations, Writable: func() error { return nil }, EndUploads: func(context.Context) error { return nil },
-			Settle: func(context.Context, bool) error { return nil }, Log: slog.New(slog.DiscardHandler),
+			Renewed: func(time.Time, bool) {}, Settle: func(context.Context, bool) error { return nil }, Log: slog.New(slog.DiscardHandler),
 		}).Run(ctx)
 	})
 	stop = func() { cancel(); running.Wait() }

@@ -62,6 +62,9 @@ type InstanceDeps struct {
 	Writable func() error
 	// EndUploads ends the uploads of dead processes.
 	EndUploads func(ctx context.Context) error
+	// Renewed is called after each heartbeat, with the end of the lease by the clock of this process. lapsed is set if there was no
+	// lease before.
+	Renewed func(until time.Time, lapsed bool)
 	// Settle ends what the process has recorded about its own uploads, as far as it is not needed anymore. It is called after each
 	// heartbeat, and at the end, when no upload runs: then last is set.
 	Settle func(ctx context.Context, last bool) error
@@ -101,7 +104,7 @@ func (i *Instance) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxTouchTimeout)
 			defer cancel()
-			i.settle(ending, true)
+			i.settle(context.WithoutCancel(ctx), ending, true)
 			if err := i.deps.Store.RemoveRuntime(ending, i.id); err != nil {
 				i.deps.Log.WarnContext(ending, "the runtime instance cannot be removed; it counts as serving until its lease ends", "lease", i.cfg.InstanceTimeout, "error", err)
 			}
@@ -111,9 +114,9 @@ func (i *Instance) Run(ctx context.Context) error {
 	}
 }
 
-// settle calls Settle.
-func (i *Instance) settle(ctx context.Context, last bool) {
-	if err := i.deps.Settle(ctx, last); err != nil && ctx.Err() == nil {
+// settle calls Settle with a context that is bounded.
+func (i *Instance) settle(ctx, bounded context.Context, last bool) {
+	if err := i.deps.Settle(bounded, last); err != nil && ctx.Err() == nil {
 		i.deps.Log.WarnContext(ctx, "uploads that were abandoned cannot be recorded; the next heartbeat tries again", "error", err)
 	}
 }
@@ -122,6 +125,7 @@ func (i *Instance) settle(ctx context.Context, last bool) {
 func (i *Instance) touch(ctx context.Context) {
 	touching, cancel := context.WithTimeout(ctx, min(maxTouchTimeout, i.cfg.InstanceTimeout/touchesPerLease))
 	defer cancel()
+	until := time.Now().Add(i.cfg.InstanceTimeout)
 	touch, err := i.deps.Store.TouchRuntime(touching, i.id, i.version, i.cfg.InstanceTimeout)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -133,7 +137,8 @@ func (i *Instance) touch(ctx context.Context) {
 		i.deps.Log.WarnContext(ctx, "this process did not renew its lease in time: uploads that were running may have been ended", "lease", i.cfg.InstanceTimeout)
 	}
 	i.touched = true
-	i.settle(touching, false)
+	i.deps.Renewed(until, touch.Lapsed)
+	i.settle(ctx, touching, false)
 	if !touch.Dead {
 		return
 	}

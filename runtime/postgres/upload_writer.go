@@ -33,7 +33,15 @@ func (s Uploads) RegisterWriter(ctx context.Context, accountID uuid.UUID, bucket
 
 // RemoveWriters implements upload.Store.
 func (s Uploads) RemoveWriters(ctx context.Context, numbers []int64) error {
-	return toFault(s.queries.RemoveWriters(ctx, numbers), "remove writers")
+	return toFault(s.queries.RemoveWriters(ctx, sqlgen.RemoveWritersParams{Numbers: numbers, Own: s.process()}), "remove writers")
+}
+
+// process returns the id of this process; zero before it is recorded.
+func (s Uploads) process() uuid.UUID {
+	if id := s.instance.Load(); id != nil {
+		return *id
+	}
+	return uuid.Nil
 }
 
 // storedFile is an item whose objects a writer has stored.
@@ -47,35 +55,30 @@ type storedFile struct {
 
 func (f storedFile) account() uuid.UUID { return f.item.AccountID }
 
-// maxCommits is how often a commit is tried again after its outcome was found out, or after the fence has changed.
+// maxCommits is how often a commit is tried that names a fence which was raised meanwhile.
 const maxCommits = 5
 
-// CommitStored implements upload.Store.
+// CommitStored implements upload.Store. A commit whose answer was lost is not tried again if there is no item: it may have been executed,
+// and the item deleted since, with its objects.
 func (s Uploads) CommitStored(ctx context.Context, item media.Item, writer *upload.Writer, keyID uuid.UUID) error {
 	ctx = s.db.withRetryDeadline(ctx)
+	var err error
 	for range maxCommits {
-		err := s.commitStored(ctx, storedFile{item, writer, keyID, writer.Fence()})
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, errFenceRaised):
-			continue // by another upload of the writer: the new one is known
-		case !isUncertain(err):
-			return toFault(err, "commit upload")
-		}
-		committed, cause := s.resolveCommit(ctx, item.ID, writer)
-		if cause != nil {
-			return toFault(errors.Join(err, cause), "commit upload")
-		}
-		if committed {
-			return nil
+		if err = s.commitStored(ctx, storedFile{item, writer, keyID, writer.Fence()}); !errors.Is(err, errFenceRaised) {
+			break
 		}
 	}
-	return fault.New(fault.Unavailable, "the file could not be recorded: try again")
+	if err == nil || !isUncertain(err) {
+		return toFault(err, "commit upload")
+	}
+	if committed, cause := s.resolveCommit(ctx, item.ID, writer); !committed {
+		return toFault(errors.Join(err, cause), "commit upload")
+	}
+	return nil
 }
 
 // errFenceRaised is the error of a commit that names a fence that is not that of its writer anymore.
-var errFenceRaised = errors.New("the fence of the writer was raised")
+var errFenceRaised = fault.Wrap(errors.New("the fence of the writer was raised"), fault.Unavailable, "the file could not be recorded: try again")
 
 // commitStored commits once, with other files, or alone if that is not possible.
 func (s Uploads) commitStored(ctx context.Context, file storedFile) error {
@@ -96,7 +99,7 @@ func (s Uploads) commitStoredFiles(ctx context.Context, lockTimeout time.Duratio
 	if err != nil {
 		return nil, err
 	}
-	params := sqlgen.CommitStoredParams{LockTimeout: columns.LockTimeout, Ids: columns.Ids, FileNames: columns.FileNames, Accesses: columns.Accesses,
+	params := sqlgen.CommitStoredParams{LockTimeout: columns.LockTimeout, Own: s.process(), Ids: columns.Ids, FileNames: columns.FileNames, Accesses: columns.Accesses,
 		Captions: columns.Captions, Groups: columns.Groups, Objects: columns.Objects, Bytes: columns.Bytes, CreatedAt: columns.CreatedAt,
 		Metadata: columns.Metadata, Widths: columns.Widths, Heights: columns.Heights, Placeholders: columns.Placeholders,
 		DominantColors: columns.DominantColors, Refs: columns.Refs, Durations: columns.Durations, Pages: columns.Pages}
@@ -113,7 +116,7 @@ func (s Uploads) commitStoredFiles(ctx context.Context, lockTimeout time.Duratio
 
 // commitStored commits one file, for which it makes room.
 func (r *reservation) commitStored(ctx context.Context, s Uploads, file storedFile) error {
-	fence, err := r.LockWriter(ctx, file.writer.Number)
+	fence, err := r.LockWriter(ctx, sqlgen.LockWriterParams{Number: file.writer.Number, Own: s.process()})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return errWriterEnded
@@ -180,7 +183,7 @@ func (s Uploads) resolveCommit(ctx context.Context, itemID uuid.UUID, writer *up
 func (s Uploads) whileFenced(ctx context.Context, itemID uuid.UUID, writer *upload.Writer, lockTimeout time.Duration, do func(q *sqlgen.Queries, exists bool) error) error {
 	var fence int64
 	err := s.inTx(ctx, "resolve a commit", func(q *sqlgen.Queries) (err error) {
-		fence, err = q.RaiseFence(ctx, sqlgen.RaiseFenceParams{LockTimeout: milliseconds(lockTimeout), Number: writer.Number})
+		fence, err = q.RaiseFence(ctx, sqlgen.RaiseFenceParams{LockTimeout: milliseconds(lockTimeout), Number: writer.Number, Own: s.process()})
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}

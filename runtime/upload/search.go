@@ -21,8 +21,8 @@ const SearchWork work.Kind = "unrecorded_objects"
 
 const (
 	// searchGrace is how long after the end of a writer a bucket is searched: what a dead process has sent to the object store may
-	// still be stored.
-	searchGrace = media.RemovalGrace
+	// still be stored, and a process on a copy of the database, to which all others seem to be dead, is on hold by then.
+	searchGrace = 5 * time.Minute
 	// searchSlots is how many buckets a process searches at once, and searchBatch how many objects it looks up at once.
 	searchSlots = 2
 	searchBatch = 500
@@ -153,7 +153,7 @@ func (s *Searcher) queueUnrecorded(ctx context.Context, accountID uuid.UUID, buc
 			return nil
 		}
 		if _, made := cell.OfID(itemID); !made {
-			return nil // of somebody who used the bucket before
+			return nil // of another service that used the bucket before
 		}
 		if keys = append(keys, o.Key); len(keys) < searchBatch {
 			return nil

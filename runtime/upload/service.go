@@ -148,6 +148,10 @@ func (s *Service) abandonStored(ctx context.Context, of abandoned) (*media.Remov
 	return removal, nil
 }
 
+// SetLease records until when the process has its lease, by the clock of the process. lapsed is set if it had none before: small uploads
+// are recorded first until then.
+func (s *Service) SetLease(until time.Time, lapsed bool) { s.writers.setLease(until, lapsed) }
+
 // Settle removes the writers of this process that are not used anymore, and abandons the uploads that could not be abandoned. last is set
 // at the end of the process, when no upload runs.
 func (s *Service) Settle(ctx context.Context, last bool) error {

@@ -189,6 +189,9 @@ func (u *Single) Commit(ctx context.Context, fields media.Fields) (media.Item, e
 	}
 	u.phase = singleFailed
 	if err := u.store(ctx); err != nil {
+		if u.check != nil { // an account that was erased meanwhile has no bucket
+			err = cmp.Or(u.check(), err)
+		}
 		return media.Item{}, err
 	}
 	derivatives, err := u.derive(ctx)

@@ -91,6 +91,7 @@ type writers struct {
 	flights singleflight.Group
 
 	mu      sync.Mutex
+	lease   time.Time // end of the lease of the process, as it knows it; zero = unknown
 	current map[bucket]*ownWriter
 	retired []*ownWriter // replaced or ended, and not removed
 	failed  []abandoned
@@ -102,7 +103,7 @@ func newWriters(store Store, now func() time.Time) *writers {
 }
 
 // begin returns the writer for the objects of an item, or nil if the upload has to be recorded first: the account has no room, the id
-// is older than the writer, or the process has no lease. The caller calls end once.
+// is older than the writer, or the process has no lease, or has not renewed it in time. The caller calls end once.
 func (w *writers) begin(ctx context.Context, scope media.Scope, itemID uuid.UUID) (*ownWriter, error) {
 	in := bucket{scope.AccountID, scope.Bucket}
 	if found, register := w.find(in, itemID); !register {
@@ -123,6 +124,9 @@ func (w *writers) find(in bucket, itemID uuid.UUID) (found *ownWriter, register 
 	now := w.now()
 	if until, ok := w.full.Get(in.accountID); ok && now.Before(until) {
 		return nil, false
+	}
+	if !w.lease.IsZero() && now.After(w.lease) {
+		return nil, false // the writers may have been ended
 	}
 	found = w.current[in]
 	switch {
@@ -159,6 +163,18 @@ func (w *writers) retire(in bucket) {
 	if found := w.current[in]; found != nil {
 		w.retired = append(w.retired, found)
 		delete(w.current, in)
+	}
+}
+
+// setLease records until when the process has its lease. If it had none before, its writers may have been ended, and are replaced.
+func (w *writers) setLease(until time.Time, lapsed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lease = until
+	if lapsed {
+		for in := range w.current {
+			w.retire(in)
+		}
 	}
 }
 

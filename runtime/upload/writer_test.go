@@ -180,7 +180,7 @@ func (p *process) dies() {
 // graceOver lets the grace of writers that have ended pass, and searches for their objects.
 func (b *harness) graceOver() {
 	b.T.Helper()
-	b.exec(`UPDATE upload_writer SET ended_at = ended_at - interval '2 minutes' WHERE ended_at IS NOT NULL`)
+	b.exec(`UPDATE upload_writer SET ended_at = ended_at - interval '10 minutes' WHERE ended_at IS NOT NULL`)
 	b.exec(`UPDATE work SET due_at = now() WHERE kind = $1`, upload.SearchWork)
 	b.search()
 	b.Counts(0, "writers were searched and not forgotten", `SELECT count(*) FROM upload_writer WHERE ended_at IS NOT NULL`)

@@ -160,7 +160,7 @@ const maxLease = 90 * time.Second
 func (e *environment) searched(ctx context.Context, m *model, conn *pgx.Conn, wait bool) error {
 	limit := maxLease
 	if wait {
-		limit += 2 * time.Minute // the grace, and the pause until a task is found
+		limit += 6 * time.Minute // the grace, and the pause until a task is found
 	}
 	for until := time.Now().Add(limit); ; faults.Sleep(ctx, 100*time.Millisecond) {
 		if !wait {

@@ -109,6 +109,7 @@ func (b *builder) buildGuard() error {
 	b.guarded = media.GuardObjects(b.objects, b.stores.Available, b.guard.BucketsWritable)
 	b.instance = installation.NewInstance(b.Instance, versionText(), installation.InstanceDeps{Store: b.store.Installations, Writable: b.guard.Writable,
 		EndUploads: func(ctx context.Context) error { return b.uploads.EndUploadsOfDeadProcesses(ctx) },
+		Renewed:    func(until time.Time, lapsed bool) { b.uploads.SetLease(until, lapsed) },
 		Settle:     func(ctx context.Context, last bool) error { return b.uploads.Settle(ctx, last) }, Log: b.log})
 	return nil
 }

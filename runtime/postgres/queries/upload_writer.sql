@@ -1,23 +1,24 @@
 -- name: RegisterWriter :one
--- Records that a process stores objects of an account in a bucket. Returns no row if the process has no lease.
+-- Records that a process stores objects of an account in a bucket. Returns no row if the process has no lease, or there is no account.
 INSERT INTO upload_writer (instance_id, account_id, bucket, since)
-SELECT r.id, sqlc.arg(account_id)::uuid, sqlc.arg(bucket)::text, sqlc.arg(since)::uuid
-FROM runtime_instance r WHERE r.id = sqlc.arg(instance_id)::uuid AND r.lease_ends >= now()
+SELECT r.id, account.id, sqlc.arg(bucket)::text, sqlc.arg(since)::uuid
+FROM runtime_instance r JOIN account ON account.id = sqlc.arg(account_id)::uuid WHERE r.id = sqlc.arg(instance_id)::uuid AND r.lease_ends >= now()
 RETURNING number;
 
 -- name: RemoveWriters :exec
 -- Ends the registrations of a process that have no object without an item. One that was ended stays until its bucket was searched.
-DELETE FROM upload_writer WHERE number = ANY (sqlc.arg(numbers)::bigint[]) AND ended_at IS NULL;
+DELETE FROM upload_writer WHERE number = ANY (sqlc.arg(numbers)::bigint[]) AND instance_id = sqlc.arg(own)::uuid AND ended_at IS NULL;
 
 -- name: CommitStored :many
 -- Makes items of objects that are stored, and takes their bytes under the cap: all of an account, or none of it if they exceed its
 -- storage cap. Returns the items. It waits for a change of the fence, and for the end of the writer, and reads what they have become.
 -- A file whose key has ended, or whose account is suspended, is left out, as in Principals; the key zero is not looked at.
--- The rows of the usage are locked in the order of the accounts, as in OpenUploads.
+-- The rows of the usage are locked in the order of the accounts, as in OpenUploads. After a restore the number of a writer may be given
+-- again, so each statement also compares the process.
 WITH timeout_set AS MATERIALIZED (
     SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)
 ), writing AS MATERIALIZED (
-    SELECT w.number, w.fence, w.ended_at FROM timeout_set, upload_writer w WHERE w.number = ANY (sqlc.arg(writers)::bigint[])
+    SELECT w.number, w.fence, w.ended_at, w.instance_id, w.account_id FROM timeout_set, upload_writer w WHERE w.number = ANY (sqlc.arg(writers)::bigint[])
     ORDER BY w.number FOR SHARE OF w
 ), valid AS MATERIALIZED (
     SELECT k.id FROM api_key k
@@ -36,6 +37,7 @@ WITH timeout_set AS MATERIALIZED (
         unnest(sqlc.arg(refs)::text[]) AS ref, unnest(sqlc.arg(durations)::bigint[]) AS duration_ms, unnest(sqlc.arg(pages)::int[]) AS pages
 ), requested AS MATERIALIZED (
     SELECT files.* FROM files JOIN writing ON writing.number = files.writer AND writing.fence = files.fence AND writing.ended_at IS NULL
+        AND writing.instance_id = sqlc.arg(own)::uuid AND writing.account_id = files.account_id
     WHERE files.key_id IN (SELECT valid.id FROM valid)
 ), wanted AS MATERIALIZED (
     SELECT requested.account_id, sum(requested.bytes)::bigint AS bytes FROM requested GROUP BY requested.account_id
@@ -57,7 +59,7 @@ RETURNING id;
 
 -- name: LockWriter :one
 -- Keeps a writer from ending, and its fence from changing, until the end of the transaction.
-SELECT fence FROM upload_writer WHERE number = $1 AND ended_at IS NULL FOR SHARE;
+SELECT fence FROM upload_writer WHERE number = sqlc.arg(number) AND instance_id = sqlc.arg(own)::uuid AND ended_at IS NULL FOR SHARE;
 
 -- name: KeyIsValid :one
 SELECT EXISTS (SELECT FROM api_key
@@ -70,7 +72,7 @@ SELECT EXISTS (SELECT FROM api_key
 WITH timeout_set AS MATERIALIZED (
     SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)
 )
-UPDATE upload_writer SET fence = upload_writer.fence + 1 FROM timeout_set WHERE upload_writer.number = sqlc.arg(number) RETURNING upload_writer.fence;
+UPDATE upload_writer SET fence = upload_writer.fence + 1 FROM timeout_set WHERE upload_writer.number = sqlc.arg(number) AND upload_writer.instance_id = sqlc.arg(own)::uuid RETURNING upload_writer.fence;
 
 -- name: EndWriters :exec
 -- Ends the writers of dead processes. Commits of such a process that are executed are waited for, by the next call.

@@ -16,7 +16,7 @@ const commitStored = `-- name: CommitStored :many
 WITH timeout_set AS MATERIALIZED (
     SELECT set_config('lock_timeout', $1::text, true)
 ), writing AS MATERIALIZED (
-    SELECT w.number, w.fence, w.ended_at FROM timeout_set, upload_writer w WHERE w.number = ANY ($2::bigint[])
+    SELECT w.number, w.fence, w.ended_at, w.instance_id, w.account_id FROM timeout_set, upload_writer w WHERE w.number = ANY ($2::bigint[])
     ORDER BY w.number FOR SHARE OF w
 ), valid AS MATERIALIZED (
     SELECT k.id FROM api_key k
@@ -35,6 +35,7 @@ WITH timeout_set AS MATERIALIZED (
         unnest($20::text[]) AS ref, unnest($21::bigint[]) AS duration_ms, unnest($22::int[]) AS pages
 ), requested AS MATERIALIZED (
     SELECT files.id, files.account_id, files.app_id, files.writer, files.fence, files.key_id, files.file_name, files.access, files.caption, files.group_label, files.objects, files.bytes, files.created_at, files.metadata, files.width, files.height, files.placeholder, files.dominant_color, files.ref, files.duration_ms, files.pages FROM files JOIN writing ON writing.number = files.writer AND writing.fence = files.fence AND writing.ended_at IS NULL
+        AND writing.instance_id = $23::uuid AND writing.account_id = files.account_id
     WHERE files.key_id IN (SELECT valid.id FROM valid)
 ), wanted AS MATERIALIZED (
     SELECT requested.account_id, sum(requested.bytes)::bigint AS bytes FROM requested GROUP BY requested.account_id
@@ -78,12 +79,14 @@ type CommitStoredParams struct {
 	Refs           []string
 	Durations      []int64
 	Pages          []int32
+	Own            uuid.UUID
 }
 
 // Makes items of objects that are stored, and takes their bytes under the cap: all of an account, or none of it if they exceed its
 // storage cap. Returns the items. It waits for a change of the fence, and for the end of the writer, and reads what they have become.
 // A file whose key has ended, or whose account is suspended, is left out, as in Principals; the key zero is not looked at.
-// The rows of the usage are locked in the order of the accounts, as in OpenUploads.
+// The rows of the usage are locked in the order of the accounts, as in OpenUploads. After a restore the number of a writer may be given
+// again, so each statement also compares the process.
 func (q *Queries) CommitStored(ctx context.Context, arg CommitStoredParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, commitStored,
 		arg.LockTimeout,
@@ -108,6 +111,7 @@ func (q *Queries) CommitStored(ctx context.Context, arg CommitStoredParams) ([]u
 		arg.Refs,
 		arg.Durations,
 		arg.Pages,
+		arg.Own,
 	)
 	if err != nil {
 		return nil, err
@@ -247,12 +251,17 @@ func (q *Queries) KeyIsValid(ctx context.Context, id uuid.UUID) (bool, error) {
 }
 
 const lockWriter = `-- name: LockWriter :one
-SELECT fence FROM upload_writer WHERE number = $1 AND ended_at IS NULL FOR SHARE
+SELECT fence FROM upload_writer WHERE number = $1 AND instance_id = $2::uuid AND ended_at IS NULL FOR SHARE
 `
 
+type LockWriterParams struct {
+	Number int64
+	Own    uuid.UUID
+}
+
 // Keeps a writer from ending, and its fence from changing, until the end of the transaction.
-func (q *Queries) LockWriter(ctx context.Context, number int64) (int64, error) {
-	row := q.db.QueryRow(ctx, lockWriter, number)
+func (q *Queries) LockWriter(ctx context.Context, arg LockWriterParams) (int64, error) {
+	row := q.db.QueryRow(ctx, lockWriter, arg.Number, arg.Own)
 	var fence int64
 	err := row.Scan(&fence)
 	return fence, err
@@ -303,19 +312,20 @@ func (q *Queries) QueueUnrecorded(ctx context.Context, arg QueueUnrecordedParams
 
 const raiseFence = `-- name: RaiseFence :one
 WITH timeout_set AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $2::text, true)
+    SELECT set_config('lock_timeout', $3::text, true)
 )
-UPDATE upload_writer SET fence = upload_writer.fence + 1 FROM timeout_set WHERE upload_writer.number = $1 RETURNING upload_writer.fence
+UPDATE upload_writer SET fence = upload_writer.fence + 1 FROM timeout_set WHERE upload_writer.number = $1 AND upload_writer.instance_id = $2::uuid RETURNING upload_writer.fence
 `
 
 type RaiseFenceParams struct {
 	Number      int64
+	Own         uuid.UUID
 	LockTimeout string
 }
 
 // Waits for the commits that name the fence, and rejects all later ones that name a smaller one.
 func (q *Queries) RaiseFence(ctx context.Context, arg RaiseFenceParams) (int64, error) {
-	row := q.db.QueryRow(ctx, raiseFence, arg.Number, arg.LockTimeout)
+	row := q.db.QueryRow(ctx, raiseFence, arg.Number, arg.Own, arg.LockTimeout)
 	var fence int64
 	err := row.Scan(&fence)
 	return fence, err
@@ -323,24 +333,24 @@ func (q *Queries) RaiseFence(ctx context.Context, arg RaiseFenceParams) (int64, 
 
 const registerWriter = `-- name: RegisterWriter :one
 INSERT INTO upload_writer (instance_id, account_id, bucket, since)
-SELECT r.id, $1::uuid, $2::text, $3::uuid
-FROM runtime_instance r WHERE r.id = $4::uuid AND r.lease_ends >= now()
+SELECT r.id, account.id, $1::text, $2::uuid
+FROM runtime_instance r JOIN account ON account.id = $3::uuid WHERE r.id = $4::uuid AND r.lease_ends >= now()
 RETURNING number
 `
 
 type RegisterWriterParams struct {
-	AccountID  uuid.UUID
 	Bucket     string
 	Since      uuid.UUID
+	AccountID  uuid.UUID
 	InstanceID uuid.UUID
 }
 
-// Records that a process stores objects of an account in a bucket. Returns no row if the process has no lease.
+// Records that a process stores objects of an account in a bucket. Returns no row if the process has no lease, or there is no account.
 func (q *Queries) RegisterWriter(ctx context.Context, arg RegisterWriterParams) (int64, error) {
 	row := q.db.QueryRow(ctx, registerWriter,
-		arg.AccountID,
 		arg.Bucket,
 		arg.Since,
+		arg.AccountID,
 		arg.InstanceID,
 	)
 	var number int64
@@ -349,11 +359,16 @@ func (q *Queries) RegisterWriter(ctx context.Context, arg RegisterWriterParams) 
 }
 
 const removeWriters = `-- name: RemoveWriters :exec
-DELETE FROM upload_writer WHERE number = ANY ($1::bigint[]) AND ended_at IS NULL
+DELETE FROM upload_writer WHERE number = ANY ($1::bigint[]) AND instance_id = $2::uuid AND ended_at IS NULL
 `
 
+type RemoveWritersParams struct {
+	Numbers []int64
+	Own     uuid.UUID
+}
+
 // Ends the registrations of a process that have no object without an item. One that was ended stays until its bucket was searched.
-func (q *Queries) RemoveWriters(ctx context.Context, numbers []int64) error {
-	_, err := q.db.Exec(ctx, removeWriters, numbers)
+func (q *Queries) RemoveWriters(ctx context.Context, arg RemoveWritersParams) error {
+	_, err := q.db.Exec(ctx, removeWriters, arg.Numbers, arg.Own)
 	return err
 }
