@@ -188,7 +188,7 @@ func (s Accounts) PurgeKeys(ctx context.Context, retention time.Duration, batch 
 
 // FindPrincipalByKeyID returns the principal of the key with this id; NotFound without one.
 func (s Credentials) FindPrincipalByKeyID(ctx context.Context, id uuid.UUID) (account.Principal, error) {
-	row, err := repeat(ctx, s.Store, func(ctx context.Context) (sqlgen.PrincipalOfKeyRow, error) { return s.queries.PrincipalOfKey(ctx, id) })
+	row, err := s.idempotent.PrincipalOfKey(ctx, id)
 	if err != nil {
 		return account.Principal{}, toFault(err, "find principal of key")
 	}

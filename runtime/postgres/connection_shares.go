@@ -25,33 +25,20 @@ func newShares(conns int) *fairlimit.Limiter[uuid.UUID] {
 	return fairlimit.New[uuid.UUID](fairlimit.Config{Limit: limit, PerKey: max(1, limit-connsForOthers), MaxWaiting: fairlimit.Unlimited})
 }
 
-// repeatFor is repeat for a statement of a request of an account. It waits for a share of the pool, as
-// long as the statement itself may take. do must not call repeatFor,
-// nor onceFor.
-func repeatFor[T any](ctx context.Context, s *Store, accountID uuid.UUID, do func(ctx context.Context) (T, error)) (T, error) {
-	if err := s.acquireShare(ctx, accountID); err != nil {
-		var none T
-		return none, err
+// share waits for a share of the pool for a request of an account, as long as a statement may take; zero = for none. All retries in
+// the context that it returns end together. Who holds a share must not wait for another one.
+func (c *connections) share(ctx context.Context, accountID uuid.UUID) (shared context.Context, release func(), err error) {
+	if accountID == uuid.Nil {
+		return c.withRetryDeadline(ctx), func() {}, nil
 	}
-	defer s.shares.Release(accountID)
-	return repeat(ctx, s, do)
-}
-
-// onceFor is repeatFor for what must not be repeated.
-func (s *Store) onceFor(ctx context.Context, accountID uuid.UUID, do func() error) error {
-	if err := s.acquireShare(ctx, accountID); err != nil {
-		return err
-	}
-	defer s.shares.Release(accountID)
-	return do()
-}
-
-func (s *Store) acquireShare(ctx context.Context, accountID uuid.UUID) error {
-	waiting, cancel := s.db.bound(ctx)
+	waiting, cancel := c.bound(ctx)
 	defer cancel()
-	err := s.shares.Acquire(waiting, accountID)
-	if err != nil && ctx.Err() == nil {
-		return &fault.Error{Kind: fault.Busy, Public: "too many requests wait for the database", Cause: err, RetryAfter: time.Second}
+	switch err := c.shares.Acquire(waiting, accountID); {
+	case err == nil:
+		return c.withRetryDeadline(ctx), func() { c.shares.Release(accountID) }, nil
+	case ctx.Err() == nil:
+		return nil, nil, &fault.Error{Kind: fault.Busy, Public: "too many requests wait for the database", Cause: err, RetryAfter: time.Second}
+	default:
+		return nil, nil, toFault(err, "wait for a connection")
 	}
-	return toFault(err, "wait for a connection")
 }

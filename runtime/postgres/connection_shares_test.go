@@ -2,15 +2,20 @@ package postgres_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
+	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/rendition"
 )
 
 // A tenant that deletes many items at once held every connection of the pool, each waiting for the lock
@@ -59,5 +64,50 @@ func TestShares_AnAccountLeavesConnectionsToOthersAndToTheProcess(t *testing.T) 
 	must(t, tx.Commit(t.Context()))
 	for range items {
 		must(t, <-deleted)
+	}
+}
+
+// A request that waits for the server holds its share: when the server is back, one account must not get the whole pool.
+func TestShares_AreHeldWhileCallsAreRepeated(t *testing.T) {
+	t.Parallel()
+	server := testenv.PostgresServerWithPassword(t, "secret")
+	url := testenv.Database(t, server)
+	proxy, proxied := testenv.PostgresProxy(t, url)
+	scope := newRetrying(t, url, url).scope // without the short timeout, which a busy server exceeds
+	// An account may hold one of the four connections. A call that waits for it longer than the timeout is rejected as Busy.
+	store, err := postgres.Open(context.Background(), postgres.Config{DatabaseURL: proxied, DatabaseConns: 4, RetryTimeout: time.Hour, StatementTimeout: 200 * time.Millisecond})
+	must(t, err)
+	t.Cleanup(store.Close)
+	proxy.Set(testenv.ProxyCut)
+	for name, call := range map[string]func(ctx context.Context) error{
+		"one statement": func(ctx context.Context) error { return second(store.Items.Totals(ctx, scope)) },
+		"two statements": func(ctx context.Context) error {
+			return second(store.Items.Seal(ctx, scope, uuid.New(), time.Now()))
+		},
+		"rows": func(ctx context.Context) error {
+			return second(store.Items.ListItems(ctx, scope, media.Filter{}, 10, 0))
+		},
+		"a transaction": func(ctx context.Context) error {
+			return store.Pictures.FinishRendition(ctx, rendition.Claim{AccountID: scope.AccountID}, rendition.Result{})
+		},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		rejected := make(chan struct{}, 1)
+		var callers sync.WaitGroup
+		for range 2 {
+			callers.Go(func() {
+				for ctx.Err() == nil {
+					if fault.Is(call(ctx), fault.Busy) {
+						select {
+						case rejected <- struct{}{}:
+						default:
+						}
+					}
+				}
+			})
+		}
+		wait.Receive(t, name+": the call that has no share is rejected while the other one is repeated", rejected)
+		cancel()
+		callers.Wait()
 	}
 }

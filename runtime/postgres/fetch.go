@@ -67,9 +67,7 @@ func (s Fetches) EnqueueFetches(ctx context.Context) (int, error) {
 
 // Fetch implements fetch.Store.
 func (s Fetches) Fetch(ctx context.Context, scope media.Scope, id uuid.UUID) (fetch.Job, error) {
-	row, err := repeat(ctx, s.Store, func(ctx context.Context) (sqlgen.FetchJob, error) {
-		return s.queries.FetchJob(ctx, sqlgen.FetchJobParams{ID: id, AccountID: scope.AccountID, AppID: scope.AppID})
-	})
+	row, err := s.idempotent.FetchJob(ctx, sqlgen.FetchJobParams{ID: id, AccountID: scope.AccountID, AppID: scope.AppID})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fetch.Job{}, fetch.ErrNotFound
 	}

@@ -15,7 +15,7 @@ import (
 // list, which finds what many items match; by terms or by time, which finds what few items match; and
 // again in the order of the list, as far as one request may, for what is between.
 func (s Items) FindItems(ctx context.Context, scope media.Scope, query media.Query, after *media.Position, wanted int) (media.Found, error) {
-	found, err := repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (media.Found, error) {
+	found, err := repeat(ctx, s.Store, scope.AccountID, func(ctx context.Context) (media.Found, error) {
 		return s.findItems(ctx, newSearch(scope, query, after), query.Skip()+wanted)
 	})
 	return found, toFault(err, "find items")
@@ -66,7 +66,7 @@ func (s Items) findInOrder(ctx context.Context, search search, examined, wanted 
 	if search.query.Drafts {
 		return found, s.withSettings(ctx, draftSettings, sql, args, read)
 	}
-	rows, err := s.db.Query(ctx, sql, args...)
+	rows, err := s.pool.Query(ctx, sql, args...)
 	if err != nil {
 		return media.Found{}, err
 	}
@@ -107,7 +107,7 @@ func (s Items) gatherInTime(ctx context.Context, search search, wanted int) (fou
 		return media.Found{}, false, nil
 	}
 	sql, args := search.inTime(s.searches.gathered, wanted)
-	rows, err := s.db.Query(ctx, sql, args...)
+	rows, err := s.pool.Query(ctx, sql, args...)
 	if err != nil {
 		return media.Found{}, false, err
 	}
@@ -147,12 +147,10 @@ SELECT set_config('enable_sort', 'off', true), set_config('enable_incremental_so
 
 // withSettings executes a statement with its settings, in one round trip and one transaction.
 func (s Items) withSettings(ctx context.Context, settings, sql string, args []any, read func(rows pgx.Rows) error) error {
-	return s.db.retry(ctx, isUnsent, func(ctx context.Context) error {
-		batch := &pgx.Batch{}
-		batch.Queue(settings)
-		batch.Queue(sql, args...).Query(read)
-		return s.pool.SendBatch(ctx, batch).Close()
-	})
+	batch := &pgx.Batch{}
+	batch.Queue(settings)
+	batch.Queue(sql, args...).Query(read)
+	return s.pool.SendBatch(ctx, batch).Close()
 }
 
 // isTimeout reports whether the server ended a statement at its timeout.
@@ -164,7 +162,7 @@ func isTimeout(err error) bool {
 // CountMatches implements media.Store. It examines the newest items first, of which a search that many
 // items match has a good part. Then it counts by terms, and if those are too many again the newest.
 func (s Items) CountMatches(ctx context.Context, scope media.Scope, of media.Search) (media.Matches, error) {
-	matches, err := repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (media.Matches, error) {
+	matches, err := repeat(ctx, s.Store, scope.AccountID, func(ctx context.Context) (media.Matches, error) {
 		return s.countMatches(ctx, newSearch(scope, media.Query{Search: of}, nil))
 	})
 	return matches, toFault(err, "count matches")
@@ -192,7 +190,7 @@ func (s Items) countInOrder(ctx context.Context, search search, examined int) (m
 	var matches media.Matches
 	var n int
 	sql, args := search.countInOrder(examined)
-	err := s.db.QueryRow(ctx, sql, args...).Scan(&n, &matches.Items, &matches.Bytes)
+	err := s.pool.QueryRow(ctx, sql, args...).Scan(&n, &matches.Items, &matches.Bytes)
 	matches.Partial = n > examined
 	return matches, err
 }

@@ -26,11 +26,11 @@ func itemFault(err error, op string) error {
 
 // Item implements media.Store.
 func (s Items) Item(ctx context.Context, scope media.Scope, id uuid.UUID) (media.Item, error) {
-	return repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (media.Item, error) { return s.item(ctx, scope, id) })
+	return readItem(ctx, s.idempotentFor(scope.AccountID), scope, id)
 }
 
-func (s Items) item(ctx context.Context, scope media.Scope, id uuid.UUID) (media.Item, error) {
-	row, err := s.queries.Item(ctx, sqlgen.ItemParams{AppID: scope.AppID, ID: id})
+func readItem(ctx context.Context, q *sqlgen.Queries, scope media.Scope, id uuid.UUID) (media.Item, error) {
+	row, err := q.Item(ctx, sqlgen.ItemParams{AppID: scope.AppID, ID: id})
 	if err != nil {
 		return media.Item{}, itemFault(err, "read item")
 	}
@@ -39,9 +39,7 @@ func (s Items) item(ctx context.Context, scope media.Scope, id uuid.UUID) (media
 
 // ItemForDelivery implements media.Store.
 func (s Items) ItemForDelivery(ctx context.Context, id uuid.UUID) (media.Item, media.Owner, error) {
-	row, err := repeat(ctx, s.Store, func(ctx context.Context) (sqlgen.ItemForDeliveryRow, error) {
-		return s.queries.ItemForDelivery(ctx, id)
-	})
+	row, err := s.idempotent.ItemForDelivery(ctx, id)
 	if err != nil {
 		return media.Item{}, media.Owner{}, itemFault(err, "read item for delivery")
 	}
@@ -50,13 +48,14 @@ func (s Items) ItemForDelivery(ctx context.Context, id uuid.UUID) (media.Item, m
 
 // Seal implements media.Store. It may be repeated: a sealed item stays as it is.
 func (s Items) Seal(ctx context.Context, scope media.Scope, id uuid.UUID, now time.Time) (media.Item, error) {
-	return repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (media.Item, error) { return s.seal(ctx, scope, id, now) })
-}
-
-func (s Items) seal(ctx context.Context, scope media.Scope, id uuid.UUID, now time.Time) (media.Item, error) {
-	row, err := s.queries.Seal(ctx, sqlgen.SealParams{AppID: scope.AppID, ID: id, Now: now, Slot: randomSlot()})
+	ctx, release, err := s.db.share(ctx, scope.AccountID)
+	if err != nil {
+		return media.Item{}, err
+	}
+	defer release()
+	row, err := s.idempotent.Seal(ctx, sqlgen.SealParams{AppID: scope.AppID, ID: id, Now: now, Slot: randomSlot()})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return s.item(ctx, scope, id) // already sealed, or not found
+		return readItem(ctx, s.idempotent, scope, id) // already sealed, or not found
 	}
 	if err != nil {
 		return media.Item{}, toFault(err, "seal item")
@@ -79,11 +78,11 @@ func (s Items) DeleteItemPermanently(ctx context.Context, scope media.Scope, id 
 // response was lost has left the removal of the item's objects. It returns when no process serves the item from a cache.
 func (s Items) deleteItem(ctx context.Context, scope media.Scope, id uuid.UUID, notBefore time.Time, tombstones bool) (media.Removal, error) {
 	attempts, draft, request := 0, false, uuid.New()
-	removal, err := repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (media.Removal, error) {
+	removal, err := repeat(ctx, s.Store, scope.AccountID, func(ctx context.Context) (media.Removal, error) {
 		attempts++
 		var removal media.Removal
 		err := whileLocked(ctx, func() error {
-			row, err := s.queries.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot(), NotBefore: notBefore, Request: request})
+			row, err := s.once.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot(), NotBefore: notBefore, Request: request})
 			if err = itemFault(err, "delete item"); tombstones && errors.Is(err, errItemNotFound) {
 				removal, err = s.endTombstone(ctx, scope, id, notBefore, request)
 			} else if err == nil {
@@ -108,7 +107,7 @@ func (s Items) deleteItem(ctx context.Context, scope media.Scope, id uuid.UUID, 
 // queuedRemoval returns the removal that an earlier attempt of a delete has queued. The item is not
 // found if another request deleted it.
 func (s Items) queuedRemoval(ctx context.Context, scope media.Scope, request uuid.UUID) (media.Removal, error) {
-	row, err := s.queries.QueuedRemoval(ctx, sqlgen.QueuedRemovalParams{AccountID: scope.AccountID, Request: request})
+	row, err := s.once.QueuedRemoval(ctx, sqlgen.QueuedRemovalParams{AccountID: scope.AccountID, Request: request})
 	if err != nil {
 		return media.Removal{}, itemFault(err, "find the removal of an item")
 	}
@@ -117,19 +116,15 @@ func (s Items) queuedRemoval(ctx context.Context, scope media.Scope, request uui
 
 // CountItems implements media.Store.
 func (s Items) CountItems(ctx context.Context, scope media.Scope, filter media.Filter) (int64, error) {
-	return repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (int64, error) { return s.countItems(ctx, scope, filter) })
-}
-
-func (s Items) countItems(ctx context.Context, scope media.Scope, filter media.Filter) (int64, error) {
 	var public, private int64
 	if filter.Group != "" {
-		row, err := s.queries.CountGroup(ctx, sqlgen.CountGroupParams{AppID: scope.AppID, GroupLabel: filter.Group})
+		row, err := s.idempotentFor(scope.AccountID).CountGroup(ctx, sqlgen.CountGroupParams{AppID: scope.AppID, GroupLabel: filter.Group})
 		if err != nil {
 			return 0, toFault(err, "count group")
 		}
 		public, private = row.PublicItems, row.PrivateItems
 	} else {
-		row, err := s.queries.CountApp(ctx, scope.AppID)
+		row, err := s.idempotentFor(scope.AccountID).CountApp(ctx, scope.AppID)
 		if err != nil {
 			return 0, toFault(err, "count items")
 		}
@@ -152,7 +147,7 @@ func matching(access media.Access, public, private int64) int64 {
 
 // Totals implements media.Store.
 func (s Items) Totals(ctx context.Context, scope media.Scope) (media.Totals, error) {
-	row, err := repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (sqlgen.TotalsRow, error) { return s.queries.Totals(ctx, scope.AccountID) })
+	row, err := s.idempotentFor(scope.AccountID).Totals(ctx, scope.AccountID)
 	if err != nil {
 		return media.Totals{}, toFault(err, "read totals")
 	}

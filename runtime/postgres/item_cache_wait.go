@@ -81,7 +81,7 @@ func (w *cacheWait) run(ctx context.Context) {
 
 // acknowledgeRound waits once for the caches that are registered now.
 func (s *Store) acknowledgeRound(ctx context.Context) error {
-	_, err := repeat(ctx, s, func(ctx context.Context) (struct{}, error) {
+	_, err := repeat(ctx, s, uuid.Nil, func(ctx context.Context) (struct{}, error) {
 		conn, err := s.pool.Acquire(ctx)
 		if err != nil {
 			return struct{}{}, err

@@ -13,7 +13,7 @@ import (
 // the item as it decided.
 func (s Items) UpdateItem(ctx context.Context, scope media.Scope, id uuid.UUID, decide func(media.Item, bool) (media.Item, bool, error)) (media.Item, error) {
 	attempts := 0
-	item, err := repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (item media.Item, err error) {
+	item, err := repeat(ctx, s.Store, scope.AccountID, func(ctx context.Context) (item media.Item, err error) {
 		attempts++
 		err = s.inTx(ctx, "update item", func(q *sqlgen.Queries) error {
 			item, err = updateItem(ctx, q, scope, id, func(found media.Item) (media.Item, bool, error) { return decide(found, attempts > 1) })

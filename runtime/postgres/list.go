@@ -12,9 +12,9 @@ import (
 // ListItems implements media.Store. One statement reads the page and the total, so that both are of
 // one snapshot. limit and offset are bounded by media.Service.List.
 func (s Items) ListItems(ctx context.Context, scope media.Scope, filter media.Filter, limit, offset int) (media.List, error) {
-	return repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (media.List, error) {
+	return repeat(ctx, s.Store, scope.AccountID, func(ctx context.Context) (media.List, error) {
 		sql, args := listStatement(scope, filter, limit, offset)
-		rows, err := s.db.Query(ctx, sql, args...)
+		rows, err := s.pool.Query(ctx, sql, args...)
 		if err != nil {
 			return media.List{}, toFault(err, "list items")
 		}

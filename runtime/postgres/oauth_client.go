@@ -33,7 +33,7 @@ func (s Logins) AddClient(ctx context.Context, client oauth.Client, limit oauth.
 
 // FindClient implements oauth.Store.
 func (s Logins) FindClient(ctx context.Context, id string) (oauth.Client, error) {
-	row, err := repeat(ctx, s.Store, func(ctx context.Context) (sqlgen.OAuthClient, error) { return s.queries.FindClient(ctx, id) })
+	row, err := s.idempotent.FindClient(ctx, id)
 	return clientOf(row), toFault(err, "find client")
 }
 

@@ -35,9 +35,7 @@ func (s Logins) IsOwner(ctx context.Context, email string) (bool, error) {
 
 // FindPrincipalOfOwner implements oauth.Store.
 func (s Logins) FindPrincipalOfOwner(ctx context.Context, email string, accountID uuid.UUID, now time.Time) (account.Principal, error) {
-	row, err := repeat(ctx, s.Store, func(ctx context.Context) (sqlgen.PrincipalOfOwnerRow, error) {
-		return s.queries.PrincipalOfOwner(ctx, sqlgen.PrincipalOfOwnerParams{ID: accountID, App: account.DefaultApp, Now: now, Email: email})
-	})
+	row, err := s.idempotent.PrincipalOfOwner(ctx, sqlgen.PrincipalOfOwnerParams{ID: accountID, App: account.DefaultApp, Now: now, Email: email})
 	if err != nil {
 		return account.Principal{}, toFault(err, "find the principal of an owner")
 	}

@@ -114,7 +114,7 @@ func (s Logins) RevokeToken(ctx context.Context, hash account.Hash, clientID str
 // FindSession returns the session of an access token; NotFound. The caller checks whether the
 // token and the key have expired.
 func (s Credentials) FindSession(ctx context.Context, hash account.Hash) (oauth.Session, error) {
-	row, err := repeat(ctx, s.Store, func(ctx context.Context) (sqlgen.FindSessionRow, error) { return s.queries.FindSession(ctx, hash[:]) })
+	row, err := s.idempotent.FindSession(ctx, hash[:])
 	if err != nil {
 		return oauth.Session{}, toFault(err, "find session")
 	}
@@ -128,9 +128,7 @@ func (s Credentials) FindSession(ctx context.Context, hash account.Hash) (oauth.
 
 // FindSessionOfGrant returns the session of a grant; NotFound if the grant was revoked.
 func (s Credentials) FindSessionOfGrant(ctx context.Context, id uuid.UUID) (oauth.Session, error) {
-	row, err := repeat(ctx, s.Store, func(ctx context.Context) (sqlgen.FindSessionOfGrantRow, error) {
-		return s.queries.FindSessionOfGrant(ctx, id)
-	})
+	row, err := s.idempotent.FindSessionOfGrant(ctx, id)
 	if err != nil {
 		return oauth.Session{}, toFault(err, "find session of grant")
 	}

@@ -20,7 +20,6 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/cell"
-	"mediastack.dev/runtime/fairlimit"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
@@ -41,11 +40,14 @@ type Store struct {
 	Settings      Settings
 	Tasks         Tasks
 
-	pool    *pgxpool.Pool
-	db      *connections // the pool, with retries
-	queries *sqlgen.Queries
-	fence   fence
-	cell    cell.Number
+	pool *pgxpool.Pool
+	db   *connections // the pool, with retries
+	// queries are retried if they were not sent, idempotent also if their outcome is not known, and once never: repeat retries what
+	// they are part of.
+	queries, idempotent, once *sqlgen.Queries
+
+	fence fence
+	cell  cell.Number
 	// wasWritable is set once the database was seen to accept changes.
 	wasWritable atomic.Bool
 
@@ -65,7 +67,6 @@ type Store struct {
 	statements        measuredTracer
 	pageIndex         *pageIndex
 	caches            *cacheWait
-	shares            *fairlimit.Limiter[uuid.UUID] // of the pool
 	searches          searchBounds
 	onRoomMade        func(ctx context.Context, removals []media.Removal) // nil = the purge does it
 }
@@ -85,8 +86,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("create the database pool: %w", err)
 	}
 	s.db.pool = s.pool
-	s.shares = newShares(int(s.pool.Config().MaxConns))
-	s.queries = sqlgen.New(s.db)
+	s.db.shares = newShares(int(s.pool.Config().MaxConns))
+	s.queries, s.idempotent, s.once = sqlgen.New(statements{connections: s.db, again: isUnsent}), s.idempotentFor(uuid.Nil), sqlgen.New(s.pool)
 	s.openBatch, s.commitBatch = newBatcher(openRequest.account, s.Uploads.openUploads), newBatcher(accountOfItem, s.Uploads.commitUploads)
 	s.storedBatch = newBatcher(storedFile.account, s.Uploads.commitStoredFiles)
 	s.openBatch.pause, s.commitBatch.pause, s.storedBatch.pause = s.Uploads.batchPause, s.Uploads.batchPause, s.Uploads.batchPause

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/google/uuid"
+
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
@@ -47,7 +49,7 @@ func (s Credentials) findPrincipals(ctx context.Context, _ time.Duration, lookup
 	for i, lookup := range lookups {
 		hashes[i] = lookup.hash[:]
 	}
-	rows, err := repeat(ctx, s.Store, func(ctx context.Context) ([]sqlgen.PrincipalsRow, error) { return s.queries.Principals(ctx, hashes) })
+	rows, err := repeat(ctx, s.Store, uuid.Nil, func(ctx context.Context) ([]sqlgen.PrincipalsRow, error) { return s.once.Principals(ctx, hashes) })
 	if err != nil {
 		return nil, err
 	}

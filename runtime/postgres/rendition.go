@@ -31,9 +31,7 @@ func (s *Store) own() uuid.UUID {
 
 // FindRendition implements rendition.Store.
 func (s Pictures) FindRendition(ctx context.Context, accountID uuid.UUID, ref rendition.Ref) (rendition.Stored, rendition.State, error) {
-	row, err := repeatFor(ctx, s.Store, accountID, func(ctx context.Context) (sqlgen.FindRenditionRow, error) {
-		return s.queries.FindRendition(ctx, sqlgen.FindRenditionParams{ItemID: ref.ItemID, Key: ref.Key[:], Own: s.own()})
-	})
+	row, err := s.idempotentFor(accountID).FindRendition(ctx, sqlgen.FindRenditionParams{ItemID: ref.ItemID, Key: ref.Key[:], Own: s.own()})
 	switch found := row.Rendition; {
 	case errors.Is(err, pgx.ErrNoRows):
 		return rendition.Stored{}, rendition.Absent, nil
@@ -55,9 +53,7 @@ func renditionResult(row sqlgen.Rendition) rendition.Result {
 
 // NearestRendition implements rendition.Store.
 func (s Pictures) NearestRendition(ctx context.Context, accountID, itemID uuid.UUID, width, height int) (rendition.Result, string, error) {
-	row, err := repeatFor(ctx, s.Store, accountID, func(ctx context.Context) (sqlgen.NearestRenditionRow, error) {
-		return s.queries.NearestRendition(ctx, sqlgen.NearestRenditionParams{ItemID: itemID, AccountID: accountID, Width: int64(width), Height: int64(height)})
-	})
+	row, err := s.idempotentFor(accountID).NearestRendition(ctx, sqlgen.NearestRenditionParams{ItemID: itemID, AccountID: accountID, Width: int64(width), Height: int64(height)})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return rendition.Result{}, "", fault.New(fault.NotFound, "the item has no rendition")
 	}
@@ -71,25 +67,25 @@ func (s Pictures) NearestRendition(ctx context.Context, accountID, itemID uuid.U
 func (s Pictures) ClaimRendition(ctx context.Context, claim rendition.Claim) (bool, error) {
 	params := sqlgen.ClaimRenditionParams{AccountID: claim.AccountID, ItemID: claim.ItemID, Key: claim.Key[:], ID: claim.ID,
 		Preset: claim.Preset, RecipeID: claim.RecipeID[:], Own: s.own(), Lease: claim.Lease.Microseconds()}
-	return repeatFor(ctx, s.Store, claim.AccountID, func(ctx context.Context) (bool, error) {
-		rows, err := s.queries.ClaimRendition(ctx, params)
+	return repeat(ctx, s.Store, claim.AccountID, func(ctx context.Context) (bool, error) {
+		rows, err := s.once.ClaimRendition(ctx, params)
 		if err != nil || rows > 0 {
 			return rows > 0, toFault(err, "claim a rendition")
 		}
-		ended, err := s.queries.EndClaim(ctx, sqlgen.EndClaimParams{LockTimeout: milliseconds(s.finishLockTimeout), AccountID: claim.AccountID, ItemID: claim.ItemID, Key: claim.Key[:], Own: params.Own})
+		ended, err := s.once.EndClaim(ctx, sqlgen.EndClaimParams{LockTimeout: milliseconds(s.finishLockTimeout), AccountID: claim.AccountID, ItemID: claim.ItemID, Key: claim.Key[:], Own: params.Own})
 		if err != nil {
 			return false, toFault(err, "end the claim of a rendition")
 		}
 		if ended > 0 {
-			if rows, err = s.queries.ClaimRendition(ctx, params); err != nil || rows > 0 {
+			if rows, err = s.once.ClaimRendition(ctx, params); err != nil || rows > 0 {
 				return rows > 0, toFault(err, "claim a rendition")
 			}
 		}
-		held, err := s.queries.HasClaim(ctx, sqlgen.HasClaimParams{ItemID: claim.ItemID, Key: claim.Key[:], ID: claim.ID})
+		held, err := s.once.HasClaim(ctx, sqlgen.HasClaimParams{ItemID: claim.ItemID, Key: claim.Key[:], ID: claim.ID})
 		if err != nil || held {
 			return held, toFault(err, "find the claim of a rendition")
 		}
-		exists, err := s.queries.IsItem(ctx, sqlgen.IsItemParams{AccountID: claim.AccountID, ID: claim.ItemID})
+		exists, err := s.once.IsItem(ctx, sqlgen.IsItemParams{AccountID: claim.AccountID, ID: claim.ItemID})
 		if err == nil && !exists {
 			return false, errItemNotFound
 		}
@@ -108,15 +104,12 @@ const (
 var errNoRoom = errors.New("no room for a rendition")
 
 // ReserveRendition implements rendition.Claims.
-func (s Pictures) ReserveRendition(ctx context.Context, claim rendition.Claim, bytes int64) (reserved bool, err error) {
-	err = s.onceFor(ctx, claim.AccountID, func() (err error) {
-		reserved, err = s.reserveRendition(ctx, claim, bytes)
-		return err
-	})
-	return reserved, err
-}
-
-func (s Pictures) reserveRendition(ctx context.Context, claim rendition.Claim, bytes int64) (bool, error) {
+func (s Pictures) ReserveRendition(ctx context.Context, claim rendition.Claim, bytes int64) (bool, error) {
+	ctx, release, err := s.db.share(ctx, claim.AccountID)
+	if err != nil {
+		return false, err
+	}
+	defer release()
 	params := sqlgen.ReserveRenditionParams{LockTimeout: milliseconds(reserveLockTimeout), AccountID: claim.AccountID, ItemID: claim.ItemID, Key: claim.Key[:], ID: claim.ID, Bytes: bytes}
 	if rows, err := s.queries.ReserveRendition(ctx, params); err != nil || rows > 0 {
 		return rows > 0, toFault(err, "reserve the bytes of a rendition")
@@ -129,7 +122,7 @@ func (s Pictures) reserveRendition(ctx context.Context, claim rendition.Claim, b
 		return false, toFault(err, "reserve the bytes of a rendition")
 	}
 	evicted := 0
-	err := s.inTx(ctx, "make room for a rendition", func(q *sqlgen.Queries) error {
+	err = s.inTx(ctx, "make room for a rendition", func(q *sqlgen.Queries) error {
 		if _, err := q.LockUsageWithin(ctx, sqlgen.LockUsageWithinParams{LockTimeout: params.LockTimeout, AccountID: claim.AccountID}); err != nil {
 			return err
 		}
@@ -179,27 +172,28 @@ func (s Pictures) reserveRendition(ctx context.Context, claim rendition.Claim, b
 func (s Pictures) FinishRendition(ctx context.Context, claim rendition.Claim, result rendition.Result) error {
 	params := sqlgen.FinishRenditionParams{AccountID: claim.AccountID, ItemID: claim.ItemID, Key: claim.Key[:], ID: claim.ID,
 		MimeType: result.Object.MimeType, Width: integer(result.Width), Height: integer(result.Height), Sha256: result.Object.SHA256, Eager: claim.Eager}
-	return s.onceFor(ctx, claim.AccountID, func() error {
-		return s.inTx(ctx, "finish a rendition", func(q *sqlgen.Queries) error {
-			// In a statement of its own: the next one sees what was finished until the lock was there.
-			if _, err := q.LockUsageWithin(ctx, sqlgen.LockUsageWithinParams{LockTimeout: milliseconds(s.finishLockTimeout), AccountID: claim.AccountID}); err != nil {
-				return err
-			}
-			rows, err := q.FinishRendition(ctx, params)
-			if err == nil && rows == 0 {
-				return rendition.ErrLost
-			}
+	ctx, release, err := s.db.share(ctx, claim.AccountID)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return s.inTx(ctx, "finish a rendition", func(q *sqlgen.Queries) error {
+		// In a statement of its own: the next one sees what was finished until the lock was there.
+		if _, err := q.LockUsageWithin(ctx, sqlgen.LockUsageWithinParams{LockTimeout: milliseconds(s.finishLockTimeout), AccountID: claim.AccountID}); err != nil {
 			return err
-		})
+		}
+		rows, err := q.FinishRendition(ctx, params)
+		if err == nil && rows == 0 {
+			return rendition.ErrLost
+		}
+		return err
 	})
 }
 
 // AbandonRendition implements rendition.Claims. It may be repeated. A claim without bytes ends also while the usage of the account
 // is locked: others that need the rendition wait for the end of the claim.
 func (s Pictures) AbandonRendition(ctx context.Context, claim rendition.Claim) error {
-	rows, err := repeatFor(ctx, s.Store, claim.AccountID, func(ctx context.Context) (int64, error) {
-		return s.queries.EndUnreservedClaim(ctx, sqlgen.EndUnreservedClaimParams{ItemID: claim.ItemID, Key: claim.Key[:], ID: claim.ID})
-	})
+	rows, err := s.idempotentFor(claim.AccountID).EndUnreservedClaim(ctx, sqlgen.EndUnreservedClaimParams{ItemID: claim.ItemID, Key: claim.Key[:], ID: claim.ID})
 	if err != nil || rows > 0 {
 		return toFault(err, "end the claim of a rendition")
 	}
@@ -213,9 +207,7 @@ func (s Pictures) EndRendition(ctx context.Context, accountID uuid.UUID, ref ren
 
 func (s Pictures) endRendition(ctx context.Context, params sqlgen.EndRenditionParams) error {
 	params.LockTimeout = milliseconds(s.finishLockTimeout)
-	_, err := repeatFor(ctx, s.Store, params.AccountID, func(ctx context.Context) (int64, error) {
-		return s.queries.EndRendition(ctx, params)
-	})
+	_, err := s.idempotentFor(params.AccountID).EndRendition(ctx, params)
 	return toFault(err, "end a rendition")
 }
 

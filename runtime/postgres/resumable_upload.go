@@ -40,11 +40,8 @@ var errUploadNotFound = fault.New(fault.NotFound, "upload not found")
 
 // FindResumable implements upload.Store.
 func (s Uploads) FindResumable(ctx context.Context, scope media.Scope, itemID uuid.UUID) (upload.ResumableState, error) {
-	return repeat(ctx, s.Store, func(ctx context.Context) (upload.ResumableState, error) { return s.findResumable(ctx, scope, itemID) })
-}
-
-func (s Uploads) findResumable(ctx context.Context, scope media.Scope, itemID uuid.UUID) (upload.ResumableState, error) {
-	row, err := s.queries.FindResumable(ctx, sqlgen.FindResumableParams{AppID: scope.AppID, ItemID: itemID})
+	ctx = s.db.withRetryDeadline(ctx)
+	row, err := s.idempotent.FindResumable(ctx, sqlgen.FindResumableParams{AppID: scope.AppID, ItemID: itemID})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return upload.ResumableState{}, errUploadNotFound
 	}
@@ -84,8 +81,8 @@ func (s Uploads) ListResumables(ctx context.Context, scope media.Scope, q upload
 	if q.Capability != nil {
 		params.Capability = q.Capability.ID.String()
 	}
-	rows, err := repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) ([]sqlgen.ListResumablesRow, error) {
-		return s.queries.ListResumables(ctx, params)
+	rows, err := repeat(ctx, s.Store, scope.AccountID, func(ctx context.Context) ([]sqlgen.ListResumablesRow, error) {
+		return s.once.ListResumables(ctx, params)
 	})
 	if err != nil {
 		return upload.RunningPage{}, toFault(err, "list resumable uploads")

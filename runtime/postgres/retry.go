@@ -8,28 +8,50 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/singleflight"
 
+	"mediastack.dev/runtime/fairlimit"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
-var _ sqlgen.DBTX = (*connections)(nil)
+var _ sqlgen.DBTX = statements{}
 
-// connections is the pool as the queries use it. While the server cannot be reached, it retries
-// statements that were not executed, which is safe for every statement; repeat also retries idempotent
-// ones whose outcome is not known (docs/decisions/0019).
+// connections is the pool, with what retries need.
 type connections struct {
 	pool             *pgxpool.Pool
+	shares           *fairlimit.Limiter[uuid.UUID]
 	retryTimeout     time.Duration
 	statementTimeout time.Duration
 	limits           atomic.Pointer[serverLimits]
 	counters         poolCounters
 	// probes has one ping for all callers that wait for the server.
 	probes singleflight.Group
+}
+
+// statements is the pool as the queries use it. While the server cannot be reached, it retries statements
+// (docs/decisions/0019).
+type statements struct {
+	*connections
+	// again is isUnsent, which is right for every statement, or isLost for those that are idempotent.
+	again func(error) bool
+	// account is whose share of the pool each statement holds, also while it waits for the server; zero = none.
+	account uuid.UUID
+}
+
+// idempotent returns statements that may be executed again: they change nothing, or have the same result then. One that returns many
+// rows needs repeat: they are read after its retries have ended, and without its share.
+func (c *connections) idempotent(accountID uuid.UUID) statements {
+	return statements{connections: c, again: isLost, account: accountID}
+}
+
+// idempotentFor returns the idempotent statements of requests of an account. Who holds a share of the pool must not use them.
+func (s *Store) idempotentFor(accountID uuid.UUID) *sqlgen.Queries {
+	return sqlgen.New(s.db.idempotent(accountID))
 }
 
 // The pause before a caller asks for the next probe is random between these.
@@ -52,17 +74,21 @@ func (c *connections) withRetryDeadline(ctx context.Context) context.Context {
 
 // retry calls do until it succeeds, fails with an error that again does not accept, or the retry
 // timeout is over. Between two calls it waits until the server responds.
-func (c *connections) retry(ctx context.Context, again func(error) bool, do func(ctx context.Context) error) error {
-	ctx = c.withRetryDeadline(ctx)
+func (s statements) retry(ctx context.Context, do func(ctx context.Context) error) error {
+	ctx, release, err := s.share(ctx, s.account)
+	if err != nil {
+		return err
+	}
+	defer release()
 	deadline, _ := ctx.Value(retryDeadline{}).(time.Time)
 	for {
 		err := do(ctx)
-		c.counters.observe(err)
-		c.dropStalePlans(err)
-		if err == nil || ctx.Err() != nil || !again(err) || !c.await(ctx, deadline) {
-			return c.explain(err)
+		s.counters.observe(err)
+		s.dropStalePlans(err)
+		if err == nil || ctx.Err() != nil || !s.again(err) || !s.await(ctx, deadline) {
+			return s.explain(err)
 		}
-		c.counters.retries.Add(1)
+		s.counters.retries.Add(1)
 	}
 }
 
@@ -93,11 +119,12 @@ func (c *connections) await(ctx context.Context, deadline time.Time) bool {
 	return false
 }
 
-// repeat retries an idempotent call, whose statement may have been executed: one that changes
-// nothing, or that has the same result when it is executed again.
-func repeat[T any](ctx context.Context, s *Store, do func(ctx context.Context) (T, error)) (T, error) {
+// repeat retries an idempotent call as a whole: what reads many rows, a transaction, or statements that depend on each other. It holds
+// a share of the pool for the account; zero = none. The statements of do are those of Store.once or of the pool, and the timeout of a
+// statement bounds all of them together.
+func repeat[T any](ctx context.Context, s *Store, accountID uuid.UUID, do func(ctx context.Context) (T, error)) (T, error) {
 	var result T
-	err := s.db.retry(ctx, isLost, func(ctx context.Context) (err error) {
+	err := s.db.idempotent(accountID).retry(ctx, func(ctx context.Context) (err error) {
 		ctx, cancel := s.db.bound(ctx)
 		defer cancel()
 		result, err = do(ctx)
@@ -149,51 +176,50 @@ func isLost(err error) bool {
 }
 
 // Exec implements sqlgen.DBTX.
-func (c *connections) Exec(ctx context.Context, sql string, args ...any) (tag pgconn.CommandTag, err error) {
-	err = c.retry(ctx, isUnsent, func(ctx context.Context) (err error) {
-		ctx, cancel := c.bound(ctx)
+func (s statements) Exec(ctx context.Context, sql string, args ...any) (tag pgconn.CommandTag, err error) {
+	err = s.retry(ctx, func(ctx context.Context) (err error) {
+		ctx, cancel := s.bound(ctx)
 		defer cancel()
-		tag, err = c.pool.Exec(ctx, sql, args...)
+		tag, err = s.pool.Exec(ctx, sql, args...)
 		return err
 	})
 	return tag, err
 }
 
 // Query implements sqlgen.DBTX.
-func (c *connections) Query(ctx context.Context, sql string, args ...any) (rows pgx.Rows, err error) {
-	err = c.retry(ctx, isUnsent, func(ctx context.Context) (err error) {
-		rows, err = c.pool.Query(ctx, sql, args...) //nolint:sqlclosecheck // the caller closes it
+func (s statements) Query(ctx context.Context, sql string, args ...any) (rows pgx.Rows, err error) {
+	err = s.retry(ctx, func(ctx context.Context) (err error) {
+		rows, err = s.pool.Query(ctx, sql, args...) //nolint:sqlclosecheck // the caller closes it
 		return err
 	})
 	return rows, err
 }
 
 // QueryRow implements sqlgen.DBTX.
-func (c *connections) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return queryRow{connections: c, ctx: ctx, sql: sql, args: args}
+func (s statements) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return queryRow{statements: s, ctx: ctx, sql: sql, args: args}
 }
 
 // queryRow is a row whose query is sent by Scan.
 type queryRow struct {
-	connections *connections
-	ctx         context.Context // Scan has no parameter for it
-	sql         string
-	args        []any
+	statements
+	ctx  context.Context // Scan has no parameter for it
+	sql  string
+	args []any
 }
 
 // Scan implements pgx.Row.
 func (r queryRow) Scan(dest ...any) error {
-	c := r.connections
-	return c.retry(r.ctx, isUnsent, func(ctx context.Context) error {
-		ctx, cancel := c.bound(ctx)
+	return r.retry(r.ctx, func(ctx context.Context) error {
+		ctx, cancel := r.bound(ctx)
 		defer cancel()
-		return c.pool.QueryRow(ctx, r.sql, r.args...).Scan(dest...)
+		return r.pool.QueryRow(ctx, r.sql, r.args...).Scan(dest...)
 	})
 }
 
 // Begin begins a transaction. A transaction that was lost at its begin has done nothing.
 func (c *connections) Begin(ctx context.Context) (tx pgx.Tx, err error) {
-	err = c.retry(ctx, isLost, func(ctx context.Context) (err error) {
+	err = c.idempotent(uuid.Nil).retry(ctx, func(ctx context.Context) (err error) {
 		tx, err = c.pool.Begin(ctx)
 		return err
 	})
@@ -202,7 +228,7 @@ func (c *connections) Begin(ctx context.Context) (tx pgx.Tx, err error) {
 
 // acquire returns a connection of the pool.
 func (c *connections) acquire(ctx context.Context) (conn *pgxpool.Conn, err error) {
-	err = c.retry(ctx, isLost, func(ctx context.Context) (err error) {
+	err = c.idempotent(uuid.Nil).retry(ctx, func(ctx context.Context) (err error) {
 		conn, err = c.pool.Acquire(ctx)
 		return err
 	})

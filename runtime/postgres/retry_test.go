@@ -3,6 +3,11 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,11 +18,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/postgres/internal/sqlgen"
 	"mediastack.dev/runtime/upload"
 )
 
@@ -53,6 +60,15 @@ func (r retrying) upload(t *testing.T) uuid.UUID {
 	state := upload.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: r.scope, Fields: media.Fields{Access: media.Private}, Length: 1, Reserved: 1, Expires: time.Now().Add(time.Hour)}
 	must(t, r.Uploads.OpenResumable(t.Context(), state))
 	return state.ItemID
+}
+
+// executed returns what reports whether the server has executed a statement since.
+func (r retrying) executed(t *testing.T, statement string) func() bool {
+	t.Helper()
+	began := float64(number(t, r.url, `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`)) / 1e6
+	return func() bool {
+		return number(t, r.url, `SELECT count(*) FROM pg_stat_activity WHERE query LIKE '-- name: ' || $1 || ' %' AND state = 'idle' AND query_start > to_timestamp($2)`, statement, began) > 0
+	}
 }
 
 // idempotent calls every idempotent method of a request once: the item id is sealed and deleted.
@@ -185,47 +201,85 @@ func TestStore_RepeatsAChangeWhoseResponseWasLost(t *testing.T) {
 		t.Errorf("a second delete: %v, want NotFound", err)
 	}
 	// The removal that the first delete has queued is not that of a second one, whose response is lost.
-	executed := `SELECT count(*) FROM pg_stat_activity WHERE query LIKE '-- name: DeleteItem%' AND state = 'idle' AND query_start > to_timestamp($1)`
-	began := float64(number(t, url, `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`)) / 1e6
+	executed := store.executed(t, "DeleteItem")
 	proxy.Set(testenv.ProxyMute)
 	failed := make(chan error, 1)
 	go func() {
 		_, err := store.Items.DeleteItem(t.Context(), store.scope, id, time.Now())
 		failed <- err
 	}()
-	wait.Until(t, "the server has executed the second delete", func() bool { return number(t, url, executed, began) > 0 })
+	wait.Until(t, "the server has executed the second delete", executed)
 	proxy.Set(testenv.ProxyOpen)
 	if err := <-failed; !fault.Is(err, fault.NotFound) {
 		t.Errorf("a second delete whose response was lost: %v, want NotFound", err)
 	}
 }
 
-// An upload must not be opened twice: its outcome is not known.
+// The response to a read may be lost, too: that of one row, and the rows of many, which are read after the statement was sent.
+func TestStore_RepeatsAReadWhoseResponseWasLost(t *testing.T) {
+	t.Parallel()
+	server := testenv.PostgresServerWithPassword(t, "secret")
+	url := testenv.Database(t, server)
+	proxy, proxied := testenv.PostgresProxy(t, url)
+	store := newRetrying(t, url, proxied, func(c *postgres.Config) { c.DatabaseConns = 1 })
+	resumable := store.upload(t)
+	for statement, read := range map[string]func() error{
+		"Totals":        func() error { return second(store.Items.Totals(t.Context(), store.scope)) },
+		"FindResumable": func() error { return second(store.Uploads.FindResumable(t.Context(), store.scope, resumable)) },
+		"Principals": func() error {
+			if err := second(store.Credentials.FindPrincipal(t.Context(), account.Hash{})); !fault.Is(err, fault.NotFound) {
+				return err
+			}
+			return nil
+		},
+		"ListTombstones": func() error { return second(store.Items.ListDeleted(t.Context(), store.scope, 10, 0)) },
+		"ListItems":      func() error { return second(store.Items.ListItems(t.Context(), store.scope, media.Filter{}, 10, 0)) },
+		"ListResumables": func() error {
+			return second(store.Uploads.ListResumables(t.Context(), store.scope, upload.RunningQuery{Limit: 10}, time.Now()))
+		},
+	} {
+		must(t, read()) // the statement is prepared, so that no response is needed to execute it
+		executed := store.executed(t, statement)
+		proxy.Set(testenv.ProxyMute)
+		failed := make(chan error, 1)
+		go func() { failed <- read() }()
+		wait.Until(t, "the server has executed "+statement, executed)
+		proxy.Set(testenv.ProxyOpen)
+		if err := <-failed; err != nil {
+			t.Errorf("%s: %v", statement, err)
+		}
+	}
+}
+
+// An upload must not be opened twice, and a writer must not be registered twice: the outcome is not known.
 func TestStore_DoesNotRepeatAChangeWhoseOutcomeIsUnknown(t *testing.T) {
 	t.Parallel()
 	server := testenv.PostgresServerWithPassword(t, "secret")
 	url := testenv.Database(t, server)
 	proxy, proxied := testenv.PostgresProxy(t, url)
 	store := newRetrying(t, url, proxied, func(c *postgres.Config) { c.DatabaseConns = 1 })
-	direct := open(t, url)
-	openUpload := func() error {
-		return store.Uploads.OpenUpload(t.Context(), uuid.Must(uuid.NewV7()), store.scope, 10, time.Now().Add(time.Hour))
-	}
-	must(t, openUpload()) // the statement is prepared, so that no response is needed to execute it
-	proxy.Set(testenv.ProxyMute)
-	failed := make(chan error, 1)
-	go func() { failed <- openUpload() }()
-	wait.Until(t, "the server has opened the upload", func() bool {
-		uploads, _, err := direct.Consistency.CountPending(t.Context(), store.account.ID)
-		must(t, err)
-		return uploads > 1
-	})
-	proxy.Set(testenv.ProxyOpen)
-	if err := <-failed; !fault.Is(err, fault.Unavailable) {
-		t.Errorf("OpenUpload: %v, want Unavailable", err)
-	}
-	if uploads, _, err := direct.Consistency.CountPending(t.Context(), store.account.ID); err != nil || uploads != 2 {
-		t.Errorf("%d uploads are open: %v, want 2", uploads, err)
+	must(t, check.ErrorOf(store.Installations.TouchRuntime(t.Context(), uuid.New(), "test", time.Hour))) // a writer is that of a process
+	for _, change := range []struct {
+		name, rows string
+		do         func() error
+	}{
+		{"OpenUpload", `SELECT count(*) FROM upload`, func() error {
+			return store.Uploads.OpenUpload(t.Context(), uuid.Must(uuid.NewV7()), store.scope, 10, time.Now().Add(time.Hour))
+		}},
+		{"RegisterWriter", `SELECT count(*) FROM upload_writer`, func() error {
+			return second(store.Uploads.RegisterWriter(t.Context(), store.account.ID, store.account.Bucket, uuid.Must(uuid.NewV7())))
+		}},
+	} {
+		must(t, change.do()) // the statement is prepared, so that no response is needed to execute it
+		proxy.Set(testenv.ProxyMute)
+		failed := make(chan error, 1)
+		go func() { failed <- change.do() }()
+		wait.Until(t, "the server has executed "+change.name, func() bool { return number(t, url, change.rows) > 1 })
+		proxy.Set(testenv.ProxyOpen)
+		if err := <-failed; !fault.Is(err, fault.Unavailable) {
+			t.Errorf("%s: %v, want Unavailable", change.name, err)
+		}
+		counts(t, url, 2, "rows of "+change.name, change.rows)
 	}
 }
 
@@ -292,5 +346,42 @@ func TestStore_EndsACallWithoutAServer(t *testing.T) {
 		}
 		proxy.Set(testenv.ProxyOpen)
 		wait.Until(t, "the server is back", func() bool { return store.Ping(t.Context()) == nil })
+	}
+}
+
+// The rows of a statement of many are lost after it was sent, and its share of the pool has ended: only repeat retries them.
+func TestIdempotentStatements_ReturnOneRowOrNone(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("*.go")
+	must(t, err)
+	queries, found := reflect.TypeFor[*sqlgen.Queries](), 0
+	for _, file := range files {
+		source, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		must(t, err)
+		ast.Inspect(source, func(node ast.Node) bool {
+			call, is := node.(*ast.SelectorExpr)
+			if !is {
+				return true
+			}
+			of := call.X
+			if made, is := of.(*ast.CallExpr); is {
+				of = made.Fun
+			}
+			if from, is := of.(*ast.SelectorExpr); !is || from.Sel.Name != "idempotent" && from.Sel.Name != "idempotentFor" {
+				return true
+			}
+			method, known := queries.MethodByName(call.Sel.Name)
+			if !known { // statements.retry
+				return true
+			}
+			found++
+			if row := method.Type.Out(0); row.Kind() == reflect.Slice && row.Elem().Kind() != reflect.Uint8 {
+				t.Errorf("%s: %s returns many rows", file, call.Sel.Name)
+			}
+			return true
+		})
+	}
+	if found < 15 {
+		t.Errorf("only %d statements were found", found)
 	}
 }

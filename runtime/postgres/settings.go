@@ -16,10 +16,8 @@ import (
 
 // Layers implements settings.Store.
 func (s Settings) Layers(ctx context.Context, accountID uuid.UUID) (settings.Layers, error) {
-	return repeat(ctx, s.Store, func(ctx context.Context) (settings.Layers, error) {
-		layers, err := readLayers(ctx, s.queries, accountID)
-		return layers, toFault(err, "read settings")
-	})
+	layers, err := readLayers(ctx, s.idempotent, accountID)
+	return layers, toFault(err, "read settings")
 }
 
 func readLayers(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID) (settings.Layers, error) {

@@ -127,13 +127,13 @@ func (s Uploads) reserve(ctx context.Context, op string, do func(r *reservation)
 func (s Items) DeleteItemUndoably(ctx context.Context, scope media.Scope, id uuid.UUID, window media.UndoWindow, notBefore time.Time) (*media.Removal, error) {
 	attempts, draft, request := 0, false, uuid.New()
 	tombstone := sqlgen.TombstoneItemParams{AppID: scope.AppID, ID: id, Now: window.From, RestorableUntil: window.Until}
-	removal, err := repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (*media.Removal, error) {
+	removal, err := repeat(ctx, s.Store, scope.AccountID, func(ctx context.Context) (*media.Removal, error) {
 		attempts++
 		// A draft may be sealed between the two statements. A sealed item is not unsealed, so that the
 		// third one finds it, unless it was deleted.
 		for _, next := range []bool{false, true, false} {
 			if next {
-				row, err := s.queries.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, DraftsOnly: true, Slot: randomSlot(), NotBefore: notBefore, Request: request})
+				row, err := s.once.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, DraftsOnly: true, Slot: randomSlot(), NotBefore: notBefore, Request: request})
 				if err == nil {
 					draft = true
 					return &media.Removal{ID: row.ID, Bucket: row.Bucket, Keys: row.Keys}, nil
@@ -144,7 +144,7 @@ func (s Items) DeleteItemUndoably(ctx context.Context, scope media.Scope, id uui
 				continue
 			}
 			tombstone.Slot = randomSlot()
-			_, err := s.queries.TombstoneItem(ctx, tombstone)
+			_, err := s.once.TombstoneItem(ctx, tombstone)
 			if err == nil {
 				s.pageIndex.recordChange(scope.AppID)
 				return nil, nil
@@ -156,7 +156,7 @@ func (s Items) DeleteItemUndoably(ctx context.Context, scope media.Scope, id uui
 		if attempts == 1 {
 			return nil, errItemNotFound
 		}
-		if _, err := s.queries.TombstoneSince(ctx, sqlgen.TombstoneSinceParams{AppID: scope.AppID, ID: id, Now: window.From}); !errors.Is(err, pgx.ErrNoRows) {
+		if _, err := s.once.TombstoneSince(ctx, sqlgen.TombstoneSinceParams{AppID: scope.AppID, ID: id, Now: window.From}); !errors.Is(err, pgx.ErrNoRows) {
 			return nil, toFault(err, "find a deleted item")
 		}
 		removal, err := s.queuedRemoval(ctx, scope, request)
@@ -178,10 +178,10 @@ func (s Items) DeleteItemUndoably(ctx context.Context, scope media.Scope, id uui
 
 // endTombstone ends a tombstone before its time, and returns the removal of its objects.
 func (s Items) endTombstone(ctx context.Context, scope media.Scope, id uuid.UUID, notBefore time.Time, request uuid.UUID) (media.Removal, error) {
-	if _, err := s.queries.TombstoneOf(ctx, sqlgen.TombstoneOfParams{AppID: scope.AppID, ID: id}); err != nil {
+	if _, err := s.once.TombstoneOf(ctx, sqlgen.TombstoneOfParams{AppID: scope.AppID, ID: id}); err != nil {
 		return media.Removal{}, itemFault(err, "find a deleted item")
 	}
-	ended, err := s.queries.EndTombstones(ctx, sqlgen.EndTombstonesParams{AccountIds: []uuid.UUID{scope.AccountID}, Ids: []uuid.UUID{id}, Slot: randomSlot(),
+	ended, err := s.once.EndTombstones(ctx, sqlgen.EndTombstonesParams{AccountIds: []uuid.UUID{scope.AccountID}, Ids: []uuid.UUID{id}, Slot: randomSlot(),
 		NotBefore: &notBefore, Request: pgtype.UUID{Bytes: request, Valid: true}})
 	if err != nil {
 		return media.Removal{}, toFault(err, "end a deleted item")
@@ -194,29 +194,31 @@ func (s Items) endTombstone(ctx context.Context, scope media.Scope, id uuid.UUID
 
 // RestoreItem implements media.Store. It may be repeated: an item that is not deleted stays as it is.
 func (s Items) RestoreItem(ctx context.Context, scope media.Scope, id uuid.UUID) (item media.Item, restored bool, err error) {
-	item, err = repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (media.Item, error) {
-		row, err := s.queries.RestoreItem(ctx, sqlgen.RestoreItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot()})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return s.item(ctx, scope, id)
-		}
-		if err != nil {
-			return media.Item{}, toFault(err, "restore item")
-		}
-		restored = true
-		s.pageIndex.recordChange(scope.AppID)
-		return itemOf(sqlgen.Item(row)), nil
-	})
-	return item, restored, err
+	ctx, release, err := s.db.share(ctx, scope.AccountID)
+	if err != nil {
+		return media.Item{}, false, err
+	}
+	defer release()
+	row, err := s.idempotent.RestoreItem(ctx, sqlgen.RestoreItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot()})
+	if errors.Is(err, pgx.ErrNoRows) {
+		item, err = readItem(ctx, s.idempotent, scope, id)
+		return item, false, err
+	}
+	if err != nil {
+		return media.Item{}, false, toFault(err, "restore item")
+	}
+	s.pageIndex.recordChange(scope.AppID)
+	return itemOf(sqlgen.Item(row)), true, nil
 }
 
 // ListDeleted implements media.Store.
 func (s Items) ListDeleted(ctx context.Context, scope media.Scope, limit, offset int) (media.DeletedList, error) {
-	return repeatFor(ctx, s.Store, scope.AccountID, func(ctx context.Context) (media.DeletedList, error) {
-		rows, err := s.queries.ListTombstones(ctx, sqlgen.ListTombstonesParams{AppID: scope.AppID, PageSize: int64(limit), Skip: int64(offset)})
+	return repeat(ctx, s.Store, scope.AccountID, func(ctx context.Context) (media.DeletedList, error) {
+		rows, err := s.once.ListTombstones(ctx, sqlgen.ListTombstonesParams{AppID: scope.AppID, PageSize: int64(limit), Skip: int64(offset)})
 		if err != nil {
 			return media.DeletedList{}, toFault(err, "list deleted items")
 		}
-		total, err := s.queries.CountTombstones(ctx, scope.AppID)
+		total, err := s.once.CountTombstones(ctx, scope.AppID)
 		if err != nil {
 			return media.DeletedList{}, toFault(err, "count deleted items")
 		}

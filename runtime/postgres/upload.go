@@ -123,9 +123,7 @@ var errUploadExpired = fault.New(fault.NotFound, "the upload expired because it 
 
 // AvailableBytes implements media.Store.
 func (s Items) AvailableBytes(ctx context.Context, scope media.Scope) (int64, int64, error) {
-	row, err := repeat(ctx, s.Store, func(ctx context.Context) (sqlgen.AvailableBytesRow, error) {
-		return s.queries.AvailableBytes(ctx, scope.AccountID)
-	})
+	row, err := s.idempotent.AvailableBytes(ctx, scope.AccountID)
 	if err != nil {
 		return 0, 0, toFault(err, "read available bytes")
 	}

@@ -169,7 +169,7 @@ const (
 
 // resolveCommit finds out whether an item was committed. If not, no commit that was sent before can be executed anymore.
 func (s Uploads) resolveCommit(ctx context.Context, itemID uuid.UUID, writer *upload.Writer) (committed bool, err error) {
-	return repeat(ctx, s.Store, func(ctx context.Context) (committed bool, err error) {
+	return repeat(ctx, s.Store, uuid.Nil, func(ctx context.Context) (committed bool, err error) {
 		err = s.whileFenced(ctx, itemID, writer, fenceTimeout, func(_ *sqlgen.Queries, exists bool) error {
 			committed = exists
 			return nil

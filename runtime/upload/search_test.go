@@ -193,7 +193,7 @@ func TestSearch_RespectsTheTimesOfEachWriter(t *testing.T) {
 	keptOld := b.put(p, media.WriterKey(old, media.Original, b.writerOf(kept)))
 	early.dies()
 	late.dies()
-	b.exec(`UPDATE upload_writer SET ended_at = ended_at - interval '2 minutes' WHERE instance_id = $1`, early.id)
+	b.exec(`UPDATE upload_writer SET ended_at = ended_at - interval '10 minutes' WHERE instance_id = $1`, early.id)
 	b.exec(`UPDATE work SET due_at = now() WHERE kind = $1`, upload.SearchWork)
 	b.search()
 	if queued := b.queued(p); !slices.Equal(queued, sorted(lost, lostOld)) {
@@ -232,7 +232,7 @@ func TestSearch_LeavesABucketThatAnotherOwns(t *testing.T) {
 	marker.InstallationID = uuid.New()
 	put(marker)
 	dead.dies()
-	b.exec(`UPDATE upload_writer SET ended_at = ended_at - interval '2 minutes'`)
+	b.exec(`UPDATE upload_writer SET ended_at = ended_at - interval '10 minutes'`)
 	searcher := upload.NewSearcher(upload.SearchDeps{Store: b.Store.Uploads, Objects: b.Objects, Guard: b.Guard, Log: slog.New(slog.DiscardHandler)})
 	task := work.Task{Kind: upload.SearchWork, Key: p.Account.ID, AccountID: p.Account.ID}
 	if err := searcher.Work(t.Context(), task); !fault.Is(err, fault.Conflict) {
