@@ -116,7 +116,7 @@ func (s Uploads) commitStoredFiles(ctx context.Context, lockTimeout time.Duratio
 
 // commitStored commits one file, for which it makes room.
 func (r *reservation) commitStored(ctx context.Context, s Uploads, file storedFile) error {
-	fence, err := r.LockWriter(ctx, sqlgen.LockWriterParams{Number: file.writer.Number, Own: s.process()})
+	fence, err := r.LockWriter(ctx, sqlgen.LockWriterParams{Number: file.writer.Number, Own: s.process(), AccountID: file.item.AccountID})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return errWriterEnded

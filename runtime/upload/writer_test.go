@@ -528,3 +528,44 @@ func TestSettle_AbandonsUploadsBesideALockedWriter(t *testing.T) {
 		t.Errorf("%d objects are to be removed, %d writers are registered", n, b.registered(locked)+b.registered(free))
 	}
 }
+
+// A process that was paused uses its writers only if its lease is not over: others may have ended them.
+func TestUpload_OfAProcessWithoutALeaseIsReservedFirst(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, one := b.Tenant(1<<20), b.process()
+	first := b.writerOf(one.draft(p, 10))
+	one.Uploads.SetLease(b.Clock.Now().Add(-time.Second), false)
+	if key := one.draft(p, 10); b.writerOf(key) != 0 {
+		t.Errorf("after its lease is over the process has stored %s", key)
+	}
+	one.Uploads.SetLease(b.Clock.Now().Add(time.Hour), false)
+	if key := one.draft(p, 10); b.writerOf(key) != first {
+		t.Errorf("with its lease the process has stored %s, its writer is %d", key, first)
+	}
+	one.Uploads.SetLease(b.Clock.Now().Add(time.Hour), true)
+	if key := one.draft(p, 10); b.writerOf(key) == first || b.writerOf(key) == 0 {
+		t.Errorf("after its lease had ended the process has stored %s, its former writer is %d", key, first)
+	}
+}
+
+// After a restore, the number of a writer may be that of another process or account.
+func TestCommitStored_RejectsAWriterOfOthers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, other, one, two := b.Tenant(1<<20), b.Tenant(1<<20), b.process(), b.process()
+	writer, err := one.data.Uploads.RegisterWriter(t.Context(), p.Account.ID, p.Account.Bucket, uuid.Nil)
+	must(t, err)
+	commit := func(by *process, of account.Principal) error {
+		item := media.Item{ID: uuid.New(), AccountID: of.Account.ID, AppID: of.App.ID, Access: media.Private, CreatedAt: time.Now(), Version: 1}
+		return by.data.Uploads.CommitStored(t.Context(), item, upload.NewWriter(writer.Number), uuid.Nil)
+	}
+	if err := commit(two, p); !errors.Is(err, upload.ErrWriterEnded) {
+		t.Errorf("another process: %v", err)
+	}
+	if err := commit(one, other); !errors.Is(err, upload.ErrWriterEnded) {
+		t.Errorf("another account: %v", err)
+	}
+	must(t, two.data.Uploads.RemoveWriters(t.Context(), []int64{writer.Number}))
+	must(t, commit(one, p))
+}

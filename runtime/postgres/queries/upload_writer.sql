@@ -59,7 +59,7 @@ RETURNING id;
 
 -- name: LockWriter :one
 -- Keeps a writer from ending, and its fence from changing, until the end of the transaction.
-SELECT fence FROM upload_writer WHERE number = sqlc.arg(number) AND instance_id = sqlc.arg(own)::uuid AND ended_at IS NULL FOR SHARE;
+SELECT fence FROM upload_writer WHERE number = sqlc.arg(number) AND instance_id = sqlc.arg(own)::uuid AND account_id = sqlc.arg(account_id) AND ended_at IS NULL FOR SHARE;
 
 -- name: KeyIsValid :one
 SELECT EXISTS (SELECT FROM api_key

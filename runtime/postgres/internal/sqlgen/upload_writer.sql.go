@@ -251,17 +251,18 @@ func (q *Queries) KeyIsValid(ctx context.Context, id uuid.UUID) (bool, error) {
 }
 
 const lockWriter = `-- name: LockWriter :one
-SELECT fence FROM upload_writer WHERE number = $1 AND instance_id = $2::uuid AND ended_at IS NULL FOR SHARE
+SELECT fence FROM upload_writer WHERE number = $1 AND instance_id = $2::uuid AND account_id = $3 AND ended_at IS NULL FOR SHARE
 `
 
 type LockWriterParams struct {
-	Number int64
-	Own    uuid.UUID
+	Number    int64
+	Own       uuid.UUID
+	AccountID uuid.UUID
 }
 
 // Keeps a writer from ending, and its fence from changing, until the end of the transaction.
 func (q *Queries) LockWriter(ctx context.Context, arg LockWriterParams) (int64, error) {
-	row := q.db.QueryRow(ctx, lockWriter, arg.Number, arg.Own)
+	row := q.db.QueryRow(ctx, lockWriter, arg.Number, arg.Own, arg.AccountID)
 	var fence int64
 	err := row.Scan(&fence)
 	return fence, err
