@@ -185,7 +185,7 @@ func eraseAll(t *testing.T, closeForErasure func(*testing.T, *account.Registry, 
 			ids[p.Account.ID] = append(ids[p.Account.ID], job.ID)
 		}
 	}
-	await(t, conn, "every state of a job", `SELECT count(DISTINCT state) = 4 FROM fetch_job WHERE account_id = $1`, gone.Account.ID)
+	await(t, conn, "every state of a job", `SELECT count(DISTINCT state) = 4 AND count(*) FILTER (WHERE state = 'running') = 2 FROM fetch_job WHERE account_id = $1`, gone.Account.ID)
 	await(t, conn, "parts are uploaded", `SELECT count(*) > 0 FROM upload WHERE reserved > 0 AND account_id = $1`, gone.Account.ID)
 	_, err = conn.Exec(ctx, `UPDATE work SET due_at = now() + interval '1 hour' WHERE kind = 'fetch' AND claim IS NULL`) // it is pending throughout
 	must(t, err)

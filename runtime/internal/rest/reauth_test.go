@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/runtimetest"
@@ -124,5 +125,29 @@ func TestSignature_MayExpireDuringAnUpload(t *testing.T) {
 	held.Release()
 	if item := decode[api.MediaItem](t, <-done); item.Size != 5 {
 		t.Errorf("the item is %+v", item)
+	}
+}
+
+// An account whose rows are erased while a body arrives is unknown, whether or not the replica has stored a file of it before.
+func TestUpload_OfAnErasedAccountIsUnauthenticated(t *testing.T) {
+	t.Parallel()
+	for name, stored := range map[string]bool{"its first file": false, "another file": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, one, rt := withTenant(t)
+			if stored {
+				rt.sealed(t, one.Key, filePart("a.bin", randomBytes(1, 100)))
+			}
+			body, kind := encode(filePart("b.bin", randomBytes(2, 1000)))
+			held := runtimetest.NewPausedBody(bytes.NewReader(body[:len(body)-10]), bytes.NewReader(body[len(body)-10:]))
+			erase := func() {
+				_, err := testenv.Connections(t, w.Database.DatabaseURL).Exec(t.Context(), `DELETE FROM account WHERE id = $1`, one.Account.ID)
+				must(t, err)
+			}
+			got := rt.hold(t, held, one, erase, http.MethodPost, "/media/create", key(one.Key), header("Content-Type", kind))
+			if got.Status != http.StatusUnauthorized {
+				t.Errorf("%d %s", got.Status, got.Body)
+			}
+		})
 	}
 }
