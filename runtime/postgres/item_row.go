@@ -12,8 +12,8 @@ import (
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
-// A new column of items is in itemOf, and in itemColumns with scanItem, where it is read; in commitParams and CommitUploads
-// (queries/upload.sql), where it is written.
+// A new column of items is in itemOf, and in itemColumns with scanItem, where it is read; in commitParams, commitStoredFiles,
+// CommitUploads (queries/upload.sql) and CommitStored (queries/upload_writer.sql), where it is written.
 
 // itemOf returns the item of a row.
 func itemOf(row sqlgen.Item) media.Item {

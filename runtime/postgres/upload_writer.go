@@ -17,11 +17,7 @@ import (
 
 // RegisterWriter implements upload.Store.
 func (s Uploads) RegisterWriter(ctx context.Context, accountID uuid.UUID, bucket string, since uuid.UUID) (*upload.Writer, error) {
-	process := s.instance.Load()
-	if process == nil {
-		return nil, nil //nolint:nilnil // no writer is no error
-	}
-	number, err := s.queries.RegisterWriter(ctx, sqlgen.RegisterWriterParams{InstanceID: *process, AccountID: accountID, Bucket: bucket, Since: since})
+	number, err := s.queries.RegisterWriter(ctx, sqlgen.RegisterWriterParams{InstanceID: s.own(), AccountID: accountID, Bucket: bucket, Since: since})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // no writer is no error
 	}
@@ -33,15 +29,7 @@ func (s Uploads) RegisterWriter(ctx context.Context, accountID uuid.UUID, bucket
 
 // RemoveWriters implements upload.Store.
 func (s Uploads) RemoveWriters(ctx context.Context, numbers []int64) error {
-	return toFault(s.queries.RemoveWriters(ctx, sqlgen.RemoveWritersParams{Numbers: numbers, Own: s.process()}), "remove writers")
-}
-
-// process returns the id of this process; zero before it is recorded.
-func (s Uploads) process() uuid.UUID {
-	if id := s.instance.Load(); id != nil {
-		return *id
-	}
-	return uuid.Nil
+	return toFault(s.queries.RemoveWriters(ctx, sqlgen.RemoveWritersParams{Numbers: numbers, Own: s.own()}), "remove writers")
 }
 
 // storedFile is an item whose objects a writer has stored.
@@ -99,7 +87,7 @@ func (s Uploads) commitStoredFiles(ctx context.Context, lockTimeout time.Duratio
 	if err != nil {
 		return nil, err
 	}
-	params := sqlgen.CommitStoredParams{LockTimeout: columns.LockTimeout, Own: s.process(), Ids: columns.Ids, FileNames: columns.FileNames, Accesses: columns.Accesses,
+	params := sqlgen.CommitStoredParams{LockTimeout: columns.LockTimeout, Own: s.own(), Ids: columns.Ids, FileNames: columns.FileNames, Accesses: columns.Accesses,
 		Captions: columns.Captions, Groups: columns.Groups, Objects: columns.Objects, Bytes: columns.Bytes, CreatedAt: columns.CreatedAt,
 		Metadata: columns.Metadata, Widths: columns.Widths, Heights: columns.Heights, Placeholders: columns.Placeholders,
 		DominantColors: columns.DominantColors, Refs: columns.Refs, Durations: columns.Durations, Pages: columns.Pages}
@@ -116,7 +104,7 @@ func (s Uploads) commitStoredFiles(ctx context.Context, lockTimeout time.Duratio
 
 // commitStored commits one file, for which it makes room.
 func (r *reservation) commitStored(ctx context.Context, s Uploads, file storedFile) error {
-	fence, err := r.LockWriter(ctx, sqlgen.LockWriterParams{Number: file.writer.Number, Own: s.process(), AccountID: file.item.AccountID})
+	fence, err := r.LockWriter(ctx, sqlgen.LockWriterParams{Number: file.writer.Number, Own: s.own(), AccountID: file.item.AccountID})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return errWriterEnded
@@ -183,7 +171,7 @@ func (s Uploads) resolveCommit(ctx context.Context, itemID uuid.UUID, writer *up
 func (s Uploads) whileFenced(ctx context.Context, itemID uuid.UUID, writer *upload.Writer, lockTimeout time.Duration, do func(q *sqlgen.Queries, exists bool) error) error {
 	var fence int64
 	err := s.inTx(ctx, "resolve a commit", func(q *sqlgen.Queries) (err error) {
-		fence, err = q.RaiseFence(ctx, sqlgen.RaiseFenceParams{LockTimeout: milliseconds(lockTimeout), Number: writer.Number, Own: s.process()})
+		fence, err = q.RaiseFence(ctx, sqlgen.RaiseFenceParams{LockTimeout: milliseconds(lockTimeout), Number: writer.Number, Own: s.own()})
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
@@ -225,11 +213,7 @@ const writerBatch = 1000
 
 // EnqueueSearches implements upload.SearchStore.
 func (s Uploads) EnqueueSearches(ctx context.Context, grace time.Duration) (int, error) {
-	process := s.instance.Load()
-	if process == nil {
-		return 0, nil
-	}
-	if err := s.queries.EndWriters(ctx, sqlgen.EndWritersParams{Own: *process, Batch: writerBatch}); err != nil {
+	if err := s.queries.EndWriters(ctx, sqlgen.EndWritersParams{Own: s.own(), Batch: writerBatch}); err != nil {
 		return 0, toFault(err, "end the writers of dead processes")
 	}
 	added, err := s.queries.EnqueueSearches(ctx, sqlgen.EnqueueSearchesParams{Kind: string(upload.SearchWork), Grace: grace.Microseconds()})

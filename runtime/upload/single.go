@@ -189,9 +189,6 @@ func (u *Single) Commit(ctx context.Context, fields media.Fields) (media.Item, e
 	}
 	u.phase = singleFailed
 	if err := u.store(ctx); err != nil {
-		if u.check != nil { // an account that was erased meanwhile has no bucket
-			err = cmp.Or(u.check(), err)
-		}
 		return media.Item{}, err
 	}
 	derivatives, err := u.derive(ctx)
@@ -216,7 +213,7 @@ func (u *Single) store(ctx context.Context) (err error) {
 		}
 	}
 	if u.writer != nil {
-		return u.putWhole(ctx)
+		return u.orEnded(u.putWhole(ctx)) // an account that was erased meanwhile has no bucket
 	}
 	if u.check != nil {
 		if err := u.check(); err != nil {
@@ -235,6 +232,14 @@ func (u *Single) store(ctx context.Context) (err error) {
 	return u.completeMultipart(ctx)
 }
 
+// orEnded returns an error, or why the credential of the caller is not valid anymore.
+func (u *Single) orEnded(err error) error {
+	if err == nil || u.check == nil {
+		return err
+	}
+	return cmp.Or(u.check(), err)
+}
+
 // record makes the item of the objects that are stored.
 func (u *Single) record(ctx context.Context, item media.Item) error {
 	if u.writer == nil {
@@ -243,7 +248,7 @@ func (u *Single) record(ctx context.Context, item media.Item) error {
 	err := u.service.deps.Store.CommitStored(ctx, item, u.writer.Writer, u.keyID)
 	switch {
 	case errors.Is(err, ErrKeyEnded):
-		return cmp.Or(u.check(), err)
+		return u.orEnded(err)
 	case fault.Is(err, fault.QuotaExceeded):
 		u.service.writers.setFull(u.scope.AccountID)
 	case errors.Is(err, ErrWriterEnded):

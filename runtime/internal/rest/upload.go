@@ -35,6 +35,6 @@ func (a *API) receive(w http.ResponseWriter, r *http.Request) (media.Item, error
 		}
 		return single, nil
 	}, func(fields media.Fields) (media.Fields, error) {
-		return fields.BindGroup(auth.FromContext(r.Context()).Group), nil // as the check at the end of the body found it, if it was made
+		return fields.BindGroup(auth.FromContext(r.Context()).Group), nil // as the last check found it
 	})
 }
