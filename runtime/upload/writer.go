@@ -130,7 +130,7 @@ func (w *writers) find(in bucket, itemID uuid.UUID) (found *ownWriter, register 
 	}
 	found = w.current[in]
 	switch {
-	case found == nil, found.uploads >= writerUploads && now.Sub(found.registered) >= writerAge:
+	case found.usedUp(now):
 		return nil, true
 	case before(itemID, found.since):
 		return nil, false
@@ -141,9 +141,20 @@ func (w *writers) find(in bucket, itemID uuid.UUID) (found *ownWriter, register 
 	return found, false
 }
 
-// register replaces the writer of a bucket.
+// usedUp reports whether there is no writer, or it has to be replaced.
+func (o *ownWriter) usedUp(now time.Time) bool {
+	return o == nil || o.uploads >= writerUploads && now.Sub(o.registered) >= writerAge
+}
+
+// register replaces the writer of a bucket, unless another upload has done it meanwhile.
 func (w *writers) register(ctx context.Context, in bucket) error {
 	now := w.now()
+	w.mu.Lock()
+	replaced := !w.current[in].usedUp(now)
+	w.mu.Unlock()
+	if replaced {
+		return nil
+	}
 	since := firstID(now.Add(-writerMargin))
 	registered, err := w.store.RegisterWriter(ctx, in.accountID, in.name, since)
 	if err != nil {
