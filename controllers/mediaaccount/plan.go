@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/runtime/account"
 )
 
@@ -143,10 +142,9 @@ func newestDelivered(valid []account.Key) *account.Key {
 
 // keyIndex returns the index of the key that the Secret holds, or -1 when it is none of valid.
 func keyIndex(secret *corev1.Secret, valid []account.Key) int {
-	token, ok := account.ParseKeySecret(string(secret.Data[v1alpha1.SecretAPIKey]))
-	if !ok {
+	record := recordOf(secret)
+	if !record.hasKey {
 		return -1
 	}
-	hash := token.Hash()
-	return slices.IndexFunc(valid, func(key account.Key) bool { return key.Hash.Equal(hash) })
+	return slices.IndexFunc(valid, func(key account.Key) bool { return key.Hash.Equal(record.hash) })
 }

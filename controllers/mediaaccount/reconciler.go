@@ -128,7 +128,7 @@ const secretIndex = "account"
 // buckets and of deletions do.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	indexed := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Secret{}, secretIndex, func(object client.Object) []string {
-		return []string{object.GetLabels()[v1alpha1.LabelAccount]}
+		return []string{recordOf(object.(*corev1.Secret)).account}
 	})
 	err := errors.Join(indexed, retained.AddIndexes(ctx, mgr.GetFieldIndexer()), r.setupBuckets(mgr), r.setupDeletions(mgr), mgr.Add(manager.RunnableFunc(r.pace)))
 	if err != nil {

@@ -1,7 +1,6 @@
 package mediaaccount
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -76,7 +75,7 @@ const bindingType = "mediastack"
 func (d desiredSecret) owns(secret *corev1.Secret) bool {
 	owner := metav1.GetControllerOf(secret)
 	if owner == nil {
-		return secret.Labels[v1alpha1.LabelAccount] == d.object.Name
+		return recordOf(secret).account == d.object.Name
 	}
 	group, err := schema.ParseGroupVersion(owner.APIVersion)
 	return owner.UID == d.object.UID ||
@@ -86,13 +85,14 @@ func (d desiredSecret) owns(secret *corev1.Secret) bool {
 // differs reports whether anything but the key differs from what is desired. Labels,
 // annotations and data added by others are ignored.
 func (d desiredSecret) differs(secret *corev1.Secret, key account.Key) bool {
-	owner := metav1.GetControllerOf(secret)
-	if owner == nil || owner.UID != d.object.UID || !includes(secret.Labels, d.labels()) || !includes(secret.Annotations, d.template.Annotations) ||
-		secret.Annotations[v1alpha1.AnnotationTemplate] != namesOf(d.template).record() {
+	owner, record := metav1.GetControllerOfNoCopy(secret), recordOf(secret)
+	template := namesOf(d.template).record()
+	if owner == nil || owner.UID != d.object.UID || !includes(record, labelEntry, d.labels()) || !includes(record, annotationEntry, d.template.Annotations) ||
+		record.templated != (template != "") || record.templated && !record.has(annotationEntry, v1alpha1.AnnotationTemplate, valueSum(template)) {
 		return true
 	}
-	for name, value := range d.entries(string(secret.Data[v1alpha1.SecretAPIKey]), key) {
-		if got, ok := secret.Data[name]; !ok || string(got) != value {
+	for name, value := range entries(d, record.key, key, valueSum) {
+		if !record.has(dataEntry, name, value) {
 			return true
 		}
 	}
@@ -108,11 +108,15 @@ func (d desiredSecret) labels() map[string]string {
 	return labels
 }
 
-// entries returns the data of the Secret that holds a key, whose plain text is token.
-func (d desiredSecret) entries(token string, key account.Key) map[string]string {
-	own := maps.Clone(d.data)
+// entries returns the data of the Secret that holds a key. That of the key's plain text is token, and convert
+// converts the other values.
+func entries[V any](d desiredSecret, token V, key account.Key, convert func(string) V) map[string]V {
+	own := make(map[string]V, len(d.data)+2)
+	for name, value := range d.data {
+		own[name] = convert(value)
+	}
 	own[v1alpha1.SecretAPIKey] = token
-	own[v1alpha1.SecretProof] = d.proofKey.Sign(d.app.AccountID, d.app.Name, key)
+	own[v1alpha1.SecretProof] = convert(d.proofKey.Sign(d.app.AccountID, d.app.Name, key))
 	all := maps.Clone(own)
 	for name, source := range d.template.Keys {
 		if _, taken := own[name]; !taken {
@@ -146,9 +150,7 @@ func (d desiredSecret) secret(existing *corev1.Secret, token string, key account
 	if next.Data == nil {
 		next.Data = map[string][]byte{}
 	}
-	for name, value := range d.entries(token, key) {
-		next.Data[name] = []byte(value)
-	}
+	maps.Copy(next.Data, entries(d, []byte(token), key, func(value string) []byte { return []byte(value) }))
 	return next
 }
 
@@ -175,15 +177,18 @@ func secretDrift() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, ok1 := e.ObjectOld.(*corev1.Secret)
 			after, ok2 := e.ObjectNew.(*corev1.Secret)
-			return !ok1 || !ok2 || !maps.EqualFunc(before.Data, after.Data, bytes.Equal) ||
-				!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) || !slices.EqualFunc(before.OwnerReferences, after.OwnerReferences, sameOwner) ||
+			return !ok1 || !ok2 || recordOf(before) != recordOf(after) || !sameController(before, after) ||
 				isTerminating(after) && (!isTerminating(before) || !slices.Equal(before.Finalizers, after.Finalizers))
 		},
 	}
 }
 
-func sameOwner(a, b metav1.OwnerReference) bool {
-	return a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind
+func sameController(a, b *corev1.Secret) bool {
+	before, after := metav1.GetControllerOfNoCopy(a), metav1.GetControllerOfNoCopy(b)
+	if before == nil || after == nil {
+		return before == after
+	}
+	return before.UID == after.UID && before.Name == after.Name && before.Kind == after.Kind
 }
 
 // isTerminating reports whether the Secret was deleted and finalizers keep it.

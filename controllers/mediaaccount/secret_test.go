@@ -140,6 +140,12 @@ func TestPlanSecret_ChoosesTheAction(t *testing.T) {
 			if got.action == actionIssue && got.reason == "" {
 				t.Error("an issue has no reason")
 			}
+			if c.existing == nil {
+				return
+			}
+			if cached := planSecret(want, new(SecretCompactor).Compact(c.existing), c.valid, databaseTime); cached != got {
+				t.Errorf("with the Secret of the cache planSecret returned %+v, with that of the API server %+v", cached, got)
+			}
 		})
 	}
 }
@@ -186,13 +192,17 @@ func TestSecret_FollowsTheTemplate(t *testing.T) {
 		Keys: map[string]v1alpha1.SecretEntry{"MEDIA_KEY": "apiKey", "MEDIA_URL": "baseURL"},
 	}
 	first := want.secret(nil, pair.token.Reveal(), pair.key)
+	cached := func(secret *corev1.Secret) *corev1.Secret { return new(SecretCompactor).Compact(secret) }
+	if want.differs(cached(first), pair.key) {
+		t.Error("in the cache the Secret does not follow the template")
+	}
 	if first.Labels["team"] != "a" || first.Annotations["reloader"] != "on" || string(first.Data["MEDIA_KEY"]) != pair.token.Reveal() ||
 		string(first.Data["MEDIA_URL"]) != want.data["baseURL"] || want.differs(first, pair.key) {
 		t.Fatalf("the Secret does not follow the template: %+v", first)
 	}
 	first.Labels["mine"], first.Annotations["mine"] = "1", "1"
 	want.template = v1alpha1.SecretTemplate{Keys: map[string]v1alpha1.SecretEntry{"MEDIA_URL": "mcpURL"}}
-	if !want.differs(first, pair.key) {
+	if !want.differs(first, pair.key) || !want.differs(cached(first), pair.key) {
 		t.Error("a changed template is no difference")
 	}
 	second := want.secret(first, pair.token.Reveal(), pair.key)
@@ -203,7 +213,7 @@ func TestSecret_FollowsTheTemplate(t *testing.T) {
 	second.Annotations[v1alpha1.AnnotationTemplate] = `{"keys":["apiKey","proof"],"labels":["mediastack.dev/account"]}`
 	want.template = v1alpha1.SecretTemplate{}
 	third := want.secret(second, pair.token.Reveal(), pair.key)
-	if want.differs(third, pair.key) || string(third.Data["apiKey"]) != pair.token.Reveal() || third.Annotations[v1alpha1.AnnotationTemplate] != "" {
+	if want.differs(third, pair.key) || want.differs(cached(third), pair.key) || string(third.Data["apiKey"]) != pair.token.Reveal() || third.Annotations[v1alpha1.AnnotationTemplate] != "" {
 		t.Errorf("without a template the Secret is %+v", third)
 	}
 }

@@ -13,10 +13,11 @@ import (
 	"mediastack.dev/runtime/account"
 )
 
-// cachedSecrets returns the account's Secrets that the cache holds, by name.
+// cachedSecrets returns the account's Secrets that the cache holds, by name. They are compact, and must not
+// be changed.
 func (r *Reconciler) cachedSecrets(ctx context.Context, object *v1alpha1.MediaAccount) (map[string]*corev1.Secret, *reconcile.StepError) {
 	list := &corev1.SecretList{}
-	err := r.deps.Client.List(ctx, list, client.InNamespace(object.Namespace), client.MatchingFields{secretIndex: object.Name})
+	err := r.deps.Client.List(ctx, list, client.InNamespace(object.Namespace), client.MatchingFields{secretIndex: object.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, reconcile.NewAPIError(err, "list the account's Secrets")
 	}

@@ -56,13 +56,3 @@ func removeTemplate(secret *corev1.Secret) {
 	}
 	delete(secret.Annotations, v1alpha1.AnnotationTemplate)
 }
-
-// includes reports whether all has every entry of some.
-func includes[V ~string](all map[string]string, some map[string]V) bool {
-	for name, value := range some {
-		if got, ok := all[name]; !ok || got != string(value) {
-			return false
-		}
-	}
-	return true
-}

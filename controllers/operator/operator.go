@@ -207,7 +207,7 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 	}
 	options := cache.Options{
 		ByObject:                    map[client.Object]cache.ByObject{&corev1.Secret{}: {Label: labels.NewSelector().Add(*ours)}},
-		DefaultTransform:            trim,
+		DefaultTransform:            new(trimmer).trim,
 		ReaderFailOnMissingInformer: true, // a read must not start a watch of a whole kind
 	}
 	for _, namespace := range namespaces {

@@ -1,7 +1,7 @@
 package operator
 
 import (
-	"bytes"
+	"slices"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,16 +9,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/controllers/mediaaccount"
 )
 
-// maxCachedValue is the length up to which the cache has the values of a Secret. The operator's own are
-// shorter; a tenant may add others, of up to 1 MiB in each Secret. A value that was cut differs from
-// what is desired, so that a reconcile reads the Secret from the API server before it decides anything.
-const maxCachedValue = 4 << 10
+// trimmer trims the objects of the cache. The zero value is ready for use.
+type trimmer struct{ secrets mediaaccount.SecretCompactor }
 
 // trim is the transform of the cache. It removes what no reconcile reads, and lets texts that many
 // objects have in common share their memory.
-func trim(object any) (any, error) {
+func (t *trimmer) trim(object any) (any, error) {
+	if secret, ok := object.(*corev1.Secret); ok {
+		return t.secrets.Compact(secret), nil
+	}
 	accessor, err := meta.Accessor(object)
 	if err != nil {
 		return object, nil //nolint:nilerr // a tombstone has no metadata
@@ -34,16 +36,13 @@ func trim(object any) (any, error) {
 		if endpoints := object.Status.Endpoints; endpoints != nil {
 			share(&endpoints.REST, &endpoints.Resumable, &endpoints.MCP)
 		}
+		shareTimes(object.Status.Keys)
+		// The decoder leaves room for more.
+		object.Spec.Apps, object.Status.Keys = slices.Clone(object.Spec.Apps), slices.Clone(object.Status.Keys)
 	case *v1alpha1.MediaSettings:
 		shareConditions(object.Status.Conditions)
 	case *v1alpha1.RetainedMediaAccount:
 		shareConditions(object.Status.Conditions)
-	case *corev1.Secret:
-		for name, value := range object.Data {
-			if len(value) > maxCachedValue {
-				object.Data[name] = bytes.Clone(value[:maxCachedValue]) // a part would keep the whole
-			}
-		}
 	}
 	return object, nil
 }
@@ -58,5 +57,14 @@ func shareConditions(conditions []metav1.Condition) {
 func share(texts ...*string) {
 	for _, text := range texts {
 		*text = unique.Make(*text).Value()
+	}
+}
+
+// shareTimes lets keys that were made together, as those of a new account, share their time.
+func shareTimes(keys []v1alpha1.KeyStatus) {
+	for i := 1; i < len(keys); i++ {
+		if before := keys[i-1].CreatedAt; before != nil && keys[i].CreatedAt != nil && before.Equal(keys[i].CreatedAt) {
+			keys[i].CreatedAt = before
+		}
 	}
 }
