@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -150,22 +151,27 @@ func Finalizers(object client.Object) string {
 // RemoveAnnotation removes an annotation that has had its effect. An object that is gone is no error.
 func (r *Run[T]) RemoveAnnotation(ctx context.Context, name string) *StepError {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, name)
-	// A copy, since the response would replace what the run has set in the status so far.
-	err := r.deps.Client.Patch(ctx, deepCopy(r.Original), client.RawPatch(types.MergePatchType, patch))
+	answer, err := metadataOf(r.deps.Client, r.Original)
+	if err == nil {
+		err = r.deps.Client.Patch(ctx, answer, client.RawPatch(types.MergePatchType, patch))
+	}
 	return NewAPIError(client.IgnoreNotFound(err), "remove the annotation %s", name)
 }
 
 // patchFinalizers changes the finalizers, unless another client changed the object since it
 // was read.
 func (r *Run[T]) patchFinalizers(ctx context.Context, change func()) (bool, *StepError) {
-	base := deepCopy(r.Object)
+	before, version := slices.Clone(r.Object.GetFinalizers()), r.Object.GetResourceVersion()
 	change()
 	finalizers, err := json.Marshal(r.Object.GetFinalizers())
 	if err != nil {
 		return false, NewAPIError(err, "change the finalizers")
 	}
-	patch := fmt.Appendf(nil, `{"metadata":{"finalizers":%s,"resourceVersion":%q}}`, finalizers, base.GetResourceVersion())
-	err = r.deps.Client.Patch(ctx, r.Object, client.RawPatch(types.MergePatchType, patch))
+	patch := fmt.Appendf(nil, `{"metadata":{"finalizers":%s,"resourceVersion":%q}}`, finalizers, version)
+	answer, err := metadataOf(r.deps.Client, r.Object)
+	if err == nil {
+		err = r.deps.Client.Patch(ctx, answer, client.RawPatch(types.MergePatchType, patch))
+	}
 	switch {
 	case apierrors.IsConflict(err):
 		r.Conflicted()
@@ -174,11 +180,28 @@ func (r *Run[T]) patchFinalizers(ctx context.Context, change func()) (bool, *Ste
 		r.SkipStatus()
 		return false, nil
 	case err != nil:
-		r.Object = base
+		r.Object.SetFinalizers(before)
 		return false, NewAPIError(err, "change the finalizers")
+	case !r.Deleting() && answer.Generation != r.Object.GetGeneration(): // admission changed the spec, too
+		r.Conflicted()
+		return false, nil
 	}
+	r.Object.SetFinalizers(answer.Finalizers)
+	r.Object.SetResourceVersion(answer.ResourceVersion)
 	r.Original = deepCopy(r.Object)
 	return true, nil
+}
+
+// metadataOf returns an object of the same kind and name, for an answer to a patch: the API server sends the
+// metadata alone. The run has the rest, since the patch says which version it changes.
+func metadataOf(c client.Client, object client.Object) (*metav1.PartialObjectMetadata, error) {
+	kind, err := c.GroupVersionKindFor(object)
+	if err != nil {
+		return nil, err
+	}
+	answer := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}}
+	answer.SetGroupVersionKind(kind)
+	return answer, nil
 }
 
 // Status points to the parts of an object's status that Report sets.

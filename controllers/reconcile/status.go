@@ -60,9 +60,14 @@ func patchStatus(ctx context.Context, c client.Client, original, object client.O
 		return false, nil
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"status":%s}`, original.GetResourceVersion(), data)
-	if err := c.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	answer, err := metadataOf(c, object)
+	if err != nil {
+		return false, err
+	}
+	if err := c.Status().Patch(ctx, answer, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
+	object.SetResourceVersion(answer.ResourceVersion)
 	return true, nil
 }
 
