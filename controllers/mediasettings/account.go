@@ -42,12 +42,18 @@ func (r *Reconciler) findAccount(ctx context.Context, s *scope) bool {
 		s.observed.pendingReason = fmt.Sprintf("MediaAccount %s is being deleted", name)
 		return true
 	}
+	pending := fmt.Sprintf("MediaAccount %s is not provisioned yet", name)
+	if until := r.awaitsUntil(s.Object, object); !until.IsZero() && isNew(s.Original) && r.deps.Outages.Standing(reconcile.Database) == nil {
+		// Its first status requests the next reconcile: the database need not be asked before.
+		s.observed.pendingReason, s.awaitsAccount, s.databaseCalled = pending, until, false
+		return true
+	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	found, err := r.deps.Accounts.Find(ctx, object.Namespace, object.Name)
 	switch {
 	case fault.Is(err, fault.NotFound), err == nil && found.ObjectUID != string(object.UID):
-		s.observed.pendingReason = fmt.Sprintf("MediaAccount %s is not provisioned yet", name)
+		s.observed.pendingReason = pending
 		s.RequeueBy(r.deps.Now().Add(reconcile.Jitter(accountRetry)))
 		s.awaitsAccount = r.awaitsUntil(s.Object, object)
 		return true
@@ -83,6 +89,9 @@ func (r *Reconciler) awaitAccount(s *scope) {
 	s.SkipStatus()
 	s.RequeueBy(s.awaitsAccount)
 }
+
+// isNew reports whether the object has no status of the operator yet.
+func isNew(object *v1alpha1.MediaSettings) bool { return len(object.Status.Conditions) == 0 }
 
 // ofAccount returns the MediaSettings of an account.
 func (r *Reconciler) ofAccount(ctx context.Context, object client.Object) []*v1alpha1.MediaSettings {

@@ -1,7 +1,6 @@
 package operator_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -17,7 +16,6 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/operator"
 	"mediastack.dev/hack/testenv/wait"
-	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/settings"
 )
@@ -78,16 +76,15 @@ func TestSettings_WaitForTheAccount(t *testing.T) {
 	b.gone(pins)
 }
 
-// heldProvision holds the first write of new accounts until release is closed. It closes asked when the
-// settings of one asked for it.
+// heldProvision holds the first write of new accounts until release is closed. It closes finalized when the
+// settings of one have their finalizer, after which they look for the account.
 type heldProvision struct {
-	account.Store
-	release, asked chan struct{}
-	once           sync.Once
+	release, finalized chan struct{}
+	once               sync.Once
 }
 
 func holdProvision(b *harness, change ...func(*operator.Deps)) *heldProvision {
-	held := &heldProvision{Store: b.database.Accounts, release: make(chan struct{}), asked: make(chan struct{})}
+	held := &heldProvision{release: make(chan struct{}), finalized: make(chan struct{})}
 	b.transport = func(next http.RoundTripper) http.RoundTripper {
 		return roundTrip(func(request *http.Request) (*http.Response, error) {
 			if request.Method == http.MethodPatch && strings.Contains(request.URL.Path, "/mediaaccounts/") {
@@ -96,17 +93,14 @@ func holdProvision(b *harness, change ...func(*operator.Deps)) *heldProvision {
 				case <-request.Context().Done():
 				}
 			}
+			if request.Method == http.MethodPatch && strings.Contains(request.URL.Path, "/mediasettings/") {
+				defer held.once.Do(func() { close(held.finalized) })
+			}
 			return next.RoundTrip(request)
 		})
 	}
-	b.run(b.config, append(change, func(deps *operator.Deps) { deps.Accounts = held })...)
+	b.run(b.config, change...)
 	return held
-}
-
-// FindAccount closes asked after the first call.
-func (h *heldProvision) FindAccount(ctx context.Context, namespace, name string) (account.Account, error) {
-	defer h.once.Do(func() { close(h.asked) })
-	return h.Store.FindAccount(ctx, namespace, name)
 }
 
 // A MediaSettings of a new account once said that the account is not provisioned, and a moment later that
@@ -120,7 +114,7 @@ func TestSettings_OfANewAccountWriteTheirStatusOnce(t *testing.T) {
 	held := holdProvision(b, func(deps *operator.Deps) {
 		deps.Now = func() time.Time { return created } // the time to wait is never over
 	})
-	wait.Receive(t, "the settings asked for the account", held.asked)
+	wait.Receive(t, "the settings have their finalizer", held.finalized)
 	close(held.release)
 	b.ready(pins)
 	written := map[string]bool{}
@@ -146,7 +140,7 @@ func TestSettings_SayThatANewAccountTakesLong(t *testing.T) {
 	held := holdProvision(b)
 	b.account("demo")
 	pins := b.settings("site", "demo", pinQuality(60))
-	wait.Receive(t, "the settings asked for the account", held.asked)
+	wait.Receive(t, "the settings have their finalizer", held.finalized)
 	b.shows(pins, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonAccountNotReady)
 	close(held.release)
 	b.ready(pins)
