@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,8 +31,14 @@ func (r *Reconciler) ensureAccount(ctx context.Context, s *scope) bool {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	spec := toAccountSpec(s.Object)
-	found, err := r.deps.Accounts.Update(ctx, spec)
-	if fault.Is(err, fault.NotFound) {
+	var found account.Account
+	var err error
+	unbound := s.live && s.Object.Status.AccountID == "" // it has its finalizer since this run, and no account yet
+	if !unbound {
+		found, err = r.deps.Accounts.Update(ctx, spec)
+		unbound = fault.Is(err, fault.NotFound)
+	}
+	if unbound {
 		var failure *reconcile.StepError
 		if failure = r.requireLive(ctx, s); failure != nil || s.StatusSkipped() {
 			s.observed.account.failure = failure
@@ -69,12 +76,28 @@ func (r *Reconciler) provision(ctx context.Context, s *scope, spec account.Spec)
 	spec.Provision = provision
 	found, err := r.deps.Accounts.Ensure(ctx, spec)
 	if err == nil && found.ID == provision.AccountID {
-		s.created = true
+		s.created, s.keys = true, r.provisioned(found, provision, spec)
 		for _, app := range provision.Apps {
 			r.undelivered.add(s.Object.UID, app.ID, app.Secret)
 		}
 	}
 	return found, err
+}
+
+// provisioned returns the keys of an account that was just made, as far as they matter for its first Secrets.
+// They have no Apps if the key of the proofs is not known, which is read with the keys of any account.
+func (r *Reconciler) provisioned(made account.Account, provision account.Provision, spec account.Spec) account.AccountKeys {
+	proofKey := r.proofKey.Load()
+	if proofKey == nil {
+		return account.AccountKeys{}
+	}
+	keys := account.AccountKeys{Account: made, ProofKey: *proofKey, Apps: make(map[uuid.UUID]account.AppKeys, len(provision.Apps))}
+	for _, app := range provision.Apps {
+		keys.Apps[app.ID] = account.AppKeys{App: account.App{ID: app.ID, AccountID: made.ID, Name: app.Name}, Sequence: 1, Valid: []account.Key{{
+			ID: app.KeyID, AppID: app.ID, Hash: app.Secret.Hash(), Generation: provision.Generation, Sequence: 1, ObjectUID: spec.ObjectUID,
+		}}}
+	}
+	return keys
 }
 
 // requireLive ends the run unless the API server has this very object with this very spec: an

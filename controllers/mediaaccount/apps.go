@@ -14,7 +14,10 @@ import (
 // ensureApps opens the Default App and the apps of the spec, and closes all other apps. Since that
 // revokes their keys, the API server must have this very spec.
 func (r *Reconciler) ensureApps(ctx context.Context, s *scope) bool {
-	failure := r.readState(ctx, s)
+	var failure *reconcile.StepError
+	if s.assumed = len(s.keys.Apps) > 0; !s.assumed {
+		failure = r.readState(ctx, s)
+	}
 	if failure == nil && !s.hasApps() {
 		if failure = r.changeApps(ctx, s); failure == nil && !s.StatusSkipped() {
 			failure = r.readState(ctx, s)
@@ -37,12 +40,20 @@ func (r *Reconciler) ensureApps(ctx context.Context, s *scope) bool {
 	return true
 }
 
-// readState reads the account with its apps and their keys.
+// readState reads the account with its apps and their keys, also if those of a new account were assumed.
 func (r *Reconciler) readState(ctx context.Context, s *scope) *reconcile.StepError {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	keys, err := r.deps.Accounts.Keys(ctx, s.account.ID)
-	s.keys = keys
+	if err == nil {
+		if known := r.proofKey.Load(); known == nil || *known != keys.ProofKey {
+			r.proofKey.Store(new(keys.ProofKey))
+		}
+		if s.assumed && keys.ProofKey != s.keys.ProofKey {
+			s.Conflicted() // the Secrets have proofs of another database, which the next run corrects
+		}
+	}
+	s.keys, s.assumed = keys, false
 	return reconcile.NewError(reconcile.Database, err)
 }
 

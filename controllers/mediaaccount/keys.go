@@ -64,7 +64,7 @@ func (r *Reconciler) ensureKeys(ctx context.Context, s *scope) bool {
 		}
 	}
 	if k.changed {
-		if failure := r.readKeys(ctx, k); failure != nil {
+		if failure := r.readKeys(ctx, k); failure != nil || s.StatusSkipped() {
 			s.observed.keys.failure = failure
 			return false
 		}
@@ -91,6 +91,11 @@ func (r *Reconciler) ensureKey(ctx context.Context, k *keyStep, want desiredSecr
 	}
 	if cached == nil && first.action == actionIssue {
 		if created, failure := r.createSecret(ctx, k, want, first); created || failure != nil {
+			return failure
+		}
+	}
+	if k.assumed { // what follows compares times of the database
+		if failure := r.readKeys(ctx, k); failure != nil || k.StatusSkipped() {
 			return failure
 		}
 	}

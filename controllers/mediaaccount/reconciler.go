@@ -12,6 +12,7 @@ import (
 	"errors"
 	"log/slog"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -107,6 +108,8 @@ type Reconciler struct {
 	runtimes    *runtimes
 	undelivered *undeliveredKeys
 	deletions   deletions
+	// proofKey is that of the last keys that were read.
+	proofKey atomic.Pointer[account.ProofKey]
 }
 
 // New returns a Reconciler that uses deps.
@@ -173,6 +176,7 @@ type scope struct {
 	awaitsBucket     time.Time // until when the status waits for the first check of the bucket; zero = it does not
 
 	created        bool   // the account was made in this run
+	assumed        bool   // keys are those with which the account was made in this run, and not read
 	live           bool   // the API server had this very object in this run
 	namespaceUID   string // set once the namespace was read and is not being deleted
 	databaseCalled bool   // not only admitDatabase's answer is known
