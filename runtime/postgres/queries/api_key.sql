@@ -39,13 +39,14 @@ UPDATE api_key SET delivered_at = coalesce(delivered_at, now()), object_uid = sq
 
 -- name: DeliverFirstKey :execrows
 -- DeliverKey for a pending key that is the first of its app, so that it ends no other one. The lock is
--- that of LockApp.
+-- that of LockApp. The conditions with coalesce are those of no partial index: a plan of a small table would
+-- read all open accounts, and all pending keys, for each key.
 WITH opened AS (
     SELECT app.id FROM app JOIN account ON account.id = app.account_id
-    WHERE app.id = sqlc.arg(app_id) AND app.closed_at IS NULL AND account.closed_at IS NULL FOR NO KEY UPDATE OF app
+    WHERE app.id = sqlc.arg(app_id) AND app.closed_at IS NULL AND coalesce(account.closed_at, 'infinity') = 'infinity' FOR NO KEY UPDATE OF app
 )
 UPDATE api_key SET delivered_at = now(), object_uid = sqlc.arg(object_uid), replaces_secret = false
-FROM opened WHERE api_key.app_id = opened.id AND api_key.id = sqlc.arg(id) AND hash = sqlc.arg(hash) AND sequence = 1 AND delivered_at IS NULL AND expires_at IS NULL;
+FROM opened WHERE api_key.app_id = opened.id AND api_key.id = sqlc.arg(id) AND hash = sqlc.arg(hash) AND sequence = 1 AND coalesce(delivered_at, expires_at) IS NULL;
 
 -- name: MarkKeyReplacesSecret :exec
 UPDATE api_key SET replaces_secret = true WHERE id = $1 AND hash = $2 AND NOT replaces_secret;

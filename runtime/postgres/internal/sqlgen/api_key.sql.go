@@ -30,10 +30,10 @@ func (q *Queries) DeleteEndedKeys(ctx context.Context, arg DeleteEndedKeysParams
 const deliverFirstKey = `-- name: DeliverFirstKey :execrows
 WITH opened AS (
     SELECT app.id FROM app JOIN account ON account.id = app.account_id
-    WHERE app.id = $4 AND app.closed_at IS NULL AND account.closed_at IS NULL FOR NO KEY UPDATE OF app
+    WHERE app.id = $4 AND app.closed_at IS NULL AND coalesce(account.closed_at, 'infinity') = 'infinity' FOR NO KEY UPDATE OF app
 )
 UPDATE api_key SET delivered_at = now(), object_uid = $1, replaces_secret = false
-FROM opened WHERE api_key.app_id = opened.id AND api_key.id = $2 AND hash = $3 AND sequence = 1 AND delivered_at IS NULL AND expires_at IS NULL
+FROM opened WHERE api_key.app_id = opened.id AND api_key.id = $2 AND hash = $3 AND sequence = 1 AND coalesce(delivered_at, expires_at) IS NULL
 `
 
 type DeliverFirstKeyParams struct {
@@ -44,7 +44,8 @@ type DeliverFirstKeyParams struct {
 }
 
 // DeliverKey for a pending key that is the first of its app, so that it ends no other one. The lock is
-// that of LockApp.
+// that of LockApp. The conditions with coalesce are those of no partial index: a plan of a small table would
+// read all open accounts, and all pending keys, for each key.
 func (q *Queries) DeliverFirstKey(ctx context.Context, arg DeliverFirstKeyParams) (int64, error) {
 	result, err := q.db.Exec(ctx, deliverFirstKey,
 		arg.ObjectUid,
