@@ -22,12 +22,16 @@ type requestCounter struct {
 func (c *requestCounter) around(next http.RoundTripper) http.RoundTripper {
 	return roundTrip(func(request *http.Request) (*http.Response, error) {
 		if request.URL.Query().Get("watch") == "" && !readsInstallation(request) {
-			c.mu.Lock()
-			c.calls[request.Method+" "+kindOf(request.URL.Path)]++
-			c.mu.Unlock()
+			c.add(request.Method + " " + kindOf(request.URL.Path))
 		}
 		return next.RoundTrip(request)
 	})
+}
+
+func (c *requestCounter) add(request string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls[request]++
 }
 
 func readsInstallation(request *http.Request) bool {
