@@ -83,6 +83,14 @@ type MediaSettingsSpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum=public;signed
 	Originals string `json:"originals,omitempty"`
+
+	// Derivatives says when the thumbnail of an image, and its conversion to WebP, are made: AtUpload is before the upload is
+	// answered. Later is afterwards: the thumbnail has its address at once, and the file of an item is the original until the
+	// conversion is there. The field is pinned if present; the default without a pin is AtUpload.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=AtUpload;Later
+	Derivatives string `json:"derivatives,omitempty"`
 }
 
 // Preset says how a picture is made of an image on demand. Its address is that of the item's file with the name of the
@@ -209,6 +217,12 @@ type EffectiveSettings struct {
 	// +optional
 	// +kubebuilder:validation:Enum=public;signed
 	Originals string `json:"originals,omitempty"`
+
+	// Derivatives says when thumbnails and conversions are made, if it is set.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=AtUpload;Later
+	Derivatives string `json:"derivatives,omitempty"`
 }
 
 // PresetStatus is a preset that is in effect, and what is stored of it.

@@ -72,6 +72,9 @@ func effectiveStatus(layers settings.Layers) *v1alpha1.EffectiveSettings {
 	if originals, source := layers.Originals(); source != settings.FromDefault {
 		status.Originals = string(originals)
 	}
+	if derivatives, source := layers.Derivatives(); source != settings.FromDefault {
+		status.Derivatives = string(derivatives)
+	}
 	return &status
 }
 

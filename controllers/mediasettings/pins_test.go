@@ -53,8 +53,8 @@ func TestSchema_HasTheFieldsAndBoundsOfTheTable(t *testing.T) {
 	}
 	want["maxSignatureSeconds"] = schema{Type: "integer", Minimum: settings.MinSignatureSeconds, Maximum: settings.MaxSignatureSeconds}
 	want["maxSignatureBytes"] = schema{Type: "integer", Minimum: 1}
-	want["presets"], want["originals"] = schema{Type: "array"}, schema{Type: "string"}
-	kinds["originals"] = "string"
+	want["presets"], want["originals"], want["derivatives"] = schema{Type: "array"}, schema{Type: "string"}, schema{Type: "string"}
+	kinds["originals"], kinds["derivatives"] = "string", "string"
 	if diff := cmp.Diff(want, spec); diff != "" {
 		t.Errorf("spec: %s", diff)
 	}

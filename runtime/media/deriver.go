@@ -26,6 +26,10 @@ type Deriver interface {
 // ErrUnreadable is in the chain of the error of Deriver.Derive for a file whose bytes are not those of a whole image.
 var ErrUnreadable = errors.New("the file is not readable as an image")
 
+// ErrRejected is in the chain of the error of Deriver.Derive for a file, or a derivative, that no attempt can make: the file is broken, or it
+// exceeds a limit. ErrWorkerFailed is in that of a file on which image workers died, or which took them too long.
+var ErrRejected = errors.New("no picture can be made of the file")
+
 // ImageSlot is a slot of the queue of images.
 type ImageSlot interface {
 	// Release releases the slot, once. It has no effect after a worker has taken the job.
@@ -47,6 +51,8 @@ type ImageJob struct {
 	// Source opens the file from its first byte. It is called again for a retry.
 	Source   func(ctx context.Context) (io.ReadCloser, error)
 	Settings settings.Effective
+	// Requested is set if a client waits for a derivative, and not for the end of its upload: the job takes the turns of requests.
+	Requested bool
 }
 
 // Derivative is a small file made from another one.

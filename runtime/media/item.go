@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/imageformat"
 )
 
 // Access is who may read a sealed item's file.
@@ -33,6 +34,10 @@ const (
 	WebP      Variant = "webp"
 	Thumbnail Variant = "thumbnail"
 )
+
+// Shown is not stored: in an address it is the object that Item.File returns at the time of the request. The underscore keeps it apart from
+// the names of presets.
+const Shown Variant = "_file"
 
 // The variants of the incomplete part of a resumable upload. They alternate, so that the one that counts is never overwritten.
 const (
@@ -103,7 +108,9 @@ type Item struct {
 	Ref       string // of the upload signature; empty = none
 	Metadata  Metadata
 	Objects   Objects
-	Facts     Facts
+	// Derivatives is when the thumbnail and the conversion are made.
+	Derivatives DerivativesState
+	Facts       Facts
 	// Focus is nil unless a client has set it.
 	Focus *FocusPoint
 	// Version increases with every change of the item, from 1.
@@ -111,6 +118,44 @@ type Item struct {
 	CreatedAt time.Time
 	// SealedAt is nil while the item is a draft.
 	SealedAt *time.Time
+}
+
+// DerivativesState is when the thumbnail and the conversion of an item are made. It is stored.
+type DerivativesState int16
+
+// The states.
+const (
+	// DerivativesWithUpload is an item whose derivatives were made before its upload was answered, or that has none.
+	DerivativesWithUpload DerivativesState = iota
+	// DerivativesPending is an item whose derivatives are to be made. Its file is the original until then.
+	DerivativesPending
+	// DerivativesLater is an item whose derivatives were made after its upload was answered. The address of its file is the same as before.
+	DerivativesLater
+)
+
+// Thumbnail returns the thumbnail of the item. One that is to be made has a type only.
+func (i Item) Thumbnail() (Object, bool) {
+	if i.Derivatives == DerivativesPending {
+		return Object{Variant: Thumbnail, MimeType: imageformat.WebP.MIMEType()}, true
+	}
+	return i.Objects.Find(Thumbnail)
+}
+
+// FileVariant returns the variant in the address of File: Shown if the file may change from the original to a conversion, and else that of
+// the object.
+func (i Item) FileVariant() Variant {
+	if i.Derivatives != DerivativesWithUpload {
+		return Shown
+	}
+	return i.File().Variant
+}
+
+// Object returns the object that an address with a variant names.
+func (i Item) Object(variant Variant) (Object, bool) {
+	if variant == Shown && i.Derivatives != DerivativesWithUpload {
+		return i.File(), true
+	}
+	return i.Objects.Find(variant)
 }
 
 // Draft reports whether the item is still unsealed.
@@ -150,6 +195,12 @@ func WriterKey(itemID uuid.UUID, variant Variant, number int64) string {
 	return ObjectKey(itemID, variant) + "." + strconv.FormatInt(number, 10)
 }
 
+// DerivativeKey returns the key of a derivative that a writer stores in one attempt, after the upload. Another attempt stores it under another
+// key: a removal that is carried out late cannot hit what it has stored.
+func DerivativeKey(itemID uuid.UUID, variant Variant, attempt uuid.UUID, number int64) string {
+	return WriterKey(itemID, variant+"-"+Variant(hex.EncodeToString(attempt[8:])), number)
+}
+
 // WriterOfKey returns the item and the number of the writer in a key; false for a key that WriterKey never returns.
 func WriterOfKey(key string) (itemID uuid.UUID, number int64, ok bool) {
 	parts := strings.Split(key, "/")
@@ -167,7 +218,8 @@ func WriterOfKey(key string) (itemID uuid.UUID, number int64, ok bool) {
 	return itemID, number, true
 }
 
-// VariantOfKey returns the variant of the object with this key, which ObjectKey or WriterKey has returned.
+// VariantOfKey returns the variant of the object with this key, which ObjectKey or WriterKey has returned; with the attempt, of a key of
+// DerivativeKey.
 func VariantOfKey(key string) Variant {
 	name, _, _ := strings.Cut(path.Base(key), ".")
 	return Variant(name)

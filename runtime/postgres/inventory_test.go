@@ -87,8 +87,8 @@ func TestInventory_SumsUpEveryAccount(t *testing.T) {
 		t.Errorf("queues: %+v", found.Queues)
 	}
 	// Kinds without tasks are reported, too.
-	for i, want := range []inventory.Work{{Kind: "email", Tasks: 2, Failing: 1}, {Kind: "facts"}, {Kind: "fetch"}, {Kind: "picture"}, {Kind: "removal"}, {Kind: "unrecorded_objects"}} {
-		if len(found.Work) != 6 || (want.Tasks > 0) != (found.Work[i].WaitSeconds >= 3600) || found.Work[i].WaitSeconds > 3660 {
+	for i, want := range []inventory.Work{{Kind: "derivatives"}, {Kind: "email", Tasks: 2, Failing: 1}, {Kind: "facts"}, {Kind: "fetch"}, {Kind: "picture"}, {Kind: "removal"}, {Kind: "unrecorded_objects"}} {
+		if len(found.Work) != 7 || (want.Tasks > 0) != (found.Work[i].WaitSeconds >= 3600) || found.Work[i].WaitSeconds > 3660 {
 			t.Fatalf("tasks: %+v", found.Work)
 		}
 		if found.Work[i].WaitSeconds = 0; found.Work[i] != want {

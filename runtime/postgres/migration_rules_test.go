@@ -32,6 +32,7 @@ var (
 	removes      = regexp.MustCompile(`^DROP (?:TABLE|VIEW|FUNCTION|TRIGGER \w+ ON) (\w+)`)
 	dropsPart    = regexp.MustCompile(`^DROP (?:COLUMN|CONSTRAINT) |^ALTER COLUMN \w+ DROP (?:NOT NULL|DEFAULT)$`)
 	changesPart  = regexp.MustCompile(`^ADD CONSTRAINT \w+ (?:CHECK|FOREIGN KEY) .* NOT VALID$|^ADD CONSTRAINT \w+ UNIQUE USING INDEX \w+$|^ALTER COLUMN \w+ SET DEFAULT [\w']+$|^SET \(`)
+	dropsCheck   = regexp.MustCompile(`^DROP CONSTRAINT (\w+)$`)
 	addColumn    = regexp.MustCompile(`^ADD COLUMN (?:IF NOT EXISTS )?\w+ [\w ]+?(?:\[\])?(?: DEFAULT (?:'[^']*'|[0-9]+|true|false)(?:::\w+)? NOT NULL| NOT NULL DEFAULT (?:'[^']*'|[0-9]+|true|false)(?:::\w+)?| DEFAULT (?:'[^']*'|[0-9]+|true|false)(?:::\w+)?)?$`)
 	unsafeColumn = regexp.MustCompile(`(?i)\b(REFERENCES|UNIQUE|PRIMARY|CHECK|GENERATED|serial|bigserial)\b`)
 	concurrently = regexp.MustCompile(`^(?:DROP INDEX CONCURRENTLY IF EXISTS|CREATE (?:UNIQUE )?INDEX CONCURRENTLY) (\w+)|^ALTER TABLE \w+ VALIDATE CONSTRAINT \w+$`)
@@ -142,6 +143,8 @@ func problems(version int64, text string) (found []string) {
 			locked[match[1]] = true
 			for _, part := range parts(match[2], ',') {
 				switch {
+				case dropsCheck.MatchString(part) && strings.Contains(match[2], "ADD CONSTRAINT "+dropsCheck.FindStringSubmatch(part)[1]+" CHECK "):
+					// It is replaced at once; the rule of the next part is that of the one that takes its place.
 				case dropsPart.MatchString(part):
 					remove(part)
 				case changesPart.MatchString(part):
@@ -202,6 +205,9 @@ func TestMigrationRules_FindWhatLocksOrBreaks(t *testing.T) {
 		"-- +goose NO TRANSACTION\nALTER TABLE stored_item VALIDATE CONSTRAINT c;":                                                      "",
 		"-- +goose StatementBegin\nCREATE OR REPLACE FUNCTION f() RETURNS int LANGUAGE sql AS $$ SELECT 1; $$;\n-- +goose StatementEnd": "",
 		contract + "ALTER TABLE app DROP COLUMN a;":                                                                                     "",
+		"ALTER TABLE app DROP CONSTRAINT c, ADD CONSTRAINT c CHECK (a > 0) NOT VALID;":                                                  "",
+		"ALTER TABLE app DROP CONSTRAINT c, ADD CONSTRAINT c CHECK (a > 0);":                                                            "reads or rewrites",
+		"ALTER TABLE app DROP CONSTRAINT c, ADD CONSTRAINT d CHECK (a > 0) NOT VALID;":                                                  "a release later",
 		"ALTER TABLE stored_item ALTER COLUMN a TYPE bigint;":                                                                           "reads or rewrites",
 		"ALTER TABLE stored_item ALTER COLUMN a SET NOT NULL;":                                                                          "reads or rewrites",
 		"ALTER TABLE stored_item ADD COLUMN a text NOT NULL;":                                                                           "reads or rewrites",

@@ -74,9 +74,21 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 		},
 		"set facts":  func(ctx context.Context, q *sqlgen.Queries) { _ = q.SetFacts(ctx, sqlgen.SetFactsParams{ID: item}) },
 		"skip facts": func(ctx context.Context, q *sqlgen.Queries) { _ = q.SkipFacts(ctx, []uuid.UUID{item, draft}) },
-		"exists":     func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.ItemExists(ctx, item) },
-		"has items":  func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.HasItems(ctx, own.AccountID) },
-		"usage":      func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.AccountHolding(ctx, own.AccountID) },
+		"pending derivatives": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.PendingItem(ctx, sqlgen.PendingItemParams{AccountID: own.AccountID, ID: draft})
+		},
+		"lock an item without derivatives": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.LockPending(ctx, sqlgen.LockPendingParams{AccountID: own.AccountID, ID: draft})
+		},
+		"finish derivatives": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.FinishDerivatives(ctx, sqlgen.FinishDerivativesParams{LockTimeout: "0", AccountID: own.AccountID, ItemID: draft, Objects: "[]"})
+		},
+		"has an object": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.ItemHasObject(ctx, sqlgen.ItemHasObjectParams{ID: item, Key: "k"})
+		},
+		"exists":    func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.ItemExists(ctx, item) },
+		"has items": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.HasItems(ctx, own.AccountID) },
+		"usage":     func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.AccountHolding(ctx, own.AccountID) },
 		"seal": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.Seal(ctx, sqlgen.SealParams{AppID: own.AppID, ID: draft, Now: time.Now()})
 		},

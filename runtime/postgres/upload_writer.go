@@ -59,7 +59,7 @@ func (s Uploads) CommitStored(ctx context.Context, item media.Item, writer *uplo
 	if err == nil || !isUncertain(err) {
 		return toFault(err, "commit upload")
 	}
-	if committed, cause := s.resolveCommit(ctx, item.ID, writer); !committed {
+	if committed, cause := s.resolveCommit(ctx, item.ID, item.Objects[0].Key, writer); !committed {
 		return toFault(errors.Join(err, cause), "commit upload")
 	}
 	return nil
@@ -90,7 +90,7 @@ func (s Uploads) commitStoredFiles(ctx context.Context, lockTimeout time.Duratio
 	params := sqlgen.CommitStoredParams{LockTimeout: columns.LockTimeout, Own: s.own(), Ids: columns.Ids, FileNames: columns.FileNames, Accesses: columns.Accesses,
 		Captions: columns.Captions, Groups: columns.Groups, Objects: columns.Objects, Bytes: columns.Bytes, CreatedAt: columns.CreatedAt,
 		Metadata: columns.Metadata, Widths: columns.Widths, Heights: columns.Heights, Placeholders: columns.Placeholders,
-		DominantColors: columns.DominantColors, Refs: columns.Refs, Durations: columns.Durations, Pages: columns.Pages}
+		DominantColors: columns.DominantColors, Refs: columns.Refs, Durations: columns.Durations, Pages: columns.Pages, Derivatives: columns.Derivatives}
 	for _, file := range files {
 		params.AccountIds = append(params.AccountIds, file.item.AccountID)
 		params.AppIds = append(params.AppIds, file.item.AppID)
@@ -155,10 +155,11 @@ const (
 	abandonLockTimeout = 250 * time.Millisecond
 )
 
-// resolveCommit finds out whether an item was committed. If not, no commit that was sent before can be executed anymore.
-func (s Uploads) resolveCommit(ctx context.Context, itemID uuid.UUID, writer *upload.Writer) (committed bool, err error) {
+// resolveCommit finds out whether an item has the object with a key, which a writer has stored. If not, no commit that was sent before can
+// be executed anymore.
+func (s Uploads) resolveCommit(ctx context.Context, itemID uuid.UUID, key string, writer *upload.Writer) (committed bool, err error) {
 	return repeat(ctx, s.Store, uuid.Nil, func(ctx context.Context) (committed bool, err error) {
-		err = s.whileFenced(ctx, itemID, writer, fenceTimeout, func(_ *sqlgen.Queries, exists bool) error {
+		err = s.whileFenced(ctx, itemID, key, writer, fenceTimeout, func(_ *sqlgen.Queries, exists bool) error {
 			committed = exists
 			return nil
 		})
@@ -166,16 +167,16 @@ func (s Uploads) resolveCommit(ctx context.Context, itemID uuid.UUID, writer *up
 	})
 }
 
-// whileFenced raises the fence of a writer, and then looks whether there is an item, and calls do in the same transaction. A writer that
-// has ended rejects all commits.
-func (s Uploads) whileFenced(ctx context.Context, itemID uuid.UUID, writer *upload.Writer, lockTimeout time.Duration, do func(q *sqlgen.Queries, exists bool) error) error {
+// whileFenced raises the fence of a writer, and then looks whether an item has the object with a key, and calls do in the same transaction.
+// A writer that has ended rejects all commits.
+func (s Uploads) whileFenced(ctx context.Context, itemID uuid.UUID, key string, writer *upload.Writer, lockTimeout time.Duration, do func(q *sqlgen.Queries, exists bool) error) error {
 	var fence int64
 	err := s.inTx(ctx, "resolve a commit", func(q *sqlgen.Queries) (err error) {
 		fence, err = q.RaiseFence(ctx, sqlgen.RaiseFenceParams{LockTimeout: milliseconds(lockTimeout), Number: writer.Number, Own: s.own()})
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
-		exists, err := q.ItemExists(ctx, itemID)
+		exists, err := q.ItemHasObject(ctx, sqlgen.ItemHasObjectParams{ID: itemID, Key: key})
 		if err != nil {
 			return err
 		}
@@ -197,8 +198,11 @@ func (s Uploads) AbandonStored(ctx context.Context, itemID uuid.UUID, scope medi
 		removal = &media.Removal{ID: id, Bucket: scope.Bucket, Keys: keys}
 		return err
 	}
+	if len(keys) == 0 {
+		return nil, errors.New("a removal without keys")
+	}
 	if uncertain {
-		err = s.whileFenced(ctx, itemID, writer, abandonLockTimeout, queue)
+		err = s.whileFenced(ctx, itemID, keys[0], writer, abandonLockTimeout, queue)
 	} else {
 		err = toFault(queue(s.queries, false), "abandon upload")
 	}

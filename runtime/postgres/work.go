@@ -5,6 +5,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/google/uuid"
+
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
@@ -21,7 +23,7 @@ const claimLock = 526_877
 
 // workKinds are the kinds of tasks.
 func workKinds() []string {
-	return []string{string(oauth.EmailWork), string(media.RemovalWork), string(media.FactsWork), string(fetch.JobWork), string(rendition.PictureWork), string(upload.SearchWork)}
+	return []string{string(oauth.EmailWork), string(media.RemovalWork), string(media.FactsWork), string(fetch.JobWork), string(rendition.PictureWork), string(upload.SearchWork), string(upload.DerivativesWork)}
 }
 
 // optionalTime returns nil for the zero time.
@@ -67,6 +69,20 @@ func (s Tasks) ClaimTasks(ctx context.Context, claim work.Claim) ([]work.Task, e
 		tasks[i] = work.Task{Kind: claim.Kind, Key: row.Key, AccountID: row.AccountID, Payload: row.Payload, Attempt: int(row.Attempts), Expired: row.Expired, Claim: id}
 	}
 	return tasks, nil
+}
+
+// ClaimTask implements work.Store. A claim whose answer is lost ends by its time.
+func (s Tasks) ClaimTask(ctx context.Context, kind work.Kind, key uuid.UUID, duration time.Duration) (task work.Task, claimed bool, err error) {
+	id, err := s.cell.NewID()
+	if err != nil {
+		return work.Task{}, false, err
+	}
+	rows, err := s.queries.ClaimTask(ctx, sqlgen.ClaimTaskParams{Kind: string(kind), Key: key, Claim: id, Own: s.own(), Duration: duration.Microseconds()})
+	if err != nil || len(rows) == 0 {
+		return work.Task{}, false, toFault(err, "claim a task")
+	}
+	row := rows[0]
+	return work.Task{Kind: kind, Key: key, AccountID: row.AccountID, Payload: row.Payload, Attempt: int(row.Attempts), Expired: row.Expired, Claim: id}, true, nil
 }
 
 // FinishTask implements work.Store.

@@ -36,13 +36,20 @@ func (l *Layer) Set(name string, text json.RawMessage) error {
 		}
 		l.Originals = Originals(*originals)
 		return nil
+	case DerivativesField:
+		var derivatives *string
+		if err := json.Unmarshal(text, &derivatives); err != nil || derivatives == nil {
+			return fault.New(fault.Invalid, "derivatives must be AtUpload or Later")
+		}
+		l.Derivatives = Derivatives(*derivatives)
+		return nil
 	}
 	return fault.New(fault.Invalid, "unknown setting %q", name)
 }
 
 // IsSetting reports whether a setting has this name.
 func IsSetting(name string) bool {
-	return name == PresetsField || name == OriginalsField || slices.ContainsFunc(fields, func(f Field) bool { return f.Name == name })
+	return name == PresetsField || name == OriginalsField || name == DerivativesField || slices.ContainsFunc(fields, func(f Field) bool { return f.Name == name })
 }
 
 // Fields returns the names of the fields that the layer sets, in the order of Fields.

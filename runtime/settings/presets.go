@@ -47,6 +47,15 @@ const (
 	OriginalsSigned Originals = "signed" // clients with a signed URL
 )
 
+// Derivatives says when the thumbnail of an image, and its conversion, are made.
+type Derivatives string
+
+// The values of Derivatives.
+const (
+	DerivativesAtUpload Derivatives = "AtUpload" // before the upload is answered
+	DerivativesLater    Derivatives = "Later"    // afterwards; until then the file is the original
+)
+
 // Pictures are the settings of the pictures that an account's items are served as. They are not in the
 // table of fields: no tool has them.
 type Pictures struct {
@@ -54,12 +63,15 @@ type Pictures struct {
 	Presets *[]Preset `json:"presets,omitempty"`
 	// Originals is empty if the layer does not set it.
 	Originals Originals `json:"originals,omitempty"`
+	// Derivatives is empty if the layer does not set it.
+	Derivatives Derivatives `json:"derivatives,omitempty"`
 }
 
 // The names of these settings.
 const (
-	PresetsField   = "presets"
-	OriginalsField = "originals"
+	PresetsField     = "presets"
+	OriginalsField   = "originals"
+	DerivativesField = "derivatives"
 )
 
 // Names returns the names of what is set.
@@ -70,6 +82,9 @@ func (p Pictures) Names() []string {
 	}
 	if p.Originals != "" {
 		names = append(names, OriginalsField)
+	}
+	if p.Derivatives != "" {
+		names = append(names, DerivativesField)
 	}
 	return names
 }
@@ -85,6 +100,9 @@ func (p Pictures) presets() []Preset {
 func (p Pictures) Validate() error {
 	if p.Originals != "" && p.Originals != OriginalsPublic && p.Originals != OriginalsSigned {
 		return fault.New(fault.Invalid, "originals must be public or signed")
+	}
+	if p.Derivatives != "" && p.Derivatives != DerivativesAtUpload && p.Derivatives != DerivativesLater {
+		return fault.New(fault.Invalid, "derivatives must be AtUpload or Later")
 	}
 	presets := p.presets()
 	if len(presets) > MaxPresets {
@@ -289,6 +307,17 @@ func (l Layers) Originals() (Originals, Source) {
 	return OriginalsPublic, FromDefault
 }
 
+// Derivatives returns when derivatives are made, and where that comes from.
+func (l Layers) Derivatives() (Derivatives, Source) {
+	switch {
+	case l.Pinned.Derivatives != "":
+		return l.Pinned.Derivatives, FromPin
+	case l.Tenant.Derivatives != "":
+		return l.Tenant.Derivatives, FromTenant
+	}
+	return DerivativesAtUpload, FromDefault
+}
+
 // PicturesFrom returns the names of the settings in Pictures of which anything in effect comes from source.
 func (l Layers) PicturesFrom(source Source) []string {
 	var names []string
@@ -297,6 +326,9 @@ func (l Layers) PicturesFrom(source Source) []string {
 	}
 	if _, from := l.Originals(); from == source && source != FromDefault {
 		names = append(names, OriginalsField)
+	}
+	if _, from := l.Derivatives(); from == source && source != FromDefault {
+		names = append(names, DerivativesField)
 	}
 	return names
 }
@@ -312,6 +344,15 @@ func (l Layers) changePictures(change Pictures) (stored Pictures, changed, rejec
 			rejected = append(rejected, OriginalsField)
 		default:
 			stored.Originals, changed = change.Originals, append(changed, OriginalsField)
+		}
+	}
+	if change.Derivatives != "" {
+		switch current, source := l.Derivatives(); {
+		case change.Derivatives == current:
+		case source == FromPin:
+			rejected = append(rejected, DerivativesField)
+		default:
+			stored.Derivatives, changed = change.Derivatives, append(changed, DerivativesField)
 		}
 	}
 	if change.Presets == nil {

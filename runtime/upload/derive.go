@@ -8,17 +8,24 @@ import (
 	"io"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/settings"
 )
 
 // derive reads what the image is, makes the derivatives that the account's settings ask for, and
-// stores them. The file itself is stored already. A derivative that can't be made is omitted and logged: it
+// stores them, unless the settings ask for them later. The file itself is stored already. A derivative that can't be made is omitted and logged: it
 // does not fail the upload. A cap without room for the derivatives does, and so does an
 // object store that is unavailable.
 func (t *transfer) derive(ctx context.Context) (media.Objects, error) {
 	if !t.wantsDerivatives(t.size) {
 		return nil, nil
+	}
+	if later, err := t.derivesLater(ctx); later || err != nil {
+		t.pending = later
+		return nil, err
 	}
 	layers, err := t.service.deps.Settings.Get(ctx, t.scope.AccountID)
 	if err != nil {
@@ -72,17 +79,51 @@ func (t *transfer) wantsDerivatives(size int64) bool {
 	return t.service.deps.Deriver != nil && t.service.deps.Deriver.Handles(t.mimeType, size)
 }
 
+// derivesLater reports whether the derivatives of images are made after the upload. It is the same for a whole request.
+func (t *transfer) derivesLater(ctx context.Context) (bool, error) {
+	if t.derivatives == "" {
+		layers, err := t.service.deps.Settings.Get(ctx, t.scope.AccountID)
+		if err != nil {
+			return false, err
+		}
+		t.derivatives, _ = layers.Derivatives()
+	}
+	return t.derivatives == settings.DerivativesLater, nil
+}
+
+// checkImages returns Busy if an image of an account would be rejected, because its derivatives have to be made with its upload.
+func (s *Service) checkImages(ctx context.Context, accountID uuid.UUID) error {
+	if s.deps.Deriver == nil {
+		return nil
+	}
+	busy := s.deps.Deriver.CheckAdmission(accountID)
+	if busy == nil {
+		return nil
+	}
+	layers, err := s.deps.Settings.Get(ctx, accountID)
+	if err != nil {
+		return err
+	}
+	if derivatives, _ := layers.Derivatives(); derivatives == settings.DerivativesLater {
+		return nil
+	}
+	return busy
+}
+
 // classify detects the content type as soon as enough bytes have arrived, and reserves an
 // image slot if derivatives are needed: an image for which there is no slot is rejected
 // before most of it has arrived, and no other file is.
-func (t *transfer) classify(declaredType string, ended bool) error {
+func (t *transfer) classify(ctx context.Context, declaredType string, ended bool) error {
 	t.detectType(declaredType, ended)
 	if err := t.checkType(); err != nil {
 		return err
 	}
 	switch wanted := t.wantsDerivatives(max(t.size, t.sizeHint)); {
 	case wanted && t.imageSlot == nil:
-		var err error
+		later, err := t.derivesLater(ctx)
+		if later || err != nil {
+			return err
+		}
 		t.imageSlot, err = t.service.deps.Deriver.Reserve(t.scope.AccountID)
 		return err
 	case !wanted:
@@ -93,9 +134,13 @@ func (t *transfer) classify(declaredType string, ended bool) error {
 
 // waitImageSlot waits for an image slot if derivatives of the file, which has arrived, are
 // needed.
-func (t *transfer) waitImageSlot(ctx context.Context) (err error) {
+func (t *transfer) waitImageSlot(ctx context.Context) error {
 	if !t.wantsDerivatives(t.size) {
 		return nil
+	}
+	later, err := t.derivesLater(ctx)
+	if later || err != nil {
+		return err
 	}
 	t.imageSlot, err = t.service.deps.Deriver.ReserveWait(ctx, t.scope.AccountID)
 	return err

@@ -49,10 +49,13 @@ func newMetrics(registry prometheus.Registerer) (metrics, error) {
 	return m, nil
 }
 
-// countDraft counts an upload that became a draft, and was perhaps sealed at once.
-func (s *Service) countDraft(upload string, item media.Item) {
+// draftMade counts an upload that became a draft, and was perhaps sealed at once, and says that its derivatives are to be made.
+func (s *Service) draftMade(upload string, item media.Item) {
 	s.metrics.drafts.WithLabelValues(upload).Inc()
 	if item.SealedAt != nil {
 		s.deps.Items.CountSealed()
+	}
+	if item.Derivatives == media.DerivativesPending && s.deps.DerivativesPending != nil {
+		s.deps.DerivativesPending()
 	}
 }

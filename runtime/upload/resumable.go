@@ -364,7 +364,7 @@ func (r *Resumable) commit(ctx context.Context, item media.Item) (media.Item, er
 		return media.Item{}, err
 	}
 	r.state.Item = &item
-	r.service.countDraft(resumableUpload, item)
+	r.service.draftMade(resumableUpload, item)
 	if removal != nil {
 		r.service.deps.Items.RemoveNow(ctx, *removal)
 	}

@@ -73,6 +73,8 @@ type Deriver interface {
 	// ReserveWait is Reserve for a file that is stored already: it waits for a slot. Busy when
 	// ctx ends first.
 	ReserveWait(ctx context.Context, account uuid.UUID) (media.ImageSlot, error)
+	// ReserveRender acquires a slot of the queue of requests, for derivatives that a client waits for. Busy as Reserve.
+	ReserveRender(account uuid.UUID) (media.ImageSlot, error)
 	media.Deriver
 }
 
@@ -85,6 +87,8 @@ type Deps struct {
 	// Deriver makes derivatives; nil = none are made.
 	Deriver  Deriver
 	Settings Settings
+	// DerivativesPending is called after an item was made whose derivatives are to be made later; nil = not.
+	DerivativesPending func()
 	// Locks are those that the requests of resumable uploads hold, and LockTimeout is how long End waits for one.
 	Locks       Locks
 	LockTimeout time.Duration

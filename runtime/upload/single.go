@@ -89,10 +89,8 @@ func (s *Service) begin(ctx context.Context, p account.Principal, id uuid.UUID, 
 			return nil, QuotaExceeded(usage.MaxStorage)
 		}
 	}
-	if s.deps.Deriver != nil {
-		if err := s.deps.Deriver.CheckAdmission(scope.AccountID); err != nil {
-			return nil, err
-		}
+	if err := s.checkImages(ctx, scope.AccountID); err != nil {
+		return nil, err
 	}
 	u := &Single{transfer: s.newTransfer(p.Account, s.newReservation(id, scope), sizeHint, partSizeFor(p.Account.MaxUploadSize, maxParts))}
 	u.capability, u.reservation.capability = capability, capability
@@ -140,9 +138,9 @@ func (u *Single) Receive(ctx context.Context, file io.Reader, declaredType strin
 		if u.multipart == nil && u.sizeHint <= MaxSinglePut {
 			next = MaxSinglePut
 		}
-		ended, err := u.fill(ctx, file, next, func() error { return u.classify(declaredType, false) })
+		ended, err := u.fill(ctx, file, next, func() error { return u.classify(ctx, declaredType, false) })
 		if err == nil {
-			err = u.classify(declaredType, ended)
+			err = u.classify(ctx, declaredType, ended)
 		}
 		if err != nil {
 			return notStored(err)
@@ -200,7 +198,7 @@ func (u *Single) Commit(ctx context.Context, fields media.Fields) (media.Item, e
 		return media.Item{}, notStored(err)
 	}
 	u.phase = singleCommitted
-	u.service.countDraft(singleUpload, item)
+	u.service.draftMade(singleUpload, item)
 	return item, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/filehead"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/settings"
 )
 
 const (
@@ -57,6 +58,10 @@ type transfer struct {
 	mimeType string      // empty until enough bytes have been received to detect it
 	detected string      // the type by the bytes alone, once mimeType is known
 	facts    media.Facts // of an image; zero until derive has read them
+	// derivatives is what the settings of the account say of images; empty until it was read.
+	derivatives settings.Derivatives
+	// pending is set if derivatives are to be made later.
+	pending bool
 	// underivable is why derive could not make a derivative; nil = it made all, or none was wanted.
 	underivable error
 	head        filehead.Head // of the bytes that were in the buffer before any was sent
@@ -325,10 +330,14 @@ func (t *transfer) item(fields media.Fields, objects media.Objects) media.Item {
 		head := t.head.Of(t.size)
 		facts.Duration, facts.Pages = head.Duration, head.Pages
 	}
+	state := media.DerivativesWithUpload
+	if t.pending {
+		state = media.DerivativesPending
+	}
 	return media.Item{
 		ID: t.id, AccountID: t.scope.AccountID, AppID: t.scope.AppID,
 		FileName: fields.FileName, Access: fields.Access, Caption: fields.Caption, Group: fields.Group,
-		Metadata: fields.Metadata, Objects: objects, Facts: facts, Version: 1, CreatedAt: t.service.deps.Now(),
+		Metadata: fields.Metadata, Objects: objects, Derivatives: state, Facts: facts, Version: 1, CreatedAt: t.service.deps.Now(),
 	}
 }
 

@@ -105,11 +105,47 @@ func newWriters(store Store, now func() time.Time) *writers {
 // begin returns the writer for the objects of an item, or nil if the upload has to be recorded first: the account has no room, the id
 // is older than the writer, or the process has no lease, or has not renewed it in time. The caller calls end once.
 func (w *writers) begin(ctx context.Context, scope media.Scope, itemID uuid.UUID) (*ownWriter, error) {
+	if w.isFull(scope.AccountID) {
+		return nil, nil //nolint:nilnil // no writer is no error
+	}
+	return w.beginSince(ctx, scope, itemID, firstID(w.now().Add(-writerMargin)))
+}
+
+// beginDerivatives is begin for derivatives of an item that may be older than the writer: then that is replaced by one since the item. It
+// returns nil if the process has no lease, or has not renewed it in time.
+func (w *writers) beginDerivatives(ctx context.Context, scope media.Scope, itemID uuid.UUID) (*ownWriter, error) {
+	since := firstID(w.now().Add(-writerMargin))
+	if before(itemID, since) {
+		since = itemID
+	}
+	for range maxReplacements {
+		w.retireYounger(bucket{scope.AccountID, scope.Bucket}, itemID)
+		if found, err := w.beginSince(ctx, scope, itemID, since); found != nil || err != nil {
+			return found, err
+		}
+	}
+	return nil, nil //nolint:nilnil // no writer is no error
+}
+
+// maxReplacements is how often beginDerivatives replaces a writer: an upload may register a younger one meanwhile.
+const maxReplacements = 3
+
+// retireYounger ends the use of a writer that cannot have objects of an item.
+func (w *writers) retireYounger(in bucket, itemID uuid.UUID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if current := w.current[in]; current != nil && before(itemID, current.since) {
+		w.retire(in)
+	}
+}
+
+// beginSince returns the writer for the objects of an item, and registers one since an id if there is none that can be used.
+func (w *writers) beginSince(ctx context.Context, scope media.Scope, itemID, since uuid.UUID) (*ownWriter, error) {
 	in := bucket{scope.AccountID, scope.Bucket}
 	if found, register := w.find(in, itemID); !register {
 		return found, nil
 	}
-	_, err, _ := w.flights.Do(in.accountID.String()+in.name, func() (any, error) { return nil, w.register(context.WithoutCancel(ctx), in) })
+	_, err, _ := w.flights.Do(in.accountID.String()+in.name, func() (any, error) { return nil, w.register(context.WithoutCancel(ctx), in, since) })
 	if err != nil {
 		return nil, err
 	}
@@ -117,14 +153,19 @@ func (w *writers) begin(ctx context.Context, scope media.Scope, itemID uuid.UUID
 	return found, nil
 }
 
+// isFull reports whether the cap of an account had no room a moment ago.
+func (w *writers) isFull(accountID uuid.UUID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	until, ok := w.full.Get(accountID)
+	return ok && w.now().Before(until)
+}
+
 // find returns the writer of a bucket. register is set if there is none that can be used.
 func (w *writers) find(in bucket, itemID uuid.UUID) (found *ownWriter, register bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.now()
-	if until, ok := w.full.Get(in.accountID); ok && now.Before(until) {
-		return nil, false
-	}
 	if !w.lease.IsZero() && now.After(w.lease) {
 		return nil, false // the writers may have been ended
 	}
@@ -146,8 +187,8 @@ func (o *ownWriter) usedUp(now time.Time) bool {
 	return o == nil || o.uploads >= writerUploads && now.Sub(o.registered) >= writerAge
 }
 
-// register replaces the writer of a bucket, unless another upload has done it meanwhile.
-func (w *writers) register(ctx context.Context, in bucket) error {
+// register replaces the writer of a bucket by one since an id, unless another upload has done it meanwhile.
+func (w *writers) register(ctx context.Context, in bucket, since uuid.UUID) error {
 	now := w.now()
 	w.mu.Lock()
 	replaced := !w.current[in].usedUp(now)
@@ -155,7 +196,6 @@ func (w *writers) register(ctx context.Context, in bucket) error {
 	if replaced {
 		return nil
 	}
-	since := firstID(now.Add(-writerMargin))
 	registered, err := w.store.RegisterWriter(ctx, in.accountID, in.name, since)
 	if err != nil {
 		return err
@@ -187,6 +227,13 @@ func (w *writers) setLease(until time.Time, lapsed bool) {
 			w.retire(in)
 		}
 	}
+}
+
+// use adds a use of a writer that is in use.
+func (w *writers) use(of *ownWriter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	of.running++
 }
 
 // end ends an upload whose objects have an item, or a queued removal.

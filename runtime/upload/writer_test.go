@@ -289,8 +289,8 @@ func TestAbandonStored_ThatFailsLeavesTheFence(t *testing.T) {
 	one := b.process()
 	writer, err := one.data.Uploads.RegisterWriter(t.Context(), p.Account.ID, p.Account.Bucket, uuid.Nil)
 	must(t, err)
-	if _, err := one.data.Uploads.AbandonStored(t.Context(), uuid.New(), media.ScopeOf(p), writer, true, nil, time.Now()); err == nil {
-		t.Fatal("a removal without keys was queued")
+	if _, err := one.data.Uploads.AbandonStored(t.Context(), uuid.New(), media.Scope{AccountID: p.Account.ID, Bucket: "\x00"}, writer, true, []string{"k"}, time.Now()); err == nil {
+		t.Fatal("a removal in a bucket whose name PostgreSQL rejects was queued")
 	}
 	row := b.Number(`SELECT fence FROM upload_writer WHERE number = $1`, writer.Number)
 	if writer.Fence() != row || row != 0 {

@@ -125,7 +125,7 @@ func (q *queue) run(ctx context.Context) {
 			for _, task := range tasks {
 				attempts.Go(func() {
 					defer func() { ended <- struct{}{} }()
-					q.attempt(working, task)
+					_ = q.attempt(working, task)
 				})
 			}
 			more = err == nil && len(tasks) == limit
@@ -170,6 +170,26 @@ func (q *queue) share(free int) (limit, perAccount int) {
 	return free - 1, q.policy.PerAccount
 }
 
+// RunNow claims one task, whenever it is due, and runs it at once, beside the slots. ran is false if the task is not there, a process works
+// on it, or no worker is registered for the kind. The error is that of the worker, which is recorded as with other attempts, of Policy.Ready,
+// or of the Store. ctx ends the attempt. It is safe for concurrent use.
+func (r *Runner) RunNow(ctx context.Context, kind Kind, key uuid.UUID) (ran bool, err error) {
+	q := r.queues[kind]
+	if q == nil {
+		return false, nil
+	}
+	if err := cmp.Or(ctx.Err(), q.policy.ready()); err != nil {
+		return false, err
+	}
+	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+	defer cancel()
+	task, claimed, err := q.deps.Store.ClaimTask(claiming, kind, key, q.policy.Timeout+claimMargin)
+	if !claimed {
+		return false, err
+	}
+	return true, q.attempt(ctx, task)
+}
+
 // Drain runs the tasks of a kind that are due, until none is. It may run beside Run and Drain of other processes, and leaves them the
 // tasks that they have claimed. It does not wait for the backoff of tasks that fail. It returns the error of Policy.Ready, of ctx, or of
 // the Store.
@@ -203,7 +223,7 @@ func (q *queue) drain(ctx context.Context) (claimed int, err error) {
 		claimed += len(tasks)
 		var attempts sync.WaitGroup
 		for _, task := range tasks {
-			attempts.Go(func() { q.attempt(ctx, task) })
+			attempts.Go(func() { _ = q.attempt(ctx, task) })
 		}
 		attempts.Wait()
 	}
@@ -243,15 +263,14 @@ func (q *queue) release(ctx context.Context) {
 	}
 }
 
-// attempt runs a task, and records how the attempt ended.
-func (q *queue) attempt(ctx context.Context, task Task) {
+// attempt runs a task, and records how the attempt ended. It returns the error of the Worker.
+func (q *queue) attempt(ctx context.Context, task Task) (err error) {
 	running := q.metrics.running.WithLabelValues(string(q.kind))
 	running.Inc()
 	defer running.Dec()
 	began := time.Now()
 	claimed, cancel := context.WithDeadline(context.WithoutCancel(ctx), began.Add(q.policy.Timeout+claimMargin))
 	defer cancel()
-	var err error
 	if !task.Expired {
 		err = q.work(ctx, task)
 	}
@@ -262,6 +281,7 @@ func (q *queue) attempt(ctx context.Context, task Task) {
 	if q.deps.Events != nil {
 		q.deps.Events <- Event{Kind: q.kind, Key: task.Key, Outcome: outcome}
 	}
+	return err
 }
 
 // work calls the Worker. A panic is a failed attempt: it would end the process, and the requests that it serves.

@@ -109,6 +109,20 @@ func (q *queue) ClaimTasks(_ context.Context, claim work.Claim) (tasks []work.Ta
 	return tasks, nil
 }
 
+func (q *queue) ClaimTask(_ context.Context, _ work.Kind, key uuid.UUID, duration time.Duration) (task work.Task, claimed bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, row := range q.tasks {
+		if !row.gone && row.task.Key == key && (row.task.Claim == uuid.Nil || !row.due.After(time.Now())) {
+			row.due = time.Now().Add(duration)
+			row.task.Attempt++
+			row.task.Claim = uuid.New()
+			return row.task, true, q.claimErr
+		}
+	}
+	return work.Task{}, false, q.claimErr
+}
+
 // end calls change with the row of a task, if its claim has not ended.
 func (q *queue) end(ctx context.Context, task work.Task, change func(*row)) (work.Ending, error) {
 	q.mu.Lock()
@@ -132,7 +146,7 @@ func (q *queue) FinishTask(ctx context.Context, task work.Task) (work.Ending, er
 func (q *queue) ReturnTask(ctx context.Context, task work.Task, why work.Return) (work.Ending, error) {
 	return q.end(ctx, task, func(row *row) {
 		q.returns = append(q.returns, why)
-		row.due = time.Now().Add(why.Delay)
+		row.due, row.task.Claim = time.Now().Add(why.Delay), uuid.Nil
 		if why.Failure == "" {
 			row.task.Attempt--
 		}
@@ -474,6 +488,45 @@ func TestRunner_ShutdownLeavesNothingBehind(t *testing.T) {
 }
 
 // A task that another process has taken over is not recorded by the first one.
+// A task that a client waits for runs at once: its time, and the slots, which others hold, do not matter.
+func TestRunNow_RunsATaskThatIsNotDueBesideTheSlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, busy := &queue{}, make(chan struct{})
+		store.add(work.Task{})
+		held := store.now().rows[0].task.Key
+		failing := errors.New("it fails")
+		r := run(t, store, work.Policy{Slots: 1, Timeout: time.Hour, MinBackoff: time.Hour, MaxBackoff: time.Hour}, func(ctx context.Context, task work.Task) error {
+			if task.Key == held {
+				<-busy
+				return nil
+			}
+			if task.Attempt == 1 {
+				return failing
+			}
+			return nil
+		})
+		synctest.Wait()
+		store.add(work.Task{})
+		next := store.now().rows[1].task.Key
+		if ran, err := r.RunNow(t.Context(), kind, next); !ran || !errors.Is(err, failing) {
+			t.Errorf("the first attempt: %t, %v", ran, err)
+		}
+		if ran, err := r.RunNow(t.Context(), kind, next); !ran || err != nil { // before its backoff ends
+			t.Errorf("the second attempt: %t, %v", ran, err)
+		}
+		for what, key := range map[string]uuid.UUID{"a task that runs": held, "a task that is done": next} {
+			if ran, err := r.RunNow(t.Context(), kind, key); ran || err != nil {
+				t.Errorf("%s: %t, %v", what, ran, err)
+			}
+		}
+		if ran, err := r.RunNow(t.Context(), "other", next); ran || err != nil {
+			t.Errorf("a kind without a worker: %t, %v", ran, err)
+		}
+		close(busy)
+	})
+}
+
 func TestRunner_SaysThatAClaimHadEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -3,6 +3,8 @@ package work
 import (
 	"context"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Claim says which tasks a process claims.
@@ -47,6 +49,8 @@ type Store interface {
 	// ClaimTasks claims tasks that are due. Those of accounts of which the fewest run come first, of these those that were
 	// served the longest time ago; an account's tasks are in the order in which they are due.
 	ClaimTasks(ctx context.Context, claim Claim) ([]Task, error)
+	// ClaimTask claims one task for so long, whenever it is due. It returns false if the task is not there, or a process works on it.
+	ClaimTask(ctx context.Context, kind Kind, key uuid.UUID, duration time.Duration) (task Task, claimed bool, err error)
 	// FinishTask removes a task: Recorded or Lost.
 	FinishTask(ctx context.Context, task Task) (Ending, error)
 	// ReturnTask ends the claim of a task, which is due again later.

@@ -634,6 +634,9 @@ type Settings struct {
 	// Changed The fields whose value changed. In the response to a change only.
 	Changed *[]string `json:"changed,omitempty"`
 
+	// Derivatives Whether thumbnails and conversions are made before an upload is answered; absent while nobody has set it.
+	Derivatives *string `json:"derivatives,omitempty"`
+
 	// Originals Whether the original of a public item needs a signed URL; absent while nobody has set it.
 	Originals *string `json:"originals,omitempty"`
 
@@ -645,6 +648,7 @@ type Settings struct {
 
 	// Sources Source of the value of each field.
 	Sources struct {
+		Derivatives       *Source `json:"derivatives,omitempty"`
 		Originals         *Source `json:"originals,omitempty"`
 		ThumbnailHeight   Source  `json:"thumbnailHeight"`
 		ThumbnailWidth    Source  `json:"thumbnailWidth"`
@@ -665,6 +669,9 @@ type Settings struct {
 type SettingsChange struct {
 	// Changed Ignored.
 	Changed interface{} `json:"changed,omitempty"`
+
+	// Derivatives `Later`: uploads do not wait for the thumbnail and the conversion of an image. Until the conversion is there, the file is the original.
+	Derivatives *string `json:"derivatives,omitempty"`
 
 	// Originals `signed`: the original of a public item needs a signed URL, too.
 	Originals *string `json:"originals,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/fetch"
@@ -83,6 +84,7 @@ type builder struct {
 	uploads   *upload.Service
 	itemCache *itemcache.Cache
 	eager     *rendition.Eager
+	later     *upload.Derivatives
 	files     *delivery.Delivery
 	documents api.Documents
 	fetches   *fetch.Service
@@ -145,11 +147,15 @@ func (b *builder) buildItems() (err error) {
 	}
 	b.store.Uploads.OnRoomMade(b.items.RemoveForRoom)
 	b.locks = b.store.Uploads.UploadLocks(b.log)
-	b.uploads, err = upload.New(b.Upload, upload.Deps{Store: b.store.Uploads, Objects: b.guarded, Items: b.items, Deriver: b.images, Settings: b.cached,
+	b.uploads, err = upload.New(b.Upload, upload.Deps{Store: b.store.Uploads, Objects: b.guarded, Items: b.items, Deriver: b.images, Settings: b.cached, DerivativesPending: func() { b.work.Wake(upload.DerivativesWork) },
 		Locks: b.locks, LockTimeout: b.TUS.LockTimeout, Now: time.Now, Log: b.log, Registry: b.registry})
 	if err != nil {
 		return err
 	}
+	b.later = upload.NewDerivatives(upload.DerivativesDeps{Store: b.store.Uploads, Uploads: b.uploads, Workers: b.Images.WorkerCount(), Timeout: b.Images.Timeout, Ready: b.guard.Writable, Log: b.log,
+		RunNow: func(ctx context.Context, kind work.Kind, key uuid.UUID) (bool, error) {
+			return b.work.RunNow(ctx, kind, key)
+		}})
 	if b.itemCache, err = itemcache.New(b.Cache, b.items, b.registry, time.Now); err != nil {
 		return err
 	}
@@ -183,7 +189,7 @@ func (b *builder) buildFiles() error {
 	deps := delivery.Deps{BaseURL: b.Server.BaseURL, Secret: b.secret, Items: b.itemCache, Current: b.items, Objects: b.guarded, Presigner: presigner, Registry: b.registry, Settings: b.cached, Limits: b.limits, Now: time.Now, Log: b.log}
 	b.documents = api.Documents{Settings: b.cached, DraftTTL: b.Drafts.DraftTTL}
 	if b.Images.Enabled {
-		deps.Renditions, deps.Images, b.documents.Images = b.pictures, b.images, b.images
+		deps.Renditions, deps.Images, deps.Derivatives, b.documents.Images = b.pictures, b.images, b.later, b.images
 	}
 	if b.files, err = delivery.New(b.Delivery, deps); err != nil {
 		return err
@@ -204,6 +210,9 @@ func (b *builder) buildWork() (err error) {
 	}
 	searcher := upload.NewSearcher(upload.SearchDeps{Store: b.store.Uploads, Objects: b.objects, Guard: b.guard, Ready: ready, Log: b.log})
 	if err := b.work.Register(upload.SearchWork, searcher, searcher.Policy()); err != nil || !b.Images.Enabled {
+		return err
+	}
+	if err := b.work.Register(upload.DerivativesWork, b.later, b.later.Policy()); err != nil {
 		return err
 	}
 	facts := media.NewFactsBackfill(b.Facts, media.FactsDeps{Store: b.store.Items, Objects: b.guarded, Deriver: b.images, Writable: b.guard.Writable, Wait: wait, Log: b.log})

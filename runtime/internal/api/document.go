@@ -16,6 +16,8 @@ type URLs interface {
 	// URL returns where an object of an item can be fetched. It is signed and expires unless
 	// the object is public, which depends on the account's setting originals, too.
 	URL(item media.Item, object media.Object, originals settings.Originals) string
+	// FileURL returns the URL of the object that item.File returns at the time of a request.
+	FileURL(item media.Item, originals settings.Originals) string
 	// PictureURL returns where the picture of a preset at a density can be fetched; an empty format is none in
 	// the address. It is signed and expires unless the item is public.
 	PictureURL(item media.Item, preset string, density int, format settings.Format) string
@@ -83,7 +85,7 @@ func (d AccountDocuments) Item(item media.Item) MediaItem {
 		MimeType:         file.MimeType,
 		Size:             file.Bytes,
 		Access:           Access(item.Access),
-		File:             d.URLs.URL(item, file, d.originals),
+		File:             d.URLs.FileURL(item, d.originals),
 		Caption:          item.Caption,
 		Group:            item.Group,
 		Temp:             item.Draft(),
@@ -108,7 +110,7 @@ func (d AccountDocuments) Item(item media.Item) MediaItem {
 	} else {
 		document.SealedAt = new(timestamp(*item.SealedAt))
 	}
-	if thumbnail, ok := item.Objects.Find(media.Thumbnail); ok {
+	if thumbnail, ok := item.Thumbnail(); ok {
 		document.Thumbnail = d.URLs.URL(item, thumbnail, d.originals)
 	}
 	if original, ok := item.Objects.Find(media.Original); ok {

@@ -27,6 +27,11 @@ func (shortURLs) URL(_ media.Item, object media.Object, originals settings.Origi
 	return string(object.Variant) + "/" + string(originals)
 }
 
+// FileURL names the variant of the file's address, and the setting originals.
+func (shortURLs) FileURL(item media.Item, originals settings.Originals) string {
+	return string(item.FileVariant()) + "/" + string(originals)
+}
+
 // PictureURL names the preset and the density.
 func (shortURLs) PictureURL(_ media.Item, preset string, density int, format settings.Format) string {
 	return fmt.Sprintf("%s@%d%s", preset, density, format)

@@ -12,9 +12,11 @@ import (
 // their schema in the OpenAPI document, follow from the table in package settings.
 type Settings struct {
 	settings.Effective
-	// Presets are those in effect, and Originals is who may fetch the originals of public items. The tools have neither.
-	Presets   []settings.EffectivePreset `json:"presets,omitempty"`
-	Originals settings.Originals         `json:"originals,omitempty"`
+	// Presets are those in effect, Originals is who may fetch the originals of public items, and Derivatives is when thumbnails and
+	// conversions are made. The tools have none of them.
+	Presets     []settings.EffectivePreset `json:"presets,omitempty"`
+	Originals   settings.Originals         `json:"originals,omitempty"`
+	Derivatives settings.Derivatives       `json:"derivatives,omitempty"`
 	// Sources has the source of every setting.
 	Sources Sources `json:"sources"`
 	// PinnedBy is the MediaSettings object that pins settings; empty if none does.
@@ -34,6 +36,9 @@ func NewSettings(layers settings.Layers) Settings {
 	if originals, source := layers.Originals(); source != settings.FromDefault {
 		document.Originals, document.Sources[settings.OriginalsField] = originals, source
 	}
+	if derivatives, source := layers.Derivatives(); source != settings.FromDefault {
+		document.Derivatives, document.Sources[settings.DerivativesField] = derivatives, source
+	}
 	if len(layers.Pinned.Pictures.Names()) > 0 {
 		document.PinnedBy = layers.PinnedBy
 	}
@@ -52,7 +57,7 @@ func NewToolSettings(layers settings.Layers) Settings {
 // Sources maps the names of settings to the sources of their values.
 type Sources map[string]settings.Source
 
-// MarshalJSON returns an object in the order of settings.Fields; the originals follow if they are set.
+// MarshalJSON returns an object in the order of settings.Fields; those of Pictures follow if they are set.
 func (s Sources) MarshalJSON() ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteByte('{')
@@ -72,8 +77,10 @@ func (s Sources) MarshalJSON() ([]byte, error) {
 		out.WriteByte(':')
 		out.Write(source)
 	}
-	if source, ok := s[settings.OriginalsField]; ok {
-		out.WriteString(`,"` + settings.OriginalsField + `":"` + string(source) + `"`)
+	for _, name := range []string{settings.OriginalsField, settings.DerivativesField} {
+		if source, ok := s[name]; ok {
+			out.WriteString(`,"` + name + `":"` + string(source) + `"`)
+		}
 	}
 	out.WriteByte('}')
 	return out.Bytes(), nil
@@ -100,7 +107,9 @@ func addSettings(schemas map[string]any) {
 		names = append(names, field.Name)
 	}
 	document["required"] = append(append([]any{}, names...), "sources")
-	sourceOf[settings.OriginalsField] = map[string]any{"$ref": "#/components/schemas/Source"}
+	for _, name := range []string{settings.OriginalsField, settings.DerivativesField} {
+		sourceOf[name] = map[string]any{"$ref": "#/components/schemas/Source"}
+	}
 	sources["properties"], sources["required"] = sourceOf, names
 }
 

@@ -71,7 +71,7 @@ func parseAddress(variant media.Variant) (address, bool) {
 			return address{}, false
 		}
 	}
-	return a, a.preset != "" && !slices.Contains(settings.ReservedPresetNames, a.preset)
+	return a, a.preset != "" && a.preset != string(media.Shown) && !slices.Contains(settings.ReservedPresetNames, a.preset)
 }
 
 // variant returns the text of the address.

@@ -34,6 +34,11 @@ func (d *Delivery) pictureLimitOf(w http.ResponseWriter, r *http.Request) *pictu
 	if _, isPicture := parseAddress(variant); !isPicture || d.images == nil {
 		return nil
 	}
+	return d.newPictureLimit(w, r)
+}
+
+// newPictureLimit returns the limit of a request for which a picture may have to be made.
+func (d *Delivery) newPictureLimit(w http.ResponseWriter, r *http.Request) *pictureLimit {
 	return &pictureLimit{limits: d.limits, client: httpapi.FromContext(r.Context()).ClientIP,
 		policies: slices.Clone(w.Header()[policyHeader]), states: slices.Clone(w.Header()[limitHeader])}
 }

@@ -102,12 +102,13 @@ type Delivery struct {
 	present   *presence // with presign
 	limits    *ratelimit.Limiter
 
-	renditions Renditions
-	images     Images
-	ttl        time.Duration
-	maxAge     time.Duration
-	now        func() time.Time
-	log        *slog.Logger
+	renditions  Renditions
+	images      Images
+	derivatives Derivatives
+	ttl         time.Duration
+	maxAge      time.Duration
+	now         func() time.Time
+	log         *slog.Logger
 }
 
 // Deps are what Delivery uses.
@@ -129,8 +130,10 @@ type Deps struct {
 	// Renditions and Images make the pictures of presets; nil = there are none.
 	Renditions Renditions
 	Images     Images
-	Now        func() time.Time
-	Log        *slog.Logger
+	// Derivatives makes thumbnails that are to be made; nil = they are not found until then.
+	Derivatives Derivatives
+	Now         func() time.Time
+	Log         *slog.Logger
 }
 
 // New returns a Delivery that uses deps.
@@ -157,7 +160,7 @@ func New(cfg Config, deps Deps) (*Delivery, error) {
 	d := &Delivery{lost: lost, items: deps.Items, current: cmp.Or(deps.Current, deps.Items), objects: deps.Objects, downloads: downloads, maxAge: cfg.PublicMaxAge, now: deps.Now, log: deps.Log, settings: deps.Settings, limits: deps.Limits,
 		urls: &URLs{base: strings.TrimRight(deps.BaseURL, "/"), ttl: cfg.TTL, step: max(cfg.Step, time.Second), signer: signer, now: deps.Now}}
 	if deps.Renditions != nil {
-		d.renditions, d.images = deps.Renditions, deps.Images
+		d.renditions, d.images, d.derivatives = deps.Renditions, deps.Images, deps.Derivatives
 	}
 	if cfg.Mode == Redirect {
 		d.presign, d.ttl = deps.Presigner, cfg.RedirectTTL
@@ -185,6 +188,12 @@ func (d *Delivery) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		httpapi.WriteError(w, r, err)
 		return
+	}
+	if file.pending {
+		if file, err = d.makeThumbnail(w, r, file); err != nil {
+			httpapi.WriteError(w, r, err)
+			return
+		}
 	}
 	httpapi.FromContext(r.Context()).Account = accountmetrics.Account{ID: file.item.AccountID, Namespace: file.owner.Namespace, Name: file.owner.Name}
 	if file.picture != nil {
@@ -244,6 +253,8 @@ type resolvedFile struct {
 	// authorized is when the client was authorized.
 	authorized time.Time
 
+	// pending is set for a thumbnail that is to be made.
+	pending bool
 	// picture is nil for an object of the item. The others are those of the rendition; again is set when it replaces one whose object
 	// was missing.
 	picture *picture
@@ -262,6 +273,10 @@ var errFileNotFound = fault.New(fault.NotFound, "file not found")
 // tell whether a file exists: without a signature a private file is reported as not found,
 // and an invalid signature is rejected for files that don't exist too.
 func (d *Delivery) resolveFile(r *http.Request) (resolvedFile, error) {
+	return d.resolveFileOf(r, d.items)
+}
+
+func (d *Delivery) resolveFileOf(r *http.Request, items Items) (resolvedFile, error) {
 	id, err := uuid.Parse(chi.URLParam(r, "mediaId"))
 	if err != nil {
 		return resolvedFile{}, errFileNotFound
@@ -270,7 +285,7 @@ func (d *Delivery) resolveFile(r *http.Request) (resolvedFile, error) {
 	if !ok {
 		return resolvedFile{}, errFileNotFound
 	}
-	item, owner, err := d.items.ForDelivery(r.Context(), id)
+	item, owner, err := items.ForDelivery(r.Context(), id)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return resolvedFile{}, err
 	}
@@ -282,7 +297,7 @@ func (d *Delivery) resolveFile(r *http.Request) (resolvedFile, error) {
 		}
 	}
 	if exists && isPublic(item, variant, originals) {
-		file.maxAge, file.public = d.maxAge, true
+		file.maxAge, file.public = file.maxAgeOf(d.maxAge), true
 		return file, nil
 	}
 	query := r.URL.Query()
@@ -296,8 +311,19 @@ func (d *Delivery) resolveFile(r *http.Request) (resolvedFile, error) {
 	if !exists {
 		return resolvedFile{}, errFileNotFound
 	}
-	file.maxAge, file.expiresIn = expiresIn, expiresIn
+	file.maxAge, file.expiresIn = file.maxAgeOf(expiresIn), expiresIn
 	return file, nil
+}
+
+// pendingMaxAge is how long caches may keep the original of an item whose conversion is to be made, as its file.
+const pendingMaxAge = time.Minute
+
+// maxAgeOf returns how long caches may keep the file, which otherwise do so for maxAge.
+func (f *resolvedFile) maxAgeOf(maxAge time.Duration) time.Duration {
+	if f.variant == media.Shown && f.item.Derivatives == media.DerivativesPending {
+		return min(maxAge, pendingMaxAge)
+	}
+	return maxAge
 }
 
 // authorizeAgainAfter is for how long an authorization holds before the response begins.
@@ -319,9 +345,13 @@ func (d *Delivery) authorizeAgain(r *http.Request, file *resolvedFile) error {
 // find sets the object or the picture that the variant of a file names, and reports whether there is one. The settings are read
 // only where they matter.
 func (d *Delivery) find(ctx context.Context, file *resolvedFile) (exists bool, originals settings.Originals, err error) {
-	file.object, exists = file.item.Objects.Find(file.variant)
+	if file.variant == media.Thumbnail && file.item.Derivatives == media.DerivativesPending {
+		file.pending = d.derivatives != nil
+		return file.pending, settings.OriginalsPublic, nil
+	}
+	file.object, exists = file.item.Object(file.variant)
 	wanted, isAddress := parseAddress(file.variant)
-	if exists && !isPublic(file.item, file.variant, settings.OriginalsPublic) || exists && file.variant != media.Original || !exists && (!isAddress || d.images == nil) {
+	if exists && !isPublic(file.item, file.variant, settings.OriginalsPublic) || exists && file.object.Variant != media.Original || !exists && (!isAddress || d.images == nil) {
 		return exists, settings.OriginalsPublic, nil
 	}
 	layers, err := d.settings.Get(ctx, file.item.AccountID)

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
@@ -38,6 +39,33 @@ func (d *Delivery) makePicture(r *http.Request, file *resolvedFile) error {
 		return err
 	}
 	return err
+}
+
+// Derivatives makes the derivatives of items after their uploads. upload.Derivatives implements it.
+type Derivatives interface {
+	MakeNow(ctx context.Context, item media.Item) error
+}
+
+// makeThumbnail makes a thumbnail that is to be made, for an authorized client, and returns it. It is limited as the pictures of presets are.
+func (d *Delivery) makeThumbnail(w http.ResponseWriter, r *http.Request, file resolvedFile) (resolvedFile, error) {
+	limit := d.newPictureLimit(w, r)
+	admit := limit.admit
+	if !file.public && showsImage(r) {
+		admit = limit.count
+	}
+	err := admit()
+	limit.show(w.Header())
+	if err != nil {
+		return file, err
+	}
+	if err := d.derivatives.MakeNow(r.Context(), file.item); err != nil {
+		return file, err
+	}
+	made, err := d.resolveFileOf(r, d.current) // the item may have been deleted meanwhile
+	if err == nil && made.pending {
+		err = fault.New(fault.Unavailable, "the thumbnail could not be made now")
+	}
+	return made, err
 }
 
 // setRendition makes a rendition the file that is sent.

@@ -19,6 +19,7 @@ import (
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/ratelimit"
+	"mediastack.dev/runtime/media"
 )
 
 // inlineTypes are the types that a browser may display, beside images. All others are downloaded: SVG,
@@ -71,8 +72,8 @@ func (d *Delivery) send(w http.ResponseWriter, r *http.Request, file resolvedFil
 	}
 	defer sender.release() // after the connection to the object store is closed
 	defer content.close()
-	var modified time.Time // of a picture it is not known: its preset may have changed since the upload
-	if file.picture == nil {
+	var modified time.Time // of a picture, and of a file that may become a conversion, it is not known: it may have changed since the upload
+	if file.picture == nil && file.variant != media.Shown {
 		modified = file.item.CreatedAt
 	}
 	http.ServeContent(sender, r, "", modified, content)

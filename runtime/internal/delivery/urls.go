@@ -35,6 +35,9 @@ func isPublic(item media.Item, variant media.Variant, originals settings.Origina
 	if item.Access != media.Public || item.Draft() {
 		return false
 	}
+	if variant == media.Shown {
+		variant = item.File().Variant
+	}
 	return variant != media.Original || item.File().Variant == media.Original && originals == settings.OriginalsPublic
 }
 
@@ -42,6 +45,16 @@ func isPublic(item media.Item, variant media.Variant, originals settings.Origina
 // account of the item.
 func (u *URLs) URL(item media.Item, object media.Object, originals settings.Originals) string {
 	return u.url(item, object.Variant, downloadName(item, object), isPublic(item, object.Variant, originals))
+}
+
+// FileURL returns the URL of the object that item.File returns at the time of a request. It is that of the object unless that may change.
+func (u *URLs) FileURL(item media.Item, originals settings.Originals) string {
+	variant := item.FileVariant()
+	name := item.FileName
+	if variant != media.Shown {
+		name = downloadName(item, item.File())
+	}
+	return u.url(item, variant, name, isPublic(item, variant, originals))
 }
 
 func (u *URLs) url(item media.Item, variant media.Variant, name string, public bool) string {

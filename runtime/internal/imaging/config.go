@@ -64,8 +64,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// workers returns the number of workers.
-func (c Config) workers() int {
+// WorkerCount returns the number of workers.
+func (c Config) WorkerCount() int {
 	if c.Workers == 0 {
 		return runtime.GOMAXPROCS(0)
 	}

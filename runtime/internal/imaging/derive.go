@@ -31,7 +31,13 @@ func (p *Pool) Derive(ctx context.Context, request media.ImageJob) (media.Facts,
 	ctx, span := tracing.Start(ctx, "images derive", trace.WithAttributes(attribute.String("mediastack.media_type", request.MimeType), attribute.Int64("mediastack.bytes", request.Bytes)))
 	defer span.End()
 	j := &job{item: request.ItemID, account: request.AccountID, purpose: forUpload, bytes: request.Bytes, slot: request.Slot, source: request.Source, outputs: derivativeOutputs(request)}
+	if request.Requested {
+		j.purpose = onDemand
+	}
 	err := p.do(ctx, j)
+	if errors.Is(err, ErrWorker) && !errors.Is(err, errStart) {
+		err = errors.Join(media.ErrWorkerFailed, err)
+	}
 	made, missing := derivatives(j.made)
 	if err == nil {
 		err = missing

@@ -26,9 +26,10 @@ func (r *RejectedError) Error() string {
 	return fmt.Sprintf("rejected (%s): %s", r.Reason, r.Text)
 }
 
-// Is reports a file whose bytes are not those of an image as media.ErrUnreadable. A file over a limit may be a whole image.
+// Is reports media.ErrRejected, and a file whose bytes are not those of an image as media.ErrUnreadable. A file over a limit may be a whole
+// image.
 func (r *RejectedError) Is(target error) bool {
-	return target == media.ErrUnreadable && (r.Reason == protocol.ReasonFormat.String() || r.Reason == protocol.ReasonCorrupt.String())
+	return target == media.ErrRejected || target == media.ErrUnreadable && (r.Reason == protocol.ReasonFormat.String() || r.Reason == protocol.ReasonCorrupt.String())
 }
 
 // ErrWorker is in the chain of the error for a file on which workers crashed, hung or

@@ -72,7 +72,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Pool, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	workers := cfg.workers()
+	workers := cfg.WorkerCount()
 	p := &Pool{cfg: cfg, closeGrace: closeGrace, log: deps.Log, turns: newTurns(workers), queueSlots: newQueue(cfg.Queue), renderSlots: newQueue(cfg.renderQueue())}
 	p.running, p.kill = context.WithCancel(context.WithoutCancel(ctx))
 	if !cfg.Enabled {
@@ -140,7 +140,7 @@ func (p *Pool) ReserveWait(ctx context.Context, account uuid.UUID) (media.ImageS
 }
 
 func (p *Pool) busy() error {
-	after := time.Duration(p.avgDuration.Load()) * time.Duration(p.turns.waiting()) / time.Duration(p.cfg.workers())
+	after := time.Duration(p.avgDuration.Load()) * time.Duration(p.turns.waiting()) / time.Duration(p.cfg.WorkerCount())
 	return &fault.Error{Kind: fault.Busy, Public: "too many images at once", RetryAfter: min(max(after, time.Second), time.Minute)}
 }
 
@@ -225,5 +225,5 @@ func (p *Pool) logReady(process *process) {
 	}
 	p.lacking.Store(uint32(lacking))
 	const all = protocol.LayerLimits | protocol.LayerPrivileges | protocol.LayerSyscalls
-	p.log.Info("image workers are ready", "program", p.path, "workers", p.cfg.workers(), "sandboxed", process.sandbox == all)
+	p.log.Info("image workers are ready", "program", p.path, "workers", p.cfg.WorkerCount(), "sandboxed", process.sandbox == all)
 }

@@ -82,6 +82,7 @@ var reviewed = struct {
 		},
 		"SettingsChange": {
 			"changed": "", "pinnedBy": "", "sources": "", // ignored in a request
+			"derivatives":     "how images are converted",
 			"originals":       "whether everyone with the link to a public image can download its original",
 			"presets":         "in which sizes they are shown",
 			"thumbnailHeight": "in which sizes they are shown", "thumbnailWidth": "in which sizes they are shown",

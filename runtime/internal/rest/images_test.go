@@ -7,11 +7,13 @@ import (
 	"image/jpeg"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/imaging/webp"
+	"mediastack.dev/runtime/settings"
 )
 
 // photo returns a JPEG.
@@ -100,4 +102,76 @@ func TestImages_HaveAThumbnailAndAConversion(t *testing.T) {
 	if totals.Storage != int64(stored) {
 		t.Errorf("the account has %d bytes, and says %d", stored, totals.Storage)
 	}
+}
+
+// The addresses of an image whose derivatives are made later are the same before and afterwards. The request for its thumbnail makes them.
+func TestLater_TheAddressesStay(t *testing.T) {
+	t.Parallel()
+	w, one, rt := withTenant(t, func(o *options) { o.Images = true })
+	changed := decode[api.Settings](t, rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"useWebP": true, "derivatives": "Later"}`)))
+	if !slices.Equal(*changed.Changed, []string{"useWebP", "derivatives"}) || changed.Derivatives != settings.DerivativesLater || changed.Sources["derivatives"] != settings.FromTenant {
+		t.Errorf("%+v", changed)
+	}
+	file := photo(t, 800, 400)
+	path := func(address string) string { // a signed URL expires in another second
+		before, _, _ := strings.Cut(address, "?")
+		return before
+	}
+	read := func(item api.MediaItem) api.MediaItem {
+		return rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)).item(t)
+	}
+	public, private := rt.sealed(t, one.Key, filePart("a.jpg", file), field("access", "public")), rt.sealed(t, one.Key, filePart("b.jpg", file))
+	broken := rt.sealed(t, one.Key, filePart("c.jpg", file[:len(file)/2]), field("access", "public"))
+	for _, item := range []api.MediaItem{public, private} {
+		if item.MimeType != "image/jpeg" || item.Thumbnail == "" || item.Width != 0 || !strings.Contains(item.File, "/_file/") || item.Original != "" {
+			t.Fatalf("at first: %+v", item)
+		}
+		if got := rt.do(t, http.MethodGet, item.File); !bytes.Equal(got.Body, file) || got.Header.Get("Content-Type") != "image/jpeg" || !strings.HasSuffix(got.Header.Get("Cache-Control"), "max-age=60") || got.Header.Get("Last-Modified") != "" {
+			t.Errorf("the original: %d %v", got.Status, got.Header)
+		}
+		got := rt.do(t, http.MethodGet, item.Thumbnail)
+		if got.Status != http.StatusOK || got.Header.Get("Content-Type") != "image/webp" {
+			t.Fatalf("the thumbnail: %d %s", got.Status, got.Body)
+		}
+		now := read(item)
+		if path(now.File) != path(item.File) || path(now.Thumbnail) != path(item.Thumbnail) || now.MimeType != "image/webp" || now.Width != 800 || now.Original == "" || now.Size == item.Size {
+			t.Errorf("afterwards: %+v", now)
+		}
+		if got := rt.do(t, http.MethodGet, item.File); got.Header.Get("Content-Type") != "image/webp" || int64(len(got.Body)) != now.Size || strings.HasSuffix(got.Header.Get("Cache-Control"), "max-age=60") {
+			t.Errorf("the conversion: %d %v", got.Status, got.Header)
+		}
+		if again := rt.do(t, http.MethodGet, item.Thumbnail); !bytes.Equal(again.Body, got.Body) {
+			t.Errorf("the thumbnail again: %d", again.Status)
+		}
+		if got := rt.do(t, http.MethodGet, now.Original); !bytes.Equal(got.Body, file) {
+			t.Errorf("the original: %d", got.Status)
+		}
+	}
+	// The original of a conversion is not public, under no address.
+	plain, _, _ := strings.Cut(read(public).Original, "?")
+	rt.do(t, http.MethodGet, plain).rejected(t, http.StatusNotFound, "Not Found")
+	for _, variant := range []string{"_file", "thumbnail"} {
+		rt.do(t, http.MethodGet, "/media/file/"+private.MediaId.String()+"/"+variant+"/b.jpg").rejected(t, http.StatusNotFound, "Not Found")
+	}
+	rt.do(t, http.MethodGet, strings.Replace(private.File, "/_file/", "/original/", 1)).rejected(t, http.StatusForbidden, "Invalid signature")
+
+	rt.do(t, http.MethodGet, broken.Thumbnail).Is(t, http.StatusNotFound, "the thumbnail of a broken image")
+	if now := read(broken); now.Thumbnail != "" || path(now.File) != path(broken.File) || now.MimeType != "image/jpeg" {
+		t.Errorf("a broken image: %+v", now)
+	}
+	// With the setting originals, the file needs a signature as long as it is the original.
+	w.pin(t, "team-a/site", one, settings.Layer{Pictures: settings.Pictures{Originals: settings.OriginalsSigned, Derivatives: settings.DerivativesLater}})
+	detail := rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"derivatives": "AtUpload"}`)).rejected(t, http.StatusConflict, "Conflict")
+	if detail != "derivatives: pinned by MediaSettings team-a/site" {
+		t.Errorf("detail %s", detail)
+	}
+	rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"derivatives": "Sometimes"}`)).Is(t, http.StatusBadRequest, "another value")
+	signed := rt.sealed(t, one.Key, filePart("d.jpg", file), field("access", "public"))
+	plain, _, _ = strings.Cut(signed.File, "?")
+	if !strings.Contains(signed.File, "signature=") {
+		t.Errorf("the file is at %s", signed.File)
+	}
+	rt.do(t, http.MethodGet, plain).Is(t, http.StatusNotFound, "the original without a signature")
+	rt.do(t, http.MethodGet, signed.Thumbnail).Is(t, http.StatusOK, "the thumbnail")
+	rt.do(t, http.MethodGet, plain).Is(t, http.StatusOK, "the conversion without a signature")
 }

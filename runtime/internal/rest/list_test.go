@@ -60,6 +60,9 @@ type noURLs struct{}
 
 func (noURLs) URL(media.Item, media.Object, settings.Originals) string { return "" }
 
+// FileURL returns nothing.
+func (noURLs) FileURL(media.Item, settings.Originals) string { return "" }
+
 // PictureURL returns nothing.
 func (noURLs) PictureURL(media.Item, string, int, settings.Format) string { return "" }
 

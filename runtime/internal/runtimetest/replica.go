@@ -144,6 +144,8 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 		config.Delivery = delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}
 	}
 	var err error
+	c.Tasks, err = work.NewRunner(work.Deps{Store: e.Store.Tasks, Registry: c.Registry, Log: c.log})
+	must(t, err)
 	c.Limits, err = ratelimit.New(config.Limits, ratelimit.Deps{Registry: c.Registry, Now: config.Now, Log: c.log})
 	must(t, err)
 	config.Auth.Brand = config.Server.Brand
@@ -170,6 +172,15 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 	}
 	c.Uploads, err = upload.New(config.Upload, deps)
 	must(t, err)
+	if config.Images {
+		pending, ok := config.Uploads.(upload.DerivativesStore)
+		if !ok { // a test has its own
+			pending = e.Store.Uploads
+		}
+		later := upload.NewDerivatives(upload.DerivativesDeps{Store: pending, Uploads: c.Uploads, RunNow: c.Tasks.RunNow, Workers: 1, Timeout: 10 * time.Minute, Log: c.log})
+		must(t, c.Tasks.Register(upload.DerivativesWork, later, later.Policy()))
+		files.Derivatives = later
+	}
 	secret, err := config.Auth.ServerSecret()
 	must(t, err)
 	c.Items = c.Media
@@ -188,8 +199,6 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 	if config.Fetch == (fetch.Config{}) {
 		config.Fetch = FetchConfig()
 	}
-	c.Tasks, err = work.NewRunner(work.Deps{Store: e.Store.Tasks, Registry: c.Registry, Log: c.log})
-	must(t, err)
 	c.Fetch, err = fetch.New(config.Fetch, fetch.Deps{Store: e.Store.Fetches, Source: config.Source, Media: c.Media, Uploads: c.Uploads, NewID: e.Store.Cell().NewID,
 		Queued: func() { c.Tasks.Wake(fetch.JobWork) }, Now: config.Now, Log: c.log, Registry: c.Registry})
 	must(t, err)

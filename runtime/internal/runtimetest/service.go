@@ -71,6 +71,9 @@ func (e *Env) Service(t *testing.T, config ServiceConfig) *Service {
 	if config.Credentials == nil {
 		config.Credentials = process.Credentials
 	}
+	if config.Images && config.Uploads == nil {
+		config.Uploads = process.Uploads // derivatives that are made later need the lease
+	}
 	if config.Changes == nil {
 		config.Changes = process.Items
 	}

@@ -183,11 +183,11 @@ func (a *API) originals(ctx context.Context, accountID uuid.UUID) settings.Origi
 func (a *API) fileView(o fileOwner, originals settings.Originals, item media.Item, query url.Values) pages.File {
 	view := a.commonView(item)
 	file := item.File()
-	view.URL = a.URLs.URL(item, file, originals)
+	view.URL = a.URLs.FileURL(item, originals)
 	if original, ok := item.Objects.Find(media.Original); ok && file.Variant != media.Original {
 		view.Original = &pages.Original{URL: a.URLs.URL(item, original, originals), Type: original.MimeType, Size: original.Bytes}
 	}
-	if thumbnail, ok := item.Objects.Find(media.Thumbnail); ok {
+	if thumbnail, ok := item.Thumbnail(); ok {
 		view.Thumbnail = a.URLs.URL(item, thumbnail, originals)
 	}
 	if item.Draft() {

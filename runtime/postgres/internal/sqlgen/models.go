@@ -179,32 +179,33 @@ type Installation struct {
 }
 
 type Item struct {
-	ID              uuid.UUID
-	AccountID       uuid.UUID
-	AppID           uuid.UUID
-	FileName        string
-	Access          string
-	Caption         string
-	GroupLabel      string
-	Objects         media.Objects
-	Bytes           int64
-	CreatedAt       time.Time
-	SealedAt        *time.Time
-	Version         int32
-	Metadata        media.Metadata
-	Width           *int32
-	Height          *int32
-	Placeholder     []byte
-	FactsVersion    int16
-	Ref             string
-	DeletedAt       *time.Time
-	RestorableUntil *time.Time
-	WasSealedAt     *time.Time
-	DurationMs      *int64
-	Pages           *int32
-	FocusX          *int16
-	FocusY          *int16
-	DominantColor   *string
+	ID               uuid.UUID
+	AccountID        uuid.UUID
+	AppID            uuid.UUID
+	FileName         string
+	Access           string
+	Caption          string
+	GroupLabel       string
+	Objects          media.Objects
+	Bytes            int64
+	CreatedAt        time.Time
+	SealedAt         *time.Time
+	Version          int32
+	Metadata         media.Metadata
+	Width            *int32
+	Height           *int32
+	Placeholder      []byte
+	FactsVersion     int16
+	Ref              string
+	DeletedAt        *time.Time
+	RestorableUntil  *time.Time
+	WasSealedAt      *time.Time
+	DurationMs       *int64
+	Pages            *int32
+	FocusX           *int16
+	FocusY           *int16
+	DominantColor    *string
+	DerivativesState int16
 }
 
 type ItemCache struct {
@@ -427,32 +428,33 @@ type SettingsTenant struct {
 }
 
 type StoredItem struct {
-	ID              uuid.UUID
-	AccountID       uuid.UUID
-	AppID           uuid.UUID
-	FileName        string
-	Access          string
-	Caption         string
-	GroupLabel      string
-	Objects         media.Objects
-	Bytes           int64
-	CreatedAt       time.Time
-	SealedAt        *time.Time
-	Version         int32
-	Metadata        media.Metadata
-	Width           *int32
-	Height          *int32
-	Placeholder     []byte
-	FactsVersion    int16
-	Ref             string
-	DeletedAt       *time.Time
-	RestorableUntil *time.Time
-	WasSealedAt     *time.Time
-	DurationMs      *int64
-	Pages           *int32
-	FocusX          *int16
-	FocusY          *int16
-	DominantColor   *string
+	ID               uuid.UUID
+	AccountID        uuid.UUID
+	AppID            uuid.UUID
+	FileName         string
+	Access           string
+	Caption          string
+	GroupLabel       string
+	Objects          media.Objects
+	Bytes            int64
+	CreatedAt        time.Time
+	SealedAt         *time.Time
+	Version          int32
+	Metadata         media.Metadata
+	Width            *int32
+	Height           *int32
+	Placeholder      []byte
+	FactsVersion     int16
+	Ref              string
+	DeletedAt        *time.Time
+	RestorableUntil  *time.Time
+	WasSealedAt      *time.Time
+	DurationMs       *int64
+	Pages            *int32
+	FocusX           *int16
+	FocusY           *int16
+	DominantColor    *string
+	DerivativesState int16
 }
 
 type Upload struct {

@@ -134,7 +134,7 @@ func (q *Queries) EndTombstones(ctx context.Context, arg EndTombstonesParams) ([
 }
 
 const listTombstones = `-- name: ListTombstones :many
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color FROM stored_item WHERE app_id = $1 AND deleted_at IS NOT NULL ORDER BY deleted_at DESC, id DESC LIMIT $3::bigint OFFSET $2::bigint
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state FROM stored_item WHERE app_id = $1 AND deleted_at IS NOT NULL ORDER BY deleted_at DESC, id DESC LIMIT $3::bigint OFFSET $2::bigint
 `
 
 type ListTombstonesParams struct {
@@ -179,6 +179,7 @@ func (q *Queries) ListTombstones(ctx context.Context, arg ListTombstonesParams) 
 			&i.FocusX,
 			&i.FocusY,
 			&i.DominantColor,
+			&i.DerivativesState,
 		); err != nil {
 			return nil, err
 		}
@@ -283,7 +284,7 @@ const restoreItem = `-- name: RestoreItem :one
 WITH changed AS (
     UPDATE stored_item SET sealed_at = stored_item.was_sealed_at, was_sealed_at = NULL, deleted_at = NULL, restorable_until = NULL
     WHERE stored_item.app_id = $1 AND stored_item.id = $2 AND stored_item.deleted_at IS NOT NULL
-    RETURNING stored_item.id, stored_item.account_id, stored_item.app_id, stored_item.file_name, stored_item.access, stored_item.caption, stored_item.group_label, stored_item.objects, stored_item.bytes, stored_item.created_at, stored_item.sealed_at, stored_item.version, stored_item.metadata, stored_item.width, stored_item.height, stored_item.placeholder, stored_item.facts_version, stored_item.ref, stored_item.deleted_at, stored_item.restorable_until, stored_item.was_sealed_at, stored_item.duration_ms, stored_item.pages, stored_item.focus_x, stored_item.focus_y, stored_item.dominant_color
+    RETURNING stored_item.id, stored_item.account_id, stored_item.app_id, stored_item.file_name, stored_item.access, stored_item.caption, stored_item.group_label, stored_item.objects, stored_item.bytes, stored_item.created_at, stored_item.sealed_at, stored_item.version, stored_item.metadata, stored_item.width, stored_item.height, stored_item.placeholder, stored_item.facts_version, stored_item.ref, stored_item.deleted_at, stored_item.restorable_until, stored_item.was_sealed_at, stored_item.duration_ms, stored_item.pages, stored_item.focus_x, stored_item.focus_y, stored_item.dominant_color, stored_item.derivatives_state
 ), total AS (
     UPDATE app_total SET public_items = public_items + (changed.access = 'public')::int, private_items = private_items + (changed.access = 'private')::int,
         bytes = app_total.bytes + changed.bytes, deleted_items = deleted_items - 1, deleted_bytes = deleted_bytes - changed.bytes
@@ -301,7 +302,7 @@ WITH changed AS (
     WHERE item_file_type(changed.objects) LIKE 'image/%' AND EXISTS (SELECT FROM rendition_eager e WHERE e.account_id = changed.account_id AND e.active)
     ON CONFLICT (kind, key) DO UPDATE SET claim = NULL, instance_id = NULL, due_at = now(), attempts = 0, failure = ''
 )
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color FROM changed
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state FROM changed
 `
 
 type RestoreItemParams struct {
@@ -311,32 +312,33 @@ type RestoreItemParams struct {
 }
 
 type RestoreItemRow struct {
-	ID              uuid.UUID
-	AccountID       uuid.UUID
-	AppID           uuid.UUID
-	FileName        string
-	Access          string
-	Caption         string
-	GroupLabel      string
-	Objects         media.Objects
-	Bytes           int64
-	CreatedAt       time.Time
-	SealedAt        *time.Time
-	Version         int32
-	Metadata        media.Metadata
-	Width           *int32
-	Height          *int32
-	Placeholder     []byte
-	FactsVersion    int16
-	Ref             string
-	DeletedAt       *time.Time
-	RestorableUntil *time.Time
-	WasSealedAt     *time.Time
-	DurationMs      *int64
-	Pages           *int32
-	FocusX          *int16
-	FocusY          *int16
-	DominantColor   *string
+	ID               uuid.UUID
+	AccountID        uuid.UUID
+	AppID            uuid.UUID
+	FileName         string
+	Access           string
+	Caption          string
+	GroupLabel       string
+	Objects          media.Objects
+	Bytes            int64
+	CreatedAt        time.Time
+	SealedAt         *time.Time
+	Version          int32
+	Metadata         media.Metadata
+	Width            *int32
+	Height           *int32
+	Placeholder      []byte
+	FactsVersion     int16
+	Ref              string
+	DeletedAt        *time.Time
+	RestorableUntil  *time.Time
+	WasSealedAt      *time.Time
+	DurationMs       *int64
+	Pages            *int32
+	FocusX           *int16
+	FocusY           *int16
+	DominantColor    *string
+	DerivativesState int16
 }
 
 // Returns what it has restored: another request may delete the item again before it could be read.
@@ -370,6 +372,7 @@ func (q *Queries) RestoreItem(ctx context.Context, arg RestoreItemParams) (Resto
 		&i.FocusX,
 		&i.FocusY,
 		&i.DominantColor,
+		&i.DerivativesState,
 	)
 	return i, err
 }

@@ -70,15 +70,15 @@ WITH timeout_set AS MATERIALIZED (
         unnest($5::text[]) AS caption, unnest($6::text[]) AS group_label, unnest($7::text[]) AS objects,
         unnest($8::bigint[]) AS bytes, unnest($9::timestamptz[]) AS created_at, unnest($10::text[]) AS metadata,
         unnest($11::int[]) AS width, unnest($12::int[]) AS height, unnest($13::bytea[]) AS placeholder, unnest($14::text[]) AS dominant_color,
-        unnest($15::text[]) AS ref, unnest($16::bigint[]) AS duration_ms, unnest($17::int[]) AS pages
+        unnest($15::text[]) AS ref, unnest($16::bigint[]) AS duration_ms, unnest($17::int[]) AS pages, unnest($18::smallint[]) AS derivatives_state
 ), done AS (
     DELETE FROM upload USING requested, timeout_set WHERE upload.item_id = ANY ($2::uuid[]) AND upload.item_id = requested.id AND upload.reserved = requested.bytes
     RETURNING upload.item_id, upload.account_id, upload.app_id
 )
 INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at,
-    metadata, width, height, placeholder, duration_ms, pages, ref, dominant_color, facts_version)
+    metadata, width, height, placeholder, duration_ms, pages, ref, dominant_color, derivatives_state, facts_version)
 SELECT requested.id, done.account_id, done.app_id, requested.file_name, requested.access, requested.caption, requested.group_label, requested.objects::jsonb, requested.bytes, requested.created_at,
-    requested.metadata::jsonb, nullif(requested.width, 0), nullif(requested.height, 0), requested.placeholder, nullif(requested.duration_ms, 0), nullif(requested.pages, 0), requested.ref, nullif(requested.dominant_color, ''), 3
+    requested.metadata::jsonb, nullif(requested.width, 0), nullif(requested.height, 0), requested.placeholder, nullif(requested.duration_ms, 0), nullif(requested.pages, 0), requested.ref, nullif(requested.dominant_color, ''), coalesce(requested.derivatives_state, 0), 3
 FROM requested JOIN done ON done.item_id = requested.id
 RETURNING id
 `
@@ -101,6 +101,7 @@ type CommitUploadsParams struct {
 	Refs           []string
 	Durations      []int64
 	Pages          []int32
+	Derivatives    []int16
 }
 
 // Commits the uploads whose reservation equals the stored bytes, so that the usage does not
@@ -124,6 +125,7 @@ func (q *Queries) CommitUploads(ctx context.Context, arg CommitUploadsParams) ([
 		arg.Refs,
 		arg.Durations,
 		arg.Pages,
+		arg.Derivatives,
 	)
 	if err != nil {
 		return nil, err
@@ -253,6 +255,23 @@ SELECT EXISTS (SELECT FROM stored_item WHERE id = $1)
 
 func (q *Queries) ItemExists(ctx context.Context, id uuid.UUID) (bool, error) {
 	row := q.db.QueryRow(ctx, itemExists, id)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
+const itemHasObject = `-- name: ItemHasObject :one
+SELECT EXISTS (SELECT FROM stored_item WHERE id = $1 AND objects @> jsonb_build_array(jsonb_build_object('key', $2::text)))
+`
+
+type ItemHasObjectParams struct {
+	ID  uuid.UUID
+	Key string
+}
+
+// Reports whether the object with a key is of an item.
+func (q *Queries) ItemHasObject(ctx context.Context, arg ItemHasObjectParams) (bool, error) {
+	row := q.db.QueryRow(ctx, itemHasObject, arg.ID, arg.Key)
 	var exists bool
 	err := row.Scan(&exists)
 	return exists, err

@@ -42,6 +42,61 @@ func (q *Queries) AddTask(ctx context.Context, arg AddTaskParams) error {
 	return err
 }
 
+const claimTask = `-- name: ClaimTask :many
+UPDATE work SET claim = $1::uuid, attempts = attempts + 1,
+    instance_id = (SELECT r.id FROM runtime_instance r WHERE r.id = $2::uuid AND r.lease_ends >= now()),
+    due_at = now() + $3::bigint * interval '1 microsecond'
+WHERE work.kind = $4 AND work.key = $5 AND (work.claim IS NULL OR work.due_at <= now())
+RETURNING work.account_id, work.attempts, work.payload, coalesce(work.expires_at <= now(), false)::boolean AS expired
+`
+
+type ClaimTaskParams struct {
+	Claim    uuid.UUID
+	Own      uuid.UUID
+	Duration int64
+	Kind     string
+	Key      uuid.UUID
+}
+
+type ClaimTaskRow struct {
+	AccountID uuid.UUID
+	Attempts  int32
+	Payload   []byte
+	Expired   bool
+}
+
+// Claims one task, whenever it is due, unless a process works on it.
+func (q *Queries) ClaimTask(ctx context.Context, arg ClaimTaskParams) ([]ClaimTaskRow, error) {
+	rows, err := q.db.Query(ctx, claimTask,
+		arg.Claim,
+		arg.Own,
+		arg.Duration,
+		arg.Kind,
+		arg.Key,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ClaimTaskRow
+	for rows.Next() {
+		var i ClaimTaskRow
+		if err := rows.Scan(
+			&i.AccountID,
+			&i.Attempts,
+			&i.Payload,
+			&i.Expired,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const claimTasks = `-- name: ClaimTasks :many
 WITH RECURSIVE waiting AS (
     (SELECT w.account_id FROM work w WHERE w.kind = $5 ORDER BY w.account_id LIMIT 1)
