@@ -881,6 +881,8 @@ export interface components {
         Settings: {
             /** @description The fields whose value changed. In the response to a change only. */
             changed?: string[];
+            /** @description Whether thumbnails and conversions are made before an upload is answered; absent while nobody has set it. */
+            derivatives?: string;
             /** @description Whether the original of a public item needs a signed URL; absent while nobody has set it. */
             originals?: string;
             /** @description The MediaSettings object that pins fields; absent when none does. */
@@ -889,6 +891,7 @@ export interface components {
             presets?: components["schemas"]["Preset"][];
             /** @description Source of the value of each field. */
             sources: {
+                derivatives?: components["schemas"]["Source"];
                 originals?: components["schemas"]["Source"];
                 thumbnailHeight: components["schemas"]["Source"];
                 thumbnailWidth: components["schemas"]["Source"];
@@ -905,6 +908,8 @@ export interface components {
         SettingsChange: {
             /** @description Ignored. */
             changed?: unknown;
+            /** @description `Later`: uploads do not wait for the thumbnail and the conversion of an image. Until the conversion is there, the file is the original. */
+            derivatives?: string;
             /** @description `signed`: the original of a public item needs a signed URL, too. */
             originals?: string;
             /** @description Ignored. */
