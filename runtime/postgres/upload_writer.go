@@ -198,11 +198,12 @@ func (s Uploads) AbandonStored(ctx context.Context, itemID uuid.UUID, scope medi
 		removal = &media.Removal{ID: id, Bucket: scope.Bucket, Keys: keys}
 		return err
 	}
-	if len(keys) == 0 {
-		return nil, errors.New("a removal without keys")
+	var first string // one commit has them all, or none
+	if len(keys) > 0 {
+		first = keys[0]
 	}
 	if uncertain {
-		err = s.whileFenced(ctx, itemID, keys[0], writer, abandonLockTimeout, queue)
+		err = s.whileFenced(ctx, itemID, first, writer, abandonLockTimeout, queue)
 	} else {
 		err = toFault(queue(s.queries, false), "abandon upload")
 	}
