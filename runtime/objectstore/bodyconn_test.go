@@ -24,7 +24,7 @@ func TestBodyConn_SendsABodyInLargePieces(t *testing.T) {
 	for size, writes := range map[int]int{0: 0, 100_000: 1, writeSize: 1, writeSize + 1: 2, 10 * writeSize: 10} {
 		body := bytes.Repeat([]byte("x"), size)
 		conn := &countedConn{}
-		n, err := bodyConn{conn}.ReadFrom(bytes.NewReader(body))
+		n, err := (&bodyConn{Conn: conn}).ReadFrom(bytes.NewReader(body))
 		if err != nil || n != int64(size) || !bytes.Equal(conn.sent.Bytes(), body) || conn.writes != writes {
 			t.Errorf("%d bytes: %d were sent by %d calls, %v; want %d calls", size, n, conn.writes, err, writes)
 		}

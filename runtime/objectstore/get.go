@@ -17,6 +17,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/splice"
 )
 
 // directGet sends the request for an object as one signed request to the transport. minio-go needs
@@ -103,6 +104,11 @@ func (g *directGet) open(ctx context.Context, bucket, key, span string) (io.Read
 		headers = []signedHeader{{"range", span}}
 	}
 	g.signer.sign(request, value, headers, g.now())
+	pipe := splice.FromContext(ctx)
+	var conn **bodyConn
+	if pipe != nil {
+		ctx, conn = traceConn(ctx)
+	}
 	response, err := g.transport.RoundTrip(request.WithContext(ctx))
 	if err != nil {
 		return nil, err
@@ -116,6 +122,9 @@ func (g *directGet) open(ctx context.Context, bucket, key, span string) (io.Read
 	if err := checkRange(response, span); err != nil {
 		_ = response.Body.Close()
 		return nil, err
+	}
+	if pipe != nil {
+		(*conn).fillPipe(response, pipe)
 	}
 	return response.Body, nil
 }

@@ -97,6 +97,7 @@ type Delivery struct {
 	urls      *URLs
 	downloads *downloadLimiter
 	lost      prometheus.Counter
+	spliced   prometheus.Counter // bytes
 	settings  Settings
 	presign   Presigner // nil unless clients are redirected
 	present   *presence // with presign
@@ -152,12 +153,17 @@ func New(cfg Config, deps Deps) (*Delivery, error) {
 	lost := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "mediastack_files_lost_total", Help: "Downloads of files that the object store has lost: the item is there, its object is not (500 `file_lost`; the log has the ids).",
 	})
+	spliced := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "mediastack_downloads_spliced_bytes_total", Help: "Bytes of files that the kernel passed from the object store to clients, without a copy in the process.",
+	})
 	if deps.Registry != nil {
-		if err := deps.Registry.Register(lost); err != nil {
-			return nil, err
+		for _, counter := range []prometheus.Counter{lost, spliced} {
+			if err := deps.Registry.Register(counter); err != nil {
+				return nil, err
+			}
 		}
 	}
-	d := &Delivery{lost: lost, items: deps.Items, current: cmp.Or(deps.Current, deps.Items), objects: deps.Objects, downloads: downloads, maxAge: cfg.PublicMaxAge, now: deps.Now, log: deps.Log, settings: deps.Settings, limits: deps.Limits,
+	d := &Delivery{lost: lost, spliced: spliced, items: deps.Items, current: cmp.Or(deps.Current, deps.Items), objects: deps.Objects, downloads: downloads, maxAge: cfg.PublicMaxAge, now: deps.Now, log: deps.Log, settings: deps.Settings, limits: deps.Limits,
 		urls: &URLs{base: strings.TrimRight(deps.BaseURL, "/"), ttl: cfg.TTL, step: max(cfg.Step, time.Second), signer: signer, now: deps.Now}}
 	if deps.Renditions != nil {
 		d.renditions, d.images, d.derivatives = deps.Renditions, deps.Images, deps.Derivatives

@@ -20,6 +20,7 @@ import (
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/splice"
 )
 
 // inlineTypes are the types that a browser may display, beside images. All others are downloaded: SVG,
@@ -64,8 +65,13 @@ func (d *Delivery) send(w http.ResponseWriter, r *http.Request, file resolvedFil
 	r = sanitizeRange(r, file.object.Bytes)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	pipe := pipeFor(w, r, file)
+	if pipe != nil {
+		defer d.releasePipe(pipe) // after the connection to the object store is closed
+		ctx = splice.WithPipe(ctx, pipe)
+	}
 	content := &content{ctx: ctx, objects: d.objects, bucket: file.owner.Bucket, object: file.object, data: file.data}
-	sender := &sender{ResponseWriter: w, content: content, downloads: d.downloads, client: ratelimit.ClientPrefix(httpapi.FromContext(ctx).ClientIP), hasBody: r.Method == http.MethodGet}
+	sender := &sender{ResponseWriter: w, content: content, downloads: d.downloads, client: ratelimit.ClientPrefix(httpapi.FromContext(ctx).ClientIP), hasBody: r.Method == http.MethodGet, pipe: pipe}
 	if file.result.Data != nil {
 		control := http.NewResponseController(w)
 		sender.pace = newPace(file.result.Contended, func() { _ = control.SetWriteDeadline(time.Now()) })
@@ -197,8 +203,9 @@ type sender struct {
 	content   *content
 	downloads *downloadLimiter
 	client    netip.Prefix
-	hasBody   bool  // the method is GET
-	pace      *pace // nil unless the bytes are in memory
+	hasBody   bool         // the method is GET
+	pace      *pace        // nil unless the bytes are in memory
+	pipe      *splice.Pipe // nil = the bytes are copied
 
 	acquired    bool // a download slot is held
 	wroteHeader bool
@@ -286,6 +293,9 @@ const copyBuffer = 128 << 10
 
 // ReadFrom copies body with a buffer of copyBuffers.
 func (s *sender) ReadFrom(body io.Reader) (int64, error) {
+	if s.pipe != nil {
+		return s.splice(body)
+	}
 	buffer, _ := copyBuffers.Get().(*[copyBuffer]byte)
 	defer copyBuffers.Put(buffer)
 	return io.CopyBuffer(struct{ io.Writer }{s}, struct{ io.Reader }{body}, buffer[:])

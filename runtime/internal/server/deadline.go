@@ -12,6 +12,7 @@ import (
 
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/minrate"
+	"mediastack.dev/runtime/splice"
 )
 
 // contextWithRoute provides chi with a route context that outlives it, so that the pattern
@@ -175,6 +176,23 @@ func (w *responseWriter) Write(p []byte) (int, error) {
 	n, err := w.ResponseWriter.Write(p)
 	w.budget.Record(int64(n), time.Since(start))
 	w.written += int64(n)
+	return n, err
+}
+
+// WritePipe sends what a pipe holds.
+func (w *responseWriter) WritePipe(p *splice.Pipe) (int64, error) {
+	to, ok := w.ResponseWriter.(io.ReaderFrom) // net/http's passes a pipe to the connection
+	if !ok {
+		return io.Copy(struct{ io.Writer }{w}, p)
+	}
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	start := time.Now()
+	_ = w.control.SetWriteDeadline(start.Add(w.budget.Remaining())) // a transport without deadlines has none
+	n, err := to.ReadFrom(p)
+	w.budget.Record(n, time.Since(start))
+	w.written += n
 	return n, err
 }
 
