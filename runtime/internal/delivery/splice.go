@@ -19,7 +19,7 @@ var errWrongLength = errors.New("the pipe holds another number of bytes than was
 // pipeFor returns the pipe between the object store and the client, nil if the file is small or in memory, or the
 // connection encrypted.
 func pipeFor(w http.ResponseWriter, r *http.Request, file resolvedFile) *splice.Pipe {
-	if _, ok := w.(pipeWriter); !ok || r.TLS != nil || r.ProtoMajor != 1 || r.Method != http.MethodGet || file.data != nil || file.object.Bytes < splice.MinLength {
+	if _, ok := w.(pipeWriter); !ok || r.TLS != nil || r.ProtoMajor != 1 || file.data != nil || file.object.Bytes < splice.MinLength {
 		return nil
 	}
 	pipe, err := splice.New()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/origin"
+	"mediastack.dev/runtime/splice"
 )
 
 func valid() Config {
@@ -182,6 +184,58 @@ type deadlines struct {
 func (d *deadlines) SetReadDeadline(at time.Time) error { d.read = append(d.read, at); return nil }
 
 func (d *deadlines) SetWriteDeadline(at time.Time) error { d.write = append(d.write, at); return nil }
+
+// connected is a response of a connection that takes what a pipe holds.
+type connected struct{ *deadlines }
+
+// ReadFrom implements io.ReaderFrom.
+func (c connected) ReadFrom(body io.Reader) (int64, error) { return io.Copy(c.ResponseWriter, body) }
+
+func TestWithDeadlines_ExtendsTheDeadlineForAPipe(t *testing.T) {
+	t.Parallel()
+	for _, takesPipes := range []bool{true, false} {
+		recorder := httptest.NewRecorder()
+		d := &deadlines{ResponseWriter: recorder}
+		var w http.ResponseWriter = d
+		if takesPipes {
+			w = connected{d}
+		}
+		_, writer := withDeadlines(Config{StallTimeout: time.Minute, MinRate: 1024}, nil, w, httptest.NewRequest(http.MethodGet, "/", nil))
+		pipe := pipeOf(t, "abc")
+		n, err := writer.WritePipe(pipe)
+		if err != nil || n != 3 || recorder.Body.String() != "abc" || writer.written != 3 || writer.status != http.StatusOK {
+			t.Errorf("%d bytes, %v; %q, %d, status %d", n, err, recorder.Body, writer.written, writer.status)
+		}
+		if len(d.write) != 2 || d.write[1].Before(time.Now().Add(50*time.Second)) {
+			t.Errorf("write deadlines %v", d.write)
+		}
+		pipe.Release()
+	}
+}
+
+// pipeOf returns a pipe that holds a text.
+func pipeOf(t *testing.T, text string) *splice.Pipe {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	defer func() { _ = listener.Close() }()
+	sender, err := new(net.Dialer).DialContext(t.Context(), "tcp", listener.Addr().String())
+	must(t, err)
+	defer func() { _ = sender.Close() }()
+	_, err = sender.Write([]byte(text))
+	must(t, err)
+	conn, err := listener.Accept()
+	must(t, err)
+	defer func() { _ = conn.Close() }()
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	must(t, err)
+	pipe, err := splice.New()
+	must(t, err)
+	if n := pipe.Fill(raw, len(text)); n != len(text) {
+		t.Fatalf("the pipe has taken %d bytes", n)
+	}
+	return pipe
+}
 
 func TestWithDeadlines_ExtendsDeadlinesWithProgress(t *testing.T) {
 	t.Parallel()
