@@ -187,7 +187,9 @@ func (s *source) decodesWhole() bool {
 	return s.header.Format == vips.HEIF && s.header.EmbeddedWidth > 0 && s.size().Pixels() <= maxWholeHEIF
 }
 
-// loadShrink returns by how much libvips shrinks a JPEG while it loads it: it leaves a factor of two for the better filter.
+// loadShrink returns by how much a JPEG is shrunk while it is loaded. At least a factor of 1.5 is left for the better filter:
+// libvips itself leaves two, which takes a sixth more processor time and makes a picture that looks the same
+// (docs/decisions/0006).
 func (s *source) loadShrink(output protocol.Output, shrunk geometry.Size) int {
 	if box(output) == (geometry.Size{}) {
 		return 1
@@ -200,11 +202,11 @@ func (s *source) loadShrink(output protocol.Output, shrunk geometry.Size) int {
 		factor = min(max(width/float64(bounds.Width), height/float64(bounds.Height)), width, height)
 	}
 	switch {
-	case factor >= 16:
+	case factor >= 12:
 		return 8
-	case factor >= 8:
+	case factor >= 6:
 		return 4
-	case factor >= 4:
+	case factor >= 3:
 		return 2
 	}
 	return 1
@@ -259,10 +261,11 @@ func (s *source) picture(output protocol.Output, bytes uint64) (vips.Output, *re
 	}
 	var picture vips.Output
 	var err error
-	if f.frames > 1 {
-		picture, err = vips.Animate(image, s.recipe(output))
+	recipe := s.recipe(output)
+	if recipe.Shrink = f.shrink; f.frames > 1 {
+		picture, err = vips.Animate(image, recipe)
 	} else {
-		picture, err = s.still(f, image, s.recipe(output))
+		picture, err = s.still(f, image, recipe)
 	}
 	switch {
 	case err != nil:

@@ -107,17 +107,26 @@ int ms_read_header(const void *buf, size_t len, ms_header *out)
 	return 0;
 }
 
+// ms_open_shrunk opens a JPEG that is shrunk by 2, 4 or 8 while it is loaded.
+static int ms_open_shrunk(const void *buf, size_t len, int shrink, VipsImage **out)
+{
+	*out = vips_image_new_from_buffer(buf, len, "",
+		"access", VIPS_ACCESS_SEQUENTIAL,
+		"fail_on", VIPS_FAIL_ON_ERROR,
+		"shrink", shrink,
+		NULL);
+	return *out ? 0 : -1;
+}
+
 // ms_decode decodes a file into memory: shrunk by 2, 4 or 8 while loading, which only JPEG can do, or all of its
 // frames, one above the other.
 int ms_decode(const void *buf, size_t len, int shrink, int frames, VipsImage **out)
 {
 	VipsImage *lazy;
-	if (shrink > 1)
-		lazy = vips_image_new_from_buffer(buf, len, "",
-			"access", VIPS_ACCESS_SEQUENTIAL,
-			"fail_on", VIPS_FAIL_ON_ERROR,
-			"shrink", shrink,
-			NULL);
+	if (shrink > 1) {
+		if (ms_open_shrunk(buf, len, shrink, &lazy))
+			return -1;
+	}
 	else if (frames > 1)
 		lazy = vips_image_new_from_buffer(buf, len, "",
 			"access", VIPS_ACCESS_SEQUENTIAL,
@@ -308,8 +317,16 @@ static int ms_save(VipsImage *in, const ms_recipe *recipe, ms_output *out)
 
 // ms_shrink_to shrinks a file, or what was decoded of it, and turns it upright. vips_thumbnail's own export_profile also
 // shifts the colors of images that have no profile. It shrinks CMYK in another space, and would bring it back to CMYK.
-static int ms_shrink_to(const void *buf, size_t len, VipsImage *decoded, int width, int height, VipsSize size, VipsImage **out)
+static int ms_shrink_to(const void *buf, size_t len, VipsImage *decoded, int shrink, int width, int height, VipsSize size, VipsImage **out)
 {
+	if (!decoded && shrink > 1) {
+		VipsImage *shrunk;
+		if (ms_open_shrunk(buf, len, shrink, &shrunk))
+			return -1;
+		int failed = ms_shrink_to(buf, len, shrunk, 0, width, height, size, out);
+		g_object_unref(shrunk);
+		return failed;
+	}
 	if (decoded)
 		return vips_image_get_interpretation(decoded) == VIPS_INTERPRETATION_CMYK
 			? vips_thumbnail_image(decoded, out, width, "height", height, "size", size, "export_profile", "srgb", NULL)
@@ -329,7 +346,7 @@ static int ms_shrink_to(const void *buf, size_t len, VipsImage *decoded, int wid
 // that misses it may be another picture: the image itself is decoded then.
 static int ms_shrink(const void *buf, size_t len, VipsImage *decoded, const ms_recipe *recipe, VipsImage **out)
 {
-	if (ms_shrink_to(buf, len, decoded, recipe->box_width, recipe->box_height, VIPS_SIZE_DOWN, out))
+	if (ms_shrink_to(buf, len, decoded, recipe->shrink, recipe->box_width, recipe->box_height, VIPS_SIZE_DOWN, out))
 		return -1;
 	if (!recipe->exact || (vips_image_get_width(*out) == recipe->shrunk_width && vips_image_get_height(*out) == recipe->shrunk_height))
 		return 0;
@@ -339,7 +356,7 @@ static int ms_shrink(const void *buf, size_t len, VipsImage *decoded, const ms_r
 	const char *name = decoded ? NULL : vips_foreign_find_load_buffer(buf, len);
 	if (name && strcmp(name, "VipsForeignLoadHeifBuffer") == 0 && ms_decode(buf, len, 1, 1, &whole))
 		return -1;
-	int failed = ms_shrink_to(buf, len, whole ? whole : decoded, recipe->shrunk_width, recipe->shrunk_height, VIPS_SIZE_FORCE, out);
+	int failed = ms_shrink_to(buf, len, whole ? whole : decoded, recipe->shrink, recipe->shrunk_width, recipe->shrunk_height, VIPS_SIZE_FORCE, out);
 	if (whole)
 		g_object_unref(whole);
 	return failed ? -1 : 0;

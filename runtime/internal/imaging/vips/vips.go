@@ -65,6 +65,8 @@ const (
 
 // Recipe says how a picture is made. Its steps are in the order of the fields.
 type Recipe struct {
+	// Shrink is by what a JPEG that is not decoded yet is shrunk while it is loaded: 2, 4 or 8; otherwise libvips decides.
+	Shrink int
 	// BoxWidth and BoxHeight are the box into which the image is shrunk. 0 x 0 keeps the original size, and only
 	// the encoding has an effect.
 	BoxWidth, BoxHeight int
@@ -176,6 +178,7 @@ func (r Recipe) c() C.ms_recipe {
 		return 0
 	}
 	return C.ms_recipe{
+		shrink:    C.int(r.Shrink),
 		box_width: C.int(r.BoxWidth), box_height: C.int(r.BoxHeight), exact: flag(r.Exact),
 		shrunk_width: C.int(r.ShrunkWidth), shrunk_height: C.int(r.ShrunkHeight), width: C.int(r.Width), height: C.int(r.Height),
 		focus: C.int(r.Focus), left: C.int(r.Left), top: C.int(r.Top), sharpen: flag(r.Sharpen),

@@ -20,6 +20,7 @@ enum { MS_AT, MS_ATTENTION, MS_ENTROPY };
 
 // How a picture is made.
 typedef struct {
+	int shrink; // by which a JPEG that is not decoded is shrunk while it is loaded; 0 or 1 = libvips decides
 	int box_width; // 0: the original size, no other step changes it
 	int box_height;
 	int exact; // the shrunk image has exactly the size below
