@@ -26,7 +26,7 @@ func TestLostFile_IsAnsweredWithACodeOfItsOwn(t *testing.T) {
 	s.serve(t)
 	testwait.Until(t, "the service is ready", func() bool { return s.ready(t) })
 	item := s.upload(t)
-	if status, text := s.send(t, http.MethodGet, item.path(), "", ""); status != http.StatusOK || text != "bytes" {
+	if status, text := s.send(t, http.MethodHead, item.path(), "", ""); status != http.StatusOK { // a small file that was read is in memory
 		t.Fatalf("before: %d %s", status, text)
 	}
 	bucket, key := s.tenant.Account.Bucket, media.ObjectKey(uuid.MustParse(item.ID), media.Original)

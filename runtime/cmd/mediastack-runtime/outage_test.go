@@ -92,7 +92,7 @@ func TestServe_ServesWithoutS3WhatNeedsNone(t *testing.T) {
 	s := prepared(t, testenv.Postgres(t), s3.Server.Access)
 	s.serve(t)
 	testwait.Until(t, "the service is ready", func() bool { return s.ready(t) })
-	item, draft, doomed := s.upload(t), s.upload(t), s.upload(t)
+	item, unread, draft, doomed := s.upload(t), s.upload(t), s.upload(t), s.upload(t)
 	file := strings.TrimPrefix(item.File, "http://media.test")
 	if got := s.request(t, http.MethodGet, file); got.status != http.StatusOK {
 		t.Fatalf("the file %s: %d", file, got.status)
@@ -105,7 +105,7 @@ func TestServe_ServesWithoutS3WhatNeedsNone(t *testing.T) {
 	}
 	for name, got := range map[string]response{
 		"an upload":          s.request(t, http.MethodPost, "/media/create", "Content-Type", multipartType),
-		"a file":             s.request(t, http.MethodGet, file),
+		"a file":             s.request(t, http.MethodGet, unread.path()),
 		"a resumable upload": s.request(t, http.MethodPost, "/media/create/resumable", "Tus-Resumable", "1.0.0", "Upload-Length", "5"),
 	} {
 		if got.status != http.StatusServiceUnavailable || !retryafter.Is(got.header, 5) {
@@ -113,7 +113,7 @@ func TestServe_ServesWithoutS3WhatNeedsNone(t *testing.T) {
 		}
 	}
 	for method, paths := range map[string][]string{
-		http.MethodGet:    {"/media/get", "/media/get/count", "/media/get/size", "/media/get/" + item.ID, "/settings/media/get"},
+		http.MethodGet:    {file, "/media/get", "/media/get/count", "/media/get/size", "/media/get/" + item.ID, "/settings/media/get"},
 		http.MethodPost:   {"/media/seal/" + draft.ID, "/media/signature/create"},
 		http.MethodDelete: {"/media/delete/" + doomed.ID},
 	} {

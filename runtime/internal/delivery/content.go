@@ -20,6 +20,7 @@ const readWindow = 1 << 20
 type content struct {
 	ctx     context.Context // Read has no parameter for it
 	objects Objects
+	small   *smallObjects
 	bucket  string
 	object  media.Object
 	// data are the bytes of the object if they are in memory.
@@ -106,6 +107,11 @@ func (c *content) fail(err error) {
 // open requests length bytes from the offset.
 func (c *content) open(length int64) error {
 	c.closeBody()
+	if c.data == nil && c.small.holds(c.object) {
+		if c.data, c.err = c.small.read(c.ctx, c.bucket, c.object); c.err != nil {
+			return c.err
+		}
+	}
 	if c.data != nil {
 		c.body, c.remaining = io.NopCloser(bytes.NewReader(c.data[c.offset:c.offset+length])), length
 		return nil

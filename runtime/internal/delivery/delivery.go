@@ -48,8 +48,15 @@ type Config struct {
 	RedirectTTL              time.Duration `env:"SERVICE_DELIVERY_REDIRECT_TTL" default:"1m" help:"Validity of the presigned URL of a redirect; at most 3m for pictures of presets."`
 	PublicEndpoint           string        `env:"SERVICE_S3_PUBLIC_ENDPOINT" help:"URL of S3 as clients reach it, for redirects; by default SERVICE_S3_ENDPOINT."`
 	MaxDownloads             int           `env:"SERVICE_MAX_DOWNLOADS" default:"512" help:"Download slots of a process. Each holds a connection to S3 and about 200 KiB of memory. 0 = no limit."`
+	SmallFiles               int64         `env:"SERVICE_SMALL_FILE_CACHE" default:"16777216" help:"Memory for files of up to 64 KiB that were downloaded last, such as thumbnails, in bytes, from 1048576 to 17179869184. 0 = they are read from S3 each time."`
 	DownloadPerClientPercent int           `name:"download-per-client-percent" env:"SERVICE_DOWNLOAD_PER_CLIENT_PERCENT" default:"25" help:"Percent of SERVICE_MAX_DOWNLOADS that one client IP (IPv6: one /64) may hold; 100 = no limit, for a proxy that SERVICE_TRUSTED_PROXIES does not name."`
 }
+
+// Bounds of Config.SmallFiles.
+const (
+	minSmallFiles = 1 << 20
+	maxSmallFiles = 16 << 30
+)
 
 // Validate checks the bounds.
 func (c Config) Validate() error {
@@ -64,6 +71,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("SERVICE_DELIVERY_MODE must be stream or redirect, not %q", c.Mode)
 	case c.RedirectTTL < 0, c.Mode == Redirect && (c.RedirectTTL < 5*time.Second || c.RedirectTTL > time.Hour):
 		return fmt.Errorf("SERVICE_DELIVERY_REDIRECT_TTL must be from 5s to 1h, not %s", c.RedirectTTL)
+	case c.SmallFiles != 0 && (c.SmallFiles < minSmallFiles || c.SmallFiles > maxSmallFiles):
+		return fmt.Errorf("SERVICE_SMALL_FILE_CACHE must be from %d to %d, or 0, not %d", minSmallFiles, int64(maxSmallFiles), c.SmallFiles)
 	case c.MaxDownloads < 0 || c.MaxDownloads > 1e6:
 		return fmt.Errorf("SERVICE_MAX_DOWNLOADS must be from 0 to 1000000, not %d", c.MaxDownloads)
 	case c.MaxDownloads > 0 && (c.DownloadPerClientPercent < 1 || c.DownloadPerClientPercent > 100):
@@ -94,6 +103,7 @@ type Delivery struct {
 	items     Items
 	current   Items
 	objects   Objects
+	small     *smallObjects
 	urls      *URLs
 	downloads *downloadLimiter
 	lost      prometheus.Counter
@@ -150,6 +160,10 @@ func New(cfg Config, deps Deps) (*Delivery, error) {
 	if err != nil {
 		return nil, err
 	}
+	small, err := newSmallObjects(deps.Objects, cfg.SmallFiles, deps.Registry)
+	if err != nil {
+		return nil, err
+	}
 	lost := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "mediastack_files_lost_total", Help: "Downloads of files that the object store has lost: the item is there, its object is not (500 `file_lost`; the log has the ids).",
 	})
@@ -163,7 +177,7 @@ func New(cfg Config, deps Deps) (*Delivery, error) {
 			}
 		}
 	}
-	d := &Delivery{lost: lost, spliced: spliced, items: deps.Items, current: cmp.Or(deps.Current, deps.Items), objects: deps.Objects, downloads: downloads, maxAge: cfg.PublicMaxAge, now: deps.Now, log: deps.Log, settings: deps.Settings, limits: deps.Limits,
+	d := &Delivery{lost: lost, spliced: spliced, items: deps.Items, current: cmp.Or(deps.Current, deps.Items), objects: deps.Objects, small: small, downloads: downloads, maxAge: cfg.PublicMaxAge, now: deps.Now, log: deps.Log, settings: deps.Settings, limits: deps.Limits,
 		urls: &URLs{base: strings.TrimRight(deps.BaseURL, "/"), ttl: cfg.TTL, step: max(cfg.Step, time.Second), signer: signer, now: deps.Now}}
 	if deps.Renditions != nil {
 		d.renditions, d.images, d.derivatives = deps.Renditions, deps.Images, deps.Derivatives

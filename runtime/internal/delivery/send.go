@@ -70,7 +70,7 @@ func (d *Delivery) send(w http.ResponseWriter, r *http.Request, file resolvedFil
 		defer d.releasePipe(pipe) // after the connection to the object store is closed
 		ctx = splice.WithPipe(ctx, pipe)
 	}
-	content := &content{ctx: ctx, objects: d.objects, bucket: file.owner.Bucket, object: file.object, data: file.data}
+	content := &content{ctx: ctx, objects: d.objects, small: d.small, bucket: file.owner.Bucket, object: file.object, data: file.data}
 	sender := &sender{ResponseWriter: w, content: content, downloads: d.downloads, client: ratelimit.ClientPrefix(httpapi.FromContext(ctx).ClientIP), hasBody: r.Method == http.MethodGet, pipe: pipe}
 	if file.result.Data != nil {
 		control := http.NewResponseController(w)

@@ -141,7 +141,7 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 		config.Changes = e.Store.Items
 	}
 	if config.Delivery == (delivery.Config{}) {
-		config.Delivery = delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}
+		config.Delivery = delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream, SmallFiles: 16 << 20}
 	}
 	var err error
 	c.Tasks, err = work.NewRunner(work.Deps{Store: e.Store.Tasks, Registry: c.Registry, Log: c.log})

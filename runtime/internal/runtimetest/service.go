@@ -43,7 +43,7 @@ type ServiceConfig struct {
 // NewServiceConfig returns the default configuration of a Service.
 func NewServiceConfig() ServiceConfig {
 	return ServiceConfig{CoreConfig: CoreConfig{Server: ServerConfig(), Media: MediaConfig(), Upload: UploadConfig(), LockTimeout: 5 * time.Minute, Auth: Credentials("a"),
-		Delivery: delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}}}
+		Delivery: delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream, SmallFiles: 16 << 20}}}
 }
 
 // Service is a running replica with REST, downloads, and the APIs that its configuration names.

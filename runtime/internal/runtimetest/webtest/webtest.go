@@ -107,7 +107,7 @@ func defaults() Options {
 			AuthorizationCodeTTL: time.Minute, AccessTTL: time.Hour, RefreshTTL: 720 * time.Hour, RefreshGrace: 90 * time.Second, RegistrationsPerIP: 100},
 		OAuth: oauthhttp.Config{AllowedRedirectURIs: []string{"cursor://anysphere.cursor-mcp/oauth/callback"}, TrustedHosts: []string{"claude.ai", "claude.com", "chatgpt.com", "vscode.dev"}, ClientMetadataDocuments: true},
 		Files: webfiles.Config{Enabled: true, PerPage: 24},
-		Media: runtimetest.MediaConfig(), Upload: runtimetest.UploadConfig(), Delivery: delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream},
+		Media: runtimetest.MediaConfig(), Upload: runtimetest.UploadConfig(), Delivery: delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream, SmallFiles: 16 << 20},
 		Pages: pages.Config{Name: "Media storage", Color: "#2456d6"},
 	}
 }
