@@ -81,7 +81,7 @@ var benchmarks = []benchmark{
 	{"operator", "the operator with many accounts: creation against a bare loop with the same writes, idle load, memory, restart, latency of changes", "creation at most 1.3 times the bare loop; idle no API writes, 5 statements, 20 S3 requests and 0.05 cores a second; 30 KiB an account; changes p99 within 2 s", operatorAccounts, countedStatements},
 	{"operator-apps", "the same with few accounts of 51 apps, whose keys were rotated 24 times", "the same, but 60 KiB an account", operatorApps, countedStatements},
 	{"resumable", "a large file through TUS against bare multipart uploads and tusd", "64 MiB at least 0.75 of bare multipart, both at least tusd", resumable, nil},
-	{"memory", "peak memory with many uploads at once, of each kind", "at most 1.25 MiB for each of 100 KB, 10 or 11 MiB for larger ones; at most 400 MiB, for resumable uploads 300 MiB", memory, nil},
+	{"memory", "peak memory with many uploads at once, of each kind", "at most 1.25 MiB for each of 100 KB, 10 or 7 MiB for larger ones; at most 400 MiB, for resumable uploads 150 MiB, with image workers 250 MiB", memory, nil},
 	{"sizing", "the tables of docs/guides/sizing.md: processor time of each kind of request, with TLS too, and memory of uploads", "memory of an upload; otherwise nothing", sizing, nil},
 }
 

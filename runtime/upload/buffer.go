@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 )
 
 // chunkSize is the step in which buffers grow, so that a slow upload holds only about as
@@ -19,14 +20,20 @@ var chunks = sync.Pool{New: func() any { return new(chunk) }}
 type buffer struct {
 	chunks []*chunk
 	size   int
+	// held counts the bytes of the chunks of all buffers of a Service.
+	held *atomic.Int64
 }
+
+// full reports whether the next read takes one more chunk.
+func (b *buffer) full() bool { return b.size == len(b.chunks)*chunkSize }
 
 // read appends the bytes of one Read of file, and returns them.
 func (b *buffer) read(file io.Reader) (data []byte, err error) {
 	at := b.size % chunkSize
-	if at == 0 && b.size == len(b.chunks)*chunkSize {
+	if b.full() {
 		c, _ := chunks.Get().(*chunk)
 		b.chunks = append(b.chunks, c)
+		b.held.Add(chunkSize)
 	}
 	last := b.chunks[len(b.chunks)-1]
 	n, err := file.Read(last[at:])
@@ -52,19 +59,22 @@ func (b *buffer) reader(n int) *bufferReader {
 // drop removes the first n bytes: whole chunks, or everything.
 func (b *buffer) drop(n int) {
 	dropped := (n + chunkSize - 1) / chunkSize
-	for _, c := range b.chunks[:dropped] {
-		chunks.Put(c)
-	}
+	b.free(b.chunks[:dropped])
 	b.chunks = append(b.chunks[:0], b.chunks[dropped:]...)
 	b.size -= n
 }
 
 // release frees all memory.
 func (b *buffer) release() {
-	for _, c := range b.chunks {
+	b.free(b.chunks)
+	b.chunks, b.size = nil, 0
+}
+
+func (b *buffer) free(unused []*chunk) {
+	for _, c := range unused {
 		chunks.Put(c)
 	}
-	b.chunks, b.size = nil, 0
+	b.held.Add(-int64(len(unused)) * chunkSize)
 }
 
 // bufferReader reads a part of a file for an object store, which seeks to the start when it

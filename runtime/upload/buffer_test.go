@@ -2,13 +2,15 @@ package upload
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 )
 
 // A closed request body must not return the bytes of the upload that has its memory next.
 func TestBufferReader_ReadsNothingAfterClose(t *testing.T) {
 	t.Parallel()
-	var b buffer
+	var held atomic.Int64
+	b := buffer{held: &held}
 	file := make([]byte, 3*chunkSize+7)
 	for i := range file {
 		file[i] = byte(i)

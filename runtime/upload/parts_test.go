@@ -21,10 +21,10 @@ import (
 	"mediastack.dev/runtime/upload"
 )
 
-// partStore is the real store. It calls onPart before it stores a part.
+// partStore is the real store. It calls onPart before it stores a part of size bytes.
 type partStore struct {
 	*objectstore.Store
-	onPart func(number int) error
+	onPart func(number int, size int64) error
 }
 
 func (s *partStore) StartMultipart(ctx context.Context, bucket, key, contentType string) (media.Multipart, error) {
@@ -42,7 +42,7 @@ type partUpload struct {
 }
 
 func (p *partUpload) Part(ctx context.Context, body io.ReadSeeker, size int64) error {
-	if err := p.store.onPart(len(p.Parts()) + 1); err != nil {
+	if err := p.store.onPart(len(p.Parts())+1, size); err != nil {
 		return err
 	}
 	return p.Multipart.Part(ctx, body, size)
@@ -92,22 +92,23 @@ func TestUpload_ReceivesAPartWhileOneIsSentAndHoldsTenMebibytes(t *testing.T) {
 		},
 	} {
 		file := &countedReader{Reader: bytes.NewReader(random(38 << 20))}
-		parts, proceed, ended := make(chan int), make(chan struct{}), make(chan error, 1)
-		store := &partStore{b.Objects, func(number int) error { parts <- number; <-proceed; return nil }}
+		parts, proceed, ended := make(chan int64), make(chan struct{}), make(chan error, 1)
+		store := &partStore{b.Objects, func(_ int, size int64) error { parts <- size; <-proceed; return nil }}
 		go func() {
 			ended <- run(b.Another(mediatest.Config, mediatest.Over(store)).Uploads, file, 38<<20)
 			close(parts)
 		}()
-		sent, overlapped := 0, false
-		for number := range parts {
-			held := func() int64 { return file.read.Load() - int64(sent) }
-			left := 38<<20 - int64(sent)
+		sent, number, overlapped := int64(0), 0, false
+		for size := range parts {
+			number++
+			held := func() int64 { return file.read.Load() - sent }
+			left := 38<<20 - sent
 			wait.Until(t, name+": the file goes on to arrive", func() bool { return held() >= min(buffer, left) })
 			overlapped = overlapped || number > 1
 			if held() > buffer {
 				t.Errorf("%s: %d bytes are held with part %d", name, held(), number)
 			}
-			sent += upload.PartSize
+			sent += size
 			proceed <- struct{}{}
 		}
 		if err := <-ended; err != nil || !overlapped {
@@ -117,23 +118,25 @@ func TestUpload_ReceivesAPartWhileOneIsSentAndHoldsTenMebibytes(t *testing.T) {
 	b.Balanced(p)
 }
 
-// The last part of a request of known size takes what would be too little for one more: otherwise it
-// would be stored as an object of its own, and read again by the next request.
+// What is too little for one more part of a request of known size is divided among its parts: otherwise it
+// would be stored as an object of its own, and read again by the next request. One part that had all of it
+// would need more memory.
 func TestResumable_RequestsOfKnownSizeLeaveNoIncompletePart(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.Tenant(1 << 30)
 	for _, c := range []struct {
 		size, declared int
-		parts          []int64 // in MiB
+		parts          []int64 // in KiB
 		incomplete     int64
 	}{
-		{64, 64, []int64{5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 9}, 0},
-		{21, 21, []int64{5, 5, 5, 6}, 0},
-		{10, 10, []int64{5, 5}, 0},
-		{8, 8, []int64{8}, 0},
-		{21, -1, []int64{5, 5, 5, 5}, 1},
-		{21, 40, []int64{5, 5, 5, 5}, 1}, // it was cut
+		{64, 64, []int64{5376, 5376, 5376, 5376, 5376, 5376, 5376, 5376, 5632, 5632, 5632, 5632}, 0},
+		{21, 21, []int64{5376, 5376, 5376, 5376}, 0},
+		{14, 14, []int64{7168, 7168}, 0},
+		{10, 10, []int64{5120, 5120}, 0},
+		{8, 8, []int64{8192}, 0},
+		{21, -1, []int64{5120, 5120, 5120, 5120}, 1},
+		{21, 40, []int64{5120, 5120, 5120, 5120}, 1}, // it was cut
 	} {
 		file := random(c.size << 20)
 		r := b.create(p, 100<<20)
@@ -144,7 +147,7 @@ func TestResumable_RequestsOfKnownSizeLeaveNoIncompletePart(t *testing.T) {
 		must(t, check.ErrorOf(r.Append(t.Context(), 0, bytes.NewReader(file), declared, nil)))
 		var sizes []int64
 		for _, part := range r.State().Progress.Parts {
-			sizes = append(sizes, part.Bytes>>20)
+			sizes = append(sizes, part.Bytes>>10)
 		}
 		if got := r.State().Progress; !slices.Equal(sizes, c.parts) || got.IncompleteBytes != c.incomplete<<20 || got.Received != int64(c.size)<<20 {
 			t.Errorf("%d MiB of %d became %v and %d, of %d", c.size, c.declared, sizes, got.IncompleteBytes, got.Received)
@@ -177,7 +180,7 @@ func TestResumable_KeepsThePartsBeforeAFailureOfTheObjectStore(t *testing.T) {
 	p := b.Tenant(1 << 30)
 	var once sync.Once
 	errDown := errors.New("down")
-	store := &partStore{b.Objects, func(number int) (err error) {
+	store := &partStore{b.Objects, func(number int, _ int64) (err error) {
 		if number == 4 {
 			once.Do(func() { err = errDown })
 		}
@@ -202,4 +205,32 @@ func TestResumable_KeepsThePartsBeforeAFailureOfTheObjectStore(t *testing.T) {
 		must(t, check.ErrorOf(r.Finish(t.Context())))
 		b.settled(p, r, file)
 	}
+}
+
+// More than a request announced may have arrived when its first part is sent: the second one is then in the buffer already. The hash
+// continues after it.
+func TestResumable_ContinuesAfterAPartThatHadArrivedBeforeThePreviousOneWasSent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.Tenant(1 << 30)
+	var once sync.Once
+	errDown := errors.New("down")
+	store := &partStore{b.Objects, func(number int, _ int64) (err error) {
+		if number == 3 {
+			once.Do(func() { err = errDown })
+		}
+		return err
+	}}
+	replica := b.Another(mediatest.Config, mediatest.Over(store))
+	file := random(20 << 20)
+	r, err := replica.Uploads.CreateResumable(t.Context(), p, int64(len(file)), media.Fields{}, "")
+	must(t, err)
+	n, err := r.Append(t.Context(), 0, bytes.NewReader(file), 8<<20, nil)
+	if n != 2*upload.PartSize || !errors.Is(err, errDown) {
+		t.Fatalf("%d bytes are kept, %v", n, err)
+	}
+	r = b.resume(replica.Uploads, p, r)
+	must(t, check.ErrorOf(r.Append(t.Context(), n, bytes.NewReader(file[n:]), int64(len(file))-n, nil)))
+	must(t, check.ErrorOf(r.Finish(t.Context())))
+	b.settled(p, r, file)
 }

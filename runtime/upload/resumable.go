@@ -220,7 +220,9 @@ func (r *Resumable) Append(ctx context.Context, offset int64, file io.Reader, si
 	limit := r.maxLength()
 	file = io.LimitReader(file, limit-t.size+1) // the byte over the limit shows that there is too much
 	for {
-		ended, readErr := t.fill(ctx, file, r.nextPart(t, offset, size), func() error { return nil })
+		next, most := r.nextPart(t, offset, size)
+		t.setNext(next)
+		ended, readErr := t.fill(ctx, file, most, func() error { return nil })
 		if t.size > limit {
 			return 0, r.tooLong()
 		}
@@ -242,7 +244,7 @@ func (r *Resumable) Append(ctx context.Context, offset int64, file io.Reader, si
 			return 0, err
 		}
 		sent := r.sentProgress(t)
-		if err := t.beginPart(ctx, t.partSize); err != nil {
+		if err := t.beginPart(ctx, next); err != nil {
 			return 0, err
 		}
 		saved := r.state.Progress.Received

@@ -211,16 +211,20 @@ func (r *Resumable) partSize() int {
 	return max(partSizeFor(bytesLeft, max(1, partsLeft)), partSizeFor(p.IncompleteBytes, 1))
 }
 
-// nextPart returns how many bytes the next part has, if more than that arrive of a request of size
-// bytes that begins at offset. The last part of a request also has what would be too little for a part
-// of its own, so that none of it is stored as the incomplete part.
-func (r *Resumable) nextPart(t *transfer, offset, size int64) int {
+// nextPart returns how many bytes the next part has, if more than most arrive of a request of size bytes
+// that begins at offset. The parts of such a request have about the same size, so none of it is stored as
+// the incomplete part, and no part needs much more memory than others.
+func (r *Resumable) nextPart(t *transfer, offset, size int64) (n, most int) {
 	left := offset + size - (t.size - int64(t.unsent())) // unsent or to arrive
-	whole := t.multipart == nil && r.state.Length != UnknownLength && r.state.Length <= MaxSinglePut
-	if whole || size >= 0 && left < int64(t.partSize)+PartSize && left <= MaxSinglePut {
-		return MaxSinglePut
+	parts := left / int64(t.partSize)
+	switch whole := t.multipart == nil && r.state.Length != UnknownLength && r.state.Length <= MaxSinglePut; {
+	case whole, size >= 0 && left <= MaxSinglePut: // the last part
+		return t.partSize, MaxSinglePut
+	case size < 0 || parts < 2: // the file may end with this part
+		return t.partSize, t.partSize
 	}
-	return t.partSize
+	n = min(MaxSinglePut, int(left/parts)/chunkSize*chunkSize)
+	return n, n - 1 // more than n arrive
 }
 
 // sentProgress returns the progress if only what was sent to the object store counts.

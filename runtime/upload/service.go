@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"hash"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,7 +25,7 @@ import (
 // Config bounds uploads. The tags are flag and environment names.
 type Config struct {
 	MaxUploads              int           `env:"SERVICE_MAX_UPLOADS" default:"128" help:"Upload slots: uploads that a process receives at once. Each buffers up to 1.25 MiB, and more from SERVICE_UPLOAD_MEMORY."`
-	UploadMemory            int64         `env:"SERVICE_UPLOAD_MEMORY" default:"268435456" help:"Bytes of memory for uploads over 1 MiB, at least 10 MiB. Each uses up to 10 MiB; others wait."`
+	UploadMemory            int64         `env:"SERVICE_UPLOAD_MEMORY" default:"268435456" help:"Bytes of memory for uploads over 1 MiB, at least 10 MiB. Each uses up to 10 MiB; others wait. Once an eighth is in use, no upload receives a part while it sends one."`
 	UploadPerAccountPercent int           `name:"upload-per-account-percent" env:"SERVICE_UPLOAD_PER_ACCOUNT_PERCENT" default:"75" help:"Percent of upload slots and memory that one account may hold."`
 	UploadQueue             int           `env:"SERVICE_UPLOAD_QUEUE" default:"256" help:"Uploads that may wait for a slot; more are rejected with 429. One account may have half of them, and always one."`
 	UploadQueueTimeout      time.Duration `name:"upload-queue-timeout" env:"SERVICE_UPLOAD_QUEUE_TIMEOUT" default:"60s" help:"How long an upload waits for a slot, or for memory."`
@@ -32,6 +33,10 @@ type Config struct {
 	UploadLease             time.Duration `env:"SERVICE_UPLOAD_LEASE" default:"15m" help:"How long an upload may make no progress before the purge considers it dead."`
 	ResumableTTL            time.Duration `env:"SERVICE_RESUMABLE_TTL" default:"24h" help:"How long a resumable upload may make no progress before it expires, at least 1m."`
 }
+
+// readAhead returns how many bytes the buffers of all uploads may have when one of them receives a part while it
+// sends another. More uploads than that keep the processors and the object store busy without it.
+func (c Config) readAhead() int64 { return c.UploadMemory / 8 }
 
 // Validate checks the bounds.
 func (c Config) Validate() error {
@@ -106,6 +111,8 @@ type Service struct {
 	metrics metrics
 	writers *writers
 	newHash func() hash.Hash // of files
+	// buffered is how many bytes the buffers of all uploads have.
+	buffered atomic.Int64
 }
 
 // New returns a Service that uses deps.

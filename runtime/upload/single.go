@@ -134,11 +134,12 @@ func (u *Single) Receive(ctx context.Context, file io.Reader, declaredType strin
 	u.phase = singleFailed
 	defer u.startRateMonitor()()
 	for {
-		next := u.partSize
+		u.setNext(u.partSize)
+		most := u.partSize
 		if u.multipart == nil && u.sizeHint <= MaxSinglePut {
-			next = MaxSinglePut
+			most = MaxSinglePut
 		}
-		ended, err := u.fill(ctx, file, next, func() error { return u.classify(ctx, declaredType, false) })
+		ended, err := u.fill(ctx, file, most, func() error { return u.classify(ctx, declaredType, false) })
 		if err == nil {
 			err = u.classify(ctx, declaredType, ended)
 		}

@@ -19,7 +19,7 @@ const (
 	// ones. It is the smallest that S3 accepts, except for the last part.
 	PartSize = 5 << 20
 	// bufferSize is the most that an upload buffers of a file: a part that is being sent, and the next
-	// one, which arrives meanwhile.
+	// one, which arrives meanwhile unless the buffers of all uploads have Config.readAhead.
 	bufferSize = 2 * PartSize
 	// MaxSinglePut is the size of the largest file that is stored with one request, and of the largest
 	// part. The buffer holds more, so that a transfer can find out whether the file goes on.
@@ -41,15 +41,16 @@ const (
 //	request --fill--> buffer --beginPart, awaitPart--> object store
 //	                         \-putWhole (small files)-/
 //
-// A part is sent while the next one arrives. A transfer owns the slots that it has acquired. close releases them once, together with
-// the buffer. A transfer is not safe for concurrent use.
+// A part is sent while the next one arrives, if there is memory for it. A transfer owns the slots that it has
+// acquired. close releases them once, together with the buffer. A transfer is not safe for concurrent use.
 type transfer struct {
 	service  *Service
 	account  account.Account
 	scope    media.Scope
 	id       uuid.UUID
 	sizeHint int64 // minimum of the size, from what the client declared; 0 = none
-	partSize int   // of all parts but the last ones of requests; a multiple of chunkSize
+	partSize int   // least size of all parts but the last ones of requests; a multiple of chunkSize
+	next     int   // size of the next part, at least partSize; a multiple of chunkSize
 
 	buffer   buffer      // bytes received that S3 may not have: those of sending, and the unsent ones
 	sending  *sentPart   // nil = no part is being sent
@@ -95,7 +96,7 @@ type sentPart struct {
 // newTransfer returns a transfer that owns nothing yet.
 func (s *Service) newTransfer(a account.Account, reservation *reservation, sizeHint int64, partSize int) *transfer {
 	return &transfer{service: s, account: a, scope: reservation.scope, id: reservation.itemID, sizeHint: sizeHint,
-		partSize: partSize, digest: s.newDigest(), reservation: reservation}
+		partSize: partSize, next: partSize, buffer: buffer{held: &s.buffered}, digest: s.newDigest(), reservation: reservation}
 }
 
 // partSizeFor returns the size of parts with which a file of so many bytes fits into so many parts.
@@ -143,14 +144,27 @@ func (t *transfer) unsent() int {
 
 // hash adds bytes that were read into the buffer to the digest.
 func (t *transfer) hash(data []byte) {
-	if t.digest.write(data); t.unsent() == t.partSize { // a read ends with a chunk at the latest
+	if t.digest.write(data); t.unsent() == t.next { // a read ends with a chunk at the latest
 		t.digest.markPart()
 	}
 }
 
+// setNext sets the size of the next part, at least as many bytes as are unsent.
+func (t *transfer) setNext(n int) {
+	if t.next = n; t.unsent() == n { // it has arrived already, and no read ends with it
+		t.digest.markPart()
+	}
+}
+
+// mustSendFirst reports whether the part that is being sent must be stored before more is read: the buffer is
+// full, or it would grow while all buffers together have what uploads may use to receive and send at once.
+func (t *transfer) mustSendFirst() bool {
+	return t.sending != nil && (t.buffer.size >= bufferSize || t.buffer.full() && t.service.buffered.Load() >= t.service.cfg.readAhead())
+}
+
 // fill reads until more than n bytes are unsent (false) or the file has ended (true); n is at most
-// MaxSinglePut. It calls onRead after each read except the last. While the buffer is full it waits for
-// the part that is being sent.
+// MaxSinglePut. It calls onRead after each read except the last. It waits for the part that is being sent
+// while mustSendFirst.
 func (t *transfer) fill(ctx context.Context, file io.Reader, n int, onRead func() error) (ended bool, err error) {
 	for empty := 0; t.unsent() <= n; {
 		if t.buffer.size >= inlineLimit {
@@ -158,7 +172,7 @@ func (t *transfer) fill(ctx context.Context, file io.Reader, n int, onRead func(
 				return false, err
 			}
 		}
-		if t.buffer.size >= bufferSize {
+		if t.mustSendFirst() {
 			if err := t.awaitPart(); err != nil {
 				return false, err
 			}
@@ -243,18 +257,15 @@ func (t *transfer) startMultipart(ctx context.Context) error {
 	return nil
 }
 
-// beginPart begins to send the first n unsent bytes, partSize or all of them, to the object store, after
-// the part that is being sent. They must be reserved. After all of them nothing may be read before
-// awaitPart. Until awaitPart has returned, multipart must not be used.
+// beginPart begins to send the first n unsent bytes, next or all of them, to the object store, after
+// the part that is being sent. They must be reserved. If they do not end with a chunk, nothing may be read
+// before awaitPart. Until awaitPart has returned, multipart must not be used.
 func (t *transfer) beginPart(ctx context.Context, n int) error {
 	if err := t.awaitPart(); err != nil {
 		return err
 	}
 	part := &sentPart{size: n, state: t.digest.takePart(n == t.buffer.size), body: t.buffer.reader(n), done: make(chan error, 1)}
 	t.sending = part
-	if t.unsent() == t.partSize { // the next part has arrived already, and no read ends with it
-		t.digest.markPart()
-	}
 	multipart := t.multipart
 	go func() { part.done <- multipart.Part(ctx, part.body, int64(n)) }()
 	return nil
