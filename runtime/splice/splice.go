@@ -49,7 +49,8 @@ func (e ends) close() {
 // pipes are empty. The garbage collector closes those that nobody needs.
 var pipes sync.Pool
 
-// New returns an empty pipe, which the caller releases. It fails if the process has no more file descriptors.
+// New returns an empty pipe, which the caller releases. It fails if the process has no more file descriptors, or its user has
+// too many pipes: smaller ones than these are slower than a copy.
 func New() (*Pipe, error) {
 	if p, ok := pipes.Get().(*Pipe); ok {
 		p.passed = 0
@@ -60,8 +61,10 @@ func New() (*Pipe, error) {
 		return nil, os.NewSyscallError("pipe2", err)
 	}
 	p := &Pipe{buffer: make([]byte, bufferSize), ends: ends{fds[0], fds[1]}}
-	// A user who has too many pipes keeps the default of 64 KiB.
-	_, _ = unix.FcntlInt(uintptr(p.ends.write), unix.F_SETPIPE_SZ, bufferSize)
+	if _, err := unix.FcntlInt(uintptr(p.ends.write), unix.F_SETPIPE_SZ, bufferSize); err != nil {
+		p.ends.close()
+		return nil, os.NewSyscallError("F_SETPIPE_SZ", err)
+	}
 	p.cleanup = runtime.AddCleanup(p, ends.close, p.ends)
 	return p, nil
 }

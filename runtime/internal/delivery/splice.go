@@ -24,7 +24,7 @@ func pipeFor(w http.ResponseWriter, r *http.Request, file resolvedFile) *splice.
 	}
 	pipe, err := splice.New()
 	if err != nil {
-		return nil // no file descriptors: the bytes are copied
+		return nil // the bytes are copied
 	}
 	return pipe
 }
