@@ -89,7 +89,9 @@ function scenarios({ base, limited, remote, remoteFile, apiKey, where, plan, see
       await plan({ method: 'PATCH', path: '/media/create/resumable/', count: 1, cutAfter: 6 << 20 })
       await stored(await client.upload(large), content)
       const { requests, bytes } = await seen()
-      if (!requests.some((request) => request.startsWith('HEAD '))) throw new Error(`no offset was read: ${requests}`)
+      same(count(requests, 'POST /media/create/resumable'), 1, 'uploads that were created')
+      // A browser that repeats the request before the service has saved a byte of it, or noticed its end, is served at once.
+      if (where === 'in Node' && !requests.some((request) => request.startsWith('HEAD '))) throw new Error(`no offset was read: ${requests}`)
       if (bytes >= 2 * content.byteLength) throw new Error(`${bytes} bytes were sent: it began again`)
     },
     'an empty file is uploaded, as a form and resumable': async () => {
