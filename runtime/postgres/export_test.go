@@ -79,7 +79,8 @@ func BoundSearches(s *Store, first, gathered, last, counted int) {
 	s.searches = searchBounds{firstScan: first, gathered: gathered, lastScan: last, counted: counted, timeout: time.Minute}
 }
 
-// SearchStatements returns all statements that a search may need, by what they do, with their arguments.
+// SearchStatements returns all statements that a search may need, by what they do, with their arguments. They have no timeout:
+// EXPLAIN on a busy machine takes longer than a search may, and a timeout during the ROLLBACK closes the connection.
 func SearchStatements(scope media.Scope, query media.Query, after *media.Position, wanted int) map[string]Statement {
 	search := newSearch(scope, query, after)
 	statements := map[string]Statement{}
@@ -87,6 +88,7 @@ func SearchStatements(scope media.Scope, query media.Query, after *media.Positio
 		return func(sql string, args []any) { statements[name] = Statement{sql, args, settings} }
 	}
 	bounds := SearchConfig{}.bounds()
+	bounds.timeout = 0
 	if query.Drafts {
 		add("drafts", draftSettings)(search.inOrder(bounds.firstScan+wanted, wanted))
 		return statements

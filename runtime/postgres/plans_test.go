@@ -306,7 +306,11 @@ func (e *explainer) explain(ctx context.Context, sql string, args []any) {
 		e.err = err
 		return
 	}
-	defer func() { _ = tx.Rollback(ctx) }()
+	defer func() {
+		if err := tx.Rollback(ctx); err != nil { // the connection is closed: the next statement could not say why
+			e.err = err
+		}
+	}()
 	values, placeholders := []any{pgx.QueryExecModeSimpleProtocol}, make([]string, len(args))
 	for i, arg := range args {
 		switch list := arg.(type) { // the simple protocol encodes no arrays
