@@ -338,9 +338,10 @@ func (d *Delivery) resolveFileOf(r *http.Request, items Items) (resolvedFile, er
 // pendingMaxAge is how long caches may keep the original of an item whose conversion is to be made, as its file.
 const pendingMaxAge = time.Minute
 
-// maxAgeOf returns how long caches may keep the file, which otherwise do so for maxAge.
+// maxAgeOf returns how long caches may keep the file, which otherwise do so for maxAge. The original ends to be public with the conversion,
+// whichever address it had.
 func (f *resolvedFile) maxAgeOf(maxAge time.Duration) time.Duration {
-	if f.variant == media.Shown && f.item.Derivatives == media.DerivativesPending {
+	if f.item.Derivatives == media.DerivativesPending && (f.variant == media.Shown || f.variant == media.Original) {
 		return min(maxAge, pendingMaxAge)
 	}
 	return maxAge

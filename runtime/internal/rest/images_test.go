@@ -129,6 +129,12 @@ func TestLater_TheAddressesStay(t *testing.T) {
 		if got := rt.do(t, http.MethodGet, item.File); !bytes.Equal(got.Body, file) || got.Header.Get("Content-Type") != "image/jpeg" || !strings.HasSuffix(got.Header.Get("Cache-Control"), "max-age=60") || got.Header.Get("Last-Modified") != "" {
 			t.Errorf("the original: %d %v", got.Status, got.Header)
 		}
+		if item.Access == "public" { // no cache may have it for longer, since it is not public with a conversion
+			address := path(strings.Replace(item.File, "/_file/", "/original/", 1))
+			if got := rt.do(t, http.MethodGet, address); got.Status != http.StatusOK || got.Header.Get("Cache-Control") != "public, max-age=60" {
+				t.Errorf("the original at its other address: %d %v", got.Status, got.Header)
+			}
+		}
 		got := rt.do(t, http.MethodGet, item.Thumbnail)
 		if got.Status != http.StatusOK || got.Header.Get("Content-Type") != "image/webp" {
 			t.Fatalf("the thumbnail: %d %s", got.Status, got.Body)
