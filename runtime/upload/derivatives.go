@@ -77,6 +77,8 @@ type DerivativesDeps struct {
 type Derivatives struct {
 	deps    DerivativesDeps
 	flights singleflight.Group
+	// full are the accounts whose cap had no room for a thumbnail. An upload that did not fit says nothing of that.
+	full *fullAccounts
 	// slots has the slots of the queue of requests, by the item for which they wait.
 	slots sync.Map
 	// working has a value for each attempt, whose derivatives are in memory until they are stored. Tasks that no request waits for have
@@ -86,7 +88,7 @@ type Derivatives struct {
 
 // NewDerivatives returns a Derivatives that uses deps.
 func NewDerivatives(deps DerivativesDeps) *Derivatives {
-	return &Derivatives{deps: deps, working: make(chan struct{}, 2*deps.Workers)}
+	return &Derivatives{deps: deps, full: newFullAccounts(deps.Uploads.deps.Now), working: make(chan struct{}, 2*deps.Workers)}
 }
 
 const (
@@ -124,7 +126,7 @@ func (d *Derivatives) Work(ctx context.Context, task work.Task) error {
 		return err
 	case found.Resting:
 		return work.SnoozeAccount(restingPause)
-	case d.deps.Uploads.writers.isFull(task.AccountID):
+	case d.full.has(task.AccountID):
 		return work.SnoozeAccount(fullFor)
 	}
 	select {
@@ -141,7 +143,7 @@ func (d *Derivatives) Work(ctx context.Context, task work.Task) error {
 	case errors.Is(err, ErrNotPending):
 		return nil
 	case fault.Is(err, fault.QuotaExceeded):
-		d.deps.Uploads.writers.setFull(task.AccountID)
+		d.full.add(task.AccountID)
 		d.deps.Log.InfoContext(ctx, "the storage cap has no room for the thumbnail of an item", "item", task.Key, "account", task.AccountID, "pause", noRoomPause)
 		return work.SnoozeAccount(noRoomPause)
 	}
@@ -149,26 +151,61 @@ func (d *Derivatives) Work(ctx context.Context, task work.Task) error {
 }
 
 // MakeNow makes the derivatives of an item for a request, or waits until another request or process has made them. It returns nil when the
-// item has those that can be made of it, or is gone: the caller reads it again.
+// item has those that can be made of it, or is gone: the caller reads it again. admit is called before they are made for the request, at
+// most once, and not while another request of this process has them made; nil = the request is admitted.
 //
-// Faults: Busy, with RetryAfter, if the queue of requests is full; Unavailable if the cap of the account has no room, with RetryAfter, if a
-// store, or the image workers, cannot be used, or ctx ends.
-func (d *Derivatives) MakeNow(ctx context.Context, item media.Item) error {
-	made := d.flights.DoChan(item.ID.String(), func() (any, error) {
-		working, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.timeout())
-		defer cancel()
-		return nil, d.makeNow(working, item)
-	})
-	select {
-	case result := <-made:
-		return result.Err
-	case <-ctx.Done():
-		return fault.Wrap(ctx.Err(), fault.Unavailable, "the request ended before the thumbnail was made")
+// Faults: that of admit; Busy, with RetryAfter, if the queue of requests is full; Unavailable if the cap of the account has no room, with
+// RetryAfter, if a store, or the image workers, cannot be used, or ctx ends.
+func (d *Derivatives) MakeNow(ctx context.Context, item media.Item, admit func() error) error {
+	admit = admitOnce(admit)
+	for rejections := 0; ; {
+		begun := false
+		made := d.flights.DoChan(item.ID.String(), func() (any, error) {
+			begun = true
+			working, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.timeout())
+			defer cancel()
+			return nil, d.makeNow(working, item, admit)
+		})
+		select {
+		case result := <-made:
+			if begun || !errors.As(result.Err, new(notAdmitted)) {
+				return result.Err
+			}
+		case <-ctx.Done():
+			return fault.Wrap(ctx.Err(), fault.Unavailable, "the request ended before the thumbnail was made")
+		}
+		// The limit was that of another request: one of those that wait is the next. After some rejections each asks for itself first: of many
+		// requests over their limit, each would wait for each of the others.
+		if rejections++; rejections > maxRejections {
+			if err := admit(); err != nil {
+				return err
+			}
+		}
 	}
 }
 
+// maxRejections is how many rejections of others a request waits for before it asks for itself.
+const maxRejections = 2
+
+// notAdmitted is the error of a request that was not admitted. Others that wait for it may be.
+type notAdmitted struct{ error }
+
+func (e notAdmitted) Unwrap() error { return e.error }
+
+// admitOnce returns admit that is called once. Its error is a notAdmitted.
+func admitOnce(admit func() error) func() error {
+	return sync.OnceValue(func() error {
+		if admit != nil {
+			if err := admit(); err != nil {
+				return notAdmitted{err}
+			}
+		}
+		return nil
+	})
+}
+
 // makeNow is MakeNow for the requests of this process.
-func (d *Derivatives) makeNow(ctx context.Context, item media.Item) error {
+func (d *Derivatives) makeNow(ctx context.Context, item media.Item, admit func() error) error {
 	for pause := minLook; ; pause = min(2*pause, maxLook) {
 		found, err := d.deps.Store.PendingItem(ctx, item.AccountID, item.ID)
 		switch {
@@ -176,14 +213,14 @@ func (d *Derivatives) makeNow(ctx context.Context, item media.Item) error {
 			return nil
 		case err != nil:
 			return err
-		case d.deps.Uploads.writers.isFull(item.AccountID):
+		case d.full.has(item.AccountID):
 			return errNoRoom
 		}
-		ran, err := d.runNow(ctx, item)
+		ran, err := d.runNow(ctx, item, admit)
 		switch {
-		case fault.Is(err, fault.Busy):
+		case fault.Is(err, fault.Busy), errors.As(err, new(notAdmitted)):
 			return err
-		case ran && err == nil, ran && d.deps.Uploads.writers.isFull(item.AccountID):
+		case ran && err == nil, ran && d.full.has(item.AccountID):
 			continue
 		case err != nil:
 			return fault.Wrap(err, fault.Unavailable, "the thumbnail could not be made now")
@@ -197,12 +234,15 @@ func (d *Derivatives) makeNow(ctx context.Context, item media.Item) error {
 }
 
 // runNow runs the task of an item with a slot of the queue of requests.
-func (d *Derivatives) runNow(ctx context.Context, item media.Item) (ran bool, err error) {
+func (d *Derivatives) runNow(ctx context.Context, item media.Item, admit func() error) (ran bool, err error) {
 	slot, err := d.deps.Uploads.deps.Deriver.ReserveRender(item.AccountID)
 	if err != nil {
 		return false, err
 	}
 	defer slot.Release()
+	if err := admit(); err != nil {
+		return false, err
+	}
 	d.slots.Store(item.ID, slot)
 	defer d.slots.Delete(item.ID)
 	return d.deps.RunNow(ctx, DerivativesWork, item.ID)

@@ -3,10 +3,13 @@ package upload_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -123,7 +126,7 @@ func TestLater_ARequestMakesThemAtOnce(t *testing.T) {
 	b.exec(`UPDATE work SET due_at = now() + interval '5 hours' WHERE kind = 'derivatives'`)
 	errs := make(chan error, 8)
 	for range cap(errs) {
-		go func() { errs <- l.MakeNow(context.WithoutCancel(t.Context()), item) }()
+		go func() { errs <- l.MakeNow(context.WithoutCancel(t.Context()), item, nil) }()
 	}
 	for range cap(errs) {
 		must(t, <-errs)
@@ -131,7 +134,7 @@ func TestLater_ARequestMakesThemAtOnce(t *testing.T) {
 	if made := b.now(p, item); variants(made) != "original thumbnail webp" {
 		t.Errorf("the item has %s", variants(made))
 	}
-	must(t, l.MakeNow(t.Context(), item)) // again
+	must(t, l.MakeNow(t.Context(), item, nil)) // again
 	b.Balanced(p)
 }
 
@@ -147,16 +150,98 @@ func TestLater_WithoutRoomTheOriginalStays(t *testing.T) {
 	if made := b.now(p, item); made.Derivatives != media.DerivativesPending || variants(made) != "original" {
 		t.Errorf("without any room the item is %+v", made)
 	}
-	if err := l.MakeNow(t.Context(), item); !fault.Is(err, fault.Unavailable) || !strings.Contains(fault.From(err).Public, "no room") {
+	if err := l.MakeNow(t.Context(), item, nil); !fault.Is(err, fault.Unavailable) || !strings.Contains(fault.From(err).Public, "no room") {
 		t.Errorf("a request: %v", err)
 	}
 	b.Clock.Advance(2 * time.Minute)
 	b.exec(`UPDATE account SET max_storage = $2 WHERE id = $1`, p.Account.ID, used+100_000) // the thumbnail has less, the conversion more
-	must(t, l.MakeNow(t.Context(), item))
+	must(t, l.MakeNow(t.Context(), item, nil))
 	if made := b.now(p, item); made.Derivatives != media.DerivativesLater || variants(made) != "original thumbnail" || made.File().Variant != media.Original {
 		t.Errorf("with room for the thumbnail the item is %+v", made)
 	}
 	b.settle(p)
+}
+
+// An upload that did not fit was taken for an account without room for a thumbnail.
+func TestLater_AnUploadThatDidNotFitLeavesRoomForThem(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l, p := b.withLater(b.Objects), b.laterTenant(1<<20)
+	item, err := uploadFile(t.Context(), l.Uploads, p, bytes.NewReader(jpegOf(t, picture(80, 60))), media.Fields{})
+	must(t, err)
+	other, err := uploadFile(t.Context(), l.Uploads, p, bytes.NewReader(jpegOf(t, picture(60, 80))), media.Fields{})
+	must(t, err)
+	if _, err := uploadFile(t.Context(), l.Uploads, p, bytes.NewReader(make([]byte, 2<<20)), media.Fields{}); !fault.Is(err, fault.QuotaExceeded) {
+		t.Fatalf("a file that does not fit: %v", err)
+	}
+	must(t, l.MakeNow(t.Context(), item, nil))
+	l.drain(t)
+	for _, item := range []media.Item{item, other} {
+		if made := b.now(p, item); variants(made) != "original thumbnail webp" {
+			t.Errorf("the item has %s", variants(made))
+		}
+	}
+	b.settle(p)
+}
+
+// Requests for one thumbnail each took a token of their client.
+func TestLater_OneOfTheRequestsForAThumbnailIsCounted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l, p := b.withLater(b.Objects), b.laterTenant(1<<30)
+	item, err := uploadFile(t.Context(), l.Uploads, p, bytes.NewReader(jpegOf(t, picture(80, 60))), media.Fields{})
+	must(t, err)
+	var counted atomic.Int32
+	errs := make(chan error, 8)
+	for range cap(errs) {
+		go func() {
+			errs <- l.MakeNow(context.WithoutCancel(t.Context()), item, func() error { counted.Add(1); return nil })
+		}()
+	}
+	for range cap(errs) {
+		must(t, <-errs)
+	}
+	if counted.Load() != 1 {
+		t.Errorf("%d of %d requests are counted", counted.Load(), cap(errs))
+	}
+}
+
+// The requests that wait for one that is rejected are not rejected with it.
+func TestLater_ARequestIsRejectedByItsOwnLimit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l, p := b.withLater(b.Objects), b.laterTenant(1<<30)
+	item, err := uploadFile(t.Context(), l.Uploads, p, bytes.NewReader(jpegOf(t, picture(80, 60))), media.Fields{})
+	must(t, err)
+	limit := fault.New(fault.Busy, "too many new pictures")
+	begun, joined := make(chan struct{}), &waiting{Context: context.WithoutCancel(t.Context()), waits: make(chan struct{})}
+	rejected, other := make(chan error, 1), make(chan error, 1)
+	go func() {
+		rejected <- l.MakeNow(context.WithoutCancel(t.Context()), item, func() error { close(begun); <-joined.waits; return limit })
+	}()
+	<-begun
+	go func() { other <- l.MakeNow(joined, item, nil) }()
+	if err := <-rejected; !errors.Is(err, limit) {
+		t.Errorf("the request over its limit: %v", err)
+	}
+	if err := <-other; err != nil {
+		t.Errorf("the other one: %v", err)
+	}
+	if made := b.now(p, item); variants(made) != "original thumbnail webp" {
+		t.Errorf("the item has %s", variants(made))
+	}
+}
+
+// waiting is a context that closes waits when somebody waits for its end.
+type waiting struct {
+	context.Context
+	once  sync.Once
+	waits chan struct{}
+}
+
+func (w *waiting) Done() <-chan struct{} {
+	w.once.Do(func() { close(w.waits) })
+	return w.Context.Done()
 }
 
 // settle runs the removals that are due, and checks that the bucket has what the rows name.
@@ -270,7 +355,7 @@ func TestLater_WaitsForASealThatIsCommitted(t *testing.T) {
 	must(t, err)
 	must(t, check.ErrorOf(tx.Exec(t.Context(), `UPDATE stored_item SET caption = 'changed', sealed_at = now(), version = version + 1 WHERE id = $1`, item.ID)))
 	done := make(chan error, 1)
-	go func() { done <- l.MakeNow(context.WithoutCancel(t.Context()), item) }()
+	go func() { done <- l.MakeNow(context.WithoutCancel(t.Context()), item, nil) }()
 	wait.Until(t, "the statement waits", func() bool {
 		return b.Number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
 	})
@@ -319,13 +404,13 @@ func TestLater_IsTriedAgainAfterAFailure(t *testing.T) {
 	item, err := uploadFile(t.Context(), l.Uploads, p, bytes.NewReader(jpegOf(t, picture(80, 60))), media.Fields{})
 	must(t, err)
 	store.failing = true
-	if err := l.MakeNow(t.Context(), item); !fault.Is(err, fault.Unavailable) {
+	if err := l.MakeNow(t.Context(), item, nil); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("a request: %v", err)
 	}
 	if made := b.now(p, item); made.Derivatives != media.DerivativesPending || variants(made) != "original" {
 		t.Errorf("the item is %+v", made)
 	}
-	must(t, l.MakeNow(t.Context(), item)) // before its backoff ends
+	must(t, l.MakeNow(t.Context(), item, nil)) // before its backoff ends
 	if made := b.now(p, item); variants(made) != "original thumbnail webp" {
 		t.Errorf("the item has %s", variants(made))
 	}

@@ -249,7 +249,7 @@ func (u *Single) record(ctx context.Context, item media.Item) error {
 	case errors.Is(err, ErrKeyEnded):
 		return u.orEnded(err)
 	case fault.Is(err, fault.QuotaExceeded):
-		u.service.writers.setFull(u.scope.AccountID)
+		u.service.writers.full.add(u.scope.AccountID)
 	case errors.Is(err, ErrWriterEnded):
 		u.service.writers.drop(bucket{u.scope.AccountID, u.scope.Bucket}, u.writer)
 	default:

@@ -95,17 +95,18 @@ type writers struct {
 	current map[bucket]*ownWriter
 	retired []*ownWriter // replaced or ended, and not removed
 	failed  []abandoned
-	full    *lru.Map[uuid.UUID, time.Time] // accounts whose cap had no room, with when that is forgotten
+
+	full *fullAccounts
 }
 
 func newWriters(store Store, now func() time.Time) *writers {
-	return &writers{store: store, now: now, current: map[bucket]*ownWriter{}, full: lru.New[uuid.UUID, time.Time](maxFull)}
+	return &writers{store: store, now: now, current: map[bucket]*ownWriter{}, full: newFullAccounts(now)}
 }
 
 // begin returns the writer for the objects of an item, or nil if the upload has to be recorded first: the account has no room, the id
 // is older than the writer, or the process has no lease, or has not renewed it in time. The caller calls end once.
 func (w *writers) begin(ctx context.Context, scope media.Scope, itemID uuid.UUID) (*ownWriter, error) {
-	if w.isFull(scope.AccountID) {
+	if w.full.has(scope.AccountID) {
 		return nil, nil //nolint:nilnil // no writer is no error
 	}
 	return w.beginSince(ctx, scope, itemID, firstID(w.now().Add(-writerMargin)))
@@ -151,14 +152,6 @@ func (w *writers) beginSince(ctx context.Context, scope media.Scope, itemID, sin
 	}
 	found, _ := w.find(in, itemID)
 	return found, nil
-}
-
-// isFull reports whether the cap of an account had no room a moment ago.
-func (w *writers) isFull(accountID uuid.UUID) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	until, ok := w.full.Get(accountID)
-	return ok && w.now().Before(until)
 }
 
 // find returns the writer of a bucket. register is set if there is none that can be used.
@@ -259,13 +252,6 @@ func (w *writers) fail(upload abandoned) {
 	w.failed = append(w.failed, upload)
 }
 
-// setFull remembers that the cap of an account had no room.
-func (w *writers) setFull(accountID uuid.UUID) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.full.Put(accountID, w.now().Add(fullFor))
-}
-
 // putBack takes back uploads that were not tried again: they are the next ones.
 func (w *writers) putBack(untried []abandoned) {
 	w.mu.Lock()
@@ -309,6 +295,33 @@ func (w *writers) keep(settled []*ownWriter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.retired = append(w.retired, settled...)
+}
+
+// fullAccounts are accounts whose cap had no room a moment ago. It is safe for concurrent use.
+type fullAccounts struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	until *lru.Map[uuid.UUID, time.Time] // when that is forgotten
+}
+
+func newFullAccounts(now func() time.Time) *fullAccounts {
+	return &fullAccounts{now: now, until: lru.New[uuid.UUID, time.Time](maxFull)}
+}
+
+// add remembers that the cap of an account had no room.
+func (f *fullAccounts) add(accountID uuid.UUID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.until.Put(accountID, f.now().Add(fullFor))
+}
+
+// has reports whether the cap of an account had no room a moment ago.
+func (f *fullAccounts) has(accountID uuid.UUID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	until, ok := f.until.Get(accountID)
+	return ok && f.now().Before(until)
 }
 
 // before reports whether an id is smaller than another one.

@@ -43,7 +43,7 @@ func (d *Delivery) makePicture(r *http.Request, file *resolvedFile) error {
 
 // Derivatives makes the derivatives of items after their uploads. upload.Derivatives implements it.
 type Derivatives interface {
-	MakeNow(ctx context.Context, item media.Item) error
+	MakeNow(ctx context.Context, item media.Item, admit func() error) error
 }
 
 // makeThumbnail makes a thumbnail that is to be made, for an authorized client, and returns it. It is limited as the pictures of presets are.
@@ -53,12 +53,9 @@ func (d *Delivery) makeThumbnail(w http.ResponseWriter, r *http.Request, file re
 	if !file.public && showsImage(r) {
 		admit = limit.count
 	}
-	err := admit()
+	err := d.derivatives.MakeNow(r.Context(), file.item, admit)
 	limit.show(w.Header())
 	if err != nil {
-		return file, err
-	}
-	if err := d.derivatives.MakeNow(r.Context(), file.item); err != nil {
 		return file, err
 	}
 	made, err := d.resolveFileOf(r, d.current) // the item may have been deleted meanwhile
