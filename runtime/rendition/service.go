@@ -77,8 +77,6 @@ const (
 	touchInterval = time.Minute
 	// shutdownGrace is how long jobs may take to end at a shutdown. No request waits for them any more.
 	shutdownGrace = 5 * time.Second
-	// maxRejections is how many rejections of others a request waits for before it asks for itself.
-	maxRejections = 2
 )
 
 // New returns a Service that uses maker and deps.
@@ -128,17 +126,17 @@ func (s *Service) Get(ctx context.Context, item media.Item, owner media.Owner, r
 		s.metrics.fail(knownReason)
 		return Result{}, err
 	}
-	w.Admit = admitOnce(request.Admit)
+	w.Admit = media.AdmitOnce(request.Admit)
 	for rejections := 0; ; {
 		j, begun := s.join(ctx, w)
 		if begun {
 			go j.run()
 		}
 		result, err := j.wait(ctx)
-		if errors.As(err, new(notAdmitted)) && !begun {
+		if errors.As(err, new(media.NotAdmitted)) && !begun {
 			// The limit was that of another request: one of those that wait begins the next job. After some rejections each asks
 			// for itself first: of many requests over their limit, each would be woken by each of the others.
-			if rejections++; rejections <= maxRejections {
+			if rejections++; rejections <= media.MaxRejections {
 				continue
 			}
 			if err = w.Admit(); err == nil {
@@ -165,23 +163,6 @@ func (s *Service) find(w wanted) (found Result, source string) {
 		return found, fromMemory
 	}
 	return Result{}, ""
-}
-
-// notAdmitted is the error of a job that its request may not begin. Other requests that wait for it may begin theirs.
-type notAdmitted struct{ error }
-
-func (e notAdmitted) Unwrap() error { return e.error }
-
-// admitOnce returns admit that is called once. Its error is a notAdmitted.
-func admitOnce(admit func() error) func() error {
-	return sync.OnceValue(func() error {
-		if admit != nil {
-			if err := admit(); err != nil {
-				return notAdmitted{err}
-			}
-		}
-		return nil
-	})
 }
 
 // Lost is Get after the object of an earlier result was not found in the object store. It ends

@@ -157,7 +157,7 @@ func (d *Derivatives) Work(ctx context.Context, task work.Task) error {
 // Faults: that of admit; Busy, with RetryAfter, if the queue of requests is full; Unavailable if the cap of the account has no room, with
 // RetryAfter, if a store, or the image workers, cannot be used, or ctx ends.
 func (d *Derivatives) MakeNow(ctx context.Context, item media.Item, admit func() error) error {
-	admit = admitOnce(admit)
+	admit = media.AdmitOnce(admit)
 	for rejections := 0; ; {
 		begun := false
 		made := d.flights.DoChan(item.ID.String(), func() (any, error) {
@@ -168,40 +168,19 @@ func (d *Derivatives) MakeNow(ctx context.Context, item media.Item, admit func()
 		})
 		select {
 		case result := <-made:
-			if begun || !errors.As(result.Err, new(notAdmitted)) {
+			if begun || !errors.As(result.Err, new(media.NotAdmitted)) {
 				return result.Err
 			}
 		case <-ctx.Done():
 			return fault.Wrap(ctx.Err(), fault.Unavailable, "the request ended before the thumbnail was made")
 		}
-		// The limit was that of another request: one of those that wait is the next. After some rejections each asks for itself first: of many
-		// requests over their limit, each would wait for each of the others.
-		if rejections++; rejections > maxRejections {
+		// The limit was that of another request: one of those that wait is the next. After some rejections each asks for itself first.
+		if rejections++; rejections > media.MaxRejections {
 			if err := admit(); err != nil {
 				return err
 			}
 		}
 	}
-}
-
-// maxRejections is how many rejections of others a request waits for before it asks for itself.
-const maxRejections = 2
-
-// notAdmitted is the error of a request that was not admitted. Others that wait for it may be.
-type notAdmitted struct{ error }
-
-func (e notAdmitted) Unwrap() error { return e.error }
-
-// admitOnce returns admit that is called once. Its error is a notAdmitted.
-func admitOnce(admit func() error) func() error {
-	return sync.OnceValue(func() error {
-		if admit != nil {
-			if err := admit(); err != nil {
-				return notAdmitted{err}
-			}
-		}
-		return nil
-	})
 }
 
 // makeNow is MakeNow for the requests of this process.
@@ -218,7 +197,7 @@ func (d *Derivatives) makeNow(ctx context.Context, item media.Item, admit func()
 		}
 		ran, err := d.runNow(ctx, item, admit)
 		switch {
-		case fault.Is(err, fault.Busy), errors.As(err, new(notAdmitted)):
+		case fault.Is(err, fault.Busy), errors.As(err, new(media.NotAdmitted)):
 			return err
 		case ran && err == nil, ran && d.full.has(item.AccountID):
 			continue
