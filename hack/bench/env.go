@@ -119,16 +119,31 @@ type tenant struct {
 }
 
 func (env *environment) tenant(ctx context.Context, name string) (tenant, error) {
-	made, err := provision.Accounts(ctx, env.server.URL(database), env.s3.Access,
-		account.Spec{Namespace: "bench", Name: name, MaxStorage: 1 << 50, MaxUploadSize: 1 << 40})
+	made, err := env.tenants(ctx, name)
 	if err != nil {
 		return tenant{}, err
 	}
-	t := tenant{Tenant: made[0], bucketDir: filepath.Join(env.dir, "s3", "objects", made[0].Account.Bucket)}
-	if _, err := os.Stat(t.bucketDir); err != nil {
-		return tenant{}, fmt.Errorf("the store keeps its objects elsewhere: %w", err)
+	return made[0], nil
+}
+
+// tenants makes a tenant of each name.
+func (env *environment) tenants(ctx context.Context, names ...string) ([]tenant, error) {
+	specs := make([]account.Spec, len(names))
+	for i, name := range names {
+		specs[i] = account.Spec{Namespace: "bench", Name: name, MaxStorage: 1 << 50, MaxUploadSize: 1 << 40}
 	}
-	return t, nil
+	made, err := provision.Accounts(ctx, env.server.URL(database), env.s3.Access, specs...)
+	if err != nil {
+		return nil, err
+	}
+	tenants := make([]tenant, len(made))
+	for i, one := range made {
+		tenants[i] = tenant{Tenant: one, bucketDir: filepath.Join(env.dir, "s3", "objects", one.Account.Bucket)}
+		if _, err := os.Stat(tenants[i].bucketDir); err != nil {
+			return nil, fmt.Errorf("the store keeps its objects elsewhere: %w", err)
+		}
+	}
+	return tenants, nil
 }
 
 // removeObjects removes a directory of the tenant's bucket from the disk, so that what one round

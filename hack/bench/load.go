@@ -51,6 +51,8 @@ type load struct {
 	clients, rounds int
 	length          time.Duration // of a round; a round goes on until calls calls are done when it is 0
 	calls           int64
+	// pace is how many calls a second begin, at an even pace, if a client is free; 0 = each client begins one when it has ended one.
+	pace int
 }
 
 // of returns the load of a side.
@@ -95,8 +97,11 @@ func roundName(name string, n, of int) string {
 	return fmt.Sprintf("%s, round %d of %d", name, n, of)
 }
 
-// measure keeps the clients busy for the length of a round.
+// measure keeps the clients busy for the length of a round, or lets them call at the pace of the load.
 func (b *bench) measure(ctx context.Context, l load, do call) (round, error) {
+	if l.pace > 0 {
+		return b.measurePaced(ctx, l, do)
+	}
 	before, err := b.env.cpu()
 	if err != nil {
 		return round{}, err
@@ -137,6 +142,39 @@ func (b *bench) measure(ctx context.Context, l load, do call) (round, error) {
 	found := round{times: slices.Sorted(slices.Values(slices.Concat(times...))), took: took, cpu: after.since(before)}
 	found.done = len(found.times)
 	found.perSecond = float64(found.done) / took.Seconds()
+	return found, nil
+}
+
+// measurePaced measures calls at an even pace. The time of a call is from when it was due, so it includes what it waited
+// for a client.
+func (b *bench) measurePaced(ctx context.Context, l load, do call) (round, error) {
+	before, err := b.env.cpu()
+	if err != nil {
+		return round{}, err
+	}
+	running, stop := context.WithTimeout(ctx, l.length)
+	defer stop()
+	var mu sync.Mutex
+	var found round
+	started := time.Now()
+	err = atPace(running, l.clients, l.pace, func(n int, due time.Time) error {
+		err := do(ctx, int64(n)+1)
+		took := time.Since(due)
+		mu.Lock()
+		defer mu.Unlock()
+		found.times = append(found.times, took)
+		return err
+	})
+	if err := errors.Join(err, ctx.Err()); err != nil {
+		return round{}, err
+	}
+	after, err := b.env.cpu()
+	if err != nil {
+		return round{}, err
+	}
+	slices.Sort(found.times)
+	found.done, found.took, found.cpu = len(found.times), time.Since(started), after.since(before)
+	found.perSecond = float64(found.done) / found.took.Seconds()
 	return found, nil
 }
 
@@ -235,7 +273,7 @@ func (b *bench) measurePhase(ctx context.Context, calls []pacedCall, one phase) 
 	go func() {
 		defer stop() // a request that fails ends the activity
 		answers := context.WithoutCancel(ctx)
-		loaded <- atPace(running, b.Pace, func(n int, due time.Time) error {
+		loaded <- atPace(running, maxInFlight, b.Pace, func(n int, due time.Time) error {
 			kind := n % len(calls)
 			err := calls[kind].call(answers, int64(n/len(calls)))
 			took := time.Since(due)
@@ -259,9 +297,11 @@ func (b *bench) measurePhase(ctx context.Context, calls []pacedCall, one phase) 
 	return measured, err
 }
 
-// atPace begins calls at an even pace until ctx ends or one fails, and waits for all of them.
-func atPace(ctx context.Context, perSecond int, call func(n int, due time.Time) error) error {
-	const most = 1000 // in flight, before the load is taken to be too much
+// maxInFlight is how many paced calls may be in flight before the load is taken to be too much.
+const maxInFlight = 1000
+
+// atPace begins calls at an even pace until ctx ends or one fails, and waits for all of them. At most so many are in flight.
+func atPace(ctx context.Context, most, perSecond int, call func(n int, due time.Time) error) error {
 	group, failed := errgroup.WithContext(context.WithoutCancel(ctx))
 	group.SetLimit(most)
 	start := time.Now()

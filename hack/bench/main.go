@@ -3,6 +3,7 @@
 //   - uploads and downloads: bare minio-go, and a proxy that only copies bytes
 //   - resumable uploads: bare multipart uploads, and tusd
 //   - reads: a bare handler with the same SQL, and a million items with a thousand
+//   - requests of a thousand accounts: those of one; with a large database: with a small one
 //   - images: the vips command line
 //   - the operator: the writes that no operator can do without
 //   - requests beside the purge, and beside pictures in advance: the same requests without them
@@ -37,6 +38,10 @@ type options struct {
 	Rounds         int           `help:"Rounds of each side, after one warm-up round." default:"5"`
 	Length         time.Duration `help:"Length of a round; read and scale use a third of it." default:"2s"`
 	Items          int           `help:"scale: items of the large account; the small one has a thousand." default:"1000000"`
+	Active         int           `help:"accounts: active accounts on one replica." default:"1000"`
+	Rate           int           `help:"accounts: uploads per second; four times as many gets." default:"100"`
+	DatabaseMemory int           `help:"cold: MiB of memory of PostgreSQL, of which a quarter are shared_buffers; the large database is ten times as large, and needs as much of the disk, and half more." default:"256"`
+	Calls          int           `help:"cold: requests of a round." default:"400"`
 	Photos         int           `help:"images: copies of each photo in one round." default:"4"`
 	Megapixels     float64       `help:"images: scale of the photos; 1 = full size." default:"1"`
 	Drafts         int           `help:"purge: expired drafts, each with an object to remove." default:"100000"`
@@ -55,6 +60,8 @@ type options struct {
 	JSON     string `name:"json" help:"File to write the results to, for scripts." type:"path"`
 
 	volatile bool // PostgreSQL does not sync: tests only
+	// coldFactor is how many times larger than the memory of PostgreSQL the large database of cold is; largeFactor but in tests.
+	coldFactor int
 	// quiet is how long the operator must write nothing and have nothing to do to count as settled; quietFor but in tests.
 	quiet time.Duration
 }
@@ -74,10 +81,12 @@ var benchmarks = []benchmark{
 	{"upload", "100 KB and 10 MB through REST against bare PutObject", "against the proxy at least 0.72 (100 KB) and 0.80 (10 MB); the runtime's CPU at most 0.60 and 17 ms, PostgreSQL's 0.25 ms at 100 KB; nothing against minio-go", upload, nil},
 	{"read", "get and list against a bare handler with the same SQL and JSON", "get at least 0.85 of the bare handler, lists 0.7; list of 100 private: the runtime's CPU at most 1.4 ms", read, nil},
 	{"scale", "lists, searches, counts, totals and deep pages at a million items against a thousand", "at most 1.5 times, deep pages 3 times; at most 1500 bytes an item", scale, nil},
+	{"accounts", "uploads and gets of a thousand active accounts on one replica against those of one account, at the same pace", "p99 at most 1.3 times", accounts, countedStatements},
 	{"images", "thumbnail and WebP through REST against the vips command line", "at least the command line", images, nil},
 	{"download", "files through REST against bare GetObject", "100 KB at least 0.65 of minio-go and not less than the proxy; 10 MB, which the kernel passes, at least 1.1 of the proxy", download, nil},
 	{"purge", "purged drafts per second, and the latency of requests meanwhile", "p99 of requests at most 1.5 times that of the idle service; nothing for the pace", purge, nil},
 	{"eager", "pictures in advance per second, when a preset becomes eager and when it changes, and the latency of requests meanwhile", "p99 of requests at most 1.2 times that of the idle service; nothing for the pace", eager, nil},
+	{"cold", "requests, the purge and the check with a database that is ten times larger than the memory of PostgreSQL against those with a small one", "p99 of uploads and seals, whose rows are new, at most 2 times; nothing for the others", cold, nil},
 	{"operator", "the operator with many accounts: creation against a bare loop with the same writes, idle load, memory, restart, latency of changes", "creation at most 1.3 times the bare loop; idle no API writes, 5 statements, 20 S3 requests and 0.05 cores a second; 30 KiB an account; changes p99 within 2 s", operatorAccounts, countedStatements},
 	{"operator-apps", "the same with few accounts of 51 apps, whose keys were rotated 24 times", "the same, but 60 KiB an account", operatorApps, countedStatements},
 	{"resumable", "a large file through TUS against bare multipart uploads and tusd", "64 MiB at least 0.75 of bare multipart, both at least tusd", resumable, nil},
@@ -89,7 +98,7 @@ func main() {
 	ctrl.SetLogger(logr.Discard()) // what fails is returned, too
 	runBaseline()
 	var o options
-	o.quiet = quietFor
+	o.quiet, o.coldFactor = quietFor, largeFactor
 	kong.Parse(&o, kong.Name("bench"), kong.Description(describe()), kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 110}))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -110,7 +119,7 @@ func describe() string {
 }
 
 func (o options) validate() error {
-	if min(o.Clients, o.Rounds, o.Items/smallItems, o.Photos, o.Drafts, o.EagerItems, o.EagerRate, o.Pace, o.Uploads, o.Accounts) < 1 ||
+	if min(o.Clients, o.Rounds, o.Items/smallItems, o.Active, o.Rate, o.DatabaseMemory, o.Calls, o.Photos, o.Drafts, o.EagerItems, o.EagerRate, o.Pace, o.Uploads, o.Accounts) < 1 ||
 		min(o.Length, o.Idle) <= 0 || o.UploadBytes < 1 || o.ResumableBytes < 4 || o.Creations < 0 || o.Megapixels <= 0 {
 		return errors.New("all numbers must be positive, and items at least 1000")
 	}

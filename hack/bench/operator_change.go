@@ -93,7 +93,7 @@ func (c *cluster) timeChanges(ctx context.Context, accounts []*changed) (changeT
 	served := context.WithoutCancel(ctx)
 	var mu sync.Mutex
 	var times changeTimes
-	err := atPace(ctx, changesPerSecond, func(n int, due time.Time) error {
+	err := atPace(ctx, maxInFlight, changesPerSecond, func(n int, due time.Time) error {
 		account := accounts[n%len(accounts)]
 		account.mu.Lock() // one change of an account waits for that before it
 		defer account.mu.Unlock()

@@ -221,6 +221,45 @@ func (c *comparison) measure(ctx context.Context, what string, l load, sides []s
 	return nil
 }
 
+// compareTimes begins a comparison of the times of requests between two sides, whose names head columns.
+func (b *bench) compareTimes(usual, other string, processes ...string) *comparison {
+	columns := []string{"request"}
+	for _, figure := range []string{"p50", "p95", "p99"} {
+		columns = append(columns, figure+" ms, "+usual, other)
+	}
+	return b.compare("request", "ratio of p99", columns, processes...)
+}
+
+// measureTimes measures two sides at one pace, and adds the ratio of the p99 of the second one to that of the first one. The
+// table has the times of all rounds together, and the ratios of the rounds.
+func (c *comparison) measureTimes(ctx context.Context, what string, l load, sides []side, wanted *target) error {
+	rounds, err := c.b.measureRounds(ctx, what, l, sides...)
+	if err != nil {
+		return err
+	}
+	p99 := func(r round) float64 { return float64(max(1, r.percentile(0.99))) }
+	all := make([]round, len(sides))
+	for i := range sides {
+		for _, one := range rounds[i] {
+			all[i].times = append(all[i].times, one.times...)
+		}
+		slices.Sort(all[i].times)
+		c.cpu.row(slices.Concat([]string{what, sides[i].name}, c.cpuCells(rounds[i]))...)
+	}
+	inputs := map[string]float64{}
+	cells := []string{what}
+	for _, part := range []float64{0.5, 0.95, 0.99} {
+		for i, s := range sides {
+			cells = append(cells, milliseconds(all[i].percentile(part)))
+			inputs[fmt.Sprintf("%s, p%g ms", s.name, 100*part)] = float64(all[i].percentile(part)) / float64(time.Millisecond)
+		}
+	}
+	found := c.b.add(result{Benchmark: c.b.name, Case: what, Figure: c.figure, Target: wanted, Inputs: inputs},
+		ratios(figures(rounds[1], p99), figures(rounds[0], p99))...)
+	c.rates.row(slices.Concat(cells, found.cells())...)
+	return nil
+}
+
 // cpuCells shows the CPU milliseconds per call of each process, and their sum: the medians of the rounds.
 func (c *comparison) cpuCells(rounds []round) []string {
 	var cells []string

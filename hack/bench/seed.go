@@ -18,6 +18,8 @@ import (
 // are not in the store.
 type seed struct {
 	items int
+	// first is the number of the first item; names and ids follow from numbers.
+	first int
 	// access decides for each item.
 	access func(n int) media.Access
 	// groups is how many groups every second item is spread over; 0 = none is in a group.
@@ -70,7 +72,7 @@ func photo(id uuid.UUID) (objects string, bytes int64) {
 		// Bytes that do not compress, as a hash's.
 		first := rand.NewPCG(binary.BigEndian.Uint64(id[8:]), uint64(i))
 		text = fmt.Appendf(text, `,{"variant":%q,"key":%q,"bytes":%d,"mimeType":%q,"sha256":"%016x%016x%016x%016x"}`,
-			one.variant, media.ObjectKey(id, one.variant), one.bytes, one.mimeType, first.Uint64(), first.Uint64(), first.Uint64(), first.Uint64())
+			one.variant, media.WriterKey(id, one.variant, 1), one.bytes, one.mimeType, first.Uint64(), first.Uint64(), first.Uint64(), first.Uint64())
 		bytes += one.bytes
 	}
 	text[0] = '['
@@ -80,6 +82,16 @@ func photo(id uuid.UUID) (objects string, bytes int64) {
 // seed loads items and everything that is counted of them, as if the service had made
 // them, and returns the ids of the first thousand. Call vacuum when all is loaded.
 func (env *environment) seed(ctx context.Context, t tenant, s seed) ([]uuid.UUID, error) {
+	ids, err := env.load(ctx, []tenant{t}, s)
+	if err != nil {
+		return nil, err
+	}
+	return ids, env.count(ctx, t)
+}
+
+// load loads items of tenants in turns, in one transaction, and returns the ids of the first thousand. Call count when all of a
+// tenant are loaded.
+func (env *environment) load(ctx context.Context, tenants []tenant, s seed) ([]uuid.UUID, error) {
 	conn, err := pgx.Connect(ctx, env.server.AdminURL(database))
 	if err != nil {
 		return nil, err
@@ -96,19 +108,15 @@ func (env *environment) seed(ctx context.Context, t tenant, s seed) ([]uuid.UUID
 	}
 	var ids []uuid.UUID
 	n := 0
-	tx, err := conn.Begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after the commit it does nothing
-	_, err = tx.CopyFrom(ctx, pgx.Identifier{"stored_item"},
+	_, err = conn.CopyFrom(ctx, pgx.Identifier{"stored_item"},
 		[]string{"id", "account_id", "app_id", "file_name", "access", "caption", "group_label", "objects", "bytes", "created_at", "sealed_at"},
 		pgx.CopyFromFunc(func() ([]any, error) {
 			if n == s.items {
 				return nil, nil
 			}
+			t, number := tenants[n%len(tenants)], s.first+n
 			at := s.at(n, now)
-			id := idAt(at, n)
+			id := idAt(at, number)
 			if len(ids) < 1000 {
 				ids = append(ids, id)
 			}
@@ -117,19 +125,33 @@ func (env *environment) seed(ctx context.Context, t tenant, s seed) ([]uuid.UUID
 			if !s.drafts {
 				sealed = &at
 			}
-			row := []any{id, t.Account.ID, t.AppID, fmt.Sprintf("IMG_%07d.jpg", n), string(s.access(n)), "", s.group(n), made, bytes, at, sealed}
+			row := []any{id, t.Account.ID, t.AppID, fmt.Sprintf("IMG_%07d.jpg", number), string(s.access(n)), "", s.group(n), made, bytes, at, sealed}
 			n++
 			return row, nil
 		}))
 	if err != nil {
 		return nil, fmt.Errorf("load items: %w", err)
 	}
-	for _, statement := range countSeed {
-		if _, err := tx.Exec(ctx, statement, t.AppID); err != nil {
-			return nil, fmt.Errorf("count what was loaded: %w", err)
-		}
+	return ids, nil
+}
+
+// count sets everything that is counted of the items of tenants.
+func (env *environment) count(ctx context.Context, tenants ...tenant) error {
+	conn, err := pgx.Connect(ctx, env.server.AdminURL(database))
+	if err != nil {
+		return err
 	}
-	return ids, tx.Commit(ctx)
+	defer conn.Close(context.WithoutCancel(ctx))
+	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		for _, t := range tenants {
+			for _, statement := range countSeed {
+				if _, err := tx.Exec(ctx, statement, t.AppID); err != nil {
+					return fmt.Errorf("count what was loaded: %w", err)
+				}
+			}
+		}
+		return nil
+	})
 }
 
 // countSeed sets an app's totals to a recount, spread over the slots as seals do it,
