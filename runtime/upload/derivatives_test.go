@@ -232,7 +232,7 @@ func TestLater_ARequestIsRejectedByItsOwnLimit(t *testing.T) {
 	}
 }
 
-// waiting is a context that closes waits when somebody waits for its end.
+// waiting is a context that closes waits when its Done is called.
 type waiting struct {
 	context.Context
 	once  sync.Once
