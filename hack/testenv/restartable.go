@@ -54,6 +54,12 @@ func PostgresServerWithPassword(t testing.TB, password string) *Restartable[*ser
 	return postgresServer(t, servers.PostgresConfig{TCP: true, Password: password})
 }
 
+// PostgresServerWithSettings is PostgresServer with more settings of the server, by name.
+func PostgresServerWithSettings(t testing.TB, settings map[string]string) *Restartable[*servers.Postgres] {
+	t.Helper()
+	return postgresServer(t, servers.PostgresConfig{Settings: settings})
+}
+
 func postgresServer(t testing.TB, config servers.PostgresConfig) *Restartable[*servers.Postgres] {
 	t.Helper()
 	dir := TempDir(t)

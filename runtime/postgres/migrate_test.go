@@ -105,6 +105,8 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 		"00034_derivatives_later_task.sql":     "f6a9de43e4ac74480873420cd5f1d715bcaefdfeb53ac334ae8ee902f5013fdb",
 		"00035_derivatives_setting_pin.sql":    "9c9c470013572032c4d86c947f2ba38dea886f37990a89bd59f1bfcf0fb2663a",
 		"00036_derivatives_setting_tenant.sql": "110d4bd3024fa4a0d8a7825881c75fd5e3a34375333bbd6c02a48b01db514d0f",
+		"00037_delete_of_one_item.sql":         "3004dd3d6f90f77f38d25ed71d45918303a25c4bfed9345fa11f5bc7d9e0e1be",
+		"00038_item_fence.sql":                 "4edf66ef9433beb4142fea50084ba6f6f3a721958840cfae29eb455be36b14ec",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

@@ -26,7 +26,7 @@ var (
 	createIndex  = regexp.MustCompile(`^CREATE (?:UNIQUE )?INDEX \w+ ON (\w+) `)
 	insertInto   = regexp.MustCompile(`^INSERT INTO (\w+) ?\(`)
 	alterTable   = regexp.MustCompile(`^ALTER TABLE (\w+) (.*)$`)
-	takesALock   = regexp.MustCompile(`^(?:CREATE OR REPLACE VIEW|CREATE VIEW|CREATE TRIGGER \w+ .* ON) (\w+) `)
+	takesALock   = regexp.MustCompile(`^(?:CREATE OR REPLACE VIEW|CREATE VIEW|CREATE (?:OR REPLACE )?TRIGGER \w+ .* ON) (\w+) `)
 	takesNone    = regexp.MustCompile(`^(?:CREATE (?:OR REPLACE )?FUNCTION|COMMENT ON) `)
 	raises       = regexp.MustCompile(`^UPDATE schema_compatibility SET oldest_program = (\d+)$`)
 	removes      = regexp.MustCompile(`^DROP (?:TABLE|VIEW|FUNCTION|TRIGGER \w+ ON) (\w+)`)
@@ -198,39 +198,41 @@ func TestMigrationRules_FindWhatLocksOrBreaks(t *testing.T) {
 	t.Cleanup(func() { delete(releases, 30) })
 	const contract = "-- contract: nobody uses it since release 30.\nUPDATE schema_compatibility SET oldest_program = 30;\n"
 	for text, want := range map[string]string{
-		"CREATE TABLE a (id uuid REFERENCES account (id)); CREATE INDEX i ON a (id); INSERT INTO a (id) VALUES (NULL);":                 "",
-		"ALTER TABLE stored_item ADD COLUMN a text, ADD COLUMN b integer NOT NULL DEFAULT 7, ADD COLUMN c text[] ;":                     "",
-		"ALTER TABLE stored_item ADD CONSTRAINT c CHECK (bytes >= 0) NOT VALID;":                                                        "",
-		"-- +goose NO TRANSACTION\nDROP INDEX CONCURRENTLY IF EXISTS i;\nCREATE INDEX CONCURRENTLY i ON stored_item (a);":               "",
-		"-- +goose NO TRANSACTION\nALTER TABLE stored_item VALIDATE CONSTRAINT c;":                                                      "",
-		"-- +goose StatementBegin\nCREATE OR REPLACE FUNCTION f() RETURNS int LANGUAGE sql AS $$ SELECT 1; $$;\n-- +goose StatementEnd": "",
-		contract + "ALTER TABLE app DROP COLUMN a;":                                                                                     "",
-		"ALTER TABLE app DROP CONSTRAINT c, ADD CONSTRAINT c CHECK (a > 0) NOT VALID;":                                                  "",
-		"ALTER TABLE app DROP CONSTRAINT c, ADD CONSTRAINT c CHECK (a > 0);":                                                            "reads or rewrites",
-		"ALTER TABLE app DROP CONSTRAINT c, ADD CONSTRAINT d CHECK (a > 0) NOT VALID;":                                                  "a release later",
-		"ALTER TABLE stored_item ALTER COLUMN a TYPE bigint;":                                                                           "reads or rewrites",
-		"ALTER TABLE stored_item ALTER COLUMN a SET NOT NULL;":                                                                          "reads or rewrites",
-		"ALTER TABLE stored_item ADD COLUMN a text NOT NULL;":                                                                           "reads or rewrites",
-		"ALTER TABLE stored_item ADD COLUMN a uuid DEFAULT gen_random_uuid();":                                                          "reads or rewrites",
-		"ALTER TABLE stored_item ADD COLUMN a uuid REFERENCES account (id);":                                                            "reads or rewrites",
-		"ALTER TABLE stored_item ADD CONSTRAINT c CHECK (bytes >= 0);":                                                                  "reads or rewrites",
-		"ALTER TABLE stored_item RENAME COLUMN a TO b;":                                                                                 "reads or rewrites",
-		"CREATE INDEX i ON stored_item (a);":                                                                                            "CONCURRENTLY",
-		"CREATE INDEX CONCURRENTLY i ON stored_item (a);":                                                                               "not known to be safe",
-		"-- +goose NO TRANSACTION\nCREATE INDEX CONCURRENTLY i ON stored_item (a);":                                                     "not valid",
-		"-- +goose NO TRANSACTION\nALTER TABLE stored_item ADD COLUMN a text;":                                                          "without a transaction",
-		"ALTER TABLE app DROP COLUMN a;":                                                                                                "a release later",
-		"DROP TABLE app;":                                                                                                               "a release later",
-		"-- contract: nobody uses it.\nDROP TABLE app;":                                                                                 "sets oldest_program",
-		"-- contract: nobody uses it.\nUPDATE schema_compatibility SET oldest_program = 31;":                                            "not to 31",
-		"UPDATE schema_compatibility SET oldest_program = 30;":                                                                          "sets oldest_program",
-		"UPDATE stored_item SET bytes = 0;":                                                                                             "not known to be safe",
-		"INSERT INTO app (id) SELECT id FROM account;":                                                                                  "not known to be safe",
-		"LOCK TABLE stored_item;":                                                                                                       "not known to be safe",
-		"SET LOCAL lock_timeout = '10s';":                                                                                               "not known to be safe",
-		"ALTER TABLE app ADD COLUMN a text; ALTER TABLE account ADD COLUMN a text;":                                                     "several tables",
-		"CREATE TABLE a (x uuid REFERENCES app (id)); ALTER TABLE account ADD COLUMN a text;":                                           "several tables",
-		"CREATE TRIGGER x AFTER INSERT ON app FOR EACH ROW EXECUTE FUNCTION f(); DROP VIEW item;":                                       "several tables",
+		"CREATE TABLE a (id uuid REFERENCES account (id)); CREATE INDEX i ON a (id); INSERT INTO a (id) VALUES (NULL);":                      "",
+		"ALTER TABLE stored_item ADD COLUMN a text, ADD COLUMN b integer NOT NULL DEFAULT 7, ADD COLUMN c text[] ;":                          "",
+		"ALTER TABLE stored_item ADD CONSTRAINT c CHECK (bytes >= 0) NOT VALID;":                                                             "",
+		"-- +goose NO TRANSACTION\nDROP INDEX CONCURRENTLY IF EXISTS i;\nCREATE INDEX CONCURRENTLY i ON stored_item (a);":                    "",
+		"-- +goose NO TRANSACTION\nALTER TABLE stored_item VALIDATE CONSTRAINT c;":                                                           "",
+		"-- +goose StatementBegin\nCREATE OR REPLACE FUNCTION f() RETURNS int LANGUAGE sql AS $$ SELECT 1; $$;\n-- +goose StatementEnd":      "",
+		contract + "ALTER TABLE app DROP COLUMN a;":                                                                                          "",
+		"ALTER TABLE app DROP CONSTRAINT c, ADD CONSTRAINT c CHECK (a > 0) NOT VALID;":                                                       "",
+		"ALTER TABLE app DROP CONSTRAINT c, ADD CONSTRAINT c CHECK (a > 0);":                                                                 "reads or rewrites",
+		"ALTER TABLE app DROP CONSTRAINT c, ADD CONSTRAINT d CHECK (a > 0) NOT VALID;":                                                       "a release later",
+		"ALTER TABLE stored_item ALTER COLUMN a TYPE bigint;":                                                                                "reads or rewrites",
+		"ALTER TABLE stored_item ALTER COLUMN a SET NOT NULL;":                                                                               "reads or rewrites",
+		"ALTER TABLE stored_item ADD COLUMN a text NOT NULL;":                                                                                "reads or rewrites",
+		"ALTER TABLE stored_item ADD COLUMN a uuid DEFAULT gen_random_uuid();":                                                               "reads or rewrites",
+		"ALTER TABLE stored_item ADD COLUMN a uuid REFERENCES account (id);":                                                                 "reads or rewrites",
+		"ALTER TABLE stored_item ADD CONSTRAINT c CHECK (bytes >= 0);":                                                                       "reads or rewrites",
+		"ALTER TABLE stored_item RENAME COLUMN a TO b;":                                                                                      "reads or rewrites",
+		"CREATE INDEX i ON stored_item (a);":                                                                                                 "CONCURRENTLY",
+		"CREATE INDEX CONCURRENTLY i ON stored_item (a);":                                                                                    "not known to be safe",
+		"-- +goose NO TRANSACTION\nCREATE INDEX CONCURRENTLY i ON stored_item (a);":                                                          "not valid",
+		"-- +goose NO TRANSACTION\nALTER TABLE stored_item ADD COLUMN a text;":                                                               "without a transaction",
+		"ALTER TABLE app DROP COLUMN a;":                                                                                                     "a release later",
+		"DROP TABLE app;":                                                                                                                    "a release later",
+		"-- contract: nobody uses it.\nDROP TABLE app;":                                                                                      "sets oldest_program",
+		"-- contract: nobody uses it.\nUPDATE schema_compatibility SET oldest_program = 31;":                                                 "not to 31",
+		"UPDATE schema_compatibility SET oldest_program = 30;":                                                                               "sets oldest_program",
+		"UPDATE stored_item SET bytes = 0;":                                                                                                  "not known to be safe",
+		"INSERT INTO app (id) SELECT id FROM account;":                                                                                       "not known to be safe",
+		"LOCK TABLE stored_item;":                                                                                                            "not known to be safe",
+		"SET LOCAL lock_timeout = '10s';":                                                                                                    "not known to be safe",
+		"ALTER TABLE app ADD COLUMN a text; ALTER TABLE account ADD COLUMN a text;":                                                          "several tables",
+		"CREATE TABLE a (x uuid REFERENCES app (id)); ALTER TABLE account ADD COLUMN a text;":                                                "several tables",
+		"CREATE TRIGGER x AFTER INSERT ON app FOR EACH ROW EXECUTE FUNCTION f(); DROP VIEW item;":                                            "several tables",
+		"CREATE OR REPLACE TRIGGER x BEFORE DELETE ON app FOR EACH STATEMENT WHEN (true) EXECUTE FUNCTION f();":                              "",
+		"CREATE OR REPLACE TRIGGER x BEFORE DELETE ON app FOR EACH STATEMENT EXECUTE FUNCTION f(); CREATE OR REPLACE VIEW item AS SELECT 1;": "several tables",
 	} {
 		got := strings.Join(problems(40, text), "; ")
 		if (want == "") != (got == "") || !strings.Contains(got, want) {

@@ -32,6 +32,9 @@ func (s Items) DueRemovals(ctx context.Context, accountID uuid.UUID, now time.Ti
 
 // FinishRemovals implements media.RemovalStore.
 func (s Items) FinishRemovals(ctx context.Context, ids []int64) error {
+	if len(ids) == 1 {
+		return toFault(s.queries.FinishRemoval(ctx, ids[0]), "finish removal")
+	}
 	return toFault(s.queries.FinishRemovals(ctx, ids), "finish removals")
 }
 

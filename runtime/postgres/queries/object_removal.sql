@@ -21,6 +21,11 @@ WHERE account_id = $1 AND not_before <= sqlc.arg(now)::timestamptz ORDER BY not_
 -- name: FinishRemovals :exec
 DELETE FROM object_removal WHERE id = ANY (sqlc.arg(ids)::bigint[]);
 
+-- name: FinishRemoval :exec
+-- One alone: PostgreSQL would plan the comparison with an array again for each delete. The request does not wait until this is on disk:
+-- what is in the queue again after a crash is removed again, which changes nothing.
+DELETE FROM object_removal WHERE id = $1 AND set_config('synchronous_commit', 'off', true) IS NOT NULL;
+
 -- name: FailRemovals :exec
 UPDATE object_removal SET attempts = attempts + 1, not_before = sqlc.arg(not_before)::timestamptz, last_error = sqlc.arg(last_error) WHERE id = ANY (sqlc.arg(ids)::bigint[]);
 

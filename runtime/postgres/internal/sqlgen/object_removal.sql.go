@@ -130,6 +130,17 @@ func (q *Queries) FailingBuckets(ctx context.Context, buckets int32) ([]FailingB
 	return items, nil
 }
 
+const finishRemoval = `-- name: FinishRemoval :exec
+DELETE FROM object_removal WHERE id = $1 AND set_config('synchronous_commit', 'off', true) IS NOT NULL
+`
+
+// One alone: PostgreSQL would plan the comparison with an array again for each delete. The request does not wait until this is on disk:
+// what is in the queue again after a crash is removed again, which changes nothing.
+func (q *Queries) FinishRemoval(ctx context.Context, id int64) error {
+	_, err := q.db.Exec(ctx, finishRemoval, id)
+	return err
+}
+
 const finishRemovals = `-- name: FinishRemovals :exec
 DELETE FROM object_removal WHERE id = ANY ($1::bigint[])
 `
