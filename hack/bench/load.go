@@ -21,6 +21,8 @@ type side struct {
 	call call
 	// clients is how many requests of this side are in flight; 0 = as in the load.
 	clients int
+	// before is called before each round, outside of what is measured; nil = nothing is.
+	before func(ctx context.Context) error
 	// after is called after each round, outside of what is measured: to look at what
 	// was done, and to remove it.
 	after func(ctx context.Context) error
@@ -73,6 +75,11 @@ func (b *bench) measureRounds(ctx context.Context, what string, l load, sides ..
 	}
 	for n := range l.rounds + 1 {
 		for _, i := range order {
+			if sides[i].before != nil {
+				if err := sides[i].before(ctx); err != nil {
+					return nil, fmt.Errorf("%s, %s: %w", what, sides[i].name, err)
+				}
+			}
 			one, err := b.measure(ctx, l.of(sides[i]), sides[i].call)
 			if err == nil && sides[i].after != nil {
 				err = sides[i].after(ctx)
