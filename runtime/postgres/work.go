@@ -72,17 +72,17 @@ func (s Tasks) ClaimTasks(ctx context.Context, claim work.Claim) ([]work.Task, e
 }
 
 // ClaimTask implements work.Store. A claim whose answer is lost ends by its time.
-func (s Tasks) ClaimTask(ctx context.Context, kind work.Kind, key uuid.UUID, duration time.Duration) (task work.Task, claimed bool, err error) {
+func (s Tasks) ClaimTask(ctx context.Context, claim work.Claim, key uuid.UUID) (task work.Task, claimed bool, err error) {
 	id, err := s.cell.NewID()
 	if err != nil {
 		return work.Task{}, false, err
 	}
-	rows, err := s.queries.ClaimTask(ctx, sqlgen.ClaimTaskParams{Kind: string(kind), Key: key, Claim: id, Own: s.own(), Duration: duration.Microseconds()})
+	rows, err := s.queries.ClaimTask(ctx, sqlgen.ClaimTaskParams{Kind: string(claim.Kind), Key: key, Claim: id, Own: s.own(), Duration: claim.Duration.Microseconds(), Leased: claim.Leased})
 	if err != nil || len(rows) == 0 {
 		return work.Task{}, false, toFault(err, "claim a task")
 	}
 	row := rows[0]
-	return work.Task{Kind: kind, Key: key, AccountID: row.AccountID, Payload: row.Payload, Attempt: int(row.Attempts), Expired: row.Expired, Claim: id}, true, nil
+	return work.Task{Kind: claim.Kind, Key: key, AccountID: row.AccountID, Payload: row.Payload, Attempt: int(row.Attempts), Expired: row.Expired, Claim: id}, true, nil
 }
 
 // FinishTask implements work.Store.

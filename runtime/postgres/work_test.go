@@ -121,6 +121,43 @@ func TestWork_LeasedTasksNeedALease(t *testing.T) {
 	}
 }
 
+// One task is claimed before its time, but not from another process, and not without the lease that a process has to have.
+func TestWork_OneTaskIsClaimedWheneverItIsDue(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	key := uuid.New()
+	statement(t, url, `INSERT INTO work (kind, key, account_id, due_at) VALUES ('test', $1, $2, now() + interval '5 hours')`, key, accountOf(1))
+	claim := work.Claim{Kind: testWork, Duration: time.Hour, Leased: true}
+	claimed := func(claim work.Claim, key uuid.UUID) bool {
+		t.Helper()
+		task, claimed, err := store.Tasks.ClaimTask(t.Context(), claim, key)
+		must(t, err)
+		if claimed && (task.Key != key || task.AccountID != accountOf(1) || task.Kind != testWork || task.Attempt < 1) {
+			t.Errorf("claimed is %+v", task)
+		}
+		return claimed
+	}
+	if claimed(claim, key) {
+		t.Error("it is claimed without a lease")
+	}
+	_, err := store.Installations.TouchRuntime(t.Context(), uuid.New(), "test", time.Minute)
+	must(t, err)
+	if claimed(claim, uuid.New()) {
+		t.Error("a task that is not there is claimed")
+	}
+	if !claimed(claim, key) {
+		t.Error("it is not claimed with a lease")
+	}
+	claim.Leased = false
+	if claimed(claim, key) {
+		t.Error("it is claimed twice")
+	}
+	statement(t, url, `UPDATE work SET due_at = now() - interval '1 second'`)
+	if !claimed(claim, key) {
+		t.Error("it is not claimed after a claim that has ended")
+	}
+}
+
 // The limit of an account holds for all processes, and nothing is claimed twice.
 func TestWork_LimitsHoldAcrossProcesses(t *testing.T) {
 	t.Parallel()

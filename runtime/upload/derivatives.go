@@ -110,7 +110,7 @@ const (
 
 // Policy returns how the tasks run.
 func (d *Derivatives) Policy() work.Policy {
-	return work.Policy{Slots: d.deps.Workers, Timeout: d.timeout(), MinBackoff: derivativesBackoff, MaxBackoff: maxDerivativesBackoff, Ready: d.deps.Ready}
+	return work.Policy{Slots: d.deps.Workers, Timeout: d.timeout(), Leased: true, MinBackoff: derivativesBackoff, MaxBackoff: maxDerivativesBackoff, Ready: d.deps.Ready}
 }
 
 // timeout bounds an attempt: a job of the image workers has two attempts.

@@ -171,7 +171,7 @@ func (q *queue) share(free int) (limit, perAccount int) {
 }
 
 // RunNow claims one task, whenever it is due, and runs it at once, beside the slots. ran is false if the task is not there, a process works
-// on it, or no worker is registered for the kind. The error is that of the worker, which is recorded as with other attempts, of Policy.Ready,
+// on it, no worker is registered for the kind, or Policy.Leased is set and the process has no lease. The error is that of the worker, which is recorded as with other attempts, of Policy.Ready,
 // or of the Store. ctx ends the attempt. It is safe for concurrent use.
 func (r *Runner) RunNow(ctx context.Context, kind Kind, key uuid.UUID) (ran bool, err error) {
 	q := r.queues[kind]
@@ -183,7 +183,7 @@ func (r *Runner) RunNow(ctx context.Context, kind Kind, key uuid.UUID) (ran bool
 	}
 	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
-	task, claimed, err := q.deps.Store.ClaimTask(claiming, kind, key, q.policy.Timeout+claimMargin)
+	task, claimed, err := q.deps.Store.ClaimTask(claiming, Claim{Kind: kind, Duration: q.policy.Timeout + claimMargin, Leased: q.policy.Leased}, key)
 	if !claimed {
 		return false, err
 	}

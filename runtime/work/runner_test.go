@@ -109,12 +109,13 @@ func (q *queue) ClaimTasks(_ context.Context, claim work.Claim) (tasks []work.Ta
 	return tasks, nil
 }
 
-func (q *queue) ClaimTask(_ context.Context, _ work.Kind, key uuid.UUID, duration time.Duration) (task work.Task, claimed bool, err error) {
+func (q *queue) ClaimTask(_ context.Context, claim work.Claim, key uuid.UUID) (task work.Task, claimed bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.asked = append(q.asked, claim)
 	for _, row := range q.tasks {
 		if !row.gone && row.task.Key == key && (row.task.Claim == uuid.Nil || !row.due.After(time.Now())) {
-			row.due = time.Now().Add(duration)
+			row.due = time.Now().Add(claim.Duration)
 			row.task.Attempt++
 			row.task.Claim = uuid.New()
 			return row.task, true, q.claimErr
@@ -496,7 +497,7 @@ func TestRunNow_RunsATaskThatIsNotDueBesideTheSlots(t *testing.T) {
 		store.add(work.Task{})
 		held := store.now().rows[0].task.Key
 		failing := errors.New("it fails")
-		r := run(t, store, work.Policy{Slots: 1, Timeout: time.Hour, MinBackoff: time.Hour, MaxBackoff: time.Hour}, func(ctx context.Context, task work.Task) error {
+		r := run(t, store, work.Policy{Slots: 1, Timeout: time.Hour, Leased: true, MinBackoff: time.Hour, MaxBackoff: time.Hour}, func(ctx context.Context, task work.Task) error {
 			if task.Key == held {
 				<-busy
 				return nil
@@ -511,6 +512,10 @@ func TestRunNow_RunsATaskThatIsNotDueBesideTheSlots(t *testing.T) {
 		next := store.now().rows[1].task.Key
 		if ran, err := r.RunNow(t.Context(), kind, next); !ran || !errors.Is(err, failing) {
 			t.Errorf("the first attempt: %t, %v", ran, err)
+		}
+		asked := store.now().asked
+		if last := asked[len(asked)-1]; last.Kind != kind || !last.Leased || last.Duration <= time.Hour {
+			t.Errorf("its claim is %+v", last)
 		}
 		if ran, err := r.RunNow(t.Context(), kind, next); !ran || err != nil { // before its backoff ends
 			t.Errorf("the second attempt: %t, %v", ran, err)

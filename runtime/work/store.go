@@ -50,7 +50,7 @@ type Store interface {
 	// served the longest time ago; an account's tasks are in the order in which they are due.
 	ClaimTasks(ctx context.Context, claim Claim) ([]Task, error)
 	// ClaimTask claims one task for so long, whenever it is due. It returns false if the task is not there, or a process works on it.
-	ClaimTask(ctx context.Context, kind Kind, key uuid.UUID, duration time.Duration) (task Task, claimed bool, err error)
+	ClaimTask(ctx context.Context, claim Claim, key uuid.UUID) (task Task, claimed bool, err error)
 	// FinishTask removes a task: Recorded or Lost.
 	FinishTask(ctx context.Context, task Task) (Ending, error)
 	// ReturnTask ends the claim of a task, which is due again later.

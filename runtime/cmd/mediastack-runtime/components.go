@@ -152,7 +152,8 @@ func (b *builder) buildItems() (err error) {
 	if err != nil {
 		return err
 	}
-	b.later = upload.NewDerivatives(upload.DerivativesDeps{Store: b.store.Uploads, Uploads: b.uploads, Workers: b.Images.WorkerCount(), Timeout: b.Images.Timeout, Ready: b.guard.Writable, Log: b.log,
+	b.later = upload.NewDerivatives(upload.DerivativesDeps{Store: b.store.Uploads, Uploads: b.uploads, Workers: b.Images.WorkerCount(), Timeout: b.Images.Timeout, Log: b.log,
+		Ready: func() error { return cmp.Or(b.stores.Available(), b.guard.Writable()) },
 		RunNow: func(ctx context.Context, kind work.Kind, key uuid.UUID) (bool, error) {
 			return b.work.RunNow(ctx, kind, key)
 		}})

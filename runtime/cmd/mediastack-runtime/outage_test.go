@@ -18,6 +18,7 @@ import (
 	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/retryafter"
 	testwait "mediastack.dev/hack/testenv/wait"
+	"mediastack.dev/runtime/internal/imaging/imagetest"
 )
 
 const (
@@ -129,6 +130,46 @@ func TestServe_ServesWithoutS3WhatNeedsNone(t *testing.T) {
 	if got := s.request(t, http.MethodGet, file); got.status != http.StatusOK {
 		t.Errorf("the file: %d", got.status)
 	}
+}
+
+// While S3 was away, derivatives that are made later were tried and failed: thousands of items that waited for them wrote a line into the log
+// each time, and the attempts counted as if workers had died on the file.
+func TestServe_TriesNoDerivativesWithoutS3(t *testing.T) {
+	t.Parallel()
+	database, s3 := testenv.Postgres(t), testenv.S3Server(t)
+	s := prepared(t, database, s3.Server.Access)
+	s.serve(t)
+	testwait.Until(t, "the service is ready", func() bool { return s.ready(t) })
+	if status, text := s.send(t, http.MethodPost, "/settings/media/create", "application/json", `{"derivatives": "Later"}`); status != http.StatusOK {
+		t.Fatalf("the settings: %d %s", status, text)
+	}
+	body := "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.jpg\"\r\n\r\n" + string(imagetest.JPEG(imagetest.Picture(64, 48))) + "\r\n--x--\r\n"
+	status, text := s.send(t, http.MethodPost, "/media/create", "multipart/form-data; boundary=x", body)
+	var item struct{ Thumbnail string }
+	if err := json.Unmarshal([]byte(text), &item); err != nil || status != http.StatusCreated {
+		t.Fatalf("an upload: %d %s %v", status, text, err)
+	}
+	thumbnail := strings.TrimPrefix(item.Thumbnail, "http://media.test")
+	if got := s.request(t, http.MethodGet, thumbnail); got.status != http.StatusOK {
+		t.Fatalf("the thumbnail: %d", got.status)
+	}
+	failed := func() float64 {
+		return metricValue(s.metrics(t), "mediastack_work_attempts_total", "kind", "derivatives", "outcome", "retry")
+	}
+	s3.Kill()
+	testwait.Until(t, "the service knows that S3 is away", func() bool { _, found := s.readiness(t); return found.Degraded })
+	before := failed()
+	statement(t, database, `UPDATE stored_item SET derivatives_state = 1, objects = jsonb_path_query_array(objects, '$[*] ? (@.variant == "original")')`)
+	statement(t, database, `INSERT INTO work (kind, key, account_id, due_at) SELECT 'derivatives', id, account_id, now() FROM stored_item ON CONFLICT DO NOTHING`)
+	if got := s.request(t, http.MethodGet, thumbnail); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
+		t.Errorf("the thumbnail without S3: %d %v", got.status, got.header)
+	}
+	if n := failed() - before; n != 0 {
+		t.Errorf("%v attempts failed", n)
+	}
+	s3.Start()
+	testwait.Until(t, "the service knows that S3 is back", func() bool { _, found := s.readiness(t); return !found.Degraded })
+	testwait.Until(t, "the thumbnail is there", func() bool { return s.request(t, http.MethodGet, thumbnail).status == http.StatusOK })
 }
 
 // A rollout with a wrong S3 key must not replace replicas that have the right one.

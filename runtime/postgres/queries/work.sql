@@ -59,11 +59,12 @@ WHERE work.kind = sqlc.arg(kind) AND work.key = ANY (ARRAY(SELECT chosen.key FRO
 RETURNING work.key, work.account_id, work.attempts, work.payload, coalesce(work.expires_at <= coalesce(sqlc.narg(now)::timestamptz, now()), false)::boolean AS expired;
 
 -- name: ClaimTask :many
--- Claims one task, whenever it is due, unless a process works on it.
+-- Claims one task, whenever it is due, unless a process works on it, or leased is set and this process has no lease.
 UPDATE work SET claim = sqlc.arg(claim)::uuid, attempts = attempts + 1,
     instance_id = (SELECT r.id FROM runtime_instance r WHERE r.id = sqlc.arg(own)::uuid AND r.lease_ends >= now()),
     due_at = now() + sqlc.arg(duration)::bigint * interval '1 microsecond'
 WHERE work.kind = sqlc.arg(kind) AND work.key = sqlc.arg(key) AND (work.claim IS NULL OR work.due_at <= now())
+    AND (NOT sqlc.arg(leased)::boolean OR EXISTS (SELECT FROM runtime_instance r WHERE r.id = sqlc.arg(own)::uuid AND r.lease_ends >= now()))
 RETURNING work.account_id, work.attempts, work.payload, coalesce(work.expires_at <= now(), false)::boolean AS expired;
 
 -- name: FinishTask :execrows

@@ -47,6 +47,7 @@ UPDATE work SET claim = $1::uuid, attempts = attempts + 1,
     instance_id = (SELECT r.id FROM runtime_instance r WHERE r.id = $2::uuid AND r.lease_ends >= now()),
     due_at = now() + $3::bigint * interval '1 microsecond'
 WHERE work.kind = $4 AND work.key = $5 AND (work.claim IS NULL OR work.due_at <= now())
+    AND (NOT $6::boolean OR EXISTS (SELECT FROM runtime_instance r WHERE r.id = $2::uuid AND r.lease_ends >= now()))
 RETURNING work.account_id, work.attempts, work.payload, coalesce(work.expires_at <= now(), false)::boolean AS expired
 `
 
@@ -56,6 +57,7 @@ type ClaimTaskParams struct {
 	Duration int64
 	Kind     string
 	Key      uuid.UUID
+	Leased   bool
 }
 
 type ClaimTaskRow struct {
@@ -65,7 +67,7 @@ type ClaimTaskRow struct {
 	Expired   bool
 }
 
-// Claims one task, whenever it is due, unless a process works on it.
+// Claims one task, whenever it is due, unless a process works on it, or leased is set and this process has no lease.
 func (q *Queries) ClaimTask(ctx context.Context, arg ClaimTaskParams) ([]ClaimTaskRow, error) {
 	rows, err := q.db.Query(ctx, claimTask,
 		arg.Claim,
@@ -73,6 +75,7 @@ func (q *Queries) ClaimTask(ctx context.Context, arg ClaimTaskParams) ([]ClaimTa
 		arg.Duration,
 		arg.Kind,
 		arg.Key,
+		arg.Leased,
 	)
 	if err != nil {
 		return nil, err
