@@ -32,6 +32,7 @@ type tenant struct {
 	name       string
 	maxStorage int64
 	useWebP    bool
+	later      bool // its derivatives are made after the upload
 	undo       bool // its deletes can be undone
 }
 
@@ -68,9 +69,9 @@ func startEnvironment(ctx context.Context, parent, former string) (*environment,
 		return nil, err
 	}
 	e := &environment{group: servers.NewGroup(), dir: dir, tenants: []*tenant{
-		{name: "pictures", maxStorage: 500 << 20, useWebP: true, undo: true},
-		{name: "files", maxStorage: 400 << 20},
-		{name: "small", maxStorage: 60 << 20, undo: true}, // its cap is reached all the time
+		{name: "pictures", maxStorage: 500 << 20, useWebP: true, later: true, undo: true},
+		{name: "files", maxStorage: 400 << 20, useWebP: true},
+		{name: "small", maxStorage: 60 << 20, useWebP: true, later: true, undo: true}, // its cap is reached all the time
 	}}
 	if err := e.start(ctx, former); err != nil {
 		e.close(false)

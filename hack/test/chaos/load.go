@@ -393,21 +393,19 @@ func (c *client) read(ctx context.Context, i *item) (status int, found document)
 		c.model.wrong(i, "it was sealed, and is a draft again")
 	}
 	whole := c.download(ctx, i, found.File, func(body []byte) string {
+		if i.mayBeConverted() && !converted(i, found) && hashOf(body) != i.sum {
+			return c.convertedMeanwhile(ctx, i, body)
+		}
 		if int64(len(body)) != found.Size {
 			return fmt.Sprintf("its file has %d bytes, its document says %d", len(body), found.Size)
 		}
-		if sum := sha256.Sum256(body); !converted(i, found) && hex.EncodeToString(sum[:]) != i.sum {
-			return fmt.Sprintf("its file's SHA-256 is %x", sum)
+		if sum := hashOf(body); !converted(i, found) && sum != i.sum {
+			return "its file's SHA-256 is " + sum
 		}
 		return ""
 	})
 	if found.Thumbnail != "" {
-		whole = c.download(ctx, i, found.Thumbnail, func(body []byte) string {
-			if len(body) == 0 {
-				return "its thumbnail is empty"
-			}
-			return ""
-		}) && whole
+		whole = c.thumbnail(ctx, i, found.Thumbnail) && whole
 	}
 	if !whole {
 		return 0, found
@@ -415,12 +413,59 @@ func (c *client) read(ctx context.Context, i *item) (status int, found document)
 	return got.status, found
 }
 
+// thumbnail gets a thumbnail; false when it did not come whole. One that was to be made may turn out not to be: no worker may have made it.
+func (c *client) thumbnail(ctx context.Context, i *item, address string) bool {
+	got := c.send(context.WithoutCancel(ctx), http.MethodGet, address, "", nil, 0)
+	if got.status == http.StatusNotFound && i.mayBeConverted() {
+		again := c.ask(ctx, i, http.MethodGet, "/media/get/"+i.id)
+		var found document
+		if again.status != http.StatusOK || json.Unmarshal(again.body, &found) == nil && found.Thumbnail == "" {
+			c.model.count("thumbnails that could not be made")
+			return false
+		}
+	}
+	return c.judge(i, address, got, func(body []byte) string {
+		if len(body) == 0 {
+			return "its thumbnail is empty"
+		}
+		return ""
+	})
+}
+
+// hashOf returns the SHA-256 of a file, as items have it.
+func hashOf(body []byte) string {
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:])
+}
+
+// mayBeConverted reports whether the file of an item may become a conversion while it is read.
+func (i *item) mayBeConverted() bool { return i.kind == imageFile && i.tenant.later }
+
+// convertedMeanwhile returns what is wrong with a file that is not what was sent, although its document said so before: the document says
+// now that it is a conversion of this size.
+func (c *client) convertedMeanwhile(ctx context.Context, i *item, body []byte) string {
+	got := c.ask(ctx, i, http.MethodGet, "/media/get/"+i.id)
+	if got.status != http.StatusOK {
+		return "" // its document cannot be read now, or it was deleted meanwhile
+	}
+	var found document
+	if err := json.Unmarshal(got.body, &found); err != nil || !converted(i, found) || found.Size != int64(len(body)) {
+		return fmt.Sprintf("its file has %d bytes and the SHA-256 %s, and afterwards its document is %s", len(body), hashOf(body), got.body)
+	}
+	c.model.count("files that were converted while they were read")
+	return ""
+}
+
 // converted reports whether the file is a conversion and not what was sent.
 func converted(i *item, d document) bool { return i.kind == imageFile && d.MimeType == "image/webp" }
 
 // download gets a file and judges it; false when it did not come whole.
 func (c *client) download(ctx context.Context, i *item, address string, judge func([]byte) string) bool {
-	got := c.send(context.WithoutCancel(ctx), http.MethodGet, address, "", nil, 0)
+	return c.judge(i, address, c.send(context.WithoutCancel(ctx), http.MethodGet, address, "", nil, 0), judge)
+}
+
+// judge judges the answer to a request for a file; false when it did not come whole.
+func (c *client) judge(i *item, address string, got answer, judge func([]byte) string) bool {
 	c.recordAnswer("GET /media/file", i, got)
 	i.note(c.model.begun, "GET %s: %s", strings.SplitN(address, "?", 2)[0], got.describe())
 	if wrong := i.expected().check(got.status); wrong != "" {

@@ -95,7 +95,7 @@ func (e *environment) inject(ctx context.Context, o options, m *model, out io.Wr
 	defer stop()
 	for n, t := range e.tenants {
 		c := &client{env: e, model: m, tenant: t, draw: newDraw(o.Seed, uint64(n)), http: newHTTP()}
-		if err := c.changePresets(working); err != nil {
+		if err := errors.Join(c.declare(working), c.changePresets(working)); err != nil {
 			return true, err
 		}
 	}

@@ -122,11 +122,24 @@ func (c *client) changePresets(ctx context.Context) error {
 			declared = append(declared, choices[c.draw.IntN(len(choices))])
 		}
 	}
-	body, _ := json.Marshal(map[string]any{"presets": declared})
-	got := c.send(context.WithoutCancel(ctx), http.MethodPost, c.pickReplica().BaseURL+"/settings/media/create", "application/json", bytes.NewReader(body), int64(len(body)))
+	return c.changeSettings(ctx, c.pickReplica(), map[string]any{"presets": declared})
+}
+
+// declare sets the settings of the client's account that stay, at the runtime of this version.
+func (c *client) declare(ctx context.Context) error {
+	changed := map[string]any{"useWebP": c.tenant.useWebP}
+	if c.tenant.later {
+		changed["derivatives"] = "Later"
+	}
+	return c.changeSettings(ctx, c.env.replicas[0], changed)
+}
+
+func (c *client) changeSettings(ctx context.Context, at *replica, changed map[string]any) error {
+	body, _ := json.Marshal(changed)
+	got := c.send(context.WithoutCancel(ctx), http.MethodPost, at.BaseURL+"/settings/media/create", "application/json", bytes.NewReader(body), int64(len(body)))
 	c.recordAnswer("POST /settings/media/create", nil, got)
 	if got.status != http.StatusOK {
-		return fmt.Errorf("presets were answered %s", got)
+		return fmt.Errorf("settings were answered %s", got)
 	}
 	return nil
 }
