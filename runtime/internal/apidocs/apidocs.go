@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"html/template"
+	"io"
 	"net/http"
 	"path"
 	"time"
@@ -58,13 +59,34 @@ const (
 // asset is a file that is served as it is.
 type asset struct {
 	contentType string
-	content     []byte
+	content     io.ReaderAt // an embedded file is read from the program, not copied
+	size        int64
 	hash        string
 }
 
-func newAsset(contentType string, content []byte) asset {
-	sum := sha256.Sum256(content)
-	return asset{contentType: contentType, content: content, hash: hex.EncodeToString(sum[:8])}
+func newAsset(contentType string, content io.ReaderAt, size int64) (asset, error) {
+	digest := sha256.New()
+	if _, err := io.Copy(digest, io.NewSectionReader(content, 0, size)); err != nil {
+		return asset{}, err
+	}
+	return asset{contentType: contentType, content: content, size: size, hash: hex.EncodeToString(digest.Sum(nil)[:8])}, nil
+}
+
+// openAsset returns an embedded file.
+func openAsset(contentType, file string) (asset, error) {
+	opened, err := files.Open(file) // it needs no Close
+	if err != nil {
+		return asset{}, err
+	}
+	info, err := opened.Stat()
+	if err != nil {
+		return asset{}, err
+	}
+	content, ok := opened.(io.ReaderAt)
+	if !ok {
+		return asset{}, fmt.Errorf("%s cannot be read at an offset", file)
+	}
+	return newAsset(contentType, content, info.Size())
 }
 
 // Reference serves the API reference. It is safe for concurrent use.
@@ -78,11 +100,11 @@ func New() (*Reference, error) {
 	reference := &Reference{assets: map[string]asset{}}
 	urls := map[string]string{}
 	for file, contentType := range contentTypes {
-		content, err := files.ReadFile(file)
+		one, err := openAsset(contentType, file)
 		if err != nil {
 			return nil, err
 		}
-		name, one := path.Base(file), newAsset(contentType, content)
+		name := path.Base(file)
 		reference.assets[name] = one
 		urls[name] = "docs/assets/" + name + "?v=" + one.hash
 	}
@@ -90,8 +112,9 @@ func New() (*Reference, error) {
 	if err := page.Execute(&text, urls); err != nil {
 		return nil, fmt.Errorf("render the API reference: %w", err)
 	}
-	reference.page = newAsset("text/html; charset=utf-8", text.Bytes())
-	return reference, nil
+	var err error
+	reference.page, err = newAsset("text/html; charset=utf-8", bytes.NewReader(text.Bytes()), int64(text.Len()))
+	return reference, err
 }
 
 // Mount adds the routes.
@@ -140,5 +163,5 @@ func (a asset) serve(w http.ResponseWriter, r *http.Request, caching string) {
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Cache-Control", caching)
 	header.Set("ETag", `"`+a.hash+`"`)
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.content))
+	http.ServeContent(w, r, "", time.Time{}, io.NewSectionReader(a.content, 0, a.size))
 }

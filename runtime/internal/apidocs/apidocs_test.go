@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -182,5 +183,16 @@ func TestVendoredFiles_AreThoseOfTheRelease(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(folder, "*"))
 	if err != nil || len(files) != len(named)+1 || len(named) < 5 {
 		t.Errorf("there are %v besides %v: %v", files, named, err)
+	}
+}
+
+// The viewer was copied into the heap of every runtime, 1.8 MiB.
+func TestReference_CopiesNoEmbeddedFile(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := apidocs.New()
+	runtime.ReadMemStats(&after)
+	if allocated := after.TotalAlloc - before.TotalAlloc; err != nil || allocated > 512<<10 {
+		t.Errorf("the reference takes %d bytes, %v", allocated, err)
 	}
 }
