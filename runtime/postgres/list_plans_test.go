@@ -108,6 +108,46 @@ func TestListPlans_ReadTheirPageOnly(t *testing.T) {
 	lists("of a million rows")
 }
 
+// A page far from both ends of its list skips the items before it by the index: it reads their rows from no block of the table. Before, it
+// read up to 2,048 rows, each in a block of its own where the rows of many accounts are stored in turns: with a database ten times larger
+// than the memory of PostgreSQL, a deep page took 20 times as long as with a small one.
+func TestListPlans_SkipItemsWithoutTheirRows(t *testing.T) {
+	t.Parallel()
+	url := testenv.Postgres(t)
+	store := open(t, url)
+	scope := provisioned(t, store)
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	const items = 6000
+	seedItemRows(t, conn, scope, "01920000-0000-7000-8000-", items, "private", "common", true)
+	// Rows that follow each other in a list lie in other blocks of the table.
+	for _, statement := range []string{
+		`CREATE TEMPORARY TABLE seeded AS SELECT * FROM stored_item`,
+		`TRUNCATE stored_item CASCADE`,
+		`INSERT INTO stored_item SELECT * FROM seeded ORDER BY md5(id::text)`,
+		`VACUUM ANALYZE stored_item`, // so the index tells which rows are visible
+	} {
+		_, err := conn.Exec(t.Context(), statement)
+		must(t, err)
+	}
+	countLists(t, conn, store)
+	const most = 60 // of indexes and blocks of the pagination index, and ten rows
+	for _, filter := range []media.Filter{{}, {Access: media.Private}, {Group: "common"}} {
+		for _, offset := range []int{items / 2, items / 3, items / 5, items - 400} {
+			sql, args := postgres.ListStatement(scope, filter, 10, offset)
+			explained := &explainer{conn: conn, mode: "force_generic_plan"}
+			explained.explain(t.Context(), sql, args)
+			switch {
+			case !errors.Is(explained.err, errExplained):
+				t.Fatal(explained.err)
+			case explained.pages > most:
+				t.Errorf("%+v at %d: %d pages are read, not at most %d\n%s", filter, offset, explained.pages, most, explained.outline)
+			}
+		}
+	}
+}
+
 // countLists sets the totals and the pagination index as seals and the purge do it.
 func countLists(t *testing.T, conn *pgx.Conn, store *postgres.Store) {
 	t.Helper()

@@ -69,9 +69,17 @@ func listOf(kind int) listText {
 	return l
 }
 
-// scan returns a scan over the items in the order of the index, from the newest one or from the oldest
-// one. It ends at the end of the list.
-func (l listText) scan(from, where string, newest bool) string {
+// page returns a scan over the items of a page in the order of the index, from the newest one or from the oldest one. It ends at the
+// end of the list. A subquery skips items by the index alone, so the rows of those before the page are not read: each would be a block
+// of the table, and most often one that is not in the memory. It reads the table, which the indexes are of, and not the view, whose
+// condition no index has: a tombstone has no sealed_at.
+func (l listText) page(where, within string, newest bool) string {
+	first := l.inOrder("id", "stored_item", where+within, newest) + " LIMIT 1 OFFSET place.skip"
+	return l.inOrder(itemColumns, "item", where+l.begins(first, newest), newest) + " LIMIT place.size"
+}
+
+// inOrder returns a scan over columns of a relation in the order of the index, without a limit.
+func (l listText) inOrder(columns, relation, where string, newest bool) string {
 	order, direction := "id", ""
 	if newest {
 		direction = " DESC"
@@ -79,8 +87,19 @@ func (l listText) scan(from, where string, newest bool) string {
 	if l.key != "" {
 		order = l.key + direction + ", id"
 	}
-	return fmt.Sprintf("SELECT %s FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL%s%s ORDER BY %s%s LIMIT %s.size OFFSET %[6]s.skip",
-		itemColumns, l.where, where, order, direction, from)
+	return fmt.Sprintf("SELECT %s FROM %s WHERE app_id = $1 AND sealed_at IS NOT NULL%s%s ORDER BY %s%s", columns, relation, l.where, where, order, direction)
+}
+
+// begins are the conditions for the rows of the list from the one with the id that a subquery returns.
+func (l listText) begins(first string, newest bool) string {
+	compared := ">="
+	if newest {
+		compared = "<="
+	}
+	if l.key == "" {
+		return fmt.Sprintf(" AND id %s (%s)", compared, first)
+	}
+	return l.within() + fmt.Sprintf(" AND (%s, id) %s (%s, (%s))", l.key, compared, l.value, first)
 }
 
 // within are the conditions for the rows of the list.
@@ -109,7 +128,7 @@ func (l listText) near() string {
 		"-- name: ListItems :many",
 		"WITH total AS MATERIALIZED (SELECT *, $2::bigint AS size, $3::bigint AS skip FROM (" + l.totals() + ") AS t)",
 		"SELECT total.public_items, total.private_items, page.* FROM total LEFT JOIN LATERAL (",
-		l.scan("total", l.within(), true),
+		l.inOrder(itemColumns, "item", l.within(), true) + " LIMIT total.size OFFSET total.skip",
 		") AS page ON true",
 	}, "\n")
 }
@@ -133,9 +152,9 @@ func (l listText) deep() string {
 		fmt.Sprintf("    FROM list LEFT JOIN LATERAL (SELECT id, newer FROM boundary WHERE list.rest - $2::bigint > %d AND block AND newer <= $3::bigint ORDER BY id LIMIT 1) AS block ON true", nearOffset),
 		")",
 		"SELECT place.public_items, place.private_items, page.* FROM place LEFT JOIN LATERAL (",
-		"    (" + l.scan("place", " AND place.oldest"+l.within(), false) + ")",
+		"    (" + l.page(" AND place.oldest", l.within(), false) + ")",
 		"    UNION ALL",
-		"    (" + l.scan("place", " AND NOT place.oldest"+l.before("place.before"), true) + ")",
+		"    (" + l.page(" AND NOT place.oldest", l.before("place.before"), true) + ")",
 		") AS page ON true",
 	}, "\n")
 }
