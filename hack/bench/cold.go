@@ -62,23 +62,8 @@ func cold(ctx context.Context, b *bench) error {
 	c := b.compareTimes("small", "large", client, service+", small", service+", large", postgres+", small", postgres+", large", store)
 	statements := newStatementTable()
 	for _, one := range coldRequests {
-		logs := []statementLog{{}, {}}
-		var compared []side
-		for i, s := range sides {
-			if err := (statementLog{}).read(ctx, s.env.server.AdminURL(database)); err != nil { // what came before
-				return err
-			}
-			compared = append(compared, countStatements(one.of(s), logs[i], s.env.server.AdminURL(database)))
-		}
-		l := load{clients: coldClients, rounds: b.Rounds, calls: int64(b.Calls)}
-		if one.calls != nil {
-			l.clients, l.calls = 1, one.calls(b.Calls)
-		}
-		if err := c.measureTimes(ctx, one.what, l, compared, one.target); err != nil {
+		if err := b.measureCold(ctx, c, &statements, one, sides); err != nil {
 			return err
-		}
-		for i, s := range sides {
-			statements.statements(one.what, s.name, logs[i].costliest(2))
 		}
 	}
 	c.print()
@@ -94,6 +79,29 @@ func cold(ctx context.Context, b *bench) error {
 	return nil
 }
 
+// measureCold measures one kind of requests.
+func (b *bench) measureCold(ctx context.Context, c *comparison, statements *table, one coldRequest, sides []*coldSide) error {
+	logs := []statementLog{{}, {}}
+	var compared []side
+	for i, s := range sides {
+		if err := (statementLog{}).read(ctx, s.env.server.AdminURL(database)); err != nil { // what came before
+			return err
+		}
+		compared = append(compared, countStatements(one.of(s), logs[i], s.env.server.AdminURL(database)))
+	}
+	l := load{clients: coldClients, rounds: b.Rounds, calls: int64(b.Calls)}
+	if one.calls != nil {
+		l.clients, l.calls = 1, one.calls(b.Calls)
+	}
+	if err := c.measureTimes(ctx, one.what, l, compared, one.target); err != nil {
+		return err
+	}
+	for i, s := range sides {
+		statements.statements(one.what, s.name, logs[i].costliest(2))
+	}
+	return nil
+}
+
 // coldRequest is what is compared.
 type coldRequest struct {
 	what string
@@ -103,7 +111,8 @@ type coldRequest struct {
 	target *target
 }
 
-// coldRequests are in an order in which each leaves the others what they need: the seals have the drafts of the uploads.
+// coldRequests are in an order in which each leaves the others what they need: the seals have the drafts of the uploads, and the
+// searches find all items.
 var coldRequests = []coldRequest{
 	{what: "upload of 10 KB", of: (*coldSide).uploads, target: maximum(2)},
 	{what: "seal", of: (*coldSide).seals, target: maximum(2)},
@@ -127,8 +136,8 @@ var coldRequests = []coldRequest{
 	{what: "count by name, one item", of: func(s *coldSide) side {
 		return s.reads(func(one coldItem) string { return "/media/get/count?name=" + one.FileName })
 	}},
-	{what: "delete", of: (*coldSide).deletes},
 	{what: "search of objects, 500", of: (*coldSide).searches, calls: searchesOf},
+	{what: "delete", of: (*coldSide).deletes},
 	{what: "purge", of: (*coldSide).purges, calls: once},
 	{what: "check of 1000 items", of: (*coldSide).checks, calls: once},
 }
@@ -250,7 +259,7 @@ func (s *coldSide) load(ctx context.Context, limit int64) error {
 	wanted := int64(0)
 	slice := coldTenants * coldItems / coldSlices
 	if s.name == "large" {
-		const usual = 1200 // bytes of an item
+		const usual = 1600 // bytes of an item after loads
 		wanted = int64(s.coldFactor) * limit
 		slice = max(slice, int(wanted/usual/coldSlices))
 	}
