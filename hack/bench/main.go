@@ -6,6 +6,7 @@
 //   - reads: a bare handler with the same SQL, and a million items with a thousand
 //   - requests of a thousand accounts: those of one; with a large database: with a small one
 //   - images: the vips command line
+//   - derivatives: the same photo with images off, and with its derivatives made at the upload
 //   - the operator: the writes that no operator can do without
 //   - requests beside the purge, and beside pictures in advance: the same requests without them
 //   - memory: a limit
@@ -85,6 +86,7 @@ var benchmarks = []benchmark{
 	{"scale", "lists, searches, counts, totals and deep pages at a million items against a thousand", "at most 1.5 times, deep pages 3 times; at most 1500 bytes an item", scale, nil},
 	{"accounts", "uploads and gets of a thousand active accounts on one replica against those of one account, at the same pace", "p99 at most 1.3 times", accounts, countedStatements},
 	{"images", "thumbnail and WebP through REST against the vips command line", "at least the command line", images, nil},
+	{"derivatives", "a photo whose derivatives are made later against images off, and with its thumbnail read at once against AtUpload", "p50 at most 1.3 and 1.2 times", derivatives, nil},
 	{"download", "files through REST against bare GetObject", "100 KB at least 0.65 of minio-go and not less than the proxy; 10 MB, which the kernel passes, at least 1.1 of the proxy", download, nil},
 	{"delete", "deletes of sealed items through REST against bare deletes of a row and an object", "at least 0.4 of the bare side; the runtime's CPU at most 0.5 ms, PostgreSQL's 0.7 ms", remove, nil},
 	{"purge", "purged drafts per second, and the latency of requests meanwhile", "p99 of requests at most 1.5 times that of the idle service; nothing for the pace", purge, nil},
