@@ -184,6 +184,29 @@ func TestLater_AnUploadThatDidNotFitLeavesRoomForThem(t *testing.T) {
 	b.settle(p)
 }
 
+func TestLater_NothingIsMadeForASuspendedAccount(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l, p := b.withLater(b.Objects), b.laterTenant(1<<30)
+	item, err := uploadFile(t.Context(), l.Uploads, p, bytes.NewReader(jpegOf(t, picture(80, 60))), media.Fields{})
+	must(t, err)
+	b.exec(`UPDATE account SET suspended = true WHERE id = $1`, p.Account.ID)
+	must(t, l.MakeNow(t.Context(), item, func() error { return errors.New("a request is counted") }))
+	l.drain(t)
+	if n := b.Number(`SELECT count(*) FROM item WHERE account_id = $1 AND derivatives_state = 1 AND jsonb_array_length(objects) = 1`, p.Account.ID); n != 1 {
+		t.Errorf("%d items are as before", n)
+	}
+	if n := b.Number(`SELECT count(*) FROM work WHERE kind = 'derivatives' AND attempts = 0 AND due_at BETWEEN now() + interval '30 seconds' AND now() + interval '1 minute'`); n != 1 {
+		t.Errorf("%d tasks rest for a minute", n)
+	}
+	b.exec(`UPDATE account SET suspended = false WHERE id = $1`, p.Account.ID)
+	must(t, l.MakeNow(t.Context(), item, nil))
+	if made := b.now(p, item); variants(made) != "original thumbnail webp" {
+		t.Errorf("afterwards the item has %s", variants(made))
+	}
+	b.Balanced(p)
+}
+
 // Requests for one thumbnail each took a token of their client.
 func TestLater_OneOfTheRequestsForAThumbnailIsCounted(t *testing.T) {
 	t.Parallel()
