@@ -44,8 +44,8 @@ type options struct {
 	Rate           int           `help:"accounts: uploads per second; four times as many gets." default:"100"`
 	DatabaseMemory int           `help:"cold: MiB of memory of PostgreSQL, of which a quarter are shared_buffers; the large database is ten times as large, and needs as much of the disk, and half more." default:"256"`
 	Calls          int           `help:"cold: requests of a round." default:"400"`
-	Photos         int           `help:"images: copies of each photo in one round." default:"4"`
-	Megapixels     float64       `help:"images: scale of the photos; 1 = full size." default:"1"`
+	Photos         int           `help:"images, derivatives: copies of each photo in one round." default:"4"`
+	Megapixels     float64       `help:"images, derivatives: scale of the photos; 1 = full size." default:"1"`
 	Deletes        int           `help:"delete: items, with an object each, that a round deletes." default:"1500"`
 	Drafts         int           `help:"purge: expired drafts, each with an object to remove." default:"100000"`
 	EagerItems     int           `help:"eager: items of which pictures are made in advance." default:"10000"`

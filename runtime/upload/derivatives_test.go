@@ -207,6 +207,54 @@ func TestLater_NothingIsMadeForASuspendedAccount(t *testing.T) {
 	b.Balanced(p)
 }
 
+// A file that the store has lost may have been restored by the next attempt, but not for ever.
+func TestLater_OfALostFileThereIsNoneAfterThreeAttempts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l, p := b.withLater(lostFiles{b.Objects}), b.laterTenant(1<<30)
+	item, err := uploadFile(t.Context(), l.Uploads, p, bytes.NewReader(jpegOf(t, picture(80, 60))), media.Fields{})
+	must(t, err)
+	for attempt, want := range []media.DerivativesState{media.DerivativesPending, media.DerivativesPending, media.DerivativesLater} {
+		b.exec(`UPDATE work SET due_at = now() WHERE kind = 'derivatives'`)
+		l.drain(t)
+		if made := b.now(p, item); made.Derivatives != want || variants(made) != "original" {
+			t.Errorf("after attempt %d the item is %+v", attempt+1, made)
+		}
+	}
+	b.Counts(0, "tasks", `SELECT count(*) FROM work WHERE kind = 'derivatives'`)
+}
+
+// lostFiles is an object store that has lost all files.
+type lostFiles struct{ media.ObjectStore }
+
+func (lostFiles) Open(context.Context, string, string, int64, int64) (io.ReadCloser, error) {
+	return nil, fault.New(fault.NotFound, "not found in the object store")
+}
+
+// A process whose writer is younger than the item replaces it: the search of what the process leaves would not look at the item.
+func TestLater_AnItemThatIsOlderThanTheWriterGetsThem(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first, p := b.withLater(b.Objects), b.laterTenant(1<<30)
+	file := jpegOf(t, picture(80, 60))
+	item, err := uploadFile(t.Context(), first.Uploads, p, bytes.NewReader(file), media.Fields{})
+	must(t, err)
+	b.Clock.Advance(time.Hour)
+	second := b.withLater(b.Objects)
+	younger, err := uploadFile(t.Context(), second.Uploads, p, bytes.NewReader(file), media.Fields{})
+	must(t, err)
+	must(t, second.MakeNow(t.Context(), item, nil))
+	made := b.now(p, item)
+	if variants(made) != "original thumbnail webp" {
+		t.Fatalf("the item has %s", variants(made))
+	}
+	original, _ := younger.Objects.Find(media.Original)
+	if derivative, _ := made.Objects.Find(media.WebP); b.writerOf(derivative.Key) == b.writerOf(original.Key) {
+		t.Errorf("%s is of the writer of %s", derivative.Key, original.Key)
+	}
+	b.Balanced(p)
+}
+
 // Requests for one thumbnail each took a token of their client.
 func TestLater_OneOfTheRequestsForAThumbnailIsCounted(t *testing.T) {
 	t.Parallel()
@@ -255,7 +303,7 @@ func TestLater_ARequestIsRejectedByItsOwnLimit(t *testing.T) {
 	}
 }
 
-// waiting is a context that closes waits when its Done is called.
+// waiting is a context that closes waits when a select waits for its end.
 type waiting struct {
 	context.Context
 	once  sync.Once
