@@ -211,7 +211,7 @@ func TestLater_NothingIsMadeForASuspendedAccount(t *testing.T) {
 func TestLater_OfALostFileThereIsNoneAfterThreeAttempts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	l, p := b.withLater(lostFiles{b.Objects}), b.laterTenant(1<<30)
+	l, p := b.withLater(unreadable{b.Objects, fault.New(fault.NotFound, "not found in the object store")}), b.laterTenant(1<<30)
 	item, err := uploadFile(t.Context(), l.Uploads, p, bytes.NewReader(jpegOf(t, picture(80, 60))), media.Fields{})
 	must(t, err)
 	for attempt, want := range []media.DerivativesState{media.DerivativesPending, media.DerivativesPending, media.DerivativesLater} {
@@ -224,11 +224,33 @@ func TestLater_OfALostFileThereIsNoneAfterThreeAttempts(t *testing.T) {
 	b.Counts(0, "tasks", `SELECT count(*) FROM work WHERE kind = 'derivatives'`)
 }
 
-// lostFiles is an object store that has lost all files.
-type lostFiles struct{ media.ObjectStore }
+// unreadable is an object store that opens no object.
+type unreadable struct {
+	media.ObjectStore
+	err error
+}
 
-func (lostFiles) Open(context.Context, string, string, int64, int64) (io.ReadCloser, error) {
-	return nil, fault.New(fault.NotFound, "not found in the object store")
+func (u unreadable) Open(context.Context, string, string, int64, int64) (io.ReadCloser, error) {
+	return nil, u.err
+}
+
+func TestLater_IsTriedUntilTheStoreResponds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l, p := b.withLater(unreadable{b.Objects, fault.New(fault.Unavailable, "the object store does not respond")}), b.laterTenant(1<<30)
+	item, err := uploadFile(t.Context(), l.Uploads, p, bytes.NewReader(jpegOf(t, picture(80, 60))), media.Fields{})
+	must(t, err)
+	for range 5 {
+		b.exec(`UPDATE work SET due_at = now() WHERE kind = 'derivatives'`)
+		l.drain(t)
+	}
+	if made := b.now(p, item); made.Derivatives != media.DerivativesPending {
+		t.Errorf("after five attempts the item is %+v", made)
+	}
+	must(t, b.withLater(b.Objects).MakeNow(t.Context(), item, nil))
+	if made := b.now(p, item); variants(made) != "original thumbnail webp" {
+		t.Errorf("the item has %s", variants(made))
+	}
 }
 
 // A process whose writer is younger than the item replaces it: the search of what the process leaves would not look at the item.
