@@ -132,7 +132,7 @@ func (b *bench) sameWork(ctx context.Context, t tenant, e *endpoint, line *comma
 		return err
 	}
 	for _, derivative := range []struct{ variant, file string }{{"thumbnail", "thumbnail.webp"}, {"webp", "full.webp"}} {
-		object := filepath.Join(t.bucketDir, "media", draft.MediaID, derivative.variant)
+		object := filepath.Join(t.bucketDir, t.keyOf("media/"+draft.MediaID+"/"+derivative.variant))
 		got, err := describeImage(ctx, object)
 		if err != nil {
 			return errors.Join(fmt.Errorf("the service made no %s: %+v", derivative.variant, draft), err)
