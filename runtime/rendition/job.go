@@ -207,7 +207,7 @@ func (j *job) attempt() (made bool, err error) {
 	}()
 	started := time.Now()
 	if err := j.render(slot); err != nil {
-		return false, j.orDeleted(err)
+		return false, err
 	}
 	j.store(claim)
 	j.metrics.duration.Observe(time.Since(started).Seconds())
@@ -250,16 +250,6 @@ func (j *job) render(slot media.ImageSlot) error {
 	}
 	j.result = resultOf(pictures[0])
 	return nil
-}
-
-// orDeleted returns the error of a picture that was not made: that of a deleted item if the file was deleted with its item and its claims.
-func (j *job) orDeleted(err error) error {
-	if fault.Is(err, fault.FileLost) {
-		if _, state, found := j.deps.Store.FindRendition(j.ctx, j.item.AccountID, j.Ref); found == nil && state == Absent {
-			return media.ErrItemNotFound
-		}
-	}
-	return err
 }
 
 // store stores the picture. What goes wrong fails no request: the picture is there.

@@ -109,9 +109,9 @@ func New(maker *Maker, deps Deps) (*Service, error) {
 // Faults: UnsupportedType if the original is no image, is broken or exceeds a limit, with media.ErrNotOffered
 // in its chain if that is the format alone (404 at the edge, or another format), and media.ErrOtherFormat in that of any fault if
 // another format may succeed; Busy, with RetryAfter, if the image workers have too much to do, or too many renditions that are
-// not stored are in memory, and the error of request.Admit; NotFound if the item was deleted meanwhile; Unavailable if a store,
-// or the workers, cannot be used. A cap without room is no error:
-// the result is not stored then.
+// not stored are in memory, and the error of request.Admit; NotFound if the item was deleted meanwhile; FileLost if its original
+// is not there, which may be gone with the item; Unavailable if a store, or the workers, cannot be used. A cap without room is no
+// error: the result is not stored then.
 func (s *Service) Get(ctx context.Context, item media.Item, owner media.Owner, request Request) (Result, error) {
 	original, ok := item.Objects.Find(media.Original)
 	if !ok {

@@ -36,7 +36,7 @@ func (d *Delivery) makePicture(r *http.Request, file *resolvedFile) error {
 		if err == nil {
 			file.setRendition(request, result)
 		}
-		return err
+		return d.orDeleted(r.Context(), file.item, err)
 	}
 	return err
 }
@@ -82,7 +82,7 @@ func (d *Delivery) findAgain(r *http.Request, file *resolvedFile) (bool, error) 
 		file.again = true
 		file.setRendition(file.request, result)
 	}
-	return err == nil, err
+	return err == nil, d.orDeleted(r.Context(), file.item, err)
 }
 
 // PictureURL returns the URL of a picture of an item: that of a preset at a density, with its format as a suffix unless

@@ -24,6 +24,20 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
+// A picture whose original has gone with its item is not a lost file.
+func TestPicture_OfAnItemThatWasDeletedMeanwhileIsNotFound(t *testing.T) {
+	t.Parallel()
+	for status, current := range map[int]Items{http.StatusNotFound: none{}, http.StatusInternalServerError: one{imageItem()}} {
+		d := newDelivery(t, imageItem(), nil)
+		m := &maker{fail: map[settings.Format]error{settings.FormatAuto: fault.New(fault.FileLost, "the file is lost")}}
+		handler := withPictures(d, m, tenant(settings.Preset{Name: "hero", Width: 100}))
+		d.current = current
+		if got := ask(handler, http.MethodGet, "hero"); got.Code != status {
+			t.Errorf("%d %s, want %d", got.Code, got.Body, status)
+		}
+	}
+}
+
 func TestPicture_IsNegotiatedWithoutASuffix(t *testing.T) {
 	t.Parallel()
 	m := &maker{}
@@ -209,6 +223,10 @@ func TestPicture_IsReleasedHoweverTheResponseEnds(t *testing.T) {
 		}},
 		"an object that is lost twice": {status: http.StatusInternalServerError, results: 1, change: func(d *Delivery, m *maker) {
 			d.renditions, d.objects = &forgetful{maker: *m, counted: m, again: fault.New(fault.FileLost, "the file, too")}, &stored{fail: fault.New(fault.NotFound, "gone")}
+		}},
+		"an object that is lost with its item": {status: http.StatusNotFound, results: 1, change: func(d *Delivery, m *maker) {
+			d.renditions, d.objects = &forgetful{maker: *m, counted: m, again: fault.New(fault.FileLost, "the file, too")}, &stored{fail: fault.New(fault.NotFound, "gone")}
+			d.current = none{}
 		}},
 		"a response that breaks": {status: http.StatusOK, change: func(d *Delivery, m *maker) {
 			d.renditions, d.objects = &forgetful{maker: *m, counted: m}, &stored{data: make([]byte, 1000), breakAt: 5}

@@ -142,8 +142,8 @@ func (d *Delivery) missingObjectError(ctx context.Context, file resolvedFile, er
 	if !fault.Is(err, fault.NotFound) {
 		return err
 	}
-	if _, _, lookupErr := d.current.ForDelivery(ctx, file.item.ID); fault.Is(lookupErr, fault.NotFound) {
-		return fault.New(fault.NotFound, "file not found")
+	if d.isDeleted(ctx, file.item) {
+		return errFileNotFound
 	}
 	if errors.Is(err, installation.ErrNoBucket) { // wrong settings, or a mistake that an administrator can undo
 		return fault.Wrap(err, fault.Unavailable, "the bucket of the account is missing")
@@ -152,6 +152,20 @@ func (d *Delivery) missingObjectError(ctx context.Context, file resolvedFile, er
 	d.log.ErrorContext(ctx, "inconsistency: the object store has lost an object of an item", "account", file.item.AccountID, "item", file.item.ID, "variant", file.object.Variant,
 		"bucket", file.owner.Bucket, "key", file.object.Key)
 	return fault.Wrap(err, fault.FileLost, "the object store has lost this file of the item: an administrator can restore it from a backup")
+}
+
+// orDeleted returns the error of a picture: NotFound if the object store has lost the original because the item was deleted meanwhile.
+func (d *Delivery) orDeleted(ctx context.Context, item media.Item, err error) error {
+	if fault.Is(err, fault.FileLost) && d.isDeleted(ctx, item) {
+		return errFileNotFound
+	}
+	return err
+}
+
+// isDeleted reports whether an item that was there is deleted.
+func (d *Delivery) isDeleted(ctx context.Context, item media.Item) bool {
+	_, _, err := d.current.ForDelivery(ctx, item.ID)
+	return fault.Is(err, fault.NotFound)
 }
 
 func cacheControl(file resolvedFile) string {
