@@ -30,7 +30,7 @@ func upload(ctx context.Context, b *bench) error {
 		target float64 // against the proxy, which is the most that is possible
 		cpu    map[string]*target
 	}{
-		{"100 KB", 100_000, 0.72, map[string]*target{service: maximum(0.6), postgres: maximum(0.25)}},
+		{"100 KB", 100_000, 0.75, map[string]*target{service: maximum(0.6), postgres: maximum(0.25)}},
 		{"10 MB", 10_000_000, 0.8, map[string]*target{service: maximum(17)}},
 	} {
 		sides := b.uploads(t, e, through, size.bytes)
