@@ -62,6 +62,7 @@ type CoreConfig struct {
 
 	Store       media.Store
 	Uploads     upload.Store
+	Work        work.Store
 	Objects     media.ObjectStore
 	Credentials auth.CredentialStore
 	Settings    upload.Settings
@@ -128,6 +129,9 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 	if config.Uploads == nil {
 		config.Uploads = e.Store.Uploads
 	}
+	if config.Work == nil {
+		config.Work = e.Store.Tasks
+	}
 	if config.Objects == nil {
 		config.Objects = e.Objects
 	}
@@ -144,7 +148,7 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 		config.Delivery = delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream, SmallFiles: 16 << 20}
 	}
 	var err error
-	c.Tasks, err = work.NewRunner(work.Deps{Store: e.Store.Tasks, Registry: c.Registry, Log: c.log})
+	c.Tasks, err = work.NewRunner(work.Deps{Store: config.Work, Registry: c.Registry, Log: c.log})
 	must(t, err)
 	c.Limits, err = ratelimit.New(config.Limits, ratelimit.Deps{Registry: c.Registry, Now: config.Now, Log: c.log})
 	must(t, err)

@@ -72,7 +72,7 @@ func (e *Env) Service(t *testing.T, config ServiceConfig) *Service {
 		config.Credentials = process.Credentials
 	}
 	if config.Images && config.Uploads == nil {
-		config.Uploads = process.Uploads // derivatives that are made later need the lease
+		config.Uploads, config.Work = process.Uploads, process.Tasks // derivatives that are made later need the lease
 	}
 	if config.Changes == nil {
 		config.Changes = process.Items
