@@ -29,6 +29,8 @@ type PendingItem struct {
 	Bucket string
 	// Resting is set while its account is suspended or closed: nothing is made then.
 	Resting bool
+	// Claimed is set while a process makes them.
+	Claimed bool
 }
 
 // MadeDerivatives are the derivatives of an item, which a writer has stored. Without any, the item has none.
@@ -57,6 +59,9 @@ var errNoLease = fault.New(fault.Unavailable, "the process has no lease")
 
 // errNoRoom is the error of a request whose derivatives the cap of the account has no room for.
 var errNoRoom = &fault.Error{Kind: fault.Unavailable, Public: "the storage cap of the account has no room for the thumbnail", RetryAfter: fullFor}
+
+// errNobody is the error of a request whose process may not make the derivatives, while no other does.
+var errNobody = &fault.Error{Kind: fault.Unavailable, Public: "the thumbnail cannot be made at present", RetryAfter: nobodyPause}
 
 // DerivativesDeps are the dependencies of a Derivatives.
 type DerivativesDeps struct {
@@ -103,9 +108,13 @@ const (
 	restingPause = time.Minute
 	// storeTime is how long the objects of an attempt may take to be stored and recorded.
 	storeTime = 2 * time.Minute
+	// nobodyPause is when a request may be repeated that no process could serve.
+	nobodyPause = 2 * time.Second
 	// A request that waits for another process looks after minLook, and then after pauses that double up to maxLook.
 	minLook = 25 * time.Millisecond
 	maxLook = 500 * time.Millisecond
+	// maxUnclaimed is how often in a row it finds that neither this process nor another could claim the task.
+	maxUnclaimed = 3
 )
 
 // Policy returns how the tasks run.
@@ -154,8 +163,8 @@ func (d *Derivatives) Work(ctx context.Context, task work.Task) error {
 // item has those that can be made of it, or is gone: the caller reads it again. admit is called before they are made for the request, at
 // most once, and not while another request of this process has them made; nil = the request is admitted.
 //
-// Faults: that of admit; Busy, with RetryAfter, if the queue of requests is full; Unavailable if the cap of the account has no room, with
-// RetryAfter, if a store, or the image workers, cannot be used, or ctx ends.
+// Faults: that of admit; Busy, with RetryAfter, if the queue of requests is full; Unavailable, with RetryAfter, if the cap of the account has
+// no room, or this process has no lease and no other makes them; Unavailable if a store, or the image workers, cannot be used, or ctx ends.
 func (d *Derivatives) MakeNow(ctx context.Context, item media.Item, admit func() error) error {
 	admit = media.AdmitOnce(admit)
 	for rejections := 0; ; {
@@ -185,6 +194,7 @@ func (d *Derivatives) MakeNow(ctx context.Context, item media.Item, admit func()
 
 // makeNow is MakeNow for the requests of this process.
 func (d *Derivatives) makeNow(ctx context.Context, item media.Item, admit func() error) error {
+	unclaimed := 0
 	for pause := minLook; ; pause = min(2*pause, maxLook) {
 		found, err := d.deps.Store.PendingItem(ctx, item.AccountID, item.ID)
 		switch {
@@ -203,6 +213,13 @@ func (d *Derivatives) makeNow(ctx context.Context, item media.Item, admit func()
 			continue
 		case err != nil:
 			return fault.Wrap(err, fault.Unavailable, "the thumbnail could not be made now")
+		case found.Claimed:
+			unclaimed = 0
+		default:
+			// Another process may have claimed the task since it was looked at.
+			if unclaimed++; unclaimed >= maxUnclaimed {
+				return errNobody
+			}
 		}
 		select {
 		case <-time.After(pause):

@@ -207,6 +207,37 @@ func TestLater_NothingIsMadeForASuspendedAccount(t *testing.T) {
 	b.Balanced(p)
 }
 
+// A process without a lease can't make them. A request there waited for as long as an attempt may take.
+func TestLater_WithoutALeaseARequestWaitsForAnotherProcessOnly(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l, p := b.withLater(b.Objects), b.laterTenant(1<<30)
+	item, err := uploadFile(t.Context(), l.Uploads, p, bytes.NewReader(jpegOf(t, picture(80, 60))), media.Fields{})
+	must(t, err)
+	b.exec(`UPDATE runtime_instance SET lease_ends = now() - interval '1 second'`)
+	unavailable := func(when string, ctx context.Context, retry bool) {
+		t.Helper()
+		err := l.MakeNow(ctx, item, nil)
+		var f *fault.Error
+		if !errors.As(err, &f) || f.Kind != fault.Unavailable || (f.RetryAfter > 0) != retry {
+			t.Errorf("%s the request ends with %v, of %+v", when, err, f)
+		}
+	}
+	unavailable("while no process makes them,", t.Context(), true)
+	b.exec(`UPDATE work SET claim = gen_random_uuid(), due_at = now() + interval '5 hours' WHERE kind = 'derivatives'`)
+	waiting, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	unavailable("while another process makes them,", waiting, false)
+	b.exec(`UPDATE work SET due_at = now() - interval '1 second' WHERE kind = 'derivatives'`)
+	unavailable("after the claim of the other process has ended,", t.Context(), true)
+	b.exec(`UPDATE runtime_instance SET lease_ends = now() + interval '1 hour'`)
+	must(t, l.MakeNow(t.Context(), item, nil))
+	if made := b.now(p, item); variants(made) != "original thumbnail webp" {
+		t.Errorf("with a lease the item has %s", variants(made))
+	}
+	b.Balanced(p)
+}
+
 // A file that the store has lost may have been restored by the next attempt, but not for ever.
 func TestLater_OfALostFileThereIsNoneAfterThreeAttempts(t *testing.T) {
 	t.Parallel()

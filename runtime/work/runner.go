@@ -171,8 +171,8 @@ func (q *queue) share(free int) (limit, perAccount int) {
 }
 
 // RunNow claims one task, whenever it is due, and runs it at once, beside the slots. ran is false if the task is not there, a process works
-// on it, no worker is registered for the kind, or Policy.Leased is set and the process has no lease. The error is that of the worker, which is recorded as with other attempts, of Policy.Ready,
-// or of the Store. ctx ends the attempt. It is safe for concurrent use.
+// on it, no worker is registered for the kind, or Policy.Leased is set and the process has no lease. The error is that of the worker, which
+// is recorded as with other attempts, of Policy.Ready, or of the Store. ctx ends the attempt. It is safe for concurrent use.
 func (r *Runner) RunNow(ctx context.Context, kind Kind, key uuid.UUID) (ran bool, err error) {
 	q := r.queues[kind]
 	if q == nil {

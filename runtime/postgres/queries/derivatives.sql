@@ -2,8 +2,9 @@
 -- usage, the totals.
 
 -- name: PendingItem :one
--- An item whose derivatives are to be made. resting: nothing is made for its account at present.
-SELECT sqlc.embed(item), account.bucket, (account.closed_at IS NOT NULL OR account.suspended)::boolean AS resting
+-- An item whose derivatives are to be made. resting: nothing is made for its account at present; claimed: a process makes them.
+SELECT sqlc.embed(item), account.bucket, (account.closed_at IS NOT NULL OR account.suspended)::boolean AS resting,
+    EXISTS (SELECT FROM work WHERE work.kind = 'derivatives' AND work.key = item.id AND work.claim IS NOT NULL AND work.due_at > now()) AS claimed
 FROM item JOIN account ON account.id = item.account_id WHERE item.account_id = $1 AND item.id = $2 AND item.derivatives_state = 1;
 
 -- name: LockPending :many

@@ -120,7 +120,8 @@ func (q *Queries) LockPending(ctx context.Context, arg LockPendingParams) ([]uui
 
 const pendingItem = `-- name: PendingItem :one
 
-SELECT item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, account.bucket, (account.closed_at IS NOT NULL OR account.suspended)::boolean AS resting
+SELECT item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, account.bucket, (account.closed_at IS NOT NULL OR account.suspended)::boolean AS resting,
+    EXISTS (SELECT FROM work WHERE work.kind = 'derivatives' AND work.key = item.id AND work.claim IS NOT NULL AND work.due_at > now()) AS claimed
 FROM item JOIN account ON account.id = item.account_id WHERE item.account_id = $1 AND item.id = $2 AND item.derivatives_state = 1
 `
 
@@ -133,11 +134,12 @@ type PendingItemRow struct {
 	Item    Item
 	Bucket  string
 	Resting bool
+	Claimed bool
 }
 
 // Derivatives that are made after the upload was answered (docs/decisions/0044). Locks are taken in the order of a deletion: the item, the
 // usage, the totals.
-// An item whose derivatives are to be made. resting: nothing is made for its account at present.
+// An item whose derivatives are to be made. resting: nothing is made for its account at present; claimed: a process makes them.
 func (q *Queries) PendingItem(ctx context.Context, arg PendingItemParams) (PendingItemRow, error) {
 	row := q.db.QueryRow(ctx, pendingItem, arg.AccountID, arg.ID)
 	var i PendingItemRow
@@ -171,6 +173,7 @@ func (q *Queries) PendingItem(ctx context.Context, arg PendingItemParams) (Pendi
 		&i.Item.DerivativesState,
 		&i.Bucket,
 		&i.Resting,
+		&i.Claimed,
 	)
 	return i, err
 }
