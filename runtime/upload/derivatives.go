@@ -89,11 +89,13 @@ type Derivatives struct {
 	// working has a value for each attempt, whose derivatives are in memory until they are stored. Tasks that no request waits for have
 	// half of the room at most.
 	working chan struct{}
+	// unclaimedTimeout is nobodyWait but in tests.
+	unclaimedTimeout time.Duration
 }
 
 // NewDerivatives returns a Derivatives that uses deps.
 func NewDerivatives(deps DerivativesDeps) *Derivatives {
-	return &Derivatives{deps: deps, full: newFullAccounts(deps.Uploads.deps.Now), working: make(chan struct{}, 2*deps.Workers)}
+	return &Derivatives{deps: deps, full: newFullAccounts(deps.Uploads.deps.Now), working: make(chan struct{}, 2*deps.Workers), unclaimedTimeout: nobodyWait}
 }
 
 const (
@@ -113,8 +115,8 @@ const (
 	// A request that waits for another process looks after minLook, and then after pauses that double up to maxLook.
 	minLook = 25 * time.Millisecond
 	maxLook = 500 * time.Millisecond
-	// maxUnclaimed is how often in a row it finds that neither this process nor another could claim the task.
-	maxUnclaimed = 3
+	// nobodyWait is how long it waits for a process that can claim the task: one that was started now has its lease after a moment.
+	nobodyWait = 5 * time.Second
 )
 
 // Policy returns how the tasks run.
@@ -194,7 +196,7 @@ func (d *Derivatives) MakeNow(ctx context.Context, item media.Item, admit func()
 
 // makeNow is MakeNow for the requests of this process.
 func (d *Derivatives) makeNow(ctx context.Context, item media.Item, admit func() error) error {
-	unclaimed := 0
+	claimed := time.Now()
 	for pause := minLook; ; pause = min(2*pause, maxLook) {
 		found, err := d.deps.Store.PendingItem(ctx, item.AccountID, item.ID)
 		switch {
@@ -214,10 +216,9 @@ func (d *Derivatives) makeNow(ctx context.Context, item media.Item, admit func()
 		case err != nil:
 			return fault.Wrap(err, fault.Unavailable, "the thumbnail could not be made now")
 		case found.Claimed:
-			unclaimed = 0
+			claimed = time.Now()
 		default:
-			// Another process may have claimed the task since it was looked at.
-			if unclaimed++; unclaimed >= maxUnclaimed {
+			if time.Since(claimed) > d.unclaimedTimeout {
 				return errNobody
 			}
 		}

@@ -215,6 +215,7 @@ func TestLater_WithoutALeaseARequestWaitsForAnotherProcessOnly(t *testing.T) {
 	item, err := uploadFile(t.Context(), l.Uploads, p, bytes.NewReader(jpegOf(t, picture(80, 60))), media.Fields{})
 	must(t, err)
 	b.exec(`UPDATE runtime_instance SET lease_ends = now() - interval '1 second'`)
+	l.SetUnclaimedTimeout(100 * time.Millisecond)
 	unavailable := func(when string, ctx context.Context, retry bool) {
 		t.Helper()
 		err := l.MakeNow(ctx, item, nil)
