@@ -84,7 +84,8 @@ func (c cluster) record(ctx context.Context) (*Record, *corev1.ConfigMap, error)
 }
 
 // write makes the ConfigMap have this record. existing is the ConfigMap as it was read; nil if
-// there was none. It fails if the ConfigMap was changed meanwhile.
+// there was none. It fails if the ConfigMap was changed meanwhile, unless it has the record then: the operator of the cluster writes it
+// as soon as a take-over is committed, and so does the take-over.
 func (c cluster) write(ctx context.Context, record Record, existing *corev1.ConfigMap) error {
 	next := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: c.namespace, Name: ConfigMapName,
@@ -105,6 +106,11 @@ func (c cluster) write(ctx context.Context, record Record, existing *corev1.Conf
 		err = c.client.Create(ctx, next)
 	} else {
 		err = c.client.Update(ctx, next)
+	}
+	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
+		if now, _, readErr := c.record(ctx); readErr == nil && now != nil && *now == record {
+			return nil
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("write ConfigMap %s/%s: %w", c.namespace, ConfigMapName, err)
