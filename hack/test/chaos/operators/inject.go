@@ -115,20 +115,20 @@ func (e *environment) lease() *coordinationv1.Lease {
 }
 
 func (e *environment) deleteLease(ctx context.Context) error {
-	return client.IgnoreNotFound(e.admin.Delete(ctx, e.lease()))
+	return client.IgnoreNotFound(persist(ctx, func(ctx context.Context) error { return e.admin.Delete(ctx, e.lease()) }))
 }
 
 // stealLease writes another holder into the lease, as a replica of another cluster's restored etcd
 // would.
 func (e *environment) stealLease(ctx context.Context) error {
 	lease := e.lease()
-	if err := e.admin.Get(ctx, client.ObjectKeyFromObject(lease), lease); err != nil {
+	if err := persist(ctx, func(ctx context.Context) error { return e.admin.Get(ctx, client.ObjectKeyFromObject(lease), lease) }); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	base := lease.DeepCopy()
 	now := metav1.NowMicro()
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.AcquireTime, lease.Spec.RenewTime = new("thief"), new(int32(2)), &now, &now
-	return client.IgnoreNotFound(e.admin.Patch(ctx, lease, client.MergeFrom(base)))
+	return client.IgnoreNotFound(persist(ctx, func(ctx context.Context) error { return e.admin.Patch(ctx, lease, client.MergeFrom(base)) }))
 }
 
 // freeze stops an operator, deletes the lease, and lets it go on when another one leads: for a

@@ -123,7 +123,7 @@ func (w *worker) pick() operation {
 
 // persist repeats a request until the API server answers it, also when the clients are stopped
 // meanwhile: the model must know what became of it.
-func (w *worker) persist(ctx context.Context, request func(context.Context) error) error {
+func persist(ctx context.Context, request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), persistTimeout)
 	defer cancel()
 	for {
@@ -143,7 +143,7 @@ func (w *worker) create(ctx context.Context, t *tenant) error {
 	t.generation, t.suspended, t.web, t.usable, t.keys = 1, false, w.draw.IntN(3) == 0, false, map[string][]string{}
 	object := t.object()
 	object.Spec.DeletionPolicy, object.Spec.Apps = v1alpha1.DeletionRetain, t.apps()
-	err := w.persist(ctx, func(ctx context.Context) error { return w.env.admin.Create(ctx, object) })
+	err := persist(ctx, func(ctx context.Context) error { return w.env.admin.Create(ctx, object) })
 	if err != nil && !apierrors.IsAlreadyExists(err) { // of an attempt that was not answered
 		return err
 	}
@@ -161,7 +161,7 @@ func (t *tenant) apps() []v1alpha1.AppSpec {
 
 // change patches the spec.
 func (w *worker) change(ctx context.Context, t *tenant, change func(*v1alpha1.MediaAccountSpec)) error {
-	return w.persist(ctx, func(ctx context.Context) error {
+	return persist(ctx, func(ctx context.Context) error {
 		object := t.object()
 		if err := w.env.admin.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 			return err
@@ -211,7 +211,7 @@ func (w *worker) remove(ctx context.Context, t *tenant) error {
 		return err
 	}
 	object := t.object()
-	if err := w.persist(ctx, func(ctx context.Context) error {
+	if err := persist(ctx, func(ctx context.Context) error {
 		return w.env.admin.Get(ctx, client.ObjectKeyFromObject(object), object)
 	}); err != nil {
 		return err
@@ -220,7 +220,7 @@ func (w *worker) remove(ctx context.Context, t *tenant) error {
 		t.note(w.model, "deleted, perhaps before it had its account")
 		t.forget()
 	}
-	err := w.persist(ctx, func(ctx context.Context) error { return w.env.admin.Delete(ctx, object) })
+	err := persist(ctx, func(ctx context.Context) error { return w.env.admin.Delete(ctx, object) })
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
@@ -232,7 +232,7 @@ func (w *worker) remove(ctx context.Context, t *tenant) error {
 // awaitGone looks whether a deletion has completed.
 func (w *worker) awaitGone(ctx context.Context, t *tenant) error {
 	object := t.object()
-	err := w.persist(ctx, func(ctx context.Context) error {
+	err := persist(ctx, func(ctx context.Context) error {
 		return w.env.admin.Get(ctx, client.ObjectKeyFromObject(object), object)
 	})
 	if !apierrors.IsNotFound(err) {
@@ -256,7 +256,7 @@ func (w *worker) awaitGone(ctx context.Context, t *tenant) error {
 // ready returns the object if this generation of it is Ready.
 func (w *worker) ready(ctx context.Context, t *tenant) (*v1alpha1.MediaAccount, error) {
 	object := t.object()
-	err := w.persist(ctx, func(ctx context.Context) error {
+	err := persist(ctx, func(ctx context.Context) error {
 		return w.env.admin.Get(ctx, client.ObjectKeyFromObject(object), object)
 	})
 	if err != nil || object.Status.ObservedGeneration != object.Generation || !meta.IsStatusConditionTrue(object.Status.Conditions, v1alpha1.ConditionReady) {
@@ -276,7 +276,7 @@ func (w *worker) readKeys(ctx context.Context, t *tenant) error {
 	for _, spec := range append([]v1alpha1.AppSpec{{Name: defaultApp}}, t.apps()...) {
 		app := spec.Name
 		secret := &corev1.Secret{}
-		err := w.persist(ctx, func(ctx context.Context) error {
+		err := persist(ctx, func(ctx context.Context) error {
 			return w.env.admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.SecretName(t.name, app)}, secret)
 		})
 		if err != nil {
