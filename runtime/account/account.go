@@ -49,6 +49,8 @@ type Account struct {
 	Origins []string
 	// Undo says which deletes can be undone.
 	Undo Undo
+	// Journal is how long the events of the account can be read; zero = it has no journal.
+	Journal time.Duration
 	// ClosedAt is set when the MediaAccount was deleted, which ends the keys.
 	ClosedAt *time.Time
 	// EraseAfter is when the media of a closed account is deleted; nil = never.
@@ -75,6 +77,7 @@ type Spec struct {
 	ToolPolicy ToolPolicy
 	Origins    []string // nil = those of the installation
 	Undo       Undo
+	Journal    time.Duration // how long events can be read, in whole seconds; zero = there is no journal
 	// Binding is used by Ensure, while the MediaAccount has no account.
 	Binding Binding
 	// Provision is what Ensure creates with a new account.
@@ -143,6 +146,14 @@ type Principal struct {
 	Account Account
 	App     App
 	Key     Key
+	// Actor is who makes the changes of the request: the journal names it.
+	Actor Actor
+}
+
+// By returns the principal of a request that another actor than the key makes.
+func (p Principal) By(actor Actor) Principal {
+	p.Actor = actor
+	return p
 }
 
 // Usage is what an account holds, in bytes and items.

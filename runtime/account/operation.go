@@ -28,6 +28,8 @@ const (
 
 	ListDeletedMedia Operation = "list_deleted_media"
 	RestoreMedia     Operation = "restore_media"
+
+	ListActivity Operation = "list_activity"
 )
 
 // Access is what an operation needs the permission to do.
@@ -47,6 +49,7 @@ const (
 	ToolsetFind     = "find"
 	ToolsetUndo     = "undo"
 	ToolsetFetch    = "fetch"
+	ToolsetActivity = "activity"
 	// ToolsetCapabilities has no tool of its own: it adds arguments to create_upload_signature.
 	ToolsetCapabilities = "capabilities"
 	// ToolsetUploads has no tool of its own: it adds what was stored to the result of upload_media.
@@ -78,6 +81,7 @@ var operations = []struct {
 	{ListDrafts, Reading, ToolsetFind},
 	{ListDeletedMedia, Reading, ToolsetUndo},
 	{RestoreMedia, Writing, ToolsetUndo},
+	{ListActivity, Reading, ToolsetActivity},
 }
 
 // Operations returns all operations.
@@ -117,7 +121,7 @@ func (o Operation) Toolset() string {
 
 // Toolsets returns all toolsets.
 func Toolsets() []string {
-	return []string{ToolsetCore, ToolsetOrganize, ToolsetFind, ToolsetUndo, ToolsetCapabilities, ToolsetFetch, ToolsetUploads}
+	return []string{ToolsetCore, ToolsetOrganize, ToolsetFind, ToolsetUndo, ToolsetCapabilities, ToolsetFetch, ToolsetUploads, ToolsetActivity}
 }
 
 // ToolPolicy restricts what assistants and connected applications may do in an account.

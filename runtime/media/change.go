@@ -70,9 +70,24 @@ func (c Change) apply(item Item) (changed Item, differs bool, err error) {
 	if err := fields.Validate(); err != nil {
 		return Item{}, false, err
 	}
-	differs = changed.FileName != item.FileName || changed.Access != item.Access || changed.Caption != item.Caption || changed.Group != item.Group ||
-		!maps.Equal(changed.Metadata, item.Metadata) || !sameFocus(changed.Focus, item.Focus)
-	return changed, differs, nil
+	return changed, len(item.ChangedFields(changed)) > 0, nil
+}
+
+// ChangedFields returns the names of the members of the document in which another version of the item differs, of those that Update changes.
+func (i Item) ChangedFields(other Item) []string {
+	fields := []string{}
+	for _, field := range []struct {
+		name    string
+		differs bool
+	}{
+		{"fileName", i.FileName != other.FileName}, {"access", i.Access != other.Access}, {"caption", i.Caption != other.Caption}, {"group", i.Group != other.Group},
+		{"metadata", !maps.Equal(i.Metadata, other.Metadata)}, {"focus", !sameFocus(i.Focus, other.Focus)},
+	} {
+		if field.differs {
+			fields = append(fields, field.name)
+		}
+	}
+	return fields
 }
 
 func sameFocus(a, b *FocusPoint) bool { return a == b || a != nil && b != nil && *a == *b }

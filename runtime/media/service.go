@@ -69,7 +69,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 
 // ScopeOf returns the scope that a principal's calls act in.
 func ScopeOf(p account.Principal) Scope {
-	return Scope{AccountID: p.Account.ID, AppID: p.App.ID, Bucket: p.Account.Bucket}
+	return Scope{AccountID: p.Account.ID, AppID: p.App.ID, Bucket: p.Account.Bucket, Actor: p.Actor}
 }
 
 // Get returns a draft or a sealed item; NotFound for any other app's item.

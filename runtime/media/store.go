@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/installation"
 )
 
@@ -17,6 +18,8 @@ type Scope struct {
 	AccountID uuid.UUID
 	AppID     uuid.UUID
 	Bucket    string
+	// Actor is who makes the change.
+	Actor account.Actor
 }
 
 // Store keeps items and counters. PostgreSQL implements it. Errors are faults. An item

@@ -53,7 +53,7 @@ func TestVersions_ChangeWithWhatTheyStandForOnly(t *testing.T) {
 		{"a deleted key", exec(`DELETE FROM api_key`), true, false},
 		{"a new app", exec(`INSERT INTO app (id, account_id, name) SELECT gen_random_uuid(), id, 'more' FROM account`), true, false},
 		{"a tenant's setting", func() {
-			must(t, check.ErrorOf(settings.NewService(store.Settings).Update(t.Context(), scope.AccountID, settings.Layer{ThumbnailWidth: &width})))
+			must(t, check.ErrorOf(settings.NewService(store.Settings).Update(t.Context(), scope.AccountID, account.Actor{}, settings.Layer{ThumbnailWidth: &width})))
 		}, false, true},
 		{"a pin", func() {
 			must(t, store.Settings.Pin(t.Context(), scope.AccountID, settings.Layer{ThumbnailHeight: &width}, settings.Object{Name: "team-a/site", UID: "uid"}))

@@ -109,7 +109,7 @@ func TestStatements_SurviveAddedColumns(t *testing.T) {
 		t.Fatalf("%s: %v", name, err)
 	}
 	_, err = conn.Exec(t.Context(), `DO $$ DECLARE t text; BEGIN
-			FOR t IN SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace LOOP
+			FOR t IN SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition AND relnamespace = 'public'::regnamespace LOOP
 				EXECUTE format('ALTER TABLE %I ADD COLUMN added_later text, ADD COLUMN added_with_default integer NOT NULL DEFAULT 7', t);
 			END LOOP; END $$;
 		CREATE OR REPLACE VIEW item AS SELECT * FROM stored_item WHERE deleted_at IS NULL`)

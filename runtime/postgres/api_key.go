@@ -206,7 +206,7 @@ func (s Credentials) TouchKeys(ctx context.Context, used map[uuid.UUID]time.Time
 }
 
 func principalOf(a sqlgen.Account, app sqlgen.App, k sqlgen.ApiKey) account.Principal {
-	return account.Principal{Account: accountOf(a), App: appOf(app), Key: keyOf(k)}
+	return account.Principal{Account: accountOf(a), App: appOf(app), Key: keyOf(k), Actor: account.ActorOfKey(k.ID)}
 }
 
 func keyOf(row sqlgen.ApiKey) account.Key {

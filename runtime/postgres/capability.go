@@ -58,7 +58,7 @@ func releaseCapabilities(ctx context.Context, q *sqlgen.Queries, uploads ...[]by
 }
 
 // commitSealed makes an item that is sealed at once: the draft is in no snapshot.
-func (s Uploads) commitSealed(ctx context.Context, item media.Item) error {
+func (s Uploads) commitSealed(ctx context.Context, item draft) error {
 	err := s.commitAlone(ctx, item)
 	if err == nil {
 		s.pageIndex.recordChange(item.AppID)
@@ -67,11 +67,11 @@ func (s Uploads) commitSealed(ctx context.Context, item media.Item) error {
 }
 
 // sealCommitted seals an item that the transaction has made, if it is to be sealed.
-func sealCommitted(ctx context.Context, q *sqlgen.Queries, item media.Item) error {
+func sealCommitted(ctx context.Context, q *sqlgen.Queries, item draft) error {
 	if item.SealedAt == nil {
 		return nil
 	}
-	_, err := q.Seal(ctx, sqlgen.SealParams{AppID: item.AppID, ID: item.ID, Now: *item.SealedAt, Slot: randomSlot()})
+	_, err := q.Seal(ctx, sqlgen.SealParams{AppID: item.AppID, ID: item.ID, Now: *item.SealedAt, Slot: randomSlot(), Actor: item.by.Text()})
 	return err
 }
 

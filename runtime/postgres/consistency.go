@@ -106,7 +106,7 @@ func (s Consistency) OverdueItemsAfter(ctx context.Context, accountID, after uui
 
 // EndOverdueItems implements consistency.Store.
 func (s Consistency) EndOverdueItems(ctx context.Context, accountID uuid.UUID, ids []uuid.UUID, cutoff time.Time) ([]uuid.UUID, error) {
-	params := sqlgen.EndTombstonesParams{Ids: ids, AccountIds: make([]uuid.UUID, len(ids)), Cutoff: &cutoff, Slot: randomSlot()}
+	params := sqlgen.EndTombstonesParams{Ids: ids, AccountIds: make([]uuid.UUID, len(ids)), Cutoff: &cutoff, Slot: randomSlot(), Actor: byPurge}
 	for i := range ids {
 		params.AccountIds[i] = accountID
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 	"mediastack.dev/runtime/upload"
@@ -97,6 +98,22 @@ func (s Uploads) finishDerivatives(ctx context.Context, made upload.MadeDerivati
 // derivativesLockTimeout bounds the wait for the locks of one statement.
 const derivativesLockTimeout = 5 * time.Second
 
+// byService is the actor of what the service does by itself.
+var byService = account.Actor{Kind: account.ActorService}.Text()
+
+// fieldsOf returns the members of a document that derivatives change.
+func fieldsOf(derivatives media.Objects) []string {
+	fields := []string{}
+	for _, derivative := range derivatives {
+		if derivative.Variant == media.Thumbnail {
+			fields = append(fields, "thumbnail")
+		} else {
+			fields = append(fields, "file")
+		}
+	}
+	return fields
+}
+
 func (s Uploads) derivativesParams(made upload.MadeDerivatives) (sqlgen.FinishDerivativesParams, error) {
 	objects := made.Objects
 	if objects == nil {
@@ -108,7 +125,7 @@ func (s Uploads) derivativesParams(made upload.MadeDerivatives) (sqlgen.FinishDe
 	}
 	params := sqlgen.FinishDerivativesParams{LockTimeout: milliseconds(derivativesLockTimeout), Own: s.own(), AccountID: made.AccountID, ItemID: made.ItemID,
 		Bytes: objects.Bytes(), Objects: string(text), Slot: randomSlot(),
-		Width: known(made.Facts.Width), Height: known(made.Facts.Height), Placeholder: made.Facts.Placeholder, DominantColor: knownText(made.Facts.DominantColor)}
+		Width: known(made.Facts.Width), Height: known(made.Facts.Height), Placeholder: made.Facts.Placeholder, DominantColor: knownText(made.Facts.DominantColor), Actor: byService, Fields: fieldsOf(objects)}
 	if made.Writer != nil {
 		params.Writer, params.Fence = made.Writer.Number, made.Writer.Fence()
 	}

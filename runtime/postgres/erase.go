@@ -179,7 +179,7 @@ type rowEraser struct {
 // erase deletes the items, then the rows of the other tables, those that refer to others first,
 // and the account last.
 func (e rowEraser) erase(ctx context.Context) (bool, error) {
-	for _, step := range []func(context.Context) (bool, error){e.eraseItems, e.eraseOfApps, e.eraseRemovals, e.eraseDependents, e.eraseAccount} {
+	for _, step := range []func(context.Context) (bool, error){e.eraseItems, e.eraseOfApps, e.eraseRemovals, e.eraseEvents, e.eraseDependents, e.eraseAccount} {
 		if done, err := step(ctx); !done || err != nil {
 			return false, err
 		}
@@ -223,6 +223,14 @@ func (e rowEraser) eraseRemovals(ctx context.Context) (bool, error) {
 	return eraseInOrder(e.more, 0, func(after int64) (int32, int64, error) {
 		batch, err := e.q.EraseRemovals(ctx, sqlgen.EraseRemovalsParams{AccountID: e.accountID, After: after, Batch: eraseBatch})
 		return batch.Erased, batch.Last, err
+	})
+}
+
+func (e rowEraser) eraseEvents(ctx context.Context) (bool, error) {
+	type position struct{ epoch, xid, id int64 }
+	return eraseInOrder(e.more, position{}, func(after position) (int32, position, error) {
+		batch, err := e.q.EraseEvents(ctx, sqlgen.EraseEventsParams{AccountID: e.accountID, Epoch: after.epoch, Xid: after.xid, ID: after.id, Batch: eraseBatch})
+		return batch.Erased, position{batch.Epoch, batch.Xid, batch.ID}, err
 	})
 }
 

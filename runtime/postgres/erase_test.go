@@ -35,6 +35,7 @@ func seedItems(t *testing.T, url string, id uuid.UUID, items int) {
 		SELECT id, sha256(uuid_send(id)), gen_random_uuid(), account_id, 'a', decode(repeat('00', 16), 'hex'), true, 3, now(), '' FROM item WHERE account_id = $1`, id)
 	exec(t, url, `INSERT INTO rendition_total (account_id, preset, recipe_id, items, bytes)
 		SELECT account_id, preset, recipe_id, count(*), sum(bytes) FROM rendition WHERE account_id = $1 GROUP BY 1, 2, 3`, id)
+	exec(t, url, `INSERT INTO journal (account_id, app_id, item_id, type) SELECT account_id, app_id, id, 'media.sealed' FROM item WHERE account_id = $1`, id)
 	exec(t, url, `UPDATE account_usage u SET bytes = s.bytes + r.bytes, rendition_bytes = r.bytes FROM (SELECT coalesce(sum(bytes), 0) AS bytes FROM item WHERE account_id = $1) AS s,
 		(SELECT coalesce(sum(bytes), 0) AS bytes FROM rendition WHERE account_id = $1) AS r WHERE u.account_id = $1`, id)
 	exec(t, url, `UPDATE app_total t SET private_items = s.n, bytes = s.bytes FROM
@@ -81,7 +82,7 @@ func itemsOr(t *testing.T, number int) int {
 func TestErasure_IsLinearInItems(t *testing.T) {
 	t.Parallel()
 	database := testenv.Postgres(t)
-	tables := []string{"stored_item", "item_page_delta", "group_total", "object_removal", "rendition", "rendition_total"}
+	tables := []string{"stored_item", "item_page_delta", "group_total", "object_removal", "rendition", "rendition_total", "journal"}
 	withoutAutovacuum(t, database) // what it reads would be counted
 	many := itemsOr(t, 50_000)
 	few := many / 10

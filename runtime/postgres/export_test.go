@@ -19,7 +19,7 @@ func HoldBatches(s *Store, hold func(batch string, uploads int)) {
 		hold("open", len(requests))
 		return openUploads(ctx, lockTimeout, requests)
 	}
-	s.commitBatch.exec = func(ctx context.Context, lockTimeout time.Duration, items []media.Item) ([]bool, error) {
+	s.commitBatch.exec = func(ctx context.Context, lockTimeout time.Duration, items []draft) ([]bool, error) {
 		hold("commit", len(items))
 		return commitUploads(ctx, lockTimeout, items)
 	}
@@ -31,9 +31,10 @@ func FinishLockTimeout(s *Store, timeout time.Duration) { s.finishLockTimeout = 
 // EraseTimeout sets how long a statement of an erasure may take.
 func EraseTimeout(s *Store, timeout time.Duration) { s.eraseTimeout = timeout }
 
-// ErasePlanner are the settings of an erasure, and EraseBatch is the batch of one.
+// ErasePlanner are the settings of an erasure, EraseBatch is the batch of one, and InOrderSettings are those of a read in order.
 const (
 	ErasePlanner     = erasePlanner
+	InOrderSettings  = inOrderSettings
 	MaintenancePlans = `SELECT set_config('plan_cache_mode', '` + maintenancePlans + `', true)`
 	EraseBatch       = eraseBatch
 )

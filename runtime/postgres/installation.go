@@ -109,7 +109,10 @@ func (s Installations) Resume(ctx context.Context, from, next installation.State
 		if err := q.PostponeTombstones(ctx); err != nil {
 			return err
 		}
-		return q.PostponeErasures(ctx, minDelay.Seconds())
+		if err := q.PostponeErasures(ctx, minDelay.Seconds()); err != nil {
+			return err
+		}
+		return q.LockJournal(ctx) // the last lock, as in TakeOver
 	})
 	return resumed && err == nil, err
 }

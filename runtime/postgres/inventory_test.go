@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv/check"
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/inventory"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
@@ -22,7 +23,7 @@ func fill(t *testing.T, store *postgres.Store, scope media.Scope, drafts, seals 
 		id := uuid.Must(uuid.NewV7())
 		must(t, store.Uploads.OpenUpload(t.Context(), id, scope, 10, time.Now().Add(time.Hour)))
 		must(t, store.Uploads.CommitUpload(t.Context(), media.Item{ID: id, AccountID: scope.AccountID, AppID: scope.AppID, Access: media.Public, CreatedAt: time.Now().Add(-time.Hour),
-			Objects: media.Objects{{Variant: media.Original, Key: media.ObjectKey(id, media.Original), Bytes: 10}}}))
+			Objects: media.Objects{{Variant: media.Original, Key: media.ObjectKey(id, media.Original), Bytes: 10}}}, account.Actor{}))
 		if i < seals {
 			must(t, check.ErrorOf(store.Items.Seal(t.Context(), scope, id, time.Now())))
 		}

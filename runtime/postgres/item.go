@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
@@ -53,7 +54,7 @@ func (s Items) Seal(ctx context.Context, scope media.Scope, id uuid.UUID, now ti
 		return media.Item{}, err
 	}
 	defer release()
-	row, err := s.idempotent.Seal(ctx, sqlgen.SealParams{AppID: scope.AppID, ID: id, Now: now, Slot: randomSlot()})
+	row, err := s.idempotent.Seal(ctx, sqlgen.SealParams{AppID: scope.AppID, ID: id, Now: now, Slot: randomSlot(), Actor: scope.Actor.Text()})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return readItem(ctx, s.idempotent, scope, id) // already sealed, or not found
 	}
@@ -82,7 +83,7 @@ func (s Items) deleteItem(ctx context.Context, scope media.Scope, id uuid.UUID, 
 		attempts++
 		var removal media.Removal
 		err := whileLocked(ctx, func() error {
-			row, err := s.once.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot(), NotBefore: notBefore, Request: request})
+			row, err := s.once.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot(), NotBefore: notBefore, Request: request, Actor: scope.Actor.Text()})
 			if err = itemFault(err, "delete item"); tombstones && errors.Is(err, errItemNotFound) {
 				removal, err = s.endTombstone(ctx, scope, id, notBefore, request)
 			} else if err == nil {
@@ -154,8 +155,11 @@ func (s Items) Totals(ctx context.Context, scope media.Scope) (media.Totals, err
 	return media.Totals{Storage: row.Storage, MaxStorage: row.MaxStorage}, nil
 }
 
+// byPurge is the actor of what ends by its time, or to make room.
+var byPurge = account.Actor{Kind: account.ActorPurge}.Text()
+
 // PurgeDrafts implements media.PurgeStore.
 func (s Items) PurgeDrafts(ctx context.Context, cutoff time.Time, batch int) (int, error) {
-	queued, err := s.queries.PurgeDrafts(ctx, sqlgen.PurgeDraftsParams{Cutoff: cutoff, Batch: batchSize(batch)})
+	queued, err := s.queries.PurgeDrafts(ctx, sqlgen.PurgeDraftsParams{Cutoff: cutoff, Batch: batchSize(batch), Actor: byPurge})
 	return len(queued), toFault(err, "purge drafts")
 }

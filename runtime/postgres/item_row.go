@@ -41,9 +41,9 @@ func scanItem(rows pgx.Rows, item *media.Item, leading ...any) error {
 }
 
 // commitParams returns the columns of new items, whose account and app are those of their uploads.
-func commitParams(lockTimeout time.Duration, items []media.Item) (sqlgen.CommitUploadsParams, error) {
+func commitParams(lockTimeout time.Duration, drafts []draft) (sqlgen.CommitUploadsParams, error) {
 	params := sqlgen.CommitUploadsParams{LockTimeout: milliseconds(lockTimeout)}
-	for _, item := range items {
+	for _, item := range drafts {
 		objects, err := json.Marshal(item.Objects)
 		if err != nil {
 			return params, fmt.Errorf("encode the objects of item %s: %w", item.ID, err)
@@ -69,6 +69,7 @@ func commitParams(lockTimeout time.Duration, items []media.Item) (sqlgen.CommitU
 		params.Pages = append(params.Pages, integer(item.Facts.Pages))
 		params.Refs = append(params.Refs, item.Ref)
 		params.Derivatives = append(params.Derivatives, int16(item.Derivatives))
+		params.Actors = append(params.Actors, item.by.Text())
 	}
 	return params, nil
 }

@@ -46,7 +46,7 @@ func updateItem(ctx context.Context, q *sqlgen.Queries, scope media.Scope, id uu
 	version, err := q.UpdateItem(ctx, sqlgen.UpdateItemParams{
 		AppID: scope.AppID, ID: id, Slot: randomSlot(), FileName: changed.FileName, Access: string(changed.Access), Caption: changed.Caption,
 		GroupLabel: changed.Group, Metadata: notNil(changed.Metadata), OldAccess: row.Access, OldGroup: row.GroupLabel,
-		FocusX: focus.x, FocusY: focus.y,
+		FocusX: focus.x, FocusY: focus.y, Actor: scope.Actor.Text(), Fields: found.ChangedFields(changed),
 	})
 	changed.Version = int(version)
 	return changed, err

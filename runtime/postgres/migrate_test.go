@@ -107,6 +107,11 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 		"00036_derivatives_setting_tenant.sql": "110d4bd3024fa4a0d8a7825881c75fd5e3a34375333bbd6c02a48b01db514d0f",
 		"00037_delete_of_one_item.sql":         "3004dd3d6f90f77f38d25ed71d45918303a25c4bfed9345fa11f5bc7d9e0e1be",
 		"00038_item_fence.sql":                 "4edf66ef9433beb4142fea50084ba6f6f3a721958840cfae29eb455be36b14ec",
+		"00039_account_journal.sql":            "e49f43b5f54b4b43dd87b8fb78999e67ee010b4042ac8a1a4a82a04e4a9f9eba",
+		"00040_journal.sql":                    "b2da54ffcb281395665600e3ee8fab509e5238208d6be248d9ca5c341f9446a8",
+		"00041_journal_account.sql":            "d7986502935d85e14899ca3953faeef095e4e5c20e811c77677eb47c025874cd",
+		"00042_journal_key.sql":                "a607c1a42bfd0520ba4fce110bd09389050518f6741186d0b80a12f161e9b6b7",
+		"00043_journal_settings.sql":           "dddf38c156fa3481fb43772468a7c4efd4d2a667511e2c349f56afcdcf34c69e",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

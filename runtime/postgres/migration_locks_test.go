@@ -132,7 +132,11 @@ func TestMigrate_ReadsAndRewritesNoTable(t *testing.T) {
 	}
 	apply(migrationsWith(t, "00025", nil))
 	store := open(t, url)
-	scope := provisioned(t, store)
+	scope := media.Scope{AccountID: uuid.New(), AppID: uuid.New()} // made as a program of before does
+	statement(t, url, `WITH made AS (
+			INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended)
+			VALUES ($1, 'n', 'a', 'u', 'o', '', '{}', 1000000000, 1000, 'b', false) RETURNING id)
+		INSERT INTO app (id, account_id, name) SELECT $2, id, 'default' FROM made`, scope.AccountID, scope.AppID)
 	conn := connect(t, url)
 	seedItemRows(t, conn, scope, "01900000-0000-7000-8000-", manyItems, "private", "", true)
 	exec(t, url, "ALTER TABLE stored_item SET (autovacuum_enabled = false)")

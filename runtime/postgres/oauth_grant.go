@@ -39,7 +39,7 @@ func (s Logins) FindPrincipalOfOwner(ctx context.Context, email string, accountI
 	if err != nil {
 		return account.Principal{}, toFault(err, "find the principal of an owner")
 	}
-	return principalOf(row.Account, row.App, row.ApiKey), nil
+	return principalOf(row.Account, row.App, row.ApiKey).By(account.Actor{Kind: account.ActorPage, Email: account.MaskEmail(email)}), nil
 }
 
 // AddGrant implements oauth.Store.

@@ -39,6 +39,7 @@ type Store struct {
 	Fetches       Fetches
 	Settings      Settings
 	Tasks         Tasks
+	Journal       Journal
 
 	pool *pgxpool.Pool
 	db   *connections // the pool, with retries
@@ -53,7 +54,7 @@ type Store struct {
 
 	// Concurrent uploads are opened, and committed, in batches of all accounts.
 	openBatch   *batcher[uuid.UUID, openRequest]
-	commitBatch *batcher[uuid.UUID, media.Item]
+	commitBatch *batcher[uuid.UUID, draft]
 	storedBatch *batcher[uuid.UUID, storedFile]
 	// Concurrent look-ups of keys share a statement.
 	principalBatch *batcher[account.Hash, *principalLookup]
@@ -78,7 +79,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{cell: cfg.Cell, db: &connections{retryTimeout: cfg.RetryTimeout, statementTimeout: cfg.StatementTimeout}, batches: newBatchMetrics(), evicted: newEvicted(), finishLockTimeout: finishLockTimeout, eraseTimeout: eraseTimeout, statements: newMeasuredTracer(), searches: cfg.Search.bounds()}
-	s.Accounts, s.Items, s.Uploads, s.Pictures, s.Logins, s.Installations, s.Consistency, s.Credentials, s.Fetches, s.Settings, s.Tasks = Accounts{s}, Items{s}, Uploads{s}, Pictures{s}, Logins{s}, Installations{s}, Consistency{s}, Credentials{s}, Fetches{s}, Settings{s}, Tasks{s}
+	s.Accounts, s.Items, s.Uploads, s.Pictures, s.Logins, s.Installations, s.Consistency, s.Credentials, s.Fetches, s.Settings, s.Tasks, s.Journal = Accounts{s}, Items{s}, Uploads{s}, Pictures{s}, Logins{s}, Installations{s}, Consistency{s}, Credentials{s}, Fetches{s}, Settings{s}, Tasks{s}, Journal{s}
 	poolCfg.ConnConfig.Tracer = s.statements
 	s.fence.install(poolCfg)
 	readLimits(poolCfg, &s.db.limits)
@@ -88,7 +89,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s.db.pool = s.pool
 	s.db.shares = newShares(int(s.pool.Config().MaxConns))
 	s.queries, s.idempotent, s.once = sqlgen.New(statements{connections: s.db, again: isUnsent}), s.idempotentFor(uuid.Nil), sqlgen.New(s.pool)
-	s.openBatch, s.commitBatch = newBatcher(openRequest.account, s.Uploads.openUploads), newBatcher(accountOfItem, s.Uploads.commitUploads)
+	s.openBatch, s.commitBatch = newBatcher(openRequest.account, s.Uploads.openUploads), newBatcher(draft.account, s.Uploads.commitUploads)
 	s.storedBatch = newBatcher(storedFile.account, s.Uploads.commitStoredFiles)
 	s.openBatch.pause, s.commitBatch.pause, s.storedBatch.pause = s.Uploads.batchPause, s.Uploads.batchPause, s.Uploads.batchPause
 	s.openBatch.waiting, s.openBatch.size = s.batches.of("open")

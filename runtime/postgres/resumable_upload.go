@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
@@ -140,10 +141,10 @@ func (s Uploads) SaveProgress(ctx context.Context, itemID uuid.UUID, before int6
 }
 
 // CommitResumable implements upload.Store.
-func (s Uploads) CommitResumable(ctx context.Context, item media.Item, incompleteParts []string, notBefore time.Time) (*media.Removal, error) {
+func (s Uploads) CommitResumable(ctx context.Context, item media.Item, by account.Actor, incompleteParts []string, notBefore time.Time) (*media.Removal, error) {
 	var removal *media.Removal
 	err := s.reserve(ctx, "commit resumable upload", func(r *reservation) error {
-		if err := r.commitAdjusted(ctx, item); err != nil || len(incompleteParts) == 0 {
+		if err := r.commitAdjusted(ctx, draft{item, by}); err != nil || len(incompleteParts) == 0 {
 			return err
 		}
 		bucket, err := r.BucketOf(ctx, item.AccountID)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 	"mediastack.dev/runtime/settings"
 )
@@ -50,7 +51,7 @@ func (s Settings) State(ctx context.Context, accountID uuid.UUID) (settings.Stat
 }
 
 // UpdateTenant implements settings.Store.
-func (s Settings) UpdateTenant(ctx context.Context, accountID uuid.UUID, decide func(settings.Layers) (settings.Layer, error)) (settings.Layers, error) {
+func (s Settings) UpdateTenant(ctx context.Context, accountID uuid.UUID, by account.Actor, decide func(settings.Layers) (settings.Layer, error)) (settings.Layers, error) {
 	var layers settings.Layers
 	err := s.inTx(ctx, "update settings", func(q *sqlgen.Queries) error {
 		if _, err := q.LockAccountForSettings(ctx, accountID); err != nil {
@@ -68,7 +69,7 @@ func (s Settings) UpdateTenant(ctx context.Context, accountID uuid.UUID, decide 
 		if err != nil {
 			return err
 		}
-		if fields, err = q.SetTenantSettings(ctx, sqlgen.SetTenantSettingsParams{AccountID: accountID, Fields: fields}); err != nil {
+		if fields, err = q.SetTenantSettings(ctx, sqlgen.SetTenantSettingsParams{AccountID: accountID, Fields: fields, Actor: by.Text()}); err != nil {
 			return err
 		}
 		layers.Tenant, err = decodeLayer(fields)

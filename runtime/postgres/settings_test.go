@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv/check"
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/settings"
 )
@@ -23,11 +24,11 @@ func TestSettings_PinnedFieldRejectsTheWholeChange(t *testing.T) {
 	if version(t, url, "settings_pin") != before {
 		t.Error("pinning the same again must write nothing")
 	}
-	_, err = s.Update(t.Context(), a.ID, settings.Layer{UseWebP: value(false), ThumbnailWidth: value(64)})
+	_, err = s.Update(t.Context(), a.ID, account.Actor{}, settings.Layer{UseWebP: value(false), ThumbnailWidth: value(64)})
 	if !fault.Is(err, fault.Conflict) || fault.From(err).Public != "useWebP: pinned by MediaSettings team-a/site" {
 		t.Errorf("a change of a pinned field: %v", err)
 	}
-	layers, err := s.Update(t.Context(), a.ID, settings.Layer{ThumbnailHeight: value(99)})
+	layers, err := s.Update(t.Context(), a.ID, account.Actor{}, settings.Layer{ThumbnailHeight: value(99)})
 	must(t, err)
 	want := settings.Defaults()
 	want.UseWebP, want.ThumbnailHeight = true, 99
@@ -39,13 +40,13 @@ func TestSettings_PinnedFieldRejectsTheWholeChange(t *testing.T) {
 		t.Errorf("another object removed the pins: %+v, %v", layers, err)
 	}
 	must(t, s.Unpin(t.Context(), "uid of team-a/site"))
-	layers, err = s.Update(t.Context(), a.ID, settings.Layer{WebPOutputQuality: value(0)})
+	layers, err = s.Update(t.Context(), a.ID, account.Actor{}, settings.Layer{WebPOutputQuality: value(0)})
 	must(t, err)
 	want.UseWebP, want.WebPOutputQuality = false, 0
 	if got := layers.Effective(); got != want {
 		t.Errorf("after unpinning: %+v", got)
 	}
-	if _, err := s.Update(t.Context(), a.ID, settings.Layer{WebPOutputQuality: value(101)}); !fault.Is(err, fault.Invalid) {
+	if _, err := s.Update(t.Context(), a.ID, account.Actor{}, settings.Layer{WebPOutputQuality: value(101)}); !fault.Is(err, fault.Invalid) {
 		t.Errorf("quality 101: %v", err)
 	}
 }
@@ -60,7 +61,7 @@ func TestSettings_FieldsOfALaterVersionAreKept(t *testing.T) {
 	must(t, err)
 	defer func() { _ = conn.Close(t.Context()) }()
 	must(t, check.ErrorOf(conn.Exec(t.Context(), `INSERT INTO settings_tenant VALUES ($1, '{"later": 7, "useWebP": true}')`, a.ID)))
-	outcome, err := settings.NewService(store.Settings).Update(t.Context(), a.ID, settings.Layer{ThumbnailWidth: value(64)})
+	outcome, err := settings.NewService(store.Settings).Update(t.Context(), a.ID, account.Actor{}, settings.Layer{ThumbnailWidth: value(64)})
 	must(t, err)
 	want := settings.Defaults()
 	want.UseWebP, want.ThumbnailWidth = true, 64
@@ -110,7 +111,7 @@ func TestSettings_EveryChangeNotifies(t *testing.T) {
 	s := settings.NewService(store.Settings)
 	for name, change := range map[string]func() error{
 		"update": func() error {
-			_, err := s.Update(t.Context(), a.ID, settings.Layer{ThumbnailWidth: value(64)})
+			_, err := s.Update(t.Context(), a.ID, account.Actor{}, settings.Layer{ThumbnailWidth: value(64)})
 			return err
 		},
 		"pin": func() error {
@@ -124,7 +125,7 @@ func TestSettings_EveryChangeNotifies(t *testing.T) {
 	}
 	// Changes that write nothing do not notify: the next notification is that of unpin.
 	must(t, s.Pin(t.Context(), a.ID, settings.Layer{UseWebP: value(true)}, settings.Object{Name: "a/b", UID: "uid of a/b"}))
-	must(t, check.ErrorOf(s.Update(t.Context(), a.ID, settings.Layer{ThumbnailWidth: value(64)})))
+	must(t, check.ErrorOf(s.Update(t.Context(), a.ID, account.Actor{}, settings.Layer{ThumbnailWidth: value(64)})))
 	must(t, s.Unpin(t.Context(), "uid of a/c"))
 	must(t, s.Unpin(t.Context(), "uid of a/b"))
 	<-changed

@@ -38,6 +38,8 @@ type (
 	Settings struct{ *Store }
 	// Tasks keeps the tasks of background work.
 	Tasks struct{ *Store }
+	// Journal keeps the events of accounts.
+	Journal struct{ *Store }
 )
 
 var (

@@ -104,8 +104,11 @@ func (s Installations) TakeOver(ctx context.Context, request installation.Takeov
 		if err != nil {
 			return err
 		}
-		accounts, err = q.UnbindAccounts(ctx)
-		return err
+		if accounts, err = q.UnbindAccounts(ctx); err != nil {
+			return err
+		}
+		// After the accounts: who changes the settings of one has its lock, and then writes an event.
+		return q.LockJournal(ctx)
 	})
 	return epoch, accounts, err
 }

@@ -22,17 +22,18 @@ func undoOf(row sqlgen.Account) account.Undo {
 	if row.UndoWindow == nil {
 		return account.Undo{}
 	}
-	return account.Undo{Window: time.Duration(*row.UndoWindow) * time.Second, For: row.UndoFor}
+	return account.Undo{Window: durationOf(row.UndoWindow), For: row.UndoFor}
 }
 
-// windowOf returns the window in seconds; nil = nothing can be undone.
-func windowOf(undo account.Undo) *int64 {
-	if undo.Window == 0 {
+// secondsOf returns the column of a duration: null for zero.
+func secondsOf(d time.Duration) *int64 {
+	if d == 0 {
 		return nil
 	}
-	seconds := int64(undo.Window / time.Second)
-	return &seconds
+	return new(int64(d / time.Second))
 }
+
+func durationOf(seconds *int64) time.Duration { return time.Duration(valueOf(seconds)) * time.Second }
 
 // errTombstonesLocked is the error of a transaction that needs tombstones which others have locked: they
 // are being restored. It is tried again.
@@ -126,14 +127,14 @@ func (s Uploads) reserve(ctx context.Context, op string, do func(r *reservation)
 // item from a cache.
 func (s Items) DeleteItemUndoably(ctx context.Context, scope media.Scope, id uuid.UUID, window media.UndoWindow, notBefore time.Time) (*media.Removal, error) {
 	attempts, draft, request := 0, false, uuid.New()
-	tombstone := sqlgen.TombstoneItemParams{AppID: scope.AppID, ID: id, Now: window.From, RestorableUntil: window.Until}
+	tombstone := sqlgen.TombstoneItemParams{AppID: scope.AppID, ID: id, Now: window.From, RestorableUntil: window.Until, Actor: scope.Actor.Text()}
 	removal, err := repeat(ctx, s.Store, scope.AccountID, func(ctx context.Context) (*media.Removal, error) {
 		attempts++
 		// A draft may be sealed between the two statements. A sealed item is not unsealed, so that the
 		// third one finds it, unless it was deleted.
 		for _, next := range []bool{false, true, false} {
 			if next {
-				row, err := s.once.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, DraftsOnly: true, Slot: randomSlot(), NotBefore: notBefore, Request: request})
+				row, err := s.once.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, DraftsOnly: true, Slot: randomSlot(), NotBefore: notBefore, Request: request, Actor: scope.Actor.Text()})
 				if err == nil {
 					draft = true
 					return &media.Removal{ID: row.ID, Bucket: row.Bucket, Keys: row.Keys}, nil
@@ -182,7 +183,7 @@ func (s Items) endTombstone(ctx context.Context, scope media.Scope, id uuid.UUID
 		return media.Removal{}, itemFault(err, "find a deleted item")
 	}
 	ended, err := s.once.EndTombstones(ctx, sqlgen.EndTombstonesParams{AccountIds: []uuid.UUID{scope.AccountID}, Ids: []uuid.UUID{id}, Slot: randomSlot(),
-		NotBefore: &notBefore, Request: pgtype.UUID{Bytes: request, Valid: true}})
+		NotBefore: &notBefore, Request: pgtype.UUID{Bytes: request, Valid: true}, Actor: scope.Actor.Text()})
 	if err != nil {
 		return media.Removal{}, toFault(err, "end a deleted item")
 	}
@@ -199,7 +200,7 @@ func (s Items) RestoreItem(ctx context.Context, scope media.Scope, id uuid.UUID)
 		return media.Item{}, false, err
 	}
 	defer release()
-	row, err := s.idempotent.RestoreItem(ctx, sqlgen.RestoreItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot()})
+	row, err := s.idempotent.RestoreItem(ctx, sqlgen.RestoreItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot(), Actor: scope.Actor.Text()})
 	if errors.Is(err, pgx.ErrNoRows) {
 		item, err = readItem(ctx, s.idempotent, scope, id)
 		return item, false, err
@@ -238,7 +239,7 @@ func (s Items) EndTombstones(ctx context.Context, cutoff time.Time, batch int) (
 	if err != nil || len(rows) == 0 {
 		return 0, toFault(err, "find deleted items whose time is over")
 	}
-	params := sqlgen.EndTombstonesParams{Cutoff: &cutoff, Slot: randomSlot(), NotBefore: &cutoff}
+	params := sqlgen.EndTombstonesParams{Cutoff: &cutoff, Slot: randomSlot(), NotBefore: &cutoff, Actor: byPurge}
 	for _, row := range rows {
 		params.AccountIds, params.Ids = append(params.AccountIds, row.AccountID), append(params.Ids, row.ID)
 	}
@@ -280,7 +281,7 @@ func (r *reservation) makeRoom(ctx context.Context, accountID uuid.UUID, bytes i
 		if len(oldest) == 0 {
 			return false, nil
 		}
-		end := sqlgen.EndTombstonesParams{Slot: randomSlot(), Request: pgtype.UUID{Bytes: r.request, Valid: true}}
+		end := sqlgen.EndTombstonesParams{Slot: randomSlot(), Request: pgtype.UUID{Bytes: r.request, Valid: true}, Actor: byPurge}
 		for sum := int64(0); len(end.Ids) < len(oldest) && sum < short; {
 			next := oldest[len(end.Ids)]
 			end.AccountIds, end.Ids = append(end.AccountIds, accountID), append(end.Ids, next.ID)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
@@ -130,30 +131,37 @@ func (s Items) AvailableBytes(ctx context.Context, scope media.Scope) (int64, in
 	return row.Bytes, row.MaxStorage, nil
 }
 
-func accountOfItem(item media.Item) uuid.UUID { return item.AccountID }
+// draft is an item to commit, and who uploaded it.
+type draft struct {
+	media.Item
+	by account.Actor
+}
+
+func (d draft) account() uuid.UUID { return d.AccountID }
 
 // CommitUpload implements upload.Store.
-func (s Uploads) CommitUpload(ctx context.Context, item media.Item) error {
+func (s Uploads) CommitUpload(ctx context.Context, item media.Item, by account.Actor) error {
+	made := draft{item, by}
 	if item.SealedAt != nil {
-		return s.commitSealed(ctx, item)
+		return s.commitSealed(ctx, made)
 	}
-	committed, err := s.commitBatch.Do(ctx, item)
+	committed, err := s.commitBatch.Do(ctx, made)
 	if err != nil {
 		return toFault(err, "commit upload")
 	}
 	if committed {
 		return nil
 	}
-	return s.commitAlone(ctx, item)
+	return s.commitAlone(ctx, made)
 }
 
 // commitAlone commits one upload.
-func (s Uploads) commitAlone(ctx context.Context, item media.Item) error {
-	return s.reserve(ctx, "commit upload", func(r *reservation) error { return r.commitAdjusted(ctx, item) })
+func (s Uploads) commitAlone(ctx context.Context, made draft) error {
+	return s.reserve(ctx, "commit upload", func(r *reservation) error { return r.commitAdjusted(ctx, made) })
 }
 
-func (s Uploads) commitUploads(ctx context.Context, lockTimeout time.Duration, items []media.Item) ([]bool, error) {
-	params, err := commitParams(lockTimeout, items)
+func (s Uploads) commitUploads(ctx context.Context, lockTimeout time.Duration, drafts []draft) ([]bool, error) {
+	params, err := commitParams(lockTimeout, drafts)
 	if err != nil {
 		return nil, err
 	}
@@ -163,8 +171,8 @@ func (s Uploads) commitUploads(ctx context.Context, lockTimeout time.Duration, i
 
 // commitAdjusted commits an upload and adjusts the usage, if the reservation differs from the
 // stored bytes. It seals the item if that is sealed.
-func (r *reservation) commitAdjusted(ctx context.Context, item media.Item) error {
-	params, err := commitParams(noLockTimeout, []media.Item{item})
+func (r *reservation) commitAdjusted(ctx context.Context, item draft) error {
+	params, err := commitParams(noLockTimeout, []draft{item})
 	if err != nil {
 		return err
 	}

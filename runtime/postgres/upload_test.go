@@ -49,7 +49,7 @@ func (u uploading) open(store *postgres.Store) error {
 
 func (u uploading) commit(store *postgres.Store) error {
 	return store.Uploads.CommitUpload(context.Background(), media.Item{ID: u.id, AccountID: u.scope.AccountID, AppID: u.scope.AppID, Access: media.Private,
-		Objects: media.Objects{{Variant: media.Original, Key: "k", Bytes: u.bytes}}, CreatedAt: time.Now()})
+		Objects: media.Objects{{Variant: media.Original, Key: "k", Bytes: u.bytes}}, CreatedAt: time.Now()}, account.Actor{})
 }
 
 // together runs do for all uploads so that the first one is a batch of its own, and all others are the

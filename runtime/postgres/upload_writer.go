@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
@@ -34,7 +35,7 @@ func (s Uploads) RemoveWriters(ctx context.Context, numbers []int64) error {
 
 // storedFile is an item whose objects a writer has stored.
 type storedFile struct {
-	item   media.Item
+	item   draft
 	writer *upload.Writer
 	keyID  uuid.UUID // zero = none is looked at
 	// fence is that of the writer, as the process knows it.
@@ -48,11 +49,11 @@ const maxCommits = 5
 
 // CommitStored implements upload.Store. A commit whose answer was lost is not tried again if there is no item: it may have been executed,
 // and the item deleted since, with its objects.
-func (s Uploads) CommitStored(ctx context.Context, item media.Item, writer *upload.Writer, keyID uuid.UUID) error {
+func (s Uploads) CommitStored(ctx context.Context, item media.Item, by account.Actor, writer *upload.Writer, keyID uuid.UUID) error {
 	ctx = s.db.withRetryDeadline(ctx)
 	var err error
 	for range maxCommits {
-		if err = s.commitStored(ctx, storedFile{item, writer, keyID, writer.Fence()}); !errors.Is(err, errFenceRaised) {
+		if err = s.commitStored(ctx, storedFile{draft{item, by}, writer, keyID, writer.Fence()}); !errors.Is(err, errFenceRaised) {
 			break
 		}
 	}
@@ -79,7 +80,7 @@ func (s Uploads) commitStored(ctx context.Context, file storedFile) error {
 
 // commitStoredFiles commits a batch of any accounts.
 func (s Uploads) commitStoredFiles(ctx context.Context, lockTimeout time.Duration, files []storedFile) ([]bool, error) {
-	items := make([]media.Item, len(files))
+	items := make([]draft, len(files))
 	for i, file := range files {
 		items[i] = file.item
 	}
@@ -90,7 +91,7 @@ func (s Uploads) commitStoredFiles(ctx context.Context, lockTimeout time.Duratio
 	params := sqlgen.CommitStoredParams{LockTimeout: columns.LockTimeout, Own: s.own(), Ids: columns.Ids, FileNames: columns.FileNames, Accesses: columns.Accesses,
 		Captions: columns.Captions, Groups: columns.Groups, Objects: columns.Objects, Bytes: columns.Bytes, CreatedAt: columns.CreatedAt,
 		Metadata: columns.Metadata, Widths: columns.Widths, Heights: columns.Heights, Placeholders: columns.Placeholders,
-		DominantColors: columns.DominantColors, Refs: columns.Refs, Durations: columns.Durations, Pages: columns.Pages, Derivatives: columns.Derivatives}
+		DominantColors: columns.DominantColors, Refs: columns.Refs, Durations: columns.Durations, Pages: columns.Pages, Derivatives: columns.Derivatives, Actors: columns.Actors}
 	for _, file := range files {
 		params.AccountIds = append(params.AccountIds, file.item.AccountID)
 		params.AppIds = append(params.AppIds, file.item.AppID)

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/hack/testenv/check"
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/media"
@@ -89,7 +90,7 @@ func eager(name string, width int, densities ...int) settings.Preset {
 // present sets the tenant's presets.
 func (w *world) present(t *testing.T, of tenant, presets ...settings.Preset) {
 	t.Helper()
-	must(t, check.ErrorOf(w.Settings.Update(t.Context(), of.Account().ID, settings.Layer{Pictures: settings.Pictures{Presets: &presets}})))
+	must(t, check.ErrorOf(w.Settings.Update(t.Context(), of.Account().ID, account.Actor{}, settings.Layer{Pictures: settings.Pictures{Presets: &presets}})))
 }
 
 // settle does tasks until none is due.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 )
 
@@ -21,8 +22,8 @@ type Store interface {
 	State(ctx context.Context, accountID uuid.UUID) (State, error)
 	// UpdateTenant passes what is set for the account to decide, and sets the tenant's fields
 	// that decide returns. It writes nothing when decide fails or returns no field. It is one
-	// transaction, during which no pin changes.
-	UpdateTenant(ctx context.Context, accountID uuid.UUID, decide func(Layers) (Layer, error)) (Layers, error)
+	// transaction, during which no pin changes. The journal says that by has made the change.
+	UpdateTenant(ctx context.Context, accountID uuid.UUID, by account.Actor, decide func(Layers) (Layer, error)) (Layers, error)
 	// Pin replaces the account's pins; it writes nothing when they are equal already.
 	Pin(ctx context.Context, accountID uuid.UUID, pins Layer, by Object) error
 	// Unpin removes the pins of the object with this UID, whatever the account is.
@@ -70,17 +71,17 @@ type Outcome struct {
 	Changed []string // names, in the order of Fields, and of Pictures; empty when nothing changed
 }
 
-// Update applies a tenant's change, all or nothing. The presets of the change replace all that the tenant has; none
+// Update applies a tenant's change, which by makes, all or nothing. The presets of the change replace all that the tenant has; none
 // of them may have the name of a pinned one, unless it equals that. Fields that already have the
 // requested value are ignored, so a document that was read can be written back with one
 // field changed: the other fields keep their source, and pinned fields are accepted.
 // Another value for a pinned field is a Conflict that names the MediaSettings object.
-func (s *Service) Update(ctx context.Context, accountID uuid.UUID, change Layer) (Outcome, error) {
+func (s *Service) Update(ctx context.Context, accountID uuid.UUID, by account.Actor, change Layer) (Outcome, error) {
 	if err := change.Validate(); err != nil {
 		return Outcome{}, err
 	}
 	var changed []string
-	layers, err := s.store.UpdateTenant(ctx, accountID, func(current Layers) (Layer, error) {
+	layers, err := s.store.UpdateTenant(ctx, accountID, by, func(current Layers) (Layer, error) {
 		effectiveChange := change.without(current.Effective())
 		pinned := current.Pinned.Fields()
 		rejected := slices.DeleteFunc(effectiveChange.Fields(), func(name string) bool { return !slices.Contains(pinned, name) })

@@ -79,7 +79,7 @@ func flood(t *testing.T, pool *watched, p account.Principal, n int) (release fun
 // choose sets the image settings of the tenant.
 func (b *harness) choose(p account.Principal, change settings.Layer) {
 	b.T.Helper()
-	must(b.T, check.ErrorOf(settings.NewService(b.Store.Settings).Update(b.T.Context(), p.Account.ID, change)))
+	must(b.T, check.ErrorOf(settings.NewService(b.Store.Settings).Update(b.T.Context(), p.Account.ID, account.Actor{}, change)))
 }
 
 // picture returns an image of noise, which does not compress.

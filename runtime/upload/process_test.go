@@ -44,11 +44,11 @@ type processStore struct {
 
 var errNoDatabase = errors.New("the database does not respond")
 
-func (s *processStore) CommitStored(ctx context.Context, item media.Item, writer *upload.Writer, keyID uuid.UUID) error {
+func (s *processStore) CommitStored(ctx context.Context, item media.Item, by account.Actor, writer *upload.Writer, keyID uuid.UUID) error {
 	if s.cut.Load() {
 		return errNoDatabase
 	}
-	return s.Store.CommitStored(ctx, item, writer, keyID)
+	return s.Store.CommitStored(ctx, item, by, writer, keyID)
 }
 
 func (s *processStore) AbandonStored(ctx context.Context, itemID uuid.UUID, scope media.Scope, writer *upload.Writer, uncertain bool, keys []string, notBefore time.Time) (*media.Removal, error) {

@@ -66,6 +66,7 @@ type Resumable struct {
 }
 
 func (s *Service) newResumable(p account.Principal, state ResumableState) *Resumable {
+	state.Scope.Actor = p.Actor
 	return &Resumable{service: s, account: p.Account, state: state, reservation: &reservation{
 		store: s.deps.Store, now: s.deps.Now, itemID: state.ItemID, scope: state.Scope, lease: s.cfg.ResumableTTL,
 		opened: true, bytes: state.Reserved, expires: state.Expires,
@@ -353,7 +354,7 @@ func (r *Resumable) commit(ctx context.Context, item media.Item) (media.Item, er
 	if r.state.Progress.IncompletePart != "" {
 		incomplete = incompletePartKeys(item.ID)
 	}
-	removal, err := r.service.deps.Store.CommitResumable(ctx, item, incomplete, r.service.deps.Now().Add(media.RemovalGrace))
+	removal, err := r.service.deps.Store.CommitResumable(ctx, item, r.reservation.scope.Actor, incomplete, r.service.deps.Now().Add(media.RemovalGrace))
 	if fault.Is(err, fault.NotFound) { // another replica may have committed it
 		state, findErr := r.service.deps.Store.FindResumable(ctx, r.state.Scope, r.state.ItemID)
 		if findErr != nil || state.Item == nil {

@@ -25,23 +25,23 @@ type failingStore struct {
 	before, after bool
 }
 
-func (s *failingStore) CommitResumable(ctx context.Context, item media.Item, incompleteParts []string, notBefore time.Time) (*media.Removal, error) {
+func (s *failingStore) CommitResumable(ctx context.Context, item media.Item, by account.Actor, incompleteParts []string, notBefore time.Time) (*media.Removal, error) {
 	if s.before {
 		return nil, errStore
 	}
-	removal, err := s.Store.CommitResumable(ctx, item, incompleteParts, notBefore)
+	removal, err := s.Store.CommitResumable(ctx, item, by, incompleteParts, notBefore)
 	if s.after && err == nil {
 		return nil, errStore
 	}
 	return removal, err
 }
 
-func (s *failingStore) CommitUpload(ctx context.Context, item media.Item) error {
-	return s.commit(func() error { return s.Store.CommitUpload(ctx, item) })
+func (s *failingStore) CommitUpload(ctx context.Context, item media.Item, by account.Actor) error {
+	return s.commit(func() error { return s.Store.CommitUpload(ctx, item, by) })
 }
 
-func (s *failingStore) CommitStored(ctx context.Context, item media.Item, writer *upload.Writer, keyID uuid.UUID) error {
-	return s.commit(func() error { return s.Store.CommitStored(ctx, item, writer, keyID) })
+func (s *failingStore) CommitStored(ctx context.Context, item media.Item, by account.Actor, writer *upload.Writer, keyID uuid.UUID) error {
+	return s.commit(func() error { return s.Store.CommitStored(ctx, item, by, writer, keyID) })
 }
 
 func (s *failingStore) commit(do func() error) error {

@@ -242,9 +242,9 @@ func (u *Single) orEnded(err error) error {
 // record makes the item of the objects that are stored.
 func (u *Single) record(ctx context.Context, item media.Item) error {
 	if u.writer == nil {
-		return u.service.deps.Store.CommitUpload(ctx, item)
+		return u.service.deps.Store.CommitUpload(ctx, item, u.scope.Actor)
 	}
-	err := u.service.deps.Store.CommitStored(ctx, item, u.writer.Writer, u.keyID)
+	err := u.service.deps.Store.CommitStored(ctx, item, u.scope.Actor, u.writer.Writer, u.keyID)
 	switch {
 	case errors.Is(err, ErrKeyEnded):
 		return u.orEnded(err)

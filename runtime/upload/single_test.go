@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv/check"
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/runtimetest/mediatest"
 	"mediastack.dev/runtime/media"
@@ -259,7 +260,7 @@ func TestUpload_LeavesNothingWhenExpiredBeforeItsCommit(t *testing.T) {
 	key := media.ObjectKey(id, media.Original)
 	must(t, b.Objects.Put(t.Context(), scope.Bucket, key, "text/plain", strings.NewReader("abc"), 3))
 	item := media.Item{ID: id, Access: media.Private, Objects: media.Objects{{Variant: media.Original, Key: key, Bytes: 3}}, CreatedAt: b.Clock.Now()}
-	if err := b.Store.Uploads.CommitUpload(t.Context(), item); !fault.Is(err, fault.NotFound) {
+	if err := b.Store.Uploads.CommitUpload(t.Context(), item, account.Actor{}); !fault.Is(err, fault.NotFound) {
 		t.Errorf("commit of a purged upload: %v", err)
 	}
 	removal, err := b.Store.Uploads.AbandonUpload(t.Context(), id, scope, []string{key}, b.Clock.Now())
@@ -298,7 +299,7 @@ func TestCommit_ReservesMissingBytesUnderTheCap(t *testing.T) {
 		id := uuid.Must(uuid.NewV7())
 		must(t, b.Store.Uploads.OpenUpload(t.Context(), id, scope, 0, b.Clock.Now().Add(time.Hour)))
 		item := media.Item{ID: id, Access: media.Private, Objects: media.Objects{{Variant: media.Original, Key: "k", Bytes: c.bytes}}, CreatedAt: b.Clock.Now()}
-		if err := b.Store.Uploads.CommitUpload(t.Context(), item); (err == nil) != c.want || err != nil && !fault.Is(err, fault.QuotaExceeded) {
+		if err := b.Store.Uploads.CommitUpload(t.Context(), item, account.Actor{}); (err == nil) != c.want || err != nil && !fault.Is(err, fault.QuotaExceeded) {
 			t.Errorf("commit of %d unreserved bytes: %v", c.bytes, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/cell"
 	"mediastack.dev/runtime/media"
 )
@@ -28,7 +29,7 @@ type Store interface {
 	Reserve(ctx context.Context, itemID uuid.UUID, scope media.Scope, bytes int64, leaseEnds time.Time) error
 	// CommitUpload makes the draft, seals it if the item is sealed, and ends the upload in one
 	// transaction, and adjusts the reservation to the item's bytes. NotFound when the purge has expired the upload.
-	CommitUpload(ctx context.Context, item media.Item) error
+	CommitUpload(ctx context.Context, item media.Item, by account.Actor) error
 	// AbandonUpload ends the upload, releases its reservation and queues the removal of what
 	// may be stored under keys, due at notBefore. It returns nil without keys, and when the item
 	// has been committed: then it changes nothing.
@@ -42,7 +43,7 @@ type Store interface {
 	// CommitStored makes the draft of objects that a writer has stored, and takes their bytes under the cap, in one transaction. keyID is the key of the caller, which must still be valid; zero = it is not looked at. Deleted items that could be restored end where their room is needed. QuotaExceeded when the account
 	// has no room, and a fault of ErrKeyEnded or ErrWriterEnded: nothing was committed then. After any other error the item may have
 	// been committed, or may still be.
-	CommitStored(ctx context.Context, item media.Item, writer *Writer, keyID uuid.UUID) error
+	CommitStored(ctx context.Context, item media.Item, by account.Actor, writer *Writer, keyID uuid.UUID) error
 	// AbandonStored queues the removal of what a writer may have stored under keys, due at notBefore. uncertain is set
 	// after a commit whose outcome is not known: it returns nil and changes nothing if the item has been committed, and ensures that
 	// it cannot be anymore if not.
@@ -71,5 +72,5 @@ type Store interface {
 	SaveProgress(ctx context.Context, itemID uuid.UUID, before int64, progress Progress, expires time.Time) error
 	// CommitResumable makes the draft as CommitUpload does, and queues the removal of the
 	// incomplete parts in the same transaction. It returns that removal, due at notBefore.
-	CommitResumable(ctx context.Context, item media.Item, incompleteParts []string, notBefore time.Time) (*media.Removal, error)
+	CommitResumable(ctx context.Context, item media.Item, by account.Actor, incompleteParts []string, notBefore time.Time) (*media.Removal, error)
 }

@@ -353,7 +353,7 @@ func TestCommitStored_RejectsAWriterOfOthers(t *testing.T) {
 	must(t, err)
 	commit := func(by *process, of account.Principal) error {
 		item := media.Item{ID: uuid.New(), AccountID: of.Account.ID, AppID: of.App.ID, Access: media.Private, CreatedAt: time.Now(), Version: 1}
-		return by.data.Uploads.CommitStored(t.Context(), item, upload.NewWriter(writer.Number), uuid.Nil)
+		return by.data.Uploads.CommitStored(t.Context(), item, account.Actor{}, upload.NewWriter(writer.Number), uuid.Nil)
 	}
 	if err := commit(two, p); !errors.Is(err, upload.ErrWriterEnded) {
 		t.Errorf("another process: %v", err)

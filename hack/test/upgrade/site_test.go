@@ -203,7 +203,7 @@ func (s *site) tables() []string {
 	conn, err := pgx.Connect(s.t.Context(), s.database)
 	must(s.t, err)
 	defer func() { _ = conn.Close(context.WithoutCancel(s.t.Context())) }()
-	rows, err := conn.Query(s.t.Context(), "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname <> 'goose_db_version' ORDER BY 1")
+	rows, err := conn.Query(s.t.Context(), "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition AND relnamespace = 'public'::regnamespace AND relname <> 'goose_db_version' ORDER BY 1")
 	must(s.t, err)
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	must(s.t, err)

@@ -11,6 +11,7 @@ import (
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/traceexport"
 	"mediastack.dev/runtime/inventory"
+	"mediastack.dev/runtime/journal"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/objectstore"
@@ -45,6 +46,8 @@ type purgeSummary struct {
 	FetchesPurged int `json:"fetchesPurged"`
 	// RenditionsPurged counts stale renditions, and claims of processes that died.
 	RenditionsPurged int `json:"renditionsPurged"`
+	// EventDaysPurged counts the days of the journal that were dropped.
+	EventDaysPurged int `json:"eventDaysPurged"`
 }
 
 // maintenanceConns are the connections of a command that works through one statement after the
@@ -95,6 +98,10 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 		func(ctx context.Context, batches purge.Batches) (err error) {
 			presets := rendition.NewPresets(settings.NewService(store.Settings))
 			summary.RenditionsPurged, err = rendition.Purge(ctx, c.Pictures, rendition.PurgeDeps{Store: store.Pictures, Presets: presets, Log: log, Batches: batches}, time.Now())
+			return err
+		},
+		func(ctx context.Context, batches purge.Batches) (err error) {
+			summary.EventDaysPurged, err = journal.Purge(ctx, store.Journal, batches)
 			return err
 		})
 	recordPurge(ctx, store, summary, swept, started, log)

@@ -105,7 +105,7 @@ func (r *restored) layers(tenant, pinned int) {
 	id := r.p.Account.ID
 	object := settings.Object{Name: "team/pins", UID: "pins"}
 	must(r.t, r.Settings.Unpin(r.t.Context(), object.UID))
-	must(r.t, check.ErrorOf(r.Settings.Update(r.t.Context(), id, settings.Layer{ThumbnailWidth: &tenant})))
+	must(r.t, check.ErrorOf(r.Settings.Update(r.t.Context(), id, account.Actor{}, settings.Layer{ThumbnailWidth: &tenant})))
 	must(r.t, r.Settings.Pin(r.t.Context(), id, settings.Layer{ThumbnailHeight: &pinned}, object))
 }
 
@@ -156,7 +156,7 @@ func TestRestore_OutcomeOfEveryChangeAfterTheBackup(t *testing.T) {
 	must(t, runtimetest.DeleteItem(t.Context(), r.Items, r.p, deleted.ID))
 	must(t, check.ErrorOf(r.Items.Restore(t.Context(), r.p, restoredAfter.ID)))
 	created := r.seal(r.draft("created"))
-	must(t, r.Store.Uploads.CommitUpload(t.Context(), committed))
+	must(t, r.Store.Uploads.CommitUpload(t.Context(), committed, account.Actor{}))
 	r.seal(committed)
 	r.layers(200, 210)
 	for range 2 {

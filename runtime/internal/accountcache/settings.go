@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/lru"
 	"mediastack.dev/runtime/settings"
 )
@@ -64,9 +65,9 @@ func (c *Settings) Get(ctx context.Context, accountID uuid.UUID) (settings.Layer
 
 // UpdateTenant implements settings.Store. The next upload through this process uses the new settings,
 // whenever the notification arrives.
-func (c *Settings) UpdateTenant(ctx context.Context, accountID uuid.UUID, decide func(settings.Layers) (settings.Layer, error)) (settings.Layers, error) {
+func (c *Settings) UpdateTenant(ctx context.Context, accountID uuid.UUID, by account.Actor, decide func(settings.Layers) (settings.Layer, error)) (settings.Layers, error) {
 	defer c.AccountChanged(accountID)
-	return c.Store.UpdateTenant(ctx, accountID, decide)
+	return c.Store.UpdateTenant(ctx, accountID, by, decide)
 }
 
 // Connected enables the cache: changes are delivered from now on.

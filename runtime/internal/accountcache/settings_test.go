@@ -120,7 +120,7 @@ func TestSettings_ChangesOfOtherProcessesAreEffective(t *testing.T) {
 	}
 
 	hundred, fifty := 100, 50
-	_, err := settings.NewService(a.cache).Update(t.Context(), id, settings.Layer{ThumbnailWidth: &hundred})
+	_, err := settings.NewService(a.cache).Update(t.Context(), id, account.Actor{}, settings.Layer{ThumbnailWidth: &hundred})
 	must(t, err)
 	a.wantWidth(id, 100, 1) // at once, although its notification may be on its way
 	<-b.feed.changed
@@ -166,7 +166,7 @@ func TestSettings_IsDisabledWithoutNotifications(t *testing.T) {
 	exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND query LIKE 'LISTEN %'", config.Database)
 	<-r.feed.disconnected
 	hundred := 100
-	_, err = settings.NewService(operator.Settings).Update(t.Context(), id, settings.Layer{ThumbnailWidth: &hundred})
+	_, err = settings.NewService(operator.Settings).Update(t.Context(), id, account.Actor{}, settings.Layer{ThumbnailWidth: &hundred})
 	must(t, err)
 	r.wantWidth(id, 100, 1)
 	r.wantWidth(id, 100, 1)

@@ -174,7 +174,9 @@ func (a *Authenticator) authenticateSignature(ctx context.Context, signature str
 	case !claims.maySeal(session):
 		return Identity{}, NotAllowed(account.SealMedia)
 	}
-	return Identity{Principal: session.Principal, Signed: true, Group: claims.group, Capability: claims.capability}, nil
+	by := session.Actor
+	by.Kind = account.ActorCapability
+	return Identity{Principal: session.By(by), Signed: true, Group: claims.group, Capability: claims.capability}, nil
 }
 
 // mayUpload reports whether a login permits uploads.

@@ -13,6 +13,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/wait"
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/upload"
@@ -24,11 +25,11 @@ type hookedStore struct {
 	before, after func()
 }
 
-func (s *hookedStore) CommitResumable(ctx context.Context, item media.Item, incompleteParts []string, notBefore time.Time) (*media.Removal, error) {
+func (s *hookedStore) CommitResumable(ctx context.Context, item media.Item, by account.Actor, incompleteParts []string, notBefore time.Time) (*media.Removal, error) {
 	if s.before != nil {
 		s.before()
 	}
-	removal, err := s.Store.CommitResumable(ctx, item, incompleteParts, notBefore)
+	removal, err := s.Store.CommitResumable(ctx, item, by, incompleteParts, notBefore)
 	if s.after != nil {
 		s.after()
 	}

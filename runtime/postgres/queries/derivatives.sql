@@ -37,9 +37,13 @@ WITH timeout_set AS MATERIALIZED (
         placeholder = coalesce(sqlc.narg(placeholder)::bytea, item.placeholder), dominant_color = coalesce(sqlc.narg(dominant_color)::text, item.dominant_color)
     WHERE item.account_id = sqlc.arg(account_id)::uuid AND item.id = sqlc.arg(item_id)::uuid
         AND (EXISTS (SELECT FROM increased) OR sqlc.arg(bytes)::bigint = 0 AND EXISTS (SELECT FROM locked))
-    RETURNING item.app_id, item.sealed_at
+    RETURNING item.account_id, item.app_id, item.id, item.version, item.group_label, item.sealed_at
 ), total AS (
     UPDATE app_total SET bytes = app_total.bytes + sqlc.arg(bytes)::bigint
     FROM changed WHERE changed.sealed_at IS NOT NULL AND app_total.app_id = changed.app_id AND app_total.slot = sqlc.arg(slot)::smallint
+), told AS (
+    INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor, fields)
+    SELECT c.account_id, c.app_id, c.id, c.version, 'media.updated', c.group_label, sqlc.arg(actor)::text, sqlc.arg(fields)::text[]
+    FROM changed c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL
 )
 SELECT EXISTS (SELECT FROM pending) AS pending, EXISTS (SELECT FROM changed) AS finished, EXISTS (SELECT FROM writing) AS writing;

@@ -91,6 +91,22 @@ WITH batch AS MATERIALIZED (
 )
 SELECT count(*)::int AS erased, coalesce(max(id), sqlc.arg(after)::bigint)::bigint AS last FROM batch;
 
+-- name: EraseEvents :one
+WITH batch AS MATERIALIZED (
+    SELECT j.epoch, j.xid, j.id FROM journal j
+    WHERE j.account_id = (SELECT account.id FROM account WHERE account.id = sqlc.arg(account_id) AND bucket_removed_at IS NOT NULL)
+      AND (j.epoch, j.xid, j.id) > (sqlc.arg(epoch)::bigint, sqlc.arg(xid)::bigint, sqlc.arg(id)::bigint)
+    ORDER BY j.epoch, j.xid, j.id LIMIT sqlc.arg(batch)::int
+), last AS MATERIALIZED (
+    SELECT batch.epoch, batch.xid, batch.id FROM batch ORDER BY batch.epoch DESC, batch.xid DESC, batch.id DESC LIMIT 1
+), deleted AS (
+    DELETE FROM journal WHERE journal.account_id = sqlc.arg(account_id)
+        AND (journal.epoch, journal.xid, journal.id) > (sqlc.arg(epoch)::bigint, sqlc.arg(xid)::bigint, sqlc.arg(id)::bigint)
+        AND (journal.epoch, journal.xid, journal.id) <= ((SELECT last.epoch FROM last), (SELECT last.xid FROM last), (SELECT last.id FROM last))
+)
+SELECT (SELECT count(*) FROM batch)::int AS erased, coalesce((SELECT last.epoch FROM last), 0)::bigint AS epoch,
+    coalesce((SELECT last.xid FROM last), 0)::bigint AS xid, coalesce((SELECT last.id FROM last), 0)::bigint AS id;
+
 -- name: EraseUploads :execrows
 DELETE FROM upload WHERE ctid = ANY (ARRAY (
     SELECT u.ctid FROM upload u JOIN account ON account.id = u.account_id AND account.bucket_removed_at IS NOT NULL

@@ -29,6 +29,10 @@ WITH changed AS (
     INSERT INTO work (kind, key, account_id) SELECT 'picture', changed.id, changed.account_id FROM changed
     WHERE item_file_type(changed.objects) LIKE 'image/%' AND EXISTS (SELECT FROM rendition_eager e WHERE e.account_id = changed.account_id AND e.active)
     ON CONFLICT (kind, key) DO UPDATE SET claim = NULL, instance_id = NULL, due_at = now(), attempts = 0, failure = ''
+), told AS (
+    INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor)
+    SELECT c.account_id, c.app_id, c.id, c.version, 'media.sealed', c.group_label, sqlc.arg(actor)::text
+    FROM changed c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL
 )
 SELECT * FROM changed;
 
@@ -68,6 +72,10 @@ WITH changed AS (
         AND changed.sealed_at IS NOT NULL AND EXISTS (SELECT FROM item old WHERE old.app_id = changed.app_id AND old.id = changed.id
             AND (old.focus_x, old.focus_y) IS DISTINCT FROM (changed.focus_x, changed.focus_y))
     ON CONFLICT (kind, key) DO UPDATE SET claim = NULL, instance_id = NULL, due_at = now(), attempts = 0, failure = ''
+), told AS (
+    INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor, fields)
+    SELECT c.account_id, c.app_id, c.id, c.version, 'media.updated', c.group_label, sqlc.arg(actor)::text, sqlc.arg(fields)::text[]
+    FROM changed c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL
 )
 SELECT version FROM changed;
 
@@ -89,6 +97,10 @@ WITH deleted AS (
     INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, -1, access = 'public' FROM deleted WHERE sealed_at IS NOT NULL
 ), released AS (
     UPDATE account_usage SET bytes = account_usage.bytes - deleted.bytes FROM deleted WHERE account_usage.account_id = deleted.account_id
+), told AS (
+    INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor)
+    SELECT c.account_id, c.app_id, c.id, c.version + 1, 'media.deleted', c.group_label, sqlc.arg(actor)::text
+    FROM deleted c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL
 )
 INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before, request)
 SELECT deleted.account_id, account.bucket,
@@ -107,7 +119,7 @@ WITH deleted AS (
             AND NOT EXISTS (SELECT FROM installation WHERE resumed_at >= sqlc.arg(cutoff)::timestamptz)
         ORDER BY d.created_at LIMIT sqlc.arg(batch)::int FOR UPDATE SKIP LOCKED))
         AND coalesce(stored_item.sealed_at, stored_item.deleted_at) IS NULL
-    RETURNING stored_item.id, stored_item.account_id, stored_item.objects, stored_item.bytes
+    RETURNING stored_item.id, stored_item.account_id, stored_item.app_id, stored_item.version, stored_item.group_label, stored_item.objects, stored_item.bytes
 ), freed AS (
     SELECT account_id, sum(bytes)::bigint AS bytes FROM deleted GROUP BY account_id
 ), locked AS MATERIALIZED ( -- in the order of the accounts, as in OpenUploads
@@ -115,6 +127,10 @@ WITH deleted AS (
     ORDER BY account_usage.account_id FOR UPDATE OF account_usage
 ), released AS (
     UPDATE account_usage SET bytes = account_usage.bytes - locked.bytes FROM locked WHERE account_usage.account_id = locked.account_id
+), told AS (
+    INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor)
+    SELECT c.account_id, c.app_id, c.id, c.version + 1, 'media.purged', c.group_label, sqlc.arg(actor)::text
+    FROM deleted c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL
 )
 INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
 SELECT deleted.account_id, account.bucket,

@@ -22,7 +22,7 @@ SELECT t.grant_id, g.client_id FROM oauth_token t JOIN oauth_grant g ON g.id = t
 
 -- name: FindSession :one
 -- The principal of an access token. The token ends with its grant, its owner, its account and its key.
-SELECT sqlc.embed(account), sqlc.embed(app), sqlc.embed(api_key), g.id AS grant_id, g.scopes, t.scopes AS token_scopes, g.resource, t.expires_at AS token_expires_at
+SELECT sqlc.embed(account), sqlc.embed(app), sqlc.embed(api_key), g.id AS grant_id, g.client_name, g.email, g.scopes, t.scopes AS token_scopes, g.resource, t.expires_at AS token_expires_at
 FROM oauth_token t
 JOIN oauth_grant g ON g.id = t.grant_id AND g.revoked_at IS NULL
 JOIN account ON account.id = g.account_id AND account.closed_at IS NULL AND g.email = ANY (account.owners)
@@ -31,7 +31,7 @@ JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
 WHERE t.hash = $1 AND NOT t.refresh;
 
 -- name: FindSessionOfGrant :one
-SELECT sqlc.embed(account), sqlc.embed(app), sqlc.embed(api_key), g.id AS grant_id, g.scopes, g.resource
+SELECT sqlc.embed(account), sqlc.embed(app), sqlc.embed(api_key), g.id AS grant_id, g.client_name, g.email, g.scopes, g.resource
 FROM oauth_grant g
 JOIN account ON account.id = g.account_id AND account.closed_at IS NULL AND g.email = ANY (account.owners)
 JOIN api_key ON api_key.id = g.key_id

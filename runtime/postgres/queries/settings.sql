@@ -42,7 +42,18 @@ SELECT pin.pinned_by, pin.object_uid FROM settings_pin AS pin JOIN account ON ac
 WHERE account.closed_at IS NULL AND account.object_uid <> '';
 
 -- name: SetTenantSettings :one
--- Sets the given fields and keeps the others.
-INSERT INTO settings_tenant (account_id, fields) VALUES ($1, $2)
-ON CONFLICT (account_id) DO UPDATE SET fields = settings_tenant.fields || excluded.fields
-RETURNING fields;
+-- Sets the given fields and keeps the others. The lock of LockAccountForSettings makes before what the change is compared with.
+WITH before AS (
+    SELECT old.fields FROM settings_tenant old WHERE old.account_id = sqlc.arg(account_id)
+), written AS (
+    INSERT INTO settings_tenant (account_id, fields) VALUES (sqlc.arg(account_id), sqlc.arg(fields))
+    ON CONFLICT (account_id) DO UPDATE SET fields = settings_tenant.fields || excluded.fields
+    RETURNING settings_tenant.account_id, settings_tenant.fields
+), told AS (
+    INSERT INTO journal (account_id, type, actor, fields)
+    SELECT a.id, 'settings.changed', sqlc.arg(actor)::text, changed.names
+    FROM written w JOIN account a ON a.id = w.account_id AND a.journal_retention IS NOT NULL
+    CROSS JOIN LATERAL changed_settings((SELECT b.fields FROM before b), w.fields) AS changed (names)
+    WHERE changed.names <> '{}'
+)
+SELECT fields FROM written;

@@ -60,10 +60,14 @@ WITH timeout_set AS MATERIALIZED (
         unnest(sqlc.arg(captions)::text[]) AS caption, unnest(sqlc.arg(groups)::text[]) AS group_label, unnest(sqlc.arg(objects)::text[]) AS objects,
         unnest(sqlc.arg(bytes)::bigint[]) AS bytes, unnest(sqlc.arg(created_at)::timestamptz[]) AS created_at, unnest(sqlc.arg(metadata)::text[]) AS metadata,
         unnest(sqlc.arg(widths)::int[]) AS width, unnest(sqlc.arg(heights)::int[]) AS height, unnest(sqlc.arg(placeholders)::bytea[]) AS placeholder, unnest(sqlc.arg(dominant_colors)::text[]) AS dominant_color,
-        unnest(sqlc.arg(refs)::text[]) AS ref, unnest(sqlc.arg(durations)::bigint[]) AS duration_ms, unnest(sqlc.arg(pages)::int[]) AS pages, unnest(sqlc.arg(derivatives)::smallint[]) AS derivatives_state
+        unnest(sqlc.arg(refs)::text[]) AS ref, unnest(sqlc.arg(durations)::bigint[]) AS duration_ms, unnest(sqlc.arg(pages)::int[]) AS pages, unnest(sqlc.arg(derivatives)::smallint[]) AS derivatives_state, unnest(sqlc.arg(actors)::text[]) AS actor
 ), done AS (
     DELETE FROM upload USING requested, timeout_set WHERE upload.item_id = ANY (sqlc.arg(ids)::uuid[]) AND upload.item_id = requested.id AND upload.reserved = requested.bytes
     RETURNING upload.item_id, upload.account_id, upload.app_id
+), told AS (
+    INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor)
+    SELECT done.account_id, done.app_id, done.item_id, 1, 'media.uploaded', requested.group_label, requested.actor
+    FROM done JOIN requested ON requested.id = done.item_id JOIN account a ON a.id = done.account_id AND a.journal_retention IS NOT NULL
 )
 INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at,
     metadata, width, height, placeholder, duration_ms, pages, ref, dominant_color, derivatives_state, facts_version)

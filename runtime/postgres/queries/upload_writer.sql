@@ -34,7 +34,7 @@ WITH timeout_set AS MATERIALIZED (
         unnest(sqlc.arg(captions)::text[]) AS caption, unnest(sqlc.arg(groups)::text[]) AS group_label, unnest(sqlc.arg(objects)::text[]) AS objects,
         unnest(sqlc.arg(bytes)::bigint[]) AS bytes, unnest(sqlc.arg(created_at)::timestamptz[]) AS created_at, unnest(sqlc.arg(metadata)::text[]) AS metadata,
         unnest(sqlc.arg(widths)::int[]) AS width, unnest(sqlc.arg(heights)::int[]) AS height, unnest(sqlc.arg(placeholders)::bytea[]) AS placeholder, unnest(sqlc.arg(dominant_colors)::text[]) AS dominant_color,
-        unnest(sqlc.arg(refs)::text[]) AS ref, unnest(sqlc.arg(durations)::bigint[]) AS duration_ms, unnest(sqlc.arg(pages)::int[]) AS pages, unnest(sqlc.arg(derivatives)::smallint[]) AS derivatives_state
+        unnest(sqlc.arg(refs)::text[]) AS ref, unnest(sqlc.arg(durations)::bigint[]) AS duration_ms, unnest(sqlc.arg(pages)::int[]) AS pages, unnest(sqlc.arg(derivatives)::smallint[]) AS derivatives_state, unnest(sqlc.arg(actors)::text[]) AS actor
 ), requested AS MATERIALIZED (
     SELECT files.* FROM files JOIN writing ON writing.number = files.writer AND writing.fence = files.fence AND writing.ended_at IS NULL
         AND writing.instance_id = sqlc.arg(own)::uuid AND writing.account_id = files.account_id
@@ -48,7 +48,11 @@ WITH timeout_set AS MATERIALIZED (
     UPDATE account_usage SET bytes = account_usage.bytes + locked.bytes
     FROM locked JOIN account ON account.id = locked.account_id
     WHERE account_usage.account_id = locked.account_id AND account_usage.bytes + locked.bytes <= account.max_storage AND NOT account.suspended
-    RETURNING account_usage.account_id
+    RETURNING account_usage.account_id, account.journal_retention
+), told AS (
+    INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor)
+    SELECT requested.account_id, requested.app_id, requested.id, 1, 'media.uploaded', requested.group_label, requested.actor
+    FROM requested JOIN increased ON increased.account_id = requested.account_id AND increased.journal_retention IS NOT NULL
 )
 INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at,
     metadata, width, height, placeholder, duration_ms, pages, ref, dominant_color, derivatives_state, facts_version)

@@ -35,10 +35,14 @@ WITH timeout_set AS MATERIALIZED (
         placeholder = coalesce($11::bytea, item.placeholder), dominant_color = coalesce($12::text, item.dominant_color)
     WHERE item.account_id = $5::uuid AND item.id = $6::uuid
         AND (EXISTS (SELECT FROM increased) OR $7::bigint = 0 AND EXISTS (SELECT FROM locked))
-    RETURNING item.app_id, item.sealed_at
+    RETURNING item.account_id, item.app_id, item.id, item.version, item.group_label, item.sealed_at
 ), total AS (
     UPDATE app_total SET bytes = app_total.bytes + $7::bigint
     FROM changed WHERE changed.sealed_at IS NOT NULL AND app_total.app_id = changed.app_id AND app_total.slot = $13::smallint
+), told AS (
+    INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor, fields)
+    SELECT c.account_id, c.app_id, c.id, c.version, 'media.updated', c.group_label, $14::text, $15::text[]
+    FROM changed c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL
 )
 SELECT EXISTS (SELECT FROM pending) AS pending, EXISTS (SELECT FROM changed) AS finished, EXISTS (SELECT FROM writing) AS writing
 `
@@ -57,6 +61,8 @@ type FinishDerivativesParams struct {
 	Placeholder   []byte
 	DominantColor *string
 	Slot          int16
+	Actor         string
+	Fields        []string
 }
 
 type FinishDerivativesRow struct {
@@ -83,6 +89,8 @@ func (q *Queries) FinishDerivatives(ctx context.Context, arg FinishDerivativesPa
 		arg.Placeholder,
 		arg.DominantColor,
 		arg.Slot,
+		arg.Actor,
+		arg.Fields,
 	)
 	var i FinishDerivativesRow
 	err := row.Scan(&i.Pending, &i.Finished, &i.Writing)

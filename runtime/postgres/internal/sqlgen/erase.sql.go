@@ -13,7 +13,7 @@ import (
 
 const abandonErasure = `-- name: AbandonErasure :one
 UPDATE account SET erase_after = NULL, erasing_at = NULL WHERE id = $1 AND closed_at IS NOT NULL AND bucket_removed_at IS NULL
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention
 `
 
 // Keeps the media. The rows are complete while the bucket was not removed.
@@ -45,6 +45,7 @@ func (q *Queries) AbandonErasure(ctx context.Context, id uuid.UUID) (Account, er
 		&i.McpToolsets,
 		&i.UndoWindow,
 		&i.UndoFor,
+		&i.JournalRetention,
 	)
 	return i, err
 }
@@ -76,7 +77,7 @@ func (q *Queries) AppsToErase(ctx context.Context, accountID uuid.UUID) ([]uuid.
 const beginErasure = `-- name: BeginErasure :one
 UPDATE account SET erasing_at = now()
 WHERE id = $1 AND closed_at IS NOT NULL AND erase_after <= now() AND erasing_at IS NULL
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention
 `
 
 // Decides, once, that the media of a closed account is deleted.
@@ -108,13 +109,14 @@ func (q *Queries) BeginErasure(ctx context.Context, id uuid.UUID) (Account, erro
 		&i.McpToolsets,
 		&i.UndoWindow,
 		&i.UndoFor,
+		&i.JournalRetention,
 	)
 	return i, err
 }
 
 const closeAccount = `-- name: CloseAccount :one
 UPDATE account SET closed_at = now(), erase_after = now() + make_interval(secs => $2::float8)
-WHERE id = $1 RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for
+WHERE id = $1 RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention
 `
 
 type CloseAccountParams struct {
@@ -150,13 +152,14 @@ func (q *Queries) CloseAccount(ctx context.Context, arg CloseAccountParams) (Acc
 		&i.McpToolsets,
 		&i.UndoWindow,
 		&i.UndoFor,
+		&i.JournalRetention,
 	)
 	return i, err
 }
 
 const closedAccountOfObject = `-- name: ClosedAccountOfObject :one
 
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NOT NULL AND object_uid = $3 ORDER BY closed_at DESC LIMIT 1
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NOT NULL AND object_uid = $3 ORDER BY closed_at DESC LIMIT 1
 `
 
 type ClosedAccountOfObjectParams struct {
@@ -196,6 +199,7 @@ func (q *Queries) ClosedAccountOfObject(ctx context.Context, arg ClosedAccountOf
 		&i.McpToolsets,
 		&i.UndoWindow,
 		&i.UndoFor,
+		&i.JournalRetention,
 	)
 	return i, err
 }
@@ -229,6 +233,56 @@ func (q *Queries) EraseApps(ctx context.Context, arg EraseAppsParams) (int64, er
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const eraseEvents = `-- name: EraseEvents :one
+WITH batch AS MATERIALIZED (
+    SELECT j.epoch, j.xid, j.id FROM journal j
+    WHERE j.account_id = (SELECT account.id FROM account WHERE account.id = $1 AND bucket_removed_at IS NOT NULL)
+      AND (j.epoch, j.xid, j.id) > ($2::bigint, $3::bigint, $4::bigint)
+    ORDER BY j.epoch, j.xid, j.id LIMIT $5::int
+), last AS MATERIALIZED (
+    SELECT batch.epoch, batch.xid, batch.id FROM batch ORDER BY batch.epoch DESC, batch.xid DESC, batch.id DESC LIMIT 1
+), deleted AS (
+    DELETE FROM journal WHERE journal.account_id = $1
+        AND (journal.epoch, journal.xid, journal.id) > ($2::bigint, $3::bigint, $4::bigint)
+        AND (journal.epoch, journal.xid, journal.id) <= ((SELECT last.epoch FROM last), (SELECT last.xid FROM last), (SELECT last.id FROM last))
+)
+SELECT (SELECT count(*) FROM batch)::int AS erased, coalesce((SELECT last.epoch FROM last), 0)::bigint AS epoch,
+    coalesce((SELECT last.xid FROM last), 0)::bigint AS xid, coalesce((SELECT last.id FROM last), 0)::bigint AS id
+`
+
+type EraseEventsParams struct {
+	AccountID uuid.UUID
+	Epoch     int64
+	Xid       int64
+	ID        int64
+	Batch     int32
+}
+
+type EraseEventsRow struct {
+	Erased int32
+	Epoch  int64
+	Xid    int64
+	ID     int64
+}
+
+func (q *Queries) EraseEvents(ctx context.Context, arg EraseEventsParams) (EraseEventsRow, error) {
+	row := q.db.QueryRow(ctx, eraseEvents,
+		arg.AccountID,
+		arg.Epoch,
+		arg.Xid,
+		arg.ID,
+		arg.Batch,
+	)
+	var i EraseEventsRow
+	err := row.Scan(
+		&i.Erased,
+		&i.Epoch,
+		&i.Xid,
+		&i.ID,
+	)
+	return i, err
 }
 
 const eraseFetches = `-- name: EraseFetches :execrows
@@ -478,7 +532,7 @@ func (q *Queries) EraseUploads(ctx context.Context, arg EraseUploadsParams) (int
 }
 
 const getAccount = `-- name: GetAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for FROM account WHERE id = $1
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention FROM account WHERE id = $1
 `
 
 func (q *Queries) GetAccount(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -509,6 +563,7 @@ func (q *Queries) GetAccount(ctx context.Context, id uuid.UUID) (Account, error)
 		&i.McpToolsets,
 		&i.UndoWindow,
 		&i.UndoFor,
+		&i.JournalRetention,
 	)
 	return i, err
 }

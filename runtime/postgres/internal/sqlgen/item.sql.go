@@ -67,6 +67,10 @@ WITH deleted AS (
     INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, -1, access = 'public' FROM deleted WHERE sealed_at IS NOT NULL
 ), released AS (
     UPDATE account_usage SET bytes = account_usage.bytes - deleted.bytes FROM deleted WHERE account_usage.account_id = deleted.account_id
+), told AS (
+    INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor)
+    SELECT c.account_id, c.app_id, c.id, c.version + 1, 'media.deleted', c.group_label, $7::text
+    FROM deleted c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL
 )
 INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before, request)
 SELECT deleted.account_id, account.bucket,
@@ -82,6 +86,7 @@ type DeleteItemParams struct {
 	Request    uuid.UUID
 	DraftsOnly bool
 	Slot       int16
+	Actor      string
 }
 
 type DeleteItemRow struct {
@@ -100,6 +105,7 @@ func (q *Queries) DeleteItem(ctx context.Context, arg DeleteItemParams) (DeleteI
 		arg.Request,
 		arg.DraftsOnly,
 		arg.Slot,
+		arg.Actor,
 	)
 	var i DeleteItemRow
 	err := row.Scan(
@@ -258,7 +264,7 @@ WITH deleted AS (
             AND NOT EXISTS (SELECT FROM installation WHERE resumed_at >= $1::timestamptz)
         ORDER BY d.created_at LIMIT $2::int FOR UPDATE SKIP LOCKED))
         AND coalesce(stored_item.sealed_at, stored_item.deleted_at) IS NULL
-    RETURNING stored_item.id, stored_item.account_id, stored_item.objects, stored_item.bytes
+    RETURNING stored_item.id, stored_item.account_id, stored_item.app_id, stored_item.version, stored_item.group_label, stored_item.objects, stored_item.bytes
 ), freed AS (
     SELECT account_id, sum(bytes)::bigint AS bytes FROM deleted GROUP BY account_id
 ), locked AS MATERIALIZED ( -- in the order of the accounts, as in OpenUploads
@@ -266,6 +272,10 @@ WITH deleted AS (
     ORDER BY account_usage.account_id FOR UPDATE OF account_usage
 ), released AS (
     UPDATE account_usage SET bytes = account_usage.bytes - locked.bytes FROM locked WHERE account_usage.account_id = locked.account_id
+), told AS (
+    INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor)
+    SELECT c.account_id, c.app_id, c.id, c.version + 1, 'media.purged', c.group_label, $3::text
+    FROM deleted c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL
 )
 INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
 SELECT deleted.account_id, account.bucket,
@@ -277,6 +287,7 @@ RETURNING id
 type PurgeDraftsParams struct {
 	Cutoff time.Time
 	Batch  int32
+	Actor  string
 }
 
 // Deletes a batch of expired drafts. The DELETE repeats the condition on sealed_at, so that a
@@ -284,7 +295,7 @@ type PurgeDraftsParams struct {
 // the restore itself is older than the cutoff, no draft is. The rows are locked, so that they stay where they are. No index has the form of
 // the repeated condition: by one of drafts, each draft would be compared with each row of the batch.
 func (q *Queries) PurgeDrafts(ctx context.Context, arg PurgeDraftsParams) ([]int64, error) {
-	rows, err := q.db.Query(ctx, purgeDrafts, arg.Cutoff, arg.Batch)
+	rows, err := q.db.Query(ctx, purgeDrafts, arg.Cutoff, arg.Batch, arg.Actor)
 	if err != nil {
 		return nil, err
 	}
@@ -324,6 +335,10 @@ WITH changed AS (
     INSERT INTO work (kind, key, account_id) SELECT 'picture', changed.id, changed.account_id FROM changed
     WHERE item_file_type(changed.objects) LIKE 'image/%' AND EXISTS (SELECT FROM rendition_eager e WHERE e.account_id = changed.account_id AND e.active)
     ON CONFLICT (kind, key) DO UPDATE SET claim = NULL, instance_id = NULL, due_at = now(), attempts = 0, failure = ''
+), told AS (
+    INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor)
+    SELECT c.account_id, c.app_id, c.id, c.version, 'media.sealed', c.group_label, $5::text
+    FROM changed c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL
 )
 SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state FROM changed
 `
@@ -333,6 +348,7 @@ type SealParams struct {
 	ID    uuid.UUID
 	Now   time.Time
 	Slot  int16
+	Actor string
 }
 
 type SealRow struct {
@@ -372,6 +388,7 @@ func (q *Queries) Seal(ctx context.Context, arg SealParams) (SealRow, error) {
 		arg.ID,
 		arg.Now,
 		arg.Slot,
+		arg.Actor,
 	)
 	var i SealRow
 	err := row.Scan(
@@ -452,6 +469,10 @@ WITH changed AS (
         AND changed.sealed_at IS NOT NULL AND EXISTS (SELECT FROM item old WHERE old.app_id = changed.app_id AND old.id = changed.id
             AND (old.focus_x, old.focus_y) IS DISTINCT FROM (changed.focus_x, changed.focus_y))
     ON CONFLICT (kind, key) DO UPDATE SET claim = NULL, instance_id = NULL, due_at = now(), attempts = 0, failure = ''
+), told AS (
+    INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor, fields)
+    SELECT c.account_id, c.app_id, c.id, c.version, 'media.updated', c.group_label, $13::text, $14::text[]
+    FROM changed c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL
 )
 SELECT version FROM changed
 `
@@ -469,6 +490,8 @@ type UpdateItemParams struct {
 	OldAccess  string
 	OldGroup   string
 	Slot       int16
+	Actor      string
+	Fields     []string
 }
 
 // Changes an item that the transaction has locked. The counters and lists of a sealed item change with
@@ -488,6 +511,8 @@ func (q *Queries) UpdateItem(ctx context.Context, arg UpdateItemParams) (int32, 
 		arg.OldAccess,
 		arg.OldGroup,
 		arg.Slot,
+		arg.Actor,
+		arg.Fields,
 	)
 	var version int32
 	err := row.Scan(&version)

@@ -15,30 +15,31 @@ import (
 )
 
 type Account struct {
-	ID              uuid.UUID
-	Namespace       string
-	Name            string
-	NamespaceUid    string
-	ObjectUid       string
-	DisplayName     string
-	Owners          []string
-	MaxStorage      int64
-	MaxUploadSize   int64
-	Bucket          string
-	BucketOwned     bool
-	BucketClaimed   bool
-	Suspended       bool
-	McpReadOnly     bool
-	McpTools        []string
-	CorsOrigins     []string
-	CreatedAt       time.Time
-	ClosedAt        *time.Time
-	EraseAfter      *time.Time
-	ErasingAt       *time.Time
-	BucketRemovedAt *time.Time
-	McpToolsets     []string
-	UndoWindow      *int64
-	UndoFor         string
+	ID               uuid.UUID
+	Namespace        string
+	Name             string
+	NamespaceUid     string
+	ObjectUid        string
+	DisplayName      string
+	Owners           []string
+	MaxStorage       int64
+	MaxUploadSize    int64
+	Bucket           string
+	BucketOwned      bool
+	BucketClaimed    bool
+	Suspended        bool
+	McpReadOnly      bool
+	McpTools         []string
+	CorsOrigins      []string
+	CreatedAt        time.Time
+	ClosedAt         *time.Time
+	EraseAfter       *time.Time
+	ErasingAt        *time.Time
+	BucketRemovedAt  *time.Time
+	McpToolsets      []string
+	UndoWindow       *int64
+	UndoFor          string
+	JournalRetention *int64
 }
 
 type AccountHolding struct {
@@ -228,6 +229,36 @@ type ItemPageDelta struct {
 	GroupLabel string
 	Delta      int16
 	Public     bool
+}
+
+type Journal struct {
+	ID         int64
+	At         time.Time
+	Epoch      int64
+	Xid        int64
+	AccountID  uuid.UUID
+	AppID      pgtype.UUID
+	ItemID     pgtype.UUID
+	Sequence   *int64
+	Type       string
+	GroupLabel string
+	Actor      string
+	Fields     []string
+}
+
+type JournalRest struct {
+	ID         int64
+	At         time.Time
+	Epoch      int64
+	Xid        int64
+	AccountID  uuid.UUID
+	AppID      pgtype.UUID
+	ItemID     pgtype.UUID
+	Sequence   *int64
+	Type       string
+	GroupLabel string
+	Actor      string
+	Fields     []string
 }
 
 type LoginSession struct {

@@ -113,19 +113,31 @@ func (q *Queries) SetPins(ctx context.Context, arg SetPinsParams) (uuid.UUID, er
 }
 
 const setTenantSettings = `-- name: SetTenantSettings :one
-INSERT INTO settings_tenant (account_id, fields) VALUES ($1, $2)
-ON CONFLICT (account_id) DO UPDATE SET fields = settings_tenant.fields || excluded.fields
-RETURNING fields
+WITH before AS (
+    SELECT old.fields FROM settings_tenant old WHERE old.account_id = $1
+), written AS (
+    INSERT INTO settings_tenant (account_id, fields) VALUES ($1, $2)
+    ON CONFLICT (account_id) DO UPDATE SET fields = settings_tenant.fields || excluded.fields
+    RETURNING settings_tenant.account_id, settings_tenant.fields
+), told AS (
+    INSERT INTO journal (account_id, type, actor, fields)
+    SELECT a.id, 'settings.changed', $3::text, changed.names
+    FROM written w JOIN account a ON a.id = w.account_id AND a.journal_retention IS NOT NULL
+    CROSS JOIN LATERAL changed_settings((SELECT b.fields FROM before b), w.fields) AS changed (names)
+    WHERE changed.names <> '{}'
+)
+SELECT fields FROM written
 `
 
 type SetTenantSettingsParams struct {
 	AccountID uuid.UUID
 	Fields    []byte
+	Actor     string
 }
 
-// Sets the given fields and keeps the others.
+// Sets the given fields and keeps the others. The lock of LockAccountForSettings makes before what the change is compared with.
 func (q *Queries) SetTenantSettings(ctx context.Context, arg SetTenantSettingsParams) ([]byte, error) {
-	row := q.db.QueryRow(ctx, setTenantSettings, arg.AccountID, arg.Fields)
+	row := q.db.QueryRow(ctx, setTenantSettings, arg.AccountID, arg.Fields, arg.Actor)
 	var fields []byte
 	err := row.Scan(&fields)
 	return fields, err

@@ -72,7 +72,7 @@ WITH chosen AS MATERIALIZED (
     FOR UPDATE OF i SKIP LOCKED
 ), ended AS (
     DELETE FROM stored_item USING free WHERE stored_item.account_id = free.account_id AND stored_item.id = free.id AND stored_item.id = ANY ($2::uuid[])
-    RETURNING stored_item.id, stored_item.account_id, stored_item.app_id, stored_item.bytes, stored_item.objects
+    RETURNING stored_item.id, stored_item.account_id, stored_item.app_id, stored_item.version, stored_item.group_label, stored_item.bytes, stored_item.objects
 ), released AS (
     UPDATE account_usage SET bytes = account_usage.bytes - freed.bytes
     FROM (SELECT ended.account_id, sum(ended.bytes)::bigint AS bytes FROM ended GROUP BY ended.account_id) AS freed WHERE account_usage.account_id = freed.account_id
@@ -85,6 +85,10 @@ WITH chosen AS MATERIALIZED (
     SELECT ended.account_id, account.bucket, (SELECT array_agg(o.object ->> 'key') FROM jsonb_array_elements(ended.objects) AS o (object))::text[], false,
         coalesce($5::timestamptz, now()), $6::uuid
     FROM ended JOIN account ON account.id = ended.account_id
+), told AS (
+    INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor)
+    SELECT c.account_id, c.app_id, c.id, c.version + 1, 'media.purged', c.group_label, $7::text
+    FROM ended c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL
 )
 SELECT ended.id, ended.bytes FROM ended
 `
@@ -96,6 +100,7 @@ type EndTombstonesParams struct {
 	Slot       int16
 	NotBefore  *time.Time
 	Request    pgtype.UUID
+	Actor      string
 }
 
 type EndTombstonesRow struct {
@@ -114,6 +119,7 @@ func (q *Queries) EndTombstones(ctx context.Context, arg EndTombstonesParams) ([
 		arg.Slot,
 		arg.NotBefore,
 		arg.Request,
+		arg.Actor,
 	)
 	if err != nil {
 		return nil, err
@@ -282,7 +288,7 @@ func (q *Queries) PostponeTombstones(ctx context.Context) error {
 
 const restoreItem = `-- name: RestoreItem :one
 WITH changed AS (
-    UPDATE stored_item SET sealed_at = stored_item.was_sealed_at, was_sealed_at = NULL, deleted_at = NULL, restorable_until = NULL
+    UPDATE stored_item SET sealed_at = stored_item.was_sealed_at, was_sealed_at = NULL, deleted_at = NULL, restorable_until = NULL, version = stored_item.version + 1
     WHERE stored_item.app_id = $1 AND stored_item.id = $2 AND stored_item.deleted_at IS NOT NULL
     RETURNING stored_item.id, stored_item.account_id, stored_item.app_id, stored_item.file_name, stored_item.access, stored_item.caption, stored_item.group_label, stored_item.objects, stored_item.bytes, stored_item.created_at, stored_item.sealed_at, stored_item.version, stored_item.metadata, stored_item.width, stored_item.height, stored_item.placeholder, stored_item.facts_version, stored_item.ref, stored_item.deleted_at, stored_item.restorable_until, stored_item.was_sealed_at, stored_item.duration_ms, stored_item.pages, stored_item.focus_x, stored_item.focus_y, stored_item.dominant_color, stored_item.derivatives_state
 ), total AS (
@@ -301,6 +307,10 @@ WITH changed AS (
     INSERT INTO work (kind, key, account_id) SELECT 'picture', changed.id, changed.account_id FROM changed
     WHERE item_file_type(changed.objects) LIKE 'image/%' AND EXISTS (SELECT FROM rendition_eager e WHERE e.account_id = changed.account_id AND e.active)
     ON CONFLICT (kind, key) DO UPDATE SET claim = NULL, instance_id = NULL, due_at = now(), attempts = 0, failure = ''
+), told AS (
+    INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor)
+    SELECT c.account_id, c.app_id, c.id, c.version, 'media.restored', c.group_label, $4::text
+    FROM changed c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL
 )
 SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state FROM changed
 `
@@ -309,6 +319,7 @@ type RestoreItemParams struct {
 	AppID uuid.UUID
 	ID    uuid.UUID
 	Slot  int16
+	Actor string
 }
 
 type RestoreItemRow struct {
@@ -343,7 +354,12 @@ type RestoreItemRow struct {
 
 // Returns what it has restored: another request may delete the item again before it could be read.
 func (q *Queries) RestoreItem(ctx context.Context, arg RestoreItemParams) (RestoreItemRow, error) {
-	row := q.db.QueryRow(ctx, restoreItem, arg.AppID, arg.ID, arg.Slot)
+	row := q.db.QueryRow(ctx, restoreItem,
+		arg.AppID,
+		arg.ID,
+		arg.Slot,
+		arg.Actor,
+	)
 	var i RestoreItemRow
 	err := row.Scan(
 		&i.ID,
@@ -404,10 +420,11 @@ WITH chosen AS MATERIALIZED (
     SELECT account_usage.account_id FROM chosen JOIN account_usage ON account_usage.account_id = chosen.account_id
     FOR UPDATE OF account_usage
 ), deleted AS (
-    UPDATE stored_item SET sealed_at = NULL, was_sealed_at = stored_item.sealed_at, deleted_at = $3::timestamptz, restorable_until = $4::timestamptz
+    UPDATE stored_item SET sealed_at = NULL, was_sealed_at = stored_item.sealed_at, deleted_at = $3::timestamptz, restorable_until = $4::timestamptz,
+        version = stored_item.version + 1
     FROM chosen JOIN locked ON locked.account_id = chosen.account_id
     WHERE stored_item.account_id = chosen.account_id AND stored_item.id = chosen.id AND stored_item.deleted_at IS NULL AND stored_item.sealed_at IS NOT NULL
-    RETURNING stored_item.id, stored_item.app_id, stored_item.group_label, stored_item.access, stored_item.bytes
+    RETURNING stored_item.id, stored_item.account_id, stored_item.app_id, stored_item.version, stored_item.group_label, stored_item.access, stored_item.bytes
 ), total AS (
     UPDATE app_total SET public_items = public_items - (deleted.access = 'public')::int, private_items = private_items - (deleted.access = 'private')::int,
         bytes = app_total.bytes - deleted.bytes, deleted_items = deleted_items + 1, deleted_bytes = deleted_bytes + deleted.bytes
@@ -420,6 +437,10 @@ WITH chosen AS MATERIALIZED (
         public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
 ), delta AS (
     INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, -1, access = 'public' FROM deleted
+), told AS (
+    INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor)
+    SELECT c.account_id, c.app_id, c.id, c.version, 'media.deleted', c.group_label, $6::text
+    FROM deleted c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL
 )
 SELECT id FROM deleted
 `
@@ -430,6 +451,7 @@ type TombstoneItemParams struct {
 	Now             time.Time
 	RestorableUntil time.Time
 	Slot            int16
+	Actor           string
 }
 
 // A tombstone is a deleted item that can be restored (docs/decisions/0028). Deleting and restoring change the
@@ -444,6 +466,7 @@ func (q *Queries) TombstoneItem(ctx context.Context, arg TombstoneItemParams) (u
 		arg.Now,
 		arg.RestorableUntil,
 		arg.Slot,
+		arg.Actor,
 	)
 	var id uuid.UUID
 	err := row.Scan(&id)

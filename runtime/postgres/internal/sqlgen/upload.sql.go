@@ -70,10 +70,14 @@ WITH timeout_set AS MATERIALIZED (
         unnest($5::text[]) AS caption, unnest($6::text[]) AS group_label, unnest($7::text[]) AS objects,
         unnest($8::bigint[]) AS bytes, unnest($9::timestamptz[]) AS created_at, unnest($10::text[]) AS metadata,
         unnest($11::int[]) AS width, unnest($12::int[]) AS height, unnest($13::bytea[]) AS placeholder, unnest($14::text[]) AS dominant_color,
-        unnest($15::text[]) AS ref, unnest($16::bigint[]) AS duration_ms, unnest($17::int[]) AS pages, unnest($18::smallint[]) AS derivatives_state
+        unnest($15::text[]) AS ref, unnest($16::bigint[]) AS duration_ms, unnest($17::int[]) AS pages, unnest($18::smallint[]) AS derivatives_state, unnest($19::text[]) AS actor
 ), done AS (
     DELETE FROM upload USING requested, timeout_set WHERE upload.item_id = ANY ($2::uuid[]) AND upload.item_id = requested.id AND upload.reserved = requested.bytes
     RETURNING upload.item_id, upload.account_id, upload.app_id
+), told AS (
+    INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor)
+    SELECT done.account_id, done.app_id, done.item_id, 1, 'media.uploaded', requested.group_label, requested.actor
+    FROM done JOIN requested ON requested.id = done.item_id JOIN account a ON a.id = done.account_id AND a.journal_retention IS NOT NULL
 )
 INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at,
     metadata, width, height, placeholder, duration_ms, pages, ref, dominant_color, derivatives_state, facts_version)
@@ -102,6 +106,7 @@ type CommitUploadsParams struct {
 	Durations      []int64
 	Pages          []int32
 	Derivatives    []int16
+	Actors         []string
 }
 
 // Commits the uploads whose reservation equals the stored bytes, so that the usage does not
@@ -126,6 +131,7 @@ func (q *Queries) CommitUploads(ctx context.Context, arg CommitUploadsParams) ([
 		arg.Durations,
 		arg.Pages,
 		arg.Derivatives,
+		arg.Actors,
 	)
 	if err != nil {
 		return nil, err

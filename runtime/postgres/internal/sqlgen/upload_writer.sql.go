@@ -30,10 +30,10 @@ WITH timeout_set AS MATERIALIZED (
         unnest($10::text[]) AS caption, unnest($11::text[]) AS group_label, unnest($12::text[]) AS objects,
         unnest($13::bigint[]) AS bytes, unnest($14::timestamptz[]) AS created_at, unnest($15::text[]) AS metadata,
         unnest($16::int[]) AS width, unnest($17::int[]) AS height, unnest($18::bytea[]) AS placeholder, unnest($19::text[]) AS dominant_color,
-        unnest($20::text[]) AS ref, unnest($21::bigint[]) AS duration_ms, unnest($22::int[]) AS pages, unnest($23::smallint[]) AS derivatives_state
+        unnest($20::text[]) AS ref, unnest($21::bigint[]) AS duration_ms, unnest($22::int[]) AS pages, unnest($23::smallint[]) AS derivatives_state, unnest($24::text[]) AS actor
 ), requested AS MATERIALIZED (
-    SELECT files.id, files.account_id, files.app_id, files.writer, files.fence, files.key_id, files.file_name, files.access, files.caption, files.group_label, files.objects, files.bytes, files.created_at, files.metadata, files.width, files.height, files.placeholder, files.dominant_color, files.ref, files.duration_ms, files.pages, files.derivatives_state FROM files JOIN writing ON writing.number = files.writer AND writing.fence = files.fence AND writing.ended_at IS NULL
-        AND writing.instance_id = $24::uuid AND writing.account_id = files.account_id
+    SELECT files.id, files.account_id, files.app_id, files.writer, files.fence, files.key_id, files.file_name, files.access, files.caption, files.group_label, files.objects, files.bytes, files.created_at, files.metadata, files.width, files.height, files.placeholder, files.dominant_color, files.ref, files.duration_ms, files.pages, files.derivatives_state, files.actor FROM files JOIN writing ON writing.number = files.writer AND writing.fence = files.fence AND writing.ended_at IS NULL
+        AND writing.instance_id = $25::uuid AND writing.account_id = files.account_id
     WHERE files.key_id IN (SELECT valid.id FROM valid)
 ), wanted AS MATERIALIZED (
     SELECT requested.account_id, sum(requested.bytes)::bigint AS bytes FROM requested GROUP BY requested.account_id
@@ -44,7 +44,11 @@ WITH timeout_set AS MATERIALIZED (
     UPDATE account_usage SET bytes = account_usage.bytes + locked.bytes
     FROM locked JOIN account ON account.id = locked.account_id
     WHERE account_usage.account_id = locked.account_id AND account_usage.bytes + locked.bytes <= account.max_storage AND NOT account.suspended
-    RETURNING account_usage.account_id
+    RETURNING account_usage.account_id, account.journal_retention
+), told AS (
+    INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor)
+    SELECT requested.account_id, requested.app_id, requested.id, 1, 'media.uploaded', requested.group_label, requested.actor
+    FROM requested JOIN increased ON increased.account_id = requested.account_id AND increased.journal_retention IS NOT NULL
 )
 INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at,
     metadata, width, height, placeholder, duration_ms, pages, ref, dominant_color, derivatives_state, facts_version)
@@ -78,6 +82,7 @@ type CommitStoredParams struct {
 	Durations      []int64
 	Pages          []int32
 	Derivatives    []int16
+	Actors         []string
 	Own            uuid.UUID
 }
 
@@ -113,6 +118,7 @@ func (q *Queries) CommitStored(ctx context.Context, arg CommitStoredParams) ([]u
 		arg.Durations,
 		arg.Pages,
 		arg.Derivatives,
+		arg.Actors,
 		arg.Own,
 	)
 	if err != nil {
