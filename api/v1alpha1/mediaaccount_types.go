@@ -170,6 +170,18 @@ type UndoSpec struct {
 	For UndoFor `json:"for,omitempty"`
 }
 
+// JournalSpec configures the journal of an account.
+type JournalSpec struct {
+	// Retention is how long an event can be read, from 24h to 9600h, in whole seconds.
+	//
+	// +optional
+	// +kubebuilder:default="168h"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}(h|m|s))+$') && duration(self) >= duration('24h') && duration(self) <= duration('9600h')",message="must be a duration of whole seconds from 24h to 9600h, such as 168h"
+	Retention *metav1.Duration `json:"retention,omitempty"`
+}
+
 // MediaAccountSpec is the desired state of an account.
 type MediaAccountSpec struct {
 	// DisplayName is the account's name as shown to users.
@@ -269,6 +281,12 @@ type MediaAccountSpec struct {
 	//
 	// +optional
 	Undo *UndoSpec `json:"undo,omitempty"`
+
+	// Journal records the changes of the account as events: of items, settings and API keys, and its suspension. If
+	// it is omitted, changes are not recorded, and events of before cannot be read.
+	//
+	// +optional
+	Journal *JournalSpec `json:"journal,omitempty"`
 }
 
 // EndpointsStatus contains the URLs of the media service.

@@ -70,6 +70,7 @@ func TestMediaAccount_InvalidIsRejectedWithAMessage(t *testing.T) {
 		rotation    = "must be a duration from 1h to 8784h, such as 720h"
 		deletion    = "must be a duration from 0s to 8784h, such as 24h"
 		restoreFrom = "must be the name of a RetainedMediaAccount, which is a UUID"
+		journal     = "must be a duration of whole seconds from 24h to 9600h, such as 168h"
 		entries     = "must be names of Secret entries that the operator does not use itself"
 	)
 	cases := map[string]struct{ name, spec, says string }{
@@ -156,6 +157,14 @@ func TestMediaAccount_InvalidIsRejectedWithAMessage(t *testing.T) {
 		"an undo window that is no duration":           {spec: `{undo: {window: a day}}`, says: "must be a duration from 1h to 720h, such as 24h"},
 		"undo without a window":                        {spec: `{undo: {for: Everyone}}`, says: "undo.window: Required value"},
 		"undo for someone else":                        {spec: `{undo: {window: 24h, for: Users}}`, says: `supported values: "Agents", "Everyone"`},
+		"a journal below the minimum":                  {spec: `{journal: {retention: 23h59m}}`, says: journal},
+		"a journal above the maximum":                  {spec: `{journal: {retention: 9600h1s}}`, says: journal},
+		"a journal of a part of a second":              {spec: `{journal: {retention: 24h500ms}}`, says: journal},
+		"a journal of a fraction of a second":          {spec: `{journal: {retention: 86400.5s}}`, says: journal},
+		"a journal that is no duration":                {spec: `{journal: {retention: a week}}`, says: journal},
+		"a journal with a negative time":               {spec: `{journal: {retention: -168h}}`, says: journal},
+		"a journal with a time that is too long":       {spec: `{journal: {retention: 000024h000000m000000s}}`, says: "Too long: may not be more than 20"},
+		"a journal of something else":                  {spec: `{journal: {webhook: true}}`, says: `unknown field "spec.journal.webhook"`},
 		"a toolset that does not exist":                {spec: `{mcp: {toolsets: [everything]}}`, says: "supported values: "},
 		"an origin twice":                              {spec: `{cors: {origins: ["https://a.example.org", "https://a.example.org"]}}`, says: "Duplicate value"},
 		"a tool policy without tools":                  {spec: `{mcp: {tools: []}}`, says: "should have at least 1 items"},
@@ -215,6 +224,9 @@ func TestMediaAccount_ValidIsAccepted(t *testing.T) {
 		`{cors: {origins: []}}`,
 		`{undo: {window: 1h}}`,
 		`{undo: {window: 720h, for: Everyone}}`,
+		`{journal: {}}`,
+		`{journal: {retention: 24h}}`,
+		`{journal: {retention: 9600h0m0s}}`,
 		`{mcp: {toolsets: [core, find, organize, undo, capabilities, fetch, uploads]}}`,
 		`{cors: {origins: ["https://app.example.org", "https://*.example.org", "http://localhost:*", "https://app.example.org:8443", "http://127.0.0.1:3000"]}}`,
 		`{mcp: {readOnly: true, tools: [list_media, delete_media]}}`,
@@ -331,13 +343,14 @@ func definition(t *testing.T) *unstructured.Unstructured {
 func TestMediaAccount_DefaultsAreStored(t *testing.T) {
 	t.Parallel()
 	accounts := setup(t, "mediaaccounts")
-	made, err := accounts.Create(t.Context(), object(t, "MediaAccount", "demo", `{}`), metav1.CreateOptions{})
+	made, err := accounts.Create(t.Context(), object(t, "MediaAccount", "demo", `{journal: {}}`), metav1.CreateOptions{})
 	must(t, err)
 	for path, want := range map[string]string{
 		"spec.storage.maxStorage":   "10Gi",
 		"spec.deletionPolicy":       "Retain",
 		"spec.apiKeys.generation":   "1",
 		"spec.apiKeys.overlap":      "24h",
+		"spec.journal.retention":    "168h",
 		"status.observedGeneration": "-1",
 	} {
 		got, _, err := unstructured.NestedFieldNoCopy(made.Object, strings.Split(path, ".")...)

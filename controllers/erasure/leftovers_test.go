@@ -31,7 +31,7 @@ func (s stores) tenant(t *testing.T, registry *account.Registry, name string) ac
 	t.Helper()
 	ctx := t.Context()
 	made, err := registry.Ensure(ctx, account.Spec{Namespace: "team-a", Name: name, ObjectUID: name, NamespaceUID: "ns", MaxStorage: 1 << 30, MaxUploadSize: 64 << 20,
-		Undo: account.Undo{Window: 24 * time.Hour, For: account.UndoEveryone}})
+		Undo: account.Undo{Window: 24 * time.Hour, For: account.UndoEveryone}, Journal: 24 * time.Hour})
 	must(t, err)
 	apps, _, err := registry.OpenApps(ctx, made.ID, nil)
 	must(t, err)

@@ -23,6 +23,8 @@ import (
 const (
 	defaultMaxStorage    = 10 << 30 // bytes; equal to the default in the CRD's schema
 	defaultMaxUploadSize = 2 << 30  // bytes; maxStorage if that is smaller
+
+	defaultJournalRetention = 168 * time.Hour // equal to the default in the CRD's schema
 )
 
 // ensureAccount writes the spec to PostgreSQL and reads the account's id and bucket. The account
@@ -177,6 +179,12 @@ func toAccountSpec(object *v1alpha1.MediaAccount) account.Spec {
 	spec.ToolPolicy, spec.Origins = toToolPolicy(object.Spec.MCP), toOrigins(object.Spec.CORS)
 	if undo := object.Spec.Undo; undo != nil {
 		spec.Undo = account.Undo{Window: undo.Window.Truncate(time.Second), For: string(undo.For)}
+	}
+	if journal := object.Spec.Journal; journal != nil {
+		spec.Journal = defaultJournalRetention
+		if journal.Retention != nil {
+			spec.Journal = journal.Retention.Duration
+		}
 	}
 	return spec
 }

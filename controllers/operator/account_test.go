@@ -208,6 +208,41 @@ func TestAccount_ChangedSpecReachesTheDatabase(t *testing.T) {
 	}
 }
 
+func TestAccount_JournalIsWhatTheSpecSays(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t)
+	object := b.readyAccount("demo", func(a *v1alpha1.MediaAccount) { a.Spec.Journal = &v1alpha1.JournalSpec{} })
+	has := func(want time.Duration) {
+		b.t.Helper()
+		wait.UntilNone(b.t, func() string {
+			found, err := b.registry.Find(b.ctx, b.namespace, "demo")
+			must(t, err)
+			if found.Journal != want {
+				return fmt.Sprintf("the journal of the database has a retention of %s, want %s", found.Journal, want)
+			}
+			return ""
+		})
+	}
+	has(168 * time.Hour)
+	change(b, object, func(a *v1alpha1.MediaAccount) {
+		a.Spec.Journal.Retention = &metav1.Duration{Duration: 9600 * time.Hour}
+	})
+	has(9600 * time.Hour)
+	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.Journal = nil })
+	has(0)
+	// A change beside it leaves it.
+	change(b, object, func(a *v1alpha1.MediaAccount) {
+		a.Spec.Journal = &v1alpha1.JournalSpec{Retention: &metav1.Duration{Duration: 24 * time.Hour}}
+	})
+	has(24 * time.Hour)
+	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.Suspended = true })
+	b.shows(object, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSuspended)
+	has(24 * time.Hour)
+	if suspensions := b.sql(`SELECT count(*) FROM journal WHERE type = 'account.suspended' AND account_id = $1`, b.accountID(object)); suspensions != 1 {
+		t.Errorf("the journal has %d suspensions, want 1", suspensions)
+	}
+}
+
 // An origin that is every site below a top-level domain, or that no browser sends, was ignored by the runtime, and nothing
 // told the tenant.
 func TestAccount_OriginsThatTheRuntimeWouldIgnoreAreRejected(t *testing.T) {

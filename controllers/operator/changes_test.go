@@ -113,10 +113,13 @@ func onlyNotified(o *options) {
 	o.config.RetainedInterval, o.config.UsageInterval, o.config.BucketCheckInterval = time.Hour, time.Hour, time.Hour
 }
 
+// byTenant is who makes the changes of a tenant.
+var byTenant = account.Actor{Kind: account.ActorKey}
+
 // tenantSets changes a setting as a tenant does over REST.
 func (b *harness) tenantSets(object *v1alpha1.MediaAccount, width int) {
 	b.t.Helper()
-	_, err := settings.NewService(b.database.Settings).Update(b.ctx, b.accountID(object), settings.Layer{ThumbnailWidth: &width})
+	_, err := settings.NewService(b.database.Settings).Update(b.ctx, b.accountID(object), byTenant, settings.Layer{ThumbnailWidth: &width})
 	must(b.t, err)
 }
 

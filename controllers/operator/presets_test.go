@@ -38,12 +38,12 @@ func TestPresets_ArePinnedAndReported(t *testing.T) {
 		}
 		return settings.Layer{Pictures: settings.Pictures{Presets: &list}}
 	}
-	_, err := service.Update(b.ctx, id, presets("mine", "hero"))
+	_, err := service.Update(b.ctx, id, byTenant, presets("mine", "hero"))
 	if !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "presets.hero: pinned by MediaSettings "+b.namespace+"/site") {
 		t.Errorf("a tenant's preset with a pinned name gives %v", err)
 	}
-	must(t, check.ErrorOf(service.Update(b.ctx, id, presets("mine"))))
-	must(t, check.ErrorOf(service.Update(b.ctx, id, settings.Layer{Pictures: settings.Pictures{Originals: settings.OriginalsSigned}})))
+	must(t, check.ErrorOf(service.Update(b.ctx, id, byTenant, presets("mine"))))
+	must(t, check.ErrorOf(service.Update(b.ctx, id, byTenant, settings.Layer{Pictures: settings.Pictures{Originals: settings.OriginalsSigned}})))
 	shows := func(want string) {
 		t.Helper()
 		wait.UntilNone(b.t, func() string {

@@ -33,12 +33,12 @@ func TestSettings_ArePinnedAndReported(t *testing.T) {
 	b.ready(pins)
 	service := settings.NewService(b.database.Settings)
 	width, quality := 200, 90
-	_, err := service.Update(b.ctx, b.accountID(account), settings.Layer{WebPOutputQuality: &quality})
+	_, err := service.Update(b.ctx, b.accountID(account), byTenant, settings.Layer{WebPOutputQuality: &quality})
 	if !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "pinned by MediaSettings "+b.namespace+"/site") {
 		t.Errorf("a change of a pinned field gives %v", err)
 	}
 	// A change by the tenant causes no event; the timer picks it up.
-	_, err = service.Update(b.ctx, b.accountID(account), settings.Layer{ThumbnailWidth: &width})
+	_, err = service.Update(b.ctx, b.accountID(account), byTenant, settings.Layer{ThumbnailWidth: &width})
 	must(t, err)
 	wait.UntilNone(b.t, func() string {
 		must(t, b.Get(b.ctx, client.ObjectKeyFromObject(pins), pins))

@@ -1,0 +1,28 @@
+package mediaaccount
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"mediastack.dev/api/v1alpha1"
+)
+
+// An object that was read without the defaults of the schema has the same journal as one with them.
+func TestAccountSpec_HasTheRetentionOfTheJournal(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		journal *v1alpha1.JournalSpec
+		want    time.Duration
+	}{
+		"no journal":                  {nil, 0},
+		"a journal without retention": {&v1alpha1.JournalSpec{}, 168 * time.Hour},
+		"a journal with retention":    {&v1alpha1.JournalSpec{Retention: &metav1.Duration{Duration: 24 * time.Hour}}, 24 * time.Hour},
+	} {
+		object := &v1alpha1.MediaAccount{Spec: v1alpha1.MediaAccountSpec{Journal: c.journal}}
+		if got := toAccountSpec(object).Journal; got != c.want {
+			t.Errorf("%s: the account has a retention of %s, want %s", name, got, c.want)
+		}
+	}
+}
