@@ -232,8 +232,8 @@ test-operator: kube helm build dev-services ## Run the operator's tests of outag
 test-bodies: packages build dev-services ## Hold 4,300 connections with bodies that do not come, behind a proxy, and print what another tenant waits for (7 minutes)
 	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m ./hack/test/proxy
 
-test-requests: packages build dev-services ## Send a credential in each format in each field of each route, ten thousand addresses that no preset allows, and as many uploads to full accounts
-	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m -run 'TestMisplacedCredentials_|TestPresets_AddressesThatNone|TestRejectedUploads_|TestCommit_WhoseServerIsKilled' ./runtime/cmd/mediastack-runtime ./runtime/internal/rest ./runtime/upload
+test-requests: packages build dev-services ## Send a credential in each format in each field of each route, ten thousand addresses that no preset allows, as many uploads to full accounts, and 64 writers of events
+	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m -run 'TestMisplacedCredentials_|TestPresets_AddressesThatNone|TestRejectedUploads_|TestCommit_WhoseServerIsKilled|TestFeed_MissesNothing' ./runtime/cmd/mediastack-runtime ./runtime/internal/rest ./runtime/journal ./runtime/upload
 
 crash: running build dev-services kube ## Kill the service, then the operators, hundreds of times under load and verify that nothing was lost (ARGS="--scenario operator --seed 7 --kills 50")
 	go run ./hack/test/chaos $(ARGS)

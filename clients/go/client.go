@@ -42,6 +42,8 @@ type (
 	BatchRequest = api.BatchRequest
 	// BatchResult is the result of one of them.
 	BatchResult = api.BatchResult
+	// Event is one change, as the journal has it.
+	Event = api.Event
 	// Count is a number of items.
 	Count = api.Count
 	// Totals are the bytes of the account's sealed items, and its cap.

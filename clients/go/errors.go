@@ -77,7 +77,7 @@ func (e *UploadFromURLError) Error() string {
 
 var codes = map[int]api.ErrorCode{
 	http.StatusBadRequest: api.ErrorCodeInvalidRequest, http.StatusUnauthorized: api.ErrorCodeUnauthorized, http.StatusForbidden: api.ErrorCodeForbidden,
-	http.StatusNotFound: api.ErrorCodeNotFound, http.StatusConflict: api.ErrorCodeConflict, http.StatusPreconditionFailed: api.ErrorCodePreconditionFailed,
+	http.StatusNotFound: api.ErrorCodeNotFound, http.StatusConflict: api.ErrorCodeConflict, http.StatusPreconditionFailed: api.ErrorCodePreconditionFailed, http.StatusGone: api.ErrorCodeGone,
 	http.StatusRequestEntityTooLarge: api.ErrorCodePayloadTooLarge, http.StatusRequestedRangeNotSatisfiable: api.ErrorCodeRangeNotSatisfiable,
 	http.StatusLocked: api.ErrorCodeLocked, http.StatusTooManyRequests: api.ErrorCodeTooManyRequests,
 	http.StatusInternalServerError: api.ErrorCodeInternalError, http.StatusServiceUnavailable: api.ErrorCodeUnavailable,
@@ -116,5 +116,16 @@ func connectionError(err error) error {
 	if errors.As(err, &failed) {
 		err = failed.Err
 	}
-	return fmt.Errorf("mediastack: the connection to the service failed: %w", err)
+	return &connectionFailure{err}
 }
+
+// connectionFailure is a request that had no answer.
+type connectionFailure struct{ cause error }
+
+// Error returns the cause.
+func (e *connectionFailure) Error() string {
+	return "mediastack: the connection to the service failed: " + e.cause.Error()
+}
+
+// Unwrap returns the cause.
+func (e *connectionFailure) Unwrap() error { return e.cause }

@@ -146,8 +146,7 @@ func (t *transport) delay(err error, attempt, attempts int) (time.Duration, bool
 	if attempt >= attempts || errors.As(err, &credential) {
 		return 0, false
 	}
-	backoff := min(firstBackoff<<min(attempt-1, 10), maxBackoff, t.retry.MaxDelay)
-	backoff = backoff/2 + rand.N(backoff/2+1)
+	backoff := t.backoff(attempt)
 	var answered *Error
 	if !errors.As(err, &answered) {
 		return backoff, true
@@ -157,6 +156,12 @@ func (t *transport) delay(err error, attempt, attempts int) (time.Duration, bool
 	}
 	delay := cmp.Or(answered.RetryAfter, backoff)
 	return delay, delay <= t.retry.MaxDelay
+}
+
+// backoff returns a random time that is longer the more attempts have failed.
+func (t *transport) backoff(attempt int) time.Duration {
+	backoff := min(firstBackoff<<min(attempt-1, 10), maxBackoff, t.retry.MaxDelay)
+	return backoff/2 + rand.N(backoff/2+1)
 }
 
 // credentialError is an error of the function that returns the credential.

@@ -34,6 +34,8 @@ const (
 	Conflict
 	// PreconditionFailed is a condition of the request, on the version of an object, that does not hold.
 	PreconditionFailed
+	// Gone is what was there and is not anymore: the caller must begin again.
+	Gone
 	// TooLarge is a file over maxUploadSize.
 	TooLarge
 	// QuotaExceeded is a file that does not fit into the account's storage cap.
@@ -50,7 +52,7 @@ const (
 )
 
 var names = [...]string{"internal", "invalid", "unauthenticated", "invalid signature", "forbidden", "not found", "conflict",
-	"precondition failed", "too large", "quota exceeded", "unsupported type", "busy", "unavailable", "file lost"}
+	"precondition failed", "gone", "too large", "quota exceeded", "unsupported type", "busy", "unavailable", "file lost"}
 
 // String returns the name of the kind, for logs and metrics.
 func (k Kind) String() string {

@@ -33,7 +33,7 @@ func TestFrom_ReturnsInternalForUnclassifiedErrors(t *testing.T) {
 func TestKindString_NamesEveryKind(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for kind := fault.Internal; kind <= fault.Unavailable; kind++ {
+	for kind := fault.Internal; kind <= fault.FileLost; kind++ {
 		if name := kind.String(); name == "" || seen[name] {
 			t.Errorf("kind %d is named %q", kind, name)
 		}

@@ -67,6 +67,7 @@ const (
 	ErrorCodeConflict             ErrorCode = "conflict"
 	ErrorCodeFileLost             ErrorCode = "file_lost"
 	ErrorCodeForbidden            ErrorCode = "forbidden"
+	ErrorCodeGone                 ErrorCode = "gone"
 	ErrorCodeInternalError        ErrorCode = "internal_error"
 	ErrorCodeInvalidRequest       ErrorCode = "invalid_request"
 	ErrorCodeInvalidSignature     ErrorCode = "invalid_signature"
@@ -96,6 +97,8 @@ func (e ErrorCode) Valid() bool {
 		return true
 	case ErrorCodeForbidden:
 		return true
+	case ErrorCodeGone:
+		return true
 	case ErrorCodeInternalError:
 		return true
 	case ErrorCodeInvalidRequest:
@@ -123,6 +126,84 @@ func (e ErrorCode) Valid() bool {
 	case ErrorCodeUnavailable:
 		return true
 	case ErrorCodeUnsupportedMediaType:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for EventActorKind.
+const (
+	EventActorKindCapability EventActorKind = "capability"
+	EventActorKindKey        EventActorKind = "key"
+	EventActorKindLogin      EventActorKind = "login"
+	EventActorKindOperator   EventActorKind = "operator"
+	EventActorKindPage       EventActorKind = "page"
+	EventActorKindPurge      EventActorKind = "purge"
+	EventActorKindService    EventActorKind = "service"
+)
+
+// Valid indicates whether the value is a known member of the EventActorKind enum.
+func (e EventActorKind) Valid() bool {
+	switch e {
+	case EventActorKindCapability:
+		return true
+	case EventActorKindKey:
+		return true
+	case EventActorKindLogin:
+		return true
+	case EventActorKindOperator:
+		return true
+	case EventActorKindPage:
+		return true
+	case EventActorKindPurge:
+		return true
+	case EventActorKindService:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for EventType.
+const (
+	AccountResumed   EventType = "account.resumed"
+	AccountSuspended EventType = "account.suspended"
+	KeyEnded         EventType = "key.ended"
+	KeyIssued        EventType = "key.issued"
+	MediaDeleted     EventType = "media.deleted"
+	MediaPurged      EventType = "media.purged"
+	MediaRestored    EventType = "media.restored"
+	MediaSealed      EventType = "media.sealed"
+	MediaUpdated     EventType = "media.updated"
+	MediaUploaded    EventType = "media.uploaded"
+	SettingsChanged  EventType = "settings.changed"
+)
+
+// Valid indicates whether the value is a known member of the EventType enum.
+func (e EventType) Valid() bool {
+	switch e {
+	case AccountResumed:
+		return true
+	case AccountSuspended:
+		return true
+	case KeyEnded:
+		return true
+	case KeyIssued:
+		return true
+	case MediaDeleted:
+		return true
+	case MediaPurged:
+		return true
+	case MediaRestored:
+		return true
+	case MediaSealed:
+		return true
+	case MediaUpdated:
+		return true
+	case MediaUploaded:
+		return true
+	case SettingsChanged:
 		return true
 	default:
 		return false
@@ -424,6 +505,65 @@ type Error struct {
 
 // ErrorCode Stable name of the error, for programs.
 type ErrorCode string
+
+// Event defines model for Event.
+type Event struct {
+	Actor *EventActor `json:"actor,omitempty"`
+
+	// App Name of the app; absent for an event of the account.
+	App *string `json:"app,omitempty"`
+
+	// Fields Names of what has changed, of the members of the item's document or of the settings; absent if the type says it all.
+	Fields *[]string `json:"fields,omitempty"`
+
+	// Group Group of the item after the change; absent without one.
+	Group *string `json:"group,omitempty"`
+
+	// ID Identifies the event in the installation.
+	ID string `json:"id"`
+
+	// MediaID Id of the item; absent for an event of the account.
+	MediaID *string `json:"mediaId,omitempty"`
+
+	// Sequence Version of the item after the change, which orders the events of one item.
+	Sequence *int64    `json:"sequence,omitempty"`
+	Time     time.Time `json:"time"`
+
+	// Type What has happened. A later version may have more.
+	Type EventType `json:"type"`
+}
+
+// EventActor defines model for EventActor.
+type EventActor struct {
+	// Email E-mail address of the user, masked: `m***@example.com`.
+	Email *string `json:"email,omitempty"`
+
+	// ID Id of the key, or of the authorization of the application.
+	ID *string `json:"id,omitempty"`
+
+	// Kind `key`: a program with an API key; `login`: a connected application; `page`: an owner on the files page; `capability`: an upload signature; `purge`: the end of a draft or of a deleted item.
+	Kind EventActorKind `json:"kind"`
+
+	// Name Name of the application.
+	Name *string `json:"name,omitempty"`
+}
+
+// EventActorKind `key`: a program with an API key; `login`: a connected application; `page`: an owner on the files page; `capability`: an upload signature; `purge`: the end of a draft or of a deleted item.
+type EventActorKind string
+
+// EventPage defines model for EventPage.
+type EventPage struct {
+	Events []Event `json:"events"`
+
+	// More True if there may be more events already: the next request is not answered late.
+	More bool `json:"more"`
+
+	// Next `after` of the next request.
+	Next string `json:"next"`
+}
+
+// EventType What has happened. A later version may have more.
+type EventType string
 
 // Focus The point of the image that presets with the focus `point` keep; absent when nobody has set it.
 type Focus struct {
@@ -884,6 +1024,9 @@ type Conflict = Error
 // CurrentSettings defines model for CurrentSettings.
 type CurrentSettings = Settings
 
+// EventsGone defines model for EventsGone.
+type EventsGone = Error
+
 // Failed defines model for Failed.
 type Failed = Error
 
@@ -898,6 +1041,9 @@ type LacksScope = Error
 
 // MediaItems defines model for MediaItems.
 type MediaItems = []MediaItem
+
+// NoJournal defines model for NoJournal.
+type NoJournal = Error
 
 // NoPicture defines model for NoPicture.
 type NoPicture = Error
@@ -928,6 +1074,21 @@ type Unavailable = Error
 
 // UnsupportedType defines model for UnsupportedType.
 type UnsupportedType = Error
+
+// ListEventsParams defines parameters for ListEvents.
+type ListEventsParams struct {
+	// After `next` of the answer before; `now` for only what comes from now on. Without it, the oldest event that can be read is the first.
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+
+	// Types Only events of these types, separated by commas, such as `media.sealed,media.deleted`.
+	Types *string `form:"types,omitempty" json:"types,omitempty"`
+
+	// Limit Events per page.
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Wait Seconds to wait for an event if there is none. The installation may wait less, 30 seconds by default.
+	Wait *int `form:"wait,omitempty" json:"wait,omitempty"`
+}
 
 // DeleteMediaParams defines parameters for DeleteMedia.
 type DeleteMediaParams struct {
@@ -1251,6 +1412,17 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 
 // The interface specification for the client above.
 type ClientInterface interface {
+
+	// ListEvents Read the events of the journal
+	//
+	// The changes of this app's items, in an order that never changes, and with a credential of the Default App those of
+	// the account. `next` of an answer is `after` of the next request. Each event comes once if the cursor is stored after the
+	// events are handled, and again if it is not. Without an event the request waits up to `wait` seconds, and is answered
+	// with an empty page, before that when the service is restarted. The account needs a journal (`spec.journal` of the MediaAccount): otherwise the
+	// answer is 409.
+	//
+	// Corresponds with GET /events (the `ListEvents` operationId).
+	ListEvents(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ChangeManyMediaWithBody Seal, delete or change many items
 	//
@@ -1581,6 +1753,27 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /settings/media/get (the `GetSettingsByPost` operationId).
 	GetSettingsByPost(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+}
+
+// ListEvents Read the events of the journal
+//
+// The changes of this app's items, in an order that never changes, and with a credential of the Default App those of
+// the account. `next` of an answer is `after` of the next request. Each event comes once if the cursor is stored after the
+// events are handled, and again if it is not. Without an event the request waits up to `wait` seconds, and is answered
+// with an empty page, before that when the service is restarted. The account needs a journal (`spec.journal` of the MediaAccount): otherwise the
+// answer is 409.
+//
+// Corresponds with GET /events (the `ListEvents` operationId).
+func (c *Client) ListEvents(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListEventsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
 }
 
 // ChangeManyMediaWithBody Seal, delete or change many items
@@ -2261,6 +2454,96 @@ func (c *Client) GetSettingsByPost(ctx context.Context, reqEditors ...RequestEdi
 		return nil, err
 	}
 	return c.Client.Do(req)
+}
+
+// NewListEventsRequest constructs an http.Request for the ListEvents method
+func NewListEventsRequest(server string, params *ListEventsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/events")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Types != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "types", *params.Types, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
 }
 
 // NewChangeManyMediaRequest calls the generic ChangeManyMedia builder with application/json body
@@ -4142,6 +4425,19 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
+	// ListEventsWithResponse Read the events of the journal
+	//
+	// The changes of this app's items, in an order that never changes, and with a credential of the Default App those of
+	// the account. `next` of an answer is `after` of the next request. Each event comes once if the cursor is stored after the
+	// events are handled, and again if it is not. Without an event the request waits up to `wait` seconds, and is answered
+	// with an empty page, before that when the service is restarted. The account needs a journal (`spec.journal` of the MediaAccount): otherwise the
+	// answer is 409.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /events (the `ListEvents` operationId).
+	ListEventsWithResponse(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*ListEventsResponse, error)
+
 	// ChangeManyMediaWithBodyWithResponse Seal, delete or change many items
 	//
 	// Carries out one operation for up to 100 items, one after the other, and returns a result for each in the same
@@ -4505,6 +4801,103 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /settings/media/get (the `GetSettingsByPost` operationId).
 	GetSettingsByPostWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetSettingsByPostResponse, error)
+}
+
+// ListEventsResponse429Headers the declared response headers of an HTTP 429 response for ListEvents
+type ListEventsResponse429Headers struct {
+	RetryAfter int
+}
+
+type ListEventsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *EventPage
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *InvalidRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *LacksScope
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *NoJournal
+	// JSON410 the response for an HTTP 410 `application/json` response
+	JSON410 *EventsGone
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *TooMany
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListEventsResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListEventsResponse) GetJSON200() *EventPage {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListEventsResponse) GetJSON400() *InvalidRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListEventsResponse) GetJSON401() *Unauthenticated {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListEventsResponse) GetJSON403() *LacksScope {
+	return r.JSON403
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r ListEventsResponse) GetJSON409() *NoJournal {
+	return r.JSON409
+}
+
+// GetJSON410 returns the response for an HTTP 410 `application/json` response
+func (r ListEventsResponse) GetJSON410() *EventsGone {
+	return r.JSON410
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ListEventsResponse) GetJSON429() *TooMany {
+	return r.JSON429
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ListEventsResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r ListEventsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListEventsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListEventsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListEventsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
 }
 
 // ChangeManyMediaResponse429Headers the declared response headers of an HTTP 429 response for ChangeManyMedia
@@ -6867,6 +7260,25 @@ func (r GetSettingsByPostResponse) ContentType() string {
 	return ""
 }
 
+// ListEventsWithResponse Read the events of the journal
+//
+// The changes of this app's items, in an order that never changes, and with a credential of the Default App those of
+// the account. `next` of an answer is `after` of the next request. Each event comes once if the cursor is stored after the
+// events are handled, and again if it is not. Without an event the request waits up to `wait` seconds, and is answered
+// with an empty page, before that when the service is restarted. The account needs a journal (`spec.journal` of the MediaAccount): otherwise the
+// answer is 409.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /events (the `ListEvents` operationId).
+func (c *ClientWithResponses) ListEventsWithResponse(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*ListEventsResponse, error) {
+	rsp, err := c.ListEvents(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListEventsResponse(rsp)
+}
+
 // ChangeManyMediaWithBodyWithResponse Seal, delete or change many items
 //
 // Carries out one operation for up to 100 items, one after the other, and returns a result for each in the same
@@ -7439,6 +7851,94 @@ func (c *ClientWithResponses) GetSettingsByPostWithResponse(ctx context.Context,
 		return nil, err
 	}
 	return ParseGetSettingsByPostResponse(rsp)
+}
+
+// ParseListEventsResponse parses an HTTP response from a ListEventsWithResponse call
+func ParseListEventsResponse(rsp *http.Response) (*ListEventsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListEventsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest EventPage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest InvalidRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest LacksScope
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest NoJournal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 410:
+		var dest EventsGone
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON410 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooMany
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ListEventsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
 }
 
 // ParseChangeManyMediaResponse parses an HTTP response from a ChangeManyMediaWithResponse call

@@ -1,5 +1,5 @@
 import createClient, { type Client } from 'openapi-fetch'
-import { MediastackError, NotSealedError, UploadFromUrlError } from './errors.js'
+import { EventsGoneError, MediastackError, NotSealedError, UploadFromUrlError } from './errors.js'
 import { fieldsQuery, type Filter, type ListOptions, type Page, pageOf, queryOf, type Selection } from './list.js'
 import { cancelUpload, draftOf, uploadResumable } from './resumable.js'
 import type { components, paths } from './schema.js'
@@ -27,6 +27,24 @@ export type RunningUpload = Schemas['RunningUpload']
 export type UrlUpload = Schemas['URLUpload']
 export type BatchOperation = Schemas['BatchRequest']['operation']
 export type BatchResult = Schemas['BatchResult']
+
+/** One change, as the journal has it. */
+export type JournalEvent = Schemas['Event']
+/** What has happened, such as `media.sealed`. */
+export type EventType = Schemas['EventType']
+/** A page of events. `next` is `after` of the next page: store it when the events are handled. */
+export type EventPage = Schemas['EventPage']
+
+export interface EventOptions extends CallOptions {
+  /** `next` of the page before, or `now` for only what comes from now on. Without it, the oldest event that can be read is the first. */
+  after?: string
+  /** Only these types. */
+  types?: readonly EventType[]
+  /** How many events a page has at most, 100 by default and at most 1000. */
+  limit?: number
+  /** Seconds that the service waits for an event if there is none, at most 60. */
+  wait?: number
+}
 
 /** The ETag of an item names its version, which a change can require. */
 export interface VersionedItem {
@@ -63,6 +81,7 @@ export interface FileOptions extends CallOptions {
 
 const defaultResumableFrom = 8 << 20
 const iterationLimit = 100
+const defaultEventWait = 30 // seconds
 // The waits between two looks at an upload from a URL, in milliseconds. The service records the progress every 5 s.
 const minLook = 250
 const maxLook = 5_000
@@ -301,6 +320,44 @@ export class MediastackClient {
       yield* items
       if (next === undefined) return
       after = next
+    }
+  }
+
+  /** Reads one page of the events of the app, in their order, and does not wait by default. An EventsGoneError says that events are missing after the cursor. */
+  async listEvents({ signal, types, ...query }: EventOptions = {}): Promise<EventPage> {
+    try {
+      return document(await this.api.GET('/events', { params: { query: { ...query, ...(types?.length && { types: types.join(',') }) } }, ...given(signal) }))
+    } catch (error) {
+      if (error instanceof MediastackError && error.status === 410) throw new EventsGoneError(error)
+      throw error
+    }
+  }
+
+  /**
+   * Iterates over the pages of events and waits for the next ones, 30 seconds at a time by default. It ends with the signal,
+   * or with the first error that does not pass: an EventsGoneError if events are missing. While the service is away, or
+   * answers 429 or 503, it tries again without end. A page can have no events: its `next` is newer, and a cursor that is not
+   * stored for as long as the journal keeps events expires.
+   *
+   * Store `next` of a page when its events are handled, and begin with it after a restart: each event is handled at least once.
+   */
+  async *events({ after: first, wait = defaultEventWait, ...options }: EventOptions = {}): AsyncGenerator<EventPage, never, undefined> {
+    let after = first
+    for (let failures = 0; ; ) {
+      let page: EventPage
+      try {
+        // The cursor of now is answered at once: the caller can store it.
+        page = await this.listEvents({ ...options, wait: after === 'now' ? 0 : wait, ...(after !== undefined && { after }) })
+      } catch (error) {
+        options.signal?.throwIfAborted()
+        const delay = this.transport.delayOfAbsence(error, ++failures)
+        if (delay === undefined) throw error
+        await this.transport.retry.wait(delay, options.signal)
+        continue
+      }
+      failures = 0
+      yield page
+      after = page.next
     }
   }
 

@@ -71,8 +71,23 @@ export class UploadFromUrlError extends Error {
   }
 }
 
+/**
+ * Events after a cursor have expired, or may be missing since the database of the service was restored. Read a new cursor with
+ * `after: 'now'`, list the media again, then follow from the cursor. `cause` is the MediastackError.
+ */
+export class EventsGoneError extends Error {
+  override readonly name = 'EventsGoneError'
+
+  constructor(
+    /** The answer of the service. */
+    override readonly cause: MediastackError,
+  ) {
+    super(cause.detail || cause.message, { cause })
+  }
+}
+
 const codeOfStatus: Record<number, ErrorCode> = {
-  400: 'invalid_request', 401: 'unauthorized', 403: 'forbidden', 404: 'not_found', 409: 'conflict', 412: 'precondition_failed', 413: 'payload_too_large',
+  400: 'invalid_request', 401: 'unauthorized', 403: 'forbidden', 404: 'not_found', 409: 'conflict', 410: 'gone', 412: 'precondition_failed', 413: 'payload_too_large',
   416: 'range_not_satisfiable', 423: 'locked', 429: 'too_many_requests', 500: 'internal_error', 503: 'unavailable',
 }
 

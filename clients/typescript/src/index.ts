@@ -1,6 +1,6 @@
 /** The client of the mediastack media storage service. */
 export * from './client.js'
-export { ConnectionError, type ErrorCode, MediastackError, MissingDocumentError, NotSealedError, UploadFromUrlError } from './errors.js'
+export { ConnectionError, type ErrorCode, EventsGoneError, MediastackError, MissingDocumentError, NotSealedError, UploadFromUrlError } from './errors.js'
 export type { Filter, ListOptions, Page, Selection } from './list.js'
 export type { components, operations, paths } from './schema.js'
 export type { ByteStream, UploadFile } from './source.js'

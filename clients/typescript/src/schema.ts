@@ -4,6 +4,30 @@
  */
 
 export interface paths {
+    "/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the events of the journal
+         * @description The changes of this app's items, in an order that never changes, and with a credential of the Default App those of
+         *     the account. `next` of an answer is `after` of the next request. Each event comes once if the cursor is stored after the
+         *     events are handled, and again if it is not. Without an event the request waits up to `wait` seconds, and is answered
+         *     with an empty page, before that when the service is restarted. The account needs a journal (`spec.journal` of the MediaAccount): otherwise the
+         *     answer is 409.
+         */
+        get: operations["listEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/media/batch": {
         parameters: {
             query?: never;
@@ -598,7 +622,56 @@ export interface components {
          * @description Stable name of the error, for programs.
          * @enum {string}
          */
-        ErrorCode: "invalid_request" | "unauthorized" | "invalid_signature" | "forbidden" | "not_found" | "method_not_allowed" | "conflict" | "precondition_failed" | "payload_too_large" | "storage_cap_exceeded" | "unsupported_media_type" | "range_not_satisfiable" | "locked" | "checksum_mismatch" | "too_many_requests" | "client_closed_request" | "internal_error" | "file_lost" | "unavailable";
+        ErrorCode: "invalid_request" | "unauthorized" | "invalid_signature" | "forbidden" | "not_found" | "method_not_allowed" | "conflict" | "gone" | "precondition_failed" | "payload_too_large" | "storage_cap_exceeded" | "unsupported_media_type" | "range_not_satisfiable" | "locked" | "checksum_mismatch" | "too_many_requests" | "client_closed_request" | "internal_error" | "file_lost" | "unavailable";
+        Event: {
+            actor?: components["schemas"]["EventActor"];
+            /** @description Name of the app; absent for an event of the account. */
+            app?: string;
+            /** @description Names of what has changed, of the members of the item's document or of the settings; absent if the type says it all. */
+            fields?: string[];
+            /** @description Group of the item after the change; absent without one. */
+            group?: string;
+            /** @description Identifies the event in the installation. */
+            id: string;
+            /**
+             * Format: uuid
+             * @description Id of the item; absent for an event of the account.
+             */
+            mediaId?: string;
+            /**
+             * Format: int64
+             * @description Version of the item after the change, which orders the events of one item.
+             */
+            sequence?: number;
+            /** Format: date-time */
+            time: string;
+            type: components["schemas"]["EventType"];
+        };
+        EventActor: {
+            /** @description E-mail address of the user, masked: `m***@example.com`. */
+            email?: string;
+            /** @description Id of the key, or of the authorization of the application. */
+            id?: string;
+            /**
+             * @description `key`: a program with an API key; `login`: a connected application; `page`: an owner on the files page; `capability`: an upload signature; `purge`: the end of a draft or of a deleted item.
+             * @enum {string}
+             */
+            kind: "key" | "login" | "page" | "capability" | "purge" | "service" | "operator";
+            /** @description Name of the application. */
+            name?: string;
+        };
+        EventPage: {
+            events: components["schemas"]["Event"][];
+            /** @description True if there may be more events already: the next request is not answered late. */
+            more: boolean;
+            /** @description `after` of the next request. */
+            next: string;
+        };
+        /**
+         * @description What has happened. A later version may have more.
+         * @enum {string}
+         */
+        EventType: "media.uploaded" | "media.sealed" | "media.updated" | "media.deleted" | "media.restored" | "media.purged" | "settings.changed" | "key.issued" | "key.ended" | "account.suspended" | "account.resumed";
         /** @description The point of the image that presets with the focus `point` keep; absent when nobody has set it. */
         Focus: {
             /**
@@ -1100,6 +1173,25 @@ export interface components {
                 "application/json": components["schemas"]["Settings"];
             };
         };
+        /**
+         * @description Events after the cursor have expired, or may be missing since the database was restored. Get a new cursor with
+         *     `after=now`, list the media again, then follow from the cursor.
+         */
+        EventsGone: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "code": "gone",
+                 *       "detail": "events after the cursor have expired: get a new cursor with after=now, list the media again, then follow from the cursor",
+                 *       "error": "Gone"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
         /** @description The service failed. */
         Failed: {
             headers: {
@@ -1187,6 +1279,22 @@ export interface components {
             };
             content: {
                 "application/json": (components["schemas"]["MediaItem"] | components["schemas"]["SelectedMediaItem"])[];
+            };
+        };
+        /** @description The account has no journal. */
+        NoJournal: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "code": "conflict",
+                 *       "detail": "the account has no journal: spec.journal of the MediaAccount switches it on",
+                 *       "error": "Conflict"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
             };
         };
         /** @description No picture can be made of the image, because it is broken or over a limit. */
@@ -1389,6 +1497,42 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    listEvents: {
+        parameters: {
+            query?: {
+                /** @description `next` of the answer before; `now` for only what comes from now on. Without it, the oldest event that can be read is the first. */
+                after?: string;
+                /** @description Only events of these types, separated by commas, such as `media.sealed,media.deleted`. */
+                types?: string;
+                /** @description Events per page. */
+                limit?: number;
+                /** @description Seconds to wait for an event if there is none. The installation may wait less, 30 seconds by default. */
+                wait?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of events; an empty one if there is none. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventPage"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["LacksScope"];
+            409: components["responses"]["NoJournal"];
+            410: components["responses"]["EventsGone"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     changeManyMedia: {
         parameters: {
             query?: never;

@@ -120,11 +120,26 @@ export class Transport {
   /** Returns how long to wait before a request is sent again, in milliseconds; undefined if it is not. */
   delayAfter(error: MediastackError | ConnectionError, attempt: number, attempts: number): number | undefined {
     if (attempt >= attempts) return undefined
-    const backoff = Math.min(250 * 2 ** (attempt - 1), 8_000, this.retry.maxDelay) * (0.5 + Math.random() / 2)
+    const backoff = this.backoff(attempt)
     if (error instanceof ConnectionError) return backoff
     if (error.status !== 429 && error.status !== 503) return undefined
     const delay = error.retryAfter === undefined ? backoff : error.retryAfter * 1000
     return delay <= this.retry.maxDelay ? delay : undefined
+  }
+
+  /**
+   * Returns how long to wait before a request whose attempts have all failed begins again, in milliseconds: while the service
+   * is away, or a proxy in front of it finds none, or a limit is reached. undefined after another error.
+   */
+  delayOfAbsence(error: unknown, failures: number): number | undefined {
+    if (error instanceof ConnectionError) return this.backoff(failures)
+    if (!(error instanceof MediastackError) || ![429, 502, 503, 504].includes(error.status)) return undefined
+    return error.retryAfter === undefined ? this.backoff(failures) : error.retryAfter * 1000
+  }
+
+  /** Returns a random time that is longer the more attempts have failed. */
+  private backoff(attempt: number): number {
+    return Math.min(250 * 2 ** (attempt - 1), 8_000, this.retry.maxDelay) * (0.5 + Math.random() / 2)
   }
 }
 

@@ -63,6 +63,7 @@ const (
 	ErrorCodeConflict             ErrorCode = "conflict"
 	ErrorCodeFileLost             ErrorCode = "file_lost"
 	ErrorCodeForbidden            ErrorCode = "forbidden"
+	ErrorCodeGone                 ErrorCode = "gone"
 	ErrorCodeInternalError        ErrorCode = "internal_error"
 	ErrorCodeInvalidRequest       ErrorCode = "invalid_request"
 	ErrorCodeInvalidSignature     ErrorCode = "invalid_signature"
@@ -92,6 +93,8 @@ func (e ErrorCode) Valid() bool {
 		return true
 	case ErrorCodeForbidden:
 		return true
+	case ErrorCodeGone:
+		return true
 	case ErrorCodeInternalError:
 		return true
 	case ErrorCodeInvalidRequest:
@@ -119,6 +122,84 @@ func (e ErrorCode) Valid() bool {
 	case ErrorCodeUnavailable:
 		return true
 	case ErrorCodeUnsupportedMediaType:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for EventActorKind.
+const (
+	EventActorKindCapability EventActorKind = "capability"
+	EventActorKindKey        EventActorKind = "key"
+	EventActorKindLogin      EventActorKind = "login"
+	EventActorKindOperator   EventActorKind = "operator"
+	EventActorKindPage       EventActorKind = "page"
+	EventActorKindPurge      EventActorKind = "purge"
+	EventActorKindService    EventActorKind = "service"
+)
+
+// Valid indicates whether the value is a known member of the EventActorKind enum.
+func (e EventActorKind) Valid() bool {
+	switch e {
+	case EventActorKindCapability:
+		return true
+	case EventActorKindKey:
+		return true
+	case EventActorKindLogin:
+		return true
+	case EventActorKindOperator:
+		return true
+	case EventActorKindPage:
+		return true
+	case EventActorKindPurge:
+		return true
+	case EventActorKindService:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for EventType.
+const (
+	AccountResumed   EventType = "account.resumed"
+	AccountSuspended EventType = "account.suspended"
+	KeyEnded         EventType = "key.ended"
+	KeyIssued        EventType = "key.issued"
+	MediaDeleted     EventType = "media.deleted"
+	MediaPurged      EventType = "media.purged"
+	MediaRestored    EventType = "media.restored"
+	MediaSealed      EventType = "media.sealed"
+	MediaUpdated     EventType = "media.updated"
+	MediaUploaded    EventType = "media.uploaded"
+	SettingsChanged  EventType = "settings.changed"
+)
+
+// Valid indicates whether the value is a known member of the EventType enum.
+func (e EventType) Valid() bool {
+	switch e {
+	case AccountResumed:
+		return true
+	case AccountSuspended:
+		return true
+	case KeyEnded:
+		return true
+	case KeyIssued:
+		return true
+	case MediaDeleted:
+		return true
+	case MediaPurged:
+		return true
+	case MediaRestored:
+		return true
+	case MediaSealed:
+		return true
+	case MediaUpdated:
+		return true
+	case MediaUploaded:
+		return true
+	case SettingsChanged:
 		return true
 	default:
 		return false
@@ -329,6 +410,64 @@ type Error struct {
 
 // ErrorCode Stable name of the error, for programs.
 type ErrorCode string
+
+// Event defines model for Event.
+type Event struct {
+	// Id Identifies the event in the installation.
+	Id string `json:"id"`
+
+	// Type What has happened. A later version may have more.
+	Type EventType `json:"type"`
+	Time time.Time `json:"time"`
+
+	// MediaId Id of the item; absent for an event of the account.
+	MediaId *openapi_types.UUID `json:"mediaId,omitempty"`
+
+	// App Name of the app; absent for an event of the account.
+	App string `json:"app,omitempty"`
+
+	// Sequence Version of the item after the change, which orders the events of one item.
+	Sequence int64 `json:"sequence,omitempty"`
+
+	// Group Group of the item after the change; absent without one.
+	Group string      `json:"group,omitempty"`
+	Actor *EventActor `json:"actor,omitempty"`
+
+	// Fields Names of what has changed, of the members of the item's document or of the settings; absent if the type says it all.
+	Fields []string `json:"fields,omitempty"`
+}
+
+// EventActor defines model for EventActor.
+type EventActor struct {
+	// Kind `key`: a program with an API key; `login`: a connected application; `page`: an owner on the files page; `capability`: an upload signature; `purge`: the end of a draft or of a deleted item.
+	Kind EventActorKind `json:"kind"`
+
+	// Id Id of the key, or of the authorization of the application.
+	Id string `json:"id,omitempty"`
+
+	// Name Name of the application.
+	Name string `json:"name,omitempty"`
+
+	// Email E-mail address of the user, masked: `m***@example.com`.
+	Email string `json:"email,omitempty"`
+}
+
+// EventActorKind `key`: a program with an API key; `login`: a connected application; `page`: an owner on the files page; `capability`: an upload signature; `purge`: the end of a draft or of a deleted item.
+type EventActorKind string
+
+// EventPage defines model for EventPage.
+type EventPage struct {
+	Events []Event `json:"events"`
+
+	// Next `after` of the next request.
+	Next string `json:"next"`
+
+	// More True if there may be more events already: the next request is not answered late.
+	More bool `json:"more"`
+}
+
+// EventType What has happened. A later version may have more.
+type EventType string
 
 // Focus The point of the image that presets with the focus `point` keep; absent when nobody has set it.
 type Focus struct {
@@ -703,6 +842,9 @@ type Conflict = Error
 // CurrentSettings defines model for CurrentSettings.
 type CurrentSettings = Settings
 
+// EventsGone defines model for EventsGone.
+type EventsGone = Error
+
 // InvalidRequest defines model for InvalidRequest.
 type InvalidRequest = Error
 
@@ -711,6 +853,9 @@ type LacksScope = Error
 
 // MediaItems defines model for MediaItems.
 type MediaItems = []MediaItem
+
+// NoJournal defines model for NoJournal.
+type NoJournal = Error
 
 // NotFound defines model for NotFound.
 type NotFound = Error
@@ -735,6 +880,21 @@ type Unavailable = Error
 
 // UnsupportedType defines model for UnsupportedType.
 type UnsupportedType = Error
+
+// ListEventsParams defines parameters for ListEvents.
+type ListEventsParams struct {
+	// After `next` of the answer before; `now` for only what comes from now on. Without it, the oldest event that can be read is the first.
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+
+	// Types Only events of these types, separated by commas, such as `media.sealed,media.deleted`.
+	Types *string `form:"types,omitempty" json:"types,omitempty"`
+
+	// Limit Events per page.
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Wait Seconds to wait for an event if there is none. The installation may wait less, 30 seconds by default.
+	Wait *int `form:"wait,omitempty" json:"wait,omitempty"`
+}
 
 // DeleteMediaParams defines parameters for DeleteMedia.
 type DeleteMediaParams struct {
@@ -969,6 +1129,9 @@ type UpdateSettingsJSONRequestBody = SettingsChange
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// ListEvents Read the events of the journal
+	// (GET /events)
+	ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams)
 	// ChangeManyMedia Seal, delete or change many items
 	// (POST /media/batch)
 	ChangeManyMedia(w http.ResponseWriter, r *http.Request)
@@ -1043,6 +1206,12 @@ type ServerInterface interface {
 // Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
 
 type Unimplemented struct{}
+
+// ListEvents Read the events of the journal
+// (GET /events)
+func (_ Unimplemented) ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
 
 // ChangeManyMedia Seal, delete or change many items
 // (POST /media/batch)
@@ -1190,6 +1359,78 @@ type ServerInterfaceWrapper struct {
 }
 
 type MiddlewareFunc func(http.Handler) http.Handler
+
+// ListEvents operation middleware
+func (siw *ServerInterfaceWrapper) ListEvents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListEventsParams
+
+	// ------------- Optional query parameter "after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "after", r.URL.Query(), &params.After, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "after"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "after", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "types" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "types", r.URL.Query(), &params.Types, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "types"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "types", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListEvents(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
 
 // ChangeManyMedia operation middleware
 func (siw *ServerInterfaceWrapper) ChangeManyMedia(w http.ResponseWriter, r *http.Request) {
@@ -2565,6 +2806,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/media/deleted", wrapper.ListDeletedMedia)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/events", wrapper.ListEvents)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/media/uploads", wrapper.ListUploads)

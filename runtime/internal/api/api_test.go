@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"mediastack.dev/hack/testenv/check"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/journal"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -37,7 +39,7 @@ type schema struct {
 func TestRoutes_AreThoseOfTheOpenAPIDocument(t *testing.T) {
 	t.Parallel()
 	document := spec(t)
-	for _, route := range []string{UploadRoute, SealRoute, ListRoute, CountRoute, TotalStorageRoute, GetRoute, ItemRoute, BatchRoute, DeleteRoute, UploadFromURLRoute, URLUploadRoute, ListDeletedRoute, RestoreRoute, ListUploadsRoute, EndUploadRoute,
+	for _, route := range []string{UploadRoute, SealRoute, ListRoute, CountRoute, TotalStorageRoute, GetRoute, ItemRoute, BatchRoute, DeleteRoute, UploadFromURLRoute, URLUploadRoute, ListDeletedRoute, RestoreRoute, ListUploadsRoute, EndUploadRoute, EventsRoute,
 		CreateSignatureRoute, GetSettingsRoute, UpdateSettingsRoute, SpecRoute, FilePath + "{mediaId}/{variant}/{name}"} {
 		if document.Paths[route] == nil {
 			t.Errorf("the document lacks %s", route)
@@ -46,6 +48,23 @@ func TestRoutes_AreThoseOfTheOpenAPIDocument(t *testing.T) {
 	}
 	if len(document.Paths) > 0 {
 		t.Errorf("no constant stands for %v", document.Paths)
+	}
+}
+
+func TestEventType_HasAllTypesOfTheJournal(t *testing.T) {
+	t.Parallel()
+	var types []string
+	for _, kind := range journal.Types() {
+		types = append(types, string(kind))
+	}
+	if enum := spec(t).Components.Schemas["EventType"].Enum; !slices.Equal(enum, types) {
+		t.Errorf("the document has the types %q, want %q", enum, types)
+	}
+	kinds := spec(t).Components.Schemas["EventActor"].Properties["kind"].Enum
+	for _, kind := range []account.ActorKind{account.ActorKey, account.ActorLogin, account.ActorPage, account.ActorCapability, account.ActorPurge, account.ActorService, account.ActorOperator} {
+		if !slices.Contains(kinds, string(kind)) {
+			t.Errorf("the document lacks the actor %q", kind)
+		}
 	}
 }
 

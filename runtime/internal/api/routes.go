@@ -20,6 +20,7 @@ const (
 	RestoreRoute         = "/media/restore/{mediaId}"
 	ListUploadsRoute     = "/media/uploads"
 	EndUploadRoute       = ListUploadsRoute + "/{uploadId}"
+	EventsRoute          = "/events"
 	CreateSignatureRoute = "/media/signature/create"
 	GetSettingsRoute     = "/settings/media/get"
 	UpdateSettingsRoute  = "/settings/media/create"

@@ -30,6 +30,8 @@ func StatusOf(kind fault.Kind) int {
 		return http.StatusConflict
 	case fault.PreconditionFailed:
 		return http.StatusPreconditionFailed
+	case fault.Gone:
+		return http.StatusGone
 	case fault.TooLarge, fault.QuotaExceeded:
 		return http.StatusRequestEntityTooLarge
 	case fault.UnsupportedType:
@@ -159,6 +161,7 @@ var errorCodes = map[int]api.ErrorCode{
 	http.StatusNotFound:                     api.ErrorCodeNotFound,
 	http.StatusMethodNotAllowed:             api.ErrorCodeMethodNotAllowed,
 	http.StatusConflict:                     api.ErrorCodeConflict,
+	http.StatusGone:                         api.ErrorCodeGone,
 	http.StatusPreconditionFailed:           api.ErrorCodePreconditionFailed,
 	http.StatusRequestEntityTooLarge:        api.ErrorCodePayloadTooLarge,
 	http.StatusUnsupportedMediaType:         api.ErrorCodeUnsupportedMediaType,

@@ -42,6 +42,7 @@ func TestWriteError_EveryKindHasItsStatusCodeAndText(t *testing.T) {
 		fault.InvalidSignature: {403, "Invalid signature", "Invalid signature", "invalid_signature"},
 		fault.NotFound:         {404, "Not Found", "Bad Request", "not_found"},
 		fault.Conflict:         {409, "Conflict", "Bad Request", "conflict"},
+		fault.Gone:             {410, "Gone", "Bad Request", "gone"},
 		fault.TooLarge:         {413, "Request Entity Too Large", "Bad Request", "payload_too_large"},
 		fault.QuotaExceeded:    {413, "Request Entity Too Large", "Bad Request", "storage_cap_exceeded"},
 		fault.UnsupportedType:  {415, "Unsupported Media Type", "Bad Request", "unsupported_media_type"},

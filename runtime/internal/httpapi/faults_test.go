@@ -43,12 +43,12 @@ func start(t *testing.T, w *runtimetest.Env, limitCfg ratelimit.Config) *service
 	serverCfg := runtimetest.ServerConfig()
 	serverCfg.Brand = "service"
 	core := w.Core(t, runtimetest.CoreConfig{Server: serverCfg, Media: runtimetest.MediaConfig(), Upload: runtimetest.UploadConfig(), Limits: limitCfg, Auth: credentials, Now: time.Now})
-	routes, err := rest.New(rest.Config{BaseURL: runtimetest.BaseURL, Brand: "service"}, rest.Deps{Media: core.Media, Items: core.Items, Uploads: core.Uploads, Settings: w.Settings, Auth: core.Auth, Documents: core.Documents})
+	routes, err := rest.New(rest.Config{BaseURL: runtimetest.BaseURL, Brand: "service"}, rest.Deps{Media: core.Media, Items: core.Items, Uploads: core.Uploads, Settings: w.Settings, Auth: core.Auth, Documents: core.Documents, Events: core.Events})
 	must(t, err)
 	locks := w.Store.Uploads.UploadLocks(core.Logs.Logger())
 	uploads, err := tus.New(tus.Config{LockTimeout: 5 * time.Minute}, tus.Deps{Uploads: core.Uploads, Auth: core.Auth, Documents: core.Documents, Locks: locks, BaseURL: runtimetest.BaseURL, Brand: "service"})
 	must(t, err)
-	tools, err := mcp.New(mcp.Config{BaseURL: runtimetest.BaseURL, Version: "test"}, mcp.Deps{Media: core.Media, Items: core.Items, Uploads: core.Uploads, Settings: w.Settings, Auth: core.Auth, Documents: core.Documents, Limits: core.Limits})
+	tools, err := mcp.New(mcp.Config{BaseURL: runtimetest.BaseURL, Version: "test"}, mcp.Deps{Media: core.Media, Items: core.Items, Uploads: core.Uploads, Settings: w.Settings, Activity: core.Activity, Auth: core.Auth, Documents: core.Documents, Limits: core.Limits})
 	must(t, err)
 	replica := core.Serve(t, nil, []func(chi.Router){routes.Mount, uploads.Mount, tools.Mount}, locks.Run)
 	return &service{t: t, client: replica.Client}

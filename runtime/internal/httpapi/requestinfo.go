@@ -8,6 +8,7 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -27,6 +28,8 @@ type RequestInfo struct {
 	// Account is the account that the request counts towards in the metrics: that of the caller, or of
 	// the file that a client may read.
 	Account accountmetrics.Account
+	// Waited is how long the request has waited for events, as its client asked.
+	Waited time.Duration
 	// Body is the body of the request as the server bounds it; nil if it has none.
 	Body Body
 

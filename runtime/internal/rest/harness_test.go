@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -57,6 +58,14 @@ const (
 func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec)) tenant {
 	t.Helper()
 	return w.Tenant(t, account.Spec{Name: name, MaxStorage: maxStorage, MaxUploadSize: maxUploadSize}, change...)
+}
+
+// journal switches the journals of accounts on.
+func (w *world) journal(t *testing.T, of ...tenant) {
+	t.Helper()
+	for _, one := range of {
+		w.Change(t, one, func(s *account.Spec) { s.Journal = 7 * 24 * time.Hour })
+	}
 }
 
 // runtime is a running runtime, and the uploads that a test has begun.

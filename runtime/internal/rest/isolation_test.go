@@ -110,6 +110,18 @@ func foreignJob(t *testing.T, rt *runtime, other tenant, _, _ api.MediaItem) {
 	}
 }
 
+// foreignEvents requires that no event is of an item of another app.
+func foreignEvents(t *testing.T, rt *runtime, other tenant, draft, sealed api.MediaItem) {
+	t.Helper()
+	got := rt.do(t, http.MethodGet, "/events?limit=1000", key(other.Key))
+	page := decode[api.EventPage](t, got)
+	for _, event := range page.Events {
+		if id := event.MediaId; id != nil && (*id == draft.MediaId || *id == sealed.MediaId || *id == rt.running) || event.App != other.App.Name {
+			t.Errorf("an event of another app: %+v", event)
+		}
+	}
+}
+
 // foreignUpload requires the same response for another app's resumable upload and for a missing one.
 func foreignUpload(t *testing.T, rt *runtime, other tenant, _, _ api.MediaItem) {
 	t.Helper()
@@ -142,6 +154,7 @@ func isolations() map[operation]isolation {
 		{"POST", "/media/get/{mediaId}"}:        {foreign: sameAsMissing("POST", "/media/get/{mediaId}")},
 		{"DELETE", "/media/delete/{mediaId}"}:   {foreign: sameAsMissing("DELETE", "/media/delete/{mediaId}")},
 		{"GET", "/media/deleted"}:               {foreign: seesNothing("GET", "/media/deleted?limit=100", "[]")},
+		{"GET", "/events"}:                      {foreign: foreignEvents},
 		{"GET", "/media/uploads"}:               {foreign: seesNothing("GET", "/media/uploads?limit=100", "[]")},
 		{"DELETE", "/media/uploads/{uploadId}"}: {foreign: foreignUpload},
 		{"POST", "/media/restore/{mediaId}"}:    {foreign: sameAsMissing("POST", "/media/restore/{mediaId}")},
@@ -167,6 +180,7 @@ func TestRoutes_IsolateTenants(t *testing.T) {
 	rt := w.runtime(t)
 	one, other := w.tenant(t, "one"), w.tenant(t, "other")
 	blog := w.AddApp(t, one, "blog")
+	w.journal(t, one, other)
 	draft := rt.upload(t, one.Key, filePart("draft.txt", []byte("draft")))
 	sealed := rt.sealed(t, one.Key, filePart("sealed.txt", []byte("sealed")))
 	before := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).Body
@@ -177,6 +191,9 @@ func TestRoutes_IsolateTenants(t *testing.T) {
 	granted, theirGrant := rt.sign(t, one.Key, ""), rt.sign(t, other.Key, "")
 	made, err := account.NewKeySecret(0)
 	must(t, err)
+	wait.Until(t, "the events of the items can be read", func() bool {
+		return strings.Contains(string(rt.do(t, http.MethodGet, "/events?types=media.sealed", key(one.Key)).Body), sealed.MediaId.String())
+	})
 
 	cases := isolations()
 	for _, route := range routesOf(t, (&rest.API{}).Mount, (&delivery.Delivery{}).Mount) {

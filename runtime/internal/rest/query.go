@@ -28,6 +28,7 @@ var queryParameters = map[string]map[string]bool{
 	api.GetRoute:          {"fields": false},
 	api.CountRoute:        {"access": false, "group": false, "type": false, "name": false, "from": false, "to": false},
 	api.DeleteRoute:       {"permanent": false},
+	api.EventsRoute:       {"after": false, "types": false, "limit": true, "wait": true},
 	api.ListDeletedRoute:  {"page": true, "limit": true},
 	api.ListUploadsRoute:  {"limit": true, "after": false},
 	api.TotalStorageRoute: {"access": false, "group": false, "type": false, "name": false, "from": false, "to": false},

@@ -18,6 +18,7 @@ import (
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/ratelimit"
+	"mediastack.dev/runtime/journal"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
 	"mediastack.dev/runtime/upload"
@@ -50,6 +51,8 @@ type Deps struct {
 	Settings  *settings.Service
 	Auth      *auth.Authenticator
 	Documents api.Documents
+	// Events are those of the journals.
+	Events *journal.Feed
 	// Limits count the items of a batch; nil = none.
 	Limits *ratelimit.Limiter
 	// Fetch are the uploads from a URL; nil = disabled.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
@@ -69,7 +70,7 @@ func TestRoutes_RequireTheScopeOfTheOpenAPIDocument(t *testing.T) {
 	}
 	// The tool policy restricts a login at REST as at MCP. It does not restrict a key.
 	for name, agents := range map[string]account.ToolPolicy{"read-only": {ReadOnly: true}, "three tools": {Tools: []string{"list_media", "get_media_count", "update_media_settings"}}, "none": {Tools: []string{}}} {
-		w.Change(t, one, func(s *account.Spec) { s.ToolPolicy = agents })
+		w.Change(t, one, func(s *account.Spec) { s.ToolPolicy, s.Journal = agents, time.Hour })
 		both := w.Session(t, one, auth.ScopeRead, auth.ScopeWrite)
 		for _, route := range routesOf(t, (&rest.API{}).Mount) {
 			if cases[route].open || route.method == http.MethodDelete {

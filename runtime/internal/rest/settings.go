@@ -38,7 +38,8 @@ func (a *API) UpdateSettings(w http.ResponseWriter, r *http.Request) {
 		httpapi.WriteError(w, r, err)
 		return
 	}
-	outcome, err := a.deps.Settings.Update(r.Context(), principal(r).Account.ID, change)
+	by := principal(r)
+	outcome, err := a.deps.Settings.Update(r.Context(), by.Account.ID, by.Actor, change)
 	if err != nil {
 		httpapi.WriteError(w, r, err)
 		return

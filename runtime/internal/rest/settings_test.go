@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/settings"
 )
@@ -98,4 +100,22 @@ func TestSettings_AnUpdateThatChangesNothingSaysSo(t *testing.T) {
 	if rows := w.QueryInt(t, "SELECT count(*) FROM settings_tenant"); rows != 0 {
 		t.Errorf("nothing was changed, and %d rows were written", rows)
 	}
+}
+
+// The journal names the settings that a key has changed, and none of their values.
+func TestSettings_AChangeIsAnEventOfTheKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one", func(s *account.Spec) { s.Journal = 24 * time.Hour })
+	rt := w.runtime(t)
+	change := func(body string, status int) {
+		t.Helper()
+		rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(body)).MustBe(t, status, "%s", body)
+	}
+	change(`{"useWebP": false, "thumbnailWidth": 100, "originals": "signed"}`, http.StatusOK)
+	change(`{"thumbnailWidth": 100}`, http.StatusOK)
+	change(`{"thumbnailWidth": 0}`, http.StatusBadRequest)
+	w.Counts(t, 1, "changes of settings", `SELECT count(*) FROM journal WHERE type = 'settings.changed'`)
+	w.Counts(t, 1, "events of the key with both names", `SELECT count(*) FROM journal WHERE type = 'settings.changed' AND account_id = $1 AND app_id IS NULL AND actor = $2 AND fields = '{originals,thumbnailWidth}'`,
+		one.Account.ID, account.ActorOfKey(one.KeyID).Text())
 }

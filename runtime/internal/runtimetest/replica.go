@@ -24,6 +24,7 @@ import (
 	"mediastack.dev/runtime/internal/origin"
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/internal/server"
+	"mediastack.dev/runtime/journal"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/rendition"
 	"mediastack.dev/runtime/upload"
@@ -105,6 +106,10 @@ type Core struct {
 	Documents api.Documents
 	// Renditions makes the pictures of presets; nil without images.
 	Renditions *rendition.Service
+	// Events are those of the journals.
+	Events *journal.Feed
+	// Activity shows them to people.
+	Activity *journal.Activity
 	// Fetch are the uploads from a URL, and Tasks runs them.
 	Fetch *fetch.Service
 	Tasks *work.Runner
@@ -185,6 +190,9 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 		must(t, c.Tasks.Register(upload.DerivativesWork, later, later.Policy()))
 		files.Derivatives = later
 	}
+	c.Activity = journal.NewActivity(e.Store.Journal)
+	c.Events, err = journal.NewFeed(journal.Config{Waiting: 8, MaxWait: journal.MaxWait}, e.Store.Journal, c.Registry)
+	must(t, err)
 	secret, err := config.Auth.ServerSecret()
 	must(t, err)
 	c.Items = c.Media

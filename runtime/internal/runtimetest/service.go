@@ -97,7 +97,7 @@ func (e *Env) Service(t *testing.T, config ServiceConfig) *Service {
 		s.Fetch = nil
 	}
 	plain, err := rest.New(rest.Config{MaxBatches: 16, BaseURL: base, Brand: brand}, rest.Deps{Limits: s.Limits, Media: s.Media, Items: s.Items,
-		Uploads: s.Uploads, Settings: changes, Auth: s.Auth, Documents: s.Documents, Fetch: s.Fetch})
+		Uploads: s.Uploads, Settings: changes, Auth: s.Auth, Documents: s.Documents, Fetch: s.Fetch, Events: s.Events})
 	must(t, err)
 	apis := []func(chi.Router){plain.Mount, s.Files.Mount}
 	var listeners []func(context.Context) error
@@ -122,7 +122,7 @@ func (s *Service) tools(t *testing.T, config ServiceConfig, changes *settings.Se
 	cfg.BaseURL, cfg.DraftTTL, cfg.Version = config.Server.BaseURL, cmp.Or(cfg.DraftTTL, 24*time.Hour), "test"
 	documents := s.Documents
 	documents.DraftTTL = cfg.DraftTTL
-	tools, err := mcp.New(cfg, mcp.Deps{Media: s.Media, Items: s.Items, Uploads: s.Uploads, Settings: changes, Fetch: s.Fetch, Auth: s.Auth, Documents: documents, Origins: s.Origins, Limits: s.Limits})
+	tools, err := mcp.New(cfg, mcp.Deps{Media: s.Media, Items: s.Items, Uploads: s.Uploads, Settings: changes, Fetch: s.Fetch, Activity: s.Activity, Auth: s.Auth, Documents: documents, Origins: s.Origins, Limits: s.Limits})
 	must(t, err)
 	must(t, tools.Register(s.Registry))
 	if config.Prepare != nil {

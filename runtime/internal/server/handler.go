@@ -255,7 +255,7 @@ func (i *instrumentation) finish(r *http.Request, info *httpapi.RequestInfo, pat
 	}
 	sent := status
 	status = recordedStatus(sent, info.Err())
-	i.metrics.observe(r.Method, pattern, status, elapsed, body.count(), writer.written)
+	i.metrics.observe(r.Method, pattern, status, elapsed-info.Waited, body.count(), writer.written)
 	defer i.tracer.end(r, info, pattern, status, body.count(), writer.written, aborted)
 	i.accounts.Count(info.Account, accountmetrics.Request{Status: status, Failed: failed(r.Context(), status, info.Err()), In: body.count(), Out: writer.written})
 	level := slog.LevelInfo
@@ -272,6 +272,9 @@ func (i *instrumentation) finish(r *http.Request, info *httpapi.RequestInfo, pat
 	}
 	if info.AccountID != uuid.Nil {
 		attributes = append(attributes, slog.String("account", info.AccountID.String()), slog.String("app", info.AppID.String()))
+	}
+	if info.Waited > 0 {
+		attributes = append(attributes, slog.Duration("waited", info.Waited))
 	}
 	if sent != status {
 		attributes = append(attributes, slog.Int("sent_status", sent))

@@ -22,7 +22,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			Name: "mediastack_http_requests_total", Help: "Requests by route, method and status code. Where clients of resumable uploads get 503 for a limit, or for a body that stalls, the code is 429 or 408. The route `unmatched` is none of the service.",
 		}, []string{"route", "method", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "mediastack_http_request_duration_seconds", Help: "Time from the header of a request to the end of its response, by route and method.",
+			Name: "mediastack_http_request_duration_seconds", Help: "Time from the header of a request to the end of its response, by route and method, without the time for which it waited for events.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}, []string{"route", "method"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{

@@ -137,6 +137,31 @@ func TestHandler_RecoversFromPanics(t *testing.T) {
 	}
 }
 
+// A request that waits for events, as its client asks, is not a slow one.
+func TestMetrics_LeaveOutTheTimeOfWaits(t *testing.T) {
+	t.Parallel()
+	const waited = 1000 * time.Hour // longer than any test
+	registry := prometheus.NewRegistry()
+	metrics, err := newMetrics(registry)
+	must(t, err)
+	handler, err := newHandler(valid(), Deps{Mounts: []func(chi.Router){func(r chi.Router) {
+		r.Get("/", func(_ http.ResponseWriter, r *http.Request) { httpapi.FromContext(r.Context()).Waited = waited })
+	}}, Log: slog.New(slog.DiscardHandler)}, metrics, nil)
+	must(t, err)
+	handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+	found, err := registry.Gather()
+	must(t, err)
+	for _, family := range found {
+		if family.GetName() == "mediastack_http_request_duration_seconds" {
+			if sum := family.GetMetric()[0].GetHistogram().GetSampleSum(); sum > -waited.Seconds()/2 {
+				t.Errorf("the request took %v s", sum)
+			}
+			return
+		}
+	}
+	t.Error("there is no duration")
+}
+
 func TestHandler_AcceptsWellFormedRequestIDs(t *testing.T) {
 	t.Parallel()
 	server, _ := running(t, func(r chi.Router) { r.Get("/", func(http.ResponseWriter, *http.Request) {}) })

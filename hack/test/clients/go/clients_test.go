@@ -43,6 +43,7 @@ func TestClient_UploadsReadsAndRetries(t *testing.T) {
 		"a delete says until when it can be undone, or is permanent":    testPermanent,
 		"all deleted items are restored while they are listed":          testRestoreAll,
 		"running uploads are listed and ended":                          testRunning,
+		"events are followed over restarts":                             testEvents,
 		"members of documents are selected, and totals filtered":        testFields,
 		"a file is uploaded from a URL, and sealed":                     testFromURL,
 		"an item is read in part and deleted":                           testDelete,

@@ -1,5 +1,5 @@
 // What users do with the client, as named scenarios. They use only what Node and browsers share, and run in both.
-import { ConnectionError, MediastackClient, MediastackError, UploadFromUrlError } from '@mediastack/client'
+import { ConnectionError, EventsGoneError, MediastackClient, MediastackError, UploadFromUrlError } from '@mediastack/client'
 
 const encoder = new TextEncoder()
 
@@ -300,6 +300,40 @@ function scenarios({ base, limited, remote, remoteFile, apiKey, where, plan, see
         await client.upload(small('later'), { seal: true, group: group('moved') })
       }
       same(listed, ids, 'the items')
+    },
+    'events are followed over restarts of the service and of the caller': async () => {
+      let { next: stored } = await client.listEvents({ after: 'now' })
+      const follow = async (mediaId, last) => {
+        const types = []
+        for await (const { events, next } of client.events({ after: stored, limit: 2 })) {
+          types.push(...events.filter((event) => event.mediaId === mediaId).map(({ type }) => type))
+          stored = next
+          if (types.includes(last)) return types
+        }
+      }
+      const { mediaId } = await client.upload(small(), { seal: true, group: group('events') })
+      same(await follow(mediaId, 'media.sealed'), ['media.uploaded', 'media.sealed'], 'the events that the first caller reads')
+      await client.update(mediaId, { caption: 'c' })
+      const absence = { method: 'GET', path: '/events' }
+      await plan({ ...absence, count: 4, status: 503, retryAfter: '7', body: '{"error": "Service Unavailable", "code": "unavailable"}' })
+      await plan({ ...absence, count: 2, status: 502, body: '<html>' })
+      await plan({ ...absence, count: 4, ...lost })
+      waits.length = 0
+      same(await follow(mediaId, 'media.updated'), ['media.updated'], 'the events that the next caller reads')
+      if (waits.length < 10 || waits[0] !== 7000) throw new Error(`the waits are ${waits}`)
+      await client.delete(mediaId)
+      const { events, more } = await client.listEvents({ after: stored, types: ['media.deleted', 'media.restored'], wait: 60 })
+      same([events.map(({ type, group, actor }) => [type, group, actor.kind]), more], [[['media.deleted', group('events'), 'key']], false], 'the page')
+      same((await failure(client.listEvents({ after: 'x' }))).code, 'invalid_request', 'a malformed cursor')
+      await plan({ ...absence, count: 1, status: 410, body: '{"error": "Gone", "code": "gone", "detail": "events have expired"}' })
+      const gone = await failure(client.events({ after: stored }).next())
+      same([gone instanceof EventsGoneError, gone.message, gone.cause.code], [true, 'events have expired', 'gone'], 'a cursor whose events are gone')
+      const controller = new AbortController()
+      const pages = client.events({ after: 'now', wait: 60, signal: controller.signal })
+      await pages.next()
+      const waiting = failure(pages.next())
+      controller.abort(new Error('enough'))
+      same((await waiting).message, 'enough', 'an iteration that is aborted')
     },
     'an item is changed, only in the version that was read, and values are removed': async () => {
       const { mediaId } = await client.upload(small(), { seal: true, caption: 'a caption', metadata: { album: 'one', kind: 'two' } })
