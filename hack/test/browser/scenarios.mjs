@@ -525,6 +525,25 @@ scenarios['every page noOverflow a narrow screen'] = async () => {
   await narrow()
 }
 
+scenarios['an owner looks up who did what'] = as({ address: fixture.galleries.shift() }, async (user) => {
+  await user.go('/account/activity')
+  await user.sendAddress()
+  await user.sendCode(await user.code())
+  same(user.path(), '/account/activity', 'the browser is at')
+  await user.expectText('Activity of Atelier Moreau')
+  await user.press('.page-links li:first-child a')
+  await user.upload('Beach at dusk.png')
+  await user.upload('Desert road.png', { draft: true })
+  await user.press('.page-links li:nth-child(2) a')
+  await user.expectText('Desert road.png', 'Uploaded as a draft', 'Sealed', 'Files page', '***@people.example')
+  await user.page.select('#type', 'media.sealed')
+  await user.press('.filter button')
+  await user.expectText('Events that match', 'Beach at dusk.png')
+  await user.expectNoText('Desert road.png')
+  await user.press('.activity a')
+  same(await user.names(), ['Beach at dusk.png'], 'the files')
+})
+
 scenarios['an owner uploads, seals, deletes and restores files'] = as({ address: fixture.galleries.shift() }, async (user) => {
   await user.go('/account/files')
   await user.expectText('Log in', 'See, add and delete the files of your account.')
@@ -739,9 +758,13 @@ scenarios['the files page fits a narrow screen, and large text'] = as({ address:
   await noOverflow(user)
   await user.press('.file form[action*="/delete"] button')
   await noOverflow(user)
+  await user.go('/account/activity')
+  await noOverflow(user)
+  await user.go('/account/activity?item=x')
+  await noOverflow(user)
   // Twice the text on a screen of 1280 pixels at a zoom of 200 %.
   await user.page.setViewport({ width: 640, height: 480 })
-  for (const address of ['/account/files', '/account/files?state=draft', '/account/connections']) {
+  for (const address of ['/account/files', '/account/files?state=draft', '/account/activity', '/account/connections']) {
     await user.go(address)
     const wide = await user.page.evaluate(() => {
       document.documentElement.style.fontSize = '200%'

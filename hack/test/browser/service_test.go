@@ -120,7 +120,7 @@ func makeAccounts(t *testing.T, database string, access servers.S3Access) {
 	}
 	for n, owner := range galleries {
 		specs = append(specs, account.Spec{Namespace: "team-b", Name: fmt.Sprintf("gallery-%d", n), DisplayName: "Atelier Moreau", Owners: []string{owner}, MaxStorage: 4 << 20, MaxUploadSize: 2 << 20,
-			Undo: account.Undo{Window: 72 * time.Hour, For: account.UndoEveryone}})
+			Undo: account.Undo{Window: 72 * time.Hour, For: account.UndoEveryone}, Journal: 168 * time.Hour})
 	}
 	// Its name stands in no list of addresses: one scenario has it, from its first login to its last.
 	specs = append(specs, account.Spec{Namespace: "team-b", Name: "library", DisplayName: "Town library", Owners: []string{librarian}, MaxStorage: 128 << 20, MaxUploadSize: 64 << 20,

@@ -24,6 +24,7 @@ import (
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/origin"
 	"mediastack.dev/runtime/internal/ratelimit"
+	"mediastack.dev/runtime/journal"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
 	"mediastack.dev/runtime/upload"
@@ -60,7 +61,9 @@ type Deps struct {
 	Settings *settings.Service
 	// Fetch are the uploads from a URL; nil = disabled.
 	Fetch *fetch.Service
-	Auth  *auth.Authenticator
+	// Activity is that of the journals.
+	Activity *journal.Activity
+	Auth     *auth.Authenticator
 	// Documents are those of items.
 	Documents api.Documents
 	// Origins are the web origins whose pages may call; nil = only those of the base URL.
@@ -95,7 +98,7 @@ func New(cfg Config, deps Deps) (*API, error) {
 	if a.hosts, err = newHostGuard(cfg.BaseURL, cfg.Hosts, deps.Origins); err != nil {
 		return nil, err
 	}
-	a.tools = slices.Concat(a.newTools(), a.findTools(), a.fetchTools())
+	a.tools = slices.Concat(a.newTools(), a.findTools(), a.fetchTools(), a.activityTools())
 	a.calls, a.durations = newCalls(a.tools), newDurations(a.tools)
 	a.handler = a.preprocess(dispatch(a.newSDKHandler()))
 	return a, nil

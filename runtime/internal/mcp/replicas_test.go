@@ -242,6 +242,19 @@ func isolated() map[string]func(t *testing.T, call func(arguments object) result
 		"create_upload_signature": ownOnly(object{"group": "g"}),
 		"upload_media":            ownOnly(uploadArguments("caption", "c")),
 		"upload_media_from_url":   ownOnly(object{"url": "https://files.example.com/x.txt"}),
+		"list_activity": func(t *testing.T, call func(object) result, of theirs) {
+			t.Helper()
+			for _, id := range []string{of.draft, of.sealed, of.deleted, uuid.NewString()} {
+				if got := succeeded[activity](t, call(object{"mediaId": id})); len(got.Events) != 0 || got.Next != "" {
+					t.Errorf("%s: %+v", id, got)
+				}
+			}
+			for _, event := range succeeded[activity](t, call(object{"limit": 100})).Events {
+				if strings.HasPrefix(event.Type, "media.") { // its own changes come later
+					t.Errorf("got %+v", event)
+				}
+			}
+		},
 		"get_upload_from_url": func(t *testing.T, call func(object) result, of theirs) {
 			t.Helper()
 			for _, id := range []string{of.job, uuid.NewString()} {
@@ -257,7 +270,9 @@ func TestTools_IsolateTenants(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rt := w.replica(t)
-	undoable := func(s *account.Spec) { s.Undo = account.Undo{Window: time.Hour, For: account.UndoEveryone} }
+	undoable := func(s *account.Spec) {
+		s.Undo, s.Journal = account.Undo{Window: time.Hour, For: account.UndoEveryone}, time.Hour
+	}
 	one, other := w.tenant(t, "one", allToolsets, undoable), w.tenant(t, "other", allToolsets, undoable)
 	blog := w.AddApp(t, w.tenant(t, "blogs", allToolsets, undoable), "blog")
 	of := theirs{draft: rt.upload(t, one.Key, "draft.txt", []byte("a")), sealed: rt.upload(t, one.Key, "sealed.txt", []byte("b")), deleted: rt.upload(t, one.Key, "deleted.txt", []byte("c")),

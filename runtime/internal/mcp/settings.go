@@ -31,7 +31,7 @@ func (a *API) updateMediaSettings(ctx context.Context, identity auth.Identity, a
 			return nil, err
 		}
 	}
-	if _, err := a.deps.Settings.Update(ctx, identity.Account.ID, change); err != nil {
+	if _, err := a.deps.Settings.Update(ctx, identity.Account.ID, identity.Actor, change); err != nil {
 		if fault.Is(err, fault.Conflict) {
 			return nil, fault.Wrap(err, fault.Conflict, "%s: nothing was changed; leave these out, or have the user ask the administrator who pinned them", fault.From(err).Public)
 		}

@@ -107,7 +107,7 @@ func (a *API) homeURL(ctx context.Context, to destination, session oauth.LoginSe
 
 // interrupted returns the page to return to from a request that a session does not permit any more.
 func (a *API) interrupted(r *http.Request) destination {
-	if a.Files == nil || !strings.HasPrefix(r.URL.Path, a.Files.Home.Path) {
+	if !a.Files.covers(r.URL.Path) {
 		return appsDestination
 	}
 	return a.Files.destination(a.Files.Resume(r))

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/redact"
@@ -27,10 +28,10 @@ type OwnerPage struct {
 
 // OwnerPages are the pages of another package for owners of accounts.
 type OwnerPages struct {
-	// Home is where a login leads that cannot lead to another one. The paths of all begin with its path.
+	// Home is where a login leads that cannot lead to another one.
 	Home   OwnerPage
 	Others []OwnerPage
-	// Resume returns the page, with its parameters, to return to from a request below the path of Home whose session has
+	// Resume returns the page, with its parameters, to return to from a request below the path of a page whose session has
 	// ended. The form of the request, if it has one, is parsed.
 	Resume func(*http.Request) (page string, parameters url.Values)
 }
@@ -46,6 +47,19 @@ func (p *OwnerPages) find(name string) (OwnerPage, bool) {
 		}
 	}
 	return OwnerPage{}, false
+}
+
+// covers reports whether a path is that of a page, or below one.
+func (p *OwnerPages) covers(path string) bool {
+	if p == nil {
+		return false
+	}
+	for _, page := range append([]OwnerPage{p.Home}, p.Others...) {
+		if path == page.Path || strings.HasPrefix(path, page.Path+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 // destination returns a page with those of the values that are its parameters. A value that contains a

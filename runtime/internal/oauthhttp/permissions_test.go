@@ -41,6 +41,7 @@ var reviewed = struct {
 		account.GetTotalStorage:       "how much is stored",
 		account.GetUploadFromURL:      "uploads that are not complete yet",
 		account.GetMediaSettings:      "the settings for images",
+		account.ListActivity:          "See who has added, changed and deleted files, and when",
 		account.ListDeletedMedia:      "See deleted files that can be restored",
 		account.UploadMedia:           "Upload files",
 		account.UploadMediaFromURL:    "also from other websites",
@@ -54,6 +55,9 @@ var reviewed = struct {
 	routes: map[string]string{
 		"GET /media/get/{mediaId}":                  "with their captions, groups and other details",
 		"POST /media/get/{mediaId}":                 "with their captions, groups and other details",
+		"GET /media/get":                            "List, search and download",
+		"POST /media/get":                           "List, search and download",
+		"GET /events":                               "See who has added, changed and deleted files, and when",
 		"GET /media/uploads":                        "uploads that are not complete yet",
 		"DELETE /media/uploads/{uploadId}":          "cancel uploads that are not complete yet",
 		"POST /media/create":                        "Upload files",

@@ -1,5 +1,5 @@
 // Package webfiles serves the files page: the files of one account of the logged-in user, in the Default App, for
-// which a login stands. Package oauthhttp has the login, its session and the CSRF protection of forms; package
+// which a login stands. Beside it is the activity page: who did what in the account. Package oauthhttp has the login, its session and the CSRF protection of forms; package
 // server mounts both. Everything that the page needs is in the URL, the form or the database, so any replica
 // answers each request: notices are codes in the URL of the next page.
 package webfiles
@@ -18,6 +18,7 @@ import (
 	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/internal/ratelimit"
+	"mediastack.dev/runtime/journal"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/upload"
@@ -58,7 +59,9 @@ type Deps struct {
 	BaseURL string
 	Media   Media
 	Uploads Uploads
-	URLs    api.URLs
+	// Activity are the events of accounts.
+	Activity *journal.Activity
+	URLs     api.URLs
 	// Settings are those of accounts, by which originals are public.
 	Settings api.SettingsOf
 	// StoreOrigin returns the origin to which the URLs of a bucket's files redirect; empty = they do not.
@@ -84,6 +87,8 @@ const (
 	deleteFilePath   = filesPath + "/delete"
 	restoreFilePath  = filesPath + "/restore"
 	cancelUploadPath = filesPath + "/cancel"
+
+	activityPath = oauthhttp.AccountPaths + "activity"
 )
 
 // New returns an API that uses deps.
@@ -97,6 +102,7 @@ func New(cfg Config, deps Deps) (*API, error) {
 // Mount adds the routes.
 func (a *API) Mount(r chi.Router) {
 	r.Get(filesPath, a.showFiles)
+	r.Get(activityPath, a.showActivity)
 	r.Get(deleteFilePath, a.showDeleteFile)
 	r.Post(uploadFilePath, a.uploadFile)
 	r.Post(sealFilePath, a.Login.CSRFProtected(a.sealFile))

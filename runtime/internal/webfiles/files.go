@@ -28,18 +28,9 @@ func (a *API) showFiles(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	query := r.URL.Query()
-	id := query.Get("account")
-	if id == "" {
-		accounts, err := a.OAuth.Accounts(r.Context(), session)
-		switch {
-		case err != nil:
-			a.Login.ErrorPage(w, r, err)
-			return
-		case len(accounts) != 1:
-			a.chooseAccount(w, r, session, accounts)
-			return
-		}
-		id = accounts[0].ID.String()
+	id, ok := a.chosenAccount(w, r, session, pages.ChooseAccountPage{})
+	if !ok {
+		return
 	}
 	o, err := a.findFileOwner(w, r, session, id)
 	if err != nil {
@@ -54,13 +45,26 @@ func (a *API) showFiles(w http.ResponseWriter, r *http.Request) {
 	a.writeFilesPage(w, r, o, listQuery(query), message)
 }
 
-// chooseAccount shows the accounts of the user.
-func (a *API) chooseAccount(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, accounts []account.Account) {
-	page := pages.ChooseAccountPage{Form: a.Login.FormFields(session), Email: session.Email}
+// chosenAccount returns the id of the account in the URL, or of the only account of the user. Otherwise it writes the page on which the
+// user chooses one.
+func (a *API) chosenAccount(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, page pages.ChooseAccountPage) (id string, ok bool) {
+	if id := r.URL.Query().Get("account"); id != "" {
+		return id, true
+	}
+	accounts, err := a.OAuth.Accounts(r.Context(), session)
+	if err != nil {
+		a.Login.ErrorPage(w, r, err)
+		return "", false
+	}
+	if len(accounts) == 1 {
+		return accounts[0].ID.String(), true
+	}
+	page.Form, page.Email = a.Login.FormFields(session), session.Email
 	for _, owned := range accounts {
 		page.Accounts = append(page.Accounts, oauthhttp.AccountView(owned))
 	}
 	a.Login.WritePage(w, r, http.StatusOK, nil, func(to io.Writer) error { return a.Pages.ChooseAccount(to, page) })
+	return "", false
 }
 
 // The states that the page lists.
@@ -71,9 +75,12 @@ const (
 )
 
 // listQuery returns the parameters of a list that are set.
-func listQuery(values url.Values) url.Values {
+func listQuery(values url.Values) url.Values { return parametersOf(values, listParameters) }
+
+// parametersOf returns those of the parameters with these names that are set.
+func parametersOf(values url.Values, names []string) url.Values {
 	query := url.Values{}
-	for _, name := range listParameters {
+	for _, name := range names {
 		if value := values.Get(name); value != "" {
 			query.Set(name, value)
 		}

@@ -250,7 +250,7 @@ func TestFiles_OfferTheOriginalBesideItsConversion(t *testing.T) {
 	if got := links(p); !slices.Equal(got, []string{"plain.png image/png"}) {
 		t.Errorf("without a conversion the page leads to %q", got)
 	}
-	_, err := w.Settings.Update(t.Context(), tenant.Account.ID, settings.Layer{UseWebP: new(true)})
+	_, err := w.Settings.Update(t.Context(), tenant.Account.ID, account.Actor{}, settings.Layer{UseWebP: new(true)})
 	must(t, err)
 	for _, access := range []string{"private", "public"} {
 		p = b.Upload(p, access+".png", uploaded, webtest.Field("access", access))

@@ -9,8 +9,9 @@ import (
 
 // The pages that a login can lead to, by the names that cookies and URLs have.
 const (
-	listPage   = "files"
-	deletePage = "delete" // the question whether to delete a file
+	listPage     = "files"
+	deletePage   = "delete" // the question whether to delete a file
+	activityPage = "activity"
 )
 
 // listParameters are the parameters of a list.
@@ -19,8 +20,11 @@ var listParameters = []string{"state", "name", "type", "sort", "after", "page"}
 // OwnerPages returns the pages of this package that a login can lead to.
 func OwnerPages() *oauthhttp.OwnerPages {
 	return &oauthhttp.OwnerPages{
-		Home:   oauthhttp.OwnerPage{Name: listPage, Path: filesPath, Parameters: append([]string{"account"}, listParameters...)},
-		Others: []oauthhttp.OwnerPage{{Name: deletePage, Path: deleteFilePath, Parameters: []string{"account", "item", "back"}, Required: "item", NeedsRecentLogin: true}},
+		Home: oauthhttp.OwnerPage{Name: listPage, Path: filesPath, Parameters: append([]string{"account"}, listParameters...)},
+		Others: []oauthhttp.OwnerPage{
+			{Name: deletePage, Path: deleteFilePath, Parameters: []string{"account", "item", "back"}, Required: "item", NeedsRecentLogin: true},
+			{Name: activityPage, Path: activityPath, Parameters: append([]string{"account"}, activityParameters...)},
+		},
 		Resume: resume,
 	}
 }
@@ -28,6 +32,9 @@ func OwnerPages() *oauthhttp.OwnerPages {
 // resume returns the page to return to from a request that a session does not permit any more, with its parameters.
 // The form of the request, if it has one, is parsed.
 func resume(r *http.Request) (page string, values url.Values) {
+	if r.URL.Path == activityPath {
+		return activityPage, parametersOf(r.URL.Query(), append([]string{"account"}, activityParameters...))
+	}
 	values = url.Values{}
 	for _, name := range append([]string{"account", "item", "back"}, listParameters...) {
 		if value := r.URL.Query().Get(name); value != "" {

@@ -116,11 +116,13 @@ type DeleteFilePage struct {
 	LoginURL string
 }
 
-// ChooseAccountPage lists the accounts whose files the user can see.
+// ChooseAccountPage lists the accounts whose files, or whose activity, the user can see.
 type ChooseAccountPage struct {
 	Form
 	Email    string
 	Accounts []Account
+	// Activity is set if the user chooses an account to see its activity.
+	Activity bool
 }
 
 // Files writes the files page.
@@ -138,35 +140,62 @@ func (p *Pages) ChooseAccount(w io.Writer, page ChooseAccountPage) error {
 	return p.render(w, p.chooseAccountPage, view{Title: "Choose an account", Page: page})
 }
 
-// pageLinks returns the links to the pages of an account, for a session.
-func pageLinks(form Form, filesURL string, files bool) []Tab {
-	return []Tab{{Name: "Files", URL: filesURL, Current: files},
-		{Name: "Authorized applications", URL: "/account/connections?request=" + url.QueryEscape(form.Request), Current: !files}}
+// The pages of an account, as their links are named.
+const (
+	filesLink    = "Files"
+	activityLink = "Activity"
+	appsLink     = "Authorized applications"
+)
+
+// pageLinks returns the links to the pages of an account, for a session. The page of current is the one that is shown.
+func pageLinks(form Form, filesURL, activityURL, current string) []Tab {
+	links := []Tab{{Name: filesLink, URL: filesURL}, {Name: activityLink, URL: activityURL}, {Name: appsLink, URL: "/account/connections?request=" + url.QueryEscape(form.Request)}}
+	for i := range links {
+		links[i].Current = links[i].Name == current
+	}
+	return links
 }
 
-// filesURL returns the URL of the page on which the account is chosen, or of the files of the only one.
-func filesURL(form Form) string { return "/account/files?request=" + url.QueryEscape(form.Request) }
+// filesURL and activityURL return the URLs of the pages on which the account is chosen, or of the only account.
+func filesURL(form Form) string    { return "/account/files?request=" + url.QueryEscape(form.Request) }
+func activityURL(form Form) string { return activityPath + "?request=" + url.QueryEscape(form.Request) }
+
+// ofAccount returns the URL of a page with the account.
+func ofAccount(page string, account Account) string {
+	return page + "&account=" + url.QueryEscape(account.ID)
+}
 
 // PageLinks returns the links to the pages of the account.
-func (p FilesPage) PageLinks() []Tab { return pageLinks(p.Form, filesURL(p.Form), true) }
+func (p FilesPage) PageLinks() []Tab {
+	return pageLinks(p.Form, filesURL(p.Form), ofAccount(activityURL(p.Form), p.Account), filesLink)
+}
 
 // PageLinks returns the links to the pages of the account.
-func (p ChooseAccountPage) PageLinks() []Tab { return pageLinks(p.Form, filesURL(p.Form), true) }
+func (p ChooseAccountPage) PageLinks() []Tab {
+	current := filesLink
+	if p.Activity {
+		current = activityLink
+	}
+	return pageLinks(p.Form, filesURL(p.Form), activityURL(p.Form), current)
+}
 
 // PageLinks returns the links to the pages of the account; none without a files page.
 func (p AuthorizedAppsPage) PageLinks() []Tab {
 	if p.FilesURL == "" {
 		return nil
 	}
-	return pageLinks(p.Form, p.FilesURL, false)
+	return pageLinks(p.Form, p.FilesURL, activityURL(p.Form), appsLink)
 }
 
 // ChooseURL returns the URL of the page on which the account is chosen.
 func (p FilesPage) ChooseURL() string { return filesURL(p.Form) }
 
-// FilesURL returns the URL of the files of an account.
-func (p ChooseAccountPage) FilesURL(id string) string {
-	return filesURL(p.Form) + "&account=" + url.QueryEscape(id)
+// AccountURL returns the URL of the files, or of the activity, of an account.
+func (p ChooseAccountPage) AccountURL(account Account) string {
+	if p.Activity {
+		return ofAccount(activityURL(p.Form), account)
+	}
+	return ofAccount(filesURL(p.Form), account)
 }
 
 // Heading returns what the list has.

@@ -120,6 +120,23 @@ func everyPage(p *pages.Pages, words string) map[string]func(io.Writer) error {
 		"choice of an account": func(w io.Writer) error {
 			return p.ChooseAccount(w, pages.ChooseAccountPage{Form: form, Email: words, Accounts: accounts})
 		},
+		"choice of an account for its activity": func(w io.Writer) error {
+			return p.ChooseAccount(w, pages.ChooseAccountPage{Form: form, Email: words, Accounts: accounts, Activity: true})
+		},
+		"activity": func(w io.Writer) error { return p.Activity(w, activityPage(words)) },
+		"activity, without a match": func(w io.Writer) error {
+			page := activityPage(words)
+			page.Events, page.Error = nil, ""
+			return p.Activity(w, page)
+		},
+		"activity, wrong": func(w io.Writer) error {
+			page := activityPage(words)
+			page.Events, page.FirstURL, page.OlderURL = nil, "", ""
+			return p.Activity(w, page)
+		},
+		"activity, without a journal": func(w io.Writer) error {
+			return p.Activity(w, pages.ActivityPage{Form: form, Account: accounts[1], Email: words, Off: true})
+		},
 		"no account": func(w io.Writer) error {
 			return p.ChooseAccount(w, pages.ChooseAccountPage{Form: form, Email: words})
 		},
@@ -152,6 +169,17 @@ func filesPage(words string) pages.FilesPage {
 		Files: []pages.File{
 			{ID: words, Name: words, Type: words, Size: 5, Caption: words, Group: words, Public: true, At: moment, URL: "/media/file/1/original/a.jpg", Thumbnail: thumbnail, Original: &pages.Original{URL: "/media/file/1/original/a.png", Type: words, Size: 7}, CanDelete: true, DeleteURL: "/account/files/delete?item=1"},
 			{ID: "2", Name: "b.pdf", Type: "application/pdf", Size: 1 << 20, At: moment, URL: "/media/file/2/original/b.pdf", ExpiresAt: moment, CanSeal: true, CanDelete: true},
+		}}
+}
+
+// activityPage is a page with all that it can have.
+func activityPage(words string) pages.ActivityPage {
+	return pages.ActivityPage{Form: form, Email: words, Account: pages.Account{ID: words, Name: words, Detail: words}, Several: true, Kept: 168 * time.Hour, Filter: pages.ActivityFilter{Type: words, File: words}, Error: words,
+		FirstURL: "/account/activity?a", OlderURL: "/account/activity?b", ClearURL: "/account/activity?c",
+		Events: []pages.ActivityEvent{
+			{At: moment, Type: words, FileID: words, FileName: words, FileURL: "/account/files?name=a", HistoryURL: "/account/activity?item=1", Actor: pages.ActivityActor{Kind: "login", Name: words, Email: words}, Fields: []string{words, "fileName"}},
+			{At: moment, Type: "media.deleted", FileID: "2", App: words, Actor: pages.ActivityActor{Kind: words, Email: words}},
+			{At: moment, Type: "key.issued", Actor: pages.ActivityActor{Kind: "operator"}},
 		}}
 }
 

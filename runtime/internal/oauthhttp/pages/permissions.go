@@ -25,6 +25,7 @@ var scopeLabels = map[Scope]struct {
 	"media:read": {"See your files", []string{
 		"List, search and download all files of the account, also private ones and drafts (uploads that are not kept yet), with their captions, groups and other details.",
 		"Get links to private files. Until a link expires, it works for everyone who has it.",
+		"See who has added, changed and deleted files, and when. E-mail addresses are shown in part.",
 		"See deleted files that can be restored, uploads that are not complete yet, how much is stored, and the settings for images.",
 	}, "see files"},
 	"media:write": {"Add, change and publish your files", []string{
