@@ -46,6 +46,7 @@ type options struct {
 	Calls          int           `help:"cold: requests of a round." default:"400"`
 	Photos         int           `help:"images, derivatives: copies of each photo in one round." default:"4"`
 	Megapixels     float64       `help:"images, derivatives: scale of the photos; 1 = full size." default:"1"`
+	Events         int           `help:"journal: events of the account with many." default:"1000000"`
 	Deletes        int           `help:"delete: items, with an object each, that a round deletes." default:"1500"`
 	Drafts         int           `help:"purge: expired drafts, each with an object to remove." default:"100000"`
 	EagerItems     int           `help:"eager: items of which pictures are made in advance." default:"10000"`
@@ -89,6 +90,7 @@ var benchmarks = []benchmark{
 	{"derivatives", "a photo whose derivatives are made later against images off, and with its thumbnail read at once against AtUpload", "p50 at most 1.3 and 1.2 times", derivatives, nil},
 	{"download", "files through REST against bare GetObject", "100 KB at least 0.65 of minio-go and not less than the proxy; 10 MB, which the kernel passes, at least 1.1 of the proxy", download, nil},
 	{"delete", "deletes of sealed items through REST against bare deletes of a row and an object", "at least 0.4 of the bare side; the runtime's CPU at most 0.5 ms, PostgreSQL's 0.7 ms", remove, nil},
+	{"journal", "changes in an account with a journal against those in one without, the bytes of WAL of both, and pages of many events against pages of few", "at least 0.95 of the changes; p99 of a page at most 2 times", journals, nil},
 	{"purge", "purged drafts per second, and the latency of requests meanwhile", "p99 of requests at most 1.5 times that of the idle service; nothing for the pace", purge, nil},
 	{"eager", "pictures in advance per second, when a preset becomes eager and when it changes, and the latency of requests meanwhile", "p99 of requests at most 1.2 times that of the idle service; nothing for the pace", eager, nil},
 	{"cold", "requests, the purge and the check with a database that is ten times larger than the memory of PostgreSQL against those with a small one", "p99 of uploads and seals, whose rows are new, at most 2 times; nothing for the others", cold, nil},
