@@ -144,4 +144,7 @@ func (e *environment) startBackground(ctx context.Context, m *model, all *sync.W
 		}
 	})
 	all.Go(func() { e.sampleQuota(ctx, m) })
+	for _, f := range e.followers {
+		all.Go(func() { f.follow(ctx) })
+	}
 }

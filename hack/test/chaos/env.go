@@ -60,7 +60,9 @@ type environment struct {
 	env      []string // settings of every command of the runtime
 	replicas []*replica
 	tenants  []*tenant
-	raw      *minio.Client
+	// followers read the events of the tenants; none beside a program that writes no events.
+	followers []*follower
+	raw       *minio.Client
 }
 
 func startEnvironment(ctx context.Context, parent, former string) (*environment, error) {
@@ -100,7 +102,7 @@ func (e *environment) start(ctx context.Context, former string) error {
 		Creds: credentials.NewStaticV4(access.AccessKey, access.SecretKey, "")}); err != nil {
 		return err
 	}
-	if err := e.provision(ctx); err != nil {
+	if err := e.provision(ctx, former == ""); err != nil {
 		return fmt.Errorf("provision tenants: %w", err)
 	}
 	if e.dbProxy, err = faults.StartProxy(fmt.Sprintf("127.0.0.1:%d", e.db.Port)); err != nil {
@@ -138,13 +140,16 @@ func (e *environment) start(ctx context.Context, former string) error {
 	return nil
 }
 
-// provision makes the accounts of the tenants.
-func (e *environment) provision(ctx context.Context) error {
+// provision makes the accounts of the tenants, with journals if all programs write events.
+func (e *environment) provision(ctx context.Context, journals bool) error {
 	var specs []account.Spec
 	for _, t := range e.tenants {
 		spec := account.Spec{Namespace: "chaos", Name: t.name, MaxStorage: t.maxStorage, MaxUploadSize: 64 << 20}
 		if t.undo {
 			spec.Undo = account.Undo{Window: time.Hour, For: account.UndoEveryone}
+		}
+		if journals {
+			spec.Journal = 24 * time.Hour
 		}
 		specs = append(specs, spec)
 	}

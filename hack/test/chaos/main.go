@@ -98,6 +98,9 @@ func (e *environment) inject(ctx context.Context, o options, m *model, out io.Wr
 		if err := errors.Join(c.declare(working), c.changePresets(working)); err != nil {
 			return true, err
 		}
+		if o.Former == "" {
+			e.followers = append(e.followers, &follower{client: &client{env: e, model: m, tenant: t, draw: newDraw(o.Seed, uint64(50+n)), http: newHTTP()}, read: map[string]bool{}})
+		}
 	}
 	var all sync.WaitGroup
 	e.startLoad(working, m, o, &all)
