@@ -33,6 +33,7 @@ import (
 	"mediastack.dev/runtime/internal/tus"
 	"mediastack.dev/runtime/internal/webfiles"
 	"mediastack.dev/runtime/inventory"
+	"mediastack.dev/runtime/journal"
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
@@ -51,10 +52,13 @@ type components struct {
 	feed    *accountcache.Feed
 	origins *accountcache.Origins
 	tus     *tus.API
-	locks   *postgres.UploadLocks
-	stores  *objectstore.Readiness
-	work    *work.Runner
-	mail    *mail.Sender // nil if login is disabled
+	events  *journal.Feed
+	// activity shows the events to people.
+	activity *journal.Activity
+	locks    *postgres.UploadLocks
+	stores   *objectstore.Readiness
+	work     *work.Runner
+	mail     *mail.Sender // nil if login is disabled
 
 	pictures *rendition.Service
 
@@ -242,7 +246,12 @@ func (b *builder) buildAPIs() error {
 	preferences := settings.NewService(b.cached)
 	routesCfg := b.Routes
 	routesCfg.BaseURL, routesCfg.Brand = b.Server.BaseURL, b.Server.Brand
-	routes, err := rest.New(routesCfg, rest.Deps{Media: b.items, Items: b.itemCache, Uploads: b.uploads, Settings: preferences, Auth: b.auth, Documents: b.documents, Limits: b.limits, Fetch: b.fetches})
+	var err error
+	if b.events, err = journal.NewFeed(b.Events, b.store.Journal, b.registry); err != nil {
+		return err
+	}
+	b.activity = journal.NewActivity(b.store.Journal)
+	routes, err := rest.New(routesCfg, rest.Deps{Media: b.items, Items: b.itemCache, Uploads: b.uploads, Settings: preferences, Auth: b.auth, Documents: b.documents, Limits: b.limits, Fetch: b.fetches, Events: b.events})
 	if err != nil {
 		return err
 	}
@@ -252,7 +261,7 @@ func (b *builder) buildAPIs() error {
 	}
 	toolsCfg := b.Tools
 	toolsCfg.BaseURL, toolsCfg.DraftTTL, toolsCfg.Version = b.Server.BaseURL, b.Drafts.DraftTTL, versionText()
-	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: b.items, Items: b.itemCache, Uploads: b.uploads, Settings: preferences, Fetch: b.fetches, Auth: b.auth, Documents: b.documents, Origins: b.allowed, Limits: b.limits})
+	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: b.items, Items: b.itemCache, Uploads: b.uploads, Settings: preferences, Fetch: b.fetches, Activity: b.activity, Auth: b.auth, Documents: b.documents, Origins: b.allowed, Limits: b.limits})
 	if err != nil {
 		return err
 	}
@@ -289,7 +298,7 @@ func (b *builder) buildLogin() error {
 	if !b.Files.Enabled {
 		return nil
 	}
-	page, err := webfiles.New(b.Files, webfiles.Deps{Media: b.items, Uploads: b.uploads, URLs: b.files.URLs(), Settings: b.cached, StoreOrigin: b.files.StoreOrigin, DraftTTL: b.Drafts.DraftTTL,
+	page, err := webfiles.New(b.Files, webfiles.Deps{Media: b.items, Uploads: b.uploads, Activity: b.activity, URLs: b.files.URLs(), Settings: b.cached, StoreOrigin: b.files.StoreOrigin, DraftTTL: b.Drafts.DraftTTL,
 		CheckWritable: b.auth.CheckWritable, Login: login, OAuth: logins, Pages: shown, Limits: b.limits, BaseURL: b.Server.BaseURL, Now: time.Now})
 	if err != nil {
 		return err

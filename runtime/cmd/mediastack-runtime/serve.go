@@ -27,6 +27,7 @@ import (
 	"mediastack.dev/runtime/internal/traceexport"
 	"mediastack.dev/runtime/internal/tus"
 	"mediastack.dev/runtime/internal/webfiles"
+	"mediastack.dev/runtime/journal"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/objectstore"
@@ -51,6 +52,7 @@ type serveCommand struct {
 	TUS      tus.Config            `embed:"" group:"Media"`
 	Tools    mcp.Config            `embed:"" group:"Server"`
 	Routes   rest.Config           `embed:"" group:"Limits"`
+	Events   journal.Config        `embed:"" group:"Limits"`
 	Fetch    fetch.Config          `embed:"" group:"Uploads from a URL"`
 	Remote   remotefile.Config     `embed:"" group:"Uploads from a URL"`
 	OAuth    oauthhttp.Config      `embed:"" group:"Login"`
@@ -122,7 +124,7 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 // serve runs the components until ctx ends, and drains them: the requests first, then what runs beside them, then the lease of the process.
 func (c *serveCommand) serve(ctx context.Context, svc components) error {
 	// Requests that run after SIGTERM still need the key cache and last-used updates.
-	// Resumable uploads are interrupted once no new requests arrive.
+	// Resumable uploads are interrupted, and waits for events ended, once no new requests arrive.
 	backgroundCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var background errgroup.Group
 	// The lease outlives all else: when it ends, other processes take over the tasks that still run.
@@ -142,7 +144,8 @@ func (c *serveCommand) serve(ctx context.Context, svc components) error {
 		background.Go(func() error { return svc.pictures.Run(backgroundCtx) })
 	}
 	background.Go(func() error { return svc.work.Run(backgroundCtx) })
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(c.Server.DrainDelay, svc.tus.Drain) })()
+	drain := func() { svc.tus.Drain(); svc.events.Drain() }
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(c.Server.DrainDelay, drain) })()
 	err := svc.server.Run(ctx)
 	stop()
 	backgroundErr := background.Wait()

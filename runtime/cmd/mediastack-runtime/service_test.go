@@ -102,7 +102,7 @@ func (s *service) routes(t *testing.T) []route {
 		"/", "/unknown", "/media/create/resumable", "/media/create/resumable/01a1fd74-5f6f-7afa-be5e-3510feddacd9", "/mcp",
 		"/.well-known/oauth-protected-resource", "/.well-known/oauth-authorization-server", "/oauth/register", "/oauth/token", "/oauth/revoke",
 		"/oauth/authorize", "/oauth/login", "/oauth/login/email", "/oauth/login/code", "/oauth/consent", "/account/connections", "/account/connections/end",
-		"/account/files", "/account/files/upload", "/account/files/seal", "/account/files/delete", "/account/files/restore",
+		"/account/activity", "/account/files", "/account/files/upload", "/account/files/seal", "/account/files/delete", "/account/files/restore",
 	}
 	for _, path := range slices.Sorted(maps.Keys(document.Paths)) {
 		paths = append(paths, id.Replace(path))
