@@ -475,7 +475,7 @@ scenarios['the whole login works by keyboard'] = as({ address: fixture.owners.sh
 
   await user.connect(await fixture.program('Notebook'))
   await user.logIn(base + '/account/connections')
-  same(await tabOrder(user), ['Files', 'Authorized applications', 'Log out', 'Revoke access', 'Revoke access', 'Revoke all access'], 'Tab leads to')
+  same(await tabOrder(user), ['Files', 'Activity', 'Authorized applications', 'Log out', 'Revoke access', 'Revoke access', 'Revoke all access'], 'Tab leads to')
   await to('.apps button')
   await enter()
   await user.expectText('Access revoked.')
@@ -696,14 +696,14 @@ scenarios['the files page works by keyboard'] = as({ address: fixture.galleries.
   await user.upload('Price list 2026.pdf', { draft: true })
   await user.go('/account/files')
   const filter = ['name', 'type', 'sort', 'Apply']
-  same(await tabOrder(user), ['Files', 'Authorized applications', 'Log out', 'Upload a file', 'Files', 'Drafts', 'Deleted', ...filter, 'Desert road.png', 'Delete'], 'Tab leads to')
+  same(await tabOrder(user), ['Files', 'Activity', 'Authorized applications', 'Log out', 'Upload a file', 'Files', 'Drafts', 'Deleted', ...filter, 'Desert road.png', 'Delete'], 'Tab leads to')
   await to('summary')
   await keyboard('Enter')
-  same(await tabOrder(user), ['Files', 'Authorized applications', 'Log out', 'Upload a file', 'caption', 'group', 'access', 'file', 'Upload', 'Upload as a draft', 'Files', 'Drafts', 'Deleted', ...filter,
+  same(await tabOrder(user), ['Files', 'Activity', 'Authorized applications', 'Log out', 'Upload a file', 'caption', 'group', 'access', 'file', 'Upload', 'Upload as a draft', 'Files', 'Drafts', 'Deleted', ...filter,
     'Desert road.png', 'Delete'], 'Tab leads to')
   await to('.tabs li:nth-child(2) a')
   await enter()
-  same(await tabOrder(user), ['Files', 'Authorized applications', 'Log out', 'Upload a file', 'Files', 'Drafts', 'Deleted', ...filter, 'Price list 2026.pdf', 'Seal', 'Delete'], 'Tab leads to')
+  same(await tabOrder(user), ['Files', 'Activity', 'Authorized applications', 'Log out', 'Upload a file', 'Files', 'Drafts', 'Deleted', ...filter, 'Price list 2026.pdf', 'Seal', 'Delete'], 'Tab leads to')
   await to('.file a.button')
   await enter()
   same(await tabOrder(user), ['Delete permanently', 'Keep it'], 'Tab leads to')
