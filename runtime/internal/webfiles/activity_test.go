@@ -151,7 +151,7 @@ func TestActivity_LeadsToOlderEvents(t *testing.T) {
 	b := rt.Browser(t)
 	p := b.Login("/account/activity?type=media.updated", webtest.Owner)
 	var counts []int
-	last := ""
+	var last string
 	for {
 		rows := events(t, p)
 		counts = append(counts, len(rows))
@@ -206,7 +206,7 @@ func TestActivity_IsForOwners(t *testing.T) {
 		t.Error("the name of another tenant's file is shown")
 	}
 	// A cursor of another account is a position in the own journal.
-	page, err := rt.Core.Activity.Recent(t.Context(), w.Principal(t, theirs), journal.RecentRequest{AllApps: true, Limit: 1})
+	page, err := rt.Activity.Recent(t.Context(), w.Principal(t, theirs), journal.RecentRequest{AllApps: true, Limit: 1})
 	must(t, err)
 	if got := b.Get(request + "&account=" + one.Account.ID.String() + "&before=" + page.Older); strings.Contains(got.Text, "theirs") || got.StatusCode != http.StatusOK {
 		t.Errorf("before an event of another account: %d %s", got.StatusCode, got.Text)
