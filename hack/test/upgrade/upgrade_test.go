@@ -111,7 +111,8 @@ func TestUpgrade_ThatExcludesAProgramIsSaidByIt(t *testing.T) {
 		return ""
 	})
 	for _, round := range []func(context.Context) error{tenant.rest, tenant.mcp, tenant.tus} {
-		if err := round(t.Context()); err == nil || !strings.Contains(err.Error(), "503") {
+		// While the runtime knows the key from before, a tool returns the error.
+		if err := round(t.Context()); err == nil || !strings.Contains(err.Error(), "503") && !strings.Contains(err.Error(), `"mediastack.dev/code":"unavailable"`) {
 			t.Errorf("a request to the runtime of before: %v", err)
 		}
 	}

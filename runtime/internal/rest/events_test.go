@@ -56,8 +56,8 @@ func TestEvents_HaveTheDocumentOfTheReference(t *testing.T) {
 		{"type": "account.suspended"},
 	} {
 		got := events[i]
-		if _, err := time.Parse("2006-01-02T15:04:05.000Z", fmt.Sprint(got["time"])); err != nil {
-			t.Errorf("event %d: %v", i, err)
+		if at, err := time.Parse("2006-01-02T15:04:05.999Z", fmt.Sprint(got["time"])); err != nil || !at.Equal(at.Truncate(time.Millisecond)) {
+			t.Errorf("event %d has the time %v: %v", i, got["time"], err)
 		}
 		var epoch, number int
 		if n, err := fmt.Sscanf(fmt.Sprint(got["id"]), "%d-%d", &epoch, &number); n != 2 || err != nil {
