@@ -75,18 +75,13 @@ type Request struct {
 }
 
 func (q Request) validate() error {
-	for _, kind := range q.Types {
-		if !kind.Known() {
-			return fault.New(fault.Invalid, "there is no event type %.40q; the types are %s", string(kind), typeNames())
-		}
-	}
 	switch {
 	case q.Limit < 1 || q.Limit > MaxLimit:
 		return fault.New(fault.Invalid, "limit must be from 1 to %d", MaxLimit)
 	case q.Wait < 0 || q.Wait > MaxWait:
 		return fault.New(fault.Invalid, "wait must be from 0 to %d seconds", int(MaxWait.Seconds()))
 	}
-	return nil
+	return checkTypes(q.Types)
 }
 
 func typeNames() string {
