@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -137,9 +138,14 @@ func (r rowsInOrder) Close() {
 }
 
 func eventOf(row sqlgen.EventsRow) journal.Event {
-	return journal.Event{Position: journal.Position{Epoch: row.Epoch, Transaction: row.Xid, ID: row.ID, At: row.At}, Type: journal.Type(row.Type),
+	event := journal.Event{Position: journal.Position{Epoch: row.Epoch, Transaction: row.Xid, ID: row.ID, At: row.At}, Type: journal.Type(row.Type),
 		AccountID: row.AccountID, AppID: row.AppID.Bytes, ItemID: row.ItemID.Bytes, Sequence: valueOf(row.Sequence), Group: row.GroupLabel,
 		Actor: account.ParseActor(row.Actor), Fields: row.Fields}
+	if event.Type == journal.UsageThreshold && len(row.Fields) == 1 { // the table has no column of its own for it
+		event.Percent, _ = strconv.Atoi(row.Fields[0])
+		event.Fields = nil
+	}
+	return event
 }
 
 const (
@@ -183,6 +189,7 @@ func (s Journal) addPartition(ctx context.Context, day time.Time) error {
 		for _, statement := range []string{
 			fmt.Sprintf("SELECT set_config('lock_timeout', '%s', true)", partitionLockTimeout),
 			fmt.Sprintf("CREATE TABLE %s (LIKE journal INCLUDING DEFAULTS)", name),
+			fmt.Sprintf("CREATE INDEX %s ON %s (epoch, xid, id) WHERE type <> ''", pgx.Identifier{partitionOf(day) + "_order"}.Sanitize(), name), // for webhooks of all accounts
 			fmt.Sprintf("ALTER TABLE journal ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')", name, day.Format(time.RFC3339), day.AddDate(0, 0, 1).Format(time.RFC3339)),
 		} {
 			if _, err := tx.Exec(ctx, statement); err != nil {

@@ -167,17 +167,21 @@ func (e EventActorKind) Valid() bool {
 
 // Defines values for EventType.
 const (
-	AccountResumed   EventType = "account.resumed"
-	AccountSuspended EventType = "account.suspended"
-	KeyEnded         EventType = "key.ended"
-	KeyIssued        EventType = "key.issued"
-	MediaDeleted     EventType = "media.deleted"
-	MediaPurged      EventType = "media.purged"
-	MediaRestored    EventType = "media.restored"
-	MediaSealed      EventType = "media.sealed"
-	MediaUpdated     EventType = "media.updated"
-	MediaUploaded    EventType = "media.uploaded"
-	SettingsChanged  EventType = "settings.changed"
+	AccountResumed        EventType = "account.resumed"
+	AccountSuspended      EventType = "account.suspended"
+	ApplicationAuthorized EventType = "application.authorized"
+	ApplicationRevoked    EventType = "application.revoked"
+	KeyEnded              EventType = "key.ended"
+	KeyIssued             EventType = "key.issued"
+	LoginMade             EventType = "login"
+	MediaDeleted          EventType = "media.deleted"
+	MediaPurged           EventType = "media.purged"
+	MediaRestored         EventType = "media.restored"
+	MediaSealed           EventType = "media.sealed"
+	MediaUpdated          EventType = "media.updated"
+	MediaUploaded         EventType = "media.uploaded"
+	SettingsChanged       EventType = "settings.changed"
+	UsageThreshold        EventType = "usage.threshold"
 )
 
 // Valid indicates whether the value is a known member of the EventType enum.
@@ -187,9 +191,15 @@ func (e EventType) Valid() bool {
 		return true
 	case AccountSuspended:
 		return true
+	case ApplicationAuthorized:
+		return true
+	case ApplicationRevoked:
+		return true
 	case KeyEnded:
 		return true
 	case KeyIssued:
+		return true
+	case LoginMade:
 		return true
 	case MediaDeleted:
 		return true
@@ -204,6 +214,8 @@ func (e EventType) Valid() bool {
 	case MediaUploaded:
 		return true
 	case SettingsChanged:
+		return true
+	case UsageThreshold:
 		return true
 	default:
 		return false
@@ -525,6 +537,9 @@ type Event struct {
 	// MediaID Id of the item; absent for an event of the account.
 	MediaID *string `json:"mediaId,omitempty"`
 
+	// Percent Of `usage.threshold`: which part of the storage cap is used: 80, 90 or 100 %.
+	Percent *int `json:"percent,omitempty"`
+
 	// Sequence Version of the item after the change, which orders the events of one item.
 	Sequence *int64    `json:"sequence,omitempty"`
 	Time     time.Time `json:"time"`
@@ -535,20 +550,20 @@ type Event struct {
 
 // EventActor defines model for EventActor.
 type EventActor struct {
-	// Email E-mail address of the user, masked: `m***@example.com`.
+	// Email E-mail address of the user, masked (`m***@example.com`), or whole if the account says so (`spec.journal.addresses`).
 	Email *string `json:"email,omitempty"`
 
 	// ID Id of the key, or of the authorization of the application.
 	ID *string `json:"id,omitempty"`
 
-	// Kind `key`: a program with an API key; `login`: a connected application; `page`: an owner on the files page; `capability`: an upload signature; `purge`: the end of a draft or of a deleted item.
+	// Kind `key`: a program with an API key; `login`: a connected application; `page`: an owner on a page; `capability`: an upload signature; `purge`: the end of a draft or of a deleted item.
 	Kind EventActorKind `json:"kind"`
 
 	// Name Name of the application.
 	Name *string `json:"name,omitempty"`
 }
 
-// EventActorKind `key`: a program with an API key; `login`: a connected application; `page`: an owner on the files page; `capability`: an upload signature; `purge`: the end of a draft or of a deleted item.
+// EventActorKind `key`: a program with an API key; `login`: a connected application; `page`: an owner on a page; `capability`: an upload signature; `purge`: the end of a draft or of a deleted item.
 type EventActorKind string
 
 // EventPage defines model for EventPage.
