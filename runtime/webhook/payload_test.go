@@ -74,6 +74,39 @@ func TestPayload_HasTheMembersOfAnEvent(t *testing.T) {
 	}
 }
 
+// CloudEvents 1.0 requires specversion, id, source and type. The values are those that the guide names.
+func TestPayload_HasTheAttributesOfCloudEvents(t *testing.T) {
+	t.Parallel()
+	e, about := fullEvent()
+	_, _, decoded := payload(t, webhook.CloudEvents, e, about)
+	_, _, standard := payload(t, webhook.Standard, e, about)
+	for name, want := range map[string]string{
+		"specversion": "1.0", "id": e.EventID(), "source": about.Source + "/accounts/" + about.Account.ID.String(), "type": "dev.mediastack.media.updated",
+		"datacontenttype": "application/json", "time": "2026-11-28T12:00:00.123Z", "subject": e.ItemID.String(), "sequence": "7",
+	} {
+		if decoded[name] != want {
+			t.Errorf("%s is %v, want %s", name, decoded[name], want)
+		}
+	}
+	if !reflect.DeepEqual(decoded["data"], standard["data"]) {
+		t.Errorf("data is %v, and %v in the other format", decoded["data"], standard["data"])
+	}
+}
+
+// A process in another time zone, and one that reads the event from PostgreSQL again, sends the same bytes.
+func TestPayload_IsTheSameInEachTimeZone(t *testing.T) {
+	t.Parallel()
+	e, about := fullEvent()
+	elsewhere := e
+	elsewhere.At = e.At.In(time.FixedZone("", 5*60*60+1800))
+	for _, format := range []webhook.Format{webhook.Standard, webhook.CloudEvents} {
+		_, first, _ := payload(t, format, e, about)
+		if _, second, _ := payload(t, format, elsewhere, about); string(first) != string(second) {
+			t.Errorf("%s: %s, and %s in another time zone", format, first, second)
+		}
+	}
+}
+
 // What an event does not have is absent.
 func TestPayload_OmitsWhatIsAbsent(t *testing.T) {
 	t.Parallel()
