@@ -120,6 +120,10 @@ func (c *Client) Send(ctx context.Context, m webhook.Message) (webhook.Answer, e
 	if err != nil {
 		return webhook.Answer{}, failure(ctx, err)
 	}
+	if response.StatusCode == http.StatusSwitchingProtocols { // its body is the connection, which does not end with ctx
+		_ = response.Body.Close()
+		return webhook.Answer{}, &Error{"the receiver did not answer as HTTP requires", nil}
+	}
 	discard(response.Body, cancel)
 	return webhook.Answer{Status: response.StatusCode, RetryAfter: retryAfter(response.Header.Get("Retry-After"), m.Time)}, nil
 }

@@ -175,6 +175,28 @@ func TestSend_FailsWithATextForTenants(t *testing.T) {
 	}
 }
 
+// A receiver that changes the protocol without being asked gets its connection closed, and holds nothing up.
+func TestSend_ChangesNoProtocol(t *testing.T) {
+	t.Parallel()
+	closed := make(chan error, 1)
+	site := runtimetest.NewSite(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		connection, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			closed <- err
+			return
+		}
+		_, _ = io.WriteString(connection, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: secret\r\n\r\n")
+		_, err = io.Copy(io.Discard, connection)
+		closed <- errors.Join(err, connection.Close())
+	})
+	_, err := client(t, site).Send(t.Context(), message(site.URL("/")))
+	fails(t, "another protocol", err, "HTTP")
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+}
+
 // Addresses are judged when the connection is made. What is not allowed has one text, whether the name exists or not.
 func TestSend_ReachesAllowedAddressesOnly(t *testing.T) {
 	t.Parallel()
