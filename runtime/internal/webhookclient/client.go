@@ -138,7 +138,11 @@ func discard(body io.ReadCloser, cancel context.CancelFunc) {
 
 // retryAfter reads Retry-After: seconds, or a date (RFC 9110, section 10.2.3). Another text counts as none.
 func retryAfter(text string, now time.Time) time.Duration {
-	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
+	seconds, err := strconv.ParseUint(text, 10, 32)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return maxRetryAfter
+	case err == nil:
 		return min(time.Duration(seconds)*time.Second, maxRetryAfter)
 	}
 	at, err := http.ParseTime(text)

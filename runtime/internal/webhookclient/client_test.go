@@ -68,7 +68,7 @@ func TestSend_ReturnsEachStatus(t *testing.T) {
 		want time.Duration
 	}{
 		200: {}, 204: {}, 299: {}, 300: {}, 304: {}, 400: {}, 410: {}, 500: {"soon", 0},
-		429: {"120", 2 * time.Minute}, 503: {"Tue, 14 Nov 2023 22:14:20 GMT", time.Minute}, 502: {"Tue, 14 Nov 2023 22:00:00 GMT", 0}, 504: {"99999999", 24 * time.Hour}, 501: {"-5", 0},
+		429: {"120", 2 * time.Minute}, 503: {"Tue, 14 Nov 2023 22:14:20 GMT", time.Minute}, 502: {"Tue, 14 Nov 2023 22:00:00 GMT", 0}, 504: {"99999999", 24 * time.Hour}, 501: {"-5", 0}, 505: {strings.Repeat("9", 30), 24 * time.Hour},
 	} {
 		site := runtimetest.NewSite(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", header.text)
