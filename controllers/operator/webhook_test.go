@@ -11,12 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/journal"
 	"mediastack.dev/runtime/keys"
@@ -36,7 +38,8 @@ func (b *harness) publishWebhookKey() *keys.Opener {
 	must(b.t, err)
 	opener, err := secret.Opener(keys.PurposeWebhooks)
 	must(b.t, err)
-	must(b.t, b.database.Webhooks.PublishWebhookKey(b.ctx, opener.PublicKey()))
+	must(b.t, check.ErrorOf(b.database.Installations.TouchRuntime(b.ctx, uuid.New(), "test", time.Hour)))
+	must(b.t, check.ErrorOf(b.database.Webhooks.PublishWebhookKey(b.ctx, opener.PublicKey(), true)))
 	return opener
 }
 
@@ -503,6 +506,21 @@ func TestWebhook_FollowsTheAccount(t *testing.T) {
 	if hook.Status.Host != "" || hook.Status.Pending != nil {
 		t.Errorf("the status shows a webhook: %+v", hook.Status)
 	}
+}
+
+// A spec that cannot be used keeps what was stored in effect, but not beyond the account.
+func TestWebhook_FollowsTheAccountWhileItIsStalled(t *testing.T) {
+	t.Parallel()
+	b, _ := newWebhooks(t)
+	account := b.readyAccount("demo")
+	hook := b.webhook("site", "demo")
+	b.ready(hook)
+	change(b, hook, func(w *v1alpha1.MediaWebhook) { w.Spec.Types = []string{"media.eaten"} })
+	b.shows(hook, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalid)
+	must(t, b.Delete(b.ctx, account))
+	b.gone(account)
+	b.shows(hook, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonAccountNotReady)
+	b.notStored(hook)
 }
 
 func TestWebhook_FollowsAnAccountThatIsMadeAgain(t *testing.T) {

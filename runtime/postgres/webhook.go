@@ -31,8 +31,11 @@ var (
 )
 
 // PublishWebhookKey implements webhook.Store.
-func (s Webhooks) PublishWebhookKey(ctx context.Context, key keys.PublicKey) error {
-	return toFault(s.idempotent.PublishWebhookKey(ctx, sqlgen.PublishWebhookKeyParams{ID: key.ID, PublicKey: key.Bytes}), "publish the key of webhooks")
+func (s Webhooks) PublishWebhookKey(ctx context.Context, key keys.PublicKey, begins bool) (done bool, err error) {
+	if s.own() == uuid.Nil {
+		return false, nil
+	}
+	return true, toFault(s.idempotent.PublishWebhookKey(ctx, sqlgen.PublishWebhookKeyParams{ID: key.ID, PublicKey: key.Bytes, Own: s.own(), Begins: begins}), "publish the key of webhooks")
 }
 
 // PutWebhook implements webhook.Registry.
@@ -102,7 +105,7 @@ func (s Webhooks) put(ctx context.Context, w sqlgen.PutWebhookParams, stored sql
 			return err
 		}
 		moved := stored.ObjectUid != "" && stored.AccountID != w.AccountID
-		if err := q.BeginWebhook(ctx, sqlgen.BeginWebhookParams{WebhookID: id, Generation: w.Generation, Moved: moved}); err != nil {
+		if err := q.BeginWebhook(ctx, sqlgen.BeginWebhookParams{WebhookID: id, Generation: w.Generation, Moved: moved, MadeAgain: stored.ObjectUid != "" && stored.ObjectUid != w.ObjectUid}); err != nil {
 			return err
 		}
 		if stored.Suspended && !w.Suspended || stored.ObjectUid != "" && !bytes.Equal(stored.TargetDigest, w.TargetDigest) {
@@ -144,7 +147,7 @@ func (s Webhooks) EachWebhook(ctx context.Context, namespaces []string, visit fu
 func stateOf(row sqlgen.WebhookStatesRow) webhook.State {
 	return webhook.State{Namespace: row.Namespace, Name: row.Name, UID: row.ObjectUid, Pending: int(row.Pending), Full: row.FullQueue, Oldest: webhook.EventTime(row.Oldest),
 		LastAttempt: valueOfTime(row.LastAttemptAt), LastSuccess: valueOfTime(row.LastSuccessAt), LastStatus: int(row.LastStatus), LastError: row.LastError, FailingSince: valueOfTime(row.FailingSince),
-		Ended: row.Ended, Missed: valueOfTime(row.MissedUntil), Journal: row.Journal, Tested: row.Tested, Replayed: row.Replayed, ReplayError: row.ReplayError}
+		Ended: row.Ended, Missed: valueOfTime(row.MissedUntil), Journal: row.Journal, FormerKey: row.FormerKey, Tested: row.Tested, Replayed: row.Replayed, ReplayError: row.ReplayError}
 }
 
 // Attempts implements webhook.Registry.
@@ -187,7 +190,7 @@ func (s Webhooks) RecordAttempt(ctx context.Context, id uuid.UUID, a webhook.Att
 		}
 		failures = int(row.Failures)
 		switch {
-		case outcome.Gone:
+		case row.Ended:
 			return q.EndDeliveries(ctx, id)
 		case row.Recovered:
 			return q.BringForward(ctx, id)

@@ -35,8 +35,17 @@ func newHookEnv(t *testing.T) *hookEnv {
 	store, url := setup(t)
 	e := &hookEnv{T: t, store: store, url: url, account: journaled(t, store, account.Actor{}).AccountID, opener: opener(t, "11")}
 	exec(t, url, `DELETE FROM journal`)
-	must(t, store.Webhooks.PublishWebhookKey(t.Context(), e.opener.PublicKey()))
+	must(t, touch(t, store, uuid.New(), "test"))
+	e.publish(store, e.opener)
 	return e
+}
+
+// publish publishes the key of a process that begins.
+func (e *hookEnv) publish(store *postgres.Store, of *keys.Opener) {
+	e.Helper()
+	if done, err := store.Webhooks.PublishWebhookKey(e.Context(), of.PublicKey(), true); err != nil || !done {
+		e.Fatal(done, err)
+	}
 }
 
 func opener(t *testing.T, digits string) *keys.Opener {
@@ -214,18 +223,52 @@ func TestPutWebhook_EncryptsForTheRuntimes(t *testing.T) {
 		t.Errorf("%s, %v", plain, err)
 	}
 	rotated := opener(t, "22")
-	must(t, e.store.Webhooks.PublishWebhookKey(t.Context(), rotated.PublicKey()))
-	e.put(hook)
+	e.publish(e.store, rotated)
+	if !e.state(hook.UID).FormerKey {
+		t.Error("nothing says that the webhook is encrypted for the former key")
+	}
+	if state := e.put(hook); state.FormerKey {
+		t.Errorf("%+v", state)
+	}
 	if _, err := rotated.Open(receiver().Sealed); err != nil {
 		t.Error(err)
 	}
 	// A runtime that starts with the former secret again has its key published again.
-	must(t, e.store.Webhooks.PublishWebhookKey(t.Context(), e.opener.PublicKey()))
+	e.publish(e.store, e.opener)
 	e.put(hook)
 	if _, err := e.opener.Open(receiver().Sealed); err != nil {
 		t.Error(err)
 	}
 	counts(t, e.url, 2, "keys", `SELECT count(*) FROM webhook_key`)
+}
+
+// A process with another secret that has started and ended is not the last one that counts.
+func TestPublishWebhookKey_IsAgainThatOfAProcessThatLives(t *testing.T) {
+	t.Parallel()
+	e := newHookEnv(t)
+	last := func() (id string) {
+		must(t, testenv.Connections(t, e.url).QueryRow(t.Context(), `SELECT id FROM webhook_key ORDER BY published_at DESC LIMIT 1`).Scan(&id))
+		return id
+	}
+	later := func() {
+		t.Helper()
+		if done, err := e.store.Webhooks.PublishWebhookKey(t.Context(), e.opener.PublicKey(), false); err != nil || !done {
+			t.Fatal(done, err)
+		}
+	}
+	other, process := open(t, e.url), uuid.New()
+	if done, err := other.Webhooks.PublishWebhookKey(t.Context(), opener(t, "22").PublicKey(), true); err != nil || done {
+		t.Errorf("without a lease: %t, %v", done, err)
+	}
+	must(t, touch(t, other, process, "test"))
+	e.publish(other, opener(t, "22"))
+	if later(); last() != opener(t, "22").PublicKey().ID {
+		t.Error("the key of a process that lives is replaced")
+	}
+	exec(t, e.url, `UPDATE runtime_instance SET lease_ends = now() - interval '1s' WHERE id = $1`, process)
+	if later(); last() != e.opener.PublicKey().ID {
+		t.Error("the key of a dead process stays the last one")
+	}
 }
 
 func TestPutWebhook_NeedsAKeyAndAnOpenAccount(t *testing.T) {
@@ -235,7 +278,7 @@ func TestPutWebhook_NeedsAKeyAndAnOpenAccount(t *testing.T) {
 	if _, err := e.store.Webhooks.PutWebhook(t.Context(), e.hook("a")); !fault.Is(err, fault.Conflict) {
 		t.Error(err)
 	}
-	must(t, e.store.Webhooks.PublishWebhookKey(t.Context(), e.opener.PublicKey()))
+	e.publish(e.store, e.opener)
 	other := e.hook("a")
 	other.AccountID = uuid.New()
 	if _, err := e.store.Webhooks.PutWebhook(t.Context(), other); !fault.Is(err, fault.NotFound) {
@@ -288,7 +331,7 @@ func TestWebhook_ThatIsSuspendedKeepsEvents(t *testing.T) {
 	e.put(hook)
 	e.tell("one")
 	e.sends(100, "one")
-	exec(t, e.url, `UPDATE work SET due_at = now() + interval '1 hour'`)
+	exec(t, e.url, `UPDATE work SET due_at = now() + interval '1 hour', attempts = 3`)
 	exec(t, e.url, `INSERT INTO work_turn (kind, account_id, served_at, not_before) SELECT 'webhook', id, now(), now() + interval '1 hour' FROM webhook`)
 	hook.Suspended = true
 	e.put(hook)
@@ -299,6 +342,7 @@ func TestWebhook_ThatIsSuspendedKeepsEvents(t *testing.T) {
 	hook.Suspended = false
 	e.put(hook)
 	e.sends(100, "two")
+	counts(t, e.url, 1, "deliveries with the attempts before the one that was brought forward", `SELECT count(*) FROM work WHERE kind = 'webhook' AND attempts = 2`)
 	counts(t, e.url, 2, "deliveries that are due", `SELECT count(*) FROM work LEFT JOIN work_turn USING (kind, account_id) WHERE kind = 'webhook' AND due_at <= now() AND not_before <= now()`)
 }
 
@@ -456,6 +500,42 @@ func TestRecordAttempt_GoneEndsTheGeneration(t *testing.T) {
 	}
 	e.tell("three")
 	e.sends(100, "three")
+}
+
+// A receiver that is replaced while it answers does not end the webhook, nor what waits for its successor.
+func TestRecordAttempt_GoneDoesNotEndALaterGeneration(t *testing.T) {
+	t.Parallel()
+	e := newHookEnv(t)
+	hook := e.hook("a")
+	e.put(hook)
+	e.tell("one")
+	e.sends(100, "one")
+	hook.Generation, hook.URL = 2, "https://example.org/successor"
+	e.put(hook)
+	must1(e.store.Webhooks.RecordAttempt(t.Context(), e.only(), webhook.Attempt{At: time.Now(), Status: 410}, webhook.Outcome{Gone: true, Generation: 1}, time.Minute))(t)
+	if state := e.state("uid of a"); state.Ended || state.Pending != 1 {
+		t.Errorf("%+v", state)
+	}
+	e.tell("two")
+	hook.Generation = 3
+	e.put(hook)
+	e.sends(100, "two")
+}
+
+// The generations of an object that is made again begin again: that of the one before which was ended says nothing about them.
+func TestPutWebhook_OfAnObjectThatIsMadeAgainHasNotEnded(t *testing.T) {
+	t.Parallel()
+	e := newHookEnv(t)
+	hook := e.hook("a")
+	hook.Generation = 5
+	e.put(hook)
+	must1(e.store.Webhooks.RecordAttempt(t.Context(), e.only(), webhook.Attempt{At: time.Now(), Status: 410}, webhook.Outcome{Gone: true, Generation: 5}, time.Minute))(t)
+	hook.Generation, hook.UID = 1, "a later uid"
+	if state := e.put(hook); state.Ended {
+		t.Errorf("%+v", state)
+	}
+	e.tell("one")
+	e.sends(100, "one")
 }
 
 func TestWebhook_EndsWithItsAccount(t *testing.T) {

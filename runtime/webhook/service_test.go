@@ -22,6 +22,7 @@ import (
 	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/runtimetest/mediatest"
 	"mediastack.dev/runtime/internal/webhookclient"
 	"mediastack.dev/runtime/journal"
@@ -58,7 +59,11 @@ func (h *harness) publish(secret keys.Secret) {
 	h.T.Helper()
 	opener, err := secret.Opener(keys.PurposeWebhooks)
 	must(h.T, err)
-	must(h.T, h.Store.Webhooks.PublishWebhookKey(h.T.Context(), opener.PublicKey()))
+	runtimetest.Lease(h.T, h.Store)
+	done, err := h.Store.Webhooks.PublishWebhookKey(h.T.Context(), opener.PublicKey(), true)
+	if must(h.T, err); !done {
+		h.T.Fatal("the key is not published")
+	}
 }
 
 func (h *harness) exec(sql string, args ...any) {
@@ -342,6 +347,26 @@ func TestService_GoneEndsTheWebhook(t *testing.T) {
 	h.put(w)
 	ids := h.tell(1)
 	wait.Until(t, "events of the next generation are received", r.has(ids...))
+}
+
+// What a receiver answers whose URL was replaced meanwhile is no answer of the next one.
+func TestService_GoneOfAFormerReceiverLosesNothing(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	former, next := newReceiver(t), newReceiver(t)
+	w := h.to(former)
+	former.answers(func(answer http.ResponseWriter, _ *http.Request) {
+		changed := w
+		changed.Generation, changed.URL = 2, next.URL
+		h.put(changed)
+		answer.WriteHeader(http.StatusGone)
+	})
+	h.replica(h.secret)
+	ids := h.tell(1)
+	wait.Until(t, "the next receiver has the event", func() bool { h.due(); return next.has(ids...)() })
+	if state := h.state(w); state.Ended {
+		t.Errorf("%+v", state)
+	}
 }
 
 func TestService_SendsNothingWhileSuspended(t *testing.T) {
