@@ -51,7 +51,7 @@ func (s Webhooks) PutWebhook(ctx context.Context, w webhook.Webhook) (webhook.St
 	}
 	wanted := sqlgen.PutWebhookParams{Namespace: w.Namespace, Name: w.Name, ObjectUid: w.UID, Generation: w.Generation, AccountID: pgtype.UUID{Bytes: w.AccountID, Valid: w.AccountID != uuid.Nil},
 		Types: typesOf(w.Types), Apps: append([]string{}, w.Apps...), Groups: append([]string{}, w.Groups...), Format: string(w.Format), Suspended: w.Suspended,
-		TargetDigest: digest[:], PublicKey: key.ID, Test: w.Test, Replay: w.Replay, ReplaySince: optionalTime(w.Since), ReplayEvents: append([]string{}, w.Events...)}
+		TargetDigest: digest[:], PublicKey: key.ID, Test: w.Test, Replay: w.Replay, ReplaySince: optionalTime(w.Since.Truncate(time.Microsecond)), ReplayEvents: append([]string{}, w.Events...)}
 	stored, err := s.queries.StoredWebhook(ctx, sqlgen.StoredWebhookParams{Namespace: w.Namespace, Name: w.Name})
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return webhook.State{}, toFault(err, "read a webhook")

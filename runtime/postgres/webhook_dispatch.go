@@ -215,4 +215,3 @@ func foundOf(rows []sqlgen.WebhookEventsRow) []webhook.Found {
 	}
 	return found
 }
-
