@@ -165,8 +165,8 @@ func TestSend_FailsWithATextForTenants(t *testing.T) {
 		_, err := client(t, site, short).Send(t.Context(), message(site.URL(path)))
 		fails(t, path, err, part)
 	}
-	site.Resolve("other.example.com", "127.0.0.1")
-	_, err := client(t, site).Send(t.Context(), message(site.Named("other.example.com", "/secret")))
+	site.Resolve("other.test", "127.0.0.1")
+	_, err := client(t, site).Send(t.Context(), message(site.Named("other.test", "/secret")))
 	fails(t, "another name", err, "certificate")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
