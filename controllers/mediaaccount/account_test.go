@@ -21,7 +21,7 @@ func TestAccountSpec_HasTheRetentionOfTheJournal(t *testing.T) {
 		"a journal with retention":    {&v1alpha1.JournalSpec{Retention: &metav1.Duration{Duration: 24 * time.Hour}}, 24 * time.Hour},
 	} {
 		object := &v1alpha1.MediaAccount{Spec: v1alpha1.MediaAccountSpec{Journal: c.journal}}
-		if got := toAccountSpec(object).Journal; got != c.want {
+		if got := toAccountSpec(object, c.webhooks).Journal; got != c.want {
 			t.Errorf("%s: the account has a retention of %s, want %s", name, got, c.want)
 		}
 	}
