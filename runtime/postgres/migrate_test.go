@@ -112,6 +112,8 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 		"00041_journal_account.sql":            "d7986502935d85e14899ca3953faeef095e4e5c20e811c77677eb47c025874cd",
 		"00042_journal_key.sql":                "a607c1a42bfd0520ba4fce110bd09389050518f6741186d0b80a12f161e9b6b7",
 		"00043_journal_settings.sql":           "dddf38c156fa3481fb43772468a7c4efd4d2a667511e2c349f56afcdcf34c69e",
+		"00044_webhook.sql":                    "95a055e1ea7ff7df298241cd9246f89df352ee59704378a9ddb12fc11a94076d",
+		"00045_journal_order.sql":              "13da3614776f7f273eb2101aca9aee715fef15e558b09ed76a96941ea131a73c",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

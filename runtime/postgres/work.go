@@ -13,6 +13,7 @@ import (
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 	"mediastack.dev/runtime/rendition"
 	"mediastack.dev/runtime/upload"
+	"mediastack.dev/runtime/webhook"
 	"mediastack.dev/runtime/work"
 )
 
@@ -23,7 +24,7 @@ const claimLock = 526_877
 
 // workKinds are the kinds of tasks.
 func workKinds() []string {
-	return []string{string(oauth.EmailWork), string(media.RemovalWork), string(media.FactsWork), string(fetch.JobWork), string(rendition.PictureWork), string(upload.SearchWork), string(upload.DerivativesWork)}
+	return []string{string(oauth.EmailWork), string(media.RemovalWork), string(media.FactsWork), string(fetch.JobWork), string(rendition.PictureWork), string(upload.SearchWork), string(upload.DerivativesWork), string(webhook.DeliveryWork)}
 }
 
 // optionalTime returns nil for the zero time.
@@ -97,7 +98,7 @@ func (s Tasks) FinishTask(ctx context.Context, task work.Task) (work.Ending, err
 // ReturnTask implements work.Store.
 func (s Tasks) ReturnTask(ctx context.Context, task work.Task, why work.Return) (work.Ending, error) {
 	row, err := s.queries.ReturnTask(ctx, sqlgen.ReturnTaskParams{Kind: string(task.Kind), Key: task.Key, Claim: task.Claim,
-		Delay: why.Delay.Microseconds(), Failure: why.Failure, Rest: why.Account, Now: optionalTime(why.Now)})
+		Delay: why.Delay.Microseconds(), Failure: why.Failure, Rest: why.Rest.Microseconds(), Now: optionalTime(why.Now)})
 	switch {
 	case err != nil:
 		return work.Lost, toFault(err, "return a task")

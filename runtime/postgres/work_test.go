@@ -249,7 +249,7 @@ func TestWork_AccountsRest(t *testing.T) {
 	addTasks(t, url, a, 2)
 	tasks, err := store.Tasks.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: 1, Duration: time.Hour})
 	must(t, err)
-	if ending, err := store.Tasks.ReturnTask(t.Context(), tasks[0], work.Return{Delay: time.Hour, Account: true}); err != nil || ending != work.Recorded {
+	if ending, err := store.Tasks.ReturnTask(t.Context(), tasks[0], work.Return{Delay: time.Hour, Rest: time.Hour}); err != nil || ending != work.Recorded {
 		t.Fatalf("%v %v", ending, err)
 	}
 	addTasks(t, url, a, 1)
@@ -271,7 +271,7 @@ func TestWork_AccountsRest(t *testing.T) {
 	lost, err := store.Tasks.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: 1, Duration: time.Hour})
 	must(t, err)
 	statement(t, url, "UPDATE work SET claim = NULL, due_at = now() WHERE account_id = $1", c)
-	if ending, err := store.Tasks.ReturnTask(t.Context(), lost[0], work.Return{Delay: time.Hour, Account: true}); err != nil || ending != work.Lost {
+	if ending, err := store.Tasks.ReturnTask(t.Context(), lost[0], work.Return{Delay: time.Hour, Rest: time.Hour}); err != nil || ending != work.Lost {
 		t.Errorf("%v %v", ending, err)
 	}
 	if got, want := claimTasks(t, store, 9, 0), (map[uuid.UUID]int{c: 2}); !maps.Equal(got, want) {

@@ -66,7 +66,8 @@ type Requests struct {
 
 // State is what became of a webhook.
 type State struct {
-	UID string
+	// Namespace, Name and UID are those of the object.
+	Namespace, Name, UID string
 	// Pending is how many deliveries wait or run, and Full reports whether more events wait in the journal until there is room.
 	Pending int
 	Full    bool

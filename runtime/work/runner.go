@@ -306,6 +306,7 @@ func (q *queue) end(ctx, claimed context.Context, task Task, err error) (outcome
 	var (
 		discard discarded
 		snooze  snoozed
+		retry   retried
 		why     Return
 	)
 	switch {
@@ -321,12 +322,18 @@ func (q *queue) end(ctx, claimed context.Context, task Task, err error) (outcome
 		outcome = outcomeReturned
 		log.InfoContext(ctx, "a task is left to another process: this one shuts down")
 	case errors.As(err, &snooze):
-		outcome, why.Delay, why.Account = outcomeSnoozed, snooze.delay, snooze.account
+		outcome, why.Delay = outcomeSnoozed, snooze.delay
+		if snooze.account {
+			why.Rest = snooze.delay
+		}
 	case q.policy.MaxAttempts > 0 && task.Attempt >= q.policy.MaxAttempts:
 		outcome = outcomeDiscarded
 		log.ErrorContext(ctx, "a task is discarded: it has failed too often", "error", err)
 	default:
 		outcome, why = outcomeRetry, Return{Delay: q.policy.backoff(task.Attempt), Failure: cmp.Or(err.Error(), "an error without a text")}
+		if errors.As(err, &retry) {
+			why.Delay, why.Rest = retry.delay, retry.rest
+		}
 		log.WarnContext(ctx, "a task failed and is tried again", "error", err, "retry_in", why.Delay)
 	}
 	ending, recordErr := q.record(claimed, func(ctx context.Context) (Ending, error) {

@@ -364,13 +364,19 @@ func TestRunner_GoesOnWithTasksThatSnoozeForNothing(t *testing.T) {
 	})
 }
 
+var errTest = errors.New("it failed")
+
 // What is put off is told to the store: a task, or all of its account.
 func TestRunner_SnoozesTheTaskOrItsAccount(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]work.Return{
 		work.Snooze(time.Hour):         {Delay: time.Hour},
-		work.SnoozeAccount(time.Hour):  {Delay: time.Hour, Account: true},
-		work.SnoozeAccount(-time.Hour): {Account: true},
+		work.SnoozeAccount(time.Hour):  {Delay: time.Hour, Rest: time.Hour},
+		work.SnoozeAccount(-time.Hour): {},
+		// A failed attempt counts, so it has the text of its error.
+		work.Retry(time.Minute, 0, errTest):           {Delay: time.Minute, Failure: "wrapped: " + errTest.Error()},
+		work.Retry(time.Minute, time.Hour, errTest):   {Delay: time.Minute, Rest: time.Hour, Failure: "wrapped: " + errTest.Error()},
+		work.Retry(-time.Minute, -time.Hour, errTest): {Failure: "wrapped: " + errTest.Error()},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &queue{}

@@ -28,8 +28,8 @@ type Return struct {
 	Delay time.Duration
 	// Failure is the text of the error of an attempt that failed. Without it, the attempt does not count.
 	Failure string
-	// Account puts off all tasks of the kind that the task's account has, for as long.
-	Account bool
+	// Rest puts off all tasks of the kind that the task's account has for so long; 0 = none.
+	Rest time.Duration
 	// Now is the time in tests; zero = the database's.
 	Now time.Time
 }

@@ -50,8 +50,8 @@ type Task struct {
 
 // Worker does the tasks of a kind. Work is called by several goroutines.
 //
-// Work returns nil if the task is done, an error of Snooze, SnoozeAccount or Discard, or another error if the attempt failed: the task is then
-// tried again later. The text of an error is logged and stored, so it holds no secret. ctx ends with Policy.Timeout,
+// Work returns nil if the task is done, an error of Snooze, SnoozeAccount, Retry or Discard, or another error if the attempt failed: the task is
+// then tried again after the backoff of the Policy. The text of an error is logged and stored, so it holds no secret. ctx ends with Policy.Timeout,
 // and when the process shuts down: the task is then given to another process, and the attempt does not count.
 type Worker interface {
 	Work(ctx context.Context, task Task) error
@@ -72,6 +72,25 @@ func Snooze(delay time.Duration) error { return snoozed{delay: max(0, delay)} }
 // SnoozeAccount returns an error with which a Worker puts off all tasks of the kind that the task's account has, those that are added
 // meanwhile included. The attempt does not count. Tasks that run already continue.
 func SnoozeAccount(delay time.Duration) error { return snoozed{max(0, delay), true} }
+
+// retried is the error of Retry.
+type retried struct {
+	cause       error
+	delay, rest time.Duration
+}
+
+// Error implements error.
+func (r retried) Error() string { return r.cause.Error() }
+
+// Unwrap returns the cause.
+func (r retried) Unwrap() error { return r.cause }
+
+// Retry returns the error of an attempt that failed, after which the task is tried again: after delay, instead of the backoff of the Policy.
+// With rest above zero, all tasks of the kind that the task's account has are put off for so long, as SnoozeAccount does. Policy.MaxAttempts
+// bounds the attempts.
+func Retry(delay, rest time.Duration, cause error) error {
+	return retried{cause, max(0, delay), max(0, rest)}
+}
 
 // discarded is the error of Discard.
 type discarded struct{ cause error }

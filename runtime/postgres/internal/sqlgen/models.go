@@ -510,6 +510,67 @@ type UploadWriter struct {
 	EndedAt      *time.Time
 }
 
+type Webhook struct {
+	ID           uuid.UUID
+	Namespace    string
+	Name         string
+	ObjectUid    string
+	Generation   int64
+	AccountID    pgtype.UUID
+	Types        []string
+	Apps         []string
+	Groups       []string
+	Format       string
+	Suspended    bool
+	Target       []byte
+	TargetDigest []byte
+	PublicKey    string
+	Test         string
+	Replay       string
+	ReplaySince  *time.Time
+	ReplayEvents []string
+}
+
+type WebhookAttempt struct {
+	WebhookID    uuid.UUID
+	Slot         int32
+	At           time.Time
+	EventID      string
+	Type         string
+	Number       int32
+	Status       int32
+	Error        string
+	Milliseconds int64
+}
+
+type WebhookKey struct {
+	ID          string
+	PublicKey   []byte
+	PublishedAt time.Time
+}
+
+type WebhookProgress struct {
+	WebhookID       uuid.UUID
+	Epoch           int64
+	Xid             int64
+	EventID         int64
+	ReadAt          *time.Time
+	SeenAt          time.Time
+	FullQueue       bool
+	MissedUntil     *time.Time
+	Attempts        int64
+	Failures        int32
+	FailingSince    *time.Time
+	LastAttemptAt   *time.Time
+	LastSuccessAt   *time.Time
+	LastStatus      int32
+	LastError       string
+	EndedGeneration *int64
+	Tested          string
+	Replayed        string
+	ReplayError     string
+}
+
 type Work struct {
 	Kind       string
 	Key        uuid.UUID

@@ -298,10 +298,11 @@ WITH expired AS (
         attempts = CASE WHEN $6::text = '' THEN attempts - 1 ELSE attempts END, failure = CASE WHEN $6::text = '' THEN failure ELSE $6::text END
     WHERE work.kind = $1 AND work.key = $2 AND work.claim = $3::uuid
         AND (work.expires_at IS NULL OR work.expires_at > coalesce($4::timestamptz, now()) + $5::bigint * interval '1 microsecond')
-    RETURNING work.key, work.kind, work.account_id, work.due_at
+    RETURNING work.key, work.kind, work.account_id
 ), rested AS (
     INSERT INTO work_turn (kind, account_id, served_at, not_before)
-    SELECT returned.kind, returned.account_id, now(), returned.due_at FROM returned WHERE $7::boolean
+    SELECT returned.kind, returned.account_id, now(), coalesce($4::timestamptz, now()) + $7::bigint * interval '1 microsecond'
+    FROM returned WHERE $7::bigint > 0
     ON CONFLICT (kind, account_id) DO UPDATE SET not_before = excluded.not_before
 )
 SELECT EXISTS (SELECT FROM expired) AS expired, EXISTS (SELECT FROM returned) AS returned
@@ -314,7 +315,7 @@ type ReturnTaskParams struct {
 	Now     *time.Time
 	Delay   int64
 	Failure string
-	Rest    bool
+	Rest    int64
 }
 
 type ReturnTaskRow struct {
@@ -322,7 +323,7 @@ type ReturnTaskRow struct {
 	Returned bool
 }
 
-// Ends a claim. A task that would be due only after its time is removed. rest puts off all tasks of its account and kind.
+// Ends a claim. A task that would be due only after its time is removed. rest, in microseconds, puts off all tasks of its account and kind.
 func (q *Queries) ReturnTask(ctx context.Context, arg ReturnTaskParams) (ReturnTaskRow, error) {
 	row := q.db.QueryRow(ctx, returnTask,
 		arg.Kind,
