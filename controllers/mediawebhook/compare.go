@@ -2,6 +2,7 @@ package mediawebhook
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"time"
 
@@ -150,24 +151,20 @@ func (r *Reconciler) outdated(ctx context.Context, memory *comparison) ([]types.
 func (r *Reconciler) removeOrphans(ctx context.Context, memory *comparison, orphans map[string]webhook.State) error {
 	before := memory.missing
 	memory.missing = map[string]bool{}
-	again := false
-	for uid := range orphans {
+	for uid, state := range orphans {
 		memory.missing[uid] = true
-		again = again || before[uid]
-	}
-	if !again {
-		return nil
-	}
-	live, err := r.liveUIDs(ctx)
-	if err != nil {
-		return err
-	}
-	for uid := range orphans {
-		if !before[uid] || live[uid] {
+		if !before[uid] {
 			continue
 		}
-		log.FromContext(ctx).Info("removing a webhook whose MediaWebhook does not exist any more", "uid", uid)
-		err := r.deps.Gate.Do(ctx, func(ctx context.Context) error { return r.deps.Webhooks.RemoveWebhook(ctx, uid) })
+		gone, err := r.gone(ctx, state)
+		if err != nil {
+			return err
+		}
+		if !gone {
+			continue
+		}
+		log.FromContext(ctx).Info("removing a webhook whose MediaWebhook does not exist any more", "object", state.Namespace+"/"+state.Name, "uid", uid)
+		err = r.deps.Gate.Do(ctx, func(ctx context.Context) error { return r.deps.Webhooks.RemoveWebhook(ctx, uid) })
 		if err != nil {
 			return err
 		}
@@ -176,22 +173,16 @@ func (r *Reconciler) removeOrphans(ctx context.Context, memory *comparison, orph
 	return nil
 }
 
-// liveUIDs returns the UIDs of all objects that the API server has.
-func (r *Reconciler) liveUIDs(ctx context.Context) (map[string]bool, error) {
-	uids := map[string]bool{}
-	namespaces := r.config.Namespaces
-	if len(namespaces) == 0 {
-		namespaces = []string{metav1.NamespaceAll}
+// gone reports whether the API server does not have the object of a webhook, or has another one of its name.
+func (r *Reconciler) gone(ctx context.Context, of webhook.State) (bool, error) {
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MediaWebhook"))
+	err := r.deps.APIReader.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: of.Name}, found)
+	switch {
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("read MediaWebhook %s/%s: %w", of.Namespace, of.Name, err)
 	}
-	for _, namespace := range namespaces {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MediaWebhookList"))
-		if err := r.deps.APIReader.List(ctx, list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-			return nil, err
-		}
-		for i := range list.Items {
-			uids[string(list.Items[i].UID)] = true
-		}
-	}
-	return uids, nil
+	return string(found.UID) != of.UID, nil
 }

@@ -32,7 +32,7 @@ func (b *harness) uninstall(out *bytes.Buffer) *installation.Uninstall {
 func (b *harness) uninstallAs(access *rest.Config, out *bytes.Buffer) *installation.Uninstall {
 	b.t.Helper()
 	store := b.openStore()
-	command, err := installation.NewUninstall(access, b.namespace, store.Installations, account.NewRegistry(store.Accounts, "", nil), out)
+	command, err := installation.NewUninstall(access, b.namespace, store.Installations, store.Webhooks, account.NewRegistry(store.Accounts, "", nil), out)
 	must(b.t, err)
 	return command
 }
@@ -322,7 +322,7 @@ func uninstallWithoutTheDatabaseReleasesTheObjects(t *testing.T, ownCluster func
 	stop()
 	before := rows(t, b.databaseURL)
 	var out bytes.Buffer
-	command, err := installation.NewUninstall(operatorAccess(t, b.plane), b.namespace, nil, nil, &out)
+	command, err := installation.NewUninstall(operatorAccess(t, b.plane), b.namespace, nil, nil, nil, &out)
 	must(t, err)
 	if _, err := command.Run(b.ctx, true); err != nil {
 		t.Fatal(err)
