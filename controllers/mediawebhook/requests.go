@@ -103,7 +103,8 @@ func parseReplay(annotations map[string]string, now time.Time) (since time.Time,
 // readLog reads the log if an annotation asks for one that the status does not have, and asks for the next reconcile while a request waits.
 func (r *Reconciler) readLog(ctx context.Context, s *scope) bool {
 	state := s.observed.state
-	if state.Tested != s.requests.Test && s.requests.Test != "" || state.Replayed != s.requests.Replay && s.requests.Replay != "" {
+	asked := state.Tested != s.requests.Test && s.requests.Test != "" || state.Replayed != s.requests.Replay && s.requests.Replay != ""
+	if asked && !state.Ended && !s.observed.suspended { // else nothing handles it
 		s.RequeueBy(r.deps.Now().Add(requestRetry))
 	}
 	shown := s.Original.Status.Log

@@ -49,6 +49,7 @@ type flags struct {
 	Restore  restoreCommand  `cmd:"" help:"Permit a MediaAccount to take over a retained account. The MediaAccount need not exist yet."`
 	Purge    purgeCommand    `cmd:"" help:"Delete the media of a retained account permanently. Without --confirm, print what that deletes and exit with 3."`
 	Rotate   rotateCommand   `cmd:"" help:"Issue new API keys for an account. The previous keys stay valid for spec.apiKeys.overlap."`
+	Webhook  webhookCommand  `cmd:"" help:"List MediaWebhooks, send test events, send events again, and show the last attempts."`
 }
 
 // access is how to reach the cluster, with the names that kubectl has for it.
