@@ -107,6 +107,9 @@ var (
 	failingTasksDesc   = describe("mediastack_work_failing", "Tasks whose last attempt failed, and that are tried again, by kind.", "kind")
 	taskWaitDesc       = describe("mediastack_work_wait_seconds", "How long the oldest task that does not run has been due, by kind.", "kind")
 
+	webhooksDesc        = describe("mediastack_webhooks", "Webhooks by state: `active`, `suspended`, `ended` (by the receiver).", "state")
+	failingWebhooksDesc = describe("mediastack_webhooks_failing", "Active webhooks whose receiver has accepted nothing for an hour, although attempts were made.")
+
 	purgeSuccessDesc   = describe("mediastack_purge_last_success_timestamp_seconds", "End of the last run of the purge that completed; absent before the first one.")
 	purgeRunDesc       = describe("mediastack_purge_last_run_timestamp_seconds", "End of the last run of the purge; absent before the first one.")
 	purgeDurationDesc  = describe("mediastack_purge_last_run_duration_seconds", "Duration of the last run of the purge; absent before the first one.")
@@ -121,7 +124,7 @@ var (
 func (c *Collector) Describe(descriptions chan<- *prometheus.Desc) {
 	c.failures.Describe(descriptions)
 	for _, desc := range []*prometheus.Desc{storedBytesDesc, storedItemsDesc, draftsDesc, usedBytesDesc, renditionBytesDesc, capDesc, accountsDesc, uploadsDesc, oldestDraftDesc, allDraftsDesc, allBytesDesc, allItemsDesc, allUsedDesc, allRenditionsDesc,
-		removalsDesc, failedRemovalsDesc, fetchesDesc, fetchWaitDesc, tasksDesc, failingTasksDesc, taskWaitDesc, purgeSuccessDesc, purgeRunDesc, purgeDurationDesc, purgeAttentionDesc, purgeSkippedDesc, purgeRunsDesc, purgeRemovedDesc, purgeFailuresDesc} {
+		removalsDesc, failedRemovalsDesc, fetchesDesc, fetchWaitDesc, tasksDesc, failingTasksDesc, taskWaitDesc, webhooksDesc, failingWebhooksDesc, purgeSuccessDesc, purgeRunDesc, purgeDurationDesc, purgeAttentionDesc, purgeSkippedDesc, purgeRunsDesc, purgeRemovedDesc, purgeFailuresDesc} {
 		descriptions <- desc
 	}
 }
@@ -190,6 +193,10 @@ func (e exporter) exportQueues(state Inventory, now time.Time) {
 	e.gauge(oldestDraftDesc, age)
 	e.gauge(removalsDesc, float64(state.Queues.Removals))
 	e.gauge(failedRemovalsDesc, float64(state.Queues.RemovalsFailed))
+	e.gauge(webhooksDesc, float64(state.Webhooks.Active), "active")
+	e.gauge(webhooksDesc, float64(state.Webhooks.Suspended), "suspended")
+	e.gauge(webhooksDesc, float64(state.Webhooks.Ended), "ended")
+	e.gauge(failingWebhooksDesc, float64(state.Webhooks.Failing))
 	e.gauge(fetchesDesc, float64(state.Queues.Fetches))
 	e.gauge(fetchWaitDesc, max(0, state.Queues.FetchWaitSeconds))
 	for _, work := range state.Work {

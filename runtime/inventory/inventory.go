@@ -18,6 +18,7 @@ type Inventory struct {
 	Accounts Accounts
 	Queues   Queues
 	Work     []Work
+	Webhooks Webhooks
 	// OldestDraft is when the oldest draft was created, or when a restore was confirmed since; nil
 	// without drafts.
 	OldestDraft *time.Time
@@ -58,6 +59,10 @@ type Work struct {
 	// WaitSeconds is for how long the oldest task has been due that does not run.
 	WaitSeconds float64
 }
+
+// Webhooks are the numbers of webhooks by their state. Failing are those that are active and whose receiver has accepted nothing for an hour,
+// although attempts were made.
+type Webhooks struct{ Active, Suspended, Ended, Failing int64 }
 
 // PurgeOutcome is how a run of the purge ended.
 type PurgeOutcome string

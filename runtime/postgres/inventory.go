@@ -31,6 +31,11 @@ func (s Installations) Inventory(ctx context.Context, maxAccounts int) (inventor
 	if err != nil {
 		return found, toFault(err, "count the queues")
 	}
+	webhooks, err := s.queries.CountWebhooks(ctx)
+	if err != nil {
+		return found, toFault(err, "count the webhooks")
+	}
+	found.Webhooks = inventory.Webhooks(webhooks)
 	work, err := s.queries.WaitingWork(ctx, workKinds())
 	if err != nil {
 		return found, toFault(err, "count the tasks")

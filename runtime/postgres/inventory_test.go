@@ -65,6 +65,14 @@ func TestInventory_SumsUpEveryAccount(t *testing.T) {
 			FROM app WHERE account_id = $1 LIMIT 1`, ids[i/2], state)
 	}
 
+	for i, state := range []string{"active", "failing", "suspended", "ended"} {
+		statement(t, url, `WITH made AS (
+				INSERT INTO webhook (id, namespace, name, object_uid, generation, types, apps, groups, format, suspended, target, target_digest, public_key, test, replay, replay_events)
+				VALUES (gen_random_uuid(), 'n', $1::text, $1::text, 1, '{}', '{}', '{}', 'standard', $2::int = 2, '', '', '', '', '', '{}') RETURNING id
+			) INSERT INTO webhook_progress (webhook_id, epoch, xid, event_id, ended_generation, failing_since)
+			SELECT id, 0, 0, 0, CASE $2::int WHEN 3 THEN 1 END, CASE WHEN $2::int > 0 THEN now() - interval '2 hours' END FROM made`, state, i)
+	}
+
 	found, err = store.Installations.Inventory(t.Context(), 2)
 	must(t, err)
 	got := map[string]inventory.Stored{}
@@ -87,9 +95,12 @@ func TestInventory_SumsUpEveryAccount(t *testing.T) {
 	if want := (inventory.Queues{Uploads: 4, ResumableUploads: 4, Removals: 2, RemovalsFailed: 1, Fetches: 2, FetchWaitSeconds: found.Queues.FetchWaitSeconds}); found.Queues != want || found.Queues.FetchWaitSeconds < 3600 {
 		t.Errorf("queues: %+v", found.Queues)
 	}
+	if want := (inventory.Webhooks{Active: 2, Suspended: 1, Ended: 1, Failing: 1}); found.Webhooks != want {
+		t.Errorf("webhooks: %+v", found.Webhooks)
+	}
 	// Kinds without tasks are reported, too.
-	for i, want := range []inventory.Work{{Kind: "derivatives"}, {Kind: "email", Tasks: 2, Failing: 1}, {Kind: "facts"}, {Kind: "fetch"}, {Kind: "picture"}, {Kind: "removal"}, {Kind: "unrecorded_objects"}} {
-		if len(found.Work) != 7 || (want.Tasks > 0) != (found.Work[i].WaitSeconds >= 3600) || found.Work[i].WaitSeconds > 3660 {
+	for i, want := range []inventory.Work{{Kind: "derivatives"}, {Kind: "email", Tasks: 2, Failing: 1}, {Kind: "facts"}, {Kind: "fetch"}, {Kind: "picture"}, {Kind: "removal"}, {Kind: "unrecorded_objects"}, {Kind: "webhook"}} {
+		if len(found.Work) != 8 || (want.Tasks > 0) != (found.Work[i].WaitSeconds >= 3600) || found.Work[i].WaitSeconds > 3660 {
 			t.Fatalf("tasks: %+v", found.Work)
 		}
 		if found.Work[i].WaitSeconds = 0; found.Work[i] != want {

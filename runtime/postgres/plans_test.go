@@ -58,6 +58,12 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 	}{{own, 40}, {foreign, foreignItems}} {
 		must(t, check.ErrorOf(conn.Exec(t.Context(), `INSERT INTO journal (account_id, app_id, type) SELECT $1, $2, 'media.sealed' FROM generate_series(1, $3)`, of.AccountID, of.AppID, of.events)))
 	}
+	for id, of := range map[string]*uuid.UUID{"01900000-0000-7000-8000-000000000001": &own.AccountID, "01900000-0000-7000-8000-000000000002": nil} {
+		must(t, check.ErrorOf(conn.Exec(t.Context(), `WITH made AS (
+				INSERT INTO webhook (id, namespace, name, object_uid, generation, account_id, types, apps, groups, format, suspended, target, target_digest, public_key, test, replay, replay_events)
+				VALUES ($1::uuid, 'n', $1::uuid::text, $1::uuid::text, 1, $2, '{}', '{}', '{}', 'standard', false, '', '', '', '', '', '{}') RETURNING id
+			) INSERT INTO webhook_progress (webhook_id, epoch, xid, event_id) SELECT id, 0, 0, 0 FROM made`, uuid.MustParse(id), of)))
+	}
 	must(t, check.ErrorOf(conn.Exec(t.Context(), `UPDATE account_usage SET bytes = 1000000, rendition_bytes = 100000`)))
 
 	var first, last uuid.UUID
@@ -176,6 +182,23 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 		},
 		"read many recent events": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.RecentEvents(ctx, sqlgen.RecentEventsParams{AccountID: foreign.AccountID, BeforeEpoch: math.MaxInt64, BeforeXid: math.MaxInt64, BeforeID: math.MaxInt64, Examined: 1000, AllApps: true, AllItems: true, Types: []string{}, Most: 100})
+		},
+		"read webhook events": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.WebhookEvents(ctx, sqlgen.WebhookEventsParams{AccountID: own.AccountID, Epoch: 1, Oldest: math.MaxInt64, Most: 20})
+		},
+		"read many webhook events": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.WebhookEvents(ctx, sqlgen.WebhookEventsParams{AccountID: foreign.AccountID, Epoch: 1, Oldest: math.MaxInt64, Most: 20})
+		},
+		"read all webhook events": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.WebhookEventsOfAll(ctx, sqlgen.WebhookEventsOfAllParams{Epoch: 1, Oldest: math.MaxInt64, Most: 20})
+		},
+		"find webhooks with events": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.WebhooksWithNews(ctx, 1000) },
+		"lock a webhook":            func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.LockWebhook(ctx, item) },
+		"read states of webhooks": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.WebhookStates(ctx, sqlgen.WebhookStatesParams{})
+		},
+		"record an attempt": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.RecordWebhookAttempt(ctx, sqlgen.RecordWebhookAttemptParams{WebhookID: item, Slots: 100, At: time.Now()})
 		},
 		"find names of items": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.NamedItems(ctx, sqlgen.NamedItemsParams{AccountID: own.AccountID, Ids: []uuid.UUID{item, draft, last}})

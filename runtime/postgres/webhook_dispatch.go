@@ -18,7 +18,9 @@ import (
 
 // WebhooksWithNews implements webhook.Store.
 func (s Webhooks) WebhooksWithNews(ctx context.Context, most int) ([]uuid.UUID, error) {
-	ids, err := s.queries.WebhooksWithNews(ctx, int64(most))
+	ctx, cancel := s.db.bound(ctx)
+	defer cancel()
+	ids, err := sqlgen.New(inOrder{s.pool}).WebhooksWithNews(ctx, int64(most))
 	return ids, toFault(err, "find events of webhooks")
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -37,10 +38,11 @@ type Deps struct {
 
 // Service finds the events that webhooks send, and is the worker that sends them. It is safe for concurrent use.
 type Service struct {
-	cfg     Config
-	deps    Deps
-	metrics metrics
-	sending sending
+	cfg       Config
+	deps      Deps
+	metrics   metrics
+	sending   sending
+	published atomic.Bool
 }
 
 // New returns a Service that uses deps.
@@ -77,15 +79,18 @@ func (s *Service) Policy() work.Policy {
 	}
 }
 
-// Publish makes the operator encrypt for the current server secret. It must be called before the first webhook is stored, and after each
-// rotation of the secret.
-func (s *Service) Publish(ctx context.Context) error {
-	return s.deps.Store.PublishWebhookKey(ctx, s.deps.Opener.PublicKey())
-}
-
 // Enqueue makes the deliveries of the events that were committed since the last call, of any process, and returns how many. What fails for one
 // webhook does not keep others waiting.
+//
+// The first call publishes the key of the server secret, for which the operator encrypts from then on: a rotation of the secret starts all
+// processes again.
 func (s *Service) Enqueue(ctx context.Context) (added int, err error) {
+	if !s.published.Load() {
+		if err := s.deps.Store.PublishWebhookKey(ctx, s.deps.Opener.PublicKey()); err != nil {
+			return 0, err
+		}
+		s.published.Store(true)
+	}
 	webhooks, err := s.deps.Store.WebhooksWithNews(ctx, s.cfg.MaxPending)
 	if err != nil {
 		return 0, err

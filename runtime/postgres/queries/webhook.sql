@@ -66,7 +66,8 @@ WHERE w.object_uid = sqlc.arg(object_uid) ORDER BY t.at DESC, t.slot DESC;
 
 -- name: WebhooksWithNews :many
 -- The webhooks for which there is something to do: an event after their place, or a request of an admin. Those of which the queue is full
--- have nothing to do until half of it is empty. seen has those that are at the end of the journal; once in a while this is recorded.
+-- have nothing to do until half of it is empty. seen has those that are at the end of the journal; once in a while this is recorded. It needs the
+-- settings of inOrder: an EXISTS would read all events of an account.
 WITH place AS MATERIALIZED (
     SELECT journal_epoch() AS epoch, journal_oldest() AS oldest
 ), active AS MATERIALIZED (
@@ -75,12 +76,14 @@ WITH place AS MATERIALIZED (
     WHERE NOT w.suspended AND coalesce(p.ended_generation < w.generation, true)
         AND (NOT p.full_queue OR (SELECT count(*) FROM work WHERE work.kind = 'webhook' AND work.account_id = w.id) <= sqlc.arg(most)::bigint / 2)
 ), news AS MATERIALIZED (
-    SELECT active.id FROM active CROSS JOIN place WHERE active.asked OR CASE WHEN active.account_id IS NULL THEN EXISTS (
-        SELECT FROM journal j WHERE (j.epoch, j.xid, j.id) > (active.epoch, active.xid, active.event_id) AND (j.epoch < place.epoch OR j.xid < place.oldest) AND j.at >= active.since
-    ) ELSE EXISTS (
-        SELECT FROM journal j WHERE j.account_id = active.account_id AND (j.epoch, j.xid, j.id) > (active.epoch, active.xid, active.event_id)
+    SELECT active.id FROM active CROSS JOIN place WHERE active.asked OR CASE WHEN active.account_id IS NULL THEN (
+        SELECT j.id FROM journal j WHERE (j.epoch, j.xid, j.id) > (active.epoch, active.xid, active.event_id) AND (j.epoch < place.epoch OR j.xid < place.oldest) AND j.at >= active.since
+        ORDER BY j.epoch, j.xid, j.id LIMIT 1
+    ) ELSE (
+        SELECT j.id FROM journal j WHERE j.account_id = active.account_id AND (j.epoch, j.xid, j.id) > (active.epoch, active.xid, active.event_id)
             AND (j.epoch < place.epoch OR j.xid < place.oldest) AND j.at >= active.since
-    ) END
+        ORDER BY j.epoch, j.xid, j.id LIMIT 1
+    ) END IS NOT NULL
 ), seen AS (
     UPDATE webhook_progress p SET seen_at = now() FROM active
     WHERE p.webhook_id = active.id AND active.seen_at < now() - interval '10 minutes' AND NOT EXISTS (SELECT FROM news WHERE news.id = active.id) AND NOT p.full_queue
@@ -126,7 +129,7 @@ FROM (
 ORDER BY e.epoch, e.xid, e.id;
 
 -- name: EventsByID :many
--- Events with these epochs and ids, of an account or of all. It reads all events since then that the journal has.
+-- Events with these epochs and ids, of an account or of all. It reads all events since then that the journal has. It needs a custom plan.
 SELECT e.id, e.at, e.epoch, e.xid, e.account_id, e.app_id, e.item_id, e.sequence, e.type, e.group_label, e.actor, e.fields,
     coalesce(a.namespace, '')::text AS namespace, coalesce(a.name, '')::text AS name, coalesce(app.name, '')::text AS app
 FROM journal e LEFT JOIN account a ON a.id = e.account_id LEFT JOIN app ON app.id = e.app_id
@@ -135,7 +138,7 @@ WHERE (sqlc.narg(account_id)::uuid IS NULL OR e.account_id = sqlc.narg(account_i
 ORDER BY e.epoch, e.xid, e.id;
 
 -- name: FirstEventSince :many
--- The first event, in the order of the journal, of those that are not older.
+-- The first event, in the order of the journal, of those that are not older, of an account or of all. It needs a custom plan.
 SELECT j.epoch, j.xid, j.id FROM journal j
 WHERE (sqlc.narg(account_id)::uuid IS NULL OR j.account_id = sqlc.narg(account_id)::uuid) AND j.at >= sqlc.arg(since)::timestamptz
 ORDER BY j.epoch, j.xid, j.id LIMIT 1;
@@ -193,5 +196,13 @@ UPDATE work SET due_at = now(), attempts = greatest(work.attempts - 1, 0)
 WHERE work.kind = 'webhook' AND work.account_id = sqlc.arg(webhook_id) AND work.claim IS NULL AND work.due_at > now();
 
 -- name: ReadTransactionInOrder :exec
--- Sets the settings of inOrder for a transaction.
-SELECT set_config('enable_sort', 'off', true), set_config('enable_incremental_sort', 'off', true);
+-- Sets the settings of inOrder for a transaction, and plans each statement for its parameters: with and without an account.
+SELECT set_config('enable_sort', 'off', true), set_config('enable_incremental_sort', 'off', true), set_config('plan_cache_mode', 'force_custom_plan', true);
+
+-- name: CountWebhooks :one
+SELECT count(*) FILTER (WHERE s.state = 'active') AS active, count(*) FILTER (WHERE s.state = 'suspended') AS suspended, count(*) FILTER (WHERE s.state = 'ended') AS ended,
+    count(*) FILTER (WHERE s.state = 'active' AND s.failing_since < now() - interval '1 hour') AS failing
+FROM (
+    SELECT CASE WHEN w.suspended THEN 'suspended' WHEN p.ended_generation >= w.generation THEN 'ended' ELSE 'active' END AS state, p.failing_since
+    FROM webhook w JOIN webhook_progress p ON p.webhook_id = w.id
+) AS s;

@@ -75,6 +75,34 @@ func (q *Queries) BringForward(ctx context.Context, webhookID uuid.UUID) error {
 	return err
 }
 
+const countWebhooks = `-- name: CountWebhooks :one
+SELECT count(*) FILTER (WHERE s.state = 'active') AS active, count(*) FILTER (WHERE s.state = 'suspended') AS suspended, count(*) FILTER (WHERE s.state = 'ended') AS ended,
+    count(*) FILTER (WHERE s.state = 'active' AND s.failing_since < now() - interval '1 hour') AS failing
+FROM (
+    SELECT CASE WHEN w.suspended THEN 'suspended' WHEN p.ended_generation >= w.generation THEN 'ended' ELSE 'active' END AS state, p.failing_since
+    FROM webhook w JOIN webhook_progress p ON p.webhook_id = w.id
+) AS s
+`
+
+type CountWebhooksRow struct {
+	Active    int64
+	Suspended int64
+	Ended     int64
+	Failing   int64
+}
+
+func (q *Queries) CountWebhooks(ctx context.Context) (CountWebhooksRow, error) {
+	row := q.db.QueryRow(ctx, countWebhooks)
+	var i CountWebhooksRow
+	err := row.Scan(
+		&i.Active,
+		&i.Suspended,
+		&i.Ended,
+		&i.Failing,
+	)
+	return i, err
+}
+
 const endDeliveries = `-- name: EndDeliveries :exec
 DELETE FROM work WHERE work.kind = 'webhook' AND work.account_id = $1 AND work.claim IS NULL
 `
@@ -119,7 +147,7 @@ type EventsByIDRow struct {
 	App        string
 }
 
-// Events with these epochs and ids, of an account or of all. It reads all events since then that the journal has.
+// Events with these epochs and ids, of an account or of all. It reads all events since then that the journal has. It needs a custom plan.
 func (q *Queries) EventsByID(ctx context.Context, arg EventsByIDParams) ([]EventsByIDRow, error) {
 	rows, err := q.db.Query(ctx, eventsByID,
 		arg.AccountID,
@@ -178,7 +206,7 @@ type FirstEventSinceRow struct {
 	ID    int64
 }
 
-// The first event, in the order of the journal, of those that are not older.
+// The first event, in the order of the journal, of those that are not older, of an account or of all. It needs a custom plan.
 func (q *Queries) FirstEventSince(ctx context.Context, arg FirstEventSinceParams) ([]FirstEventSinceRow, error) {
 	rows, err := q.db.Query(ctx, firstEventSince, arg.AccountID, arg.Since)
 	if err != nil {
@@ -411,10 +439,10 @@ func (q *Queries) PutWebhook(ctx context.Context, arg PutWebhookParams) (uuid.UU
 }
 
 const readTransactionInOrder = `-- name: ReadTransactionInOrder :exec
-SELECT set_config('enable_sort', 'off', true), set_config('enable_incremental_sort', 'off', true)
+SELECT set_config('enable_sort', 'off', true), set_config('enable_incremental_sort', 'off', true), set_config('plan_cache_mode', 'force_custom_plan', true)
 `
 
-// Sets the settings of inOrder for a transaction.
+// Sets the settings of inOrder for a transaction, and plans each statement for its parameters: with and without an account.
 func (q *Queries) ReadTransactionInOrder(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, readTransactionInOrder)
 	return err
@@ -907,12 +935,14 @@ WITH place AS MATERIALIZED (
     WHERE NOT w.suspended AND coalesce(p.ended_generation < w.generation, true)
         AND (NOT p.full_queue OR (SELECT count(*) FROM work WHERE work.kind = 'webhook' AND work.account_id = w.id) <= $1::bigint / 2)
 ), news AS MATERIALIZED (
-    SELECT active.id FROM active CROSS JOIN place WHERE active.asked OR CASE WHEN active.account_id IS NULL THEN EXISTS (
-        SELECT FROM journal j WHERE (j.epoch, j.xid, j.id) > (active.epoch, active.xid, active.event_id) AND (j.epoch < place.epoch OR j.xid < place.oldest) AND j.at >= active.since
-    ) ELSE EXISTS (
-        SELECT FROM journal j WHERE j.account_id = active.account_id AND (j.epoch, j.xid, j.id) > (active.epoch, active.xid, active.event_id)
+    SELECT active.id FROM active CROSS JOIN place WHERE active.asked OR CASE WHEN active.account_id IS NULL THEN (
+        SELECT j.id FROM journal j WHERE (j.epoch, j.xid, j.id) > (active.epoch, active.xid, active.event_id) AND (j.epoch < place.epoch OR j.xid < place.oldest) AND j.at >= active.since
+        ORDER BY j.epoch, j.xid, j.id LIMIT 1
+    ) ELSE (
+        SELECT j.id FROM journal j WHERE j.account_id = active.account_id AND (j.epoch, j.xid, j.id) > (active.epoch, active.xid, active.event_id)
             AND (j.epoch < place.epoch OR j.xid < place.oldest) AND j.at >= active.since
-    ) END
+        ORDER BY j.epoch, j.xid, j.id LIMIT 1
+    ) END IS NOT NULL
 ), seen AS (
     UPDATE webhook_progress p SET seen_at = now() FROM active
     WHERE p.webhook_id = active.id AND active.seen_at < now() - interval '10 minutes' AND NOT EXISTS (SELECT FROM news WHERE news.id = active.id) AND NOT p.full_queue
@@ -921,7 +951,8 @@ SELECT news.id FROM news ORDER BY news.id
 `
 
 // The webhooks for which there is something to do: an event after their place, or a request of an admin. Those of which the queue is full
-// have nothing to do until half of it is empty. seen has those that are at the end of the journal; once in a while this is recorded.
+// have nothing to do until half of it is empty. seen has those that are at the end of the journal; once in a while this is recorded. It needs the
+// settings of inOrder: an EXISTS would read all events of an account.
 func (q *Queries) WebhooksWithNews(ctx context.Context, most int64) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, webhooksWithNews, most)
 	if err != nil {
