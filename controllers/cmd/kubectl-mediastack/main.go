@@ -72,8 +72,12 @@ type exited int
 // run runs a command line and returns the exit code.
 func run(ctx context.Context, args []string, out, log io.Writer) (code int) {
 	defer func() {
-		if status, ok := recover().(exited); ok {
-			code = int(status)
+		switch ended := recover().(type) {
+		case nil:
+		case exited:
+			code = int(ended)
+		default:
+			panic(ended) // a bug must not look like a success
 		}
 	}()
 	var options flags

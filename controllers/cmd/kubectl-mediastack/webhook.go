@@ -29,8 +29,12 @@ type webhookCommand struct {
 	Log    webhookLogCommand    `cmd:"" help:"Show the last 100 attempts."`
 }
 
-// webhookPause is the pause between two looks at the status.
-const webhookPause = 500 * time.Millisecond
+const (
+	// webhookPause is the pause between two looks at the status.
+	webhookPause = 500 * time.Millisecond
+	// staleError is for how long an error of before is not one of this request: the operator may not have removed it yet.
+	staleError = 5 * time.Second
+)
 
 // webhookListCommand lists MediaWebhooks.
 type webhookListCommand struct {
@@ -206,8 +210,8 @@ func (c *webhookLogCommand) Run(ctx context.Context, cluster *cluster, out io.Wr
 func newToken() string { return "kubectl-" + strings.ToLower(rand.Text()) }
 
 // ask sets annotations, waits until the status answers, and removes them.
-func (r *webhookRequest) ask(ctx context.Context, cluster *cluster, annotations map[string]string, answered func(*v1alpha1.MediaWebhook) bool) (w *v1alpha1.MediaWebhook, err error) {
-	w = &v1alpha1.MediaWebhook{}
+func (r *webhookRequest) ask(ctx context.Context, cluster *cluster, annotations map[string]string, answered func(*v1alpha1.MediaWebhook) bool) (answer *v1alpha1.MediaWebhook, err error) {
+	w := &v1alpha1.MediaWebhook{}
 	if err := cluster.Get(ctx, client.ObjectKey{Namespace: cluster.namespace, Name: r.Name}, w); err != nil {
 		return nil, err
 	}
@@ -225,6 +229,7 @@ func (r *webhookRequest) ask(ctx context.Context, cluster *cluster, annotations 
 	for name, value := range annotations {
 		set[name] = &value
 	}
+	before, until := w.Status.RequestError, cluster.now().Add(staleError)
 	if err := setAnnotations(ctx, cluster, w, set); err != nil {
 		return nil, err
 	}
@@ -249,7 +254,7 @@ func (r *webhookRequest) ask(ctx context.Context, cluster *cluster, annotations 
 		switch {
 		case waiting.Err() == nil && answered(w):
 			return w.DeepCopy(), nil
-		case waiting.Err() == nil && rejects(w, annotations):
+		case waiting.Err() == nil && rejects(w, annotations) && (w.Status.RequestError != before || cluster.now().After(until)):
 			return nil, fmt.Errorf("the operator rejects the request: %s", w.Status.RequestError)
 		}
 		select {

@@ -134,7 +134,15 @@ func TestWebhookTest_SaysWhyNothingHappened(t *testing.T) {
 	}
 	s.cleaned(w)
 	ctx, cancel := context.WithCancel(t.Context())
-	defer s.answer(w, v1alpha1.AnnotationSendTestEvent, func(*v1alpha1.MediaWebhookStatus, map[string]string) { cancel() })()
+	var interrupting sync.WaitGroup
+	interrupting.Go(func() {
+		wait.Until(t, "the command asks", func() bool {
+			found := &v1alpha1.MediaWebhook{}
+			return s.Get(t.Context(), client.ObjectKeyFromObject(w), found) == nil && len(found.Annotations) > 0
+		})
+		cancel()
+	})
+	defer interrupting.Wait()
 	if code := s.callIn(ctx, "webhook", "test", "site", "-n", s.namespace); code != exitFailed {
 		t.Errorf("an interrupted command ends with %d", code)
 	}
@@ -209,8 +217,10 @@ func TestWebhookReplay_SaysWhatIsWrong(t *testing.T) {
 			status.RequestError = "annotations: mediastack.dev/replay-events must be ids"
 		},
 	} {
+		s.reread(w)
+		w.Status.RequestError = "" // as the operator does when the annotations are removed
+		must(t, s.Status().Update(t.Context(), w))
 		done := s.answer(w, v1alpha1.AnnotationReplay, func(status *v1alpha1.MediaWebhookStatus, annotations map[string]string) {
-			*status = v1alpha1.MediaWebhookStatus{ObservedGeneration: 1}
 			change(status, annotations[v1alpha1.AnnotationReplay])
 		})
 		code, out, log := s.call("webhook", "replay", "site", "--events", "1-2", "-n", s.namespace)
