@@ -32,7 +32,7 @@ const (
 )
 
 // AnnotationSecretGeneration is an annotation of a Secret that signs deliveries: the generation of spec.secret that it was made for.
-const AnnotationSecretGeneration = "mediastack.dev/secret-generation"
+const AnnotationSecretGeneration = "mediastack.dev/secret-generation" //nolint:gosec // G101: the name of an annotation
 
 // Annotations of a MediaWebhook by which an admin asks for something once. The value is a token of the admin's choice: another one is another
 // request.

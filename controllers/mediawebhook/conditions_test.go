@@ -98,8 +98,8 @@ func TestSetStatus_KeepsWhatCannotBeRead(t *testing.T) {
 func TestOlderThan_CountsByTimeThenByName(t *testing.T) {
 	t.Parallel()
 	now := metav1.NewTime(time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC))
-	one := func(name string, seconds time.Duration) v1alpha1.MediaWebhook {
-		return v1alpha1.MediaWebhook{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(now.Add(seconds * time.Second))}}
+	one := func(name string, seconds int) v1alpha1.MediaWebhook {
+		return v1alpha1.MediaWebhook{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(now.Add(time.Duration(seconds) * time.Second))}}
 	}
 	deleting := one("a-deleting", -9)
 	deleting.DeletionTimestamp = &now

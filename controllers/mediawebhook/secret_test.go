@@ -37,7 +37,7 @@ func TestParseSecret_AcceptsWhatReceiversCanUse(t *testing.T) {
 
 func TestNewSecret_IsAnotherOneEachTime(t *testing.T) {
 	t.Parallel()
-	if newSecret() == newSecret() {
+	if one, another := newSecret(), newSecret(); one == another {
 		t.Error("two secrets are equal")
 	}
 }

@@ -140,7 +140,7 @@ const maxReplayed = 100
 func (c *webhookReplayCommand) Run(ctx context.Context, cluster *cluster, out io.Writer) error {
 	token := newToken()
 	annotations := map[string]string{v1alpha1.AnnotationReplay: token}
-	which := ""
+	var which string
 	if c.Since != "" {
 		since, err := sinceOf(c.Since, cluster.now())
 		if err != nil {
