@@ -13,7 +13,7 @@ func TestConfigValidate_RejectsInvalidValues(t *testing.T) {
 	t.Parallel()
 	valid := operator.Config{
 		BaseURL: "https://media.example.org/", BucketPrefix: "media",
-		BucketCheckInterval: 30 * time.Second, UsageInterval: time.Minute, BucketCheckRate: 15, UsageWriteRate: 20, Concurrency: 8, MaxConcurrentDeletions: 2,
+		BucketCheckInterval: 30 * time.Second, UsageInterval: time.Minute, BucketCheckRate: 15, UsageWriteRate: 20, WebhooksPerAccount: 5, Concurrency: 8, MaxConcurrentDeletions: 2,
 		Installation:     installation.Config{CheckInterval: 15 * time.Second, HeartbeatInterval: time.Minute},
 		RetainedInterval: 30 * time.Second, OrphanDelay: 20 * time.Second, TakeOverGrace: 10 * time.Minute,
 	}
