@@ -45,6 +45,7 @@ look() {
 	need webp program webpinfo
 	need nodejs program node
 	need npm program npm
+	need python3 program python3 # for a sample of a guide
 	need chromium program chromium
 	need iproute2 program ip
 	need haproxy program haproxy

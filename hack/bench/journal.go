@@ -47,6 +47,14 @@ func journals(ctx context.Context, b *bench) error {
 		one.key = t.APIKey
 		return &one
 	}
+	if err := b.compareChanges(ctx, conn, with, without, of); err != nil {
+		return err
+	}
+	return b.readEvents(ctx, conn, of(with), of(many), many)
+}
+
+// compareChanges compares changes in one account with those in another one, and what both write to the write-ahead log.
+func (b *bench) compareChanges(ctx context.Context, conn *pgx.Conn, with, without tenant, of func(tenant) *endpoint) error {
 	c := b.compare("change", "ratio of changes/s", []string{"change", "with/s", "without/s"}, client, service, postgres, store)
 	var wal table
 	wal.row("bytes of WAL per change", "with", "without", "more")
@@ -68,7 +76,7 @@ func journals(ctx context.Context, b *bench) error {
 	}
 	c.print()
 	wal.print(b.out)
-	return b.readEvents(ctx, conn, of(with), of(many), many)
+	return nil
 }
 
 // readEvents compares reads of a page in the middle of many events with reads of the end of few.

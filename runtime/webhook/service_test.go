@@ -290,7 +290,12 @@ func TestService_AReceiverThatHangsHoldsNobodyUp(t *testing.T) {
 	}
 	h.exec(`UPDATE webhook_progress p SET failures = 5 FROM webhook w WHERE w.id = p.webhook_id AND w.object_uid = $1`, w.UID)
 	hanging.CloseClientConnections()
-	wait.Until(t, "no request runs", func() bool { hanging.mu.Lock(); defer hanging.mu.Unlock(); hanging.most = hanging.running; return hanging.running == 0 })
+	wait.Until(t, "no request runs", func() bool {
+		hanging.mu.Lock()
+		defer hanging.mu.Unlock()
+		hanging.most = hanging.running
+		return hanging.running == 0
+	})
 	before := len(hanging.received())
 	wait.Until(t, "it is asked again", func() bool { h.due(); return len(hanging.received()) > before+1 })
 	if hanging.most > 1 {

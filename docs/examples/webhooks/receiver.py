@@ -1,0 +1,48 @@
+"""A receiver of webhooks in Python, without packages: WEBHOOK_SECRET=whsec_... PORT=8080 python3 receiver.py"""
+import base64
+import hashlib
+import hmac
+import json
+import os
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+key = base64.b64decode(os.environ["WEBHOOK_SECRET"].removeprefix("whsec_"))
+handled = set()  # a database belongs here: the same event may come again after days
+
+
+def verify(headers, body):
+    try:
+        sent = int(headers.get("Webhook-Timestamp", ""))
+    except ValueError:
+        return False
+    if abs(time.time() - sent) > 300:
+        return False
+    signed = f"{headers.get('Webhook-Id', '')}.{sent}.".encode() + body
+    want = "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+    signatures = headers.get("Webhook-Signature", "").split()
+    return any(hmac.compare_digest(want.encode(), got.encode()) for got in signatures)
+
+
+class Receiver(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if not verify(self.headers, body):
+            return self.answer(401)
+        event = json.loads(body)
+        if event["data"]["id"] not in handled:
+            handled.add(event["data"]["id"])
+            print(event["type"], event["data"]["id"], flush=True)  # queue the work here, and do it after the answer
+        self.answer(204)
+
+    def answer(self, status):
+        self.send_response(status)
+        self.end_headers()
+
+    def log_message(self, *args):
+        pass
+
+
+server = ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", 8080))), Receiver)
+print(f"listening on {server.server_port}", flush=True)
+server.serve_forever()
