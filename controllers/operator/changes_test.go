@@ -208,6 +208,8 @@ func TestRestart_WritesNothing(t *testing.T) {
 	objects := b.accounts(size(10, 300))
 	pins := b.settings("site", objects[0].Name, pinQuality(60))
 	b.ready(pins)
+	b.publishWebhookKey()
+	b.ready(b.webhook("hook", objects[0].Name))
 	b.settle()
 	stop()
 	before := b.requests.writes()

@@ -263,7 +263,7 @@ func (r *removal) reinstalls() {
 func (r *removal) waits(definition string) bool {
 	r.t.Helper()
 	lists := map[string]client.ObjectList{
-		"mediaaccounts.mediastack.dev": &v1alpha1.MediaAccountList{}, "mediasettings.mediastack.dev": &v1alpha1.MediaSettingsList{},
+		"mediaaccounts.mediastack.dev": &v1alpha1.MediaAccountList{}, "mediasettings.mediastack.dev": &v1alpha1.MediaSettingsList{}, "mediawebhooks.mediastack.dev": &v1alpha1.MediaWebhookList{},
 	}
 	list := lists[definition]
 	if list == nil {

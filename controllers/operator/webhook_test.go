@@ -471,6 +471,24 @@ func TestWebhook_OldestOfTheLimitAreInEffect(t *testing.T) {
 	b.ready(third)
 }
 
+func TestWebhook_AboveALoweredLimitIsRemoved(t *testing.T) {
+	t.Parallel()
+	b, _ := newWebhooks(t, idle)
+	stop := b.run(b.config)
+	b.readyAccount("demo")
+	first, second := b.webhook("a", "demo"), b.webhook("b", "demo")
+	b.ready(first)
+	b.ready(second)
+	stop()
+	b.config.WebhooksPerAccount = 1
+	b.run(b.config)
+	b.shows(second, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonLimitExceeded)
+	b.notStored(second)
+	if _, ok := b.storedWebhook(first); !ok {
+		t.Error("the oldest one is removed, too")
+	}
+}
+
 func TestWebhook_FollowsTheAccount(t *testing.T) {
 	t.Parallel()
 	b, _ := newWebhooks(t)
@@ -533,6 +551,17 @@ func TestWebhook_SwitchesTheJournalOnAndOff(t *testing.T) {
 	if got := b.retention(account); got != "240:00:00" {
 		t.Errorf("without a MediaWebhook the retention of the spec is %s", got)
 	}
+	change(b, account, func(a *v1alpha1.MediaAccount) { a.Spec.Journal = nil })
+	wait.Until(t, "the account has no journal", func() bool { return b.retention(account) == "none" })
+
+	// One that is being deleted, and that others keep, is none.
+	held := b.webhook("c", "demo", func(w *v1alpha1.MediaWebhook) { w.Finalizers = []string{"example.org/held"} })
+	b.ready(held)
+	must(t, b.Delete(b.ctx, held))
+	wait.Until(t, "the account has no journal", func() bool { return b.retention(account) == "none" })
+	b.says(held, v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonDeleting, "example.org/held")
+	change(b, held, func(w *v1alpha1.MediaWebhook) { w.Finalizers = nil })
+	b.gone(held)
 }
 
 func TestWebhook_WaitsForARuntime(t *testing.T) {
