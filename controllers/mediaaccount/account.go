@@ -181,7 +181,7 @@ func toAccountSpec(object *v1alpha1.MediaAccount) account.Spec {
 		spec.Undo = account.Undo{Window: undo.Window.Truncate(time.Second), For: string(undo.For)}
 	}
 	if journal := object.Spec.Journal; journal != nil {
-		spec.Journal = defaultJournalRetention
+		spec.Journal, spec.FullAddresses = defaultJournalRetention, journal.Addresses == v1alpha1.AddressesFull
 		if journal.Retention != nil {
 			spec.Journal = journal.Retention.Duration
 		}

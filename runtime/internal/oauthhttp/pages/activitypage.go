@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -34,6 +35,8 @@ type ActivityFilter struct{ Type, File string }
 type ActivityEvent struct {
 	At   time.Time
 	Type string
+	// Percent is the part of the storage cap of usage.threshold.
+	Percent int
 	// FileID is the id of the file; empty = the event is about the account.
 	FileID string
 	// FileName is empty if the file is gone, or the user may not see it. FileURL leads to the file in a list; empty = no link.
@@ -82,6 +85,10 @@ var eventWords = []Option{
 	{Value: "key.ended", Name: "API key ended"},
 	{Value: "account.suspended", Name: "Account suspended"},
 	{Value: "account.resumed", Name: "Account resumed"},
+	{Value: "usage.threshold", Name: "Storage nearly full"},
+	{Value: "login", Name: "Logged in"},
+	{Value: "application.authorized", Name: "Application authorized"},
+	{Value: "application.revoked", Name: "Application revoked"},
 }
 
 // Types returns the options of the filter by type.
@@ -91,6 +98,9 @@ func (f ActivityFilter) Types() []Option {
 
 // What returns what happened in words. A type that this version does not know is shown as it is.
 func (e ActivityEvent) What() string {
+	if e.Percent > 0 {
+		return fmt.Sprintf("Storage used to %d %%", e.Percent)
+	}
 	for _, one := range eventWords {
 		if one.Value == e.Type {
 			return one.Name
