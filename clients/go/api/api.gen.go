@@ -132,27 +132,6 @@ func (e ErrorCode) Valid() bool {
 	}
 }
 
-// Defines values for EventPercent.
-const (
-	N100 EventPercent = 100
-	N80  EventPercent = 80
-	N90  EventPercent = 90
-)
-
-// Valid indicates whether the value is a known member of the EventPercent enum.
-func (e EventPercent) Valid() bool {
-	switch e {
-	case N100:
-		return true
-	case N80:
-		return true
-	case N90:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for EventActorKind.
 const (
 	EventActorKindCapability EventActorKind = "capability"
@@ -558,8 +537,8 @@ type Event struct {
 	// MediaID Id of the item; absent for an event of the account.
 	MediaID *string `json:"mediaId,omitempty"`
 
-	// Percent Of `usage.threshold`: which part of the storage cap is used, in percent.
-	Percent *EventPercent `json:"percent,omitempty"`
+	// Percent Of `usage.threshold`: which part of the storage cap is used: 80, 90 or 100 %.
+	Percent *int `json:"percent,omitempty"`
 
 	// Sequence Version of the item after the change, which orders the events of one item.
 	Sequence *int64    `json:"sequence,omitempty"`
@@ -568,9 +547,6 @@ type Event struct {
 	// Type What has happened. A later version may have more.
 	Type EventType `json:"type"`
 }
-
-// EventPercent Of `usage.threshold`: which part of the storage cap is used, in percent.
-type EventPercent int
 
 // EventActor defines model for EventActor.
 type EventActor struct {

@@ -638,11 +638,8 @@ export interface components {
              * @description Id of the item; absent for an event of the account.
              */
             mediaId?: string;
-            /**
-             * @description Of `usage.threshold`: which part of the storage cap is used, in percent.
-             * @enum {integer}
-             */
-            percent?: 80 | 90 | 100;
+            /** @description Of `usage.threshold`: which part of the storage cap is used: 80, 90 or 100 %. */
+            percent?: number;
             /**
              * Format: int64
              * @description Version of the item after the change, which orders the events of one item.

@@ -448,7 +448,7 @@ type Event struct {
 	// Fields Names of what has changed, of the members of the item's document or of the settings; absent if the type says it all.
 	Fields []string `json:"fields,omitempty"`
 
-	// Percent Of `usage.threshold`: which part of the storage cap is used, in percent.
+	// Percent Of `usage.threshold`: which part of the storage cap is used: 80, 90 or 100 %.
 	Percent int `json:"percent,omitempty"`
 }
 

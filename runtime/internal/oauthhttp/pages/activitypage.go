@@ -117,6 +117,17 @@ func (e ActivityEvent) FileTitle() string {
 	return File{Name: e.FileName}.Title()
 }
 
+// Application returns the name of the application that the event is about, as it has chosen it; empty for an event about none.
+func (e ActivityEvent) Application() string {
+	switch {
+	case e.Type != "login" && e.Type != "application.authorized" && e.Type != "application.revoked":
+		return ""
+	case e.Actor.Name == "" && e.Type == "login": // on a page of the service
+		return ""
+	}
+	return displayName(e.Actor.Name)
+}
+
 // fieldWords name the fields whose names in the API are not the words of the files page.
 var fieldWords = map[string]string{"fileName": "name", "focus": "focus point", "file": "converted file"}
 
@@ -134,7 +145,7 @@ func (e ActivityEvent) Changed() string {
 
 // actorWords say who made a change, by the kind of the actor. The e-mail address of a user follows.
 var actorWords = map[string]string{
-	"key": "API key", "login": "Application", "page": "Files page", "capability": "Upload signature", "purge": "Purge", "service": "Service", "operator": "Operator",
+	"key": "API key", "login": "Application", "page": "Owner", "capability": "Upload signature", "purge": "Purge", "service": "Service", "operator": "Operator",
 }
 
 // By returns who made the change, without the user: the application by the name that it has chosen.
