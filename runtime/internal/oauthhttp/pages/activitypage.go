@@ -162,5 +162,8 @@ func (a ActivityActor) By() string {
 	return sanitize(a.Kind)
 }
 
+// Acts reports whether the user of Email has made the change. Who else ends an authorization is told with the user whose it was.
+func (a ActivityActor) Acts() bool { return a.Kind == "login" || a.Kind == "page" }
+
 // Application reports whether By is the name of an application.
 func (a ActivityActor) Application() bool { return a.Kind == "login" }

@@ -57,7 +57,7 @@ func TestActivity_IsATableWithHeaders(t *testing.T) {
 		"21 Nov 2026, 14:05:00 | Logged in | None: the account | Owner, m***@example.org | none",
 		"21 Nov 2026, 14:05:00 | Logged in | None: the application <i>Photos | Owner, m***@example.org | none",
 		"21 Nov 2026, 14:05:00 | Application authorized | None: the application Photos | Photos of m***@example.org | none",
-		"21 Nov 2026, 14:05:00 | Application revoked | None: the application Photos | Operator, mara@example.org | none",
+		"21 Nov 2026, 14:05:00 | Application revoked | None: the application Photos of mara@example.org | Operator | none",
 		"21 Nov 2026, 14:05:00 | Image settings changed | None: the account | Photos of m***@example.org | none",
 	}
 	if !slices.Equal(rows, want) {
