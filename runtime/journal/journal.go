@@ -32,7 +32,7 @@ const (
 	UsageThreshold  Type = "usage.threshold" // the use has reached Percent of the storage cap
 	LoggedIn        Type = "login"           // an owner has entered a code
 	AppAuthorized   Type = "application.authorized"
-	AppRevoked      Type = "application.revoked" // the authorization has ended, whoever has ended it
+	AppRevoked      Type = "application.revoked" // the authorization has ended
 )
 
 // Types returns all types, in the order of the reference.

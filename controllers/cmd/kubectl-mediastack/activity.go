@@ -195,7 +195,7 @@ func (w *eventWriter) write(events []event) error {
 	return table.Flush()
 }
 
-// who returns the actor: its kind, the name of its application, and the address of the person.
+// who returns the actor: its kind, the name of its application, and the address of the user.
 func (e event) who() string {
 	if e.Actor == nil {
 		return "-"

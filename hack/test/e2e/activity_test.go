@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -49,7 +50,7 @@ func TestActivity_OfTheProductIsListedByThePlugin(t *testing.T) {
 		})
 		return out
 	}
-	draft := s.upload(s.APIKey, "a.txt", []byte("hello"))
+	draft := s.upload(s.APIKey, "a.txt", bytes.Repeat([]byte("hello, it is me\n"), 1<<16))
 	table := tells("media.uploaded", "--types", "media.uploaded,media.sealed")
 	if lines := strings.Split(strings.TrimSpace(table), "\n"); len(lines) != 2 || strings.Join(strings.Fields(lines[0]), " ") != "WHEN WHO WHAT ITEM" || !strings.HasSuffix(lines[1], draft.MediaID) || !strings.Contains(lines[1], " key ") {
 		t.Errorf("the table is\n%s", table)
@@ -67,7 +68,7 @@ func TestActivity_OfTheProductIsListedByThePlugin(t *testing.T) {
 	}
 	wait.Until(t, "the seal is told", func() bool { return strings.Contains(told.String(), "media.sealed") })
 	// The bytes of the upload are all of the cap now.
-	s.kubectl("", "--namespace", "team-a", "patch", "mediaaccount", "demo", "--type", "merge", "--patch", `{"spec":{"storage":{"maxStorage":"5","maxUploadSize":"5"}}}`)
+	s.kubectl("", "--namespace", "team-a", "patch", "mediaaccount", "demo", "--type", "merge", "--patch", `{"spec":{"storage":{"maxStorage":"1Mi","maxUploadSize":"1Mi"}}}`)
 	wait.Until(t, "the cap that is reached is told", func() bool { return strings.Contains(told.String(), "usage.threshold") })
 	must(t, follow.Process.Signal(os.Interrupt))
 	if err := wait.Receive(t, "the command ends with Ctrl-C", ended); err != nil {
