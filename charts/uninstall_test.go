@@ -101,7 +101,7 @@ func uninstallWithDefinitions(t *testing.T, atOnce bool) {
 func (c *cluster) haveDefinitions(want bool) {
 	c.t.Helper()
 	wait.Until(c.t, fmt.Sprintf("the definitions exist: %t", want), func() bool {
-		for _, kind := range []string{"mediaaccounts", "mediasettings", "retainedmediaaccounts"} {
+		for _, kind := range []string{"mediaaccounts", "mediasettings", "mediawebhooks", "retainedmediaaccounts"} {
 			if err := c.definition(kind + ".mediastack.dev"); apierrors.IsNotFound(err) == want {
 				return false
 			}
@@ -121,7 +121,7 @@ func (c *cluster) settles(namespace string) {
 		if len(list.Items) > 0 {
 			return fmt.Sprintf("there are %d MediaAccounts", len(list.Items))
 		}
-		for _, kind := range []string{"mediaaccounts", "mediasettings"} {
+		for _, kind := range []string{"mediaaccounts", "mediasettings", "mediawebhooks"} {
 			if definition := c.terminating(kind + ".mediastack.dev"); definition {
 				return kind + " is still being deleted"
 			}

@@ -24,6 +24,7 @@ var must = check.NoError
 var healthKeys = []string{
 	"resource.customizations.health.mediastack.dev_MediaAccount",
 	"resource.customizations.health.mediastack.dev_MediaSettings",
+	"resource.customizations.health.mediastack.dev_MediaWebhook",
 	"resource.customizations.health.mediastack.dev_RetainedMediaAccount",
 }
 

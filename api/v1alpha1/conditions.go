@@ -1,6 +1,6 @@
 package v1alpha1
 
-// Conditions of MediaAccount and MediaSettings. Every object has all conditions of its kind
+// Conditions of MediaAccount, MediaSettings and MediaWebhook. Every object has all conditions of its kind
 // from the first reconcile on. They follow kstatus: wait for Ready to be True.
 const (
 	// ConditionReady is True when the whole object matches its spec. A suspended account is
@@ -28,6 +28,11 @@ const (
 	// It is False with reason StorageFull when nothing fits any more; the reason StorageNearFull
 	// warns before. Ready does not depend on it: files can be read and deleted.
 	ConditionStorageAvailable = "StorageAvailable"
+
+	// ConditionDelivering (MediaWebhook) is True while the receiver accepts what is sent, or nothing was sent yet. It is False with reason
+	// Failing, Ended, Suspended or Missed, and Unknown while the webhook is not stored. Ready does not depend on it: the receiver
+	// is another system.
+	ConditionDelivering = "Delivering"
 )
 
 // Reasons of the conditions.
@@ -54,7 +59,7 @@ const (
 	ReasonConflict = "Conflict"
 	// ReasonInvalid: the spec cannot be applied and has to be changed.
 	ReasonInvalid = "Invalid"
-	// ReasonAccountNotReady (MediaSettings): the MediaAccount in accountRef does not exist, is
+	// ReasonAccountNotReady (MediaSettings, MediaWebhook): the MediaAccount in accountRef does not exist, is
 	// not provisioned yet, or is being deleted.
 	ReasonAccountNotReady = "AccountNotReady"
 	// ReasonDeleting: the object is being deleted; the message shows the progress.
@@ -101,4 +106,19 @@ const (
 	ReasonRuntimeUnavailable = "RuntimeUnavailable"
 	// ReasonPurging (RetainedMediaAccount): the media is being deleted.
 	ReasonPurging = "Purging"
+	// ReasonLimitExceeded (MediaWebhook): the account has more MediaWebhooks than allowed, and this is not one of the oldest.
+	ReasonLimitExceeded = "LimitExceeded"
+	// ReasonSecretNotFound (MediaWebhook): the Secret that the spec names, or its entry, does not exist; the operator looks again.
+	ReasonSecretNotFound = "SecretNotFound"
+	// ReasonWaitingForRuntime (MediaWebhook): no replica of the runtime has published the key by which the URL and the secret are
+	// encrypted.
+	ReasonWaitingForRuntime = "WaitingForRuntime"
+	// ReasonWaitingForJournal (MediaWebhook): the account has no journal yet.
+	ReasonWaitingForJournal = "WaitingForJournal"
+	// ReasonFailing (Delivering): the last attempts failed.
+	ReasonFailing = "Failing"
+	// ReasonEnded (Delivering): the receiver answered 410 to this generation of the spec.
+	ReasonEnded = "Ended"
+	// ReasonMissed (Delivering): events were not sent, because the journal did not have them anymore.
+	ReasonMissed = "Missed"
 )

@@ -1,16 +1,18 @@
 package v1alpha1
 
-// Finalizer keeps a MediaAccount or a MediaSettings until what was created for it outside the
+// Finalizer keeps a MediaAccount, a MediaSettings or a MediaWebhook until what was created for it outside the
 // cluster has been removed.
 const Finalizer = "mediastack.dev/finalizer"
 
-// Labels of the Secrets with API keys.
+// Labels of the Secrets that the operator writes.
 const (
-	// LabelAccount is the name of the MediaAccount that the Secret belongs to. The operator
-	// watches Secrets with this label and no others.
+	// LabelAccount is the name of the MediaAccount that the Secret belongs to; empty for a MediaWebhook of all accounts. The
+	// operator watches Secrets with this label and no others.
 	LabelAccount = "mediastack.dev/account"
 	// LabelApp is the name of the app that the key belongs to.
 	LabelApp = "mediastack.dev/app"
+	// LabelWebhook is the name of the MediaWebhook whose deliveries the Secret signs.
+	LabelWebhook = "mediastack.dev/webhook"
 )
 
 // AnnotationTemplate is an annotation of a Secret with an API key: the names of the labels,
@@ -27,4 +29,23 @@ const (
 	// AnnotationAbandon releases a MediaAccount that is being deleted, although its store cannot
 	// be reached. A RetainedMediaAccount is left.
 	AnnotationAbandon = "mediastack.dev/abandon"
+)
+
+// AnnotationSecretGeneration is an annotation of a Secret that signs deliveries: the generation of spec.secret that it was made for.
+const AnnotationSecretGeneration = "mediastack.dev/secret-generation" //nolint:gosec // G101: the name of an annotation
+
+// Annotations of a MediaWebhook by which an admin asks for something once. The value is a token of the admin's choice: another one is another
+// request.
+const (
+	// AnnotationSendTestEvent asks for a test event. The status shows the token in tested when it is sent.
+	AnnotationSendTestEvent = "mediastack.dev/send-test-event"
+	// AnnotationReplay asks to send events again: AnnotationReplaySince or AnnotationReplayEvents says which. The status shows the token in
+	// replayed.
+	AnnotationReplay = "mediastack.dev/replay"
+	// AnnotationReplaySince is the time (RFC 3339) from which on events are sent again.
+	AnnotationReplaySince = "mediastack.dev/replay-since"
+	// AnnotationReplayEvents are the ids of up to 100 events that are sent again, with commas between them.
+	AnnotationReplayEvents = "mediastack.dev/replay-events"
+	// AnnotationShowLog asks for the last attempts, which the status shows in log while the annotation is there.
+	AnnotationShowLog = "mediastack.dev/show-log"
 )

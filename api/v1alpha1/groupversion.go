@@ -1,6 +1,6 @@
 // Package v1alpha1 contains the custom resources: MediaAccount (a tenant), MediaSettings
-// (settings pinned for a tenant) and RetainedMediaAccount (an account without a MediaAccount). The operator and Go clients import it; its only dependency
-// is apimachinery.
+// (settings pinned for a tenant), MediaWebhook (a receiver of a tenant's events) and RetainedMediaAccount (an account without a
+// MediaAccount). The operator and Go clients import it; its only dependency is apimachinery.
 //
 // +kubebuilder:object:generate=true
 // +groupName=mediastack.dev
@@ -25,6 +25,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&MediaAccount{}, &MediaAccountList{},
 		&MediaSettings{}, &MediaSettingsList{},
+		&MediaWebhook{}, &MediaWebhookList{},
 		&RetainedMediaAccount{}, &RetainedMediaAccountList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)

@@ -27,3 +27,17 @@ const (
 // the app's name and "media", joined by dots ("demo.default.media"). Neither name contains a
 // dot, so that the names of two Secrets of a namespace always differ.
 func SecretName(account, app string) string { return account + "." + app + ".media" }
+
+// Entries of the data of a Secret that signs the deliveries of a webhook.
+const (
+	// SecretWebhook is the secret: "whsec_" and the base64 of its bytes.
+	SecretWebhook = "secret"
+	// SecretWebhookPrevious is the one before, while it signs, too.
+	SecretWebhookPrevious = "previous"
+	// SecretWebhookPreviousUntil is when the previous one ends (RFC 3339). Secrets of the operator's making have it.
+	SecretWebhookPreviousUntil = "previousUntil"
+)
+
+// WebhookSecretName returns the name of the Secret that the operator makes for a MediaWebhook: "site.webhook.media". The Secret of an app
+// "webhook" of an account of the same name has that name, too: the second one of the two is Stalled.
+func WebhookSecretName(webhook string) string { return webhook + ".webhook.media" }

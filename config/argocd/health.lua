@@ -1,4 +1,4 @@
--- Health of MediaAccount, MediaSettings and RetainedMediaAccount in Argo CD. It says what
+-- Health of MediaAccount, MediaSettings, MediaWebhook and RetainedMediaAccount in Argo CD. It says what
 -- kstatus says: Healthy and Suspended are Current, Degraded is Failed, Progressing is the rest.
 
 local function condition(kind)

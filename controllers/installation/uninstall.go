@@ -21,7 +21,7 @@ import (
 	"mediastack.dev/runtime/installation"
 )
 
-// +kubebuilder:rbac:groups=mediastack.dev,resources=mediaaccounts;mediasettings,verbs=delete
+// +kubebuilder:rbac:groups=mediastack.dev,resources=mediaaccounts;mediasettings;mediawebhooks,verbs=delete
 
 // UninstallStore is the database of an uninstallation. Package postgres implements it.
 type UninstallStore interface {
@@ -33,18 +33,25 @@ type UninstallStore interface {
 	SetFence(clusterUID string, epoch, leaderTerm int64)
 }
 
-// Uninstall deletes the MediaAccounts and MediaSettings of an installation so that nothing is lost, and
+// Webhooks are those of the database. Package postgres implements it.
+type Webhooks interface {
+	// RemoveWebhook removes the webhook of the MediaWebhook with the UID.
+	RemoveWebhook(ctx context.Context, uid string) error
+}
+
+// Uninstall deletes the MediaAccounts, MediaSettings and MediaWebhooks of an installation so that nothing is lost, and
 // nothing waits for an operator that is gone.
 type Uninstall struct {
 	cluster  cluster
 	store    UninstallStore // nil: without the database
+	webhooks Webhooks       // nil: without the database
 	accounts *account.Registry
 	out      *json.Encoder
 }
 
 // NewUninstall returns an Uninstall, which writes its report to out. Without a store, accounts
 // stay open until an operator runs again.
-func NewUninstall(kube *rest.Config, namespace string, store UninstallStore, accounts *account.Registry, out io.Writer) (*Uninstall, error) {
+func NewUninstall(kube *rest.Config, namespace string, store UninstallStore, webhooks Webhooks, accounts *account.Registry, out io.Writer) (*Uninstall, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		return nil, err
@@ -53,7 +60,7 @@ func NewUninstall(kube *rest.Config, namespace string, store UninstallStore, acc
 	if err != nil {
 		return nil, fmt.Errorf("create the client: %w", err)
 	}
-	return &Uninstall{cluster: cluster{client: c, namespace: namespace}, store: store, accounts: accounts, out: json.NewEncoder(out)}, nil
+	return &Uninstall{cluster: cluster{client: c, namespace: namespace}, store: store, webhooks: webhooks, accounts: accounts, out: json.NewEncoder(out)}, nil
 }
 
 // Watching limits the command to the namespaces that the operator watches; to all if there are none.
@@ -74,6 +81,7 @@ type objectLine struct {
 type uninstallSummary struct {
 	MediaAccounts int    `json:"mediaAccounts"`
 	MediaSettings int    `json:"mediaSettings"`
+	MediaWebhooks int    `json:"mediaWebhooks"`
 	Done          bool   `json:"done"`
 	Message       string `json:"message"`
 }
@@ -82,9 +90,12 @@ type uninstallSummary struct {
 type objects struct {
 	accounts v1alpha1.MediaAccountList
 	settings v1alpha1.MediaSettingsList
+	webhooks v1alpha1.MediaWebhookList
 }
 
-func (o *objects) empty() bool { return len(o.accounts.Items) == 0 && len(o.settings.Items) == 0 }
+func (o *objects) empty() bool {
+	return len(o.accounts.Items)+len(o.settings.Items)+len(o.webhooks.Items) == 0
+}
 
 // Check reports whether there are MediaAccounts.
 func (u *Uninstall) Check(ctx context.Context) (needed bool, err error) {
@@ -175,7 +186,7 @@ func (u *Uninstall) read(ctx context.Context) (*objects, error) {
 	found := &objects{}
 	for _, namespace := range u.cluster.searched() {
 		var part objects
-		for _, list := range []client.ObjectList{&part.accounts, &part.settings} {
+		for _, list := range []client.ObjectList{&part.accounts, &part.settings, &part.webhooks} {
 			err := u.cluster.client.List(ctx, list, client.InNamespace(namespace))
 			if err == nil || meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && u.cluster.deleted(ctx, namespace) {
 				continue
@@ -184,12 +195,13 @@ func (u *Uninstall) read(ctx context.Context) (*objects, error) {
 		}
 		found.accounts.Items = append(found.accounts.Items, part.accounts.Items...)
 		found.settings.Items = append(found.settings.Items, part.settings.Items...)
+		found.webhooks.Items = append(found.webhooks.Items, part.webhooks.Items...)
 	}
 	return found, nil
 }
 
 func (o *objects) summary() uninstallSummary {
-	return uninstallSummary{MediaAccounts: len(o.accounts.Items), MediaSettings: len(o.settings.Items)}
+	return uninstallSummary{MediaAccounts: len(o.accounts.Items), MediaSettings: len(o.settings.Items), MediaWebhooks: len(o.webhooks.Items)}
 }
 
 // protected returns an error that names the accounts whose deletion the spec forbids.
@@ -215,6 +227,13 @@ func (u *Uninstall) list(ctx context.Context, found *objects, confirm bool) erro
 	for i := range found.settings.Items {
 		object := &found.settings.Items[i]
 		line := objectLine{Kind: "MediaSettings", Object: client.ObjectKeyFromObject(object).String(), Message: "deleting it removes its pins"}
+		if err := u.out.Encode(line); err != nil {
+			return err
+		}
+	}
+	for i := range found.webhooks.Items {
+		object := &found.webhooks.Items[i]
+		line := objectLine{Kind: "MediaWebhook", Object: client.ObjectKeyFromObject(object).String(), Message: "deleting it ends its deliveries, and deletes the Secret that the operator made"}
 		if err := u.out.Encode(line); err != nil {
 			return err
 		}
@@ -248,7 +267,7 @@ func deletionEffect(object *v1alpha1.MediaAccount, confirmed bool) string {
 }
 
 // remove deletes the objects in three passes. The policy becomes Retain before the deletion, and
-// an operator that runs sees both changes in this order. The pins are removed and the accounts are
+// an operator that runs sees both changes in this order. The pins and the webhooks are removed and the accounts are
 // closed after the deletion, since an operator would write them again before it.
 func (u *Uninstall) remove(ctx context.Context, found *objects) error {
 	all := found.all()
@@ -261,6 +280,11 @@ func (u *Uninstall) remove(ctx context.Context, found *objects) error {
 		for i := range found.settings.Items {
 			if err := u.store.Unpin(ctx, string(found.settings.Items[i].UID)); err != nil {
 				return fmt.Errorf("remove the pins of MediaSettings %s: %w", client.ObjectKeyFromObject(&found.settings.Items[i]), err)
+			}
+		}
+		for i := range found.webhooks.Items {
+			if err := u.webhooks.RemoveWebhook(ctx, string(found.webhooks.Items[i].UID)); err != nil {
+				return fmt.Errorf("remove the webhook of MediaWebhook %s: %w", client.ObjectKeyFromObject(&found.webhooks.Items[i]), err)
 			}
 		}
 		err := u.store.OpenAccounts(ctx, func(open installation.OpenAccount) error {
@@ -279,11 +303,14 @@ func (u *Uninstall) remove(ctx context.Context, found *objects) error {
 	return nil
 }
 
-// all returns the settings, then the accounts that they belong to.
+// all returns the settings and the webhooks, then the accounts that they belong to.
 func (o *objects) all() []client.Object {
-	all := make([]client.Object, 0, len(o.settings.Items)+len(o.accounts.Items))
+	all := make([]client.Object, 0, len(o.settings.Items)+len(o.webhooks.Items)+len(o.accounts.Items))
 	for i := range o.settings.Items {
 		all = append(all, &o.settings.Items[i])
+	}
+	for i := range o.webhooks.Items {
+		all = append(all, &o.webhooks.Items[i])
 	}
 	for i := range o.accounts.Items {
 		all = append(all, &o.accounts.Items[i])

@@ -11,8 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/controllers/mediawebhook"
 	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/controllers/retained"
 	"mediastack.dev/runtime/account"
@@ -25,6 +27,8 @@ const (
 	defaultMaxUploadSize = 2 << 30  // bytes; maxStorage if that is smaller
 
 	defaultJournalRetention = 168 * time.Hour // equal to the default in the CRD's schema
+	// webhookJournalRetention is that of an account with webhooks and without spec.journal. A delivery is tried for 75 hours.
+	webhookJournalRetention = 96 * time.Hour
 )
 
 // ensureAccount writes the spec to PostgreSQL and reads the account's id and bucket. The account
@@ -32,9 +36,13 @@ const (
 func (r *Reconciler) ensureAccount(ctx context.Context, s *scope) bool {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	spec := toAccountSpec(s.Object)
+	webhooks, err := mediawebhook.Any(ctx, r.deps.Client, client.ObjectKeyFromObject(s.Object), r.config.NamespaceOfAll)
+	if err != nil {
+		s.observed.account.failure = reconcile.NewAPIError(err, "list the MediaWebhooks of the account")
+		return false
+	}
+	spec := toAccountSpec(s.Object, webhooks)
 	var found account.Account
-	var err error
 	unbound := s.live && s.Object.Status.AccountID == "" // it has its finalizer since this run, and no account yet
 	if !unbound {
 		found, err = r.deps.Accounts.Update(ctx, spec)
@@ -137,6 +145,26 @@ func (r *Reconciler) namespaceUID(ctx context.Context, s *scope) (string, *recon
 	return s.namespaceUID, nil
 }
 
+// ofWebhook returns the MediaAccount of a MediaWebhook, whose journal depends on it. One of all accounts requests all, after everything else.
+func (r *Reconciler) ofWebhook(ctx context.Context, object client.Object) []*v1alpha1.MediaAccount {
+	webhook := object.(*v1alpha1.MediaWebhook)
+	if webhook.Spec.AllAccounts {
+		if webhook.Namespace == r.config.NamespaceOfAll {
+			r.RequestAll(ctx)
+		}
+		return nil
+	}
+	of := &v1alpha1.MediaAccount{}
+	switch err := r.deps.Client.Get(ctx, client.ObjectKey{Namespace: webhook.Namespace, Name: webhook.AccountName()}, of); {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		log.FromContext(ctx).Error(err, "read the MediaAccount of a MediaWebhook", "namespace", webhook.Namespace, "account", webhook.AccountName())
+		return nil
+	}
+	return []*v1alpha1.MediaAccount{of}
+}
+
 // claimants maps a RetainedMediaAccount to the MediaAccounts that it may be bound to.
 func claimants(_ context.Context, object client.Object) []ctrl.Request {
 	var requests []ctrl.Request
@@ -157,8 +185,8 @@ func (r *Reconciler) endpoints() *v1alpha1.EndpointsStatus {
 
 func (r *Reconciler) mcpURL() string { return r.config.BaseURL + endpoint.Tools }
 
-// toAccountSpec converts the spec to that of the account package.
-func toAccountSpec(object *v1alpha1.MediaAccount) account.Spec {
+// toAccountSpec converts the spec to that of the account package. An account with webhooks has a journal, whatever the spec says.
+func toAccountSpec(object *v1alpha1.MediaAccount, webhooks bool) account.Spec {
 	owners := make([]string, 0, len(object.Spec.Owners))
 	for _, owner := range object.Spec.Owners {
 		owners = append(owners, string(owner))
@@ -179,6 +207,9 @@ func toAccountSpec(object *v1alpha1.MediaAccount) account.Spec {
 	spec.ToolPolicy, spec.Origins = toToolPolicy(object.Spec.MCP), toOrigins(object.Spec.CORS)
 	if undo := object.Spec.Undo; undo != nil {
 		spec.Undo = account.Undo{Window: undo.Window.Truncate(time.Second), For: string(undo.For)}
+	}
+	if webhooks {
+		spec.Journal = webhookJournalRetention
 	}
 	if journal := object.Spec.Journal; journal != nil {
 		spec.Journal, spec.FullAddresses = defaultJournalRetention, journal.Addresses == v1alpha1.AddressesFull

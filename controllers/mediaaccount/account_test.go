@@ -24,15 +24,18 @@ func TestAccountSpec_HasTheAddressesOfTheJournal(t *testing.T) {
 func TestAccountSpec_HasTheRetentionOfTheJournal(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		journal *v1alpha1.JournalSpec
-		want    time.Duration
+		journal  *v1alpha1.JournalSpec
+		webhooks bool
+		want     time.Duration
 	}{
-		"no journal":                  {nil, 0},
-		"a journal without retention": {&v1alpha1.JournalSpec{}, 168 * time.Hour},
-		"a journal with retention":    {&v1alpha1.JournalSpec{Retention: &metav1.Duration{Duration: 24 * time.Hour}}, 24 * time.Hour},
+		"no journal":                  {nil, false, 0},
+		"a journal without retention": {&v1alpha1.JournalSpec{}, false, 168 * time.Hour},
+		"a journal with retention":    {&v1alpha1.JournalSpec{Retention: &metav1.Duration{Duration: 24 * time.Hour}}, false, 24 * time.Hour},
+		"a webhook without a journal": {nil, true, 96 * time.Hour},
+		"a webhook and a journal":     {&v1alpha1.JournalSpec{Retention: &metav1.Duration{Duration: 24 * time.Hour}}, true, 24 * time.Hour},
 	} {
 		object := &v1alpha1.MediaAccount{Spec: v1alpha1.MediaAccountSpec{Journal: c.journal}}
-		if got := toAccountSpec(object).Journal; got != c.want {
+		if got := toAccountSpec(object, c.webhooks).Journal; got != c.want {
 			t.Errorf("%s: the account has a retention of %s, want %s", name, got, c.want)
 		}
 	}

@@ -28,6 +28,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/erasure"
+	"mediastack.dev/controllers/mediawebhook"
 	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/controllers/retained"
 	"mediastack.dev/runtime/account"
@@ -71,6 +72,8 @@ type Config struct {
 	UsageWriteRate int
 	// Namespaces are those that the cache has; empty = all.
 	Namespaces []string
+	// NamespaceOfAll is the namespace in which MediaWebhooks of all accounts may be; empty = none.
+	NamespaceOfAll string
 	// OutageGrace is how long no replica of the runtime may serve before an account is not Ready.
 	OutageGrace time.Duration
 	// Options of the controller: concurrency and rate limiter.
@@ -127,7 +130,7 @@ const secretIndex = "account"
 // SetupWithManager registers three controllers, and what requests the periodic checks. This one
 // reconciles a MediaAccount when its spec or its annotations change, when another client changed its
 // status, when one of its Secrets changes or is deleted, when a RetainedMediaAccount that may become its
-// account changes, and when its Queue says so. It never waits for the object store: the controllers of
+// account changes, when it gets its first MediaWebhook or loses its last one, and when its Queue says so. It never waits for the object store: the controllers of
 // buckets and of deletions do.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	indexed := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Secret{}, secretIndex, func(object client.Object) []string {
@@ -150,6 +153,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&v1alpha1.MediaAccount{}, reconcile.ByUrgency(observedGeneration), builder.WithPredicates(changed)). // a deletion raises the generation, too
 		Watches(&corev1.Secret{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.MediaAccount{}, handler.OnlyControllerOwner()), builder.WithPredicates(secretDrift())).
 		Watches(&v1alpha1.RetainedMediaAccount{}, handler.EnqueueRequestsFromMapFunc(claimants), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.MediaWebhook{}, reconcile.RelatedByUrgency(r.ofWebhook, observedGeneration), builder.WithPredicates(mediawebhook.CountChanges())).
 		WatchesRawSource(r.deps.Queue.Source()).
 		WithOptions(r.config.Options).
 		Complete(reconcile.Gated(r.deps.Gate, r))
@@ -158,6 +162,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 // +kubebuilder:rbac:groups=mediastack.dev,resources=mediaaccounts,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=mediastack.dev,resources=mediaaccounts/status,verbs=patch
 // +kubebuilder:rbac:groups=mediastack.dev,resources=retainedmediaaccounts,verbs=list;watch
+// +kubebuilder:rbac:groups=mediastack.dev,resources=mediawebhooks,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch

@@ -49,7 +49,7 @@ func BenchmarkCollector_Scrape(b *testing.B) {
 	objects, err := cache.New(access, cache.Options{Scheme: scheme})
 	must(b, err)
 	go func() { _ = objects.Start(b.Context()) }()
-	for _, kind := range []client.Object{&v1alpha1.MediaAccount{}, &v1alpha1.MediaSettings{}, &v1alpha1.RetainedMediaAccount{}} {
+	for _, kind := range []client.Object{&v1alpha1.MediaAccount{}, &v1alpha1.MediaSettings{}, &v1alpha1.MediaWebhook{}, &v1alpha1.RetainedMediaAccount{}} {
 		_, err := objects.GetInformer(b.Context(), kind)
 		must(b, err)
 	}

@@ -36,7 +36,7 @@ type conditionLabels struct{ kind, condition, status, reason string }
 func newCounts(now time.Time) *counts {
 	return &counts{
 		now:        now,
-		kinds:      map[string]*kindCounts{kindAccount: {}, kindSettings: {}, kindRetained: {}},
+		kinds:      map[string]*kindCounts{kindAccount: {}, kindSettings: {}, kindWebhook: {}, kindRetained: {}},
 		conditions: map[conditionLabels]int{},
 		reclaims:   map[v1alpha1.ReclaimPolicy]*retainedCounts{v1alpha1.ReclaimRetain: {}, v1alpha1.ReclaimPurge: {}},
 	}
@@ -65,6 +65,10 @@ func (c *counts) account(object *v1alpha1.MediaAccount) {
 
 func (c *counts) settings(object *v1alpha1.MediaSettings) {
 	c.object(kindSettings, &object.ObjectMeta, object.Status.Conditions)
+}
+
+func (c *counts) webhook(object *v1alpha1.MediaWebhook) {
+	c.object(kindWebhook, &object.ObjectMeta, object.Status.Conditions)
 }
 
 func (c *counts) retained(object *v1alpha1.RetainedMediaAccount) {
@@ -120,7 +124,8 @@ func set(values ...string) map[string]bool {
 var (
 	conditionTypes = set(
 		v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled,
-		v1alpha1.ConditionBucketReady, v1alpha1.ConditionAppsReady, v1alpha1.ConditionKeysReady, v1alpha1.ConditionStorageAvailable)
+		v1alpha1.ConditionBucketReady, v1alpha1.ConditionAppsReady, v1alpha1.ConditionKeysReady, v1alpha1.ConditionStorageAvailable,
+		v1alpha1.ConditionDelivering)
 	conditionStatuses = set(string(metav1.ConditionTrue), string(metav1.ConditionFalse), string(metav1.ConditionUnknown))
 	reasons           = set(
 		v1alpha1.ReasonSucceeded, v1alpha1.ReasonProgressing, v1alpha1.ReasonSuspended,
@@ -131,7 +136,9 @@ var (
 		v1alpha1.ReasonObjectStoreCredentials, v1alpha1.ReasonObjectStoreQuota, v1alpha1.ReasonObjectStoreUnsupported,
 		v1alpha1.ReasonObjectStoreRegion, v1alpha1.ReasonObjectStoreClock,
 		v1alpha1.ReasonKubernetesDenied, v1alpha1.ReasonGenerationLowered, v1alpha1.ReasonStorageNearFull, v1alpha1.ReasonStorageFull,
-		v1alpha1.ReasonRuntimeUnavailable, v1alpha1.ReasonPurging)
+		v1alpha1.ReasonRuntimeUnavailable, v1alpha1.ReasonPurging,
+		v1alpha1.ReasonLimitExceeded, v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonWaitingForRuntime, v1alpha1.ReasonWaitingForJournal,
+		v1alpha1.ReasonFailing, v1alpha1.ReasonEnded, v1alpha1.ReasonMissed)
 )
 
 // export sends the counts as metrics.

@@ -22,12 +22,13 @@ const scrapeTimeout = 5 * time.Second
 const (
 	kindAccount  = "MediaAccount"
 	kindSettings = "MediaSettings"
+	kindWebhook  = "MediaWebhook"
 	kindRetained = "RetainedMediaAccount"
 )
 
 var (
 	objectsDesc = prometheus.NewDesc("mediastack_operator_objects",
-		"MediaAccounts, MediaSettings and RetainedMediaAccounts, by kind.", []string{"kind"}, nil)
+		"MediaAccounts, MediaSettings, MediaWebhooks and RetainedMediaAccounts, by kind.", []string{"kind"}, nil)
 	conditionsDesc = prometheus.NewDesc("mediastack_operator_object_conditions",
 		"Objects by kind, and by type, status and reason of a condition. A condition that the operator does not write is `Other`.", []string{"kind", "condition", "status", "reason"}, nil)
 	deletionsDesc = prometheus.NewDesc("mediastack_operator_deletions_pending",
@@ -108,6 +109,13 @@ func (c *Collector) count(ctx context.Context) (*counts, error) {
 	}
 	for i := range settings.Items {
 		counted.settings(&settings.Items[i])
+	}
+	var webhooks v1alpha1.MediaWebhookList
+	if err := c.objects.List(ctx, &webhooks, shared); err != nil {
+		return nil, err
+	}
+	for i := range webhooks.Items {
+		counted.webhook(&webhooks.Items[i])
 	}
 	var retained v1alpha1.RetainedMediaAccountList
 	if err := c.objects.List(ctx, &retained, shared); err != nil {

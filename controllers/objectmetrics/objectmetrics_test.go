@@ -40,6 +40,7 @@ type objects struct {
 	client.Reader
 	accounts []v1alpha1.MediaAccount
 	settings []v1alpha1.MediaSettings
+	webhooks []v1alpha1.MediaWebhook
 	retained []v1alpha1.RetainedMediaAccount
 	err      error
 }
@@ -50,6 +51,8 @@ func (o *objects) List(_ context.Context, list client.ObjectList, _ ...client.Li
 		list.Items = o.accounts
 	case *v1alpha1.MediaSettingsList:
 		list.Items = o.settings
+	case *v1alpha1.MediaWebhookList:
+		list.Items = o.webhooks
 	case *v1alpha1.RetainedMediaAccountList:
 		list.Items = o.retained
 		return o.err
@@ -96,20 +99,23 @@ func condition(kind, status, reason string) metav1.Condition {
 
 func TestCollector_CountsConditions(t *testing.T) {
 	t.Parallel()
-	o := &objects{accounts: make([]v1alpha1.MediaAccount, 4), settings: make([]v1alpha1.MediaSettings, 1)}
+	o := &objects{accounts: make([]v1alpha1.MediaAccount, 4), settings: make([]v1alpha1.MediaSettings, 1), webhooks: make([]v1alpha1.MediaWebhook, 1)}
 	o.accounts[0].Status.Conditions = []metav1.Condition{condition("Ready", "True", "Succeeded"), condition("StorageAvailable", "False", "StorageFull")}
 	o.accounts[1].Status.Conditions = []metav1.Condition{condition("Ready", "True", "Succeeded")}
 	o.accounts[2].Status.Conditions = []metav1.Condition{condition("Invented", "Maybe", "BecauseISaySo"), condition("Ready", "False", "AlsoInvented")}
 	o.settings[0].Status.Conditions = []metav1.Condition{condition("Stalled", "True", "Conflict")}
+	o.webhooks[0].Status.Conditions = []metav1.Condition{condition("Delivering", "False", "Failing")}
 	expect(t, collector(o, elected()), `
 		mediastack_operator_objects{kind="MediaAccount"} 4
 		mediastack_operator_objects{kind="MediaSettings"} 1
+		mediastack_operator_objects{kind="MediaWebhook"} 1
 		mediastack_operator_objects{kind="RetainedMediaAccount"} 0
 		mediastack_operator_object_conditions{condition="Ready",kind="MediaAccount",reason="Succeeded",status="True"} 2
 		mediastack_operator_object_conditions{condition="StorageAvailable",kind="MediaAccount",reason="StorageFull",status="False"} 1
 		mediastack_operator_object_conditions{condition="Other",kind="MediaAccount",reason="Other",status="Other"} 1
 		mediastack_operator_object_conditions{condition="Ready",kind="MediaAccount",reason="Other",status="False"} 1
 		mediastack_operator_object_conditions{condition="Stalled",kind="MediaSettings",reason="Conflict",status="True"} 1
+		mediastack_operator_object_conditions{condition="Delivering",kind="MediaWebhook",reason="Failing",status="False"} 1
 	`, "mediastack_operator_objects", "mediastack_operator_object_conditions")
 }
 
@@ -124,9 +130,11 @@ func TestCollector_ShowsTheOldestPendingDeletion(t *testing.T) {
 	expect(t, collector(o, elected()), `
 		mediastack_operator_deletions_pending{kind="MediaAccount"} 2
 		mediastack_operator_deletions_pending{kind="MediaSettings"} 0
+		mediastack_operator_deletions_pending{kind="MediaWebhook"} 0
 		mediastack_operator_deletions_pending{kind="RetainedMediaAccount"} 1
 		mediastack_operator_oldest_deletion_age_seconds{kind="MediaAccount"} 3600
 		mediastack_operator_oldest_deletion_age_seconds{kind="MediaSettings"} 0
+		mediastack_operator_oldest_deletion_age_seconds{kind="MediaWebhook"} 0
 		mediastack_operator_oldest_deletion_age_seconds{kind="RetainedMediaAccount"} 7200
 	`, "mediastack_operator_deletions_pending", "mediastack_operator_oldest_deletion_age_seconds")
 }

@@ -8,6 +8,7 @@ import (
 	"mediastack.dev/controllers/changes"
 	"mediastack.dev/controllers/mediaaccount"
 	"mediastack.dev/controllers/mediasettings"
+	"mediastack.dev/controllers/mediawebhook"
 	"mediastack.dev/controllers/reconcile"
 )
 
@@ -15,12 +16,14 @@ import (
 type objects struct {
 	accounts *mediaaccount.Reconciler
 	settings *mediasettings.Reconciler
+	webhooks *mediawebhook.Reconciler
 }
 
 var _ changes.Objects = objects{}
 
-// RequestAccount implements changes.Objects.
+// RequestAccount implements changes.Objects. The webhooks that wait for the journal of the account are requested, too.
 func (o objects) RequestAccount(ctx context.Context, priority int, key types.NamespacedName, version int64) bool {
+	o.webhooks.RequestWaiting(ctx, priority, key)
 	return o.accounts.Request(ctx, priority, key, version)
 }
 
@@ -36,5 +39,6 @@ func (o objects) RequestAll(ctx context.Context, source reconcile.Source) {
 	}
 	if source == reconcile.Database {
 		o.settings.RequestAll(ctx)
+		o.webhooks.RequestAll(ctx)
 	}
 }

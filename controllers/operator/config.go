@@ -19,13 +19,14 @@ type Config struct {
 	BucketCheckRate     int           `env:"SERVICE_BUCKET_CHECK_RATE" default:"15" help:"Periodic checks of buckets a second, of all accounts together, from 1 to 1000. With many accounts the interval grows."`
 	UsageInterval       time.Duration `env:"SERVICE_USAGE_INTERVAL" default:"5m" help:"Interval between two comparisons of usage and last use of keys with the status, of all accounts, from 1s to 24h."`
 	UsageWriteRate      int           `env:"SERVICE_USAGE_WRITE_RATE" default:"20" help:"Accounts a second whose usage is written to the status, from 1 to 1000."`
+	WebhooksPerAccount  int           `env:"SERVICE_WEBHOOKS_PER_ACCOUNT" default:"5" help:"MediaWebhooks that one account may have, from 1 to 100. The oldest ones are in effect."`
 	OutageGrace         time.Duration `env:"SERVICE_OUTAGE_GRACE" default:"2m" help:"How long an account that was Ready stays Ready in the status while PostgreSQL, S3 or the runtime is out, from 0s to 1h."`
 
 	RetainedInterval time.Duration `env:"SERVICE_RETAINED_INTERVAL" default:"30s" help:"Interval between two comparisons of the accounts in the database with the cluster, from 1s to 1h."`
 	OrphanDelay      time.Duration `env:"SERVICE_ORPHAN_DELAY" default:"20s" help:"How long the MediaAccount of an account must be gone before the account is closed and retained, from 1s to 1h."`
 	TakeOverGrace    time.Duration `env:"SERVICE_TAKE_OVER_GRACE" default:"10m" help:"How long after a take-over an account without a MediaAccount stays open, from 0s to 24h."`
 
-	Concurrency int `name:"max-concurrent-reconciles" env:"SERVICE_MAX_CONCURRENT_RECONCILES" default:"8" help:"Reconciliations at a time, each for accounts, for settings and for buckets, from 1 to 100."`
+	Concurrency int `name:"max-concurrent-reconciles" env:"SERVICE_MAX_CONCURRENT_RECONCILES" default:"8" help:"Reconciliations at a time, each for accounts, for settings, for webhooks and for buckets, from 1 to 100."`
 	// Deletions have workers of their own, so that a large one delays no other account.
 	MaxConcurrentDeletions int      `env:"SERVICE_MAX_CONCURRENT_DELETIONS" default:"2" help:"Accounts whose media is deleted at a time, from 1 to 100; others take turns."`
 	Namespaces             []string `env:"SERVICE_WATCH_NAMESPACES" name:"watch-namespaces" help:"Namespaces to watch, or to look in; all if empty."`
@@ -97,6 +98,7 @@ func (c *Config) validateNumbers() error {
 	}{
 		{"SERVICE_BUCKET_CHECK_RATE", c.BucketCheckRate, 1000},
 		{"SERVICE_USAGE_WRITE_RATE", c.UsageWriteRate, 1000},
+		{"SERVICE_WEBHOOKS_PER_ACCOUNT", c.WebhooksPerAccount, 100},
 		{"SERVICE_MAX_CONCURRENT_RECONCILES", c.Concurrency, 100},
 		{"SERVICE_MAX_CONCURRENT_DELETIONS", c.MaxConcurrentDeletions, 100},
 	} {

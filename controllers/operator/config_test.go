@@ -13,7 +13,7 @@ func TestConfigValidate_RejectsInvalidValues(t *testing.T) {
 	t.Parallel()
 	valid := operator.Config{
 		BaseURL: "https://media.example.org/", BucketPrefix: "media",
-		BucketCheckInterval: 30 * time.Second, UsageInterval: time.Minute, BucketCheckRate: 15, UsageWriteRate: 20, Concurrency: 8, MaxConcurrentDeletions: 2,
+		BucketCheckInterval: 30 * time.Second, UsageInterval: time.Minute, BucketCheckRate: 15, UsageWriteRate: 20, WebhooksPerAccount: 5, Concurrency: 8, MaxConcurrentDeletions: 2,
 		Installation:     installation.Config{CheckInterval: 15 * time.Second, HeartbeatInterval: time.Minute},
 		RetainedInterval: 30 * time.Second, OrphanDelay: 20 * time.Second, TakeOverGrace: 10 * time.Minute,
 	}
@@ -38,6 +38,7 @@ func TestConfigValidate_RejectsInvalidValues(t *testing.T) {
 		"no retained interval":  {func(c *operator.Config) { c.RetainedInterval = 0 }, "SERVICE_RETAINED_INTERVAL must be from 1s to 1h"},
 		"no orphan delay":       {func(c *operator.Config) { c.OrphanDelay = 0 }, "SERVICE_ORPHAN_DELAY"},
 		"a negative take-over":  {func(c *operator.Config) { c.TakeOverGrace = -1 }, "SERVICE_TAKE_OVER_GRACE"},
+		"no webhooks":           {func(c *operator.Config) { c.WebhooksPerAccount = 0 }, "SERVICE_WEBHOOKS_PER_ACCOUNT must be from 1 to 100, not 0"},
 		"no workers":            {func(c *operator.Config) { c.Concurrency = 0 }, "SERVICE_MAX_CONCURRENT_RECONCILES must be from 1 to 100, not 0"},
 		"installation check":    {func(c *operator.Config) { c.Installation.CheckInterval = 0 }, "SERVICE_INSTALLATION_CHECK_INTERVAL"},
 		"no deletion workers":   {func(c *operator.Config) { c.MaxConcurrentDeletions = 0 }, "SERVICE_MAX_CONCURRENT_DELETIONS"},

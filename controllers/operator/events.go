@@ -23,10 +23,10 @@ func (r eventRecorder) Eventf(regarding, related runtime.Object, eventtype, reas
 }
 
 // isRoutine reports whether a Normal event is of an account that is not provisioned yet, or of a
-// MediaSettings, whose conditions tell the same.
+// MediaSettings or a MediaWebhook, whose conditions tell the same.
 func isRoutine(regarding runtime.Object, reason string) bool {
 	switch object := regarding.(type) {
-	case *v1alpha1.MediaSettings:
+	case *v1alpha1.MediaSettings, *v1alpha1.MediaWebhook:
 		return true
 	case *v1alpha1.MediaAccount:
 		// The generation is observed before the event of the condition Ready is recorded.

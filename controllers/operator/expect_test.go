@@ -77,6 +77,8 @@ func conditionsOf(object client.Object) []metav1.Condition {
 		return object.Status.Conditions
 	case *v1alpha1.MediaSettings:
 		return object.Status.Conditions
+	case *v1alpha1.MediaWebhook:
+		return object.Status.Conditions
 	}
 	return nil
 }
@@ -88,6 +90,8 @@ func observedOf(object client.Object) int64 {
 	case *v1alpha1.RetainedMediaAccount:
 		return object.Status.ObservedGeneration
 	case *v1alpha1.MediaSettings:
+		return object.Status.ObservedGeneration
+	case *v1alpha1.MediaWebhook:
 		return object.Status.ObservedGeneration
 	}
 	return 0

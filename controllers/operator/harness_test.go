@@ -100,7 +100,7 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	t.Helper()
 	chosen := options{
 		config: operator.Config{
-			BaseURL: baseURL, BucketPrefix: "test", BucketCheckInterval: time.Second, BucketCheckRate: 1000, UsageInterval: time.Second, UsageWriteRate: 1000,
+			BaseURL: baseURL, BucketPrefix: "test", BucketCheckInterval: time.Second, BucketCheckRate: 1000, UsageInterval: time.Second, UsageWriteRate: 1000, WebhooksPerAccount: 5,
 			RetainedInterval: time.Second, OrphanDelay: time.Second, TakeOverGrace: far,
 			Concurrency: 8, MaxConcurrentDeletions: 2, HealthListen: "0", MetricsListen: "0",
 			Installation: installation.Config{CheckInterval: time.Second, HeartbeatInterval: time.Minute},
@@ -173,7 +173,7 @@ func (b *harness) start(cfg operator.Config, change ...func(*operator.Deps)) (op
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	deps := operator.Deps{
-		Accounts: b.database.Accounts, Settings: b.database.Settings, Pictures: b.database.Pictures, Buckets: b.buckets, Runtimes: b.database.Installations, Changes: b.database, Installation: b.database.Installations, Markers: b.store, Now: time.Now, Log: testLog(b.t),
+		Accounts: b.database.Accounts, Settings: b.database.Settings, Pictures: b.database.Pictures, Webhooks: b.database.Webhooks, Buckets: b.buckets, Runtimes: b.database.Installations, Changes: b.database, Installation: b.database.Installations, Markers: b.store, Now: time.Now, Log: testLog(b.t),
 	}
 	for _, change := range change {
 		change(&deps)
@@ -194,6 +194,7 @@ func (b *harness) ownConnections() func(*operator.Deps) {
 	store := b.openStore()
 	return func(deps *operator.Deps) {
 		deps.Accounts, deps.Settings, deps.Runtimes, deps.Changes, deps.Installation = store.Accounts, store.Settings, store.Installations, store, store.Installations
+		deps.Webhooks = store.Webhooks
 	}
 }
 

@@ -19,10 +19,10 @@ func TestCache_WatchesEveryKindBeforeTheElection(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, quiet)
 	manager, err := operator.New(b.ctx, operatorAccess(t, b.plane), b.config, operator.Deps{
-		Accounts: b.database.Accounts, Settings: b.database.Settings, Pictures: b.database.Pictures, Buckets: b.buckets, Runtimes: b.database.Installations, Installation: b.database.Installations, Markers: b.store, Now: time.Now, Log: testLog(t),
+		Accounts: b.database.Accounts, Settings: b.database.Settings, Pictures: b.database.Pictures, Webhooks: b.database.Webhooks, Buckets: b.buckets, Runtimes: b.database.Installations, Installation: b.database.Installations, Markers: b.store, Now: time.Now, Log: testLog(t),
 	})
 	must(t, err)
-	for _, list := range []client.ObjectList{&v1alpha1.MediaAccountList{}, &v1alpha1.MediaSettingsList{}, &v1alpha1.RetainedMediaAccountList{}, &corev1.SecretList{}} {
+	for _, list := range []client.ObjectList{&v1alpha1.MediaAccountList{}, &v1alpha1.MediaSettingsList{}, &v1alpha1.MediaWebhookList{}, &v1alpha1.RetainedMediaAccountList{}, &corev1.SecretList{}} {
 		// A kind that is not registered is another error.
 		var notStarted *cache.ErrCacheNotStarted
 		if err := manager.GetCache().List(b.ctx, list); !errors.As(err, &notStarted) {

@@ -33,11 +33,13 @@ import (
 	"mediastack.dev/controllers/installation"
 	"mediastack.dev/controllers/mediaaccount"
 	"mediastack.dev/controllers/mediasettings"
+	"mediastack.dev/controllers/mediawebhook"
 	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/controllers/retained"
 	"mediastack.dev/runtime/account"
 	identity "mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/settings"
+	"mediastack.dev/runtime/webhook"
 )
 
 const (
@@ -58,6 +60,7 @@ type Deps struct {
 	Settings settings.Store
 	// Pictures counts what is stored of presets.
 	Pictures mediasettings.Counts
+	Webhooks webhook.Registry
 	Buckets  Buckets
 	Runtimes mediaaccount.Runtimes
 	// Changes notifies of changed accounts.
@@ -180,7 +183,7 @@ func build(ctx context.Context, kube *rest.Config, cfg Config, deps Deps, own *l
 // election begins when the cache has synced, so that a replica that still lists 10,000 accounts does not
 // take the lease, while no other one may serve a change.
 func registerInformers(ctx context.Context, informers cache.Informers) error {
-	for _, kind := range []client.Object{&v1alpha1.MediaAccount{}, &v1alpha1.MediaSettings{}, &v1alpha1.RetainedMediaAccount{}, &corev1.Secret{}} {
+	for _, kind := range []client.Object{&v1alpha1.MediaAccount{}, &v1alpha1.MediaSettings{}, &v1alpha1.MediaWebhook{}, &v1alpha1.RetainedMediaAccount{}, &corev1.Secret{}} {
 		if _, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watch %T: %w", kind, err)
 		}
@@ -233,6 +236,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, verifier *installa
 		UsageInterval:       cfg.UsageInterval,
 		UsageWriteRate:      cfg.UsageWriteRate,
 		Namespaces:          cfg.Namespaces,
+		NamespaceOfAll:      mediawebhook.NamespaceOfAll(cfg.Namespace, cfg.Namespaces),
 		OutageGrace:         cfg.OutageGrace,
 		Options:             controllerOptions(cfg.Concurrency),
 		BucketOptions:       controllerOptions(cfg.Concurrency),
@@ -267,8 +271,18 @@ func addControllers(ctx context.Context, mgr manager.Manager, verifier *installa
 	if err := pins.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediasettings.Name, err)
 	}
+	webhooks := mediawebhook.New(
+		mediawebhook.Config{
+			CompareInterval: cfg.UsageInterval, CompareRate: cfg.UsageWriteRate, PerAccount: cfg.WebhooksPerAccount,
+			OwnNamespace: cfg.Namespace, Namespaces: cfg.Namespaces, Options: controllerOptions(cfg.Concurrency),
+		},
+		mediawebhook.Deps{Deps: shared, APIReader: mgr.GetAPIReader(), Accounts: registry, Webhooks: deps.Webhooks},
+	)
+	if err := webhooks.SetupWithManager(ctx, mgr); err != nil {
+		return fmt.Errorf("set up %s: %w", mediawebhook.Name, err)
+	}
 	return mgr.Add(changes.New(changes.Config{Interval: cfg.RetainedInterval, Namespaces: cfg.Namespaces}, changes.Deps{
-		Source: deps.Changes, Accounts: registry, Objects: objects{accounts, pins}, Gate: gate, Outages: shared.Outages, Log: deps.Log,
+		Source: deps.Changes, Accounts: registry, Objects: objects{accounts, pins, webhooks}, Gate: gate, Outages: shared.Outages, Log: deps.Log,
 	}))
 }
 

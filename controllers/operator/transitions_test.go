@@ -64,6 +64,7 @@ var stories = []struct {
 	{"deletion", tellDeletion},
 	{"retained accounts", tellRetained},
 	{"settings", tellSettings},
+	{"webhooks", tellWebhooks},
 }
 
 // The page tells users and their tools what to expect. It is what the operator does: every row is an
@@ -118,6 +119,7 @@ var untold = map[string]string{
 	v1alpha1.ReasonDatabaseFull:           "as any other remedy of a store; it needs a disk that is full",
 	v1alpha1.ReasonObjectStoreUnsupported: "as any other remedy of a store; it needs a store without conditional puts",
 	v1alpha1.ReasonDeleting:               "the time between two rows of the deletion",
+	v1alpha1.ReasonWaitingForJournal:      "the moment until the account is reconciled",
 	v1alpha1.ReasonPurging:                "the time between two rows of the retained accounts",
 }
 
@@ -198,7 +200,7 @@ func trueConditions(object *objectstatus.Object) string {
 	if !object.Observed() && len(parts) > 0 && object.Is(v1alpha1.ConditionReady) {
 		parts = append(parts, "of the generation before")
 	}
-	for _, kind := range []string{v1alpha1.ConditionStorageAvailable, v1alpha1.ConditionKeysReady} {
+	for _, kind := range []string{v1alpha1.ConditionStorageAvailable, v1alpha1.ConditionKeysReady, v1alpha1.ConditionDelivering} {
 		condition := object.Condition(kind)
 		if condition != nil && object.Is(v1alpha1.ConditionReady) && condition.Reason != v1alpha1.ReasonSucceeded {
 			parts = append(parts, fmt.Sprintf("%s is %s (`%s`)", kind, condition.Status, condition.Reason))
@@ -268,6 +270,7 @@ const (
 	accountKind  = "MediaAccount"
 	settingsKind = "MediaSettings"
 	retainedKind = "RetainedMediaAccount"
+	webhookKind  = "MediaWebhook"
 )
 
 func tellLife(t *testing.T, table *transitions, index int) {
@@ -480,4 +483,29 @@ func tellSettings(t *testing.T, table *transitions, index int) {
 	s.row("applied", settingsKind, "early", is(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded))
 	s.settings("late", "demo")
 	s.row("an older MediaSettings is active", settingsKind, "late", readyFalse(v1alpha1.ReasonConflict))
+}
+
+func tellWebhooks(t *testing.T, table *transitions, index int) {
+	s := tell(t, table, index, func(o *options) { o.config.WebhooksPerAccount = 2 })
+	hook := s.webhook("hook", "demo")
+	s.row("its MediaAccount is missing", webhookKind, "hook", readyFalse(v1alpha1.ReasonAccountNotReady))
+	s.ready(s.account("demo"))
+	s.row("no runtime has started since the database is new", webhookKind, "hook", readyFalse(v1alpha1.ReasonWaitingForRuntime))
+	s.publishWebhookKey()
+	s.ready(hook)
+	s.row("stored", webhookKind, "hook", is(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded))
+	s.progress(hook, `failing_since = now(), last_attempt_at = now(), last_status = 503`)
+	s.row("the receiver answers 503", webhookKind, "hook", is(v1alpha1.ConditionDelivering, metav1.ConditionFalse, v1alpha1.ReasonFailing))
+	s.progress(hook, `failing_since = NULL, missed_until = now()`)
+	s.row("the journal did not have events anymore", webhookKind, "hook", is(v1alpha1.ConditionDelivering, metav1.ConditionFalse, v1alpha1.ReasonMissed))
+	s.progress(hook, `ended_generation = 1`)
+	s.row("the receiver answered 410", webhookKind, "hook", is(v1alpha1.ConditionDelivering, metav1.ConditionFalse, v1alpha1.ReasonEnded))
+	change(s.harness, hook, func(w *v1alpha1.MediaWebhook) { w.Spec.Suspended = true })
+	s.row("suspended", webhookKind, "hook", at(2), is(v1alpha1.ConditionDelivering, metav1.ConditionFalse, v1alpha1.ReasonSuspended))
+	s.webhook("other-secret", "demo", func(w *v1alpha1.MediaWebhook) {
+		w.Spec.Secret.SecretRef = &v1alpha1.WebhookSecretReference{Name: "missing"}
+	})
+	s.row("the Secret of the spec is missing", webhookKind, "other-secret", readyFalse(v1alpha1.ReasonSecretNotFound))
+	s.webhook("too-many", "demo")
+	s.row("the account has as many older ones as it may have", webhookKind, "too-many", readyFalse(v1alpha1.ReasonLimitExceeded))
 }

@@ -41,6 +41,8 @@ func (t *trimmer) trim(object any) (any, error) {
 		object.Spec.Apps, object.Status.Keys = slices.Clone(object.Spec.Apps), slices.Clone(object.Status.Keys)
 	case *v1alpha1.MediaSettings:
 		shareConditions(object.Status.Conditions)
+	case *v1alpha1.MediaWebhook:
+		shareConditions(object.Status.Conditions)
 	case *v1alpha1.RetainedMediaAccount:
 		shareConditions(object.Status.Conditions)
 	}

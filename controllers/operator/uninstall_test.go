@@ -32,7 +32,7 @@ func (b *harness) uninstall(out *bytes.Buffer) *installation.Uninstall {
 func (b *harness) uninstallAs(access *rest.Config, out *bytes.Buffer) *installation.Uninstall {
 	b.t.Helper()
 	store := b.openStore()
-	command, err := installation.NewUninstall(access, b.namespace, store.Installations, account.NewRegistry(store.Accounts, "", nil), out)
+	command, err := installation.NewUninstall(access, b.namespace, store.Installations, store.Webhooks, account.NewRegistry(store.Accounts, "", nil), out)
 	must(b.t, err)
 	return command
 }
@@ -58,7 +58,7 @@ func lastLine(t *testing.T, text string) map[string]any {
 	return decoded
 }
 
-// withItems creates accounts of each deletion policy and settings, with sealed items in every
+// withItems creates accounts of each deletion policy, settings and a webhook, with sealed items in every
 // account, and returns the ids of the accounts by name.
 func (b *harness) withItems() map[string]string {
 	b.t.Helper()
@@ -74,6 +74,8 @@ func (b *harness) withItems() map[string]string {
 		ids[object.Name] = object.Status.AccountID
 	}
 	b.ready(b.settings("site", "retained"))
+	b.publishWebhookKey()
+	b.ready(b.webhook("hook", "retained"))
 	b.sealItems(3)
 	return ids
 }
@@ -96,7 +98,7 @@ func (b *harness) keepsAll(ids map[string]string) {
 
 func (b *harness) hasNoObjects() {
 	b.t.Helper()
-	for _, list := range []client.ObjectList{&v1alpha1.MediaAccountList{}, &v1alpha1.MediaSettingsList{}} {
+	for _, list := range []client.ObjectList{&v1alpha1.MediaAccountList{}, &v1alpha1.MediaSettingsList{}, &v1alpha1.MediaWebhookList{}} {
 		wait.UntilNone(b.t, func() string {
 			must(b.t, b.List(b.ctx, list, client.InNamespace(b.namespace)))
 			if found := fmt.Sprintf("%T", list); listLength(list) > 0 {
@@ -112,6 +114,8 @@ func listLength(list client.ObjectList) int {
 	case *v1alpha1.MediaAccountList:
 		return len(list.Items)
 	case *v1alpha1.MediaSettingsList:
+		return len(list.Items)
+	case *v1alpha1.MediaWebhookList:
 		return len(list.Items)
 	}
 	return 0
@@ -144,7 +148,12 @@ func removeAll(t *testing.T, c client.Client) {
 	must(t, c.List(t.Context(), found))
 	settings := &v1alpha1.MediaSettingsList{}
 	must(t, c.List(t.Context(), settings))
+	webhooks := &v1alpha1.MediaWebhookList{}
+	must(t, c.List(t.Context(), webhooks))
 	var objects []client.Object
+	for i := range webhooks.Items {
+		objects = append(objects, &webhooks.Items[i])
+	}
 	for i := range found.Items {
 		objects = append(objects, &found.Items[i])
 	}
@@ -174,7 +183,7 @@ func uninstallWithoutConfirmationOnlyReports(t *testing.T, ownCluster func(*opti
 	if needed, err := b.uninstall(&out).Run(b.ctx, false); err != nil || !needed {
 		t.Errorf("a run without confirmation: %t, %v", needed, err)
 	}
-	for _, text := range []string{`"object":"` + b.namespace + `/deleted","items":3`, "deletes its media after spec.deleteAfter", "MediaSettings", "nothing was changed"} {
+	for _, text := range []string{`"object":"` + b.namespace + `/deleted","items":3`, "deletes its media after spec.deleteAfter", "MediaSettings", `"kind":"MediaWebhook","object":"` + b.namespace + `/hook"`, "nothing was changed"} {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("the report lacks %q:\n%s", text, out.String())
 		}
@@ -225,13 +234,16 @@ func uninstallReleasesWhatWaitsForADeletedOperator(t *testing.T, ownCluster func
 		return ""
 	})
 	summary := b.uninstalls(b.plane.Access()) // the role of the operator went with its namespace
-	if summary["mediaAccounts"] != 3.0 || summary["mediaSettings"] != 1.0 {
+	if summary["mediaAccounts"] != 3.0 || summary["mediaSettings"] != 1.0 || summary["mediaWebhooks"] != 1.0 {
 		t.Errorf("the summary is %v", summary)
 	}
 	b.gone(namespace)
 	b.keepsAll(ids)
 	if pins := b.sql(`SELECT count(*) FROM settings_pin`); pins != 0 {
 		t.Errorf("%d pins are left of MediaSettings that no operator released", pins)
+	}
+	if webhooks := b.sql(`SELECT count(*) FROM webhook`); webhooks != 0 {
+		t.Errorf("%d webhooks are left of MediaWebhooks that no operator released", webhooks)
 	}
 }
 
@@ -283,7 +295,7 @@ func uninstallReleasesDefinitionsThatWaitForADeletedOperator(t *testing.T, ownCl
 	b.areBack(ids)
 }
 
-var definedKinds = []string{"mediaaccounts", "mediasettings"}
+var definedKinds = []string{"mediaaccounts", "mediasettings", "mediawebhooks"}
 
 // deletesDefinitions deletes the custom resource definitions, and waits until they are gone.
 func (b *harness) deletesDefinitions() {
@@ -322,7 +334,7 @@ func uninstallWithoutTheDatabaseReleasesTheObjects(t *testing.T, ownCluster func
 	stop()
 	before := rows(t, b.databaseURL)
 	var out bytes.Buffer
-	command, err := installation.NewUninstall(operatorAccess(t, b.plane), b.namespace, nil, nil, &out)
+	command, err := installation.NewUninstall(operatorAccess(t, b.plane), b.namespace, nil, nil, nil, &out)
 	must(t, err)
 	if _, err := command.Run(b.ctx, true); err != nil {
 		t.Fatal(err)

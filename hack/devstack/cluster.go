@@ -40,7 +40,7 @@ const (
 )
 
 // definitionNames are the names of the custom resource definitions of the manifests.
-var definitionNames = []string{"mediaaccounts.mediastack.dev", "mediasettings.mediastack.dev", "retainedmediaaccounts.mediastack.dev"}
+var definitionNames = []string{"mediaaccounts.mediastack.dev", "mediasettings.mediastack.dev", "mediawebhooks.mediastack.dev", "retainedmediaaccounts.mediastack.dev"}
 
 var definitionKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 

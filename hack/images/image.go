@@ -39,7 +39,7 @@ type image struct {
 var titles = map[string]string{"operator": "mediastack operator", "runtime": "mediastack runtime"}
 
 var descriptions = map[string]string{
-	"operator": "Reconciles the MediaAccount, MediaSettings and RetainedMediaAccount objects of a cluster.",
+	"operator": "Reconciles the MediaAccount, MediaSettings, MediaWebhook and RetainedMediaAccount objects of a cluster.",
 	"runtime":  "Serves REST, TUS, MCP and logins, creates thumbnails and conversions, and purges drafts.",
 }
 

@@ -97,6 +97,7 @@ var elsewhere = []string{
 	"NetworkPolicy mediastack-uninstall",                    // of a hook
 	"CustomResourceDefinition mediaaccounts.mediastack.dev", // controller-gen writes the definitions
 	"CustomResourceDefinition mediasettings.mediastack.dev",
+	"CustomResourceDefinition mediawebhooks.mediastack.dev",
 	"CustomResourceDefinition retainedmediaaccounts.mediastack.dev",
 }
 

@@ -171,8 +171,8 @@ func (d *dispatch) rewind(ctx context.Context) error {
 	if err != nil || len(first) == 0 {
 		return err
 	}
-	at, place := first[0], d.move
-	if at.Epoch < place.Epoch || at.Epoch == place.Epoch && (at.Xid < place.Xid || at.Xid == place.Xid && at.ID <= place.EventID) {
+	at, now := first[0], d.move
+	if at.Epoch < now.Epoch || at.Epoch == now.Epoch && (at.Xid < now.Xid || at.Xid == now.Xid && at.ID <= now.EventID) {
 		d.move.Epoch, d.move.Xid, d.move.EventID = at.Epoch, at.Xid, at.ID-1
 		d.move.ReadAt, d.hook.ReadAt, d.hook.SeenAt = &since, &since, since
 	}

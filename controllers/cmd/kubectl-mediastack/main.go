@@ -51,6 +51,7 @@ type flags struct {
 	Purge    purgeCommand    `cmd:"" help:"Delete the media of a retained account permanently. Without --confirm, print what that deletes and exit with 3."`
 	Rotate   rotateCommand   `cmd:"" help:"Issue new API keys for an account. The previous keys stay valid for spec.apiKeys.overlap."`
 	Activity activityCommand `cmd:"" help:"List who did what in an account, and when, with the API key of its Secret. The account needs spec.journal."`
+	Webhook  webhookCommand  `cmd:"" help:"List MediaWebhooks, send test events, send events again, and show the last attempts."`
 }
 
 // access is how to reach the cluster, with the names that kubectl has for it.
@@ -73,8 +74,12 @@ type exited int
 // run runs a command line and returns the exit code.
 func run(ctx context.Context, args []string, out, log io.Writer) (code int) {
 	defer func() {
-		if status, ok := recover().(exited); ok {
-			code = int(status)
+		switch ended := recover().(type) {
+		case nil:
+		case exited:
+			code = int(ended)
+		default:
+			panic(ended) // a bug must not look like a success
 		}
 	}()
 	var options flags

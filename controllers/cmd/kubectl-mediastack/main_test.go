@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,6 +53,12 @@ func (s *setup) call(args ...string) (code int, out, log string) {
 	args = append(args, "--kubeconfig", kubetest.Shared(s.t).Kubeconfig())
 	code = run(s.t.Context(), args, &stdout, &stderr)
 	return code, stdout.String(), stderr.String()
+}
+
+// callIn is call for commands that are interrupted.
+func (s *setup) callIn(ctx context.Context, args ...string) (code int) {
+	s.t.Helper()
+	return run(ctx, append(args, "--kubeconfig", kubetest.Shared(s.t).Kubeconfig()), io.Discard, io.Discard)
 }
 
 func (s *setup) account(name string, change func(*v1alpha1.MediaAccount)) *v1alpha1.MediaAccount {

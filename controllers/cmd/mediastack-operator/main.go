@@ -1,4 +1,4 @@
-// Command mediastack-operator reconciles MediaAccount, RetainedMediaAccount and MediaSettings
+// Command mediastack-operator reconciles MediaAccount, RetainedMediaAccount, MediaSettings and MediaWebhook
 // objects (run, the default), binds a database to another cluster (take-over) and prepares the
 // removal of the operator (uninstall). It only wires components together.
 package main
@@ -47,7 +47,7 @@ type flags struct {
 
 	Run       runCommand       `cmd:"" default:"withargs" help:"Reconcile until SIGTERM or SIGINT. This is the default."`
 	TakeOver  takeOverCommand  `cmd:"" help:"Bind the installation in the database to this cluster. Without --confirm, print what that binds, and exit with 3 if it is needed."`
-	Uninstall uninstallCommand `cmd:"" help:"Close every account with its media retained, and delete the MediaAccounts and MediaSettings. Without --confirm, print what that does, and exit with 3 if there are any."`
+	Uninstall uninstallCommand `cmd:"" help:"Close every account with its media retained, and delete the MediaAccounts, MediaSettings and MediaWebhooks. Without --confirm, print what that does, and exit with 3 if there are any."`
 }
 
 // common are the flags of every command.
@@ -82,7 +82,7 @@ func main() {
 func parserOptions(more ...kong.Option) []kong.Option {
 	return append([]kong.Option{
 		kong.Name("mediastack-operator"),
-		kong.Description("Reconciles MediaAccount, RetainedMediaAccount and MediaSettings objects."),
+		kong.Description("Reconciles MediaAccount, RetainedMediaAccount, MediaSettings and MediaWebhook objects."),
 		kong.Vars{"version": version},
 	}, more...)
 }

@@ -55,7 +55,7 @@ func (c *runCommand) Run(ctx context.Context, options common, log *slog.Logger) 
 	}
 	log.Info("starting", "version", version)
 	return operator.Run(ctx, kube, c.Operator, operator.Deps{
-		Accounts: database.Accounts, Settings: database.Settings, Pictures: database.Pictures, Buckets: buckets, Runtimes: database.Installations, Changes: database, Installation: database.Installations, Markers: buckets, Now: time.Now, Log: log,
+		Accounts: database.Accounts, Settings: database.Settings, Pictures: database.Pictures, Webhooks: database.Webhooks, Buckets: buckets, Runtimes: database.Installations, Changes: database, Installation: database.Installations, Markers: buckets, Now: time.Now, Log: log,
 	}, registry)
 }
 

@@ -32,7 +32,7 @@ func (c *uninstallCommand) Run(ctx context.Context, options common, out io.Write
 	}
 	namespace := namespaceOr(c.Namespace)
 	if c.Check || c.WithoutDatabase {
-		uninstall, err := installation.NewUninstall(kube, namespace, nil, nil, out)
+		uninstall, err := installation.NewUninstall(kube, namespace, nil, nil, nil, out)
 		if err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func (c *uninstallCommand) Run(ctx context.Context, options common, out io.Write
 		return err
 	}
 	defer database.Close()
-	uninstall, err := installation.NewUninstall(kube, namespace, database.Installations, account.NewRegistry(database.Accounts, "", time.Now), out)
+	uninstall, err := installation.NewUninstall(kube, namespace, database.Installations, database.Webhooks, account.NewRegistry(database.Accounts, "", time.Now), out)
 	if err != nil {
 		return err
 	}

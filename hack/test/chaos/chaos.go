@@ -147,4 +147,7 @@ func (e *environment) startBackground(ctx context.Context, m *model, all *sync.W
 	for _, f := range e.followers {
 		all.Go(func() { f.follow(ctx) })
 	}
+	if e.receiver != nil {
+		all.Go(func() { e.receiver.disturb(ctx) })
+	}
 }

@@ -62,6 +62,8 @@ type environment struct {
 	tenants  []*tenant
 	// followers read the events of the tenants; none beside a program that writes no events.
 	followers []*follower
+	// receiver is that of a webhook; nil beside a program that sends none.
+	receiver *receiver
 	raw       *minio.Client
 }
 
@@ -127,9 +129,13 @@ func (e *environment) start(ctx context.Context, former string) error {
 		return err
 	}
 	secret := servers.RandomSecret(32)
+	var webhooks []string // a program of before does not know the setting
+	if former == "" {
+		webhooks = []string{"SERVICE_WEBHOOKS_ALLOW_NETWORKS=127.0.0.0/8"}
+	}
 	for i, name := range []string{"runtime A", "runtime B"} {
 		runtime, err := e.group.StartRuntime(ctx, servers.RuntimeConfig{Name: name, Binary: []string{"", former}[i], LogDir: e.dir, Secret: secret, Stores: e.env,
-			Env: slices.Concat([]string{"SERVICE_UPLOAD_LEASE=1m", "SERVICE_INSTANCE_TIMEOUT=10s", "SERVICE_RESUMABLE_TTL=1m", "SERVICE_DELETE_TIMEOUT=3s", "SERVICE_RENDITION_TIMEOUT=5s", "SERVICE_RENDITION_FAILURE_TTL=2s", "SERVICE_SHUTDOWN_TIMEOUT=20s"}, servers.Unlimited, e.origin.settings)})
+			Env: slices.Concat([]string{"SERVICE_UPLOAD_LEASE=1m", "SERVICE_INSTANCE_TIMEOUT=10s", "SERVICE_RESUMABLE_TTL=1m", "SERVICE_DELETE_TIMEOUT=3s", "SERVICE_RENDITION_TIMEOUT=5s", "SERVICE_RENDITION_FAILURE_TTL=2s", "SERVICE_SHUTDOWN_TIMEOUT=20s"}, servers.Unlimited, e.origin.settings, webhooks)})
 		if err != nil {
 			return err
 		}
@@ -237,6 +243,11 @@ func (e *environment) close(keep bool) {
 		}
 	}
 	e.group.Close()
+	if e.receiver != nil {
+		e.receiver.CloseClientConnections()
+		e.receiver.Close()
+		e.receiver.store.Close()
+	}
 	if e.origin != nil {
 		e.origin.CloseClientConnections()
 		e.origin.Close()

@@ -102,6 +102,11 @@ func (e *environment) inject(ctx context.Context, o options, m *model, out io.Wr
 			e.followers = append(e.followers, &follower{client: &client{env: e, model: m, tenant: t, draw: newDraw(o.Seed, uint64(50+n)), http: newHTTP()}, read: map[string]bool{}})
 		}
 	}
+	if o.Former == "" {
+		if e.receiver, err = startReceiver(working, e, m); err != nil {
+			return true, fmt.Errorf("store a webhook: %w", err)
+		}
+	}
 	var all sync.WaitGroup
 	e.startLoad(working, m, o, &all)
 	e.startBackground(working, m, &all)

@@ -155,7 +155,10 @@ func (e *environment) verify(ctx context.Context, m *model, wait bool) error {
 	if code, out, err := e.call(ctx, nil, "check", "--all", "--deep", "--grace=0s"); code != 0 {
 		m.wrong(nil, "the check after the last pictures found: %v\n%s", err, out)
 	}
-	return e.verifyJournal(ctx, m, conn)
+	if err := e.verifyJournal(ctx, m, conn); err != nil || e.receiver == nil {
+		return err
+	}
+	return e.receiver.verify(ctx, conn)
 }
 
 // maxLease is how long the lease of a killed runtime lasts, with the time until another one has noticed.

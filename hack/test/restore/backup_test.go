@@ -102,6 +102,7 @@ var restoredKinds = []schema.GroupVersionKind{
 	{Version: "v1", Kind: "ConfigMap"},
 	v1alpha1.GroupVersion.WithKind("MediaAccount"),
 	v1alpha1.GroupVersion.WithKind("MediaSettings"),
+	v1alpha1.GroupVersion.WithKind("MediaWebhook"),
 	v1alpha1.GroupVersion.WithKind("RetainedMediaAccount"),
 }
 

@@ -15,7 +15,7 @@ import (
 	"mediastack.dev/api/v1alpha1"
 )
 
-// Object is what the rules read of a MediaAccount, a MediaSettings or a RetainedMediaAccount.
+// Object is what the rules read of a MediaAccount, a MediaSettings, a MediaWebhook or a RetainedMediaAccount.
 type Object struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`

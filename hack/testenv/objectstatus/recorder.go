@@ -88,6 +88,7 @@ func Start(config *rest.Config, namespace string, report, gap func(format string
 	r := &Recorder{report: report, gap: gap, stop: cancel, changed: make(chan struct{}), seen: map[types.UID]string{}, sources: []source{
 		{resource: kind("mediaaccounts").Namespace(namespace)},
 		{resource: kind("mediasettings").Namespace(namespace)},
+		{resource: kind("mediawebhooks").Namespace(namespace)},
 		{resource: kind("retainedmediaaccounts"), selector: fields.OneTermEqualSelector("spec.accountNamespace", namespace).String()},
 	}}
 	for _, from := range r.sources {

@@ -32,6 +32,7 @@ import (
 	"mediastack.dev/runtime/internal/traceexport"
 	"mediastack.dev/runtime/internal/tus"
 	"mediastack.dev/runtime/internal/webfiles"
+	"mediastack.dev/runtime/internal/webhookclient"
 	"mediastack.dev/runtime/inventory"
 	"mediastack.dev/runtime/journal"
 	"mediastack.dev/runtime/keys"
@@ -42,6 +43,7 @@ import (
 	"mediastack.dev/runtime/rendition"
 	"mediastack.dev/runtime/settings"
 	"mediastack.dev/runtime/upload"
+	"mediastack.dev/runtime/webhook"
 	"mediastack.dev/runtime/work"
 )
 
@@ -97,7 +99,7 @@ type builder struct {
 
 // build returns the components.
 func (b *builder) build() (components, error) {
-	for _, step := range []func() error{b.buildGuard, b.buildAuth, b.buildItems, b.buildPictures, b.buildFiles, b.buildWork, b.buildFetches, b.buildAPIs, b.buildLogin, b.buildServer} {
+	for _, step := range []func() error{b.buildGuard, b.buildAuth, b.buildItems, b.buildPictures, b.buildFiles, b.buildWork, b.buildFetches, b.buildWebhooks, b.buildAPIs, b.buildLogin, b.buildServer} {
 		if err := step(); err != nil {
 			return components{}, err
 		}
@@ -239,6 +241,24 @@ func (b *builder) buildFetches() error {
 		return err
 	}
 	return b.work.Register(fetch.JobWork, b.fetches, b.fetches.Policy())
+}
+
+// buildWebhooks creates the deliveries of webhooks. Once the service is drained, other replicas begin them.
+func (b *builder) buildWebhooks() error {
+	sender, err := webhookclient.New(b.Sender, webhookclient.Deps{})
+	if err != nil {
+		return err
+	}
+	opener, err := b.secret.Opener(keys.PurposeWebhooks)
+	if err != nil {
+		return err
+	}
+	deliveries, err := webhook.New(b.Webhooks, webhook.Deps{Store: b.store.Webhooks, Sender: sender, Opener: opener, BaseURL: b.Server.BaseURL, Timeout: b.Sender.Timeout,
+		Ready: func() error { return cmp.Or(b.drained.Err(), b.guard.Writable()) }, Now: time.Now, Log: b.log, Registry: b.registry})
+	if err != nil {
+		return err
+	}
+	return b.work.Register(webhook.DeliveryWork, deliveries, deliveries.Policy())
 }
 
 // buildAPIs creates the APIs of tenants: REST, TUS and MCP, with their reference.

@@ -27,6 +27,7 @@ import (
 	"mediastack.dev/runtime/internal/traceexport"
 	"mediastack.dev/runtime/internal/tus"
 	"mediastack.dev/runtime/internal/webfiles"
+	"mediastack.dev/runtime/internal/webhookclient"
 	"mediastack.dev/runtime/journal"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
@@ -34,6 +35,7 @@ import (
 	"mediastack.dev/runtime/postgres"
 	"mediastack.dev/runtime/rendition"
 	"mediastack.dev/runtime/upload"
+	"mediastack.dev/runtime/webhook"
 )
 
 type serveCommand struct {
@@ -55,6 +57,8 @@ type serveCommand struct {
 	Events   journal.Config        `embed:"" group:"Limits"`
 	Fetch    fetch.Config          `embed:"" group:"Uploads from a URL"`
 	Remote   remotefile.Config     `embed:"" group:"Uploads from a URL"`
+	Webhooks webhook.Config        `embed:"" group:"Webhooks"`
+	Sender   webhookclient.Config  `embed:"" group:"Webhooks"`
 	OAuth    oauthhttp.Config      `embed:"" group:"Login"`
 	Files    webfiles.Config       `embed:"" group:"Login"`
 	Logins   oauth.Config          `embed:"" group:"Login"`

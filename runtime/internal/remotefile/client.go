@@ -10,9 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -38,10 +36,10 @@ type Deps struct {
 
 // Client sends the requests. It is safe for concurrent use.
 type Client struct {
-	cfg         Config
-	allow, deny []netip.Prefix
-	dialer      *net.Dialer
-	transport   *http.Transport
+	cfg       Config
+	policy    publicnet.Policy
+	dialer    *net.Dialer
+	transport *http.Transport
 }
 
 var _ fetch.Source = (*Client)(nil)
@@ -51,20 +49,16 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Client{cfg: cfg}
-	c.allow, _ = networks("", cfg.AllowNetworks) // Validate has parsed both
-	c.deny, _ = networks("", cfg.DenyNetworks)
-	c.dialer = &net.Dialer{Timeout: cfg.HeaderTimeout, Resolver: deps.Resolver, Control: c.control}
+	c := &Client{cfg: cfg, policy: publicnet.Policy{Settings: "SERVICE_FETCH", Public: true, Ports: cfg.Ports}}
+	c.policy.Allow, _ = publicnet.ParseNetworks("", cfg.AllowNetworks) // Validate has parsed both
+	c.policy.Deny, _ = publicnet.ParseNetworks("", cfg.DenyNetworks)
+	c.dialer = &net.Dialer{Timeout: cfg.HeaderTimeout, Resolver: deps.Resolver, Control: c.policy.Control}
 	http1 := &http.Protocols{}
 	http1.SetHTTP1(true)
 	c.transport = &http.Transport{
 		Proxy: nil, // the environment must not send requests elsewhere
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			address, err := absolute(address)
-			if err != nil {
-				return nil, err
-			}
-			return c.dialer.DialContext(ctx, network, address)
+			return publicnet.Dial(ctx, c.dialer, network, address)
 		},
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: deps.Roots},
 		TLSHandshakeTimeout: cfg.HeaderTimeout, ResponseHeaderTimeout: cfg.HeaderTimeout, MaxResponseHeaderBytes: maxHeader,
@@ -73,39 +67,6 @@ func New(cfg Config, deps Deps) (*Client, error) {
 		Protocols:          http1,
 	}
 	return c, nil
-}
-
-// notAllowedError is the error of a connection to an address that is not allowed.
-type notAllowedError struct{ address, why string }
-
-// Error names the address: it is for the administrator's log.
-func (e *notAllowedError) Error() string {
-	return fmt.Sprintf("the host resolved to %s, which is %s", e.address, e.why)
-}
-
-// control judges an address when the connection is made, after the name was resolved: a second
-// answer of DNS has no effect. The dialer calls it for each address that it tries.
-func (c *Client) control(_, address string, _ syscall.RawConn) error {
-	to, err := netip.ParseAddrPort(address)
-	switch {
-	case err != nil:
-		return &notAllowedError{address, "not an address of IP"}
-	case publicnet.ContainedIn(c.deny, to.Addr()):
-		return &notAllowedError{address, "in SERVICE_FETCH_DENY_NETWORKS"}
-	case !c.allows(to.Addr()):
-		return &notAllowedError{address, "not public, and not in SERVICE_FETCH_ALLOW_NETWORKS"}
-	case !slices.Contains(c.cfg.Ports, int(to.Port())):
-		return &notAllowedError{address, "of a port that is not in SERVICE_FETCH_PORTS"}
-	}
-	return nil
-}
-
-// allows reports whether files may be fetched from an address.
-func (c *Client) allows(ip netip.Addr) bool {
-	if publicnet.ContainedIn(c.deny, ip) {
-		return false
-	}
-	return publicnet.Contains(ip) || ip.Zone() == "" && publicnet.ContainedIn(c.allow, ip)
 }
 
 // Open implements fetch.Source. Errors are fetch.Failures.
@@ -224,7 +185,7 @@ func failure(ctx context.Context, err error) error {
 		return fmt.Errorf("fetch: %w", cause) // the caller's
 	}
 	var dns *net.DNSError
-	var notAllowed *notAllowedError
+	var notAllowed *publicnet.NotAllowedError
 	var timeout net.Error
 	switch {
 	case errors.As(err, &notAllowed):

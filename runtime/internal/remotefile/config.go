@@ -2,8 +2,9 @@ package remotefile
 
 import (
 	"fmt"
-	"net/netip"
 	"time"
+
+	"mediastack.dev/runtime/internal/publicnet"
 )
 
 // Config bounds the requests. The tags are flag and environment names.
@@ -34,30 +35,12 @@ func (c Config) Validate() error {
 	if c.MinRate < 0 {
 		return fmt.Errorf("SERVICE_FETCH_MIN_TRANSFER_RATE must not be negative, but is %d", c.MinRate)
 	}
-	if len(c.Ports) == 0 {
-		return fmt.Errorf("SERVICE_FETCH_PORTS must have a port")
-	}
-	for _, port := range c.Ports {
-		if port < 1 || port > 65535 {
-			return fmt.Errorf("SERVICE_FETCH_PORTS must hold numbers from 1 to 65535, not %d", port)
-		}
-	}
-	if _, err := networks("SERVICE_FETCH_ALLOW_NETWORKS", c.AllowNetworks); err != nil {
+	if err := publicnet.CheckPorts("SERVICE_FETCH_PORTS", c.Ports); err != nil {
 		return err
 	}
-	_, err := networks("SERVICE_FETCH_DENY_NETWORKS", c.DenyNetworks)
-	return err
-}
-
-// networks parses a list of networks. One of IPv4 in the form of IPv6 would contain nothing: it is
-// an error.
-func networks(setting string, texts []string) (parsed []netip.Prefix, err error) {
-	for _, text := range texts {
-		network, err := netip.ParsePrefix(text)
-		if err != nil || network.Addr().Is4In6() {
-			return nil, fmt.Errorf("%s must hold networks like 10.1.0.0/16 or fd00:1::/32, not %q", setting, text)
-		}
-		parsed = append(parsed, network.Masked())
+	if _, err := publicnet.ParseNetworks("SERVICE_FETCH_ALLOW_NETWORKS", c.AllowNetworks); err != nil {
+		return err
 	}
-	return parsed, nil
+	_, err := publicnet.ParseNetworks("SERVICE_FETCH_DENY_NETWORKS", c.DenyNetworks)
+	return err
 }

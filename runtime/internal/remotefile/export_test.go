@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"syscall"
+
+	"mediastack.dev/runtime/internal/publicnet"
 )
 
 // Intercept ends each connection that the client has judged as allowed, just before it is made, unless pass
@@ -30,4 +32,4 @@ func NewBody(ctx context.Context, source func(ctx context.Context) io.ReadCloser
 }
 
 // Absolute is for tests: whether the search domains of resolv.conf are used depends on the machine.
-var Absolute = absolute
+var Absolute = publicnet.Absolute

@@ -1,0 +1,87 @@
+package mediawebhook
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/runtime/webhook"
+)
+
+func TestParseRequests_TakesAllThatCanBeUsed(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	const test, replay, since, events, log = v1alpha1.AnnotationSendTestEvent, v1alpha1.AnnotationReplay, v1alpha1.AnnotationReplaySince, v1alpha1.AnnotationReplayEvents, v1alpha1.AnnotationShowLog
+	ids := func(n int) string {
+		var list []string
+		for i := range n {
+			list = append(list, fmt.Sprintf("1-%d", i))
+		}
+		return strings.Join(list, ",")
+	}
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		want        requests
+		wrong       []string // texts of the error
+	}{
+		"nothing":          {nil, requests{}, nil},
+		"others":           {map[string]string{"example.org/a": "b", since: "x"}, requests{}, nil},
+		"a test and a log": {map[string]string{test: "a.b_c-1", log: "2"}, requests{Requests: webhook.Requests{Test: "a.b_c-1"}, log: "2"}, nil},
+		"a replay since":   {map[string]string{replay: "r", since: "2026-11-28T11:00:00Z"}, requests{Requests: webhook.Requests{Replay: "r", Since: now.Add(-time.Hour)}}, nil},
+		"a replay of ids":  {map[string]string{replay: "r", events: "1-2, 1-3"}, requests{Requests: webhook.Requests{Replay: "r", Events: []string{"1-2", "1-3"}}}, nil},
+		"tokens":           {map[string]string{test: "", log: strings.Repeat("a", 64)}, requests{}, []string{test + " must be", log + " must be"}},
+		"a token with a space does not keep others": {map[string]string{test: "a b", log: "2"}, requests{log: "2"}, []string{test}},
+		"a replay of nothing":                       {map[string]string{replay: "r"}, requests{}, []string{"needs exactly one of"}},
+		"a replay of both":                          {map[string]string{replay: "r", since: "2026-11-28T11:00:00Z", events: "1-2", test: "t"}, requests{Requests: webhook.Requests{Test: "t"}}, []string{"needs exactly one of"}},
+		"no time":                                   {map[string]string{replay: "r", since: "yesterday"}, requests{}, []string{since}},
+		"the future":                                {map[string]string{replay: "r", since: "2026-11-28T12:00:01Z"}, requests{}, []string{"of the past"}},
+		"no ids":                                    {map[string]string{replay: "r", events: ""}, requests{}, []string{events}},
+		"an empty id":                               {map[string]string{replay: "r", events: "1-2,"}, requests{}, []string{events}},
+		"too many":                                  {map[string]string{replay: "r", events: ids(101)}, requests{}, []string{"100 ids at most"}},
+		"many":                                      {map[string]string{replay: "r", events: ids(100)}, requests{Requests: webhook.Requests{Replay: "r", Events: strings.Split(ids(100), ",")}}, nil},
+	} {
+		got, err := parseRequests(c.annotations, now)
+		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(requests{})); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		if (err != nil) != (len(c.wrong) > 0) {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, text := range c.wrong {
+			if err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: %v lacks %q", name, err, text)
+			}
+		}
+	}
+}
+
+func TestHostOf_AcceptsAddressesOfReceivers(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"https://hooks.example.org/in?token=a": "hooks.example.org",
+		"http://10.0.0.1:8080":                 "10.0.0.1:8080",
+		"https://[2001:db8::1]:8443/":          "[2001:db8::1]:8443",
+		"":                                     "",
+		"hooks.example.org":                    "",
+		"postgres://a:b@db/c":                  "",
+		"https://user@example.org/":            "",
+		"https://example.org/#a":               "",
+		"https:///path":                        "",
+		"https://:443/":                        "",
+		"https:opaque":                         "",
+		"https://example.org/\n":               "",
+		"https://exa mple.org/":                "",
+		"https://example.org/%zz":              "",
+		"https://example.org/" + strings.Repeat("a", 2048-20): "example.org",
+		"https://example.org/" + strings.Repeat("a", 2048-19): "",
+	} {
+		host, fits := hostOf(text)
+		if host != want || fits != (want != "") {
+			t.Errorf("%.60q: %q, %v", text, host, fits)
+		}
+	}
+}

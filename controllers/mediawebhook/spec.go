@@ -1,0 +1,102 @@
+package mediawebhook
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/controllers/reconcile"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/journal"
+)
+
+// maxURL bounds a URL, in bytes.
+const maxURL = 2048
+
+// checkSpec stalls the object for what the API server cannot check.
+func (r *Reconciler) checkSpec(ctx context.Context, s *scope) bool {
+	if s.Object.Spec.AllAccounts && s.Object.Namespace != r.config.OwnNamespace {
+		s.observed.problem = problem{v1alpha1.ReasonInvalid, fmt.Sprintf("allAccounts is possible in the namespace %s of the operator only; use accountRef here", r.config.OwnNamespace)}
+		r.remove(ctx, s)
+		return false
+	}
+	for _, name := range s.Object.Spec.Types {
+		if !journal.Type(name).Known() {
+			s.observed.problem = problem{v1alpha1.ReasonInvalid, fmt.Sprintf("spec.types: there are no events of the type %s; the types are %s", name, typeNames())}
+			return false
+		}
+	}
+	return true
+}
+
+func typeNames() string {
+	var names []string
+	for _, known := range journal.Types() {
+		names = append(names, string(known))
+	}
+	return strings.Join(names, ", ")
+}
+
+// resolveURL finds the URL, and shows its host.
+func (r *Reconciler) resolveURL(ctx context.Context, s *scope) bool {
+	text, field := s.Object.Spec.URL, "spec.url"
+	if from := s.Object.Spec.URLFrom; from != nil {
+		secret, found := r.tenantSecret(ctx, s, from.SecretKeyRef.Name, from.SecretKeyRef.Key)
+		if !found {
+			return false
+		}
+		text, field = string(secret.Data[from.SecretKeyRef.Key]), fmt.Sprintf("the entry %s of Secret %s", from.SecretKeyRef.Key, from.SecretKeyRef.Name)
+	}
+	host, fits := hostOf(text)
+	if !fits {
+		s.observed.failure = invalid("%s must be a URL such as https://hooks.example.org/media of up to %d bytes, without a user, a fragment and white space", field, maxURL)
+		return false
+	}
+	s.target.URL, s.observed.host = text, host
+	return true
+}
+
+// hostOf returns the host of a URL that deliveries can be sent to. The text is never part of a message: it may hold a token.
+func hostOf(text string) (host string, fits bool) {
+	if len(text) > maxURL || strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c == 0x7f }) || strings.Contains(text, "#") {
+		return "", false
+	}
+	parsed, err := url.Parse(text)
+	if err != nil || (parsed.Scheme != "http" && parsed.Scheme != "https") || parsed.Hostname() == "" || parsed.User != nil || parsed.Opaque != "" {
+		return "", false
+	}
+	return parsed.Host, true
+}
+
+// tenantSecret reads a Secret that the spec names, from the API server: the cache has only those of the operator. It is read again at
+// the interval of the comparisons.
+func (r *Reconciler) tenantSecret(ctx context.Context, s *scope, name, key string) (*corev1.Secret, bool) {
+	s.RequeueBy(r.deps.Now().Add(reconcile.Jitter(r.config.CompareInterval)))
+	secret := &corev1.Secret{}
+	err := r.deps.APIReader.Get(ctx, client.ObjectKey{Namespace: s.Object.Namespace, Name: name}, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		s.observed.waiting = problem{v1alpha1.ReasonSecretNotFound, fmt.Sprintf("Secret %s not found in this namespace", name)}
+	case err != nil:
+		s.observed.failure = reconcile.NewAPIError(err, "read Secret %s", name)
+	case len(secret.Data[key]) == 0:
+		s.observed.waiting = problem{v1alpha1.ReasonSecretNotFound, fmt.Sprintf("Secret %s has no entry %s", name, key)}
+	default:
+		return secret, true
+	}
+	if s.observed.failure == nil {
+		s.RequeueBy(r.deps.Now().Add(reconcile.Jitter(min(accountRetry, r.config.CompareInterval))))
+	}
+	return nil, false
+}
+
+// invalid returns the failure for what a user has to correct outside of the object. It is checked again.
+func invalid(format string, args ...any) *reconcile.StepError {
+	return reconcile.NewError(reconcile.Kubernetes, fault.New(fault.Invalid, format, args...))
+}
