@@ -14,7 +14,7 @@ func TestAccountSpec_HasTheAddressesOfTheJournal(t *testing.T) {
 	t.Parallel()
 	for addresses, want := range map[v1alpha1.AddressesOfEvents]bool{"": false, v1alpha1.AddressesMasked: false, v1alpha1.AddressesFull: true} {
 		object := &v1alpha1.MediaAccount{Spec: v1alpha1.MediaAccountSpec{Journal: &v1alpha1.JournalSpec{Addresses: addresses}}}
-		if got := toAccountSpec(object).FullAddresses; got != want {
+		if got := toAccountSpec(object, false).FullAddresses; got != want {
 			t.Errorf("%q: %v", addresses, got)
 		}
 	}
