@@ -180,7 +180,25 @@ type JournalSpec struct {
 	// +kubebuilder:validation:MaxLength=20
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}(h|m|s))+$') && duration(self) >= duration('24h') && duration(self) <= duration('9600h')",message="must be a duration of whole seconds from 24h to 9600h, such as 168h"
 	Retention *metav1.Duration `json:"retention,omitempty"`
+
+	// Addresses says what later events have of the e-mail address of a person: `Masked`, its first character and
+	// the domain, or `Full`, all of it. Owners, and programs with a key of the Default App, read it.
+	//
+	// +optional
+	// +kubebuilder:default=Masked
+	Addresses AddressesOfEvents `json:"addresses,omitempty"`
 }
+
+// AddressesOfEvents says what events have of the e-mail address of a person.
+//
+// +kubebuilder:validation:Enum=Masked;Full
+type AddressesOfEvents string
+
+// The values of AddressesOfEvents.
+const (
+	AddressesMasked AddressesOfEvents = "Masked"
+	AddressesFull   AddressesOfEvents = "Full"
+)
 
 // MediaAccountSpec is the desired state of an account.
 type MediaAccountSpec struct {
@@ -282,7 +300,7 @@ type MediaAccountSpec struct {
 	// +optional
 	Undo *UndoSpec `json:"undo,omitempty"`
 
-	// Journal records the changes of the account as events: of items, settings and API keys, and its suspension. If
+	// Journal records the changes of the account as events: of items, settings and API keys, its use, logins and suspension. If
 	// it is omitted, changes are not recorded, and events of before cannot be read.
 	//
 	// +optional

@@ -161,6 +161,7 @@ func TestMediaAccount_InvalidIsRejectedWithAMessage(t *testing.T) {
 		"a journal above the maximum":                  {spec: `{journal: {retention: 9600h1s}}`, says: journal},
 		"a journal of a part of a second":              {spec: `{journal: {retention: 24h500ms}}`, says: journal},
 		"a journal of a fraction of a second":          {spec: `{journal: {retention: 86400.5s}}`, says: journal},
+		"a journal with other addresses":               {spec: `{journal: {addresses: None}}`, says: `supported values: "Masked", "Full"`},
 		"a journal that is no duration":                {spec: `{journal: {retention: a week}}`, says: journal},
 		"a journal with a negative time":               {spec: `{journal: {retention: -168h}}`, says: journal},
 		"a journal with a time that is too long":       {spec: `{journal: {retention: 000024h000000m000000s}}`, says: "Too long: may not be more than 20"},

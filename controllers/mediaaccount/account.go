@@ -212,7 +212,7 @@ func toAccountSpec(object *v1alpha1.MediaAccount, webhooks bool) account.Spec {
 		spec.Journal = webhookJournalRetention
 	}
 	if journal := object.Spec.Journal; journal != nil {
-		spec.Journal = defaultJournalRetention
+		spec.Journal, spec.FullAddresses = defaultJournalRetention, journal.Addresses == v1alpha1.AddressesFull
 		if journal.Retention != nil {
 			spec.Journal = journal.Retention.Duration
 		}

@@ -9,6 +9,17 @@ import (
 	"mediastack.dev/api/v1alpha1"
 )
 
+// Whole addresses are recorded only if the object says so.
+func TestAccountSpec_HasTheAddressesOfTheJournal(t *testing.T) {
+	t.Parallel()
+	for addresses, want := range map[v1alpha1.AddressesOfEvents]bool{"": false, v1alpha1.AddressesMasked: false, v1alpha1.AddressesFull: true} {
+		object := &v1alpha1.MediaAccount{Spec: v1alpha1.MediaAccountSpec{Journal: &v1alpha1.JournalSpec{Addresses: addresses}}}
+		if got := toAccountSpec(object, false).FullAddresses; got != want {
+			t.Errorf("%q: %v", addresses, got)
+		}
+	}
+}
+
 // An object that was read without the defaults of the schema has the same journal as one with them.
 func TestAccountSpec_HasTheRetentionOfTheJournal(t *testing.T) {
 	t.Parallel()

@@ -51,6 +51,8 @@ type Account struct {
 	Undo Undo
 	// Journal is how long the events of the account can be read; zero = it has no journal.
 	Journal time.Duration
+	// FullAddresses is set if its events have the whole e-mail addresses of people.
+	FullAddresses bool
 	// ClosedAt is set when the MediaAccount was deleted, which ends the keys.
 	ClosedAt *time.Time
 	// EraseAfter is when the media of a closed account is deleted; nil = never.
@@ -78,6 +80,8 @@ type Spec struct {
 	Origins    []string // nil = those of the installation
 	Undo       Undo
 	Journal    time.Duration // how long events can be read, in whole seconds; zero = there is no journal
+	// FullAddresses has events with whole e-mail addresses of people.
+	FullAddresses bool
 	// Binding is used by Ensure, while the MediaAccount has no account.
 	Binding Binding
 	// Provision is what Ensure creates with a new account.

@@ -14,7 +14,7 @@ type ActorKind string
 const (
 	ActorKey        ActorKind = "key"        // a program with an API key
 	ActorLogin      ActorKind = "login"      // an application that a user connected; ID is that of the authorization
-	ActorPage       ActorKind = "page"       // an owner on the files page
+	ActorPage       ActorKind = "page"       // an owner on a page
 	ActorCapability ActorKind = "capability" // an upload signature; ID is that of the key or the authorization that created it
 	ActorPurge      ActorKind = "purge"      // the end of a draft, or of a deleted item, by its time or to make room
 	ActorService    ActorKind = "service"    // the service itself, as with derivatives that are made after the upload
@@ -27,7 +27,7 @@ type Actor struct {
 	ID   string    `json:"id,omitempty"`
 	// Name is that of the application of a login.
 	Name string `json:"name,omitempty"`
-	// Email is the address of a person, as MaskEmail returns it.
+	// Email is the address of a person, as Account.AddressOf returns it.
 	Email string `json:"email,omitempty"`
 }
 
@@ -49,6 +49,14 @@ func ParseActor(text string) (a Actor) {
 		return Actor{}
 	}
 	return a
+}
+
+// AddressOf returns the e-mail address of a person as the events of the account have it.
+func (a Account) AddressOf(email string) string {
+	if a.FullAddresses {
+		return email
+	}
+	return MaskEmail(email)
 }
 
 // MaskEmail returns an e-mail address of which the local part has its first character only.

@@ -1,8 +1,6 @@
 package journal
 
 import (
-	"encoding/base64"
-	"encoding/binary"
 	"time"
 
 	"mediastack.dev/runtime/fault"
@@ -24,25 +22,15 @@ type cursor struct {
 // nowCursor is the place of AfterNow, which is known when the state of the journal is.
 var nowCursor = cursor{installation: -1}
 
-// A cursor is its version and six numbers, in base64.
-const (
-	cursorVersion = 1
-	cursorLength  = 1 + 6*8
-)
+// cursorVersion begins the text of a cursor.
+const cursorVersion = 1
 
 // latest bounds the times of a cursor, which PostgreSQL compares.
 var latest = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// cursorText is base64 that has one text for each cursor.
-var cursorText = base64.RawURLEncoding.Strict()
-
 // text returns the cursor as parseCursor reads it.
 func (c cursor) text() string {
-	raw := append(make([]byte, 0, cursorLength), cursorVersion)
-	for _, number := range []int64{c.installation, c.epoch, c.transaction, c.id, c.read, c.seen} {
-		raw = binary.BigEndian.AppendUint64(raw, uint64(number)) //nolint:gosec // G115: the bits are read again
-	}
-	return cursorText.EncodeToString(raw)
+	return encodeNumbers(cursorVersion, c.installation, c.epoch, c.transaction, c.id, c.read, c.seen)
 }
 
 var errCursor = fault.New(fault.Invalid, "after must be next of an answer, or now, or be omitted")
@@ -55,18 +43,9 @@ func parseCursor(text string) (cursor, error) {
 	case AfterNow:
 		return nowCursor, nil
 	}
-	if len(text) != cursorText.EncodedLen(cursorLength) {
-		return cursor{}, errCursor
-	}
-	raw, err := cursorText.DecodeString(text)
-	if err != nil || raw[0] != cursorVersion {
-		return cursor{}, errCursor
-	}
 	var numbers [6]int64
-	for i := range numbers {
-		if numbers[i] = int64(binary.BigEndian.Uint64(raw[1+8*i:])); numbers[i] < 0 { //nolint:gosec // G115: checked
-			return cursor{}, errCursor
-		}
+	if !decodeNumbers(text, cursorVersion, numbers[:]) {
+		return cursor{}, errCursor
 	}
 	c := cursor{installation: numbers[0], epoch: numbers[1], transaction: numbers[2], id: numbers[3], read: numbers[4], seen: numbers[5]}
 	if c.epoch > c.installation || c.read > latest.UnixMicro() || c.seen > latest.Unix() || c.seen == 0 {

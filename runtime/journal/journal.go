@@ -29,11 +29,16 @@ const (
 	KeyEnded        Type = "key.ended" // it ends now, or after its overlap
 	Suspended       Type = "account.suspended"
 	Resumed         Type = "account.resumed"
+	UsageThreshold  Type = "usage.threshold" // the use has reached Percent of the storage cap
+	LoggedIn        Type = "login"           // an owner has entered a code
+	AppAuthorized   Type = "application.authorized"
+	AppRevoked      Type = "application.revoked" // the authorization has ended
 )
 
 // Types returns all types, in the order of the reference.
 func Types() []Type {
-	return []Type{MediaUploaded, MediaSealed, MediaUpdated, MediaDeleted, MediaRestored, MediaPurged, SettingsChanged, KeyIssued, KeyEnded, Suspended, Resumed}
+	return []Type{MediaUploaded, MediaSealed, MediaUpdated, MediaDeleted, MediaRestored, MediaPurged, SettingsChanged, KeyIssued, KeyEnded, Suspended, Resumed,
+		UsageThreshold, LoggedIn, AppAuthorized, AppRevoked}
 }
 
 // Known reports whether there is such a type.
@@ -53,6 +58,8 @@ type Event struct {
 	Actor    account.Actor
 	// Fields are the names of what has changed.
 	Fields []string
+	// Percent is the bound of UsageThreshold; zero for other types.
+	Percent int
 }
 
 // EventID returns the text that identifies the event in the installation.

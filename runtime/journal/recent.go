@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"encoding/binary"
 	"time"
 
 	"github.com/google/uuid"
@@ -135,18 +134,11 @@ func (a *Activity) Items(ctx context.Context, p account.Principal, events []Even
 	return a.store.NamedItems(ctx, p.Account.ID, ids)
 }
 
-// The text of a position is its version and three numbers, in base64. The version differs from that of a cursor of Feed.
-const (
-	positionVersion = 101
-	positionLength  = 1 + 3*8
-)
+// positionVersion begins the text of a position. It differs from that of a cursor of Feed.
+const positionVersion = 101
 
 func positionText(at Position) string {
-	raw := append(make([]byte, 0, positionLength), positionVersion)
-	for _, number := range []int64{at.Epoch, at.Transaction, at.ID} {
-		raw = binary.BigEndian.AppendUint64(raw, uint64(number)) //nolint:gosec // G115: the bits are read again
-	}
-	return cursorText.EncodeToString(raw)
+	return encodeNumbers(positionVersion, at.Epoch, at.Transaction, at.ID)
 }
 
 var errPosition = fault.New(fault.Invalid, "the cursor must be that of a page before, or be omitted")
@@ -157,18 +149,9 @@ func parsePosition(text string) (Position, error) {
 	if text == "" {
 		return Position{}, nil
 	}
-	if len(text) != cursorText.EncodedLen(positionLength) {
-		return Position{}, errPosition
-	}
-	raw, err := cursorText.DecodeString(text)
-	if err != nil || raw[0] != positionVersion {
-		return Position{}, errPosition
-	}
 	var numbers [3]int64
-	for i := range numbers {
-		if numbers[i] = int64(binary.BigEndian.Uint64(raw[1+8*i:])); numbers[i] < 0 { //nolint:gosec // G115: checked
-			return Position{}, errPosition
-		}
+	if !decodeNumbers(text, positionVersion, numbers[:]) {
+		return Position{}, errPosition
 	}
 	at := Position{Epoch: numbers[0], Transaction: numbers[1], ID: numbers[2]}
 	if at == (Position{}) {

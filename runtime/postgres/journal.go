@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -137,9 +138,14 @@ func (r rowsInOrder) Close() {
 }
 
 func eventOf(row sqlgen.EventsRow) journal.Event {
-	return journal.Event{Position: journal.Position{Epoch: row.Epoch, Transaction: row.Xid, ID: row.ID, At: row.At}, Type: journal.Type(row.Type),
+	event := journal.Event{Position: journal.Position{Epoch: row.Epoch, Transaction: row.Xid, ID: row.ID, At: row.At}, Type: journal.Type(row.Type),
 		AccountID: row.AccountID, AppID: row.AppID.Bytes, ItemID: row.ItemID.Bytes, Sequence: valueOf(row.Sequence), Group: row.GroupLabel,
 		Actor: account.ParseActor(row.Actor), Fields: row.Fields}
+	if event.Type == journal.UsageThreshold && len(row.Fields) == 1 { // the table has no column of its own for it
+		event.Percent, _ = strconv.Atoi(row.Fields[0])
+		event.Fields = nil
+	}
+	return event
 }
 
 const (

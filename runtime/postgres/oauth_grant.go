@@ -39,7 +39,8 @@ func (s Logins) FindPrincipalOfOwner(ctx context.Context, email string, accountI
 	if err != nil {
 		return account.Principal{}, toFault(err, "find the principal of an owner")
 	}
-	return principalOf(row.Account, row.App, row.ApiKey).By(account.Actor{Kind: account.ActorPage, Email: account.MaskEmail(email)}), nil
+	principal := principalOf(row.Account, row.App, row.ApiKey)
+	return principal.By(account.Actor{Kind: account.ActorPage, Email: principal.Account.AddressOf(email)}), nil
 }
 
 // AddGrant implements oauth.Store.

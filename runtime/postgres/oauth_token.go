@@ -122,7 +122,7 @@ func (s Credentials) FindSession(ctx context.Context, hash account.Hash) (oauth.
 	if row.TokenScopes != nil { // a token never has more than its grant
 		scopes = slices.DeleteFunc(scopes, func(scope oauth.Scope) bool { return !slices.Contains(row.TokenScopes, string(scope)) })
 	}
-	return oauth.Session{Principal: principalOf(row.Account, row.App, row.ApiKey).By(loginActor(row.GrantID, row.ClientName, row.Email)), GrantID: row.GrantID, Scopes: scopes,
+	return oauth.Session{Principal: byLogin(principalOf(row.Account, row.App, row.ApiKey), row.GrantID, row.ClientName, row.Email), GrantID: row.GrantID, Scopes: scopes,
 		Resource: row.Resource, ExpiresAt: row.TokenExpiresAt}, nil
 }
 
@@ -132,11 +132,11 @@ func (s Credentials) FindSessionOfGrant(ctx context.Context, id uuid.UUID) (oaut
 	if err != nil {
 		return oauth.Session{}, toFault(err, "find session of grant")
 	}
-	return oauth.Session{Principal: principalOf(row.Account, row.App, row.ApiKey).By(loginActor(row.GrantID, row.ClientName, row.Email)), GrantID: row.GrantID,
+	return oauth.Session{Principal: byLogin(principalOf(row.Account, row.App, row.ApiKey), row.GrantID, row.ClientName, row.Email), GrantID: row.GrantID,
 		Scopes: scopesOf(row.Scopes), Resource: row.Resource}, nil
 }
 
-// loginActor returns the actor of an application that a user has connected.
-func loginActor(grant uuid.UUID, client, email string) account.Actor {
-	return account.Actor{Kind: account.ActorLogin, ID: grant.String(), Name: client, Email: account.MaskEmail(email)}
+// byLogin returns the principal with the actor of an application that a user has connected.
+func byLogin(p account.Principal, grant uuid.UUID, client, email string) account.Principal {
+	return p.By(account.Actor{Kind: account.ActorLogin, ID: grant.String(), Name: client, Email: p.Account.AddressOf(email)})
 }

@@ -45,6 +45,7 @@ type document struct {
 	Group    string           `json:"group,omitempty"`
 	Actor    *account.Actor   `json:"actor,omitempty"`
 	Fields   []string         `json:"fields,omitempty"`
+	Percent  int              `json:"percent,omitempty"`
 }
 
 type accountDocument struct {
@@ -76,7 +77,7 @@ type cloudEvent struct {
 
 // Payload returns the payload of an event. The same event has the same bytes.
 func Payload(format Format, e journal.Event, about About) (contentType string, body []byte, err error) {
-	d := document{ID: e.EventID(), Type: e.Type, Time: e.At.UTC(), App: about.App, Sequence: e.Sequence, Group: e.Group, Fields: e.Fields}
+	d := document{ID: e.EventID(), Type: e.Type, Time: e.At.UTC(), App: about.App, Sequence: e.Sequence, Group: e.Group, Fields: e.Fields, Percent: e.Percent}
 	if e.ItemID != uuid.Nil {
 		d.MediaID = e.ItemID.String()
 	}

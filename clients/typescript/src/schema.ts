@@ -638,6 +638,8 @@ export interface components {
              * @description Id of the item; absent for an event of the account.
              */
             mediaId?: string;
+            /** @description Of `usage.threshold`: which part of the storage cap is used: 80, 90 or 100 %. */
+            percent?: number;
             /**
              * Format: int64
              * @description Version of the item after the change, which orders the events of one item.
@@ -648,12 +650,12 @@ export interface components {
             type: components["schemas"]["EventType"];
         };
         EventActor: {
-            /** @description E-mail address of the user, masked: `m***@example.com`. */
+            /** @description E-mail address of the user, masked (`m***@example.com`), or whole if the account says so (`spec.journal.addresses`). */
             email?: string;
             /** @description Id of the key, or of the authorization of the application. */
             id?: string;
             /**
-             * @description `key`: a program with an API key; `login`: a connected application; `page`: an owner on the files page; `capability`: an upload signature; `purge`: the end of a draft or of a deleted item.
+             * @description `key`: a program with an API key; `login`: a connected application; `page`: an owner on a page; `capability`: an upload signature; `purge`: the end of a draft or of a deleted item.
              * @enum {string}
              */
             kind: "key" | "login" | "page" | "capability" | "purge" | "service" | "operator";
@@ -671,7 +673,7 @@ export interface components {
          * @description What has happened. A later version may have more.
          * @enum {string}
          */
-        EventType: "media.uploaded" | "media.sealed" | "media.updated" | "media.deleted" | "media.restored" | "media.purged" | "settings.changed" | "key.issued" | "key.ended" | "account.suspended" | "account.resumed";
+        EventType: "media.uploaded" | "media.sealed" | "media.updated" | "media.deleted" | "media.restored" | "media.purged" | "settings.changed" | "key.issued" | "key.ended" | "account.suspended" | "account.resumed" | "usage.threshold" | "login" | "application.authorized" | "application.revoked";
         /** @description The point of the image that presets with the focus `point` keep; absent when nobody has set it. */
         Focus: {
             /**

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
@@ -49,6 +50,7 @@ type flags struct {
 	Restore  restoreCommand  `cmd:"" help:"Permit a MediaAccount to take over a retained account. The MediaAccount need not exist yet."`
 	Purge    purgeCommand    `cmd:"" help:"Delete the media of a retained account permanently. Without --confirm, print what that deletes and exit with 3."`
 	Rotate   rotateCommand   `cmd:"" help:"Issue new API keys for an account. The previous keys stay valid for spec.apiKeys.overlap."`
+	Activity activityCommand `cmd:"" help:"List who did what in an account, and when, with the API key of its Secret. The account needs spec.journal."`
 	Webhook  webhookCommand  `cmd:"" help:"List MediaWebhooks, send test events, send events again, and show the last attempts."`
 }
 
@@ -94,6 +96,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) (code int) {
 	if err != nil {
 		return fail(log, exitFailed, err)
 	}
+	cluster.log = log
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	parsed.BindTo(out, (*io.Writer)(nil))
 	switch err := parsed.Run(cluster); {
@@ -118,6 +121,7 @@ type cluster struct {
 	namespace string
 	explicit  bool // the command line names the namespace
 	now       func() time.Time
+	log       io.Writer // notes that are no part of the output
 }
 
 // connect reads the kubeconfig as kubectl does.
@@ -135,7 +139,7 @@ func (a access) connect() (*cluster, error) {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme})

@@ -535,7 +535,7 @@ scenarios['an owner looks up who did what'] = as({ address: fixture.galleries.sh
   await user.upload('Beach at dusk.png')
   await user.upload('Desert road.png', { draft: true })
   await user.press('.page-links li:nth-child(2) a')
-  await user.expectText('Desert road.png', 'Uploaded as a draft', 'Sealed', 'Files page', '***@people.example')
+  await user.expectText('Desert road.png', 'Uploaded as a draft', 'Sealed', 'Owner', '***@people.example')
   await user.page.select('#type', 'media.sealed')
   await user.press('.filter button')
   await user.expectText('Events that match', 'Beach at dusk.png')

@@ -163,43 +163,55 @@ func (e EventActorKind) Valid() bool {
 
 // Defines values for EventType.
 const (
-	AccountResumed   EventType = "account.resumed"
-	AccountSuspended EventType = "account.suspended"
-	KeyEnded         EventType = "key.ended"
-	KeyIssued        EventType = "key.issued"
-	MediaDeleted     EventType = "media.deleted"
-	MediaPurged      EventType = "media.purged"
-	MediaRestored    EventType = "media.restored"
-	MediaSealed      EventType = "media.sealed"
-	MediaUpdated     EventType = "media.updated"
-	MediaUploaded    EventType = "media.uploaded"
-	SettingsChanged  EventType = "settings.changed"
+	EventTypeAccountResumed        EventType = "account.resumed"
+	EventTypeAccountSuspended      EventType = "account.suspended"
+	EventTypeApplicationAuthorized EventType = "application.authorized"
+	EventTypeApplicationRevoked    EventType = "application.revoked"
+	EventTypeKeyEnded              EventType = "key.ended"
+	EventTypeKeyIssued             EventType = "key.issued"
+	EventTypeLogin                 EventType = "login"
+	EventTypeMediaDeleted          EventType = "media.deleted"
+	EventTypeMediaPurged           EventType = "media.purged"
+	EventTypeMediaRestored         EventType = "media.restored"
+	EventTypeMediaSealed           EventType = "media.sealed"
+	EventTypeMediaUpdated          EventType = "media.updated"
+	EventTypeMediaUploaded         EventType = "media.uploaded"
+	EventTypeSettingsChanged       EventType = "settings.changed"
+	EventTypeUsageThreshold        EventType = "usage.threshold"
 )
 
 // Valid indicates whether the value is a known member of the EventType enum.
 func (e EventType) Valid() bool {
 	switch e {
-	case AccountResumed:
+	case EventTypeAccountResumed:
 		return true
-	case AccountSuspended:
+	case EventTypeAccountSuspended:
 		return true
-	case KeyEnded:
+	case EventTypeApplicationAuthorized:
 		return true
-	case KeyIssued:
+	case EventTypeApplicationRevoked:
 		return true
-	case MediaDeleted:
+	case EventTypeKeyEnded:
 		return true
-	case MediaPurged:
+	case EventTypeKeyIssued:
 		return true
-	case MediaRestored:
+	case EventTypeLogin:
 		return true
-	case MediaSealed:
+	case EventTypeMediaDeleted:
 		return true
-	case MediaUpdated:
+	case EventTypeMediaPurged:
 		return true
-	case MediaUploaded:
+	case EventTypeMediaRestored:
 		return true
-	case SettingsChanged:
+	case EventTypeMediaSealed:
+		return true
+	case EventTypeMediaUpdated:
+		return true
+	case EventTypeMediaUploaded:
+		return true
+	case EventTypeSettingsChanged:
+		return true
+	case EventTypeUsageThreshold:
 		return true
 	default:
 		return false
@@ -435,11 +447,14 @@ type Event struct {
 
 	// Fields Names of what has changed, of the members of the item's document or of the settings; absent if the type says it all.
 	Fields []string `json:"fields,omitempty"`
+
+	// Percent Of `usage.threshold`: which part of the storage cap is used: 80, 90 or 100 %.
+	Percent int `json:"percent,omitempty"`
 }
 
 // EventActor defines model for EventActor.
 type EventActor struct {
-	// Kind `key`: a program with an API key; `login`: a connected application; `page`: an owner on the files page; `capability`: an upload signature; `purge`: the end of a draft or of a deleted item.
+	// Kind `key`: a program with an API key; `login`: a connected application; `page`: an owner on a page; `capability`: an upload signature; `purge`: the end of a draft or of a deleted item.
 	Kind EventActorKind `json:"kind"`
 
 	// Id Id of the key, or of the authorization of the application.
@@ -448,11 +463,11 @@ type EventActor struct {
 	// Name Name of the application.
 	Name string `json:"name,omitempty"`
 
-	// Email E-mail address of the user, masked: `m***@example.com`.
+	// Email E-mail address of the user, masked (`m***@example.com`), or whole if the account says so (`spec.journal.addresses`).
 	Email string `json:"email,omitempty"`
 }
 
-// EventActorKind `key`: a program with an API key; `login`: a connected application; `page`: an owner on the files page; `capability`: an upload signature; `purge`: the end of a draft or of a deleted item.
+// EventActorKind `key`: a program with an API key; `login`: a connected application; `page`: an owner on a page; `capability`: an upload signature; `purge`: the end of a draft or of a deleted item.
 type EventActorKind string
 
 // EventPage defines model for EventPage.

@@ -17,7 +17,7 @@ func NewEventPage(page journal.Page, app account.App) EventPage {
 }
 
 func newEvent(event journal.Event, app account.App) Event {
-	document := Event{Id: event.EventID(), Type: EventType(event.Type), Time: timestamp(event.At), Sequence: event.Sequence, Group: event.Group, Fields: event.Fields}
+	document := Event{Id: event.EventID(), Type: EventType(event.Type), Time: timestamp(event.At), Sequence: event.Sequence, Group: event.Group, Fields: event.Fields, Percent: event.Percent}
 	if event.ItemID != uuid.Nil {
 		document.MediaId = new(event.ItemID)
 	}

@@ -21,15 +21,16 @@ func (a *API) activityTools() []tool {
 		types[i] = string(kind)
 	}
 	kinds := enum(string(account.ActorKey), string(account.ActorLogin), string(account.ActorPage), string(account.ActorCapability), string(account.ActorPurge), string(account.ActorService), string(account.ActorOperator))
-	actor := outputObject(prop("kind", kinds, "key: a program with an API key; login: a connected application; page: an owner on the files page; capability: an upload signature; purge: the end of a draft or a deleted item; service: the service itself; operator: an administrator's change."))
+	actor := outputObject(prop("kind", kinds, "key: a program with an API key; login: a connected application; page: an owner on a page; capability: an upload signature; purge: the end of a draft or a deleted item; service: the service itself; operator: an administrator's change."))
 	actor.Properties = append(actor.Properties,
 		prop("name", str(), "Name that the application has given itself."),
-		prop("email", str(), "E-mail address of the user, of which only the first character and the domain are shown."))
+		prop("email", str(), "E-mail address of the user; only its first character and the domain, unless the account records whole addresses."))
 	event := outputObject(prop("time", dateTime(), "When it happened."), prop("type", enum(types...), "What happened."))
 	event.Properties = append(event.Properties,
 		prop("mediaId", uuidString(), "Id of the item; absent for an event of the account."),
 		prop("actor", actor, "Who did it; absent when it is not known."),
-		prop("fields", array(str()), "Names of what changed, without values; absent when the type says it all."))
+		prop("fields", array(str()), "Names of what changed, without values; absent when the type says it all."),
+		prop("percent", intRange(1, 100), "Of usage.threshold: which part of the storage cap is used."))
 	output := outputObject(prop("events", array(event), "The events of this part, newest first."))
 	output.Properties = append(output.Properties, prop("next", str(), "Send it as `cursor` for older events; absent when there are none."))
 	return []tool{{
@@ -53,6 +54,7 @@ type activityEvent struct {
 	MediaID *uuid.UUID     `json:"mediaId,omitempty"`
 	Actor   *activityActor `json:"actor,omitempty"`
 	Fields  []string       `json:"fields,omitempty"`
+	Percent int            `json:"percent,omitempty"`
 }
 
 type activityActor struct {
@@ -84,7 +86,7 @@ func (a *API) listActivity(ctx context.Context, identity auth.Identity, args *ar
 		Next   string          `json:"next,omitempty"`
 	}{Events: make([]activityEvent, 0, len(page.Events)), Next: page.Older}
 	for _, event := range page.Events {
-		shown := activityEvent{Time: event.At.UTC().Truncate(time.Millisecond), Type: event.Type, Fields: event.Fields}
+		shown := activityEvent{Time: event.At.UTC().Truncate(time.Millisecond), Type: event.Type, Fields: event.Fields, Percent: event.Percent}
 		if event.ItemID != uuid.Nil {
 			shown.MediaID = new(event.ItemID)
 		}

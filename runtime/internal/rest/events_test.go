@@ -41,10 +41,11 @@ func TestEvents_HaveTheDocumentOfTheReference(t *testing.T) {
 	item := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")), field("group", "press"))
 	session := bearer(w.Session(t, one, auth.ScopeRead, auth.ScopeWrite))
 	rt.do(t, http.MethodPatch, "/media/"+item.MediaId.String(), session, text(`{"caption": "c", "group": ""}`), header("Content-Type", "application/json")).MustBe(t, http.StatusOK, "update")
-	must(t, check.ErrorOf(testenv.Connections(t, w.Database.DatabaseURL).Exec(t.Context(), `INSERT INTO journal (account_id, type, actor) VALUES ($1, 'account.suspended', '')`, one.Account.ID)))
+	must(t, check.ErrorOf(testenv.Connections(t, w.Database.DatabaseURL).Exec(t.Context(), `INSERT INTO journal (account_id, type, actor, fields) VALUES
+		($1, 'usage.threshold', '{"kind":"service"}', '{80}'), ($1, 'account.suspended', '', '{}')`, one.Account.ID)))
 
 	events, _ := rt.events(t, "limit=10", "account.suspended", session)
-	if len(events) != 4 {
+	if len(events) != 6 {
 		t.Fatalf("the events are %v", events)
 	}
 	app, id := account.DefaultApp, item.MediaId.String()
@@ -52,7 +53,9 @@ func TestEvents_HaveTheDocumentOfTheReference(t *testing.T) {
 	for i, want := range []map[string]any{
 		{"type": "media.uploaded", "mediaId": id, "app": app, "sequence": 1.0, "group": "press", "actor": byKey},
 		{"type": "media.sealed", "mediaId": id, "app": app, "sequence": 2.0, "group": "press", "actor": byKey},
+		{"type": "application.authorized"},
 		{"type": "media.updated", "mediaId": id, "app": app, "sequence": 3.0, "fields": []any{"caption", "group"}},
+		{"type": "usage.threshold", "actor": map[string]any{"kind": "service"}, "percent": 80.0},
 		{"type": "account.suspended"},
 	} {
 		got := events[i]
@@ -63,7 +66,7 @@ func TestEvents_HaveTheDocumentOfTheReference(t *testing.T) {
 		if n, err := fmt.Sscanf(fmt.Sprint(got["id"]), "%d-%d", &epoch, &number); n != 2 || err != nil {
 			t.Errorf("event %d has the id %v", i, got["id"])
 		}
-		if i == 2 { // a login
+		if i == 2 || i == 3 { // a login
 			actor, _ := got["actor"].(map[string]any)
 			if actor["kind"] != "login" || actor["id"] == "" || actor["email"] != "o***@example.org" || actor["name"] == "" {
 				t.Errorf("the actor of a login is %v", actor)

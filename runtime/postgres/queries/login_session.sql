@@ -18,10 +18,19 @@ WHERE id = $1 AND cookie_hash = $2 AND ended_at IS NULL AND expires_at > sqlc.ar
   AND attempts < sqlc.arg(max)::int
 RETURNING *;
 
--- name: SetLoggedIn :execrows
--- A correct code logs in once; the session gets a new cookie.
-UPDATE login_session SET logged_in_at = sqlc.arg(now)::timestamptz, cookie_hash = sqlc.arg(new_cookie_hash), code_mac = NULL, expires_at = sqlc.arg(expires_at)::timestamptz
-WHERE id = $1 AND code_mac = sqlc.arg(code_mac) AND logged_in_at IS NULL AND ended_at IS NULL;
+-- name: SetLoggedIn :one
+-- A correct code logs in once; the session gets a new cookie. The login is an event of each account of the owner: the name is that of the
+-- application that asks for it, if one does. Returns how many sessions were logged in.
+WITH done AS (
+    UPDATE login_session SET logged_in_at = sqlc.arg(now)::timestamptz, cookie_hash = sqlc.arg(new_cookie_hash), code_mac = NULL, expires_at = sqlc.arg(expires_at)::timestamptz
+    WHERE login_session.id = $1 AND login_session.code_mac = sqlc.arg(code_mac) AND login_session.logged_in_at IS NULL AND login_session.ended_at IS NULL
+    RETURNING login_session.email, login_session.authorization_request
+), told AS (
+    INSERT INTO journal (account_id, type, actor)
+    SELECT a.id, 'login', person_actor('page', '', done.authorization_request ->> 'clientName', done.email, a.journal_full_addresses)
+    FROM done JOIN account a ON a.owners @> ARRAY[done.email] AND a.closed_at IS NULL AND NOT a.suspended AND a.journal_retention IS NOT NULL AND a.erasing_at IS NULL
+)
+SELECT count(*) FROM done;
 
 -- name: ExtendLoginSession :execrows
 -- A logout that comes first wins, and an extension never shortens the session.

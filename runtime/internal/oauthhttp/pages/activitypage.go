@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -34,6 +35,8 @@ type ActivityFilter struct{ Type, File string }
 type ActivityEvent struct {
 	At   time.Time
 	Type string
+	// Percent is the part of the storage cap of usage.threshold.
+	Percent int
 	// FileID is the id of the file; empty = the event is about the account.
 	FileID string
 	// FileName is empty if the file is gone, or the user may not see it. FileURL leads to the file in a list; empty = no link.
@@ -82,6 +85,10 @@ var eventWords = []Option{
 	{Value: "key.ended", Name: "API key ended"},
 	{Value: "account.suspended", Name: "Account suspended"},
 	{Value: "account.resumed", Name: "Account resumed"},
+	{Value: "usage.threshold", Name: "Storage nearly full"},
+	{Value: "login", Name: "Logged in"},
+	{Value: "application.authorized", Name: "Application authorized"},
+	{Value: "application.revoked", Name: "Application revoked"},
 }
 
 // Types returns the options of the filter by type.
@@ -91,6 +98,9 @@ func (f ActivityFilter) Types() []Option {
 
 // What returns what happened in words. A type that this version does not know is shown as it is.
 func (e ActivityEvent) What() string {
+	if e.Percent > 0 {
+		return fmt.Sprintf("Storage used to %d %%", e.Percent)
+	}
 	for _, one := range eventWords {
 		if one.Value == e.Type {
 			return one.Name
@@ -105,6 +115,17 @@ func (e ActivityEvent) FileTitle() string {
 		return sanitize(e.FileID)
 	}
 	return File{Name: e.FileName}.Title()
+}
+
+// Application returns the name of the application that the event is about, as it has chosen it; empty for an event about none.
+func (e ActivityEvent) Application() string {
+	switch {
+	case e.Type != "login" && e.Type != "application.authorized" && e.Type != "application.revoked":
+		return ""
+	case e.Actor.Name == "" && e.Type == "login": // on a page of the service
+		return ""
+	}
+	return displayName(e.Actor.Name)
 }
 
 // fieldWords name the fields whose names in the API are not the words of the files page.
@@ -124,7 +145,7 @@ func (e ActivityEvent) Changed() string {
 
 // actorWords say who made a change, by the kind of the actor. The e-mail address of a user follows.
 var actorWords = map[string]string{
-	"key": "API key", "login": "Application", "page": "Files page", "capability": "Upload signature", "purge": "Purge", "service": "Service", "operator": "Operator",
+	"key": "API key", "login": "Application", "page": "Owner", "capability": "Upload signature", "purge": "Purge", "service": "Service", "operator": "Operator",
 }
 
 // By returns who made the change, without the user: the application by the name that it has chosen.
@@ -140,6 +161,9 @@ func (a ActivityActor) By() string {
 	}
 	return sanitize(a.Kind)
 }
+
+// Acts reports whether the user of Email has made the change. Who else ends an authorization is told with the user whose it was.
+func (a ActivityActor) Acts() bool { return a.Kind == "login" || a.Kind == "page" }
 
 // Application reports whether By is the name of an application.
 func (a ActivityActor) Application() bool { return a.Kind == "login" }

@@ -20,6 +20,12 @@ func TestActivity_IsATableWithHeaders(t *testing.T) {
 		{At: moment, Type: "media.moved", FileID: "other", Actor: pages.ActivityActor{Kind: "robot"}},
 		{At: moment, Type: "media.sealed", FileID: "other", Actor: pages.ActivityActor{Kind: "page", Email: "m***@example.org"}},
 		{At: moment, Type: "media.sealed", FileID: "other"},
+		{At: moment, Type: "usage.threshold", Percent: 90, Actor: pages.ActivityActor{Kind: "service"}},
+		{At: moment, Type: "login", Actor: pages.ActivityActor{Kind: "page", Email: "m***@example.org"}},
+		{At: moment, Type: "login", Actor: pages.ActivityActor{Kind: "page", Name: "<i>Photos", Email: "m***@example.org"}},
+		{At: moment, Type: "application.authorized", Actor: pages.ActivityActor{Kind: "login", Name: "Photos", Email: "m***@example.org"}},
+		{At: moment, Type: "application.revoked", Actor: pages.ActivityActor{Kind: "operator", Name: "Photos", Email: "mara@example.org"}},
+		{At: moment, Type: "settings.changed", Actor: pages.ActivityActor{Kind: "login", Name: "Photos", Email: "m***@example.org"}},
 	}}
 	d := read(t, func(w io.Writer) error { return newPages(t).Activity(w, page) })
 	var headers, rows []string
@@ -45,8 +51,14 @@ func TestActivity_IsATableWithHeaders(t *testing.T) {
 		"21 Nov 2026, 14:05:00 | Account suspended | None: the account | Operator | none",
 		"21 Nov 2026, 14:05:00 | Sealed | b.txt app blog | Upload signature | none",
 		"21 Nov 2026, 14:05:00 | media.moved | other | robot | none",
-		"21 Nov 2026, 14:05:00 | Sealed | other | Files page, m***@example.org | none",
+		"21 Nov 2026, 14:05:00 | Sealed | other | Owner, m***@example.org | none",
 		"21 Nov 2026, 14:05:00 | Sealed | other | Unknown | none",
+		"21 Nov 2026, 14:05:00 | Storage used to 90 % | None: the account | Service | none",
+		"21 Nov 2026, 14:05:00 | Logged in | None: the account | Owner, m***@example.org | none",
+		"21 Nov 2026, 14:05:00 | Logged in | None: the application <i>Photos | Owner, m***@example.org | none",
+		"21 Nov 2026, 14:05:00 | Application authorized | None: the application Photos | Photos of m***@example.org | none",
+		"21 Nov 2026, 14:05:00 | Application revoked | None: the application Photos of mara@example.org | Operator | none",
+		"21 Nov 2026, 14:05:00 | Image settings changed | None: the account | Photos of m***@example.org | none",
 	}
 	if !slices.Equal(rows, want) {
 		t.Errorf("the rows are\n%s\nwant\n%s", strings.Join(rows, "\n"), strings.Join(want, "\n"))

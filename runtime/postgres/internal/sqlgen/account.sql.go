@@ -16,7 +16,7 @@ const bindAccount = `-- name: BindAccount :one
 UPDATE account SET namespace = $2, name = $3, namespace_uid = $4, object_uid = $5,
     bucket_owned = bucket_owned AND closed_at IS NULL, closed_at = NULL, erase_after = NULL
 WHERE id = $1 AND erasing_at IS NULL
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses
 `
 
 type BindAccountParams struct {
@@ -64,12 +64,13 @@ func (q *Queries) BindAccount(ctx context.Context, arg BindAccountParams) (Accou
 		&i.UndoWindow,
 		&i.UndoFor,
 		&i.JournalRetention,
+		&i.JournalFullAddresses,
 	)
 	return i, err
 }
 
 const findAccount = `-- name: FindAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
 `
 
 type FindAccountParams struct {
@@ -106,6 +107,7 @@ func (q *Queries) FindAccount(ctx context.Context, arg FindAccountParams) (Accou
 		&i.UndoWindow,
 		&i.UndoFor,
 		&i.JournalRetention,
+		&i.JournalFullAddresses,
 	)
 	return i, err
 }
@@ -123,80 +125,82 @@ func (q *Queries) HasItems(ctx context.Context, accountID uuid.UUID) (bool, erro
 
 const insertAccount = `-- name: InsertAccount :one
 WITH created AS (
-    INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools, mcp_toolsets, cors_origins, undo_window, undo_for, journal_retention)
+    INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools, mcp_toolsets, cors_origins, undo_window, undo_for, journal_retention, journal_full_addresses)
     VALUES ($1, $2, $3, $4, $5, $6, $7::text[],
         $8, $9, $10, $11, $12, $13::text[], $14::text[], $15::text[],
-        $16::bigint, $17, $18::bigint)
-    RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention
+        $16::bigint, $17, $18::bigint, $19)
+    RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses
 ), used AS (
     INSERT INTO account_usage (account_id) SELECT created.id FROM created
 ), opened AS (
     INSERT INTO app (id, account_id, name, key_sequence)
     SELECT listed.id, $1, listed.name, 1
-    FROM (SELECT unnest($19::uuid[]) AS id, unnest($20::text[]) AS name) AS listed
+    FROM (SELECT unnest($20::uuid[]) AS id, unnest($21::text[]) AS name) AS listed
 ), totals AS (
     INSERT INTO app_total (app_id, account_id, slot)
-    SELECT listed.id, $1, slot FROM unnest($19::uuid[]) AS listed (id) CROSS JOIN generate_series(0, 15) AS slot
+    SELECT listed.id, $1, slot FROM unnest($20::uuid[]) AS listed (id) CROSS JOIN generate_series(0, 15) AS slot
 ), issued AS (
     INSERT INTO api_key (id, account_id, app_id, hash, generation, sequence, object_uid, overlap)
-    SELECT listed.id, $1, listed.app_id, listed.hash, $21::bigint, 1, $5, 0
-    FROM (SELECT unnest($22::uuid[]) AS id, unnest($19::uuid[]) AS app_id, unnest($23::bytea[]) AS hash) AS listed
+    SELECT listed.id, $1, listed.app_id, listed.hash, $22::bigint, 1, $5, 0
+    FROM (SELECT unnest($23::uuid[]) AS id, unnest($20::uuid[]) AS app_id, unnest($24::bytea[]) AS hash) AS listed
 )
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention FROM created
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses FROM created
 `
 
 type InsertAccountParams struct {
-	ID               uuid.UUID
-	Namespace        string
-	Name             string
-	NamespaceUid     string
-	ObjectUid        string
-	DisplayName      string
-	Owners           []string
-	MaxStorage       int64
-	MaxUploadSize    int64
-	Bucket           string
-	Suspended        bool
-	McpReadOnly      bool
-	McpTools         []string
-	McpToolsets      []string
-	CorsOrigins      []string
-	UndoWindow       *int64
-	UndoFor          string
-	JournalRetention *int64
-	AppIds           []uuid.UUID
-	AppNames         []string
-	Generation       int64
-	KeyIds           []uuid.UUID
-	Hashes           [][]byte
+	ID                   uuid.UUID
+	Namespace            string
+	Name                 string
+	NamespaceUid         string
+	ObjectUid            string
+	DisplayName          string
+	Owners               []string
+	MaxStorage           int64
+	MaxUploadSize        int64
+	Bucket               string
+	Suspended            bool
+	McpReadOnly          bool
+	McpTools             []string
+	McpToolsets          []string
+	CorsOrigins          []string
+	UndoWindow           *int64
+	UndoFor              string
+	JournalRetention     *int64
+	JournalFullAddresses bool
+	AppIds               []uuid.UUID
+	AppNames             []string
+	Generation           int64
+	KeyIds               []uuid.UUID
+	Hashes               [][]byte
 }
 
 type InsertAccountRow struct {
-	ID               uuid.UUID
-	Namespace        string
-	Name             string
-	NamespaceUid     string
-	ObjectUid        string
-	DisplayName      string
-	Owners           []string
-	MaxStorage       int64
-	MaxUploadSize    int64
-	Bucket           string
-	BucketOwned      bool
-	BucketClaimed    bool
-	Suspended        bool
-	McpReadOnly      bool
-	McpTools         []string
-	CorsOrigins      []string
-	CreatedAt        time.Time
-	ClosedAt         *time.Time
-	EraseAfter       *time.Time
-	ErasingAt        *time.Time
-	BucketRemovedAt  *time.Time
-	McpToolsets      []string
-	UndoWindow       *int64
-	UndoFor          string
-	JournalRetention *int64
+	ID                   uuid.UUID
+	Namespace            string
+	Name                 string
+	NamespaceUid         string
+	ObjectUid            string
+	DisplayName          string
+	Owners               []string
+	MaxStorage           int64
+	MaxUploadSize        int64
+	Bucket               string
+	BucketOwned          bool
+	BucketClaimed        bool
+	Suspended            bool
+	McpReadOnly          bool
+	McpTools             []string
+	CorsOrigins          []string
+	CreatedAt            time.Time
+	ClosedAt             *time.Time
+	EraseAfter           *time.Time
+	ErasingAt            *time.Time
+	BucketRemovedAt      *time.Time
+	McpToolsets          []string
+	UndoWindow           *int64
+	UndoFor              string
+	JournalRetention     *int64
+	JournalFullAddresses bool
 }
 
 // The account with its apps, and a pending key for each.
@@ -220,6 +224,7 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (I
 		arg.UndoWindow,
 		arg.UndoFor,
 		arg.JournalRetention,
+		arg.JournalFullAddresses,
 		arg.AppIds,
 		arg.AppNames,
 		arg.Generation,
@@ -253,6 +258,7 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (I
 		&i.UndoWindow,
 		&i.UndoFor,
 		&i.JournalRetention,
+		&i.JournalFullAddresses,
 	)
 	return i, err
 }
@@ -283,7 +289,7 @@ func (q *Queries) ListOrigins(ctx context.Context) ([]string, error) {
 }
 
 const lockAccount = `-- name: LockAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention FROM account WHERE id = $1 FOR NO KEY UPDATE
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses FROM account WHERE id = $1 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -315,12 +321,13 @@ func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error
 		&i.UndoWindow,
 		&i.UndoFor,
 		&i.JournalRetention,
+		&i.JournalFullAddresses,
 	)
 	return i, err
 }
 
 const lockClosedAccounts = `-- name: LockClosedAccounts :many
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, installation.id AS installation_id
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, installation.id AS installation_id
 FROM account CROSS JOIN installation
 WHERE account.closed_at IS NOT NULL
     AND (account.namespace = $1 AND account.name = $2 OR account.id = ANY ($3::uuid[]))
@@ -375,6 +382,7 @@ func (q *Queries) LockClosedAccounts(ctx context.Context, arg LockClosedAccounts
 			&i.Account.UndoWindow,
 			&i.Account.UndoFor,
 			&i.Account.JournalRetention,
+			&i.Account.JournalFullAddresses,
 			&i.InstallationID,
 		); err != nil {
 			return nil, err
@@ -404,7 +412,7 @@ func (q *Queries) LockName(ctx context.Context, arg LockNameParams) error {
 }
 
 const lockOpenAccount = `-- name: LockOpenAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL FOR NO KEY UPDATE
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL FOR NO KEY UPDATE
 `
 
 type LockOpenAccountParams struct {
@@ -441,6 +449,7 @@ func (q *Queries) LockOpenAccount(ctx context.Context, arg LockOpenAccountParams
 		&i.UndoWindow,
 		&i.UndoFor,
 		&i.JournalRetention,
+		&i.JournalFullAddresses,
 	)
 	return i, err
 }
@@ -508,29 +517,30 @@ const updateAccount = `-- name: UpdateAccount :one
 UPDATE account SET display_name = $1, owners = $2::text[], max_storage = $3,
     max_upload_size = $4, suspended = $5,
     mcp_read_only = $6, mcp_tools = $7::text[], mcp_toolsets = $8::text[], cors_origins = $9::text[],
-    undo_window = $10::bigint, undo_for = $11, journal_retention = $12::bigint
-WHERE id = $13 AND object_uid = $14 AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools, mcp_toolsets, cors_origins, undo_window, undo_for, journal_retention)
+    undo_window = $10::bigint, undo_for = $11, journal_retention = $12::bigint, journal_full_addresses = $13
+WHERE id = $14 AND object_uid = $15 AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools, mcp_toolsets, cors_origins, undo_window, undo_for, journal_retention, journal_full_addresses)
     IS DISTINCT FROM ($1, $2::text[], $3, $4, $5,
         $6, $7::text[], $8::text[], $9::text[],
-        $10::bigint, $11, $12::bigint)
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention
+        $10::bigint, $11, $12::bigint, $13::boolean)
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses
 `
 
 type UpdateAccountParams struct {
-	DisplayName      string
-	Owners           []string
-	MaxStorage       int64
-	MaxUploadSize    int64
-	Suspended        bool
-	McpReadOnly      bool
-	McpTools         []string
-	McpToolsets      []string
-	CorsOrigins      []string
-	UndoWindow       *int64
-	UndoFor          string
-	JournalRetention *int64
-	ID               uuid.UUID
-	ObjectUid        string
+	DisplayName          string
+	Owners               []string
+	MaxStorage           int64
+	MaxUploadSize        int64
+	Suspended            bool
+	McpReadOnly          bool
+	McpTools             []string
+	McpToolsets          []string
+	CorsOrigins          []string
+	UndoWindow           *int64
+	UndoFor              string
+	JournalRetention     *int64
+	JournalFullAddresses bool
+	ID                   uuid.UUID
+	ObjectUid            string
 }
 
 // Writes, and so notifies, only if a value differs. A former leader that was late must not apply
@@ -549,6 +559,7 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		arg.UndoWindow,
 		arg.UndoFor,
 		arg.JournalRetention,
+		arg.JournalFullAddresses,
 		arg.ID,
 		arg.ObjectUid,
 	)
@@ -579,6 +590,7 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.UndoWindow,
 		&i.UndoFor,
 		&i.JournalRetention,
+		&i.JournalFullAddresses,
 	)
 	return i, err
 }

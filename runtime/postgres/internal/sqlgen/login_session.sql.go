@@ -214,9 +214,17 @@ func (q *Queries) SetAuthorizationRequest(ctx context.Context, arg SetAuthorizat
 	return result.RowsAffected(), nil
 }
 
-const setLoggedIn = `-- name: SetLoggedIn :execrows
-UPDATE login_session SET logged_in_at = $2::timestamptz, cookie_hash = $3, code_mac = NULL, expires_at = $4::timestamptz
-WHERE id = $1 AND code_mac = $5 AND logged_in_at IS NULL AND ended_at IS NULL
+const setLoggedIn = `-- name: SetLoggedIn :one
+WITH done AS (
+    UPDATE login_session SET logged_in_at = $2::timestamptz, cookie_hash = $3, code_mac = NULL, expires_at = $4::timestamptz
+    WHERE login_session.id = $1 AND login_session.code_mac = $5 AND login_session.logged_in_at IS NULL AND login_session.ended_at IS NULL
+    RETURNING login_session.email, login_session.authorization_request
+), told AS (
+    INSERT INTO journal (account_id, type, actor)
+    SELECT a.id, 'login', person_actor('page', '', done.authorization_request ->> 'clientName', done.email, a.journal_full_addresses)
+    FROM done JOIN account a ON a.owners @> ARRAY[done.email] AND a.closed_at IS NULL AND NOT a.suspended AND a.journal_retention IS NOT NULL AND a.erasing_at IS NULL
+)
+SELECT count(*) FROM done
 `
 
 type SetLoggedInParams struct {
@@ -227,19 +235,19 @@ type SetLoggedInParams struct {
 	CodeMac       []byte
 }
 
-// A correct code logs in once; the session gets a new cookie.
+// A correct code logs in once; the session gets a new cookie. The login is an event of each account of the owner: the name is that of the
+// application that asks for it, if one does. Returns how many sessions were logged in.
 func (q *Queries) SetLoggedIn(ctx context.Context, arg SetLoggedInParams) (int64, error) {
-	result, err := q.db.Exec(ctx, setLoggedIn,
+	row := q.db.QueryRow(ctx, setLoggedIn,
 		arg.ID,
 		arg.Now,
 		arg.NewCookieHash,
 		arg.ExpiresAt,
 		arg.CodeMac,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const setLoginCode = `-- name: SetLoginCode :exec

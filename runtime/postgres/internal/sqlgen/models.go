@@ -15,31 +15,32 @@ import (
 )
 
 type Account struct {
-	ID               uuid.UUID
-	Namespace        string
-	Name             string
-	NamespaceUid     string
-	ObjectUid        string
-	DisplayName      string
-	Owners           []string
-	MaxStorage       int64
-	MaxUploadSize    int64
-	Bucket           string
-	BucketOwned      bool
-	BucketClaimed    bool
-	Suspended        bool
-	McpReadOnly      bool
-	McpTools         []string
-	CorsOrigins      []string
-	CreatedAt        time.Time
-	ClosedAt         *time.Time
-	EraseAfter       *time.Time
-	ErasingAt        *time.Time
-	BucketRemovedAt  *time.Time
-	McpToolsets      []string
-	UndoWindow       *int64
-	UndoFor          string
-	JournalRetention *int64
+	ID                   uuid.UUID
+	Namespace            string
+	Name                 string
+	NamespaceUid         string
+	ObjectUid            string
+	DisplayName          string
+	Owners               []string
+	MaxStorage           int64
+	MaxUploadSize        int64
+	Bucket               string
+	BucketOwned          bool
+	BucketClaimed        bool
+	Suspended            bool
+	McpReadOnly          bool
+	McpTools             []string
+	CorsOrigins          []string
+	CreatedAt            time.Time
+	ClosedAt             *time.Time
+	EraseAfter           *time.Time
+	ErasingAt            *time.Time
+	BucketRemovedAt      *time.Time
+	McpToolsets          []string
+	UndoWindow           *int64
+	UndoFor              string
+	JournalRetention     *int64
+	JournalFullAddresses bool
 }
 
 type AccountHolding struct {
@@ -60,6 +61,7 @@ type AccountUsage struct {
 	AccountID      uuid.UUID
 	Bytes          int64
 	RenditionBytes int64
+	JournalCap     *int64
 }
 
 type AccountVersion struct {
