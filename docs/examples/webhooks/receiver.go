@@ -20,8 +20,10 @@ import (
 	"time"
 )
 
-// maxBody is more than a delivery has.
-const maxBody = 64 << 10
+const (
+	minKey  = 24       // bytes of a secret: everybody could sign with an empty one
+	maxBody = 64 << 10 // more than a delivery has
+)
 
 var handled sync.Map // a database belongs here: the same event may come again after days
 
@@ -44,7 +46,7 @@ func verify(key []byte, header http.Header, body []byte) bool {
 
 func main() {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(os.Getenv("WEBHOOK_SECRET"), "whsec_"))
-	if err != nil {
+	if err != nil || len(key) < minKey {
 		log.Fatal("WEBHOOK_SECRET must be whsec_ and base64")
 	}
 	port := os.Getenv("PORT")
@@ -57,7 +59,7 @@ func main() {
 	}
 	fmt.Println("listening on", listener.Addr().(*net.TCPAddr).Port)
 	server := http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 		if err != nil || !verify(key, r.Header, body) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return

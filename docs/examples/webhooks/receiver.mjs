@@ -2,7 +2,9 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import { createServer } from 'node:http'
 
-const key = Buffer.from(process.env.WEBHOOK_SECRET.replace(/^whsec_/, ''), 'base64')
+const key = Buffer.from((process.env.WEBHOOK_SECRET ?? '').replace(/^whsec_/, ''), 'base64')
+if (key.length < 24) throw new Error('WEBHOOK_SECRET must be whsec_ and base64') // everybody could sign with an empty one
+const maxBody = 64 << 10 // more than a delivery has
 const handled = new Set() // a database belongs here: the same event may come again after days
 
 function verify(headers, body) {
@@ -18,7 +20,11 @@ function verify(headers, body) {
 
 const server = createServer((request, response) => {
   const parts = []
-  request.on('data', (part) => parts.push(part))
+  let length = 0
+  request.on('data', (part) => {
+    if ((length += part.length) > maxBody) return request.destroy()
+    parts.push(part)
+  })
   request.on('end', () => {
     const body = Buffer.concat(parts) // the bytes as they came: parsed and written again, they differ
     if (!verify(request.headers, body)) return response.writeHead(401).end()

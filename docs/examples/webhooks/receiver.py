@@ -7,7 +7,10 @@ import os
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-key = base64.b64decode(os.environ["WEBHOOK_SECRET"].removeprefix("whsec_"))
+key = base64.b64decode(os.environ.get("WEBHOOK_SECRET", "").removeprefix("whsec_"))
+if len(key) < 24:
+    raise SystemExit("WEBHOOK_SECRET must be whsec_ and base64")  # everybody could sign with an empty one
+MAX_BODY = 64 << 10  # more than a delivery has
 handled = set()  # a database belongs here: the same event may come again after days
 
 
@@ -26,7 +29,10 @@ def verify(headers, body):
 
 class Receiver(BaseHTTPRequestHandler):
     def do_POST(self):
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or int(length) > MAX_BODY:
+            return self.answer(400)
+        body = self.rfile.read(int(length))
         if not verify(self.headers, body):
             return self.answer(401)
         event = json.loads(body)

@@ -143,25 +143,77 @@ func wrong(t *testing.T, url string, key []byte, accepted int) {
 	}
 }
 
+// samples returns the commands that run the receivers of the guide.
+func samples(t *testing.T) map[string][]string {
+	t.Helper()
+	folder := filepath.Join(testenv.RepoRoot(t), "docs/examples/webhooks")
+	return map[string][]string{
+		"Node":   {testenv.Program(t, "node"), filepath.Join(folder, "receiver.mjs")},
+		"Python": {testenv.Program(t, "python3"), filepath.Join(folder, "receiver.py")},
+		"Go":     {testenv.Program(t, "go"), "run", filepath.Join(folder, "receiver.go")},
+	}
+}
+
 // The receivers of the guide accept what is right, once, and nothing else.
 func TestSamples_VerifyAndDeduplicate(t *testing.T) {
 	t.Parallel()
-	samples := filepath.Join(testenv.RepoRoot(t), "docs/examples/webhooks")
-	for name, command := range map[string][]string{
-		"Node":   {testenv.Program(t, "node"), filepath.Join(samples, "receiver.mjs")},
-		"Python": {testenv.Program(t, "python3"), filepath.Join(samples, "receiver.py")},
-		"Go":     {testenv.Program(t, "go"), "run", filepath.Join(samples, "receiver.go")},
-	} {
+	for name, command := range samples(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			key := newKey(t)
 			url, printed := start(t, key, command)
 			wrong(t, url, key, http.StatusNoContent)
+			tooLarge(t, url, key)
 			if lines := printed(); len(lines) != 1 || lines[0] != "media.sealed 1-7" {
 				t.Errorf("the receiver has handled %q", lines)
 			}
 		})
 	}
+}
+
+// tooLarge requires that a receiver does not take a body that no delivery has, although it is signed.
+func tooLarge(t *testing.T, url string, key []byte) {
+	t.Helper()
+	m := delivered(t, url, webhook.Standard, 9, key)
+	m.Body = append(m.Body, strings.Repeat(" ", 65<<10)...)
+	if answer, err := sender(t).Send(t.Context(), m); err == nil && answer.Status/100 != 4 {
+		t.Errorf("a body of %d bytes: %+v", len(m.Body), answer)
+	}
+}
+
+// Anybody can sign with an empty secret, so no receiver of the guide starts with one.
+func TestSamples_DoNotStartWithoutASecret(t *testing.T) {
+	t.Parallel()
+	for name, command := range samples(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, secret := range []string{"", "whsec_", "whsec_c2hvcnQ="} {
+				ctx, cancel := context.WithTimeout(t.Context(), programTimeout)
+				cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+				prepare(cmd, secret)
+				output, err := cmd.StdoutPipe()
+				must(t, err)
+				var problems bytes.Buffer
+				cmd.Stderr = &problems
+				must(t, cmd.Start())
+				first, _ := bufio.NewReader(output).ReadString('\n') // a receiver that has started writes its port
+				if first != "" {
+					cancel()
+				}
+				if err := cmd.Wait(); err == nil || first != "" || !strings.Contains(problems.String(), "WEBHOOK_SECRET must be") {
+					t.Errorf("%q: %v, %q, %s", secret, err, first, problems.String())
+				}
+				cancel()
+			}
+		})
+	}
+}
+
+// prepare sets the environment of a receiver, and that it ends with all that it has started, as `go run` does.
+func prepare(cmd *exec.Cmd, secret string) {
+	cmd.Env = append(os.Environ(), "WEBHOOK_SECRET="+secret, "PORT=0", "GOWORK=off", "GOFLAGS=")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 }
 
 // start starts a receiver, and returns its URL and a function that ends it and returns what it has printed since.
@@ -170,10 +222,7 @@ func start(t *testing.T, key []byte, command []string) (url string, printed func
 	ctx, cancel := context.WithTimeout(t.Context(), programTimeout)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Env = append(os.Environ(), "WEBHOOK_SECRET="+webhook.FormatSecret(key), "PORT=0", "GOWORK=off", "GOFLAGS=")
-	// `go run` starts another process, which ends with it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	prepare(cmd, webhook.FormatSecret(key))
 	output, err := cmd.StdoutPipe()
 	must(t, err)
 	var problems bytes.Buffer
