@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -174,4 +175,59 @@ func TestNetworkPolicy_UploadsFromAURLOpenPublicAddresses(t *testing.T) {
 			t.Errorf("SERVICE_FETCH_ENABLED=%s: the public addresses are open: %t", setting, !want)
 		}
 	}
+}
+
+// Webhooks open the public addresses, and the networks of receivers inside of the cluster, only for what the values say.
+func TestNetworkPolicy_WebhooksOpenTheirReceivers(t *testing.T) {
+	t.Parallel()
+	const setting = "--set-string=settings.SERVICE_WEBHOOKS_ALLOW_NETWORKS="
+	for name, c := range map[string]struct {
+		flags  []string
+		public bool
+		inside []string
+	}{
+		"nothing":             {},
+		"public receivers":    {flags: []string{"--set=networkPolicy.webhooks=true"}, public: true},
+		"no networks":         {flags: []string{setting}},
+		"one network":         {flags: []string{setting + "10.1.0.0/16"}, inside: []string{"10.1.0.0/16"}},
+		"networks and spaces": {flags: []string{setting + `10.1.0.0/16\, fd00:1::/64\,`}, inside: []string{"10.1.0.0/16", "fd00:1::/64"}},
+		"both":                {flags: []string{"--set=networkPolicy.webhooks=true", setting + "10.2.0.0/16"}, public: true, inside: []string{"10.2.0.0/16"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := objects(t, c.flags...)
+			public, inside := receivers(t, find(t, all, "NetworkPolicy", "mediastack-runtime"))
+			if public != c.public || !slices.Equal(inside, c.inside) {
+				t.Errorf("public %t, inside %q", public, inside)
+			}
+			if public, inside = receivers(t, find(t, all, "NetworkPolicy", "mediastack-operator")); public || inside != nil {
+				t.Errorf("the operator sends no webhooks: public %t, inside %q", public, inside)
+			}
+		})
+	}
+}
+
+// receivers returns what a policy opens to addresses: whether port 443 of all public ones, and the networks of which it opens every port.
+func receivers(t *testing.T, policy *unstructured.Unstructured) (public bool, inside []string) {
+	t.Helper()
+	var spec networkingv1.NetworkPolicySpec
+	object, _, err := unstructured.NestedMap(policy.Object, "spec")
+	must(t, err)
+	must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object, &spec))
+	for _, rule := range spec.Egress {
+		for _, to := range rule.To {
+			switch {
+			case to.IPBlock == nil:
+			case len(rule.Ports) == 0:
+				inside = append(inside, to.IPBlock.CIDR)
+			case len(rule.Ports) == 1 && rule.Ports[0].Port.IntValue() == 443 && to.IPBlock.CIDR == "0.0.0.0/0" && len(to.IPBlock.Except) > 0:
+				public = true
+			default:
+				if to.IPBlock.CIDR != "::/0" {
+					t.Errorf("a rule that no webhook needs: %+v", rule)
+				}
+			}
+		}
+	}
+	return public, inside
 }
