@@ -138,7 +138,9 @@ func (q *queue) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-ended:
-			free++
+			for free++; len(ended) > 0; free++ { // one claim for all that have ended meanwhile
+				<-ended
+			}
 			more = more || q.policy.PerAccount > 0 // the account may have one more
 		case <-q.wake:
 			more = true

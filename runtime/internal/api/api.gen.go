@@ -163,55 +163,55 @@ func (e EventActorKind) Valid() bool {
 
 // Defines values for EventType.
 const (
-	EventTypeAccountResumed        EventType = "account.resumed"
-	EventTypeAccountSuspended      EventType = "account.suspended"
-	EventTypeApplicationAuthorized EventType = "application.authorized"
-	EventTypeApplicationRevoked    EventType = "application.revoked"
-	EventTypeKeyEnded              EventType = "key.ended"
-	EventTypeKeyIssued             EventType = "key.issued"
-	EventTypeLogin                 EventType = "login"
-	EventTypeMediaDeleted          EventType = "media.deleted"
-	EventTypeMediaPurged           EventType = "media.purged"
-	EventTypeMediaRestored         EventType = "media.restored"
-	EventTypeMediaSealed           EventType = "media.sealed"
-	EventTypeMediaUpdated          EventType = "media.updated"
-	EventTypeMediaUploaded         EventType = "media.uploaded"
-	EventTypeSettingsChanged       EventType = "settings.changed"
-	EventTypeUsageThreshold        EventType = "usage.threshold"
+	AccountResumed        EventType = "account.resumed"
+	AccountSuspended      EventType = "account.suspended"
+	ApplicationAuthorized EventType = "application.authorized"
+	ApplicationRevoked    EventType = "application.revoked"
+	KeyEnded              EventType = "key.ended"
+	KeyIssued             EventType = "key.issued"
+	LoginMade             EventType = "login"
+	MediaDeleted          EventType = "media.deleted"
+	MediaPurged           EventType = "media.purged"
+	MediaRestored         EventType = "media.restored"
+	MediaSealed           EventType = "media.sealed"
+	MediaUpdated          EventType = "media.updated"
+	MediaUploaded         EventType = "media.uploaded"
+	SettingsChanged       EventType = "settings.changed"
+	UsageThreshold        EventType = "usage.threshold"
 )
 
 // Valid indicates whether the value is a known member of the EventType enum.
 func (e EventType) Valid() bool {
 	switch e {
-	case EventTypeAccountResumed:
+	case AccountResumed:
 		return true
-	case EventTypeAccountSuspended:
+	case AccountSuspended:
 		return true
-	case EventTypeApplicationAuthorized:
+	case ApplicationAuthorized:
 		return true
-	case EventTypeApplicationRevoked:
+	case ApplicationRevoked:
 		return true
-	case EventTypeKeyEnded:
+	case KeyEnded:
 		return true
-	case EventTypeKeyIssued:
+	case KeyIssued:
 		return true
-	case EventTypeLogin:
+	case LoginMade:
 		return true
-	case EventTypeMediaDeleted:
+	case MediaDeleted:
 		return true
-	case EventTypeMediaPurged:
+	case MediaPurged:
 		return true
-	case EventTypeMediaRestored:
+	case MediaRestored:
 		return true
-	case EventTypeMediaSealed:
+	case MediaSealed:
 		return true
-	case EventTypeMediaUpdated:
+	case MediaUpdated:
 		return true
-	case EventTypeMediaUploaded:
+	case MediaUploaded:
 		return true
-	case EventTypeSettingsChanged:
+	case SettingsChanged:
 		return true
-	case EventTypeUsageThreshold:
+	case UsageThreshold:
 		return true
 	default:
 		return false
