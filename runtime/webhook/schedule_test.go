@@ -1,6 +1,10 @@
 package webhook
 
 import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -21,6 +25,28 @@ func TestSchedule_HasTenAttempts(t *testing.T) {
 	}
 	if retryDelay(0) < schedule[0] || retryDelay(99) < schedule[8] {
 		t.Error("an attempt out of range")
+	}
+}
+
+// The guide tells receivers when the attempts are made.
+func TestSchedule_IsThatOfTheGuide(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/guides/receive-webhooks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented []time.Duration
+	for _, row := range regexp.MustCompile(`(?m)^\| \d+ to \d+ \| (.+) \|$`).FindAllStringSubmatch(string(text), -1) {
+		for delay := range strings.SplitSeq(row[1], ", ") {
+			d, err := time.ParseDuration(strings.NewReplacer(" ", "", "min", "m").Replace(delay))
+			if err != nil {
+				t.Fatal(err)
+			}
+			documented = append(documented, d)
+		}
+	}
+	if !slices.Equal(documented, schedule) {
+		t.Errorf("the guide has %s, want %s", documented, schedule)
 	}
 }
 
