@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	minKey  = 24       // bytes of a secret: everybody could sign with an empty one
+	minKey  = 24       // bytes of a secret: an empty one verifies forged messages
 	maxBody = 64 << 10 // more than a delivery has
 )
 

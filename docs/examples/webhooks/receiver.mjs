@@ -3,7 +3,7 @@ import { createHmac, timingSafeEqual } from 'node:crypto'
 import { createServer } from 'node:http'
 
 const key = Buffer.from((process.env.WEBHOOK_SECRET ?? '').replace(/^whsec_/, ''), 'base64')
-if (key.length < 24) throw new Error('WEBHOOK_SECRET must be whsec_ and base64') // everybody could sign with an empty one
+if (key.length < 24) throw new Error('WEBHOOK_SECRET must be whsec_ and base64') // an empty one verifies forged messages
 const maxBody = 64 << 10 // more than a delivery has
 const handled = new Set() // a database belongs here: the same event may come again after days
 

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 key = base64.b64decode(os.environ.get("WEBHOOK_SECRET", "").removeprefix("whsec_"))
 if len(key) < 24:
-    raise SystemExit("WEBHOOK_SECRET must be whsec_ and base64")  # everybody could sign with an empty one
+    raise SystemExit("WEBHOOK_SECRET must be whsec_ and base64")  # an empty one verifies forged messages
 MAX_BODY = 64 << 10  # more than a delivery has
 handled = set()  # a database belongs here: the same event may come again after days
 

@@ -181,7 +181,7 @@ func tooLarge(t *testing.T, url string, key []byte) {
 	}
 }
 
-// Anybody can sign with an empty secret, so no receiver of the guide starts with one.
+// With an empty secret forged messages are verified, so no receiver of the guide starts with one.
 func TestSamples_DoNotStartWithoutASecret(t *testing.T) {
 	t.Parallel()
 	for name, command := range samples(t) {
