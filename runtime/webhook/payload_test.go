@@ -3,6 +3,7 @@ package webhook_test
 import (
 	"encoding/json"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -92,7 +93,9 @@ func TestPayload_IsSmallAndTheSame(t *testing.T) {
 	t.Parallel()
 	e, about := fullEvent()
 	wide := strings.Repeat("\u2028", 255) // six bytes of JSON each
-	e.Group, e.Actor.Name, e.Actor.Email = wide, wide, strings.Repeat("a", 254)
+	e.Group, e.Actor.Name, e.Actor.Email = wide, wide, strings.Repeat("&", 254) // as many in JSON
+	e.Actor.ID = uuid.NewString()
+	e.Epoch, e.ID, e.Sequence = math.MaxInt64, math.MaxInt64, math.MaxInt64
 	for range 64 { // more than any change has
 		e.Fields = append(e.Fields, strings.Repeat("f", 64))
 	}

@@ -28,6 +28,8 @@ def verify(headers, body):
 
 
 class Receiver(BaseHTTPRequestHandler):
+    timeout = 10  # seconds in which a request must send something
+
     def do_POST(self):
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > MAX_BODY:
