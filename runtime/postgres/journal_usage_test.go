@@ -121,7 +121,7 @@ func TestJournal_TellsABoundThatMovesBelowTheUse(t *testing.T) {
 	e.tells("an account that is erased")
 }
 
-// The rows that were there before the migration, and those of programs of the version before, do not have the cap.
+// The rows that were there before the migration, and those of programs of the version before, do not have the bounds.
 func TestJournal_LooksUpACapThatIsNotKnown(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -129,16 +129,16 @@ func TestJournal_LooksUpACapThatIsNotKnown(t *testing.T) {
 		known     string
 		told      []int
 	}{
-		"with a journal": {24 * time.Hour, "1000", []int{80}},
+		"with a journal": {24 * time.Hour, "{800,900,1000}", []int{80}},
 		"without one":    {0, "none", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newUsageEnv(t, c.retention)
-			exec(t, e.url, `UPDATE account_usage SET journal_cap = DEFAULT`)
+			exec(t, e.url, `UPDATE account_usage SET journal_bounds = DEFAULT`)
 			e.upload(800)
 			e.tells("the first upload", c.told...)
-			counts(t, e.url, 1, "rows have the cap", `SELECT count(*) FROM account_usage WHERE coalesce(journal_cap::text, 'none') = $1`, c.known)
+			counts(t, e.url, 1, "rows have the bounds", `SELECT count(*) FROM account_usage WHERE coalesce(journal_bounds::text, 'none') = $1`, c.known)
 			e.update(func(s *account.Spec) { s.Journal = 24 * time.Hour })
 			e.upload(100)
 			e.tells("an upload with a journal", 90)
@@ -167,7 +167,7 @@ func TestJournal_CostsAnUploadThatReachesNoBoundNoCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newUsageEnv(t, c.retention)
-			e.upload(1) // now the cap is known
+			e.upload(1) // now the bounds are known
 			exec(t, e.url, `UPDATE account_usage SET bytes = $1`, c.before)
 			rows, err := connect(t, e.url).Query(t.Context(), fmt.Sprintf(`EXPLAIN (ANALYZE) UPDATE account_usage SET bytes = %d`, c.after))
 			must(t, err)

@@ -114,8 +114,8 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 		"00043_journal_settings.sql":           "dddf38c156fa3481fb43772468a7c4efd4d2a667511e2c349f56afcdcf34c69e",
 		"00044_webhook.sql":                    "95a055e1ea7ff7df298241cd9246f89df352ee59704378a9ddb12fc11a94076d",
 		"00045_journal_order.sql":              "13da3614776f7f273eb2101aca9aee715fef15e558b09ed76a96941ea131a73c",
-		"00046_journal_usage.sql":              "ce30edc370a724368536369f8cea1f7ac3a114e62d588729810207fac80ecfa9",
-		"00047_journal_account_settings.sql":   "b0a7b83c905cf6f397b217d8a525f3f6b3ec8268d6d2bf6b2365a6c73d7e5d2d",
+		"00046_journal_usage.sql":              "801819a6653f91cc9a3a8106c90b69995da87ff97b520119b497deea9674cf93",
+		"00047_journal_account_settings.sql":   "7eff9e123c39fcba7d84f5507f6d1526ccd014be13a0df2f1771812e92cd3347",
 		"00048_journal_grant.sql":              "18a20cab270422bab364eb19bac90a6619768e7b0aa8ef583091e41fd5eb6fe4",
 	}
 	files, err := os.ReadDir("migrations")

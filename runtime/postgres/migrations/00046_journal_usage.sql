@@ -1,9 +1,9 @@
 -- The use of an account that reaches 80, 90 or 100 % of its storage cap is an event of its journal (docs/decisions/0048).
 
 -- +goose Up
--- The storage cap of an account that has a journal; null without one. It is -1 until the next change of the use looks it up: no row is
--- written now, and programs of the version before may add rows.
-ALTER TABLE account_usage ADD COLUMN journal_cap bigint DEFAULT '-1';
+-- 80, 90 and 100 % of the storage cap of an account that has a journal; null without one. It is empty until the next change of the use
+-- looks it up: no row is written now, and programs of the version before may add rows.
+ALTER TABLE account_usage ADD COLUMN journal_bounds bigint[] DEFAULT '{}';
 
 -- Writes an event of the account with its actor, if the account has a journal. An account that is erased has no more events.
 -- +goose StatementBegin
@@ -16,21 +16,20 @@ END
 $$;
 -- +goose StatementEnd
 
--- Returns the highest bound that the bytes have reached; 0 for none, and without a cap.
 -- +goose StatementBegin
-CREATE FUNCTION usage_percent(bytes bigint, cap bigint) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE FUNCTION usage_bounds(cap bigint) RETURNS bigint[] LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    RETURN CASE WHEN bytes >= cap THEN 100 WHEN bytes >= cap - cap / 10 THEN 90 WHEN bytes >= cap - cap / 5 THEN 80 ELSE 0 END;
+    RETURN ARRAY[cap - cap / 5, cap - cap / 10, cap];
 END
 $$;
 -- +goose StatementEnd
 
--- A change that reaches several bounds is one event, of the highest.
+-- The numbers are how many bounds the use has reached. A change that reaches several is one event, of the highest.
 -- +goose StatementBegin
 CREATE FUNCTION write_usage_event(changed_account uuid, before integer, after integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF after > before THEN
-        PERFORM write_account_event(changed_account, 'usage.threshold', '{"kind":"service"}', ARRAY[after::text]);
+        PERFORM write_account_event(changed_account, 'usage.threshold', '{"kind":"service"}', ARRAY[('{80,90,100}'::text[])[after]]);
     END IF;
 END
 $$;
@@ -39,22 +38,19 @@ $$;
 -- +goose StatementBegin
 CREATE FUNCTION journal_usage() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    cap bigint := NEW.journal_cap;
+    bounds bigint[] := NEW.journal_bounds;
 BEGIN
-    IF cap = -1 THEN
-        -- A change of the account that is not committed yet waits for the row of the use, and sets the cap again.
-        cap := (SELECT CASE WHEN account.journal_retention IS NOT NULL THEN account.max_storage END FROM account WHERE account.id = NEW.account_id);
-        UPDATE account_usage SET journal_cap = cap WHERE account_usage.account_id = NEW.account_id;
+    IF cardinality(bounds) = 0 THEN
+        -- A change of the account that is not committed yet waits for the row of the use, and sets the bounds again.
+        bounds := (SELECT CASE WHEN account.journal_retention IS NOT NULL THEN usage_bounds(account.max_storage) END FROM account WHERE account.id = NEW.account_id);
+        UPDATE account_usage SET journal_bounds = bounds WHERE account_usage.account_id = NEW.account_id;
     END IF;
-    PERFORM write_usage_event(NEW.account_id, usage_percent(OLD.bytes, cap), usage_percent(NEW.bytes, cap));
+    PERFORM write_usage_event(NEW.account_id, width_bucket(OLD.bytes, bounds), width_bucket(NEW.bytes, bounds));
     RETURN NULL;
 END
 $$;
 -- +goose StatementEnd
--- The condition is that of usage_percent, written out: a function would be called for each upload.
+-- The condition is short: PostgreSQL reads its text for each statement, also for those of uploads that reach no bound.
 CREATE TRIGGER account_usage_journal AFTER UPDATE OF bytes ON account_usage FOR EACH ROW
-    WHEN (NEW.journal_cap = -1 OR NEW.bytes > OLD.bytes AND NEW.bytes >= NEW.journal_cap - NEW.journal_cap / 5 AND (
-        OLD.bytes < NEW.journal_cap - NEW.journal_cap / 5
-        OR OLD.bytes < NEW.journal_cap - NEW.journal_cap / 10 AND NEW.bytes >= NEW.journal_cap - NEW.journal_cap / 10
-        OR OLD.bytes < NEW.journal_cap AND NEW.bytes >= NEW.journal_cap))
+    WHEN (cardinality(NEW.journal_bounds) = 0 OR width_bucket(NEW.bytes, NEW.journal_bounds) > width_bucket(OLD.bytes, NEW.journal_bounds))
     EXECUTE FUNCTION journal_usage();

@@ -61,7 +61,7 @@ type AccountUsage struct {
 	AccountID      uuid.UUID
 	Bytes          int64
 	RenditionBytes int64
-	JournalCap     *int64
+	JournalBounds  []int64
 }
 
 type AccountVersion struct {
