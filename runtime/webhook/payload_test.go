@@ -92,7 +92,7 @@ func TestPayload_OmitsWhatIsAbsent(t *testing.T) {
 func TestPayload_IsSmallAndTheSame(t *testing.T) {
 	t.Parallel()
 	e, about := fullEvent()
-	wide := strings.Repeat("\u2028", 255) // six bytes of JSON each
+	wide := strings.Repeat("\u2028", 255)                                       // six bytes of JSON each
 	e.Group, e.Actor.Name, e.Actor.Email = wide, wide, strings.Repeat("&", 254) // as many in JSON
 	e.Actor.ID = uuid.NewString()
 	e.Epoch, e.ID, e.Sequence = math.MaxInt64, math.MaxInt64, math.MaxInt64
