@@ -189,7 +189,7 @@ func (s Journal) addPartition(ctx context.Context, day time.Time) error {
 		for _, statement := range []string{
 			fmt.Sprintf("SELECT set_config('lock_timeout', '%s', true)", partitionLockTimeout),
 			fmt.Sprintf("CREATE TABLE %s (LIKE journal INCLUDING DEFAULTS)", name),
-			fmt.Sprintf("CREATE INDEX %s ON %s (epoch, xid, id)", pgx.Identifier{partitionOf(day) + "_order"}.Sanitize(), name), // for webhooks of all accounts
+			fmt.Sprintf("CREATE INDEX %s ON %s (epoch, xid, id) WHERE type <> ''", pgx.Identifier{partitionOf(day) + "_order"}.Sanitize(), name), // for webhooks of all accounts
 			fmt.Sprintf("ALTER TABLE journal ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')", name, day.Format(time.RFC3339), day.AddDate(0, 0, 1).Format(time.RFC3339)),
 		} {
 			if _, err := tx.Exec(ctx, statement); err != nil {

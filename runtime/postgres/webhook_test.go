@@ -28,7 +28,6 @@ type hookEnv struct {
 	url     string
 	account uuid.UUID
 	opener  *keys.Opener
-	last    int // number of the last event
 }
 
 func newHookEnv(t *testing.T) *hookEnv {

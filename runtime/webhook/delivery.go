@@ -39,7 +39,7 @@ func (d delivery) encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	payload := binary.BigEndian.AppendUint64(nil, uint64(max(0, d.at.UnixMicro()))) //nolint:gosec // G115: not negative
+	payload := binary.BigEndian.AppendUint64(nil, uint64(max(0, d.at.UnixMicro())))
 	payload = append(append(payload, header...), '\n')
 	return append(payload, d.body...), nil
 }

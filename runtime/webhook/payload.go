@@ -77,7 +77,7 @@ type cloudEvent struct {
 
 // Payload returns the payload of an event. The same event has the same bytes.
 func Payload(format Format, e journal.Event, about About) (contentType string, body []byte, err error) {
-	d := document{ID: e.EventID(), Type: e.Type, Time: e.At.UTC(), App: about.App, Sequence: e.Sequence, Group: e.Group, Fields: e.Fields, Percent: e.Percent}
+	d := document{ID: e.EventID(), Type: e.Type, Time: e.At.UTC().Truncate(time.Millisecond), App: about.App, Sequence: e.Sequence, Group: e.Group, Fields: e.Fields, Percent: e.Percent}
 	if e.ItemID != uuid.Nil {
 		d.MediaID = e.ItemID.String()
 	}
@@ -89,7 +89,7 @@ func Payload(format Format, e journal.Event, about About) (contentType string, b
 
 // TestPayload returns the payload of an event of TestType.
 func TestPayload(format Format, id string, at time.Time, about About) (contentType string, body []byte, err error) {
-	return document{ID: id, Type: TestType, Time: at.UTC()}.payload(format, about)
+	return document{ID: id, Type: TestType, Time: at.UTC().Truncate(time.Millisecond)}.payload(format, about)
 }
 
 func (d document) payload(format Format, about About) (contentType string, body []byte, err error) {

@@ -64,7 +64,7 @@ type environment struct {
 	followers []*follower
 	// receiver is that of a webhook; nil beside a program that sends none.
 	receiver *receiver
-	raw       *minio.Client
+	raw      *minio.Client
 }
 
 func startEnvironment(ctx context.Context, parent, former string) (*environment, error) {

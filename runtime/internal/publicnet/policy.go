@@ -88,7 +88,7 @@ func Absolute(address string) (string, error) {
 // ParseNetworks parses the networks of a setting. One of IPv4 in the form of IPv6 would contain nothing: it is an error.
 func ParseNetworks(setting string, texts []string) (parsed []netip.Prefix, err error) {
 	for _, text := range texts {
-		network, err := netip.ParsePrefix(text)
+		network, err := netip.ParsePrefix(strings.TrimSpace(text))
 		if err != nil || network.Addr().Is4In6() {
 			return nil, fmt.Errorf("%s must hold networks like 10.1.0.0/16 or fd00:1::/32, not %q", setting, text)
 		}

@@ -116,7 +116,7 @@ func (c *Client) Send(ctx context.Context, m webhook.Message) (webhook.Answer, e
 	if target.Scheme == "http" {
 		through = c.plain
 	}
-	response, err := through.RoundTrip(request)
+	response, err := through.RoundTrip(request) //nolint:bodyclose // discard closes it
 	if err != nil {
 		return webhook.Answer{}, failure(ctx, err)
 	}

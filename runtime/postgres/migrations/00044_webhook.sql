@@ -60,9 +60,10 @@ CREATE TABLE webhook_progress (
     replay_error     text NOT NULL DEFAULT ''
 );
 
--- The last attempts of a webhook: a slot is written again.
+-- The last attempts of a webhook: a slot is written again. What records an attempt has the row of webhook_progress locked, and must not lock
+-- that of webhook after it.
 CREATE TABLE webhook_attempt (
-    webhook_id   uuid NOT NULL REFERENCES webhook ON DELETE CASCADE,
+    webhook_id   uuid NOT NULL REFERENCES webhook_progress ON DELETE CASCADE,
     slot         integer NOT NULL,
     at           timestamptz NOT NULL,
     event_id     text NOT NULL,

@@ -67,7 +67,8 @@ WHERE w.object_uid = sqlc.arg(object_uid) ORDER BY t.at DESC, t.slot DESC;
 -- name: WebhooksWithNews :many
 -- The webhooks for which there is something to do: an event after their place, or a request of an admin. Those of which the queue is full
 -- have nothing to do until half of it is empty. seen has those that are at the end of the journal; once in a while this is recorded. It needs the
--- settings of inOrder: an EXISTS would read all events of an account.
+-- settings of inOrder: an EXISTS would read all events of an account. The
+-- condition of the type is that of the index of all accounts.
 WITH place AS MATERIALIZED (
     SELECT journal_epoch() AS epoch, journal_oldest() AS oldest
 ), active AS MATERIALIZED (
@@ -77,7 +78,7 @@ WITH place AS MATERIALIZED (
         AND (NOT p.full_queue OR (SELECT count(*) FROM work WHERE work.kind = 'webhook' AND work.account_id = w.id) <= sqlc.arg(most)::bigint / 2)
 ), news AS MATERIALIZED (
     SELECT active.id FROM active CROSS JOIN place WHERE active.asked OR CASE WHEN active.account_id IS NULL THEN (
-        SELECT j.id FROM journal j WHERE (j.epoch, j.xid, j.id) > (active.epoch, active.xid, active.event_id) AND (j.epoch < place.epoch OR j.xid < place.oldest) AND j.at >= active.since
+        SELECT j.id FROM journal j WHERE (j.epoch, j.xid, j.id) > (active.epoch, active.xid, active.event_id) AND (j.epoch < place.epoch OR j.xid < place.oldest) AND j.at >= active.since AND j.type <> ''
         ORDER BY j.epoch, j.xid, j.id LIMIT 1
     ) ELSE (
         SELECT j.id FROM journal j WHERE j.account_id = active.account_id AND (j.epoch, j.xid, j.id) > (active.epoch, active.xid, active.event_id)
@@ -116,12 +117,12 @@ FROM (
 ORDER BY e.epoch, e.xid, e.id;
 
 -- name: WebhookEventsOfAll :many
--- WebhookEvents of all accounts.
+-- WebhookEvents of all accounts. The condition of the type is that of the index.
 SELECT e.id, e.at, e.epoch, e.xid, e.account_id, e.app_id, e.item_id, e.sequence, e.type, e.group_label, e.actor, e.fields,
     coalesce(a.namespace, '')::text AS namespace, coalesce(a.name, '')::text AS name, coalesce(app.name, '')::text AS app
 FROM (
     SELECT j.* FROM journal j
-    WHERE j.at >= sqlc.arg(since)::timestamptz
+    WHERE j.at >= sqlc.arg(since)::timestamptz AND j.type <> ''
         AND (j.epoch, j.xid, j.id) > (sqlc.arg(after_epoch)::bigint, sqlc.arg(after_xid)::bigint, sqlc.arg(after_id)::bigint)
         AND (j.epoch < sqlc.arg(epoch)::bigint OR j.xid < sqlc.arg(oldest)::bigint)
     ORDER BY j.epoch, j.xid, j.id LIMIT sqlc.arg(most)::int

@@ -722,7 +722,7 @@ SELECT e.id, e.at, e.epoch, e.xid, e.account_id, e.app_id, e.item_id, e.sequence
     coalesce(a.namespace, '')::text AS namespace, coalesce(a.name, '')::text AS name, coalesce(app.name, '')::text AS app
 FROM (
     SELECT j.id, j.at, j.epoch, j.xid, j.account_id, j.app_id, j.item_id, j.sequence, j.type, j.group_label, j.actor, j.fields FROM journal j
-    WHERE j.at >= $1::timestamptz
+    WHERE j.at >= $1::timestamptz AND j.type <> ''
         AND (j.epoch, j.xid, j.id) > ($2::bigint, $3::bigint, $4::bigint)
         AND (j.epoch < $5::bigint OR j.xid < $6::bigint)
     ORDER BY j.epoch, j.xid, j.id LIMIT $7::int
@@ -758,7 +758,7 @@ type WebhookEventsOfAllRow struct {
 	App        string
 }
 
-// WebhookEvents of all accounts.
+// WebhookEvents of all accounts. The condition of the type is that of the index.
 func (q *Queries) WebhookEventsOfAll(ctx context.Context, arg WebhookEventsOfAllParams) ([]WebhookEventsOfAllRow, error) {
 	rows, err := q.db.Query(ctx, webhookEventsOfAll,
 		arg.Since,
@@ -936,7 +936,7 @@ WITH place AS MATERIALIZED (
         AND (NOT p.full_queue OR (SELECT count(*) FROM work WHERE work.kind = 'webhook' AND work.account_id = w.id) <= $1::bigint / 2)
 ), news AS MATERIALIZED (
     SELECT active.id FROM active CROSS JOIN place WHERE active.asked OR CASE WHEN active.account_id IS NULL THEN (
-        SELECT j.id FROM journal j WHERE (j.epoch, j.xid, j.id) > (active.epoch, active.xid, active.event_id) AND (j.epoch < place.epoch OR j.xid < place.oldest) AND j.at >= active.since
+        SELECT j.id FROM journal j WHERE (j.epoch, j.xid, j.id) > (active.epoch, active.xid, active.event_id) AND (j.epoch < place.epoch OR j.xid < place.oldest) AND j.at >= active.since AND j.type <> ''
         ORDER BY j.epoch, j.xid, j.id LIMIT 1
     ) ELSE (
         SELECT j.id FROM journal j WHERE j.account_id = active.account_id AND (j.epoch, j.xid, j.id) > (active.epoch, active.xid, active.event_id)
@@ -952,7 +952,8 @@ SELECT news.id FROM news ORDER BY news.id
 
 // The webhooks for which there is something to do: an event after their place, or a request of an admin. Those of which the queue is full
 // have nothing to do until half of it is empty. seen has those that are at the end of the journal; once in a while this is recorded. It needs the
-// settings of inOrder: an EXISTS would read all events of an account.
+// settings of inOrder: an EXISTS would read all events of an account. The
+// condition of the type is that of the index of all accounts.
 func (q *Queries) WebhooksWithNews(ctx context.Context, most int64) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, webhooksWithNews, most)
 	if err != nil {
