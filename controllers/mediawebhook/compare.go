@@ -71,7 +71,7 @@ func differs(shown v1alpha1.MediaWebhookStatus, state webhook.State) (important,
 	important = (pending(shown) == 0) != (pending(next) == 0) || shown.Full != next.Full || shown.Ended != next.Ended ||
 		!shown.FailingSince.Equal(next.FailingSince) || !shown.MissedUntil.Equal(next.MissedUntil) ||
 		shown.Tested != next.Tested || shown.Replayed != next.Replayed || shown.ReplayError != next.ReplayError ||
-		ready && !state.Journal
+		ready && (!state.Journal || state.FormerKey)
 	changed = important || pending(shown) != pending(next) || !shown.Oldest.Equal(next.Oldest) || !shown.LastAttempt.Equal(next.LastAttempt) ||
 		!shown.LastSuccess.Equal(next.LastSuccess) || shown.LastStatus != next.LastStatus || shown.LastError != next.LastError
 	return important, changed

@@ -33,6 +33,7 @@ func TestComparison_ShowsWhatIsImportantAtOnceAndOthersLater(t *testing.T) {
 		"a replay":             {func(s *webhook.State) { s.Replayed = "r2" }, []bool{true}},
 		"a replay that failed": {func(s *webhook.State) { s.ReplayError = "no" }, []bool{true}},
 		"a journal that ended": {func(s *webhook.State) { s.Journal = false }, []bool{true}},
+		"a former key":         {func(s *webhook.State) { s.FormerKey = true }, []bool{true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

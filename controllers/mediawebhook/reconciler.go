@@ -117,7 +117,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 	if s.Deleting() {
 		reconcile.RunSteps(ctx, s, r.admitDatabase, r.remove, r.removeSecret, r.removeFinalizer)
 	} else {
-		reconcile.RunSteps(ctx, s, r.readRequests, r.ensureFinalizer, r.admitDatabase, r.checkSpec, r.checkLimit, r.findAccount, r.resolveURL, r.resolveSecrets, r.put, r.readLog)
+		reconcile.RunSteps(ctx, s, r.readRequests, r.ensureFinalizer, r.admitDatabase, r.checkScope, r.checkLimit, r.findAccount, r.checkTypes, r.resolveURL, r.resolveSecrets, r.put, r.readLog)
 	}
 	return ctrl.Result{}, nil
 }

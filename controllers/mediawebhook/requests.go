@@ -42,8 +42,20 @@ func (r *Reconciler) readRequests(_ context.Context, s *scope) bool {
 	var err error
 	if s.requests, err = parseRequests(s.Object.Annotations, r.deps.Now()); err != nil {
 		s.observed.requestError = err.Error()
+		s.requests.keepHandled(s.Object)
 	}
 	return true
+}
+
+// keepHandled puts the tokens that were handled last in the place of those of annotations that cannot be used: the former request is not made
+// again when the annotation is corrected to what it was.
+func (q *requests) keepHandled(object *v1alpha1.MediaWebhook) {
+	if object.Annotations[v1alpha1.AnnotationSendTestEvent] != "" && q.Test == "" {
+		q.Test = object.Status.Tested
+	}
+	if object.Annotations[v1alpha1.AnnotationReplay] != "" && q.Replay == "" {
+		q.Replay = object.Status.Replayed
+	}
 }
 
 // parseRequests returns what annotations ask for. With an error, the others are returned still.

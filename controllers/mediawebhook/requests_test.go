@@ -85,3 +85,20 @@ func TestHostOf_AcceptsAddressesOfReceivers(t *testing.T) {
 		}
 	}
 }
+
+func TestKeepHandled_AsksForNothingAgain(t *testing.T) {
+	t.Parallel()
+	object := &v1alpha1.MediaWebhook{Status: v1alpha1.MediaWebhookStatus{Tested: "t1", Replayed: "r1"}}
+	object.Annotations = map[string]string{v1alpha1.AnnotationSendTestEvent: "-", v1alpha1.AnnotationReplay: "r1", v1alpha1.AnnotationReplaySince: "yesterday"}
+	asked, err := parseRequests(object.Annotations, time.Now())
+	asked.keepHandled(object)
+	if err == nil || asked.Test != "t1" || asked.Replay != "r1" {
+		t.Errorf("%+v, %v", asked, err)
+	}
+	object.Annotations = map[string]string{v1alpha1.AnnotationSendTestEvent: "t2", v1alpha1.AnnotationShowLog: "-"}
+	asked, err = parseRequests(object.Annotations, time.Now())
+	asked.keepHandled(object)
+	if err == nil || asked.Test != "t2" || asked.Replay != "" {
+		t.Errorf("%+v, %v", asked, err)
+	}
+}

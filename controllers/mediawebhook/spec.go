@@ -19,13 +19,19 @@ import (
 // maxURL bounds a URL, in bytes.
 const maxURL = 2048
 
-// checkSpec stalls the object for what the API server cannot check.
-func (r *Reconciler) checkSpec(ctx context.Context, s *scope) bool {
+// checkScope stalls an object of all accounts outside of the operator's namespace.
+func (r *Reconciler) checkScope(ctx context.Context, s *scope) bool {
 	if s.Object.Spec.AllAccounts && s.Object.Namespace != r.config.OwnNamespace {
 		s.observed.problem = problem{v1alpha1.ReasonInvalid, fmt.Sprintf("allAccounts is possible in the namespace %s of the operator only; use accountRef here", r.config.OwnNamespace)}
 		r.remove(ctx, s)
 		return false
 	}
+	return true
+}
+
+// checkTypes stalls the object for what the API server cannot check. What was stored before stays in effect while its account is there, so that
+// is looked up before.
+func (r *Reconciler) checkTypes(_ context.Context, s *scope) bool {
 	for _, name := range s.Object.Spec.Types {
 		if !journal.Type(name).Known() {
 			s.observed.problem = problem{v1alpha1.ReasonInvalid, fmt.Sprintf("spec.types: there are no events of the type %s; the types are %s", name, typeNames())}

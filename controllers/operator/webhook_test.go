@@ -505,6 +505,21 @@ func TestWebhook_FollowsTheAccount(t *testing.T) {
 	}
 }
 
+// A spec that cannot be used keeps what was stored in effect, but not beyond the account.
+func TestWebhook_FollowsTheAccountWhileItIsStalled(t *testing.T) {
+	t.Parallel()
+	b, _ := newWebhooks(t)
+	account := b.readyAccount("demo")
+	hook := b.webhook("site", "demo")
+	b.ready(hook)
+	change(b, hook, func(w *v1alpha1.MediaWebhook) { w.Spec.Types = []string{"media.eaten"} })
+	b.shows(hook, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalid)
+	must(t, b.Delete(b.ctx, account))
+	b.gone(account)
+	b.shows(hook, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonAccountNotReady)
+	b.notStored(hook)
+}
+
 func TestWebhook_FollowsAnAccountThatIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	b, _ := newWebhooks(t)

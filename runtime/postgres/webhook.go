@@ -102,7 +102,7 @@ func (s Webhooks) put(ctx context.Context, w sqlgen.PutWebhookParams, stored sql
 			return err
 		}
 		moved := stored.ObjectUid != "" && stored.AccountID != w.AccountID
-		if err := q.BeginWebhook(ctx, sqlgen.BeginWebhookParams{WebhookID: id, Generation: w.Generation, Moved: moved}); err != nil {
+		if err := q.BeginWebhook(ctx, sqlgen.BeginWebhookParams{WebhookID: id, Generation: w.Generation, Moved: moved, MadeAgain: stored.ObjectUid != "" && stored.ObjectUid != w.ObjectUid}); err != nil {
 			return err
 		}
 		if stored.Suspended && !w.Suspended || stored.ObjectUid != "" && !bytes.Equal(stored.TargetDigest, w.TargetDigest) {
@@ -144,7 +144,7 @@ func (s Webhooks) EachWebhook(ctx context.Context, namespaces []string, visit fu
 func stateOf(row sqlgen.WebhookStatesRow) webhook.State {
 	return webhook.State{Namespace: row.Namespace, Name: row.Name, UID: row.ObjectUid, Pending: int(row.Pending), Full: row.FullQueue, Oldest: webhook.EventTime(row.Oldest),
 		LastAttempt: valueOfTime(row.LastAttemptAt), LastSuccess: valueOfTime(row.LastSuccessAt), LastStatus: int(row.LastStatus), LastError: row.LastError, FailingSince: valueOfTime(row.FailingSince),
-		Ended: row.Ended, Missed: valueOfTime(row.MissedUntil), Journal: row.Journal, Tested: row.Tested, Replayed: row.Replayed, ReplayError: row.ReplayError}
+		Ended: row.Ended, Missed: valueOfTime(row.MissedUntil), Journal: row.Journal, FormerKey: row.FormerKey, Tested: row.Tested, Replayed: row.Replayed, ReplayError: row.ReplayError}
 }
 
 // Attempts implements webhook.Registry.
@@ -187,7 +187,7 @@ func (s Webhooks) RecordAttempt(ctx context.Context, id uuid.UUID, a webhook.Att
 		}
 		failures = int(row.Failures)
 		switch {
-		case outcome.Gone:
+		case row.Ended:
 			return q.EndDeliveries(ctx, id)
 		case row.Recovered:
 			return q.BringForward(ctx, id)

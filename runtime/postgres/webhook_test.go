@@ -215,7 +215,12 @@ func TestPutWebhook_EncryptsForTheRuntimes(t *testing.T) {
 	}
 	rotated := opener(t, "22")
 	must(t, e.store.Webhooks.PublishWebhookKey(t.Context(), rotated.PublicKey()))
-	e.put(hook)
+	if !e.state(hook.UID).FormerKey {
+		t.Error("nothing says that the webhook is encrypted for the former key")
+	}
+	if state := e.put(hook); state.FormerKey {
+		t.Errorf("%+v", state)
+	}
 	if _, err := rotated.Open(receiver().Sealed); err != nil {
 		t.Error(err)
 	}
@@ -288,7 +293,7 @@ func TestWebhook_ThatIsSuspendedKeepsEvents(t *testing.T) {
 	e.put(hook)
 	e.tell("one")
 	e.sends(100, "one")
-	exec(t, e.url, `UPDATE work SET due_at = now() + interval '1 hour'`)
+	exec(t, e.url, `UPDATE work SET due_at = now() + interval '1 hour', attempts = 3`)
 	exec(t, e.url, `INSERT INTO work_turn (kind, account_id, served_at, not_before) SELECT 'webhook', id, now(), now() + interval '1 hour' FROM webhook`)
 	hook.Suspended = true
 	e.put(hook)
@@ -299,6 +304,7 @@ func TestWebhook_ThatIsSuspendedKeepsEvents(t *testing.T) {
 	hook.Suspended = false
 	e.put(hook)
 	e.sends(100, "two")
+	counts(t, e.url, 1, "deliveries with the attempts before the one that was brought forward", `SELECT count(*) FROM work WHERE kind = 'webhook' AND attempts = 2`)
 	counts(t, e.url, 2, "deliveries that are due", `SELECT count(*) FROM work LEFT JOIN work_turn USING (kind, account_id) WHERE kind = 'webhook' AND due_at <= now() AND not_before <= now()`)
 }
 
@@ -456,6 +462,42 @@ func TestRecordAttempt_GoneEndsTheGeneration(t *testing.T) {
 	}
 	e.tell("three")
 	e.sends(100, "three")
+}
+
+// A receiver that is replaced while it answers does not end the webhook, nor what waits for its successor.
+func TestRecordAttempt_GoneDoesNotEndALaterGeneration(t *testing.T) {
+	t.Parallel()
+	e := newHookEnv(t)
+	hook := e.hook("a")
+	e.put(hook)
+	e.tell("one")
+	e.sends(100, "one")
+	hook.Generation, hook.URL = 2, "https://example.org/successor"
+	e.put(hook)
+	must1(e.store.Webhooks.RecordAttempt(t.Context(), e.only(), webhook.Attempt{At: time.Now(), Status: 410}, webhook.Outcome{Gone: true, Generation: 1}, time.Minute))(t)
+	if state := e.state("uid of a"); state.Ended || state.Pending != 1 {
+		t.Errorf("%+v", state)
+	}
+	e.tell("two")
+	hook.Generation = 3
+	e.put(hook)
+	e.sends(100, "two")
+}
+
+// The generations of an object that is made again begin again: that of the one before which was ended says nothing about them.
+func TestPutWebhook_OfAnObjectThatIsMadeAgainHasNotEnded(t *testing.T) {
+	t.Parallel()
+	e := newHookEnv(t)
+	hook := e.hook("a")
+	hook.Generation = 5
+	e.put(hook)
+	must1(e.store.Webhooks.RecordAttempt(t.Context(), e.only(), webhook.Attempt{At: time.Now(), Status: 410}, webhook.Outcome{Gone: true, Generation: 5}, time.Minute))(t)
+	hook.Generation, hook.UID = 1, "a later uid"
+	if state := e.put(hook); state.Ended {
+		t.Errorf("%+v", state)
+	}
+	e.tell("one")
+	e.sends(100, "one")
 }
 
 func TestWebhook_EndsWithItsAccount(t *testing.T) {

@@ -247,10 +247,12 @@ func TestWork_AccountsRest(t *testing.T) {
 	store, url := setup(t)
 	a, b := accountOf(1), accountOf(2)
 	addTasks(t, url, a, 2)
-	tasks, err := store.Tasks.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: 1, Duration: time.Hour})
+	tasks, err := store.Tasks.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: 2, Duration: time.Hour})
 	must(t, err)
-	if ending, err := store.Tasks.ReturnTask(t.Context(), tasks[0], work.Return{Delay: time.Hour, Rest: time.Hour}); err != nil || ending != work.Recorded {
-		t.Fatalf("%v %v", ending, err)
+	for i, rest := range []time.Duration{time.Hour, time.Microsecond} { // a shorter rest does not end a longer one
+		if ending, err := store.Tasks.ReturnTask(t.Context(), tasks[i], work.Return{Delay: time.Hour, Rest: rest}); err != nil || ending != work.Recorded {
+			t.Fatalf("%v %v", ending, err)
+		}
 	}
 	addTasks(t, url, a, 1)
 	addTasks(t, url, b, 1)

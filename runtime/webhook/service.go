@@ -209,7 +209,7 @@ func (s *Service) attempt(ctx context.Context, task work.Task, receiver Receiver
 	case outcome.Accepted:
 		s.metrics.accepted(message.at, s.deps.Now())
 		return nil
-	case outcome.Gone:
+	case outcome.Gone && s.ended(ctx, receiver.ID):
 		s.metrics.attempts.WithLabelValues(outcomeGone).Inc()
 		s.deps.Log.InfoContext(ctx, "a receiver has ended its webhook", "webhook", receiver.ID)
 		return nil
@@ -223,6 +223,13 @@ func (s *Service) attempt(ctx context.Context, task work.Task, receiver Receiver
 	}
 	s.metrics.attempts.WithLabelValues(outcomeFailed).Inc()
 	return work.Retry(max(retryDelay(task.Attempt), answer.RetryAfter), max(pause(failures), answer.RetryAfter), err)
+}
+
+// ended reports whether a webhook has ended or was removed. The spec may have changed while its former receiver answered: then the delivery
+// is for another one.
+func (s *Service) ended(ctx context.Context, webhook uuid.UUID) bool {
+	receiver, err := s.deps.Store.Receiver(ctx, webhook)
+	return fault.Is(err, fault.NotFound) || err == nil && receiver.Ended
 }
 
 // logCause logs what tenants do not see of an error.

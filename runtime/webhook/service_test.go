@@ -344,6 +344,26 @@ func TestService_GoneEndsTheWebhook(t *testing.T) {
 	wait.Until(t, "events of the next generation are received", r.has(ids...))
 }
 
+// What a receiver answers whose URL was replaced meanwhile is no answer of the next one.
+func TestService_GoneOfAFormerReceiverLosesNothing(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	former, next := newReceiver(t), newReceiver(t)
+	w := h.to(former)
+	former.answers(func(answer http.ResponseWriter, _ *http.Request) {
+		changed := w
+		changed.Generation, changed.URL = 2, next.URL
+		h.put(changed)
+		answer.WriteHeader(http.StatusGone)
+	})
+	h.replica(h.secret)
+	ids := h.tell(1)
+	wait.Until(t, "the next receiver has the event", func() bool { h.due(); return next.has(ids...)() })
+	if state := h.state(w); state.Ended {
+		t.Errorf("%+v", state)
+	}
+}
+
 func TestService_SendsNothingWhileSuspended(t *testing.T) {
 	t.Parallel()
 	h := setup(t)

@@ -50,7 +50,7 @@ type Receiver struct {
 
 // Outcome is what an attempt does to its webhook, beside its record.
 type Outcome struct {
-	// Accepted: the receiver has the event. Gone: it wants no more events of this generation.
+	// Accepted: the receiver has the event. Gone: it wants no more events of this generation, which ends unless there is a later one.
 	Accepted, Gone bool
 	Generation     int64
 }

@@ -86,6 +86,8 @@ type State struct {
 	Missed time.Time
 	// Journal reports whether the account has a journal. It is true for a webhook of all accounts.
 	Journal bool
+	// FormerKey reports that Target is encrypted for a key that is not the one that was published last: PutWebhook encrypts it again.
+	FormerKey bool
 	// Tested and Replayed are the tokens of the last requests that were handled, and ReplayError says why the last replay was not made.
 	Tested, Replayed, ReplayError string
 }

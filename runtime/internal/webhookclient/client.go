@@ -116,9 +116,13 @@ func (c *Client) Send(ctx context.Context, m webhook.Message) (webhook.Answer, e
 	if target.Scheme == "http" {
 		through = c.plain
 	}
-	response, err := through.RoundTrip(request) //nolint:bodyclose // discard closes it
+	response, err := through.RoundTrip(request)
 	if err != nil {
 		return webhook.Answer{}, failure(ctx, err)
+	}
+	if response.StatusCode == http.StatusSwitchingProtocols { // its body is the connection, which does not end with ctx
+		_ = response.Body.Close()
+		return webhook.Answer{}, &Error{"the receiver did not answer as HTTP requires", nil}
 	}
 	discard(response.Body, cancel)
 	return webhook.Answer{Status: response.StatusCode, RetryAfter: retryAfter(response.Header.Get("Retry-After"), m.Time)}, nil
@@ -134,7 +138,11 @@ func discard(body io.ReadCloser, cancel context.CancelFunc) {
 
 // retryAfter reads Retry-After: seconds, or a date (RFC 9110, section 10.2.3). Another text counts as none.
 func retryAfter(text string, now time.Time) time.Duration {
-	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
+	seconds, err := strconv.ParseUint(text, 10, 32)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return maxRetryAfter
+	case err == nil:
 		return min(time.Duration(seconds)*time.Second, maxRetryAfter)
 	}
 	at, err := http.ParseTime(text)

@@ -68,7 +68,7 @@ func TestSend_ReturnsEachStatus(t *testing.T) {
 		want time.Duration
 	}{
 		200: {}, 204: {}, 299: {}, 300: {}, 304: {}, 400: {}, 410: {}, 500: {"soon", 0},
-		429: {"120", 2 * time.Minute}, 503: {"Tue, 14 Nov 2023 22:14:20 GMT", time.Minute}, 502: {"Tue, 14 Nov 2023 22:00:00 GMT", 0}, 504: {"99999999", 24 * time.Hour}, 501: {"-5", 0},
+		429: {"120", 2 * time.Minute}, 503: {"Tue, 14 Nov 2023 22:14:20 GMT", time.Minute}, 502: {"Tue, 14 Nov 2023 22:00:00 GMT", 0}, 504: {"99999999", 24 * time.Hour}, 501: {"-5", 0}, 505: {strings.Repeat("9", 30), 24 * time.Hour},
 	} {
 		site := runtimetest.NewSite(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", header.text)
@@ -172,6 +172,28 @@ func TestSend_FailsWithATextForTenants(t *testing.T) {
 	cancel()
 	if _, err := client(t, site).Send(ctx, message(site.URL("/"))); err == nil {
 		t.Error("a message is sent after the end of the context")
+	}
+}
+
+// A receiver that changes the protocol without being asked gets its connection closed, and holds nothing up.
+func TestSend_ChangesNoProtocol(t *testing.T) {
+	t.Parallel()
+	closed := make(chan error, 1)
+	site := runtimetest.NewSite(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		connection, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			closed <- err
+			return
+		}
+		_, _ = io.WriteString(connection, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: secret\r\n\r\n")
+		_, err = io.Copy(io.Discard, connection)
+		closed <- errors.Join(err, connection.Close())
+	})
+	_, err := client(t, site).Send(t.Context(), message(site.URL("/")))
+	fails(t, "another protocol", err, "HTTP")
+	if err := <-closed; err != nil {
+		t.Error(err)
 	}
 }
 

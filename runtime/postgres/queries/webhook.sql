@@ -29,19 +29,22 @@ RETURNING id;
 
 -- name: BeginWebhook :exec
 -- A webhook begins with the transactions that run now. One that its receiver has ended begins again with a later generation of its object,
--- and one of another account with the events of that.
+-- and so does that of an object that was made again, whose generations begin again. One of another account begins with the events of that.
 INSERT INTO webhook_progress (webhook_id, epoch, xid, event_id)
 SELECT sqlc.arg(webhook_id), journal_epoch(), journal_oldest() - 1, 9223372036854775807
 ON CONFLICT (webhook_id) DO UPDATE SET epoch = excluded.epoch, xid = excluded.xid, event_id = excluded.event_id, read_at = NULL, seen_at = now(), full_queue = false,
     ended_generation = NULL, failures = 0, failing_since = NULL
-WHERE webhook_progress.ended_generation < sqlc.arg(generation)::bigint OR sqlc.arg(moved)::boolean;
+WHERE webhook_progress.ended_generation < sqlc.arg(generation)::bigint OR sqlc.arg(moved)::boolean
+    OR webhook_progress.ended_generation IS NOT NULL AND sqlc.arg(made_again)::boolean;
 
 -- name: WakeWebhook :exec
--- Lets the deliveries of a webhook run that wait since it was suspended, or since its receiver failed.
+-- Lets the deliveries of a webhook run that wait since it was suspended, or since its receiver failed. The attempt that is brought forward does
+-- not count.
 WITH turn AS (
     UPDATE work_turn SET not_before = 'epoch' WHERE work_turn.kind = 'webhook' AND work_turn.account_id = sqlc.arg(webhook_id) AND work_turn.not_before > now()
 )
-UPDATE work SET due_at = now() WHERE work.kind = 'webhook' AND work.account_id = sqlc.arg(webhook_id) AND work.claim IS NULL AND work.due_at > now();
+UPDATE work SET due_at = now(), attempts = greatest(work.attempts - 1, 0)
+WHERE work.kind = 'webhook' AND work.account_id = sqlc.arg(webhook_id) AND work.claim IS NULL AND work.due_at > now();
 
 -- name: RemoveWebhook :exec
 DELETE FROM webhook WHERE object_uid = sqlc.arg(object_uid);
@@ -50,7 +53,8 @@ DELETE FROM webhook WHERE object_uid = sqlc.arg(object_uid);
 -- The state of all webhooks, or of one. A delivery that waits for its next attempt is pending, too. Payloads begin with the time of the event.
 SELECT w.object_uid, w.namespace, w.name, p.full_queue, p.last_attempt_at, p.last_success_at, p.last_status, p.last_error, p.failing_since,
     coalesce(p.ended_generation >= w.generation, false)::boolean AS ended, p.missed_until, (w.account_id IS NULL OR a.journal_retention IS NOT NULL)::boolean AS journal,
-    p.tested, p.replayed, p.replay_error, pending.deliveries::bigint AS pending, pending.oldest::bytea AS oldest
+    p.tested, p.replayed, p.replay_error, pending.deliveries::bigint AS pending, pending.oldest::bytea AS oldest,
+    coalesce(w.public_key <> (SELECT k.id FROM webhook_key k ORDER BY k.published_at DESC LIMIT 1), false)::boolean AS former_key
 FROM webhook w JOIN webhook_progress p ON p.webhook_id = w.id LEFT JOIN account a ON a.id = w.account_id
 LEFT JOIN LATERAL (
     SELECT count(*) AS deliveries, (array_agg(substring(work.payload FROM 1 FOR 8) ORDER BY substring(work.payload FROM 1 FOR 8)))[1] AS oldest
@@ -163,17 +167,18 @@ FROM webhook w JOIN webhook_progress p ON p.webhook_id = w.id WHERE w.id = $1;
 
 -- name: RecordWebhookAttempt :one
 -- Records an attempt, in the slot of the oldest one. recovered: the receiver accepts again, after it had failed for longer than failing_for,
--- in microseconds.
+-- in microseconds. A receiver ends the generation that was sent to it, not a later one.
 WITH before AS MATERIALIZED (
-    SELECT p.webhook_id, p.failing_since FROM webhook_progress p WHERE p.webhook_id = sqlc.arg(webhook_id) FOR NO KEY UPDATE
+    SELECT p.webhook_id, p.failing_since, sqlc.arg(gone)::boolean AND w.generation = sqlc.arg(generation)::bigint AS ends
+    FROM webhook_progress p JOIN webhook w ON w.id = p.webhook_id WHERE p.webhook_id = sqlc.arg(webhook_id) FOR NO KEY UPDATE OF p
 ), progress AS (
     UPDATE webhook_progress p SET attempts = p.attempts + 1, last_attempt_at = clock_timestamp(), last_status = sqlc.arg(status), last_error = sqlc.arg(error),
         last_success_at = CASE WHEN sqlc.arg(accepted)::boolean THEN clock_timestamp() ELSE p.last_success_at END,
         failures = CASE WHEN sqlc.arg(accepted)::boolean THEN 0 ELSE p.failures + 1 END,
         failing_since = CASE WHEN sqlc.arg(accepted)::boolean THEN NULL ELSE coalesce(p.failing_since, clock_timestamp()) END,
-        ended_generation = CASE WHEN sqlc.arg(gone)::boolean THEN sqlc.arg(generation)::bigint ELSE p.ended_generation END
+        ended_generation = CASE WHEN before.ends THEN sqlc.arg(generation)::bigint ELSE p.ended_generation END
     FROM before WHERE p.webhook_id = before.webhook_id
-    RETURNING p.webhook_id, p.attempts, p.failures, before.failing_since
+    RETURNING p.webhook_id, p.attempts, p.failures, before.failing_since, before.ends
 ), logged AS (
     INSERT INTO webhook_attempt (webhook_id, slot, at, event_id, type, number, status, error, milliseconds)
     SELECT progress.webhook_id, progress.attempts % sqlc.arg(slots)::int, sqlc.arg(at), sqlc.arg(event_id), sqlc.arg(type), sqlc.arg(number), sqlc.arg(status), sqlc.arg(error), sqlc.arg(milliseconds)
@@ -181,7 +186,8 @@ WITH before AS MATERIALIZED (
     ON CONFLICT (webhook_id, slot) DO UPDATE SET at = excluded.at, event_id = excluded.event_id, type = excluded.type, number = excluded.number, status = excluded.status,
         error = excluded.error, milliseconds = excluded.milliseconds
 )
-SELECT progress.failures, (sqlc.arg(accepted)::boolean AND coalesce(progress.failing_since < clock_timestamp() - sqlc.arg(failing_for)::bigint * interval '1 microsecond', false))::boolean AS recovered
+SELECT progress.failures, (sqlc.arg(accepted)::boolean AND coalesce(progress.failing_since < clock_timestamp() - sqlc.arg(failing_for)::bigint * interval '1 microsecond', false))::boolean AS recovered,
+    progress.ends::boolean AS ended
 FROM progress;
 
 -- name: EndDeliveries :exec

@@ -71,7 +71,8 @@ RETURNING work.account_id, work.attempts, work.payload, coalesce(work.expires_at
 DELETE FROM work WHERE kind = sqlc.arg(kind) AND key = sqlc.arg(key) AND claim = sqlc.arg(claim)::uuid;
 
 -- name: ReturnTask :one
--- Ends a claim. A task that would be due only after its time is removed. rest, in microseconds, puts off all tasks of its account and kind.
+-- Ends a claim. A task that would be due only after its time is removed. rest, in microseconds, puts off all tasks of its account and kind, and
+-- ends no longer rest of another task.
 WITH expired AS (
     DELETE FROM work WHERE work.kind = sqlc.arg(kind) AND work.key = sqlc.arg(key) AND work.claim = sqlc.arg(claim)::uuid
         AND work.expires_at <= coalesce(sqlc.narg(now)::timestamptz, now()) + sqlc.arg(delay)::bigint * interval '1 microsecond'
@@ -86,7 +87,7 @@ WITH expired AS (
     INSERT INTO work_turn (kind, account_id, served_at, not_before)
     SELECT returned.kind, returned.account_id, now(), coalesce(sqlc.narg(now)::timestamptz, now()) + sqlc.arg(rest)::bigint * interval '1 microsecond'
     FROM returned WHERE sqlc.arg(rest)::bigint > 0
-    ON CONFLICT (kind, account_id) DO UPDATE SET not_before = excluded.not_before
+    ON CONFLICT (kind, account_id) DO UPDATE SET not_before = greatest(work_turn.not_before, excluded.not_before)
 )
 SELECT EXISTS (SELECT FROM expired) AS expired, EXISTS (SELECT FROM returned) AS returned;
 

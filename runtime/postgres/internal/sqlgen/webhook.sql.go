@@ -46,18 +46,25 @@ SELECT $1, journal_epoch(), journal_oldest() - 1, 9223372036854775807
 ON CONFLICT (webhook_id) DO UPDATE SET epoch = excluded.epoch, xid = excluded.xid, event_id = excluded.event_id, read_at = NULL, seen_at = now(), full_queue = false,
     ended_generation = NULL, failures = 0, failing_since = NULL
 WHERE webhook_progress.ended_generation < $2::bigint OR $3::boolean
+    OR webhook_progress.ended_generation IS NOT NULL AND $4::boolean
 `
 
 type BeginWebhookParams struct {
 	WebhookID  uuid.UUID
 	Generation int64
 	Moved      bool
+	MadeAgain  bool
 }
 
 // A webhook begins with the transactions that run now. One that its receiver has ended begins again with a later generation of its object,
-// and one of another account with the events of that.
+// and so does that of an object that was made again, whose generations begin again. One of another account begins with the events of that.
 func (q *Queries) BeginWebhook(ctx context.Context, arg BeginWebhookParams) error {
-	_, err := q.db.Exec(ctx, beginWebhook, arg.WebhookID, arg.Generation, arg.Moved)
+	_, err := q.db.Exec(ctx, beginWebhook,
+		arg.WebhookID,
+		arg.Generation,
+		arg.Moved,
+		arg.MadeAgain,
+	)
 	return err
 }
 
@@ -450,34 +457,36 @@ func (q *Queries) ReadTransactionInOrder(ctx context.Context) error {
 
 const recordWebhookAttempt = `-- name: RecordWebhookAttempt :one
 WITH before AS MATERIALIZED (
-    SELECT p.webhook_id, p.failing_since FROM webhook_progress p WHERE p.webhook_id = $3 FOR NO KEY UPDATE
+    SELECT p.webhook_id, p.failing_since, $3::boolean AND w.generation = $4::bigint AS ends
+    FROM webhook_progress p JOIN webhook w ON w.id = p.webhook_id WHERE p.webhook_id = $5 FOR NO KEY UPDATE OF p
 ), progress AS (
-    UPDATE webhook_progress p SET attempts = p.attempts + 1, last_attempt_at = clock_timestamp(), last_status = $4, last_error = $5,
+    UPDATE webhook_progress p SET attempts = p.attempts + 1, last_attempt_at = clock_timestamp(), last_status = $6, last_error = $7,
         last_success_at = CASE WHEN $1::boolean THEN clock_timestamp() ELSE p.last_success_at END,
         failures = CASE WHEN $1::boolean THEN 0 ELSE p.failures + 1 END,
         failing_since = CASE WHEN $1::boolean THEN NULL ELSE coalesce(p.failing_since, clock_timestamp()) END,
-        ended_generation = CASE WHEN $6::boolean THEN $7::bigint ELSE p.ended_generation END
+        ended_generation = CASE WHEN before.ends THEN $4::bigint ELSE p.ended_generation END
     FROM before WHERE p.webhook_id = before.webhook_id
-    RETURNING p.webhook_id, p.attempts, p.failures, before.failing_since
+    RETURNING p.webhook_id, p.attempts, p.failures, before.failing_since, before.ends
 ), logged AS (
     INSERT INTO webhook_attempt (webhook_id, slot, at, event_id, type, number, status, error, milliseconds)
-    SELECT progress.webhook_id, progress.attempts % $8::int, $9, $10, $11, $12, $4, $5, $13
+    SELECT progress.webhook_id, progress.attempts % $8::int, $9, $10, $11, $12, $6, $7, $13
     FROM progress
     ON CONFLICT (webhook_id, slot) DO UPDATE SET at = excluded.at, event_id = excluded.event_id, type = excluded.type, number = excluded.number, status = excluded.status,
         error = excluded.error, milliseconds = excluded.milliseconds
 )
-SELECT progress.failures, ($1::boolean AND coalesce(progress.failing_since < clock_timestamp() - $2::bigint * interval '1 microsecond', false))::boolean AS recovered
+SELECT progress.failures, ($1::boolean AND coalesce(progress.failing_since < clock_timestamp() - $2::bigint * interval '1 microsecond', false))::boolean AS recovered,
+    progress.ends::boolean AS ended
 FROM progress
 `
 
 type RecordWebhookAttemptParams struct {
 	Accepted     bool
 	FailingFor   int64
+	Gone         bool
+	Generation   int64
 	WebhookID    uuid.UUID
 	Status       int32
 	Error        string
-	Gone         bool
-	Generation   int64
 	Slots        int32
 	At           time.Time
 	EventID      string
@@ -489,19 +498,20 @@ type RecordWebhookAttemptParams struct {
 type RecordWebhookAttemptRow struct {
 	Failures  int32
 	Recovered bool
+	Ended     bool
 }
 
 // Records an attempt, in the slot of the oldest one. recovered: the receiver accepts again, after it had failed for longer than failing_for,
-// in microseconds.
+// in microseconds. A receiver ends the generation that was sent to it, not a later one.
 func (q *Queries) RecordWebhookAttempt(ctx context.Context, arg RecordWebhookAttemptParams) (RecordWebhookAttemptRow, error) {
 	row := q.db.QueryRow(ctx, recordWebhookAttempt,
 		arg.Accepted,
 		arg.FailingFor,
+		arg.Gone,
+		arg.Generation,
 		arg.WebhookID,
 		arg.Status,
 		arg.Error,
-		arg.Gone,
-		arg.Generation,
 		arg.Slots,
 		arg.At,
 		arg.EventID,
@@ -510,7 +520,7 @@ func (q *Queries) RecordWebhookAttempt(ctx context.Context, arg RecordWebhookAtt
 		arg.Milliseconds,
 	)
 	var i RecordWebhookAttemptRow
-	err := row.Scan(&i.Failures, &i.Recovered)
+	err := row.Scan(&i.Failures, &i.Recovered, &i.Ended)
 	return i, err
 }
 
@@ -577,10 +587,12 @@ const wakeWebhook = `-- name: WakeWebhook :exec
 WITH turn AS (
     UPDATE work_turn SET not_before = 'epoch' WHERE work_turn.kind = 'webhook' AND work_turn.account_id = $1 AND work_turn.not_before > now()
 )
-UPDATE work SET due_at = now() WHERE work.kind = 'webhook' AND work.account_id = $1 AND work.claim IS NULL AND work.due_at > now()
+UPDATE work SET due_at = now(), attempts = greatest(work.attempts - 1, 0)
+WHERE work.kind = 'webhook' AND work.account_id = $1 AND work.claim IS NULL AND work.due_at > now()
 `
 
-// Lets the deliveries of a webhook run that wait since it was suspended, or since its receiver failed.
+// Lets the deliveries of a webhook run that wait since it was suspended, or since its receiver failed. The attempt that is brought forward does
+// not count.
 func (q *Queries) WakeWebhook(ctx context.Context, webhookID uuid.UUID) error {
 	_, err := q.db.Exec(ctx, wakeWebhook, webhookID)
 	return err
@@ -851,7 +863,8 @@ func (q *Queries) WebhookReceiver(ctx context.Context, id uuid.UUID) (WebhookRec
 const webhookStates = `-- name: WebhookStates :many
 SELECT w.object_uid, w.namespace, w.name, p.full_queue, p.last_attempt_at, p.last_success_at, p.last_status, p.last_error, p.failing_since,
     coalesce(p.ended_generation >= w.generation, false)::boolean AS ended, p.missed_until, (w.account_id IS NULL OR a.journal_retention IS NOT NULL)::boolean AS journal,
-    p.tested, p.replayed, p.replay_error, pending.deliveries::bigint AS pending, pending.oldest::bytea AS oldest
+    p.tested, p.replayed, p.replay_error, pending.deliveries::bigint AS pending, pending.oldest::bytea AS oldest,
+    coalesce(w.public_key <> (SELECT k.id FROM webhook_key k ORDER BY k.published_at DESC LIMIT 1), false)::boolean AS former_key
 FROM webhook w JOIN webhook_progress p ON p.webhook_id = w.id LEFT JOIN account a ON a.id = w.account_id
 LEFT JOIN LATERAL (
     SELECT count(*) AS deliveries, (array_agg(substring(work.payload FROM 1 FOR 8) ORDER BY substring(work.payload FROM 1 FOR 8)))[1] AS oldest
@@ -885,6 +898,7 @@ type WebhookStatesRow struct {
 	ReplayError   string
 	Pending       int64
 	Oldest        []byte
+	FormerKey     bool
 }
 
 // The state of all webhooks, or of one. A delivery that waits for its next attempt is pending, too. Payloads begin with the time of the event.
@@ -915,6 +929,7 @@ func (q *Queries) WebhookStates(ctx context.Context, arg WebhookStatesParams) ([
 			&i.ReplayError,
 			&i.Pending,
 			&i.Oldest,
+			&i.FormerKey,
 		); err != nil {
 			return nil, err
 		}

@@ -303,7 +303,7 @@ WITH expired AS (
     INSERT INTO work_turn (kind, account_id, served_at, not_before)
     SELECT returned.kind, returned.account_id, now(), coalesce($4::timestamptz, now()) + $7::bigint * interval '1 microsecond'
     FROM returned WHERE $7::bigint > 0
-    ON CONFLICT (kind, account_id) DO UPDATE SET not_before = excluded.not_before
+    ON CONFLICT (kind, account_id) DO UPDATE SET not_before = greatest(work_turn.not_before, excluded.not_before)
 )
 SELECT EXISTS (SELECT FROM expired) AS expired, EXISTS (SELECT FROM returned) AS returned
 `
@@ -323,7 +323,8 @@ type ReturnTaskRow struct {
 	Returned bool
 }
 
-// Ends a claim. A task that would be due only after its time is removed. rest, in microseconds, puts off all tasks of its account and kind.
+// Ends a claim. A task that would be due only after its time is removed. rest, in microseconds, puts off all tasks of its account and kind, and
+// ends no longer rest of another task.
 func (q *Queries) ReturnTask(ctx context.Context, arg ReturnTaskParams) (ReturnTaskRow, error) {
 	row := q.db.QueryRow(ctx, returnTask,
 		arg.Kind,
