@@ -11,12 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/journal"
 	"mediastack.dev/runtime/keys"
@@ -36,7 +38,8 @@ func (b *harness) publishWebhookKey() *keys.Opener {
 	must(b.t, err)
 	opener, err := secret.Opener(keys.PurposeWebhooks)
 	must(b.t, err)
-	must(b.t, b.database.Webhooks.PublishWebhookKey(b.ctx, opener.PublicKey()))
+	must(b.t, check.ErrorOf(b.database.Installations.TouchRuntime(b.ctx, uuid.New(), "test", time.Hour)))
+	must(b.t, check.ErrorOf(b.database.Webhooks.PublishWebhookKey(b.ctx, opener.PublicKey(), true)))
 	return opener
 }
 

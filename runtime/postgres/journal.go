@@ -122,7 +122,11 @@ func (c inOrder) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, 
 		return nil, cmp.Or(results.Close(), err)
 	}
 	rows, err := results.Query()
-	return rowsInOrder{rows, results}, err
+	if err != nil {
+		_ = results.Close() // nobody closes rows that come with an error, and the batch has the connection
+		return nil, err
+	}
+	return rowsInOrder{rows, results}, nil
 }
 
 // rowsInOrder are the rows of a batch, which ends with them.

@@ -31,8 +31,11 @@ var (
 )
 
 // PublishWebhookKey implements webhook.Store.
-func (s Webhooks) PublishWebhookKey(ctx context.Context, key keys.PublicKey) error {
-	return toFault(s.idempotent.PublishWebhookKey(ctx, sqlgen.PublishWebhookKeyParams{ID: key.ID, PublicKey: key.Bytes}), "publish the key of webhooks")
+func (s Webhooks) PublishWebhookKey(ctx context.Context, key keys.PublicKey, begins bool) (done bool, err error) {
+	if s.own() == uuid.Nil {
+		return false, nil
+	}
+	return true, toFault(s.idempotent.PublishWebhookKey(ctx, sqlgen.PublishWebhookKeyParams{ID: key.ID, PublicKey: key.Bytes, Own: s.own(), Begins: begins}), "publish the key of webhooks")
 }
 
 // PutWebhook implements webhook.Registry.

@@ -35,8 +35,17 @@ func newHookEnv(t *testing.T) *hookEnv {
 	store, url := setup(t)
 	e := &hookEnv{T: t, store: store, url: url, account: journaled(t, store, account.Actor{}).AccountID, opener: opener(t, "11")}
 	exec(t, url, `DELETE FROM journal`)
-	must(t, store.Webhooks.PublishWebhookKey(t.Context(), e.opener.PublicKey()))
+	must(t, touch(t, store, uuid.New(), "test"))
+	e.publish(store, e.opener)
 	return e
+}
+
+// publish publishes the key of a process that begins.
+func (e *hookEnv) publish(store *postgres.Store, of *keys.Opener) {
+	e.Helper()
+	if done, err := store.Webhooks.PublishWebhookKey(e.Context(), of.PublicKey(), true); err != nil || !done {
+		e.Fatal(done, err)
+	}
 }
 
 func opener(t *testing.T, digits string) *keys.Opener {
@@ -214,7 +223,7 @@ func TestPutWebhook_EncryptsForTheRuntimes(t *testing.T) {
 		t.Errorf("%s, %v", plain, err)
 	}
 	rotated := opener(t, "22")
-	must(t, e.store.Webhooks.PublishWebhookKey(t.Context(), rotated.PublicKey()))
+	e.publish(e.store, rotated)
 	if !e.state(hook.UID).FormerKey {
 		t.Error("nothing says that the webhook is encrypted for the former key")
 	}
@@ -225,12 +234,41 @@ func TestPutWebhook_EncryptsForTheRuntimes(t *testing.T) {
 		t.Error(err)
 	}
 	// A runtime that starts with the former secret again has its key published again.
-	must(t, e.store.Webhooks.PublishWebhookKey(t.Context(), e.opener.PublicKey()))
+	e.publish(e.store, e.opener)
 	e.put(hook)
 	if _, err := e.opener.Open(receiver().Sealed); err != nil {
 		t.Error(err)
 	}
 	counts(t, e.url, 2, "keys", `SELECT count(*) FROM webhook_key`)
+}
+
+// A process with another secret that has started and ended is not the last one that counts.
+func TestPublishWebhookKey_IsAgainThatOfAProcessThatLives(t *testing.T) {
+	t.Parallel()
+	e := newHookEnv(t)
+	last := func() (id string) {
+		must(t, testenv.Connections(t, e.url).QueryRow(t.Context(), `SELECT id FROM webhook_key ORDER BY published_at DESC LIMIT 1`).Scan(&id))
+		return id
+	}
+	later := func() {
+		t.Helper()
+		if done, err := e.store.Webhooks.PublishWebhookKey(t.Context(), e.opener.PublicKey(), false); err != nil || !done {
+			t.Fatal(done, err)
+		}
+	}
+	other, process := open(t, e.url), uuid.New()
+	if done, err := other.Webhooks.PublishWebhookKey(t.Context(), opener(t, "22").PublicKey(), true); err != nil || done {
+		t.Errorf("without a lease: %t, %v", done, err)
+	}
+	must(t, touch(t, other, process, "test"))
+	e.publish(other, opener(t, "22"))
+	if later(); last() != opener(t, "22").PublicKey().ID {
+		t.Error("the key of a process that lives is replaced")
+	}
+	exec(t, e.url, `UPDATE runtime_instance SET lease_ends = now() - interval '1s' WHERE id = $1`, process)
+	if later(); last() != e.opener.PublicKey().ID {
+		t.Error("the key of a dead process stays the last one")
+	}
 }
 
 func TestPutWebhook_NeedsAKeyAndAnOpenAccount(t *testing.T) {
@@ -240,7 +278,7 @@ func TestPutWebhook_NeedsAKeyAndAnOpenAccount(t *testing.T) {
 	if _, err := e.store.Webhooks.PutWebhook(t.Context(), e.hook("a")); !fault.Is(err, fault.Conflict) {
 		t.Error(err)
 	}
-	must(t, e.store.Webhooks.PublishWebhookKey(t.Context(), e.opener.PublicKey()))
+	e.publish(e.store, e.opener)
 	other := e.hook("a")
 	other.AccountID = uuid.New()
 	if _, err := e.store.Webhooks.PutWebhook(t.Context(), other); !fault.Is(err, fault.NotFound) {

@@ -42,7 +42,7 @@ type Service struct {
 	deps      Deps
 	metrics   metrics
 	sending   sending
-	published atomic.Bool
+	published atomic.Int64 // when the key was published, or found to be, in nanoseconds since 1970; 0 = never
 }
 
 // New returns a Service that uses deps.
@@ -65,6 +65,8 @@ const (
 	suspendedPause = time.Minute
 	// keyPause is how long a delivery waits for a process that has the server secret for which it is encrypted.
 	keyPause = 10 * time.Second
+	// publishInterval is how often a process looks whether the key of a dead process was the last one.
+	publishInterval = 15 * time.Second
 	// probePause is how long the deliveries of a failing receiver wait for the one that is sent.
 	probePause = 5 * time.Second
 	// recordTime is the part of an attempt's time that is left to read and record.
@@ -82,14 +84,17 @@ func (s *Service) Policy() work.Policy {
 // Enqueue makes the deliveries of the events that were committed since the last call, of any process, and returns how many. What fails for one
 // webhook does not keep others waiting.
 //
-// The first call publishes the key of the server secret, for which the operator encrypts from then on: a rotation of the secret starts all
-// processes again.
+// It also publishes the key of the server secret, for which the operator encrypts: at the first call, since a rotation of the secret starts all
+// processes again, and later if the process that has published another one is dead.
 func (s *Service) Enqueue(ctx context.Context) (added int, err error) {
-	if !s.published.Load() {
-		if err := s.deps.Store.PublishWebhookKey(ctx, s.deps.Opener.PublicKey()); err != nil {
+	if now, last := s.deps.Now().UnixNano(), s.published.Load(); last == 0 || now-last >= int64(publishInterval) {
+		done, err := s.deps.Store.PublishWebhookKey(ctx, s.deps.Opener.PublicKey(), last == 0)
+		if err != nil {
 			return 0, err
 		}
-		s.published.Store(true)
+		if done {
+			s.published.Store(now)
+		}
 	}
 	webhooks, err := s.deps.Store.WebhooksWithNews(ctx, s.cfg.MaxPending)
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/runtimetest/mediatest"
 	"mediastack.dev/runtime/internal/webhookclient"
 	"mediastack.dev/runtime/journal"
@@ -58,7 +59,11 @@ func (h *harness) publish(secret keys.Secret) {
 	h.T.Helper()
 	opener, err := secret.Opener(keys.PurposeWebhooks)
 	must(h.T, err)
-	must(h.T, h.Store.Webhooks.PublishWebhookKey(h.T.Context(), opener.PublicKey()))
+	runtimetest.Lease(h.T, h.Store)
+	done, err := h.Store.Webhooks.PublishWebhookKey(h.T.Context(), opener.PublicKey(), true)
+	if must(h.T, err); !done {
+		h.T.Fatal("the key is not published")
+	}
 }
 
 func (h *harness) exec(sql string, args ...any) {

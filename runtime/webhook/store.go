@@ -60,8 +60,9 @@ var ErrNotFound = fault.New(fault.NotFound, "the webhook does not exist")
 
 // Store is what the runtimes need. PostgreSQL implements it. All methods can be repeated.
 type Store interface {
-	// PublishWebhookKey makes the operator encrypt for a key.
-	PublishWebhookKey(ctx context.Context, key keys.PublicKey) error
+	// PublishWebhookKey makes the operator encrypt for the key of this process, if the process begins, or if the one that has published the
+	// last key is dead. done is false while the process has no lease: it would count as dead.
+	PublishWebhookKey(ctx context.Context, key keys.PublicKey, begins bool) (done bool, err error)
 	// WebhooksWithNews returns the webhooks that have a batch, and room for it among most deliveries.
 	WebhooksWithNews(ctx context.Context, most int) ([]uuid.UUID, error)
 	// Dispatch calls decide with the batch of a webhook, and adds the deliveries that it returns, in one transaction with the new place of the

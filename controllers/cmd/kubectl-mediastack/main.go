@@ -134,6 +134,7 @@ func (a access) connect() (*cluster, error) {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	config.Timeout, config.UserAgent = requestTimeout, "kubectl-mediastack/"+version
+	config.QPS = -1 // a command has one request at a time; the limiter of client-go ends one that would wait for longer than its context
 	namespace, _, err := loader.Namespace()
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)

@@ -79,7 +79,9 @@ CREATE TABLE webhook_attempt (
 CREATE TABLE webhook_key (
     id           text PRIMARY KEY,
     public_key   bytea NOT NULL,
-    published_at timestamptz NOT NULL
+    published_at timestamptz NOT NULL,
+    -- The process that has published it. Once it is dead, one with another key publishes that.
+    instance_id  uuid NOT NULL
 );
 
 -- The deliveries of a webhook end with it. They are tasks, whose account is the webhook.

@@ -1,11 +1,14 @@
 -- Webhooks. Locks are taken in the order webhook, webhook_progress, work, work_turn.
 
 -- name: PublishWebhookKey :exec
--- The operator encrypts with the key that was published last. Nothing is written if it is this one.
-INSERT INTO webhook_key (id, public_key, published_at)
-SELECT sqlc.arg(id), sqlc.arg(public_key), clock_timestamp()
-WHERE sqlc.arg(id)::text IS DISTINCT FROM (SELECT k.id FROM webhook_key k ORDER BY k.published_at DESC LIMIT 1)
-ON CONFLICT (id) DO UPDATE SET published_at = excluded.published_at;
+-- The operator encrypts with the key that was published last. Nothing is written if it is this one, unless its process is dead. Another one is
+-- published if begins is set, or if its process is dead: one with a wrong secret that has started and ended must not be the last one.
+INSERT INTO webhook_key (id, public_key, published_at, instance_id)
+SELECT sqlc.arg(id), sqlc.arg(public_key), clock_timestamp(), sqlc.arg(own)::uuid
+WHERE coalesce((
+    SELECT sqlc.arg(begins)::boolean AND k.id <> sqlc.arg(id)::text OR NOT EXISTS (SELECT FROM runtime_instance r WHERE r.id = k.instance_id AND r.lease_ends >= now())
+    FROM webhook_key k ORDER BY k.published_at DESC LIMIT 1), true)
+ON CONFLICT (id) DO UPDATE SET published_at = excluded.published_at, instance_id = excluded.instance_id;
 
 -- name: WebhookKey :one
 SELECT id, public_key FROM webhook_key ORDER BY published_at DESC LIMIT 1;

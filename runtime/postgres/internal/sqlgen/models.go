@@ -549,6 +549,7 @@ type WebhookKey struct {
 	ID          string
 	PublicKey   []byte
 	PublishedAt time.Time
+	InstanceID  uuid.UUID
 }
 
 type WebhookProgress struct {

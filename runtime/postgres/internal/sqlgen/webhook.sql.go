@@ -370,21 +370,31 @@ func (q *Queries) OpenAccount(ctx context.Context, id uuid.UUID) (bool, error) {
 
 const publishWebhookKey = `-- name: PublishWebhookKey :exec
 
-INSERT INTO webhook_key (id, public_key, published_at)
-SELECT $1, $2, clock_timestamp()
-WHERE $1::text IS DISTINCT FROM (SELECT k.id FROM webhook_key k ORDER BY k.published_at DESC LIMIT 1)
-ON CONFLICT (id) DO UPDATE SET published_at = excluded.published_at
+INSERT INTO webhook_key (id, public_key, published_at, instance_id)
+SELECT $1, $2, clock_timestamp(), $3::uuid
+WHERE coalesce((
+    SELECT $4::boolean AND k.id <> $1::text OR NOT EXISTS (SELECT FROM runtime_instance r WHERE r.id = k.instance_id AND r.lease_ends >= now())
+    FROM webhook_key k ORDER BY k.published_at DESC LIMIT 1), true)
+ON CONFLICT (id) DO UPDATE SET published_at = excluded.published_at, instance_id = excluded.instance_id
 `
 
 type PublishWebhookKeyParams struct {
 	ID        string
 	PublicKey []byte
+	Own       uuid.UUID
+	Begins    bool
 }
 
 // Webhooks. Locks are taken in the order webhook, webhook_progress, work, work_turn.
-// The operator encrypts with the key that was published last. Nothing is written if it is this one.
+// The operator encrypts with the key that was published last. Nothing is written if it is this one, unless its process is dead. Another one is
+// published if begins is set, or if its process is dead: one with a wrong secret that has started and ended must not be the last one.
 func (q *Queries) PublishWebhookKey(ctx context.Context, arg PublishWebhookKeyParams) error {
-	_, err := q.db.Exec(ctx, publishWebhookKey, arg.ID, arg.PublicKey)
+	_, err := q.db.Exec(ctx, publishWebhookKey,
+		arg.ID,
+		arg.PublicKey,
+		arg.Own,
+		arg.Begins,
+	)
 	return err
 }
 
