@@ -303,7 +303,7 @@ func TestSend_UsesTLS12AndHTTP11(t *testing.T) {
 	protocols := make(chan string, 1)
 	for name, change := range map[string]func(s *httptest.Server){
 		"TLS 1.1": func(s *httptest.Server) {
-			s.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11} //nolint:gosec // G402: it is what the client rejects
+			s.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
 		},
 		"HTTP/2": func(s *httptest.Server) { s.EnableHTTP2 = true },
 	} {

@@ -28,7 +28,7 @@ func TestDiscard_WaitsNotLongForABody(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			b := &body{read: func([]byte) (int, error) {
 				select {
-				case <-time.After(pause):
+				case <-time.After(pause): //nolint:forbidigo // the clock of synctest
 					return 1, nil
 				case <-ctx.Done():
 					return 0, ctx.Err()
@@ -64,6 +64,6 @@ func TestDiscard_CancelsNoRequestThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &body{read: func([]byte) (int, error) { return 0, io.EOF }}
 		webhookclient.Discard(b, func() { t.Error("the request is cancelled") })
-		time.Sleep(2 * webhookclient.BodyTime)
+		time.Sleep(2 * webhookclient.BodyTime) //nolint:forbidigo // the clock of synctest
 	})
 }
