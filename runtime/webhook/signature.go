@@ -49,8 +49,9 @@ func ParseSecret(text string) (key []byte, err error) {
 	if !found {
 		return nil, fmt.Errorf("the secret must begin with %s", secretPrefix)
 	}
-	if key, err = base64.StdEncoding.Strict().DecodeString(encoded); err != nil {
-		return nil, fmt.Errorf("the secret must be %s and base64", secretPrefix)
+	key, err = base64.StdEncoding.Strict().DecodeString(encoded)
+	if err != nil || strings.ContainsAny(encoded, "\r\n") { // DecodeString skips ends of lines, which a receiver may not do
+		return nil, fmt.Errorf("the secret must be %s and base64, in one line", secretPrefix)
 	}
 	if len(key) < minKey || len(key) > maxKey {
 		return nil, fmt.Errorf("the secret must have from %d to %d bytes in base64, not %d", minKey, maxKey, len(key))

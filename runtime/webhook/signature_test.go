@@ -30,7 +30,8 @@ func TestSignature_IsThatOfTheSpecification(t *testing.T) {
 
 func TestParseSecret_RejectsWithoutQuoting(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0", "whsec_", "whsec_c2VjcmV0", "whsec_%%%%", "whsec_" + strings.Repeat("c2Vj", 30), "WHSEC_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"} {
+	for _, text := range []string{"", "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0", "whsec_", "whsec_c2VjcmV0", "whsec_%%%%", "whsec_" + strings.Repeat("c2Vj", 30), "WHSEC_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0",
+		"whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0Yf==", "whsec_c2VjcmV0c2VjcmV0\nc2VjcmV0c2VjcmV0"} {
 		if key, err := webhook.ParseSecret(text); err == nil || len(text) > 6 && strings.Contains(err.Error(), strings.TrimPrefix(text, "whsec_")) {
 			t.Errorf("%q: %q, %v", text, key, err)
 		}
@@ -41,4 +42,17 @@ func TestParseSecret_RejectsWithoutQuoting(t *testing.T) {
 			t.Errorf("%d bytes: %v", length, err)
 		}
 	}
+}
+
+// A text that is accepted is the one that FormatSecret returns, so no two texts are of one key, and libraries read it as we do.
+func FuzzParseSecret(f *testing.F) {
+	for _, text := range []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", " whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0YQ==\n", "whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0Yf==", "whsec_c2VjcmV0c2VjcmV0\nc2VjcmV0c2VjcmV0", "whsec_"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		key, err := webhook.ParseSecret(text)
+		if err == nil && (webhook.FormatSecret(key) != strings.TrimSpace(text) || len(key) < 24 || len(key) > 64) {
+			t.Errorf("%q is read as %q", text, webhook.FormatSecret(key))
+		}
+	})
 }

@@ -44,10 +44,16 @@ type Deps struct {
 
 // Client sends messages. It is safe for concurrent use.
 type Client struct {
-	cfg    Config
-	policy publicnet.Policy
+	cfg Config
 	// secure sends by https, and plain by http, for which only allowed networks are.
-	secure, plain *http.Transport
+	secure, plain route
+}
+
+// route is how messages are sent by one scheme. The transport connects with dialer, which connects as policy allows.
+type route struct {
+	policy    publicnet.Policy
+	dialer    *net.Dialer
+	transport *http.Transport
 }
 
 var _ webhook.Sender = (*Client)(nil)
@@ -57,22 +63,21 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Client{cfg: cfg, policy: publicnet.Policy{Settings: "SERVICE_WEBHOOKS", Public: true, Ports: cfg.Ports}}
-	c.policy.Allow, _ = publicnet.ParseNetworks("", cfg.AllowNetworks) // Validate has parsed both
-	c.policy.Deny, _ = publicnet.ParseNetworks("", cfg.DenyNetworks)
-	c.policy.AnyPort = c.policy.Allow
-	inside := c.policy
+	policy := publicnet.Policy{Settings: "SERVICE_WEBHOOKS", Public: true, Ports: cfg.Ports}
+	policy.Allow, _ = publicnet.ParseNetworks("", cfg.AllowNetworks) // Validate has parsed both
+	policy.Deny, _ = publicnet.ParseNetworks("", cfg.DenyNetworks)
+	policy.AnyPort = policy.Allow
+	inside := policy
 	inside.Public = false
-	c.secure, c.plain = transport(cfg, deps, c.policy), transport(cfg, deps, inside)
-	return c, nil
+	return &Client{cfg, newRoute(cfg, deps, policy), newRoute(cfg, deps, inside)}, nil
 }
 
-// transport returns a transport that connects as a policy allows. Each request has a connection of its own, so none serves two tenants.
-func transport(cfg Config, deps Deps, policy publicnet.Policy) *http.Transport {
+// newRoute returns a route. Each request has a connection of its own, so none serves two tenants.
+func newRoute(cfg Config, deps Deps, policy publicnet.Policy) route {
 	dialer := &net.Dialer{Timeout: cfg.Timeout, Resolver: deps.Resolver, Control: policy.Control}
 	http1 := &http.Protocols{}
 	http1.SetHTTP1(true)
-	return &http.Transport{
+	return route{policy, dialer, &http.Transport{
 		Proxy: nil, // the environment must not send requests elsewhere
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			return publicnet.Dial(ctx, dialer, network, address)
@@ -80,7 +85,15 @@ func transport(cfg Config, deps Deps, policy publicnet.Policy) *http.Transport {
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: deps.Roots},
 		TLSHandshakeTimeout: cfg.Timeout, ResponseHeaderTimeout: cfg.Timeout, MaxResponseHeaderBytes: maxHeader,
 		DisableKeepAlives: true, DisableCompression: true, Protocols: http1,
+	}}
+}
+
+// by returns the route of a scheme.
+func (c *Client) by(scheme string) route {
+	if scheme == "http" {
+		return c.plain
 	}
+	return c.secure
 }
 
 // Error is the error of a message that has no answer. Tenants read Text, which names no address and no part of the URL; Cause is for the
@@ -112,11 +125,7 @@ func (c *Client) Send(ctx context.Context, m webhook.Message) (webhook.Answer, e
 	request.GetBody = nil // a message is sent once in an attempt
 	request.Header = http.Header{"User-Agent": {userAgent}, "Accept": {"*/*"}, "Accept-Encoding": {"identity"}, "Content-Type": {m.ContentType},
 		webhook.HeaderID: {m.ID}, webhook.HeaderTimestamp: {webhook.Timestamp(m.Time)}, webhook.HeaderSignature: {webhook.Signature(m.Keys, m.ID, m.Time, m.Body)}}
-	through := c.secure
-	if target.Scheme == "http" {
-		through = c.plain
-	}
-	response, err := through.RoundTrip(request)
+	response, err := c.by(target.Scheme).transport.RoundTrip(request)
 	if err != nil {
 		return webhook.Answer{}, failure(ctx, err)
 	}
@@ -169,18 +178,19 @@ func (c *Client) parse(text string) (*url.URL, error) {
 	target.Fragment, target.RawFragment = "", ""
 	port := publicnet.PortOf(target)
 	ip, _ := netip.ParseAddr(target.Hostname()) // invalid for a name
+	policy := c.by(target.Scheme).policy
 	switch {
 	case target.Scheme != "https" && target.Scheme != "http":
 		return nil, &Error{"the URL must begin with https:// or http://", nil}
-	case target.Scheme == "http" && len(c.policy.Allow) == 0:
+	case target.Scheme == "http" && len(policy.Allow) == 0:
 		return nil, &Error{"the URL must begin with https://: there are no networks for which http can be used", nil}
 	case target.User != nil:
 		return nil, &Error{"the URL must not have a user name or password", nil}
 	case target.Opaque != "" || !publicnet.IsHost(target.Hostname()):
 		return nil, &Error{"the URL must have a host", nil}
-	case port == 0 || !c.policy.AllowsPort(ip, port):
+	case port == 0 || !policy.AllowsPort(ip, port):
 		return nil, &Error{"the URL has a port to which no webhook is sent", nil}
-	case ip.IsValid() && !c.policy.Allows(ip):
+	case ip.IsValid() && !policy.Allows(ip):
 		return nil, notAllowed(nil)
 	}
 	return target, nil

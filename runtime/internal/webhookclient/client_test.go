@@ -3,15 +3,23 @@ package webhookclient_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/webhookclient"
@@ -38,7 +46,9 @@ func message(url string) webhook.Message {
 }
 
 func TestSend_SendsTheMessageAndNothingElse(t *testing.T) {
-	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+	if !testenv.InEnvironment(t, "HTTPS_PROXY=http://127.0.0.1:1") {
+		return
+	}
 	received := make(chan *http.Request, 1)
 	bodies := make(chan string, 1)
 	site := runtimetest.NewSite(t, func(w http.ResponseWriter, r *http.Request) {
@@ -80,26 +90,32 @@ func TestSend_ReturnsEachStatus(t *testing.T) {
 	}
 }
 
-// A redirect is followed to no address, that of the metadata of a cloud provider included.
+// No redirect is followed, to another path neither, whether the method would stay the same (307, 308) or not.
 func TestSend_FollowsNoRedirect(t *testing.T) {
 	t.Parallel()
-	requests := 0
+	var requests atomic.Int64
 	var site *runtimetest.Site
 	site = runtimetest.NewSite(t, func(w http.ResponseWriter, r *http.Request) {
-		requests++
+		requests.Add(1)
+		status, _ := strconv.Atoi(r.URL.Query().Get("status"))
 		to := "http://169.254.169.254/latest/meta-data"
 		if r.URL.Path == "/own" {
 			to = site.URL("/other")
 		}
-		http.Redirect(w, r, to, http.StatusTemporaryRedirect)
+		w.Header().Set("Location", to)
+		w.WriteHeader(status)
 	})
-	for _, path := range []string{"/", "/own"} {
-		if answer, err := client(t, site).Send(t.Context(), message(site.URL(path))); err != nil || answer.Status != http.StatusTemporaryRedirect {
-			t.Errorf("%+v, %v", answer, err)
+	c := client(t, site)
+	statuses := []int{301, 302, 303, 307, 308}
+	for _, status := range statuses {
+		for _, path := range []string{"/", "/own"} {
+			if answer, err := c.Send(t.Context(), message(site.URL(fmt.Sprintf("%s?status=%d", path, status)))); err != nil || answer.Status != status {
+				t.Errorf("%s, %d: %+v, %v", path, status, answer, err)
+			}
 		}
 	}
-	if requests != 2 {
-		t.Errorf("%d requests", requests)
+	if n := requests.Load(); n != int64(2*len(statuses)) {
+		t.Errorf("%d requests, want %d", n, 2*len(statuses))
 	}
 }
 
@@ -232,11 +248,86 @@ func TestSend_UsesHTTPInAllowedNetworksOnly(t *testing.T) {
 	if answer, err := client(t, site).Send(t.Context(), message(plain.URL)); err != nil || answer.Status != http.StatusAccepted {
 		t.Errorf("%+v, %v", answer, err)
 	}
-	site.Resolve("public.example.com", "203.0.113.7") // it is reserved, and stands for any other one here
-	_, err := client(t, site).Send(t.Context(), message("http://public.example.com:80/"))
+	site.Resolve("public.example.com", "198.41.0.4")
+	c, seen := intercepted(t, site)
+	_, err := c.Send(t.Context(), message("http://public.example.com:80/"))
 	fails(t, "http to another address", err, "no public address")
+	fails(t, "http to an address that is public", c.Check("http://198.41.0.4:443/"), "no public address")
+	if addresses := seen(); len(addresses) != 0 {
+		t.Errorf("the client connects to %v", addresses)
+	}
 	none := client(t, site, func(c *webhookclient.Config) { c.AllowNetworks = nil })
 	fails(t, "http without networks", none.Check(plain.URL), "https")
+}
+
+// intercepted returns a client that connects to nothing, and a function that returns the addresses to which it would have connected.
+func intercepted(t *testing.T, site *runtimetest.Site) (c *webhookclient.Client, seen func() []string) {
+	t.Helper()
+	var mu sync.Mutex
+	var addresses []string
+	c = client(t, site)
+	c.Intercept(func(address string) {
+		mu.Lock()
+		defer mu.Unlock()
+		addresses = append(addresses, address)
+	})
+	return c, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return addresses
+	}
+}
+
+// A URL with a name may have any port, since the name may be in an allowed network. The port of an address that is not is judged when the connection
+// is made.
+func TestSend_UsesTheConfiguredPortsOfPublicAddresses(t *testing.T) {
+	t.Parallel()
+	site := runtimetest.NewSite(t, nil)
+	site.Resolve("public.example.com", "198.41.0.4")
+	c, seen := intercepted(t, site)
+	_, err := c.Send(t.Context(), message("https://public.example.com:8443/"))
+	fails(t, "another port", err, "no public address")
+	if addresses := seen(); len(addresses) != 0 {
+		t.Errorf("the client connects to %v", addresses)
+	}
+	_, err = c.Send(t.Context(), message("https://public.example.com/"))
+	fails(t, "443", err, "cannot be reached")
+	if addresses := seen(); !slices.Equal(addresses, []string{"198.41.0.4:443"}) {
+		t.Errorf("the client connects to %v", addresses)
+	}
+}
+
+// A receiver with TLS 1.1 at most is not sent to, and one that offers HTTP/2 gets HTTP/1.1.
+func TestSend_UsesTLS12AndHTTP11(t *testing.T) {
+	t.Parallel()
+	protocols := make(chan string, 1)
+	for name, change := range map[string]func(s *httptest.Server){
+		"TLS 1.1": func(s *httptest.Server) {
+			s.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
+		},
+		"HTTP/2": func(s *httptest.Server) { s.EnableHTTP2 = true },
+	} {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { protocols <- r.Proto }))
+		server.Config.ErrorLog = log.New(io.Discard, "", 0)
+		change(server)
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		roots := x509.NewCertPool()
+		roots.AddCert(server.Certificate())
+		c, err := webhookclient.New(webhookclient.Config{AllowNetworks: []string{"127.0.0.0/8"}, Ports: []int{443}, Timeout: 30 * time.Second}, webhookclient.Deps{Roots: roots})
+		must(t, err)
+		answer, err := c.Send(t.Context(), message(server.URL))
+		if name == "TLS 1.1" {
+			fails(t, name, err, "TLS 1.2")
+			continue
+		}
+		if err != nil || answer.Status != http.StatusOK {
+			t.Fatalf("%s: %+v, %v", name, answer, err)
+		}
+		if protocol := <-protocols; protocol != "HTTP/1.1" {
+			t.Errorf("%s: the request is one of %s", name, protocol)
+		}
+	}
 }
 
 func TestCheck_RejectsURLsThatCannotBeSentTo(t *testing.T) {

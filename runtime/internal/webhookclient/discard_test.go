@@ -1,0 +1,69 @@
+package webhookclient_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mediastack.dev/runtime/internal/webhookclient"
+)
+
+// body is a body that a function reads.
+type body struct {
+	read   func(part []byte) (int, error)
+	closed bool
+}
+
+func (b *body) Read(part []byte) (int, error) { return b.read(part) }
+func (b *body) Close() error                  { b.closed = true; return nil }
+
+// The times are those of a clock that the test has for itself.
+func TestDiscard_WaitsNotLongForABody(t *testing.T) {
+	t.Parallel()
+	for name, pause := range map[string]time.Duration{"that never comes": 100 * time.Hour, "of one byte a minute": time.Minute, "of many bytes a second": time.Second / 200} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			b := &body{read: func([]byte) (int, error) {
+				select {
+				case <-time.After(pause): //nolint:forbidigo // the clock of synctest
+					return 1, nil
+				case <-ctx.Done():
+					return 0, ctx.Err()
+				}
+			}}
+			began := time.Now()
+			webhookclient.Discard(b, cancel)
+			if took := time.Since(began); took != webhookclient.BodyTime || !b.closed {
+				t.Errorf("a body %s: %s, closed: %t", name, took, b.closed)
+			}
+		})
+	}
+}
+
+func TestDiscard_ReadsTheBeginningOfAnEndlessBody(t *testing.T) {
+	t.Parallel()
+	total := 0
+	b := &body{read: func(part []byte) (int, error) {
+		if total += len(part); total > 100*webhookclient.MaxBody {
+			return 0, errors.New("too much is read")
+		}
+		return len(part), nil
+	}}
+	webhookclient.Discard(b, func() {})
+	if total != webhookclient.MaxBody || !b.closed {
+		t.Errorf("%d bytes, closed: %t", total, b.closed)
+	}
+}
+
+// A body that ends has its answer taken, and no request is cancelled meanwhile.
+func TestDiscard_CancelsNoRequestThatEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &body{read: func([]byte) (int, error) { return 0, io.EOF }}
+		webhookclient.Discard(b, func() { t.Error("the request is cancelled") })
+		time.Sleep(2 * webhookclient.BodyTime) //nolint:forbidigo // the clock of synctest
+	})
+}
