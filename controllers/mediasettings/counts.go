@@ -7,9 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/reconcile"
@@ -96,43 +94,11 @@ func (c countChanges) due(object types.NamespacedName, shown []v1alpha1.PresetSt
 }
 
 // compareCounts requests a reconcile of each object whose status must show other counts of what the database has, until ctx
-// ends. It runs while this replica leads. Nothing is timed for one account.
+// ends. It runs while this replica leads.
 func (r *Reconciler) compareCounts(ctx context.Context) error {
 	changes := countChanges{later: smallChangeIntervals * r.config.CountInterval, since: map[types.NamespacedName]time.Time{}}
-	ticker := time.NewTicker(r.config.CountInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-		if !r.deps.Gate.IsOpen() || r.deps.Outages.Standing(reconcile.Database) != nil {
-			continue
-		}
-		outdated, err := r.outdatedCounts(ctx, changes)
-		if err != nil {
-			log.FromContext(ctx).Error(err, "compare the counts of pictures of all accounts")
-			continue
-		}
-		r.requestPaced(ctx, outdated)
-	}
-}
-
-// requestPaced requests reconciles, CountRate of them in a second.
-func (r *Reconciler) requestPaced(ctx context.Context, keys []types.NamespacedName) {
-	pause := time.NewTicker(time.Second)
-	defer pause.Stop()
-	for i, key := range keys {
-		if i > 0 && i%max(1, r.config.CountRate) == 0 {
-			select {
-			case <-ctx.Done():
-				return
-			case <-pause.C:
-			}
-		}
-		r.deps.Queue.Add(reconcile.PriorityRepeat, ctrl.Request{NamespacedName: key})
-	}
+	return r.deps.Compare(ctx, reconcile.Comparison{What: "the counts of pictures of all accounts", Interval: r.config.CountInterval, Rate: r.config.CountRate,
+		Outdated: func(ctx context.Context) ([]types.NamespacedName, error) { return r.outdatedCounts(ctx, changes) }})
 }
 
 // outdatedCounts returns the objects whose status must show other counts, by two statements for all.

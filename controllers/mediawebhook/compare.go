@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -78,43 +77,11 @@ func differs(shown v1alpha1.MediaWebhookStatus, state webhook.State) (important,
 }
 
 // compare requests a reconcile of each object whose status must show something else of what the database has, and removes webhooks without
-// an object, until ctx ends. It runs while this replica leads. Nothing is timed for one object.
+// an object, until ctx ends. It runs while this replica leads.
 func (r *Reconciler) compare(ctx context.Context) error {
 	memory := &comparison{later: smallChangeIntervals * r.config.CompareInterval, since: map[types.UID]time.Time{}}
-	ticker := time.NewTicker(r.config.CompareInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-		if !r.deps.Gate.IsOpen() || r.deps.Outages.Standing(reconcile.Database) != nil {
-			continue
-		}
-		outdated, err := r.outdated(ctx, memory)
-		if err != nil {
-			log.FromContext(ctx).Error(err, "compare the statuses of all webhooks")
-			continue
-		}
-		r.requestPaced(ctx, outdated)
-	}
-}
-
-// requestPaced requests reconciles, CompareRate of them in a second.
-func (r *Reconciler) requestPaced(ctx context.Context, keys []types.NamespacedName) {
-	pause := time.NewTicker(time.Second)
-	defer pause.Stop()
-	for i, key := range keys {
-		if i > 0 && i%max(1, r.config.CompareRate) == 0 {
-			select {
-			case <-ctx.Done():
-				return
-			case <-pause.C:
-			}
-		}
-		r.deps.Queue.Add(reconcile.PriorityRepeat, ctrl.Request{NamespacedName: key})
-	}
+	return r.deps.Compare(ctx, reconcile.Comparison{What: "the statuses of all webhooks", Interval: r.config.CompareInterval, Rate: r.config.CompareRate,
+		Outdated: func(ctx context.Context) ([]types.NamespacedName, error) { return r.outdated(ctx, memory) }})
 }
 
 // outdated returns the objects whose status must show something else, by one statement for all.
