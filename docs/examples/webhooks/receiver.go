@@ -1,6 +1,6 @@
 //go:build ignore
 
-// A receiver of webhooks in Go, without modules: WEBHOOK_SECRET=whsec_... PORT=8080 go run receiver.go
+// Command receiver is a receiver of webhooks in Go, without modules: WEBHOOK_SECRET=whsec_... PORT=8080 go run receiver.go
 package main
 
 import (

@@ -3,6 +3,7 @@ package runtimetest
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -45,16 +47,27 @@ func NewSite(t *testing.T, handler http.HandlerFunc) *Site {
 	t.Helper()
 	s := &Site{Server: httptest.NewUnstartedServer(handler), answers: map[string][][]netip.Addr{}}
 	s.Server.Config.ErrorLog = nil
+	// Another process may use the port at the trap's address.
+	var trap net.Listener
+	for trap == nil {
+		_, port, err := net.SplitHostPort(s.Server.Listener.Addr().String())
+		must(t, err)
+		s.Address = net.JoinHostPort(Host, port)
+		s.Port, err = strconv.Atoi(port)
+		must(t, err)
+		trap, err = new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.2", port))
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			must(t, err)
+			break
+		}
+		used := s.Server.Listener
+		s.Server.Listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // another port, as the first one is still in use
+		must(t, err)
+		must(t, used.Close())
+	}
+	t.Cleanup(func() { _ = trap.Close() })
 	s.Server.StartTLS()
 	t.Cleanup(func() { s.Server.CloseClientConnections(); s.Server.Close() })
-	_, port, err := net.SplitHostPort(s.Server.Listener.Addr().String())
-	must(t, err)
-	s.Port, err = strconv.Atoi(port)
-	must(t, err)
-	s.Address = net.JoinHostPort(Host, port)
-	trap, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.2", port))
-	must(t, err)
-	t.Cleanup(func() { _ = trap.Close() })
 	go func() {
 		for {
 			conn, err := trap.Accept()
