@@ -189,6 +189,69 @@ type JournalSpec struct {
 	Addresses AddressesOfEvents `json:"addresses,omitempty"`
 }
 
+// GateSpec has files checked before they are sealed.
+type GateSpec struct {
+	// Scanner is what checks the files, of those that the installation has: `clamd` (SERVICE_CLAMD_ADDRESS), or `http`, a service of its own
+	// (SERVICE_GATE_URLS). The address is that of the installation.
+	Scanner GateScanner `json:"scanner"`
+
+	// OnUnscannable says what happens with a file that cannot be checked, because it is encrypted, damaged or too large. `Deny`: it is not
+	// sealed. `Allow`: it is sealed.
+	//
+	// +optional
+	// +kubebuilder:default=Deny
+	OnUnscannable UnscannablePolicy `json:"onUnscannable,omitempty"`
+
+	// OnUnavailable says what happens while the scanner does not answer. `Wait`: seals wait for it; a draft is purged after its time as always.
+	// `Allow`: files are sealed unchecked.
+	//
+	// +optional
+	// +kubebuilder:default=Wait
+	OnUnavailable UnavailablePolicy `json:"onUnavailable,omitempty"`
+
+	// MaxScanBytes is the largest file that is checked. A larger one cannot be checked. clamd has a limit of its own, StreamMaxLength.
+	//
+	// +optional
+	// +kubebuilder:default="100Mi"
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="must be a quantity of bytes such as 100Mi"
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('[num]$')",message="must be a whole number of bytes",messageExpression="'must be a whole number of bytes: ' + string(self) + (string(self).endsWith('m') ? ' is in thousandths; did you mean ' + string(self).upperAscii() + '?' : ' is a fraction')"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || (quantity(string(self)).isGreaterThan(quantity('0')) && quantity(string(self)).compareTo(quantity('4Gi')) <= 0)",message="must be above 0 and at most 4Gi"
+	MaxScanBytes *resource.Quantity `json:"maxScanBytes,omitempty"`
+}
+
+// GateScanner is what checks files.
+//
+// +kubebuilder:validation:Enum=clamd;http
+type GateScanner string
+
+// The values of GateScanner.
+const (
+	GateScannerClamd GateScanner = "clamd"
+	GateScannerHTTP  GateScanner = "http"
+)
+
+// UnscannablePolicy says what happens with a file that cannot be checked.
+//
+// +kubebuilder:validation:Enum=Deny;Allow
+type UnscannablePolicy string
+
+// The values of UnscannablePolicy.
+const (
+	UnscannableDeny  UnscannablePolicy = "Deny"
+	UnscannableAllow UnscannablePolicy = "Allow"
+)
+
+// UnavailablePolicy says what happens while the scanner does not answer.
+//
+// +kubebuilder:validation:Enum=Wait;Allow
+type UnavailablePolicy string
+
+// The values of UnavailablePolicy.
+const (
+	UnavailableWait  UnavailablePolicy = "Wait"
+	UnavailableAllow UnavailablePolicy = "Allow"
+)
+
 // AddressesOfEvents says what events have of the e-mail address of a person.
 //
 // +kubebuilder:validation:Enum=Masked;Full
@@ -305,6 +368,11 @@ type MediaAccountSpec struct {
 	//
 	// +optional
 	Journal *JournalSpec `json:"journal,omitempty"`
+
+	// Gate has files checked for malware before they are sealed. If it is omitted, nothing is checked.
+	//
+	// +optional
+	Gate *GateSpec `json:"gate,omitempty"`
 }
 
 // EndpointsStatus contains the URLs of the media service.

@@ -26,6 +26,7 @@ const (
 	defaultMaxStorage    = 10 << 30 // bytes; equal to the default in the CRD's schema
 	defaultMaxUploadSize = 2 << 30  // bytes; maxStorage if that is smaller
 
+	defaultMaxScanBytes     = 100 << 20       // equal to the default in the CRD's schema
 	defaultJournalRetention = 168 * time.Hour // equal to the default in the CRD's schema
 	// webhookJournalRetention is that of an account with webhooks and without spec.journal. A delivery is tried for 75 hours.
 	webhookJournalRetention = 96 * time.Hour
@@ -216,6 +217,10 @@ func toAccountSpec(object *v1alpha1.MediaAccount, webhooks bool) account.Spec {
 		if journal.Retention != nil {
 			spec.Journal = journal.Retention.Duration
 		}
+	}
+	if gate := object.Spec.Gate; gate != nil {
+		spec.Gate = account.Gate{Scanner: string(gate.Scanner), AllowUnscannable: gate.OnUnscannable == v1alpha1.UnscannableAllow,
+			AllowUnchecked: gate.OnUnavailable == v1alpha1.UnavailableAllow, MaxScanBytes: bytesOrDefault(gate.MaxScanBytes, defaultMaxScanBytes)}
 	}
 	return spec
 }

@@ -53,6 +53,8 @@ type Account struct {
 	Journal time.Duration
 	// FullAddresses is set if its events have the whole e-mail addresses of people.
 	FullAddresses bool
+	// Gate checks files before they are sealed.
+	Gate Gate
 	// ClosedAt is set when the MediaAccount was deleted, which ends the keys.
 	ClosedAt *time.Time
 	// EraseAfter is when the media of a closed account is deleted; nil = never.
@@ -82,6 +84,7 @@ type Spec struct {
 	Journal    time.Duration // how long events can be read, in whole seconds; zero = there is no journal
 	// FullAddresses has events with whole e-mail addresses of people.
 	FullAddresses bool
+	Gate          Gate
 	// Binding is used by Ensure, while the MediaAccount has no account.
 	Binding Binding
 	// Provision is what Ensure creates with a new account.

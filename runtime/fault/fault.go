@@ -49,10 +49,12 @@ const (
 	// FileLost is an item whose file S3 does not have any more: no retry helps, and the item is
 	// there. Only a restore, or the item's deletion, ends it.
 	FileLost
+	// Rejected is a file that must not be sealed: something was found in it, or it cannot be checked.
+	Rejected
 )
 
 var names = [...]string{"internal", "invalid", "unauthenticated", "invalid signature", "forbidden", "not found", "conflict",
-	"precondition failed", "gone", "too large", "quota exceeded", "unsupported type", "busy", "unavailable", "file lost"}
+	"precondition failed", "gone", "too large", "quota exceeded", "unsupported type", "busy", "unavailable", "file lost", "rejected"}
 
 // String returns the name of the kind, for logs and metrics.
 func (k Kind) String() string {

@@ -28,6 +28,7 @@ const (
 	NotPermitted        Code = "not_permitted"
 	Interrupted         Code = "interrupted"
 	Unavailable         Code = "unavailable"
+	Rejected            Code = "rejected"
 	InternalError       Code = "internal_error"
 )
 
@@ -71,6 +72,8 @@ func failureOf(err error) (failure Failure, retry bool) {
 		return Failure{Code: StorageCapExceeded, Text: f.Public}, false
 	case fault.Unauthenticated, fault.Forbidden, fault.NotFound:
 		return Failure{Code: NotPermitted, Text: "the credential that requested the upload has ended, or no longer permits it"}, false
+	case fault.Rejected:
+		return Failure{Code: Rejected, Text: f.Public}, false
 	case fault.Busy, fault.Unavailable:
 		return Failure{Code: Unavailable, Text: "the service could not store the file for too long: try again"}, true
 	case fault.Invalid, fault.UnsupportedType, fault.Conflict, fault.InvalidSignature:

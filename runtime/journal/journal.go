@@ -24,6 +24,7 @@ const (
 	MediaDeleted    Type = "media.deleted"    // it is not served anymore
 	MediaRestored   Type = "media.restored"   // the delete was undone
 	MediaPurged     Type = "media.purged"     // a draft, or a deleted item, has ended for good
+	MediaRejected   Type = "media.rejected"   // the check of the file keeps the draft from being sealed, or has ended it
 	SettingsChanged Type = "settings.changed" // Fields are the settings
 	KeyIssued       Type = "key.issued"
 	KeyEnded        Type = "key.ended" // it ends now, or after its overlap
@@ -37,7 +38,7 @@ const (
 
 // Types returns all types, in the order of the reference.
 func Types() []Type {
-	return []Type{MediaUploaded, MediaSealed, MediaUpdated, MediaDeleted, MediaRestored, MediaPurged, SettingsChanged, KeyIssued, KeyEnded, Suspended, Resumed,
+	return []Type{MediaUploaded, MediaSealed, MediaUpdated, MediaDeleted, MediaRestored, MediaPurged, MediaRejected, SettingsChanged, KeyIssued, KeyEnded, Suspended, Resumed,
 		UsageThreshold, LoggedIn, AppAuthorized, AppRevoked}
 }
 

@@ -110,7 +110,9 @@ type Item struct {
 	Objects   Objects
 	// Derivatives is when the thumbnail and the conversion are made.
 	Derivatives DerivativesState
-	Facts       Facts
+	// Check is what is known of the file in an account that checks files before they are sealed.
+	Check CheckState
+	Facts Facts
 	// Focus is nil unless a client has set it.
 	Focus *FocusPoint
 	// Version increases with every change of the item, from 1.

@@ -41,6 +41,8 @@ type Deps struct {
 	Objects ObjectRemover
 	Now     func() time.Time
 	Log     *slog.Logger
+	// CheckWanted is called when a file is to be checked whose seal is wanted; nil = it is found later.
+	CheckWanted func()
 	// Registry takes the metrics; nil = none are registered.
 	Registry prometheus.Registerer
 }
@@ -53,6 +55,8 @@ type Service struct {
 	now     func() time.Time
 	log     *slog.Logger
 	metrics metrics
+
+	checkWanted func()
 }
 
 // New returns a Service that uses deps.
@@ -64,12 +68,12 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{store: deps.Store, objects: deps.Objects, cfg: cfg, now: deps.Now, log: deps.Log, metrics: metrics}, nil
+	return &Service{store: deps.Store, objects: deps.Objects, cfg: cfg, now: deps.Now, log: deps.Log, metrics: metrics, checkWanted: deps.CheckWanted}, nil
 }
 
 // ScopeOf returns the scope that a principal's calls act in.
 func ScopeOf(p account.Principal) Scope {
-	return Scope{AccountID: p.Account.ID, AppID: p.App.ID, Bucket: p.Account.Bucket, Actor: p.Actor}
+	return Scope{AccountID: p.Account.ID, AppID: p.App.ID, Bucket: p.Account.Bucket, Actor: p.Actor, Gated: p.Account.Gate.On()}
 }
 
 // Get returns a draft or a sealed item; NotFound for any other app's item.
@@ -77,12 +81,16 @@ func (s *Service) Get(ctx context.Context, p account.Principal, id uuid.UUID) (I
 	return s.store.Item(ctx, ScopeOf(p), id)
 }
 
-// Seal makes a draft visible and permanent. Sealing again returns the sealed item.
+// Seal makes a draft visible and permanent. Sealing again returns the sealed item. In an account with a gate, it returns the draft until its
+// file is known to be clean: the seal is recorded, and happens then. Rejected if the file may not be sealed.
 func (s *Service) Seal(ctx context.Context, p account.Principal, id uuid.UUID) (Item, error) {
 	now := s.now()
 	item, err := s.store.Seal(ctx, ScopeOf(p), id, now)
 	if err == nil {
 		s.metrics.countSeal(item, now)
+	}
+	if err == nil && item.Check == CheckSealWanted && s.checkWanted != nil {
+		s.checkWanted()
 	}
 	return item, err
 }

@@ -20,6 +20,8 @@ type Scope struct {
 	Bucket    string
 	// Actor is who makes the change.
 	Actor account.Actor
+	// Gated is set if files are checked before they are sealed.
+	Gated bool
 }
 
 // Store keeps items and counters. PostgreSQL implements it. Errors are faults. An item
@@ -30,7 +32,8 @@ type Store interface {
 	// ItemForDelivery returns an item by id alone, with its owner. NotFound also when
 	// the account is suspended or closed.
 	ItemForDelivery(ctx context.Context, id uuid.UUID) (Item, Owner, error)
-	// Seal makes a draft visible and permanent. It returns a sealed item unchanged.
+	// Seal makes a draft visible and permanent. It returns a sealed item unchanged. A draft whose file is to be checked before stays one, and
+	// is returned with CheckSealWanted: it is sealed once it may be. Rejected if it may not be.
 	Seal(ctx context.Context, scope Scope, id uuid.UUID, now time.Time) (Item, error)
 	// UpdateItem changes a draft or a sealed item in one transaction with the counters and lists that it is
 	// in, and increments its version. It returns when no process has the former item in a cache. decide

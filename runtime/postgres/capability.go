@@ -66,9 +66,13 @@ func (s Uploads) commitSealed(ctx context.Context, item draft) error {
 	return err
 }
 
-// sealCommitted seals an item that the transaction has made, if it is to be sealed.
+// sealCommitted seals an item that the transaction has made, if it is to be sealed, or records that it is once its file was checked.
 func sealCommitted(ctx context.Context, q *sqlgen.Queries, item draft) error {
-	if item.SealedAt == nil {
+	switch {
+	case item.Check == media.CheckSealWanted:
+		_, err := q.WantSeal(ctx, sqlgen.WantSealParams{AppID: item.AppID, ID: item.ID, Actor: item.by.Text()})
+		return err
+	case item.SealedAt == nil:
 		return nil
 	}
 	_, err := q.Seal(ctx, sqlgen.SealParams{AppID: item.AppID, ID: item.ID, Now: *item.SealedAt, Slot: randomSlot(), Actor: item.by.Text()})

@@ -44,6 +44,9 @@ func (s Items) ItemForDelivery(ctx context.Context, id uuid.UUID) (media.Item, m
 	if err != nil {
 		return media.Item{}, media.Owner{}, itemFault(err, "read item for delivery")
 	}
+	if media.CheckState(row.Item.GateState).Blocked() { // nobody gets a file that was not checked
+		return media.Item{}, media.Owner{}, errItemNotFound
+	}
 	return itemOf(row.Item), media.Owner{Namespace: row.Namespace, Name: row.Name, Bucket: row.Bucket}, nil
 }
 
@@ -54,12 +57,24 @@ func (s Items) Seal(ctx context.Context, scope media.Scope, id uuid.UUID, now ti
 		return media.Item{}, err
 	}
 	defer release()
+	if scope.Gated {
+		return s.sealGated(ctx, scope, id, now)
+	}
+	item, err := s.seal(ctx, scope, id, now)
+	if violates(err, gateConstraint) { // the account had a gate when the file was uploaded
+		return s.sealGated(ctx, scope, id, now)
+	}
+	return item, toFault(err, "seal item")
+}
+
+// seal seals an item that may be sealed.
+func (s Items) seal(ctx context.Context, scope media.Scope, id uuid.UUID, now time.Time) (media.Item, error) {
 	row, err := s.idempotent.Seal(ctx, sqlgen.SealParams{AppID: scope.AppID, ID: id, Now: now, Slot: randomSlot(), Actor: scope.Actor.Text()})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return readItem(ctx, s.idempotent, scope, id) // already sealed, or not found
 	}
 	if err != nil {
-		return media.Item{}, toFault(err, "seal item")
+		return media.Item{}, err
 	}
 	s.pageIndex.recordChange(scope.AppID)
 	return itemOf(sqlgen.Item(row)), nil

@@ -40,6 +40,8 @@ type (
 	Tasks struct{ *Store }
 	// Journal keeps the events of accounts.
 	Journal struct{ *Store }
+	// Gates keeps what waits for a verdict, and the quarantine.
+	Gates struct{ *Store }
 	// Webhooks keeps webhooks, and finds the events that they send.
 	Webhooks struct{ *Store }
 )

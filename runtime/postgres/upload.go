@@ -142,7 +142,7 @@ func (d draft) account() uuid.UUID { return d.AccountID }
 // CommitUpload implements upload.Store.
 func (s Uploads) CommitUpload(ctx context.Context, item media.Item, by account.Actor) error {
 	made := draft{item, by}
-	if item.SealedAt != nil {
+	if item.SealedAt != nil || item.Check == media.CheckSealWanted {
 		return s.commitSealed(ctx, made)
 	}
 	committed, err := s.commitBatch.Do(ctx, made)

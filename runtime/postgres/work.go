@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/fetch"
+	"mediastack.dev/runtime/gate"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
@@ -24,7 +25,7 @@ const claimLock = 526_877
 
 // workKinds are the kinds of tasks.
 func workKinds() []string {
-	return []string{string(oauth.EmailWork), string(media.RemovalWork), string(media.FactsWork), string(fetch.JobWork), string(rendition.PictureWork), string(upload.SearchWork), string(upload.DerivativesWork), string(webhook.DeliveryWork)}
+	return []string{string(oauth.EmailWork), string(media.RemovalWork), string(media.FactsWork), string(fetch.JobWork), string(rendition.PictureWork), string(upload.SearchWork), string(upload.DerivativesWork), string(webhook.DeliveryWork), string(gate.ScanWork), string(gate.NoticeWork)}
 }
 
 // optionalTime returns nil for the zero time.

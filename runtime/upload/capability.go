@@ -173,13 +173,17 @@ func (c *Capability) counted() bool { return c != nil && c.Count > 0 }
 // must not wait for others while they hold a connection.
 func (c *Capability) recordedFirst() bool { return c.counted() || c != nil && c.Seal }
 
-// complete returns an item as the capability leaves it: with the reference, and sealed if it says so.
+// complete returns an item as the capability leaves it: with the reference, and sealed if it says so. One whose file is to be checked is sealed
+// after that.
 func (c *Capability) complete(item media.Item) media.Item {
 	if c == nil {
 		return item
 	}
 	item.Ref = c.Ref
-	if c.Seal {
+	switch {
+	case c.Seal && item.Check == media.CheckWaiting:
+		item.Check, item.Version = media.CheckSealWanted, item.Version+1
+	case c.Seal:
 		sealed := item.CreatedAt
 		item.SealedAt, item.Version = &sealed, item.Version+1 // as a seal leaves it
 	}

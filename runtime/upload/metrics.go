@@ -49,7 +49,8 @@ func newMetrics(registry prometheus.Registerer) (metrics, error) {
 	return m, nil
 }
 
-// draftMade counts an upload that became a draft, and was perhaps sealed at once, and says that its derivatives are to be made.
+// draftMade counts an upload that became a draft, and was perhaps sealed at once, and says that its derivatives are to be made, or its file
+// is to be checked.
 func (s *Service) draftMade(upload string, item media.Item) {
 	s.metrics.drafts.WithLabelValues(upload).Inc()
 	if item.SealedAt != nil {
@@ -57,5 +58,8 @@ func (s *Service) draftMade(upload string, item media.Item) {
 	}
 	if item.Derivatives == media.DerivativesPending && s.deps.DerivativesPending != nil {
 		s.deps.DerivativesPending()
+	}
+	if item.Check.Pending() && s.deps.CheckPending != nil {
+		s.deps.CheckPending()
 	}
 }

@@ -94,6 +94,8 @@ type Deps struct {
 	Settings Settings
 	// DerivativesPending is called after an item was made whose derivatives are to be made later; nil = not.
 	DerivativesPending func()
+	// CheckPending is called after an item was made whose file is to be checked before it is sealed; nil = not.
+	CheckPending func()
 	// Locks are those that the requests of resumable uploads hold, and LockTimeout is how long End waits for one.
 	Locks       Locks
 	LockTimeout time.Duration

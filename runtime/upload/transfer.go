@@ -345,10 +345,14 @@ func (t *transfer) item(fields media.Fields, objects media.Objects) media.Item {
 	if t.pending {
 		state = media.DerivativesPending
 	}
+	check := media.CheckNone
+	if t.scope.Gated {
+		check = media.CheckWaiting
+	}
 	return media.Item{
 		ID: t.id, AccountID: t.scope.AccountID, AppID: t.scope.AppID,
 		FileName: fields.FileName, Access: fields.Access, Caption: fields.Caption, Group: fields.Group,
-		Metadata: fields.Metadata, Objects: objects, Derivatives: state, Facts: facts, Version: 1, CreatedAt: t.service.deps.Now(),
+		Metadata: fields.Metadata, Objects: objects, Derivatives: state, Check: check, Facts: facts, Version: 1, CreatedAt: t.service.deps.Now(),
 	}
 }
 

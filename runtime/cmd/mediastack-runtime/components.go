@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/fetch"
+	"mediastack.dev/runtime/gate"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/api"
@@ -99,7 +100,7 @@ type builder struct {
 
 // build returns the components.
 func (b *builder) build() (components, error) {
-	for _, step := range []func() error{b.buildGuard, b.buildAuth, b.buildItems, b.buildPictures, b.buildFiles, b.buildWork, b.buildFetches, b.buildWebhooks, b.buildAPIs, b.buildLogin, b.buildServer} {
+	for _, step := range []func() error{b.buildGuard, b.buildAuth, b.buildItems, b.buildPictures, b.buildFiles, b.buildWork, b.buildFetches, b.buildGate, b.buildWebhooks, b.buildAPIs, b.buildLogin, b.buildServer} {
 		if err := step(); err != nil {
 			return components{}, err
 		}
@@ -148,12 +149,12 @@ func (b *builder) buildAuth() (err error) {
 
 // buildItems creates the items, the uploads that make them, their cache, and what empties the caches.
 func (b *builder) buildItems() (err error) {
-	if b.items, err = media.New(b.Media, media.Deps{Store: b.store.Items, Objects: b.guarded, Now: time.Now, Log: b.log, Registry: b.registry}); err != nil {
+	if b.items, err = media.New(b.Media, media.Deps{Store: b.store.Items, Objects: b.guarded, CheckWanted: func() { b.work.Wake(gate.ScanWork) }, Now: time.Now, Log: b.log, Registry: b.registry}); err != nil {
 		return err
 	}
 	b.store.Uploads.OnRoomMade(b.items.RemoveForRoom)
 	b.locks = b.store.Uploads.UploadLocks(b.log)
-	b.uploads, err = upload.New(b.Upload, upload.Deps{Store: b.store.Uploads, Objects: b.guarded, Items: b.items, Deriver: b.images, Settings: b.cached, DerivativesPending: func() { b.work.Wake(upload.DerivativesWork) },
+	b.uploads, err = upload.New(b.Upload, upload.Deps{Store: b.store.Uploads, Objects: b.guarded, Items: b.items, Deriver: b.images, Settings: b.cached, DerivativesPending: func() { b.work.Wake(upload.DerivativesWork) }, CheckPending: func() { b.work.Wake(gate.ScanWork) },
 		Locks: b.locks, LockTimeout: b.TUS.LockTimeout, Now: time.Now, Log: b.log, Registry: b.registry})
 	if err != nil {
 		return err
@@ -241,6 +242,20 @@ func (b *builder) buildFetches() error {
 		return err
 	}
 	return b.work.Register(fetch.JobWork, b.fetches, b.fetches.Policy())
+}
+
+// buildGate creates what checks files before they are sealed. Without a scanner it runs, too: files wait for it, or pass, as their accounts say.
+func (b *builder) buildGate() error {
+	scanners, err := b.Scanners.Scanners()
+	if err != nil {
+		return usageError{err}
+	}
+	checks, err := gate.New(b.Gate, gate.Deps{Store: b.store.Gates, Objects: b.guarded, Scanners: scanners, Emails: b.Mail.Enabled(), Sealed: b.items.CountSealed,
+		Ready: func() error { return cmp.Or(b.drained.Err(), b.stores.Available(), b.guard.Writable()) }, NoticeQueued: func() { b.work.Wake(gate.NoticeWork) }, Now: time.Now, Log: b.log, Registry: b.registry})
+	if err != nil {
+		return err
+	}
+	return b.work.Register(gate.ScanWork, checks, checks.Policy())
 }
 
 // buildWebhooks creates the deliveries of webhooks. Once the service is drained, other replicas begin them.
@@ -346,6 +361,9 @@ func (b *builder) buildLogins() (*oauth.Service, error) {
 	}
 	if b.mail, err = mail.NewSender(b.Mail, b.Pages.Name, b.Server.BaseURL, logins, time.Now, b.log); err != nil {
 		return nil, usageError{err}
+	}
+	if err := b.work.Register(gate.NoticeWork, mail.Notices{Sender: b.mail}, b.Mail.Policy()); err != nil {
+		return nil, err
 	}
 	policy := b.Mail.Policy()
 	policy.Enqueue = b.store.Tasks.AdoptEmails

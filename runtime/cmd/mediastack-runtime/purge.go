@@ -8,6 +8,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fetch"
+	"mediastack.dev/runtime/gate"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/traceexport"
 	"mediastack.dev/runtime/inventory"
@@ -27,6 +28,7 @@ type purgeCommand struct {
 	Keys     account.KeyPurgeConfig `embed:"" group:"Purge"`
 	Fetch    fetch.PurgeConfig      `embed:"" group:"Purge"`
 	Pictures rendition.PurgeConfig  `embed:"" group:"Purge"`
+	Gate     gate.PurgeConfig       `embed:"" group:"Purge"`
 	Database postgres.Config        `embed:"" group:"Stores"`
 	Objects  objectstore.Config     `embed:"" prefix:"s3-" group:"Stores"`
 
@@ -48,6 +50,8 @@ type purgeSummary struct {
 	RenditionsPurged int `json:"renditionsPurged"`
 	// EventDaysPurged counts the days of the journal that were dropped.
 	EventDaysPurged int `json:"eventDaysPurged"`
+	// QuarantinePurged counts the files that were in quarantine for too long.
+	QuarantinePurged int `json:"quarantinePurged"`
 }
 
 // maintenanceConns are the connections of a command that works through one statement after the
@@ -102,6 +106,10 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 		},
 		func(ctx context.Context, batches purge.Batches) (err error) {
 			summary.EventDaysPurged, err = journal.Purge(ctx, store.Journal, batches)
+			return err
+		},
+		func(ctx context.Context, batches purge.Batches) (err error) {
+			summary.QuarantinePurged, err = gate.Purge(ctx, c.Gate, store.Gates, batches, time.Now())
 			return err
 		})
 	recordPurge(ctx, store, summary, swept, started, log)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mediastack.dev/runtime/fetch"
+	"mediastack.dev/runtime/gate"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/accountmetrics"
 	"mediastack.dev/runtime/internal/auth"
@@ -23,6 +24,7 @@ import (
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/internal/remotefile"
 	"mediastack.dev/runtime/internal/rest"
+	"mediastack.dev/runtime/internal/scanner"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/internal/traceexport"
 	"mediastack.dev/runtime/internal/tus"
@@ -59,6 +61,8 @@ type serveCommand struct {
 	Remote   remotefile.Config     `embed:"" group:"Uploads from a URL"`
 	Webhooks webhook.Config        `embed:"" group:"Webhooks"`
 	Sender   webhookclient.Config  `embed:"" group:"Webhooks"`
+	Gate     gate.Config           `embed:"" group:"Gate"`
+	Scanners scanner.Config        `embed:"" group:"Gate"`
 	OAuth    oauthhttp.Config      `embed:"" group:"Login"`
 	Files    webfiles.Config       `embed:"" group:"Login"`
 	Logins   oauth.Config          `embed:"" group:"Login"`

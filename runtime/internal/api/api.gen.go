@@ -62,6 +62,7 @@ const (
 	ErrorCodeClientClosedRequest  ErrorCode = "client_closed_request"
 	ErrorCodeConflict             ErrorCode = "conflict"
 	ErrorCodeFileLost             ErrorCode = "file_lost"
+	ErrorCodeFileRejected         ErrorCode = "file_rejected"
 	ErrorCodeForbidden            ErrorCode = "forbidden"
 	ErrorCodeGone                 ErrorCode = "gone"
 	ErrorCodeInternalError        ErrorCode = "internal_error"
@@ -90,6 +91,8 @@ func (e ErrorCode) Valid() bool {
 	case ErrorCodeConflict:
 		return true
 	case ErrorCodeFileLost:
+		return true
+	case ErrorCodeFileRejected:
 		return true
 	case ErrorCodeForbidden:
 		return true
@@ -172,6 +175,7 @@ const (
 	LoginMade             EventType = "login"
 	MediaDeleted          EventType = "media.deleted"
 	MediaPurged           EventType = "media.purged"
+	MediaRejected         EventType = "media.rejected"
 	MediaRestored         EventType = "media.restored"
 	MediaSealed           EventType = "media.sealed"
 	MediaUpdated          EventType = "media.updated"
@@ -200,6 +204,8 @@ func (e EventType) Valid() bool {
 	case MediaDeleted:
 		return true
 	case MediaPurged:
+		return true
+	case MediaRejected:
 		return true
 	case MediaRestored:
 		return true
@@ -582,6 +588,9 @@ type MediaItem struct {
 	// Focus The point of the image that presets with the focus `point` keep; absent when nobody has set it.
 	Focus *Focus `json:"focus,omitempty"`
 
+	// State Of a draft in an account that checks files before they are sealed. `checking`: it is sealed once its file is known to be clean. `rejected`: its file cannot be checked, so it is not sealed. Absent otherwise.
+	State string `json:"state,omitempty"`
+
 	// Presets The pictures of the presets of the account, by name. Only if `fields` names it; empty if the item is no image.
 	Presets map[string]Picture `json:"presets,omitempty"`
 }
@@ -851,6 +860,9 @@ type To = string
 // Type defines model for Type.
 type Type = string
 
+// CheckedItem defines model for CheckedItem.
+type CheckedItem = MediaItem
+
 // Conflict defines model for Conflict.
 type Conflict = Error
 
@@ -877,6 +889,9 @@ type NotFound = Error
 
 // PreconditionFailed defines model for PreconditionFailed.
 type PreconditionFailed = Error
+
+// Rejected defines model for Rejected.
+type Rejected = Error
 
 // SelectedMediaItem defines model for SelectedMediaItem.
 type SelectedMediaItem = MediaItem

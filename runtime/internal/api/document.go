@@ -105,6 +105,7 @@ func (d AccountDocuments) Item(item media.Item) MediaItem {
 	if item.Focus != nil {
 		document.Focus = &Focus{X: float64(item.Focus.X) / 1000, Y: float64(item.Focus.Y) / 1000}
 	}
+	document.State = checkState(item)
 	if item.Draft() {
 		document.ExpiresAt = new(timestamp(item.CreatedAt.Add(d.DraftTTL)))
 	} else {
@@ -120,6 +121,24 @@ func (d AccountDocuments) Item(item media.Item) MediaItem {
 		}
 	}
 	return document
+}
+
+// The states of a draft whose file is checked before it is sealed.
+const (
+	StateChecking = "checking"
+	StateRejected = "rejected"
+)
+
+// checkState returns the state of a draft that is not sealed since its file is checked, or was rejected; empty for all others.
+func checkState(item media.Item) string {
+	switch {
+	case !item.Draft():
+	case item.Check == media.CheckSealWanted:
+		return StateChecking
+	case item.Check == media.CheckRejected:
+		return StateRejected
+	}
+	return ""
 }
 
 // Deleted returns the document of a deleted item.

@@ -101,6 +101,9 @@ func (m *MediaItem) appendFields(dst []byte, fields Selection) []byte {
 	if fields&fieldFocus != 0 && m.Focus != nil {
 		dst = m.Focus.append(append(dst, `,"focus":`...))
 	}
+	if m.State != "" {
+		text(fieldState, `,"state":`, m.State)
+	}
 	if fields&fieldPresets != 0 {
 		dst = appendPictures(append(dst, `,"presets":`...), m.Presets)
 	}

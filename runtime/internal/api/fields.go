@@ -36,6 +36,7 @@ const (
 	fieldMetadata
 	fieldRef
 	fieldFocus
+	fieldState
 	fieldEnd
 	allFields = fieldEnd - 1
 	// fieldPresets is only in documents that name it.
@@ -44,7 +45,7 @@ const (
 
 // fieldNames are the names of the members, in the order of the constants.
 var fieldNames = []string{"mediaId", "originalFileName", "mimeType", "size", "access", "file", "thumbnail", "caption", "group", "temp", "original",
-	"createdAt", "sealedAt", "expiresAt", "sha256", "width", "height", "placeholder", "dominantColor", "duration", "pages", "metadata", "ref", "focus", "presets"}
+	"createdAt", "sealedAt", "expiresAt", "sha256", "width", "height", "placeholder", "dominantColor", "duration", "pages", "metadata", "ref", "focus", "state", "presets"}
 
 // ParseSelection reads the parameter fields: names of members, separated by commas. An empty text is
 // all but presets. An unknown name is Invalid.

@@ -36,6 +36,8 @@ func StatusOf(kind fault.Kind) int {
 		return http.StatusRequestEntityTooLarge
 	case fault.UnsupportedType:
 		return http.StatusUnsupportedMediaType
+	case fault.Rejected:
+		return http.StatusUnprocessableEntity
 	case fault.Busy:
 		return http.StatusTooManyRequests
 	case fault.Unavailable:
@@ -164,6 +166,7 @@ var errorCodes = map[int]api.ErrorCode{
 	http.StatusGone:                         api.ErrorCodeGone,
 	http.StatusPreconditionFailed:           api.ErrorCodePreconditionFailed,
 	http.StatusRequestEntityTooLarge:        api.ErrorCodePayloadTooLarge,
+	http.StatusUnprocessableEntity:          api.ErrorCodeFileRejected,
 	http.StatusUnsupportedMediaType:         api.ErrorCodeUnsupportedMediaType,
 	http.StatusRequestedRangeNotSatisfiable: api.ErrorCodeRangeNotSatisfiable,
 	http.StatusLocked:                       api.ErrorCodeLocked,

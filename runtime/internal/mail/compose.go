@@ -17,10 +17,11 @@ import (
 	gomail "github.com/wneessen/go-mail"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/gate"
 	"mediastack.dev/runtime/oauth"
 )
 
-//go:embed login_email.txt login_email.html
+//go:embed login_email.txt login_email.html notice_email.txt notice_email.html
 var templates embed.FS
 
 // composer renders login e-mails. Except for the code, their content comes from the
@@ -32,6 +33,9 @@ type composer struct {
 	host  string
 	text  *text.Template
 	html  *html.Template
+
+	noticeText *text.Template
+	noticeHTML *html.Template
 }
 
 // newComposer returns the composer of an enabled configuration, else an empty one.
@@ -51,7 +55,13 @@ func newComposer(cfg Config, brand, baseURL string) (composer, error) {
 	if c.text, err = text.ParseFS(templates, "login_email.txt"); err != nil {
 		return composer{}, err
 	}
-	c.html, err = html.ParseFS(templates, "login_email.html")
+	if c.html, err = html.ParseFS(templates, "login_email.html"); err != nil {
+		return composer{}, err
+	}
+	if c.noticeText, err = text.ParseFS(templates, "notice_email.txt"); err != nil {
+		return composer{}, err
+	}
+	c.noticeHTML, err = html.ParseFS(templates, "notice_email.html")
 	return c, err
 }
 
@@ -60,25 +70,48 @@ var errInvalidRecipient = errors.New("invalid recipient address")
 // compose renders an e-mail. id is the same for all attempts. The subject and the first line do not contain the code:
 // locked screens show both, and mail servers log the subject.
 func (c composer) compose(id uuid.UUID, email oauth.LoginEmail, now time.Time) (*gomail.Msg, error) {
-	if _, ok := account.ParseEmail(email.To); !ok {
-		return nil, errInvalidRecipient
+	message, err := c.message(email.To, "Your code to log in to "+c.brand, now, c.messageID(id, email))
+	if err != nil {
+		return nil, err
 	}
-	message := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
-	message.FromMailAddress(&c.from)
-	if err := message.To(email.To); err != nil {
-		return nil, errInvalidRecipient // the library's error contains the address
-	}
-	message.Subject("Your code to log in to " + c.brand)
-	message.SetDateWithValue(now)
-	message.SetMessageIDWithValue(c.messageID(id, email))
-	// Suppresses automatic replies (RFC 3834).
-	message.SetGenHeader("Auto-Submitted", "auto-generated")
-	message.SetGenHeader("X-Auto-Response-Suppress", "All")
 	data := struct{ Brand, Host, Code, Until string }{c.brand, c.host, email.Code, email.ExpiresAt.UTC().Format("15:04 UTC")}
 	if err := message.SetBodyTextTemplate(c.text, data); err != nil {
 		return nil, err
 	}
 	return message, message.AddAlternativeHTMLTemplate(c.html, data)
+}
+
+// message returns an e-mail without a body.
+func (c composer) message(to, subject string, now time.Time, messageID string) (*gomail.Msg, error) {
+	if _, ok := account.ParseEmail(to); !ok {
+		return nil, errInvalidRecipient
+	}
+	message := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
+	message.FromMailAddress(&c.from)
+	if err := message.To(to); err != nil {
+		return nil, errInvalidRecipient // the library's error contains the address
+	}
+	message.Subject(subject)
+	message.SetDateWithValue(now)
+	message.SetMessageIDWithValue(messageID)
+	// Suppresses automatic replies (RFC 3834).
+	message.SetGenHeader("Auto-Submitted", "auto-generated")
+	message.SetGenHeader("X-Auto-Response-Suppress", "All")
+	return message, nil
+}
+
+// composeNotice renders an e-mail about a rejected file. id is the same for all attempts.
+func (c composer) composeNotice(id uuid.UUID, email gate.NoticeEmail, now time.Time) (*gomail.Msg, error) {
+	message, err := c.message(email.To, "A file was rejected by "+c.brand, now, c.messageID(id, oauth.LoginEmail{To: email.To, ExpiresAt: email.At}))
+	if err != nil {
+		return nil, err
+	}
+	data := struct{ Brand, Host, Namespace, Account, Item, Finding, At string }{c.brand, c.host, email.Namespace, email.Account, email.ItemID.String(), email.Finding,
+		email.At.UTC().Format("2 Jan 2006, 15:04 UTC")}
+	if err := message.SetBodyTextTemplate(c.noticeText, data); err != nil {
+		return nil, err
+	}
+	return message, message.AddAlternativeHTMLTemplate(c.noticeHTML, data)
 }
 
 // messageID returns the same ID for every delivery attempt, so that mail programs can show

@@ -1,14 +1,18 @@
-// Package mail sends the e-mails with login codes to one SMTP server. A Sender is the worker of their tasks (package work), which
+// Package mail sends the e-mails with login codes, and those about rejected files, to one SMTP server. A Sender is the worker of their tasks (package work), which
 // repeats an e-mail until the server accepts it or its code has expired.
 package mail
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
+	gomail "github.com/wneessen/go-mail"
+
+	"mediastack.dev/runtime/gate"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/work"
 )
@@ -59,8 +63,13 @@ func (s *Sender) Work(ctx context.Context, task work.Task) error {
 	if err != nil {
 		return work.Discard(failed("compose an e-mail", err, email))
 	}
+	return s.deliver(ctx, task, message, email)
+}
+
+// deliver sends a message once.
+func (s *Sender) deliver(ctx context.Context, task work.Task, message *gomail.Msg, email oauth.LoginEmail) error {
 	conn := s.conns.take()
-	err = conn.send(ctx, message)
+	err := conn.send(ctx, message)
 	s.conns.put(conn)
 	switch {
 	// An error after the server accepted the e-mail must not cause a second delivery.
@@ -73,6 +82,23 @@ func (s *Sender) Work(ctx context.Context, task work.Task) error {
 		return failed("the mail server did not answer within SERVICE_SMTP_TIMEOUT; it may have accepted the e-mail", err, email)
 	}
 	return failed("send", err, email)
+}
+
+// Notices is a Sender of e-mails about rejected files: the worker of gate.NoticeWork.
+type Notices struct{ *Sender }
+
+// Work implements work.Worker: it sends the e-mail of a task.
+func (s Notices) Work(ctx context.Context, task work.Task) error {
+	var email gate.NoticeEmail
+	if err := json.Unmarshal(task.Payload, &email); err != nil {
+		return work.Discard(errors.New("the payload of an e-mail about a rejected file cannot be read"))
+	}
+	about := oauth.LoginEmail{To: email.To} // for the masks of addresses in the log
+	message, err := s.composer.composeNotice(task.Key, email, s.now())
+	if err != nil {
+		return work.Discard(failed("compose an e-mail", err, about))
+	}
+	return s.deliver(ctx, task, message, about)
 }
 
 // failed returns an error that names the recipient, masked, and no secret.

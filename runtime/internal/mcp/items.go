@@ -26,6 +26,7 @@ type item struct {
 	Group            string       `json:"group"`
 	Temp             bool         `json:"temp,omitempty"`
 	Original         string       `json:"original,omitempty"`
+	State            string       `json:"state,omitempty"`
 }
 
 // detailedItem is the document of an item for the tools that came after those of the specification.
@@ -50,7 +51,7 @@ func detailed(documents api.AccountDocuments, of media.Item) detailedItem {
 
 func documentOf(full api.MediaItem) item {
 	return item{MediaID: full.MediaId, OriginalFileName: full.OriginalFileName, MimeType: full.MimeType, Size: full.Size, Access: media.Access(full.Access),
-		File: full.File, Thumbnail: full.Thumbnail, Caption: full.Caption, Group: full.Group, Temp: full.Temp, Original: full.Original}
+		File: full.File, Thumbnail: full.Thumbnail, Caption: full.Caption, Group: full.Group, Temp: full.Temp, Original: full.Original, State: full.State}
 }
 
 func (a *API) listMedia(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {

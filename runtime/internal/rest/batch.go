@@ -88,7 +88,9 @@ func (a *API) changeOne(ctx context.Context, identity auth.Identity, b batch, re
 	case account.UpdateMedia:
 		item, err = a.deps.Media.Update(ctx, p, id, b.changes[id], media.Condition{})
 	default:
-		item, err = a.deps.Media.Seal(ctx, p, id)
+		if item, err = a.deps.Media.Seal(ctx, p, id); err == nil {
+			result.Status = sealStatus(item)
+		}
 	}
 	if err == nil {
 		result.Item = new(a.deps.Documents.Of(ctx, p.Account.ID).Item(item))

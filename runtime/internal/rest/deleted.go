@@ -44,5 +44,5 @@ func (a *API) RestoreMedia(w http.ResponseWriter, r *http.Request, id api.MediaI
 		httpapi.WriteError(w, r, err)
 		return
 	}
-	a.writeItem(w, r, item)
+	a.writeItem(w, r, http.StatusOK, item)
 }

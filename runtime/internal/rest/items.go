@@ -38,9 +38,9 @@ func (a *API) documents(r *http.Request) api.AccountDocuments {
 }
 
 // writeItem answers with the document of an item and its ETag.
-func (a *API) writeItem(w http.ResponseWriter, r *http.Request, item media.Item) {
+func (a *API) writeItem(w http.ResponseWriter, r *http.Request, status int, item media.Item) {
 	w.Header().Set("ETag", etag(item))
-	httpapi.WriteJSON(w, r, http.StatusOK, new(a.documents(r).Item(item)))
+	httpapi.WriteJSON(w, r, status, new(a.documents(r).Item(item)))
 }
 
 // GetMediaByPost answers POST /media/get/{mediaId}.
@@ -63,7 +63,15 @@ func (a *API) SealMedia(w http.ResponseWriter, r *http.Request, id api.MediaID) 
 		httpapi.WriteError(w, r, err)
 		return
 	}
-	a.writeItem(w, r, item)
+	a.writeItem(w, r, sealStatus(item), item)
+}
+
+// sealStatus returns the status of a seal: that of a draft whose file is still to be checked is recorded, and happens later.
+func sealStatus(item media.Item) int {
+	if item.Draft() {
+		return http.StatusAccepted
+	}
+	return http.StatusOK
 }
 
 // DeleteMedia answers DELETE /media/delete/{mediaId}.

@@ -38,7 +38,7 @@ func (a *API) UpdateMedia(w http.ResponseWriter, r *http.Request, id api.MediaID
 		httpapi.WriteError(w, r, err)
 		return
 	}
-	a.writeItem(w, r, item)
+	a.writeItem(w, r, http.StatusOK, item)
 }
 
 func readUpdate(w http.ResponseWriter, r *http.Request, id uuid.UUID, ifMatch string) (media.Change, media.Condition, error) {

@@ -66,7 +66,10 @@ func backQuery(form url.Values) url.Values {
 // sealFile seals a draft.
 func (a *API) sealFile(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, form url.Values) {
 	a.changeFile(w, r, session, form, account.SealMedia, func(ctx context.Context, o fileOwner, id uuid.UUID) (url.Values, error) {
-		_, err := a.Media.Seal(ctx, o.principal, id)
+		item, err := a.Media.Seal(ctx, o.principal, id)
+		if err == nil && item.Draft() {
+			return url.Values{"done": {"checking"}}, nil
+		}
 		return url.Values{"done": {"sealed"}}, err
 	})
 }

@@ -199,7 +199,8 @@ func (a *API) fileView(o fileOwner, originals settings.Originals, item media.Ite
 	}
 	if item.Draft() {
 		view.ExpiresAt = item.CreatedAt.Add(a.DraftTTL)
-		view.CanSeal = a.may(o.principal, account.SealMedia)
+		view.CanSeal = a.may(o.principal, account.SealMedia) && item.Check != media.CheckSealWanted && item.Check != media.CheckRejected
+		view.Checking, view.Rejected = item.Check == media.CheckSealWanted, item.Check == media.CheckRejected
 	}
 	if a.may(o.principal, account.DeleteMedia) {
 		view.CanDelete = true
@@ -227,6 +228,7 @@ type filesMessage struct {
 var doneNotices = map[string]string{
 	"uploaded":  "The file was uploaded.",
 	"drafted":   "The file was uploaded as a draft.",
+	"checking":  "The file is checked for malware. It is sealed once it is known to be clean: look at the list again.",
 	"sealed":    "The file was sealed: it stays.",
 	"deleted":   "The file was deleted.",
 	"permanent": "The file was deleted permanently.",

@@ -32,7 +32,7 @@ func (a *API) uploadFile(w http.ResponseWriter, r *http.Request) {
 	item, typed, err := a.receiveFile(w, r, o, keepDraft)
 	o.session = a.Login.ExtendLogin(w, r, o.session, began) // a long upload is use
 	if err == nil && !keepDraft {
-		if _, err := a.Media.Seal(r.Context(), o.principal, item.ID); err != nil {
+		if item, err = a.Media.Seal(r.Context(), o.principal, item.ID); err != nil && !fault.Is(err, fault.Rejected) {
 			a.writeFilesPage(w, r, o, url.Values{"state": {draftFiles}}, filesMessage{err: err, text: "The file was uploaded as a draft, but could not be sealed. Seal it here."})
 			return
 		}
@@ -47,8 +47,11 @@ func (a *API) uploadFile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	next := url.Values{"done": {"uploaded"}}
-	if keepDraft {
+	switch {
+	case keepDraft:
 		next = url.Values{"done": {"drafted"}, "state": {draftFiles}}
+	case item.Draft():
+		next = url.Values{"done": {"checking"}, "state": {draftFiles}}
 	}
 	a.Login.SeeOther(w, o.url(filesPath, next))
 }

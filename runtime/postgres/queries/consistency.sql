@@ -36,6 +36,9 @@ SELECT 'item'::text AS referrer, (o.object ->> 'key')::text AS key, false AS abo
 FROM stored_item AS item, jsonb_array_elements(item.objects) AS o (object)
 WHERE item.account_id = sqlc.arg(account_id) AND item.id = ANY (sqlc.arg(ids)::uuid[])
 UNION ALL
+SELECT 'item'::text, (o.object ->> 'key')::text, false
+FROM quarantine q, jsonb_array_elements(q.objects) AS o (object) WHERE q.account_id = sqlc.arg(account_id) AND q.item_id = ANY (sqlc.arg(ids)::uuid[])
+UNION ALL
 SELECT 'item'::text, 'media/' || r.item_id || '/rendition-' || r.id, false
 FROM rendition r WHERE r.account_id = sqlc.arg(account_id) AND r.item_id = ANY (sqlc.arg(ids)::uuid[]) AND r.bytes > 0
 UNION ALL

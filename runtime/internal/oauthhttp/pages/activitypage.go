@@ -80,6 +80,7 @@ var eventWords = []Option{
 	{Value: "media.deleted", Name: "Deleted"},
 	{Value: "media.restored", Name: "Restored"},
 	{Value: "media.purged", Name: "Removed for good"},
+	{Value: "media.rejected", Name: "Rejected by the malware check"},
 	{Value: "settings.changed", Name: "Image settings changed"},
 	{Value: "key.issued", Name: "API key issued"},
 	{Value: "key.ended", Name: "API key ended"},

@@ -90,6 +90,8 @@ type File struct {
 	RestorableUntil time.Time
 
 	CanSeal, CanDelete, CanRestore bool
+	// Checking is set for a draft that is sealed once its file was checked, and Rejected for one whose file cannot be checked.
+	Checking, Rejected bool
 	// DeleteURL leads to the question whether to delete the file permanently; empty = a delete can be
 	// undone, so that nothing is asked.
 	DeleteURL string

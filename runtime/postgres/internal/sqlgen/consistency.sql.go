@@ -14,7 +14,7 @@ import (
 )
 
 const accountByID = `-- name: AccountByID :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses FROM account WHERE id = $1
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate FROM account WHERE id = $1
 `
 
 func (q *Queries) AccountByID(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -47,6 +47,7 @@ func (q *Queries) AccountByID(ctx context.Context, id uuid.UUID) (Account, error
 		&i.UndoFor,
 		&i.JournalRetention,
 		&i.JournalFullAddresses,
+		&i.Gate,
 	)
 	return i, err
 }
@@ -297,6 +298,9 @@ SELECT 'item'::text AS referrer, (o.object ->> 'key')::text AS key, false AS abo
 FROM stored_item AS item, jsonb_array_elements(item.objects) AS o (object)
 WHERE item.account_id = $1 AND item.id = ANY ($2::uuid[])
 UNION ALL
+SELECT 'item'::text, (o.object ->> 'key')::text, false
+FROM quarantine q, jsonb_array_elements(q.objects) AS o (object) WHERE q.account_id = $1 AND q.item_id = ANY ($2::uuid[])
+UNION ALL
 SELECT 'item'::text, 'media/' || r.item_id || '/rendition-' || r.id, false
 FROM rendition r WHERE r.account_id = $1 AND r.item_id = ANY ($2::uuid[]) AND r.bytes > 0
 UNION ALL
@@ -446,7 +450,7 @@ func (q *Queries) ItemsByID(ctx context.Context, arg ItemsByIDParams) ([]ItemsBy
 }
 
 const lockItem = `-- name: LockItem :one
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state FROM stored_item WHERE account_id = $1 AND id = $2 FOR UPDATE
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state, gate_state, seal_actor FROM stored_item WHERE account_id = $1 AND id = $2 FOR UPDATE
 `
 
 type LockItemParams struct {
@@ -485,6 +489,8 @@ func (q *Queries) LockItem(ctx context.Context, arg LockItemParams) (StoredItem,
 		&i.FocusY,
 		&i.DominantColor,
 		&i.DerivativesState,
+		&i.GateState,
+		&i.SealActor,
 	)
 	return i, err
 }
@@ -505,7 +511,7 @@ func (q *Queries) LockRepair(ctx context.Context, arg LockRepairParams) error {
 }
 
 const openAccountsAfter = `-- name: OpenAccountsAfter :many
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses FROM account WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate FROM account WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2
 `
 
 type OpenAccountsAfterParams struct {
@@ -549,6 +555,7 @@ func (q *Queries) OpenAccountsAfter(ctx context.Context, arg OpenAccountsAfterPa
 			&i.UndoFor,
 			&i.JournalRetention,
 			&i.JournalFullAddresses,
+			&i.Gate,
 		); err != nil {
 			return nil, err
 		}

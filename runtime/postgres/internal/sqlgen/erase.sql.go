@@ -13,7 +13,7 @@ import (
 
 const abandonErasure = `-- name: AbandonErasure :one
 UPDATE account SET erase_after = NULL, erasing_at = NULL WHERE id = $1 AND closed_at IS NOT NULL AND bucket_removed_at IS NULL
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate
 `
 
 // Keeps the media. The rows are complete while the bucket was not removed.
@@ -47,6 +47,7 @@ func (q *Queries) AbandonErasure(ctx context.Context, id uuid.UUID) (Account, er
 		&i.UndoFor,
 		&i.JournalRetention,
 		&i.JournalFullAddresses,
+		&i.Gate,
 	)
 	return i, err
 }
@@ -78,7 +79,7 @@ func (q *Queries) AppsToErase(ctx context.Context, accountID uuid.UUID) ([]uuid.
 const beginErasure = `-- name: BeginErasure :one
 UPDATE account SET erasing_at = now()
 WHERE id = $1 AND closed_at IS NOT NULL AND erase_after <= now() AND erasing_at IS NULL
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate
 `
 
 // Decides, once, that the media of a closed account is deleted.
@@ -112,13 +113,14 @@ func (q *Queries) BeginErasure(ctx context.Context, id uuid.UUID) (Account, erro
 		&i.UndoFor,
 		&i.JournalRetention,
 		&i.JournalFullAddresses,
+		&i.Gate,
 	)
 	return i, err
 }
 
 const closeAccount = `-- name: CloseAccount :one
 UPDATE account SET closed_at = now(), erase_after = now() + make_interval(secs => $2::float8)
-WHERE id = $1 RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses
+WHERE id = $1 RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate
 `
 
 type CloseAccountParams struct {
@@ -156,13 +158,14 @@ func (q *Queries) CloseAccount(ctx context.Context, arg CloseAccountParams) (Acc
 		&i.UndoFor,
 		&i.JournalRetention,
 		&i.JournalFullAddresses,
+		&i.Gate,
 	)
 	return i, err
 }
 
 const closedAccountOfObject = `-- name: ClosedAccountOfObject :one
 
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NOT NULL AND object_uid = $3 ORDER BY closed_at DESC LIMIT 1
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NOT NULL AND object_uid = $3 ORDER BY closed_at DESC LIMIT 1
 `
 
 type ClosedAccountOfObjectParams struct {
@@ -204,6 +207,7 @@ func (q *Queries) ClosedAccountOfObject(ctx context.Context, arg ClosedAccountOf
 		&i.UndoFor,
 		&i.JournalRetention,
 		&i.JournalFullAddresses,
+		&i.Gate,
 	)
 	return i, err
 }
@@ -536,7 +540,7 @@ func (q *Queries) EraseUploads(ctx context.Context, arg EraseUploadsParams) (int
 }
 
 const getAccount = `-- name: GetAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses FROM account WHERE id = $1
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate FROM account WHERE id = $1
 `
 
 func (q *Queries) GetAccount(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -569,6 +573,7 @@ func (q *Queries) GetAccount(ctx context.Context, id uuid.UUID) (Account, error)
 		&i.UndoFor,
 		&i.JournalRetention,
 		&i.JournalFullAddresses,
+		&i.Gate,
 	)
 	return i, err
 }

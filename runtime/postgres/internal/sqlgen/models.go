@@ -41,6 +41,7 @@ type Account struct {
 	UndoFor              string
 	JournalRetention     *int64
 	JournalFullAddresses bool
+	Gate                 []byte
 }
 
 type AccountHolding struct {
@@ -155,6 +156,11 @@ type FetchJob struct {
 	Assistant  bool
 }
 
+type GateNotice struct {
+	AccountID uuid.UUID
+	ToldAt    time.Time
+}
+
 type GroupTotal struct {
 	AppID        uuid.UUID
 	GroupLabel   string
@@ -209,6 +215,8 @@ type Item struct {
 	FocusY           *int16
 	DominantColor    *string
 	DerivativesState int16
+	GateState        int16
+	SealActor        *string
 }
 
 type ItemCache struct {
@@ -353,6 +361,17 @@ type PurgeRun struct {
 	Renditions     int64
 }
 
+type Quarantine struct {
+	ItemID    uuid.UUID
+	AccountID uuid.UUID
+	AppID     uuid.UUID
+	At        time.Time
+	Finding   string
+	Item      []byte
+	Objects   []byte
+	Bytes     int64
+}
+
 type RateLimitEvent struct {
 	Kind       string
 	SubjectMac []byte
@@ -488,6 +507,8 @@ type StoredItem struct {
 	FocusY           *int16
 	DominantColor    *string
 	DerivativesState int16
+	GateState        int16
+	SealActor        *string
 }
 
 type Upload struct {

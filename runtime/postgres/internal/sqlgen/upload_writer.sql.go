@@ -30,10 +30,10 @@ WITH timeout_set AS MATERIALIZED (
         unnest($10::text[]) AS caption, unnest($11::text[]) AS group_label, unnest($12::text[]) AS objects,
         unnest($13::bigint[]) AS bytes, unnest($14::timestamptz[]) AS created_at, unnest($15::text[]) AS metadata,
         unnest($16::int[]) AS width, unnest($17::int[]) AS height, unnest($18::bytea[]) AS placeholder, unnest($19::text[]) AS dominant_color,
-        unnest($20::text[]) AS ref, unnest($21::bigint[]) AS duration_ms, unnest($22::int[]) AS pages, unnest($23::smallint[]) AS derivatives_state, unnest($24::text[]) AS actor
+        unnest($20::text[]) AS ref, unnest($21::bigint[]) AS duration_ms, unnest($22::int[]) AS pages, unnest($23::smallint[]) AS derivatives_state, unnest($24::smallint[]) AS gate_state, unnest($25::text[]) AS actor
 ), requested AS MATERIALIZED (
-    SELECT files.id, files.account_id, files.app_id, files.writer, files.fence, files.key_id, files.file_name, files.access, files.caption, files.group_label, files.objects, files.bytes, files.created_at, files.metadata, files.width, files.height, files.placeholder, files.dominant_color, files.ref, files.duration_ms, files.pages, files.derivatives_state, files.actor FROM files JOIN writing ON writing.number = files.writer AND writing.fence = files.fence AND writing.ended_at IS NULL
-        AND writing.instance_id = $25::uuid AND writing.account_id = files.account_id
+    SELECT files.id, files.account_id, files.app_id, files.writer, files.fence, files.key_id, files.file_name, files.access, files.caption, files.group_label, files.objects, files.bytes, files.created_at, files.metadata, files.width, files.height, files.placeholder, files.dominant_color, files.ref, files.duration_ms, files.pages, files.derivatives_state, files.gate_state, files.actor FROM files JOIN writing ON writing.number = files.writer AND writing.fence = files.fence AND writing.ended_at IS NULL
+        AND writing.instance_id = $26::uuid AND writing.account_id = files.account_id
     WHERE files.key_id IN (SELECT valid.id FROM valid)
 ), wanted AS MATERIALIZED (
     SELECT requested.account_id, sum(requested.bytes)::bigint AS bytes FROM requested GROUP BY requested.account_id
@@ -51,9 +51,9 @@ WITH timeout_set AS MATERIALIZED (
     FROM requested JOIN increased ON increased.account_id = requested.account_id AND increased.journal_retention IS NOT NULL
 )
 INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at,
-    metadata, width, height, placeholder, duration_ms, pages, ref, dominant_color, derivatives_state, facts_version)
+    metadata, width, height, placeholder, duration_ms, pages, ref, dominant_color, derivatives_state, gate_state, facts_version)
 SELECT requested.id, requested.account_id, requested.app_id, requested.file_name, requested.access, requested.caption, requested.group_label, requested.objects::jsonb, requested.bytes, requested.created_at,
-    requested.metadata::jsonb, nullif(requested.width, 0), nullif(requested.height, 0), requested.placeholder, nullif(requested.duration_ms, 0), nullif(requested.pages, 0), requested.ref, nullif(requested.dominant_color, ''), coalesce(requested.derivatives_state, 0), 3
+    requested.metadata::jsonb, nullif(requested.width, 0), nullif(requested.height, 0), requested.placeholder, nullif(requested.duration_ms, 0), nullif(requested.pages, 0), requested.ref, nullif(requested.dominant_color, ''), coalesce(requested.derivatives_state, 0), coalesce(requested.gate_state, 0), 3
 FROM requested JOIN increased ON increased.account_id = requested.account_id
 RETURNING id
 `
@@ -82,6 +82,7 @@ type CommitStoredParams struct {
 	Durations      []int64
 	Pages          []int32
 	Derivatives    []int16
+	Gates          []int16
 	Actors         []string
 	Own            uuid.UUID
 }
@@ -118,6 +119,7 @@ func (q *Queries) CommitStored(ctx context.Context, arg CommitStoredParams) ([]u
 		arg.Durations,
 		arg.Pages,
 		arg.Derivatives,
+		arg.Gates,
 		arg.Actors,
 		arg.Own,
 	)
@@ -282,6 +284,7 @@ SELECT $1::uuid, $2::text, array_agg(found.key), false, now()
 FROM (SELECT unnest($3::uuid[]) AS item_id, unnest($4::text[]) AS key) AS found
 WHERE (SELECT i.id FROM stored_item i WHERE i.account_id = $1::uuid AND i.id = found.item_id
     AND i.objects @> jsonb_build_array(jsonb_build_object('key', found.key)) LIMIT 1) IS NULL
+    AND NOT EXISTS (SELECT FROM quarantine q WHERE q.item_id = found.item_id AND q.objects @> jsonb_build_array(jsonb_build_object('key', found.key)))
 GROUP BY found.item_id
 RETURNING keys
 `

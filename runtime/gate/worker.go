@@ -1,0 +1,253 @@
+package gate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/work"
+)
+
+// Config bounds the checks. The tags are flag and environment names.
+type Config struct {
+	Slots   int           `name:"gate-scans" env:"SERVICE_GATE_SCANS" default:"4" help:"How many files a replica has scanned at once."`
+	Timeout time.Duration `name:"gate-timeout" env:"SERVICE_GATE_TIMEOUT" default:"5m" help:"How long one scan may take, with the transfer of the file. The file is scanned again afterwards."`
+}
+
+// Validate checks the bounds.
+func (c Config) Validate() error {
+	switch {
+	case c.Slots < 1:
+		return fmt.Errorf("SERVICE_GATE_SCANS must be 1 or more, not %d", c.Slots)
+	case c.Timeout < time.Second:
+		return fmt.Errorf("SERVICE_GATE_TIMEOUT must be 1s or more, not %s", c.Timeout)
+	}
+	return nil
+}
+
+const (
+	// A scan that failed is repeated after minBackoff, and then after pauses that double up to maxBackoff.
+	minBackoff = time.Second
+	maxBackoff = time.Minute
+	// restingPause is when an account is looked at again that is suspended or closed.
+	restingPause = time.Minute
+	// maxFileFailures is after how many attempts a file is unscannable with which the scanner fails.
+	maxFileFailures = 5
+	// noticePause is for how long the owners of an account get no other e-mail.
+	noticePause = 10 * time.Minute
+)
+
+// Deps are the dependencies of a Service.
+type Deps struct {
+	Store   Store
+	Objects interface {
+		Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error)
+	}
+	// Scanners are those of the installation, by their names.
+	Scanners map[string]Scanner
+	// Ready returns an error while nothing may be changed.
+	Ready func() error
+	// Sealed is called when an item was sealed; nil = not.
+	Sealed func()
+	// Emails is set if the installation sends e-mails.
+	Emails bool
+	// NoticeQueued is called after an e-mail was queued; nil = it is found later.
+	NoticeQueued func()
+	Now          func() time.Time
+	Log          *slog.Logger
+	Registry     prometheus.Registerer // nil = no metrics are exported
+}
+
+// Service is the worker of ScanWork. It is safe for concurrent use.
+type Service struct {
+	cfg     Config
+	deps    Deps
+	metrics metrics
+}
+
+// New returns a Service that uses deps.
+func New(cfg Config, deps Deps) (*Service, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	metrics, err := newMetrics(deps)
+	if err != nil {
+		return nil, err
+	}
+	return &Service{cfg: cfg, deps: deps, metrics: metrics}, nil
+}
+
+// Policy returns how the tasks run. They are tried until the draft is purged: without a verdict nothing is sealed.
+func (s *Service) Policy() work.Policy {
+	return work.Policy{Slots: s.cfg.Slots, Timeout: s.cfg.Timeout, Leased: true, MinBackoff: minBackoff, MaxBackoff: maxBackoff, Ready: s.deps.Ready}
+}
+
+// errNoScanner is the error of a check for which the installation has no scanner.
+var errNoScanner = errors.New("the installation has no such scanner (SERVICE_CLAMD_ADDRESS, SERVICE_GATE_URLS)")
+
+// Work implements work.Worker: it checks the file of an item.
+func (s *Service) Work(ctx context.Context, task work.Task) error {
+	found, err := s.deps.Store.Waiting(ctx, task.AccountID, task.Key)
+	switch {
+	case errors.Is(err, ErrNotWaiting):
+		return nil
+	case err != nil:
+		return err
+	case found.Resting:
+		return work.SnoozeAccount(restingPause)
+	case !found.Gate.On(): // it was removed
+		return s.pass(ctx, found, outcomeOff)
+	}
+	result, err := s.scan(ctx, found, task.Attempt)
+	switch {
+	case ctx.Err() != nil:
+		return cmp.Or(err, ctx.Err())
+	case errors.Is(err, errUnreadable):
+		return err
+	case err != nil:
+		s.metrics.failed.WithLabelValues(found.Gate.Scanner).Inc()
+		if !found.Gate.AllowUnchecked {
+			return fmt.Errorf("scanner %s: %w", found.Gate.Scanner, err)
+		}
+		s.deps.Log.WarnContext(ctx, "a file passes unchecked: the scanner is not available, and the account allows that", "item", task.Key, "account", task.AccountID, "scanner", found.Gate.Scanner, "error", err)
+		return s.pass(ctx, found, outcomeUnchecked)
+	}
+	return s.decide(ctx, found, result)
+}
+
+// errUnreadable is the error of a file that could not be read. It says nothing of the scanner.
+var errUnreadable = errors.New("the file could not be read")
+
+// scan has the file scanned.
+func (s *Service) scan(ctx context.Context, found Waiting, attempt int) (Result, error) {
+	original, ok := found.Item.Objects.Find(media.Original)
+	if !ok {
+		return Result{}, fmt.Errorf("%w: it has no original", errUnreadable)
+	}
+	if original.Bytes > found.Gate.MaxScanBytes {
+		return Result{Unscannable, fmt.Sprintf("it is larger than maxScanBytes, %d bytes", found.Gate.MaxScanBytes)}, nil
+	}
+	scanner := s.deps.Scanners[found.Gate.Scanner]
+	if scanner == nil {
+		return Result{}, errNoScanner
+	}
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	file := io.NopCloser(strings.NewReader(""))
+	if original.Bytes > 0 {
+		var err error
+		if file, err = s.deps.Objects.Open(reading, found.Bucket, original.Key, 0, original.Bytes); err != nil {
+			return Result{}, fmt.Errorf("%w: %w", errUnreadable, err)
+		}
+	}
+	defer func() { _ = file.Close() }()
+	source := &recorded{Reader: file}
+	began := s.deps.Now()
+	result, err := scanner.Scan(ctx, source, original.Bytes)
+	cancel() // a client may still read of a file that was answered before its end
+	read, readErr := source.stop()
+	switch {
+	case readErr != nil: // whatever the scanner says of a part of the file
+		return Result{}, fmt.Errorf("%w: %w", errUnreadable, readErr)
+	case errors.Is(err, ErrFile) && attempt >= maxFileFailures:
+		return Result{Unscannable, err.Error()}, nil
+	case err != nil:
+		return Result{}, err
+	case result.Verdict == Clean && read != original.Bytes:
+		return Result{}, fmt.Errorf("%w: %d of %d bytes were scanned", ErrFile, read, original.Bytes)
+	}
+	s.metrics.duration.WithLabelValues(found.Gate.Scanner).Observe(s.deps.Now().Sub(began).Seconds())
+	return result, nil
+}
+
+// recorded keeps the error of a file, and counts its bytes, until it is stopped.
+type recorded struct {
+	io.Reader
+	mu      sync.Mutex
+	read    int64
+	err     error
+	stopped bool
+}
+
+// Read reads the next bytes.
+func (r *recorded) Read(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopped {
+		return 0, io.ErrClosedPipe
+	}
+	n, err := r.Reader.Read(p)
+	r.read += int64(n)
+	if err != nil && !errors.Is(err, io.EOF) && r.err == nil {
+		r.err = err
+	}
+	return n, err
+}
+
+// stop ends the reads, and returns how many bytes were read and why no more could be. What has failed since the file was not wanted anymore
+// is no error.
+func (r *recorded) stop() (read int64, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopped = true
+	if errors.Is(r.err, context.Canceled) {
+		return r.read, nil
+	}
+	return r.read, r.err
+}
+
+// decide records what follows from a verdict.
+func (s *Service) decide(ctx context.Context, found Waiting, result Result) error {
+	notice := Notice{Send: s.deps.Emails, Pause: noticePause}
+	log := s.deps.Log.With("item", found.Item.ID, "account", found.Item.AccountID, "scanner", found.Gate.Scanner, "finding", result.Name)
+	switch result.Verdict {
+	case Clean:
+		return s.pass(ctx, found, string(Clean))
+	case Infected:
+		changed, err := s.deps.Store.Quarantine(ctx, found.Item.AccountID, found.Item.ID, result.Name, notice)
+		return s.rejected(ctx, log, string(Infected), changed, err)
+	case Unscannable:
+		if found.Gate.AllowUnscannable {
+			log.InfoContext(ctx, "a file passes that cannot be scanned: the account allows that")
+			return s.pass(ctx, found, string(Unscannable))
+		}
+		changed, err := s.deps.Store.Deny(ctx, found.Item.AccountID, found.Item.ID, notice)
+		return s.rejected(ctx, log, string(Unscannable), changed, err)
+	}
+	return fmt.Errorf("%w: it answers with the verdict %.40q", ErrFile, result.Verdict)
+}
+
+// rejected counts and logs a file that may not be sealed.
+func (s *Service) rejected(ctx context.Context, log *slog.Logger, outcome string, changed bool, err error) error {
+	if err != nil || !changed {
+		return err
+	}
+	s.metrics.scans.WithLabelValues(outcome).Inc()
+	log.WarnContext(ctx, "a file was rejected", "verdict", outcome)
+	if s.deps.NoticeQueued != nil {
+		s.deps.NoticeQueued()
+	}
+	return nil
+}
+
+// pass lets the item be sealed.
+func (s *Service) pass(ctx context.Context, found Waiting, outcome string) error {
+	sealed, err := s.deps.Store.Pass(ctx, found.Item.AccountID, found.Item.ID, s.deps.Now())
+	if err != nil {
+		return err
+	}
+	s.metrics.scans.WithLabelValues(outcome).Inc()
+	if sealed && s.deps.Sealed != nil {
+		s.deps.Sealed()
+	}
+	return nil
+}

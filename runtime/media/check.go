@@ -1,0 +1,34 @@
+package media
+
+import "mediastack.dev/runtime/fault"
+
+// CheckState is what is known of the file of an item in an account that checks files before they are sealed (docs/decisions/0051). It is stored.
+type CheckState int16
+
+// The states.
+const (
+	// CheckNone is an item whose file was not to be checked when it was uploaded.
+	CheckNone CheckState = iota
+	// CheckWaiting is a draft whose file is to be checked.
+	CheckWaiting
+	// CheckPassed is an item that may be sealed.
+	CheckPassed
+	// CheckRejected is a draft that may not be sealed, since its file cannot be checked.
+	CheckRejected
+	// CheckSealWanted is a draft whose file is to be checked, and that is sealed once it may be.
+	CheckSealWanted
+)
+
+// Pending reports whether the file is still to be checked.
+func (c CheckState) Pending() bool { return c == CheckWaiting || c == CheckSealWanted }
+
+// Blocked reports whether the file must not leave the service: it was not checked, or was rejected.
+func (c CheckState) Blocked() bool { return c.Pending() || c == CheckRejected }
+
+// ErrUnscannable is the fault of a seal of a draft whose file cannot be checked.
+var ErrUnscannable = fault.New(fault.Rejected, "the file cannot be checked for malware, and the account accepts no such files: it is encrypted, damaged or too large. Upload another file")
+
+// FoundFault returns the fault of a seal of a file in which something was found.
+func FoundFault(finding string) error {
+	return fault.New(fault.Rejected, "the file was rejected, and the draft has ended: it contains %s", finding)
+}
