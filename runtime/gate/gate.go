@@ -66,8 +66,6 @@ type Store interface {
 	Deny(ctx context.Context, accountID, itemID uuid.UUID, notice Notice) (changed bool, err error)
 	// Quarantine ends the draft, takes its bytes off the cap, and keeps its objects in quarantine.
 	Quarantine(ctx context.Context, accountID, itemID uuid.UUID, finding string, notice Notice) (changed bool, err error)
-	// CountWaiting returns how many files wait for a verdict, and the time of the oldest one.
-	CountWaiting(ctx context.Context) (waiting int64, oldest time.Time, err error)
 }
 
 // Notice says whether the owners are told of a rejected file by e-mail, in the same transaction.

@@ -79,7 +79,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	metrics, err := newMetrics(deps)
+	metrics, err := newMetrics(deps.Registry)
 	if err != nil {
 		return nil, err
 	}

@@ -118,12 +118,6 @@ func (s Gates) queueNotices(ctx context.Context, q *sqlgen.Queries, accountID uu
 	return nil
 }
 
-// CountWaiting implements gate.Store.
-func (s Gates) CountWaiting(ctx context.Context) (int64, time.Time, error) {
-	row, err := s.idempotent.WaitingItems(ctx)
-	return row.Waiting, row.Oldest, toFault(err, "count files without a verdict")
-}
-
 // quarantinePage is how many files EachQuarantined reads at once.
 const quarantinePage = 500
 
@@ -131,7 +125,7 @@ const quarantinePage = 500
 func (s Gates) EachQuarantined(ctx context.Context, namespace string, visit func(gate.Quarantined) error) error {
 	before, beforeID := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), maxUUID
 	for {
-		rows, err := s.idempotent.ListQuarantine(ctx, sqlgen.ListQuarantineParams{Namespace: namespace, Before: before, BeforeID: beforeID, Batch: quarantinePage})
+		rows, err := s.queries.ListQuarantine(ctx, sqlgen.ListQuarantineParams{Namespace: namespace, Before: before, BeforeID: beforeID, Batch: quarantinePage})
 		if err != nil {
 			return toFault(err, "list the quarantine")
 		}

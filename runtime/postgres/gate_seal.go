@@ -57,11 +57,11 @@ func (s Items) sealGated(ctx context.Context, scope media.Scope, id uuid.UUID, n
 			return item, toFault(err, "seal item")
 		}
 		wanted, err := s.idempotent.WantSeal(ctx, sqlgen.WantSealParams{AppID: scope.AppID, ID: id, Actor: scope.Actor.Text()})
-		if err != nil {
-			return media.Item{}, toFault(err, "record a seal")
+		if err == nil {
+			return itemOf(sqlgen.Item(wanted)), nil
 		}
-		if len(wanted) == 1 {
-			return itemOf(wanted[0]), nil
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return media.Item{}, toFault(err, "record a seal")
 		}
 	}
 	return media.Item{}, errSealRepeated

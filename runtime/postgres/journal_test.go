@@ -226,6 +226,7 @@ func TestJournal_StatementsThatChangeItemsTellIt(t *testing.T) {
 		"EraseItems":         "the journal of the account is erased, too",
 		"PostponeTombstones": "the time at which it ends is in no event",
 		"RepairItemBytes":    "the sum is in no document",
+		"PassItem":           "the seal that follows is an event of its own",
 		"SetItemObjects":     "the check names what it repairs to the administrator",
 	}
 	changes := regexp.MustCompile(`(?i)\b(INSERT INTO|UPDATE|DELETE FROM)\s+(stored_)?item\s`)

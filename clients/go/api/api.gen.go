@@ -66,6 +66,7 @@ const (
 	ErrorCodeClientClosedRequest  ErrorCode = "client_closed_request"
 	ErrorCodeConflict             ErrorCode = "conflict"
 	ErrorCodeFileLost             ErrorCode = "file_lost"
+	ErrorCodeFileRejected         ErrorCode = "file_rejected"
 	ErrorCodeForbidden            ErrorCode = "forbidden"
 	ErrorCodeGone                 ErrorCode = "gone"
 	ErrorCodeInternalError        ErrorCode = "internal_error"
@@ -94,6 +95,8 @@ func (e ErrorCode) Valid() bool {
 	case ErrorCodeConflict:
 		return true
 	case ErrorCodeFileLost:
+		return true
+	case ErrorCodeFileRejected:
 		return true
 	case ErrorCodeForbidden:
 		return true
@@ -176,6 +179,7 @@ const (
 	LoginMade             EventType = "login"
 	MediaDeleted          EventType = "media.deleted"
 	MediaPurged           EventType = "media.purged"
+	MediaRejected         EventType = "media.rejected"
 	MediaRestored         EventType = "media.restored"
 	MediaSealed           EventType = "media.sealed"
 	MediaUpdated          EventType = "media.updated"
@@ -205,6 +209,8 @@ func (e EventType) Valid() bool {
 		return true
 	case MediaPurged:
 		return true
+	case MediaRejected:
+		return true
 	case MediaRestored:
 		return true
 	case MediaSealed:
@@ -216,6 +222,24 @@ func (e EventType) Valid() bool {
 	case SettingsChanged:
 		return true
 	case UsageThreshold:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MediaItemState.
+const (
+	MediaItemStateChecking MediaItemState = "checking"
+	MediaItemStateRejected MediaItemState = "rejected"
+)
+
+// Valid indicates whether the value is a known member of the MediaItemState enum.
+func (e MediaItemState) Valid() bool {
+	switch e {
+	case MediaItemStateChecking:
+		return true
+	case MediaItemStateRejected:
 		return true
 	default:
 		return false
@@ -671,6 +695,9 @@ type MediaItem struct {
 	// Size Bytes of the file.
 	Size int64 `json:"size"`
 
+	// State Of a draft in an account that checks files before they are sealed. `checking`: it is sealed once its file is known to be clean. `rejected`: its file cannot be checked, so it is not sealed. Absent otherwise.
+	State *MediaItemState `json:"state,omitempty"`
+
 	// Temp True while the item is a draft; absent afterwards.
 	Temp bool `json:"temp,omitempty"`
 
@@ -680,6 +707,9 @@ type MediaItem struct {
 	// Width Width of the image in pixels, as it is displayed; absent when it is not known.
 	Width *int `json:"width,omitempty"`
 }
+
+// MediaItemState Of a draft in an account that checks files before they are sealed. `checking`: it is sealed once its file is known to be clean. `rejected`: its file cannot be checked, so it is not sealed. Absent otherwise.
+type MediaItemState string
 
 // MediaPatch A JSON merge patch (RFC 7396). Members that are absent stay as they are.
 type MediaPatch = map[string]any
@@ -1033,6 +1063,9 @@ type To = time.Time
 // Type defines model for Type.
 type Type = string
 
+// CheckedItem defines model for CheckedItem.
+type CheckedItem = MediaItem
+
 // Conflict defines model for Conflict.
 type Conflict = Error
 
@@ -1071,6 +1104,9 @@ type PreconditionFailed = Error
 
 // RangeNotSatisfiable defines model for RangeNotSatisfiable.
 type RangeNotSatisfiable = Error
+
+// Rejected defines model for Rejected.
+type Rejected = Error
 
 // SelectedMediaItem defines model for SelectedMediaItem.
 type SelectedMediaItem = MediaItem
@@ -1641,7 +1677,8 @@ type ClientInterface interface {
 
 	// SealMedia Seal a draft
 	//
-	// Makes a draft permanent, and visible in lists, counts and totals. Sealing a sealed item returns it unchanged.
+	// Makes a draft permanent, and visible in lists, counts and totals. Sealing a sealed item returns it unchanged. In an account that checks files
+	// before, the answer is 202 until the verdict is there: the seal is recorded, and happens then. Repeat the request to learn what became of it.
 	//
 	// Corresponds with POST /media/seal/{mediaId} (the `SealMedia` operationId).
 	SealMedia(ctx context.Context, mediaID MediaID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2213,7 +2250,8 @@ func (c *Client) RestoreMedia(ctx context.Context, mediaID MediaID, reqEditors .
 
 // SealMedia Seal a draft
 //
-// Makes a draft permanent, and visible in lists, counts and totals. Sealing a sealed item returns it unchanged.
+// Makes a draft permanent, and visible in lists, counts and totals. Sealing a sealed item returns it unchanged. In an account that checks files
+// before, the answer is 202 until the verdict is there: the seal is recorded, and happens then. Repeat the request to learn what became of it.
 //
 // Corresponds with POST /media/seal/{mediaId} (the `SealMedia` operationId).
 func (c *Client) SealMedia(ctx context.Context, mediaID MediaID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4677,7 +4715,8 @@ type ClientWithResponsesInterface interface {
 
 	// SealMediaWithResponse Seal a draft
 	//
-	// Makes a draft permanent, and visible in lists, counts and totals. Sealing a sealed item returns it unchanged.
+	// Makes a draft permanent, and visible in lists, counts and totals. Sealing a sealed item returns it unchanged. In an account that checks files
+	// before, the answer is 202 until the verdict is there: the seal is recorded, and happens then. Repeat the request to learn what became of it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -6455,6 +6494,11 @@ type SealMediaResponse200Headers struct {
 	ETag string
 }
 
+// SealMediaResponse202Headers the declared response headers of an HTTP 202 response for SealMedia
+type SealMediaResponse202Headers struct {
+	ETag string
+}
+
 // SealMediaResponse429Headers the declared response headers of an HTTP 429 response for SealMedia
 type SealMediaResponse429Headers struct {
 	RetryAfter int
@@ -6465,6 +6509,8 @@ type SealMediaResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *MediaItem
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *CheckedItem
 	// JSON400 the response for an HTTP 400 `application/json` response
 	JSON400 *InvalidRequest
 	// JSON401 the response for an HTTP 401 `application/json` response
@@ -6475,12 +6521,16 @@ type SealMediaResponse struct {
 	JSON404 *NotFound
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
+	// JSON422 the response for an HTTP 422 `application/json` response
+	JSON422 *Rejected
 	// JSON429 the response for an HTTP 429 `application/json` response
 	JSON429 *TooMany
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
 	// Headers200 the parsed response headers for an HTTP 200 response
 	Headers200 *SealMediaResponse200Headers
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *SealMediaResponse202Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
 	Headers429 *SealMediaResponse429Headers
 }
@@ -6488,6 +6538,11 @@ type SealMediaResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r SealMediaResponse) GetJSON200() *MediaItem {
 	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r SealMediaResponse) GetJSON202() *CheckedItem {
+	return r.JSON202
 }
 
 // GetJSON400 returns the response for an HTTP 400 `application/json` response
@@ -6513,6 +6568,11 @@ func (r SealMediaResponse) GetJSON404() *NotFound {
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
 func (r SealMediaResponse) GetJSON413() *TooLarge {
 	return r.JSON413
+}
+
+// GetJSON422 returns the response for an HTTP 422 `application/json` response
+func (r SealMediaResponse) GetJSON422() *Rejected {
+	return r.JSON422
 }
 
 // GetJSON429 returns the response for an HTTP 429 `application/json` response
@@ -7650,7 +7710,8 @@ func (c *ClientWithResponses) RestoreMediaWithResponse(ctx context.Context, medi
 
 // SealMediaWithResponse Seal a draft
 //
-// Makes a draft permanent, and visible in lists, counts and totals. Sealing a sealed item returns it unchanged.
+// Makes a draft permanent, and visible in lists, counts and totals. Sealing a sealed item returns it unchanged. In an account that checks files
+// before, the answer is 202 until the verdict is there: the seal is recorded, and happens then. Repeat the request to learn what became of it.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -9407,6 +9468,13 @@ func ParseSealMediaResponse(rsp *http.Response) (*SealMediaResponse, error) {
 		}
 		response.JSON200 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest CheckedItem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest InvalidRequest
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -9442,6 +9510,13 @@ func ParseSealMediaResponse(rsp *http.Response) (*SealMediaResponse, error) {
 		}
 		response.JSON413 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Rejected
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON422 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
 		var dest TooMany
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -9469,6 +9544,16 @@ func ParseSealMediaResponse(rsp *http.Response) (*SealMediaResponse, error) {
 			headers.ETag = value
 		}
 		response.Headers200 = &headers
+	case rsp.StatusCode == 202:
+		var headers SealMediaResponse202Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers202 = &headers
 	case rsp.StatusCode == 429:
 		var headers SealMediaResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {

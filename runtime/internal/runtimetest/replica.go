@@ -16,6 +16,7 @@ import (
 
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/fetch"
+	"mediastack.dev/runtime/gate"
 	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
@@ -81,6 +82,8 @@ type CoreConfig struct {
 	// Source opens the files of uploads from a URL; nil = any URL is valid, and no server is reached.
 	// The jobs run while the test calls Core.Fetch.Run.
 	Source fetch.Source
+	// Scanners check files before they are sealed; nil = there is none. They do while the test calls Core.Tasks.Run.
+	Scanners map[string]gate.Scanner
 	// Fetch is the configuration of these; the default is FetchConfig.
 	Fetch fetch.Config
 }
@@ -164,9 +167,10 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 	must(t, err)
 	c.accountOrigins = accountcache.NewOrigins(e.Store.Accounts, c.Origins, c.log)
 	c.feed = accountcache.NewFeed(config.Changes, c.log, append(config.Caches, c.Auth.Sessions(), c.accountOrigins)...)
-	c.Media, err = media.New(config.Media, media.Deps{Store: config.Store, Objects: config.Objects, Now: config.Now, Log: c.log})
+	wakeScans := func() { c.Tasks.Wake(gate.ScanWork) }
+	c.Media, err = media.New(config.Media, media.Deps{Store: config.Store, Objects: config.Objects, CheckWanted: wakeScans, Now: config.Now, Log: c.log})
 	must(t, err)
-	deps := upload.Deps{Store: config.Uploads, Objects: config.Objects, Items: c.Media, Settings: config.Settings, Locks: config.Locks, LockTimeout: config.LockTimeout, Now: config.Now, Log: c.log}
+	deps := upload.Deps{Store: config.Uploads, Objects: config.Objects, Items: c.Media, Settings: config.Settings, Locks: config.Locks, LockTimeout: config.LockTimeout, CheckPending: wakeScans, Now: config.Now, Log: c.log}
 	files := delivery.Deps{BaseURL: config.Server.BaseURL, Objects: e.Objects, Presigner: config.Presigner, Registry: c.Registry, Settings: config.Settings, Limits: c.Limits, Now: config.Now, Log: c.log}
 	c.Documents = api.Documents{Settings: config.Settings, DraftTTL: 24 * time.Hour}
 	if config.Images {
@@ -190,6 +194,9 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 		must(t, c.Tasks.Register(upload.DerivativesWork, later, later.Policy()))
 		files.Derivatives = later
 	}
+	checks, err := gate.New(gate.Config{Slots: 2, Timeout: Long}, gate.Deps{Store: e.Store.Gates, Objects: config.Objects, Scanners: config.Scanners, Emails: true, Now: time.Now, Log: c.log})
+	must(t, err)
+	must(t, c.Tasks.Register(gate.ScanWork, checks, checks.Policy()))
 	c.Activity = journal.NewActivity(e.Store.Journal)
 	c.Events, err = journal.NewFeed(journal.Config{Waiting: 8, MaxWait: journal.MaxWait}, e.Store.Journal, c.Registry)
 	must(t, err)

@@ -1,11 +1,18 @@
 -- What decides whether an item may be sealed, in an account that checks files before (docs/decisions/0051).
 
--- name: WantSeal :many
+-- name: WantSeal :one
 -- Records that an item is to be sealed once it may be. One without a verdict waits for it from now on. No row: it needs no verdict, or it is
 -- not to be sealed.
-UPDATE item SET gate_state = 4, seal_actor = sqlc.arg(actor)::text, version = version + 1
-WHERE item.app_id = $1 AND item.id = $2 AND item.sealed_at IS NULL AND item.gate_state IN (0, 1)
-RETURNING *;
+WITH changed AS (
+    UPDATE item SET gate_state = 4, seal_actor = sqlc.arg(actor)::text, version = version + 1
+    WHERE item.app_id = $1 AND item.id = $2 AND item.sealed_at IS NULL AND item.gate_state IN (0, 1)
+    RETURNING item.*
+), told AS (
+    INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor, fields)
+    SELECT c.account_id, c.app_id, c.id, c.version, 'media.updated', c.group_label, sqlc.arg(actor)::text, '{state}'
+    FROM changed c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL
+)
+SELECT * FROM changed;
 
 -- name: WaitingItem :one
 -- An item that waits for a verdict. resting: nothing is done for its account at present.
@@ -59,11 +66,6 @@ RETURNING (SELECT account.namespace FROM account WHERE account.id = gate_notice.
 -- name: FindingOf :one
 -- What was found in the file of an item.
 SELECT finding FROM quarantine WHERE app_id = $1 AND item_id = $2;
-
--- name: WaitingItems :one
--- How many files wait for a verdict, and since when: their tasks.
-SELECT count(*)::bigint AS waiting, coalesce(min(item.created_at), now())::timestamptz AS oldest
-FROM work JOIN item ON item.account_id = work.account_id AND item.id = work.key WHERE work.kind = 'scan';
 
 -- name: ListQuarantine :many
 SELECT q.item_id, q.account_id, account.namespace, account.name, app.name AS app, q.at, q.finding, (q.item ->> 'file_name')::text AS file_name,

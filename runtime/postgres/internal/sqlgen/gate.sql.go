@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
+	"mediastack.dev/runtime/media"
 )
 
 const denyItem = `-- name: DenyItem :execrows
@@ -393,29 +394,18 @@ func (q *Queries) WaitingItem(ctx context.Context, arg WaitingItemParams) (Waiti
 	return i, err
 }
 
-const waitingItems = `-- name: WaitingItems :one
-SELECT count(*)::bigint AS waiting, coalesce(min(item.created_at), now())::timestamptz AS oldest
-FROM work JOIN item ON item.account_id = work.account_id AND item.id = work.key WHERE work.kind = 'scan'
-`
+const wantSeal = `-- name: WantSeal :one
 
-type WaitingItemsRow struct {
-	Waiting int64
-	Oldest  time.Time
-}
-
-// How many files wait for a verdict, and since when: their tasks.
-func (q *Queries) WaitingItems(ctx context.Context) (WaitingItemsRow, error) {
-	row := q.db.QueryRow(ctx, waitingItems)
-	var i WaitingItemsRow
-	err := row.Scan(&i.Waiting, &i.Oldest)
-	return i, err
-}
-
-const wantSeal = `-- name: WantSeal :many
-
-UPDATE item SET gate_state = 4, seal_actor = $3::text, version = version + 1
-WHERE item.app_id = $1 AND item.id = $2 AND item.sealed_at IS NULL AND item.gate_state IN (0, 1)
-RETURNING id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state, gate_state, seal_actor
+WITH changed AS (
+    UPDATE item SET gate_state = 4, seal_actor = $3::text, version = version + 1
+    WHERE item.app_id = $1 AND item.id = $2 AND item.sealed_at IS NULL AND item.gate_state IN (0, 1)
+    RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor
+), told AS (
+    INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor, fields)
+    SELECT c.account_id, c.app_id, c.id, c.version, 'media.updated', c.group_label, $3::text, '{state}'
+    FROM changed c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL
+)
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state, gate_state, seal_actor FROM changed
 `
 
 type WantSealParams struct {
@@ -424,55 +414,74 @@ type WantSealParams struct {
 	Actor string
 }
 
+type WantSealRow struct {
+	ID               uuid.UUID
+	AccountID        uuid.UUID
+	AppID            uuid.UUID
+	FileName         string
+	Access           string
+	Caption          string
+	GroupLabel       string
+	Objects          media.Objects
+	Bytes            int64
+	CreatedAt        time.Time
+	SealedAt         *time.Time
+	Version          int32
+	Metadata         media.Metadata
+	Width            *int32
+	Height           *int32
+	Placeholder      []byte
+	FactsVersion     int16
+	Ref              string
+	DeletedAt        *time.Time
+	RestorableUntil  *time.Time
+	WasSealedAt      *time.Time
+	DurationMs       *int64
+	Pages            *int32
+	FocusX           *int16
+	FocusY           *int16
+	DominantColor    *string
+	DerivativesState int16
+	GateState        int16
+	SealActor        *string
+}
+
 // What decides whether an item may be sealed, in an account that checks files before (docs/decisions/0051).
 // Records that an item is to be sealed once it may be. One without a verdict waits for it from now on. No row: it needs no verdict, or it is
 // not to be sealed.
-func (q *Queries) WantSeal(ctx context.Context, arg WantSealParams) ([]Item, error) {
-	rows, err := q.db.Query(ctx, wantSeal, arg.AppID, arg.ID, arg.Actor)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Item
-	for rows.Next() {
-		var i Item
-		if err := rows.Scan(
-			&i.ID,
-			&i.AccountID,
-			&i.AppID,
-			&i.FileName,
-			&i.Access,
-			&i.Caption,
-			&i.GroupLabel,
-			&i.Objects,
-			&i.Bytes,
-			&i.CreatedAt,
-			&i.SealedAt,
-			&i.Version,
-			&i.Metadata,
-			&i.Width,
-			&i.Height,
-			&i.Placeholder,
-			&i.FactsVersion,
-			&i.Ref,
-			&i.DeletedAt,
-			&i.RestorableUntil,
-			&i.WasSealedAt,
-			&i.DurationMs,
-			&i.Pages,
-			&i.FocusX,
-			&i.FocusY,
-			&i.DominantColor,
-			&i.DerivativesState,
-			&i.GateState,
-			&i.SealActor,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+func (q *Queries) WantSeal(ctx context.Context, arg WantSealParams) (WantSealRow, error) {
+	row := q.db.QueryRow(ctx, wantSeal, arg.AppID, arg.ID, arg.Actor)
+	var i WantSealRow
+	err := row.Scan(
+		&i.ID,
+		&i.AccountID,
+		&i.AppID,
+		&i.FileName,
+		&i.Access,
+		&i.Caption,
+		&i.GroupLabel,
+		&i.Objects,
+		&i.Bytes,
+		&i.CreatedAt,
+		&i.SealedAt,
+		&i.Version,
+		&i.Metadata,
+		&i.Width,
+		&i.Height,
+		&i.Placeholder,
+		&i.FactsVersion,
+		&i.Ref,
+		&i.DeletedAt,
+		&i.RestorableUntil,
+		&i.WasSealedAt,
+		&i.DurationMs,
+		&i.Pages,
+		&i.FocusX,
+		&i.FocusY,
+		&i.DominantColor,
+		&i.DerivativesState,
+		&i.GateState,
+		&i.SealActor,
+	)
+	return i, err
 }
