@@ -49,6 +49,7 @@ look() {
 	need chromium program chromium
 	need iproute2 program ip
 	need haproxy program haproxy
+	need clamav-daemon program clamd
 }
 
 explain() {

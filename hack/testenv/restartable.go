@@ -114,3 +114,21 @@ func S3Server(t testing.TB) *Restartable[*servers.S3] {
 	t.Cleanup(func() { started.Stop() }) // of the process that runs then
 	return &Restartable[*servers.S3]{Server: started, t: t}
 }
+
+// ClamdServer starts a clamd that only this test uses. It knows the EICAR test file, and no other signature.
+func ClamdServer(t testing.TB) *Restartable[*servers.Clamd] {
+	t.Helper()
+	dir := TempDir(t)
+	started, err := Group(t).StartClamd(t.Context(), servers.ClamdConfig{Dir: filepath.Join(dir, "clamd"), LogFile: filepath.Join(dir, "clamd.log")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Restartable[*servers.Clamd]{Server: started, t: t}
+}
+
+// eicar is the EICAR test file (https://www.eicar.org), which scanners find and which does nothing. It is in two parts, so that none finds this
+// file.
+const eicar = `X5O!P%@AP[4\PZX54(P^)7CC)7}$` + `EICAR-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*`
+
+// EICAR returns the EICAR test file.
+func EICAR() []byte { return []byte(eicar) }
