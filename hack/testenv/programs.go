@@ -26,6 +26,8 @@ type (
 	Process = servers.Process
 	// RuntimeProcess is a running runtime.
 	RuntimeProcess = servers.Runtime
+	// ClamdProcess is a running clamd.
+	ClamdProcess = servers.Clamd
 	// RuntimeConfig says how to run the product's runtime.
 	RuntimeConfig = servers.RuntimeConfig
 )

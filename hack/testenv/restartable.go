@@ -116,7 +116,7 @@ func S3Server(t testing.TB) *Restartable[*servers.S3] {
 }
 
 // ClamdServer starts a clamd that only this test uses. It knows the EICAR test file, and no other signature.
-func ClamdServer(t testing.TB) *Restartable[*servers.Clamd] {
+func ClamdServer(t testing.TB) *Restartable[*ClamdProcess] {
 	t.Helper()
 	dir := TempDir(t)
 	started, err := Group(t).StartClamd(t.Context(), servers.ClamdConfig{Dir: filepath.Join(dir, "clamd"), LogFile: filepath.Join(dir, "clamd.log")})

@@ -1,0 +1,250 @@
+package gate_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/hack/testenv/wait"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/gate"
+	"mediastack.dev/runtime/internal/runtimetest"
+)
+
+var errAway = errors.New("connection refused")
+
+// waiting waits until the file of an item was tried to be checked, and failed.
+func (w *world) failed(t *testing.T, id uuid.UUID) {
+	t.Helper()
+	wait.UntilNone(t, func() string {
+		if w.QueryInt(t, `SELECT count(*) FROM work WHERE kind = 'scan' AND key = $1 AND failure <> '' AND claim IS NULL`, id) == 1 {
+			return ""
+		}
+		return "no check has failed"
+	})
+}
+
+// What an account wants of files that have no verdict, or that cannot be checked.
+func TestVerdict_PoliciesOfTheAccount(t *testing.T) {
+	t.Parallel()
+	unscannable := gate.Result{Verdict: gate.Unscannable, Name: "it is encrypted"}
+	const (
+		sealed   = "sealed"
+		waits    = "waits"
+		rejected = "rejected"
+	)
+	for name, c := range map[string]struct {
+		result gate.Result
+		err    error
+		change func(*account.Gate)
+		data   []byte
+		want   string
+	}{
+		"clean":                           {result: gate.Result{Verdict: gate.Clean}, want: sealed},
+		"empty":                           {result: gate.Result{Verdict: gate.Clean}, data: []byte{}, want: sealed},
+		"unscannable":                     {result: unscannable, want: rejected},
+		"unscannable, and allowed":        {result: unscannable, change: func(g *account.Gate) { g.AllowUnscannable = true }, want: sealed},
+		"too large":                       {result: gate.Result{Verdict: gate.Clean}, change: func(g *account.Gate) { g.MaxScanBytes = 3 }, want: rejected},
+		"too large, and allowed":          {err: errAway, change: func(g *account.Gate) { g.MaxScanBytes, g.AllowUnscannable = 3, true }, want: sealed},
+		"the scanner is away":             {err: errAway, want: waits},
+		"away, unscannable are allowed":   {err: errAway, change: func(g *account.Gate) { g.AllowUnscannable = true }, want: waits},
+		"the scanner is away, allowed":    {err: errAway, change: func(g *account.Gate) { g.AllowUnchecked = true }, want: sealed},
+		"there is no scanner":             {change: func(g *account.Gate) { g.Scanner = account.ScannerHTTP }, want: waits},
+		"there is no scanner, allowed":    {change: func(g *account.Gate) { g.Scanner, g.AllowUnchecked = account.ScannerHTTP, true }, want: sealed},
+		"a verdict that nobody knows":     {result: gate.Result{Verdict: "dubious"}, want: waits},
+		"a scanner that fails with it":    {err: fmt.Errorf("%w: x", gate.ErrFile), want: waits},
+		"infected, everything is allowed": {result: gate.Result{Verdict: gate.Infected, Name: "X"}, change: func(g *account.Gate) { g.AllowUnchecked, g.AllowUnscannable = true, true }, want: ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, scanner := withStub(t)
+			scanner.answers(c.result, c.err)
+			one := w.gated(t, "one", func(s *account.Spec) {
+				if c.change != nil {
+					c.change(&s.Gate)
+				}
+			})
+			data := c.data
+			if data == nil {
+				data = []byte("file")
+			}
+			id := w.draft(t, one, data)
+			w.seal(t, one, id).MustBe(t, http.StatusAccepted, "seal")
+			w.run(t)
+			if c.want == waits {
+				w.failed(t, id)
+			} else {
+				w.noTasks(t)
+			}
+			got := w.seal(t, one, id)
+			switch c.want {
+			case sealed:
+				got.Is(t, http.StatusOK, "seal")
+			case waits:
+				got.Is(t, http.StatusAccepted, "seal")
+			case rejected:
+				got.Is(t, http.StatusUnprocessableEntity, "seal")
+				item := itemOf(t, w.do(t, http.MethodGet, "/media/get/"+id.String(), runtimetest.Key(one.Key)))
+				if item.State != "rejected" || !item.Temp {
+					t.Errorf("the item is %+v", item)
+				}
+				w.do(t, http.MethodGet, item.File).Is(t, http.StatusNotFound, "download the file")
+				w.Counts(t, 1, "rejections", `SELECT count(*) FROM journal WHERE type = 'media.rejected'`)
+			default:
+				got.Is(t, http.StatusUnprocessableEntity, "seal")
+				w.Counts(t, 0, "items", `SELECT count(*) FROM stored_item`)
+			}
+			want := int64(0)
+			if c.want == sealed {
+				want = 1
+			}
+			w.Counts(t, want, "sealed items", `SELECT count(*) FROM stored_item WHERE sealed_at IS NOT NULL`)
+		})
+	}
+}
+
+// A scanner that answers, but fails with one file again and again, must not keep it waiting for ever.
+func TestVerdict_AFileWithWhichTheScannerFailsIsUnscannable(t *testing.T) {
+	t.Parallel()
+	w, scanner := withStub(t)
+	scanner.answers(gate.Result{}, fmt.Errorf("%w: x", gate.ErrFile))
+	one := w.gated(t, "one")
+	id := w.draft(t, one, []byte("file"))
+	w.run(t)
+	wait.UntilNone(t, func() string {
+		w.due(t)
+		if answer := w.seal(t, one, id); answer.Status != http.StatusUnprocessableEntity {
+			return string(answer.Body)
+		}
+		return ""
+	})
+	if scanner.count() != 5 {
+		t.Errorf("%d scans", scanner.count())
+	}
+}
+
+// A draft of before the gate was switched on is checked when it is to be sealed, and one of after it was switched off is not.
+func TestVerdict_GateThatIsSwitchedOnAndOff(t *testing.T) {
+	t.Parallel()
+	w, scanner := withStub(t)
+	one := w.gated(t, "one", func(s *account.Spec) { s.Gate = account.Gate{} })
+	before, early := w.draft(t, one, []byte("before")), w.draft(t, one, []byte("early"))
+	w.seal(t, one, early).MustBe(t, http.StatusOK, "seal without a gate")
+	w.Counts(t, 0, "tasks", `SELECT count(*) FROM work WHERE kind = 'scan'`)
+	on := func(s *account.Spec) { s.Gate = account.Gate{Scanner: account.ScannerClamd, MaxScanBytes: 1 << 20} }
+	w.Change(t, one, on)
+	wait.UntilNone(t, func() string { // until the replica knows of it
+		if answer := w.seal(t, one, w.draft(t, one, []byte("other"))); answer.Status != http.StatusAccepted {
+			return string(answer.Body)
+		}
+		return ""
+	})
+	w.seal(t, one, before).Is(t, http.StatusAccepted, "seal a draft of before")
+	w.seal(t, one, early).Is(t, http.StatusOK, "seal what is sealed")
+	late := w.draft(t, one, []byte("late"))
+	scanner.answers(gate.Result{}, errAway)
+	w.run(t)
+	w.failed(t, late)
+	w.Change(t, one, func(s *account.Spec) { s.Gate = account.Gate{} })
+	w.due(t)
+	w.noTasks(t)
+	w.sealed(t, one, before)
+	w.seal(t, one, late).Is(t, http.StatusOK, "seal after the gate was switched off")
+}
+
+// The statement of a replica that knows of no gate seals nothing that was not checked.
+func TestVerdict_NoStatementSealsWhatWaits(t *testing.T) {
+	t.Parallel()
+	w, _ := withStub(t)
+	one := w.gated(t, "one")
+	id := w.draft(t, one, []byte("file"))
+	p := w.Principal(t, one)
+	p.Account.Gate = account.Gate{}
+	item, err := w.Media.Seal(t.Context(), p, id)
+	if err != nil || !item.Draft() {
+		t.Errorf("%+v, %v", item, err)
+	}
+	w.Counts(t, 0, "sealed items", `SELECT count(*) FROM item WHERE sealed_at IS NOT NULL`)
+}
+
+// A purge and a late verdict exclude each other.
+func TestVerdict_LateOneFindsNoDraft(t *testing.T) {
+	t.Parallel()
+	for _, verdict := range []gate.Verdict{gate.Clean, gate.Infected, gate.Unscannable} {
+		t.Run(string(verdict), func(t *testing.T) {
+			t.Parallel()
+			w, scanner := withStub(t)
+			scanner.answers(gate.Result{Verdict: verdict, Name: "X"}, nil)
+			one := w.gated(t, "one")
+			id := w.draft(t, one, []byte("file"))
+			w.seal(t, one, id).MustBe(t, http.StatusAccepted, "seal")
+			scanner.during = func() {
+				if purged, err := w.Store.Items.PurgeDrafts(t.Context(), time.Now().Add(time.Hour), 10); err != nil || purged != 1 {
+					t.Errorf("%d drafts are purged: %v", purged, err)
+				}
+			}
+			w.run(t)
+			w.noTasks(t)
+			w.seal(t, one, id).Is(t, http.StatusNotFound, "seal a draft that was purged")
+			w.Counts(t, 0, "items", `SELECT count(*) FROM stored_item`)
+			w.Counts(t, 0, "files in quarantine", `SELECT count(*) FROM quarantine`)
+			w.Counts(t, 0, "bytes of the cap", `SELECT bytes FROM account_usage`)
+			w.Counts(t, 1, "purges", `SELECT count(*) FROM journal WHERE type = 'media.purged'`)
+			w.Counts(t, 0, "verdicts", `SELECT count(*) FROM journal WHERE type IN ('media.sealed', 'media.rejected')`)
+		})
+	}
+}
+
+// A process that dies while it has a file scanned is followed by another one.
+func TestVerdict_AnotherProcessContinues(t *testing.T) {
+	t.Parallel()
+	w, scanner := withStub(t)
+	one := w.gated(t, "one")
+	id := w.draft(t, one, []byte("file"))
+	w.seal(t, one, id).MustBe(t, http.StatusAccepted, "seal")
+	w.exec(t, `INSERT INTO runtime_instance (id, version, started_at, alive_since, lease_ends) VALUES ('00000000-0000-4000-8000-000000000001', 'x', now(), now(), now() - interval '1s')`)
+	w.exec(t, `UPDATE work SET claim = gen_random_uuid(), instance_id = '00000000-0000-4000-8000-000000000001', due_at = now() + interval '1h' WHERE kind = 'scan'`)
+	w.run(t)
+	w.sealed(t, one, id)
+	if scanner.count() != 1 {
+		t.Errorf("%d scans", scanner.count())
+	}
+}
+
+// The gate of an account, its drafts and its quarantine are those of its app only.
+func TestGate_IsolatesTenants(t *testing.T) {
+	t.Parallel()
+	w, scanner := withStub(t)
+	one, other := w.gated(t, "one"), w.gated(t, "other")
+	plain := w.gated(t, "plain", func(s *account.Spec) { s.Gate = account.Gate{} })
+	sibling := w.AddApp(t, one, "sibling")
+	waiting := w.draft(t, one, []byte("waiting"))
+	for _, stranger := range []runtimetest.Tenant{other, plain, sibling} {
+		w.seal(t, stranger, waiting).Is(t, http.StatusNotFound, "seal a draft of another app")
+	}
+	w.Counts(t, 0, "seals that are wanted", `SELECT count(*) FROM item WHERE gate_state = 4`)
+	scanner.answers(gate.Result{Verdict: gate.Infected, Name: "X"}, nil)
+	w.run(t)
+	w.noTasks(t)
+	w.seal(t, one, waiting).Is(t, http.StatusUnprocessableEntity, "seal the rejected file")
+	var missing []byte
+	for _, stranger := range []runtimetest.Tenant{other, plain, sibling} {
+		answer := w.seal(t, stranger, waiting)
+		answer.Is(t, http.StatusNotFound, "seal a rejected file of another app")
+		missing = w.seal(t, stranger, uuid.New()).Body
+		if !bytes.Equal(answer.Body, missing) && !strings.Contains(string(answer.Body), "media item not found") {
+			t.Errorf("%s differs from %s", answer.Body, missing)
+		}
+	}
+	free := w.draft(t, plain, []byte("unchecked"))
+	w.seal(t, plain, free).Is(t, http.StatusOK, "seal in an account without a gate")
+	if scanner.count() != 1 {
+		t.Errorf("%d scans", scanner.count())
+	}
+}
