@@ -211,6 +211,7 @@ func TestVerdict_AnotherProcessContinues(t *testing.T) {
 	w.exec(t, `INSERT INTO runtime_instance (id, version, started_at, alive_since, lease_ends) VALUES ('00000000-0000-4000-8000-000000000001', 'x', now(), now(), now() - interval '1s')`)
 	w.exec(t, `UPDATE work SET claim = gen_random_uuid(), instance_id = '00000000-0000-4000-8000-000000000001', due_at = now() + interval '1h' WHERE kind = 'scan'`)
 	w.run(t)
+	w.exec(t, `UPDATE runtime_instance SET alive_since = now() - interval '2h'`)
 	w.sealed(t, one, id)
 	if scanner.count() != 1 {
 		t.Errorf("%d scans", scanner.count())

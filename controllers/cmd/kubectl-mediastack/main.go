@@ -45,13 +45,14 @@ type flags struct {
 
 	Version kong.VersionFlag `help:"Print the version and exit."`
 
-	Status   statusCommand   `cmd:"" help:"List the MediaAccounts with reason and message, those that need attention first."`
-	Retained retainedCommand `cmd:"" help:"List the retained accounts: those whose MediaAccount was deleted or vanished."`
-	Restore  restoreCommand  `cmd:"" help:"Permit a MediaAccount to take over a retained account. The MediaAccount need not exist yet."`
-	Purge    purgeCommand    `cmd:"" help:"Delete the media of a retained account permanently. Without --confirm, print what that deletes and exit with 3."`
-	Rotate   rotateCommand   `cmd:"" help:"Issue new API keys for an account. The previous keys stay valid for spec.apiKeys.overlap."`
-	Activity activityCommand `cmd:"" help:"List who did what in an account, and when, with the API key of its Secret. The account needs spec.journal."`
-	Webhook  webhookCommand  `cmd:"" help:"List MediaWebhooks, send test events, send events again, and show the last attempts."`
+	Status     statusCommand     `cmd:"" help:"List the MediaAccounts with reason and message, those that need attention first."`
+	Retained   retainedCommand   `cmd:"" help:"List the retained accounts: those whose MediaAccount was deleted or vanished."`
+	Restore    restoreCommand    `cmd:"" help:"Permit a MediaAccount to take over a retained account. The MediaAccount need not exist yet."`
+	Purge      purgeCommand      `cmd:"" help:"Delete the media of a retained account permanently. Without --confirm, print what that deletes and exit with 3."`
+	Rotate     rotateCommand     `cmd:"" help:"Issue new API keys for an account. The previous keys stay valid for spec.apiKeys.overlap."`
+	Activity   activityCommand   `cmd:"" help:"List who did what in an account, and when, with the API key of its Secret. The account needs spec.journal."`
+	Quarantine quarantineCommand `cmd:"" help:"List, release and delete the files in which a scanner has found something."`
+	Webhook    webhookCommand    `cmd:"" help:"List MediaWebhooks, send test events, send events again, and show the last attempts."`
 }
 
 // access is how to reach the cluster, with the names that kubectl has for it.
@@ -96,7 +97,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) (code int) {
 	if err != nil {
 		return fail(log, exitFailed, err)
 	}
-	cluster.log = log
+	cluster.log, cluster.kubectl = log, options.arguments()
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	parsed.BindTo(out, (*io.Writer)(nil))
 	switch err := parsed.Run(cluster); {
@@ -122,6 +123,18 @@ type cluster struct {
 	explicit  bool // the command line names the namespace
 	now       func() time.Time
 	log       io.Writer // notes that are no part of the output
+	kubectl   []string  // the arguments with which kubectl reaches the cluster
+}
+
+// arguments returns the flags for kubectl.
+func (a access) arguments() (flags []string) {
+	if a.Kubeconfig != "" {
+		flags = append(flags, "--kubeconfig="+a.Kubeconfig)
+	}
+	if a.Context != "" {
+		flags = append(flags, "--context="+a.Context)
+	}
+	return flags
 }
 
 // connect reads the kubeconfig as kubectl does.

@@ -1,5 +1,5 @@
 // Command mediastack-operator reconciles MediaAccount, RetainedMediaAccount, MediaSettings and MediaWebhook
-// objects (run, the default), binds a database to another cluster (take-over) and prepares the
+// objects (run, the default), binds a database to another cluster (take-over), manages files in quarantine (quarantine) and prepares the
 // removal of the operator (uninstall). It only wires components together.
 package main
 
@@ -45,9 +45,10 @@ type flags struct {
 
 	Version kong.VersionFlag `help:"Show the version and exit."`
 
-	Run       runCommand       `cmd:"" default:"withargs" help:"Reconcile until SIGTERM or SIGINT. This is the default."`
-	TakeOver  takeOverCommand  `cmd:"" help:"Bind the installation in the database to this cluster. Without --confirm, print what that binds, and exit with 3 if it is needed."`
-	Uninstall uninstallCommand `cmd:"" help:"Close every account with its media retained, and delete the MediaAccounts, MediaSettings and MediaWebhooks. Without --confirm, print what that does, and exit with 3 if there are any."`
+	Run        runCommand        `cmd:"" default:"withargs" help:"Reconcile until SIGTERM or SIGINT. This is the default."`
+	TakeOver   takeOverCommand   `cmd:"" help:"Bind the installation in the database to this cluster. Without --confirm, print what that binds, and exit with 3 if it is needed."`
+	Quarantine quarantineCommand `cmd:"" help:"List, release and delete the files in which a scanner has found something."`
+	Uninstall  uninstallCommand  `cmd:"" help:"Close every account with its media retained, and delete the MediaAccounts, MediaSettings and MediaWebhooks. Without --confirm, print what that does, and exit with 3 if there are any."`
 }
 
 // common are the flags of every command.
