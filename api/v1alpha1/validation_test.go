@@ -74,6 +74,13 @@ func TestMediaAccount_InvalidIsRejectedWithAMessage(t *testing.T) {
 		entries     = "must be names of Secret entries that the operator does not use itself"
 	)
 	cases := map[string]struct{ name, spec, says string }{
+		"a gate without a scanner":                     {spec: `{gate: {}}`, says: "gate.scanner: Required value"},
+		"a gate with another scanner":                  {spec: `{gate: {scanner: "tcp://10.0.0.1:3310"}}`, says: "Unsupported value"},
+		"a gate with another policy":                   {spec: `{gate: {scanner: clamd, onUnavailable: Deny}}`, says: "Unsupported value"},
+		"a gate that scans nothing":                    {spec: `{gate: {scanner: clamd, maxScanBytes: 0}}`, says: "must be above 0 and at most 4Gi"},
+		"a gate that scans too much":                   {spec: `{gate: {scanner: clamd, maxScanBytes: 5Gi}}`, says: "must be above 0 and at most 4Gi"},
+		"a gate that scans no quantity":                {spec: `{gate: {scanner: clamd, maxScanBytes: much}}`, says: "must be a quantity of bytes such as 100Mi"},
+		"a gate that scans a fraction":                 {spec: `{gate: {scanner: clamd, maxScanBytes: 100m}}`, says: "must be a whole number of bytes: 100m is in thousandths; did you mean 100M?"},
 		"a quota that is no quantity":                  {spec: `{storage: {maxStorage: plenty}}`, says: quantity},
 		"an unknown unit":                              {spec: `{storage: {maxStorage: 10Gib}}`, says: quantity},
 		"a quota of zero":                              {spec: `{storage: {maxStorage: 0}}`, says: capBounds},

@@ -208,6 +208,30 @@ func TestAccount_ChangedSpecReachesTheDatabase(t *testing.T) {
 	}
 }
 
+func TestAccount_GateIsWhatTheSpecSays(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t)
+	object := b.readyAccount("demo", func(a *v1alpha1.MediaAccount) { a.Spec.Gate = &v1alpha1.GateSpec{Scanner: v1alpha1.GateScannerClamd} })
+	has := func(want account.Gate) {
+		b.t.Helper()
+		wait.UntilNone(b.t, func() string {
+			found, err := b.registry.Find(b.ctx, b.namespace, "demo")
+			must(t, err)
+			if found.Gate != want {
+				return fmt.Sprintf("the gate of the database is %+v, want %+v", found.Gate, want)
+			}
+			return ""
+		})
+	}
+	has(account.Gate{Scanner: account.ScannerClamd, MaxScanBytes: 100 << 20})
+	change(b, object, func(a *v1alpha1.MediaAccount) {
+		a.Spec.Gate = &v1alpha1.GateSpec{Scanner: v1alpha1.GateScannerHTTP, OnUnscannable: v1alpha1.UnscannableAllow, OnUnavailable: v1alpha1.UnavailableAllow, MaxScanBytes: new(resource.MustParse("1Gi"))}
+	})
+	has(account.Gate{Scanner: account.ScannerHTTP, AllowUnscannable: true, AllowUnchecked: true, MaxScanBytes: 1 << 30})
+	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.Gate = nil })
+	has(account.Gate{})
+}
+
 func TestAccount_JournalIsWhatTheSpecSays(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)

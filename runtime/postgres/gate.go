@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
@@ -41,11 +40,14 @@ func (s Gates) Pass(ctx context.Context, accountID, itemID uuid.UUID, now time.T
 	err = s.inTx(ctx, "record a verdict", func(q *sqlgen.Queries) error {
 		sealed = false
 		passed, err := q.PassItem(ctx, sqlgen.PassItemParams{AccountID: accountID, ID: itemID})
-		if err != nil || len(passed) == 0 || passed[0].SealActor == nil {
+		switch {
+		case errors.Is(err, pgx.ErrNoRows): // there is a verdict, or the draft was purged
+			return nil
+		case err != nil || passed.SealActor == nil:
 			return err
 		}
-		appID = passed[0].AppID
-		sealed, err = sealAs(ctx, q, appID, itemID, *passed[0].SealActor, now)
+		appID = passed.AppID
+		sealed, err = sealAs(ctx, q, appID, itemID, *passed.SealActor, now)
 		return err
 	})
 	if err == nil && sealed {
@@ -90,10 +92,13 @@ func (s Gates) reject(ctx context.Context, accountID, itemID uuid.UUID, finding 
 			return nil
 		}
 		taken, err := q.TakeNotice(ctx, sqlgen.TakeNoticeParams{AccountID: accountID, Pause: notice.Pause.Microseconds()})
-		if err != nil || len(taken) == 0 {
+		switch {
+		case errors.Is(err, pgx.ErrNoRows): // they were told of another file just now
+			return nil
+		case err != nil:
 			return err
 		}
-		return s.queueNotices(ctx, q, accountID, taken[0], gate.NoticeEmail{ItemID: itemID, Finding: finding})
+		return s.queueNotices(ctx, q, accountID, taken, gate.NoticeEmail{ItemID: itemID, Finding: finding})
 	})
 	return changed && err == nil, err
 }
@@ -188,8 +193,8 @@ func (s Gates) Release(ctx context.Context, itemID uuid.UUID, now time.Time) (se
 
 // Delete implements gate.QuarantineStore.
 func (s Gates) Delete(ctx context.Context, itemID uuid.UUID) error {
-	ended, err := s.queries.RemoveQuarantined(ctx, sqlgen.RemoveQuarantinedParams{ItemID: pgtype.UUID{Bytes: itemID, Valid: true}, Cutoff: time.Now(), Batch: 1})
-	if err == nil && len(ended) == 0 {
+	_, err := s.queries.DeleteQuarantined(ctx, itemID)
+	if errors.Is(err, pgx.ErrNoRows) {
 		return errNotQuarantined
 	}
 	return toFault(err, "delete a file in quarantine")
@@ -197,6 +202,6 @@ func (s Gates) Delete(ctx context.Context, itemID uuid.UUID) error {
 
 // ExpireQuarantine implements gate.QuarantineStore.
 func (s Gates) ExpireQuarantine(ctx context.Context, cutoff time.Time, batch int) (int, error) {
-	ended, err := s.queries.RemoveQuarantined(ctx, sqlgen.RemoveQuarantinedParams{Cutoff: cutoff, Batch: batchSize(batch)})
+	ended, err := s.queries.ExpireQuarantine(ctx, sqlgen.ExpireQuarantineParams{Cutoff: cutoff, Batch: batchSize(batch)})
 	return len(ended), toFault(err, "end files in quarantine")
 }

@@ -19,7 +19,7 @@ SELECT * FROM changed;
 SELECT sqlc.embed(item), account.bucket, account.gate, (account.closed_at IS NOT NULL OR account.suspended)::boolean AS resting
 FROM item JOIN account ON account.id = item.account_id WHERE item.account_id = $1 AND item.id = $2 AND item.gate_state IN (1, 4);
 
--- name: PassItem :many
+-- name: PassItem :one
 -- Lets an item be sealed that waits for a verdict. The transaction seals it, if that is wanted. A draft that was purged meanwhile is no row.
 WITH waiting AS MATERIALIZED (
     SELECT i.account_id, i.id, i.app_id, i.seal_actor FROM item i
@@ -55,7 +55,7 @@ WITH deleted AS (
 INSERT INTO quarantine (item_id, account_id, app_id, finding, item, objects, bytes)
 SELECT deleted.id, deleted.account_id, deleted.app_id, sqlc.arg(finding)::text, to_jsonb(deleted), deleted.objects, deleted.bytes FROM deleted;
 
--- name: TakeNotice :many
+-- name: TakeNotice :one
 -- Returns the account if its owners were told nothing for so long, and records that they are.
 INSERT INTO gate_notice (account_id, told_at) VALUES (sqlc.arg(account_id)::uuid, now())
 ON CONFLICT (account_id) DO UPDATE SET told_at = now() WHERE gate_notice.told_at <= now() - sqlc.arg(pause)::bigint * interval '1 microsecond'
@@ -97,14 +97,22 @@ WITH restored AS (
 )
 SELECT restored.id FROM restored;
 
--- name: RemoveQuarantined :many
--- Ends files in quarantine, and queues the removal of their objects: one, or up to a batch of before a cutoff.
-WITH chosen AS MATERIALIZED (
-    SELECT q.item_id FROM quarantine q WHERE sqlc.narg(item_id)::uuid IS NOT NULL AND q.item_id = sqlc.narg(item_id)::uuid
-    UNION ALL
-    (SELECT q.item_id FROM quarantine q WHERE sqlc.narg(item_id)::uuid IS NULL AND q.at < sqlc.arg(cutoff)::timestamptz ORDER BY q.at LIMIT sqlc.arg(batch)::int)
-), ended AS (
-    DELETE FROM quarantine WHERE quarantine.item_id IN (SELECT chosen.item_id FROM chosen) RETURNING quarantine.account_id, quarantine.objects
+-- name: DeleteQuarantined :one
+-- Ends a file in quarantine, and queues the removal of its objects.
+WITH ended AS (
+    DELETE FROM quarantine WHERE quarantine.item_id = $1 RETURNING quarantine.account_id, quarantine.objects
+)
+INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
+SELECT ended.account_id, account.bucket, (SELECT array_agg(o.object ->> 'key') FROM jsonb_array_elements(ended.objects) AS o (object))::text[], false, now()
+FROM ended JOIN account ON account.id = ended.account_id
+RETURNING id;
+
+-- name: ExpireQuarantine :many
+-- As above, of a batch of files of before a cutoff.
+WITH ended AS (
+    DELETE FROM quarantine WHERE ctid = ANY (ARRAY(
+        SELECT q.ctid FROM quarantine q WHERE q.at < sqlc.arg(cutoff)::timestamptz ORDER BY q.at LIMIT sqlc.arg(batch)::int FOR UPDATE SKIP LOCKED))
+    RETURNING quarantine.account_id, quarantine.objects
 )
 INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
 SELECT ended.account_id, account.bucket, (SELECT array_agg(o.object ->> 'key') FROM jsonb_array_elements(ended.objects) AS o (object))::text[], false, now()

@@ -10,9 +10,26 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgtype"
 	"mediastack.dev/runtime/media"
 )
+
+const deleteQuarantined = `-- name: DeleteQuarantined :one
+WITH ended AS (
+    DELETE FROM quarantine WHERE quarantine.item_id = $1 RETURNING quarantine.account_id, quarantine.objects
+)
+INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
+SELECT ended.account_id, account.bucket, (SELECT array_agg(o.object ->> 'key') FROM jsonb_array_elements(ended.objects) AS o (object))::text[], false, now()
+FROM ended JOIN account ON account.id = ended.account_id
+RETURNING id
+`
+
+// Ends a file in quarantine, and queues the removal of its objects.
+func (q *Queries) DeleteQuarantined(ctx context.Context, itemID uuid.UUID) (int64, error) {
+	row := q.db.QueryRow(ctx, deleteQuarantined, itemID)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
+}
 
 const denyItem = `-- name: DenyItem :execrows
 WITH changed AS (
@@ -40,6 +57,44 @@ func (q *Queries) DenyItem(ctx context.Context, arg DenyItemParams) (int64, erro
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const expireQuarantine = `-- name: ExpireQuarantine :many
+WITH ended AS (
+    DELETE FROM quarantine WHERE ctid = ANY (ARRAY(
+        SELECT q.ctid FROM quarantine q WHERE q.at < $1::timestamptz ORDER BY q.at LIMIT $2::int FOR UPDATE SKIP LOCKED))
+    RETURNING quarantine.account_id, quarantine.objects
+)
+INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
+SELECT ended.account_id, account.bucket, (SELECT array_agg(o.object ->> 'key') FROM jsonb_array_elements(ended.objects) AS o (object))::text[], false, now()
+FROM ended JOIN account ON account.id = ended.account_id
+RETURNING id
+`
+
+type ExpireQuarantineParams struct {
+	Cutoff time.Time
+	Batch  int32
+}
+
+// As above, of a batch of files of before a cutoff.
+func (q *Queries) ExpireQuarantine(ctx context.Context, arg ExpireQuarantineParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, expireQuarantine, arg.Cutoff, arg.Batch)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const findingOf = `-- name: FindingOf :one
@@ -121,7 +176,7 @@ func (q *Queries) ListQuarantine(ctx context.Context, arg ListQuarantineParams) 
 	return items, nil
 }
 
-const passItem = `-- name: PassItem :many
+const passItem = `-- name: PassItem :one
 WITH waiting AS MATERIALIZED (
     SELECT i.account_id, i.id, i.app_id, i.seal_actor FROM item i
     WHERE i.account_id = $1 AND i.id = $2 AND i.gate_state IN (1, 4) AND i.sealed_at IS NULL FOR NO KEY UPDATE
@@ -141,24 +196,11 @@ type PassItemRow struct {
 }
 
 // Lets an item be sealed that waits for a verdict. The transaction seals it, if that is wanted. A draft that was purged meanwhile is no row.
-func (q *Queries) PassItem(ctx context.Context, arg PassItemParams) ([]PassItemRow, error) {
-	rows, err := q.db.Query(ctx, passItem, arg.AccountID, arg.ID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []PassItemRow
-	for rows.Next() {
-		var i PassItemRow
-		if err := rows.Scan(&i.AppID, &i.SealActor); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+func (q *Queries) PassItem(ctx context.Context, arg PassItemParams) (PassItemRow, error) {
+	row := q.db.QueryRow(ctx, passItem, arg.AccountID, arg.ID)
+	var i PassItemRow
+	err := row.Scan(&i.AppID, &i.SealActor)
+	return i, err
 }
 
 const quarantineItem = `-- name: QuarantineItem :execrows
@@ -196,47 +238,6 @@ func (q *Queries) QuarantineItem(ctx context.Context, arg QuarantineItemParams) 
 	return result.RowsAffected(), nil
 }
 
-const removeQuarantined = `-- name: RemoveQuarantined :many
-WITH chosen AS MATERIALIZED (
-    SELECT q.item_id FROM quarantine q WHERE $1::uuid IS NOT NULL AND q.item_id = $1::uuid
-    UNION ALL
-    (SELECT q.item_id FROM quarantine q WHERE $1::uuid IS NULL AND q.at < $2::timestamptz ORDER BY q.at LIMIT $3::int)
-), ended AS (
-    DELETE FROM quarantine WHERE quarantine.item_id IN (SELECT chosen.item_id FROM chosen) RETURNING quarantine.account_id, quarantine.objects
-)
-INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
-SELECT ended.account_id, account.bucket, (SELECT array_agg(o.object ->> 'key') FROM jsonb_array_elements(ended.objects) AS o (object))::text[], false, now()
-FROM ended JOIN account ON account.id = ended.account_id
-RETURNING id
-`
-
-type RemoveQuarantinedParams struct {
-	ItemID pgtype.UUID
-	Cutoff time.Time
-	Batch  int32
-}
-
-// Ends files in quarantine, and queues the removal of their objects: one, or up to a batch of before a cutoff.
-func (q *Queries) RemoveQuarantined(ctx context.Context, arg RemoveQuarantinedParams) ([]int64, error) {
-	rows, err := q.db.Query(ctx, removeQuarantined, arg.ItemID, arg.Cutoff, arg.Batch)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int64
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const restoreQuarantined = `-- name: RestoreQuarantined :execrows
 WITH restored AS (
     INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, metadata, width, height, placeholder,
@@ -269,7 +270,7 @@ func (q *Queries) RestoreQuarantined(ctx context.Context, arg RestoreQuarantined
 	return result.RowsAffected(), nil
 }
 
-const takeNotice = `-- name: TakeNotice :many
+const takeNotice = `-- name: TakeNotice :one
 INSERT INTO gate_notice (account_id, told_at) VALUES ($1::uuid, now())
 ON CONFLICT (account_id) DO UPDATE SET told_at = now() WHERE gate_notice.told_at <= now() - $2::bigint * interval '1 microsecond'
 RETURNING (SELECT account.namespace FROM account WHERE account.id = gate_notice.account_id)::text AS namespace,
@@ -289,24 +290,11 @@ type TakeNoticeRow struct {
 }
 
 // Returns the account if its owners were told nothing for so long, and records that they are.
-func (q *Queries) TakeNotice(ctx context.Context, arg TakeNoticeParams) ([]TakeNoticeRow, error) {
-	rows, err := q.db.Query(ctx, takeNotice, arg.AccountID, arg.Pause)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []TakeNoticeRow
-	for rows.Next() {
-		var i TakeNoticeRow
-		if err := rows.Scan(&i.Namespace, &i.Name, &i.Owners); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+func (q *Queries) TakeNotice(ctx context.Context, arg TakeNoticeParams) (TakeNoticeRow, error) {
+	row := q.db.QueryRow(ctx, takeNotice, arg.AccountID, arg.Pause)
+	var i TakeNoticeRow
+	err := row.Scan(&i.Namespace, &i.Name, &i.Owners)
+	return i, err
 }
 
 const takeQuarantined = `-- name: TakeQuarantined :one
