@@ -135,10 +135,7 @@ func (s Gates) EachQuarantined(ctx context.Context, namespace string, visit func
 			return toFault(err, "list the quarantine")
 		}
 		for _, row := range rows {
-			found := gate.Quarantined{ItemID: row.ItemID, Namespace: row.Namespace, Name: row.Name, FileName: row.FileName, Bytes: row.Bytes, Finding: row.Finding, At: row.At}
-			if row.App != nil {
-				found.App = *row.App
-			}
+			found := gate.Quarantined{ItemID: row.ItemID, Namespace: row.Namespace, Name: row.Name, App: row.App, FileName: row.FileName, Bytes: row.Bytes, Finding: row.Finding, At: row.At}
 			if err := visit(found); err != nil {
 				return err
 			}

@@ -33,7 +33,7 @@ func TestQuarantine_ListsReleasesAndDeletes(t *testing.T) {
 			owner = "01900000-0000-7000-8000-000000000002"
 		}
 		must(t, check.ErrorOf(conn.Exec(t.Context(), `INSERT INTO quarantine (item_id, account_id, app_id, at, finding, objects, bytes, item)
-			VALUES ($1, $2, $2, $3, 'Test.Name', '[{"key": "k", "variant": "original", "bytes": 8}]', 8, jsonb_build_object('id', $1::text, 'account_id', $2::text, 'app_id', $2::text, 'file_name', E'a\tb\u001b.exe',
+			VALUES ($1::uuid, $2::uuid, $2::uuid, $3, 'Test.Name', '[{"key": "k", "variant": "original", "bytes": 8}]', 8, jsonb_build_object('id', $1::uuid, 'account_id', $2::uuid, 'app_id', $2::uuid, 'file_name', E'a\tb\u001b.exe',
 				'access', 'private', 'caption', '', 'group_label', '', 'objects', '[{"key": "k", "variant": "original", "bytes": 8, "mimeType": "text/plain", "sha256": ""}]'::jsonb, 'bytes', 8,
 				'metadata', '{}'::jsonb, 'ref', '', 'derivatives_state', 0, 'facts_version', 3, 'version', 1))`, id, owner, time.Now().Add(-time.Duration(i)*time.Hour))))
 	}

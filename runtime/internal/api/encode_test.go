@@ -81,7 +81,7 @@ func TestParseSelection_SelectsMembers(t *testing.T) {
 func TestParseSelection_NamesAreThoseOfTheDocument(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1, 0).UTC()
-	item := api.MediaItem{Temp: true, Original: "o", SealedAt: &now, ExpiresAt: &now, Width: 1, Height: 1, Placeholder: []byte{1}, DominantColor: "#0102ff", Duration: 1.5, Pages: 1, Metadata: api.Metadata{}, Ref: "r", Focus: &api.Focus{X: 0.5}}
+	item := api.MediaItem{Temp: true, Original: "o", SealedAt: &now, ExpiresAt: &now, Width: 1, Height: 1, Placeholder: []byte{1}, DominantColor: "#0102ff", Duration: 1.5, Pages: 1, Metadata: api.Metadata{}, Ref: "r", Focus: &api.Focus{X: 0.5}, State: api.StateChecking}
 	for _, name := range api.FieldNames() {
 		fields, err := api.ParseSelection(name)
 		must(t, err)
@@ -102,7 +102,7 @@ func FuzzParseSelection(f *testing.F) {
 		f.Add(text)
 	}
 	now := time.Unix(1, 0).UTC()
-	item := api.MediaItem{Temp: true, Original: "o", SealedAt: &now, ExpiresAt: &now, Width: 1, Height: 1, Placeholder: []byte{1}, DominantColor: "#0102ff", Duration: 1.5, Pages: 1, Metadata: api.Metadata{}, Ref: "r", Focus: &api.Focus{Y: 0.25}}
+	item := api.MediaItem{Temp: true, Original: "o", SealedAt: &now, ExpiresAt: &now, Width: 1, Height: 1, Placeholder: []byte{1}, DominantColor: "#0102ff", Duration: 1.5, Pages: 1, Metadata: api.Metadata{}, Ref: "r", Focus: &api.Focus{Y: 0.25}, State: api.StateChecking}
 	f.Fuzz(func(t *testing.T, text string) {
 		fields, err := api.ParseSelection(text)
 		if err != nil {

@@ -26,7 +26,20 @@ type item struct {
 	Group            string       `json:"group"`
 	Temp             bool         `json:"temp,omitempty"`
 	Original         string       `json:"original,omitempty"`
-	State            string       `json:"state,omitempty"`
+	// State and Message are only in accounts that check files before they are sealed: the schemas of all others stay as they are.
+	State   string `json:"state,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// messageOf explains the state of a draft to a model.
+func messageOf(state string) string {
+	switch state {
+	case api.StateChecking:
+		return "The file is checked for malware. It is sealed by itself once it is clean; until then it is a draft. Call seal_media again later to see."
+	case api.StateRejected:
+		return "The file cannot be checked for malware, and is not sealed. Delete the draft, and upload another file."
+	}
+	return ""
 }
 
 // detailedItem is the document of an item for the tools that came after those of the specification.
@@ -51,7 +64,7 @@ func detailed(documents api.AccountDocuments, of media.Item) detailedItem {
 
 func documentOf(full api.MediaItem) item {
 	return item{MediaID: full.MediaId, OriginalFileName: full.OriginalFileName, MimeType: full.MimeType, Size: full.Size, Access: media.Access(full.Access),
-		File: full.File, Thumbnail: full.Thumbnail, Caption: full.Caption, Group: full.Group, Temp: full.Temp, Original: full.Original, State: full.State}
+		File: full.File, Thumbnail: full.Thumbnail, Caption: full.Caption, Group: full.Group, Temp: full.Temp, Original: full.Original, State: full.State, Message: messageOf(full.State)}
 }
 
 func (a *API) listMedia(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {

@@ -78,7 +78,7 @@ func (a *API) newTools() []tool {
 		run: a.getTotalStorage,
 	}, {
 		operation: account.SealMedia, title: "Seal a draft", idempotent: true,
-		description: "Makes a draft permanent: it is no longer deleted after " + a.draftLifetime() + ", and lists, counts and totals include it. Call it for every upload that is to be kept. Sealing a sealed item returns it unchanged. If the result has state checking, the file is being checked for malware and is sealed by itself once it is clean: call it again later to see. The URL of a public item changes to one that does not expire, so read it from the result.",
+		description: "Makes a draft permanent: it is no longer deleted after " + a.draftLifetime() + ", and lists, counts and totals include it. Call it for every upload that is to be kept. Sealing a sealed item returns it unchanged. The URL of a public item changes to one that does not expire, so read it from the result.",
 		input:       inputObject([]string{"mediaId"}, mediaID), output: item,
 		run: a.sealMedia,
 	}, {
@@ -177,8 +177,7 @@ func mediaItem() schema {
 		prop("group", str(), "Label of the item; empty when it has none."),
 	)
 	item.Properties = append(item.Properties, prop("temp", constant(true), "Set while the item is a draft; absent once it is sealed."),
-		prop("original", schema{Type: "string", Format: "uri"}, "URL of the uploaded file, when file is a conversion of it; absent otherwise."),
-		prop("state", enum(api.StateChecking, api.StateRejected), "Of a draft whose file is checked for malware before it is sealed. checking: it is sealed by itself once it is clean. rejected: it cannot be checked, so it is not sealed. Absent otherwise."))
+		prop("original", schema{Type: "string", Format: "uri"}, "URL of the uploaded file, when file is a conversion of it; absent otherwise."))
 	return item
 }
 

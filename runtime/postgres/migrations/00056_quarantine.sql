@@ -15,7 +15,7 @@ CREATE TABLE quarantine (
     bytes       bigint NOT NULL
 );
 CREATE INDEX quarantine_account ON quarantine (account_id, at);
-CREATE INDEX quarantine_at ON quarantine (at);
+CREATE INDEX quarantine_at ON quarantine (at, item_id);
 
 -- When the owners of an account were told last.
 CREATE TABLE gate_notice (

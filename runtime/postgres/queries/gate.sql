@@ -68,10 +68,12 @@ RETURNING (SELECT account.namespace FROM account WHERE account.id = gate_notice.
 SELECT finding FROM quarantine WHERE app_id = $1 AND item_id = $2;
 
 -- name: ListQuarantine :many
-SELECT q.item_id, q.account_id, account.namespace, account.name, app.name AS app, q.at, q.finding, (q.item ->> 'file_name')::text AS file_name,
-    q.bytes
-FROM quarantine q JOIN account ON account.id = q.account_id LEFT JOIN app ON app.id = q.app_id
-WHERE (sqlc.arg(namespace)::text = '' OR account.namespace = sqlc.arg(namespace)::text) AND (q.at, q.item_id) < (sqlc.arg(before)::timestamptz, sqlc.arg(before_id)::uuid)
+-- The files of a namespace, or of all, the latest first.
+SELECT q.item_id, (SELECT account.namespace FROM account WHERE account.id = q.account_id)::text AS namespace, (SELECT account.name FROM account WHERE account.id = q.account_id)::text AS name,
+    coalesce((SELECT app.name FROM app WHERE app.id = q.app_id), '')::text AS app, q.at, q.finding, (q.item ->> 'file_name')::text AS file_name, q.bytes
+FROM quarantine q
+WHERE (sqlc.arg(namespace)::text = '' OR q.account_id = ANY (ARRAY(SELECT owner.id FROM account owner WHERE owner.namespace = sqlc.arg(namespace)::text)))
+    AND (q.at, q.item_id) < (sqlc.arg(before)::timestamptz, sqlc.arg(before_id)::uuid)
 ORDER BY q.at DESC, q.item_id DESC LIMIT sqlc.arg(batch)::int;
 
 -- name: TakeQuarantined :one

@@ -115,10 +115,11 @@ func (q *Queries) FindingOf(ctx context.Context, arg FindingOfParams) (string, e
 }
 
 const listQuarantine = `-- name: ListQuarantine :many
-SELECT q.item_id, q.account_id, account.namespace, account.name, app.name AS app, q.at, q.finding, (q.item ->> 'file_name')::text AS file_name,
-    q.bytes
-FROM quarantine q JOIN account ON account.id = q.account_id LEFT JOIN app ON app.id = q.app_id
-WHERE ($1::text = '' OR account.namespace = $1::text) AND (q.at, q.item_id) < ($2::timestamptz, $3::uuid)
+SELECT q.item_id, (SELECT account.namespace FROM account WHERE account.id = q.account_id)::text AS namespace, (SELECT account.name FROM account WHERE account.id = q.account_id)::text AS name,
+    coalesce((SELECT app.name FROM app WHERE app.id = q.app_id), '')::text AS app, q.at, q.finding, (q.item ->> 'file_name')::text AS file_name, q.bytes
+FROM quarantine q
+WHERE ($1::text = '' OR q.account_id = ANY (ARRAY(SELECT owner.id FROM account owner WHERE owner.namespace = $1::text)))
+    AND (q.at, q.item_id) < ($2::timestamptz, $3::uuid)
 ORDER BY q.at DESC, q.item_id DESC LIMIT $4::int
 `
 
@@ -131,16 +132,16 @@ type ListQuarantineParams struct {
 
 type ListQuarantineRow struct {
 	ItemID    uuid.UUID
-	AccountID uuid.UUID
 	Namespace string
 	Name      string
-	App       *string
+	App       string
 	At        time.Time
 	Finding   string
 	FileName  string
 	Bytes     int64
 }
 
+// The files of a namespace, or of all, the latest first.
 func (q *Queries) ListQuarantine(ctx context.Context, arg ListQuarantineParams) ([]ListQuarantineRow, error) {
 	rows, err := q.db.Query(ctx, listQuarantine,
 		arg.Namespace,
@@ -157,7 +158,6 @@ func (q *Queries) ListQuarantine(ctx context.Context, arg ListQuarantineParams) 
 		var i ListQuarantineRow
 		if err := rows.Scan(
 			&i.ItemID,
-			&i.AccountID,
 			&i.Namespace,
 			&i.Name,
 			&i.App,
