@@ -1,5 +1,5 @@
 // Package gate has files checked before they are sealed, in accounts with spec.gate (docs/decisions/0051). What makes such a draft, or wants
-// one sealed that was not checked, adds its task. The worker streams the file to the scanner, and records the verdict: the draft may be sealed,
+// one sealed that was not checked, adds its task. The worker streams the file to the scanner, and records the result: the draft may be sealed,
 // and is if that is wanted; or it may not; or it ends, and its file is in quarantine.
 package gate
 
@@ -19,19 +19,19 @@ import (
 // ScanWork is the kind of the tasks that check the file of an item. The key of a task is the item; a trigger of the database adds it.
 const ScanWork work.Kind = "scan"
 
-// Verdict is what a scanner says of a file.
-type Verdict string
+// Outcome is what a scanner says of a file.
+type Outcome string
 
-// The verdicts.
+// The results.
 const (
-	Clean       Verdict = "clean"
-	Infected    Verdict = "infected"
-	Unscannable Verdict = "unscannable" // the scanner cannot read all of it
+	Clean       Outcome = "clean"
+	Infected    Outcome = "infected"
+	Unscannable Outcome = "unscannable" // the scanner cannot read all of it
 )
 
 // Result is the answer of a scanner.
 type Result struct {
-	Verdict Verdict
+	Outcome Outcome
 	// Name is what was found, or why the file cannot be scanned.
 	Name string
 }
@@ -55,10 +55,10 @@ type Waiting struct {
 	Resting bool
 }
 
-// Store keeps what waits for a verdict. PostgreSQL implements it. Errors are faults. A verdict on an item that does not wait anymore, or is
-// gone, changes nothing and is no error: the bytes of a file never change, so two verdicts of one file exclude each other by themselves.
+// Store keeps what waits for a result. PostgreSQL implements it. Errors are faults. A result on an item that does not wait anymore, or is
+// gone, changes nothing and is no error: the bytes of a file never change, so two results of one file exclude each other by themselves.
 type Store interface {
-	// Waiting returns an item whose file is to be checked; ErrNotWaiting if there is a verdict, or no such item.
+	// Waiting returns an item whose file is to be checked; ErrNotWaiting if there is a result, or no such item.
 	Waiting(ctx context.Context, accountID, itemID uuid.UUID) (Waiting, error)
 	// Pass lets an item be sealed, and seals it in the same transaction if that is wanted. sealed reports whether it did.
 	Pass(ctx context.Context, accountID, itemID uuid.UUID, now time.Time) (sealed bool, err error)
@@ -68,7 +68,7 @@ type Store interface {
 	Quarantine(ctx context.Context, accountID, itemID uuid.UUID, finding string, notice Notice) (changed bool, err error)
 }
 
-// Notice says whether the owners are told of a rejected file by e-mail, in the same transaction.
+// Notice has whether the owners are told of a rejected file by e-mail, in the same transaction.
 type Notice struct {
 	// Send is set if the installation sends e-mails.
 	Send bool
@@ -76,8 +76,8 @@ type Notice struct {
 	Pause time.Duration
 }
 
-// ErrNotWaiting is the error for an item that waits for no verdict.
-var ErrNotWaiting = errors.New("the item waits for no verdict")
+// ErrNotWaiting is the error for an item that waits for no result.
+var ErrNotWaiting = errors.New("the item waits for no result")
 
 // NoticeWork is the kind of the tasks that send an e-mail about a rejected file to one owner. The payload is the JSON of a NoticeEmail.
 const NoticeWork work.Kind = "notice"

@@ -111,7 +111,7 @@ func (s *stub) count() int {
 // withStub returns a world with such a scanner.
 func withStub(t *testing.T) (*world, *stub) {
 	t.Helper()
-	s := &stub{result: gate.Result{Verdict: gate.Clean}}
+	s := &stub{result: gate.Result{Outcome: gate.Clean}}
 	return newWorld(t, map[string]gate.Scanner{account.ScannerClamd: s}), s
 }
 

@@ -6,7 +6,7 @@ import (
 	"mediastack.dev/runtime/account"
 )
 
-// Outcomes of a check, beside the verdicts.
+// Outcomes of a check, beside the results.
 const (
 	outcomeUnchecked = "unchecked" // the scanner was not available, and the account allows that
 	outcomeOff       = "off"       // the account has no gate anymore
@@ -22,8 +22,8 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer) (metrics, error) {
 	m := metrics{
 		scans: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediastack_gate_checks_total", Help: "Files that were checked before their seal, by verdict: `clean`, `infected`, `unscannable`, `unchecked`, `off`.",
-		}, []string{"verdict"}),
+			Name: "mediastack_gate_checks_total", Help: "Files that were checked before their seal, by result: `clean`, `infected`, `unscannable`, `unchecked`, `off`.",
+		}, []string{"result"}),
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mediastack_gate_failures_total", Help: "Scans that failed since the scanner was not available, by scanner.",
 		}, []string{"scanner"}),
@@ -32,8 +32,8 @@ func newMetrics(registry prometheus.Registerer) (metrics, error) {
 			Buckets: []float64{.005, .02, .1, .5, 2, 10, 60, 300},
 		}, []string{"scanner"}),
 	}
-	for _, verdict := range []string{string(Clean), string(Infected), string(Unscannable), outcomeUnchecked, outcomeOff} {
-		m.scans.WithLabelValues(verdict)
+	for _, result := range []string{string(Clean), string(Infected), string(Unscannable), outcomeUnchecked, outcomeOff} {
+		m.scans.WithLabelValues(result)
 	}
 	for _, scanner := range []string{account.ScannerClamd, account.ScannerHTTP} {
 		m.failed.WithLabelValues(scanner)

@@ -20,7 +20,7 @@ import (
 func quarantined(t *testing.T, seal bool) (w *world, one runtimetest.Tenant, id uuid.UUID) {
 	t.Helper()
 	w, scanner := withStub(t)
-	scanner.answers(gate.Result{Verdict: gate.Infected, Name: "Test.Name"}, nil)
+	scanner.answers(gate.Result{Outcome: gate.Infected, Name: "Test.Name"}, nil)
 	one = w.gated(t, "one")
 	id = w.draft(t, one, []byte("infected"))
 	if seal {

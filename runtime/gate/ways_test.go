@@ -68,7 +68,7 @@ func TestSeal_AllWaysAreKnown(t *testing.T) {
 		"internal/webfiles/upload.go", // the files page
 		"media/service.go",            // what they all call
 		"postgres/capability.go",      // a signature
-		"postgres/gate.go",            // a verdict
+		"postgres/gate.go",            // a result
 		"postgres/gate_seal.go",       // media.Store of an account with a gate
 		"postgres/item.go",            // media.Store
 		"postgres/queries/item.sql",   // the statement
@@ -106,7 +106,7 @@ func TestSeal_AllWaysAreKnown(t *testing.T) {
 	}
 }
 
-// A file with something in it is sealed by none of the ways, whenever the verdict comes, and a clean one by each.
+// A file with something in it is sealed by none of the ways, whenever the result comes, and a clean one by each.
 func TestSeal_EveryWayGoesThroughTheGate(t *testing.T) {
 	t.Parallel()
 	for name, upload := range ways {
@@ -147,7 +147,7 @@ func TestSeal_EveryWayGoesThroughTheGate(t *testing.T) {
 	}
 }
 
-// Before the verdict each way says that the file is checked, and the seal happens once it is clean, by the actor who wanted it.
+// Before the result each way says that the file is checked, and the seal happens once it is clean, by the actor who wanted it.
 func TestSeal_IsRecordedUntilTheVerdict(t *testing.T) {
 	t.Parallel()
 	for name, upload := range ways {
@@ -186,7 +186,7 @@ func TestSeal_IsRecordedUntilTheVerdict(t *testing.T) {
 	}
 }
 
-// A seal after the verdict is as one without a gate.
+// A seal after the result is as one without a gate.
 func TestSeal_AfterTheVerdictIsDoneAtOnce(t *testing.T) {
 	t.Parallel()
 	w, _ := withStub(t)

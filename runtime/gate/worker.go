@@ -86,7 +86,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	return &Service{cfg: cfg, deps: deps, metrics: metrics}, nil
 }
 
-// Policy returns how the tasks run. They are tried until the draft is purged: without a verdict nothing is sealed.
+// Policy returns how the tasks run. They are tried until the draft is purged: without a result nothing is sealed.
 func (s *Service) Policy() work.Policy {
 	return work.Policy{Slots: s.cfg.Slots, Timeout: s.cfg.Timeout, Leased: true, MinBackoff: minBackoff, MaxBackoff: maxBackoff, Ready: s.deps.Ready}
 }
@@ -162,7 +162,7 @@ func (s *Service) scan(ctx context.Context, found Waiting, attempt int) (Result,
 		return Result{Unscannable, err.Error()}, nil
 	case err != nil:
 		return Result{}, err
-	case result.Verdict == Clean && read != original.Bytes:
+	case result.Outcome == Clean && read != original.Bytes:
 		return Result{}, fmt.Errorf("%w: %d of %d bytes were scanned", ErrFile, read, original.Bytes)
 	}
 	s.metrics.duration.WithLabelValues(found.Gate.Scanner).Observe(s.deps.Now().Sub(began).Seconds())
@@ -205,11 +205,11 @@ func (r *recorded) stop() (read int64, err error) {
 	return r.read, r.err
 }
 
-// decide records what follows from a verdict.
+// decide records what follows from a result.
 func (s *Service) decide(ctx context.Context, found Waiting, result Result) error {
 	notice := Notice{Send: s.deps.Emails, Pause: noticePause}
 	log := s.deps.Log.With("item", found.Item.ID, "account", found.Item.AccountID, "scanner", found.Gate.Scanner, "finding", result.Name)
-	switch result.Verdict {
+	switch result.Outcome {
 	case Clean:
 		return s.pass(ctx, found, string(Clean))
 	case Infected:
@@ -223,7 +223,7 @@ func (s *Service) decide(ctx context.Context, found Waiting, result Result) erro
 		changed, err := s.deps.Store.Deny(ctx, found.Item.AccountID, found.Item.ID, notice)
 		return s.rejected(ctx, log, string(Unscannable), changed, err)
 	}
-	return fmt.Errorf("%w: it answers with the verdict %.40q", ErrFile, result.Verdict)
+	return fmt.Errorf("%w: it answers with the result %.40q", ErrFile, result.Outcome)
 }
 
 // rejected counts and logs a file that may not be sealed.
@@ -232,7 +232,7 @@ func (s *Service) rejected(ctx context.Context, log *slog.Logger, outcome string
 		return err
 	}
 	s.metrics.scans.WithLabelValues(outcome).Inc()
-	log.WarnContext(ctx, "a file was rejected", "verdict", outcome)
+	log.WarnContext(ctx, "a file was rejected", "result", outcome)
 	if s.deps.NoticeQueued != nil {
 		s.deps.NoticeQueued()
 	}

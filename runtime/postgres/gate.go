@@ -29,19 +29,19 @@ func (s Gates) Waiting(ctx context.Context, accountID, itemID uuid.UUID) (gate.W
 		return gate.Waiting{}, gate.ErrNotWaiting
 	}
 	if err != nil {
-		return gate.Waiting{}, toFault(err, "find an item without a verdict")
+		return gate.Waiting{}, toFault(err, "find an item without a result")
 	}
 	return gate.Waiting{Item: itemOf(row.Item), Bucket: row.Bucket, Gate: gateOf(row.Gate), Resting: row.Resting}, nil
 }
 
-// Pass implements gate.Store. The seal is that of Items.Seal, in the transaction of the verdict.
+// Pass implements gate.Store. The seal is that of Items.Seal, in the transaction of the result.
 func (s Gates) Pass(ctx context.Context, accountID, itemID uuid.UUID, now time.Time) (sealed bool, err error) {
 	var appID uuid.UUID
-	err = s.inTx(ctx, "record a verdict", func(q *sqlgen.Queries) error {
+	err = s.inTx(ctx, "record a result", func(q *sqlgen.Queries) error {
 		sealed = false
 		passed, err := q.PassItem(ctx, sqlgen.PassItemParams{AccountID: accountID, ID: itemID})
 		switch {
-		case errors.Is(err, pgx.ErrNoRows): // there is a verdict, or the draft was purged
+		case errors.Is(err, pgx.ErrNoRows): // there is a result, or the draft was purged
 			return nil
 		case err != nil || passed.SealActor == nil:
 			return err
@@ -81,7 +81,7 @@ func (s Gates) Quarantine(ctx context.Context, accountID, itemID uuid.UUID, find
 
 // reject records that an item is not sealed, and queues the e-mails to the owners.
 func (s Gates) reject(ctx context.Context, accountID, itemID uuid.UUID, finding string, notice gate.Notice, record func(q *sqlgen.Queries) (int64, error)) (changed bool, err error) {
-	err = s.inTx(ctx, "record a verdict", func(q *sqlgen.Queries) error {
+	err = s.inTx(ctx, "record a result", func(q *sqlgen.Queries) error {
 		changed = false
 		rows, err := record(q)
 		if err != nil || rows == 0 {

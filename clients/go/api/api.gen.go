@@ -1678,7 +1678,7 @@ type ClientInterface interface {
 	// SealMedia Seal a draft
 	//
 	// Makes a draft permanent, and visible in lists, counts and totals. Sealing a sealed item returns it unchanged. In an account that checks files
-	// before, the answer is 202 until the verdict is there: the seal is recorded, and happens then. Repeat the request to learn what became of it.
+	// before, the answer is 202 until the result is there: the seal is recorded, and happens then. Repeat the request to learn what became of it.
 	//
 	// Corresponds with POST /media/seal/{mediaId} (the `SealMedia` operationId).
 	SealMedia(ctx context.Context, mediaID MediaID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2251,7 +2251,7 @@ func (c *Client) RestoreMedia(ctx context.Context, mediaID MediaID, reqEditors .
 // SealMedia Seal a draft
 //
 // Makes a draft permanent, and visible in lists, counts and totals. Sealing a sealed item returns it unchanged. In an account that checks files
-// before, the answer is 202 until the verdict is there: the seal is recorded, and happens then. Repeat the request to learn what became of it.
+// before, the answer is 202 until the result is there: the seal is recorded, and happens then. Repeat the request to learn what became of it.
 //
 // Corresponds with POST /media/seal/{mediaId} (the `SealMedia` operationId).
 func (c *Client) SealMedia(ctx context.Context, mediaID MediaID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4716,7 +4716,7 @@ type ClientWithResponsesInterface interface {
 	// SealMediaWithResponse Seal a draft
 	//
 	// Makes a draft permanent, and visible in lists, counts and totals. Sealing a sealed item returns it unchanged. In an account that checks files
-	// before, the answer is 202 until the verdict is there: the seal is recorded, and happens then. Repeat the request to learn what became of it.
+	// before, the answer is 202 until the result is there: the seal is recorded, and happens then. Repeat the request to learn what became of it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7711,7 +7711,7 @@ func (c *ClientWithResponses) RestoreMediaWithResponse(ctx context.Context, medi
 // SealMediaWithResponse Seal a draft
 //
 // Makes a draft permanent, and visible in lists, counts and totals. Sealing a sealed item returns it unchanged. In an account that checks files
-// before, the answer is 202 until the verdict is there: the seal is recorded, and happens then. Repeat the request to learn what became of it.
+// before, the answer is 202 until the result is there: the seal is recorded, and happens then. Repeat the request to learn what became of it.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -347,7 +347,8 @@ export interface paths {
         put?: never;
         /**
          * Seal a draft
-         * @description Makes a draft permanent, and visible in lists, counts and totals. Sealing a sealed item returns it unchanged.
+         * @description Makes a draft permanent, and visible in lists, counts and totals. Sealing a sealed item returns it unchanged. In an account that checks files
+         *     before, the answer is 202 until the result is there: the seal is recorded, and happens then. Repeat the request to learn what became of it.
          */
         post: operations["sealMedia"];
         delete?: never;
@@ -622,7 +623,7 @@ export interface components {
          * @description Stable name of the error, for programs.
          * @enum {string}
          */
-        ErrorCode: "invalid_request" | "unauthorized" | "invalid_signature" | "forbidden" | "not_found" | "method_not_allowed" | "conflict" | "gone" | "precondition_failed" | "payload_too_large" | "storage_cap_exceeded" | "unsupported_media_type" | "range_not_satisfiable" | "locked" | "checksum_mismatch" | "too_many_requests" | "client_closed_request" | "internal_error" | "file_lost" | "unavailable";
+        ErrorCode: "invalid_request" | "unauthorized" | "invalid_signature" | "forbidden" | "not_found" | "method_not_allowed" | "conflict" | "gone" | "precondition_failed" | "payload_too_large" | "storage_cap_exceeded" | "unsupported_media_type" | "file_rejected" | "range_not_satisfiable" | "locked" | "checksum_mismatch" | "too_many_requests" | "client_closed_request" | "internal_error" | "file_lost" | "unavailable";
         Event: {
             actor?: components["schemas"]["EventActor"];
             /** @description Name of the app; absent for an event of the account. */
@@ -673,7 +674,7 @@ export interface components {
          * @description What has happened. A later version may have more.
          * @enum {string}
          */
-        EventType: "media.uploaded" | "media.sealed" | "media.updated" | "media.deleted" | "media.restored" | "media.purged" | "settings.changed" | "key.issued" | "key.ended" | "account.suspended" | "account.resumed" | "usage.threshold" | "login" | "application.authorized" | "application.revoked";
+        EventType: "media.uploaded" | "media.sealed" | "media.updated" | "media.deleted" | "media.restored" | "media.purged" | "media.rejected" | "settings.changed" | "key.issued" | "key.ended" | "account.suspended" | "account.resumed" | "usage.threshold" | "login" | "application.authorized" | "application.revoked";
         /** @description The point of the image that presets with the focus `point` keep; absent when nobody has set it. */
         Focus: {
             /**
@@ -769,6 +770,11 @@ export interface components {
              * @description Bytes of the file.
              */
             size: number;
+            /**
+             * @description Of a draft in an account that checks files before they are sealed. `checking`: it is sealed once its file is known to be clean. `rejected`: its file cannot be checked, so it is not sealed. Absent otherwise.
+             * @enum {string}
+             */
+            state?: "checking" | "rejected";
             /** @description True while the item is a draft; absent afterwards. */
             temp?: boolean;
             /** @description URL of the thumbnail; empty when there is none. */
@@ -946,6 +952,11 @@ export interface components {
              * @description Bytes of the file.
              */
             size?: number;
+            /**
+             * @description Of a draft in an account that checks files before they are sealed. `checking`: it is sealed once its file is known to be clean. `rejected`: its file cannot be checked, so it is not sealed. Absent otherwise.
+             * @enum {string}
+             */
+            state?: "checking" | "rejected";
             /** @description True while the item is a draft; absent afterwards. */
             temp?: boolean;
             /** @description URL of the thumbnail; empty when there is none. */
@@ -1141,6 +1152,17 @@ export interface components {
         };
     };
     responses: {
+        /** @description The draft, with `state` `checking`. It is sealed once its file is known to be clean. */
+        CheckedItem: {
+            headers: {
+                /** @description Names the item and its version, for `If-Match`. */
+                ETag: string;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["MediaItem"];
+            };
+        };
         /** @description A field is pinned. */
         Conflict: {
             headers: {
@@ -1355,6 +1377,21 @@ export interface components {
                  * @example {
                  *       "code": "range_not_satisfiable",
                  *       "error": "Requested Range Not Satisfiable"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description The file must not be sealed. Something was found in it, and the draft has ended, or it cannot be checked. */
+        Rejected: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "code": "file_rejected",
+                 *       "error": "Unprocessable Entity"
                  *     }
                  */
                 "application/json": components["schemas"]["Error"];
@@ -2299,11 +2336,13 @@ export interface operations {
         requestBody?: never;
         responses: {
             200: components["responses"]["MediaItem"];
+            202: components["responses"]["CheckedItem"];
             400: components["responses"]["InvalidRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["LacksScope"];
             404: components["responses"]["NotFound"];
             413: components["responses"]["TooLarge"];
+            422: components["responses"]["Rejected"];
             429: components["responses"]["TooMany"];
             503: components["responses"]["Unavailable"];
         };

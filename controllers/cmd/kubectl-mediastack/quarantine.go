@@ -32,7 +32,7 @@ func (o operatorPod) run(ctx context.Context, cluster *cluster, out io.Writer, a
 	err := kubectl.Run()
 	var ended *exec.ExitError
 	if errors.As(err, &ended) {
-		return fmt.Errorf("the command of the operator failed (%s)", ended)
+		return fmt.Errorf("the command of the operator failed: %w", ended)
 	}
 	return err
 }

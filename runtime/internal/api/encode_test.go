@@ -28,7 +28,7 @@ func FuzzItemListAppendJSON(f *testing.F) {
 			Width: int(size), Height: int(milliseconds), Placeholder: []byte(caption), DominantColor: group, Duration: float64(milliseconds%3_600_000_000_000) / 1000, Pages: int(size), Metadata: api.Metadata{name: caption, group: kind}}
 		if draft {
 			item.Focus = &api.Focus{X: float64(uint64(size)%1001) / 1000, Y: float64(uint64(milliseconds)%1001) / 1000}
-			item.ExpiresAt = &at
+			item.ExpiresAt, item.State = &at, api.StateChecking
 		} else {
 			item.SealedAt = &at
 		}

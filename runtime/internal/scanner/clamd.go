@@ -51,7 +51,7 @@ func (c *Clamd) Scan(ctx context.Context, file io.Reader, _ int64) (gate.Result,
 		return gate.Result{}, fmt.Errorf("clamd: %w", err)
 	}
 	result, err := parseReply(reply)
-	if err == nil && result.Verdict == gate.Clean && sendErr != nil { // of a part of the file
+	if err == nil && result.Outcome == gate.Clean && sendErr != nil { // of a part of the file
 		return gate.Result{}, sendErr
 	}
 	return result, err
@@ -76,7 +76,7 @@ func (c *Clamd) send(ctx context.Context, conn net.Conn, file io.Reader) error {
 		case errors.Is(readErr, io.EOF), errors.Is(readErr, io.ErrUnexpectedEOF):
 			return c.write(ctx, conn, []byte{0, 0, 0, 0})
 		default:
-			_ = conn.Close() // without the last chunk, there is no verdict
+			_ = conn.Close() // without the last chunk, there is no result
 			return readErr
 		}
 	}
@@ -133,9 +133,9 @@ func parseReply(reply string) (gate.Result, error) {
 	text := strings.TrimSpace(reply)
 	switch {
 	case text == "stream: OK":
-		return gate.Result{Verdict: gate.Clean}, nil
+		return gate.Result{Outcome: gate.Clean}, nil
 	case strings.Contains(text, "size limit exceeded") && strings.HasSuffix(text, "ERROR"):
-		return gate.Result{Verdict: gate.Unscannable, Name: "it is larger than StreamMaxLength of clamd"}, nil
+		return gate.Result{Outcome: gate.Unscannable, Name: "it is larger than StreamMaxLength of clamd"}, nil
 	case strings.HasSuffix(text, " ERROR"):
 		return gate.Result{}, fmt.Errorf("%w: clamd: %s", gate.ErrFile, printable(strings.TrimSuffix(text, " ERROR")))
 	}
@@ -146,10 +146,10 @@ func parseReply(reply string) (gate.Result, error) {
 	}
 	for _, prefix := range unscannableNames {
 		if strings.HasPrefix(name, prefix) {
-			return gate.Result{Verdict: gate.Unscannable, Name: printable(name)}, nil
+			return gate.Result{Outcome: gate.Unscannable, Name: printable(name)}, nil
 		}
 	}
-	return gate.Result{Verdict: gate.Infected, Name: printable(name)}, nil
+	return gate.Result{Outcome: gate.Infected, Name: printable(name)}, nil
 }
 
 // printable returns a text of a scanner as tenants and admins may read it: short, of one line.

@@ -76,7 +76,7 @@ func (h *HTTP) ask(ctx context.Context, service string, file io.Reader, size int
 	switch answer.StatusCode {
 	case http.StatusOK:
 	case http.StatusRequestEntityTooLarge:
-		return gate.Result{Verdict: gate.Unscannable, Name: "it is too large for the scanner"}, nil
+		return gate.Result{Outcome: gate.Unscannable, Name: "it is too large for the scanner"}, nil
 	case http.StatusUnprocessableEntity, http.StatusUnsupportedMediaType:
 		return gate.Result{}, fmt.Errorf("%w: it answers %d", gate.ErrFile, answer.StatusCode)
 	default:
@@ -92,23 +92,23 @@ func (h *HTTP) ask(ctx context.Context, service string, file io.Reader, size int
 // parseAnswer returns the result in an answer.
 func parseAnswer(text []byte) (gate.Result, error) {
 	var answer struct {
-		Verdict gate.Verdict `json:"verdict"`
+		Outcome gate.Outcome `json:"verdict"`
 		Name    string       `json:"name"`
 	}
 	if len(text) > maxAnswer || json.Unmarshal(text, &answer) != nil {
 		return gate.Result{}, errors.New(`the scanner answers with something else than {"verdict": "clean", "name": ""}`)
 	}
-	switch answer.Verdict {
+	switch answer.Outcome {
 	case gate.Clean:
-		return gate.Result{Verdict: gate.Clean}, nil
+		return gate.Result{Outcome: gate.Clean}, nil
 	case gate.Infected, gate.Unscannable:
 		name := printable(answer.Name)
 		if name == "" {
 			name = "an unnamed finding"
 		}
-		return gate.Result{Verdict: answer.Verdict, Name: name}, nil
+		return gate.Result{Outcome: answer.Outcome, Name: name}, nil
 	}
-	return gate.Result{}, fmt.Errorf("the scanner answers with the verdict %s, which is none", printable(string(answer.Verdict)))
+	return gate.Result{}, fmt.Errorf("the scanner answers with the result %s, which is none", printable(string(answer.Outcome)))
 }
 
 // watched ends a request of which no byte is read for a while.

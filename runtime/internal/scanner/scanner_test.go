@@ -97,7 +97,7 @@ func TestClamd_FindsTheTestFileHoweverItIsPacked(t *testing.T) {
 	eicar := testenv.EICAR()
 	for name, c := range map[string]struct {
 		file []byte
-		want gate.Verdict
+		want gate.Outcome
 	}{
 		"plain":              {eicar, gate.Infected},
 		"zip":                {zipped(t, "a.com", eicar), gate.Infected},
@@ -116,7 +116,7 @@ func TestClamd_FindsTheTestFileHoweverItIsPacked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := client.Scan(t.Context(), bytes.NewReader(c.file), int64(len(c.file)))
-			if err != nil || got.Verdict != c.want || (c.want == gate.Clean) != (got.Name == "") {
+			if err != nil || got.Outcome != c.want || (c.want == gate.Clean) != (got.Name == "") {
 				t.Errorf("%+v, %v; want %s", got, err, c.want)
 			}
 		})
@@ -126,7 +126,7 @@ func TestClamd_FindsTheTestFileHoweverItIsPacked(t *testing.T) {
 // errDisk is the error of a file that cannot be read.
 var errDisk = errors.New("the disk fails")
 
-// A file of which a part was read has no verdict, and says nothing of clamd.
+// A file of which a part was read has no result, and says nothing of clamd.
 func TestClamd_AFileThatCannotBeReadHasNoVerdict(t *testing.T) {
 	t.Parallel()
 	clamd := testenv.ClamdServer(t)
@@ -150,7 +150,7 @@ func TestClamd_IsNotAvailableWhileItIsAway(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	clamd.Start()
-	if got, err := client.Scan(t.Context(), strings.NewReader("text"), 4); err != nil || got.Verdict != gate.Clean {
+	if got, err := client.Scan(t.Context(), strings.NewReader("text"), 4); err != nil || got.Outcome != gate.Clean {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -184,30 +184,30 @@ func fake(t *testing.T, answer string, hang bool) string {
 func TestClamd_Answers(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]struct {
-		verdict gate.Verdict
-		file    bool // the error is about the file
+		result gate.Outcome
+		file   bool // the error is about the file
 	}{
-		"stream: OK\x00":             {verdict: gate.Clean},
-		"stream: Win.Test FOUND\x00": {verdict: gate.Infected},
-		"stream: Heuristics.Limits.Exceeded.MaxFileSize FOUND\x00": {verdict: gate.Unscannable},
-		"stream: Heuristics.Encrypted.Zip FOUND\x00":               {verdict: gate.Unscannable},
-		"INSTREAM size limit exceeded. ERROR\x00":                  {verdict: gate.Unscannable},
+		"stream: OK\x00":             {result: gate.Clean},
+		"stream: Win.Test FOUND\x00": {result: gate.Infected},
+		"stream: Heuristics.Limits.Exceeded.MaxFileSize FOUND\x00": {result: gate.Unscannable},
+		"stream: Heuristics.Encrypted.Zip FOUND\x00":               {result: gate.Unscannable},
+		"INSTREAM size limit exceeded. ERROR\x00":                  {result: gate.Unscannable},
 		"stream: Can't create temporary file ERROR\x00":            {file: true},
 		"UNKNOWN COMMAND\x00":                                      {file: true},
 		"stream:  FOUND\x00":                                       {file: true},
 		"stream: OK":                                               {}, // it was cut off
 		"":                                                         {},
 		"stream: " + strings.Repeat("x", 10_000) + " FOUND\x00":      {},
-		"stream: A\nB\x1b[1m FOUND\x00":                              {verdict: gate.Infected},
-		"stream: OK FOUND\x00":                                       {verdict: gate.Infected},
-		"stream: " + strings.Repeat("y", 1_000) + "\u00e9 FOUND\x00": {verdict: gate.Infected},
+		"stream: A\nB\x1b[1m FOUND\x00":                              {result: gate.Infected},
+		"stream: OK FOUND\x00":                                       {result: gate.Infected},
+		"stream: " + strings.Repeat("y", 1_000) + "\u00e9 FOUND\x00": {result: gate.Infected},
 	} {
 		t.Run(fmt.Sprintf("%.40q", answer), func(t *testing.T) {
 			t.Parallel()
 			address := fake(t, answer, strings.HasSuffix(answer, "\x00"))
 			client := of(t, account.ScannerClamd, func(c *scanner.Config) { c.Clamd = "tcp://" + address })
 			got, err := client.Scan(t.Context(), strings.NewReader("text"), 4)
-			if got.Verdict != want.verdict || (err == nil) != (want.verdict != "") || errors.Is(err, gate.ErrFile) != want.file {
+			if got.Outcome != want.result || (err == nil) != (want.result != "") || errors.Is(err, gate.ErrFile) != want.file {
 				t.Errorf("%+v, %v", got, err)
 			}
 			if len(got.Name) > 200 || strings.ContainsAny(got.Name, "\n\x1b\u00e9") {
@@ -231,16 +231,16 @@ func TestScanners_ThatHangEnd(t *testing.T) {
 			if got, err := client.Scan(t.Context(), strings.NewReader("text"), 4); err == nil {
 				t.Errorf("%+v", got)
 			}
-			patient := of(t, name, change)
+			unhurried := of(t, name, change)
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() {
-				_, err := patient.Scan(ctx, strings.NewReader("text"), 4)
+				_, err := unhurried.Scan(ctx, strings.NewReader("text"), 4)
 				ended <- err
 			}()
 			cancel()
 			if err := wait.Receive(t, "the end of a scan", ended); err == nil {
-				t.Error("a scan that was interrupted has a verdict")
+				t.Error("a scan that was interrupted has a result")
 			}
 		})
 	}
@@ -251,7 +251,7 @@ func TestHTTP_Answers(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int
 		body   string
-		want   gate.Verdict
+		want   gate.Outcome
 		file   bool
 	}{
 		"clean":        {200, `{"verdict":"clean","name":""}`, gate.Clean, false},
@@ -263,7 +263,7 @@ func TestHTTP_Answers(t *testing.T) {
 		"a new one":    {200, `{"verdict":"dubious"}`, "", false},
 		"no JSON":      {200, `clean`, "", false},
 		"empty":        {200, ``, "", false},
-		"no verdict":   {200, `{}`, "", false},
+		"no result":    {200, `{}`, "", false},
 		"long":         {200, `{"verdict":"clean","name":"` + strings.Repeat("x", 20_000) + `"}`, "", false},
 		"failing":      {500, `{"verdict":"clean"}`, "", false},
 		"moved":        {307, `{"verdict":"clean"}`, "", false},
@@ -282,7 +282,7 @@ func TestHTTP_Answers(t *testing.T) {
 			t.Cleanup(server.Close)
 			client := of(t, account.ScannerHTTP, func(cfg *scanner.Config) { cfg.URLs = []string{server.URL + "/scan"} })
 			got, err := client.Scan(t.Context(), strings.NewReader("text"), 4)
-			if got.Verdict != c.want || (err == nil) != (c.want != "") || errors.Is(err, gate.ErrFile) != c.file || (c.want == gate.Infected) && got.Name == "" {
+			if got.Outcome != c.want || (err == nil) != (c.want != "") || errors.Is(err, gate.ErrFile) != c.file || (c.want == gate.Infected) && got.Name == "" {
 				t.Errorf("%+v, %v", got, err)
 			}
 			if read != "POST /scan text" {
@@ -305,7 +305,7 @@ func TestHTTP_AsksTheNextServiceAfterAFailure(t *testing.T) {
 	if _, err := client.Scan(t.Context(), strings.NewReader("text"), 4); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a service that is away: %v", err)
 	}
-	if got, err := client.Scan(t.Context(), strings.NewReader("text"), 4); err != nil || got.Verdict != gate.Clean {
+	if got, err := client.Scan(t.Context(), strings.NewReader("text"), 4); err != nil || got.Outcome != gate.Clean {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// An upload and a seal on the page wait for the verdict, and say so.
+// An upload and a seal on the page wait for the result, and say so.
 func TestFiles_AreCheckedBeforeTheyAreSealed(t *testing.T) {
 	t.Parallel()
 	w := webtest.NewWorld(t)

@@ -1,7 +1,7 @@
 -- What decides whether an item may be sealed, in an account that checks files before (docs/decisions/0051).
 
 -- name: WantSeal :one
--- Records that an item is to be sealed once it may be. One without a verdict waits for it from now on. No row: it needs no verdict, or it is
+-- Records that an item is to be sealed once it may be. One without a result waits for it from now on. No row: it needs no result, or it is
 -- not to be sealed.
 WITH changed AS (
     UPDATE item SET gate_state = 4, seal_actor = sqlc.arg(actor)::text, version = version + 1
@@ -15,12 +15,12 @@ WITH changed AS (
 SELECT * FROM changed;
 
 -- name: WaitingItem :one
--- An item that waits for a verdict. resting: nothing is done for its account at present.
+-- An item that waits for a result. resting: nothing is done for its account at present.
 SELECT sqlc.embed(item), account.bucket, account.gate, (account.closed_at IS NOT NULL OR account.suspended)::boolean AS resting
 FROM item JOIN account ON account.id = item.account_id WHERE item.account_id = $1 AND item.id = $2 AND item.gate_state IN (1, 4);
 
 -- name: PassItem :one
--- Lets an item be sealed that waits for a verdict. The transaction seals it, if that is wanted. A draft that was purged meanwhile is no row.
+-- Lets an item be sealed that waits for a result. The transaction seals it, if that is wanted. A draft that was purged meanwhile is no row.
 WITH waiting AS MATERIALIZED (
     SELECT i.account_id, i.id, i.app_id, i.seal_actor FROM item i
     WHERE i.account_id = $1 AND i.id = $2 AND i.gate_state IN (1, 4) AND i.sealed_at IS NULL FOR NO KEY UPDATE

@@ -195,7 +195,7 @@ type PassItemRow struct {
 	SealActor *string
 }
 
-// Lets an item be sealed that waits for a verdict. The transaction seals it, if that is wanted. A draft that was purged meanwhile is no row.
+// Lets an item be sealed that waits for a result. The transaction seals it, if that is wanted. A draft that was purged meanwhile is no row.
 func (q *Queries) PassItem(ctx context.Context, arg PassItemParams) (PassItemRow, error) {
 	row := q.db.QueryRow(ctx, passItem, arg.AccountID, arg.ID)
 	var i PassItemRow
@@ -341,7 +341,7 @@ type WaitingItemRow struct {
 	Resting bool
 }
 
-// An item that waits for a verdict. resting: nothing is done for its account at present.
+// An item that waits for a result. resting: nothing is done for its account at present.
 func (q *Queries) WaitingItem(ctx context.Context, arg WaitingItemParams) (WaitingItemRow, error) {
 	row := q.db.QueryRow(ctx, waitingItem, arg.AccountID, arg.ID)
 	var i WaitingItemRow
@@ -435,7 +435,7 @@ type WantSealRow struct {
 }
 
 // What decides whether an item may be sealed, in an account that checks files before (docs/decisions/0051).
-// Records that an item is to be sealed once it may be. One without a verdict waits for it from now on. No row: it needs no verdict, or it is
+// Records that an item is to be sealed once it may be. One without a result waits for it from now on. No row: it needs no result, or it is
 // not to be sealed.
 func (q *Queries) WantSeal(ctx context.Context, arg WantSealParams) (WantSealRow, error) {
 	row := q.db.QueryRow(ctx, wantSeal, arg.AppID, arg.ID, arg.Actor)

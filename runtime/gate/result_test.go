@@ -30,10 +30,10 @@ func (w *world) failed(t *testing.T, id uuid.UUID) {
 	})
 }
 
-// What an account wants of files that have no verdict, or that cannot be checked.
-func TestVerdict_PoliciesOfTheAccount(t *testing.T) {
+// What an account wants of files that have no result, or that cannot be checked.
+func TestResult_PoliciesOfTheAccount(t *testing.T) {
 	t.Parallel()
-	unscannable := gate.Result{Verdict: gate.Unscannable, Name: "it is encrypted"}
+	unscannable := gate.Result{Outcome: gate.Unscannable, Name: "it is encrypted"}
 	const (
 		sealed   = "sealed"
 		waits    = "waits"
@@ -46,20 +46,20 @@ func TestVerdict_PoliciesOfTheAccount(t *testing.T) {
 		data   []byte
 		want   string
 	}{
-		"clean":                           {result: gate.Result{Verdict: gate.Clean}, want: sealed},
-		"empty":                           {result: gate.Result{Verdict: gate.Clean}, data: []byte{}, want: sealed},
+		"clean":                           {result: gate.Result{Outcome: gate.Clean}, want: sealed},
+		"empty":                           {result: gate.Result{Outcome: gate.Clean}, data: []byte{}, want: sealed},
 		"unscannable":                     {result: unscannable, want: rejected},
 		"unscannable, and allowed":        {result: unscannable, change: func(g *account.Gate) { g.AllowUnscannable = true }, want: sealed},
-		"too large":                       {result: gate.Result{Verdict: gate.Clean}, change: func(g *account.Gate) { g.MaxScanBytes = 3 }, want: rejected},
+		"too large":                       {result: gate.Result{Outcome: gate.Clean}, change: func(g *account.Gate) { g.MaxScanBytes = 3 }, want: rejected},
 		"too large, and allowed":          {err: errAway, change: func(g *account.Gate) { g.MaxScanBytes, g.AllowUnscannable = 3, true }, want: sealed},
 		"the scanner is away":             {err: errAway, want: waits},
 		"away, unscannable are allowed":   {err: errAway, change: func(g *account.Gate) { g.AllowUnscannable = true }, want: waits},
 		"the scanner is away, allowed":    {err: errAway, change: func(g *account.Gate) { g.AllowUnchecked = true }, want: sealed},
 		"there is no scanner":             {change: func(g *account.Gate) { g.Scanner = account.ScannerHTTP }, want: waits},
 		"there is no scanner, allowed":    {change: func(g *account.Gate) { g.Scanner, g.AllowUnchecked = account.ScannerHTTP, true }, want: sealed},
-		"a verdict that nobody knows":     {result: gate.Result{Verdict: "dubious"}, want: waits},
+		"a result that nobody knows":      {result: gate.Result{Outcome: "dubious"}, want: waits},
 		"a scanner that fails with it":    {err: fmt.Errorf("%w: x", gate.ErrFile), want: waits},
-		"infected, everything is allowed": {result: gate.Result{Verdict: gate.Infected, Name: "X"}, change: func(g *account.Gate) { g.AllowUnchecked, g.AllowUnscannable = true, true }, want: ""},
+		"infected, everything is allowed": {result: gate.Result{Outcome: gate.Infected, Name: "X"}, change: func(g *account.Gate) { g.AllowUnchecked, g.AllowUnscannable = true, true }, want: ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -110,7 +110,7 @@ func TestVerdict_PoliciesOfTheAccount(t *testing.T) {
 }
 
 // A scanner that answers, but fails with one file again and again, must not keep it waiting for ever.
-func TestVerdict_AFileWithWhichTheScannerFailsIsUnscannable(t *testing.T) {
+func TestResult_AFileWithWhichTheScannerFailsIsUnscannable(t *testing.T) {
 	t.Parallel()
 	w, scanner := withStub(t)
 	scanner.answers(gate.Result{}, fmt.Errorf("%w: x", gate.ErrFile))
@@ -130,7 +130,7 @@ func TestVerdict_AFileWithWhichTheScannerFailsIsUnscannable(t *testing.T) {
 }
 
 // A draft of before the gate was switched on is checked when it is to be sealed, and one of after it was switched off is not.
-func TestVerdict_GateThatIsSwitchedOnAndOff(t *testing.T) {
+func TestResult_GateThatIsSwitchedOnAndOff(t *testing.T) {
 	t.Parallel()
 	w, scanner := withStub(t)
 	one := w.gated(t, "one", func(s *account.Spec) { s.Gate = account.Gate{} })
@@ -159,7 +159,7 @@ func TestVerdict_GateThatIsSwitchedOnAndOff(t *testing.T) {
 }
 
 // The statement of a replica that knows of no gate seals nothing that was not checked.
-func TestVerdict_NoStatementSealsWhatWaits(t *testing.T) {
+func TestResult_NoStatementSealsWhatWaits(t *testing.T) {
 	t.Parallel()
 	w, _ := withStub(t)
 	one := w.gated(t, "one")
@@ -173,14 +173,14 @@ func TestVerdict_NoStatementSealsWhatWaits(t *testing.T) {
 	w.Counts(t, 0, "sealed items", `SELECT count(*) FROM item WHERE sealed_at IS NOT NULL`)
 }
 
-// A purge and a late verdict exclude each other.
-func TestVerdict_LateOneFindsNoDraft(t *testing.T) {
+// A purge and a late result exclude each other.
+func TestResult_LateOneFindsNoDraft(t *testing.T) {
 	t.Parallel()
-	for _, verdict := range []gate.Verdict{gate.Clean, gate.Infected, gate.Unscannable} {
-		t.Run(string(verdict), func(t *testing.T) {
+	for _, result := range []gate.Outcome{gate.Clean, gate.Infected, gate.Unscannable} {
+		t.Run(string(result), func(t *testing.T) {
 			t.Parallel()
 			w, scanner := withStub(t)
-			scanner.answers(gate.Result{Verdict: verdict, Name: "X"}, nil)
+			scanner.answers(gate.Result{Outcome: result, Name: "X"}, nil)
 			one := w.gated(t, "one")
 			id := w.draft(t, one, []byte("file"))
 			w.seal(t, one, id).MustBe(t, http.StatusAccepted, "seal")
@@ -196,13 +196,13 @@ func TestVerdict_LateOneFindsNoDraft(t *testing.T) {
 			w.Counts(t, 0, "files in quarantine", `SELECT count(*) FROM quarantine`)
 			w.Counts(t, 0, "bytes of the cap", `SELECT bytes FROM account_usage`)
 			w.Counts(t, 1, "purges", `SELECT count(*) FROM journal WHERE type = 'media.purged'`)
-			w.Counts(t, 0, "verdicts", `SELECT count(*) FROM journal WHERE type IN ('media.sealed', 'media.rejected')`)
+			w.Counts(t, 0, "results", `SELECT count(*) FROM journal WHERE type IN ('media.sealed', 'media.rejected')`)
 		})
 	}
 }
 
 // A process that dies while it has a file scanned is followed by another one.
-func TestVerdict_AnotherProcessContinues(t *testing.T) {
+func TestResult_AnotherProcessContinues(t *testing.T) {
 	t.Parallel()
 	w, scanner := withStub(t)
 	one := w.gated(t, "one")
@@ -226,19 +226,19 @@ func TestGate_IsolatesTenants(t *testing.T) {
 	plain := w.gated(t, "plain", func(s *account.Spec) { s.Gate = account.Gate{} })
 	sibling := w.AddApp(t, one, "sibling")
 	waiting := w.draft(t, one, []byte("waiting"))
-	for _, stranger := range []runtimetest.Tenant{other, plain, sibling} {
-		w.seal(t, stranger, waiting).Is(t, http.StatusNotFound, "seal a draft of another app")
+	for _, foreign := range []runtimetest.Tenant{other, plain, sibling} {
+		w.seal(t, foreign, waiting).Is(t, http.StatusNotFound, "seal a draft of another app")
 	}
 	w.Counts(t, 0, "seals that are wanted", `SELECT count(*) FROM item WHERE gate_state = 4`)
-	scanner.answers(gate.Result{Verdict: gate.Infected, Name: "X"}, nil)
+	scanner.answers(gate.Result{Outcome: gate.Infected, Name: "X"}, nil)
 	w.run(t)
 	w.noTasks(t)
 	w.seal(t, one, waiting).Is(t, http.StatusUnprocessableEntity, "seal the rejected file")
 	var missing []byte
-	for _, stranger := range []runtimetest.Tenant{other, plain, sibling} {
-		answer := w.seal(t, stranger, waiting)
+	for _, foreign := range []runtimetest.Tenant{other, plain, sibling} {
+		answer := w.seal(t, foreign, waiting)
 		answer.Is(t, http.StatusNotFound, "seal a rejected file of another app")
-		missing = w.seal(t, stranger, uuid.New()).Body
+		missing = w.seal(t, foreign, uuid.New()).Body
 		if !bytes.Equal(answer.Body, missing) && !strings.Contains(string(answer.Body), "media item not found") {
 			t.Errorf("%s differs from %s", answer.Body, missing)
 		}
