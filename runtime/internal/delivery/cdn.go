@@ -23,8 +23,15 @@ type CDN struct {
 // cacheYear is how long a cache may keep what never changes at its address, or what is purged when it changes.
 const cacheYear = 365 * 24 * time.Hour
 
-// cdnCacheControl is for shared caches that a CDN runs (RFC 9213).
-const cdnCacheControl = "CDN-Cache-Control"
+const (
+	// versionCacheControl is for what is at the address of its version.
+	versionCacheControl = "public, max-age=31536000, immutable"
+	// cdnCacheControl is for the caches of CDNs (RFC 9213). Those that read tags from Surrogate-Key read surrogateControl instead (Edge Architecture
+	// Specification 1.0).
+	cdnCacheControl  = "CDN-Cache-Control"
+	surrogateKey     = "Surrogate-Key"
+	surrogateControl = "Surrogate-Control"
+)
 
 // versionBytes is how much of the hash of a file is in its address.
 const versionBytes = 6
@@ -44,32 +51,46 @@ func (f *resolvedFile) isVersion(r *http.Request) bool {
 	return r.URL.Query().Get("v") == string(appendVersion(nil, f.object))
 }
 
-// setCaching sets the headers that say how long which cache may keep a file.
+// setCaching sets the headers that say how long which cache may keep a file, and reports whether a CDN may for long.
 func (d *Delivery) setCaching(header http.Header, r *http.Request, file resolvedFile) (purged bool) {
-	header.Set("Cache-Control", cacheControl(file))
-	if file.isVersion(r) {
-		header.Set("Cache-Control", "public, max-age="+seconds(cacheYear)+", immutable")
+	tags := d.tagsOf(file)
+	switch {
+	case !file.isVersion(r):
+		header.Set("Cache-Control", cacheControl(file))
+	case len(tags) > 0:
+		header.Set("Cache-Control", versionCacheControl)
+	default: // shared caches would keep a deleted file for a year, and nothing could reach them
+		header.Set("Cache-Control", versionCacheControl+", s-maxage="+seconds(file.maxAge))
 	}
-	if d.cdn == nil || !file.public || file.substitute != "" {
+	if len(tags) == 0 {
 		return false
+	}
+	kept := "max-age=" + seconds(file.maxAgeOf(cacheYear))
+	header.Set(d.cdn.Header, strings.Join(tags, d.cdn.Separator))
+	header.Set(cdnCacheControl, kept)
+	if d.cdn.Header == surrogateKey {
+		header.Set(surrogateControl, kept)
+	}
+	return true
+}
+
+// tagsOf returns the tags of a file that a CDN may keep for long; none if it must not.
+func (d *Delivery) tagsOf(file resolvedFile) []string {
+	if d.cdn == nil || !file.public || file.substitute != "" {
+		return nil
 	}
 	preset := ""
 	if file.picture != nil {
 		preset = file.picture.preset.Name
 	}
-	tags := d.cdn.Tags(file.item, preset)
-	if len(tags) == 0 {
-		return false
-	}
-	header.Set(d.cdn.Header, strings.Join(tags, d.cdn.Separator))
-	header.Set(cdnCacheControl, "max-age="+seconds(file.maxAgeOf(cacheYear)))
-	return true
+	return d.cdn.Tags(file.item, preset)
 }
 
 // keepFromCDN changes the headers of an answer that is late: what it tells may have changed since the client was authorized, and the CDN may have
 // carried out the purges of that already.
 func (d *Delivery) keepFromCDN(header http.Header) {
 	header.Del(d.cdn.Header)
+	header.Del(surrogateControl)
 	header.Set(cdnCacheControl, "no-store")
 	header.Set("Cache-Control", "no-cache")
 }

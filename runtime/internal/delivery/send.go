@@ -133,7 +133,7 @@ func (d *Delivery) sendAgain(w http.ResponseWriter, r *http.Request, file resolv
 
 // deleteHeaders deletes headers of a file when none is sent, and those for caches.
 func (d *Delivery) deleteHeaders(header http.Header, names ...string) {
-	if names = append(names, "Cache-Control", cdnCacheControl); d.cdn != nil {
+	if names = append(names, "Cache-Control", cdnCacheControl, surrogateControl); d.cdn != nil {
 		names = append(names, d.cdn.Header)
 	}
 	for _, name := range names {
