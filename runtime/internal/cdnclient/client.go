@@ -65,12 +65,15 @@ type Error struct {
 	Text string
 	// Status is that of the answer; 0 = there was none. Of several endpoints it is that of the first one that has failed.
 	Status int
-	// RetryAfter is for how long the CDN asks for no other request; zero = it does not.
-	RetryAfter time.Duration
+	// Pause is for how long the CDN asks for no other request; zero = it does not.
+	Pause time.Duration
 }
 
 // Error returns Text.
 func (e *Error) Error() string { return e.Text }
+
+// RetryAfter returns Pause, as package cdn asks for it.
+func (e *Error) RetryAfter() time.Duration { return e.Pause }
 
 // New returns a Client. The config must be enabled.
 func New(cfg Config, deps Deps) (*Client, error) {
@@ -157,7 +160,7 @@ func join(failures []*Error) error {
 			joined = failure
 		default:
 			joined.Text += "; " + failure.Text
-			joined.RetryAfter = max(joined.RetryAfter, failure.RetryAfter)
+			joined.Pause = max(joined.Pause, failure.Pause)
 		}
 	}
 	if joined == nil {
@@ -182,7 +185,7 @@ func (c *Client) purge(ctx context.Context, to endpoint, tags []string) *Error {
 	if response.StatusCode == http.StatusSwitchingProtocols { // its body is the connection, which does not end with ctx
 		return &Error{Text: to.name + " did not answer as HTTP requires", Status: response.StatusCode}
 	}
-	failure := &Error{Status: response.StatusCode, RetryAfter: answer.RetryAfter(response.Header.Get("Retry-After"), c.now())}
+	failure := &Error{Status: response.StatusCode, Pause: answer.RetryAfter(response.Header.Get("Retry-After"), c.now())}
 	if c.cfg.Purger == cloudflare {
 		if failure.Text = cloudflareProblem(response); failure.Text == "" {
 			return nil
