@@ -84,15 +84,10 @@ sub vcl_recv {
     return (hash);
 }
 
-# The host is not a part of the key: all hosts that lead here show the same files.
+# The host is not a part of the key, and neither is the name at the end of the path: the service ignores both. So nobody fills the cache with copies.
 sub vcl_hash {
-    hash_data(req.url);
+    hash_data(regsub(req.url, "^(/media/file/[^/]+/[^/]+/)[^/?]+", "\1"));
     return (lookup);
-}
-
-sub vcl_backend_fetch {
-    # A replica must not take an answer from the edge for one that it may skip.
-    unset bereq.http.X-Purged;
 }
 
 sub vcl_backend_response {
@@ -128,7 +123,9 @@ sub vcl_backend_error {
 }
 
 sub vcl_deliver {
-    if (obj.hits > 0) {
+    if (obj.uncacheable) {
+        set resp.http.Cache-Status = "varnish; fwd=bypass";
+    } elsif (obj.hits > 0) {
         set resp.http.Cache-Status = "varnish; hit";
     } else {
         set resp.http.Cache-Status = "varnish; fwd=miss";

@@ -72,7 +72,7 @@ type Error struct {
 // Error returns Text.
 func (e *Error) Error() string { return e.Text }
 
-// RetryAfter returns Pause, as package cdn asks for it.
+// RetryAfter returns Pause.
 func (e *Error) RetryAfter() time.Duration { return e.Pause }
 
 // New returns a Client. The config must be enabled.

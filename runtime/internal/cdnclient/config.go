@@ -83,12 +83,12 @@ func (c Config) Validate() error {
 	return c.validateHeader()
 }
 
-// validateUnused rejects settings without a purger, which would have no effect: its name was forgotten.
+// validateUnused rejects settings without a purger, which would have no effect: its name was forgotten. The key may stay in its Secret.
 func (c Config) validateUnused() error {
 	for _, setting := range []struct {
 		name string
 		set  bool
-	}{{"SERVICE_CDN_PURGE_URL", len(c.URLs) > 0}, {"SERVICE_CDN_PURGE_KEY", c.Key != ""}, {"SERVICE_CDN_TAG_HEADER", c.Header != ""}} {
+	}{{"SERVICE_CDN_PURGE_URL", len(c.URLs) > 0}, {"SERVICE_CDN_TAG_HEADER", c.Header != ""}} {
 		if setting.set {
 			return fmt.Errorf("%s is set, but SERVICE_CDN_PURGE is not", setting.name)
 		}

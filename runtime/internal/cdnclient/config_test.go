@@ -41,7 +41,7 @@ func TestConfig_Validate(t *testing.T) {
 		{" " + all, func(*cdnclient.Config) {}, ""},
 		{"none Varnish", func(*cdnclient.Config) {}, "SERVICE_CDN_PURGE must be surrogate, cloudflare, fastly or webhook"},
 		{"", urls("https://a.example"), "SERVICE_CDN_PURGE_URL is set, but SERVICE_CDN_PURGE is not"},
-		{"", key("k"), "SERVICE_CDN_PURGE_KEY is set, but SERVICE_CDN_PURGE is not"},
+		{"", key("k"), ""},
 		{"", header("X-Tags"), "SERVICE_CDN_TAG_HEADER is set, but SERVICE_CDN_PURGE is not"},
 		{all, urls(), "SERVICE_CDN_PURGE_URL must be set"},
 		{"surrogate", urls("http://10.0.0.1:6081", "http://[fd00::1]:6081/", "https://varnish.edge.svc"), ""},
