@@ -211,7 +211,7 @@ func TestPurge_AcceptsEvery2xxAndNothingElse(t *testing.T) {
 				must(t, err)
 				continue
 			}
-			if failed := failure(t, fmt.Sprint(purger, status), err, fmt.Sprintf("%s answered %d", strings.TrimPrefix(server.URL, "http://"), status)); failed.Status != status || failed.Pause != 0 {
+			if failed := failure(t, fmt.Sprint(purger, status), err, fmt.Sprintf("%s answered %d", strings.TrimPrefix(server.URL, "http://"), status)); failed.Status != status || failed.RetryAfter() != 0 {
 				t.Errorf("%s, %d: %+v", purger, status, failed)
 			}
 		}
@@ -230,7 +230,7 @@ func TestPurge_ReportsRetryAfter(t *testing.T) {
 				w.Header().Set("Retry-After", text)
 				w.WriteHeader(http.StatusTooManyRequests)
 			})
-			if failed := failure(t, purger, client(t, purger, server.URL+secretPath).Purge(t.Context(), tags), "answered 429 (Too Many Requests)"); failed.Pause != want || failed.Status != http.StatusTooManyRequests {
+			if failed := failure(t, purger, client(t, purger, server.URL+secretPath).Purge(t.Context(), tags), "answered 429 (Too Many Requests)"); failed.RetryAfter() != want || failed.Status != http.StatusTooManyRequests {
 				t.Errorf("%s, %s: %+v, want %s", purger, text, failed, want)
 			}
 		}
@@ -373,7 +373,7 @@ func TestPurge_AsksEveryEdge(t *testing.T) {
 	c := client(t, "surrogate", away+secretPath, working.URL+secretPath, busy.URL+secretPath)
 	failed := failure(t, "one away, one busy", c.Purge(t.Context(), tags), strings.TrimPrefix(away, "http://")+" cannot be reached")
 	if !strings.Contains(failed.Text, "; "+strings.TrimPrefix(busy.URL, "http://")+" answered 503") || strings.Contains(failed.Text, strings.TrimPrefix(working.URL, "http://")) ||
-		failed.Pause != 7*time.Second || failed.Status != 0 || asked.Load() != 2 {
+		failed.RetryAfter() != 7*time.Second || failed.Status != 0 || asked.Load() != 2 {
 		t.Errorf("%+v after %d requests", failed, asked.Load())
 	}
 	must(t, client(t, "surrogate", working.URL, working.URL+"/second").Purge(t.Context(), tags))
