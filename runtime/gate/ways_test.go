@@ -148,7 +148,7 @@ func TestSeal_EveryWayGoesThroughTheGate(t *testing.T) {
 }
 
 // Before the result each way says that the file is checked, and the seal happens once it is clean, by the actor who wanted it.
-func TestSeal_IsRecordedUntilTheVerdict(t *testing.T) {
+func TestSeal_IsRecordedUntilTheResult(t *testing.T) {
 	t.Parallel()
 	for name, upload := range ways {
 		if name == "a URL" { // its task runs beside that of the check
@@ -187,7 +187,7 @@ func TestSeal_IsRecordedUntilTheVerdict(t *testing.T) {
 }
 
 // A seal after the result is as one without a gate.
-func TestSeal_AfterTheVerdictIsDoneAtOnce(t *testing.T) {
+func TestSeal_AfterTheResultIsDoneAtOnce(t *testing.T) {
 	t.Parallel()
 	w, _ := withStub(t)
 	one := w.gated(t, "one")

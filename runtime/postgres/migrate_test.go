@@ -117,11 +117,16 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 		"00046_journal_usage.sql":              "801819a6653f91cc9a3a8106c90b69995da87ff97b520119b497deea9674cf93",
 		"00047_journal_account_settings.sql":   "7eff9e123c39fcba7d84f5507f6d1526ccd014be13a0df2f1771812e92cd3347",
 		"00048_journal_grant.sql":              "18a20cab270422bab364eb19bac90a6619768e7b0aa8ef583091e41fd5eb6fe4",
-		"00052_account_gate.sql":               "626572ae00721c51e0fef3b9ba99b3da0a4f8fb18b533419786f00348f3fe017",
-		"00053_gate_state.sql":                 "4c2b71a945ef8743627ccbb6b44be6822881fddec0b33cf50b052c2b7ee78985",
-		"00054_gate_state_view.sql":            "6c3a6431b9847afd3fd7bd0fef266f5d749b639a8c07971ab17f9ff6bccf695a",
-		"00055_gate_task.sql":                  "8f2990f24d1633ccd5a96c5ad45ff1847d3d3178dc36dac0e9b0372f53bc5c07",
-		"00056_quarantine.sql":                 "4fa8be782298c69737bd7714f15ebe23e594f16b441babaa83d079fb8bd7c190",
+		"00049_cdn_purge.sql":                  "564dc3bee56bd8f0d9733c56a73d384de132115eda172e25c423f27c9aaaab0a",
+		"00050_cdn_purge_item.sql":             "f03c1eb062dd2cbabfdc70d5526b5c6d6cc65526420cfef316daf14155ca5ec7",
+		"00051_cdn_purge_account.sql":          "ab611dd0b271018e87394ea2b4f1c08771135e8987650a8d23b3c6c9f0bd70ba",
+		"00052_cdn_purge_pin.sql":              "4a14418b255825784cf0a0f16db3a27695539f1ad8790146d515b183aecfdcd2",
+		"00053_cdn_purge_tenant.sql":           "04b81d4e4dfb87706f8ff5c6d6761568081251f791372b95806fa0d653bcb548",
+		"00054_account_gate.sql":               "626572ae00721c51e0fef3b9ba99b3da0a4f8fb18b533419786f00348f3fe017",
+		"00055_gate_state.sql":                 "4c2b71a945ef8743627ccbb6b44be6822881fddec0b33cf50b052c2b7ee78985",
+		"00056_gate_state_view.sql":            "6c3a6431b9847afd3fd7bd0fef266f5d749b639a8c07971ab17f9ff6bccf695a",
+		"00057_gate_task.sql":                  "8f2990f24d1633ccd5a96c5ad45ff1847d3d3178dc36dac0e9b0372f53bc5c07",
+		"00058_quarantine.sql":                 "4fa8be782298c69737bd7714f15ebe23e594f16b441babaa83d079fb8bd7c190",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/cdn"
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/gate"
 	"mediastack.dev/runtime/installation"
@@ -50,6 +51,8 @@ type purgeSummary struct {
 	RenditionsPurged int `json:"renditionsPurged"`
 	// EventDaysPurged counts the days of the journal that were dropped.
 	EventDaysPurged int `json:"eventDaysPurged"`
+	// CDNPurgesEnded counts what was queued for a CDN that no runtime has purged for a day.
+	CDNPurgesEnded int `json:"cdnPurgesEnded"`
 	// QuarantinePurged counts the files that were in quarantine for too long.
 	QuarantinePurged int `json:"quarantinePurged"`
 }
@@ -106,6 +109,10 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 		},
 		func(ctx context.Context, batches purge.Batches) (err error) {
 			summary.EventDaysPurged, err = journal.Purge(ctx, store.Journal, batches)
+			return err
+		},
+		func(ctx context.Context, batches purge.Batches) (err error) {
+			summary.CDNPurgesEnded, err = cdn.Forget(ctx, store.CDN, batches)
 			return err
 		},
 		func(ctx context.Context, batches purge.Batches) (err error) {

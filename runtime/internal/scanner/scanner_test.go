@@ -127,7 +127,7 @@ func TestClamd_FindsTheTestFileHoweverItIsPacked(t *testing.T) {
 var errDisk = errors.New("the disk fails")
 
 // A file of which a part was read has no result, and says nothing of clamd.
-func TestClamd_AFileThatCannotBeReadHasNoVerdict(t *testing.T) {
+func TestClamd_AFileThatCannotBeReadHasNoResult(t *testing.T) {
 	t.Parallel()
 	clamd := testenv.ClamdServer(t)
 	client := of(t, account.ScannerClamd, func(c *scanner.Config) { c.Clamd = "tcp://" + clamd.Server.Address })
