@@ -13,6 +13,7 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/gate"
 	"mediastack.dev/runtime/internal/runtimetest"
+	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/work"
 )
 
@@ -118,6 +119,25 @@ func TestQuarantine_EndsWithItsObject(t *testing.T) {
 				t.Error("the file is still in quarantine")
 			}
 		})
+	}
+}
+
+// What looks for objects that no item has leaves those in quarantine alone.
+func TestQuarantine_ItsObjectsAreNotOrphans(t *testing.T) {
+	t.Parallel()
+	w, one, id := quarantined(t, true)
+	keys := []string{media.WriterKey(id, media.Original, 7)} // as that of a process that has died since
+	w.exec(t, `UPDATE quarantine SET objects = jsonb_set(objects, '{0,key}', to_jsonb($1::text))`, keys[0])
+	found, err := w.Store.Consistency.FindReferences(t.Context(), one.Account.ID, one.Account.Bucket, []uuid.UUID{id}, keys)
+	if err != nil || !found.Items[keys[0]] {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if queued, err := w.Store.Uploads.QueueUnrecorded(t.Context(), one.Account.ID, one.Account.Bucket, keys); err != nil || queued != 0 {
+		t.Errorf("%d objects are removed: %v", queued, err)
+	}
+	must(t, w.Store.Gates.Delete(t.Context(), id))
+	if queued, err := w.Store.Uploads.QueueUnrecorded(t.Context(), one.Account.ID, one.Account.Bucket, keys); err != nil || queued != 1 {
+		t.Errorf("after the delete %d objects are removed: %v", queued, err)
 	}
 }
 

@@ -76,7 +76,7 @@ const journalContradictions = `
 	SELECT coalesce(items.id, told.item_id)::text, format('it is %s, the journal tells %s', coalesce(to_jsonb(items)::text, 'gone'), coalesce(to_jsonb(told)::text, 'nothing'))
 	FROM items FULL JOIN told ON told.item_id = items.id
 	WHERE told.item_id IS NULL OR told.first <> 1 OR told.events <> told.last OR told.began <> 'media.uploaded' OR told.sealed > 1
-		OR items.id IS NULL AND told.ended NOT IN ('media.deleted', 'media.purged')
+		OR items.id IS NULL AND told.ended NOT IN ('media.deleted', 'media.purged', 'media.rejected')
 		OR items.id IS NOT NULL AND (items.version <> told.last OR items.sealed <> (told.sealed = 1) OR items.deleted <> (told.ended = 'media.deleted') OR told.ended = 'media.purged')`
 
 // verifyJournal compares the events of the tenants with what became of their items, and with what was read.

@@ -8,6 +8,7 @@ import (
 	"compress/zlib"
 	"context"
 	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf16"
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
@@ -84,6 +86,65 @@ func document(t *testing.T, data []byte) []byte {
 		"3 0 obj\n<</Type/EmbeddedFile/Filter/FlateDecode/Length %d>>\nstream\n%s\nendstream\nendobj\ntrailer\n<</Root 1 0 R>>\n%%%%EOF\n", packed.Len(), packed.Bytes())
 }
 
+// compound returns a file of the format of OLE, with a stream in which the data goes on in another sector than the next one: who reads the file as
+// a whole does not find it.
+func compound(data []byte) []byte {
+	const sector = 512
+	file := make([]byte, sector*11)
+	le := binary.LittleEndian
+	copy(file, "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
+	le.PutUint16(file[24:], 0x3e)
+	le.PutUint16(file[26:], 3)
+	le.PutUint16(file[28:], 0xfffe)
+	le.PutUint16(file[30:], 9) // sectors of 512 bytes
+	le.PutUint16(file[32:], 6) // and of 64
+	le.PutUint32(file[44:], 1) // one sector has the table of sectors
+	le.PutUint32(file[48:], 1) // the directory
+	le.PutUint32(file[56:], 4096)
+	const none, end = 0xffffffff, 0xfffffffe
+	le.PutUint32(file[60:], end)
+	le.PutUint32(file[68:], end)
+	for at := 76; at < sector; at += 4 {
+		le.PutUint32(file[at:], none)
+	}
+	le.PutUint32(file[76:], 0)
+	at := func(n int) []byte { return file[sector*(n+1):] }
+	chain := []int{2, 4, 3, 5, 6, 7, 8, 9}
+	for n := range sector / 4 {
+		le.PutUint32(at(0)[4*n:], none)
+	}
+	le.PutUint32(at(0), 0xfffffffd)
+	le.PutUint32(at(0)[4:], end)
+	for i, n := range chain {
+		next := uint32(end)
+		if i+1 < len(chain) {
+			next = uint32(chain[i+1]) //nolint:gosec // a small number
+		}
+		le.PutUint32(at(0)[4*n:], next)
+	}
+	entry := func(n int, name string, kind byte, child, start, size uint32) {
+		e := at(1)[128*n:]
+		for i, c := range utf16.Encode([]rune(name)) {
+			le.PutUint16(e[2*i:], c)
+		}
+		le.PutUint16(e[64:], uint16(2*len(name)+2)) //nolint:gosec // a short name
+		e[66], e[67] = kind, 1
+		le.PutUint32(e[68:], none)
+		le.PutUint32(e[72:], none)
+		le.PutUint32(e[76:], child)
+		le.PutUint32(e[116:], start)
+		le.PutUint32(e[120:], size)
+	}
+	entry(0, "Root Entry", 5, 1, end, 0)
+	entry(1, "Package", 2, none, uint32(chain[0]), 4096) //nolint:gosec // a small number
+	stream := make([]byte, 4096)
+	copy(stream[sector-20:], data)
+	for i, n := range chain {
+		copy(at(n)[:sector], stream[sector*i:])
+	}
+	return file
+}
+
 func message(data []byte) []byte {
 	return []byte("From: a@example.org\r\nTo: b@example.org\r\nSubject: x\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\n" +
 		"Content-Type: application/octet-stream\r\nContent-Transfer-Encoding: base64\r\nContent-Disposition: attachment; filename=a.com\r\n\r\n" +
@@ -108,6 +169,7 @@ func TestClamd_FindsTheTestFileHoweverItIsPacked(t *testing.T) {
 		"Office document":    {zipped(t, "word/vbaProject.bin", eicar), gate.Infected},
 		"PDF":                {document(t, eicar), gate.Infected},
 		"e-mail":             {message(eicar), gate.Infected},
+		"OLE":                {compound(eicar), gate.Infected},
 		"nothing":            {nil, gate.Clean},
 		"text":               {[]byte("text"), gate.Clean},
 		"several chunks":     {bytes.Repeat([]byte("text"), 100_000), gate.Clean},
