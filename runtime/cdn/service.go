@@ -26,8 +26,8 @@ const (
 	// RepeatPause is after how long a purge is sent a second time. What a replica has begun to answer before the first one is at the CDN by then:
 	// see MaxAnswerDelay.
 	RepeatPause = 5 * time.Second
-	// MaxAnswerDelay is the time from the authorization of a request until the header of its answer, after which a CDN must not keep the answer:
-	// it may tell what was before, and arrive after both purges.
+	// MaxAnswerDelay is the time from the look-up of a file until the header of the answer, after which a CDN must not keep the answer: it may tell
+	// what was before, and arrive after both purges.
 	MaxAnswerDelay = 2 * time.Second
 	// concurrency is how many requests are sent at once.
 	concurrency = 4
@@ -221,4 +221,3 @@ func batches(purges []Purge, tags *Tags) []batch {
 }
 
 var _ work.Worker = (*Service)(nil)
-

@@ -319,4 +319,3 @@ func TestTags_AreDistinct(t *testing.T) {
 		seen[tag] = name
 	}
 }
-

@@ -69,7 +69,7 @@ func TestDiscard_CancelsNoRequestThatEnds(t *testing.T) {
 	})
 }
 
-func TestRetryAfter(t *testing.T) {
+func TestRetryAfter_ReadsSecondsAndDates(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
 	for text, want := range map[string]time.Duration{

@@ -197,8 +197,8 @@ func TestPurge_AcceptsNo2xxOfCloudflareWithoutSuccess(t *testing.T) {
 		}
 	}
 	must(t, client(t, "cloudflare", answering(t, http.StatusOK, `{"success":true}`).URL).Purge(t.Context(), tags))
-	refused := answering(t, http.StatusForbidden, `{"success":true,"errors":[{"code":10000}]}`)
-	fails(t, "a success with 403", client(t, "cloudflare", refused.URL+secretPath).Purge(t.Context(), tags), "answered 403 (Forbidden), code 10000")
+	rejected := answering(t, http.StatusForbidden, `{"success":true,"errors":[{"code":10000}]}`)
+	fails(t, "a success with 403", client(t, "cloudflare", rejected.URL+secretPath).Purge(t.Context(), tags), "answered 403 (Forbidden), code 10000")
 }
 
 func TestPurge_AcceptsEvery2xxAndNothingElse(t *testing.T) {

@@ -65,14 +65,14 @@ func (c Config) TagHeader() (name, separator string) {
 
 // Validate checks the settings. Its errors quote neither the key nor a URL, which may have a key in it.
 func (c Config) Validate() error {
+	if c.Timeout < time.Second || c.Timeout > time.Minute {
+		return fmt.Errorf("SERVICE_CDN_PURGE_TIMEOUT must be from 1s to 1m, not %s", c.Timeout)
+	}
 	if !c.Enabled() {
 		return c.validateUnused()
 	}
 	if !slices.Contains([]string{surrogate, cloudflare, fastly, byWebhook}, c.Purger) {
 		return fmt.Errorf("SERVICE_CDN_PURGE must be surrogate, cloudflare, fastly or webhook, or empty, not %q", c.Purger)
-	}
-	if c.Timeout < time.Second || c.Timeout > time.Minute {
-		return fmt.Errorf("SERVICE_CDN_PURGE_TIMEOUT must be from 1s to 1m, not %s", c.Timeout)
 	}
 	if err := c.validateURLs(); err != nil {
 		return err

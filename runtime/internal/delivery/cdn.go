@@ -86,8 +86,8 @@ func (d *Delivery) tagsOf(file resolvedFile) []string {
 	return d.cdn.Tags(file.item, preset)
 }
 
-// keepFromCDN changes the headers of an answer that is late: what it tells may have changed since the client was authorized, and the CDN may have
-// carried out the purges of that already.
+// keepFromCDN changes the headers of an answer that is late: what it tells may have changed since it was looked up, and the CDN may have carried out
+// the purges of that already.
 func (d *Delivery) keepFromCDN(header http.Header) {
 	header.Del(d.cdn.Header)
 	header.Del(surrogateControl)
@@ -96,6 +96,6 @@ func (d *Delivery) keepFromCDN(header http.Header) {
 }
 
 // isLate reports whether an answer whose header is sent now is too late for a CDN.
-func (f *resolvedFile) isLate() bool { return time.Since(f.authorized) > cdn.MaxAnswerDelay }
+func (f *resolvedFile) isLate() bool { return time.Since(f.resolved) > cdn.MaxAnswerDelay }
 
 func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }

@@ -18,6 +18,7 @@ import (
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/rendition"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -141,7 +142,7 @@ type slow struct {
 
 // Open waits.
 func (s slow) Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error) {
-	time.Sleep(s.after)
+	<-time.After(s.after)
 	return s.stored.Open(ctx, bucket, key, offset, length)
 }
 
@@ -166,6 +167,35 @@ func TestCaching_ALateAnswerIsNotKept(t *testing.T) {
 	}
 }
 
+// slowMaker takes a while to make a picture.
+type slowMaker struct {
+	*maker
+	after time.Duration
+}
+
+// Get waits.
+func (s slowMaker) Get(ctx context.Context, item media.Item, owner media.Owner, request rendition.Request) (rendition.Result, error) {
+	<-time.After(s.after)
+	return s.maker.Get(ctx, item, owner, request)
+}
+
+// The client is authorized again before a picture is sent that took long, but the preset may be another one since.
+func TestCaching_APictureThatTookLongIsNotKept(t *testing.T) {
+	t.Parallel()
+	preset := settings.Preset{Name: "hero", Width: 100, Densities: []int{1}, Format: settings.FormatWebP}
+	for late, want := range map[time.Duration]string{time.Second: "max-age=31536000", 3 * time.Second: "no-store"} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDelivery(t, imageItem(), &stored{})
+			d.cdn = purging()
+			handler := withPictures(d, &maker{}, tenant(preset))
+			d.renditions = slowMaker{&maker{}, late}
+			if response := ask(handler, http.MethodGet, "hero", "Accept", "image/webp"); response.Code != http.StatusOK || response.Header().Get(cdnCacheControl) != want {
+				t.Errorf("after %s: %d %v", late, response.Code, response.Header())
+			}
+		})
+	}
+}
+
 // The tags of a picture name its preset; no address of one has a version, because its bytes are not known before it is made.
 func TestCaching_PicturesHaveTheTagOfTheirPreset(t *testing.T) {
 	t.Parallel()
@@ -183,7 +213,7 @@ func TestCaching_PicturesHaveTheTagOfTheirPreset(t *testing.T) {
 	}
 }
 
-// A file that is to become a conversion has no version, and is kept for a minute by everybody.
+// A file that is to become a conversion has no version, and all caches keep it for a minute.
 func TestCaching_OfAFileThatChangesSoon(t *testing.T) {
 	t.Parallel()
 	data := []byte("bytes of a file")

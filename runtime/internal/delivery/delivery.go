@@ -273,8 +273,8 @@ type resolvedFile struct {
 	// expiresIn is the remaining validity of a signed URL; 0 = the file is public.
 	expiresIn time.Duration
 	public    bool
-	// authorized is when the client was authorized.
-	authorized time.Time
+	// resolved is when the file was looked up, and authorized, when the client was last authorized.
+	resolved, authorized time.Time
 
 	// pending is set for a thumbnail that is to be made.
 	pending bool
@@ -312,7 +312,8 @@ func (d *Delivery) resolveFileOf(r *http.Request, items Items) (resolvedFile, er
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return resolvedFile{}, err
 	}
-	file, exists := resolvedFile{item: item, variant: variant, owner: owner, authorized: time.Now()}, false
+	now := time.Now()
+	file, exists := resolvedFile{item: item, variant: variant, owner: owner, resolved: now, authorized: now}, false
 	originals := settings.OriginalsPublic
 	if err == nil {
 		if exists, originals, err = d.find(r.Context(), &file); err != nil {

@@ -23,12 +23,14 @@ ON CONFLICT (kind, key) DO NOTHING;
 SELECT id, account_id, item_id, preset FROM cdn_purge WHERE due_at <= now() ORDER BY due_at, id LIMIT sqlc.arg(batch)::int;
 
 -- name: CDNPurgesSent :exec
--- What was sent a second time ends.
-WITH again AS (
+-- What was sent a second time ends. The rows are chosen by their ids alone: with sent_at, the index of those that wait would be read.
+WITH chosen AS MATERIALIZED (
+    SELECT p.id, p.sent_at FROM cdn_purge p WHERE p.id = ANY (sqlc.arg(ids)::bigint[]) FOR UPDATE
+), again AS (
     UPDATE cdn_purge SET sent_at = now(), due_at = now() + sqlc.arg(pause)::bigint * interval '1 microsecond'
-    WHERE cdn_purge.id = ANY (sqlc.arg(ids)::bigint[]) AND cdn_purge.sent_at IS NULL
+    WHERE cdn_purge.id = ANY (ARRAY(SELECT chosen.id FROM chosen WHERE chosen.sent_at IS NULL))
 )
-DELETE FROM cdn_purge WHERE cdn_purge.id = ANY (sqlc.arg(ids)::bigint[]) AND cdn_purge.sent_at IS NOT NULL;
+DELETE FROM cdn_purge WHERE cdn_purge.id = ANY (ARRAY(SELECT chosen.id FROM chosen WHERE chosen.sent_at IS NOT NULL));
 
 -- name: WaitingCDNPurges :one
 SELECT count(*) AS purges, coalesce(extract(epoch FROM now() - min(queued_at)), 0)::float8 AS oldest_seconds FROM cdn_purge WHERE sent_at IS NULL;

@@ -13,11 +13,13 @@ import (
 )
 
 const cDNPurgesSent = `-- name: CDNPurgesSent :exec
-WITH again AS (
+WITH chosen AS MATERIALIZED (
+    SELECT p.id, p.sent_at FROM cdn_purge p WHERE p.id = ANY ($1::bigint[]) FOR UPDATE
+), again AS (
     UPDATE cdn_purge SET sent_at = now(), due_at = now() + $2::bigint * interval '1 microsecond'
-    WHERE cdn_purge.id = ANY ($1::bigint[]) AND cdn_purge.sent_at IS NULL
+    WHERE cdn_purge.id = ANY (ARRAY(SELECT chosen.id FROM chosen WHERE chosen.sent_at IS NULL))
 )
-DELETE FROM cdn_purge WHERE cdn_purge.id = ANY ($1::bigint[]) AND cdn_purge.sent_at IS NOT NULL
+DELETE FROM cdn_purge WHERE cdn_purge.id = ANY (ARRAY(SELECT chosen.id FROM chosen WHERE chosen.sent_at IS NOT NULL))
 `
 
 type CDNPurgesSentParams struct {
@@ -25,7 +27,7 @@ type CDNPurgesSentParams struct {
 	Pause int64
 }
 
-// What was sent a second time ends.
+// What was sent a second time ends. The rows are chosen by their ids alone: with sent_at, the index of those that wait would be read.
 func (q *Queries) CDNPurgesSent(ctx context.Context, arg CDNPurgesSentParams) error {
 	_, err := q.db.Exec(ctx, cDNPurgesSent, arg.Ids, arg.Pause)
 	return err
