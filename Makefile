@@ -85,7 +85,7 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race presubmit presubmit-plain presubmit-race nightly flaky suite-times test-programs test-modules test-images test-pages e2e zero-loss reproduce test-stores test-erasure test-migrations test-operator test-bodies test-requests lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
+.PHONY: test test-race presubmit presubmit-plain presubmit-race nightly flaky suite-times test-programs test-modules test-images test-pages e2e zero-loss reproduce test-stores test-erasure test-migrations test-operator test-bodies test-requests test-cdn lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -106,7 +106,7 @@ TEST_PACKAGES_AT_A_TIME ?= $(shell echo $$(($$(nproc) + 1)))
 # Compilers, linkers and tests collect garbage less often than by default: they lack processor time, not memory.
 TEST_GOGC ?= 400
 # go test begins with the packages that are named first: no long one is left alone at the end.
-LONG := controllers/operator hack/test/browser hack/bench hack/test/examples runtime/postgres hack/test/proxy runtime/internal/imaging runtime/media runtime/upload \
+LONG := controllers/operator hack/test/browser hack/bench hack/test/examples runtime/postgres hack/test/proxy runtime/internal/imaging runtime/media runtime/upload hack/test/cdn \
 	runtime/cmd/mediastack-runtime hack/test/clients/typescript charts hack/test/clients/tus hack/test/clients/mcp hack/test/clients/go \
 	hack/test/e2e hack/test/chaos hack/test/upgrade hack/test/restore hack/test/monitoring hack/presetpictures runtime/internal/rest
 long_first = $(foreach long,$(LONG:%=mediastack.dev/%),$(filter $(long),$(1))) $(filter-out $(LONG:%=mediastack.dev/%),$(1))
@@ -234,6 +234,9 @@ test-bodies: packages build dev-services ## Hold 4,300 connections with bodies t
 
 test-requests: packages build dev-services ## Send a credential in each format in each field of each route, ten thousand addresses that no preset allows, as many uploads to full accounts, and 64 writers of events
 	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m -run 'TestMisplacedCredentials_|TestPresets_AddressesThatNone|TestRejectedUploads_|TestCommit_WhoseServerIsKilled|TestFeed_MissesNothing' ./runtime/cmd/mediastack-runtime ./runtime/internal/rest ./runtime/journal ./runtime/upload
+
+test-cdn: packages build dev-services ## Make 10,000 changes beside 60 reads a second at an edge, kill replicas 100 times, and have the edge away for 10 minutes; print how soon it forgets
+	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=15m go test -count=1 -v -timeout 120m -run 'TestEdge_(CatchesUp|HasNothingStale)' ./hack/test/cdn
 
 crash: running build dev-services kube ## Kill the service, then the operators, hundreds of times under load and verify that nothing was lost (ARGS="--scenario operator --seed 7 --kills 50")
 	go run ./hack/test/chaos $(ARGS)

@@ -16,6 +16,7 @@ case ":$PATH:" in *:/usr/bin:*) PATH=$PATH:/usr/sbin:/sbin ;; esac
 # need PACKAGE TEST...: adds the package to the missing ones if the test fails.
 need() { "${@:2}" >/dev/null 2>&1 || missing+=("$1"); }
 program() { command -v "$1"; }
+xkey() { compgen -G '/usr/lib/*/varnish/vmods/libvmod_xkey.so' || compgen -G '/usr/lib/varnish/vmods/libvmod_xkey.so'; }
 postgres() { compgen -G '/usr/lib/postgresql/*/bin/postgres' || program postgres; }
 
 look() {
@@ -50,6 +51,8 @@ look() {
 	need iproute2 program ip
 	need haproxy program haproxy
 	need clamav-daemon program clamd
+	need varnish program varnishd
+	need varnish-modules xkey
 }
 
 explain() {
@@ -72,8 +75,8 @@ if [[ " ${missing[*]} " == *" postgresql "* && ! -e $conf ]]; then
 	printf '# Written by hack/packages.sh of mediastack, which runs PostgreSQL clusters of its own.\ncreate_main_cluster = false\n' >"$conf"
 fi
 policy=/usr/sbin/policy-rc.d
-if [[ " ${missing[*]} " == *" haproxy "* && ! -e $policy ]]; then
-	# The package would start a service. The tests run HAProxy with configurations of their own.
+if [[ " ${missing[*]} " =~ " haproxy "|" varnish " && ! -e $policy ]]; then
+	# The packages would start services. The tests run both programs with configurations of their own.
 	trap 'rm -f "$policy"' EXIT
 	printf '#!/bin/sh\n# Written by hack/packages.sh of mediastack, for as long as it installs packages.\nexit 101\n' >"$policy"
 	chmod +x "$policy"

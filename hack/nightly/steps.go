@@ -26,6 +26,7 @@ var steps = []step{
 	{target: "test-operator", usual: 30 * time.Minute},
 	{target: "test-bodies", usual: 7 * time.Minute},
 	{target: "test-requests", usual: time.Minute},
+	{target: "test-cdn", usual: 40 * time.Minute},
 	{target: "test-erasure", usual: 4 * time.Minute},
 	{target: "test-migrations", usual: 6 * time.Minute},
 	{target: "test-stores", usual: 3 * time.Minute},

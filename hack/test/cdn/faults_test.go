@@ -34,7 +34,9 @@ func TestEdge_CatchesUpAfterItWasAway(t *testing.T) {
 				}
 			}
 			away := sizeOf(t).away
-			wait.Until(t, "the purges are tried, and fail", func() bool { return s.metric("mediastack_cdn_purges_total{outcome=\"failed\"}") > 0 && time.Since(began) >= away })
+			wait.Until(t, "the purges are tried, and fail", func() bool {
+				return s.metric("mediastack_cdn_purges_total{outcome=\"failed\"}") > 0 && time.Since(began) >= away
+			})
 			for _, url := range urls { // the edge cannot know
 				if got := s.get(url); got.Header.Get("Cache-Status") != hit {
 					t.Fatalf("%s is answered %d, %q, although no purge has reached the edge", url, got.Status, got.Header.Get("Cache-Status"))
@@ -60,6 +62,7 @@ func TestEdge_TheOtherReplicaPurges(t *testing.T) {
 	s := newSite(t)
 	for victim := range s.replicas {
 		id, url := s.upload("a.txt", text(1000))
+		s.tagged(url)
 		s.keep(url)
 		s.call(victim, http.MethodDelete, "/media/delete/"+id, nil)
 		s.replicas[victim].Kill()

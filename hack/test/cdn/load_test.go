@@ -25,7 +25,7 @@ import (
 type size struct {
 	changes int           // of which the time until the edge forgets is measured
 	workers int           // that make changes at once
-	kills   int           // of replicas meanwhile
+	kills   int           // of replicas during other changes
 	away    time.Duration // for how long the edge is away
 }
 
@@ -37,7 +37,7 @@ func sizeOf(t *testing.T) size {
 	if full, _ := strconv.ParseBool(os.Getenv(fullEnv)); full {
 		return size{changes: 10_000, workers: 16, kills: 100, away: 10 * time.Minute}
 	}
-	return size{changes: 120, workers: 6, kills: 1}
+	return size{changes: 100, workers: 6, kills: 1}
 }
 
 const (
@@ -45,6 +45,8 @@ const (
 	reads = 60
 	// presetShare is of how many changes one is that of a preset.
 	presetShare = 20
+	// changesOfKill is how many changes there are for a kill.
+	changesOfKill = 20
 	// pause is between two looks at the edge. It is the precision of what is measured.
 	pause = 10 * time.Millisecond
 )
@@ -52,61 +54,80 @@ const (
 // load makes changes beside reads.
 type load struct {
 	*site
-	size size
-	next atomic.Int64
+	changes, workers, kills int
+	next                    atomic.Int64 // the last change that was begun
+	asked                   atomic.Int64 // reads
 
 	mu    sync.Mutex
 	times map[string][]time.Duration // from the answer to a change until the edge forgets, by kind
 	known []string                   // addresses that readers ask for
 }
 
-// Deletes, changes of access and changed presets beside reads, while replicas are killed: in the end nothing is stale. It prints how soon the
-// edge forgets.
+// Deletes, changes of access and changed presets beside reads, without a fault and while replicas are killed: in the end nothing is stale. It
+// prints how soon the edge forgets.
 func TestEdge_HasNothingStaleAfterALoad(t *testing.T) {
 	t.Parallel()
-	l := &load{site: newSite(t), size: sizeOf(t), times: map[string][]time.Duration{}}
-	l.presets(l.preset(100))
-	imageID, _ := l.upload("a.png", picture(t))
-	pictureURL := l.document(imageID).Presets["load"].URL
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var readers, workers sync.WaitGroup
-	var asked atomic.Int64
-	readers.Go(func() { l.read(ctx, &asked) })
-	errs := make(chan error, l.size.workers+2)
-	changeOfPreset := make(chan int)
-	workers.Go(func() { errs <- l.changePresets(ctx, pictureURL, changeOfPreset) })
-	var changing sync.WaitGroup
-	for range l.size.workers {
-		changing.Go(func() { errs <- l.change(ctx, changeOfPreset) })
+	s, n := newSite(t), sizeOf(t)
+	for _, l := range []*load{
+		{site: s, changes: n.changes, workers: n.workers},
+		{site: s, changes: n.kills * changesOfKill, workers: n.workers, kills: n.kills},
+	} {
+		l.times = map[string][]time.Duration{}
+		l.run()
+		s.settle()
 	}
-	workers.Go(func() { changing.Wait(); close(changeOfPreset) })
+}
+
+// run makes the changes.
+func (l *load) run() {
+	l.t.Helper()
+	l.presets(l.preset(firstWidth))
+	imageID, _ := l.upload("a.png", picture(l.t))
+	pictureURL := l.document(imageID).Presets["load"].URL
+	ctx, cancel := context.WithCancel(l.t.Context())
+	defer cancel()
+	var readers, changing, all sync.WaitGroup
+	readers.Go(func() { l.read(ctx) })
+	errs := make(chan error, l.workers+2)
+	fails := func(err error) {
+		if errs <- err; err != nil {
+			cancel()
+		}
+	}
+	changesOfPreset := make(chan int)
 	began := time.Now()
-	workers.Go(func() { errs <- l.kill(ctx) })
-	workers.Wait()
+	for range l.workers {
+		changing.Go(func() { fails(l.change(ctx, changesOfPreset)) })
+	}
+	all.Go(func() { changing.Wait(); close(changesOfPreset) })
+	all.Go(func() { fails(l.changePresets(ctx, pictureURL, changesOfPreset)) })
+	all.Go(func() { fails(l.kill(ctx)) })
+	all.Wait()
 	took := time.Since(began)
 	cancel()
 	readers.Wait()
 	for range cap(errs) {
-		must(t, <-errs)
+		must(l.t, <-errs)
 	}
+	l.t.Logf("%d kills, %.0f changes and %.0f reads a second:", l.kills, float64(l.changes)/took.Seconds(), float64(l.asked.Load())/took.Seconds())
 	for kind, times := range l.times {
 		slices.Sort(times)
 		at := func(percent int) time.Duration {
 			return times[min(len(times)-1, len(times)*percent/100)].Round(time.Millisecond)
 		}
-		t.Logf("%s: %d changes, from the answer until the edge forgets: p50 %s, p99 %s, at most %s", kind, len(times), at(50), at(99), times[len(times)-1].Round(time.Millisecond))
+		l.t.Logf("    %d %s, from the answer until the edge forgets: p50 %s, p99 %s, at most %s", len(times), kind, at(50), at(99), times[len(times)-1].Round(time.Millisecond))
 	}
-	t.Logf("%d kills; %d reads beside, %.0f a second", l.size.kills, asked.Load(), float64(asked.Load())/took.Seconds())
-	l.settle()
 }
+
+// firstWidth is that of the preset.
+const firstWidth = 100
 
 func (l *load) preset(width int) map[string]any {
 	return map[string]any{"name": "load", "width": width, "format": "png"}
 }
 
 // read reads known addresses, at the rate of reads: the files that it brings to the edge race with purges.
-func (l *load) read(ctx context.Context, asked *atomic.Int64) {
+func (l *load) read(ctx context.Context) {
 	tick := time.NewTicker(time.Second / reads) //nolint:forbidigo // the rate of the reads
 	defer tick.Stop()
 	var open sync.WaitGroup
@@ -128,7 +149,7 @@ func (l *load) read(ctx context.Context, asked *atomic.Int64) {
 		}
 		open.Go(func() {
 			if _, err := exchange.Send(ctx, l.client, http.MethodGet, url, nil); err == nil {
-				asked.Add(1)
+				l.asked.Add(1)
 			}
 		})
 	}
@@ -136,8 +157,8 @@ func (l *load) read(ctx context.Context, asked *atomic.Int64) {
 
 // kill kills replicas, one after the other, while changes are made.
 func (l *load) kill(ctx context.Context) error {
-	for n := range l.size.kills {
-		for due := int64(l.size.changes * (n + 1) / (l.size.kills + 1)); l.next.Load() < due; {
+	for n := range l.kills {
+		for due := int64(l.changes * (n + 1) / (l.kills + 1)); l.next.Load() < due; {
 			if err := rest(ctx, pause); err != nil {
 				return err
 			}
@@ -157,7 +178,7 @@ func (l *load) change(ctx context.Context, changeOfPreset chan<- int) error {
 	if err != nil {
 		return err
 	}
-	for n := int(l.next.Add(1)); n <= l.size.changes; n = int(l.next.Add(1)) {
+	for n := int(l.next.Add(1)); n <= l.changes; n = int(l.next.Add(1)) {
 		switch {
 		case n%presetShare == 0:
 			select {
@@ -247,7 +268,7 @@ func (l *load) hide(ctx context.Context, id, url string) error {
 
 // changePresets changes the width of a preset, one change after the other, and looks for pictures of that width.
 func (l *load) changePresets(ctx context.Context, url string, changes <-chan int) error {
-	width := 100
+	width := firstWidth
 	wide := func(width int) func(exchange.Answer) bool {
 		return func(got exchange.Answer) bool {
 			config, _, err := image.DecodeConfig(bytes.NewReader(got.Body))
@@ -297,6 +318,9 @@ func (l *load) again(ctx context.Context, do func(replica int) error) error {
 // answered sends a request, whose answer must have one of the statuses.
 func (l *load) answered(ctx context.Context, replica int, method, path string, body any, statuses ...int) error {
 	header := []string(nil)
+	if method == http.MethodPatch {
+		header = []string{"Content-Type", "application/merge-patch+json"}
+	}
 	got, err := l.try(ctx, replica, method, path, body, header...)
 	if err == nil && !slices.Contains(statuses, got.Status) {
 		err = fmt.Errorf("%s %s: %d %.200s", method, path, got.Status, got.Body)

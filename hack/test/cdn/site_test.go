@@ -91,7 +91,14 @@ func newSite(t testing.TB, env ...string) *site {
 		LogFile: filepath.Join(folder, "varnish.log"), Ready: testenv.Answers(s.edge + "/openapi.json")})
 	must(t, err)
 	_, url := s.upload("probe.txt", text(10))
-	wait.UntilNone(t, func() string { // the replicas record that there is an edge before they let it keep files
+	s.tagged(url)
+	return s
+}
+
+// tagged waits until all replicas answer for a file with tags: they record that there is an edge before they let it keep files.
+func (s *site) tagged(url string) {
+	s.t.Helper()
+	wait.UntilNone(s.t, func() string {
 		for i := range s.replicas {
 			if got := s.get(s.at(i, url)); got.Header.Get("Surrogate-Key") == "" {
 				return fmt.Sprintf("replica %d answers without tags: %d %v", i+1, got.Status, got.Header)
@@ -99,7 +106,6 @@ func newSite(t testing.TB, env ...string) *site {
 		}
 		return ""
 	})
-	return s
 }
 
 // vcl returns the configuration of the guide with the addresses of the site.
@@ -158,7 +164,7 @@ func (s *site) try(ctx context.Context, replica int, method, path string, body a
 			return exchange.Answer{}, err
 		}
 		sent = bytes.NewReader(data)
-		header = append(header, "Content-Type", "application/json")
+		header = append([]string{"Content-Type", "application/json"}, header...) // a later one replaces it
 	}
 	return exchange.Send(ctx, s.client, method, s.direct(replica)+path, sent, append(header, "X-Service-Apikey", s.tenant.APIKey)...)
 }
@@ -166,10 +172,7 @@ func (s *site) try(ctx context.Context, replica int, method, path string, body a
 // patch changes an item.
 func (s *site) patch(replica int, id string, change any) {
 	s.t.Helper()
-	data, err := json.Marshal(change)
-	must(s.t, err)
-	_, err = exchange.Expect(s.t.Context(), s.client, http.StatusOK, http.MethodPatch, s.direct(replica)+"/media/"+id, bytes.NewReader(data), "Content-Type", "application/merge-patch+json", "X-Service-Apikey", s.tenant.APIKey)
-	must(s.t, err)
+	s.call(replica, http.MethodPatch, "/media/"+id, change, "Content-Type", "application/merge-patch+json")
 }
 
 // upload stores a public file, and returns its id and its address.
