@@ -71,6 +71,9 @@ var valueOf = map[string]string{
 	"SERVICE_TLS_CERT_FILE":             "tls.secretName",
 	"SERVICE_TLS_KEY_FILE":              "tls.secretName",
 	"SERVICE_SMTP_HOST":                 "smtp.host",
+	"SERVICE_CDN_PURGE":                 "cdn.purge",
+	"SERVICE_CDN_PURGE_URL":             "cdn.urls",
+	"SERVICE_CDN_PURGE_KEY":             "cdn.keyKey",
 	"SERVICE_SMTP_PORT":                 "smtp.port",
 	"SERVICE_SMTP_TLS":                  "smtp.tls",
 	"SERVICE_SMTP_USER":                 "smtp.user",
@@ -92,7 +95,7 @@ var valueOf = map[string]string{
 }
 
 // secret matches the names of secrets, which a ConfigMap must not have.
-var secret = regexp.MustCompile(`^SERVICE_SECRET|_PASSWORD$|_SECRET_KEY$|_ACCESS_KEY$|^SERVICE_DATABASE_URL$`)
+var secret = regexp.MustCompile(`^SERVICE_SECRET|_PASSWORD$|_SECRET_KEY$|_ACCESS_KEY$|_PURGE_KEY$|^SERVICE_DATABASE_URL$`)
 
 // chartSettings returns the file of the chart: the names that its value "settings" may have, and what
 // sets the others.

@@ -159,6 +159,7 @@ func seedBatches(t *testing.T, url string) {
 		`INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT ` + of + `, ` + id(itemIDs, "n") + `, '', 1, false FROM generate_series(1, $1::int) n WHERE $2 > 0`,
 		`INSERT INTO group_total (app_id, group_label, slot) SELECT ` + of + `, 'g' || n, 0 FROM generate_series(1, $1::int) n WHERE $2 > 0`,
 		`INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before) SELECT ` + owner + `, 'b', '{k}', false, now() - interval '1 day' FROM generate_series(1, $1::int) n WHERE $2 > 0`,
+		`INSERT INTO cdn_purge (account_id, item_id, due_at, sent_at) SELECT ` + owner + `, ` + id(itemIDs, "n") + `, now() - interval '1 day', CASE WHEN n % 2 = 0 THEN now() - interval '1 day' END FROM generate_series(1, $1::int) n WHERE $2 > 0`,
 		`INSERT INTO upload (item_id, account_id, app_id, reserved, lease_ends) SELECT ` + id(uploadIDs, "n") + `, ` + owner + `, ` + of + `, 1, now() - interval '1 day' FROM generate_series(1, $1::int) n WHERE $2 > 0`,
 		`INSERT INTO upload_writer (instance_id, account_id, bucket, since, ended_at)
 			SELECT ` + id(accountIDs, "n % 10") + `, ` + owner + `, 'b', ` + id(itemIDs, "n") + `, CASE WHEN n % 2 = 0 THEN now() - interval '1 day' END FROM generate_series(1, $1::int) n WHERE $2 > 0`,
@@ -291,7 +292,19 @@ func batchStatements() map[string]func(context.Context, *sqlgen.Queries) {
 		"purge capabilities": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.DeleteExpiredCapabilities(ctx, sqlgen.DeleteExpiredCapabilitiesParams{Cutoff: time.Now(), Batch: planBatch})
 		},
-		"adopt e-mails": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.AdoptEmails(ctx, "adopted") },
+		"due purges of a CDN": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.DueCDNPurges(ctx, planBatch) },
+		"small: enqueue purges of a CDN": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.EnqueueCDNPurges(ctx, "cdn_purge")
+		},
+		"purges of a CDN that were sent": func(ctx context.Context, q *sqlgen.Queries) {
+			ids := make([]int64, planBatch)
+			for i := range ids {
+				ids[i] = int64(1 + i*(batchRows/planBatch))
+			}
+			_ = q.CDNPurgesSent(ctx, sqlgen.CDNPurgesSentParams{Ids: ids})
+		},
+		"purge the queue of a CDN": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.ForgetPurges(ctx, planBatch) },
+		"adopt e-mails":            func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.AdoptEmails(ctx, "adopted") },
 		"claim tasks of no account": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.ClaimTasks(ctx, sqlgen.ClaimTasksParams{Kind: "email", Batch: planBatch, PerAccount: math.MaxInt32})
 		},

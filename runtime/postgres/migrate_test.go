@@ -117,6 +117,11 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 		"00046_journal_usage.sql":              "801819a6653f91cc9a3a8106c90b69995da87ff97b520119b497deea9674cf93",
 		"00047_journal_account_settings.sql":   "7eff9e123c39fcba7d84f5507f6d1526ccd014be13a0df2f1771812e92cd3347",
 		"00048_journal_grant.sql":              "18a20cab270422bab364eb19bac90a6619768e7b0aa8ef583091e41fd5eb6fe4",
+		"00049_cdn_purge.sql":                  "564dc3bee56bd8f0d9733c56a73d384de132115eda172e25c423f27c9aaaab0a",
+		"00050_cdn_purge_item.sql":             "f03c1eb062dd2cbabfdc70d5526b5c6d6cc65526420cfef316daf14155ca5ec7",
+		"00051_cdn_purge_account.sql":          "ab611dd0b271018e87394ea2b4f1c08771135e8987650a8d23b3c6c9f0bd70ba",
+		"00052_cdn_purge_pin.sql":              "4a14418b255825784cf0a0f16db3a27695539f1ad8790146d515b183aecfdcd2",
+		"00053_cdn_purge_tenant.sql":           "04b81d4e4dfb87706f8ff5c6d6761568081251f791372b95806fa0d653bcb548",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

@@ -42,6 +42,8 @@ type (
 	Journal struct{ *Store }
 	// Webhooks keeps webhooks, and finds the events that they send.
 	Webhooks struct{ *Store }
+	// CDN keeps what a CDN has to forget.
+	CDN struct{ *Store }
 )
 
 var (

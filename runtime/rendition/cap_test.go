@@ -98,7 +98,7 @@ func (w *world) step(ctx context.Context, one tenant, random *rand.Rand, item me
 	case choice < 8:
 		result, err := w.service.Get(ctx, item, one.owner, of("a", 1+random.IntN(5)))
 		if err != nil {
-			return err
+			return w.lostWithItem(ctx, one, item, err)
 		}
 		defer result.Release()
 		if made.Add(1); !result.Stored() {
@@ -106,7 +106,7 @@ func (w *world) step(ctx context.Context, one tenant, random *rand.Rand, item me
 		} else if random.IntN(10) == 0 {
 			again, err := w.service.Lost(ctx, item, one.owner, of("a", 1), result)
 			again.Release()
-			return err
+			return w.lostWithItem(ctx, one, item, err)
 		}
 		w.service.RecordUse(ctx)
 	case choice < 9:
@@ -120,4 +120,16 @@ func (w *world) step(ctx context.Context, one tenant, random *rand.Rand, item me
 		return err
 	}
 	return nil
+}
+
+// lostWithItem returns the error of a picture: that of the item if the original is lost, which another worker has deleted then. The original of an
+// item that is there must not be lost.
+func (w *world) lostWithItem(ctx context.Context, one tenant, item media.Item, err error) error {
+	if !fault.Is(err, fault.FileLost) {
+		return err
+	}
+	if _, gone := w.core.Media.Get(ctx, one.Principal, item.ID); gone != nil {
+		return gone
+	}
+	return err
 }

@@ -12,7 +12,7 @@
 
 {{/* Every template reads sections of the values without a check, and calls this first. */}}
 {{- define "mediastack.requireSections" -}}
-{{- range list "image" "traces" "database" "s3" "smtp" "serverSecret" "trustedCA" "crds" "admission" "rbac" "priorityClass" "topologySpread" "operator" "runtime" "tls" "service" "ingress" "httpRoute" "purge" "migrate" "networkPolicy" "uninstallCheck" "monitoring" "trial" -}}
+{{- range list "image" "traces" "database" "s3" "smtp" "cdn" "serverSecret" "trustedCA" "crds" "admission" "rbac" "priorityClass" "topologySpread" "operator" "runtime" "tls" "service" "ingress" "httpRoute" "purge" "migrate" "networkPolicy" "uninstallCheck" "monitoring" "trial" -}}
 {{- if not (kindIs "map" (get $.Values .)) -}}
 {{- fail (printf "the values have no section %s: `helm upgrade --reuse-values` omits what is new in the values of this chart; use --reset-then-reuse-values instead" .) -}}
 {{- end -}}
@@ -83,6 +83,12 @@ app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 {{- if and .user (not .userKey) -}}
 {{- $_ := set $data "SERVICE_SMTP_USER" .user -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.cdn -}}
+{{- if .purge -}}
+{{- $_ := set $data "SERVICE_CDN_PURGE" .purge -}}
+{{- $_ := set $data "SERVICE_CDN_PURGE_URL" (join "," (required "cdn.urls is not set: it has the addresses that take purges" .urls)) -}}
 {{- end -}}
 {{- end -}}
 {{- with .Values.traces -}}
@@ -167,6 +173,14 @@ Argument: list of the root, the variable, the Secret and the key. */}}
 {{- with .Values.serverSecret }}
 {{- include "mediastack.secretEnv" (list $root "SERVICE_SECRET" .secretName .key) }}
 {{ include "mediastack.secretEnv" (list $root "SERVICE_SECRET_PREVIOUS" .secretName .previousKey) }}
+      optional: true
+{{- end }}
+{{- with .Values.cdn }}
+- name: SERVICE_CDN_PURGE_KEY
+  valueFrom:
+    secretKeyRef:
+      name: {{ .secretName }}
+      key: {{ .keyKey }}
       optional: true
 {{- end }}
 {{- with .Values.smtp }}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mediastack.dev/runtime/cdn"
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/accountcache"
@@ -91,6 +92,7 @@ type builder struct {
 	itemCache *itemcache.Cache
 	eager     *rendition.Eager
 	later     *upload.Derivatives
+	cdn       *cdn.Service // nil without a CDN that purges
 	files     *delivery.Delivery
 	documents api.Documents
 	fetches   *fetch.Service
@@ -99,7 +101,7 @@ type builder struct {
 
 // build returns the components.
 func (b *builder) build() (components, error) {
-	for _, step := range []func() error{b.buildGuard, b.buildAuth, b.buildItems, b.buildPictures, b.buildFiles, b.buildWork, b.buildFetches, b.buildWebhooks, b.buildAPIs, b.buildLogin, b.buildServer} {
+	for _, step := range []func() error{b.buildGuard, b.buildAuth, b.buildItems, b.buildPictures, b.buildCDN, b.buildFiles, b.buildWork, b.buildFetches, b.buildWebhooks, b.buildAPIs, b.buildLogin, b.buildServer} {
 		if err := step(); err != nil {
 			return components{}, err
 		}
@@ -193,7 +195,7 @@ func (b *builder) buildFiles() error {
 	if err != nil {
 		return usageError{fmt.Errorf("SERVICE_S3_PUBLIC_ENDPOINT: %w", err)}
 	}
-	deps := delivery.Deps{BaseURL: b.Server.BaseURL, Secret: b.secret, Items: b.itemCache, Current: b.items, Objects: b.guarded, Presigner: presigner, Registry: b.registry, Settings: b.cached, Limits: b.limits, Now: time.Now, Log: b.log}
+	deps := delivery.Deps{BaseURL: b.Server.BaseURL, Secret: b.secret, Items: b.itemCache, Current: b.items, Objects: b.guarded, Presigner: presigner, Registry: b.registry, Settings: b.cached, Limits: b.limits, CDN: b.cdnOfFiles(), Now: time.Now, Log: b.log}
 	b.documents = api.Documents{Settings: b.cached, DraftTTL: b.Drafts.DraftTTL}
 	if b.Images.Enabled {
 		deps.Renditions, deps.Images, deps.Derivatives, b.documents.Images = b.pictures, b.images, b.later, b.images
@@ -214,6 +216,11 @@ func (b *builder) buildWork() (err error) {
 	remover := media.NewRemover(b.Removals, media.RemoverDeps{Store: b.store.Items, Objects: b.guarded, Guard: b.guard, Ready: ready, Now: time.Now, Log: b.log})
 	if err := b.work.Register(media.RemovalWork, remover, remover.Policy()); err != nil {
 		return err
+	}
+	if b.cdn != nil {
+		if err := b.work.Register(cdn.PurgeWork, b.cdn, b.cdn.Policy()); err != nil {
+			return err
+		}
 	}
 	searcher := upload.NewSearcher(upload.SearchDeps{Store: b.store.Uploads, Objects: b.objects, Guard: b.guard, Ready: ready, Log: b.log})
 	if err := b.work.Register(upload.SearchWork, searcher, searcher.Policy()); err != nil || !b.Images.Enabled {

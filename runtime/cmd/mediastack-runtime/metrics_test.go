@@ -46,7 +46,7 @@ func TestMetrics_AreThoseOfTheReference(t *testing.T) {
 	if code, _, stderr := call(t.Context(), append([]string{"purge"}, s.stores...)...); code != 0 {
 		t.Fatalf("purge: %d %s", code, stderr)
 	}
-	s.serve(t)
+	s.serve(t, "--cdn-purge=surrogate", "--cdn-purge-url=http://127.0.0.1:1")
 	testwait.Until(t, "the service is ready", func() bool { return s.ready(t) })
 	s.upload(t)
 	exported, documented := s.metrics(t), metricsdoc.Documented(t, "Runtime")

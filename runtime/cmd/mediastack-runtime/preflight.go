@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"mediastack.dev/runtime/internal/cdnclient"
 	"mediastack.dev/runtime/internal/mail"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
@@ -45,6 +46,7 @@ func (c *preflightCommand) Run(ctx context.Context, io stdio) error {
 		func(ctx context.Context) { postgres.Preflight(ctx, c.Settings.Database, report) },
 		func(ctx context.Context) { objects.Preflight(ctx, report) },
 		func(ctx context.Context) { mail.Preflight(ctx, c.Settings.Mail, c.Settings.Server.BaseURL, report) },
+		func(ctx context.Context) { cdnclient.Preflight(ctx, c.Settings.CDN, report) },
 		func(ctx context.Context) { c.checkAddress(ctx, report) },
 	} {
 		limited, cancel := context.WithTimeout(ctx, c.Timeout)

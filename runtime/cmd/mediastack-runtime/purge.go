@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/cdn"
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/traceexport"
@@ -48,6 +49,8 @@ type purgeSummary struct {
 	RenditionsPurged int `json:"renditionsPurged"`
 	// EventDaysPurged counts the days of the journal that were dropped.
 	EventDaysPurged int `json:"eventDaysPurged"`
+	// CDNPurgesEnded counts what was queued for a CDN that no runtime has purged for a day.
+	CDNPurgesEnded int `json:"cdnPurgesEnded"`
 }
 
 // maintenanceConns are the connections of a command that works through one statement after the
@@ -102,6 +105,10 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 		},
 		func(ctx context.Context, batches purge.Batches) (err error) {
 			summary.EventDaysPurged, err = journal.Purge(ctx, store.Journal, batches)
+			return err
+		},
+		func(ctx context.Context, batches purge.Batches) (err error) {
+			summary.CDNPurgesEnded, err = cdn.Forget(ctx, store.CDN, batches)
 			return err
 		})
 	recordPurge(ctx, store, summary, swept, started, log)

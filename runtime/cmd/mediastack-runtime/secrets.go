@@ -11,7 +11,7 @@ import (
 
 // secretsCommand groups the commands for secrets.
 type secretsCommand struct {
-	Init secretsInitCommand `cmd:"" help:"Print a Kubernetes Secret with a new server secret, and with those of SERVICE_DATABASE_URL, SERVICE_S3_ACCESS_KEY, SERVICE_S3_SECRET_KEY and SERVICE_SMTP_PASSWORD that are set, for kubectl create -f -."`
+	Init secretsInitCommand `cmd:"" help:"Print a Kubernetes Secret with a new server secret, and with those of SERVICE_DATABASE_URL, SERVICE_S3_ACCESS_KEY, SERVICE_S3_SECRET_KEY, SERVICE_SMTP_PASSWORD and SERVICE_CDN_PURGE_KEY that are set, for kubectl create -f -."`
 }
 
 // secretsInitCommand prints a Secret. It reaches no server.
@@ -39,7 +39,7 @@ func (c *secretsInitCommand) Run(io stdio) error {
 	secret := make([]byte, serverSecretBytes)
 	_, _ = rand.Read(secret) // never fails
 	data := map[string]string{"SERVICE_SECRET": base64.StdEncoding.EncodeToString(secret)}
-	for _, name := range []string{"SERVICE_DATABASE_URL", "SERVICE_S3_ACCESS_KEY", "SERVICE_S3_SECRET_KEY", "SERVICE_SMTP_PASSWORD"} {
+	for _, name := range []string{"SERVICE_DATABASE_URL", "SERVICE_S3_ACCESS_KEY", "SERVICE_S3_SECRET_KEY", "SERVICE_SMTP_PASSWORD", "SERVICE_CDN_PURGE_KEY"} {
 		if value := os.Getenv(name); value != "" {
 			data[name] = value
 		}

@@ -13,6 +13,7 @@ import (
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/accountmetrics"
 	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/cdnclient"
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/imaging"
 	"mediastack.dev/runtime/internal/itemcache"
@@ -51,6 +52,7 @@ type serveCommand struct {
 	Eager    rendition.EagerConfig `embed:"" group:"Images"`
 	Delivery delivery.Config       `embed:"" prefix:"delivery-" group:"Delivery"`
 	Cache    itemcache.Config      `embed:"" group:"Delivery"`
+	CDN      cdnclient.Config      `embed:"" group:"CDN"`
 	TUS      tus.Config            `embed:"" group:"Media"`
 	Tools    mcp.Config            `embed:"" group:"Server"`
 	Routes   rest.Config           `embed:"" group:"Limits"`

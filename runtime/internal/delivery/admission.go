@@ -66,7 +66,8 @@ func (l *pictureLimit) show(header http.Header) {
 	if l == nil {
 		return
 	}
-	deleteHeaders(header, policyHeader, limitHeader)
+	header.Del(policyHeader)
+	header.Del(limitHeader)
 	for name, values := range map[string][]string{policyHeader: l.policies, limitHeader: l.states} {
 		for _, value := range values {
 			header.Add(name, value)

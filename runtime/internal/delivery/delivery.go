@@ -111,6 +111,7 @@ type Delivery struct {
 	settings  Settings
 	presign   Presigner // nil unless clients are redirected
 	present   *presence // with presign
+	cdn       *CDN      // nil = there is none that purges
 	limits    *ratelimit.Limiter
 
 	renditions  Renditions
@@ -141,6 +142,8 @@ type Deps struct {
 	// Renditions and Images make the pictures of presets; nil = there are none.
 	Renditions Renditions
 	Images     Images
+	// CDN is nil without one that purges what has changed.
+	CDN *CDN
 	// Derivatives makes thumbnails that are to be made; nil = they are not found until then.
 	Derivatives Derivatives
 	Now         func() time.Time
@@ -177,7 +180,7 @@ func New(cfg Config, deps Deps) (*Delivery, error) {
 			}
 		}
 	}
-	d := &Delivery{lost: lost, spliced: spliced, items: deps.Items, current: cmp.Or(deps.Current, deps.Items), objects: deps.Objects, small: small, downloads: downloads, maxAge: cfg.PublicMaxAge, now: deps.Now, log: deps.Log, settings: deps.Settings, limits: deps.Limits,
+	d := &Delivery{lost: lost, spliced: spliced, items: deps.Items, current: cmp.Or(deps.Current, deps.Items), objects: deps.Objects, small: small, downloads: downloads, maxAge: cfg.PublicMaxAge, now: deps.Now, log: deps.Log, settings: deps.Settings, limits: deps.Limits, cdn: deps.CDN,
 		urls: &URLs{base: strings.TrimRight(deps.BaseURL, "/"), ttl: cfg.TTL, step: max(cfg.Step, time.Second), signer: signer, now: deps.Now}}
 	if deps.Renditions != nil {
 		d.renditions, d.images, d.derivatives = deps.Renditions, deps.Images, deps.Derivatives
@@ -270,8 +273,8 @@ type resolvedFile struct {
 	// expiresIn is the remaining validity of a signed URL; 0 = the file is public.
 	expiresIn time.Duration
 	public    bool
-	// authorized is when the client was authorized.
-	authorized time.Time
+	// resolved is when the file was looked up, and authorized, when the client was last authorized.
+	resolved, authorized time.Time
 
 	// pending is set for a thumbnail that is to be made.
 	pending bool
@@ -309,7 +312,8 @@ func (d *Delivery) resolveFileOf(r *http.Request, items Items) (resolvedFile, er
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return resolvedFile{}, err
 	}
-	file, exists := resolvedFile{item: item, variant: variant, owner: owner, authorized: time.Now()}, false
+	now := time.Now()
+	file, exists := resolvedFile{item: item, variant: variant, owner: owner, resolved: now, authorized: now}, false
 	originals := settings.OriginalsPublic
 	if err == nil {
 		if exists, originals, err = d.find(r.Context(), &file); err != nil {

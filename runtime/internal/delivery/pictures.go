@@ -89,5 +89,5 @@ func (d *Delivery) findAgain(r *http.Request, file *resolvedFile) (bool, error) 
 // that is empty. It is signed and expires unless the item is public.
 func (u *URLs) PictureURL(item media.Item, preset string, density int, format settings.Format) string {
 	a := address{preset: preset, density: density, format: format}
-	return u.url(item, a.variant(), item.FileName, item.Access == media.Public && !item.Draft())
+	return u.url(item, a.variant(), item.FileName, media.Object{}, item.Access == media.Public && !item.Draft())
 }

@@ -57,7 +57,7 @@ func (d *Delivery) send(w http.ResponseWriter, r *http.Request, file resolvedFil
 	header.Set("Content-Type", contentType(file.object.MimeType))
 	header.Set("Content-Disposition", disposition(file))
 	header.Set("ETag", `"`+hex.EncodeToString(file.object.SHA256)+`"`)
-	header.Set("Cache-Control", cacheControl(file))
+	purged := d.setCaching(header, r, file)
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Security-Policy", contentSecurityPolicy)
 	header.Set("Cross-Origin-Resource-Policy", "cross-origin")
@@ -72,6 +72,13 @@ func (d *Delivery) send(w http.ResponseWriter, r *http.Request, file resolvedFil
 	}
 	content := &content{ctx: ctx, objects: d.objects, small: d.small, bucket: file.owner.Bucket, object: file.object, data: file.data}
 	sender := &sender{ResponseWriter: w, content: content, downloads: d.downloads, client: ratelimit.ClientPrefix(httpapi.FromContext(ctx).ClientIP), hasBody: r.Method == http.MethodGet, pipe: pipe}
+	if purged {
+		sender.beforeHeader = func() {
+			if file.isLate() {
+				d.keepFromCDN(header)
+			}
+		}
+	}
 	if file.result.Data != nil {
 		control := http.NewResponseController(w)
 		sender.pace = newPace(file.result.Contended, func() { _ = control.SetWriteDeadline(time.Now()) })
@@ -85,17 +92,17 @@ func (d *Delivery) send(w http.ResponseWriter, r *http.Request, file resolvedFil
 	http.ServeContent(sender, r, "", modified, content)
 	switch {
 	case sender.rangeNotSatisfiable:
-		deleteHeaders(header, "Content-Disposition", "ETag", "Last-Modified", "Cache-Control")
+		d.deleteHeaders(header, "Content-Disposition", "ETag", "Last-Modified")
 		header.Set("Content-Range", "bytes */"+strconv.FormatInt(file.object.Bytes, 10))
 		httpapi.WriteErrorStatus(w, r, http.StatusRequestedRangeNotSatisfiable,
 			fault.New(fault.Invalid, "the file has %d bytes", file.object.Bytes))
 	case sender.preconditionFailed:
 		// Without the Cache-Control of the file: a cache could send this response to others.
-		deleteHeaders(header, "Content-Disposition", "Cache-Control")
+		d.deleteHeaders(header, "Content-Disposition")
 		httpapi.WriteErrorStatus(w, r, http.StatusPreconditionFailed, fault.New(fault.Invalid, "precondition failed"))
 	case isLost(sender.err) && d.sendAgain(w, r, file, sender):
 	case sender.err != nil:
-		deleteHeaders(header, "Content-Disposition", "ETag", "Last-Modified", "Cache-Control", "Accept-Ranges", "Content-Range")
+		d.deleteHeaders(header, "Content-Disposition", "ETag", "Last-Modified", "Accept-Ranges", "Content-Range")
 		httpapi.WriteError(w, r, d.missingObjectError(ctx, file, sender.err))
 	case content.failed() != nil:
 		// The headers were sent: only a closed connection shows that the body is incomplete.
@@ -119,13 +126,16 @@ func (d *Delivery) sendAgain(w http.ResponseWriter, r *http.Request, file resolv
 	}
 	failed.release()
 	failed.acquired = false
-	deleteHeaders(w.Header(), "Content-Length", "Content-Range", "Accept-Ranges")
+	d.deleteHeaders(w.Header(), "Content-Length", "Content-Range", "Accept-Ranges")
 	d.send(w, r, file)
 	return true
 }
 
-// deleteHeaders deletes headers of a file when none is sent.
-func deleteHeaders(header http.Header, names ...string) {
+// deleteHeaders deletes headers of a file when none is sent, and those for caches.
+func (d *Delivery) deleteHeaders(header http.Header, names ...string) {
+	if names = append(names, "Cache-Control", cdnCacheControl, surrogateControl); d.cdn != nil {
+		names = append(names, d.cdn.Header)
+	}
 	for _, name := range names {
 		header.Del(name)
 	}
@@ -176,7 +186,7 @@ func cacheControl(file resolvedFile) string {
 	if file.public {
 		scope = "public"
 	}
-	return scope + ", max-age=" + strconv.Itoa(int(file.maxAge/time.Second))
+	return scope + ", max-age=" + seconds(file.maxAge)
 }
 
 // disposition returns the Content-Disposition (RFC 6266): inline or attachment, with the
@@ -220,6 +230,8 @@ type sender struct {
 	hasBody   bool         // the method is GET
 	pace      *pace        // nil unless the bytes are in memory
 	pipe      *splice.Pipe // nil = the bytes are copied
+	// beforeHeader is called before the header of a file is sent; nil = nothing is.
+	beforeHeader func()
 
 	acquired    bool // a download slot is held
 	wroteHeader bool
@@ -257,6 +269,9 @@ func (s *sender) WriteHeader(status int) {
 	}
 	if s.err == nil {
 		s.wroteHeader = true
+		if s.beforeHeader != nil {
+			s.beforeHeader()
+		}
 		s.ResponseWriter.WriteHeader(status)
 	}
 }

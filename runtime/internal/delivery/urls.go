@@ -41,29 +41,36 @@ func isPublic(item media.Item, variant media.Variant, originals settings.Origina
 	return variant != media.Original || item.File().Variant == media.Original && originals == settings.OriginalsPublic
 }
 
-// URL returns the URL of an object. It is signed and expires unless the object is public. originals is that of the
-// account of the item.
+// URL returns the URL of an object. It is signed and expires unless the object is public; then it has the version of the bytes, with which caches
+// keep them for a year. originals is that of the account of the item.
 func (u *URLs) URL(item media.Item, object media.Object, originals settings.Originals) string {
-	return u.url(item, object.Variant, downloadName(item, object), isPublic(item, object.Variant, originals))
+	return u.url(item, object.Variant, downloadName(item, object), object, isPublic(item, object.Variant, originals))
 }
 
 // FileURL returns the URL of the object that item.File returns at the time of a request. It is that of the object unless that may change.
 func (u *URLs) FileURL(item media.Item, originals settings.Originals) string {
-	variant := item.FileVariant()
+	variant, file := item.FileVariant(), item.File()
 	name := item.FileName
 	if variant != media.Shown {
-		name = downloadName(item, item.File())
+		name = downloadName(item, file)
 	}
-	return u.url(item, variant, name, isPublic(item, variant, originals))
+	if item.Derivatives == media.DerivativesPending {
+		file.SHA256 = nil
+	}
+	return u.url(item, variant, name, file, isPublic(item, variant, originals))
 }
 
-func (u *URLs) url(item media.Item, variant media.Variant, name string, public bool) string {
+// url returns the address of a variant. object has the bytes that it names now; without a hash they are not known, or may change.
+func (u *URLs) url(item media.Item, variant media.Variant, name string, object media.Object, public bool) string {
 	var buffer [512]byte
 	address := append(append(buffer[:0], u.base...), api.FilePath...)
 	address = api.AppendUUID(address, item.ID)
 	address = append(append(append(address, '/'), variant...), '/')
 	address = append(address, url.PathEscape(name)...)
 	if public {
+		if len(object.SHA256) >= versionBytes {
+			address = appendVersion(append(address, "?v="...), object)
+		}
 		return string(address)
 	}
 	expires := u.expiry().Unix()

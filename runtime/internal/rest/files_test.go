@@ -31,7 +31,7 @@ func TestFile_IsServedByRangeAndCondition(t *testing.T) {
 		t.Errorf("the whole file: %d bytes, %v", len(whole.Body), whole.Header)
 	}
 	for name, want := range map[string]string{
-		"Cache-Control":                "public, max-age=3600",
+		"Cache-Control":                "public, max-age=31536000, immutable, s-maxage=3600",
 		"X-Content-Type-Options":       "nosniff",
 		"Cross-Origin-Resource-Policy": "cross-origin",
 		"Content-Type":                 "application/octet-stream",

@@ -74,7 +74,7 @@ func TestReplicas_ShareTheDraftOfAnUpload(t *testing.T) {
 	}
 	sealed := here.do(t, http.MethodPost, "/media/seal/"+id, key(one.Key)).item(t)
 	public := sealed.File
-	if strings.Contains(public, "?") {
+	if !strings.HasSuffix(public, "?v="+sealed.Sha256[:12]) {
 		t.Errorf("the public address is %s", public)
 	}
 	for _, rt := range []*replica{here, there} {

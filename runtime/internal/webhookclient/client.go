@@ -13,10 +13,9 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strconv"
 	"strings"
-	"time"
 
+	"mediastack.dev/runtime/internal/answer"
 	"mediastack.dev/runtime/internal/publicnet"
 	"mediastack.dev/runtime/webhook"
 	"mediastack.dev/runtime/weburl"
@@ -26,11 +25,6 @@ const (
 	userAgent = "mediastack"
 	// maxHeader bounds the header of an answer, in bytes.
 	maxHeader = 32 << 10
-	// maxBody bounds what is read of the body of an answer, which means nothing; and bodyTime, how long that may take.
-	maxBody  = 64 << 10
-	bodyTime = time.Second
-	// maxRetryAfter bounds what a receiver may ask for.
-	maxRetryAfter = 24 * time.Hour
 )
 
 // Deps are the dependencies of a Client. The zero value is that of the system.
@@ -132,32 +126,8 @@ func (c *Client) Send(ctx context.Context, m webhook.Message) (webhook.Answer, e
 		_ = response.Body.Close()
 		return webhook.Answer{}, &Error{"the receiver did not answer as HTTP requires", nil}
 	}
-	discard(response.Body, cancel)
-	return webhook.Answer{Status: response.StatusCode, RetryAfter: retryAfter(response.Header.Get("Retry-After"), m.Time)}, nil
-}
-
-// discard reads a body that ends soon, so that the receiver sees its answer taken, and cancels the request of another one.
-func discard(body io.ReadCloser, cancel context.CancelFunc) {
-	late := time.AfterFunc(bodyTime, cancel)
-	defer late.Stop()
-	_, _ = io.CopyN(io.Discard, body, maxBody)
-	_ = body.Close()
-}
-
-// retryAfter reads Retry-After: seconds, or a date (RFC 9110, section 10.2.3). Another text counts as none.
-func retryAfter(text string, now time.Time) time.Duration {
-	seconds, err := strconv.ParseUint(text, 10, 32)
-	switch {
-	case errors.Is(err, strconv.ErrRange):
-		return maxRetryAfter
-	case err == nil:
-		return min(time.Duration(seconds)*time.Second, maxRetryAfter)
-	}
-	at, err := http.ParseTime(text)
-	if err != nil {
-		return 0
-	}
-	return min(max(0, at.Sub(now)), maxRetryAfter)
+	answer.Discard(response.Body, cancel)
+	return webhook.Answer{Status: response.StatusCode, RetryAfter: answer.RetryAfter(response.Header.Get("Retry-After"), m.Time)}, nil
 }
 
 // Check returns an Error unless the client may send to a URL, as far as the URL alone says.

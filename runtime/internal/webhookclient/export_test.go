@@ -22,12 +22,3 @@ func (c *Client) Intercept(seen func(address string)) {
 		}
 	}
 }
-
-// Discard is for tests with a clock of their own.
-var Discard = discard
-
-// The bounds of Discard.
-const (
-	MaxBody  = maxBody
-	BodyTime = bodyTime
-)

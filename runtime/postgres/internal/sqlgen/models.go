@@ -120,6 +120,21 @@ type CapabilityUse struct {
 	ExpiresAt time.Time
 }
 
+type CdnPurge struct {
+	ID        int64
+	AccountID uuid.UUID
+	ItemID    pgtype.UUID
+	Preset    *string
+	QueuedAt  time.Time
+	DueAt     time.Time
+	SentAt    *time.Time
+}
+
+type CdnPurger struct {
+	Singleton bool
+	SeenAt    time.Time
+}
+
 type EmailOutbox struct {
 	ID        int64
 	Encrypted []byte

@@ -1,14 +1,15 @@
-package webhookclient_test
+package answer_test
 
 import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"mediastack.dev/runtime/internal/webhookclient"
+	"mediastack.dev/runtime/internal/answer"
 )
 
 // body is a body that a function reads.
@@ -35,8 +36,8 @@ func TestDiscard_WaitsNotLongForABody(t *testing.T) {
 				}
 			}}
 			began := time.Now()
-			webhookclient.Discard(b, cancel)
-			if took := time.Since(began); took != webhookclient.BodyTime || !b.closed {
+			answer.Discard(b, cancel)
+			if took := time.Since(began); took != answer.BodyTime || !b.closed {
 				t.Errorf("a body %s: %s, closed: %t", name, took, b.closed)
 			}
 		})
@@ -47,13 +48,13 @@ func TestDiscard_ReadsTheBeginningOfAnEndlessBody(t *testing.T) {
 	t.Parallel()
 	total := 0
 	b := &body{read: func(part []byte) (int, error) {
-		if total += len(part); total > 100*webhookclient.MaxBody {
+		if total += len(part); total > 100*answer.MaxBody {
 			return 0, errors.New("too much is read")
 		}
 		return len(part), nil
 	}}
-	webhookclient.Discard(b, func() {})
-	if total != webhookclient.MaxBody || !b.closed {
+	answer.Discard(b, func() {})
+	if total != answer.MaxBody || !b.closed {
 		t.Errorf("%d bytes, closed: %t", total, b.closed)
 	}
 }
@@ -63,7 +64,20 @@ func TestDiscard_CancelsNoRequestThatEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := &body{read: func([]byte) (int, error) { return 0, io.EOF }}
-		webhookclient.Discard(b, func() { t.Error("the request is cancelled") })
-		time.Sleep(2 * webhookclient.BodyTime) //nolint:forbidigo // the clock of synctest
+		answer.Discard(b, func() { t.Error("the request is cancelled") })
+		time.Sleep(2 * answer.BodyTime) //nolint:forbidigo // the clock of synctest
 	})
+}
+
+func TestRetryAfter_ReadsSecondsAndDates(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0)
+	for text, want := range map[string]time.Duration{
+		"": 0, "soon": 0, "-5": 0, "1.5": 0, " 5": 0, "0": 0, "120": 2 * time.Minute, "86400": answer.MaxRetryAfter, "86401": answer.MaxRetryAfter, strings.Repeat("9", 30): answer.MaxRetryAfter,
+		"Tue, 14 Nov 2023 22:14:20 GMT": time.Minute, "Tue, 14 Nov 2023 22:00:00 GMT": 0, "Tue, 14 Nov 2033 22:00:00 GMT": answer.MaxRetryAfter,
+	} {
+		if got := answer.RetryAfter(text, now); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
 }
