@@ -315,7 +315,7 @@ type MediaWebhookStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Replayed string `json:"replayed,omitempty"`
 
-	// ReplayError says why the last replay was not made.
+	// ReplayError says what was not sent again by the last replay, and why.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=512

@@ -74,14 +74,20 @@ func TestHostOf_AcceptsAddressesOfReceivers(t *testing.T) {
 		"https://:443/":                        "",
 		"https:opaque":                         "",
 		"https://example.org/\n":               "",
+		"https://ü.example/":                   "",
+		"https://a..example/":                  "",
+		"https://example.org:0/":               "",
+		"https://example.org:99999/":           "",
+		`https://example.org\@b/`:              "",
+		"https://[fe80::1%25eth0]/":            "",
 		"https://exa mple.org/":                "",
 		"https://example.org/%zz":              "",
 		"https://example.org/" + strings.Repeat("a", 2048-20): "example.org",
 		"https://example.org/" + strings.Repeat("a", 2048-19): "",
 	} {
-		host, fits := hostOf(text)
-		if host != want || fits != (want != "") {
-			t.Errorf("%.60q: %q, %v", text, host, fits)
+		host, err := hostOf(text)
+		if host != want || (err == nil) != (want != "") {
+			t.Errorf("%.60q: %q, %v", text, host, err)
 		}
 	}
 }

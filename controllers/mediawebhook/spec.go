@@ -2,8 +2,8 @@ package mediawebhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,10 +14,8 @@ import (
 	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/journal"
+	"mediastack.dev/runtime/webhook"
 )
-
-// maxURL bounds a URL, in bytes.
-const maxURL = 2048
 
 // checkScope stalls an object of all accounts outside of the operator's namespace.
 func (r *Reconciler) checkScope(ctx context.Context, s *scope) bool {
@@ -59,25 +57,26 @@ func (r *Reconciler) resolveURL(ctx context.Context, s *scope) bool {
 		}
 		text, field = string(secret.Data[from.SecretKeyRef.Key]), fmt.Sprintf("the entry %s of Secret %s", from.SecretKeyRef.Key, from.SecretKeyRef.Name)
 	}
-	host, fits := hostOf(text)
-	if !fits {
-		s.observed.failure = invalid("%s must be a URL such as https://hooks.example.org/media of up to %d bytes, without a user, a fragment and white space", field, maxURL)
+	host, err := hostOf(text)
+	if err != nil {
+		s.observed.failure = invalid("%s is no URL that deliveries can be sent to: the URL %s", field, err)
 		return false
 	}
 	s.target.URL, s.observed.host = text, host
 	return true
 }
 
-// hostOf returns the host of a URL that deliveries can be sent to. The text is never part of a message: it may hold a token.
-func hostOf(text string) (host string, fits bool) {
-	if len(text) > maxURL || strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c == 0x7f }) || strings.Contains(text, "#") {
-		return "", false
+// hostOf returns the host of a URL that deliveries can be sent to. The text is never part of a message: it may hold a token. A fragment has no
+// meaning for a receiver, so it is a mistake.
+func hostOf(text string) (string, error) {
+	if strings.Contains(text, "#") {
+		return "", errors.New("must not have a fragment")
 	}
-	parsed, err := url.Parse(text)
-	if err != nil || (parsed.Scheme != "http" && parsed.Scheme != "https") || parsed.Hostname() == "" || parsed.User != nil || parsed.Opaque != "" {
-		return "", false
+	target, err := webhook.ParseURL(text)
+	if err != nil {
+		return "", err
 	}
-	return parsed.Host, true
+	return target.Host, nil
 }
 
 // tenantSecret reads a Secret that the spec names, from the API server: the cache has only those of the operator. It is read again at

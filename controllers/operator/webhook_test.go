@@ -356,7 +356,7 @@ func TestWebhook_ReadsTheURLOfASecret(t *testing.T) {
 	change(b, secret, func(s *corev1.Secret) { s.Data["url"] = []byte("http://two.example.org/") })
 	wait.Until(t, "the new URL is stored", func() bool { return b.target(opener, hook).URL == "http://two.example.org/" })
 	change(b, secret, func(s *corev1.Secret) { s.Data["url"] = []byte("https://user:hunter2@two.example.org/") })
-	b.says(hook, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalid, "the entry url of Secret receiver must be a URL")
+	b.says(hook, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalid, "the entry url of Secret receiver is no URL that deliveries can be sent to: the URL must not have a user name or password")
 	if text := describe(hook.Status.Conditions); strings.Contains(text, "hunter2") {
 		t.Errorf("the status shows the value: %s", text)
 	}

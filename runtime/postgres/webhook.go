@@ -164,6 +164,19 @@ func (s Webhooks) Attempts(ctx context.Context, uid string) ([]webhook.Attempt, 
 	return attempts, nil
 }
 
+// Apart implements webhook.Store.
+func (s Webhooks) Apart(ctx context.Context, keys []string) ([]webhook.Apart, error) {
+	rows, err := s.queries.WebhooksApart(ctx, keys)
+	if err != nil {
+		return nil, toFault(err, "read which webhooks are slow")
+	}
+	apart := make([]webhook.Apart, len(rows))
+	for i, row := range rows {
+		apart[i] = webhook.Apart{ID: row.ID, AccountID: row.AccountID.Bytes, Slow: row.Slow, ForeignKey: row.ForeignKey}
+	}
+	return apart, nil
+}
+
 // Receiver implements webhook.Store.
 func (s Webhooks) Receiver(ctx context.Context, id uuid.UUID) (webhook.Receiver, error) {
 	row, err := s.idempotent.WebhookReceiver(ctx, id)
@@ -173,12 +186,12 @@ func (s Webhooks) Receiver(ctx context.Context, id uuid.UUID) (webhook.Receiver,
 	if err != nil {
 		return webhook.Receiver{}, toFault(err, "read a webhook")
 	}
-	return webhook.Receiver{ID: id, Generation: row.Generation, Sealed: row.Target, Digest: row.TargetDigest, Suspended: row.Suspended, Ended: row.Ended, Failures: int(row.Failures)}, nil
+	return webhook.Receiver{ID: id, AccountID: row.AccountID.Bytes, Key: row.PublicKey, Generation: row.Generation, Sealed: row.Target, Digest: row.TargetDigest, Suspended: row.Suspended, Ended: row.Ended, Failures: int(row.Failures)}, nil
 }
 
 // RecordAttempt implements webhook.Store.
 func (s Webhooks) RecordAttempt(ctx context.Context, id uuid.UUID, a webhook.Attempt, outcome webhook.Outcome, failingFor time.Duration) (failures int, err error) {
-	params := sqlgen.RecordWebhookAttemptParams{WebhookID: id, Status: integer(a.Status), Error: a.Error, Accepted: outcome.Accepted, Gone: outcome.Gone, Generation: outcome.Generation,
+	params := sqlgen.RecordWebhookAttemptParams{WebhookID: id, Status: integer(a.Status), Error: a.Error, Accepted: outcome.Accepted, Gone: outcome.Gone, Slow: outcome.Slow, Generation: outcome.Generation,
 		Slots: webhook.MaxAttemptsLogged, At: a.At, EventID: a.EventID, Type: string(a.Type), Number: integer(a.Number), Milliseconds: a.Duration.Milliseconds(), FailingFor: failingFor.Microseconds()}
 	err = s.inTx(ctx, "record an attempt at a delivery", func(q *sqlgen.Queries) error {
 		row, err := q.RecordWebhookAttempt(ctx, params)

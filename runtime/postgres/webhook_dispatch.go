@@ -72,7 +72,7 @@ func (d *dispatch) tasks(ctx context.Context, decide func(webhook.Batch) ([]work
 		batch.Test = hook.Test
 	}
 	if hook.Replay != "" && hook.Replay != hook.Replayed {
-		again, err := d.replay(ctx)
+		again, err := d.replay(ctx, batch.Selection)
 		if err != nil {
 			return nil, err
 		}
@@ -129,7 +129,7 @@ func (d *dispatch) news(ctx context.Context) ([]webhook.Found, error) {
 }
 
 // replay handles a request to send events again. Those with ids are returned. With a time, the place of the webhook goes back.
-func (d *dispatch) replay(ctx context.Context) ([]webhook.Found, error) {
+func (d *dispatch) replay(ctx context.Context, by webhook.Selection) ([]webhook.Found, error) {
 	if len(d.hook.ReplayEvents) == 0 {
 		if d.hook.ReplaySince == nil {
 			d.move.ReplayError = "the request names neither a time nor events"
@@ -138,6 +138,7 @@ func (d *dispatch) replay(ctx context.Context) ([]webhook.Found, error) {
 		return nil, d.rewind(ctx)
 	}
 	params := sqlgen.EventsByIDParams{AccountID: d.hook.AccountID, Since: d.hook.Cutoff}
+	asked := make([]string, 0, len(d.hook.ReplayEvents))
 	for _, text := range d.hook.ReplayEvents {
 		epoch, id, err := parseEventID(text)
 		if err != nil {
@@ -145,19 +146,19 @@ func (d *dispatch) replay(ctx context.Context) ([]webhook.Found, error) {
 			return nil, nil
 		}
 		params.Epochs, params.Ids = append(params.Epochs, epoch), append(params.Ids, id)
+		asked = append(asked, journal.Event{Position: journal.Position{Epoch: epoch, ID: id}}.EventID())
 	}
 	found, err := d.q.EventsByID(ctx, params)
 	if err != nil {
 		return nil, err
 	}
-	if missing := len(d.hook.ReplayEvents) - len(found); missing > 0 {
-		d.move.ReplayError = fmt.Sprintf("the journal has %d of the %d events", len(found), len(d.hook.ReplayEvents))
-	}
 	rows := make([]sqlgen.WebhookEventsRow, len(found))
 	for i, row := range found {
 		rows[i] = sqlgen.WebhookEventsRow(row)
 	}
-	return foundOf(rows), nil
+	again := foundOf(rows)
+	d.move.ReplayError = webhook.ReplayReport(asked, again, by)
+	return again, nil
 }
 
 // rewind moves the place before the first event since a time, unless it is before that already.
@@ -165,7 +166,7 @@ func (d *dispatch) rewind(ctx context.Context) error {
 	since := *d.hook.ReplaySince
 	if since.Before(d.hook.Cutoff) {
 		since = d.hook.Cutoff
-		d.move.ReplayError = "the journal begins at " + since.UTC().Format(time.RFC3339)
+		d.move.ReplayError = "the journal begins at " + since.UTC().Format(time.RFC3339) + ", from when on events are sent again"
 	}
 	first, err := d.q.FirstEventSince(ctx, sqlgen.FirstEventSinceParams{AccountID: d.hook.AccountID, Since: since})
 	if err != nil || len(first) == 0 {

@@ -394,9 +394,17 @@ func TestWebhook_SendsEventsAgain(t *testing.T) {
 	hook.Replay, hook.Events = "unknown", []string{ids["two"], "99-1"}
 	e.put(hook)
 	e.sends(100, "two") // it is pending, so no task is added
-	if state := e.state("uid of a"); state.Replayed != "unknown" || state.ReplayError != "the journal has 1 of the 2 events" || state.Pending != 1 {
+	if state := e.state("uid of a"); state.Replayed != "unknown" || state.ReplayError != "1 of 2 events are sent again; the journal does not have 99-1" || state.Pending != 1 {
 		t.Errorf("%+v", state)
 	}
+	hook.Types = []journal.Type{journal.MediaDeleted}
+	hook.Replay, hook.Events = "not selected", []string{ids["two"], "099-1"}
+	e.put(hook)
+	e.dispatch(100)
+	if state := e.state("uid of a"); state.ReplayError != "0 of 2 events are sent again; the journal does not have 99-1; the webhook does not select "+ids["two"] {
+		t.Errorf("%+v", state)
+	}
+	hook.Types = nil
 	hook.Replay, hook.Events = "malformed", []string{"x"}
 	e.put(hook)
 	e.sends(100)

@@ -50,6 +50,7 @@ func (s Tasks) ClaimTasks(ctx context.Context, claim work.Claim) ([]work.Task, e
 	}
 	params := sqlgen.ClaimTasksParams{Kind: string(claim.Kind), Claim: id, Own: s.own(), Batch: batchSize(claim.Limit), PerAccount: math.MaxInt32,
 		Duration: claim.Duration.Microseconds(), Leased: claim.Leased, Now: optionalTime(claim.Now)}
+	params.Accounts, params.Most, params.Those = listed(claim.Of)
 	var rows []sqlgen.ClaimTasksRow
 	if claim.PerAccount == 0 {
 		rows, err = s.queries.ClaimTasks(ctx, params)
@@ -71,6 +72,15 @@ func (s Tasks) ClaimTasks(ctx context.Context, claim work.Claim) ([]work.Task, e
 		tasks[i] = work.Task{Kind: claim.Kind, Key: row.Key, AccountID: row.AccountID, Payload: row.Payload, Attempt: int(row.Attempts), Expired: row.Expired, Claim: id}
 	}
 	return tasks, nil
+}
+
+// listed returns the accounts of a selection, as parallel arrays.
+func listed(of work.Selection) (accounts []uuid.UUID, most []int32, only bool) {
+	accounts, most = append([]uuid.UUID{}, of.Except...), make([]int32, len(of.Except), len(of.Except)+len(of.Only))
+	for account, tasks := range of.Only {
+		accounts, most = append(accounts, account), append(most, batchSize(tasks))
+	}
+	return accounts, most, of.Only != nil
 }
 
 // ClaimTask implements work.Store. A claim whose answer is lost ends by its time.

@@ -75,6 +75,37 @@ func TestWork_AccountsTakeTurns(t *testing.T) {
 	}
 }
 
+// A claim can be for some accounts, with a number of tasks of each, or for all others.
+func TestWork_ClaimsOfTheAccountsThatAreSelected(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	a, b, c := accountOf(1), accountOf(2), accountOf(3)
+	for _, account := range []uuid.UUID{a, b, c} {
+		addTasks(t, url, account, 9)
+	}
+	for i, step := range []struct {
+		perAccount int
+		of         work.Selection
+		want       map[uuid.UUID]int
+	}{
+		{5, work.Selection{Except: []uuid.UUID{a, b}}, map[uuid.UUID]int{c: 5}},
+		{5, work.Selection{Only: map[uuid.UUID]int{a: 2, b: 7, accountOf(4): 1}}, map[uuid.UUID]int{a: 2, b: 5}},
+		{5, work.Selection{Only: map[uuid.UUID]int{}}, map[uuid.UUID]int{}},
+		{5, work.Selection{Except: []uuid.UUID{}}, map[uuid.UUID]int{a: 3}},
+		{0, work.Selection{Only: map[uuid.UUID]int{b: 1, c: 3}}, map[uuid.UUID]int{b: 1, c: 3}},
+	} {
+		tasks, err := store.Tasks.ClaimTasks(t.Context(), work.Claim{Kind: testWork, Limit: 20, PerAccount: step.perAccount, Of: step.of, Duration: time.Hour})
+		must(t, err)
+		got := map[uuid.UUID]int{}
+		for _, task := range tasks {
+			got[task.AccountID]++
+		}
+		if !maps.Equal(got, step.want) {
+			t.Errorf("claim %d: %v, want %v", i+1, got, step.want)
+		}
+	}
+}
+
 // Of accounts of which as many run, the one that was served the longest time ago is next: not the one with the first id, nor
 // the one whose task has been due for the longest time.
 func TestWork_ServesTheAccountThatWaitedFirst(t *testing.T) {

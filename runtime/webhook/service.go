@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +43,7 @@ type Service struct {
 	deps      Deps
 	metrics   metrics
 	sending   sending
+	apart     apart
 	published atomic.Int64 // when the key was published, or found to be, in nanoseconds since 1970; 0 = never
 }
 
@@ -54,7 +56,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{cfg: cfg, deps: deps, metrics: metrics, sending: sending{running: map[uuid.UUID]int{}}}, nil
+	return &Service{cfg: cfg, deps: deps, metrics: metrics, sending: sending{running: map[uuid.UUID]int{}}, apart: newApart()}, nil
 }
 
 // statusGone is the status code with which a receiver ends its webhook (RFC 9110, section 15.5.11).
@@ -73,10 +75,13 @@ const (
 	recordTime = 15 * time.Second
 )
 
-// Policy returns how the tasks of DeliveryWork run.
+// Policy returns how the tasks of DeliveryWork run. Half of the slots are for webhooks whose receivers answer slowly.
 func (s *Service) Policy() work.Policy {
+	slow := s.cfg.Concurrency / 2
+	quick := s.cfg.Concurrency - slow
 	return work.Policy{
-		Slots: s.cfg.Concurrency, PerAccount: s.cfg.PerWebhook, Spare: true, Timeout: s.deps.Timeout + recordTime, Leased: true, CheckInterval: s.cfg.CheckInterval,
+		Slots: quick, Spare: max(1, quick/spareShare), Slow: &work.Slow{Slots: slow, Spare: max(1, slow/spareShare), After: leaveAfter}, Select: s.selectWebhooks,
+		PerAccount: s.cfg.PerWebhook, Timeout: s.deps.Timeout + recordTime, Leased: true, CheckInterval: s.cfg.CheckInterval,
 		MaxAttempts: maxAttempts, MinBackoff: schedule[0], MaxBackoff: schedule[len(schedule)-1], Ready: s.deps.Ready, Enqueue: s.Enqueue,
 	}
 }
@@ -159,7 +164,9 @@ func (s *Service) Work(ctx context.Context, task work.Task) error {
 	}
 	target, err := s.open(receiver)
 	if err != nil {
-		s.deps.Log.WarnContext(ctx, "a webhook is not encrypted for the server secret of this process; another one may have it, or the operator encrypts it again", "webhook", receiver.ID)
+		if slices.Contains(s.deps.Opener.IDs(), receiver.Key) { // else selectWebhooks tells it, once
+			s.deps.Log.WarnContext(ctx, "what is stored of a webhook cannot be decrypted; a change of its spec stores it again", "webhook", receiver.ID)
+		}
 		return work.Snooze(keyPause)
 	}
 	if !s.sending.begin(receiver.ID, receiver.Failures >= probing) {
@@ -192,8 +199,13 @@ func (t Target) keysAt(now time.Time) (keys [][]byte) {
 func (s *Service) attempt(ctx context.Context, task work.Task, receiver Receiver, target Target, message delivery) error {
 	began := s.deps.Now()
 	sending, cancel := context.WithTimeout(ctx, s.deps.Timeout)
+	late := time.AfterFunc(slowAfter, func() { s.apart.mark(receiver, s.deps.Now()) })
 	answer, err := s.deps.Sender.Send(sending, Message{URL: target.URL, ID: message.ID, Time: began, Keys: target.keysAt(began), ContentType: message.ContentType, Body: message.body})
 	cancel()
+	slow := !late.Stop()
+	if slow { // also as of now, since it may have taken longer than a webhook is remembered
+		s.apart.mark(receiver, s.deps.Now())
+	}
 	if ctx.Err() != nil {
 		return ctx.Err() // the process shuts down: the attempt does not count
 	}
@@ -202,7 +214,7 @@ func (s *Service) attempt(ctx context.Context, task work.Task, receiver Receiver
 		made.Error = err.Error()
 		s.logCause(ctx, receiver.ID, err)
 	}
-	outcome := Outcome{Accepted: err == nil && answer.Status/100 == 2, Gone: err == nil && answer.Status == statusGone, Generation: receiver.Generation}
+	outcome := Outcome{Accepted: err == nil && answer.Status/100 == 2, Gone: err == nil && answer.Status == statusGone, Generation: receiver.Generation, Slow: slow}
 	failures, recordErr := s.deps.Store.RecordAttempt(ctx, receiver.ID, made, outcome, failingFor)
 	if fault.Is(recordErr, fault.NotFound) {
 		return nil

@@ -38,9 +38,12 @@ type Batch struct {
 
 // Receiver is what a delivery needs to know of its webhook.
 type Receiver struct {
-	ID         uuid.UUID
+	ID uuid.UUID
+	// AccountID is the account whose events are sent; zero = all accounts.
+	AccountID  uuid.UUID
 	Generation int64
-	// Sealed is the Target, which Digest identifies.
+	// Sealed is the Target, which Digest identifies, for the key with the id Key.
+	Key            string
 	Sealed, Digest []byte
 	// Suspended: nothing is sent. Ended: nothing is sent to this generation anymore.
 	Suspended, Ended bool
@@ -53,6 +56,16 @@ type Outcome struct {
 	// Accepted: the receiver has the event. Gone: it wants no more events of this generation, which ends unless there is a later one.
 	Accepted, Gone bool
 	Generation     int64
+	// Slow: the attempt took long.
+	Slow bool
+}
+
+// Apart is a webhook of which deliveries do not run with those of others.
+type Apart struct {
+	// ID is that of the webhook. AccountID is the account whose events are sent; zero = all accounts.
+	ID, AccountID uuid.UUID
+	// Slow: the last attempt took long. ForeignKey: Target is encrypted for a key that the process does not have.
+	Slow, ForeignKey bool
 }
 
 // ErrNotFound is returned for a webhook that was removed.
@@ -69,6 +82,8 @@ type Store interface {
 	// webhook. It returns how many were added: none if another process looks at the webhook now. A batch has the events that may become most
 	// deliveries, with those that are pending.
 	Dispatch(ctx context.Context, id uuid.UUID, most int, decide func(Batch) ([]work.NewTask, error)) (added int, err error)
+	// Apart returns the webhooks with deliveries that are slow, and those that are encrypted for a key whose id is none of keys.
+	Apart(ctx context.Context, keys []string) ([]Apart, error)
 	// Receiver returns what a delivery of a webhook needs, or ErrNotFound.
 	Receiver(ctx context.Context, id uuid.UUID) (Receiver, error)
 	// RecordAttempt records an attempt in the log and the state of a webhook, and returns how many attempts have failed since the last success.

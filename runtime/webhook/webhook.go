@@ -88,7 +88,8 @@ type State struct {
 	Journal bool
 	// FormerKey reports that Target is encrypted for a key that is not the one that was published last: PutWebhook encrypts it again.
 	FormerKey bool
-	// Tested and Replayed are the tokens of the last requests that were handled, and ReplayError says why the last replay was not made.
+	// Tested and Replayed are the tokens of the last requests that were handled, and ReplayError says what was not sent again by the last
+	// replay, and why.
 	Tested, Replayed, ReplayError string
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"mediastack.dev/runtime/work"
 )
 
@@ -29,7 +31,7 @@ func TestPolicy_SpareClaimsTheLastSlotForAnotherAccount(t *testing.T) {
 				store := &queue{}
 				store.add(make([]work.Task, 7)...)
 				spare := policy
-				spare.Slots, spare.PerAccount, spare.Spare = c.slots, 5, true
+				spare.Slots, spare.PerAccount, spare.Spare = c.slots, 5, 1
 				run(t, store, spare, long)
 				synctest.Wait()
 				asked := store.now().asked
@@ -53,7 +55,7 @@ func TestPolicy_SpareHoldsForASlotThatBecomesFree(t *testing.T) {
 		store, first := &queue{}, make(chan struct{})
 		store.add(make([]work.Task, 4)...)
 		spare := policy
-		spare.Slots, spare.PerAccount, spare.Spare = 3, 5, true
+		spare.Slots, spare.PerAccount, spare.Spare = 3, 5, 1
 		var begun atomic.Int32
 		run(t, store, spare, func(ctx context.Context, _ work.Task) error {
 			if begun.Add(1) == 1 {
@@ -69,6 +71,79 @@ func TestPolicy_SpareHoldsForASlotThatBecomesFree(t *testing.T) {
 		synctest.Wait()
 		if asked := store.now().asked[before:]; len(asked) != 1 || asked[0].Limit != 1 || asked[0].PerAccount != 1 {
 			t.Errorf("%+v", asked)
+		}
+	})
+}
+
+// Attempts that take long leave their slots to others, as long as slow slots are free.
+func TestPolicy_SlowAttemptsLeaveTheirSlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &queue{}
+		store.add(make([]work.Task, 9)...)
+		apart := policy
+		apart.Slots, apart.PerAccount, apart.CheckInterval, apart.Timeout = 2, 5, 10*time.Second, time.Hour
+		apart.Slow = &work.Slow{Slots: 3, After: time.Second}
+		var selected atomic.Pointer[work.Selecting]
+		apart.Select = func(_ context.Context, claim work.Selecting) (work.Selection, error) {
+			if claim.Slow {
+				selected.Store(&claim)
+				return work.Selection{Only: map[uuid.UUID]int{}}, nil // no account is slow
+			}
+			return work.Selection{Except: []uuid.UUID{{1}}}, nil
+		}
+		var begun atomic.Int32
+		ends := make(chan struct{})
+		run(t, store, apart, func(context.Context, work.Task) error { begun.Add(1); <-ends; return nil })
+		for _, step := range []struct {
+			after time.Duration
+			want  int32
+		}{{time.Millisecond, 2}, {900 * time.Millisecond, 2}, {200 * time.Millisecond, 4}, {time.Second, 5}, {time.Minute, 5}} {
+			pass(step.after)
+			if got := begun.Load(); got != step.want {
+				t.Errorf("%s later, %d attempts have begun, want %d", step.after, got, step.want)
+			}
+		}
+		if got := selected.Load(); got.Slots != 3 || got.PerAccount != 5 || got.Running[uuid.Nil] != 5 {
+			t.Errorf("%+v", got)
+		}
+		for _, claim := range store.now().asked {
+			if len(claim.Of.Except) != 1 || claim.Of.Only != nil {
+				t.Errorf("%+v", claim)
+			}
+		}
+		close(ends)
+		pass(time.Second)
+		if left := store.left(); left != 0 {
+			t.Errorf("%d tasks are left", left)
+		}
+	})
+}
+
+// Nothing is claimed while it is not known of which accounts, and the next check tries again.
+func TestPolicy_SelectThatFailsClaimsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &queue{}
+		store.add(work.Task{})
+		failing := policy
+		var down atomic.Bool
+		down.Store(true)
+		failing.Select = func(context.Context, work.Selecting) (work.Selection, error) {
+			if down.Load() {
+				return work.Selection{}, errDown
+			}
+			return work.Selection{}, nil
+		}
+		r := run(t, store, failing, func(context.Context, work.Task) error { return nil })
+		pass(time.Minute)
+		if claims, warned := store.now().claims, r.logs.count("tasks cannot be claimed"); claims != 0 || warned != 1 {
+			t.Errorf("%d claims, %d warnings", claims, warned)
+		}
+		down.Store(false)
+		pass(time.Minute)
+		if left := store.left(); left != 0 {
+			t.Errorf("%d tasks are left", left)
 		}
 	})
 }

@@ -112,48 +112,46 @@ func (q *queue) run(ctx context.Context) {
 		defer context.AfterFunc(ctx, stop)()
 	}
 	var attempts sync.WaitGroup
-	ended := make(chan struct{}, q.policy.Slots)
-	free, more := q.policy.Slots, true
+	slots := newSlots(q.policy)
+	defer close(slots.closed)
 	claimsFail, enqueueFails := false, false
 	interval := cmp.Or(q.policy.CheckInterval, defaultCheckInterval)
 	check := time.NewTimer(jitter(interval))
 	defer check.Stop()
 	for ctx.Err() == nil {
-		if more && free > 0 && q.policy.ready() == nil {
-			limit, perAccount := q.share(free)
-			tasks, err := q.claim(ctx, limit, perAccount)
-			for _, task := range tasks {
-				attempts.Go(func() {
-					defer func() { ended <- struct{}{} }()
-					_ = q.attempt(working, task)
-				})
-			}
-			more = err == nil && len(tasks) == limit
-			free -= len(tasks)
-			q.warn(ctx, &claimsFail, "tasks cannot be claimed; the next check tries again", err)
-			if more && free > 0 {
-				continue // the spare slot
+		for _, l := range slots.lanes {
+			for l.more && l.free > 0 && ctx.Err() == nil && q.policy.ready() == nil {
+				tasks, err := q.fill(ctx, l, slots.running)
+				for _, task := range tasks {
+					end := slots.begin(l, task.AccountID)
+					attempts.Go(func() {
+						defer end()
+						_ = q.attempt(working, task)
+					})
+				}
+				q.warn(ctx, &claimsFail, "tasks cannot be claimed; the next check tries again", err)
 			}
 		}
 		select {
 		case <-ctx.Done():
-		case <-ended:
-			for free++; len(ended) > 0; free++ { // one claim for all that have ended meanwhile
-				<-ended
+		case s := <-slots.ended:
+			for slots.end(s); len(slots.ended) > 0; { // one claim for all that have ended meanwhile
+				slots.end(<-slots.ended)
 			}
-			more = more || q.policy.PerAccount > 0 // the account may have one more
+		case s := <-slots.late:
+			slots.move(s)
 		case <-q.wake:
-			more = true
+			slots.look()
 		case <-check.C:
 			q.release(ctx)
 			if q.policy.ready() == nil {
 				_, err := q.enqueue(ctx)
 				q.warn(ctx, &enqueueFails, "tasks cannot be found; the next check tries again", err)
-				if free == 0 && q.policy.Full != nil {
+				if slots.lanes[0].free == 0 && q.policy.Full != nil {
 					q.policy.Full(ctx)
 				}
 			}
-			more = true
+			slots.look()
 			check.Reset(jitter(interval))
 		}
 	}
@@ -161,15 +159,26 @@ func (q *queue) run(ctx context.Context) {
 	attempts.Wait()
 }
 
-// share returns how many of the free slots are claimed at once, and for how many tasks of an account.
-func (q *queue) share(free int) (limit, perAccount int) {
-	switch {
-	case !q.policy.Spare || q.policy.Slots == 1:
-		return free, q.policy.PerAccount
-	case free == 1:
-		return 1, 1
+// fill claims tasks for slots of a lane that are free, and sets whether there may be more.
+func (q *queue) fill(ctx context.Context, l *lane, running map[uuid.UUID]int) ([]Task, error) {
+	limit, perAccount := l.share()
+	of := Selection{}
+	if q.policy.Select != nil {
+		selecting, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+		defer cancel()
+		var err error
+		if of, err = q.policy.Select(selecting, Selecting{Slow: l.slow, Slots: l.slots, PerAccount: perAccount, Running: running}); err != nil {
+			l.more = false
+			return nil, err
+		}
 	}
-	return free - 1, q.policy.PerAccount
+	if of.Only != nil && len(of.Only) == 0 {
+		l.more = false
+		return nil, nil
+	}
+	tasks, err := q.claim(ctx, limit, perAccount, of)
+	l.more = err == nil && len(tasks) == limit
+	return tasks, err
 }
 
 // RunNow claims one task, whenever it is due, and runs it at once, beside the slots. ran is false if the task is not there, a process works
@@ -218,7 +227,7 @@ func (q *queue) drain(ctx context.Context) (claimed int, err error) {
 		if err := cmp.Or(ctx.Err(), q.policy.ready()); err != nil {
 			return claimed, err
 		}
-		tasks, err := q.claim(ctx, q.policy.Slots, q.policy.PerAccount)
+		tasks, err := q.claim(ctx, q.policy.Slots, q.policy.PerAccount, Selection{})
 		if err != nil || len(tasks) == 0 {
 			return claimed, err
 		}
@@ -250,10 +259,10 @@ func (q *queue) warn(ctx context.Context, failing *bool, message string, err err
 }
 
 // claim is not interrupted when ctx ends: a task that was claimed but not received here would wait until its claim ends.
-func (q *queue) claim(ctx context.Context, limit, perAccount int) ([]Task, error) {
+func (q *queue) claim(ctx context.Context, limit, perAccount int, of Selection) ([]Task, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
-	return q.deps.Store.ClaimTasks(ctx, Claim{Kind: q.kind, Limit: limit, PerAccount: perAccount, Duration: q.policy.Timeout + claimMargin, Leased: q.policy.Leased})
+	return q.deps.Store.ClaimTasks(ctx, Claim{Kind: q.kind, Limit: limit, PerAccount: perAccount, Of: of, Duration: q.policy.Timeout + claimMargin, Leased: q.policy.Leased})
 }
 
 // release makes the tasks of dead processes due. If it fails, their claims end by their time.

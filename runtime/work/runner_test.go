@@ -588,7 +588,8 @@ func TestRegister_RejectsWhatCannotRun(t *testing.T) {
 		"a lower maximum":              func(p *work.Policy) { p.MaxBackoff = time.Second },
 		"a negative limit":             func(p *work.Policy) { p.PerAccount = -1 },
 		"a negative pause":             func(p *work.Policy) { p.CheckInterval = -1 },
-		"a spare slot of all accounts": func(p *work.Policy) { p.Spare = true },
+		"a spare slot of all accounts": func(p *work.Policy) { p.Spare = 1 },
+		"slow slots without Select":    func(p *work.Policy) { p.Slow = &work.Slow{Slots: 1, After: time.Second} },
 	} {
 		wrong := policy
 		change(&wrong)

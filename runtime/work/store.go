@@ -14,6 +14,8 @@ type Claim struct {
 	Limit int
 	// PerAccount is how many tasks of an account may run at once; 0 = any number.
 	PerAccount int
+	// Of are the accounts of which tasks are claimed.
+	Of Selection
 	// Duration is when the claim ends at the latest.
 	Duration time.Duration
 	// Leased claims nothing while the process has no lease.

@@ -110,9 +110,13 @@ type Policy struct {
 	Slots int
 	// PerAccount is how many tasks of an account run at once, in all processes; 0 = any number.
 	PerAccount int
-	// Spare reserves the last free one of several slots of a process for an account of which no task runs, so that few accounts with
-	// long tasks do not hold all slots.
-	Spare bool
+	// Spare is how many of several slots of a process, the last free ones, are for accounts of which no task runs, so that few accounts with
+	// long tasks do not hold all slots. One slot is never a spare one.
+	Spare int
+	// Slow keeps attempts that take long apart from others; nil = all share the slots.
+	Slow *Slow
+	// Select says before each claim of Run of which accounts tasks are claimed; nil = of all.
+	Select func(ctx context.Context, claim Selecting) (Selection, error)
 	// Timeout bounds one attempt.
 	Timeout time.Duration
 	// Leased claims tasks only while the process has a lease, so their claims end with it. Otherwise a process that dies before it has its
@@ -136,6 +140,33 @@ type Policy struct {
 	Full func(ctx context.Context)
 }
 
+// Slow are slots for attempts that take long, beside Policy.Slots. So the others have slots, however many take long.
+type Slow struct {
+	// Slots is how many there are, and Spare is as Policy.Spare.
+	Slots, Spare int
+	// After is from when on an attempt takes long: it gives its slot back, and holds one of these, if one is free.
+	After time.Duration
+}
+
+// Selecting is what Policy.Select knows of a claim.
+type Selecting struct {
+	// Slow: it is for the slots of Policy.Slow. Slots is how many of them there are, or of Policy.Slots.
+	Slow  bool
+	Slots int
+	// PerAccount is how many tasks of an account may run at once after the claim.
+	PerAccount int
+	// Running counts the tasks that the process runs, by account. It must not be changed, nor kept.
+	Running map[uuid.UUID]int
+}
+
+// Selection says of which accounts tasks are claimed. The zero value is of all. At most one of its fields is set.
+type Selection struct {
+	// Except are accounts of which no task is claimed.
+	Except []uuid.UUID
+	// Only are the only accounts of which tasks are claimed, and how many of each at most; nil = all.
+	Only map[uuid.UUID]int
+}
+
 // ready returns an error while no task may run.
 func (p Policy) ready() error {
 	if p.Ready == nil {
@@ -147,10 +178,12 @@ func (p Policy) ready() error {
 // validate checks what a program may have wrong.
 func (p Policy) validate() error {
 	switch {
-	case p.Slots < 1, p.PerAccount < 0, p.MaxAttempts < 0, p.CheckInterval < 0:
+	case p.Slots < 1, p.PerAccount < 0, p.Spare < 0, p.MaxAttempts < 0, p.CheckInterval < 0:
 		return errors.New("a policy needs at least one slot, and no negative number")
-	case p.Spare && p.PerAccount == 0:
+	case p.PerAccount == 0 && (p.Spare > 0 || p.Slow != nil && p.Slow.Spare > 0):
 		return errors.New("a policy with a spare slot needs a number of tasks per account")
+	case p.Slow != nil && (p.Slow.Slots < 1 || p.Slow.Spare < 0 || p.Slow.After <= 0 || p.Select == nil):
+		return errors.New("a policy with slow slots needs at least one, a time, and Select")
 	case p.Timeout <= 0, p.MinBackoff <= 0, p.MaxBackoff < p.MinBackoff:
 		return errors.New("a policy needs a timeout, and a backoff of which the maximum is not below the minimum")
 	}

@@ -160,9 +160,9 @@ func (c *webhookReplayCommand) Run(ctx context.Context, cluster *cluster, out io
 		return err
 	}
 	if w.Status.ReplayError != "" {
-		return fmt.Errorf("the events were not sent again: %s", w.Status.ReplayError)
+		return fmt.Errorf("not everything is sent again to %s: %s", cmp.Or(w.Status.Host, "the receiver"), w.Status.ReplayError)
 	}
-	_, err = fmt.Fprintf(out, "%s: sent again to %s\n", which, cmp.Or(w.Status.Host, "the receiver"))
+	_, err = fmt.Fprintf(out, "%s: queued for %s\n", which, cmp.Or(w.Status.Host, "the receiver"))
 	return err
 }
 

@@ -160,14 +160,14 @@ func TestWebhookReplay_NamesTheEvents(t *testing.T) {
 	}{
 		"a time": {[]string{"--since", "2026-01-02T03:04:05+01:00"}, func(a map[string]string) bool {
 			return a[v1alpha1.AnnotationReplaySince] == "2026-01-02T02:04:05Z"
-		}, "the events since 2026-01-02T02:04:05Z: sent again to hooks.example.org"},
+		}, "the events since 2026-01-02T02:04:05Z: queued for hooks.example.org"},
 		"a duration": {[]string{"--since", "2h"}, func(a map[string]string) bool {
 			at, err := time.Parse(time.RFC3339, a[v1alpha1.AnnotationReplaySince])
 			return err == nil && time.Since(at) > time.Hour
-		}, "sent again"},
+		}, "queued for"},
 		"ids": {[]string{"--events", "1-2,1-3"}, func(a map[string]string) bool {
 			return a[v1alpha1.AnnotationReplayEvents] == "1-2,1-3" && a[v1alpha1.AnnotationReplaySince] == ""
-		}, "2 events: sent again"},
+		}, "2 events: queued for hooks"},
 	} {
 		// A command that was killed left this one.
 		s.reread(w)
@@ -210,7 +210,7 @@ func TestWebhookReplay_SaysWhatIsWrong(t *testing.T) {
 	s := newSetup(t)
 	w := s.webhook("site", nil)
 	for want, change := range map[string]func(*v1alpha1.MediaWebhookStatus, string){
-		"the events were not sent again: the journal begins later": func(status *v1alpha1.MediaWebhookStatus, token string) {
+		"not everything is sent again to hooks.example.org: the journal begins later": func(status *v1alpha1.MediaWebhookStatus, token string) {
 			status.Replayed, status.ReplayError = token, "the journal begins later"
 		},
 		"the operator rejects the request: annotations: mediastack.dev/replay-events must be ids": func(status *v1alpha1.MediaWebhookStatus, _ string) {

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"mediastack.dev/runtime/internal/publicnet"
 	"mediastack.dev/runtime/webhook"
+	"mediastack.dev/runtime/weburl"
 )
 
 // Config says which CDN is in front, and how it takes purges. The tags are flag and environment names.
@@ -133,7 +133,7 @@ func (c Config) validateURL(text string) error {
 		return errors.New("must begin with https:// or http://")
 	case target.User != nil:
 		return errors.New("must not have a user name or password: set SERVICE_CDN_PURGE_KEY")
-	case target.Opaque != "" || !publicnet.IsHost(target.Hostname()) || publicnet.PortOf(target) == 0:
+	case target.Opaque != "" || !weburl.IsHost(target.Hostname()) || weburl.PortOf(target) == 0:
 		return errors.New("must have a host, and a port from 1 to 65535 if any")
 	case strings.Contains(text, "#"):
 		return errors.New("must not have a fragment (#)")

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 )
@@ -108,37 +106,4 @@ func CheckPorts(setting string, ports []int) error {
 		}
 	}
 	return nil
-}
-
-// IsHost reports whether a host is an IP address without a zone, or a name of DNS in its usual form.
-func IsHost(host string) bool {
-	if ip, err := netip.ParseAddr(host); err == nil {
-		return ip.Zone() == ""
-	}
-	if len(host) == 0 || len(host) > 253 {
-		return false
-	}
-	for label := range strings.SplitSeq(strings.TrimSuffix(host, "."), ".") {
-		if label == "" || len(label) > 63 || strings.ContainsFunc(label, func(r rune) bool {
-			return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
-		}) {
-			return false
-		}
-	}
-	return true
-}
-
-// PortOf returns the port of a URL of http or https; 0 if it is malformed.
-func PortOf(target *url.URL) int {
-	if target.Port() == "" {
-		if target.Scheme == "http" {
-			return 80
-		}
-		return 443
-	}
-	port, err := strconv.ParseUint(target.Port(), 10, 16)
-	if err != nil {
-		return 0
-	}
-	return int(port)
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/publicnet"
+	"mediastack.dev/runtime/weburl"
 )
 
 // MaxURL is the maximum length of a URL, in bytes.
@@ -44,9 +44,9 @@ func (c *Client) judge(target *url.URL) error {
 		return fault.New(fault.Invalid, "url must begin with https://")
 	case target.User != nil:
 		return fault.New(fault.Invalid, "url must not have a user name or password")
-	case target.Opaque != "" || !publicnet.IsHost(target.Hostname()):
+	case target.Opaque != "" || !weburl.IsHost(target.Hostname()):
 		return fault.New(fault.Invalid, "url must have a host")
-	case !slices.Contains(c.cfg.Ports, publicnet.PortOf(target)):
+	case !slices.Contains(c.cfg.Ports, weburl.PortOf(target)):
 		return fault.New(fault.Invalid, "url has a port from which files cannot be fetched: the ports that can be used are %s", c.ports())
 	}
 	if ip, err := netip.ParseAddr(target.Hostname()); err == nil && !c.policy.Allows(ip) {

@@ -13,18 +13,16 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"mediastack.dev/runtime/internal/answer"
 	"mediastack.dev/runtime/internal/publicnet"
 	"mediastack.dev/runtime/webhook"
+	"mediastack.dev/runtime/weburl"
 )
 
 const (
 	userAgent = "mediastack"
-	// MaxURL is the maximum length of a URL, in bytes.
-	MaxURL = 2048
 	// maxHeader bounds the header of an answer, in bytes.
 	maxHeader = 32 << 10
 )
@@ -139,27 +137,17 @@ func (c *Client) Check(text string) error {
 }
 
 func (c *Client) parse(text string) (*url.URL, error) {
-	if len(text) > MaxURL || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r >= 0x7f }) || strings.Contains(text, `\`) {
-		return nil, &Error{"the URL must be one of at most " + strconv.Itoa(MaxURL) + " bytes in ASCII, without white space", nil}
-	}
-	target, err := url.Parse(text)
+	target, err := webhook.ParseURL(text)
 	if err != nil {
-		return nil, &Error{"the URL is malformed", nil}
+		return nil, &Error{"the URL " + err.Error(), nil}
 	}
-	target.Fragment, target.RawFragment = "", ""
-	port := publicnet.PortOf(target)
+	port := weburl.PortOf(target)
 	ip, _ := netip.ParseAddr(target.Hostname()) // invalid for a name
 	policy := c.by(target.Scheme).policy
 	switch {
-	case target.Scheme != "https" && target.Scheme != "http":
-		return nil, &Error{"the URL must begin with https:// or http://", nil}
 	case target.Scheme == "http" && len(policy.Allow) == 0:
-		return nil, &Error{"the URL must begin with https://: there are no networks for which http can be used", nil}
-	case target.User != nil:
-		return nil, &Error{"the URL must not have a user name or password", nil}
-	case target.Opaque != "" || !publicnet.IsHost(target.Hostname()):
-		return nil, &Error{"the URL must have a host", nil}
-	case port == 0 || !policy.AllowsPort(ip, port):
+		return nil, &Error{"the URL must begin with https://: http is for the networks of SERVICE_WEBHOOKS_ALLOW_NETWORKS, and there are none", nil}
+	case !policy.AllowsPort(ip, port):
 		return nil, &Error{"the URL has a port to which no webhook is sent", nil}
 	case ip.IsValid() && !policy.Allows(ip):
 		return nil, notAllowed(nil)

@@ -257,7 +257,7 @@ func TestSend_UsesHTTPInAllowedNetworksOnly(t *testing.T) {
 		t.Errorf("the client connects to %v", addresses)
 	}
 	none := client(t, site, func(c *webhookclient.Config) { c.AllowNetworks = nil })
-	fails(t, "http without networks", none.Check(plain.URL), "https")
+	fails(t, "http without networks", none.Check(plain.URL), "SERVICE_WEBHOOKS_ALLOW_NETWORKS")
 }
 
 // intercepted returns a client that connects to nothing, and a function that returns the addresses to which it would have connected.
@@ -334,7 +334,7 @@ func TestCheck_RejectsURLsThatCannotBeSentTo(t *testing.T) {
 	t.Parallel()
 	c := client(t, runtimetest.NewSite(t, nil))
 	for _, url := range []string{"", "ftp://a.example/", "https://", "https:///a", "https://user:secret@a.example/", "https://a.example:0/", "https://a.example:99999/", "https://a b.example/", "https://ü.example/",
-		"https://a.example/" + strings.Repeat("a", webhookclient.MaxURL), "https://10.0.0.1/", "https://8.8.8.8:8443/", "https:opaque", "https://a..example/", `https://a.example\@b/`} {
+		"https://a.example/" + strings.Repeat("a", webhook.MaxURL), "https://10.0.0.1/", "https://8.8.8.8:8443/", "https:opaque", "https://a..example/", `https://a.example\@b/`} {
 		fails(t, url, c.Check(url), "")
 	}
 	for _, url := range []string{"https://a.example/hook?x=1", "https://8.8.8.8/", "https://a.example:8443/", "http://127.0.0.1:8080/", "https://127.0.0.1/"} {

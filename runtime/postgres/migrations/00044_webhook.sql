@@ -53,12 +53,15 @@ CREATE TABLE webhook_progress (
     last_success_at  timestamptz,
     last_status      integer NOT NULL DEFAULT 0,
     last_error       text NOT NULL DEFAULT '',
+    -- The last attempt took long.
+    slow             boolean NOT NULL DEFAULT false,
     -- The generation that the receiver has ended.
     ended_generation bigint,
     tested           text NOT NULL DEFAULT '',
     replayed         text NOT NULL DEFAULT '',
     replay_error     text NOT NULL DEFAULT ''
 );
+CREATE INDEX webhook_progress_slow ON webhook_progress (webhook_id) WHERE slow;
 
 -- The last attempts of a webhook: a slot is written again. What records an attempt has the row of webhook_progress locked, and must not lock
 -- that of webhook after it.

@@ -163,9 +163,18 @@ UPDATE webhook_progress SET epoch = sqlc.arg(epoch), xid = sqlc.arg(xid), event_
     replay_error = CASE WHEN sqlc.arg(replayed) = replayed THEN replay_error ELSE sqlc.arg(replay_error) END
 WHERE webhook_id = sqlc.arg(webhook_id);
 
+-- name: WebhooksApart :many
+-- The webhooks with deliveries whose last attempt took long, and those that are encrypted for a key that is none of keys.
+SELECT w.id, w.account_id, p.slow, (w.public_key <> ALL (sqlc.arg(keys)::text[]))::boolean AS foreign_key
+FROM webhook w JOIN webhook_progress p ON p.webhook_id = w.id
+WHERE w.id IN (
+    SELECT slow.webhook_id FROM webhook_progress slow WHERE slow.slow AND EXISTS (SELECT FROM work WHERE work.kind = 'webhook' AND work.account_id = slow.webhook_id)
+    UNION SELECT other.id FROM webhook other WHERE other.public_key <> ALL (sqlc.arg(keys)::text[])
+);
+
 -- name: WebhookReceiver :one
 -- What a delivery needs.
-SELECT w.generation, w.suspended, w.target, w.target_digest, p.failures, coalesce(p.ended_generation >= w.generation, false)::boolean AS ended
+SELECT w.account_id, w.generation, w.suspended, w.public_key, w.target, w.target_digest, p.failures, coalesce(p.ended_generation >= w.generation, false)::boolean AS ended
 FROM webhook w JOIN webhook_progress p ON p.webhook_id = w.id WHERE w.id = $1;
 
 -- name: RecordWebhookAttempt :one
@@ -175,7 +184,7 @@ WITH before AS MATERIALIZED (
     SELECT p.webhook_id, p.failing_since, sqlc.arg(gone)::boolean AND w.generation = sqlc.arg(generation)::bigint AS ends
     FROM webhook_progress p JOIN webhook w ON w.id = p.webhook_id WHERE p.webhook_id = sqlc.arg(webhook_id) FOR NO KEY UPDATE OF p
 ), progress AS (
-    UPDATE webhook_progress p SET attempts = p.attempts + 1, last_attempt_at = clock_timestamp(), last_status = sqlc.arg(status), last_error = sqlc.arg(error),
+    UPDATE webhook_progress p SET attempts = p.attempts + 1, last_attempt_at = clock_timestamp(), last_status = sqlc.arg(status), last_error = sqlc.arg(error), slow = sqlc.arg(slow),
         last_success_at = CASE WHEN sqlc.arg(accepted)::boolean THEN clock_timestamp() ELSE p.last_success_at END,
         failures = CASE WHEN sqlc.arg(accepted)::boolean THEN 0 ELSE p.failures + 1 END,
         failing_since = CASE WHEN sqlc.arg(accepted)::boolean THEN NULL ELSE coalesce(p.failing_since, clock_timestamp()) END,

@@ -20,20 +20,22 @@ SELECT pg_advisory_xact_lock(sqlc.arg(class)::int, hashtext(sqlc.arg(kind)::text
 -- name: ClaimTasks :many
 -- waiting finds the accounts with tasks by one look into the index for each. turn has those that may be served, in their order, and
 -- due has the next tasks of each: of accounts without a running task, the first one of each comes before the second one of any.
+-- With those, the tasks of the accounts are claimed, most of each; else those of all others. The join is hashed, which ANY of a parameter is not.
 WITH RECURSIVE waiting AS (
     (SELECT w.account_id FROM work w WHERE w.kind = sqlc.arg(kind) ORDER BY w.account_id LIMIT 1)
     UNION ALL
     SELECT (SELECT w.account_id FROM work w WHERE w.kind = sqlc.arg(kind) AND w.account_id > waiting.account_id ORDER BY w.account_id LIMIT 1)
     FROM waiting WHERE waiting.account_id IS NOT NULL
 ), turn AS MATERIALIZED (
-    SELECT waiting.account_id, running.tasks, coalesce(t.served_at, 'epoch') AS served_at
+    SELECT waiting.account_id, running.tasks, coalesce(t.served_at, 'epoch') AS served_at, coalesce(listed.most, sqlc.arg(batch)::int) AS most
     FROM waiting
     CROSS JOIN LATERAL (
         SELECT count(*) AS tasks FROM work r
         WHERE r.kind = sqlc.arg(kind) AND r.account_id = waiting.account_id AND r.claim IS NOT NULL AND r.due_at > coalesce(sqlc.narg(now)::timestamptz, now())
     ) AS running
+    LEFT JOIN (SELECT unnest(sqlc.arg(accounts)::uuid[]) AS account_id, unnest(sqlc.arg(most)::int[]) AS most) AS listed ON listed.account_id = waiting.account_id
     LEFT JOIN work_turn t ON t.kind = sqlc.arg(kind) AND t.account_id = waiting.account_id
-    WHERE running.tasks < sqlc.arg(per_account)::int AND coalesce(t.not_before, 'epoch') <= coalesce(sqlc.narg(now)::timestamptz, now())
+    WHERE running.tasks < sqlc.arg(per_account)::int AND (listed.account_id IS NOT NULL) = sqlc.arg(those)::boolean AND coalesce(t.not_before, 'epoch') <= coalesce(sqlc.narg(now)::timestamptz, now())
       AND (NOT sqlc.arg(leased)::boolean OR EXISTS (SELECT FROM runtime_instance r WHERE r.id = sqlc.arg(own)::uuid AND r.lease_ends >= now()))
       AND EXISTS (SELECT FROM work d WHERE d.kind = sqlc.arg(kind) AND d.account_id = waiting.account_id AND d.due_at <= coalesce(sqlc.narg(now)::timestamptz, now()))
     ORDER BY running.tasks, served_at, waiting.account_id LIMIT sqlc.arg(batch)::int
@@ -42,7 +44,7 @@ WITH RECURSIVE waiting AS (
     FROM turn CROSS JOIN LATERAL (
         SELECT w.key, w.due_at FROM work w
         WHERE w.kind = sqlc.arg(kind) AND w.account_id = turn.account_id AND w.due_at <= coalesce(sqlc.narg(now)::timestamptz, now())
-        ORDER BY w.due_at LIMIT least(sqlc.arg(batch)::int, sqlc.arg(per_account)::int - turn.tasks) FOR UPDATE SKIP LOCKED
+        ORDER BY w.due_at LIMIT least(sqlc.arg(batch)::int, turn.most, sqlc.arg(per_account)::int - turn.tasks) FOR UPDATE SKIP LOCKED
     ) AS next
 ), chosen AS MATERIALIZED (
     SELECT due.key, due.account_id FROM due ORDER BY due.place, due.served_at, due.account_id LIMIT sqlc.arg(batch)::int

@@ -604,6 +604,7 @@ type WebhookProgress struct {
 	LastSuccessAt   *time.Time
 	LastStatus      int32
 	LastError       string
+	Slow            bool
 	EndedGeneration *int64
 	Tested          string
 	Replayed        string

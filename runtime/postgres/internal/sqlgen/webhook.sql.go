@@ -470,7 +470,7 @@ WITH before AS MATERIALIZED (
     SELECT p.webhook_id, p.failing_since, $3::boolean AND w.generation = $4::bigint AS ends
     FROM webhook_progress p JOIN webhook w ON w.id = p.webhook_id WHERE p.webhook_id = $5 FOR NO KEY UPDATE OF p
 ), progress AS (
-    UPDATE webhook_progress p SET attempts = p.attempts + 1, last_attempt_at = clock_timestamp(), last_status = $6, last_error = $7,
+    UPDATE webhook_progress p SET attempts = p.attempts + 1, last_attempt_at = clock_timestamp(), last_status = $6, last_error = $7, slow = $8,
         last_success_at = CASE WHEN $1::boolean THEN clock_timestamp() ELSE p.last_success_at END,
         failures = CASE WHEN $1::boolean THEN 0 ELSE p.failures + 1 END,
         failing_since = CASE WHEN $1::boolean THEN NULL ELSE coalesce(p.failing_since, clock_timestamp()) END,
@@ -479,7 +479,7 @@ WITH before AS MATERIALIZED (
     RETURNING p.webhook_id, p.attempts, p.failures, before.failing_since, before.ends
 ), logged AS (
     INSERT INTO webhook_attempt (webhook_id, slot, at, event_id, type, number, status, error, milliseconds)
-    SELECT progress.webhook_id, progress.attempts % $8::int, $9, $10, $11, $12, $6, $7, $13
+    SELECT progress.webhook_id, progress.attempts % $9::int, $10, $11, $12, $13, $6, $7, $14
     FROM progress
     ON CONFLICT (webhook_id, slot) DO UPDATE SET at = excluded.at, event_id = excluded.event_id, type = excluded.type, number = excluded.number, status = excluded.status,
         error = excluded.error, milliseconds = excluded.milliseconds
@@ -497,6 +497,7 @@ type RecordWebhookAttemptParams struct {
 	WebhookID    uuid.UUID
 	Status       int32
 	Error        string
+	Slow         bool
 	Slots        int32
 	At           time.Time
 	EventID      string
@@ -522,6 +523,7 @@ func (q *Queries) RecordWebhookAttempt(ctx context.Context, arg RecordWebhookAtt
 		arg.WebhookID,
 		arg.Status,
 		arg.Error,
+		arg.Slow,
 		arg.Slots,
 		arg.At,
 		arg.EventID,
@@ -842,13 +844,15 @@ func (q *Queries) WebhookKey(ctx context.Context) (WebhookKeyRow, error) {
 }
 
 const webhookReceiver = `-- name: WebhookReceiver :one
-SELECT w.generation, w.suspended, w.target, w.target_digest, p.failures, coalesce(p.ended_generation >= w.generation, false)::boolean AS ended
+SELECT w.account_id, w.generation, w.suspended, w.public_key, w.target, w.target_digest, p.failures, coalesce(p.ended_generation >= w.generation, false)::boolean AS ended
 FROM webhook w JOIN webhook_progress p ON p.webhook_id = w.id WHERE w.id = $1
 `
 
 type WebhookReceiverRow struct {
+	AccountID    pgtype.UUID
 	Generation   int64
 	Suspended    bool
+	PublicKey    string
 	Target       []byte
 	TargetDigest []byte
 	Failures     int32
@@ -860,8 +864,10 @@ func (q *Queries) WebhookReceiver(ctx context.Context, id uuid.UUID) (WebhookRec
 	row := q.db.QueryRow(ctx, webhookReceiver, id)
 	var i WebhookReceiverRow
 	err := row.Scan(
+		&i.AccountID,
 		&i.Generation,
 		&i.Suspended,
+		&i.PublicKey,
 		&i.Target,
 		&i.TargetDigest,
 		&i.Failures,
@@ -940,6 +946,48 @@ func (q *Queries) WebhookStates(ctx context.Context, arg WebhookStatesParams) ([
 			&i.Pending,
 			&i.Oldest,
 			&i.FormerKey,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const webhooksApart = `-- name: WebhooksApart :many
+SELECT w.id, w.account_id, p.slow, (w.public_key <> ALL ($1::text[]))::boolean AS foreign_key
+FROM webhook w JOIN webhook_progress p ON p.webhook_id = w.id
+WHERE w.id IN (
+    SELECT slow.webhook_id FROM webhook_progress slow WHERE slow.slow AND EXISTS (SELECT FROM work WHERE work.kind = 'webhook' AND work.account_id = slow.webhook_id)
+    UNION SELECT other.id FROM webhook other WHERE other.public_key <> ALL ($1::text[])
+)
+`
+
+type WebhooksApartRow struct {
+	ID         uuid.UUID
+	AccountID  pgtype.UUID
+	Slow       bool
+	ForeignKey bool
+}
+
+// The webhooks with deliveries whose last attempt took long, and those that are encrypted for a key that is none of keys.
+func (q *Queries) WebhooksApart(ctx context.Context, keys []string) ([]WebhooksApartRow, error) {
+	rows, err := q.db.Query(ctx, webhooksApart, keys)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WebhooksApartRow
+	for rows.Next() {
+		var i WebhooksApartRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.AccountID,
+			&i.Slow,
+			&i.ForeignKey,
 		); err != nil {
 			return nil, err
 		}

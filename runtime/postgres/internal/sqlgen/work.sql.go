@@ -107,26 +107,27 @@ WITH RECURSIVE waiting AS (
     SELECT (SELECT w.account_id FROM work w WHERE w.kind = $5 AND w.account_id > waiting.account_id ORDER BY w.account_id LIMIT 1)
     FROM waiting WHERE waiting.account_id IS NOT NULL
 ), turn AS MATERIALIZED (
-    SELECT waiting.account_id, running.tasks, coalesce(t.served_at, 'epoch') AS served_at
+    SELECT waiting.account_id, running.tasks, coalesce(t.served_at, 'epoch') AS served_at, coalesce(listed.most, $6::int) AS most
     FROM waiting
     CROSS JOIN LATERAL (
         SELECT count(*) AS tasks FROM work r
         WHERE r.kind = $5 AND r.account_id = waiting.account_id AND r.claim IS NOT NULL AND r.due_at > coalesce($3::timestamptz, now())
     ) AS running
+    LEFT JOIN (SELECT unnest($7::uuid[]) AS account_id, unnest($8::int[]) AS most) AS listed ON listed.account_id = waiting.account_id
     LEFT JOIN work_turn t ON t.kind = $5 AND t.account_id = waiting.account_id
-    WHERE running.tasks < $6::int AND coalesce(t.not_before, 'epoch') <= coalesce($3::timestamptz, now())
-      AND (NOT $7::boolean OR EXISTS (SELECT FROM runtime_instance r WHERE r.id = $2::uuid AND r.lease_ends >= now()))
+    WHERE running.tasks < $9::int AND (listed.account_id IS NOT NULL) = $10::boolean AND coalesce(t.not_before, 'epoch') <= coalesce($3::timestamptz, now())
+      AND (NOT $11::boolean OR EXISTS (SELECT FROM runtime_instance r WHERE r.id = $2::uuid AND r.lease_ends >= now()))
       AND EXISTS (SELECT FROM work d WHERE d.kind = $5 AND d.account_id = waiting.account_id AND d.due_at <= coalesce($3::timestamptz, now()))
-    ORDER BY running.tasks, served_at, waiting.account_id LIMIT $8::int
+    ORDER BY running.tasks, served_at, waiting.account_id LIMIT $6::int
 ), due AS MATERIALIZED (
     SELECT next.key, turn.account_id, turn.served_at, turn.tasks + row_number() OVER (PARTITION BY turn.account_id ORDER BY next.due_at, next.key) AS place
     FROM turn CROSS JOIN LATERAL (
         SELECT w.key, w.due_at FROM work w
         WHERE w.kind = $5 AND w.account_id = turn.account_id AND w.due_at <= coalesce($3::timestamptz, now())
-        ORDER BY w.due_at LIMIT least($8::int, $6::int - turn.tasks) FOR UPDATE SKIP LOCKED
+        ORDER BY w.due_at LIMIT least($6::int, turn.most, $9::int - turn.tasks) FOR UPDATE SKIP LOCKED
     ) AS next
 ), chosen AS MATERIALIZED (
-    SELECT due.key, due.account_id FROM due ORDER BY due.place, due.served_at, due.account_id LIMIT $8::int
+    SELECT due.key, due.account_id FROM due ORDER BY due.place, due.served_at, due.account_id LIMIT $6::int
 ), served AS (
     INSERT INTO work_turn (kind, account_id, served_at)
     SELECT $5, chosen.account_id, clock_timestamp() FROM chosen WHERE chosen.account_id <> '00000000-0000-0000-0000-000000000000'
@@ -146,9 +147,12 @@ type ClaimTasksParams struct {
 	Now        *time.Time
 	Duration   int64
 	Kind       string
-	PerAccount int32
-	Leased     bool
 	Batch      int32
+	Accounts   []uuid.UUID
+	Most       []int32
+	PerAccount int32
+	Those      bool
+	Leased     bool
 }
 
 type ClaimTasksRow struct {
@@ -161,6 +165,7 @@ type ClaimTasksRow struct {
 
 // waiting finds the accounts with tasks by one look into the index for each. turn has those that may be served, in their order, and
 // due has the next tasks of each: of accounts without a running task, the first one of each comes before the second one of any.
+// With those, the tasks of the accounts are claimed, most of each; else those of all others. The join is hashed, which ANY of a parameter is not.
 func (q *Queries) ClaimTasks(ctx context.Context, arg ClaimTasksParams) ([]ClaimTasksRow, error) {
 	rows, err := q.db.Query(ctx, claimTasks,
 		arg.Claim,
@@ -168,9 +173,12 @@ func (q *Queries) ClaimTasks(ctx context.Context, arg ClaimTasksParams) ([]Claim
 		arg.Now,
 		arg.Duration,
 		arg.Kind,
-		arg.PerAccount,
-		arg.Leased,
 		arg.Batch,
+		arg.Accounts,
+		arg.Most,
+		arg.PerAccount,
+		arg.Those,
+		arg.Leased,
 	)
 	if err != nil {
 		return nil, err
