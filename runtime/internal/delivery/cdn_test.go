@@ -142,7 +142,7 @@ type slow struct {
 
 // Open waits.
 func (s slow) Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error) {
-	<-time.After(s.after)
+	time.Sleep(s.after) //nolint:forbidigo // the clock of synctest
 	return s.stored.Open(ctx, bucket, key, offset, length)
 }
 
@@ -175,7 +175,7 @@ type slowMaker struct {
 
 // Get waits.
 func (s slowMaker) Get(ctx context.Context, item media.Item, owner media.Owner, request rendition.Request) (rendition.Result, error) {
-	<-time.After(s.after)
+	time.Sleep(s.after) //nolint:forbidigo // the clock of synctest
 	return s.maker.Get(ctx, item, owner, request)
 }
 
