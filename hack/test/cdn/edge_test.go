@@ -9,7 +9,7 @@ import (
 	"mediastack.dev/hack/exchange"
 )
 
-// Nobody but the service purges: a visitor would make every file be read from the service again.
+// Nobody but the service purges: a client would make every file be read from the service again.
 func TestEdge_TakesPurgesOfTheServiceAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -71,3 +71,25 @@ func TestEdge_TheOtherReplicaPurges(t *testing.T) {
 	}
 	s.settle()
 }
+
+// A replica that dies while it sends a purge holds the task for as long as it may be alive. Then the other one sends it.
+func TestEdge_APurgeSurvivesItsSender(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	id, url := s.upload("a.txt", text(1000))
+	s.keep(url)
+	s.way.Set(testenv.ProxyStall)
+	s.call(0, http.MethodDelete, "/media/delete/"+id, nil)
+	// Replicas were started one after the other.
+	const sender = "(SELECT coalesce(sum(before.n), 0) FROM work w JOIN (SELECT id, row_number() OVER (ORDER BY started_at) AS n FROM runtime_instance) before ON before.id = w.instance_id WHERE w.kind = 'cdn_purge' AND w.claim IS NOT NULL)::bigint"
+	var number int64
+	wait.Until(t, "a replica sends the purge", func() bool { number = s.count("SELECT " + sender); return number > 0 })
+	s.replicas[number-1].Kill()
+	s.way.Set(testenv.ProxyOpen)
+	// Its lease is over, and the other one is known to live for long.
+	_, err := testenv.Connections(t, s.database).Exec(t.Context(), `UPDATE runtime_instance SET alive_since = now() - interval '1 hour',
+		lease_ends = CASE WHEN id = (SELECT instance_id FROM work WHERE kind = 'cdn_purge' AND claim IS NOT NULL) THEN now() - interval '1s' ELSE lease_ends END`)
+	must(t, err)
+	s.becomes("the file whose purge was being sent", url, gone)
+	s.settle()
+}

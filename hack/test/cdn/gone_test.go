@@ -121,7 +121,7 @@ func TestEdge_ForgetsWhatHasChanged(t *testing.T) {
 	})
 }
 
-// An address has one copy at the edge, whatever a visitor adds to it, and visitors see nothing that is for the edge.
+// An address has one copy at the edge, whatever a client adds to it, and clients see nothing that is for the edge.
 func TestEdge_KeepsOneCopyOfAnAddress(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -143,7 +143,7 @@ func TestEdge_KeepsOneCopyOfAnAddress(t *testing.T) {
 		}
 		for _, name := range []string{"Surrogate-Key", "Surrogate-Control", "Cache-Tag", "CDN-Cache-Control", "Xkey", "X-Varnish", "Via", "Age", "X-Request-Id"} {
 			if got := kept.Header.Get(name); got != "" {
-				t.Errorf("the visitor of %s sees %s: %s", address, name, got)
+				t.Errorf("the client of %s sees %s: %s", address, name, got)
 			}
 		}
 		if kept.Header.Get("Access-Control-Allow-Origin") != "*" || string(kept.Body) != string(data) {

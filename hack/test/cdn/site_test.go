@@ -46,7 +46,7 @@ const (
 // site is two replicas behind an edge.
 type site struct {
 	t testing.TB
-	// edge is the URL of the edge, as visitors reach it.
+	// edge is the URL of the edge, as clients reach it.
 	edge string
 	// way is between the replicas and the edge: purges pass through it.
 	way      *testenv.TCPProxy
@@ -136,7 +136,7 @@ func (s *site) at(replica int, url string) string {
 	return s.direct(replica) + strings.TrimPrefix(url, s.edge)
 }
 
-// get asks for an address as a visitor does.
+// get asks for an address as a client does.
 func (s *site) get(url string, header ...string) exchange.Answer {
 	s.t.Helper()
 	got, err := exchange.Send(s.t.Context(), s.client, http.MethodGet, url, nil, header...)
