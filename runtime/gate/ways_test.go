@@ -162,6 +162,10 @@ func TestSeal_IsRecordedUntilTheResult(t *testing.T) {
 			if answer != "" && (!strings.Contains(answer, `"state":"checking"`) && !strings.Contains(answer, `\"state\":\"checking\"`)) {
 				t.Errorf("the answer is %s", answer)
 			}
+			status := map[string]string{"REST": "202 ", "TUS and REST": "202 ", "a batch": `"status":202`, "a tool": "It is sealed by itself once it is clean"}[name]
+			if !strings.Contains(answer, status) {
+				t.Errorf("the answer is %s, without %s", answer, status)
+			}
 			item := itemOf(t, w.do(t, http.MethodGet, "/media/get/"+id.String(), runtimetest.Key(one.Key)))
 			if !item.Temp || item.State != "checking" || item.SealedAt != nil {
 				t.Errorf("the item is %+v", item)
