@@ -115,8 +115,7 @@ func parseReplay(annotations map[string]string, now time.Time) (since time.Time,
 // readLog reads the log if an annotation asks for one that the status does not have, and asks for the next reconcile while a request waits.
 func (r *Reconciler) readLog(ctx context.Context, s *scope) bool {
 	state := s.observed.state
-	asked := state.Tested != s.requests.Test && s.requests.Test != "" || state.Replayed != s.requests.Replay && s.requests.Replay != ""
-	if asked && !state.Ended && !s.observed.suspended { // else nothing handles it
+	if s.requests.handledSoon(*state, s.observed.suspended) {
 		s.RequeueBy(r.deps.Now().Add(requestRetry))
 	}
 	shown := s.Original.Status.Log
@@ -137,6 +136,13 @@ func (r *Reconciler) readLog(ctx context.Context, s *scope) bool {
 	}
 	s.observed.log = &v1alpha1.WebhookLog{Request: s.requests.log, Attempts: logged(attempts)}
 	return true
+}
+
+// handledSoon reports whether a runtime is about to handle a request. It does not while the webhook is suspended or ended, nor while its queue is
+// full: then the comparison tells when it has.
+func (q requests) handledSoon(state webhook.State, suspended bool) bool {
+	asked := state.Tested != q.Test && q.Test != "" || state.Replayed != q.Replay && q.Replay != ""
+	return asked && !state.Ended && !state.Full && !suspended
 }
 
 // logged converts attempts.

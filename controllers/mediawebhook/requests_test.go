@@ -108,3 +108,27 @@ func TestKeepHandled_AsksForNothingAgain(t *testing.T) {
 		t.Errorf("%+v, %v", asked, err)
 	}
 }
+
+// It went wrong: the object of a full queue was reconciled every two seconds until a receiver had taken half of it.
+func TestHandledSoon_WaitsForTheComparisonOtherwise(t *testing.T) {
+	t.Parallel()
+	asked := requests{Requests: webhook.Requests{Test: "t2", Replay: "r2"}}
+	for name, c := range map[string]struct {
+		asked     requests
+		state     webhook.State
+		suspended bool
+		want      bool
+	}{
+		"a test and a replay":  {asked, webhook.State{Tested: "t1"}, false, true},
+		"a replay":             {asked, webhook.State{Tested: "t2", Replayed: "r1"}, false, true},
+		"both are handled":     {asked, webhook.State{Tested: "t2", Replayed: "r2"}, false, false},
+		"nothing is asked for": {requests{}, webhook.State{Tested: "t1"}, false, false},
+		"a full queue":         {asked, webhook.State{Full: true}, false, false},
+		"an ended webhook":     {asked, webhook.State{Ended: true}, false, false},
+		"a suspended one":      {asked, webhook.State{}, true, false},
+	} {
+		if got := c.asked.handledSoon(c.state, c.suspended); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+}

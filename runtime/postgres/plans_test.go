@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,6 +66,8 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 			) INSERT INTO webhook_progress (webhook_id, epoch, xid, event_id) SELECT id, 0, 0, 0 FROM made`, uuid.MustParse(id), of)))
 	}
 	must(t, check.ErrorOf(conn.Exec(t.Context(), `UPDATE account_usage SET bytes = 1000000, rendition_bytes = 100000`)))
+	must(t, check.ErrorOf(conn.Exec(t.Context(), `INSERT INTO login_session (id, cookie_hash, expires_at, email, code_mac)
+		SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, sha256(n::text::bytea), now() + interval '1 hour', 'ada@example.org', sha256(n::text::bytea) FROM generate_series(1, 30000) n`)))
 
 	var first, last uuid.UUID
 	for i := range last {
@@ -196,6 +199,10 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 		"lock a webhook":            func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.LockWebhook(ctx, item) },
 		"read states of webhooks": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.WebhookStates(ctx, sqlgen.WebhookStatesParams{})
+		},
+		"log in": func(ctx context.Context, q *sqlgen.Queries) {
+			mac := sha256.Sum256([]byte("1"))
+			_, _ = q.SetLoggedIn(ctx, sqlgen.SetLoggedInParams{ID: item, Now: time.Now(), NewCookieHash: make([]byte, 32), ExpiresAt: time.Now().Add(time.Hour), CodeMac: mac[:]})
 		},
 		"find slow webhooks": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.WebhooksApart(ctx, []string{"key"}) },
 		"claim tasks of some accounts": func(ctx context.Context, q *sqlgen.Queries) {

@@ -24,7 +24,7 @@ import (
 // webhookCommand has the commands of MediaWebhooks. Each asks the operator by annotations, and waits for the status.
 type webhookCommand struct {
 	List   webhookListCommand   `cmd:"" help:"List the MediaWebhooks, those that need attention first."`
-	Test   webhookTestCommand   `cmd:"" help:"Send a test event."`
+	Test   webhookTestCommand   `cmd:"" help:"Send a test event, and wait for the answer."`
 	Replay webhookReplayCommand `cmd:"" help:"Send events again: those since a time, or those with some ids."`
 	Log    webhookLogCommand    `cmd:"" help:"Show the last 100 attempts."`
 }
@@ -52,21 +52,31 @@ func (c *webhookListCommand) Run(ctx context.Context, cluster *cluster, out io.W
 		return err
 	}
 	if len(webhooks.Items) == 0 {
-		_, err := fmt.Fprintln(out, "no webhooks")
+		where := " in the namespace " + cluster.namespace
+		if c.AllNamespaces {
+			where = ""
+		}
+		_, err := fmt.Fprintln(out, "no webhooks"+where)
 		return err
 	}
 	slices.SortStableFunc(webhooks.Items, func(a, b v1alpha1.MediaWebhook) int {
 		return cmp.Or(cmp.Compare(attentionOf(&a), attentionOf(&b)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "NAMESPACE\tNAME\tACCOUNT\tHOST\tREADY\tDELIVERING\tPENDING\tMESSAGE")
+	row := func(namespace string, columns ...any) {
+		if c.AllNamespaces { // as `kubectl get` does
+			_, _ = fmt.Fprintf(table, "%s\t", namespace)
+		}
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", columns...)
+	}
+	row("NAMESPACE", "NAME", "ACCOUNT", "HOST", "READY", "DELIVERING", "PENDING", "MESSAGE")
 	for i := range webhooks.Items {
 		w := &webhooks.Items[i]
 		account, pending := cmp.Or(w.AccountName(), "(all)"), "-"
 		if w.Status.Pending != nil {
 			pending = fmt.Sprint(*w.Status.Pending)
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", w.Namespace, w.Name, account, cmp.Or(w.Status.Host, "-"),
+		row(w.Namespace, w.Name, account, cmp.Or(w.Status.Host, "-"),
 			statusText(w, v1alpha1.ConditionReady), statusText(w, v1alpha1.ConditionDelivering), pending, explanationOf(w))
 	}
 	return table.Flush()
@@ -106,7 +116,7 @@ func explanationOf(w *v1alpha1.MediaWebhook) string {
 // webhookRequest is what the commands that wait have in common.
 type webhookRequest struct {
 	Name    string        `arg:"" help:"Name of the MediaWebhook."`
-	Timeout time.Duration `default:"60s" help:"How long to wait for the operator."`
+	Timeout time.Duration `default:"60s" help:"How long to wait for the answer."`
 }
 
 // webhookTestCommand sends a test event.
@@ -114,15 +124,51 @@ type webhookTestCommand struct {
 	webhookRequest `embed:""`
 }
 
-// Run asks for a test event, and waits until it is queued.
+// testEvent is the beginning of the ids of test events, before the token of the request.
+const testEvent = "test-"
+
+// Run asks for a test event, and waits for the first attempt to send it.
 func (c *webhookTestCommand) Run(ctx context.Context, cluster *cluster, out io.Writer) error {
-	token := newToken()
+	token, until := newToken(), cluster.now().Add(c.Timeout)
 	w, err := c.ask(ctx, cluster, map[string]string{v1alpha1.AnnotationSendTestEvent: token}, func(w *v1alpha1.MediaWebhook) bool { return w.Status.Tested == token })
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "a test event is sent to %s; `kubectl mediastack webhook log %s -n %s` shows the answer\n", cmp.Or(w.Status.Host, "the receiver"), w.Name, w.Namespace)
-	return err
+	host := cmp.Or(w.Status.Host, "the receiver")
+	for {
+		rest := c.webhookRequest
+		rest.Timeout = max(until.Sub(cluster.now()), webhookPause)
+		attempts, err := rest.log(ctx, cluster)
+		if err != nil {
+			return fmt.Errorf("the test event is queued for %s; how its attempt ended is not known: %w", host, err)
+		}
+		for _, attempt := range slices.Backward(attempts) { // the first one
+			if attempt.Event != testEvent+token {
+				continue
+			}
+			if attempt.Status/100 == 2 {
+				_, err := fmt.Fprintf(out, "%s accepted a test event (%d)\n", host, attempt.Status)
+				return err
+			}
+			return fmt.Errorf("%s did not accept a test event: %s", host, answerOf(attempt))
+		}
+		if cluster.now().After(until) {
+			return fmt.Errorf("the test event is queued for %s, and no attempt was made within %s; `kubectl mediastack webhook log %s -n %s` shows it later", host, c.Timeout, w.Name, w.Namespace)
+		}
+		select {
+		case <-time.After(webhookPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// answerOf returns what an attempt ended with.
+func answerOf(attempt v1alpha1.WebhookAttempt) string {
+	if attempt.Status != 0 {
+		return strings.TrimSpace(fmt.Sprint(attempt.Status, " ", attempt.Error))
+	}
+	return cmp.Or(attempt.Error, "no answer")
 }
 
 // webhookReplayCommand sends events again.
@@ -183,25 +229,30 @@ type webhookLogCommand struct {
 	webhookRequest `embed:""`
 }
 
+// log asks for the last attempts, newest first.
+func (r *webhookRequest) log(ctx context.Context, cluster *cluster) ([]v1alpha1.WebhookAttempt, error) {
+	token := newToken()
+	w, err := r.ask(ctx, cluster, map[string]string{v1alpha1.AnnotationShowLog: token}, func(w *v1alpha1.MediaWebhook) bool { return w.Status.Log != nil && w.Status.Log.Request == token })
+	if err != nil {
+		return nil, err
+	}
+	return w.Status.Log.Attempts, nil
+}
+
 // Run asks for the log, prints it, and removes it.
 func (c *webhookLogCommand) Run(ctx context.Context, cluster *cluster, out io.Writer) error {
-	token := newToken()
-	w, err := c.ask(ctx, cluster, map[string]string{v1alpha1.AnnotationShowLog: token}, func(w *v1alpha1.MediaWebhook) bool { return w.Status.Log != nil && w.Status.Log.Request == token })
+	attempts, err := c.log(ctx, cluster)
 	if err != nil {
 		return err
 	}
-	if len(w.Status.Log.Attempts) == 0 {
+	if len(attempts) == 0 {
 		_, err := fmt.Fprintln(out, "no attempts")
 		return err
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "TIME\tEVENT\tTYPE\tATTEMPT\tANSWER\tMILLISECONDS")
-	for _, attempt := range w.Status.Log.Attempts {
-		answer := attempt.Error
-		if attempt.Status != 0 {
-			answer = strings.TrimSpace(fmt.Sprint(attempt.Status, " ", attempt.Error))
-		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%d\n", attempt.At.UTC().Format(time.RFC3339), attempt.Event, cmp.Or(attempt.Type, "-"), attempt.Number, cmp.Or(answer, "no answer"), attempt.DurationMilliseconds)
+	for _, attempt := range attempts {
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%d\n", attempt.At.UTC().Format(time.RFC3339), attempt.Event, cmp.Or(attempt.Type, "-"), attempt.Number, answerOf(attempt), attempt.DurationMilliseconds)
 	}
 	return table.Flush()
 }

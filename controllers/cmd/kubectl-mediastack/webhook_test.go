@@ -60,7 +60,7 @@ func (s *setup) cleaned(w *v1alpha1.MediaWebhook) {
 func TestWebhookList_ShowsWhatNeedsAttentionFirst(t *testing.T) {
 	t.Parallel()
 	s := newSetup(t)
-	if code, out, _ := s.call("webhook", "list", "-n", s.namespace); code != 0 || strings.TrimSpace(out) != "no webhooks" {
+	if code, out, _ := s.call("webhook", "list", "-n", s.namespace); code != 0 || strings.TrimSpace(out) != "no webhooks in the namespace "+s.namespace {
 		t.Errorf("without any: %d %q", code, out)
 	}
 	is := func(kind string, status metav1.ConditionStatus, message string) metav1.Condition {
@@ -84,7 +84,7 @@ func TestWebhookList_ShowsWhatNeedsAttentionFirst(t *testing.T) {
 		t.Fatalf("%d %s%s", code, out, log)
 	}
 	for i, want := range [][]string{
-		{"NAMESPACE", "HOST", "DELIVERING", "PENDING"},
+		{"NAME", "HOST", "DELIVERING", "PENDING"},
 		{"c-stalled", "False", "Unknown", "no such type"},
 		{"b-failing", "photos", "hooks.example.org", "True", "False", "-", "the receiver answered 503"},
 		{"a-good", "3"},
@@ -95,26 +95,67 @@ func TestWebhookList_ShowsWhatNeedsAttentionFirst(t *testing.T) {
 			}
 		}
 	}
-	if _, out, _ := s.call("webhook", "list", "-A"); !strings.Contains(out, s.namespace) {
+	if strings.Contains(out, s.namespace) || strings.Contains(out, "NAMESPACE") {
+		t.Errorf("the namespace is listed, which all have:\n%s", out)
+	}
+	if _, out, _ := s.call("webhook", "list", "-A"); !strings.Contains(out, s.namespace) || !strings.HasPrefix(out, "NAMESPACE") {
 		t.Errorf("-A does not list the namespace:\n%s", out)
 	}
 }
 
-func TestWebhookTest_WaitsForTheEvent(t *testing.T) {
+func TestWebhookTest_WaitsForTheAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSetup(t)
 	w := s.webhook("site", func(w *v1alpha1.MediaWebhook) {
 		w.Status.RequestError = "annotations: mediastack.dev/show-log must be better"
 	})
-	done := s.answer(w, v1alpha1.AnnotationSendTestEvent, func(status *v1alpha1.MediaWebhookStatus, annotations map[string]string) {
-		status.Tested = annotations[v1alpha1.AnnotationSendTestEvent]
-	})
-	code, out, log := s.call("webhook", "test", "site", "-n", s.namespace)
-	done()
-	if code != 0 || !strings.Contains(out, "a test event is sent to hooks.example.org") {
-		t.Errorf("%d %s%s", code, out, log)
+	for name, c := range map[string]struct {
+		attempt v1alpha1.WebhookAttempt
+		code    int
+		want    string
+	}{
+		"accepted":      {v1alpha1.WebhookAttempt{Status: 204}, 0, "hooks.example.org accepted a test event (204)"},
+		"an error":      {v1alpha1.WebhookAttempt{Status: 500}, exitFailed, "hooks.example.org did not accept a test event: 500"},
+		"a redirection": {v1alpha1.WebhookAttempt{Status: 302}, exitFailed, "did not accept a test event: 302"},
+		"no answer":     {v1alpha1.WebhookAttempt{Error: "the receiver has no public address"}, exitFailed, "the receiver has no public address"},
+	} {
+		asked := make(chan string, 1)
+		done := s.answer(w, v1alpha1.AnnotationSendTestEvent, func(status *v1alpha1.MediaWebhookStatus, annotations map[string]string) {
+			status.Tested = annotations[v1alpha1.AnnotationSendTestEvent]
+			select {
+			case asked <- status.Tested:
+			default: // the update is tried again
+			}
+		})
+		var logging sync.WaitGroup
+		logging.Go(func() { // the first look at the log comes before the attempt
+			test := <-asked
+			others := []v1alpha1.WebhookAttempt{{Event: "1-7", Status: 200, Number: 1}}
+			first := ""
+			s.answer(w, v1alpha1.AnnotationShowLog, func(status *v1alpha1.MediaWebhookStatus, annotations map[string]string) {
+				first = annotations[v1alpha1.AnnotationShowLog]
+				status.Log = &v1alpha1.WebhookLog{Request: first, Attempts: others}
+			})()
+			wait.Until(t, "the command looks again", func() bool {
+				found := &v1alpha1.MediaWebhook{}
+				again := s.Get(t.Context(), client.ObjectKeyFromObject(w), found) == nil && found.Annotations[v1alpha1.AnnotationShowLog] != ""
+				return again && found.Annotations[v1alpha1.AnnotationShowLog] != first
+			})
+			c.attempt.Event, c.attempt.Number = "test-"+test, 1
+			second := c.attempt
+			second.Number, second.Status = 2, 200
+			s.answer(w, v1alpha1.AnnotationShowLog, func(status *v1alpha1.MediaWebhookStatus, annotations map[string]string) {
+				status.Log = &v1alpha1.WebhookLog{Request: annotations[v1alpha1.AnnotationShowLog], Attempts: append([]v1alpha1.WebhookAttempt{second, c.attempt}, others...)}
+			})()
+		})
+		code, out, log := s.call("webhook", "test", "site", "-n", s.namespace)
+		done()
+		logging.Wait()
+		if code != c.code || !strings.Contains(out+log, c.want) || (code == 0) != (out != "") {
+			t.Errorf("%s: %d %s%s", name, code, out, log)
+		}
+		s.cleaned(w)
 	}
-	s.cleaned(w)
 	if code, _, log := s.call("webhook", "test", "missing", "-n", s.namespace); code != exitFailed || !strings.Contains(log, "not found") {
 		t.Errorf("of a missing webhook: %d %s", code, log)
 	}

@@ -68,7 +68,7 @@ func main() {
 			Type string
 			Data struct{ ID string }
 		}
-		if err := json.Unmarshal(body, &event); err != nil {
+		if err := json.Unmarshal(body, &event); err != nil || event.Data.ID == "" { // signed, and no event
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}

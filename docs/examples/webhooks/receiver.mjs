@@ -28,7 +28,13 @@ const server = createServer((request, response) => {
   request.on('end', () => {
     const body = Buffer.concat(parts) // the bytes as they came: parsed and written again, they differ
     if (!verify(request.headers, body)) return response.writeHead(401).end()
-    const event = JSON.parse(body)
+    let event
+    try {
+      event = JSON.parse(body)
+    } catch {
+      return response.writeHead(400).end()
+    }
+    if (typeof event?.data?.id !== 'string') return response.writeHead(400).end() // signed, and no event
     if (!handled.has(event.data.id)) {
       handled.add(event.data.id)
       console.log(event.type, event.data.id) // queue the work here, and do it after the answer

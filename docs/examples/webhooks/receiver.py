@@ -37,10 +37,14 @@ class Receiver(BaseHTTPRequestHandler):
         body = self.rfile.read(int(length))
         if not verify(self.headers, body):
             return self.answer(401)
-        event = json.loads(body)
-        if event["data"]["id"] not in handled:
-            handled.add(event["data"]["id"])
-            print(event["type"], event["data"]["id"], flush=True)  # queue the work here, and do it after the answer
+        try:
+            event = json.loads(body)
+            kind, event_id = str(event["type"]), str(event["data"]["id"])
+        except (ValueError, TypeError, KeyError, RecursionError):  # signed, and no event
+            return self.answer(400)
+        if event_id not in handled:
+            handled.add(event_id)
+            print(kind, event_id, flush=True)  # queue the work here, and do it after the answer
         self.answer(204)
 
     def answer(self, status):

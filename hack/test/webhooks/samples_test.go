@@ -59,6 +59,12 @@ func TestSamples_AnswerMalformedRequests(t *testing.T) {
 					t.Errorf("%s: %d, want 4xx", what, status)
 				}
 			}
+			// The one in Node ended with an exception.
+			for _, body := range []string{"", "no JSON", `{"type":`, "null", "7", `"text"`, "[]", "{}", `{"type":"media.sealed","data":null}`, `{"type":"media.sealed","data":[]}`, "\xff\xfe"} {
+				if status := r.send(t, signed(body)); status != http.StatusBadRequest {
+					t.Errorf("a signed %q: %d, want 400", body, status)
+				}
+			}
 			if status := r.send(t, signed(`{"type":"media.sealed","data":{"id":"1-7"}}`)); status != http.StatusNoContent {
 				t.Errorf("a right message after them: %d", status)
 			}
