@@ -118,7 +118,7 @@ func compound(data []byte) []byte {
 	for i, n := range chain {
 		next := uint32(end)
 		if i+1 < len(chain) {
-			next = uint32(chain[i+1]) //nolint:gosec // a small number
+			next = uint32(chain[i+1])
 		}
 		le.PutUint32(at(0)[4*n:], next)
 	}
@@ -127,7 +127,7 @@ func compound(data []byte) []byte {
 		for i, c := range utf16.Encode([]rune(name)) {
 			le.PutUint16(e[2*i:], c)
 		}
-		le.PutUint16(e[64:], uint16(2*len(name)+2)) //nolint:gosec // a short name
+		le.PutUint16(e[64:], uint16(2*len(name)+2))
 		e[66], e[67] = kind, 1
 		le.PutUint32(e[68:], none)
 		le.PutUint32(e[72:], none)
@@ -136,7 +136,7 @@ func compound(data []byte) []byte {
 		le.PutUint32(e[120:], size)
 	}
 	entry(0, "Root Entry", 5, 1, end, 0)
-	entry(1, "Package", 2, none, uint32(chain[0]), 4096) //nolint:gosec // a small number
+	entry(1, "Package", 2, none, uint32(chain[0]), 4096)
 	stream := make([]byte, 4096)
 	copy(stream[sector-20:], data)
 	for i, n := range chain {
