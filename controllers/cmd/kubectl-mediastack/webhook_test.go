@@ -107,7 +107,7 @@ func TestWebhookTest_WaitsForTheAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSetup(t)
 	w := s.webhook("site", func(w *v1alpha1.MediaWebhook) {
-		w.Status.RequestError = "annotations: mediastack.dev/show-log must be better"
+		w.Status.RequestError = "annotations: mediastack.dev/replay must be better"
 	})
 	for name, c := range map[string]struct {
 		attempt v1alpha1.WebhookAttempt
@@ -130,7 +130,8 @@ func TestWebhookTest_WaitsForTheAnswer(t *testing.T) {
 		var logging sync.WaitGroup
 		logging.Go(func() { // the first look at the log comes before the attempt
 			test := <-asked
-			others := []v1alpha1.WebhookAttempt{{Event: "1-7", Status: 200, Number: 1}}
+			at := metav1.NewTime(time.Now())
+			others := []v1alpha1.WebhookAttempt{{At: at, Event: "1-7", Status: 200, Number: 1}}
 			first := ""
 			s.answer(w, v1alpha1.AnnotationShowLog, func(status *v1alpha1.MediaWebhookStatus, annotations map[string]string) {
 				first = annotations[v1alpha1.AnnotationShowLog]
@@ -141,7 +142,7 @@ func TestWebhookTest_WaitsForTheAnswer(t *testing.T) {
 				again := s.Get(t.Context(), client.ObjectKeyFromObject(w), found) == nil && found.Annotations[v1alpha1.AnnotationShowLog] != ""
 				return again && found.Annotations[v1alpha1.AnnotationShowLog] != first
 			})
-			c.attempt.Event, c.attempt.Number = "test-"+test, 1
+			c.attempt.At, c.attempt.Event, c.attempt.Number = at, "test-"+test, 1
 			second := c.attempt
 			second.Number, second.Status = 2, 200
 			s.answer(w, v1alpha1.AnnotationShowLog, func(status *v1alpha1.MediaWebhookStatus, annotations map[string]string) {
