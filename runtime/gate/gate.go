@@ -64,8 +64,15 @@ type Store interface {
 	Pass(ctx context.Context, accountID, itemID uuid.UUID, now time.Time) (sealed bool, err error)
 	// Deny keeps an item from being sealed that cannot be checked. It stays a draft.
 	Deny(ctx context.Context, accountID, itemID uuid.UUID, notice Notice) (changed bool, err error)
-	// Quarantine ends the draft, takes its bytes off the cap, and keeps its objects in quarantine.
-	Quarantine(ctx context.Context, accountID, itemID uuid.UUID, finding string, notice Notice) (changed bool, err error)
+	// Quarantine ends the draft, takes its bytes off the cap, and keeps its objects in quarantine, as far as most allows: the latest ones.
+	Quarantine(ctx context.Context, accountID, itemID uuid.UUID, finding string, most QuarantineBounds, notice Notice) (changed bool, err error)
+}
+
+// QuarantineBounds bound what an account has in quarantine. It is beside the cap, so a client could fill the object store with it.
+type QuarantineBounds struct {
+	Files int
+	// Percent of the storage cap of the account, for the bytes of the files.
+	Percent int
 }
 
 // Notice has whether the owners are told of a rejected file by e-mail, in the same transaction.

@@ -72,6 +72,35 @@ func TestQuarantine_IsListedReleasedAndDeleted(t *testing.T) {
 }
 
 // Without a wanted seal, the release makes the draft again, which may be sealed.
+// The quarantine is beside the cap: without a bound of its own a client could fill the object store with it.
+func TestQuarantine_IsBounded(t *testing.T) {
+	t.Parallel()
+	w, one, first := quarantined(t, false)
+	for range 3 { // with the first one, four files of 8 bytes
+		w.draft(t, one, []byte("infected"))
+		w.noTasks(t)
+	}
+	if found := w.listed(t, ""); len(found) != 4 {
+		t.Fatalf("%+v", found)
+	}
+	w.exec(t, `UPDATE account SET max_storage = 250`) // a tenth of it: three files
+	last := w.draft(t, one, []byte("infected"))
+	w.noTasks(t)
+	found := w.listed(t, "")
+	if len(found) != 3 || found[0].ItemID != last {
+		t.Errorf("%+v", found)
+	}
+	if queued := w.QueryInt(t, `SELECT count(*) FROM object_removal WHERE keys[1] LIKE '%' || $1 || '%'`, first.String()); queued != 1 {
+		t.Errorf("%d removals of the object of the first file", queued)
+	}
+	w.exec(t, `UPDATE account SET max_storage = 70`) // not one file
+	w.draft(t, one, []byte("infected"))
+	w.noTasks(t)
+	if found := w.listed(t, ""); len(found) != 0 {
+		t.Errorf("%+v", found)
+	}
+}
+
 func TestQuarantine_ReleasesADraftAsADraft(t *testing.T) {
 	t.Parallel()
 	w, one, id := quarantined(t, false)

@@ -21,6 +21,7 @@ import (
 type Config struct {
 	Slots   int           `name:"gate-scans" env:"SERVICE_GATE_SCANS" default:"4" help:"How many files a replica has scanned at once."`
 	Timeout time.Duration `name:"gate-timeout" env:"SERVICE_GATE_TIMEOUT" default:"5m" help:"How long one scan may take, with the transfer of the file. The file is scanned again afterwards."`
+	Percent int           `name:"quarantine-percent" env:"SERVICE_QUARANTINE_PERCENT" default:"10" help:"Percent of its storage cap that an account may have in quarantine, beside the cap, from 0 to 100. The latest files are kept, at most 1000 of an account."`
 }
 
 // Validate checks the bounds.
@@ -28,6 +29,8 @@ func (c Config) Validate() error {
 	switch {
 	case c.Slots < 1:
 		return fmt.Errorf("SERVICE_GATE_SCANS must be 1 or more, not %d", c.Slots)
+	case c.Percent < 0 || c.Percent > 100:
+		return fmt.Errorf("SERVICE_QUARANTINE_PERCENT must be from 0 to 100, not %d", c.Percent)
 	case c.Timeout < time.Second:
 		return fmt.Errorf("SERVICE_GATE_TIMEOUT must be 1s or more, not %s", c.Timeout)
 	}
@@ -42,6 +45,8 @@ const (
 	restingPause = time.Minute
 	// maxFileFailures is after how many attempts a file is unscannable with which the scanner fails.
 	maxFileFailures = 5
+	// maxQuarantined is how many files an account may have in quarantine.
+	maxQuarantined = 1000
 	// noticePause is for how long the owners of an account get no other e-mail.
 	noticePause = 10 * time.Minute
 )
@@ -213,7 +218,7 @@ func (s *Service) decide(ctx context.Context, found Waiting, result Result) erro
 	case Clean:
 		return s.pass(ctx, found, string(Clean))
 	case Infected:
-		changed, err := s.deps.Store.Quarantine(ctx, found.Item.AccountID, found.Item.ID, result.Name, notice)
+		changed, err := s.deps.Store.Quarantine(ctx, found.Item.AccountID, found.Item.ID, result.Name, QuarantineBounds{maxQuarantined, s.cfg.Percent}, notice)
 		return s.rejected(ctx, log, string(Infected), changed, err)
 	case Unscannable:
 		if found.Gate.AllowUnscannable {

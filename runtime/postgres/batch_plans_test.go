@@ -203,6 +203,9 @@ func batchStatements() map[string]func(context.Context, *sqlgen.Queries) {
 		"purge quarantine": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.ExpireQuarantine(ctx, sqlgen.ExpireQuarantineParams{Cutoff: day, Batch: planBatch})
 		},
+		"trim the quarantine": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.TrimQuarantine(ctx, sqlgen.TrimQuarantineParams{AccountID: numbered(accountIDs, 3), Files: 1000, Percent: 10})
+		},
 		"list the quarantine": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.ListQuarantine(ctx, sqlgen.ListQuarantineParams{Before: time.Now(), Batch: 100})
 		},

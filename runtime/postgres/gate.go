@@ -73,9 +73,14 @@ func (s Gates) Deny(ctx context.Context, accountID, itemID uuid.UUID, notice gat
 }
 
 // Quarantine implements gate.Store.
-func (s Gates) Quarantine(ctx context.Context, accountID, itemID uuid.UUID, finding string, notice gate.Notice) (bool, error) {
+func (s Gates) Quarantine(ctx context.Context, accountID, itemID uuid.UUID, finding string, most gate.QuarantineBounds, notice gate.Notice) (bool, error) {
 	return s.reject(ctx, accountID, itemID, finding, notice, func(q *sqlgen.Queries) (int64, error) {
-		return q.QuarantineItem(ctx, sqlgen.QuarantineItemParams{AccountID: accountID, ID: itemID, Actor: byService, Finding: finding})
+		rows, err := q.QuarantineItem(ctx, sqlgen.QuarantineItemParams{AccountID: accountID, ID: itemID, Actor: byService, Finding: finding})
+		if err != nil || rows == 0 {
+			return rows, err
+		}
+		_, err = q.TrimQuarantine(ctx, sqlgen.TrimQuarantineParams{AccountID: accountID, Files: int32(most.Files), Percent: int32(most.Percent)}) //nolint:gosec // small numbers
+		return rows, err
 	})
 }
 

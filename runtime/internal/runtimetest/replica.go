@@ -194,7 +194,7 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 		must(t, c.Tasks.Register(upload.DerivativesWork, later, later.Policy()))
 		files.Derivatives = later
 	}
-	checks, err := gate.New(gate.Config{Slots: 2, Timeout: Long}, gate.Deps{Store: e.Store.Gates, Objects: config.Objects, Scanners: config.Scanners, Emails: true, Now: time.Now, Log: c.log})
+	checks, err := gate.New(gate.Config{Slots: 2, Timeout: Long, Percent: 10}, gate.Deps{Store: e.Store.Gates, Objects: config.Objects, Scanners: config.Scanners, Emails: true, Now: time.Now, Log: c.log})
 	must(t, err)
 	must(t, c.Tasks.Register(gate.ScanWork, checks, checks.Policy()))
 	c.Activity = journal.NewActivity(e.Store.Journal)

@@ -55,6 +55,21 @@ WITH deleted AS (
 INSERT INTO quarantine (item_id, account_id, app_id, finding, item, objects, bytes)
 SELECT deleted.id, deleted.account_id, deleted.app_id, sqlc.arg(finding)::text, to_jsonb(deleted), deleted.objects, deleted.bytes FROM deleted;
 
+-- name: TrimQuarantine :execrows
+-- Ends the oldest files in the quarantine of an account that has more than it may, and queues the removal of their objects. The row of the usage
+-- is locked, so two of these statements exclude each other.
+WITH kept AS MATERIALIZED (
+    SELECT q.item_id, row_number() OVER latest AS place, sum(q.bytes) OVER latest AS bytes FROM quarantine q WHERE q.account_id = sqlc.arg(account_id)::uuid
+    WINDOW latest AS (ORDER BY q.at DESC, q.item_id DESC)
+), ended AS (
+    DELETE FROM quarantine WHERE quarantine.item_id = ANY (ARRAY(SELECT kept.item_id FROM kept, account
+        WHERE account.id = sqlc.arg(account_id)::uuid AND (kept.place > sqlc.arg(files)::int OR kept.bytes > account.max_storage::numeric * sqlc.arg(percent)::int / 100)))
+    RETURNING quarantine.account_id, quarantine.objects
+)
+INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
+SELECT ended.account_id, account.bucket, (SELECT array_agg(o.object ->> 'key') FROM jsonb_array_elements(ended.objects) AS o (object))::text[], false, now()
+FROM ended JOIN account ON account.id = ended.account_id;
+
 -- name: TakeNotice :one
 -- Returns the account if its owners were told nothing for so long, and records that they are.
 INSERT INTO gate_notice (account_id, told_at) VALUES (sqlc.arg(account_id)::uuid, now())

@@ -324,6 +324,36 @@ func (q *Queries) TakeQuarantined(ctx context.Context, itemID uuid.UUID) (TakeQu
 	return i, err
 }
 
+const trimQuarantine = `-- name: TrimQuarantine :execrows
+WITH kept AS MATERIALIZED (
+    SELECT q.item_id, row_number() OVER latest AS place, sum(q.bytes) OVER latest AS bytes FROM quarantine q WHERE q.account_id = $1::uuid
+    WINDOW latest AS (ORDER BY q.at DESC, q.item_id DESC)
+), ended AS (
+    DELETE FROM quarantine WHERE quarantine.item_id = ANY (ARRAY(SELECT kept.item_id FROM kept, account
+        WHERE account.id = $1::uuid AND (kept.place > $2::int OR kept.bytes > account.max_storage::numeric * $3::int / 100)))
+    RETURNING quarantine.account_id, quarantine.objects
+)
+INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
+SELECT ended.account_id, account.bucket, (SELECT array_agg(o.object ->> 'key') FROM jsonb_array_elements(ended.objects) AS o (object))::text[], false, now()
+FROM ended JOIN account ON account.id = ended.account_id
+`
+
+type TrimQuarantineParams struct {
+	AccountID uuid.UUID
+	Files     int32
+	Percent   int32
+}
+
+// Ends the oldest files in the quarantine of an account that has more than it may, and queues the removal of their objects. The row of the usage
+// is locked, so two of these statements exclude each other.
+func (q *Queries) TrimQuarantine(ctx context.Context, arg TrimQuarantineParams) (int64, error) {
+	result, err := q.db.Exec(ctx, trimQuarantine, arg.AccountID, arg.Files, arg.Percent)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const waitingItem = `-- name: WaitingItem :one
 SELECT item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, account.bucket, account.gate, (account.closed_at IS NOT NULL OR account.suspended)::boolean AS resting
 FROM item JOIN account ON account.id = item.account_id WHERE item.account_id = $1 AND item.id = $2 AND item.gate_state IN (1, 4)
