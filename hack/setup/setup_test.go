@@ -93,7 +93,7 @@ func TestPackages_NamesMissingOnes(t *testing.T) {
 	}{
 		"libvips":  {[]string{"`apt-get install gcc ", " pkg-config libvips-dev`"}, "exiftool"},
 		"running":  {[]string{" curl ", " jq "}, "chromium"},
-		"packages": {[]string{" libimage-exiftool-perl ", " chromium ", " iproute2 ", " haproxy`"}, "ceph"},
+		"packages": {[]string{" libimage-exiftool-perl ", " chromium ", " iproute2 ", " haproxy ", " clamav-daemon ", " varnish"}, "ceph"},
 	} {
 		command := exec.Command("/bin/bash", filepath.Join(root, "hack", "packages.sh"), purpose)
 		command.Env = []string{"PATH=" + t.TempDir()} // neither programs nor apt-get

@@ -62,13 +62,14 @@ WITH kept AS MATERIALIZED (
     SELECT q.item_id, row_number() OVER latest AS place, sum(q.bytes) OVER latest AS bytes FROM quarantine q WHERE q.account_id = sqlc.arg(account_id)::uuid
     WINDOW latest AS (ORDER BY q.at DESC, q.item_id DESC)
 ), ended AS (
-    DELETE FROM quarantine WHERE quarantine.item_id = ANY (ARRAY(SELECT kept.item_id FROM kept, account
-        WHERE account.id = sqlc.arg(account_id)::uuid AND (kept.place > sqlc.arg(files)::int OR kept.bytes > account.max_storage::numeric * sqlc.arg(percent)::int / 100)))
+    DELETE FROM quarantine WHERE quarantine.item_id = ANY (ARRAY(SELECT kept.item_id FROM kept
+        WHERE kept.place > sqlc.arg(files)::int OR kept.bytes > (SELECT a.max_storage::numeric FROM account a WHERE a.id = sqlc.arg(account_id)::uuid) * sqlc.arg(percent)::int / 100))
     RETURNING quarantine.account_id, quarantine.objects
 )
 INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
-SELECT ended.account_id, account.bucket, (SELECT array_agg(o.object ->> 'key') FROM jsonb_array_elements(ended.objects) AS o (object))::text[], false, now()
-FROM ended JOIN account ON account.id = ended.account_id;
+SELECT ended.account_id, (SELECT a.bucket FROM account a WHERE a.id = sqlc.arg(account_id)::uuid),
+    (SELECT array_agg(o.object ->> 'key') FROM jsonb_array_elements(ended.objects) AS o (object))::text[], false, now()
+FROM ended;
 
 -- name: TakeNotice :one
 -- Returns the account if its owners were told nothing for so long, and records that they are.

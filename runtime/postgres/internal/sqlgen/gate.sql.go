@@ -329,13 +329,14 @@ WITH kept AS MATERIALIZED (
     SELECT q.item_id, row_number() OVER latest AS place, sum(q.bytes) OVER latest AS bytes FROM quarantine q WHERE q.account_id = $1::uuid
     WINDOW latest AS (ORDER BY q.at DESC, q.item_id DESC)
 ), ended AS (
-    DELETE FROM quarantine WHERE quarantine.item_id = ANY (ARRAY(SELECT kept.item_id FROM kept, account
-        WHERE account.id = $1::uuid AND (kept.place > $2::int OR kept.bytes > account.max_storage::numeric * $3::int / 100)))
+    DELETE FROM quarantine WHERE quarantine.item_id = ANY (ARRAY(SELECT kept.item_id FROM kept
+        WHERE kept.place > $2::int OR kept.bytes > (SELECT a.max_storage::numeric FROM account a WHERE a.id = $1::uuid) * $3::int / 100))
     RETURNING quarantine.account_id, quarantine.objects
 )
 INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
-SELECT ended.account_id, account.bucket, (SELECT array_agg(o.object ->> 'key') FROM jsonb_array_elements(ended.objects) AS o (object))::text[], false, now()
-FROM ended JOIN account ON account.id = ended.account_id
+SELECT ended.account_id, (SELECT a.bucket FROM account a WHERE a.id = $1::uuid),
+    (SELECT array_agg(o.object ->> 'key') FROM jsonb_array_elements(ended.objects) AS o (object))::text[], false, now()
+FROM ended
 `
 
 type TrimQuarantineParams struct {
