@@ -90,8 +90,9 @@ const MaxTags = 30
 type Store interface {
 	// KeepPurger records that there is a purger, so that purges are queued from now on, and returns the id of the installation.
 	KeepPurger(ctx context.Context) (installation uuid.UUID, err error)
-	// EnqueueCDNPurges adds the task of PurgeWork if purges are due, and returns how many tasks were added.
-	EnqueueCDNPurges(ctx context.Context) (int, error)
+	// EnqueueCDNPurges adds a task of PurgeWork if purges are due, and returns how many tasks were added. It does nothing while there is one that
+	// is not claimed, or of which the claim lasts longer than stalled; of the others there are three at most.
+	EnqueueCDNPurges(ctx context.Context, stalled time.Duration) (int, error)
 	// DueCDNPurges returns up to most purges that are due, in the order in which they are.
 	DueCDNPurges(ctx context.Context, most int) ([]Purge, error)
 	// AwaitItemCaches returns when no process serves what was changed before the call.

@@ -14,7 +14,7 @@ import (
 	"mediastack.dev/runtime/work"
 )
 
-// PurgeWork is the kind of the task that sends purges. There is one at a time.
+// PurgeWork is the kind of the task that sends purges. There is one at a time, and others while its process may be dead.
 const PurgeWork work.Kind = "cdn_purge"
 
 const (
@@ -31,8 +31,11 @@ const (
 	MaxAnswerDelay = 2 * time.Second
 	// concurrency is how many requests are sent at once.
 	concurrency = 4
-	// turn is how long the task runs at most, and attemptTimeout bounds one that waits for the CDN.
-	turn           = 10 * time.Second
+	// turn is how long the task runs before it is claimed again, and attemptTimeout bounds one that waits for the CDN.
+	turn = 2 * time.Second
+	// stalledAfter is how long a claim of the task lasts until another one is added: its process may be dead, or the CDN slow. What is sent by both
+	// is sent twice, which does no harm.
+	stalledAfter   = 4 * time.Second
 	attemptTimeout = time.Minute
 	minBackoff     = 500 * time.Millisecond
 	maxBackoff     = 10 * time.Second
@@ -110,7 +113,7 @@ func (s *Service) Enqueue(ctx context.Context) (int, error) {
 		s.metrics.waiting.Set(float64(purges))
 		s.metrics.oldest.Set(oldest.Seconds())
 	}
-	return s.deps.Store.EnqueueCDNPurges(ctx)
+	return s.deps.Store.EnqueueCDNPurges(ctx, attemptTimeout+work.ClaimMargin-stalledAfter)
 }
 
 // due reports whether an interval is over since it last did.

@@ -204,7 +204,7 @@ func batchStatements() map[string]func(context.Context, *sqlgen.Queries) {
 			_, _ = q.ExpireQuarantine(ctx, sqlgen.ExpireQuarantineParams{Cutoff: day, Batch: planBatch})
 		},
 		"trim the quarantine": func(ctx context.Context, q *sqlgen.Queries) {
-			_, _ = q.TrimQuarantine(ctx, sqlgen.TrimQuarantineParams{AccountID: numbered(accountIDs, 3), Files: 1000, Percent: 10})
+			_, _ = q.TrimQuarantine(ctx, sqlgen.TrimQuarantineParams{AccountID: accounts[0], Files: batchRows/2 - planBatch, Percent: 100})
 		},
 		"list the quarantine": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.ListQuarantine(ctx, sqlgen.ListQuarantineParams{Before: time.Now(), Batch: 100})
@@ -304,7 +304,7 @@ func batchStatements() map[string]func(context.Context, *sqlgen.Queries) {
 		},
 		"due purges of a CDN": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.DueCDNPurges(ctx, planBatch) },
 		"small: enqueue purges of a CDN": func(ctx context.Context, q *sqlgen.Queries) {
-			_, _ = q.EnqueueCDNPurges(ctx, "cdn_purge")
+			_, _ = q.EnqueueCDNPurges(ctx, sqlgen.EnqueueCDNPurgesParams{Kind: "cdn_purge"})
 		},
 		"purges of a CDN that were sent": func(ctx context.Context, q *sqlgen.Queries) {
 			ids := make([]int64, planBatch)

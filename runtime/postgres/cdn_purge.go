@@ -22,8 +22,8 @@ func (s CDN) KeepPurger(ctx context.Context) (uuid.UUID, error) {
 }
 
 // EnqueueCDNPurges implements cdn.Store.
-func (s CDN) EnqueueCDNPurges(ctx context.Context) (int, error) {
-	added, err := s.idempotent.EnqueueCDNPurges(ctx, string(cdn.PurgeWork))
+func (s CDN) EnqueueCDNPurges(ctx context.Context, stalled time.Duration) (int, error) {
+	added, err := s.idempotent.EnqueueCDNPurges(ctx, sqlgen.EnqueueCDNPurgesParams{Kind: string(cdn.PurgeWork), Stalled: stalled.Microseconds()})
 	return int(added), toFault(err, "find purges of the CDN")
 }
 

@@ -217,7 +217,7 @@ func TestCDN_PurgesAreSentTwice(t *testing.T) {
 	}
 	counted("queued", 1, 1)
 	for want := range 2 {
-		added, err := e.store.CDN.EnqueueCDNPurges(t.Context())
+		added, err := e.store.CDN.EnqueueCDNPurges(t.Context(), time.Minute)
 		if must(t, err); added != 1-want {
 			t.Errorf("%d tasks are added", added)
 		}
@@ -226,13 +226,43 @@ func TestCDN_PurgesAreSentTwice(t *testing.T) {
 	must(t, e.store.CDN.CDNPurgesSent(t.Context(), []int64{id}, time.Hour))
 	counted("sent once", 0, 0)
 	exec(t, e.url, `DELETE FROM work`)
-	if added, err := e.store.CDN.EnqueueCDNPurges(t.Context()); err != nil || added != 0 {
+	if added, err := e.store.CDN.EnqueueCDNPurges(t.Context(), time.Minute); err != nil || added != 0 {
 		t.Error("a task is added although nothing is due", err)
 	}
 	exec(t, e.url, `UPDATE cdn_purge SET due_at = now()`)
 	counted("due again", 1, 0)
 	must(t, e.store.CDN.CDNPurgesSent(t.Context(), []int64{id}, time.Hour))
 	counts(t, e.url, 0, "purges", `SELECT count(*) FROM cdn_purge`)
+}
+
+// A process that dies while it sends holds its task for as long as its lease: others do not wait for that.
+func TestCDN_AnotherTaskIsAddedWhileOneIsStalled(t *testing.T) {
+	t.Parallel()
+	e := newCDNEnv(t)
+	exec(t, e.url, `INSERT INTO cdn_purge (account_id) VALUES ($1)`, e.scope.AccountID)
+	added := func(name string, want int) {
+		t.Helper()
+		got, err := e.store.CDN.EnqueueCDNPurges(t.Context(), time.Minute)
+		if must(t, err); got != want {
+			t.Errorf("%s: %d tasks are added, want %d", name, got, want)
+		}
+	}
+	claim := func(ends string) {
+		exec(t, e.url, `UPDATE work SET claim = gen_random_uuid(), due_at = now() + $1::interval`, ends)
+	}
+	added("no task", 1)
+	added("a task that waits", 0)
+	claim("80 seconds")
+	added("a task that was claimed just now", 0)
+	claim("50 seconds")
+	added("a stalled task", 1)
+	added("a stalled task, and one that waits", 0)
+	claim("50 seconds")
+	added("two stalled tasks", 1)
+	claim("50 seconds")
+	added("three stalled tasks", 0)
+	exec(t, e.url, `DELETE FROM work WHERE key = '00000000-0000-0000-0000-000000000000'`)
+	added("two stalled tasks, of which the first one is done", 1)
 }
 
 // What is queued ends a day after the last purger, and not before: a service that is scaled to zero for an hour purges what was changed meanwhile.

@@ -18,12 +18,12 @@ const (
 	// defaultCheckInterval is how often a process looks for tasks that other processes have added, for those that are due again, and
 	// for those of dead processes.
 	defaultCheckInterval = 2 * time.Second
-	// claimMargin is the part of a claim that remains after Policy.Timeout, to record how the attempt ended.
-	claimMargin = 30 * time.Second
+	// ClaimMargin is the part of a claim that remains after Policy.Timeout, to record how the attempt ended.
+	ClaimMargin = 30 * time.Second
 	// claimTimeout bounds one call of ClaimTasks or ReleaseTasks.
 	claimTimeout = 5 * time.Second
 	// recordTimeout bounds what records the end of an attempt at a shutdown, its repetitions included. Otherwise the claim does.
-	recordTimeout = claimMargin / 2
+	recordTimeout = ClaimMargin / 2
 	// recordPause is between these repetitions.
 	recordPause = time.Second
 	// shutdownGrace is how long attempts may continue after the context of Run has ended.
@@ -194,7 +194,7 @@ func (r *Runner) RunNow(ctx context.Context, kind Kind, key uuid.UUID) (ran bool
 	}
 	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
-	task, claimed, err := q.deps.Store.ClaimTask(claiming, Claim{Kind: kind, Duration: q.policy.Timeout + claimMargin, Leased: q.policy.Leased}, key)
+	task, claimed, err := q.deps.Store.ClaimTask(claiming, Claim{Kind: kind, Duration: q.policy.Timeout + ClaimMargin, Leased: q.policy.Leased}, key)
 	if !claimed {
 		return false, err
 	}
@@ -262,7 +262,7 @@ func (q *queue) warn(ctx context.Context, failing *bool, message string, err err
 func (q *queue) claim(ctx context.Context, limit, perAccount int, of Selection) ([]Task, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
-	return q.deps.Store.ClaimTasks(ctx, Claim{Kind: q.kind, Limit: limit, PerAccount: perAccount, Of: of, Duration: q.policy.Timeout + claimMargin, Leased: q.policy.Leased})
+	return q.deps.Store.ClaimTasks(ctx, Claim{Kind: q.kind, Limit: limit, PerAccount: perAccount, Of: of, Duration: q.policy.Timeout + ClaimMargin, Leased: q.policy.Leased})
 }
 
 // release makes the tasks of dead processes due. If it fails, their claims end by their time.
@@ -280,7 +280,7 @@ func (q *queue) attempt(ctx context.Context, task Task) (err error) {
 	running.Inc()
 	defer running.Dec()
 	began := time.Now()
-	claimed, cancel := context.WithDeadline(context.WithoutCancel(ctx), began.Add(q.policy.Timeout+claimMargin))
+	claimed, cancel := context.WithDeadline(context.WithoutCancel(ctx), began.Add(q.policy.Timeout+ClaimMargin))
 	defer cancel()
 	if !task.Expired {
 		err = q.work(ctx, task)

@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -50,7 +52,9 @@ func newStack(t *testing.T) *stack {
 			t.Errorf("stop the stack: %v\n%s", err, out)
 		}
 	})
-	testenv.Run(t, stackTimeout, testenv.RepoRoot(t), "env", "SERVICE_RATE_LIMIT_KEY=0", "SERVICE_RATE_LIMIT_IP=0",
+	edge := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})) // a CDN that takes all purges
+	t.Cleanup(edge.Close)
+	testenv.Run(t, stackTimeout, testenv.RepoRoot(t), "env", "SERVICE_RATE_LIMIT_KEY=0", "SERVICE_RATE_LIMIT_IP=0", "SERVICE_CDN_PURGE=surrogate", "SERVICE_CDN_PURGE_URL="+edge.URL,
 		program, "run", "--detach", "--data-dir", dir, "--operator-metrics-port", strconv.Itoa(metrics))
 	text, err := os.ReadFile(filepath.Join(dir, "stack.json"))
 	must(t, err)

@@ -14,9 +14,15 @@ DELETE FROM cdn_purger WHERE seen_at < now() - interval '1 day';
 DELETE FROM cdn_purge WHERE cdn_purge.id = ANY (ARRAY(SELECT p.id FROM cdn_purge p LIMIT sqlc.arg(batch)::int FOR UPDATE SKIP LOCKED)) AND NOT EXISTS (SELECT FROM cdn_purger);
 
 -- name: EnqueueCDNPurges :execrows
--- Adds the task that sends what is due, unless it is there.
-INSERT INTO work (kind, key) SELECT sqlc.arg(kind)::text, '00000000-0000-0000-0000-000000000000'
-WHERE EXISTS (SELECT FROM cdn_purge p WHERE p.due_at <= now()) AND NOT EXISTS (SELECT FROM work w WHERE w.kind = sqlc.arg(kind)::text)
+-- Adds the task that sends what is due, unless it is there. A task whose process has died is claimed for a while longer: another one is added
+-- if all are claimed, and end, unless they are done, before stalled, in microseconds from now.
+INSERT INTO work (kind, key)
+SELECT sqlc.arg(kind)::text, ('00000000-0000-0000-0000-' || lpad(free.number::text, 12, '0'))::uuid
+FROM generate_series(0, 2) AS free (number)
+WHERE EXISTS (SELECT FROM cdn_purge p WHERE p.due_at <= now())
+    AND NOT EXISTS (SELECT FROM work w WHERE w.kind = sqlc.arg(kind)::text AND w.key = ('00000000-0000-0000-0000-' || lpad(free.number::text, 12, '0'))::uuid)
+    AND NOT EXISTS (SELECT FROM work w WHERE w.kind = sqlc.arg(kind)::text AND (w.claim IS NULL OR w.due_at > now() + sqlc.arg(stalled)::bigint * interval '1 microsecond'))
+ORDER BY free.number LIMIT 1
 ON CONFLICT (kind, key) DO NOTHING;
 
 -- name: DueCDNPurges :many

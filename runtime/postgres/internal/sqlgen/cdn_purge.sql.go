@@ -70,14 +70,25 @@ func (q *Queries) DueCDNPurges(ctx context.Context, batch int32) ([]DueCDNPurges
 }
 
 const enqueueCDNPurges = `-- name: EnqueueCDNPurges :execrows
-INSERT INTO work (kind, key) SELECT $1::text, '00000000-0000-0000-0000-000000000000'
-WHERE EXISTS (SELECT FROM cdn_purge p WHERE p.due_at <= now()) AND NOT EXISTS (SELECT FROM work w WHERE w.kind = $1::text)
+INSERT INTO work (kind, key)
+SELECT $1::text, ('00000000-0000-0000-0000-' || lpad(free.number::text, 12, '0'))::uuid
+FROM generate_series(0, 2) AS free (number)
+WHERE EXISTS (SELECT FROM cdn_purge p WHERE p.due_at <= now())
+    AND NOT EXISTS (SELECT FROM work w WHERE w.kind = $1::text AND w.key = ('00000000-0000-0000-0000-' || lpad(free.number::text, 12, '0'))::uuid)
+    AND NOT EXISTS (SELECT FROM work w WHERE w.kind = $1::text AND (w.claim IS NULL OR w.due_at > now() + $2::bigint * interval '1 microsecond'))
+ORDER BY free.number LIMIT 1
 ON CONFLICT (kind, key) DO NOTHING
 `
 
-// Adds the task that sends what is due, unless it is there.
-func (q *Queries) EnqueueCDNPurges(ctx context.Context, kind string) (int64, error) {
-	result, err := q.db.Exec(ctx, enqueueCDNPurges, kind)
+type EnqueueCDNPurgesParams struct {
+	Kind    string
+	Stalled int64
+}
+
+// Adds the task that sends what is due, unless it is there. A task whose process has died is claimed for a while longer: another one is added
+// if all are claimed, and end, unless they are done, before stalled, in microseconds from now.
+func (q *Queries) EnqueueCDNPurges(ctx context.Context, arg EnqueueCDNPurgesParams) (int64, error) {
+	result, err := q.db.Exec(ctx, enqueueCDNPurges, arg.Kind, arg.Stalled)
 	if err != nil {
 		return 0, err
 	}
