@@ -2,8 +2,10 @@ package gate_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -199,6 +201,44 @@ func TestResult_LateOneFindsNoDraft(t *testing.T) {
 			w.Counts(t, 0, "results", `SELECT count(*) FROM journal WHERE type IN ('media.sealed', 'media.rejected')`)
 		})
 	}
+}
+
+// hanging is a scanner that needs long for the files "slow".
+type hanging struct {
+	began chan struct{}
+	end   chan struct{}
+}
+
+// Scan implements gate.Scanner.
+func (h hanging) Scan(ctx context.Context, file io.Reader, _ int64) (gate.Result, error) {
+	data, err := io.ReadAll(file)
+	if err == nil && string(data) == "slow" {
+		h.began <- struct{}{}
+		select {
+		case <-h.end:
+		case <-ctx.Done():
+			return gate.Result{}, ctx.Err()
+		}
+	}
+	return gate.Result{Outcome: gate.Clean}, err
+}
+
+// However many files of one account take long, that of another one is checked.
+func TestResult_OneAccountHoldsNoOtherUp(t *testing.T) {
+	t.Parallel()
+	scanner := hanging{make(chan struct{}, 10), make(chan struct{})}
+	w := newWorld(t, map[string]gate.Scanner{account.ScannerClamd: scanner})
+	one, other := w.gated(t, "one"), w.gated(t, "other")
+	for range 4 {
+		w.draft(t, one, []byte("slow"))
+	}
+	w.run(t)
+	wait.Receive(t, "a slow file is scanned", scanner.began)
+	id := w.draft(t, other, []byte("fast"))
+	w.seal(t, other, id)
+	w.sealed(t, other, id)
+	close(scanner.end)
+	w.noTasks(t)
 }
 
 // A process that dies while it has a file scanned is followed by another one.

@@ -19,7 +19,7 @@ import (
 
 // Config bounds the checks. The tags are flag and environment names.
 type Config struct {
-	Slots   int           `name:"gate-scans" env:"SERVICE_GATE_SCANS" default:"4" help:"How many files a replica has scanned at once."`
+	Slots   int           `name:"gate-scans" env:"SERVICE_GATE_SCANS" default:"4" help:"How many files a replica has scanned at once, and how many of an account all replicas have. Of several, the last free one is for an account of which no file is scanned."`
 	Timeout time.Duration `name:"gate-timeout" env:"SERVICE_GATE_TIMEOUT" default:"5m" help:"How long one scan may take, with the transfer of the file. The file is scanned again afterwards."`
 	Percent int           `name:"quarantine-percent" env:"SERVICE_QUARANTINE_PERCENT" default:"10" help:"Percent of its storage cap that an account may have in quarantine, beside the cap, from 0 to 100. The latest files are kept, at most 1000 of an account."`
 }
@@ -91,9 +91,10 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	return &Service{cfg: cfg, deps: deps, metrics: metrics}, nil
 }
 
-// Policy returns how the tasks run. They are tried until the draft is purged: without a result nothing is sealed.
+// Policy returns how the tasks run. They are tried until the draft is purged: without a result nothing is sealed. The last free slot is for an
+// account of which no file is scanned, so that large files of one account do not hold those of others up.
 func (s *Service) Policy() work.Policy {
-	return work.Policy{Slots: s.cfg.Slots, Timeout: s.cfg.Timeout, Leased: true, MinBackoff: minBackoff, MaxBackoff: maxBackoff, Ready: s.deps.Ready}
+	return work.Policy{Slots: s.cfg.Slots, PerAccount: s.cfg.Slots, Spare: 1, Timeout: s.cfg.Timeout, Leased: true, MinBackoff: minBackoff, MaxBackoff: maxBackoff, Ready: s.deps.Ready}
 }
 
 // errNoScanner is the error of a check for which the installation has no scanner.
