@@ -75,8 +75,8 @@ if [[ " ${missing[*]} " == *" postgresql "* && ! -e $conf ]]; then
 	printf '# Written by hack/packages.sh of mediastack, which runs PostgreSQL clusters of its own.\ncreate_main_cluster = false\n' >"$conf"
 fi
 policy=/usr/sbin/policy-rc.d
-if [[ " ${missing[*]} " =~ " haproxy "|" varnish " && ! -e $policy ]]; then
-	# The packages would start services. The tests run both programs with configurations of their own.
+if [[ " ${missing[*]} " =~ " haproxy "|" varnish "|" clamav-daemon " && ! -e $policy ]]; then
+	# The packages would start services, and one of them a download of signatures. The tests run the programs with configurations of their own.
 	trap 'rm -f "$policy"' EXIT
 	printf '#!/bin/sh\n# Written by hack/packages.sh of mediastack, for as long as it installs packages.\nexit 101\n' >"$policy"
 	chmod +x "$policy"
