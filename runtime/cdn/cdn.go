@@ -91,7 +91,7 @@ type Store interface {
 	// KeepPurger records that there is a purger, so that purges are queued from now on, and returns the id of the installation.
 	KeepPurger(ctx context.Context) (installation uuid.UUID, err error)
 	// EnqueueCDNPurges adds a task of PurgeWork if purges are due, and returns how many tasks were added. It does nothing while there is one that
-	// is not claimed, or of which the claim lasts longer than stalled; of the others there are three at most.
+	// is not claimed, or of which the claim lasts longer than stalled; of the others there are ten at most, more than processes can die within a lease.
 	EnqueueCDNPurges(ctx context.Context, stalled time.Duration) (int, error)
 	// DueCDNPurges returns up to most purges that are due, in the order in which they are.
 	DueCDNPurges(ctx context.Context, most int) ([]Purge, error)

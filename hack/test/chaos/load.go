@@ -441,19 +441,36 @@ func hashOf(body []byte) string {
 // mayBeConverted reports whether the file of an item may become a conversion while it is read.
 func (i *item) mayBeConverted() bool { return i.kind == imageFile && i.tenant.later }
 
+const (
+	// notified is in how many reads of a document, with a pause before each other one, a replica has learned of a conversion that another one has
+	// made, or can serve from its cache no longer: no conversion waits for the caches of items (docs/decisions/0022).
+	notified      = 50
+	notifiedPause = 20 * time.Millisecond
+)
+
 // convertedMeanwhile returns what is wrong with a file that is not what was sent, although its document said so before: the document says
-// now that it is a conversion of this size.
+// soon that it is a conversion of this size.
 func (c *client) convertedMeanwhile(ctx context.Context, i *item, body []byte) string {
-	got := c.ask(ctx, i, http.MethodGet, "/media/get/"+i.id)
-	if got.status != http.StatusOK {
-		return "" // its document cannot be read now, or it was deleted meanwhile
+	for read := 1; ; read++ {
+		got := c.ask(ctx, i, http.MethodGet, "/media/get/"+i.id)
+		if got.status != http.StatusOK {
+			return "" // its document cannot be read now, or it was deleted meanwhile
+		}
+		var found document
+		err := json.Unmarshal(got.body, &found)
+		switch {
+		case err == nil && converted(i, found) && found.Size == int64(len(body)):
+			c.model.count("files that were converted while they were read")
+			return ""
+		case err != nil, converted(i, found), read == notified:
+			return fmt.Sprintf("its file has %d bytes and the SHA-256 %s, and afterwards its document is %s", len(body), hashOf(body), got.body)
+		}
+		select {
+		case <-ctx.Done():
+			return ""
+		case <-time.After(notifiedPause):
+		}
 	}
-	var found document
-	if err := json.Unmarshal(got.body, &found); err != nil || !converted(i, found) || found.Size != int64(len(body)) {
-		return fmt.Sprintf("its file has %d bytes and the SHA-256 %s, and afterwards its document is %s", len(body), hashOf(body), got.body)
-	}
-	c.model.count("files that were converted while they were read")
-	return ""
 }
 
 // converted reports whether the file is a conversion and not what was sent.

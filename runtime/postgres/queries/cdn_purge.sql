@@ -18,7 +18,7 @@ DELETE FROM cdn_purge WHERE cdn_purge.id = ANY (ARRAY(SELECT p.id FROM cdn_purge
 -- if all are claimed, and end, unless they are done, before stalled, in microseconds from now.
 INSERT INTO work (kind, key)
 SELECT sqlc.arg(kind)::text, ('00000000-0000-0000-0000-' || lpad(free.number::text, 12, '0'))::uuid
-FROM generate_series(0, 2) AS free (number)
+FROM generate_series(0, 9) AS free (number)
 WHERE EXISTS (SELECT FROM cdn_purge p WHERE p.due_at <= now())
     AND NOT EXISTS (SELECT FROM work w WHERE w.kind = sqlc.arg(kind)::text AND w.key = ('00000000-0000-0000-0000-' || lpad(free.number::text, 12, '0'))::uuid)
     AND NOT EXISTS (SELECT FROM work w WHERE w.kind = sqlc.arg(kind)::text AND (w.claim IS NULL OR w.due_at > now() + sqlc.arg(stalled)::bigint * interval '1 microsecond'))

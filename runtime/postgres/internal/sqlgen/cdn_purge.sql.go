@@ -72,7 +72,7 @@ func (q *Queries) DueCDNPurges(ctx context.Context, batch int32) ([]DueCDNPurges
 const enqueueCDNPurges = `-- name: EnqueueCDNPurges :execrows
 INSERT INTO work (kind, key)
 SELECT $1::text, ('00000000-0000-0000-0000-' || lpad(free.number::text, 12, '0'))::uuid
-FROM generate_series(0, 2) AS free (number)
+FROM generate_series(0, 9) AS free (number)
 WHERE EXISTS (SELECT FROM cdn_purge p WHERE p.due_at <= now())
     AND NOT EXISTS (SELECT FROM work w WHERE w.kind = $1::text AND w.key = ('00000000-0000-0000-0000-' || lpad(free.number::text, 12, '0'))::uuid)
     AND NOT EXISTS (SELECT FROM work w WHERE w.kind = $1::text AND (w.claim IS NULL OR w.due_at > now() + $2::bigint * interval '1 microsecond'))
