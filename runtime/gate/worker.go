@@ -121,7 +121,7 @@ func (s *Service) Work(ctx context.Context, task work.Task) error {
 		return err
 	case err != nil:
 		s.metrics.failed.WithLabelValues(found.Gate.Scanner).Inc()
-		if !found.Gate.AllowUnchecked {
+		if !found.Gate.AllowUnchecked || errors.Is(err, ErrFile) { // a scanner that fails with a file is available: who uploads chooses the file
 			return fmt.Errorf("scanner %s: %w", found.Gate.Scanner, err)
 		}
 		s.deps.Log.WarnContext(ctx, "a file passes unchecked: the scanner is not available, and the account allows that", "item", task.Key, "account", task.AccountID, "scanner", found.Gate.Scanner, "error", err)
