@@ -59,6 +59,7 @@ func TestResult_PoliciesOfTheAccount(t *testing.T) {
 		"there is no scanner, allowed":    {change: func(g *account.Gate) { g.Scanner, g.AllowUnchecked = account.ScannerHTTP, true }, want: sealed},
 		"a result that nobody knows":      {result: gate.Result{Outcome: "dubious"}, want: waits},
 		"a scanner that fails with it":    {err: fmt.Errorf("%w: x", gate.ErrFile), want: waits},
+		"fails with it, away is allowed":  {err: fmt.Errorf("%w: x", gate.ErrFile), change: func(g *account.Gate) { g.AllowUnchecked = true }, want: waits},
 		"infected, everything is allowed": {result: gate.Result{Outcome: gate.Infected, Name: "X"}, change: func(g *account.Gate) { g.AllowUnchecked, g.AllowUnscannable = true, true }, want: ""},
 	} {
 		t.Run(name, func(t *testing.T) {

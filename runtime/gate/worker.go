@@ -120,7 +120,7 @@ func (s *Service) Work(ctx context.Context, task work.Task) error {
 		return err
 	case err != nil:
 		s.metrics.failed.WithLabelValues(found.Gate.Scanner).Inc()
-		if !found.Gate.AllowUnchecked {
+		if !found.Gate.AllowUnchecked || errors.Is(err, ErrFile) { // else a file that makes the scanner fail would pass for one that it was away for
 			return fmt.Errorf("scanner %s: %w", found.Gate.Scanner, err)
 		}
 		s.deps.Log.WarnContext(ctx, "a file passes unchecked: the scanner is not available, and the account allows that", "item", task.Key, "account", task.AccountID, "scanner", found.Gate.Scanner, "error", err)
