@@ -23,6 +23,8 @@ type Purge struct {
 	// ItemID is uuid.Nil, and Preset empty, for another kind.
 	ItemID uuid.UUID
 	Preset string
+	// Again is set if it was sent once already.
+	Again bool
 }
 
 // TagLength is the length of a tag, in characters.
@@ -97,8 +99,9 @@ type Store interface {
 	DueCDNPurges(ctx context.Context, most int) ([]Purge, error)
 	// AwaitItemCaches returns when no process serves what was changed before the call.
 	AwaitItemCaches(ctx context.Context) error
-	// CDNPurgesSent makes purges that were sent for the first time due again after pause, and ends the others.
-	CDNPurgesSent(ctx context.Context, ids []int64, pause time.Duration) error
+	// CDNPurgesSent makes purges that were sent for the first time due again after pause, and ends those that were sent Again. What another
+	// process has sent meanwhile stays as that has left it.
+	CDNPurgesSent(ctx context.Context, sent []Purge, pause time.Duration) error
 	// WaitingCDNPurges returns how many purges were not sent yet, and for how long the oldest one has waited.
 	WaitingCDNPurges(ctx context.Context) (purges int64, oldest time.Duration, err error)
 }

@@ -183,7 +183,7 @@ func (s *Service) send(ctx context.Context, purges []Purge) error {
 		sending.Go(func() {
 			err := s.deps.Purger.Purge(ctx, batch.tags)
 			if err == nil {
-				err = s.deps.Store.CDNPurgesSent(ctx, batch.ids, RepeatPause)
+				err = s.deps.Store.CDNPurgesSent(ctx, batch.purges, RepeatPause)
 			}
 			s.metrics.count(len(batch.tags), err)
 			if err != nil {
@@ -197,10 +197,10 @@ func (s *Service) send(ctx context.Context, purges []Purge) error {
 	return failure
 }
 
-// batch is what one request purges. ids are those of the purges that it carries out.
+// batch is what one request purges. purges are those that it carries out.
 type batch struct {
-	tags []string
-	ids  []int64
+	tags   []string
+	purges []Purge
 }
 
 // batches distributes purges to requests. Those of one tag are one.
@@ -218,7 +218,7 @@ func batches(purges []Purge, tags *Tags) []batch {
 			of[tag] = at
 			all[at].tags = append(all[at].tags, tag)
 		}
-		all[at].ids = append(all[at].ids, p.ID)
+		all[at].purges = append(all[at].purges, p)
 	}
 	return all
 }

@@ -112,6 +112,21 @@ func TestQuarantine_ReleasesADraftAsADraft(t *testing.T) {
 	w.seal(t, one, id).Is(t, http.StatusOK, "seal the released draft")
 }
 
+// In an app that was removed there is no key by which a released file could be deleted.
+func TestQuarantine_ReleasesNothingIntoARemovedApp(t *testing.T) {
+	t.Parallel()
+	w, _, id := quarantined(t, true)
+	w.exec(t, `UPDATE app SET closed_at = now()`)
+	if _, err := w.Store.Gates.Release(t.Context(), id, time.Now()); !fault.Is(err, fault.NotFound) {
+		t.Errorf("released into an app that was removed: %v", err)
+	}
+	if len(w.listed(t, "")) != 1 {
+		t.Error("the file is not in quarantine anymore")
+	}
+	w.Counts(t, 0, "items", `SELECT count(*) FROM stored_item`)
+	must(t, w.Store.Gates.Delete(t.Context(), id))
+}
+
 func TestQuarantine_ReleaseObeysTheCap(t *testing.T) {
 	t.Parallel()
 	w, one, id := quarantined(t, true)

@@ -311,7 +311,7 @@ func batchStatements() map[string]func(context.Context, *sqlgen.Queries) {
 			for i := range ids {
 				ids[i] = int64(1 + i*(batchRows/planBatch))
 			}
-			_ = q.CDNPurgesSent(ctx, sqlgen.CDNPurgesSentParams{Ids: ids})
+			_ = q.CDNPurgesSent(ctx, sqlgen.CDNPurgesSentParams{First: ids, Again: ids})
 		},
 		"purge the queue of a CDN": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.ForgetPurges(ctx, planBatch) },
 		"adopt e-mails":            func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.AdoptEmails(ctx, "adopted") },

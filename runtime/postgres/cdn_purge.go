@@ -35,7 +35,7 @@ func (s CDN) DueCDNPurges(ctx context.Context, most int) ([]cdn.Purge, error) {
 	}
 	due := make([]cdn.Purge, len(rows))
 	for i, row := range rows {
-		due[i] = cdn.Purge{ID: row.ID, AccountID: row.AccountID, ItemID: row.ItemID.Bytes}
+		due[i] = cdn.Purge{ID: row.ID, AccountID: row.AccountID, ItemID: row.ItemID.Bytes, Again: row.Again}
 		if row.Preset != nil {
 			due[i].Preset = *row.Preset
 		}
@@ -46,9 +46,17 @@ func (s CDN) DueCDNPurges(ctx context.Context, most int) ([]cdn.Purge, error) {
 // AwaitItemCaches implements cdn.Store.
 func (s CDN) AwaitItemCaches(ctx context.Context) error { return s.awaitItemCaches(ctx) }
 
-// CDNPurgesSent implements cdn.Store. It is not repeated by itself: it would end what is to be sent again.
-func (s CDN) CDNPurgesSent(ctx context.Context, ids []int64, pause time.Duration) error {
-	return toFault(s.queries.CDNPurgesSent(ctx, sqlgen.CDNPurgesSentParams{Pause: pause.Microseconds(), Ids: ids}), "record purges of the CDN")
+// CDNPurgesSent implements cdn.Store.
+func (s CDN) CDNPurgesSent(ctx context.Context, sent []cdn.Purge, pause time.Duration) error {
+	first, again := make([]int64, 0, len(sent)), make([]int64, 0, len(sent))
+	for _, p := range sent {
+		if p.Again {
+			again = append(again, p.ID)
+		} else {
+			first = append(first, p.ID)
+		}
+	}
+	return toFault(s.queries.CDNPurgesSent(ctx, sqlgen.CDNPurgesSentParams{Pause: pause.Microseconds(), First: first, Again: again}), "record purges of the CDN")
 }
 
 // WaitingCDNPurges implements cdn.Store.

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv/check"
+	"mediastack.dev/runtime/cdn"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
 	"mediastack.dev/runtime/upload"
@@ -206,7 +207,7 @@ func TestCDN_PurgesAreSentTwice(t *testing.T) {
 	t.Parallel()
 	e := newCDNEnv(t)
 	must(t, check.ErrorOf(e.store.Items.DeleteItem(t.Context(), e.scope, e.sealed(media.Public).ID, time.Now())))
-	counted := func(name string, wantDue int, wantWaiting int64) {
+	counted := func(name string, wantDue int, wantWaiting int64) []cdn.Purge {
 		t.Helper()
 		due, err := e.store.CDN.DueCDNPurges(t.Context(), 10)
 		must(t, err)
@@ -214,24 +215,26 @@ func TestCDN_PurgesAreSentTwice(t *testing.T) {
 		if must(t, err); len(due) != wantDue || waiting != wantWaiting {
 			t.Errorf("%s: %d are due and %d wait, want %d and %d", name, len(due), waiting, wantDue, wantWaiting)
 		}
+		return due
 	}
-	counted("queued", 1, 1)
+	first := counted("queued", 1, 1)
 	for want := range 2 {
 		added, err := e.store.CDN.EnqueueCDNPurges(t.Context(), time.Minute)
 		if must(t, err); added != 1-want {
 			t.Errorf("%d tasks are added", added)
 		}
 	}
-	id := number(t, e.url, `SELECT id FROM cdn_purge`)
-	must(t, e.store.CDN.CDNPurgesSent(t.Context(), []int64{id}, time.Hour))
+	must(t, e.store.CDN.CDNPurgesSent(t.Context(), first, time.Hour))
 	counted("sent once", 0, 0)
+	must(t, e.store.CDN.CDNPurgesSent(t.Context(), first, 2*time.Hour)) // by another process, which has read it before that
+	counts(t, e.url, 1, "purges that are due again in an hour", `SELECT count(*) FROM cdn_purge WHERE due_at BETWEEN now() AND now() + interval '1 hour'`)
 	exec(t, e.url, `DELETE FROM work`)
 	if added, err := e.store.CDN.EnqueueCDNPurges(t.Context(), time.Minute); err != nil || added != 0 {
 		t.Error("a task is added although nothing is due", err)
 	}
 	exec(t, e.url, `UPDATE cdn_purge SET due_at = now()`)
-	counted("due again", 1, 0)
-	must(t, e.store.CDN.CDNPurgesSent(t.Context(), []int64{id}, time.Hour))
+	again := counted("due again", 1, 0)
+	must(t, e.store.CDN.CDNPurgesSent(t.Context(), again, time.Hour))
 	counts(t, e.url, 0, "purges", `SELECT count(*) FROM cdn_purge`)
 }
 

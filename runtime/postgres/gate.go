@@ -153,7 +153,7 @@ func (s Gates) EachQuarantined(ctx context.Context, namespace string, visit func
 }
 
 // errNotQuarantined is the fault of a file that is not in quarantine.
-var errNotQuarantined = fault.New(fault.NotFound, "there is no such file in quarantine, or its account is closed")
+var errNotQuarantined = fault.New(fault.NotFound, "there is no such file in quarantine, or its account is closed, or its app was removed")
 
 // byOperator is the actor of what an admin does by the operator.
 var byOperator = account.Actor{Kind: account.ActorOperator}.Text()

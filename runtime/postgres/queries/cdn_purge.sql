@@ -26,17 +26,18 @@ ORDER BY free.number LIMIT 1
 ON CONFLICT (kind, key) DO NOTHING;
 
 -- name: DueCDNPurges :many
-SELECT id, account_id, item_id, preset FROM cdn_purge WHERE due_at <= now() ORDER BY due_at, id LIMIT sqlc.arg(batch)::int;
+SELECT id, account_id, item_id, preset, (sent_at IS NOT NULL)::boolean AS again FROM cdn_purge WHERE due_at <= now() ORDER BY due_at, id LIMIT sqlc.arg(batch)::int;
 
 -- name: CDNPurgesSent :exec
--- What was sent a second time ends. The rows are chosen by their ids alone: with sent_at, the index of those that wait would be read.
+-- What was sent a second time ends: that is, what was due again when it was read. Of two processes that send the same for the first time, the
+-- second to finish changes nothing. The rows are chosen by their ids alone: with sent_at, the index of those that wait would be read.
 WITH chosen AS MATERIALIZED (
-    SELECT p.id, p.sent_at FROM cdn_purge p WHERE p.id = ANY (sqlc.arg(ids)::bigint[]) FOR UPDATE
+    SELECT p.id, p.sent_at FROM cdn_purge p WHERE p.id = ANY (sqlc.arg(first)::bigint[]) FOR UPDATE
 ), again AS (
     UPDATE cdn_purge SET sent_at = now(), due_at = now() + sqlc.arg(pause)::bigint * interval '1 microsecond'
     WHERE cdn_purge.id = ANY (ARRAY(SELECT chosen.id FROM chosen WHERE chosen.sent_at IS NULL))
 )
-DELETE FROM cdn_purge WHERE cdn_purge.id = ANY (ARRAY(SELECT chosen.id FROM chosen WHERE chosen.sent_at IS NOT NULL));
+DELETE FROM cdn_purge WHERE cdn_purge.id = ANY (sqlc.arg(again)::bigint[]);
 
 -- name: WaitingCDNPurges :one
 SELECT count(*) AS purges, coalesce(extract(epoch FROM now() - min(queued_at)), 0)::float8 AS oldest_seconds FROM cdn_purge WHERE sent_at IS NULL;

@@ -93,8 +93,9 @@ WHERE (sqlc.arg(namespace)::text = '' OR q.account_id = ANY (ARRAY(SELECT owner.
 ORDER BY q.at DESC, q.item_id DESC LIMIT sqlc.arg(batch)::int;
 
 -- name: TakeQuarantined :one
--- Takes a file out of the quarantine, in a transaction that makes an item of it again.
+-- Takes a file out of the quarantine, in a transaction that makes an item of it again. In an app that was removed, no key could delete that.
 DELETE FROM quarantine WHERE quarantine.item_id = $1 AND EXISTS (SELECT FROM account WHERE account.id = quarantine.account_id AND account.closed_at IS NULL)
+    AND EXISTS (SELECT FROM app WHERE app.id = quarantine.app_id AND app.closed_at IS NULL)
 RETURNING quarantine.account_id, quarantine.app_id, quarantine.bytes, quarantine.item, coalesce(quarantine.item ->> 'seal_actor', '')::text AS seal_actor;
 
 -- name: RestoreQuarantined :execrows

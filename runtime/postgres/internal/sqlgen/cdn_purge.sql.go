@@ -14,27 +14,29 @@ import (
 
 const cDNPurgesSent = `-- name: CDNPurgesSent :exec
 WITH chosen AS MATERIALIZED (
-    SELECT p.id, p.sent_at FROM cdn_purge p WHERE p.id = ANY ($1::bigint[]) FOR UPDATE
+    SELECT p.id, p.sent_at FROM cdn_purge p WHERE p.id = ANY ($2::bigint[]) FOR UPDATE
 ), again AS (
-    UPDATE cdn_purge SET sent_at = now(), due_at = now() + $2::bigint * interval '1 microsecond'
+    UPDATE cdn_purge SET sent_at = now(), due_at = now() + $3::bigint * interval '1 microsecond'
     WHERE cdn_purge.id = ANY (ARRAY(SELECT chosen.id FROM chosen WHERE chosen.sent_at IS NULL))
 )
-DELETE FROM cdn_purge WHERE cdn_purge.id = ANY (ARRAY(SELECT chosen.id FROM chosen WHERE chosen.sent_at IS NOT NULL))
+DELETE FROM cdn_purge WHERE cdn_purge.id = ANY ($1::bigint[])
 `
 
 type CDNPurgesSentParams struct {
-	Ids   []int64
+	Again []int64
+	First []int64
 	Pause int64
 }
 
-// What was sent a second time ends. The rows are chosen by their ids alone: with sent_at, the index of those that wait would be read.
+// What was sent a second time ends: that is, what was due again when it was read. Of two processes that send the same for the first time, the
+// second to finish changes nothing. The rows are chosen by their ids alone: with sent_at, the index of those that wait would be read.
 func (q *Queries) CDNPurgesSent(ctx context.Context, arg CDNPurgesSentParams) error {
-	_, err := q.db.Exec(ctx, cDNPurgesSent, arg.Ids, arg.Pause)
+	_, err := q.db.Exec(ctx, cDNPurgesSent, arg.Again, arg.First, arg.Pause)
 	return err
 }
 
 const dueCDNPurges = `-- name: DueCDNPurges :many
-SELECT id, account_id, item_id, preset FROM cdn_purge WHERE due_at <= now() ORDER BY due_at, id LIMIT $1::int
+SELECT id, account_id, item_id, preset, (sent_at IS NOT NULL)::boolean AS again FROM cdn_purge WHERE due_at <= now() ORDER BY due_at, id LIMIT $1::int
 `
 
 type DueCDNPurgesRow struct {
@@ -42,6 +44,7 @@ type DueCDNPurgesRow struct {
 	AccountID uuid.UUID
 	ItemID    pgtype.UUID
 	Preset    *string
+	Again     bool
 }
 
 func (q *Queries) DueCDNPurges(ctx context.Context, batch int32) ([]DueCDNPurgesRow, error) {
@@ -58,6 +61,7 @@ func (q *Queries) DueCDNPurges(ctx context.Context, batch int32) ([]DueCDNPurges
 			&i.AccountID,
 			&i.ItemID,
 			&i.Preset,
+			&i.Again,
 		); err != nil {
 			return nil, err
 		}

@@ -299,6 +299,7 @@ func (q *Queries) TakeNotice(ctx context.Context, arg TakeNoticeParams) (TakeNot
 
 const takeQuarantined = `-- name: TakeQuarantined :one
 DELETE FROM quarantine WHERE quarantine.item_id = $1 AND EXISTS (SELECT FROM account WHERE account.id = quarantine.account_id AND account.closed_at IS NULL)
+    AND EXISTS (SELECT FROM app WHERE app.id = quarantine.app_id AND app.closed_at IS NULL)
 RETURNING quarantine.account_id, quarantine.app_id, quarantine.bytes, quarantine.item, coalesce(quarantine.item ->> 'seal_actor', '')::text AS seal_actor
 `
 
@@ -310,7 +311,7 @@ type TakeQuarantinedRow struct {
 	SealActor string
 }
 
-// Takes a file out of the quarantine, in a transaction that makes an item of it again.
+// Takes a file out of the quarantine, in a transaction that makes an item of it again. In an app that was removed, no key could delete that.
 func (q *Queries) TakeQuarantined(ctx context.Context, itemID uuid.UUID) (TakeQuarantinedRow, error) {
 	row := q.db.QueryRow(ctx, takeQuarantined, itemID)
 	var i TakeQuarantinedRow
