@@ -139,7 +139,11 @@ func (c *webhookTestCommand) Run(ctx context.Context, cluster *cluster, out io.W
 		rest := c.webhookRequest
 		rest.Timeout = max(until.Sub(cluster.now()), webhookPause)
 		attempts, err := rest.log(ctx, cluster)
-		if err != nil {
+		var missing notHandledError
+		switch {
+		case errors.As(err, &missing): // the last look at the log had less time than --timeout, so its error would name another one
+			return c.noAttempt(w, host, missing.reason)
+		case err != nil:
 			return fmt.Errorf("the test event is queued for %s; how its attempt ended is not known: %w", host, err)
 		}
 		for _, attempt := range slices.Backward(attempts) { // the first one
@@ -153,7 +157,7 @@ func (c *webhookTestCommand) Run(ctx context.Context, cluster *cluster, out io.W
 			return fmt.Errorf("%s did not accept a test event: %s", host, answerOf(attempt))
 		}
 		if cluster.now().After(until) {
-			return fmt.Errorf("the test event is queued for %s, and no attempt was made within %s; `kubectl mediastack webhook log %s -n %s` shows it later", host, c.Timeout, w.Name, w.Namespace)
+			return c.noAttempt(w, host, "it waits behind other events")
 		}
 		select {
 		case <-time.After(webhookPause):
@@ -161,6 +165,11 @@ func (c *webhookTestCommand) Run(ctx context.Context, cluster *cluster, out io.W
 			return ctx.Err()
 		}
 	}
+}
+
+// noAttempt is the error of a test event of which no attempt is known.
+func (c *webhookTestCommand) noAttempt(w *v1alpha1.MediaWebhook, host, reason string) error {
+	return fmt.Errorf("the test event is queued for %s, and no attempt is known after %s: %s; `kubectl mediastack webhook log %s -n %s` shows it later", host, c.Timeout, reason, w.Name, w.Namespace)
 }
 
 // answerOf returns what an attempt ended with.
@@ -314,9 +323,20 @@ func (r *webhookRequest) ask(ctx context.Context, cluster *cluster, annotations 
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			return nil, fmt.Errorf("the request was not handled within %s: %s", r.Timeout, cmp.Or(explanationOf(w), "the operator or the runtime does not run, or is busy; --timeout waits longer"))
+			return nil, notHandledError{r.Timeout, cmp.Or(explanationOf(w), "the operator or the runtime does not run, or is busy; --timeout waits longer")}
 		}
 	}
+}
+
+// notHandledError is the error of a request without an answer.
+type notHandledError struct {
+	within time.Duration
+	reason string
+}
+
+// Error returns the text.
+func (e notHandledError) Error() string {
+	return fmt.Sprintf("the request was not handled within %s: %s", e.within, e.reason)
 }
 
 // rejects reports whether the operator rejects one of the annotations. Others may have left a malformed one.

@@ -191,6 +191,26 @@ func TestWebhookTest_SaysWhyNothingHappened(t *testing.T) {
 	s.cleaned(w)
 }
 
+// The event waits behind others, while the receiver fails: the error names the whole timeout, and what is known of the receiver.
+func TestWebhookTest_SaysWhyNoAttemptIsKnown(t *testing.T) {
+	t.Parallel()
+	s := newSetup(t)
+	w := s.webhook("site", func(w *v1alpha1.MediaWebhook) {
+		c := condition(v1alpha1.ConditionDelivering, v1alpha1.ReasonFailing, "the receiver answered 401")
+		c.Status = metav1.ConditionFalse
+		w.Status.Conditions = []metav1.Condition{c}
+	})
+	done := s.answer(w, v1alpha1.AnnotationSendTestEvent, func(status *v1alpha1.MediaWebhookStatus, annotations map[string]string) {
+		status.Tested = annotations[v1alpha1.AnnotationSendTestEvent]
+	})
+	code, out, log := s.call("webhook", "test", "site", "--timeout", "5s", "-n", s.namespace)
+	done()
+	if code != exitFailed || out != "" || !strings.Contains(log, "no attempt is known after 5s: the receiver answered 401; `kubectl mediastack webhook log site") {
+		t.Errorf("%d %s%s", code, out, log)
+	}
+	s.cleaned(w)
+}
+
 func TestWebhookReplay_NamesTheEvents(t *testing.T) {
 	t.Parallel()
 	s := newSetup(t)
