@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/cdn"
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/gate"
 	"mediastack.dev/runtime/media"
@@ -25,7 +26,7 @@ const claimLock = 526_877
 
 // workKinds are the kinds of tasks.
 func workKinds() []string {
-	return []string{string(oauth.EmailWork), string(media.RemovalWork), string(media.FactsWork), string(fetch.JobWork), string(rendition.PictureWork), string(upload.SearchWork), string(upload.DerivativesWork), string(webhook.DeliveryWork), string(gate.ScanWork), string(gate.NoticeWork)}
+	return []string{string(oauth.EmailWork), string(media.RemovalWork), string(media.FactsWork), string(fetch.JobWork), string(rendition.PictureWork), string(upload.SearchWork), string(upload.DerivativesWork), string(webhook.DeliveryWork), string(gate.ScanWork), string(gate.NoticeWork), string(cdn.PurgeWork)}
 }
 
 // optionalTime returns nil for the zero time.
