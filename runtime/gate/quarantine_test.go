@@ -93,6 +93,11 @@ func TestQuarantine_IsBounded(t *testing.T) {
 	if queued := w.QueryInt(t, `SELECT count(*) FROM object_removal WHERE keys[1] LIKE '%' || $1 || '%'`, first.String()); queued != 1 {
 		t.Errorf("%d removals of the object of the first file", queued)
 	}
+	w.draft(t, one, make([]byte, 26)) // larger than that: it displaces no other one
+	w.noTasks(t)
+	if found := w.listed(t, ""); len(found) != 3 || found[0].ItemID != last {
+		t.Errorf("after a file that is too large: %+v", found)
+	}
 	w.exec(t, `UPDATE account SET max_storage = 70`) // not one file
 	w.draft(t, one, []byte("infected"))
 	w.noTasks(t)

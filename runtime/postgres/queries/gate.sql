@@ -56,14 +56,18 @@ INSERT INTO quarantine (item_id, account_id, app_id, finding, item, objects, byt
 SELECT deleted.id, deleted.account_id, deleted.app_id, sqlc.arg(finding)::text, to_jsonb(deleted), deleted.objects, deleted.bytes FROM deleted;
 
 -- name: TrimQuarantine :execrows
--- Ends the oldest files in the quarantine of an account that has more than it may, and queues the removal of their objects. The row of the usage
--- is locked, so two of these statements exclude each other.
-WITH kept AS MATERIALIZED (
-    SELECT q.item_id, row_number() OVER latest AS place, sum(q.bytes) OVER latest AS bytes FROM quarantine q WHERE q.account_id = sqlc.arg(account_id)::uuid
+-- Ends the oldest files in the quarantine of an account that has more than it may, and queues the removal of their objects. A file that is
+-- larger than all may be ends, and displaces no other one. The row of the usage is locked, so two of these statements exclude each other.
+WITH bound AS MATERIALIZED (
+    SELECT a.max_storage::numeric * sqlc.arg(percent)::int / 100 AS bytes FROM account a WHERE a.id = sqlc.arg(account_id)::uuid
+), kept AS MATERIALIZED (
+    SELECT q.item_id, row_number() OVER latest AS place, q.bytes > (SELECT bound.bytes FROM bound) AS large,
+        sum(q.bytes) FILTER (WHERE q.bytes <= (SELECT bound.bytes FROM bound)) OVER latest AS bytes
+    FROM quarantine q WHERE q.account_id = sqlc.arg(account_id)::uuid
     WINDOW latest AS (ORDER BY q.at DESC, q.item_id DESC)
 ), ended AS (
     DELETE FROM quarantine WHERE quarantine.item_id = ANY (ARRAY(SELECT kept.item_id FROM kept
-        WHERE kept.place > sqlc.arg(files)::int OR kept.bytes > (SELECT a.max_storage::numeric FROM account a WHERE a.id = sqlc.arg(account_id)::uuid) * sqlc.arg(percent)::int / 100))
+        WHERE kept.place > sqlc.arg(files)::int OR kept.large OR kept.bytes > (SELECT bound.bytes FROM bound)))
     RETURNING quarantine.account_id, quarantine.objects
 )
 INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)

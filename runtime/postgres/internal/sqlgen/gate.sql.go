@@ -326,12 +326,16 @@ func (q *Queries) TakeQuarantined(ctx context.Context, itemID uuid.UUID) (TakeQu
 }
 
 const trimQuarantine = `-- name: TrimQuarantine :execrows
-WITH kept AS MATERIALIZED (
-    SELECT q.item_id, row_number() OVER latest AS place, sum(q.bytes) OVER latest AS bytes FROM quarantine q WHERE q.account_id = $1::uuid
+WITH bound AS MATERIALIZED (
+    SELECT a.max_storage::numeric * $2::int / 100 AS bytes FROM account a WHERE a.id = $1::uuid
+), kept AS MATERIALIZED (
+    SELECT q.item_id, row_number() OVER latest AS place, q.bytes > (SELECT bound.bytes FROM bound) AS large,
+        sum(q.bytes) FILTER (WHERE q.bytes <= (SELECT bound.bytes FROM bound)) OVER latest AS bytes
+    FROM quarantine q WHERE q.account_id = $1::uuid
     WINDOW latest AS (ORDER BY q.at DESC, q.item_id DESC)
 ), ended AS (
     DELETE FROM quarantine WHERE quarantine.item_id = ANY (ARRAY(SELECT kept.item_id FROM kept
-        WHERE kept.place > $2::int OR kept.bytes > (SELECT a.max_storage::numeric FROM account a WHERE a.id = $1::uuid) * $3::int / 100))
+        WHERE kept.place > $3::int OR kept.large OR kept.bytes > (SELECT bound.bytes FROM bound)))
     RETURNING quarantine.account_id, quarantine.objects
 )
 INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
@@ -342,14 +346,14 @@ FROM ended
 
 type TrimQuarantineParams struct {
 	AccountID uuid.UUID
-	Files     int32
 	Percent   int32
+	Files     int32
 }
 
-// Ends the oldest files in the quarantine of an account that has more than it may, and queues the removal of their objects. The row of the usage
-// is locked, so two of these statements exclude each other.
+// Ends the oldest files in the quarantine of an account that has more than it may, and queues the removal of their objects. A file that is
+// larger than all may be ends, and displaces no other one. The row of the usage is locked, so two of these statements exclude each other.
 func (q *Queries) TrimQuarantine(ctx context.Context, arg TrimQuarantineParams) (int64, error) {
-	result, err := q.db.Exec(ctx, trimQuarantine, arg.AccountID, arg.Files, arg.Percent)
+	result, err := q.db.Exec(ctx, trimQuarantine, arg.AccountID, arg.Percent, arg.Files)
 	if err != nil {
 		return 0, err
 	}
