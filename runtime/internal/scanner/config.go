@@ -19,7 +19,7 @@ import (
 type Config struct {
 	Clamd string        `name:"clamd-address" env:"SERVICE_CLAMD_ADDRESS" placeholder:"ADDRESS" help:"Address of clamd: tcp://HOST:PORT, or unix:/PATH. It checks the files of accounts with spec.gate.scanner clamd."`
 	URLs  []string      `name:"gate-urls" env:"SERVICE_GATE_URLS" placeholder:"URL,..." help:"URLs of services that check the files of accounts with spec.gate.scanner http. If one fails, the next one is asked."`
-	Idle  time.Duration `name:"gate-idle-timeout" env:"SERVICE_GATE_IDLE_TIMEOUT" default:"30s" help:"How long a scanner may take without a byte, and for its answer once it has the whole file."`
+	Idle  time.Duration `name:"gate-idle-timeout" env:"SERVICE_GATE_IDLE_TIMEOUT" default:"150s" help:"How long a scanner may take without a byte, and for its answer once it has the whole file: longer than MaxScanTime of clamd, which is 120s by default, or such a file is scanned again and again."`
 }
 
 // Validate checks the addresses.
