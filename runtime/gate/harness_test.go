@@ -70,8 +70,8 @@ func (w *world) gated(t *testing.T, name string, change ...func(*account.Spec)) 
 		Gate: account.Gate{Scanner: account.ScannerClamd, MaxScanBytes: 8 << 20}}, change...)
 }
 
-// stub is a scanner whose answers a test chooses. It reads the file.
-type stub struct {
+// scripted is a scanner whose answers a test chooses. It reads the file.
+type scripted struct {
 	mu     sync.Mutex
 	result gate.Result
 	err    error
@@ -80,7 +80,7 @@ type stub struct {
 }
 
 // Scan implements gate.Scanner.
-func (s *stub) Scan(ctx context.Context, file io.Reader, _ int64) (gate.Result, error) {
+func (s *scripted) Scan(ctx context.Context, file io.Reader, _ int64) (gate.Result, error) {
 	_, err := io.Copy(io.Discard, file)
 	s.mu.Lock()
 	s.scans++
@@ -96,22 +96,22 @@ func (s *stub) Scan(ctx context.Context, file io.Reader, _ int64) (gate.Result, 
 }
 
 // answers sets what the scanner says from now on.
-func (s *stub) answers(result gate.Result, err error) {
+func (s *scripted) answers(result gate.Result, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.result, s.err = result, err
 }
 
-func (s *stub) count() int {
+func (s *scripted) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.scans
 }
 
-// withStub returns a world with such a scanner.
-func withStub(t *testing.T) (*world, *stub) {
+// withScripted returns a world with such a scanner.
+func withScripted(t *testing.T) (*world, *scripted) {
 	t.Helper()
-	s := &stub{result: gate.Result{Outcome: gate.Clean}}
+	s := &scripted{result: gate.Result{Outcome: gate.Clean}}
 	return newWorld(t, map[string]gate.Scanner{account.ScannerClamd: s}), s
 }
 

@@ -20,7 +20,7 @@ import (
 // quarantined returns the world of a tenant with a file in quarantine whose seal was wanted, or not.
 func quarantined(t *testing.T, seal bool) (w *world, one runtimetest.Tenant, id uuid.UUID) {
 	t.Helper()
-	w, scanner := withStub(t)
+	w, scanner := withScripted(t)
 	scanner.answers(gate.Result{Outcome: gate.Infected, Name: "Test.Name"}, nil)
 	one = w.gated(t, "one")
 	id = w.draft(t, one, []byte("infected"))

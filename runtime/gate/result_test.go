@@ -66,7 +66,7 @@ func TestResult_PoliciesOfTheAccount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, scanner := withStub(t)
+			w, scanner := withScripted(t)
 			scanner.answers(c.result, c.err)
 			one := w.gated(t, "one", func(s *account.Spec) {
 				if c.change != nil {
@@ -115,7 +115,7 @@ func TestResult_PoliciesOfTheAccount(t *testing.T) {
 // A scanner that answers, but fails with one file again and again, must not keep it waiting for ever.
 func TestResult_AFileWithWhichTheScannerFailsIsUnscannable(t *testing.T) {
 	t.Parallel()
-	w, scanner := withStub(t)
+	w, scanner := withScripted(t)
 	scanner.answers(gate.Result{}, fmt.Errorf("%w: x", gate.ErrFile))
 	one := w.gated(t, "one")
 	id := w.draft(t, one, []byte("file"))
@@ -135,7 +135,7 @@ func TestResult_AFileWithWhichTheScannerFailsIsUnscannable(t *testing.T) {
 // A draft of before the gate was switched on is checked when it is to be sealed, and one of after it was switched off is not.
 func TestResult_GateThatIsSwitchedOnAndOff(t *testing.T) {
 	t.Parallel()
-	w, scanner := withStub(t)
+	w, scanner := withScripted(t)
 	one := w.gated(t, "one", func(s *account.Spec) { s.Gate = account.Gate{} })
 	before, early := w.draft(t, one, []byte("before")), w.draft(t, one, []byte("early"))
 	w.seal(t, one, early).MustBe(t, http.StatusOK, "seal without a gate")
@@ -164,7 +164,7 @@ func TestResult_GateThatIsSwitchedOnAndOff(t *testing.T) {
 // The statement of a replica that knows of no gate seals nothing that was not checked.
 func TestResult_NoStatementSealsWhatWaits(t *testing.T) {
 	t.Parallel()
-	w, _ := withStub(t)
+	w, _ := withScripted(t)
 	one := w.gated(t, "one")
 	id := w.draft(t, one, []byte("file"))
 	p := w.Principal(t, one)
@@ -182,7 +182,7 @@ func TestResult_LateOneFindsNoDraft(t *testing.T) {
 	for _, result := range []gate.Outcome{gate.Clean, gate.Infected, gate.Unscannable} {
 		t.Run(string(result), func(t *testing.T) {
 			t.Parallel()
-			w, scanner := withStub(t)
+			w, scanner := withScripted(t)
 			scanner.answers(gate.Result{Outcome: result, Name: "X"}, nil)
 			one := w.gated(t, "one")
 			id := w.draft(t, one, []byte("file"))
@@ -245,7 +245,7 @@ func TestResult_OneAccountHoldsNoOtherUp(t *testing.T) {
 // A process that dies while it has a file scanned is followed by another one.
 func TestResult_AnotherProcessContinues(t *testing.T) {
 	t.Parallel()
-	w, scanner := withStub(t)
+	w, scanner := withScripted(t)
 	one := w.gated(t, "one")
 	id := w.draft(t, one, []byte("file"))
 	w.seal(t, one, id).MustBe(t, http.StatusAccepted, "seal")
@@ -262,7 +262,7 @@ func TestResult_AnotherProcessContinues(t *testing.T) {
 // The gate of an account, its drafts and its quarantine are those of its app only.
 func TestGate_IsolatesTenants(t *testing.T) {
 	t.Parallel()
-	w, scanner := withStub(t)
+	w, scanner := withScripted(t)
 	one, other := w.gated(t, "one"), w.gated(t, "other")
 	plain := w.gated(t, "plain", func(s *account.Spec) { s.Gate = account.Gate{} })
 	sibling := w.AddApp(t, one, "sibling")

@@ -156,7 +156,7 @@ func TestSeal_IsRecordedUntilTheResult(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, scanner := withStub(t)
+			w, scanner := withScripted(t)
 			one := w.gated(t, "one")
 			answer, id := upload(w, t, one, []byte("clean"))
 			if answer != "" && (!strings.Contains(answer, `"state":"checking"`) && !strings.Contains(answer, `\"state\":\"checking\"`)) {
@@ -193,7 +193,7 @@ func TestSeal_IsRecordedUntilTheResult(t *testing.T) {
 // A seal after the result is as one without a gate.
 func TestSeal_AfterTheResultIsDoneAtOnce(t *testing.T) {
 	t.Parallel()
-	w, _ := withStub(t)
+	w, _ := withScripted(t)
 	one := w.gated(t, "one")
 	w.run(t)
 	id := w.draft(t, one, []byte("clean"))

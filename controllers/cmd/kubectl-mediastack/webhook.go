@@ -290,7 +290,10 @@ func (r *webhookRequest) ask(ctx context.Context, cluster *cluster, annotations 
 		set[name] = &value
 	}
 	before, until := w.Status.RequestError, cluster.now().Add(staleError)
-	if err := setAnnotations(ctx, cluster, w, set); err != nil {
+	// Ctrl-C does not end this request: it would not be known whether there is something to remove.
+	asking, asked := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	err = setAnnotations(asking, cluster, w, set)
+	if asked(); err != nil {
 		return nil, err
 	}
 	defer func() {
