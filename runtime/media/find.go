@@ -32,9 +32,10 @@ func (q Query) Skip() int { return (max(q.Page, 1) - 1) * q.Limit }
 // QueryText is a query as a client sends it. Empty fields were not sent.
 type QueryText struct {
 	Filter
-	Type, Name, From, To, Sort, State, After string
-	Metadata                                 map[string]string
-	Page, Limit                              *int
+	Words, Type, Name, From, To, Sort, State, After string
+	Traits                                          TraitsText
+	Metadata                                        map[string]string
+	Page, Limit                                     *int
 }
 
 // Parse returns the query, or an Invalid fault that names the first parameter that is malformed.
@@ -49,6 +50,12 @@ func (t QueryText) Parse() (Query, error) {
 		}
 	}
 	var err error
+	if q.Words, err = ParseWords(t.Words); err != nil {
+		return Query{}, err
+	}
+	if q.Traits, err = t.Traits.Parse(); err != nil {
+		return Query{}, err
+	}
 	if q.From, err = parseTime("from", t.From); err != nil {
 		return Query{}, err
 	}

@@ -450,7 +450,7 @@ func (q *Queries) ItemsByID(ctx context.Context, arg ItemsByIDParams) ([]ItemsBy
 }
 
 const lockItem = `-- name: LockItem :one
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state, gate_state, seal_actor FROM stored_item WHERE account_id = $1 AND id = $2 FOR UPDATE
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state, gate_state, seal_actor, search_text FROM stored_item WHERE account_id = $1 AND id = $2 FOR UPDATE
 `
 
 type LockItemParams struct {
@@ -491,6 +491,7 @@ func (q *Queries) LockItem(ctx context.Context, arg LockItemParams) (StoredItem,
 		&i.DerivativesState,
 		&i.GateState,
 		&i.SealActor,
+		&i.SearchText,
 	)
 	return i, err
 }

@@ -232,6 +232,7 @@ type Item struct {
 	DerivativesState int16
 	GateState        int16
 	SealActor        *string
+	SearchText       *string
 }
 
 type ItemCache struct {
@@ -524,6 +525,7 @@ type StoredItem struct {
 	DerivativesState int16
 	GateState        int16
 	SealActor        *string
+	SearchText       *string
 }
 
 type Upload struct {
