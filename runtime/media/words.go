@@ -6,6 +6,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/norm"
+
 	"mediastack.dev/runtime/fault"
 )
 
@@ -31,6 +33,8 @@ type WordText struct {
 	Folded string
 	// Whole says that the last word is meant. Otherwise longer words that begin with it match, too.
 	Whole bool
+	// raw is one word as it was sent, in lower case, of which there may be other forms; empty for what is several words, or in quotation marks.
+	raw string
 }
 
 // Any reports whether there are any.
@@ -82,6 +86,9 @@ func ParseWords(text string) (Words, error) {
 		if count > MaxWords {
 			return Words{}, fault.New(fault.Invalid, "q must have at most %d words", MaxWords)
 		}
+		if raw := rawWord(part); !whole && foldWords(raw) == found.Folded && !strings.Contains(found.Folded, " ") {
+			found.raw = raw
+		}
 		if excluded {
 			words.Excluded = append(words.Excluded, found)
 		} else {
@@ -92,6 +99,11 @@ func ParseWords(text string) (Words, error) {
 		return Words{}, fault.New(fault.Invalid, "q must have a letter or a digit")
 	}
 	return words, nil
+}
+
+// rawWord returns a word in lower case, without what is around it.
+func rawWord(part string) string {
+	return strings.ToLower(norm.NFC.String(strings.TrimFunc(part, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })))
 }
 
 // quotes are the quotation marks that begin and end a phrase: keyboards of phones write the others.
@@ -125,6 +137,29 @@ func cutAny(text, characters string) (before, after string, found bool) {
 	return text[:at], text[at+size:], true
 }
 
+// String returns a text that ParseWords reads as these words.
+func (w Words) String() string {
+	var all []string
+	for _, text := range w.Texts {
+		all = append(all, text.String())
+	}
+	for _, text := range w.Excluded {
+		all = append(all, "-"+text.String())
+	}
+	return strings.Join(all, " ")
+}
+
+// String returns a text that ParseWords reads as this one.
+func (t WordText) String() string {
+	switch {
+	case t.Whole:
+		return `"` + t.Folded + `"`
+	case t.raw != "":
+		return t.raw
+	}
+	return strings.ReplaceAll(t.Folded, " ", "_")
+}
+
 // text returns words that have the same form whatever their text was, for the binding of cursors.
 func (w Words) text() string {
 	var all []string
@@ -136,4 +171,47 @@ func (w Words) text() string {
 	}
 	slices.Sort(all)
 	return strings.Join(slices.Compact(all), "\n")
+}
+
+// minStem is how many characters a stem has at least: very many words begin with a shorter one.
+const minStem = 3
+
+// raws returns the words that may have other forms.
+func (w Words) raws() (all []string) {
+	for _, text := range slices.Concat(w.Texts, w.Excluded) {
+		if text.raw != "" {
+			all = append(all, text.raw)
+		}
+	}
+	return all
+}
+
+// withStems returns the words with those of raws in the place of their forms: what they have in common with their stems.
+func (w Words) withStems(stems []string) Words {
+	replaced := func(texts []WordText) []WordText {
+		texts = slices.Clone(texts)
+		for i := range texts {
+			if text := &texts[i]; text.raw != "" {
+				if common := commonPrefix(text.Folded, foldWords(stems[0])); utf8.RuneCountInString(common) >= minStem {
+					text.Folded = common
+				}
+				stems = stems[1:]
+			}
+		}
+		return texts
+	}
+	texts := replaced(w.Texts)
+	return Words{Texts: texts, Excluded: replaced(w.Excluded)}
+}
+
+// commonPrefix returns the characters that two texts begin with.
+func commonPrefix(a, b string) string {
+	for i, r := range a {
+		if other, size := utf8.DecodeRuneInString(b); size == 0 || other != r {
+			return a[:i]
+		} else {
+			b = b[size:]
+		}
+	}
+	return a
 }

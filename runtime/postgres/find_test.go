@@ -231,6 +231,7 @@ func principalOf(scope media.Scope) account.Principal {
 func readAll(t *testing.T, service *media.Service, p account.Principal, q media.Query, between func()) []uuid.UUID {
 	t.Helper()
 	var ids []uuid.UUID
+	p.Account.Search.Keys = q.Keys // Find takes it from there
 	for range 10_000 {
 		results, err := service.Find(t.Context(), p, q)
 		must(t, err)
@@ -287,6 +288,7 @@ func TestFind_EqualsModel(t *testing.T) {
 		if got := readAll(t, service, p, q, func() {}); !slices.Equal(got, want) {
 			t.Fatalf("%+v: %d items are not those of the model, %d", q, len(got), len(want))
 		}
+		p.Account.Search.Keys = q.Keys
 		q.Page = 1 + random.IntN(3)
 		results, err := service.Find(t.Context(), p, q)
 		must(t, err)

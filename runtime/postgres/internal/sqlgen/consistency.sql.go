@@ -14,7 +14,7 @@ import (
 )
 
 const accountByID = `-- name: AccountByID :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate FROM account WHERE id = $1
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search FROM account WHERE id = $1
 `
 
 func (q *Queries) AccountByID(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -48,6 +48,7 @@ func (q *Queries) AccountByID(ctx context.Context, id uuid.UUID) (Account, error
 		&i.JournalRetention,
 		&i.JournalFullAddresses,
 		&i.Gate,
+		&i.Search,
 	)
 	return i, err
 }
@@ -512,7 +513,7 @@ func (q *Queries) LockRepair(ctx context.Context, arg LockRepairParams) error {
 }
 
 const openAccountsAfter = `-- name: OpenAccountsAfter :many
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate FROM account WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search FROM account WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2
 `
 
 type OpenAccountsAfterParams struct {
@@ -557,6 +558,7 @@ func (q *Queries) OpenAccountsAfter(ctx context.Context, arg OpenAccountsAfterPa
 			&i.JournalRetention,
 			&i.JournalFullAddresses,
 			&i.Gate,
+			&i.Search,
 		); err != nil {
 			return nil, err
 		}

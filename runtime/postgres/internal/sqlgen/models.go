@@ -42,6 +42,7 @@ type Account struct {
 	JournalRetention     *int64
 	JournalFullAddresses bool
 	Gate                 []byte
+	Search               []byte
 }
 
 type AccountHolding struct {
