@@ -94,6 +94,10 @@ func SearchStatements(scope media.Scope, query media.Query, after *media.Positio
 		add("drafts", draftSettings)(search.inOrder(bounds.firstScan+wanted, wanted))
 		return statements
 	}
+	if len(query.Words.Texts) > 0 {
+		add("by words", bounds.settings())(search.byWords(bounds.gathered, wanted))
+		add("count by words", bounds.settings())(search.countByWords(bounds.counted))
+	}
 	add("first scan", "")(search.inOrder(bounds.firstScan+wanted, wanted))
 	if len(termsOf(query.Search)) > 0 {
 		add("by terms", bounds.settings())(search.byTerms(bounds.gathered, wanted))
