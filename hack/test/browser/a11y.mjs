@@ -11,7 +11,7 @@ export async function tabOrder(user) {
       const { outlineStyle, outlineWidth, boxShadow } = getComputedStyle(element.closest('.choice') ?? element)
       return outlineStyle === 'none' ? boxShadow : `${outlineStyle} ${outlineWidth} ${boxShadow}`
     }
-    const all = [...document.querySelectorAll('a[href], button, summary, input:not([type="hidden"]), select')]
+    const all = [...document.querySelectorAll('a[href], button, summary, input:not([type="hidden"]), select, textarea')]
       .filter((element) => element.checkVisibility() && (element.type !== 'radio' || element === element.form.querySelector(`[name="${element.name}"]`)))
     return { all, look, before: all.map(look) }
   })

@@ -229,13 +229,32 @@ export class User {
 
   // upload uploads a file with the form of the files page.
   async upload(name, { caption = '', group = '', access = '', draft = false } = {}) {
-    if (!await this.has('.upload[open]')) await this.page.click('.upload summary')
+    await this.open('.upload')
     const field = await this.page.$('#file')
     await field.uploadFile(join(this.fixture.options.files, name))
     if (caption) await this.fill('#caption', caption)
     if (group) await this.fill('#group', group)
     if (access) await this.page.select('#access', access)
     return this.press(draft ? '.upload button[formaction]' : '.upload button.main')
+  }
+
+  // view opens the page of a file of the list, from 1.
+  view(n = 1) { return this.press(`.grid .file:nth-child(${n}) h3 a`) }
+
+  // remove deletes a file of the list, or comes to the question whether to.
+  async remove(n = 1) {
+    await this.view(n)
+    return this.press('.side form[action*="/delete"] button, .side a[href*="/delete"]')
+  }
+
+  // open opens a part of the page that is folded.
+  async open(selector) {
+    if (await this.has(`${selector}:not([open])`)) await this.page.click(`${selector} > summary`)
+  }
+
+  async logOut() {
+    await this.open('.menu')
+    return this.press('form[action="/account/connections/logout"] button')
   }
 
   // request is the id of the login to which the page belongs.

@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/cdn"
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/gate"
@@ -340,13 +342,19 @@ func (b *builder) buildLogin() error {
 	if !b.Files.Enabled {
 		return nil
 	}
-	page, err := webfiles.New(b.Files, webfiles.Deps{Media: b.items, Uploads: b.uploads, Activity: b.activity, URLs: b.files.URLs(), Settings: b.cached, StoreOrigin: b.files.StoreOrigin, DraftTTL: b.Drafts.DraftTTL,
+	page, err := webfiles.New(b.Files, webfiles.Deps{Media: b.items, Uploads: b.uploads, Activity: b.activity, URLs: b.files.URLs(), Links: b.files.URLs(), Inline: delivery.IsInline, Objects: b.objects, Signatures: b.signUploads, Settings: b.cached, StoreOrigin: b.files.StoreOrigin, DraftTTL: b.Drafts.DraftTTL,
 		CheckWritable: b.auth.CheckWritable, Login: login, OAuth: logins, Pages: shown, Limits: b.limits, BaseURL: b.Server.BaseURL, Now: time.Now})
 	if err != nil {
 		return err
 	}
 	b.mounts = append(b.mounts, page.Mount)
 	return nil
+}
+
+// signUploads issues an upload signature for the script of the files page, under the tool policy of the account as the page.
+func (b *builder) signUploads(r *http.Request, p account.Principal, seal bool) (header, signature string, expires time.Time, err error) {
+	signature, expires, err = b.auth.Issue(r.Context(), auth.Identity{Principal: p, Assistant: true}, api.SignatureRequest{Seal: &seal})
+	return b.auth.SignatureHeader, signature, expires, err
 }
 
 // buildLogins creates the logins, and the task that sends their e-mails.

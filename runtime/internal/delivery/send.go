@@ -31,8 +31,8 @@ var inlineTypes = map[string]bool{
 	"text/plain": true,
 }
 
-// isInline reports whether a browser may display a type.
-func isInline(mimeType string) bool {
+// IsInline reports whether a browser may display a type.
+func IsInline(mimeType string) bool {
 	format, isImage := imageformat.ByType(mimeType)
 	return inlineTypes[mimeType] || isImage && format.Inline() && mimeType == format.MIMEType()
 }
@@ -193,7 +193,7 @@ func cacheControl(file resolvedFile) string {
 // file name in ASCII for old clients, and in UTF-8.
 func disposition(file resolvedFile) string {
 	kind := "attachment"
-	if isInline(file.object.MimeType) {
+	if IsInline(file.object.MimeType) {
 		kind = "inline"
 	}
 	name := downloadName(file.item, file.object)

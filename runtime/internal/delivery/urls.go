@@ -60,24 +60,44 @@ func (u *URLs) FileURL(item media.Item, originals settings.Originals) string {
 	return u.url(item, variant, name, file, isPublic(item, variant, originals))
 }
 
+// LinkUntil returns the URL of the object that item.File returns at the time of a request. It is signed and expires at a time, whatever the
+// access of the item is.
+func (u *URLs) LinkUntil(item media.Item, until time.Time) string {
+	variant, name := item.FileVariant(), item.FileName
+	if variant != media.Shown {
+		name = downloadName(item, item.File())
+	}
+	return u.sign(u.appendAddress(nil, item, variant, name), item.ID, variant, until)
+}
+
 // url returns the address of a variant. object has the bytes that it names now; without a hash they are not known, or may change.
 func (u *URLs) url(item media.Item, variant media.Variant, name string, object media.Object, public bool) string {
 	var buffer [512]byte
-	address := append(append(buffer[:0], u.base...), api.FilePath...)
-	address = api.AppendUUID(address, item.ID)
-	address = append(append(append(address, '/'), variant...), '/')
-	address = append(address, url.PathEscape(name)...)
+	address := u.appendAddress(buffer[:0], item, variant, name)
 	if public {
 		if len(object.SHA256) >= versionBytes {
 			address = appendVersion(append(address, "?v="...), object)
 		}
 		return string(address)
 	}
-	expires := u.expiry().Unix()
+	return u.sign(address, item.ID, variant, u.expiry())
+}
+
+// appendAddress appends the address of a variant without parameters.
+func (u *URLs) appendAddress(address []byte, item media.Item, variant media.Variant, name string) []byte {
+	address = append(append(address, u.base...), api.FilePath...)
+	address = api.AppendUUID(address, item.ID)
+	address = append(append(append(address, '/'), variant...), '/')
+	return append(address, url.PathEscape(name)...)
+}
+
+// sign returns an address with its expiry and its signature.
+func (u *URLs) sign(address []byte, id uuid.UUID, variant media.Variant, until time.Time) string {
+	expires := until.Unix()
 	var message, mac [128]byte
 	address = strconv.AppendInt(append(address, "?expires="...), expires, 10)
 	address = append(address, "&signature="...)
-	return string(base64.RawURLEncoding.AppendEncode(address, u.signer.AppendSign(mac[:0], appendSignedPayload(message[:0], item.ID, variant, expires))))
+	return string(base64.RawURLEncoding.AppendEncode(address, u.signer.AppendSign(mac[:0], appendSignedPayload(message[:0], id, variant, expires))))
 }
 
 // expiry returns the expiry of a URL that is built now: the first multiple of step at which

@@ -111,7 +111,7 @@ func (a *API) Mount(r chi.Router) {
 	}
 	r.Get(appsPath, a.showAuthorizedApps)
 	r.Post(revokeAppsPath, a.CSRFProtected(a.revokeApps))
-	r.Post(logoutPath, a.csrfProtectedOr(a.logOut, a.loggedOut))
+	r.Post(logoutPath, a.csrfProtectedOr(maxForm, a.logOut, a.loggedOut))
 	for _, path := range []string{accountPath, revokeAppsPath, logoutPath} {
 		r.Get(path, a.redirectToAccount)
 	}

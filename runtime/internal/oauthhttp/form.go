@@ -18,18 +18,26 @@ import (
 // maxForm bounds the body of every form, in bytes.
 const maxForm = 8 << 10
 
-// parseForm reads a form from the body. Parameters in the URL are ignored, parameters may not
-// be repeated (RFC 6749, section 3.2), and their values must be text.
+// MaxTextForm bounds the body of a form with the texts of a file, in bytes: 24 pairs of metadata, each with three bytes for one of a text.
+const MaxTextForm = 256 << 10
+
+// parseForm reads a form of up to maxForm bytes.
 func parseForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
+	return parseFormUpTo(w, r, maxForm)
+}
+
+// parseFormUpTo reads a form of up to limit bytes from the body. Parameters in the URL are ignored, parameters may not
+// be repeated (RFC 6749, section 3.2), and their values must be text.
+func parseFormUpTo(w http.ResponseWriter, r *http.Request, limit int64) (url.Values, error) {
 	if contentType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || contentType != "application/x-www-form-urlencoded" {
 		return nil, fault.New(fault.Invalid, "send a form: application/x-www-form-urlencoded")
 	}
 	httpapi.ReadDocument(r.Context(), true)
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	r.Body = http.MaxBytesReader(w, r.Body, limit)
 	if err := r.ParseForm(); errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, fault.New(fault.Invalid, "the form did not arrive in time")
 	} else if err != nil {
-		return nil, fault.Wrap(errors.New("unreadable form"), fault.Invalid, "the form cannot be read, or is longer than 8 KiB")
+		return nil, fault.Wrap(errors.New("unreadable form"), fault.Invalid, "the form cannot be read, or is longer than %d KiB", limit>>10)
 	}
 	for name, values := range r.PostForm {
 		if len(values) > 1 {
@@ -49,17 +57,25 @@ type FormHandler func(w http.ResponseWriter, r *http.Request, session oauth.Logi
 // CSRFProtected calls next if the form was submitted from this origin, by the browser of the
 // login session, and with its CSRF token.
 func (a *API) CSRFProtected(next FormHandler) http.HandlerFunc {
-	return a.csrfProtectedOr(next, func(w http.ResponseWriter, r *http.Request, _ url.Values, err error) { a.ErrorPage(w, r, err) })
+	return a.csrfProtectedOr(maxForm, next, func(w http.ResponseWriter, r *http.Request, _ url.Values, err error) { a.ErrorPage(w, r, err) })
+}
+
+// CSRFProtectedText is CSRFProtected for a form of up to MaxTextForm bytes. If its session has ended, the page shows what the user typed: typed
+// returns it. The form came from a page of the service, so nobody else chose the text.
+func (a *API) CSRFProtectedText(next FormHandler, typed func(url.Values) []pages.Typed) http.HandlerFunc {
+	return a.csrfProtectedOr(MaxTextForm, next, func(w http.ResponseWriter, r *http.Request, form url.Values, err error) {
+		a.errorPage(w, r, err, typed(form))
+	})
 }
 
 // csrfProtectedOr is CSRFProtected with another answer to a form whose session has ended.
-func (a *API) csrfProtectedOr(next FormHandler, ended func(http.ResponseWriter, *http.Request, url.Values, error)) http.HandlerFunc {
+func (a *API) csrfProtectedOr(limit int64, next FormHandler, ended func(http.ResponseWriter, *http.Request, url.Values, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := a.checkOrigin(r); err != nil {
 			a.ErrorPage(w, r, err)
 			return
 		}
-		form, err := parseForm(w, r)
+		form, err := parseFormUpTo(w, r, limit)
 		if err != nil {
 			a.ErrorPage(w, r, err)
 			return

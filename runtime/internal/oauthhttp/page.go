@@ -21,15 +21,21 @@ import (
 // sources are the origins that a page may use besides its own, as lists for the
 // Content-Security-Policy. Each origin follows a space.
 type sources struct {
-	forms  string // where a form may lead
-	images string
+	forms string // where a form may lead
+	files string // of pictures and recordings
+	// scripts permits the scripts of the service, and that they send requests to it and play files.
+	scripts bool
 }
 
-// setSecurityHeaders sets the headers that protect every page: no frames, no caches, no scripts, and
-// no content of other origins than those of the page.
+// setSecurityHeaders sets the headers that protect every page: no frames, no caches, no scripts but those of the
+// service on pages that have one, and no content of other origins than those of the page.
 func (a *API) setSecurityHeaders(w http.ResponseWriter, allowed sources) {
 	header := w.Header()
-	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src 'self'"+allowed.images+"; form-action 'self'"+allowed.forms+"; frame-ancestors 'none'; base-uri 'none'")
+	scripts := ""
+	if allowed.scripts {
+		scripts = "; script-src 'self'; connect-src 'self'; media-src 'self'" + allowed.files
+	}
+	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src 'self'"+allowed.files+scripts+"; form-action 'self'"+allowed.forms+"; frame-ancestors 'none'; base-uri 'none'")
 	header.Set("X-Frame-Options", "DENY")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Referrer-Policy", "same-origin") // with no-referrer, browsers would hide the origin of our own forms
@@ -45,13 +51,13 @@ func (a *API) page(w http.ResponseWriter, r *http.Request, status int, redirectU
 	a.pageWith(w, r, status, allowed, render)
 }
 
-// WritePage writes a page. pictures are URLs, from whose origins it may show pictures.
+// WritePage writes a page of an account, which may have scripts. pictures are URLs, from whose origins it may show files.
 func (a *API) WritePage(w http.ResponseWriter, r *http.Request, status int, pictures []string, render func(io.Writer) error) {
 	var allowed []string
 	for _, picture := range pictures {
 		allowed = append(allowed, originSource(picture))
 	}
-	a.pageWith(w, r, status, sources{images: strings.Join(slices.Compact(allowed), "")}, render)
+	a.pageWith(w, r, status, sources{files: strings.Join(slices.Compact(allowed), ""), scripts: true}, render)
 }
 
 // pageWith writes a page that uses other origins.
@@ -70,8 +76,13 @@ func (a *API) pageWith(w http.ResponseWriter, r *http.Request, status int, allow
 
 // ErrorPage writes a page that shows an error, with a link to where the user may begin again.
 func (a *API) ErrorPage(w http.ResponseWriter, r *http.Request, err error) {
+	a.errorPage(w, r, err, nil)
+}
+
+// errorPage writes an error page, which gives back what the user typed.
+func (a *API) errorPage(w http.ResponseWriter, r *http.Request, err error, typed []pages.Typed) {
 	to := a.interrupted(r)
-	page := pages.ErrorPage{Title: "Request failed", Text: errorText(err), Hint: "If an application sent you here, start again there.",
+	page := pages.ErrorPage{Title: "Request failed", Text: errorText(err), Hint: "If an application sent you here, start again there.", Typed: typed,
 		Links: []pages.PageLink{{Text: "Authorized applications", URL: appsDestination.again()}}}
 	if a.Files != nil {
 		page.Links = append([]pages.PageLink{{Text: "Your files", URL: destination{page: a.Files.Home}.again()}}, page.Links...)

@@ -53,7 +53,7 @@ func TestActivity_TellsOwnersWhoDidWhat(t *testing.T) {
 	p := b.Login("/account/files", webtest.Owner)
 	p = b.Follow(b.SendFile(p.Action(t, "/account/files/upload"), []webtest.Part{webtest.File("notes.txt", "hello"), webtest.Field("caption", "private words")}))
 	p.Says(t, http.StatusOK, "notes.txt")
-	item := p.Fields().Get("item")
+	item := p.Fields().Get("item0")
 	draft := rt.Item(t, w, tenant, "draft.txt", "d", false)
 	id, err := uuid.Parse(item)
 	must(t, err)
@@ -98,7 +98,7 @@ func TestActivity_TellsOwnersWhoDidWhat(t *testing.T) {
 	if names := b.Get(linkTo(t, p, "notes.txt")).Names(); !slices.Equal(names, []string{"notes.txt"}) {
 		t.Errorf("the name of a file leads to %v", names)
 	}
-	b.Get(linkTo(t, p, "draft.txt")).Says(t, http.StatusOK, "Drafts", "draft.txt")
+	b.Get(linkTo(t, p, "draft.txt")).Says(t, http.StatusOK, "Not kept yet", "draft.txt")
 	for _, link := range p.Elements(t, "a") {
 		if text := webtest.TextOf(link); text == "post.txt" || text == gone.ID.String() {
 			t.Errorf("%s is linked, which the files page does not have", text)
@@ -278,7 +278,7 @@ func TestActivity_HasTheChecksOfTheFilesPage(t *testing.T) {
 	rt.Item(t, w, tenant, "notes.txt", "x", true)
 	b := rt.Browser(t)
 	p := b.Login("/account/activity", webtest.Owner) // the first request
-	want := "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+	want := "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; connect-src 'self'; media-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 	if got := p.Header; got.Get("Content-Security-Policy") != want || got.Get("X-Frame-Options") != "DENY" || got.Get("Cache-Control") != "no-store" || got.Get("Referrer-Policy") != "same-origin" || got.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("the headers are %v", got)
 	}

@@ -33,6 +33,8 @@ type Media interface {
 	Seal(ctx context.Context, p account.Principal, id uuid.UUID) (media.Item, error)
 	Delete(ctx context.Context, p account.Principal, id uuid.UUID, options media.DeleteOptions) (restorableUntil *time.Time, err error)
 	Restore(ctx context.Context, p account.Principal, id uuid.UUID) (media.Item, error)
+	Update(ctx context.Context, p account.Principal, id uuid.UUID, change media.Change, condition media.Condition) (media.Item, error)
+	Groups(ctx context.Context, p account.Principal, access media.Access, after string, limit int) (groups []media.ItemCount, next string, err error)
 }
 
 // Uploads receive files, and list and end resumable uploads that are running. upload.Service implements it.
@@ -62,6 +64,12 @@ type Deps struct {
 	// Activity are the events of accounts.
 	Activity *journal.Activity
 	URLs     api.URLs
+	Links    Links
+	Objects  Objects
+	// Signatures are those of uploads by the script of the page.
+	Signatures Signatures
+	// Inline reports whether a browser may display a type.
+	Inline func(mimeType string) bool
 	// Settings are those of accounts, by which originals are public.
 	Settings api.SettingsOf
 	// StoreOrigin returns the origin to which the URLs of a bucket's files redirect; empty = they do not.
@@ -76,13 +84,19 @@ type Deps struct {
 // API serves the files page. It is safe for concurrent use.
 type API struct {
 	Deps
-	cfg Config
+	cfg      Config
+	archives archives
 }
 
 // Paths of the page and its forms.
 const (
 	filesPath        = oauthhttp.AccountPaths + "files"
 	uploadFilePath   = filesPath + "/upload"
+	viewFilePath     = filesPath + "/view"
+	editFilePath     = filesPath + "/edit"
+	signaturePath    = filesPath + "/signature"
+	selectedPath     = filesPath + "/selected"
+	shareFilePath    = filesPath + "/share"
 	sealFilePath     = filesPath + "/seal"
 	deleteFilePath   = filesPath + "/delete"
 	restoreFilePath  = filesPath + "/restore"
@@ -105,11 +119,16 @@ func (a *API) Mount(r chi.Router) {
 	r.Get(activityPath, a.showActivity)
 	r.Get(deleteFilePath, a.showDeleteFile)
 	r.Post(uploadFilePath, a.uploadFile)
+	r.Get(viewFilePath, a.showFile)
+	r.Post(editFilePath, a.Login.CSRFProtectedText(a.editFile, typedTexts))
+	r.Post(shareFilePath, a.Login.CSRFProtected(a.shareFile))
+	r.Post(signaturePath, a.Login.CSRFProtected(a.signUploads))
+	r.Post(selectedPath, a.Login.CSRFProtected(a.changeSelected))
 	r.Post(sealFilePath, a.Login.CSRFProtected(a.sealFile))
 	r.Post(deleteFilePath, a.Login.CSRFProtected(a.deleteFile))
 	r.Post(restoreFilePath, a.Login.CSRFProtected(a.restoreFile))
 	r.Post(cancelUploadPath, a.Login.CSRFProtected(a.cancelUpload))
-	for _, path := range []string{uploadFilePath, sealFilePath, restoreFilePath, cancelUploadPath} {
+	for _, path := range []string{uploadFilePath, editFilePath, shareFilePath, selectedPath, signaturePath, sealFilePath, restoreFilePath, cancelUploadPath} {
 		r.Get(path, a.redirectToFiles)
 	}
 }

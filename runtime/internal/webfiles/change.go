@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -106,22 +107,27 @@ var errConfirm = fault.New(fault.Conflict, "This file would be deleted permanent
 // account may have lost its undo window since the list was shown.
 func (a *API) deleteFile(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, form url.Values) {
 	a.changeFile(w, r, session, form, account.DeleteMedia, func(ctx context.Context, o fileOwner, id uuid.UUID) (url.Values, error) {
-		item, err := a.Media.Get(ctx, o.principal, id)
-		if err != nil {
-			return nil, err
-		}
-		if isPermanentDelete(o.principal, item) && form.Get("permanent") != "1" {
-			return nil, errConfirm
-		}
-		if a.needsRecentLogin(o, item) {
-			return nil, errLogInAgain
-		}
-		restorableUntil, err := a.Media.Delete(ctx, o.principal, id, loginDelete)
+		restorableUntil, err := a.deleteOne(ctx, o, id, form.Get("permanent") == "1")
 		if restorableUntil == nil {
 			return url.Values{"done": {"permanent"}}, err
 		}
 		return url.Values{"done": {"deleted"}, "deleted": {id.String()}}, err
 	})
+}
+
+// deleteOne deletes an item, and returns until when that can be undone. permanent says that the user has confirmed a delete that cannot be.
+func (a *API) deleteOne(ctx context.Context, o fileOwner, id uuid.UUID, permanent bool) (restorableUntil *time.Time, err error) {
+	item, err := a.Media.Get(ctx, o.principal, id)
+	if err != nil {
+		return nil, err
+	}
+	if isPermanentDelete(o.principal, item) && !permanent {
+		return nil, errConfirm
+	}
+	if a.needsRecentLogin(o, item) {
+		return nil, errLogInAgain
+	}
+	return a.Media.Delete(ctx, o.principal, id, loginDelete)
 }
 
 // showDeleteFile asks whether to delete an item permanently.
@@ -137,7 +143,7 @@ func (a *API) showDeleteFile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	back := backQuery(query)
-	item, pictures, err := a.fileToDelete(r.Context(), o, query)
+	item, pictures, err := a.itemOf(r.Context(), o, query, account.DeleteMedia)
 	if err != nil {
 		a.writeFilesPage(w, r, o, back, filesMessage{err: err})
 		return
@@ -150,9 +156,9 @@ func (a *API) showDeleteFile(w http.ResponseWriter, r *http.Request) {
 	a.Login.WritePage(w, r, http.StatusOK, pictures, func(to io.Writer) error { return a.Pages.DeleteFile(to, page) })
 }
 
-// fileToDelete returns the item of a question, and URLs of the origins of its picture.
-func (a *API) fileToDelete(ctx context.Context, o fileOwner, query url.Values) (media.Item, []string, error) {
-	if err := a.checkOperation(o.principal, account.DeleteMedia); err != nil {
+// itemOf returns the item of a page or a form about an operation, and URLs of the origins of its picture.
+func (a *API) itemOf(ctx context.Context, o fileOwner, query url.Values, operation account.Operation) (media.Item, []string, error) {
+	if err := a.checkOperation(o.principal, operation); err != nil {
 		return media.Item{}, nil, err
 	}
 	id, err := parseItem(query)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -39,7 +40,10 @@ func (a *API) showFiles(w http.ResponseWriter, r *http.Request) {
 	}
 	done := query.Get("done")
 	message := filesMessage{notice: doneNotices[done], cancelled: done == "cancelled" || done == "ended"}
-	if done == "deleted" {
+	if name, many := strings.CutPrefix(done, "many-"); many {
+		message.notice = manyNotice(name, query.Get("count"))
+	}
+	if done == "deleted" || done == "many-delete" {
 		message.deleted = query.Get("deleted")
 	}
 	a.writeFilesPage(w, r, o, listQuery(query), message)
@@ -194,8 +198,10 @@ func (a *API) fileView(o fileOwner, originals settings.Originals, item media.Ite
 	if original, ok := item.Objects.Find(media.Original); ok && file.Variant != media.Original {
 		view.Original = &pages.Original{URL: a.URLs.URL(item, original, originals), Type: original.MimeType, Size: original.Bytes}
 	}
+	view.ViewURL = o.viewURL(view.ID, query)
 	if thumbnail, ok := item.Thumbnail(); ok {
 		view.Thumbnail = a.URLs.URL(item, thumbnail, originals)
+		view.Width, view.Height = item.Facts.Width, item.Facts.Height
 	}
 	if item.Draft() {
 		view.ExpiresAt = item.CreatedAt.Add(a.DraftTTL)
@@ -226,10 +232,14 @@ type filesMessage struct {
 
 // doneNotices are the notices by the code in the URL.
 var doneNotices = map[string]string{
-	"uploaded":  "The file was uploaded.",
-	"drafted":   "The file was uploaded as a draft.",
-	"checking":  "The file is checked for malware. It is sealed once it is known to be clean: look at the list again.",
-	"sealed":    "The file was sealed: it stays.",
+	"uploaded": "The file was uploaded.",
+	"drafted":  "The file was uploaded. It is not kept yet.",
+	"checking": "The file is checked for malware. It is kept once it is known to be clean: look at the list again.",
+	"sealed":   "The file is kept.",
+	"changed":  "The file was changed.",
+
+	"many-checking": "The files are checked for malware. They are kept once they are known to be clean: look at the list again.",
+
 	"deleted":   "The file was deleted.",
 	"permanent": "The file was deleted permanently.",
 	"restored":  "The file was restored.",
@@ -258,8 +268,8 @@ func (a *API) writeFilesPage(w http.ResponseWriter, r *http.Request, o fileOwner
 	if page.Running != nil {
 		page.Running.Shown = message.cancelled
 	}
-	if id, err := uuid.Parse(message.deleted); err == nil && a.may(o.principal, account.RestoreMedia) {
-		page.Deleted = id.String()
+	if a.may(o.principal, account.RestoreMedia) && message.notice != "" {
+		page.Deleted = decodeItems(message.deleted)
 	}
 	status := http.StatusOK
 	if message.err != nil {
@@ -287,7 +297,7 @@ func (a *API) filesContent(ctx context.Context, o fileOwner, query url.Values) (
 		return page, err
 	}
 	page.Several = len(accounts) > 1
-	for _, tab := range []struct{ name, state string }{{"Files", sealedFiles}, {"Drafts", draftFiles}, {"Deleted", deletedFiles}} {
+	for _, tab := range []struct{ name, state string }{{"Files", sealedFiles}, {"Not kept yet", draftFiles}, {"Deleted", deletedFiles}} {
 		if tab.state != deletedFiles || p.Account.Undo.Window > 0 || page.State == deletedFiles {
 			page.Tabs = append(page.Tabs, pages.Tab{Name: tab.name, URL: o.url(filesPath, with(url.Values{}, "state", tab.state)), Current: tab.state == page.State})
 		}
@@ -298,6 +308,7 @@ func (a *API) filesContent(ctx context.Context, o fileOwner, query url.Values) (
 			page.UploadURL = o.url(uploadFilePath, target)
 		}
 		page.UploadDraftURL = o.url(uploadFilePath, with(target, "draft", "1"))
+		page.Script = a.uploadScript(o, &page)
 	}
 	if a.may(p, account.GetTotalStorage) {
 		usage, err := a.Media.Usage(ctx, p)
@@ -305,6 +316,9 @@ func (a *API) filesContent(ctx context.Context, o fileOwner, query url.Values) (
 			return page, err
 		}
 		page.Usage = &pages.Usage{Used: usage.Used, Max: usage.MaxStorage}
+	}
+	if err := a.selection(ctx, o, &page); err != nil {
+		return page, err
 	}
 	if page.Running, err = a.runningUploads(ctx, o, page.State); err != nil {
 		return page, err
@@ -324,6 +338,22 @@ func (a *API) filesContent(ctx context.Context, o fileOwner, query url.Values) (
 		page.ClearURL = o.url(filesPath, with(query, "q", "", "name", "", "type", "", "after", "", "page", ""))
 	}
 	return page, nil
+}
+
+// selection sets what can be done with selected files of the list.
+func (a *API) selection(ctx context.Context, o fileOwner, page *pages.FilesPage) (err error) {
+	switch page.State {
+	case deletedFiles:
+		page.Selection.Restore = a.may(o.principal, account.RestoreMedia)
+		return nil
+	case draftFiles:
+		page.Selection.Keep = a.may(o.principal, account.SealMedia)
+	}
+	page.Selection.Download, page.Selection.Delete = a.may(o.principal, account.GetMedia), a.may(o.principal, account.DeleteMedia)
+	if page.Selection.Change = a.may(o.principal, account.UpdateMedia); page.Selection.Change {
+		page.Selection.Groups, err = a.groups(ctx, o.principal)
+	}
+	return err
 }
 
 // pictureURLs returns URLs of the origins of thumbnails: that of the files' URLs, which a browser may not have

@@ -35,7 +35,7 @@ func TestFiles_WorkAcrossReplicas(t *testing.T) {
 	next()
 	draft := p.Actions("/account/files/upload")[1]
 	p = b.Follow(b.SendFile(draft, []webtest.Part{webtest.File("notes.txt", "hello"), webtest.Field("caption", "My notes"), webtest.Field("group", "Texts"), webtest.Field("access", "public")}))
-	p.Says(t, http.StatusOK, "The file was uploaded as a draft.", "notes.txt", "My notes", "Texts", "Public", "Draft", "Expires", "5 bytes of 64 MiB used")
+	p.Says(t, http.StatusOK, "The file was uploaded. It is not kept yet.", "notes.txt", "My notes", "Public", "Not kept yet", "Until", "5 bytes of 64 MiB used")
 	id := p.Fields().Get("item")
 	next()
 	if sealed := b.Get("/account/files"); !slices.Equal(sealed.Names(), []string{}) {
@@ -43,7 +43,7 @@ func TestFiles_WorkAcrossReplicas(t *testing.T) {
 	}
 	next()
 	p = b.Change("seal", p, tenant, id, "back", "state=draft")
-	p.Says(t, http.StatusOK, "The file was sealed", "No drafts")
+	p.Says(t, http.StatusOK, "The file is kept.", "All files are kept")
 	next()
 	p = b.Get("/account/files")
 	p.Says(t, http.StatusOK, "notes.txt", "1 file")
@@ -57,7 +57,7 @@ func TestFiles_WorkAcrossReplicas(t *testing.T) {
 	p = b.Change("delete", p, tenant, id)
 	next()
 	p = b.Get(p.Action(t, "/account/files") + "&state=deleted")
-	p.Says(t, http.StatusOK, "Deleted files", "notes.txt", "Kept until", "Restore")
+	p.Says(t, http.StatusOK, "Deleted files", "notes.txt", "Can be restored until", "Restore")
 	next()
 	b.Change("restore", p, tenant, id, "back", "state=deleted").Says(t, http.StatusOK, "The file was restored.", "No deleted files")
 	next()
@@ -83,8 +83,8 @@ func TestFiles_ADeleteThatIsPermanentIsConfirmed(t *testing.T) {
 		before := w.Rows(t)
 		// A form that nobody was asked about, as one from before the account lost its undo window.
 		b.Change("delete", p, tt.of, tt.item.ID.String(), "back", "state="+tt.state).Says(t, http.StatusConflict, "This file would be deleted permanently.", tt.item.FileName)
-		question := b.Get(p.Action(t, "/account/files/delete"))
-		question.Says(t, http.StatusOK, "Delete this file permanently?", tt.item.FileName, "This cannot be undone.", "Keep it")
+		question := b.Get(b.Get(p.Action(t, "/account/files/view")).Action(t, "/account/files/delete"))
+		question.Says(t, http.StatusOK, "Delete this file permanently?", tt.item.FileName, "This cannot be undone.", "Cancel")
 		if w.Rows(t) != before {
 			t.Fatal("something changed before the user confirmed")
 		}
@@ -162,7 +162,7 @@ func TestFiles_LookingChangesNothing(t *testing.T) {
 	b := rt.Browser(t)
 	p := b.Login("/account/files", webtest.Owner)
 	before := w.Rows(t)
-	for _, path := range []string{"", "/upload", "/seal", "/delete", "/restore"} {
+	for _, path := range []string{"", "/view", "/upload", "/edit", "/share", "/seal", "/delete", "/restore"} {
 		for _, item := range []media.Item{draft, sealed} {
 			query := url.Values{"request": {p.Fields().Get("request")}, "csrf": {p.Fields().Get("csrf")}, "account": {tenant.Account.ID.String()}, "item": {item.ID.String()},
 				"permanent": {"1"}, "done": {"deleted"}, "deleted": {item.ID.String()}}
@@ -213,7 +213,7 @@ func TestFiles_HaveThumbnails(t *testing.T) {
 	p := b.Login("/account/files", webtest.Owner)
 	p = b.Upload(p, "red.png", string(imagetest.PNG(image.NewRGBA(image.Rect(0, 0, 640, 480)))))
 	p.Says(t, http.StatusOK, "The file was uploaded.")
-	shown := regexp.MustCompile(`<img src="([^"]*)" alt=""`).FindStringSubmatch(p.Text)
+	shown := regexp.MustCompile(`<img src="([^"]*)" alt="" width="640" height="480" loading="lazy"`).FindStringSubmatch(p.Text)
 	if shown == nil {
 		t.Fatalf("no thumbnail: %s", p.Text)
 	}
@@ -232,8 +232,10 @@ func TestFiles_OfferTheOriginalBesideItsConversion(t *testing.T) {
 	b := rt.Browser(t)
 	p := b.Login("/account/files", webtest.Owner)
 	uploaded := string(imagetest.PNG(image.NewRGBA(image.Rect(0, 0, 64, 48))))
-	links := func(p webtest.Page) (names []string) {
+	links := func(list webtest.Page) (names []string) {
 		t.Helper()
+		p := b.Get(list.Action(t, "/account/files/view"))
+		p.Says(t, http.StatusOK)
 		for _, link := range p.Elements(t, "a") {
 			if target := webtest.AttributeOf(link, "href"); strings.HasPrefix(target, webtest.BaseURL+"/media/file/") {
 				file := b.Get(target)
@@ -247,15 +249,14 @@ func TestFiles_OfferTheOriginalBesideItsConversion(t *testing.T) {
 		return names
 	}
 	p = b.Upload(p, "plain.png", uploaded)
-	if got := links(p); !slices.Equal(got, []string{"plain.png image/png"}) {
+	if got := links(p); !slices.Equal(got, []string{"Open image/png", "Download image/png"}) {
 		t.Errorf("without a conversion the page leads to %q", got)
 	}
 	_, err := w.Settings.Update(t.Context(), tenant.Account.ID, account.Actor{}, settings.Layer{UseWebP: new(true)})
 	must(t, err)
 	for _, access := range []string{"private", "public"} {
 		p = b.Upload(p, access+".png", uploaded, webtest.Field("access", access))
-		p.Says(t, http.StatusOK, "Download original", "image/png")
-		if got := links(p)[:2]; !slices.Equal(got, []string{access + ".png image/webp", "Download original image/png"}) {
+		if got := links(p); !slices.Equal(got, []string{"Open image/webp", "Download original image/png"}) {
 			t.Errorf("beside a %s conversion the page leads to %q", access, got)
 		}
 	}

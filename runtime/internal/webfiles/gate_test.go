@@ -21,7 +21,7 @@ func TestFiles_AreCheckedBeforeTheyAreSealed(t *testing.T) {
 	b := rt.Browser(t)
 	p := b.Login("/account/files", webtest.Owner)
 	p = b.Upload(p, "report.txt", "report")
-	p.Says(t, http.StatusOK, "The file is checked for malware.", "report.txt", "Is checked for malware, and sealed once it is clean")
+	p.Says(t, http.StatusOK, "The file is checked for malware.", "report.txt", "Is checked for malware, and kept once it is clean")
 	w.Counts(t, 0, "sealed items", "SELECT count(*) FROM stored_item WHERE sealed_at IS NOT NULL")
 	next := func(query string) webtest.Page {
 		return b.Get("/account/files?account=" + tenant.Account.ID.String() + query)
@@ -42,7 +42,7 @@ func TestFiles_AreCheckedBeforeTheyAreSealed(t *testing.T) {
 		t.Fatal(err)
 	}
 	p = next("&state=draft")
-	p.Says(t, http.StatusOK, "locked.zip", "Cannot be checked for malware, and is not sealed")
+	p.Says(t, http.StatusOK, "locked.zip", "Cannot be checked for malware, and is not kept")
 	b.Change("seal", p, tenant, draft.ID.String(), "back", "state=draft").Says(t, http.StatusUnprocessableEntity, "The file cannot be checked for malware")
 	w.Counts(t, 1, "sealed items", "SELECT count(*) FROM stored_item WHERE sealed_at IS NOT NULL")
 }

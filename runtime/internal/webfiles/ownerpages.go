@@ -3,6 +3,7 @@ package webfiles
 import (
 	"net/http"
 	"net/url"
+	"slices"
 
 	"mediastack.dev/runtime/internal/oauthhttp"
 )
@@ -10,6 +11,7 @@ import (
 // The pages that a login can lead to, by the names that cookies and URLs have.
 const (
 	listPage     = "files"
+	viewPage     = "view"   // a file
 	deletePage   = "delete" // the question whether to delete a file
 	activityPage = "activity"
 )
@@ -23,6 +25,7 @@ func OwnerPages() *oauthhttp.OwnerPages {
 		Home: oauthhttp.OwnerPage{Name: listPage, Path: filesPath, Parameters: append([]string{"account"}, listParameters...)},
 		Others: []oauthhttp.OwnerPage{
 			{Name: deletePage, Path: deleteFilePath, Parameters: []string{"account", "item", "back"}, Required: "item", NeedsRecentLogin: true},
+			{Name: viewPage, Path: viewFilePath, Parameters: []string{"account", "item", "back"}, Required: "item"},
 			{Name: activityPage, Path: activityPath, Parameters: append([]string{"account"}, activityParameters...)},
 		},
 		Resume: resume,
@@ -46,6 +49,9 @@ func resume(r *http.Request) (page string, values url.Values) {
 	}
 	if r.URL.Path == deleteFilePath && (r.Method == http.MethodGet || r.PostForm.Get("permanent") == "1") {
 		return deletePage, values
+	}
+	if slices.Contains([]string{viewFilePath, editFilePath, shareFilePath}, r.URL.Path) && values.Has("item") {
+		return viewPage, values
 	}
 	if list := backQuery(values); len(list) > 0 { // a form is sent from a list
 		for name := range list {

@@ -67,7 +67,7 @@ func TestFiles_RunningUploadsAreShownAndCancelled(t *testing.T) {
 	}
 	b.At(replicas[0])
 	p = b.Change("cancel", p, tenant, older.String(), "back", "state=draft")
-	p.Says(t, http.StatusOK, "The upload was cancelled, and its room is free again.", "unknown.bin", "3 bytes of 64 MiB used", "No drafts")
+	p.Says(t, http.StatusOK, "The upload was cancelled, and its room is free again.", "unknown.bin", "3 bytes of 64 MiB used", "All files are kept")
 	if strings.Contains(p.Text, "film.mp4") {
 		t.Errorf("after its end it is shown: %s", p.Text)
 	}

@@ -25,7 +25,9 @@ import (
 // forms are the forms of the page, with all their fields but request and csrf.
 func forms(of runtimetest.Tenant, item string) map[string]url.Values {
 	fields := url.Values{"account": {of.Account.ID.String()}, "item": {item}, "permanent": {"1"}}
-	return map[string]url.Values{"/account/files/seal": fields, "/account/files/delete": fields, "/account/files/restore": fields}
+	edit := url.Values{"account": fields["account"], "item": fields["item"], "name": {"changed.txt"}, "caption": {"changed"}, "key0": {"changed"}, "value0": {"x"}, "lifetime": {"1h"}}
+	many := url.Values{"account": fields["account"], "item0": fields["item"], "action": {"public"}}
+	return map[string]url.Values{"/account/files/selected": many, "/account/files/edit": edit, "/account/files/share": edit, "/account/files/seal": fields, "/account/files/delete": fields, "/account/files/restore": fields}
 }
 
 func TestFiles_FormsOfOtherSitesAndSessionsChangeNothing(t *testing.T) {
@@ -92,7 +94,7 @@ func TestFiles_FormsOfOtherSitesAndSessionsChangeNothing(t *testing.T) {
 	if w.Rows(t) != before {
 		t.Error("an item was changed")
 	}
-	b.Change("seal", p, tenant, draft.ID.String()).Says(t, http.StatusOK, "The file was sealed")
+	b.Change("seal", p, tenant, draft.ID.String()).Says(t, http.StatusOK, "The file is kept.")
 }
 
 // countReads calls read before each read.
@@ -140,6 +142,7 @@ func TestFiles_OfOthersAreMissing(t *testing.T) {
 		for path, fields := range forms(mine, item) {
 			record(path, what, b.Send(path, p, fields))
 		}
+		record("the page", what, b.Get("/account/files/view?"+url.Values{"request": {request}, "account": {mine.Account.ID.String()}, "item": {item}}.Encode()))
 		record("the question", what, b.Get("/account/files/delete?"+url.Values{"request": {request}, "account": {mine.Account.ID.String()}, "item": {item}}.Encode()))
 	}
 	for path, all := range answers {
@@ -219,6 +222,11 @@ func TestFiles_EndWithTheSessionAndTheAccount(t *testing.T) {
 	}
 }
 
+// noScripts returns a page without the scripts of the service.
+func noScripts(page string) string {
+	return regexp.MustCompile(`<script src="/oauth/assets/[a-z]+\.js\?v=[0-9a-f]+" defer></script>`).ReplaceAllString(page, "")
+}
+
 // What others named their files is shown as text, and what they sent is not run.
 func TestFiles_HostileFilesStayFiles(t *testing.T) {
 	t.Parallel()
@@ -234,18 +242,23 @@ func TestFiles_HostileFilesStayFiles(t *testing.T) {
 		got.Says(t, http.StatusOK, "The file was uploaded.")
 	}
 	page := b.Get("/account/files")
-	if strings.Contains(page.Text, "<script") || strings.Contains(page.Text, "\u202e") || regexp.MustCompile(`<[a-z]+[^>]* on[a-z]+=`).MatchString(page.Text) || strings.Contains(page.Text, `<img`) {
+	if strings.Contains(noScripts(page.Text), "<script") || strings.Contains(page.Text, "\u202e") || regexp.MustCompile(`<[a-z]+[^>]* on[a-z]+=`).MatchString(page.Text) || strings.Contains(page.Text, `<img`) {
 		t.Errorf("the page runs or loads what others sent: %s", page.Text)
 	}
-	if n := strings.Count(page.Text, html.EscapeString(script)); n < 4 {
+	if n := strings.Count(page.Text, html.EscapeString(script)); n < 4 { // the captions
 		t.Errorf("the texts are shown %d times", n)
 	}
-	links := regexp.MustCompile(`<h3 id="file-\d+"><a href="([^"]*)"`).FindAllStringSubmatch(page.Text, -1)
+	links := page.Actions("/account/files/view")
 	if len(links) != 4 {
 		t.Fatalf("%d links", len(links))
 	}
 	for _, link := range links {
-		target := html.UnescapeString(link[1])
+		view := b.Get(link)
+		view.Says(t, http.StatusOK, script)
+		if strings.Contains(noScripts(view.Text), "<script") || strings.Contains(view.Text, "\u202e") || regexp.MustCompile(`<[a-z]+[^>]* on[a-z]+=`).MatchString(view.Text) || strings.Contains(view.Text, `<img`) {
+			t.Errorf("the page of a file runs or loads what others sent: %s", view.Text)
+		}
+		target := linkTo(t, view, "Open")
 		if !strings.HasPrefix(target, webtest.BaseURL+"/media/file/") {
 			t.Errorf("a link leads to %s", target)
 		}
@@ -290,13 +303,14 @@ func TestFiles_HaveSecurityHeaders(t *testing.T) {
 		for name, page := range map[string]webtest.Page{
 			"the page": p, "a failed upload": b.SendFile(p.Action(t, "/account/files/upload"), []webtest.Part{webtest.File("", "")}),
 			"a failed form": b.Change("seal", p, tenant, uuid.NewString()), "the question": b.Get("/account/files/delete?request=" + p.Fields().Get("request") + id),
+			"a file": b.Get("/account/files/view?request=" + p.Fields().Get("request") + id),
 		} {
-			want := "default-src 'none'; style-src 'self'; img-src " + images + "; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+			want := "default-src 'none'; style-src 'self'; img-src " + images + "; script-src 'self'; connect-src 'self'; media-src " + images + "; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 			if got := page.Header.Get("Content-Security-Policy"); got != want {
 				t.Errorf("%s has the policy %s, want %s", name, got, want)
 			}
 			if page.Header.Get("X-Frame-Options") != "DENY" || page.Header.Get("Cache-Control") != "no-store" || page.Header.Get("Referrer-Policy") != "same-origin" ||
-				page.Header.Get("X-Content-Type-Options") != "nosniff" || page.Header.Get("Access-Control-Allow-Origin") != "" || strings.Contains(page.Text, "<script") {
+				page.Header.Get("X-Content-Type-Options") != "nosniff" || page.Header.Get("Access-Control-Allow-Origin") != "" || strings.Contains(noScripts(page.Text), "<script") {
 				t.Errorf("%s: %v", name, page.Header)
 			}
 		}
@@ -311,7 +325,7 @@ func TestFiles_FollowTheToolPolicyAndHolds(t *testing.T) {
 	draft := rt.Item(t, w, tenant, "a.txt", "a", false)
 	b := rt.Browser(t)
 	p := b.Get(b.Login("/account/files", webtest.Owner).Action(t, "/account/files") + "&account=" + tenant.Account.ID.String() + "&state=draft")
-	p.Says(t, http.StatusOK, "Seal", "Delete", "Upload a file")
+	p.Says(t, http.StatusOK, "Keep", "Upload")
 	rejected := func(status int, text string) {
 		t.Helper()
 		before := w.Rows(t)
@@ -321,9 +335,11 @@ func TestFiles_FollowTheToolPolicyAndHolds(t *testing.T) {
 		b.SendFile(p.Action(t, "/account/files/upload"), []webtest.Part{webtest.File("b.txt", "b")}).Says(t, status, text)
 		shown := b.Get(p.Action(t, "/account/files") + "&account=" + tenant.Account.ID.String() + "&state=draft")
 		shown.Says(t, http.StatusOK, "a.txt")
-		for _, path := range []string{"upload", "seal", "delete", "restore"} {
-			if found := shown.Actions("/account/files/" + path); len(found) > 0 {
-				t.Errorf("the page offers %v", found)
+		for _, path := range []string{"upload", "edit", "share", "selected", "seal", "delete", "restore"} {
+			for _, one := range []webtest.Page{shown, b.Get(shown.Action(t, "/account/files/view"))} {
+				if found := one.Actions("/account/files/" + path); len(found) > 0 {
+					t.Errorf("the page offers %v", found)
+				}
 			}
 		}
 		if w.Rows(t) != before {

@@ -33,7 +33,7 @@ func (a *API) uploadFile(w http.ResponseWriter, r *http.Request) {
 	o.session = a.Login.ExtendLogin(w, r, o.session, began) // a long upload is use
 	if err == nil && !keepDraft {
 		if item, err = a.Media.Seal(r.Context(), o.principal, item.ID); err != nil && !fault.Is(err, fault.Rejected) {
-			a.writeFilesPage(w, r, o, url.Values{"state": {draftFiles}}, filesMessage{err: err, text: "The file was uploaded as a draft, but could not be sealed. Seal it here."})
+			a.writeFilesPage(w, r, o, url.Values{"state": {draftFiles}}, filesMessage{err: err, text: "The file was uploaded, but could not be kept. Keep it here."})
 			return
 		}
 	}
@@ -101,7 +101,7 @@ func fileErrorText(of account.Account, err error) string {
 	case fault.TooLarge:
 		return fmt.Sprintf("The file is too large. A file may have %s.", pages.HumanBytes(min(of.MaxUploadSize, of.MaxStorage)))
 	case fault.QuotaExceeded:
-		return fmt.Sprintf("The file does not fit: the account may store %s in all. Delete files or drafts, or cancel running uploads, to make room.", pages.HumanBytes(of.MaxStorage))
+		return fmt.Sprintf("The file does not fit: the account may store %s in all. Delete files, also those that are not kept yet, or cancel running uploads, to make room.", pages.HumanBytes(of.MaxStorage))
 	case fault.NotFound:
 		return "There is no such file. It may have been deleted."
 	case fault.Unavailable:

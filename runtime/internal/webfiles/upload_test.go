@@ -154,7 +154,7 @@ func TestFiles_AnUploadThatIsNotSealedIsADraft(t *testing.T) {
 		o.UseCases = func(all webfiles.Media) webfiles.Media { return sealFails{all} }
 	}).Browser(t)
 	got := b.Upload(b.Login("/account/files", webtest.Owner), "kept.txt", "x")
-	got.Says(t, http.StatusServiceUnavailable, "The file was uploaded as a draft, but could not be sealed. Seal it here.", "Expires")
+	got.Says(t, http.StatusServiceUnavailable, "The file was uploaded, but could not be kept. Keep it here.", "Until")
 	if !slices.Equal(got.Names(), []string{"kept.txt"}) {
 		t.Errorf("the page lists %v", got.Names())
 	}

@@ -55,7 +55,7 @@ type ActivityActor struct{ Kind, Name, Email string }
 
 // Activity writes the activity of an account.
 func (p *Pages) Activity(w io.Writer, page ActivityPage) error {
-	return p.render(w, p.activityPage, view{Title: "Activity of " + sanitize(page.Account.Name), HasError: page.Error != "", Full: true, Page: page})
+	return p.render(w, p.activityPage, view{Title: "Activity of " + sanitize(page.Account.Name), HasError: page.Error != "", Full: true, Use: []string{timesScript}, Page: page})
 }
 
 // PageLinks returns the links to the pages of the account.
@@ -74,8 +74,8 @@ func (p ActivityPage) KeptFor() string { return humanWindow(p.Kept) }
 
 // eventWords say what happened, by the type of the event, in the order of the filter.
 var eventWords = []Option{
-	{Value: "media.uploaded", Name: "Uploaded as a draft"},
-	{Value: "media.sealed", Name: "Sealed"},
+	{Value: "media.uploaded", Name: "Uploaded, not kept yet"},
+	{Value: "media.sealed", Name: "Kept"},
 	{Value: "media.updated", Name: "Changed"},
 	{Value: "media.deleted", Name: "Deleted"},
 	{Value: "media.restored", Name: "Restored"},

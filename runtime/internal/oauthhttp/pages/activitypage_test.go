@@ -46,19 +46,19 @@ func TestActivity_IsATableWithHeaders(t *testing.T) {
 		t.Errorf("the table has %q: %s", headers, d.source)
 	}
 	want := []string{
-		"21 Nov 2026, 14:05:05 | Changed | <b>a.txt Events of this file | An application without a name of m***@example.org | name, caption, useWebP",
-		"21 Nov 2026, 14:05:00 | Removed for good | an-id | Purge | none",
-		"21 Nov 2026, 14:05:00 | Account suspended | None: the account | Operator | none",
-		"21 Nov 2026, 14:05:00 | Sealed | b.txt app blog | Upload signature | none",
-		"21 Nov 2026, 14:05:00 | media.moved | other | robot | none",
-		"21 Nov 2026, 14:05:00 | Sealed | other | Owner, m***@example.org | none",
-		"21 Nov 2026, 14:05:00 | Sealed | other | Unknown | none",
-		"21 Nov 2026, 14:05:00 | Storage used to 90 % | None: the account | Service | none",
-		"21 Nov 2026, 14:05:00 | Logged in | None: the account | Owner, m***@example.org | none",
-		"21 Nov 2026, 14:05:00 | Logged in | None: the application <i>Photos | Owner, m***@example.org | none",
-		"21 Nov 2026, 14:05:00 | Application authorized | None: the application Photos | Photos of m***@example.org | none",
-		"21 Nov 2026, 14:05:00 | Application revoked | None: the application Photos of mara@example.org | Operator | none",
-		"21 Nov 2026, 14:05:00 | Image settings changed | None: the account | Photos of m***@example.org | none",
+		"21 Nov 2026, 14:05:05 UTC | Changed | <b>a.txt Events of this file | An application without a name of m***@example.org | name, caption, useWebP",
+		"21 Nov 2026, 14:05:00 UTC | Removed for good | an-id | Purge | none",
+		"21 Nov 2026, 14:05:00 UTC | Account suspended | None: the account | Operator | none",
+		"21 Nov 2026, 14:05:00 UTC | Kept | b.txt app blog | Upload signature | none",
+		"21 Nov 2026, 14:05:00 UTC | media.moved | other | robot | none",
+		"21 Nov 2026, 14:05:00 UTC | Kept | other | Owner, m***@example.org | none",
+		"21 Nov 2026, 14:05:00 UTC | Kept | other | Unknown | none",
+		"21 Nov 2026, 14:05:00 UTC | Storage used to 90 % | None: the account | Service | none",
+		"21 Nov 2026, 14:05:00 UTC | Logged in | None: the account | Owner, m***@example.org | none",
+		"21 Nov 2026, 14:05:00 UTC | Logged in | None: the application <i>Photos | Owner, m***@example.org | none",
+		"21 Nov 2026, 14:05:00 UTC | Application authorized | None: the application Photos | Photos of m***@example.org | none",
+		"21 Nov 2026, 14:05:00 UTC | Application revoked | None: the application Photos of mara@example.org | Operator | none",
+		"21 Nov 2026, 14:05:00 UTC | Image settings changed | None: the account | Photos of m***@example.org | none",
 	}
 	if !slices.Equal(rows, want) {
 		t.Errorf("the rows are\n%s\nwant\n%s", strings.Join(rows, "\n"), strings.Join(want, "\n"))

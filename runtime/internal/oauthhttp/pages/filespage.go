@@ -39,11 +39,14 @@ type FilesPage struct {
 	FirstURL, NextURL, ClearURL string
 	// UploadURL uploads and seals, UploadDraftURL uploads a draft; empty = the user may not.
 	UploadURL, UploadDraftURL string
+	// Script is nil if the user may not upload.
+	Script *UploadScript
 	// MaxUploadSize is in bytes.
 	MaxUploadSize int64
 	Notice        string
-	// Deleted is the id of an item that was deleted just now and can be restored; empty = none.
-	Deleted     string
+	// Deleted are the ids of items that were deleted just now and can be restored.
+	Deleted     []string
+	Selection   Selection
 	Error       string
 	UploadError string
 	// Typed is what the user typed in the upload form before UploadError.
@@ -56,6 +59,24 @@ type TypedUpload struct {
 	Caption, Group string
 	Public         bool
 }
+
+// UploadScript is what the script of uploads needs: it posts request, csrf, account and draft to SignatureURL, and leads to ListURL at its end. Draft is
+// set if all uploads are kept later.
+type UploadScript struct {
+	SignatureURL, ListURL string
+	Draft                 bool
+}
+
+// Selection says what the user can do with several files of the list. The form posts item0, item1 and so on, account, back and action to
+// /account/files/selected.
+type Selection struct {
+	Keep, Restore, Change, Download, Delete bool
+	// Groups are those that can be chosen.
+	Groups []string
+}
+
+// Any reports whether there is something to do.
+func (s Selection) Any() bool { return s.Keep || s.Restore || s.Change || s.Download || s.Delete }
 
 // Tab is a link to a list or a page.
 type Tab struct {
@@ -82,6 +103,10 @@ type File struct {
 	At      time.Time // of the upload
 	// URL and Thumbnail are where the browser gets the file and its thumbnail; empty = none.
 	URL, Thumbnail string
+	// Width and Height are those of the thumbnail's box, in proportion to the picture; 0 = not known.
+	Width, Height int
+	// ViewURL leads to the page of the file; empty = there is none.
+	ViewURL string
 	// Original is what was uploaded, if URL leads to a conversion of it; nil = URL leads to what was uploaded.
 	Original  *Original
 	ExpiresAt time.Time // of a draft; else zero
@@ -110,6 +135,8 @@ type DeleteFilePage struct {
 	Form
 	Account Account
 	File    File
+	// Items are the ids of several files, instead of File. The form posts them as item0, item1 and so on to /account/files/selected.
+	Items   []string
 	Back    string
 	BackURL string
 	// Permanent means that the delete cannot be undone.
@@ -129,7 +156,7 @@ type ChooseAccountPage struct {
 
 // Files writes the files page.
 func (p *Pages) Files(w io.Writer, page FilesPage) error {
-	return p.render(w, p.filesPage, view{Title: page.Heading() + " of " + sanitize(page.Account.Name), HasError: page.Error != "" || page.UploadError != "", Full: true, Page: page})
+	return p.render(w, p.filesPage, view{Title: page.Heading() + " of " + sanitize(page.Account.Name), HasError: page.Error != "" || page.UploadError != "", Library: true, Use: []string{timesScript, filesScript, uploadScript}, Page: page})
 }
 
 // DeleteFile writes the page that asks whether to delete a file.
@@ -204,7 +231,7 @@ func (p ChooseAccountPage) AccountURL(account Account) string {
 func (p FilesPage) Heading() string {
 	switch p.State {
 	case "draft":
-		return "Drafts"
+		return "Not kept yet"
 	case "deleted":
 		return "Deleted files"
 	}
@@ -223,14 +250,37 @@ func (p FilesPage) Count() string {
 }
 
 // Filtered reports whether a filter restricts the list.
-func (p FilesPage) Filtered() bool { return p.Filter.Words != "" || p.Filter.Name != "" || p.Filter.Type != "" }
+func (p FilesPage) Filtered() bool {
+	return p.Filter.Words != "" || p.Filter.Name != "" || p.Filter.Type != ""
+}
+
+// Arranged reports whether the list is filtered otherwise than by words, or in an order of its own.
+func (p FilesPage) Arranged() bool {
+	return p.Filter.Name != "" || p.Filter.Type != "" || p.Filter.Sort != "" && p.Filter.Sort != "-time"
+}
 
 // FormURL returns the action of a form about a file. A browser stays there if the form is answered
 // with an error, and its reload leads to the list of the account.
 func (p FilesPage) FormURL(action string) string { return formURL(action, p.Form, p.Account) }
 
 // FormURL returns the action of the form.
-func (p DeleteFilePage) FormURL() string { return formURL("delete", p.Form, p.Account) }
+func (p DeleteFilePage) FormURL() string {
+	if len(p.Items) > 0 {
+		return formURL("selected", p.Form, p.Account)
+	}
+	return formURL("delete", p.Form, p.Account)
+}
+
+// What returns what would be deleted, in words.
+func (p DeleteFilePage) What() string {
+	switch len(p.Items) {
+	case 0:
+		return "this file"
+	case 1:
+		return "1 file"
+	}
+	return strconv.Itoa(len(p.Items)) + " files"
+}
 
 func formURL(action string, form Form, account Account) string {
 	return "/account/files/" + action + "?request=" + url.QueryEscape(form.Request) + "&account=" + url.QueryEscape(account.ID)

@@ -98,7 +98,7 @@ func everyPage(p *pages.Pages, words string) map[string]func(io.Writer) error {
 		},
 		"files, deleted": func(w io.Writer) error {
 			page := filesPage(words)
-			page.State, page.Deleted, page.Notice, page.Error = "deleted", words, words, ""
+			page.State, page.Deleted, page.Notice, page.Error = "deleted", []string{words, words}, words, ""
 			page.Files = []pages.File{{ID: words, Name: words, DeletedAt: moment, RestorableUntil: moment, CanRestore: true}}
 			return p.Files(w, page)
 		},
@@ -111,8 +111,23 @@ func everyPage(p *pages.Pages, words string) map[string]func(io.Writer) error {
 		"files, read only": func(w io.Writer) error {
 			return p.Files(w, pages.FilesPage{Form: form, Account: accounts[1], Email: words})
 		},
+		"a file": func(w io.Writer) error { return p.ViewFile(w, viewFilePage(words)) },
+		"a recording": func(w io.Writer) error {
+			page := viewFilePage(words)
+			page.Kind, page.Large, page.Edit, page.Error = "video", thumbnail, nil, ""
+			return p.ViewFile(w, page)
+		},
+		"a file, read only": func(w io.Writer) error {
+			return p.ViewFile(w, pages.ViewFilePage{Form: form, Account: accounts[1], File: filesPage(words).Files[1], Kind: "audio", Large: thumbnail, BackURL: "/account/files"})
+		},
+		"problem with what was typed": func(w io.Writer) error {
+			return p.Error(w, pages.ErrorPage{Title: "Expired", Text: words, Typed: []pages.Typed{{Name: words, Text: words}}})
+		},
 		"deleting a file": func(w io.Writer) error {
 			return p.DeleteFile(w, pages.DeleteFilePage{Form: form, Account: accounts[1], File: filesPage(words).Files[0], Back: words, BackURL: "/account/files", Permanent: true})
+		},
+		"deleting several files": func(w io.Writer) error {
+			return p.DeleteFile(w, pages.DeleteFilePage{Form: form, Account: accounts[1], Items: []string{words, "2"}, Back: words, BackURL: "/account/files", Permanent: true})
 		},
 		"deleting a file, with undo": func(w io.Writer) error {
 			return p.DeleteFile(w, pages.DeleteFilePage{Form: form, Account: accounts[1], File: filesPage(words).Files[1], Back: words, BackURL: "/account/files"})
@@ -164,12 +179,20 @@ func filesPage(words string) pages.FilesPage {
 	return pages.FilesPage{Form: form, Email: words, Account: pages.Account{ID: words, Name: words, Detail: words}, App: words, Several: true, Usage: &pages.Usage{Used: 3 << 29, Max: 10 << 30},
 		Tabs:   []pages.Tab{{Name: "Files", URL: "/account/files?request=the-request", Current: true}, {Name: "Drafts", URL: "/account/files?state=draft"}},
 		Filter: pages.FileFilter{Words: words, Name: words, Type: words, Sort: words}, Total: &total, Back: words, FirstURL: "/account/files?a", NextURL: "/account/files?b", ClearURL: "/account/files?c",
-		UploadURL: "/account/files/upload?csrf=the-csrf&request=the-request", UploadDraftURL: "/account/files/upload?csrf=the-csrf&draft=1&request=the-request", MaxUploadSize: 2 << 30, Error: words,
+		UploadURL: "/account/files/upload?csrf=the-csrf&request=the-request", UploadDraftURL: "/account/files/upload?csrf=the-csrf&draft=1&request=the-request", MaxUploadSize: 2 << 30, Script: &pages.UploadScript{SignatureURL: "/account/files/signature?request=the-request", ListURL: "/account/files?request=the-request", Draft: true}, Error: words, Selection: pages.Selection{Keep: true, Restore: true, Change: true, Download: true, Delete: true, Groups: []string{words}},
 		Running: &pages.RunningUploads{More: true, Uploads: []pages.RunningUpload{{ID: words, Name: words, Size: 10 << 20, Received: 3 << 20, Age: 3 * time.Hour, ExpiresAt: moment, CanCancel: true}, {ID: "3", Name: "c.bin", Size: -1, ExpiresAt: moment}}},
 		Files: []pages.File{
-			{ID: words, Name: words, Type: words, Size: 5, Caption: words, Group: words, Public: true, At: moment, URL: "/media/file/1/original/a.jpg", Thumbnail: thumbnail, Original: &pages.Original{URL: "/media/file/1/original/a.png", Type: words, Size: 7}, CanDelete: true, DeleteURL: "/account/files/delete?item=1"},
-			{ID: "2", Name: "b.pdf", Type: "application/pdf", Size: 1 << 20, At: moment, URL: "/media/file/2/original/b.pdf", ExpiresAt: moment, CanSeal: true, CanDelete: true},
+			{ID: words, Name: words, Type: words, Size: 5, Caption: words, Group: words, Public: true, At: moment, URL: "/media/file/1/original/a.jpg", ViewURL: "/account/files/view?item=1", Thumbnail: thumbnail, Width: 640, Height: 480, Original: &pages.Original{URL: "/media/file/1/original/a.png", Type: words, Size: 7}, CanDelete: true, DeleteURL: "/account/files/delete?item=1"},
+			{ID: "2", Name: "b.pdf", Type: "application/pdf", Size: 1 << 20, At: moment, URL: "/media/file/2/original/b.pdf", ViewURL: "/account/files/view?item=2", ExpiresAt: moment, CanSeal: true, CanDelete: true},
 		}}
+}
+
+// viewFilePage is the page of a file with all that it can have.
+func viewFilePage(words string) pages.ViewFilePage {
+	return pages.ViewFilePage{Form: form, Account: pages.Account{ID: words, Name: words, Detail: words}, File: filesPage(words).Files[0], Kind: "image", Large: thumbnail,
+		Facts: []pages.Fact{{Name: words, Text: words}, {Name: "Uploaded", At: moment}}, Back: words, BackURL: "/account/files?a", PreviousURL: "/account/files/view?item=0", NextURL: "/account/files/view?item=2",
+		Edit:  &pages.EditFile{Name: words, Caption: words, Group: words, Public: true, Metadata: []pages.Pair{{Key: words, Value: words}, {}}, Groups: []string{words}, Version: 3, Open: true},
+		Share: &pages.ShareFile{URL: "/media/file/1/original/a.jpg?signature=s", Until: moment, Times: []pages.Option{{Value: "1h", Name: "1 hour"}}}, Notice: words, Error: words}
 }
 
 // activityPage is a page with all that it can have.

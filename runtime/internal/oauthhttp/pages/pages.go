@@ -1,7 +1,7 @@
 // Package pages renders the HTML pages of the login, the consent, the list of authorized
 // applications, the files and the activity of an account. Packages oauthhttp and webfiles decide which page to show. Names,
 // hosts, e-mail addresses and what is said about files are untrusted input. The pages work without
-// JavaScript and load nothing but thumbnails from other origins.
+// JavaScript; scripts of the service make those of an account quicker to use. They load nothing but files from other origins.
 package pages
 
 import (
@@ -136,7 +136,12 @@ type ErrorPage struct {
 	Links []PageLink
 	// Back links to an unverified application; nil = no link.
 	Back *BackLink
+	// Typed is what the user typed in the form that the page answers.
+	Typed []Typed
 }
+
+// Typed is the text of a field.
+type Typed struct{ Name, Text string }
 
 // PageLink is a link to a page of the service.
 type PageLink struct{ Text, URL string }
@@ -155,7 +160,7 @@ type Pages struct {
 	brand  brand
 	assets assets
 
-	emailPage, codePage, consentPage, authorizedAppsPage, appRedirectPage, errorPage, filesPage, deleteFilePage, chooseAccountPage, activityPage *template.Template
+	emailPage, codePage, consentPage, authorizedAppsPage, appRedirectPage, errorPage, filesPage, viewFilePage, deleteFilePage, chooseAccountPage, activityPage *template.Template
 }
 
 // brand holds the parts of the layout that depend on the configuration.
@@ -164,7 +169,16 @@ type brand struct {
 	Logo  string // empty = none
 	Icon  string
 	Style string
+	// Scripts are the URLs of the scripts, by name.
+	Scripts map[string]string
 }
+
+// The scripts of the pages, which are embedded. Each works alone, and a page without them works, too.
+const (
+	timesScript  = "times.js"  // local times
+	filesScript  = "files.js"  // the library page and the page of a file
+	uploadScript = "upload.js" // uploads on the library page
+)
 
 // New reads the logo and parses all templates, so that errors show at startup.
 func New(cfg Config) (*Pages, error) {
@@ -184,6 +198,15 @@ func New(cfg Config) (*Pages, error) {
 		"style.css": newAsset("text/css; charset=utf-8", []byte(stylesheet(light, dark, string(rules)))),
 		"mark.svg":  newAsset("image/svg+xml", []byte(markSVG(light, dark))),
 	}}
+	p.brand.Scripts = map[string]string{}
+	for _, name := range []string{timesScript, filesScript, uploadScript} {
+		script, err := files.ReadFile("files/" + name)
+		if err != nil {
+			return nil, err
+		}
+		p.assets[name] = newAsset("text/javascript; charset=utf-8", script)
+		p.brand.Scripts[name] = p.assets.link(name)
+	}
 	p.brand.Style, p.brand.Icon = p.assets.link("style.css"), p.assets.link("mark.svg")
 	if cfg.Logo != "" {
 		name, logo, err := readLogo(cfg.Logo)
@@ -196,9 +219,9 @@ func New(cfg Config) (*Pages, error) {
 	for file, page := range map[string]**template.Template{
 		"email": &p.emailPage, "code": &p.codePage, "consent": &p.consentPage,
 		"authorized_apps": &p.authorizedAppsPage, "app_redirect": &p.appRedirectPage, "error": &p.errorPage,
-		"files": &p.filesPage, "delete_file": &p.deleteFilePage, "choose_account": &p.chooseAccountPage, "activity": &p.activityPage,
+		"files": &p.filesPage, "view_file": &p.viewFilePage, "delete_file": &p.deleteFilePage, "choose_account": &p.chooseAccountPage, "activity": &p.activityPage,
 	} {
-		*page, err = template.New("layout.html").Funcs(template.FuncMap{"sanitize": sanitize, "sanitizeText": sanitizeText, "sanitizeHost": sanitizeHost, "humanDuration": humanDuration, "humanBytes": HumanBytes}).
+		*page, err = template.New("layout.html").Funcs(template.FuncMap{"sanitize": sanitize, "sanitizeText": sanitizeText, "sanitizeHost": sanitizeHost, "humanDuration": humanDuration, "humanBytes": HumanBytes, "moment": momentOf, "second": secondOf}).
 			ParseFS(files, "files/layout.html", "files/running_uploads.html", "files/"+file+".html")
 		if err != nil {
 			return nil, err
@@ -214,7 +237,10 @@ type view struct {
 	HasError bool // prefixes the title
 	Wide     bool
 	Full     bool // wider than Wide
-	Page     any
+	Library  bool // as wide as the screen, without a frame
+	// Use are the names of the scripts of the page.
+	Use  []string
+	Page any
 }
 
 // render writes the complete page, or nothing if it cannot be rendered.

@@ -22,6 +22,7 @@ import (
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/httpapi"
@@ -106,7 +107,7 @@ func defaults() Options {
 		Login: oauth.Config{SessionTTL: 15 * time.Minute, MaxTTL: 12 * time.Hour, CodeTTL: 10 * time.Minute, MaxAttempts: 5, CodesPerEmail: 5, AttemptsPerEmail: 15, CodesPerIP: 20,
 			AuthorizationCodeTTL: time.Minute, AccessTTL: time.Hour, RefreshTTL: 720 * time.Hour, RefreshGrace: 90 * time.Second, RegistrationsPerIP: 100},
 		OAuth: oauthhttp.Config{AllowedRedirectURIs: []string{"cursor://anysphere.cursor-mcp/oauth/callback"}, TrustedHosts: []string{"claude.ai", "claude.com", "chatgpt.com", "vscode.dev"}, ClientMetadataDocuments: true},
-		Files: webfiles.Config{Enabled: true, PerPage: 24},
+		Files: webfiles.Config{Enabled: true, PerPage: 24, MaxShare: 720 * time.Hour, MaxArchive: 1 << 30},
 		Media: runtimetest.MediaConfig(), Upload: runtimetest.UploadConfig(), Delivery: delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream, SmallFiles: 16 << 20},
 		Pages: pages.Config{Name: "Media storage", Color: "#2456d6"},
 	}
@@ -155,12 +156,18 @@ func (w *World) Replica(t *testing.T, change ...func(*Options)) *Replica {
 			useCases = o.UseCases(useCases)
 		}
 		page, err := webfiles.New(o.Files, webfiles.Deps{Login: login, OAuth: rt.logins, Pages: shown, Limits: rt.Limits, BaseURL: o.Base, Now: rt.Clock.Now,
-			Media: useCases, Uploads: rt.Uploads, Activity: rt.Activity, URLs: rt.Files.URLs(), Settings: w.Settings, StoreOrigin: rt.Files.StoreOrigin, DraftTTL: 24 * time.Hour, CheckWritable: rt.Auth.CheckWritable})
+			Media: useCases, Uploads: rt.Uploads, Activity: rt.Activity, URLs: rt.Files.URLs(), Links: rt.Files.URLs(), Inline: delivery.IsInline, Objects: w.Objects, Signatures: rt.signUploads, Settings: w.Settings, StoreOrigin: rt.Files.StoreOrigin, DraftTTL: 24 * time.Hour, CheckWritable: rt.Auth.CheckWritable})
 		must(t, err)
 		apis = append(apis, page.Mount)
 	}
 	rt.Replica = rt.Serve(t, nil, apis, locks.Run)
 	return rt
+}
+
+// signUploads issues an upload signature as the runtime does.
+func (rt *Replica) signUploads(r *http.Request, p account.Principal, seal bool) (header, signature string, expires time.Time, err error) {
+	signature, expires, err = rt.Auth.Issue(r.Context(), auth.Identity{Principal: p, Assistant: true}, api.SignatureRequest{Seal: &seal})
+	return rt.Auth.SignatureHeader, signature, expires, err
 }
 
 // mountWhoami adds the route that returns the caller.

@@ -1,0 +1,76 @@
+// Makes the library and the page of a file quicker to use: keys and swipes lead to the next file, a link can be copied, and what was typed survives
+// a login. Without this script the same is done by links and forms.
+'use strict'
+{
+  const follow = (rel) => document.querySelector(`.stage a[rel="${rel}"]`)?.click()
+  const typing = (target) => target instanceof Element && target.closest('input, textarea, select, video, audio, [contenteditable]') !== null
+
+  document.addEventListener('keydown', (event) => {
+    if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey || typing(event.target)) return
+    if (event.key === 'ArrowLeft') follow('prev')
+    if (event.key === 'ArrowRight') follow('next')
+    if (event.key === 'Escape') document.querySelector('a.back')?.click()
+  })
+
+  // A swipe of one finger, more sideways than up or down.
+  const stage = document.querySelector('.stage')
+  let began = null
+  stage?.addEventListener('touchstart', (event) => {
+    began = event.touches.length === 1 && !typing(event.target) ? event.touches[0] : null
+  }, { passive: true })
+  stage?.addEventListener('touchend', (event) => {
+    if (began === null || event.changedTouches.length !== 1) return
+    const { clientX, clientY } = event.changedTouches[0]
+    const [x, y] = [clientX - began.clientX, clientY - began.clientY]
+    began = null
+    if (Math.abs(x) > 48 && Math.abs(x) > 2 * Math.abs(y)) follow(x > 0 ? 'prev' : 'next')
+  }, { passive: true })
+
+  // The bar of selected files says how many they are. Shift selects all up to the one before.
+  const picks = [...document.querySelectorAll('.pick')]
+  let before = null
+  for (const pick of picks) {
+    pick.addEventListener('click', (event) => {
+      if (event.shiftKey && before !== null) {
+        const [from, to] = [picks.indexOf(before), picks.indexOf(pick)].sort((a, b) => a - b)
+        for (const one of picks.slice(from, to + 1)) one.checked = pick.checked
+      }
+      before = pick
+      const count = picks.filter((one) => one.checked).length
+      document.querySelector('[data-count]').textContent = count === 1 ? '1 file selected' : `${count} files selected`
+    })
+  }
+
+  for (const button of document.querySelectorAll('button[data-copy]')) {
+    button.hidden = false
+    button.addEventListener('click', async () => {
+      const field = document.getElementById(button.dataset.copy)
+      field.select()
+      try {
+        await navigator.clipboard.writeText(field.value)
+        button.textContent = 'Copied'
+      } catch { // the browser does not permit it, as for a service without TLS: the link is selected
+        button.textContent = 'Press Ctrl+C to copy'
+      }
+    })
+  }
+
+  // What was typed is kept in this tab until it is saved, so that the end of a session loses nothing.
+  for (const form of document.querySelectorAll('form[data-draft]')) {
+    const key = `draft of ${form.dataset.draft}`
+    const fields = [...form.elements].filter((field) => field.name && field.type !== 'hidden' && field.type !== 'file')
+    const now = () => JSON.stringify(fields.map((field) => [field.name, field.value]))
+    const saved = new URLSearchParams(location.search).get('done') === 'changed'
+    const unchanged = now()
+    if (saved) sessionStorage.removeItem(key)
+    const kept = sessionStorage.getItem(key)
+    if (kept && !document.querySelector('[role="alert"]')) {
+      for (const [name, value] of JSON.parse(kept)) {
+        const field = fields.find((one) => one.name === name)
+        if (field) field.value = value
+      }
+      if (now() !== unchanged) form.closest('details').open = true
+    }
+    form.addEventListener('input', () => sessionStorage.setItem(key, now()))
+  }
+}

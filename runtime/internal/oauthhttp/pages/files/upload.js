@@ -1,0 +1,253 @@
+// Uploads several files at once by TUS, with progress, pause and resume: files that are chosen in the form, or dropped anywhere on the page. Without
+// this script the form uploads one file.
+'use strict'
+{
+  const form = document.querySelector('.upload form[data-signature]')
+  const most = 3 // uploads at a time
+  const part = 16 << 20 // bytes of a request: what a broken connection can cost
+  const longestPause = 30_000 // ms between two attempts
+
+  // A failure that another attempt does not mend has the words that the user reads.
+  class Failure extends Error {}
+
+  const base64 = (text) => {
+    let bytes = ''
+    for (const byte of new TextEncoder().encode(text)) bytes += String.fromCharCode(byte)
+    return btoa(bytes)
+  }
+  const words = (bytes) => {
+    const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB']
+    let unit = 0
+    for (; bytes >= 1024 && unit < units.length - 1; unit++) bytes /= 1024
+    return `${unit && bytes < 10 ? bytes.toFixed(1) : Math.round(bytes)} ${units[unit]}`
+  }
+  const element = (name, properties = {}, ...children) => {
+    const made = Object.assign(document.createElement(name), properties)
+    made.append(...children)
+    return made
+  }
+
+  // Signatures permit uploads to the account: one for those that are kept at once, one for the others. They are asked for when they are needed.
+  const signatures = new Map()
+  async function signature(draft) {
+    const known = signatures.get(draft)
+    if (known && known.until > Date.now()) return known
+    const fields = new URLSearchParams()
+    for (const name of ['request', 'csrf', 'account']) fields.set(name, form.dataset[name])
+    if (draft) fields.set('draft', '1')
+    const response = await fetch(form.dataset.signature, { method: 'POST', body: fields })
+    if (response.status === 404) throw new Failure('Your login has ended. Log in again in another tab, and resume.')
+    if (response.status >= 500 || response.status === 429) throw new Error('not now')
+    if (!response.ok) throw new Failure('You may not upload to this account.')
+    const made = await response.json()
+    const fresh = { header: made.header, value: made.signature, url: made.path, until: Date.parse(made.expiresAt) - 60_000 }
+    signatures.set(draft, fresh)
+    return fresh
+  }
+
+  class Transfer {
+    constructor(file, fields, draft) {
+      Object.assign(this, { file, fields, draft, state: 'waiting', sent: 0, failures: 0, url: null })
+      this.key = `upload of ${form.dataset.account} ${draft} ${file.name} ${file.size} ${file.lastModified}`
+      this.url = localStorage.getItem(this.key)
+      this.bar = element('progress', { max: Math.max(1, file.size), value: 0 })
+      this.bar.setAttribute('aria-label', `Progress of ${file.name}`)
+      this.status = element('p', { className: 'hint' })
+      this.pauseButton = element('button', { type: 'button', onclick: () => this.state === 'paused' || this.state === 'failed' ? this.resume() : this.pause() })
+      this.cancelButton = element('button', { type: 'button', textContent: 'Cancel', onclick: () => this.cancel() })
+      this.cancelButton.setAttribute('aria-label', `Cancel ${file.name}`)
+      this.item = element('li', {}, element('div', {}, element('h3', {}, element('bdi', { textContent: file.name })), this.bar, this.status), this.pauseButton, this.cancelButton)
+      this.show()
+    }
+
+    show(problem = '') {
+      this.bar.value = this.file.size ? this.sent : this.state === 'done' ? 1 : 0
+      const progress = `${words(this.sent)} of ${words(this.file.size)}`
+      this.status.textContent = { waiting: 'Waits for its turn', running: progress, paused: `Paused at ${progress}`, stalled: `The connection was lost at ${progress}. It goes on by itself.`, failed: problem, done: 'Uploaded', cancelled: 'Cancelled' }[this.state]
+      this.item.classList.toggle('failed', this.state === 'failed')
+      const over = this.state === 'done' || this.state === 'cancelled'
+      const verb = this.state === 'paused' || this.state === 'failed' ? 'Resume' : 'Pause'
+      this.pauseButton.hidden = this.cancelButton.hidden = over
+      this.pauseButton.textContent = verb
+      this.pauseButton.setAttribute('aria-label', `${verb} ${this.file.name}`)
+    }
+
+    set(state, problem) {
+      this.state = state
+      this.show(problem)
+      next()
+    }
+
+    // send sends one request, and resolves with it when its response is there.
+    async send(method, url, headers, body = null) {
+      const { header, value } = await signature(this.draft)
+      return new Promise((resolve, reject) => {
+        const request = this.request = new XMLHttpRequest()
+        request.open(method, url)
+        request.setRequestHeader('Tus-Resumable', '1.0.0')
+        request.setRequestHeader(header, value)
+        for (const [name, text] of Object.entries(headers)) request.setRequestHeader(name, text)
+        const from = this.sent
+        request.upload.onprogress = (event) => {
+          if (body === null || this.state !== 'running') return
+          this.sent = from + Math.min(event.loaded, body.size)
+          this.show()
+        }
+        request.onload = () => resolve(request)
+        request.onerror = request.onabort = request.ontimeout = () => reject(new Error('no response'))
+        request.send(body)
+      })
+    }
+
+    // check throws what the answer to a request means, unless it was carried out.
+    check(request) {
+      if (request.status >= 200 && request.status < 300) return
+      if (request.status === 404 || request.status === 410) { // it has ended: begin anew
+        this.forget()
+        throw new Error('ended')
+      }
+      if (request.status === 401) signatures.delete(this.draft)
+      if ([401, 408, 409, 423, 429].includes(request.status) || request.status >= 500 && request.status !== 507) throw new Error(`${request.status}`)
+      let text = ''
+      try {
+        const problem = JSON.parse(request.responseText)
+        text = problem.detail ?? problem.error ?? ''
+      } catch { /* not the service's own answer */ }
+      throw new Failure(text ? `Rejected: ${text}` : `Rejected with the status ${request.status}`)
+    }
+
+    async create() {
+      const metadata = Object.entries({ filename: this.file.name, ...this.fields }).filter(([, text]) => text !== '').map(([name, text]) => `${name} ${base64(text)}`)
+      const { url } = await signature(this.draft)
+      const request = await this.send('POST', url, { 'Upload-Length': String(this.file.size), 'Upload-Metadata': metadata.join(',') })
+      this.check(request)
+      const at = new URL(request.getResponseHeader('Location'), location.href)
+      this.url = at.pathname // the service may have another name in the address bar
+      this.sent = 0
+      try { localStorage.setItem(this.key, this.url) } catch { /* it is full: only this page can resume */ }
+    }
+
+    async run() {
+      this.set('running')
+      try {
+        if (this.url) {
+          const request = await this.send('HEAD', this.url, {})
+          this.check(request)
+          this.sent = Number(request.getResponseHeader('Upload-Offset'))
+        } else {
+          await this.create()
+        }
+        while (this.sent < this.file.size && this.state === 'running') {
+          const body = this.file.slice(this.sent, this.sent + part)
+          const from = this.sent
+          const request = await this.send('PATCH', this.url, { 'Content-Type': 'application/offset+octet-stream', 'Upload-Offset': String(from) }, body)
+          this.check(request)
+          this.sent = Number(request.getResponseHeader('Upload-Offset'))
+          this.failures = 0
+        }
+        if (this.state !== 'running') return
+        this.forget()
+        this.set('done')
+      } catch (error) {
+        if (this.state !== 'running') return // it was paused or cancelled
+        if (error instanceof Failure) {
+          this.set('failed', error.message)
+          return
+        }
+        this.set('stalled')
+        const pause = Math.min(longestPause, 500 * 2 ** this.failures++)
+        this.timer = setTimeout(() => this.state === 'stalled' && this.set('waiting'), pause)
+      }
+    }
+
+    forget() {
+      localStorage.removeItem(this.key)
+      this.url = null
+    }
+
+    pause() {
+      this.set('paused')
+      this.request?.abort()
+    }
+
+    resume() {
+      this.failures = 0
+      this.set('waiting')
+    }
+
+    async cancel() {
+      const { url } = this
+      this.set('cancelled')
+      this.request?.abort()
+      this.forget()
+      if (url) await this.send('DELETE', url, {}).catch(() => { /* it expires */ })
+    }
+  }
+
+  const transfers = []
+  const list = element('ul')
+  const summary = element('p', { className: 'hint' })
+  const panel = element('section', { className: 'running transfers', hidden: true }, element('h2', { textContent: 'Uploads' }), summary, list)
+  panel.setAttribute('aria-label', 'Uploads')
+  summary.setAttribute('role', 'status')
+
+  // next starts the uploads whose turn it is, and shows the list of files when all have come.
+  function next() {
+    const of = (...states) => transfers.filter((one) => states.includes(one.state)).length
+    for (const one of transfers) {
+      if (of('running') >= most) break
+      if (one.state === 'waiting') one.run()
+    }
+    summary.textContent = `${of('done')} of ${transfers.length - of('cancelled')} uploaded`
+    if (of('waiting', 'running', 'paused', 'stalled', 'failed') === 0 && of('done') > 0) {
+      removeEventListener('beforeunload', warn)
+      location.assign(form.dataset.list + (transfers.some((one) => one.draft) ? '&state=draft' : ''))
+    }
+  }
+
+  const warn = (event) => event.preventDefault()
+
+  function add(files, draft) {
+    const data = new FormData(form)
+    const fields = { caption: data.get('caption'), group: data.get('group'), access: data.get('access') }
+    for (const file of files) {
+      const transfer = new Transfer(file, fields, draft)
+      transfers.push(transfer)
+      list.append(transfer.item)
+    }
+    panel.hidden = false
+    form.closest('details').open = false
+    addEventListener('beforeunload', warn)
+    next()
+  }
+
+  if (form) {
+    document.querySelector('.controls').after(panel)
+    const field = form.querySelector('input[type="file"]')
+    field.multiple = true
+    for (const hint of form.querySelectorAll('[data-many]')) hint.textContent = hint.dataset.many
+    form.addEventListener('submit', (event) => {
+      event.preventDefault()
+      add([...field.files], form.dataset.draft === '1' || event.submitter?.hasAttribute('formaction') === true)
+      field.value = ''
+    })
+
+    const hasFiles = (event) => event.dataTransfer?.types.includes('Files')
+    let inside = 0 // elements under the pointer
+    const mark = (by) => document.body.classList.toggle('dropping', (inside = Math.max(0, inside + by)) > 0)
+    addEventListener('dragenter', (event) => hasFiles(event) && mark(1))
+    addEventListener('dragleave', (event) => hasFiles(event) && mark(-1))
+    addEventListener('dragover', (event) => hasFiles(event) && event.preventDefault())
+    addEventListener('drop', (event) => {
+      if (!hasFiles(event)) return
+      event.preventDefault()
+      inside = 0
+      mark(0)
+      const files = [...event.dataTransfer.items].filter((item) => item.kind === 'file' && !item.webkitGetAsEntry?.()?.isDirectory).map((item) => item.getAsFile())
+      if (files.length > 0) add(files, form.dataset.draft === '1')
+    })
+    addEventListener('online', () => {
+      for (const one of transfers) if (one.state === 'stalled') one.set('waiting')
+    })
+  }
+}

@@ -1,0 +1,199 @@
+package webfiles
+
+import (
+	"archive/zip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/httpapi"
+	"mediastack.dev/runtime/internal/oauthhttp/pages"
+	"mediastack.dev/runtime/media"
+)
+
+// Objects reads objects. objectstore.Store implements it.
+type Objects interface {
+	Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error)
+}
+
+// Bounds of the archives that are on their way at a time: an archive is as long as a client reads it.
+const (
+	archivesOfAll     = 8
+	archivesOfAccount = 2
+	archiveRetry      = 30 * time.Second
+)
+
+// archives counts the archives that are on their way. The zero value has none.
+type archives struct {
+	mu  sync.Mutex
+	all int
+	of  map[uuid.UUID]int
+}
+
+// begin takes a place for an archive of an account. Busy if there is none; else end gives it back.
+func (c *archives) begin(accountID uuid.UUID) (end func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all >= archivesOfAll || c.of[accountID] >= archivesOfAccount {
+		return nil, &fault.Error{Kind: fault.Busy, Public: "Other archives are still being downloaded.", RetryAfter: archiveRetry}
+	}
+	if c.of == nil {
+		c.of = map[uuid.UUID]int{}
+	}
+	c.all++
+	c.of[accountID]++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.all--
+		if c.of[accountID]--; c.of[accountID] == 0 {
+			delete(c.of, accountID)
+		}
+	}, nil
+}
+
+// sendArchive sends the originals of items as a ZIP archive. They are stored in it as they are, since media is compressed already, so the archive
+// needs the memory of one buffer. It returns an error if nothing was sent; afterwards only a closed connection shows that the archive is incomplete.
+func (a *API) sendArchive(w http.ResponseWriter, r *http.Request, o fileOwner, ids []uuid.UUID) error {
+	ctx := r.Context()
+	items, err := a.itemsOfArchive(ctx, o, ids)
+	if err != nil {
+		return err
+	}
+	end, err := a.archives.begin(o.principal.Account.ID)
+	if err != nil {
+		return err
+	}
+	defer end()
+	// An error of the first file is one that the page can still show.
+	first, err := a.openOriginal(ctx, o.principal.Account.Bucket, items[0])
+	if err != nil {
+		return err
+	}
+	header := w.Header()
+	header.Set("Content-Type", "application/zip")
+	header.Set("Content-Disposition", `attachment; filename="files-`+a.Now().UTC().Format("2006-01-02")+`.zip"`)
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(http.StatusOK)
+	if err := a.writeArchive(ctx, w, o.principal.Account.Bucket, items, first); err != nil {
+		httpapi.SetError(ctx, fmt.Errorf("sending an archive failed: %w", err))
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}
+
+// itemsOfArchive returns items whose originals fit into an archive.
+func (a *API) itemsOfArchive(ctx context.Context, o fileOwner, ids []uuid.UUID) ([]media.Item, error) {
+	if err := a.checkOperation(o.principal, account.GetMedia); err != nil {
+		return nil, err
+	}
+	var items []media.Item
+	var size int64
+	for _, id := range ids {
+		item, err := a.Media.Get(ctx, o.principal, id)
+		if err != nil {
+			return nil, err
+		}
+		original, _ := item.Objects.Find(media.Original)
+		size += original.Bytes
+		items = append(items, item)
+	}
+	if size > a.cfg.MaxArchive {
+		return nil, fault.New(fault.Invalid, "These files have %s. An archive may have %s: select fewer files.", pages.HumanBytes(size), pages.HumanBytes(a.cfg.MaxArchive))
+	}
+	return items, nil
+}
+
+func (a *API) openOriginal(ctx context.Context, bucket string, item media.Item) (io.ReadCloser, error) {
+	original, ok := item.Objects.Find(media.Original)
+	if !ok {
+		return nil, media.ErrItemNotFound
+	}
+	return a.Objects.Open(ctx, bucket, original.Key, 0, original.Bytes)
+}
+
+// writeArchive writes the archive. first is the original of the first item, which it closes.
+func (a *API) writeArchive(ctx context.Context, w io.Writer, bucket string, items []media.Item, first io.ReadCloser) (err error) {
+	archive, names := zip.NewWriter(w), archiveNames{}
+	for n, item := range items {
+		content := first
+		if n > 0 {
+			if content, err = a.openOriginal(ctx, bucket, item); err != nil {
+				return err
+			}
+		}
+		err = addToArchive(archive, names.next(item.FileName), item, content)
+		if err = errors.Join(err, content.Close()); err != nil {
+			return err
+		}
+	}
+	return archive.Close()
+}
+
+func addToArchive(archive *zip.Writer, name string, item media.Item, content io.Reader) error {
+	file, err := archive.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Store, Modified: item.CreatedAt})
+	if err != nil {
+		return err
+	}
+	original, _ := item.Objects.Find(media.Original)
+	written, err := io.Copy(file, content)
+	if err == nil && written != original.Bytes {
+		err = fmt.Errorf("an original has %d of %d bytes", written, original.Bytes)
+	}
+	return err
+}
+
+// archiveNames are the names that an archive has, in lower case: some file systems do not tell case apart.
+type archiveNames map[string]bool
+
+// maxArchiveName bounds a name in an archive, in bytes, with room for the number of one that is there already.
+const maxArchiveName = 240
+
+// next returns the name of another file: one that every file system takes, and that no other file has.
+func (n archiveNames) next(name string) string {
+	name = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.In(r, unicode.C):
+			return -1
+		case strings.ContainsRune(`<>:"|?*/\`, r):
+			return '_'
+		}
+		return r
+	}, name)
+	name = strings.TrimLeft(strings.TrimRight(name, ". "), " ")
+	extension := path.Ext(name)
+	if len(extension) > 32 {
+		extension = ""
+	}
+	stem := strings.TrimSuffix(name, extension)
+	for len(stem)+len(extension) > maxArchiveName {
+		runes := []rune(stem)
+		stem = string(runes[:len(runes)-1])
+	}
+	if strings.Trim(stem, ".") == "" || reservedNames[strings.ToLower(stem)] {
+		stem = "file" + stem
+	}
+	name = stem + extension
+	for copies := 2; n[strings.ToLower(name)]; copies++ {
+		name = stem + " (" + strconv.Itoa(copies) + ")" + extension
+	}
+	n[strings.ToLower(name)] = true
+	return name
+}
+
+// reservedNames are those that Windows does not permit.
+var reservedNames = map[string]bool{"con": true, "prn": true, "aux": true, "nul": true, "com1": true, "com2": true, "com3": true, "com4": true, "com5": true, "com6": true, "com7": true, "com8": true, "com9": true,
+	"lpt1": true, "lpt2": true, "lpt3": true, "lpt4": true, "lpt5": true, "lpt6": true, "lpt7": true, "lpt8": true, "lpt9": true}
