@@ -8,7 +8,7 @@ import (
 // Config bounds logins and tokens. The tags are flag and environment names.
 type Config struct {
 	SessionTTL       time.Duration `name:"login-ttl" env:"SERVICE_LOGIN_TTL" default:"15m" help:"Lifetime of a login session: for the login, and then for the pages of the account, from their last use."`
-	MaxTTL           time.Duration `name:"login-max-ttl" env:"SERVICE_LOGIN_MAX_TTL" default:"12h" help:"Longest time after a login for which the use of the account's pages extends the session, up to 168h. One that is not longer than SERVICE_LOGIN_TTL extends nothing."`
+	MaxTTL           time.Duration `name:"login-max-ttl" env:"SERVICE_LOGIN_MAX_TTL" default:"720h" help:"Longest time after a login for which the use of the account's pages extends the session, up to 720h. One that is not longer than SERVICE_LOGIN_TTL extends nothing."`
 	CodeTTL          time.Duration `name:"login-code-ttl" env:"SERVICE_LOGIN_CODE_TTL" default:"10m" help:"Lifetime of a login code. Only the newest code is valid."`
 	MaxAttempts      int           `name:"login-max-attempts" env:"SERVICE_LOGIN_MAX_ATTEMPTS" default:"5" help:"Maximum wrong codes in one login session."`
 	ResendAfter      time.Duration `name:"login-resend-after" env:"SERVICE_LOGIN_RESEND_AFTER" default:"30s" help:"Minimum time between two codes for the same e-mail address, across all login sessions and replicas; from 0s to 1h."`
@@ -30,7 +30,7 @@ func (c Config) Validate() error {
 		value, min, max time.Duration
 	}{
 		{"SERVICE_LOGIN_TTL", c.SessionTTL, time.Minute, 24 * time.Hour},
-		{"SERVICE_LOGIN_MAX_TTL", c.MaxTTL, 0, 7 * 24 * time.Hour},
+		{"SERVICE_LOGIN_MAX_TTL", c.MaxTTL, 0, 30 * 24 * time.Hour},
 		{"SERVICE_LOGIN_CODE_TTL", c.CodeTTL, time.Minute, time.Hour},
 		{"SERVICE_LOGIN_RESEND_AFTER", c.ResendAfter, 0, rateLimitWindow},
 		{"SERVICE_OAUTH_CODE_TTL", c.AuthorizationCodeTTL, time.Second, 10 * time.Minute},

@@ -289,7 +289,7 @@ func (a *API) writeFilesPage(w http.ResponseWriter, r *http.Request, o fileOwner
 // parameters, it returns the rest of the page.
 func (a *API) filesContent(ctx context.Context, o fileOwner, query url.Values) (pages.FilesPage, error) {
 	p := o.principal
-	page := pages.FilesPage{Form: a.Login.FormFields(o.session), Email: o.session.Email, Account: oauthhttp.AccountView(p.Account), App: p.App.Name,
+	page := pages.FilesPage{Form: a.Login.FormFields(o.session), EndsIn: a.endsIn(o), Email: o.session.Email, Account: oauthhttp.AccountView(p.Account), App: p.App.Name,
 		State: query.Get("state"), Back: query.Encode(), MaxUploadSize: min(p.Account.MaxUploadSize, p.Account.MaxStorage),
 		Filter: pages.FileFilter{Words: query.Get("q"), Name: query.Get("name"), Type: query.Get("type"), Sort: query.Get("sort")}}
 	accounts, err := a.OAuth.Accounts(ctx, o.session)
@@ -339,6 +339,9 @@ func (a *API) filesContent(ctx context.Context, o fileOwner, query url.Values) (
 	}
 	return page, nil
 }
+
+// endsIn returns in how many seconds the session ends unless it is used.
+func (a *API) endsIn(o fileOwner) int { return int(o.session.ExpiresAt.Sub(a.Now()).Seconds()) }
 
 // selection sets what can be done with selected files of the list.
 func (a *API) selection(ctx context.Context, o fileOwner, page *pages.FilesPage) (err error) {

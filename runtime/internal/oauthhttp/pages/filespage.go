@@ -16,6 +16,8 @@ import (
 // UploadDraftURL, and the filter is a GET of /account/files.
 type FilesPage struct {
 	Form
+	// EndsIn is in how many seconds the session ends unless it is used.
+	EndsIn  int
 	Email   string
 	Account Account
 	// App is the name of the app whose files are shown.

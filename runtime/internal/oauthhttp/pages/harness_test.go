@@ -176,7 +176,7 @@ const thumbnail = "/media/file/1/thumbnail/a.webp"
 // filesPage is a page with all that it can have.
 func filesPage(words string) pages.FilesPage {
 	total := int64(1234)
-	return pages.FilesPage{Form: form, Email: words, Account: pages.Account{ID: words, Name: words, Detail: words}, App: words, Several: true, Usage: &pages.Usage{Used: 3 << 29, Max: 10 << 30},
+	return pages.FilesPage{Form: form, EndsIn: 900, Email: words, Account: pages.Account{ID: words, Name: words, Detail: words}, App: words, Several: true, Usage: &pages.Usage{Used: 3 << 29, Max: 10 << 30},
 		Tabs:   []pages.Tab{{Name: "Files", URL: "/account/files?request=the-request", Current: true}, {Name: "Drafts", URL: "/account/files?state=draft"}},
 		Filter: pages.FileFilter{Words: words, Name: words, Type: words, Sort: words}, Total: &total, Back: words, FirstURL: "/account/files?a", NextURL: "/account/files?b", ClearURL: "/account/files?c",
 		UploadURL: "/account/files/upload?csrf=the-csrf&request=the-request", UploadDraftURL: "/account/files/upload?csrf=the-csrf&draft=1&request=the-request", MaxUploadSize: 2 << 30, Script: &pages.UploadScript{SignatureURL: "/account/files/signature?request=the-request", ListURL: "/account/files?request=the-request", Draft: true}, Error: words, Selection: pages.Selection{Keep: true, Restore: true, Change: true, Download: true, Delete: true, Groups: []string{words}},
@@ -189,7 +189,7 @@ func filesPage(words string) pages.FilesPage {
 
 // viewFilePage is the page of a file with all that it can have.
 func viewFilePage(words string) pages.ViewFilePage {
-	return pages.ViewFilePage{Form: form, Account: pages.Account{ID: words, Name: words, Detail: words}, File: filesPage(words).Files[0], Kind: "image", Large: thumbnail,
+	return pages.ViewFilePage{Form: form, EndsIn: 900, Account: pages.Account{ID: words, Name: words, Detail: words}, File: filesPage(words).Files[0], Kind: "image", Large: thumbnail,
 		Facts: []pages.Fact{{Name: words, Text: words}, {Name: "Uploaded", At: moment}}, Back: words, BackURL: "/account/files?a", PreviousURL: "/account/files/view?item=0", NextURL: "/account/files/view?item=2",
 		Edit:  &pages.EditFile{Name: words, Caption: words, Group: words, Public: true, Metadata: []pages.Pair{{Key: words, Value: words}, {}}, Groups: []string{words}, Version: 3, Open: true},
 		Share: &pages.ShareFile{URL: "/media/file/1/original/a.jpg?signature=s", Until: moment, Times: []pages.Option{{Value: "1h", Name: "1 hour"}}}, Notice: words, Error: words}

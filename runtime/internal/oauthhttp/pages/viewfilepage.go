@@ -10,6 +10,8 @@ import (
 // /account/files/edit, /share, /seal and /delete.
 type ViewFilePage struct {
 	Form
+	// EndsIn is in how many seconds the session ends unless it is used.
+	EndsIn  int
 	Account Account
 	File    File
 	// Kind is how the file is shown: image, video or audio; empty = by its thumbnail or a tile. Large is the URL of the picture.

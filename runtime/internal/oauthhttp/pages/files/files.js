@@ -55,6 +55,24 @@
     })
   }
 
+  // The page says two minutes before that its session ends. Any request extends a session, up to its longest time.
+  const session = document.querySelector('.session')
+  if (session) {
+    const warnAfter = (seconds) => setTimeout(() => { session.hidden = false }, Math.max(0, seconds - 120) * 1000)
+    const stay = session.querySelector('button')
+    stay.hidden = false
+    stay.addEventListener('click', async () => {
+      const response = await fetch(location.href).catch(() => null)
+      if (response?.ok && !response.redirected) {
+        session.hidden = true
+        warnAfter(Number(session.dataset.ends))
+      } else {
+        session.querySelector('span').textContent = 'Your login has ended. What you typed is kept in this tab: log in again.'
+      }
+    })
+    warnAfter(Number(session.dataset.ends))
+  }
+
   // What was typed is kept in this tab until it is saved, so that the end of a session loses nothing.
   for (const form of document.querySelectorAll('form[data-draft]')) {
     const key = `draft of ${form.dataset.draft}`
