@@ -30,7 +30,7 @@ func TestFiles_WorkAcrossReplicas(t *testing.T) {
 	p := b.Login("/account/files", webtest.Owner)
 	turn := 0
 	next := func() { turn++; b.At(replicas[turn%2]) }
-	p.Says(t, http.StatusOK, "Files of", "The studio", "team/studio", "No files yet", "0 bytes of 64 MiB used")
+	p.Says(t, http.StatusOK, "Files of", "The studio", "No files yet", "0 bytes of 64 MiB used")
 
 	next()
 	draft := p.Actions("/account/files/upload")[1]

@@ -120,7 +120,7 @@ func TestFiles_APermanentDeleteNeedsARecentLogin(t *testing.T) {
 		p = b.Get("/account/files?request=" + request)
 		p.Says(t, http.StatusOK, "sealed.txt")
 	}
-	question := b.Get(p.Action(t, "/account/files/delete"))
+	question := b.Get(b.Get(p.Action(t, "/account/files/view")).Action(t, "/account/files/delete"))
 	question.Says(t, http.StatusOK, "Delete this file permanently?", "You logged in too long ago")
 	if len(question.Elements(t, "form")) != 0 {
 		t.Error("the page has a form that is rejected")

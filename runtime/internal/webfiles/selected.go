@@ -36,7 +36,7 @@ func selectedItems(form url.Values) ([]uuid.UUID, error) {
 		}
 		id, err := uuid.Parse(text)
 		if err != nil {
-			return nil, media.ErrItemNotFound
+			id = uuid.Nil // which no item has
 		}
 		if !slices.Contains(ids, id) {
 			ids = append(ids, id)
