@@ -59,22 +59,23 @@ var ways = map[string]way{
 func TestSeal_AllWaysAreKnown(t *testing.T) {
 	t.Parallel()
 	want := []string{
-		"fetch/attempt.go",            // a URL
-		"internal/api/document.go",    // tells in a document when an item was sealed
-		"internal/mcp/items.go",       // a tool
-		"internal/rest/batch.go",      // a batch
-		"internal/rest/items.go",      // REST
-		"internal/webfiles/change.go", // the files page: TestFiles_AreCheckedBeforeTheyAreSealed
-		"internal/webfiles/upload.go", // the files page
-		"media/service.go",            // what they all call
-		"postgres/capability.go",      // a signature
-		"postgres/gate.go",            // a result
-		"postgres/gate_seal.go",       // media.Store of an account with a gate
-		"postgres/item.go",            // media.Store
-		"postgres/queries/item.sql",   // the statement
-		"postgres/queries/undo.sql",   // an item that was sealed before is restored
-		"postgres/undo.go",            // as above
-		"upload/capability.go",        // says of an item that its signature seals it
+		"fetch/attempt.go",              // a URL
+		"internal/api/document.go",      // tells in a document when an item was sealed
+		"internal/mcp/items.go",         // a tool
+		"internal/rest/batch.go",        // a batch
+		"internal/rest/items.go",        // REST
+		"internal/webfiles/change.go",   // the files page: TestFiles_AreCheckedBeforeTheyAreSealed
+		"internal/webfiles/selected.go", // the files page: TestFiles_SelectedOnesAreCheckedBeforeTheyAreKept
+		"internal/webfiles/upload.go",   // the files page
+		"media/service.go",              // what they all call
+		"postgres/capability.go",        // a signature
+		"postgres/gate.go",              // a result
+		"postgres/gate_seal.go",         // media.Store of an account with a gate
+		"postgres/item.go",              // media.Store
+		"postgres/queries/item.sql",     // the statement
+		"postgres/queries/undo.sql",     // an item that was sealed before is restored
+		"postgres/undo.go",              // as above
+		"upload/capability.go",          // says of an item that its signature seals it
 	}
 	seals := regexp.MustCompile(`(?i)\.Seal\(ctx|\.Seal\(r\.Context|Media\.Seal\(|SET sealed_at = |\bsealed_at = \S|\.SealedAt(, item\.Version)? = `)
 	var found []string

@@ -156,7 +156,7 @@ func attempts(all []probed, secret string, everywhere bool) []attempt {
 		}
 	}
 	keyed = false // none of these looks at a key
-	for _, path := range []string{"/oauth/authorize", "/oauth/token", "/oauth/revoke", "/oauth/login", "/oauth/login/email", "/oauth/login/code", "/oauth/consent", "/account/connections/end", "/account/files", "/account/files/delete", "/account/files/upload"} {
+	for _, path := range []string{"/oauth/authorize", "/oauth/token", "/oauth/revoke", "/oauth/login", "/oauth/login/email", "/oauth/login/code", "/oauth/consent", "/account/connections/end", "/account/files", "/account/files/delete", "/account/files/upload", "/account/files/edit", "/account/files/selected", "/account/files/signature"} {
 		for _, name := range sent("client_id", "redirect_uri", "scope", "response_type", "code", "code_verifier", "code_challenge", "code_challenge_method", "grant_type", "refresh_token", "token", "resource", "request", "csrf", "email", "address", "account", "item", "back", "name", "done", escaped) {
 			form := "response_type=code&grant_type=authorization_code&" + name + "=" + escaped
 			add(http.MethodGet, path+"?"+form, "", "")

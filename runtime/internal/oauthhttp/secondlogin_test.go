@@ -30,7 +30,7 @@ func TestLogin_ASecondOneContinuesTheFirst(t *testing.T) {
 		t.Error("another code was sent")
 	}
 	w.Counts(t, 1, "logins go on", "SELECT count(*) FROM login_session WHERE ended_at IS NULL")
-	b.Post("/oauth/login/code", p, url.Values{"code": {code}}).Says(t, http.StatusOK, "Files of", "No drafts") // where the second one began
+	b.Post("/oauth/login/code", p, url.Values{"code": {code}}).Says(t, http.StatusOK, "Files of", "All files are kept") // where the second one began
 	b.Post("/oauth/login/code", second, url.Values{"code": {code}}).Says(t, http.StatusNotFound, "Login expired")
 }
 

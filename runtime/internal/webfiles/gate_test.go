@@ -46,3 +46,16 @@ func TestFiles_AreCheckedBeforeTheyAreSealed(t *testing.T) {
 	b.Change("seal", p, tenant, draft.ID.String(), "back", "state=draft").Says(t, http.StatusUnprocessableEntity, "The file cannot be checked for malware")
 	w.Counts(t, 1, "sealed items", "SELECT count(*) FROM stored_item WHERE sealed_at IS NOT NULL")
 }
+
+func TestFiles_SelectedOnesAreCheckedBeforeTheyAreKept(t *testing.T) {
+	t.Parallel()
+	w := webtest.NewWorld(t)
+	tenant := w.OwnedTenant(t, "studio", webtest.Owner)
+	w.Change(t, tenant, func(s *account.Spec) { s.Gate = account.Gate{Scanner: account.ScannerClamd, MaxScanBytes: 1 << 20} })
+	rt := w.Replica(t)
+	items := []media.Item{rt.Item(t, w, tenant, "a.txt", "a", false), rt.Item(t, w, tenant, "b.txt", "b", false)}
+	b := rt.Browser(t)
+	p := b.Login("/account/files", webtest.Owner)
+	selected(b, p, tenant, "keep", items, "back", "state=draft").Says(t, http.StatusOK, "The files are checked for malware.", "a.txt", "Is checked for malware")
+	w.Counts(t, 0, "sealed items", "SELECT count(*) FROM stored_item WHERE sealed_at IS NOT NULL")
+}
