@@ -128,7 +128,11 @@ func (a *API) find(ctx context.Context, o fileOwner, query url.Values, operation
 	if err := a.checkOperation(o.principal, operation); err != nil {
 		return fileList{}, err
 	}
-	q, err := media.QueryText{State: query.Get("state"), Words: query.Get("q"), Name: query.Get("name"), Type: query.Get("type"), Sort: query.Get("sort"), After: query.Get("after"), Limit: &a.cfg.PerPage}.Parse()
+	text, err := a.queryText(query)
+	if err != nil {
+		return fileList{}, err
+	}
+	q, err := text.Parse()
 	if err != nil {
 		return fileList{}, err
 	}
@@ -291,7 +295,7 @@ func (a *API) filesContent(ctx context.Context, o fileOwner, query url.Values) (
 	p := o.principal
 	page := pages.FilesPage{Form: a.Login.FormFields(o.session), EndsIn: a.endsIn(o), Email: o.session.Email, Account: oauthhttp.AccountView(p.Account), App: p.App.Name,
 		State: query.Get("state"), Back: query.Encode(), MaxUploadSize: min(p.Account.MaxUploadSize, p.Account.MaxStorage),
-		Filter: pages.FileFilter{Words: query.Get("q"), Name: query.Get("name"), Type: query.Get("type"), Sort: query.Get("sort")}}
+		Filter: pages.FileFilter{Words: query.Get("q"), Name: query.Get("name"), Type: query.Get("type"), From: query.Get("from"), To: query.Get("to"), Size: query.Get("size"), Sort: query.Get("sort")}}
 	accounts, err := a.OAuth.Accounts(ctx, o.session)
 	if err != nil {
 		return page, err
@@ -334,8 +338,8 @@ func (a *API) filesContent(ctx context.Context, o fileOwner, query url.Values) (
 	if query.Has("after") || query.Has("page") {
 		page.FirstURL = o.url(filesPath, with(query, "after", "", "page", ""))
 	}
-	if query.Has("q") || query.Has("name") || query.Has("type") {
-		page.ClearURL = o.url(filesPath, with(query, "q", "", "name", "", "type", "", "after", "", "page", ""))
+	if page.Filtered() {
+		page.ClearURL = o.url(filesPath, with(query, "q", "", "name", "", "type", "", "from", "", "to", "", "size", "", "after", "", "page", ""))
 	}
 	return page, nil
 }

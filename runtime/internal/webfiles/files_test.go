@@ -140,13 +140,17 @@ func TestFiles_AreFilteredSortedAndPaged(t *testing.T) {
 		"&type=text/*&sort=name":       "alpha.txt bravo.txt delta.txt echo.txt",
 		"&type=application/pdf&name=c": "charlie.pdf",
 		"&name=nothing":                "",
+		"&size=small&sort=name":        "alpha.txt bravo.txt charlie.pdf delta.txt echo.txt",
+		"&size=large":                  "",
+		"&to=2000-01-01":               "",
+		"&from=2000-01-01&sort=name":   "alpha.txt bravo.txt charlie.pdf delta.txt echo.txt",
 		"&state=draft":                 "",
 	} {
 		if got := strings.Join(all(query), " "); got != want {
 			t.Errorf("%s: %s, want %s", query, got, want)
 		}
 	}
-	for _, query := range []string{"&sort=color", "&type=x", "&state=all", "&after=x", "&state=draft&sort=name", "&name=%00", "&state=deleted&page=x", "&state=deleted&page=0"} {
+	for _, query := range []string{"&sort=color", "&type=x", "&state=all", "&after=x", "&state=draft&sort=name", "&name=%00", "&state=deleted&page=x", "&size=huge", "&from=x", "&to=2026-13-01", "&state=deleted&page=0"} {
 		if got := b.Get(p.Action(t, "/account/files") + "&account=" + tenant.Account.ID.String() + query); got.StatusCode != http.StatusBadRequest || !strings.Contains(got.Text, `role="alert"`) {
 			t.Errorf("%s: %d %s", query, got.StatusCode, got.Text)
 		}

@@ -88,7 +88,7 @@ type Tab struct {
 }
 
 // FileFilter is what the filter of the list shows. Name is a part of a file name, which links of other pages have.
-type FileFilter struct{ Words, Name, Type, Sort string }
+type FileFilter struct{ Words, Name, Type, From, To, Size, Sort string }
 
 // Usage is what an account stores, and may store, in bytes.
 type Usage struct{ Used, Max int64 }
@@ -253,12 +253,12 @@ func (p FilesPage) Count() string {
 
 // Filtered reports whether a filter restricts the list.
 func (p FilesPage) Filtered() bool {
-	return p.Filter.Words != "" || p.Filter.Name != "" || p.Filter.Type != ""
+	return p.Filter.Words != "" || p.Filter.narrows()
 }
 
 // Arranged reports whether the list is filtered otherwise than by words, or in an order of its own.
 func (p FilesPage) Arranged() bool {
-	return p.Filter.Name != "" || p.Filter.Type != "" || p.Filter.Sort != "" && p.Filter.Sort != "-time"
+	return p.Filter.narrows() || p.Filter.Sort != "" && p.Filter.Sort != "-time"
 }
 
 // FormURL returns the action of a form about a file. A browser stays there if the form is answered
@@ -305,6 +305,16 @@ func options(selected string, all ...Option) []Option {
 		all = append(all, Option{Value: selected, Name: sanitize(selected), Selected: true})
 	}
 	return all
+}
+
+// narrows reports whether the list is filtered otherwise than by words.
+func (f FileFilter) narrows() bool {
+	return f.Name != "" || f.Type != "" || f.From != "" || f.To != "" || f.Size != ""
+}
+
+// Sizes returns the options of the filter by size.
+func (f FileFilter) Sizes() []Option {
+	return options(f.Size, Option{Value: "", Name: "Any size"}, Option{Value: "small", Name: "Below 1 MiB"}, Option{Value: "medium", Name: "1 to 10 MiB"}, Option{Value: "large", Name: "10 MiB or more"})
 }
 
 // Types returns the options of the filter by type.
