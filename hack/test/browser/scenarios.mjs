@@ -708,7 +708,7 @@ scenarios['the files page works by keyboard'] = as({ address: fixture.galleries.
   same(await tabOrder(user), [...before, 'Price list 2026.pdf', 'Keep'], 'Tab leads to')
   await to('.file h3 a')
   await enter()
-  same(await tabOrder(user), ['← Back to the list', 'Keep', 'Open', 'Download', 'Delete', 'Edit'], 'Tab leads to')
+  same(await tabOrder(user), ['Back to the list', 'Keep', 'Open', 'Download', 'Delete', 'Edit'], 'Tab leads to')
   await to('.side a[href*="/delete"]')
   await enter()
   same(await tabOrder(user), ['Delete permanently', 'Cancel'], 'Tab leads to')
@@ -725,7 +725,7 @@ scenarios['the files page works by keyboard'] = as({ address: fixture.galleries.
   same(await user.names(), ['Desert road.png'], 'the files that match')
   await to('.file h3 a')
   await enter()
-  same(await tabOrder(user), ['← Back to the list', 'Open', 'Download', 'Delete', 'Share a link', 'Edit'], 'Tab leads to')
+  same(await tabOrder(user), ['Back to the list', 'Open', 'Download', 'Delete', 'Share a link', 'Edit'], 'Tab leads to')
   await to('.edit summary')
   await keyboard('Enter')
   await to('#edit-caption')
@@ -815,6 +815,69 @@ scenarios['keys and swipes lead from file to file, and typed text survives the e
   await user.expectText('The file was changed.', 'A long text that nobody wants to type twice')
   await led(() => user.page.keyboard.press('Escape'), 'Alpine morning.png')
   same(user.path(), '/account/files', 'Escape leads to')
+})
+
+scenarios['several files are kept, moved, shared out, deleted and restored together'] = as({ address: fixture.galleries.shift() }, async (user) => {
+  await user.logIn('/account/files')
+  const names = ['Desert road.png', 'Alpine morning.png', 'Beach at dusk.png']
+  for (const name of names) await user.upload(name, { draft: true })
+  const select = async (...which) => {
+    for (const n of which) await user.page.click(`.file:nth-child(${n}) .pick`)
+  }
+  await select(1, 2, 3)
+  await user.press('.selection [value="keep"]')
+  await user.expectText('3 files are kept.', 'All files are kept')
+  await user.go('/account/files')
+  await select(1, 3)
+  await user.open('.selection details')
+  await user.fill('#to-group', 'Trips')
+  await user.page.keyboard.press('Enter').then(() => user.page.waitForNavigation().catch(() => {}))
+  await user.expectText('2 files are moved.')
+  await select(2)
+  await user.press('.selection [value="public"]')
+  await user.expectText('1 file is made public.', 'Public')
+  await select(1, 2)
+  await user.press('.selection [value="delete"]')
+  await user.expectText('2 files are deleted.', 'Undo')
+  same(await user.names(), ['Desert road.png'], 'the files after the delete')
+  await user.press('.undo button')
+  await user.expectText('2 files are restored.')
+  same(await user.names(), [...names].reverse(), 'the files after the undo')
+})
+
+scenarios['several files are uploaded at once, and go on after the connection was lost'] = as({ address: fixture.galleries.shift(), javascript: true }, async (user) => {
+  const { files } = fixture.options
+  await user.logIn('/account/files')
+  await user.open('.upload')
+  await user.page.setOfflineMode(true)
+  const names = ['Desert road.png', 'Alpine morning.png', 'Beach at dusk.png', 'archive.bin']
+  await (await user.page.$('#file')).uploadFile(...names.map((name) => `${files}/${name}`))
+  await user.page.click('.upload button.main')
+  await waitFor(async () => (await user.text('.transfers')).includes('It goes on by itself.'), 'the uploads to notice that the connection is lost')
+  const paused = await user.page.$('.transfers li:nth-child(4) button')
+  await paused.click()
+  await user.expectText('Paused at')
+  await user.page.setOfflineMode(false)
+  await waitFor(async () => (await user.text('.transfers')).includes('3 of 4 uploaded'), 'three uploads')
+  await Promise.all([user.page.waitForNavigation(), paused.click()])
+  await waitFor(async () => (await user.names()).length === 4, 'the list of the files')
+  same((await user.names()).sort(), [...names].sort(), 'the files')
+})
+
+scenarios['files that are dropped on the page are uploaded, and one is cancelled'] = as({ address: fixture.galleries.shift(), javascript: true }, async (user) => {
+  await user.logIn('/account/files')
+  await user.page.setOfflineMode(true)
+  await user.page.evaluate(() => {
+    const data = new DataTransfer()
+    for (const name of ['one.txt', 'two.txt']) data.items.add(new File([`the text of ${name}`], name))
+    for (const type of ['dragenter', 'dragover', 'drop']) document.querySelector('h1').dispatchEvent(new DragEvent(type, { bubbles: true, cancelable: true, dataTransfer: data }))
+  })
+  await user.expectText('0 of 2 uploaded', 'one.txt', 'two.txt')
+  await user.page.click('.transfers li:nth-child(1) button:nth-of-type(2)')
+  await user.expectText('Cancelled')
+  await Promise.all([user.page.waitForNavigation(), user.page.setOfflineMode(false)])
+  await waitFor(async () => (await user.names()).length === 1, 'the list of the files')
+  same(await user.names(), ['two.txt'], 'the files')
 })
 
 scenarios['eighteen pictures are seen at once, and two columns on a phone'] = as({ address: fixture.galleries.shift() }, async (user) => {

@@ -28,7 +28,9 @@ await scenario('all states', async () => {
         }))
         // A page on which nothing was judged proves nothing.
         expect(passes.length >= 5, `${way}: only ${passes.length} rules were looked at`)
-        for (const { id, help, nodes } of [...violations, ...incomplete]) found.push(`${way}: ${id}: ${help}: ${nodes.map(({ html, failureSummary }) => `${html} ${failureSummary}`)}`)
+        // The contrast of a date can only be judged when there is one.
+        const judged = incomplete.map((one) => ({ ...one, nodes: one.nodes.filter(({ html }) => !/type="date" value=""/.test(html)) })).filter(({ nodes }) => nodes.length > 0)
+        for (const { id, help, nodes } of [...violations, ...judged]) found.push(`${way}: ${id}: ${help}: ${nodes.map(({ html, failureSummary }) => `${html} ${failureSummary}`)}`)
         if (options.pictures) await user.page.screenshot({ fullPage: true, path: join(options.pictures, `${state}-${way}.png`) })
       })
       if (essential.includes(state)) await look(user, async (way) => { shots[`${state}-${way}`] = await user.page.screenshot() }, forSheet)

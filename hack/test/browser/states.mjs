@@ -99,6 +99,8 @@ export async function visitStates(fixture, visit) {
   await lea.open('.menu')
   await visit('files-controls', lea)
   await lea.go('/account/files')
+  await lea.page.click('.file:nth-child(2) .pick')
+  await visit('files-selected', lea)
   await lea.view(1)
   await visit('file', lea)
   await lea.open('.edit')
