@@ -831,7 +831,7 @@ scenarios['several files are kept, moved, shared out, deleted and restored toget
   await select(1, 3)
   await user.open('.selection details')
   await user.fill('#to-group', 'Trips')
-  await user.page.keyboard.press('Enter').then(() => user.page.waitForNavigation().catch(() => {}))
+  await Promise.all([user.page.waitForNavigation(), user.page.keyboard.press('Enter')])
   await user.expectText('2 files are moved.')
   await select(2)
   await user.press('.selection [value="public"]')
