@@ -182,7 +182,7 @@ func TestInstructions_FollowTheToolsets(t *testing.T) {
 	}
 	for _, tool := range rt.tools(t, slim.Key) {
 		id, ok := tool.InputSchema.Properties["mediaId"]
-		want := map[string]string{"seal_media": "Id of the item, from upload_media or list_drafts.", "get_media": "Id of the item, from upload_media, list_media, search_media or list_drafts.",
+		want := map[string]string{"seal_media": "Id of the item, from upload_media, get_upload_from_url or list_drafts.", "get_media": "Id of the item, from upload_media, get_upload_from_url, list_media, search_media or list_drafts.",
 			"restore_media": "Id of the item, from list_deleted_media or delete_media."}[tool.Name]
 		if ok && want != "" && id.Description != want {
 			t.Errorf("mediaId of %s is %q, want %q", tool.Name, id.Description, want)
@@ -196,7 +196,7 @@ func TestSearch_TakesDays(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one", withSlim)
 	rt := w.replica(t)
-	id := rt.upload(t, one.Key, "a.txt", []byte("a"))
+	id := rt.uploadWith(t, one.Key, []byte("a"), object{"fileName": "a.txt", "mimeType": "text/plain"}).MediaID
 	sealed := succeeded[struct{ CreatedAt time.Time }](t, stripped(t, rt.call(t, one.Key, "seal_media", object{"mediaId": id}), "createdAt"))
 	day := func(days int) string { return sealed.CreatedAt.UTC().AddDate(0, 0, days).Format(time.DateOnly) }
 	for _, tt := range []struct {

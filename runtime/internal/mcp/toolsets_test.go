@@ -27,7 +27,7 @@ func withOrganize(s *account.Spec) {
 }
 
 // maxCoreTools is the size of tools/list of an account without toolsets, in bytes. A model reads them in each conversation.
-const maxCoreTools = 0
+const maxCoreTools = 14_192
 
 var update = flag.Bool("update", false, "write the golden files")
 

@@ -55,7 +55,7 @@ func TestUpdateMedia_ChangesMany(t *testing.T) {
 	succeeded[any](t, rt.call(t, one.Key, "update_media", object{"mediaId": same, "metadata": object{"new": "x"}}))
 	missing := uuid.NewString()
 	arguments := object{"mediaIds": []string{plain, same, foreign, full, missing}, "group": "g", "access": "public", "metadata": object{"new": "x"}}
-	const want = "changed [access group metadata] ; unchanged [] ; failed [] not_found; failed [] bad_request; failed [] not_found; "
+	const want = "changed [access group metadata] ; unchanged [] ; failed [] not_found; failed [] invalid_request; failed [] not_found; "
 	versions := func() string {
 		return fmt.Sprint(w.QueryInt(t, `SELECT sum(version) FROM item`), w.QueryInt(t, `SELECT count(*) FROM item WHERE access = 'public'`))
 	}
