@@ -67,6 +67,13 @@ func TestUploadMedia_RejectsAnotherFileThanTheExpectedOne(t *testing.T) {
 			t.Errorf("%s, without the toolset: %q", name, says)
 		}
 	}
+	// Base64 without padding is accepted with a size that shows that it is whole.
+	bare := object{"fileBase64": "AAAAAA", "fileName": "a.bin", "mimeType": "application/x-own"}
+	if says := failed(t, rt.call(t, one.Key, "upload_media", bare)); !strings.Contains(says, "ends without its padding") || !strings.Contains(says, nothing) || w.leftovers(t) != 0 {
+		t.Errorf("base64 without padding: %q", says)
+	}
+	bare["size"] = 4
+	succeeded[uploadReport](t, rt.call(t, one.Key, "upload_media", bare))
 	got := rt.uploadWith(t, one.Key, picture, object{"fileName": "a.png", "mimeType": "image/png", "size": len(picture), "sha256": strings.ToUpper(hash(picture))})
 	if got.SHA256 != hash(picture) || got.Size != int64(len(picture)) || got.DetectedType != "image/png" || got.Width != 60 || got.Height != 40 || got.Warning != "" {
 		t.Errorf("the report is %+v", got)

@@ -11,6 +11,7 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/upload"
 )
 
 // uploadMedia creates a draft from the file of the request. The file has been received, and is
@@ -21,7 +22,7 @@ func (a *API) uploadMedia(ctx context.Context, identity auth.Identity, args *arg
 		FileName: args.text("fileName"), MimeType: args.text("mimeType"),
 		Caption: args.text("caption"), Access: args.access("access"), Group: args.text("group"),
 	}
-	expected := args.expectedFile()
+	expected := args.expectedFile(identity.Account.ToolPolicy)
 	if args.err != nil {
 		return nil, args.err
 	}
@@ -34,16 +35,16 @@ func (a *API) uploadMedia(ctx context.Context, identity auth.Identity, args *arg
 	if err := fields.Validate(); err != nil {
 		return nil, err
 	}
-	upload, err := stateFromContext(ctx).file(named)
+	single, unpadded, err := stateFromContext(ctx).file(named)
 	if err != nil {
 		return nil, a.describeUploadError(identity, err)
 	}
-	defer upload.Close(ctx)
-	if err := expected.check(upload.Received()); err != nil {
+	defer single.Close(ctx)
+	if err := expected.check(single, unpadded); err != nil {
 		return nil, err
 	}
-	upload.DeclareType(fields.MimeType)
-	item, err := upload.Commit(ctx, fields)
+	single.DeclareType(fields.MimeType)
+	item, err := single.Commit(ctx, fields)
 	if err != nil {
 		return nil, a.describeUploadError(identity, err)
 	}
@@ -51,8 +52,8 @@ func (a *API) uploadMedia(ctx context.Context, identity auth.Identity, args *arg
 	if !slices.ContainsFunc(reportingToolsets(), identity.Account.ToolPolicy.HasToolset) {
 		return made, nil
 	}
-	report := upload.Report(fields)
-	_, sum := upload.Received()
+	report := single.Report(fields)
+	_, sum := single.Received()
 	verified := reported{uploaded: made, Size: report.Size, DetectedType: report.DetectedType, SHA256: sum, Width: item.Facts.Width, Height: item.Facts.Height}
 	if report.Unreadable {
 		verified.Warning = unreadable
@@ -83,11 +84,14 @@ func reportingToolsets() []string { return []string{account.ToolsetUploads, acco
 type expectedFile struct {
 	size   *int64
 	sha256 media.SHA256
+	// padded is set if base64 without padding, which is what most text that was cut off is, is rejected unless size or sha256 shows that
+	// it is whole.
+	padded bool
 }
 
 // expectedFile reads what is expected of the file.
-func (a *arguments) expectedFile() expectedFile {
-	expected := expectedFile{size: a.integer64("size")}
+func (a *arguments) expectedFile(policy account.ToolPolicy) expectedFile {
+	expected := expectedFile{size: a.integer64("size"), padded: policy.HasToolset(account.ToolsetSlim)}
 	if a.err == nil && expected.size != nil && *expected.size < 1 {
 		a.err = fault.New(fault.Invalid, "size must be 1 or more: the bytes of the file")
 	}
@@ -100,9 +104,12 @@ func (a *arguments) expectedFile() expectedFile {
 }
 
 // check returns why the file that has arrived is not the expected one.
-func (e expectedFile) check(size int64, sum media.SHA256) error {
+func (e expectedFile) check(file *upload.Single, unpadded bool) error {
 	const again = "nothing was stored. Send the base64 of the whole file again"
+	size, sum := file.Received()
 	switch {
+	case e.padded && unpadded && e.size == nil && e.sha256 == nil:
+		return fault.New(fault.Invalid, "%s ends without its padding, so it was probably cut off after %d bytes of the file; %s, with its padding, or with size", fileArgument, size, again)
 	case e.size != nil && size < *e.size:
 		return fault.New(fault.Invalid, "the file is incomplete: %d bytes arrived, and size is %d, so the base64 was cut off; %s", size, *e.size, again)
 	case e.size != nil && size > *e.size:
@@ -118,9 +125,13 @@ const unreadable = "not readable as an image: the bytes are incomplete, damaged 
 
 // reports returns what the toolsets uploads and slim add to upload_media.
 func reports(v view) *extension {
+	padding := ""
+	if v.has(account.ToolsetSlim) {
+		padding = " Base64 that ends without its padding is rejected unless one of them is sent."
+	}
 	return &extension{
 		toolsets: reportingToolsets(), without: v.compareSize(),
-		description: " Send `size` or `sha256` if you know one: a file that was cut off on its way is then rejected. Otherwise compare `size` of the result with the size of the file: base64 that was cut off is stored as it was sent.",
+		description: " Send `size` or `sha256` if you know one: a file that was cut off on its way is then rejected. Otherwise compare `size` of the result with the size of the file: base64 that was cut off is stored as it was sent." + padding,
 		input: properties{
 			prop("size", intMin(1), "Bytes of the whole file, before base64. A file of another size is rejected, and nothing is stored."),
 			prop("sha256", str(), "SHA-256 of the whole file, before base64, as 64 hexadecimal digits. Only send one that was computed. Another file is rejected, and nothing is stored."),
