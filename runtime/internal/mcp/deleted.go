@@ -32,7 +32,7 @@ type deletedAnswer struct {
 	Message string `json:"message,omitempty"`
 }
 
-// howToRestore tells a model what it can do about a delete that can be undone.
+// howToRestore returns what a model can do about a delete that can be undone.
 func (v view) howToRestore() string {
 	text := "The item can be restored until expiresAt, unless an upload needs its room"
 	if v.offers(account.RestoreMedia) {
