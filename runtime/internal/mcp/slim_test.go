@@ -30,12 +30,12 @@ func TestSlim_ListsAreShortAndItemsComplete(t *testing.T) {
 	rt := w.replica(t, func(o *options) { o.Images = true })
 	picture := imagetest.PNG(imagetest.Picture(60, 40))
 	long := strings.Repeat("é", 101)
-	make := func(name, caption string) string {
+	store := func(name, caption string) string {
 		id := rt.uploadWith(t, one.Key, picture, object{"fileName": name, "mimeType": "image/png", "caption": caption, "group": "g", "access": "public"}).MediaID
 		succeeded[any](t, rt.call(t, one.Key, "update_media", object{"mediaId": id, "metadata": object{"a": long, "b": "c"}}))
 		return id
 	}
-	draft, sealed, deleted := make("draft.png", ""), make("sealed.png", long), make("deleted.png", "x")
+	draft, sealed, deleted := store("draft.png", ""), store("sealed.png", long), store("deleted.png", "x")
 	for _, id := range []string{sealed, deleted} {
 		if got := succeeded[object](t, rt.call(t, one.Key, "seal_media", object{"mediaId": id})); got["width"] != 60.0 || got["createdAt"] == nil || got["metadata"] == nil || got["file"] == nil {
 			t.Errorf("seal_media returns %v", got)

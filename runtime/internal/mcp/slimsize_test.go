@@ -32,7 +32,7 @@ func (longURLs) PictureURL(media.Item, string, int, settings.Format) string { re
 // idAt returns an id of version 7, as items have them.
 func idAt(at time.Time) uuid.UUID {
 	id := uuid.NewSHA1(uuid.NameSpaceURL, []byte(at.String()))
-	binary.BigEndian.PutUint64(id[:8], uint64(at.UnixMilli())<<16|0x7000|uint64(id[6]&15)<<8|uint64(id[7])) //nolint:gosec // after 1970
+	binary.BigEndian.PutUint64(id[:8], uint64(at.UnixMilli())<<16|0x7000|uint64(id[6]&15)<<8|uint64(id[7]))
 	return id
 }
 
