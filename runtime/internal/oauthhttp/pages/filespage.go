@@ -223,7 +223,9 @@ func (p FilesPage) Count() string {
 }
 
 // Filtered reports whether a filter restricts the list.
-func (p FilesPage) Filtered() bool { return p.Filter.Words != "" || p.Filter.Name != "" || p.Filter.Type != "" }
+func (p FilesPage) Filtered() bool {
+	return p.Filter.Words != "" || p.Filter.Name != "" || p.Filter.Type != ""
+}
 
 // FormURL returns the action of a form about a file. A browser stays there if the form is answered
 // with an error, and its reload leads to the list of the account.
