@@ -44,9 +44,9 @@ func foldWords(text string) string {
 		if unicode.Is(marks, r) {
 			continue
 		}
-		if letters, ok := folds[r]; ok {
-			for _, letter := range letters {
-				write(letter)
+		if others, ok := folds[r]; ok {
+			for _, one := range others {
+				write(one)
 			}
 			continue
 		}
@@ -71,9 +71,9 @@ const (
 var folds = func() map[rune]string {
 	all := map[rune]string{}
 	for upper, lower := range map[string]string{upperLatin: lowerLatin, upperGreek: lowerGreek, upperCyrillic: lowerCyrillic, upperOthers: lowerOthers} {
-		letters := []rune(lower)
+		lowers := []rune(lower)
 		for i, r := range []rune(upper) {
-			all[r] = string(letters[i])
+			all[r] = string(lowers[i])
 		}
 	}
 	for pair, both := range map[string]string{"Ææ": "ae", "Œœ": "oe", "ẞß": "ss", "Þþ": "th"} {
