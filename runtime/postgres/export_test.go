@@ -108,8 +108,10 @@ func SearchStatements(scope media.Scope, query media.Query, after *media.Positio
 		return statements
 	}
 	if len(query.Words.Texts) > 0 {
-		add("by words", bounds.settings())(search.byWords(bounds.gathered, wanted))
-		add("count by words", bounds.settings())(search.countByWords(bounds.counted))
+		words := indexWords(query.Words)
+		add("by words", bounds.settings())(search.byWords(words, bounds.gathered, wanted))
+		add("count by words", bounds.settings())(search.countByWords(words, bounds.counted))
+		add("count words", "")(search.countWords(words, bounds.firstScan))
 	}
 	add("first scan", "")(search.inOrder(bounds.firstScan+wanted, wanted))
 	if len(termsOf(query.Search)) > 0 {
