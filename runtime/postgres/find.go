@@ -81,7 +81,7 @@ func (s search) add(found *media.Found, item media.Item) {
 
 // isCommon reports whether the first scan found so much that the last one probably finds a page, and another way would be too much.
 func (s Items) isCommon(found media.Found, wanted int) bool {
-	return (found.Skipped+len(found.Items))*s.searches.lastScan > 2*wanted*(s.searches.firstScan+wanted)
+	return (found.Skipped+len(found.Items))*s.searches.lastScan > wanted*(s.searches.firstScan+wanted)
 }
 
 // gather sorts the items that have the words or the terms of the search, or are of its time. It returns false if those are too many. Those with the
@@ -104,8 +104,16 @@ func (s Items) gatherByWords(ctx context.Context, search search, wanted int) (fo
 	if search.query.Drafts || len(search.query.Words.Texts) == 0 {
 		return media.Found{}, false, nil
 	}
-	sql, args := search.byWords(s.searches.gathered, wanted)
-	return s.gatherBy(ctx, search, sql, args)
+	most := s.searches.gathered
+	if search.byTime() { // the last scan finds what more items have, as their order is that of the list
+		most /= 2
+	}
+	sets, err := s.wordSets(ctx, search)
+	for i := 0; err == nil && !complete && i < len(sets); i++ {
+		sql, args := search.byWords(sets[i], most, wanted)
+		found, complete, err = s.gatherBy(ctx, search, sql, args, most)
+	}
+	return found, complete, err
 }
 
 // gatherByTerms sorts the items that have the terms of the search. It returns false if the search has
@@ -115,13 +123,13 @@ func (s Items) gatherByTerms(ctx context.Context, search search, wanted int) (fo
 		return media.Found{}, false, nil
 	}
 	sql, args := search.byTerms(s.searches.gathered, wanted)
-	return s.gatherBy(ctx, search, sql, args)
+	return s.gatherBy(ctx, search, sql, args, s.searches.gathered)
 }
 
 // gatherBy executes a statement that reads by an index of terms or words. It returns false if that takes too long, too.
-func (s Items) gatherBy(ctx context.Context, search search, sql string, args []any) (found media.Found, complete bool, err error) {
+func (s Items) gatherBy(ctx context.Context, search search, sql string, args []any, most int) (found media.Found, complete bool, err error) {
 	err = s.withSettings(ctx, s.searches.settings(), sql, args, func(rows pgx.Rows) (err error) {
-		found, complete, err = search.scan(rows, s.searches.gathered)
+		found, complete, err = search.scan(rows, most)
 		return err
 	})
 	if isTimeout(err) {
@@ -208,7 +216,11 @@ func (s Items) countMatches(ctx context.Context, search search) (media.Matches, 
 		return newest, err
 	}
 	if newest.Items*commonPart < int64(s.searches.firstScan) {
-		for _, statement := range search.countsByIndex(s.searches.counted) {
+		statements, err := s.countsByIndex(ctx, search, s.searches.counted)
+		if err != nil {
+			return newest, err
+		}
+		for _, statement := range statements {
 			matches, err := s.countBy(ctx, statement)
 			if err == nil && !matches.Partial || err != nil && !isTimeout(err) {
 				return matches, err
@@ -234,16 +246,22 @@ type countStatement struct {
 }
 
 // countsByIndex returns the statements that count by the words of the search, and by its terms.
-func (s search) countsByIndex(examined int) (all []countStatement) {
-	if len(s.query.Words.Texts) > 0 {
-		sql, args := s.countByWords(examined)
+func (s Items) countsByIndex(ctx context.Context, search search, examined int) (all []countStatement, err error) {
+	if len(search.query.Words.Texts) > 0 {
+		sets, err := s.wordSets(ctx, search)
+		if err != nil {
+			return nil, err
+		}
+		for _, words := range sets {
+			sql, args := search.countByWords(words, examined)
+			all = append(all, countStatement{sql, args})
+		}
+	}
+	if len(termsOf(search.query.Search)) > 0 {
+		sql, args := search.countByTerms(examined)
 		all = append(all, countStatement{sql, args})
 	}
-	if len(termsOf(s.query.Search)) > 0 {
-		sql, args := s.countByTerms(examined)
-		all = append(all, countStatement{sql, args})
-	}
-	return all
+	return all, nil
 }
 
 func (s Items) countBy(ctx context.Context, statement countStatement) (media.Matches, error) {

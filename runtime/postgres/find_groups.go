@@ -8,9 +8,6 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// groupRows bounds the rows of totals that one request for groups examines. A group has at most 16, so there are some groups in them.
-const groupRows = 5000
-
 // groupsSQL reads totals of groups after a name, in the order of the primary key. Those of groups without items stay.
 const groupsSQL = `-- name: ListGroups :many
 SELECT group_label, sum(items)::bigint, sum(n)::bigint FROM (
@@ -21,8 +18,8 @@ SELECT group_label, sum(items)::bigint, sum(n)::bigint FROM (
 // Groups implements media.Store.
 func (s Items) Groups(ctx context.Context, scope media.Scope, access media.Access, after string, limit int) (media.GroupList, error) {
 	list, err := repeat(ctx, s.Store, scope.AccountID, func(ctx context.Context) (list media.GroupList, err error) {
-		err = s.withSettings(ctx, groupSettings, groupsSQL, []any{scope.AppID, after, string(access), groupRows}, func(rows pgx.Rows) (err error) {
-			list, err = scanGroups(rows, limit, groupRows)
+		err = s.withSettings(ctx, groupSettings, groupsSQL, []any{scope.AppID, after, string(access), s.searches.groupRows}, func(rows pgx.Rows) (err error) {
+			list, err = scanGroups(rows, limit, s.searches.groupRows)
 			return err
 		})
 		return list, err

@@ -22,6 +22,8 @@ type searchBounds struct {
 	lastScan int
 	// counted bounds a count.
 	counted int
+	// groupRows bounds the rows of totals that a request for groups examines: a group has at most 16.
+	groupRows int
 	// timeout bounds a statement that combines terms: those of very many items take long.
 	timeout time.Duration
 }
@@ -39,6 +41,7 @@ const (
 	minSearchTimeout     = 10 * time.Millisecond
 	maxSearchTimeout     = 10 * time.Second
 	defaultSearchItems   = 5000
+	groupRows            = 5000
 	defaultSearchTimeout = 500 * time.Millisecond
 )
 
@@ -55,7 +58,7 @@ func (c SearchConfig) Validate() error {
 
 func (c SearchConfig) bounds() searchBounds {
 	items := int(cmp.Or(c.Items, defaultSearchItems))
-	return searchBounds{firstScan: 500, gathered: items, lastScan: items, counted: 2 * items, timeout: cmp.Or(c.Timeout, defaultSearchTimeout)}
+	return searchBounds{firstScan: 500, gathered: items, lastScan: items, counted: 2 * items, groupRows: groupRows, timeout: cmp.Or(c.Timeout, defaultSearchTimeout)}
 }
 
 // The terms of a name: how many characters they have, and how many of them a search has.

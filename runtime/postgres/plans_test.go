@@ -218,7 +218,7 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 			_, _ = q.FindReferences(ctx, sqlgen.FindReferencesParams{AccountID: own.AccountID, Ids: []uuid.UUID{item}, Keys: []string{"media/1/original"}})
 		},
 	}
-	check := func(statistics string) {
+	examine := func(statistics string) {
 		t.Helper()
 		// One change of an item in about 300 finds the list of new entries of the index full, and moves them all: 250 pages.
 		exec(t, url, `SELECT gin_clean_pending_list('item_terms')`)
@@ -241,9 +241,75 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 			}
 		}
 	}
-	check("never analyzed")
+	examine("never analyzed")
 	exec(t, url, `ANALYZE`)
-	check("analyzed")
+	examine("analyzed")
+	// No event of a transaction is read before those that began earlier have ended, however many there are.
+	held, err := connect(t, url).Begin(t.Context())
+	must(t, err)
+	must(t, check.ErrorOf(held.Exec(t.Context(), `SELECT pg_current_xact_id()`)))
+	exec(t, url, `INSERT INTO journal (account_id, app_id, type) SELECT account_id, id, 'media.sealed' FROM app, generate_series(1, 50000)`)
+	exec(t, url, `UPDATE webhook_progress SET epoch = journal_epoch(), xid = journal_oldest() - 1, event_id = 9223372036854775807`)
+	epoch, oldest := number(t, url, `SELECT journal_epoch()`), number(t, url, `SELECT journal_oldest()`)
+	statements = map[string]func(context.Context, *sqlgen.Queries){
+		"read later events": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.Events(ctx, sqlgen.EventsParams{AccountID: foreign.AccountID, Epoch: epoch, Oldest: oldest, AfterEpoch: epoch, AfterXid: oldest, Examined: 1000, AllApps: true, Types: []string{}, Most: 100})
+		},
+		"read later webhook events": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.WebhookEvents(ctx, sqlgen.WebhookEventsParams{AccountID: foreign.AccountID, Epoch: epoch, Oldest: oldest, AfterEpoch: epoch, AfterXid: oldest, Most: 20})
+		},
+		"read all later webhook events": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.WebhookEventsOfAll(ctx, sqlgen.WebhookEventsOfAllParams{Epoch: epoch, Oldest: oldest, AfterEpoch: epoch, AfterXid: oldest, Most: 20})
+		},
+		"find webhooks with later events": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.WebhooksWithNews(ctx, 1000) },
+	}
+	examine("beside a transaction that does not end")
+	must(t, held.Rollback(t.Context()))
+}
+
+// Statistics of when there were hardly any drafts make an index of all drafts look as good as that of the ids. A statement that used it would
+// read all drafts, which may be many a minute later.
+func TestPlans_ADraftIsFoundByItsID(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	own := provisioned(t, store)
+	conn := connect(t, url)
+	withoutAutovacuum(t, url)
+	seedItemRows(t, conn, own, "01900000-0000-7000-8000-", 1500, "public", "album", true)
+	exec(t, url, `ANALYZE`)
+	seedItemRows(t, conn, own, "01910000-0000-7000-8000-", 5*ownDrafts, "private", "", false)
+	draft, free := uuid.MustParse("01910000-0000-7000-8000-000000000001"), uuid.MustParse("01910000-0000-7000-8000-000000000002")
+	exec(t, url, `UPDATE stored_item SET gate_state = 1 WHERE sealed_at IS NULL AND id <> '01910000-0000-7000-8000-000000000002'`)
+	exec(t, url, `UPDATE account_usage SET bytes = 1000000`)
+	for name, run := range map[string]func(context.Context, *sqlgen.Queries){
+		"seal": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.Seal(ctx, sqlgen.SealParams{AppID: own.AppID, ID: free, Now: time.Now()})
+		},
+		"want a seal": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.WantSeal(ctx, sqlgen.WantSealParams{AppID: own.AppID, ID: draft})
+		},
+		"let it pass": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.PassItem(ctx, sqlgen.PassItemParams{AccountID: own.AccountID, ID: draft})
+		},
+		"deny it": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.DenyItem(ctx, sqlgen.DenyItemParams{AccountID: own.AccountID, ID: draft})
+		},
+		"quarantine it": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.QuarantineItem(ctx, sqlgen.QuarantineItemParams{AccountID: own.AccountID, ID: draft})
+		},
+		"delete a draft": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: own.AppID, ID: draft, DraftsOnly: true})
+		},
+	} {
+		for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
+			run(t.Context(), sqlgen.New(&explainer{conn: conn, mode: mode})) // the catalogs are read
+			explained := &explainer{conn: conn, mode: mode}
+			run(t.Context(), sqlgen.New(explained))
+			if !errors.Is(explained.err, errExplained) || explained.pages > maxPages {
+				t.Errorf("%s, %s: %d pages are read, %v\n%s", name, mode, explained.pages, explained.err, explained.outline)
+			}
+		}
+	}
 }
 
 // withoutAutovacuum keeps the tables of a database without statistics until they are analyzed.
