@@ -302,7 +302,7 @@ export async function look(user, act, ways = viewports) {
 
 // cutChoices returns the ids of the lists whose longest choice does not fit: a browser cuts it off without a sign.
 function cutChoices(page) {
-  return page.$$eval('select', (lists) => lists.filter((list) => {
+  return page.$$eval('select', (lists) => lists.filter((list) => list.checkVisibility({ contentVisibilityAuto: true })).filter((list) => { // those that are not folded
     const free = list.cloneNode(true)
     free.style.cssText = 'width: max-content; max-width: none; position: absolute'
     list.after(free)
