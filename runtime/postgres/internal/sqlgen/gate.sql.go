@@ -34,7 +34,7 @@ func (q *Queries) DeleteQuarantined(ctx context.Context, itemID uuid.UUID) (int6
 const denyItem = `-- name: DenyItem :execrows
 WITH changed AS (
     UPDATE item SET gate_state = 3, seal_actor = NULL, version = version + 1
-    WHERE item.account_id = $1 AND item.id = $2 AND item.gate_state IN (1, 4) AND item.sealed_at IS NULL
+    WHERE item.account_id = $1 AND item.id = $2 AND item.gate_state IN (1, 4) AND (item.sealed_at IS NULL) IS NOT FALSE
     RETURNING item.account_id, item.app_id, item.id, item.version, item.group_label
 ), told AS (
     INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor)
@@ -179,7 +179,7 @@ func (q *Queries) ListQuarantine(ctx context.Context, arg ListQuarantineParams) 
 const passItem = `-- name: PassItem :one
 WITH waiting AS MATERIALIZED (
     SELECT i.account_id, i.id, i.app_id, i.seal_actor FROM item i
-    WHERE i.account_id = $1 AND i.id = $2 AND i.gate_state IN (1, 4) AND i.sealed_at IS NULL FOR NO KEY UPDATE
+    WHERE i.account_id = $1 AND i.id = $2 AND i.gate_state IN (1, 4) AND (i.sealed_at IS NULL) IS NOT FALSE FOR NO KEY UPDATE
 )
 UPDATE item SET gate_state = 2, seal_actor = NULL FROM waiting WHERE item.account_id = waiting.account_id AND item.id = waiting.id
 RETURNING waiting.app_id, waiting.seal_actor
@@ -205,7 +205,7 @@ func (q *Queries) PassItem(ctx context.Context, arg PassItemParams) (PassItemRow
 
 const quarantineItem = `-- name: QuarantineItem :execrows
 WITH deleted AS (
-    DELETE FROM item WHERE item.account_id = $1 AND item.id = $2 AND item.gate_state IN (1, 4) AND item.sealed_at IS NULL RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text
+    DELETE FROM item WHERE item.account_id = $1 AND item.id = $2 AND item.gate_state IN (1, 4) AND (item.sealed_at IS NULL) IS NOT FALSE RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text
 ), released AS (
     UPDATE account_usage SET bytes = account_usage.bytes - deleted.bytes FROM deleted WHERE account_usage.account_id = deleted.account_id
 ), told AS (
@@ -423,7 +423,7 @@ const wantSeal = `-- name: WantSeal :one
 
 WITH changed AS (
     UPDATE item SET gate_state = 4, seal_actor = $3::text, version = version + 1
-    WHERE item.app_id = $1 AND item.id = $2 AND item.sealed_at IS NULL AND item.gate_state IN (0, 1)
+    WHERE item.app_id = $1 AND item.id = $2 AND (item.sealed_at IS NULL) IS NOT FALSE AND item.gate_state IN (0, 1)
     RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text
 ), told AS (
     INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor, fields)
