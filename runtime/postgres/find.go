@@ -108,7 +108,7 @@ func (s Items) gatherByWords(ctx context.Context, search search, wanted int) (fo
 	if search.byTime() { // the last scan finds what more items have, as their order is that of the list
 		most /= 2
 	}
-	sets, err := s.wordSets(ctx, search)
+	sets, err := s.wordSets(ctx, search, most)
 	for i := 0; err == nil && !complete && i < len(sets); i++ {
 		sql, args := search.byWords(sets[i], most, wanted)
 		found, complete, err = s.gatherBy(ctx, search, sql, args, most)
@@ -248,7 +248,7 @@ type countStatement struct {
 // countsByIndex returns the statements that count by the words of the search, and by its terms.
 func (s Items) countsByIndex(ctx context.Context, search search, examined int) (all []countStatement, err error) {
 	if len(search.query.Words.Texts) > 0 {
-		sets, err := s.wordSets(ctx, search)
+		sets, err := s.wordSets(ctx, search, examined)
 		if err != nil {
 			return nil, err
 		}

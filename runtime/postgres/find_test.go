@@ -272,6 +272,8 @@ func searched(t *testing.T, random *rand.Rand, n int) (service *media.Service, p
 	}
 	insertItems(t, conn, items)
 	insertItems(t, conn, foreign)
+	// By how many there are, a search decides whether the index of words reads too much.
+	must(t, check.ErrorOf(conn.Exec(t.Context(), `UPDATE app_total SET private_items = $2 WHERE app_id = $1 AND slot = 0`, scope.AppID, len(items))))
 	return serviceOf(t, store), principalOf(scope), conn, scope, items
 }
 

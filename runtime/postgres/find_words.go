@@ -47,6 +47,8 @@ const (
 	// A word that so many times as many items have as the rarest one is left out at first: the index reads the whole list of what begins with a
 	// word, however rare the others are.
 	commonTimes = 10
+	// maxIndexItems is how many items may begin with a word by which the index finds items: it reads about ten of them in a microsecond.
+	maxIndexItems = 100_000
 )
 
 // indexWord is a word by which the index finds items.
@@ -87,28 +89,38 @@ func indexWords(words media.Words) []indexWord {
 	return chosen
 }
 
-// wordSets returns the words to look for in the index, and those to look for if too many items have the first ones.
-func (s Items) wordSets(ctx context.Context, search search) ([][]indexWord, error) {
+// wordSets returns the words to look for in the index, and those to look for if too many items have the first ones: none if the index would read too
+// much, as far as the next items of the list tell. most is how many items may be found.
+func (s Items) wordSets(ctx context.Context, search search, most int) ([][]indexWord, error) {
 	words := indexWords(search.query.Words)
-	if len(words) < 2 {
-		return [][]indexWord{words}, nil
+	if len(words) < 2 && len(search.query.Words.Excluded) == 0 && len(termsOf(search.query.Search)) == 0 && !search.query.Traits.Any() {
+		return [][]indexWord{words}, nil // isCommon knows as much
 	}
 	sql, args := search.countWords(words, s.searches.firstScan)
 	var counts []int64
-	if err := s.pool.QueryRow(ctx, sql, args...).Scan(&counts); err != nil {
+	var examined, items int64
+	if err := s.pool.QueryRow(ctx, sql, args...).Scan(&counts, &examined, &items); err != nil {
 		return nil, err
 	}
-	rarest := slices.Min(counts)
-	var rare []indexWord
+	share := func(i int) float64 { return float64(counts[i]) / float64(max(1, examined)) }
+	var affordable, rare []indexWord
+	rarest, expected := slices.Min(counts), float64(items)
 	for i, one := range words {
+		if one.prefix && share(i)*float64(items) > maxIndexItems {
+			continue
+		}
+		affordable, expected = append(affordable, one), expected*share(i)
 		if counts[i] < commonTimes*(rarest+1) {
 			rare = append(rare, one)
 		}
 	}
-	if len(rare) == len(words) {
-		return [][]indexWord{words}, nil
+	switch {
+	case len(affordable) == 0 || expected > commonTimes*float64(most):
+		return nil, nil
+	case len(rare) == 0 || len(rare) == len(affordable):
+		return [][]indexWord{affordable}, nil
 	}
-	return [][]indexWord{rare, words}, nil
+	return [][]indexWord{rare, affordable}, nil
 }
 
 // countWords returns the statement that counts the items that have each of the words, among the next ones of the list.
@@ -123,7 +135,8 @@ func (s search) countWords(words []indexWord, examined int) (sql string, args []
 		"-- name: CountWords :one",
 		"WITH examined AS MATERIALIZED (SELECT " + countedColumns + " AS unused FROM item WHERE " + where + " ORDER BY " + order + " LIMIT (SELECT $9::bigint)),",
 		"listed AS MATERIALIZED (SELECT " + searchedText + " AS searched FROM examined, LATERAL (SELECT " + matchSQL + " AS matches) AS m WHERE matches IS NOT NULL)",
-		"SELECT array_agg((SELECT count(*) FROM listed WHERE searched LIKE pattern) ORDER BY n) FROM unnest(" + all.add(patterns) + "::text[]) WITH ORDINALITY AS w (pattern, n)",
+		"SELECT array_agg((SELECT count(*) FROM listed WHERE searched LIKE pattern) ORDER BY n), (SELECT count(*) FROM listed),",
+		"    (SELECT coalesce(sum(public_items + private_items), 0)::bigint FROM app_total WHERE app_id = $1) FROM unnest(" + all.add(patterns) + "::text[]) WITH ORDINALITY AS w (pattern, n)",
 	}, "\n"), all
 }
 

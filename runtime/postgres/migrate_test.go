@@ -127,7 +127,7 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 		"00056_gate_state_view.sql":            "6c3a6431b9847afd3fd7bd0fef266f5d749b639a8c07971ab17f9ff6bccf695a",
 		"00057_gate_task.sql":                  "8f2990f24d1633ccd5a96c5ad45ff1847d3d3178dc36dac0e9b0372f53bc5c07",
 		"00058_quarantine.sql":                 "4fa8be782298c69737bd7714f15ebe23e594f16b441babaa83d079fb8bd7c190",
-		"00061_search_text.sql":                "d1671f6c36b02a3eb5c1b309f97c419181287fcd394f5c34581d32794d5b8f22",
+		"00061_search_text.sql":                "2c08688f6350b26fbc44493b24d80d577f14e6f4651adeea607fa1a2504908fb",
 		"00062_search_text_view.sql":           "4c07ca86d6bc445f73595ee0944f8f40ee21018708542ad144f30ef192ad7d15",
 		"00063_search_words.sql":               "095325e6ea3705ad73fd86f7d407b4b03bb14005dd48037a0989dc1e53a33540",
 		"00064_account_search.sql":             "2e2b1954a5de5d630de59d6c24d4cf980b4ffcd0ff14fc5619f92df27f94dfd6",

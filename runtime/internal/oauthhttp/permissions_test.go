@@ -37,6 +37,8 @@ var reviewed = struct {
 		account.GetMedia:              "Get links to private files",
 		account.SearchMedia:           "List, search and download",
 		account.ListDrafts:            "also private ones and drafts",
+		account.ListGroups:            "with their captions, groups and other details",
+		account.ListMetadataKeys:      "with their captions, groups and other details",
 		account.GetMediaCount:         "List, search and download",
 		account.GetTotalStorage:       "how much is stored",
 		account.GetUploadFromURL:      "uploads that are not complete yet",

@@ -14,7 +14,7 @@ BEGIN
     IF metadata <> '{}' THEN
         folded := folded || coalesce((SELECT string_agg(E'\n' || value, '' ORDER BY key) FROM jsonb_each_text(metadata) WHERE keys IS NULL OR key = ANY (keys)), '');
     END IF;
-    IF octet_length(folded) <> length(folded) THEN
+    IF octet_length(folded) <> length(folded) AND getdatabaseencoding() = 'UTF8' THEN
         -- Letters and their marks, of which the marks are left out.
         folded := regexp_replace(normalize(folded, NFKD) COLLATE "C", '[\u00AD\u0300-\u036F\u0483-\u0489\u0591-\u05BD\u05BF\u05C1\u05C2\u05C4\u05C5\u05C7\u0610-\u061A\u0640\u064B-\u065F\u0670\u06D6-\u06ED\u1AB0-\u1AFF\u1DC0-\u1DFF\u200C-\u200F\u2060\u20D0-\u20FF\u3099\u309A\uFE00-\uFE0F\uFE20-\uFE2F\uFEFF\U0001F3FB-\U0001F3FF\U000E0100-\U000E01EF]+', '', 'g');
         IF octet_length(folded) <> length(folded) THEN
