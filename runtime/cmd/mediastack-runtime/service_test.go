@@ -103,7 +103,7 @@ func (s *service) routes(t *testing.T) []route {
 		"/.well-known/oauth-protected-resource", "/.well-known/oauth-authorization-server", "/oauth/register", "/oauth/token", "/oauth/revoke",
 		"/oauth/authorize", "/oauth/login", "/oauth/login/email", "/oauth/login/code", "/oauth/consent", "/account/connections", "/account/connections/end",
 		"/account/activity", "/account/files", "/account/files/upload", "/account/files/seal", "/account/files/delete", "/account/files/restore",
-		"/account/files/view", "/account/files/edit", "/account/files/share", "/account/files/selected", "/account/files/signature",
+		"/account/files/view", "/account/files/edit", "/account/files/share", "/account/files/selected", "/account/files/signature", "/account/files/thumbnail",
 	}
 	for _, path := range slices.Sorted(maps.Keys(document.Paths)) {
 		paths = append(paths, id.Replace(path))

@@ -95,6 +95,12 @@ func (a *API) RequireUser(w http.ResponseWriter, r *http.Request, page string, p
 	return a.requireUser(w, r, a.Files.destination(page, parameters))
 }
 
+// User returns the session of a logged-in user whose request names it. It starts no login.
+func (a *API) User(r *http.Request) (oauth.LoginSession, bool) {
+	session, err := a.loginSession(r, r.URL.Query().Get("request"))
+	return session, err == nil && session.LoggedIn() && session.AuthorizationRequest == nil
+}
+
 // LogInAgainURL returns the URL of a new login of the user of a session, which leads to a page with parameters.
 func (a *API) LogInAgainURL(session oauth.LoginSession, page string, parameters url.Values) string {
 	query := maps.Clone(a.Files.destination(page, parameters).query)

@@ -94,6 +94,7 @@ const (
 	uploadFilePath   = filesPath + "/upload"
 	viewFilePath     = filesPath + "/view"
 	editFilePath     = filesPath + "/edit"
+	thumbnailPath    = filesPath + "/thumbnail"
 	signaturePath    = filesPath + "/signature"
 	selectedPath     = filesPath + "/selected"
 	shareFilePath    = filesPath + "/share"
@@ -120,6 +121,7 @@ func (a *API) Mount(r chi.Router) {
 	r.Get(deleteFilePath, a.showDeleteFile)
 	r.Post(uploadFilePath, a.uploadFile)
 	r.Get(viewFilePath, a.showFile)
+	r.Get(thumbnailPath, a.showDeletedThumbnail)
 	r.Post(editFilePath, a.Login.CSRFProtectedText(a.editFile, typedTexts))
 	r.Post(shareFilePath, a.Login.CSRFProtected(a.shareFile))
 	r.Post(signaturePath, a.Login.CSRFProtected(a.signUploads))

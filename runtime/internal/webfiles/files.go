@@ -166,6 +166,9 @@ func (a *API) listDeleted(ctx context.Context, o fileOwner, query url.Values) (f
 	list := fileList{total: &page.Total}
 	for _, item := range page.Items {
 		view := a.commonView(item.Item)
+		if view.Thumbnail = a.deletedThumbnailURL(o, item.Item); view.Thumbnail != "" {
+			view.Width, view.Height = item.Facts.Width, item.Facts.Height
+		}
 		view.DeletedAt, view.RestorableUntil = item.DeletedAt, item.RestorableUntil
 		view.CanRestore = a.may(o.principal, account.RestoreMedia)
 		list.files = append(list.files, view)
