@@ -228,13 +228,15 @@ export class User {
   }
 
   // upload uploads a file with the form of the files page.
-  async upload(name, { caption = '', group = '', access = '', draft = false } = {}) {
+  async upload(name, { caption = '', group = '', access = '', draft = false, plain = false } = {}) {
     await this.open('.upload')
     const field = await this.page.$('#file')
     await field.uploadFile(join(this.fixture.options.files, name))
     if (caption) await this.fill('#caption', caption)
     if (group) await this.fill('#group', group)
     if (access) await this.page.select('#access', access)
+    // As the form is sent without the script of uploads.
+    if (plain) return Promise.all([this.page.waitForNavigation(), this.page.$eval('.upload form', (form) => form.submit())])
     return this.press(draft ? '.upload button[formaction]' : '.upload button.main')
   }
 

@@ -117,7 +117,7 @@ export async function visitStates(fixture, visit) {
   await lea.go('/account/files')
   await lea.open('.upload')
   await visit('files-upload', lea)
-  await lea.upload('too-large.bin', { caption: 'Drawings of the stand, "north" & south', group: 'fair', access: 'public' })
+  await lea.upload('too-large.bin', { caption: 'Drawings of the stand, "north" & south', group: 'fair', access: 'public', plain: true })
   await visit('files-upload-wrong', lea)
   await lea.go('/account/files')
   await lea.fill('#words', 'nothing')
@@ -220,7 +220,7 @@ async function visitFull(fixture, visit) {
     await max.go('/account/files')
     await visit(`files-meter-${percent}`, max)
   }
-  await max.upload('Desert road.png', { caption: 'One more' })
+  await max.upload('Desert road.png', { caption: 'One more', plain: true })
   await visit('files-full', max)
   await max.close()
 }
