@@ -232,8 +232,8 @@ test-operator: kube helm build dev-services ## Run the operator's tests of outag
 test-bodies: packages build dev-services ## Hold 4,300 connections with bodies that do not come, behind a proxy, and print what another tenant waits for (7 minutes)
 	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m ./hack/test/proxy
 
-test-requests: packages build dev-services ## Send a credential in each format in each field of each route, ten thousand addresses that no preset allows, as many uploads to full accounts, and 64 writers of events
-	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m -run 'TestMisplacedCredentials_|TestPresets_AddressesThatNone|TestRejectedUploads_|TestCommit_WhoseServerIsKilled|TestFeed_MissesNothing|TestSearch_EqualsModel' ./runtime/cmd/mediastack-runtime ./runtime/internal/rest ./runtime/journal ./runtime/postgres ./runtime/upload
+test-requests: packages build dev-services ## Send a credential in each format in each field of each route, ten thousand addresses that no preset allows, as many uploads to full accounts, 64 writers of events, ten thousand histories of searches, and 100 kills of clamd
+	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m -run 'TestMisplacedCredentials_|TestPresets_AddressesThatNone|TestRejectedUploads_|TestCommit_WhoseServerIsKilled|TestFeed_MissesNothing|TestSearch_EqualsModel|TestClamd_KilledAgain' ./runtime/cmd/mediastack-runtime ./runtime/gate ./runtime/internal/rest ./runtime/journal ./runtime/postgres ./runtime/upload
 
 test-cdn: packages build dev-services ## Make 10,000 changes beside 60 reads a second at an edge, kill replicas 100 times, and have the edge away for 10 minutes; print how soon it forgets
 	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=15m go test -count=1 -v -timeout 120m -run 'TestEdge_(CatchesUp|HasNothingStale)' ./hack/test/cdn

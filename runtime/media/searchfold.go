@@ -89,9 +89,9 @@ func ranges(pairs ...rune) *unicode.RangeTable {
 	table := &unicode.RangeTable{}
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i] <= 0xffff {
-			table.R16 = append(table.R16, unicode.Range16{Lo: uint16(pairs[i]), Hi: uint16(pairs[i+1]), Stride: 1})
+			table.R16 = append(table.R16, unicode.Range16{Lo: uint16(pairs[i]), Hi: uint16(pairs[i+1]), Stride: 1}) //nolint:gosec // G115: checked
 		} else {
-			table.R32 = append(table.R32, unicode.Range32{Lo: uint32(pairs[i]), Hi: uint32(pairs[i+1]), Stride: 1})
+			table.R32 = append(table.R32, unicode.Range32{Lo: uint32(pairs[i]), Hi: uint32(pairs[i+1]), Stride: 1}) //nolint:gosec // G115: a character is not negative
 		}
 	}
 	return table

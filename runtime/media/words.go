@@ -207,11 +207,11 @@ func (w Words) withStems(stems []string) Words {
 // commonPrefix returns the characters that two texts begin with.
 func commonPrefix(a, b string) string {
 	for i, r := range a {
-		if other, size := utf8.DecodeRuneInString(b); size == 0 || other != r {
+		other, size := utf8.DecodeRuneInString(b)
+		if size == 0 || other != r {
 			return a[:i]
-		} else {
-			b = b[size:]
 		}
+		b = b[size:]
 	}
 	return a
 }

@@ -26,9 +26,10 @@ import (
 // logBuffer is a log that is read while it is written.
 type logBuffer = check.Buffer
 
-// migrationsWith returns the migrations up to a version, and others.
+// madeOnItems finds the indexes of items that a migration makes without a lock.
 var madeOnItems = regexp.MustCompile(`(?m)^CREATE INDEX CONCURRENTLY \w+ ON stored_item `)
 
+// migrationsWith returns the migrations up to a version, and others.
 func migrationsWith(t *testing.T, newest string, more map[string]string) fs.FS {
 	t.Helper()
 	files := fstest.MapFS{}

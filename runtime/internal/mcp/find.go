@@ -35,7 +35,7 @@ func (a *API) findTools(v view) []tool {
 		input:       inputObject(nil, access, group, words, kind, name, limit, after),
 		output:      partOf(detailedMediaItem(v)),
 		extension:   shortList(v, draftFields), run: a.listDrafts,
-	}, a.groupsTool(), a.keysTool()}
+	}, a.groupsTool(), a.keysTool(v)}
 }
 
 // partOf returns the schema of a part of a list.

@@ -77,13 +77,13 @@ func (a *API) listGroups(ctx context.Context, identity auth.Identity, args *argu
 	return list, nil
 }
 
-func (a *API) keysTool() tool {
+func (a *API) keysTool(v view) tool {
 	key := outputObject(prop("key", str(), "The key."), prop("count", intMin(0), "Examined items that have it."))
 	output := outputObject(prop("keys", array(key), "The keys, those of most items first."))
 	output.Properties = append(output.Properties, prop("atLeast", boolean(), "True if there may be more keys and items: the newest items were examined. Absent otherwise."))
 	return tool{
 		operation: account.ListMetadataKeys, title: "List metadata keys",
-		description: "Lists the keys that the metadata of sealed items has, with how many items have each. Use them in `metadata` of " + string(account.SearchMedia) + ".",
+		description: "Lists the keys that the metadata of sealed items has, with how many items have each." + v.when(account.SearchMedia, " Use them in `metadata` of search_media."),
 		input:       inputObject(nil),
 		output:      output,
 		run:         a.listMetadataKeys,
