@@ -60,6 +60,8 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
+require github.com/bep/imagemeta v1.0.1 // indirect
+
 require (
 	github.com/apapsch/go-jsonmerge/v2 v2.0.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
