@@ -55,6 +55,8 @@ type Account struct {
 	FullAddresses bool
 	// Gate checks files before they are sealed.
 	Gate Gate
+	// KeepLocation is set if the places at which files were made are kept.
+	KeepLocation bool
 	// ClosedAt is set when the MediaAccount was deleted, which ends the keys.
 	ClosedAt *time.Time
 	// EraseAfter is when the media of a closed account is deleted; nil = never.
@@ -85,6 +87,7 @@ type Spec struct {
 	// FullAddresses has events with whole e-mail addresses of people.
 	FullAddresses bool
 	Gate          Gate
+	KeepLocation  bool
 	// Binding is used by Ensure, while the MediaAccount has no account.
 	Binding Binding
 	// Provision is what Ensure creates with a new account.

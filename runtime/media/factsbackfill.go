@@ -41,6 +41,7 @@ type StoredItem struct {
 	AccountID uuid.UUID
 	Bucket    string
 	Objects   Objects
+	KeepPlace bool
 }
 
 // FactsStore is where the backfill finds items, and records their facts. Package postgres implements it.
@@ -224,7 +225,7 @@ func (b *FactsBackfill) readImage(ctx context.Context, item StoredItem, original
 			unopened = err
 			return file, err
 		},
-		Settings: settings.Effective{ThumbnailWidth: factsSide, ThumbnailHeight: factsSide},
+		Settings: settings.Effective{ThumbnailWidth: factsSide, ThumbnailHeight: factsSide}, KeepPlace: item.KeepPlace,
 	})
 	if unopened == nil && fault.Is(err, fault.Unavailable) {
 		unopened = err

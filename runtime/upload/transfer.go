@@ -341,6 +341,7 @@ func (t *transfer) item(fields media.Fields, objects media.Objects) media.Item {
 		head := t.head.Of(t.size)
 		facts.Duration, facts.Pages = head.Duration, head.Pages
 	}
+	facts.CaptureRead = facts.CaptureRead || !media.MaySayCapture(t.mimeType)
 	state := media.DerivativesWithUpload
 	if t.pending {
 		state = media.DerivativesPending

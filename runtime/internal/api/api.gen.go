@@ -357,6 +357,21 @@ type BatchResults struct {
 	Results []BatchResult `json:"results"`
 }
 
+// Capture What the file says of how it was made, beside `capturedAt`. Nobody has verified it. Absent when it says nothing; each member is absent when it is not known.
+type Capture struct {
+	// Camera Make and model of the camera or the phone.
+	Camera string `json:"camera,omitempty"`
+	Lens   string `json:"lens,omitempty"`
+	Title  string `json:"title,omitempty"`
+	Rating int    `json:"rating,omitempty"`
+
+	// Place Where the file was made (WGS 84), in accounts that keep it (`spec.metadata.location` of the MediaAccount).
+	Place *Place `json:"place,omitempty"`
+
+	// ContentCredentials `present`: the file has a manifest of C2PA. It is not verified.
+	ContentCredentials string `json:"contentCredentials,omitempty"`
+}
+
 // Count defines model for Count.
 type Count struct {
 	Count int64 `json:"count"`
@@ -582,6 +597,12 @@ type MediaItem struct {
 	// Metadata Up to 24 pairs. A key has 1 to 64 characters of a-z, 0-9, '.', '_' and '-', and begins with a letter; a value has up to 512 characters.
 	Metadata Metadata `json:"metadata"`
 
+	// CapturedAt When the photo or the recording was made, as the file says it: as in RFC 3339, with an offset only if the file has one, and as precise as the file is, such as `2024-05-01T12:30:45+02:00`, `2024-05-01T12:30:45` or `1997`. Absent when it is not known.
+	CapturedAt string `json:"capturedAt,omitempty"`
+
+	// Capture What the file says of how it was made, beside `capturedAt`. Nobody has verified it. Absent when it says nothing; each member is absent when it is not known.
+	Capture *Capture `json:"capture,omitempty"`
+
 	// Ref The `ref` of the upload signature that the item was uploaded with; absent when there is none.
 	Ref string `json:"ref,omitempty"`
 
@@ -643,6 +664,12 @@ type PictureDensity struct {
 	Url     string `json:"url"`
 	Width   int    `json:"width,omitempty"`
 	Height  int    `json:"height,omitempty"`
+}
+
+// Place Where the file was made (WGS 84), in accounts that keep it (`spec.metadata.location` of the MediaAccount).
+type Place struct {
+	Latitude  float64 `json:"latitude"`
+	Longitude float64 `json:"longitude"`
 }
 
 // RunningUpload A resumable upload that is not complete.

@@ -42,6 +42,7 @@ type Account struct {
 	JournalRetention     *int64
 	JournalFullAddresses bool
 	Gate                 []byte
+	KeepLocation         bool
 }
 
 type AccountHolding struct {
@@ -232,6 +233,7 @@ type Item struct {
 	DerivativesState int16
 	GateState        int16
 	SealActor        *string
+	Capture          []byte
 }
 
 type ItemCache struct {
@@ -524,6 +526,7 @@ type StoredItem struct {
 	DerivativesState int16
 	GateState        int16
 	SealActor        *string
+	Capture          []byte
 }
 
 type Upload struct {

@@ -1,0 +1,10 @@
+-- The lists by capture, the search by place, and the items whose files are yet to be read.
+
+-- +goose NO TRANSACTION
+-- +goose Up
+DROP INDEX CONCURRENTLY IF EXISTS item_list_capture;
+CREATE INDEX CONCURRENTLY item_list_capture ON stored_item (app_id, item_capture_order(capture, id), id) WHERE sealed_at IS NOT NULL;
+DROP INDEX CONCURRENTLY IF EXISTS item_place;
+CREATE INDEX CONCURRENTLY item_place ON stored_item (app_id, item_cell(capture)) WHERE item_cell(capture) IS NOT NULL;
+DROP INDEX CONCURRENTLY IF EXISTS item_capture_missing;
+CREATE INDEX CONCURRENTLY item_capture_missing ON stored_item (account_id, id) WHERE capture IS NULL AND item_may_say_capture(objects);
