@@ -31,6 +31,9 @@ func (s Items) findItems(ctx context.Context, search search, wanted int) (media.
 		}
 		found, complete, err := s.gatherByTerms(ctx, search, wanted)
 		if err == nil && !complete {
+			found, complete, err = s.gatherByCapture(ctx, search, wanted)
+		}
+		if err == nil && !complete {
 			found, complete, err = s.gatherInTime(ctx, search, wanted)
 		}
 		if err != nil || complete {
@@ -182,6 +185,9 @@ func (s Items) countMatches(ctx context.Context, search search) (media.Matches, 
 		if err == nil && !matches.Partial || err != nil && !isTimeout(err) {
 			return matches, err
 		}
+	}
+	if matches, counted, err := s.countByCapture(ctx, search); err != nil || counted {
+		return matches, err
 	}
 	return s.countInOrder(ctx, search, s.searches.counted)
 }

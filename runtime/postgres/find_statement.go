@@ -128,8 +128,11 @@ func (s search) orderKey() (expression, kind string, value any) {
 	if s.after != nil {
 		at = *s.after
 	}
-	if s.query.Order.By == media.ByName {
+	switch s.query.Order.By { //nolint:exhaustive // a list by time has no key
+	case media.ByName:
 		return `lower(file_name COLLATE "C")`, "text", at.Name
+	case media.ByCapture:
+		return captureKey, "bigint", at.Captured
 	}
 	return "item_file_size(objects)", "bigint", at.Size
 }
@@ -153,6 +156,7 @@ func (s search) rows() (where, order string, args []any) {
 			where += fmt.Sprintf(" AND (%s, id) %s ($11::%s, $12::uuid)", key, comparison, kind)
 			args = []any{value, s.after.ID}
 		}
+		where, args = s.captureRange(where, args)
 		return where, key + sorting + ", id" + sorting, args
 	}
 	var key, value string
@@ -178,14 +182,15 @@ func (s search) rows() (where, order string, args []any) {
 // match, and the last one that was examined if the list goes on after it, which may not match.
 func (s search) inOrder(examined, wanted int) (sql string, args []any) {
 	where, order, more := s.rows()
+	match, args := s.match(append(s.args(examined, wanted), more...))
 	return strings.Join([]string{
 		"-- name: FindItemsInOrder :many",
 		"SELECT n = $9, matches, " + itemColumns + " FROM (",
 		"    SELECT *, row_number() OVER () AS n FROM (",
 		"        SELECT " + foundColumns + " FROM item WHERE " + where + " ORDER BY " + order + " LIMIT (SELECT $9::bigint)",
 		"    ) AS listed",
-		") AS examined, LATERAL (SELECT " + matchSQL + " AS matches) AS m WHERE matches OR n = $9 LIMIT $10",
-	}, "\n"), append(s.args(examined, wanted), more...)
+		") AS examined, LATERAL (SELECT " + match + " AS matches) AS m WHERE matches OR n = $9 LIMIT $10",
+	}, "\n"), args
 }
 
 // gathered returns the statement that sorts items that were read in another order, and how many they are.
@@ -200,11 +205,12 @@ func (s search) gathered(name, from string, args []any) (sql string, all []any) 
 			args = append(args, value, s.after.ID)
 		}
 	}
+	match, args := s.match(args)
 	return strings.Join([]string{
 		"-- name: " + name + " :many",
 		"WITH found AS MATERIALIZED (" + from + ")",
 		"SELECT all_found.n, page.* FROM (SELECT count(*) AS n FROM found) AS all_found LEFT JOIN LATERAL (",
-		"    SELECT " + itemColumns + " FROM found WHERE " + matchSQL + where + " ORDER BY " + order + " LIMIT $10",
+		"    SELECT " + itemColumns + " FROM found WHERE " + match + where + " ORDER BY " + order + " LIMIT $10",
 		") AS page ON true",
 	}, "\n"), args
 }
@@ -226,23 +232,23 @@ func (s search) inTime(examined, wanted int) (sql string, args []any) {
 		s.args(examined, wanted))
 }
 
-const countSQL = "SELECT count(*), count(*) FILTER (WHERE " + matchSQL + "), coalesce(sum(bytes) FILTER (WHERE " + matchSQL + "), 0)::bigint FROM "
+func countSQL(match string) string {
+	return "SELECT count(*), count(*) FILTER (WHERE " + match + "), coalesce(sum(bytes) FILTER (WHERE " + match + "), 0)::bigint FROM "
+}
 
 // countInOrder returns the statement that counts among the newest items of the list.
 func (s search) countInOrder(examined int) (sql string, args []any) {
 	where, order, more := s.rows()
+	match, args := s.match(append(s.args(examined, 0), more...))
 	return strings.Join([]string{
 		"-- name: CountMatchesInOrder :one",
-		countSQL + "(SELECT " + foundColumns + ", $10::int FROM item WHERE " + where + " ORDER BY " + order + " LIMIT (SELECT $9::bigint + 1)) AS examined",
-	}, "\n"), append(s.args(examined, 0), more...)
+		countSQL(match) + "(SELECT " + foundColumns + ", $10::int FROM item WHERE " + where + " ORDER BY " + order + " LIMIT (SELECT $9::bigint + 1)) AS examined",
+	}, "\n"), args
 }
 
 // countByTerms returns the statement that counts among the items that have the terms of the search.
 func (s search) countByTerms(examined int) (sql string, args []any) {
-	return strings.Join([]string{
-		"-- name: CountMatchesByTerms :one",
-		countSQL + "(" + strings.Replace(byTermsSQL, " FROM item", ", $10::int FROM item", 1) + ") AS examined",
-	}, "\n"), append(s.args(examined, 0), termsOf(s.query.Search))
+	return s.countGathered("CountMatchesByTerms", byTermsSQL, append(s.args(examined, 0), termsOf(s.query.Search)))
 }
 
 // termsOf returns terms that all items which match a search have; see the function item_terms of the

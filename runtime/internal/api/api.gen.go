@@ -226,17 +226,23 @@ func (e EventType) Valid() bool {
 
 // Defines values for Sort.
 const (
-	SortMinusName Sort = "-name"
-	SortMinusSize Sort = "-size"
-	SortMinusTime Sort = "-time"
-	SortName      Sort = "name"
-	SortSize      Sort = "size"
-	SortTime      Sort = "time"
+	SortCaptured      Sort = "captured"
+	SortMinusCaptured Sort = "-captured"
+	SortMinusName     Sort = "-name"
+	SortMinusSize     Sort = "-size"
+	SortMinusTime     Sort = "-time"
+	SortName          Sort = "name"
+	SortSize          Sort = "size"
+	SortTime          Sort = "time"
 )
 
 // Valid indicates whether the value is a known member of the Sort enum.
 func (e Sort) Valid() bool {
 	switch e {
+	case SortCaptured:
+		return true
+	case SortMinusCaptured:
+		return true
 	case SortMinusName:
 		return true
 	case SortMinusSize:
@@ -383,8 +389,10 @@ type Count struct {
 // CountQuery defines model for CountQuery.
 type CountQuery struct {
 	// Access Who may read the file of a sealed item.
-	Access *Access `json:"access,omitempty"`
-	From   *string `json:"from,omitempty"`
+	Access       *Access `json:"access,omitempty"`
+	CapturedFrom *string `json:"capturedFrom,omitempty"`
+	CapturedTo   *string `json:"capturedTo,omitempty"`
+	From         *string `json:"from,omitempty"`
 
 	// Group Empty means no filter.
 	Group *string `json:"group,omitempty"`
@@ -392,6 +400,7 @@ type CountQuery struct {
 	// Meta Only items that have these pairs in their `metadata`.
 	Meta *map[string]string `json:"meta,omitempty"`
 	Name *string            `json:"name,omitempty"`
+	Near *string            `json:"near,omitempty"`
 	To   *string            `json:"to,omitempty"`
 	Type *string            `json:"type,omitempty"`
 }
@@ -517,8 +526,10 @@ type Focus struct {
 // ListQuery defines model for ListQuery.
 type ListQuery struct {
 	// Access Who may read the file of a sealed item.
-	Access *Access `json:"access,omitempty"`
-	After  *string `json:"after,omitempty"`
+	Access       *Access `json:"access,omitempty"`
+	After        *string `json:"after,omitempty"`
+	CapturedFrom *string `json:"capturedFrom,omitempty"`
+	CapturedTo   *string `json:"capturedTo,omitempty"`
 
 	// Fields As in the query.
 	Fields *string `json:"fields,omitempty"`
@@ -531,6 +542,7 @@ type ListQuery struct {
 	// Meta Only items that have these pairs in their `metadata`.
 	Meta  *map[string]string `json:"meta,omitempty"`
 	Name  *string            `json:"name,omitempty"`
+	Near  *string            `json:"near,omitempty"`
 	Page  *int               `json:"page,omitempty"`
 	Sort  *Sort              `json:"sort,omitempty"`
 	State *State             `json:"state,omitempty"`
@@ -857,6 +869,12 @@ type After = string
 // AfterUpload defines model for AfterUpload.
 type AfterUpload = string
 
+// CapturedFrom defines model for CapturedFrom.
+type CapturedFrom = string
+
+// CapturedTo defines model for CapturedTo.
+type CapturedTo = string
+
 // Fields defines model for Fields.
 type Fields = string
 
@@ -877,6 +895,9 @@ type MediaID = openapi_types.UUID
 
 // Name defines model for Name.
 type Name = string
+
+// Near defines model for Near.
+type Near = string
 
 // Page defines model for Page.
 type Page = int
@@ -995,7 +1016,16 @@ type ListMediaParams struct {
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
-	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began.
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
+
+	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began, `captured` when the file was made, or the upload began if that is not known.
 	Sort *Sort `form:"sort,omitempty" json:"sort,omitempty"`
 
 	// State `draft` lists the drafts of the app instead of the sealed items, in the order of time.
@@ -1033,7 +1063,16 @@ type ListMediaByPostParams struct {
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
-	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began.
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
+
+	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began, `captured` when the file was made, or the upload began if that is not known.
 	Sort *Sort `form:"sort,omitempty" json:"sort,omitempty"`
 
 	// State `draft` lists the drafts of the app instead of the sealed items, in the order of time.
@@ -1062,6 +1101,15 @@ type CountMediaParams struct {
 
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
+
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
 }
 
 // CountMediaByPostParams defines parameters for CountMediaByPost.
@@ -1083,6 +1131,15 @@ type CountMediaByPostParams struct {
 
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
+
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
 }
 
 // TotalStorageParams defines parameters for TotalStorage.
@@ -1104,6 +1161,15 @@ type TotalStorageParams struct {
 
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
+
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
 }
 
 // TotalStorageByPostParams defines parameters for TotalStorageByPost.
@@ -1125,6 +1191,15 @@ type TotalStorageByPostParams struct {
 
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
+
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
 }
 
 // GetMediaParams defines parameters for GetMedia.
@@ -1771,6 +1846,45 @@ func (siw *ServerInterfaceWrapper) ListMedia(w http.ResponseWriter, r *http.Requ
 		return
 	}
 
+	// ------------- Optional query parameter "capturedFrom" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedFrom"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedFrom", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "capturedTo" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedTo"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedTo", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "near" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "near", r.URL.Query(), &params.Near, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "near"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "near", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "sort" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "sort", r.URL.Query(), &params.Sort, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
@@ -1947,6 +2061,45 @@ func (siw *ServerInterfaceWrapper) ListMediaByPost(w http.ResponseWriter, r *htt
 		return
 	}
 
+	// ------------- Optional query parameter "capturedFrom" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedFrom"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedFrom", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "capturedTo" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedTo"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedTo", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "near" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "near", r.URL.Query(), &params.Near, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "near"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "near", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "sort" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "sort", r.URL.Query(), &params.Sort, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
@@ -2084,6 +2237,45 @@ func (siw *ServerInterfaceWrapper) CountMedia(w http.ResponseWriter, r *http.Req
 		return
 	}
 
+	// ------------- Optional query parameter "capturedFrom" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedFrom"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedFrom", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "capturedTo" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedTo"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedTo", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "near" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "near", r.URL.Query(), &params.Near, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "near"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "near", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CountMedia(w, r, params)
 	}))
@@ -2178,6 +2370,45 @@ func (siw *ServerInterfaceWrapper) CountMediaByPost(w http.ResponseWriter, r *ht
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "capturedFrom" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedFrom"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedFrom", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "capturedTo" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedTo"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedTo", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "near" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "near", r.URL.Query(), &params.Near, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "near"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "near", Err: err})
 		}
 		return
 	}
@@ -2280,6 +2511,45 @@ func (siw *ServerInterfaceWrapper) TotalStorage(w http.ResponseWriter, r *http.R
 		return
 	}
 
+	// ------------- Optional query parameter "capturedFrom" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedFrom"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedFrom", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "capturedTo" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedTo"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedTo", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "near" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "near", r.URL.Query(), &params.Near, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "near"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "near", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.TotalStorage(w, r, params)
 	}))
@@ -2374,6 +2644,45 @@ func (siw *ServerInterfaceWrapper) TotalStorageByPost(w http.ResponseWriter, r *
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "capturedFrom" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedFrom"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedFrom", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "capturedTo" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedTo"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedTo", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "near" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "near", r.URL.Query(), &params.Near, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "near"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "near", Err: err})
 		}
 		return
 	}

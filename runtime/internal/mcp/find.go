@@ -18,12 +18,15 @@ func (a *API) findTools() []tool {
 	name := prop("name", maxLen(media.MaxFileName), "Only items whose original file name contains this text; the case of a-z does not matter.")
 	from := prop("from", schema{Type: "string", Format: "date-time"}, "Only items whose upload began at this time or later, such as 2026-11-01T00:00:00Z.")
 	to := prop("to", schema{Type: "string", Format: "date-time"}, "Only items whose upload began before this time.")
+	capturedFrom := prop("capturedFrom", schema{Type: "string", Format: "date-time"}, "Only photos and recordings that were made at this time or later, as the file says it.")
+	capturedTo := prop("capturedTo", schema{Type: "string", Format: "date-time"}, "Only those that were made before this time.")
+	near := prop("near", str(), "Only those that were made near a place, as latitude,longitude,metres, such as 48.8584,2.2945,500. No item of an account that keeps no places matches.")
 	metadata := prop("metadata", schema{Type: "object"}, `Only items that have all of these pairs of texts in their metadata, such as {"project": "atlas"}.`)
 	return []tool{{
 		operation: account.SearchMedia, title: "Search media",
 		description: "Finds sealed items by type, name, time, metadata, access and group; all that are sent must match. Returns a part of the list; while there is a `next`, more items may follow, even if this part has few or none.",
-		input: inputObject(nil, kind, name, from, to, metadata, access, group,
-			prop("sort", withDefault(enum("-time", "time", "name", "-name", "size", "-size"), "-time"), "Order; -time is newest first, -size largest first."),
+		input: inputObject(nil, kind, name, from, to, capturedFrom, capturedTo, near, metadata, access, group,
+			prop("sort", withDefault(enum("-time", "time", "name", "-name", "size", "-size", "captured", "-captured"), "-time"), "Order; -time is newest first, -size largest first, -captured made last first."),
 			limit, after),
 		output: partOf(detailedMediaItem()),
 		run:    a.searchMedia,
@@ -55,6 +58,7 @@ func (a *API) listDrafts(ctx context.Context, identity auth.Identity, args *argu
 func (a *API) find(ctx context.Context, identity auth.Identity, args *arguments, state string) (any, error) {
 	text := media.QueryText{
 		Filter: media.Filter{Access: args.access("access"), Group: args.text("group")}, Type: args.text("type"), Name: args.text("name"), From: args.text("from"), To: args.text("to"),
+		CapturedFrom: args.text("capturedFrom"), CapturedTo: args.text("capturedTo"), Near: args.text("near"),
 		Sort: args.text("sort"), State: state, After: args.text("after"), Limit: args.integer("limit"), Metadata: args.texts("metadata"),
 	}
 	if args.err != nil {

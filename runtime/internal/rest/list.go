@@ -32,12 +32,12 @@ func (a *API) ListMediaByPost(w http.ResponseWriter, r *http.Request, params api
 // asQuery converts the parameters of a URL to those of a body.
 func asQuery(r *http.Request, p api.ListMediaParams) api.ListQuery {
 	return api.ListQuery{Page: p.Page, Limit: p.Limit, Access: p.Access, Group: p.Group, Type: p.Type, Name: p.Name, From: p.From, To: p.To,
-		Meta: metaOf(r), Sort: p.Sort, State: p.State, After: p.After, Fields: p.Fields}
+		CapturedFrom: p.CapturedFrom, CapturedTo: p.CapturedTo, Near: p.Near, Meta: metaOf(r), Sort: p.Sort, State: p.State, After: p.After, Fields: p.Fields}
 }
 
 func (a *API) list(w http.ResponseWriter, r *http.Request, query api.ListQuery) {
 	text := media.QueryText{Filter: filterOf(query.Access, query.Group), Type: deref(query.Type), Name: deref(query.Name), From: deref(query.From), To: deref(query.To),
-		Metadata: deref(query.Meta), Sort: string(deref(query.Sort)), State: string(deref(query.State)), After: deref(query.After), Page: query.Page, Limit: query.Limit}
+		CapturedFrom: deref(query.CapturedFrom), CapturedTo: deref(query.CapturedTo), Near: deref(query.Near), Metadata: deref(query.Meta), Sort: string(deref(query.Sort)), State: string(deref(query.State)), After: deref(query.After), Page: query.Page, Limit: query.Limit}
 	q, err := text.Parse()
 	fields := deref(query.Fields)
 	if err == nil {
@@ -119,12 +119,12 @@ func (a *API) CountMediaByPost(w http.ResponseWriter, r *http.Request, params ap
 
 // asFilters converts the filters of a URL to those of a body.
 func asFilters(r *http.Request, p api.CountMediaParams) api.CountQuery {
-	return api.CountQuery{Access: p.Access, Group: p.Group, Type: p.Type, Name: p.Name, From: p.From, To: p.To, Meta: metaOf(r)}
+	return api.CountQuery{Access: p.Access, Group: p.Group, Type: p.Type, Name: p.Name, From: p.From, To: p.To, CapturedFrom: p.CapturedFrom, CapturedTo: p.CapturedTo, Near: p.Near, Meta: metaOf(r)}
 }
 
 func searchOf(query api.CountQuery) (media.Search, error) {
 	q, err := media.QueryText{Filter: filterOf(query.Access, query.Group), Type: deref(query.Type), Name: deref(query.Name), From: deref(query.From), To: deref(query.To),
-		Metadata: deref(query.Meta)}.Parse()
+		CapturedFrom: deref(query.CapturedFrom), CapturedTo: deref(query.CapturedTo), Near: deref(query.Near), Metadata: deref(query.Meta)}.Parse()
 	return q.Search, err
 }
 
@@ -243,10 +243,13 @@ func parametersOf(q media.Query) url.Values {
 	set("group", q.Group)
 	set("type", q.Type)
 	set("name", q.Name)
-	for name, at := range map[string]time.Time{"from": q.From, "to": q.To} {
+	for name, at := range map[string]time.Time{"from": q.From, "to": q.To, "capturedFrom": q.Captured.From, "capturedTo": q.Captured.To} {
 		if !at.IsZero() {
 			set(name, at.Format(time.RFC3339Nano))
 		}
+	}
+	if q.Captured.Near != nil {
+		set("near", q.Captured.Near.String())
 	}
 	for key, value := range q.Metadata {
 		set(metaPrefix+key, value)

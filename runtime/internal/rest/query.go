@@ -24,14 +24,14 @@ import (
 // integers. No other route has any.
 var queryParameters = map[string]map[string]bool{
 	api.ListRoute: {"page": true, "limit": true, "access": false, "group": false, "type": false, "name": false, "from": false, "to": false,
-		"sort": false, "state": false, "after": false, "fields": false},
+		"capturedFrom": false, "capturedTo": false, "near": false, "sort": false, "state": false, "after": false, "fields": false},
 	api.GetRoute:          {"fields": false},
-	api.CountRoute:        {"access": false, "group": false, "type": false, "name": false, "from": false, "to": false},
+	api.CountRoute:        {"access": false, "group": false, "type": false, "name": false, "from": false, "to": false, "capturedFrom": false, "capturedTo": false, "near": false},
 	api.DeleteRoute:       {"permanent": false},
 	api.EventsRoute:       {"after": false, "types": false, "limit": true, "wait": true},
 	api.ListDeletedRoute:  {"page": true, "limit": true},
 	api.ListUploadsRoute:  {"limit": true, "after": false},
-	api.TotalStorageRoute: {"access": false, "group": false, "type": false, "name": false, "from": false, "to": false},
+	api.TotalStorageRoute: {"access": false, "group": false, "type": false, "name": false, "from": false, "to": false, "capturedFrom": false, "capturedTo": false, "near": false},
 }
 
 // metaPrefix begins the parameters that filter by metadata: meta.<key>=<value>, on all routes that filter.

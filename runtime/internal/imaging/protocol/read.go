@@ -151,10 +151,11 @@ func (f Frame) Capture() (Capture, error) {
 		return Capture{}, protocolError("%v with %d bytes instead of Capture", f.Kind, len(p))
 	}
 	c := Capture{Number: binary.BigEndian.Uint32(p)}
-	decoder := json.NewDecoder(bytes.NewReader(p[4:]))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&c.Capture); err != nil || decoder.More() {
+	if err := json.Unmarshal(p[4:], &c.Capture); err != nil {
 		return Capture{}, protocolError("a capture with invalid values")
+	}
+	if text, err := json.Marshal(c.Capture); err != nil || !bytes.Equal(text, p[4:]) {
+		return Capture{}, protocolError("a capture in another form")
 	}
 	return c, nil
 }

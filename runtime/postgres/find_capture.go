@@ -1,0 +1,120 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"mediastack.dev/runtime/media"
+)
+
+// captureKey is what a list by capture is ordered by, as only its index has it.
+const captureKey = "item_capture_order(capture, id)"
+
+// match returns whether an item matches, with the arguments of what the search says of captures after the others. Without that, the statement
+// is the same as without captures.
+func (s search) match(args []any) (sql string, all []any) {
+	sql = matchSQL
+	next := func(value any) string {
+		args = append(args, value)
+		return fmt.Sprintf("$%d", len(args))
+	}
+	of := s.query.Captured
+	if of.HasTime() {
+		first, end := of.Milliseconds()
+		sql += " AND coalesce((capture ->> 'ms')::bigint >= " + next(first) + "::bigint AND (capture ->> 'ms')::bigint < " + next(end) + "::bigint, false)"
+	}
+	if near := of.Near; near != nil {
+		sql += " AND coalesce(item_distance(capture, " + next(near.Latitude) + "::float8, " + next(near.Longitude) + "::float8) <= " + next(near.Radius) + "::float8, false)"
+	}
+	return sql, args
+}
+
+// captureRange adds the bounds of time to the condition of a list by capture, whose arguments begin at $11.
+func (s search) captureRange(where string, args []any) (string, []any) {
+	if s.query.Order.By != media.ByCapture || !s.query.Captured.HasTime() {
+		return where, args
+	}
+	first, end := s.query.Captured.Milliseconds()
+	const before = 10
+	return where + fmt.Sprintf(" AND %s >= $%d::bigint AND %[1]s < $%d::bigint", captureKey, before+len(args)+1, before+len(args)+2), append(args, first, end)
+}
+
+// byPlaceSQL reads items by the cells around a place: some that are further away, deleted ones and drafts are among them. The conditions are
+// those of its index only.
+const byPlaceSQL = `SELECT ` + foundColumns + ` FROM unnest($11::bigint[], $12::bigint[]) AS cells (first_cell, end_cell) CROSS JOIN LATERAL (
+        SELECT * FROM item placed WHERE placed.app_id = $1 AND item_cell(placed.capture) >= cells.first_cell AND item_cell(placed.capture) < cells.end_cell
+        ORDER BY placed.app_id, item_cell(placed.capture) LIMIT $9::bigint + 1
+    ) AS item WHERE sealed_at IS NOT NULL LIMIT $9::bigint + 1`
+
+// inCaptureTimeSQL reads items by when they were made. Those of which that is not known are among them, by when their uploads began.
+const inCaptureTimeSQL = `SELECT ` + foundColumns + ` FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL AND ` + captureKey + ` >= $11::bigint AND ` + captureKey + ` < $12::bigint
+    ORDER BY ` + captureKey + ` DESC, id DESC LIMIT (SELECT $9::bigint + 1)`
+
+// capturePath is a way to read the items of a search by what it says of captures: the statements, and the arguments from $11 on.
+type capturePath struct {
+	name, sql string
+	args      []any
+}
+
+// capturePaths returns the ways of a search, the most selective first.
+func (s search) capturePaths() (paths []capturePath) {
+	of := s.query.Captured
+	if near := of.Near; near != nil {
+		var first, end []int64
+		for _, cells := range near.Cells() {
+			first, end = append(first, cells.First), append(end, cells.End)
+		}
+		paths = append(paths, capturePath{"ByPlace", byPlaceSQL, []any{first, end}})
+	}
+	if of.HasTime() {
+		first, end := of.Milliseconds()
+		paths = append(paths, capturePath{"InCaptureTime", inCaptureTimeSQL, []any{first, end}})
+	}
+	return paths
+}
+
+// gatherByCapture sorts the items of a place, or of a range of capture times. It returns false if the search has neither, or if too many items
+// are there.
+func (s Items) gatherByCapture(ctx context.Context, search search, wanted int) (found media.Found, complete bool, err error) {
+	if search.query.Drafts {
+		return media.Found{}, false, nil
+	}
+	for _, path := range search.capturePaths() {
+		sql, args := search.gathered("FindItems"+path.name, path.sql, append(search.args(s.searches.gathered, wanted), path.args...))
+		rows, err := s.pool.Query(ctx, sql, args...)
+		if err != nil {
+			return media.Found{}, false, err
+		}
+		found, complete, err = search.scan(rows, s.searches.gathered)
+		rows.Close()
+		if err != nil || complete {
+			return found, complete, err
+		}
+	}
+	return media.Found{}, false, nil
+}
+
+// countByCapture counts among the items of a place, or of a range of capture times, if they are not too many.
+func (s Items) countByCapture(ctx context.Context, search search) (matches media.Matches, counted bool, err error) {
+	for _, path := range search.capturePaths() {
+		sql, args := search.countGathered("CountMatches"+path.name, path.sql, append(search.args(s.searches.counted, 0), path.args...))
+		var n int
+		if err := s.pool.QueryRow(ctx, sql, args...).Scan(&n, &matches.Items, &matches.Bytes); err != nil {
+			return media.Matches{}, false, err
+		}
+		if n <= s.searches.counted {
+			return matches, true, nil
+		}
+	}
+	return media.Matches{}, false, nil
+}
+
+// countGathered returns the statement that counts among the items that another one reads.
+func (s search) countGathered(name, from string, args []any) (sql string, all []any) {
+	match, args := s.match(args)
+	return strings.Join([]string{
+		"-- name: " + name + " :one",
+		countSQL(match) + "(" + strings.Replace(from, " FROM ", ", $10::int FROM ", 1) + ") AS examined",
+	}, "\n"), args
+}
