@@ -37,15 +37,15 @@ func (s search) captureRange(where string, args []any) (string, []any) {
 	}
 	first, end := s.query.Captured.Milliseconds()
 	const before = 10
-	return where + fmt.Sprintf(" AND %s >= $%d::bigint AND %[1]s < $%d::bigint", captureKey, before+len(args)+1, before+len(args)+2), append(args, first, end)
+	return where + fmt.Sprintf(" AND %s >= $%d::bigint AND %[1]s < $%[3]d::bigint", captureKey, before+len(args)+1, before+len(args)+2), append(args, first, end)
 }
 
-// byPlaceSQL reads items by the cells around a place: some that are further away, deleted ones and drafts are among them. The conditions are
-// those of its index only.
+// byPlaceSQL reads items by the cells around a place: some that are further away are among them. The condition on sealed_at is that of the
+// index of places only.
 const byPlaceSQL = `SELECT ` + foundColumns + ` FROM unnest($11::bigint[], $12::bigint[]) AS cells (first_cell, end_cell) CROSS JOIN LATERAL (
-        SELECT * FROM item placed WHERE placed.app_id = $1 AND item_cell(placed.capture) >= cells.first_cell AND item_cell(placed.capture) < cells.end_cell
+        SELECT * FROM item placed WHERE placed.app_id = $1 AND (placed.sealed_at IS NULL) IS FALSE AND item_cell(placed.capture) >= cells.first_cell AND item_cell(placed.capture) < cells.end_cell
         ORDER BY placed.app_id, item_cell(placed.capture) LIMIT $9::bigint + 1
-    ) AS item WHERE sealed_at IS NOT NULL LIMIT $9::bigint + 1`
+    ) AS item LIMIT $9::bigint + 1`
 
 // inCaptureTimeSQL reads items by when they were made. Those of which that is not known are among them, by when their uploads began.
 const inCaptureTimeSQL = `SELECT ` + foundColumns + ` FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL AND ` + captureKey + ` >= $11::bigint AND ` + captureKey + ` < $12::bigint

@@ -56,6 +56,7 @@ func randomItem(random *rand.Rand, scope media.Scope) media.Item {
 	if random.IntN(8) == 0 {
 		item.SealedAt = nil
 	}
+	item.Capture = randomCapture(random)
 	return item
 }
 
@@ -64,10 +65,10 @@ func insertItems(t *testing.T, conn *pgx.Conn, items []media.Item) {
 	t.Helper()
 	rows := make([][]any, len(items))
 	for i, item := range items {
-		rows[i] = []any{item.ID, item.AccountID, item.AppID, item.FileName, item.Access, "", item.Group, item.Objects, item.Objects.Bytes(), item.Metadata, item.CreatedAt, item.SealedAt}
+		rows[i] = []any{item.ID, item.AccountID, item.AppID, item.FileName, item.Access, "", item.Group, item.Objects, item.Objects.Bytes(), item.Metadata, item.CreatedAt, item.SealedAt, postgres.CaptureText(item.Capture)}
 	}
 	_, err := conn.CopyFrom(t.Context(), pgx.Identifier{"stored_item"},
-		[]string{"id", "account_id", "app_id", "file_name", "access", "caption", "group_label", "objects", "bytes", "metadata", "created_at", "sealed_at"}, pgx.CopyFromRows(rows))
+		[]string{"id", "account_id", "app_id", "file_name", "access", "caption", "group_label", "objects", "bytes", "metadata", "created_at", "sealed_at", "capture"}, pgx.CopyFromRows(rows))
 	must(t, err)
 }
 
@@ -87,6 +88,9 @@ func matches(q media.Query, item media.Item) bool {
 		if held, ok := item.Metadata[key]; !ok || held != value {
 			return false
 		}
+	}
+	if !capturedIn(q.Captured, item) {
+		return false
 	}
 	return item.Draft() == q.Drafts && (q.Access == "" || q.Access == item.Access) && (q.Group == "" || q.Group == item.Group) &&
 		(q.Type == "" || q.Type == kind || strings.HasSuffix(q.Type, "/*") && strings.HasPrefix(kind, strings.TrimSuffix(q.Type, "*"))) &&
@@ -117,7 +121,7 @@ func inModel(q media.Query, items []media.Item) []uuid.UUID {
 
 // randomQuery returns a query of some filters and an order.
 func randomQuery(random *rand.Rand) media.Query {
-	q := media.Query{Order: media.Order{By: pick(random, media.ByTime, media.ByName, media.BySize), Ascending: random.IntN(2) == 0}, Limit: 1 + random.IntN(30)}
+	q := media.Query{Order: media.Order{By: pick(random, media.ByTime, media.ByName, media.BySize, media.ByCapture), Ascending: random.IntN(2) == 0}, Limit: 1 + random.IntN(30)}
 	some := func() bool { return random.IntN(3) == 0 }
 	if some() {
 		q.Access = pick(random, media.Public, media.Private)
@@ -146,6 +150,7 @@ func randomQuery(random *rand.Rand) media.Query {
 			q.Metadata["x-1"] = "red"
 		}
 	}
+	q.Captured = randomCaptured(random)
 	if random.IntN(6) == 0 {
 		q.Drafts, q.Order.By = true, media.ByTime
 	}
@@ -200,6 +205,7 @@ func searched(t *testing.T, random *rand.Rand, n int) (service *media.Service, p
 	scope = provisioned(t, store)
 	conn, err := pgx.Connect(t.Context(), url)
 	must(t, err)
+	must(t, check.ErrorOf(conn.Exec(t.Context(), `UPDATE account SET keep_location = true`)))
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	apps, _, err := registry(store).OpenApps(t.Context(), scope.AccountID, []string{"sibling"})
 	must(t, err)

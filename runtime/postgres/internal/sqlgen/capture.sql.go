@@ -13,7 +13,7 @@ import (
 )
 
 const hasPlaces = `-- name: HasPlaces :one
-SELECT EXISTS (SELECT FROM app JOIN stored_item s ON s.app_id = app.id WHERE app.account_id = $1::uuid AND item_cell(s.capture) IS NOT NULL)
+SELECT EXISTS (SELECT FROM stored_item s WHERE s.account_id = $1::uuid AND item_cell(s.capture) IS NOT NULL)
 `
 
 // Whether an item of the account has a place, also one that another statement changes.
@@ -126,13 +126,12 @@ func (q *Queries) KeepsPlaces(ctx context.Context, id uuid.UUID) (bool, error) {
 }
 
 const removePlaces = `-- name: RemovePlaces :one
-WITH found AS MATERIALIZED (
-    SELECT s.app_id, s.id FROM app JOIN stored_item s ON s.app_id = app.id
-    WHERE app.account_id = $1::uuid AND item_cell(s.capture) IS NOT NULL
-    LIMIT $2 FOR NO KEY UPDATE OF s SKIP LOCKED
-), changed AS (
+WITH changed AS (
     UPDATE stored_item SET capture = stored_item.capture - 'place' - 'cell', version = stored_item.version + 1
-    FROM found WHERE stored_item.app_id = found.app_id AND stored_item.id = found.id
+    WHERE stored_item.ctid = ANY (ARRAY (
+        SELECT s.ctid FROM stored_item s WHERE s.account_id = $1::uuid AND item_cell(s.capture) IS NOT NULL
+        ORDER BY s.account_id LIMIT $2::int FOR NO KEY UPDATE SKIP LOCKED))
+        AND stored_item.account_id = $1::uuid
     RETURNING stored_item.account_id, stored_item.app_id, stored_item.id, stored_item.version, stored_item.group_label, stored_item.deleted_at
 ), told AS (
     INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor, fields)
@@ -149,7 +148,7 @@ type RemovePlacesParams struct {
 }
 
 // Removes the places of a batch of items, deleted ones included, and returns how many they were. A row that another statement changes is left
-// to the next batch: waiting for several could be a deadlock.
+// to the next batch: waiting for several could be a deadlock. The rows are locked, so that they stay where they are.
 func (q *Queries) RemovePlaces(ctx context.Context, arg RemovePlacesParams) (int64, error) {
 	row := q.db.QueryRow(ctx, removePlaces, arg.AccountID, arg.Batch, arg.Actor)
 	var removed int64
