@@ -29,7 +29,7 @@ func tiny(t *testing.T) options {
 	dir, err := servers.MakeDataDir("", "bench-test-")
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return options{Clients: 4, Rounds: 1, Length: 90 * time.Millisecond, Items: 3000, Active: 5, Rate: 100, DatabaseMemory: 128, Calls: 5, Photos: 2, Megapixels: 0.02, Deletes: 20, Events: 2000, Drafts: 200, Idle: 200 * time.Millisecond,
+	return options{Clients: 4, Rounds: 1, Length: 90 * time.Millisecond, Items: 3000, Active: 5, Rate: 100, DatabaseMemory: 128, Calls: 5, Photos: 2, Megapixels: 0.02, Deletes: 20, Events: 2000, Gated: 10, Drafts: 200, Idle: 200 * time.Millisecond,
 		Pace: 100, Uploads: 4, UploadBytes: 20_000_000, EagerItems: 60, EagerRate: 1000, Accounts: 10, ResumableBytes: 20 << 20, LogLevel: "info", Dir: dir, volatile: true, quiet: 300 * time.Millisecond}
 }
 

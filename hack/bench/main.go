@@ -5,6 +5,7 @@
 //   - deletes: a bare statement and a bare removal of the object
 //   - reads: a bare handler with the same SQL, and a million items with a thousand
 //   - requests of a thousand accounts: those of one; with a large database: with a small one
+//   - uploads whose files are checked before their seal: those of an account without a gate, and bare scans of clamd
 //   - images: the vips command line
 //   - derivatives: the same photo with images off, and with its derivatives made at the upload
 //   - the operator: the writes that no operator can do without
@@ -48,10 +49,11 @@ type options struct {
 	Megapixels     float64       `help:"images, derivatives: scale of the photos; 1 = full size." default:"1"`
 	Events         int           `help:"journal: events of the account with many." default:"1000000"`
 	Deletes        int           `help:"delete: items, with an object each, that a round deletes." default:"1500"`
+	Gated          int           `help:"gate: files that are checked, at the pace." default:"10000"`
 	Drafts         int           `help:"purge: expired drafts, each with an object to remove." default:"100000"`
 	EagerItems     int           `help:"eager: items of which pictures are made in advance." default:"10000"`
 	EagerRate      int           `help:"eager: items per second of which they are made, from 1 to 1000; fewer if the machine is slower." default:"200"`
-	Pace           int           `help:"purge, eager: requests per second beside the work." default:"80"`
+	Pace           int           `help:"purge, eager: requests per second beside the work. gate: uploads per second." default:"80"`
 	Idle           time.Duration `help:"purge, eager: how long the idle service is measured before and after. operator: how long the idle operator is measured." default:"15s"`
 	Uploads        int           `help:"memory: concurrent uploads." default:"64"`
 	UploadBytes    int64         `help:"memory: bytes of each." default:"100000000"`
@@ -92,6 +94,7 @@ var benchmarks = []benchmark{
 	{"delete", "deletes of sealed items through REST against bare deletes of a row and an object", "at least 0.4 of the bare side; the runtime's CPU at most 0.5 ms, PostgreSQL's 0.7 ms", remove, nil},
 	{"journal", "changes in an account with a journal against those in one without, the bytes of WAL of both, and pages of many events against pages of few", "at least 0.95 of the changes; p99 of a page at most 2 times", journals, nil},
 	{"webhooks", "changes in an account with a webhook against those in one without, the bytes of WAL of both, and the time from an event to its receiver beside a receiver that hangs and has 100,000 events", "at least 0.95 of the changes; p99 of the time at most 1 s", webhooks, nil},
+	{"gate", "uploads that are sealed at once in an account whose files clamd checks against those in one without a gate, and the time until the seal against a bare scan", "p99 of the time from the answer to the upload until the seal at most 300 ms", gates, nil},
 	{"purge", "purged drafts per second, and the latency of requests meanwhile", "p99 of requests at most 1.5 times that of the idle service; nothing for the pace", purge, nil},
 	{"eager", "pictures in advance per second, when a preset becomes eager and when it changes, and the latency of requests meanwhile", "p99 of requests at most 1.2 times that of the idle service; nothing for the pace", eager, nil},
 	{"cold", "requests, the purge and the check with a database that is ten times larger than the memory of PostgreSQL against those with a small one", "p99 of uploads and seals, whose rows are new, at most 2 times; nothing for the others", cold, nil},
@@ -127,7 +130,7 @@ func describe() string {
 }
 
 func (o options) validate() error {
-	if min(o.Clients, o.Rounds, o.Items/smallItems, o.Active, o.Rate, o.DatabaseMemory, o.Calls, o.Photos, o.Deletes, o.Drafts, o.EagerItems, o.EagerRate, o.Pace, o.Uploads, o.Accounts) < 1 ||
+	if min(o.Clients, o.Rounds, o.Items/smallItems, o.Active, o.Rate, o.DatabaseMemory, o.Calls, o.Photos, o.Deletes, o.Gated, o.Drafts, o.EagerItems, o.EagerRate, o.Pace, o.Uploads, o.Accounts) < 1 ||
 		min(o.Length, o.Idle) <= 0 || o.UploadBytes < 1 || o.ResumableBytes < 4 || o.Creations < 0 || o.Megapixels <= 0 {
 		return errors.New("all numbers must be positive, and items at least 1000")
 	}

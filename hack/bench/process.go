@@ -11,6 +11,7 @@ const (
 	client   = "client"
 	postgres = "PostgreSQL"
 	store    = "S3"
+	scans    = "clamd"
 	storeTLS = "S3, TLS"
 	service  = "runtime"
 	bare     = "bare"

@@ -36,13 +36,20 @@ type Result struct {
 	Name string
 }
 
-// ErrFile is wrapped by the error of a scanner that answers, but fails with this file. Other errors mean that it is not available.
-var ErrFile = errors.New("the scanner failed with the file")
+// The errors of scans of which the file may be the cause. Other errors mean that the scanner is not available.
+var (
+	// ErrFile is wrapped by the error of a scanner that answers, but fails with this file.
+	ErrFile = errors.New("the scanner failed with the file")
+	// ErrInterrupted is wrapped by the error of a scanner that took the file, and has not answered: it may have crashed or hung because of it.
+	ErrInterrupted = errors.New("the scanner took the file and has not answered")
+)
 
 // Scanner scans files. Package scanner implements it. It is safe for concurrent use.
 type Scanner interface {
 	// Scan reads size bytes of file, and returns what the scanner says of them. An error of file is returned as it is.
 	Scan(ctx context.Context, file io.Reader, size int64) (Result, error)
+	// Ping returns an error while the scanner is not available.
+	Ping(ctx context.Context) error
 }
 
 // Waiting is an item whose file is to be checked.

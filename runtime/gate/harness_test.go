@@ -75,8 +75,16 @@ type scripted struct {
 	mu     sync.Mutex
 	result gate.Result
 	err    error
+	away   error // what Ping returns
 	scans  int
 	during func() // while a file is scanned; nil = nothing
+}
+
+// Ping implements gate.Scanner.
+func (s *scripted) Ping(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.away
 }
 
 // Scan implements gate.Scanner.
@@ -100,6 +108,13 @@ func (s *scripted) answers(result gate.Result, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.result, s.err = result, err
+}
+
+// goes sets whether the scanner is there.
+func (s *scripted) goes(away error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.away = away
 }
 
 func (s *scripted) count() int {

@@ -62,6 +62,8 @@ func TestResult_PoliciesOfTheAccount(t *testing.T) {
 		"a result that nobody knows":      {result: gate.Result{Outcome: "dubious"}, want: waits},
 		"a scanner that fails with it":    {err: fmt.Errorf("%w: x", gate.ErrFile), want: waits},
 		"it fails with it, away allowed":  {err: fmt.Errorf("%w: x", gate.ErrFile), change: func(g *account.Gate) { g.AllowUnchecked = true }, want: waits},
+		"it interrupts it":                {err: fmt.Errorf("%w: x", gate.ErrInterrupted), want: waits},
+		"it interrupts it, away allowed":  {err: fmt.Errorf("%w: x", gate.ErrInterrupted), change: func(g *account.Gate) { g.AllowUnchecked = true }, want: waits},
 		"infected, everything is allowed": {result: gate.Result{Outcome: gate.Infected, Name: "X"}, change: func(g *account.Gate) { g.AllowUnchecked, g.AllowUnscannable = true, true }, want: ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,23 +114,77 @@ func TestResult_PoliciesOfTheAccount(t *testing.T) {
 	}
 }
 
-// A scanner that answers, but fails with one file again and again, must not keep it waiting for ever.
+// A file with which the scanner fails again and again must not wait for ever.
 func TestResult_AFileWithWhichTheScannerFailsIsUnscannable(t *testing.T) {
 	t.Parallel()
-	w, scanner := withScripted(t)
-	scanner.answers(gate.Result{}, fmt.Errorf("%w: x", gate.ErrFile))
-	one := w.gated(t, "one")
-	id := w.draft(t, one, []byte("file"))
-	w.run(t)
+	for name, c := range map[string]struct {
+		err   error
+		scans int
+	}{
+		"it answers with an error": {gate.ErrFile, 5},
+		"it crashes":               {gate.ErrInterrupted, 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, scanner := withScripted(t)
+			scanner.answers(gate.Result{}, fmt.Errorf("%w: x", c.err))
+			one := w.gated(t, "one")
+			id := w.draft(t, one, []byte("file"))
+			w.run(t)
+			w.rejected(t, one, id)
+			if scanner.count() != c.scans {
+				t.Errorf("%d scans", scanner.count())
+			}
+		})
+	}
+}
+
+// rejected waits until a seal is answered that the file was rejected, and lets the checks run meanwhile.
+func (w *world) rejected(t *testing.T, of runtimetest.Tenant, id uuid.UUID) {
+	t.Helper()
 	wait.UntilNone(t, func() string {
 		w.due(t)
-		if answer := w.seal(t, one, id); answer.Status != http.StatusUnprocessableEntity {
+		if answer := w.seal(t, of, id); answer.Status != http.StatusUnprocessableEntity {
 			return string(answer.Body)
 		}
 		return ""
 	})
-	if scanner.count() != 5 {
-		t.Errorf("%d scans", scanner.count())
+}
+
+// However often a scanner was away, in whatever way it looks so, a file has all its attempts when the scanner is there.
+func TestResult_AnAbsentScannerIsNoFailureOfTheFile(t *testing.T) {
+	t.Parallel()
+	for name, allowed := range map[string]bool{"files wait": false, "files pass, but none that was the cause once": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, scanner := withScripted(t)
+			interrupted := fmt.Errorf("%w: x", gate.ErrInterrupted)
+			scanner.answers(gate.Result{}, interrupted) // behind a proxy that accepts connections
+			one := w.gated(t, "one", func(s *account.Spec) { s.Gate.AllowUnchecked = allowed })
+			id := w.draft(t, one, []byte("file"))
+			w.seal(t, one, id).MustBe(t, http.StatusAccepted, "seal")
+			w.run(t)
+			w.failed(t, id)
+			scanner.goes(errAway)
+			for range 20 {
+				w.exec(t, `UPDATE work SET due_at = now(), failure = 'none' WHERE kind = 'scan' AND claim IS NULL`)
+				w.Tasks.Wake(gate.ScanWork)
+				wait.UntilNone(t, func() string {
+					if w.QueryInt(t, `SELECT count(*) FROM work WHERE kind = 'scan' AND key = $1 AND failure LIKE '%' || $2 AND claim IS NULL`, id, errAway.Error()) == 1 {
+						return ""
+					}
+					return "the absence is not recorded"
+				})
+			}
+			if attempts := w.QueryInt(t, `SELECT attempts FROM work WHERE kind = 'scan'`); attempts != 1 || scanner.count() != 1 {
+				t.Errorf("%d attempts are counted, after %d scans", attempts, scanner.count())
+			}
+			scanner.goes(nil)
+			w.rejected(t, one, id)
+			if scanner.count() != 8 {
+				t.Errorf("%d scans", scanner.count())
+			}
+		})
 	}
 }
 
@@ -209,6 +265,9 @@ type hanging struct {
 	began chan struct{}
 	end   chan struct{}
 }
+
+// Ping implements gate.Scanner.
+func (hanging) Ping(context.Context) error { return nil }
 
 // Scan implements gate.Scanner.
 func (h hanging) Scan(ctx context.Context, file io.Reader, _ int64) (gate.Result, error) {

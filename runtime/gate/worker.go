@@ -1,12 +1,12 @@
 package gate
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -38,13 +38,24 @@ func (c Config) Validate() error {
 }
 
 const (
-	// A scan that failed is repeated after minBackoff, and then after pauses that double up to maxBackoff.
+	// A scan with which the scanner fails is repeated after minBackoff, and then after pauses that double up to maxBackoff.
 	minBackoff = time.Second
 	maxBackoff = time.Minute
+	// interruptedPause is after how long a file is scanned again that may have made the scanner crash or hang. It doubles with each other time:
+	// such a scan ends those of other files, too.
+	interruptedPause = 5 * time.Second
+	// awayPause is after how long a scanner, an object store or a database is asked again that was not available.
+	awayPause = 15 * time.Second
+	// recordMargin is how long a task may take beside its scan.
+	recordMargin = 15 * time.Second
+	// pingTimeout bounds the question whether the scanner is there.
+	pingTimeout = 10 * time.Second
 	// restingPause is when an account is looked at again that is suspended or closed.
 	restingPause = time.Minute
-	// maxFileFailures is after how many attempts a file is unscannable with which the scanner fails.
-	maxFileFailures = 5
+	// maxFailures is after how many attempts a file is unscannable with which the scanner fails, and maxInterruptions for one that interrupts
+	// it. Such a file may be scanned beside one that does, so it has more of them.
+	maxFailures      = 5
+	maxInterruptions = 8
 	// maxQuarantined is how many files an account may have in quarantine.
 	maxQuarantined = 1000
 	// noticePause is for how long the owners of an account get no other e-mail.
@@ -94,14 +105,36 @@ func New(cfg Config, deps Deps) (*Service, error) {
 // Policy returns how the tasks run. They are tried until the draft is purged: without a result nothing is sealed. The last free slot is for an
 // account of which no file is scanned, so that large files of one account do not hold those of others up.
 func (s *Service) Policy() work.Policy {
-	return work.Policy{Slots: s.cfg.Slots, PerAccount: s.cfg.Slots, Spare: 1, Timeout: s.cfg.Timeout, Leased: true, MinBackoff: minBackoff, MaxBackoff: maxBackoff, Ready: s.deps.Ready}
+	return work.Policy{Slots: s.cfg.Slots, PerAccount: s.cfg.Slots, Spare: 1, Timeout: s.cfg.Timeout + recordMargin, Leased: true, MinBackoff: minBackoff, MaxBackoff: maxBackoff, Ready: s.deps.Ready}
 }
 
 // errNoScanner is the error of a check for which the installation has no scanner.
 var errNoScanner = errors.New("the installation has no such scanner (SERVICE_CLAMD_ADDRESS, SERVICE_GATE_URLS)")
 
-// Work implements work.Worker: it checks the file of an item.
+// errResting is the error of a check in an account that is suspended or closed.
+var errResting = errors.New("the account is suspended or closed")
+
+// Work implements work.Worker: it checks the file of an item. Only failures of which the file may be the cause are counted.
 func (s *Service) Work(ctx context.Context, task work.Task) error {
+	switch err := s.check(ctx, task); {
+	case err == nil:
+		return nil
+	case errors.Is(err, errResting):
+		return work.SnoozeAccount(restingPause)
+	case errors.Is(err, ErrFile):
+		return err
+	case errors.Is(err, ErrInterrupted):
+		return work.Retry(pause(interruptedPause<<min(task.Attempt-1, maxInterruptions)), 0, err)
+	default:
+		return work.RetryUncounted(pause(awayPause), err)
+	}
+}
+
+// pause returns a duration with a random part of up to a quarter, so that what failed together is not tried again together.
+func pause(d time.Duration) time.Duration { return d + rand.N(d/4) }
+
+// check has the file of an item scanned, and records what follows.
+func (s *Service) check(ctx context.Context, task work.Task) error {
 	found, err := s.deps.Store.Waiting(ctx, task.AccountID, task.Key)
 	switch {
 	case errors.Is(err, ErrNotWaiting):
@@ -109,25 +142,24 @@ func (s *Service) Work(ctx context.Context, task work.Task) error {
 	case err != nil:
 		return err
 	case found.Resting:
-		return work.SnoozeAccount(restingPause)
+		return errResting
 	case !found.Gate.On(): // it was removed
 		return s.pass(ctx, found, outcomeOff)
 	}
 	result, err := s.scan(ctx, found, task.Attempt)
 	switch {
-	case ctx.Err() != nil:
-		return cmp.Or(err, ctx.Err())
-	case errors.Is(err, errUnreadable):
+	case err == nil:
+		return s.decide(ctx, found, result)
+	case ctx.Err() != nil, errors.Is(err, errUnreadable):
 		return err
-	case err != nil:
-		s.metrics.failed.WithLabelValues(found.Gate.Scanner).Inc()
-		if !found.Gate.AllowUnchecked || errors.Is(err, ErrFile) { // a scanner that fails with a file is available: who uploads chooses the file
-			return fmt.Errorf("scanner %s: %w", found.Gate.Scanner, err)
-		}
+	}
+	s.metrics.failed.WithLabelValues(found.Gate.Scanner).Inc()
+	// Who uploads chooses the file, so one that may be the cause does not pass, nor one that was it in an attempt before.
+	if found.Gate.AllowUnchecked && task.Attempt == 1 && !errors.Is(err, ErrFile) && !errors.Is(err, ErrInterrupted) {
 		s.deps.Log.WarnContext(ctx, "a file passes unchecked: the scanner is not available, and the account allows that", "item", task.Key, "account", task.AccountID, "scanner", found.Gate.Scanner, "error", err)
 		return s.pass(ctx, found, outcomeUnchecked)
 	}
-	return s.decide(ctx, found, result)
+	return fmt.Errorf("scanner %s: %w", found.Gate.Scanner, err)
 }
 
 // errUnreadable is the error of a file that could not be read. It says nothing of the scanner.
@@ -146,25 +178,30 @@ func (s *Service) scan(ctx context.Context, found Waiting, attempt int) (Result,
 	if scanner == nil {
 		return Result{}, errNoScanner
 	}
-	reading, cancel := context.WithCancel(ctx)
+	if attempt > 1 { // so that the absence of a scanner does not count as a failure of the file, also behind a proxy that accepts connections
+		if err := ping(ctx, scanner); err != nil {
+			return Result{}, err
+		}
+	}
+	scanning, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	file := io.NopCloser(strings.NewReader(""))
 	if original.Bytes > 0 {
 		var err error
-		if file, err = s.deps.Objects.Open(reading, found.Bucket, original.Key, 0, original.Bytes); err != nil {
+		if file, err = s.deps.Objects.Open(scanning, found.Bucket, original.Key, 0, original.Bytes); err != nil {
 			return Result{}, fmt.Errorf("%w: %w", errUnreadable, err)
 		}
 	}
 	defer func() { _ = file.Close() }()
 	source := &recorded{Reader: file}
 	began := s.deps.Now()
-	result, err := scanner.Scan(ctx, source, original.Bytes)
+	result, err := scanner.Scan(scanning, source, original.Bytes)
 	cancel() // a client may still read of a file that was answered before its end
 	read, readErr := source.stop()
 	switch {
 	case readErr != nil: // whatever the scanner says of a part of the file
 		return Result{}, fmt.Errorf("%w: %w", errUnreadable, readErr)
-	case errors.Is(err, ErrFile) && attempt >= maxFileFailures:
+	case errors.Is(err, ErrFile) && attempt >= maxFailures, errors.Is(err, ErrInterrupted) && attempt >= maxInterruptions && ctx.Err() == nil:
 		return Result{Unscannable, err.Error()}, nil
 	case err != nil:
 		return Result{}, err
@@ -173,6 +210,13 @@ func (s *Service) scan(ctx context.Context, found Waiting, attempt int) (Result,
 	}
 	s.metrics.duration.WithLabelValues(found.Gate.Scanner).Observe(s.deps.Now().Sub(began).Seconds())
 	return result, nil
+}
+
+// ping returns an error while a scanner is not available.
+func ping(ctx context.Context, scanner Scanner) error {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	return scanner.Ping(ctx)
 }
 
 // recorded keeps the error of a file, and counts its bytes, until it is stopped.

@@ -110,7 +110,7 @@ func (s Tasks) FinishTask(ctx context.Context, task work.Task) (work.Ending, err
 // ReturnTask implements work.Store.
 func (s Tasks) ReturnTask(ctx context.Context, task work.Task, why work.Return) (work.Ending, error) {
 	row, err := s.queries.ReturnTask(ctx, sqlgen.ReturnTaskParams{Kind: string(task.Kind), Key: task.Key, Claim: task.Claim,
-		Delay: why.Delay.Microseconds(), Failure: why.Failure, Rest: why.Rest.Microseconds(), Now: optionalTime(why.Now)})
+		Delay: why.Delay.Microseconds(), Failure: why.Failure, Uncounted: why.Uncounted || why.Failure == "", Rest: why.Rest.Microseconds(), Now: optionalTime(why.Now)})
 	switch {
 	case err != nil:
 		return work.Lost, toFault(err, "return a task")

@@ -265,7 +265,11 @@ func TestWork_AnEndedClaimChangesNothing(t *testing.T) {
 		t.Errorf("the second one returns it: %v %v", ending, err)
 	}
 	now = now.Add(time.Minute)
-	if third := claim(); third.Attempt != 2 {
+	third := claim()
+	if ending, err := store.Tasks.ReturnTask(t.Context(), third, work.Return{Failure: "others are down", Uncounted: true, Now: now}); err != nil || ending != work.Recorded {
+		t.Errorf("it fails without being counted: %v %v", ending, err)
+	}
+	if third = claim(); third.Attempt != 2 {
 		t.Errorf("it is attempt %d", third.Attempt)
 	} else if ending, err := store.Tasks.FinishTask(t.Context(), third); err != nil || ending != work.Recorded || workRows(t, url) != 0 {
 		t.Errorf("%v %v", ending, err)

@@ -21,7 +21,7 @@ const (
 // Finding is the result of one check.
 type Finding struct {
 	Outcome Outcome
-	// Part is what was checked: database, objects, mail, cdn or address.
+	// Part is what was checked: database, objects, mail, cdn, scanner or address.
 	Part string
 	Text string
 }

@@ -337,13 +337,13 @@ func (q *queue) end(ctx, claimed context.Context, task Task, err error) (outcome
 		if snooze.account {
 			why.Rest = snooze.delay
 		}
-	case q.policy.MaxAttempts > 0 && task.Attempt >= q.policy.MaxAttempts:
+	case q.policy.MaxAttempts > 0 && task.Attempt >= q.policy.MaxAttempts && (!errors.As(err, &retry) || !retry.uncounted):
 		outcome = outcomeDiscarded
 		log.ErrorContext(ctx, "a task is discarded: it has failed too often", "error", err)
 	default:
 		outcome, why = outcomeRetry, Return{Delay: q.policy.backoff(task.Attempt), Failure: cmp.Or(err.Error(), "an error without a text")}
 		if errors.As(err, &retry) {
-			why.Delay, why.Rest = retry.delay, retry.rest
+			why.Delay, why.Rest, why.Uncounted = retry.delay, retry.rest, retry.uncounted
 		}
 		log.WarnContext(ctx, "a task failed and is tried again", "error", err, "retry_in", why.Delay)
 	}

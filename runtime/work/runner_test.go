@@ -148,7 +148,7 @@ func (q *queue) ReturnTask(ctx context.Context, task work.Task, why work.Return)
 	return q.end(ctx, task, func(row *row) {
 		q.returns = append(q.returns, why)
 		row.due, row.task.Claim = time.Now().Add(why.Delay), uuid.Nil
-		if why.Failure == "" {
+		if why.Failure == "" || why.Uncounted {
 			row.task.Attempt--
 		}
 	})
@@ -275,8 +275,9 @@ func TestRunner_EndsAttemptsByTheirError(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}, outcome: "retry", returns: 1},
-		"too many attempts": {do: func(context.Context, work.Task) error { return errDown }, change: func(p *work.Policy) { p.MaxAttempts = 3 }, outcome: "discarded", returns: 2, log: "too often"},
-		"expired":           {do: func(context.Context, work.Task) error { panic("it is not to be called") }, expired: true, outcome: "expired", log: "expired"},
+		"too many attempts":  {do: func(context.Context, work.Task) error { return errDown }, change: func(p *work.Policy) { p.MaxAttempts = 3 }, outcome: "discarded", returns: 2, log: "too often"},
+		"uncounted attempts": {do: failing(5, work.RetryUncounted(time.Second, errDown)), change: func(p *work.Policy) { p.MaxAttempts = 3 }, outcome: "done", returns: 5, log: "down"},
+		"expired":            {do: func(context.Context, work.Task) error { panic("it is not to be called") }, expired: true, outcome: "expired", log: "expired"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -297,6 +298,17 @@ func TestRunner_EndsAttemptsByTheirError(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// failing fails the first attempts.
+func failing(times int32, err error) worker {
+	var done atomic.Int32
+	return func(context.Context, work.Task) error {
+		if done.Add(1) > times {
+			return nil
+		}
+		return err
 	}
 }
 
@@ -377,6 +389,8 @@ func TestRunner_SnoozesTheTaskOrItsAccount(t *testing.T) {
 		work.Retry(time.Minute, 0, errTest):           {Delay: time.Minute, Failure: "wrapped: " + errTest.Error()},
 		work.Retry(time.Minute, time.Hour, errTest):   {Delay: time.Minute, Rest: time.Hour, Failure: "wrapped: " + errTest.Error()},
 		work.Retry(-time.Minute, -time.Hour, errTest): {Failure: "wrapped: " + errTest.Error()},
+		work.RetryUncounted(time.Minute, errTest):     {Delay: time.Minute, Failure: "wrapped: " + errTest.Error(), Uncounted: true},
+		work.RetryUncounted(-time.Minute, errTest):    {Failure: "wrapped: " + errTest.Error(), Uncounted: true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &queue{}

@@ -30,6 +30,8 @@ type Return struct {
 	Delay time.Duration
 	// Failure is the text of the error of an attempt that failed. Without it, the attempt does not count.
 	Failure string
+	// Uncounted is set if the attempt does not count although it failed.
+	Uncounted bool
 	// Rest puts off all tasks of the kind that the task's account has for so long; 0 = none.
 	Rest time.Duration
 	// Now is the time in tests; zero = the database's.

@@ -40,7 +40,7 @@ type Task struct {
 	Key       uuid.UUID
 	AccountID uuid.UUID
 	Payload   []byte
-	// Attempt counts the attempts that were neither snoozed nor given back at a shutdown, this one included.
+	// Attempt counts the attempts that were neither snoozed, nor uncounted (RetryUncounted), nor given back at a shutdown, this one included.
 	Attempt int
 	// Expired reports whether the time of the task was over when it was claimed.
 	Expired bool
@@ -50,7 +50,7 @@ type Task struct {
 
 // Worker does the tasks of a kind. Work is called by several goroutines.
 //
-// Work returns nil if the task is done, an error of Snooze, SnoozeAccount, Retry or Discard, or another error if the attempt failed: the task is
+// Work returns nil if the task is done, an error of Snooze, SnoozeAccount, Retry, RetryUncounted or Discard, or another error if the attempt failed: the task is
 // then tried again after the backoff of the Policy. The text of an error is logged and stored, so it holds no secret. ctx ends with Policy.Timeout,
 // and when the process shuts down: the task is then given to another process, and the attempt does not count.
 type Worker interface {
@@ -73,10 +73,11 @@ func Snooze(delay time.Duration) error { return snoozed{delay: max(0, delay)} }
 // meanwhile included. The attempt does not count. Tasks that run already continue.
 func SnoozeAccount(delay time.Duration) error { return snoozed{max(0, delay), true} }
 
-// retried is the error of Retry.
+// retried is the error of Retry and RetryUncounted.
 type retried struct {
 	cause       error
 	delay, rest time.Duration
+	uncounted   bool
 }
 
 // Error implements error.
@@ -89,7 +90,13 @@ func (r retried) Unwrap() error { return r.cause }
 // With rest above zero, all tasks of the kind that the task's account has are put off for so long, as SnoozeAccount does. Policy.MaxAttempts
 // bounds the attempts.
 func Retry(delay, rest time.Duration, cause error) error {
-	return retried{cause, max(0, delay), max(0, rest)}
+	return retried{cause: cause, delay: max(0, delay), rest: max(0, rest)}
+}
+
+// RetryUncounted returns the error of an attempt that failed for a reason that the task has no part in: it is tried again after delay, and the
+// attempt does not count. So Task.Attempt and Policy.MaxAttempts count the failures of the task itself.
+func RetryUncounted(delay time.Duration, cause error) error {
+	return retried{cause: cause, delay: max(0, delay), uncounted: true}
 }
 
 // discarded is the error of Discard.

@@ -79,16 +79,16 @@ func (e *environment) verify(ctx context.Context, m *model, wait bool) error {
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if err := e.makeRoom(ctx, conn); err != nil {
-		return err
-	}
 	for _, replica := range e.replicas {
 		replica.Spec.Ready = replica.ready
 		if err := replica.Restart(ctx); err != nil {
 			return err
 		}
 	}
-	e.endFetches(ctx, m)
+	e.endFetches(ctx, m) // which may reach the caps
+	if err := e.makeRoom(ctx, conn); err != nil {
+		return err
+	}
 	if err := e.derived(ctx, m, conn); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"mediastack.dev/runtime/internal/cdnclient"
 	"mediastack.dev/runtime/internal/mail"
+	"mediastack.dev/runtime/internal/scanner"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 	"mediastack.dev/runtime/preflight"
@@ -47,6 +48,7 @@ func (c *preflightCommand) Run(ctx context.Context, io stdio) error {
 		func(ctx context.Context) { objects.Preflight(ctx, report) },
 		func(ctx context.Context) { mail.Preflight(ctx, c.Settings.Mail, c.Settings.Server.BaseURL, report) },
 		func(ctx context.Context) { cdnclient.Preflight(ctx, c.Settings.CDN, report) },
+		func(ctx context.Context) { scanner.Preflight(ctx, c.Settings.Scanners, report) },
 		func(ctx context.Context) { c.checkAddress(ctx, report) },
 	} {
 		limited, cancel := context.WithTimeout(ctx, c.Timeout)

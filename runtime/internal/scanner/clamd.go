@@ -35,20 +35,18 @@ var _ gate.Scanner = (*Clamd)(nil)
 
 // Scan implements gate.Scanner with the command INSTREAM.
 func (c *Clamd) Scan(ctx context.Context, file io.Reader, _ int64) (gate.Result, error) {
-	dialer := net.Dialer{Timeout: dialTimeout}
-	conn, err := dialer.DialContext(ctx, c.network, c.address)
+	conn, closeConn, err := c.dial(ctx)
 	if err != nil {
-		return gate.Result{}, fmt.Errorf("clamd: %w", err)
+		return gate.Result{}, err
 	}
-	defer func() { _ = conn.Close() }()
-	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	defer closeConn()
 	sendErr := c.send(ctx, conn, file)
 	reply, err := c.receive(ctx, conn) // clamd answers before it closes a connection of which it reads no more
 	switch {
 	case sendErr != nil && err != nil:
 		return gate.Result{}, sendErr
 	case err != nil:
-		return gate.Result{}, fmt.Errorf("clamd: %w", err)
+		return gate.Result{}, interrupted(err)
 	}
 	result, err := parseReply(reply)
 	if err == nil && result.Outcome == gate.Clean && sendErr != nil { // of a part of the file
@@ -57,10 +55,44 @@ func (c *Clamd) Scan(ctx context.Context, file io.Reader, _ int64) (gate.Result,
 	return result, err
 }
 
+// Ping implements gate.Scanner with the command PING.
+func (c *Clamd) Ping(ctx context.Context) error {
+	conn, closeConn, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeConn()
+	err = c.write(ctx, conn, []byte("zPING\x00"))
+	var reply string
+	if err == nil {
+		reply, err = c.receive(ctx, conn)
+	}
+	if err == nil && reply != "PONG" {
+		err = fmt.Errorf("it answers PING with %s", printable(reply))
+	}
+	if err != nil {
+		return fmt.Errorf("clamd: %w", err)
+	}
+	return nil
+}
+
+// dial connects to clamd. The deadline of ctx ends what waits for the connection, which closeConn closes.
+func (c *Clamd) dial(ctx context.Context) (conn net.Conn, closeConn func(), err error) {
+	dialer := net.Dialer{Timeout: dialTimeout}
+	if conn, err = dialer.DialContext(ctx, c.network, c.address); err != nil {
+		return nil, nil, fmt.Errorf("clamd: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	return conn, func() { stop(); _ = conn.Close() }, nil
+}
+
+// interrupted returns the error of a scan that has begun and has no result.
+func interrupted(err error) error { return fmt.Errorf("%w: clamd: %w", gate.ErrInterrupted, err) }
+
 // send sends the file in chunks. An error of file is returned as it is, and ends the scan.
 func (c *Clamd) send(ctx context.Context, conn net.Conn, file io.Reader) error {
 	if err := c.write(ctx, conn, []byte("zINSTREAM\x00")); err != nil {
-		return err
+		return interrupted(err)
 	}
 	buffer := make([]byte, 4+chunkSize)
 	for {
@@ -68,13 +100,16 @@ func (c *Clamd) send(ctx context.Context, conn net.Conn, file io.Reader) error {
 		if n > 0 {
 			binary.BigEndian.PutUint32(buffer, uint32(n)) //nolint:gosec // at most chunkSize
 			if err := c.write(ctx, conn, buffer[:4+n]); err != nil {
-				return err
+				return interrupted(err)
 			}
 		}
 		switch {
 		case readErr == nil:
 		case errors.Is(readErr, io.EOF), errors.Is(readErr, io.ErrUnexpectedEOF):
-			return c.write(ctx, conn, []byte{0, 0, 0, 0})
+			if err := c.write(ctx, conn, []byte{0, 0, 0, 0}); err != nil {
+				return interrupted(err)
+			}
+			return nil
 		default:
 			_ = conn.Close() // without the last chunk, there is no result
 			return readErr
@@ -87,10 +122,8 @@ func (c *Clamd) write(ctx context.Context, conn net.Conn, data []byte) error {
 	if err := c.extend(ctx, conn); err != nil {
 		return err
 	}
-	if _, err := conn.Write(data); err != nil {
-		return fmt.Errorf("clamd: %w", timeoutError(ctx, err))
-	}
-	return nil
+	_, err := conn.Write(data)
+	return timeoutError(ctx, err)
 }
 
 // receive reads the answer, which ends with a zero byte.
@@ -111,7 +144,7 @@ func (c *Clamd) receive(ctx context.Context, conn net.Conn) (string, error) {
 // extend sets the deadline of the next operation.
 func (c *Clamd) extend(ctx context.Context, conn net.Conn) error {
 	if err := conn.SetDeadline(time.Now().Add(c.idle)); err != nil {
-		return fmt.Errorf("clamd: %w", err)
+		return err
 	}
 	return ctx.Err() // after the deadline of the context was set by AfterFunc, this call has replaced it
 }

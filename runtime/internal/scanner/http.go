@@ -52,6 +52,17 @@ func (h *HTTP) Scan(ctx context.Context, file io.Reader, size int64) (gate.Resul
 	return result, err
 }
 
+// Ping implements gate.Scanner: it sends an empty file to the services, until one answers.
+func (h *HTTP) Ping(ctx context.Context) error {
+	var err error
+	for range h.urls {
+		if _, err = h.Scan(ctx, http.NoBody, 0); err == nil || errors.Is(err, gate.ErrFile) {
+			return nil
+		}
+	}
+	return err
+}
+
 func (h *HTTP) ask(ctx context.Context, service string, file io.Reader, size int64) (gate.Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -69,7 +80,7 @@ func (h *HTTP) ask(ctx context.Context, service string, file io.Reader, size int
 	request.Header.Set("Accept", "application/json")
 	answer, err := h.client.Do(request)
 	if err != nil {
-		return gate.Result{}, fmt.Errorf("the scanner does not answer: %w", withoutURL(err))
+		return gate.Result{}, body.failure(fmt.Errorf("the scanner does not answer: %w", withoutURL(err)))
 	}
 	defer func() { _ = answer.Body.Close() }()
 	body.touch()
@@ -79,12 +90,14 @@ func (h *HTTP) ask(ctx context.Context, service string, file io.Reader, size int
 		return gate.Result{Outcome: gate.Unscannable, Name: "it is too large for the scanner"}, nil
 	case http.StatusUnprocessableEntity, http.StatusUnsupportedMediaType:
 		return gate.Result{}, fmt.Errorf("%w: it answers %d", gate.ErrFile, answer.StatusCode)
+	case http.StatusInternalServerError: // the file may be the cause
+		return gate.Result{}, body.failure(fmt.Errorf("the scanner answers %d", answer.StatusCode))
 	default:
 		return gate.Result{}, fmt.Errorf("the scanner answers %d", answer.StatusCode)
 	}
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	if err != nil {
-		return gate.Result{}, fmt.Errorf("the scanner does not answer: %w", withoutURL(err))
+		return gate.Result{}, body.failure(fmt.Errorf("the scanner does not answer: %w", withoutURL(err)))
 	}
 	return parseAnswer(text)
 }
@@ -116,6 +129,15 @@ type watched struct {
 	io.Reader
 	timer *time.Timer
 	idle  time.Duration
+	taken atomic.Bool // a connection has taken some of it
+}
+
+// failure returns the error of a request that has failed: ErrInterrupted if the scanner had some of the file.
+func (w *watched) failure(err error) error {
+	if w.taken.Load() {
+		return fmt.Errorf("%w: %w", gate.ErrInterrupted, err)
+	}
+	return err
 }
 
 func (w *watched) touch() { w.timer.Reset(w.idle) }
@@ -123,6 +145,7 @@ func (w *watched) touch() { w.timer.Reset(w.idle) }
 // Read reads the next bytes.
 func (w *watched) Read(p []byte) (int, error) {
 	w.touch()
+	w.taken.Store(true)
 	n, err := w.Reader.Read(p)
 	if errors.Is(err, io.EOF) { // ResponseHeaderTimeout counts from here on
 		w.timer.Stop()

@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/gate"
 	"mediastack.dev/runtime/internal/scanner"
+	"mediastack.dev/runtime/preflight"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -208,14 +210,35 @@ func TestClamd_IsNotAvailableWhileItIsAway(t *testing.T) {
 	clamd := testenv.ClamdServer(t)
 	client := of(t, account.ScannerClamd, func(c *scanner.Config) { c.Clamd = "tcp://" + clamd.Server.Address })
 	clamd.Kill()
-	if got, err := client.Scan(t.Context(), strings.NewReader("text"), 4); err == nil || errors.Is(err, gate.ErrFile) {
+	if got, err := client.Scan(t.Context(), strings.NewReader("text"), 4); err == nil || errors.Is(err, gate.ErrFile) || errors.Is(err, gate.ErrInterrupted) {
 		t.Errorf("%+v, %v", got, err)
 	}
+	if err := client.Ping(t.Context()); err == nil {
+		t.Error("clamd that is away answers")
+	}
 	clamd.Start()
+	must(t, client.Ping(t.Context()))
 	if got, err := client.Scan(t.Context(), strings.NewReader("text"), 4); err != nil || got.Outcome != gate.Clean {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
+
+// A clamd that dies while it has a file was not away.
+func TestClamd_IsInterruptedWhenItDies(t *testing.T) {
+	t.Parallel()
+	clamd := testenv.ClamdServer(t)
+	client := of(t, account.ScannerClamd, func(c *scanner.Config) { c.Clamd = "tcp://" + clamd.Server.Address })
+	file := io.MultiReader(strings.NewReader(strings.Repeat("text", 100_000)), readFunc(func([]byte) (int, error) { clamd.Kill(); return 0, io.EOF }))
+	if got, err := client.Scan(t.Context(), file, 400_000); !errors.Is(err, gate.ErrInterrupted) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// readFunc is a reader.
+type readFunc func(p []byte) (int, error)
+
+// Read calls the function.
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
 // fake answers each connection with a text, once it has read something. A zero byte ends an answer.
 func fake(t *testing.T, answer string, hang bool) string {
@@ -272,6 +295,9 @@ func TestClamd_Answers(t *testing.T) {
 			if got.Outcome != want.result || (err == nil) != (want.result != "") || errors.Is(err, gate.ErrFile) != want.file {
 				t.Errorf("%+v, %v", got, err)
 			}
+			if interrupted := err != nil && !want.file; errors.Is(err, gate.ErrInterrupted) != interrupted {
+				t.Errorf("the file may be the cause of %v", err)
+			}
 			if len(got.Name) > 200 || strings.ContainsAny(got.Name, "\n\x1b\u00e9") {
 				t.Errorf("the name is %q", got.Name)
 			}
@@ -290,8 +316,11 @@ func TestScanners_ThatHangEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client := of(t, name, func(c *scanner.Config) { change(c); c.Idle = 50 * time.Millisecond })
-			if got, err := client.Scan(t.Context(), strings.NewReader("text"), 4); err == nil {
-				t.Errorf("%+v", got)
+			if got, err := client.Scan(t.Context(), strings.NewReader("text"), 4); !errors.Is(err, gate.ErrInterrupted) {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if err := client.Ping(t.Context()); err == nil {
+				t.Error("a scanner that hangs answers")
 			}
 			unhurried := of(t, name, change)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -336,7 +365,9 @@ func TestHTTP_Answers(t *testing.T) {
 			var read string
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				data, _ := io.ReadAll(r.Body)
-				read = r.Method + " " + r.URL.Path + " " + string(data)
+				if len(data) > 0 { // else it is asked whether it is there
+					read = r.Method + " " + r.URL.Path + " " + string(data)
+				}
 				w.Header().Set("Location", "/other")
 				w.WriteHeader(c.status)
 				_, _ = io.WriteString(w, c.body)
@@ -346,6 +377,13 @@ func TestHTTP_Answers(t *testing.T) {
 			got, err := client.Scan(t.Context(), strings.NewReader("text"), 4)
 			if got.Outcome != c.want || (err == nil) != (c.want != "") || errors.Is(err, gate.ErrFile) != c.file || (c.want == gate.Infected) && got.Name == "" {
 				t.Errorf("%+v, %v", got, err)
+			}
+			if errors.Is(err, gate.ErrInterrupted) != (c.status == http.StatusInternalServerError) {
+				t.Errorf("the file may be the cause of %v", err)
+			}
+			answers := c.want != "" || c.file
+			if err := client.Ping(t.Context()); (err == nil) != answers {
+				t.Errorf("the scanner is there: %v", err)
 			}
 			if read != "POST /scan text" {
 				t.Errorf("the scanner has got %q", read)
@@ -364,11 +402,48 @@ func TestHTTP_AsksTheNextServiceAfterAFailure(t *testing.T) {
 	client := of(t, account.ScannerHTTP, func(cfg *scanner.Config) {
 		cfg.URLs = []string{strings.Replace(away.URL, "http://", "http://user:secret@", 1), server.URL}
 	})
-	if _, err := client.Scan(t.Context(), strings.NewReader("text"), 4); err == nil || strings.Contains(err.Error(), "secret") {
+	if _, err := client.Scan(t.Context(), strings.NewReader("text"), 4); err == nil || strings.Contains(err.Error(), "secret") || errors.Is(err, gate.ErrInterrupted) {
 		t.Errorf("a service that is away: %v", err)
 	}
 	if got, err := client.Scan(t.Context(), strings.NewReader("text"), 4); err != nil || got.Outcome != gate.Clean {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// The scanner is there if one of its services answers.
+func TestHTTP_PingAsksEachService(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"verdict":"clean"}`) }))
+	t.Cleanup(server.Close)
+	away := httptest.NewServer(http.NotFoundHandler())
+	away.Close()
+	must(t, of(t, account.ScannerHTTP, func(cfg *scanner.Config) { cfg.URLs = []string{away.URL, away.URL, server.URL} }).Ping(t.Context()))
+	if err := of(t, account.ScannerHTTP, func(cfg *scanner.Config) { cfg.URLs = []string{away.URL, away.URL} }).Ping(t.Context()); err == nil {
+		t.Error("services that are away answer")
+	}
+}
+
+func TestPreflight_AsksEachScanner(t *testing.T) {
+	t.Parallel()
+	clamd := testenv.ClamdServer(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"verdict":"clean"}`) }))
+	t.Cleanup(server.Close)
+	away := httptest.NewServer(http.NotFoundHandler())
+	away.Close()
+	report := &preflight.Report{}
+	scanner.Preflight(t.Context(), scanner.Config{Clamd: "tcp://" + clamd.Server.Address, URLs: []string{strings.Replace(away.URL, "//", "//user:secret@", 1), server.URL}, Idle: time.Hour}, report)
+	clamd.Kill()
+	scanner.Preflight(t.Context(), scanner.Config{Clamd: "tcp://" + clamd.Server.Address, Idle: time.Hour}, report)
+	scanner.Preflight(t.Context(), scanner.Config{Idle: time.Hour}, report)
+	var got []preflight.Outcome
+	for _, finding := range report.Findings {
+		got = append(got, finding.Outcome)
+		if strings.Contains(finding.Text, "secret") {
+			t.Error(finding.Text)
+		}
+	}
+	if want := []preflight.Outcome{preflight.Works, preflight.Missing, preflight.Works, preflight.Missing}; !slices.Equal(got, want) {
+		t.Errorf("%+v", report.Findings)
 	}
 }
 

@@ -74,14 +74,14 @@ DELETE FROM work WHERE kind = sqlc.arg(kind) AND key = sqlc.arg(key) AND claim =
 
 -- name: ReturnTask :one
 -- Ends a claim. A task that would be due only after its time is removed. rest, in microseconds, puts off all tasks of its account and kind, and
--- ends no longer rest of another task.
+-- ends no longer rest of another task. uncounted takes the attempt back that the claim has counted.
 WITH expired AS (
     DELETE FROM work WHERE work.kind = sqlc.arg(kind) AND work.key = sqlc.arg(key) AND work.claim = sqlc.arg(claim)::uuid
         AND work.expires_at <= coalesce(sqlc.narg(now)::timestamptz, now()) + sqlc.arg(delay)::bigint * interval '1 microsecond'
     RETURNING work.key
 ), returned AS (
     UPDATE work SET claim = NULL, instance_id = NULL, due_at = coalesce(sqlc.narg(now)::timestamptz, now()) + sqlc.arg(delay)::bigint * interval '1 microsecond',
-        attempts = CASE WHEN sqlc.arg(failure)::text = '' THEN attempts - 1 ELSE attempts END, failure = CASE WHEN sqlc.arg(failure)::text = '' THEN failure ELSE sqlc.arg(failure)::text END
+        attempts = CASE WHEN sqlc.arg(uncounted)::boolean THEN attempts - 1 ELSE attempts END, failure = CASE WHEN sqlc.arg(failure)::text = '' THEN failure ELSE sqlc.arg(failure)::text END
     WHERE work.kind = sqlc.arg(kind) AND work.key = sqlc.arg(key) AND work.claim = sqlc.arg(claim)::uuid
         AND (work.expires_at IS NULL OR work.expires_at > coalesce(sqlc.narg(now)::timestamptz, now()) + sqlc.arg(delay)::bigint * interval '1 microsecond')
     RETURNING work.key, work.kind, work.account_id

@@ -303,27 +303,28 @@ WITH expired AS (
     RETURNING work.key
 ), returned AS (
     UPDATE work SET claim = NULL, instance_id = NULL, due_at = coalesce($4::timestamptz, now()) + $5::bigint * interval '1 microsecond',
-        attempts = CASE WHEN $6::text = '' THEN attempts - 1 ELSE attempts END, failure = CASE WHEN $6::text = '' THEN failure ELSE $6::text END
+        attempts = CASE WHEN $6::boolean THEN attempts - 1 ELSE attempts END, failure = CASE WHEN $7::text = '' THEN failure ELSE $7::text END
     WHERE work.kind = $1 AND work.key = $2 AND work.claim = $3::uuid
         AND (work.expires_at IS NULL OR work.expires_at > coalesce($4::timestamptz, now()) + $5::bigint * interval '1 microsecond')
     RETURNING work.key, work.kind, work.account_id
 ), rested AS (
     INSERT INTO work_turn (kind, account_id, served_at, not_before)
-    SELECT returned.kind, returned.account_id, now(), coalesce($4::timestamptz, now()) + $7::bigint * interval '1 microsecond'
-    FROM returned WHERE $7::bigint > 0
+    SELECT returned.kind, returned.account_id, now(), coalesce($4::timestamptz, now()) + $8::bigint * interval '1 microsecond'
+    FROM returned WHERE $8::bigint > 0
     ON CONFLICT (kind, account_id) DO UPDATE SET not_before = greatest(work_turn.not_before, excluded.not_before)
 )
 SELECT EXISTS (SELECT FROM expired) AS expired, EXISTS (SELECT FROM returned) AS returned
 `
 
 type ReturnTaskParams struct {
-	Kind    string
-	Key     uuid.UUID
-	Claim   uuid.UUID
-	Now     *time.Time
-	Delay   int64
-	Failure string
-	Rest    int64
+	Kind      string
+	Key       uuid.UUID
+	Claim     uuid.UUID
+	Now       *time.Time
+	Delay     int64
+	Uncounted bool
+	Failure   string
+	Rest      int64
 }
 
 type ReturnTaskRow struct {
@@ -332,7 +333,7 @@ type ReturnTaskRow struct {
 }
 
 // Ends a claim. A task that would be due only after its time is removed. rest, in microseconds, puts off all tasks of its account and kind, and
-// ends no longer rest of another task.
+// ends no longer rest of another task. uncounted takes the attempt back that the claim has counted.
 func (q *Queries) ReturnTask(ctx context.Context, arg ReturnTaskParams) (ReturnTaskRow, error) {
 	row := q.db.QueryRow(ctx, returnTask,
 		arg.Kind,
@@ -340,6 +341,7 @@ func (q *Queries) ReturnTask(ctx context.Context, arg ReturnTaskParams) (ReturnT
 		arg.Claim,
 		arg.Now,
 		arg.Delay,
+		arg.Uncounted,
 		arg.Failure,
 		arg.Rest,
 	)
