@@ -100,7 +100,7 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 		},
 		"keeps places": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.KeepsPlaces(ctx, own.AccountID) },
 		"remove places": func(ctx context.Context, q *sqlgen.Queries) {
-			_, _ = q.RemovePlaces(ctx, sqlgen.RemovePlacesParams{AccountID: own.AccountID, Batch: 10})
+			_, _ = q.RemovePlaces(ctx, sqlgen.RemovePlacesParams{AccountID: own.AccountID, Batch: 3})
 		},
 		"has places": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.HasPlaces(ctx, own.AccountID) },
 		"set facts":  func(ctx context.Context, q *sqlgen.Queries) { _ = q.SetFacts(ctx, sqlgen.SetFactsParams{ID: item}) },

@@ -60,6 +60,21 @@ func (e BatchRequestOperation) Valid() bool {
 	}
 }
 
+// Defines values for CaptureContentCredentials.
+const (
+	Present CaptureContentCredentials = "present"
+)
+
+// Valid indicates whether the value is a known member of the CaptureContentCredentials enum.
+func (e CaptureContentCredentials) Valid() bool {
+	switch e {
+	case Present:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ErrorCode.
 const (
 	ErrorCodeChecksumMismatch     ErrorCode = "checksum_mismatch"
@@ -320,17 +335,23 @@ func (e PresetFormat) Valid() bool {
 
 // Defines values for Sort.
 const (
-	SortMinusName Sort = "-name"
-	SortMinusSize Sort = "-size"
-	SortMinusTime Sort = "-time"
-	SortName      Sort = "name"
-	SortSize      Sort = "size"
-	SortTime      Sort = "time"
+	SortCaptured      Sort = "captured"
+	SortMinusCaptured Sort = "-captured"
+	SortMinusName     Sort = "-name"
+	SortMinusSize     Sort = "-size"
+	SortMinusTime     Sort = "-time"
+	SortName          Sort = "name"
+	SortSize          Sort = "size"
+	SortTime          Sort = "time"
 )
 
 // Valid indicates whether the value is a known member of the Sort enum.
 func (e Sort) Valid() bool {
 	switch e {
+	case SortCaptured:
+		return true
+	case SortMinusCaptured:
+		return true
 	case SortMinusName:
 		return true
 	case SortMinusSize:
@@ -473,6 +494,24 @@ type BatchResults struct {
 	Results []BatchResult `json:"results"`
 }
 
+// Capture What the file says of how it was made, beside `capturedAt`. Nobody has verified it. Absent when it says nothing; each member is absent when it is not known.
+type Capture struct {
+	// Camera Make and model of the camera or the phone.
+	Camera *string `json:"camera,omitempty"`
+
+	// ContentCredentials `present`: the file has a manifest of C2PA. It is not verified.
+	ContentCredentials *CaptureContentCredentials `json:"contentCredentials,omitempty"`
+	Lens               *string                    `json:"lens,omitempty"`
+
+	// Place Where the file was made (WGS 84), in accounts that keep it (`spec.metadata.location` of the MediaAccount).
+	Place  *Place  `json:"place,omitempty"`
+	Rating *int    `json:"rating,omitempty"`
+	Title  *string `json:"title,omitempty"`
+}
+
+// CaptureContentCredentials `present`: the file has a manifest of C2PA. It is not verified.
+type CaptureContentCredentials string
+
 // Count defines model for Count.
 type Count struct {
 	// AtLeast True if there may be more matching items: with `type`, `name`, `from`, `to` or `meta`, up to 10000 items are examined. Absent otherwise.
@@ -483,8 +522,10 @@ type Count struct {
 // CountQuery defines model for CountQuery.
 type CountQuery struct {
 	// Access Who may read the file of a sealed item.
-	Access *Access    `json:"access,omitempty"`
-	From   *time.Time `json:"from,omitempty"`
+	Access       *Access    `json:"access,omitempty"`
+	CapturedFrom *time.Time `json:"capturedFrom,omitempty"`
+	CapturedTo   *time.Time `json:"capturedTo,omitempty"`
+	From         *time.Time `json:"from,omitempty"`
 
 	// Group Empty means no filter.
 	Group *string `json:"group,omitempty"`
@@ -492,6 +533,7 @@ type CountQuery struct {
 	// Meta Only items that have these pairs in their `metadata`.
 	Meta *map[string]string `json:"meta,omitempty"`
 	Name *string            `json:"name,omitempty"`
+	Near *string            `json:"near,omitempty"`
 	To   *time.Time         `json:"to,omitempty"`
 	Type *string            `json:"type,omitempty"`
 }
@@ -616,8 +658,10 @@ type Focus struct {
 // ListQuery defines model for ListQuery.
 type ListQuery struct {
 	// Access Who may read the file of a sealed item.
-	Access *Access `json:"access,omitempty"`
-	After  *string `json:"after,omitempty"`
+	Access       *Access    `json:"access,omitempty"`
+	After        *string    `json:"after,omitempty"`
+	CapturedFrom *time.Time `json:"capturedFrom,omitempty"`
+	CapturedTo   *time.Time `json:"capturedTo,omitempty"`
 
 	// Fields As in the query.
 	Fields *string    `json:"fields,omitempty"`
@@ -630,6 +674,7 @@ type ListQuery struct {
 	// Meta Only items that have these pairs in their `metadata`.
 	Meta  *map[string]string `json:"meta,omitempty"`
 	Name  *string            `json:"name,omitempty"`
+	Near  *string            `json:"near,omitempty"`
 	Page  *int               `json:"page,omitempty"`
 	Sort  *Sort              `json:"sort,omitempty"`
 	State *State             `json:"state,omitempty"`
@@ -642,6 +687,12 @@ type MediaItem struct {
 	// Access Who may read the file of a sealed item.
 	Access  Access `json:"access"`
 	Caption string `json:"caption"`
+
+	// Capture What the file says of how it was made, beside `capturedAt`. Nobody has verified it. Absent when it says nothing; each member is absent when it is not known.
+	Capture *Capture `json:"capture,omitempty"`
+
+	// CapturedAt When the photo or the recording was made, as the file says it: as in RFC 3339, with an offset only if the file has one, and as precise as the file is, such as `2024-05-01T12:30:45+02:00`, `2024-05-01T12:30:45` or `1997`. Absent when it is not known.
+	CapturedAt *string `json:"capturedAt,omitempty"`
 
 	// CreatedAt When the upload was complete.
 	CreatedAt time.Time `json:"createdAt"`
@@ -741,6 +792,12 @@ type PictureDensity struct {
 	Height  *int   `json:"height,omitempty"`
 	URL     string `json:"url"`
 	Width   *int   `json:"width,omitempty"`
+}
+
+// Place Where the file was made (WGS 84), in accounts that keep it (`spec.metadata.location` of the MediaAccount).
+type Place struct {
+	Latitude  float64 `json:"latitude"`
+	Longitude float64 `json:"longitude"`
 }
 
 // Preset How a picture is made of an image on demand. `width` or `height` is required.
@@ -1033,6 +1090,12 @@ type After = string
 // AfterUpload defines model for AfterUpload.
 type AfterUpload = string
 
+// CapturedFrom defines model for CapturedFrom.
+type CapturedFrom = time.Time
+
+// CapturedTo defines model for CapturedTo.
+type CapturedTo = time.Time
+
 // Fields defines model for Fields.
 type Fields = string
 
@@ -1053,6 +1116,9 @@ type MediaID = string
 
 // Name defines model for Name.
 type Name = string
+
+// Near defines model for Near.
+type Near = string
 
 // Page defines model for Page.
 type Page = int
@@ -1201,7 +1267,16 @@ type ListMediaParams struct {
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
-	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began.
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
+
+	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began, `captured` when the file was made, or the upload began if that is not known.
 	Sort *Sort `form:"sort,omitempty" json:"sort,omitempty"`
 
 	// State `draft` lists the drafts of the app instead of the sealed items, in the order of time.
@@ -1239,7 +1314,16 @@ type ListMediaByPostParams struct {
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
-	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began.
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
+
+	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began, `captured` when the file was made, or the upload began if that is not known.
 	Sort *Sort `form:"sort,omitempty" json:"sort,omitempty"`
 
 	// State `draft` lists the drafts of the app instead of the sealed items, in the order of time.
@@ -1268,6 +1352,15 @@ type CountMediaParams struct {
 
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
+
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
 }
 
 // CountMediaByPostParams defines parameters for CountMediaByPost.
@@ -1289,6 +1382,15 @@ type CountMediaByPostParams struct {
 
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
+
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
 }
 
 // TotalStorageParams defines parameters for TotalStorage.
@@ -1310,6 +1412,15 @@ type TotalStorageParams struct {
 
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
+
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
 }
 
 // TotalStorageByPostParams defines parameters for TotalStorageByPost.
@@ -1331,6 +1442,15 @@ type TotalStorageByPostParams struct {
 
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
+
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
 }
 
 // GetMediaParams defines parameters for GetMedia.
@@ -3179,6 +3299,42 @@ func NewListMediaRequest(server string, params *ListMediaParams) (*http.Request,
 
 		}
 
+		if params.CapturedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CapturedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Near != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "near", *params.Near, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Sort != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "sort", *params.Sort, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
@@ -3376,6 +3532,42 @@ func NewListMediaByPostRequestWithBody(server string, params *ListMediaByPostPar
 
 		}
 
+		if params.CapturedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CapturedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Near != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "near", *params.Near, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Sort != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "sort", *params.Sort, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
@@ -3528,6 +3720,42 @@ func NewCountMediaRequest(server string, params *CountMediaParams) (*http.Reques
 
 		}
 
+		if params.CapturedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CapturedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Near != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "near", *params.Near, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -3653,6 +3881,42 @@ func NewCountMediaByPostRequestWithBody(server string, params *CountMediaByPostP
 
 		}
 
+		if params.CapturedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CapturedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Near != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "near", *params.Near, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -3760,6 +4024,42 @@ func NewTotalStorageRequest(server string, params *TotalStorageParams) (*http.Re
 		if params.To != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CapturedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CapturedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Near != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "near", *params.Near, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -3885,6 +4185,42 @@ func NewTotalStorageByPostRequestWithBody(server string, params *TotalStorageByP
 		if params.To != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CapturedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CapturedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Near != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "near", *params.Near, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {

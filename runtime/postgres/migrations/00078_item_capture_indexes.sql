@@ -8,6 +8,6 @@ DROP INDEX CONCURRENTLY IF EXISTS item_place;
 -- As for the index of terms, the planner does not know that the condition is that of the other indexes: a search by place cannot use them.
 CREATE INDEX CONCURRENTLY item_place ON stored_item (app_id, item_cell(capture)) WHERE (sealed_at IS NULL) IS FALSE AND item_cell(capture) IS NOT NULL;
 DROP INDEX CONCURRENTLY IF EXISTS item_with_place;
-CREATE INDEX CONCURRENTLY item_with_place ON stored_item (account_id) WHERE item_cell(capture) IS NOT NULL;
+CREATE INDEX CONCURRENTLY item_with_place ON stored_item (account_id, id) WHERE item_cell(capture) IS NOT NULL;
 DROP INDEX CONCURRENTLY IF EXISTS item_capture_missing;
 CREATE INDEX CONCURRENTLY item_capture_missing ON stored_item (account_id, id) WHERE capture IS NULL AND item_may_say_capture(objects);

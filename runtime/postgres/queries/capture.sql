@@ -23,7 +23,7 @@ WITH changed AS (
     RETURNING item.account_id, item.app_id, item.id, item.version, item.group_label
 )
 INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor, fields)
-SELECT c.account_id, c.app_id, c.id, c.version, 'media.updated', c.group_label, sqlc.arg(actor)::text, '{capture}'
+SELECT c.account_id, c.app_id, c.id, c.version, 'media.updated', c.group_label, sqlc.arg(actor)::text, '{capturedAt,capture}'
 FROM changed c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL WHERE sqlc.arg(known)::boolean;
 
 -- name: KeepsPlaces :one
@@ -37,7 +37,7 @@ WITH changed AS (
     UPDATE stored_item SET capture = stored_item.capture - 'place' - 'cell', version = stored_item.version + 1
     WHERE stored_item.ctid = ANY (ARRAY (
         SELECT s.ctid FROM stored_item s WHERE s.account_id = sqlc.arg(account_id)::uuid AND item_cell(s.capture) IS NOT NULL
-        ORDER BY s.account_id LIMIT sqlc.arg(batch)::int FOR NO KEY UPDATE SKIP LOCKED))
+        ORDER BY s.account_id, s.id LIMIT sqlc.arg(batch)::int FOR NO KEY UPDATE SKIP LOCKED))
         AND stored_item.account_id = sqlc.arg(account_id)::uuid
     RETURNING stored_item.account_id, stored_item.app_id, stored_item.id, stored_item.version, stored_item.group_label, stored_item.deleted_at
 ), told AS (

@@ -130,7 +130,7 @@ WITH changed AS (
     UPDATE stored_item SET capture = stored_item.capture - 'place' - 'cell', version = stored_item.version + 1
     WHERE stored_item.ctid = ANY (ARRAY (
         SELECT s.ctid FROM stored_item s WHERE s.account_id = $1::uuid AND item_cell(s.capture) IS NOT NULL
-        ORDER BY s.account_id LIMIT $2::int FOR NO KEY UPDATE SKIP LOCKED))
+        ORDER BY s.account_id, s.id LIMIT $2::int FOR NO KEY UPDATE SKIP LOCKED))
         AND stored_item.account_id = $1::uuid
     RETURNING stored_item.account_id, stored_item.app_id, stored_item.id, stored_item.version, stored_item.group_label, stored_item.deleted_at
 ), told AS (
@@ -163,7 +163,7 @@ WITH changed AS (
     RETURNING item.account_id, item.app_id, item.id, item.version, item.group_label
 )
 INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor, fields)
-SELECT c.account_id, c.app_id, c.id, c.version, 'media.updated', c.group_label, $1::text, '{capture}'
+SELECT c.account_id, c.app_id, c.id, c.version, 'media.updated', c.group_label, $1::text, '{capturedAt,capture}'
 FROM changed c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL WHERE $2::boolean
 `
 
