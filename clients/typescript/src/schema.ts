@@ -554,6 +554,20 @@ export interface components {
         BatchResults: {
             results: components["schemas"]["BatchResult"][];
         };
+        /** @description What the file says of how it was made, beside `capturedAt`. Nobody has verified it. Absent when it says nothing; each member is absent when it is not known. */
+        Capture: {
+            /** @description Make and model of the camera or the phone. */
+            camera?: string;
+            /**
+             * @description `present`: the file has a manifest of C2PA. It is not verified.
+             * @enum {string}
+             */
+            contentCredentials?: "present";
+            lens?: string;
+            place?: components["schemas"]["Place"];
+            rating?: number;
+            title?: string;
+        };
         Count: {
             /** @description True if there may be more matching items: with `type`, `name`, `from`, `to` or `meta`, up to 10000 items are examined. Absent otherwise. */
             atLeast?: boolean;
@@ -563,6 +577,10 @@ export interface components {
         CountQuery: {
             access?: components["schemas"]["Access"];
             /** Format: date-time */
+            capturedFrom?: string;
+            /** Format: date-time */
+            capturedTo?: string;
+            /** Format: date-time */
             from?: string;
             /** @description Empty means no filter. */
             group?: string;
@@ -571,6 +589,7 @@ export interface components {
                 [key: string]: string;
             };
             name?: string;
+            near?: string;
             /** Format: date-time */
             to?: string;
             type?: string;
@@ -691,6 +710,10 @@ export interface components {
         ListQuery: {
             access?: components["schemas"]["Access"];
             after?: string;
+            /** Format: date-time */
+            capturedFrom?: string;
+            /** Format: date-time */
+            capturedTo?: string;
             /** @description As in the query. */
             fields?: string;
             /** Format: date-time */
@@ -704,6 +727,7 @@ export interface components {
                 [key: string]: string;
             };
             name?: string;
+            near?: string;
             /** @default 1 */
             page: number;
             sort?: components["schemas"]["Sort"];
@@ -715,6 +739,9 @@ export interface components {
         MediaItem: {
             access: components["schemas"]["Access"];
             caption: string;
+            capture?: components["schemas"]["Capture"];
+            /** @description When the photo or the recording was made, as the file says it: as in RFC 3339, with an offset only if the file has one, and as precise as the file is, such as `2024-05-01T12:30:45+02:00`, `2024-05-01T12:30:45` or `1997`. Absent when it is not known. */
+            capturedAt?: string;
             /**
              * Format: date-time
              * @description When the upload was complete.
@@ -821,6 +848,13 @@ export interface components {
             url: string;
             width?: number;
         };
+        /** @description Where the file was made (WGS 84), in accounts that keep it (`spec.metadata.location` of the MediaAccount). */
+        Place: {
+            /** Format: double */
+            latitude: number;
+            /** Format: double */
+            longitude: number;
+        };
         /** @description How a picture is made of an image on demand. `width` or `height` is required. */
         Preset: {
             /** @description Keeps the animation of GIF and WebP files, in WebP. */
@@ -897,6 +931,9 @@ export interface components {
         SelectedMediaItem: {
             access?: components["schemas"]["Access"];
             caption?: string;
+            capture?: components["schemas"]["Capture"];
+            /** @description When the photo or the recording was made, as the file says it: as in RFC 3339, with an offset only if the file has one, and as precise as the file is, such as `2024-05-01T12:30:45+02:00`, `2024-05-01T12:30:45` or `1997`. Absent when it is not known. */
+            capturedAt?: string;
             /**
              * Format: date-time
              * @description When the upload was complete.
@@ -1047,7 +1084,7 @@ export interface components {
          * @default -time
          * @enum {string}
          */
-        Sort: "time" | "-time" | "name" | "-name" | "size" | "-size";
+        Sort: "time" | "-time" | "name" | "-name" | "size" | "-size" | "captured" | "-captured";
         /** @enum {string} */
         Source: "default" | "tenant" | "pinned";
         /**
@@ -1506,6 +1543,10 @@ export interface components {
         After: string;
         /** @description The cursor of the page before, from its header `X-Next-Cursor`. */
         AfterUpload: string;
+        /** @description Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC. */
+        CapturedFrom: string;
+        /** @description Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC. */
+        CapturedTo: string;
         /** @description The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`. */
         Fields: string;
         /** @description Only items whose upload began at this time or later. */
@@ -1520,8 +1561,10 @@ export interface components {
         MediaID: string;
         /** @description Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter. */
         Name: string;
+        /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
+        Near: string;
         Page: number;
-        /** @description Order of the list; a minus is the opposite direction. `time` is when the upload began. */
+        /** @description Order of the list; a minus is the opposite direction. `time` is when the upload began, `captured` when the file was made, or the upload began if that is not known. */
         Sort: components["schemas"]["Sort"];
         /** @description `draft` lists the drafts of the app instead of the sealed items, in the order of time. */
         State: components["schemas"]["State"];
@@ -2055,7 +2098,13 @@ export interface operations {
                 from?: components["parameters"]["From"];
                 /** @description Only items whose upload began before this time. */
                 to?: components["parameters"]["To"];
-                /** @description Order of the list; a minus is the opposite direction. `time` is when the upload began. */
+                /** @description Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC. */
+                capturedFrom?: components["parameters"]["CapturedFrom"];
+                /** @description Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC. */
+                capturedTo?: components["parameters"]["CapturedTo"];
+                /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
+                near?: components["parameters"]["Near"];
+                /** @description Order of the list; a minus is the opposite direction. `time` is when the upload began, `captured` when the file was made, or the upload began if that is not known. */
                 sort?: components["parameters"]["Sort"];
                 /** @description `draft` lists the drafts of the app instead of the sealed items, in the order of time. */
                 state?: components["parameters"]["State"];
@@ -2096,7 +2145,13 @@ export interface operations {
                 from?: components["parameters"]["From"];
                 /** @description Only items whose upload began before this time. */
                 to?: components["parameters"]["To"];
-                /** @description Order of the list; a minus is the opposite direction. `time` is when the upload began. */
+                /** @description Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC. */
+                capturedFrom?: components["parameters"]["CapturedFrom"];
+                /** @description Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC. */
+                capturedTo?: components["parameters"]["CapturedTo"];
+                /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
+                near?: components["parameters"]["Near"];
+                /** @description Order of the list; a minus is the opposite direction. `time` is when the upload began, `captured` when the file was made, or the upload began if that is not known. */
                 sort?: components["parameters"]["Sort"];
                 /** @description `draft` lists the drafts of the app instead of the sealed items, in the order of time. */
                 state?: components["parameters"]["State"];
@@ -2137,6 +2192,12 @@ export interface operations {
                 from?: components["parameters"]["From"];
                 /** @description Only items whose upload began before this time. */
                 to?: components["parameters"]["To"];
+                /** @description Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC. */
+                capturedFrom?: components["parameters"]["CapturedFrom"];
+                /** @description Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC. */
+                capturedTo?: components["parameters"]["CapturedTo"];
+                /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
+                near?: components["parameters"]["Near"];
             };
             header?: never;
             path?: never;
@@ -2167,6 +2228,12 @@ export interface operations {
                 from?: components["parameters"]["From"];
                 /** @description Only items whose upload began before this time. */
                 to?: components["parameters"]["To"];
+                /** @description Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC. */
+                capturedFrom?: components["parameters"]["CapturedFrom"];
+                /** @description Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC. */
+                capturedTo?: components["parameters"]["CapturedTo"];
+                /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
+                near?: components["parameters"]["Near"];
             };
             header?: never;
             path?: never;
@@ -2202,6 +2269,12 @@ export interface operations {
                 from?: components["parameters"]["From"];
                 /** @description Only items whose upload began before this time. */
                 to?: components["parameters"]["To"];
+                /** @description Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC. */
+                capturedFrom?: components["parameters"]["CapturedFrom"];
+                /** @description Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC. */
+                capturedTo?: components["parameters"]["CapturedTo"];
+                /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
+                near?: components["parameters"]["Near"];
             };
             header?: never;
             path?: never;
@@ -2232,6 +2305,12 @@ export interface operations {
                 from?: components["parameters"]["From"];
                 /** @description Only items whose upload began before this time. */
                 to?: components["parameters"]["To"];
+                /** @description Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC. */
+                capturedFrom?: components["parameters"]["CapturedFrom"];
+                /** @description Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC. */
+                capturedTo?: components["parameters"]["CapturedTo"];
+                /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
+                near?: components["parameters"]["Near"];
             };
             header?: never;
             path?: never;
