@@ -23,8 +23,8 @@ type Capture struct {
 	// Rating is from 1 to 5.
 	Rating int `json:"rating,omitempty"`
 	// ContentCredentials is set if the file has a C2PA manifest. Nobody has verified it.
-	ContentCredentials bool   `json:"c2pa,omitempty"`
-	Place              *Place `json:"place,omitempty"`
+	ContentCredentials bool      `json:"c2pa,omitempty"`
+	Location           *Location `json:"location,omitempty"`
 }
 
 // Known reports whether anything is known.
@@ -56,16 +56,16 @@ func (c Capture) Clean(now time.Time) Capture {
 	if c.Rating >= 1 && c.Rating <= MaxRating {
 		clean.Rating = c.Rating
 	}
-	if c.Place != nil && c.Place.valid() {
-		place := c.Place.rounded()
-		clean.Place = &place
+	if c.Location != nil && c.Location.valid() {
+		location := c.Location.rounded()
+		clean.Location = &location
 	}
 	return clean
 }
 
-// WithoutPlace returns what is kept in an account that keeps no places.
-func (c Capture) WithoutPlace() Capture {
-	c.Place = nil
+// WithoutLocation returns what is kept in an account that keeps no locations.
+func (c Capture) WithoutLocation() Capture {
+	c.Location = nil
 	return c
 }
 
@@ -115,20 +115,20 @@ func cleanText(text string, most int) string {
 	return string(clean)
 }
 
-// Place is a point on the earth, in degrees (WGS 84).
-type Place struct {
+// Location is a point on the earth, in degrees (WGS 84).
+type Location struct {
 	Latitude  float64 `json:"lat"`
 	Longitude float64 `json:"lon"`
 }
 
 // valid reports whether there is such a point. Devices without a fix write 0, 0.
-func (p Place) valid() bool {
+func (p Location) valid() bool {
 	return math.Abs(p.Latitude) <= 90 && math.Abs(p.Longitude) <= 180 && (p.Latitude != 0 || p.Longitude != 0)
 }
 
-// precision is that of places: six decimals of a degree are 11 cm at most.
+// precision is that of locations: six decimals of a degree are 11 cm at most.
 const precision = 1e6
 
-func (p Place) rounded() Place {
-	return Place{Latitude: math.Round(p.Latitude*precision) / precision, Longitude: math.Round(p.Longitude*precision) / precision}
+func (p Location) rounded() Location {
+	return Location{Latitude: math.Round(p.Latitude*precision) / precision, Longitude: math.Round(p.Longitude*precision) / precision}
 }

@@ -23,14 +23,14 @@ func show(t *testing.T, c capture.Capture) string {
 
 func TestClean_KeepsWhatIsShortPrintableAndInRange(t *testing.T) {
 	t.Parallel()
-	place := func(latitude, longitude float64) *capture.Place {
-		return &capture.Place{Latitude: latitude, Longitude: longitude}
+	location := func(latitude, longitude float64) *capture.Location {
+		return &capture.Location{Latitude: latitude, Longitude: longitude}
 	}
 	for name, c := range map[string]struct {
 		says capture.Capture
 		want string
 	}{
-		"a photo":                      {capture.Capture{At: "2024-05-01T12:30:45+02:00", Camera: "Apple iPhone 15", Lens: "back camera", Title: "Boat", Rating: 5, ContentCredentials: true, Place: place(48.8582224, 2.2945)}, `{"at":"2024-05-01T12:30:45+02:00","camera":"Apple iPhone 15","lens":"back camera","title":"Boat","rating":5,"c2pa":true,"place":{"lat":48.858222,"lon":2.2945}}`},
+		"a photo":                      {capture.Capture{At: "2024-05-01T12:30:45+02:00", Camera: "Apple iPhone 15", Lens: "back camera", Title: "Boat", Rating: 5, ContentCredentials: true, Location: location(48.8582224, 2.2945)}, `{"at":"2024-05-01T12:30:45+02:00","camera":"Apple iPhone 15","lens":"back camera","title":"Boat","rating":5,"c2pa":true,"location":{"lat":48.858222,"lon":2.2945}}`},
 		"nothing":                      {capture.Capture{}, `{}`},
 		"a time without an offset":     {capture.Capture{At: "2024-05-01T12:30:45"}, `{"at":"2024-05-01T12:30:45"}`},
 		"an offset of zero":            {capture.Capture{At: "2024-05-01T12:30:45+00:00"}, `{"at":"2024-05-01T12:30:45+00:00"}`},
@@ -55,12 +55,12 @@ func TestClean_KeepsWhatIsShortPrintableAndInRange(t *testing.T) {
 		"a long title with a space":    {capture.Capture{Title: strings.Repeat("ä", 199) + " b"}, `{"title":"` + strings.Repeat("ä", 199) + `"}`},
 		"rejected":                     {capture.Capture{Rating: -1}, `{}`},
 		"six stars":                    {capture.Capture{Rating: 6}, `{}`},
-		"null island":                  {capture.Capture{Place: place(0, 0)}, `{}`},
-		"the equator":                  {capture.Capture{Place: place(0, 9.5)}, `{"place":{"lat":0,"lon":9.5}}`},
-		"beyond the pole":              {capture.Capture{Place: place(90.1, 0)}, `{}`},
-		"beyond the date line":         {capture.Capture{Place: place(1, -180.5)}, `{}`},
-		"no number":                    {capture.Capture{Place: place(math.NaN(), 1)}, `{}`},
-		"infinite":                     {capture.Capture{Place: place(1, math.Inf(-1))}, `{}`},
+		"null island":                  {capture.Capture{Location: location(0, 0)}, `{}`},
+		"the equator":                  {capture.Capture{Location: location(0, 9.5)}, `{"location":{"lat":0,"lon":9.5}}`},
+		"beyond the pole":              {capture.Capture{Location: location(90.1, 0)}, `{}`},
+		"beyond the date line":         {capture.Capture{Location: location(1, -180.5)}, `{}`},
+		"no number":                    {capture.Capture{Location: location(math.NaN(), 1)}, `{}`},
+		"infinite":                     {capture.Capture{Location: location(1, math.Inf(-1))}, `{}`},
 	} {
 		if got := show(t, c.says.Clean(now)); got != c.want {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)

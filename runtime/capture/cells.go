@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// An index finds places by their cell: the numbers of the latitude and the longitude in a grid of 2^gridBits by 2^gridBits, with their bits in
+// An index finds locations by their cell: the numbers of the latitude and the longitude in a grid of 2^gridBits by 2^gridBits, with their bits in
 // turns. So all cells of a coarser grid that are in one of its cells are a range.
 const gridBits = 26 // 60 cm of longitude at the equator
 
-// Cell returns the number of the cell that the place is in.
-func (p Place) Cell() int64 {
+// Cell returns the number of the cell that the location is in.
+func (p Location) Cell() int64 {
 	return interleave(gridRow(p.Latitude), gridColumn(p.Longitude))
 }
 
@@ -35,7 +35,7 @@ func interleave(row, column int64) (cell int64) {
 
 // Near is a circle on the earth.
 type Near struct {
-	Place
+	Location
 	Radius float64 // in metres
 }
 
@@ -59,7 +59,7 @@ func ParseNear(text string) (Near, error) {
 		}
 		numbers[i] = number
 	}
-	near := Near{Place: Place{Latitude: numbers[0], Longitude: numbers[1]}, Radius: numbers[2]}
+	near := Near{Location: Location{Latitude: numbers[0], Longitude: numbers[1]}, Radius: numbers[2]}
 	if math.Abs(near.Latitude) > 90 || math.Abs(near.Longitude) > 180 || near.Radius < MinRadius || near.Radius > MaxRadius {
 		return Near{}, errNear
 	}
@@ -86,7 +86,7 @@ const margin = 1
 // maxRanges bounds the ranges of Cells.
 const maxRanges = 9
 
-// Cells returns up to nine ranges of cells that have all places of the circle, and others around it: three rows and three columns of a grid
+// Cells returns up to nine ranges of cells that have all locations of the circle, and others around it: three rows and three columns of a grid
 // whose cells are at least half as wide and high as the circle.
 func (n Near) Cells() []Cells {
 	angle := (n.Radius + margin) / EarthRadius
@@ -144,8 +144,8 @@ func cover(south, north, west, east float64, shift int) []Cells {
 	return cells
 }
 
-// Distance returns the distance of two places in metres, along a great circle.
-func (p Place) Distance(other Place) float64 {
+// Distance returns the distance of two locations in metres, along a great circle.
+func (p Location) Distance(other Location) float64 {
 	const radian = math.Pi / 180
 	rows, columns := math.Sin((other.Latitude-p.Latitude)*radian/2), math.Sin((other.Longitude-p.Longitude)*radian/2)
 	return 2 * EarthRadius * math.Asin(math.Sqrt(min(1, rows*rows+math.Cos(p.Latitude*radian)*math.Cos(other.Latitude*radian)*columns*columns)))

@@ -8,7 +8,7 @@ import (
 	"mediastack.dev/runtime/capture"
 )
 
-func TestParseNear(t *testing.T) {
+func TestParseNear_ReadsWhatStringReturns(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"48.8584,2.2945,500", "-90,-180,1", "90,180,500000", "0,0,1.5"} {
 		if near, err := capture.ParseNear(text); err != nil || near.String() != text {
@@ -25,13 +25,13 @@ func TestParseNear(t *testing.T) {
 	}
 }
 
-func TestDistance(t *testing.T) {
+func TestDistance_IsThatOfAGreatCircle(t *testing.T) {
 	t.Parallel()
-	paris, london := capture.Place{Latitude: 48.8566, Longitude: 2.3522}, capture.Place{Latitude: 51.5074, Longitude: -0.1278}
+	paris, london := capture.Location{Latitude: 48.8566, Longitude: 2.3522}, capture.Location{Latitude: 51.5074, Longitude: -0.1278}
 	if got := paris.Distance(london); math.Abs(got-343_556) > 1000 {
 		t.Errorf("from Paris to London: %f", got)
 	}
-	if got := (capture.Place{Longitude: 179.999}).Distance(capture.Place{Longitude: -179.999}); math.Abs(got-222.4) > 1 {
+	if got := (capture.Location{Longitude: 179.999}).Distance(capture.Location{Longitude: -179.999}); math.Abs(got-222.4) > 1 {
 		t.Errorf("over the date line: %f", got)
 	}
 	if got := paris.Distance(paris); got != 0 {
@@ -39,14 +39,14 @@ func TestDistance(t *testing.T) {
 	}
 }
 
-// TestCells_HaveAllPlacesOfTheCircle compares the ranges of cells with the distances, for circles of every size and everywhere, also at the
+// TestCells_HaveAllLocationsOfTheCircle compares the ranges of cells with the distances, for circles of every size and everywhere, also at the
 // poles and the date line.
-func TestCells_HaveAllPlacesOfTheCircle(t *testing.T) {
+func TestCells_HaveAllLocationsOfTheCircle(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	inside, found := 0, 0
 	for range 20_000 {
-		near := capture.Near{Place: capture.Place{Latitude: random.Float64()*180 - 90, Longitude: random.Float64()*360 - 180},
+		near := capture.Near{Location: capture.Location{Latitude: random.Float64()*180 - 90, Longitude: random.Float64()*360 - 180},
 			Radius: math.Exp(random.Float64() * math.Log(capture.MaxRadius))}
 		switch random.IntN(6) {
 		case 0:
@@ -69,29 +69,29 @@ func TestCells_HaveAllPlacesOfTheCircle(t *testing.T) {
 			}
 		}
 		for range 10 {
-			// A place in the direction of a random angle, up to 1.5 radii away.
+			// A location in the direction of a random angle, up to 1.5 radii away.
 			angle, distance := random.Float64()*2*math.Pi, random.Float64()*1.5*near.Radius/capture.EarthRadius
 			latitude := near.Latitude * math.Pi / 180
 			sine := math.Sin(latitude)*math.Cos(distance) + math.Cos(latitude)*math.Sin(distance)*math.Cos(angle)
-			place := capture.Place{Latitude: math.Asin(max(-1, min(1, sine))) * 180 / math.Pi,
+			location := capture.Location{Latitude: math.Asin(max(-1, min(1, sine))) * 180 / math.Pi,
 				Longitude: near.Longitude + math.Atan2(math.Sin(angle)*math.Sin(distance)*math.Cos(latitude), math.Cos(distance)-math.Sin(latitude)*sine)*180/math.Pi}
-			place.Longitude = math.Mod(place.Longitude+540, 360) - 180
+			location.Longitude = math.Mod(location.Longitude+540, 360) - 180
 			covered := false
 			for _, c := range cells {
-				covered = covered || place.Cell() >= c.First && place.Cell() < c.End
+				covered = covered || location.Cell() >= c.First && location.Cell() < c.End
 			}
-			if near.Distance(place) <= near.Radius {
+			if near.Distance(location) <= near.Radius {
 				inside++
 				if covered {
 					found++
 				} else {
-					t.Fatalf("%v: %v is %f m away and in none of %v", near, place, near.Distance(place), cells)
+					t.Fatalf("%v: %v is %f m away and in none of %v", near, location, near.Distance(location), cells)
 				}
 			}
 		}
 	}
 	if inside < 100_000 || found != inside {
-		t.Errorf("%d of %d places", found, inside)
+		t.Errorf("%d of %d locations", found, inside)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestCells_AreNotMuchMoreThanTheCircle(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 1000 {
-		near := capture.Near{Place: capture.Place{Latitude: random.Float64()*120 - 60, Longitude: random.Float64()*360 - 180}, Radius: 100 + random.Float64()*50_000}
+		near := capture.Near{Location: capture.Location{Latitude: random.Float64()*120 - 60, Longitude: random.Float64()*360 - 180}, Radius: 100 + random.Float64()*50_000}
 		var size int64
 		for _, c := range near.Cells() {
 			size += c.End - c.First

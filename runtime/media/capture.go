@@ -23,8 +23,8 @@ const (
 	CaptureWork work.Kind = "capture"
 	// CapturesWork is the one task that reads the files of items of before.
 	CapturesWork work.Kind = "captures"
-	// PlacesWork removes the places of an account that keeps them no longer. A trigger of the database adds its tasks.
-	PlacesWork work.Kind = "places"
+	// LocationsWork removes the locations of an account that keeps them no longer. A trigger of the database adds its tasks.
+	LocationsWork work.Kind = "locations"
 )
 
 // CaptureJob is a file, or a part of one, of which is read how it was made.
@@ -33,8 +33,8 @@ type CaptureJob struct {
 	AccountID uuid.UUID
 	Bytes     int64
 	// Source opens these bytes. It is called again for a retry.
-	Source    func(ctx context.Context) (io.ReadCloser, error)
-	KeepPlace bool
+	Source       func(ctx context.Context) (io.ReadCloser, error)
+	KeepLocation bool
 }
 
 // CaptureReader reads what files say of how they were made. internal/imaging.Pool implements it.
@@ -51,7 +51,7 @@ type CaptureItem struct {
 	ID, AccountID uuid.UUID
 	Bucket        string
 	Objects       Objects
-	KeepPlace     bool
+	KeepLocation  bool
 	// Resting is set while its account is suspended or closed: nothing is read then.
 	Resting bool
 }
@@ -69,9 +69,9 @@ type CaptureStore interface {
 	ItemsWithoutCapture(ctx context.Context, after CaptureItem, limit int) ([]CaptureItem, error)
 	// SetCapture records what the file of an item says, unless something is recorded.
 	SetCapture(ctx context.Context, accountID, itemID uuid.UUID, c capture.Capture) error
-	// RemovePlaces removes the places of up to limit items of an account, unless it keeps places. It returns how many they were, and whether
+	// RemoveLocations removes the locations of up to limit items of an account, unless it keeps locations. It returns how many they were, and whether
 	// others may have one: rows that another statement changes are passed over.
-	RemovePlaces(ctx context.Context, accountID uuid.UUID, limit int) (removed int, more bool, err error)
+	RemoveLocations(ctx context.Context, accountID uuid.UUID, limit int) (removed int, more bool, err error)
 }
 
 // saysCapture are the types of files that may say how they were made: those of item_may_say_capture of the database.
@@ -143,7 +143,7 @@ func (c *Captures) read(ctx context.Context, item CaptureItem) error {
 		} else if err != nil {
 			return err
 		}
-		said, err = c.deps.Reader.ReadCapture(ctx, CaptureJob{ItemID: item.ID, AccountID: item.AccountID, Bytes: ranges.bytes(), KeepPlace: item.KeepPlace,
+		said, err = c.deps.Reader.ReadCapture(ctx, CaptureJob{ItemID: item.ID, AccountID: item.AccountID, Bytes: ranges.bytes(), KeepLocation: item.KeepLocation,
 			Source: func(ctx context.Context) (io.ReadCloser, error) { return file.open(ctx, ranges) }})
 		switch {
 		case isGone(err):

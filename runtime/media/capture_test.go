@@ -29,7 +29,7 @@ import (
 )
 
 // tower is where the files of these tests were made.
-var tower = capture.Place{Latitude: 48.8584, Longitude: 2.2945}
+var tower = capture.Location{Latitude: 48.8584, Longitude: 2.2945}
 
 // withTags returns a file with the tags that exiftool writes.
 func withTags(t *testing.T, file []byte, tags ...string) []byte {
@@ -45,8 +45,8 @@ func withTags(t *testing.T, file []byte, tags ...string) []byte {
 	return file
 }
 
-// placedPhoto is a photo that says when and where it was made.
-func placedPhoto(t *testing.T) []byte {
+// locatedPhoto is a photo that says when and where it was made.
+func locatedPhoto(t *testing.T) []byte {
 	t.Helper()
 	return withTags(t, imagetest.JPEG(imagetest.Picture(60, 40)), "-EXIF:Make=Apple", "-EXIF:Model=iPhone 15", "-EXIF:DateTimeOriginal=2024:05:01 12:30:45", "-EXIF:OffsetTimeOriginal=+02:00",
 		"-GPSLatitude=48.8584", "-GPSLatitudeRef=N", "-GPSLongitude=2.2945", "-GPSLongitudeRef=E")
@@ -67,14 +67,14 @@ func movie(t *testing.T, mediaBytes int) []byte {
 	return slices.Concat(box("ftyp", []byte("mp42\x00\x00\x02\x00mp42")), box("mdat", make([]byte, mediaBytes)), box("moov", box("mvhd", header), box("udta", box("\xa9xyz", point))))
 }
 
-// keeping returns a tenant that keeps places.
+// keeping returns a tenant that keeps locations.
 func (b *harness) keeping(keep bool) account.Principal {
 	p := b.Tenant(1 << 30)
 	b.keep(&p, keep)
 	return p
 }
 
-// keep changes whether a tenant keeps places.
+// keep changes whether a tenant keeps locations.
 func (b *harness) keep(p *account.Principal, keep bool) {
 	b.T.Helper()
 	b.Number(fmt.Sprintf(`WITH kept AS (UPDATE account SET keep_location = %v WHERE id = '%s' RETURNING 1) SELECT count(*) FROM kept`, keep, p.Account.ID))
@@ -100,7 +100,7 @@ func (b *harness) get(p account.Principal, id uuid.UUID) media.Item {
 	return item
 }
 
-// TestCapture_IsStoredWithTheUpload uploads a photo to accounts that keep places, and that do not.
+// TestCapture_IsStoredWithTheUpload uploads a photo to accounts that keep locations, and that do not.
 func TestCapture_IsStoredWithTheUpload(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -108,12 +108,12 @@ func TestCapture_IsStoredWithTheUpload(t *testing.T) {
 	replica := b.Another(mediatest.Config, func(deps *upload.Deps) { deps.Deriver = pool })
 	for _, keep := range []bool{true, false} {
 		p := b.keeping(keep)
-		item, err := uploadFile(t.Context(), replica.Uploads, p, bytes.NewReader(placedPhoto(t)), media.Fields{})
+		item, err := uploadFile(t.Context(), replica.Uploads, p, bytes.NewReader(locatedPhoto(t)), media.Fields{})
 		must(t, err)
 		for _, got := range []media.Item{item, b.get(p, item.ID)} {
 			want := capture.Capture{At: "2024-05-01T12:30:45+02:00", Camera: "Apple iPhone 15"}
-			if got.Capture.WithoutPlace() != want || (got.Capture.Place != nil) != keep || keep && *got.Capture.Place != tower || got.Version != 1 {
-				t.Errorf("keep %v: %+v at %v, version %d", keep, got.Capture, got.Capture.Place, got.Version)
+			if got.Capture.WithoutLocation() != want || (got.Capture.Location != nil) != keep || keep && *got.Capture.Location != tower || got.Version != 1 {
+				t.Errorf("keep %v: %+v at %v, version %d", keep, got.Capture, got.Capture.Location, got.Version)
 			}
 		}
 		if _, err := uploadFile(t.Context(), replica.Uploads, p, bytes.NewReader([]byte("a text")), media.Fields{}); err != nil {
@@ -126,8 +126,8 @@ func TestCapture_IsStoredWithTheUpload(t *testing.T) {
 	if n := b.Number(`SELECT count(*) FROM stored_item WHERE capture IS NULL`); n != 0 {
 		t.Errorf("%d items are not read", n)
 	}
-	if n := b.Number(`SELECT count(*) FROM stored_item WHERE NOT EXISTS (SELECT FROM account WHERE account.id = account_id AND keep_location) AND capture::text ~ '(48\.8|place|cell)'`); n != 0 {
-		t.Errorf("%d items of accounts that keep no places have one", n)
+	if n := b.Number(`SELECT count(*) FROM stored_item WHERE NOT EXISTS (SELECT FROM account WHERE account.id = account_id AND keep_location) AND capture::text ~ '(48\.8|location|cell)'`); n != 0 {
+		t.Errorf("%d items of accounts that keep no locations have one", n)
 	}
 }
 
@@ -138,9 +138,9 @@ func TestCaptures_ReadsWhatNoPictureIsMadeOf(t *testing.T) {
 	pool := runtimetest.Images(t, prometheus.NewRegistry(), discard)
 	for _, keep := range []bool{true, false} {
 		p := b.keeping(keep)
-		film, photo := b.Sealed(p, movie(t, 3<<20), media.Fields{}), b.Upload(p, placedPhoto(t), media.Fields{})
+		film, photo := b.Sealed(p, movie(t, 3<<20), media.Fields{}), b.Upload(p, locatedPhoto(t), media.Fields{})
 		b.Upload(p, []byte("a text"), media.Fields{})
-		damaged := b.Upload(p, placedPhoto(t)[:100], media.Fields{})
+		damaged := b.Upload(p, locatedPhoto(t)[:100], media.Fields{})
 		if n := b.tasks(media.CaptureWork); n != 3 {
 			t.Errorf("%d tasks", n)
 		}
@@ -151,24 +151,24 @@ func TestCaptures_ReadsWhatNoPictureIsMadeOf(t *testing.T) {
 			}
 		}
 		for _, tt := range []struct {
-			item  media.Item
-			want  capture.Capture
-			place bool
-			more  int
+			item     media.Item
+			want     capture.Capture
+			location bool
+			more     int
 		}{
 			{film, capture.Capture{At: "2024-05-31T11:33:20Z"}, true, 1},
 			{photo, capture.Capture{At: "2024-05-01T12:30:45+02:00", Camera: "Apple iPhone 15"}, true, 1},
 			{damaged, capture.Capture{}, false, 0},
 		} {
 			got := b.get(p, tt.item.ID)
-			if got.Capture.WithoutPlace() != tt.want || (got.Capture.Place != nil) != (keep && tt.place) || got.Version != tt.item.Version+tt.more {
-				t.Errorf("keep %v: %+v at %v, version %d after %d", keep, got.Capture, got.Capture.Place, got.Version, tt.item.Version)
+			if got.Capture.WithoutLocation() != tt.want || (got.Capture.Location != nil) != (keep && tt.location) || got.Version != tt.item.Version+tt.more {
+				t.Errorf("keep %v: %+v at %v, version %d after %d", keep, got.Capture, got.Capture.Location, got.Version, tt.item.Version)
 			}
 		}
 		b.Number(`WITH done AS (DELETE FROM work RETURNING 1) SELECT count(*) FROM done`)
 	}
-	if n := b.Number(`SELECT count(*) FROM stored_item WHERE NOT EXISTS (SELECT FROM account WHERE account.id = account_id AND keep_location) AND capture::text ~ '(48\.8|place|cell)'`); n != 0 {
-		t.Errorf("%d items of accounts that keep no places have one", n)
+	if n := b.Number(`SELECT count(*) FROM stored_item WHERE NOT EXISTS (SELECT FROM account WHERE account.id = account_id AND keep_location) AND capture::text ~ '(48\.8|location|cell)'`); n != 0 {
+		t.Errorf("%d items of accounts that keep no locations have one", n)
 	}
 }
 
@@ -186,7 +186,7 @@ func TestCapturePass_ReadsTheItemsOfBefore(t *testing.T) {
 	b := setup(t)
 	pool := runtimetest.Images(t, prometheus.NewRegistry(), discard)
 	p, suspended := b.keeping(true), b.keeping(true)
-	photo, sleeping := b.Sealed(p, placedPhoto(t), media.Fields{}), b.Upload(suspended, placedPhoto(t), media.Fields{})
+	photo, sleeping := b.Sealed(p, locatedPhoto(t), media.Fields{}), b.Upload(suspended, locatedPhoto(t), media.Fields{})
 	b.Upload(p, []byte("a text"), media.Fields{})
 	b.Number(`WITH old AS (UPDATE stored_item SET capture = NULL RETURNING 1) SELECT count(*) FROM old`)
 	b.Number(fmt.Sprintf(`WITH changed AS (UPDATE account SET suspended = true WHERE id = '%s' RETURNING 1) SELECT count(*) FROM changed`, suspended.Account.ID))
@@ -213,7 +213,7 @@ func TestCapturePass_ReadsTheItemsOfBefore(t *testing.T) {
 		t.Errorf("%v, %d are left", err, left())
 	}
 	got := b.get(p, photo.ID)
-	if got.Capture.Place == nil || *got.Capture.Place != tower || got.Version != photo.Version+1 {
+	if got.Capture.Location == nil || *got.Capture.Location != tower || got.Version != photo.Version+1 {
 		t.Errorf("%+v, version %d", got.Capture, got.Version)
 	}
 	if err := b.captures(pool, b.Objects).Work(t.Context(), work.Task{Key: sleeping.ID, AccountID: suspended.Account.ID}); err == nil || left() != 1 {
@@ -231,8 +231,8 @@ func (awayObjects) Open(context.Context, string, string, int64, int64) (io.ReadC
 	return nil, fault.New(fault.Unavailable, "away")
 }
 
-// TestPlaces_AreRemovedWhenTheAccountKeepsThemNoLonger switches an account, with items, drafts and deleted items.
-func TestPlaces_AreRemovedWhenTheAccountKeepsThemNoLonger(t *testing.T) {
+// TestLocations_AreRemovedWhenTheAccountKeepsThemNoLonger switches an account, with items, drafts and deleted items.
+func TestLocations_AreRemovedWhenTheAccountKeepsThemNoLonger(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	pool := runtimetest.Images(t, prometheus.NewRegistry(), discard)
@@ -240,49 +240,49 @@ func TestPlaces_AreRemovedWhenTheAccountKeepsThemNoLonger(t *testing.T) {
 	p, other := b.keeping(true), b.keeping(true)
 	var items []media.Item
 	for _, of := range []account.Principal{p, p, other} {
-		item, err := uploadFile(t.Context(), replica.Uploads, of, bytes.NewReader(placedPhoto(t)), media.Fields{})
+		item, err := uploadFile(t.Context(), replica.Uploads, of, bytes.NewReader(locatedPhoto(t)), media.Fields{})
 		must(t, err)
 		items = append(items, item)
 	}
 	b.Number(fmt.Sprintf(`WITH deleted AS (UPDATE stored_item SET deleted_at = now(), restorable_until = now() + interval '1 day', was_sealed_at = now() WHERE id = '%s' RETURNING 1) SELECT count(*) FROM deleted`, items[1].ID))
 	b.keep(&p, false)
-	if n := b.tasks(media.PlacesWork); n != 2 {
+	if n := b.tasks(media.LocationsWork); n != 2 {
 		t.Errorf("%d tasks", n)
 	}
-	worker := b.captures(pool, b.Objects).Places()
+	worker := b.captures(pool, b.Objects).Locations()
 	task := work.Task{Key: uuid.New(), AccountID: p.Account.ID}
 	must(t, worker.Work(t.Context(), task))
 	must(t, worker.Work(t.Context(), task))
-	withPlace := func(of account.Principal) int64 {
-		return b.Number(fmt.Sprintf(`SELECT count(*) FROM stored_item WHERE account_id = '%s' AND capture::text ~ '(48\.8|place|cell)'`, of.Account.ID))
+	withLocation := func(of account.Principal) int64 {
+		return b.Number(fmt.Sprintf(`SELECT count(*) FROM stored_item WHERE account_id = '%s' AND capture::text ~ '(48\.8|location|cell)'`, of.Account.ID))
 	}
 	got := b.get(p, items[0].ID)
-	if withPlace(p) != 0 || got.Capture.Camera != "Apple iPhone 15" || got.Version != items[0].Version+1 {
-		t.Errorf("%d places are left, the item has %+v in version %d", withPlace(p), got.Capture, got.Version)
+	if withLocation(p) != 0 || got.Capture.Camera != "Apple iPhone 15" || got.Version != items[0].Version+1 {
+		t.Errorf("%d locations are left, the item has %+v in version %d", withLocation(p), got.Capture, got.Version)
 	}
-	if withPlace(other) != 1 {
-		t.Errorf("%d places of the other account are left", withPlace(other))
+	if withLocation(other) != 1 {
+		t.Errorf("%d locations of the other account are left", withLocation(other))
 	}
 	must(t, worker.Work(t.Context(), work.Task{Key: uuid.New(), AccountID: other.Account.ID}))
-	if withPlace(other) != 1 {
-		t.Error("a task removed places of an account that keeps them")
+	if withLocation(other) != 1 {
+		t.Error("a task removed locations of an account that keeps them")
 	}
-	// A replica that has not heard of the change stores no place either.
+	// A replica that has not heard of the change stores no location either.
 	late := p
 	late.Account.KeepLocation = true
-	if _, err := uploadFile(t.Context(), replica.Uploads, late, bytes.NewReader(placedPhoto(t)), media.Fields{}); err != nil || withPlace(p) != 0 {
-		t.Errorf("%v, %d places", err, withPlace(p))
+	if _, err := uploadFile(t.Context(), replica.Uploads, late, bytes.NewReader(locatedPhoto(t)), media.Fields{}); err != nil || withLocation(p) != 0 {
+		t.Errorf("%v, %d locations", err, withLocation(p))
 	}
-	// What is restored, and what is uploaded later, has places only as the account says.
+	// What is restored, and what is uploaded later, has locations only as the account says.
 	b.keep(&p, true)
-	if n := b.tasks(media.PlacesWork); n != 2 {
+	if n := b.tasks(media.LocationsWork); n != 2 {
 		t.Errorf("switching it on added tasks: %d", n)
 	}
-	if _, err := uploadFile(t.Context(), replica.Uploads, p, bytes.NewReader(placedPhoto(t)), media.Fields{}); err != nil || withPlace(p) != 1 {
-		t.Errorf("%v, %d places", err, withPlace(p))
+	if _, err := uploadFile(t.Context(), replica.Uploads, p, bytes.NewReader(locatedPhoto(t)), media.Fields{}); err != nil || withLocation(p) != 1 {
+		t.Errorf("%v, %d locations", err, withLocation(p))
 	}
 	must(t, worker.Work(t.Context(), task))
-	if withPlace(p) != 1 {
+	if withLocation(p) != 1 {
 		t.Error("a late task removed what the account keeps again")
 	}
 }

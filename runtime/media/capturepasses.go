@@ -71,35 +71,35 @@ func (p *CapturePass) Work(ctx context.Context, _ work.Task) error {
 	}
 }
 
-// Places removes the places of accounts that keep them no longer. It is the worker of PlacesWork.
-type Places struct{ deps CaptureDeps }
+// Locations removes the locations of accounts that keep them no longer. It is the worker of LocationsWork.
+type Locations struct{ deps CaptureDeps }
 
-// Places returns the worker of PlacesWork.
-func (c *Captures) Places() *Places { return &Places{c.deps} }
+// Locations returns the worker of LocationsWork.
+func (c *Captures) Locations() *Locations { return &Locations{c.deps} }
 
-// placesBatch is how many items one statement changes.
-const placesBatch = 500
+// locationsBatch is how many items one statement changes.
+const locationsBatch = 500
 
-// placesPause is the pause before rows that other statements change are tried again.
-const placesPause = time.Second
+// locationsPause is the pause before rows that other statements change are tried again.
+const locationsPause = time.Second
 
 // Policy returns how the tasks run.
-func (p *Places) Policy() work.Policy {
+func (p *Locations) Policy() work.Policy {
 	return work.Policy{Slots: 1, Timeout: captureTimeout, MinBackoff: time.Second, MaxBackoff: time.Minute, Ready: p.deps.Writable}
 }
 
-// Work removes the places of an account. The database adds a second task, which is due a minute later: a statement that ran while the account
-// changed may have stored a place.
-func (p *Places) Work(ctx context.Context, task work.Task) error {
+// Work removes the locations of an account. The database adds a second task, which is due a minute later: a statement that ran while the account
+// changed may have stored a location.
+func (p *Locations) Work(ctx context.Context, task work.Task) error {
 	for began := time.Now(); time.Since(began) < factsTurn; {
-		removed, more, err := p.deps.Store.RemovePlaces(ctx, task.AccountID, placesBatch)
+		removed, more, err := p.deps.Store.RemoveLocations(ctx, task.AccountID, locationsBatch)
 		switch {
 		case err != nil:
-			return fmt.Errorf("remove the places of account %s: %w", task.AccountID, err)
+			return fmt.Errorf("remove the locations of account %s: %w", task.AccountID, err)
 		case !more:
 			return nil
 		case removed == 0:
-			return work.Snooze(placesPause)
+			return work.Snooze(locationsPause)
 		}
 	}
 	return work.Snooze(0)

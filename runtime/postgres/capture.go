@@ -27,7 +27,7 @@ func (s Items) ItemWithoutCapture(ctx context.Context, accountID, itemID uuid.UU
 	if errors.Is(err, pgx.ErrNoRows) {
 		return media.CaptureItem{}, media.ErrCaptureRead
 	}
-	return media.CaptureItem{ID: row.ID, AccountID: row.AccountID, Bucket: row.Bucket, Objects: row.Objects, KeepPlace: row.KeepLocation, Resting: row.Resting}, toFault(err, "find an item without its capture")
+	return media.CaptureItem{ID: row.ID, AccountID: row.AccountID, Bucket: row.Bucket, Objects: row.Objects, KeepLocation: row.KeepLocation, Resting: row.Resting}, toFault(err, "find an item without its capture")
 }
 
 // ItemsWithoutCapture implements media.CaptureStore.
@@ -38,7 +38,7 @@ func (s Items) ItemsWithoutCapture(ctx context.Context, after media.CaptureItem,
 	}
 	items := make([]media.CaptureItem, len(rows))
 	for i, row := range rows {
-		items[i] = media.CaptureItem{ID: row.ID, AccountID: row.AccountID, Bucket: row.Bucket, Objects: row.Objects, KeepPlace: row.KeepLocation, Resting: row.Resting}
+		items[i] = media.CaptureItem{ID: row.ID, AccountID: row.AccountID, Bucket: row.Bucket, Objects: row.Objects, KeepLocation: row.KeepLocation, Resting: row.Resting}
 	}
 	return items, nil
 }
@@ -48,19 +48,19 @@ func (s Items) SetCapture(ctx context.Context, accountID, itemID uuid.UUID, c ca
 	return toFault(s.queries.SetCapture(ctx, sqlgen.SetCaptureParams{AccountID: accountID, ID: itemID, Capture: captureText(c), Known: c.Known(), Actor: byService}), "set the capture of an item")
 }
 
-// RemovePlaces implements media.CaptureStore.
-func (s Items) RemovePlaces(ctx context.Context, accountID uuid.UUID, limit int) (removed int, more bool, err error) {
-	keeps, err := s.queries.KeepsPlaces(ctx, accountID)
+// RemoveLocations implements media.CaptureStore.
+func (s Items) RemoveLocations(ctx context.Context, accountID uuid.UUID, limit int) (removed int, more bool, err error) {
+	keeps, err := s.queries.KeepsLocations(ctx, accountID)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows) || err == nil && keeps:
 		return 0, false, nil
 	case err != nil:
-		return 0, false, toFault(err, "read whether an account keeps places")
+		return 0, false, toFault(err, "read whether an account keeps locations")
 	}
-	n, err := s.queries.RemovePlaces(ctx, sqlgen.RemovePlacesParams{AccountID: accountID, Batch: batchSize(limit), Actor: byService})
+	n, err := s.queries.RemoveLocations(ctx, sqlgen.RemoveLocationsParams{AccountID: accountID, Batch: batchSize(limit), Actor: byService})
 	if err != nil {
-		return 0, false, toFault(err, "remove places")
+		return 0, false, toFault(err, "remove locations")
 	}
-	more, err = s.queries.HasPlaces(ctx, accountID)
-	return int(n), more, toFault(err, "find places")
+	more, err = s.queries.HasLocations(ctx, accountID)
+	return int(n), more, toFault(err, "find locations")
 }

@@ -28,8 +28,8 @@ func captureText(c capture.Capture) string {
 	if at, ok := c.Time(); ok {
 		column.Milliseconds = new(at.UnixMilli())
 	}
-	if c.Place != nil {
-		column.Cell = new(c.Place.Cell())
+	if c.Location != nil {
+		column.Cell = new(c.Location.Cell())
 	}
 	text, err := json.Marshal(column)
 	if err != nil { // a number that Clean leaves out

@@ -27,7 +27,7 @@ func (s Uploads) PendingItem(ctx context.Context, accountID, itemID uuid.UUID) (
 	if err != nil {
 		return upload.PendingItem{}, toFault(err, "find an item without its derivatives")
 	}
-	return upload.PendingItem{Item: itemOf(row.Item), Bucket: row.Bucket, KeepPlace: row.KeepLocation, Resting: row.Resting, Claimed: row.Claimed}, nil
+	return upload.PendingItem{Item: itemOf(row.Item), Bucket: row.Bucket, KeepLocation: row.KeepLocation, Resting: row.Resting, Claimed: row.Claimed}, nil
 }
 
 // FinishDerivatives implements upload.DerivativesStore. A commit whose answer was lost is not tried again: the item may have been deleted

@@ -40,11 +40,11 @@ func (s search) captureRange(where string, args []any) (string, []any) {
 	return where + fmt.Sprintf(" AND %s >= $%d::bigint AND %[1]s < $%[3]d::bigint", captureKey, before+len(args)+1, before+len(args)+2), append(args, first, end)
 }
 
-// byPlaceSQL reads items by the cells around a place: some that are further away are among them. The condition on sealed_at is that of the
-// index of places only.
-const byPlaceSQL = `SELECT ` + foundColumns + ` FROM unnest($11::bigint[], $12::bigint[]) AS cells (first_cell, end_cell) CROSS JOIN LATERAL (
-        SELECT * FROM item placed WHERE placed.app_id = $1 AND (placed.sealed_at IS NULL) IS FALSE AND item_cell(placed.capture) >= cells.first_cell AND item_cell(placed.capture) < cells.end_cell
-        ORDER BY placed.app_id, item_cell(placed.capture) LIMIT $9::bigint + 1
+// byLocationSQL reads items by the cells around a location: some that are further away are among them. The condition on sealed_at is that of the
+// index of locations only.
+const byLocationSQL = `SELECT ` + foundColumns + ` FROM unnest($11::bigint[], $12::bigint[]) AS cells (first_cell, end_cell) CROSS JOIN LATERAL (
+        SELECT * FROM item located WHERE located.app_id = $1 AND (located.sealed_at IS NULL) IS FALSE AND item_cell(located.capture) >= cells.first_cell AND item_cell(located.capture) < cells.end_cell
+        ORDER BY located.app_id, item_cell(located.capture) LIMIT $9::bigint + 1
     ) AS item LIMIT $9::bigint + 1`
 
 // inCaptureTimeSQL reads items by when they were made. Those of which that is not known are among them, by when their uploads began.
@@ -65,7 +65,7 @@ func (s search) capturePaths() (paths []capturePath) {
 		for _, cells := range near.Cells() {
 			first, end = append(first, cells.First), append(end, cells.End)
 		}
-		paths = append(paths, capturePath{"ByPlace", byPlaceSQL, []any{first, end}})
+		paths = append(paths, capturePath{"ByLocation", byLocationSQL, []any{first, end}})
 	}
 	if of.HasTime() {
 		first, end := of.Milliseconds()
@@ -74,7 +74,7 @@ func (s search) capturePaths() (paths []capturePath) {
 	return paths
 }
 
-// gatherByCapture sorts the items of a place, or of a range of capture times. It returns false if the search has neither, or if too many items
+// gatherByCapture sorts the items of a location, or of a range of capture times. It returns false if the search has neither, or if too many items
 // are there.
 func (s Items) gatherByCapture(ctx context.Context, search search, wanted int) (found media.Found, complete bool, err error) {
 	if search.query.Drafts {
@@ -95,7 +95,7 @@ func (s Items) gatherByCapture(ctx context.Context, search search, wanted int) (
 	return media.Found{}, false, nil
 }
 
-// countByCapture counts among the items of a place, or of a range of capture times, if they are not too many.
+// countByCapture counts among the items of a location, or of a range of capture times, if they are not too many.
 func (s Items) countByCapture(ctx context.Context, search search) (matches media.Matches, counted bool, err error) {
 	for _, path := range search.capturePaths() {
 		sql, args := search.countGathered("CountMatches"+path.name, path.sql, append(search.args(s.searches.counted, 0), path.args...))

@@ -9,20 +9,20 @@ import (
 )
 
 // home is where the items of the model were made, or near it.
-var home = capture.Place{Latitude: 48.8584, Longitude: 2.2945}
+var home = capture.Location{Latitude: 48.8584, Longitude: 2.2945}
 
-// randomCapture returns what a file says, with few different times and places around home, and at the date line.
+// randomCapture returns what a file says, with few different times and locations around home, and at the date line.
 func randomCapture(random *rand.Rand) (c capture.Capture) {
 	if random.IntN(3) > 0 {
 		at := began.Add(time.Duration(random.IntN(40)-20) * time.Hour)
 		c.At = pick(random, at.Format(time.RFC3339), at.In(time.FixedZone("", 2*60*60)).Format(time.RFC3339), at.Format("2006-01-02T15:04:05"), at.Format("2006-01-02"), "1965-04", "2025")
 	}
 	if random.IntN(3) > 0 {
-		place := capture.Place{Latitude: home.Latitude + (random.Float64()-0.5)/50, Longitude: home.Longitude + (random.Float64()-0.5)/50}
+		location := capture.Location{Latitude: home.Latitude + (random.Float64()-0.5)/50, Longitude: home.Longitude + (random.Float64()-0.5)/50}
 		if random.IntN(5) == 0 {
-			place = capture.Place{Latitude: (random.Float64() - 0.5) / 50, Longitude: pick(random, -1.0, 1) * (180 - random.Float64()/50)}
+			location = capture.Location{Latitude: (random.Float64() - 0.5) / 50, Longitude: pick(random, -1.0, 1) * (180 - random.Float64()/50)}
 		}
-		c.Place = &place
+		c.Location = &location
 	}
 	if random.IntN(4) == 0 {
 		c.Camera = "Canon EOS R5"
@@ -39,7 +39,7 @@ func randomCaptured(random *rand.Rand) (s media.CaptureSearch) {
 		s.To = began.Add(time.Duration(random.IntN(20)) * time.Hour).Add(time.Microsecond)
 	}
 	if random.IntN(4) == 0 {
-		s.Near = &capture.Near{Place: pick(random, home, capture.Place{Longitude: 180}, capture.Place{Longitude: -180}, capture.Place{Latitude: 90}), Radius: float64(100 + random.IntN(2000))}
+		s.Near = &capture.Near{Location: pick(random, home, capture.Location{Longitude: 180}, capture.Location{Longitude: -180}, capture.Location{Latitude: 90}), Radius: float64(100 + random.IntN(2000))}
 	}
 	return s
 }
@@ -50,5 +50,5 @@ func capturedIn(s media.CaptureSearch, item media.Item) bool {
 	if !s.From.IsZero() && (!known || at.Before(s.From)) || !s.To.IsZero() && (!known || !at.Before(s.To)) {
 		return false
 	}
-	return s.Near == nil || item.Capture.Place != nil && s.Near.Distance(*item.Capture.Place) <= s.Near.Radius
+	return s.Near == nil || item.Capture.Location != nil && s.Near.Distance(*item.Capture.Location) <= s.Near.Radius
 }

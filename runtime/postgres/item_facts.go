@@ -26,7 +26,7 @@ func (s Items) ItemsWithoutFacts(ctx context.Context, after media.StoredItem, li
 	}
 	items := make([]media.StoredItem, len(rows))
 	for i, row := range rows {
-		items[i] = media.StoredItem{ID: row.ID, AccountID: row.AccountID, Bucket: row.Bucket, Objects: row.Objects, KeepPlace: row.KeepLocation}
+		items[i] = media.StoredItem{ID: row.ID, AccountID: row.AccountID, Bucket: row.Bucket, Objects: row.Objects, KeepLocation: row.KeepLocation}
 	}
 	return items, nil
 }

@@ -127,14 +127,14 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 		"00056_gate_state_view.sql":            "6c3a6431b9847afd3fd7bd0fef266f5d749b639a8c07971ab17f9ff6bccf695a",
 		"00057_gate_task.sql":                  "8f2990f24d1633ccd5a96c5ad45ff1847d3d3178dc36dac0e9b0372f53bc5c07",
 		"00058_quarantine.sql":                 "4fa8be782298c69737bd7714f15ebe23e594f16b441babaa83d079fb8bd7c190",
-		"00071_account_location.sql": "cc423e4a1f8a2ce82a2d63d210dd981d726743bd8f4dce4d20b2d32b464d48a5",
-		"00072_item_capture.sql": "b96163a05fff06ad1877ae2bfc53053060bd9b7e993079f2888751b9938edeb6",
-		"00073_item_capture_view.sql": "4c07ca86d6bc445f73595ee0944f8f40ee21018708542ad144f30ef192ad7d15",
-		"00074_item_capture_functions.sql": "8eb54fb449e7b8cd5c3fa6cbf5a8be6cc46b2c6420c1fa32a0498798bec80f8b",
-		"00075_item_capture_task.sql": "f2f76ed371e4591020655585ea40eb4518dffc765424010471b20c32384de357",
-		"00076_item_place.sql": "b16318712609cb2eba2ab0a95f8d72524f59ccbdc403956059584b8d9f7ccc06",
-		"00077_account_places.sql": "cc7446ad752f74ae6ac8bceed786b1f0cbd81e9e39b0096baf7c758c444cdc1d",
-		"00078_item_capture_indexes.sql": "c5191ab9f1a2d1369122a31c6bc33d67a21b4d0d66cf1e6a32a7c3e747d3ccb6",
+		"00071_account_location.sql":           "f1664de4dd7aef773d0618d0d8b86319277bcf0aa5619f4176757975f496d718",
+		"00072_item_capture.sql":               "20f798f25b1c0a9471e1fe9a24dd1f119ec6adf5214bb1aa0f2dfc0264115738",
+		"00073_item_capture_view.sql":          "4c07ca86d6bc445f73595ee0944f8f40ee21018708542ad144f30ef192ad7d15",
+		"00074_item_capture_functions.sql":     "60e31d380a8b85ebf7bd687b96c81cdd0c1cb9d7b537842e789f1eb84bcab2b4",
+		"00075_item_capture_task.sql":          "f2f76ed371e4591020655585ea40eb4518dffc765424010471b20c32384de357",
+		"00076_item_location.sql":              "4393178046c28506e1575a0399a8ed69d353c43099a215dc7bad032dbfc552db",
+		"00077_account_locations.sql":          "ff818cf2d2fb493186f28825e679ce4b0942c7fe2aff1bd445b199b5e0d3882c",
+		"00078_item_capture_indexes.sql":       "b10e8830cb8c95675d41d9fbafbbf4f041ff2003cfb9b346e5612197541205b8",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

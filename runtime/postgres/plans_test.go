@@ -98,11 +98,11 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 		"set a capture": func(ctx context.Context, q *sqlgen.Queries) {
 			_ = q.SetCapture(ctx, sqlgen.SetCaptureParams{AccountID: own.AccountID, ID: draft, Capture: "{}"})
 		},
-		"keeps places": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.KeepsPlaces(ctx, own.AccountID) },
+		"keeps places": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.KeepsLocations(ctx, own.AccountID) },
 		"remove places": func(ctx context.Context, q *sqlgen.Queries) {
-			_, _ = q.RemovePlaces(ctx, sqlgen.RemovePlacesParams{AccountID: own.AccountID, Batch: 3})
+			_, _ = q.RemoveLocations(ctx, sqlgen.RemoveLocationsParams{AccountID: own.AccountID, Batch: 3})
 		},
-		"has places": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.HasPlaces(ctx, own.AccountID) },
+		"has places": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.HasLocations(ctx, own.AccountID) },
 		"set facts":  func(ctx context.Context, q *sqlgen.Queries) { _ = q.SetFacts(ctx, sqlgen.SetFactsParams{ID: item}) },
 		"skip facts": func(ctx context.Context, q *sqlgen.Queries) { _ = q.SkipFacts(ctx, []uuid.UUID{item, draft}) },
 		"pending derivatives": func(ctx context.Context, q *sqlgen.Queries) {

@@ -503,10 +503,10 @@ type Capture struct {
 	ContentCredentials *CaptureContentCredentials `json:"contentCredentials,omitempty"`
 	Lens               *string                    `json:"lens,omitempty"`
 
-	// Place Where the file was made (WGS 84), in accounts that keep it (`spec.metadata.location` of the MediaAccount).
-	Place  *Place  `json:"place,omitempty"`
-	Rating *int    `json:"rating,omitempty"`
-	Title  *string `json:"title,omitempty"`
+	// Location Where the file was made (WGS 84), in accounts that keep it (`spec.metadata.location` of the MediaAccount).
+	Location *Location `json:"location,omitempty"`
+	Rating   *int      `json:"rating,omitempty"`
+	Title    *string   `json:"title,omitempty"`
 }
 
 // CaptureContentCredentials `present`: the file has a manifest of C2PA. It is not verified.
@@ -682,6 +682,12 @@ type ListQuery struct {
 	Type  *string            `json:"type,omitempty"`
 }
 
+// Location Where the file was made (WGS 84), in accounts that keep it (`spec.metadata.location` of the MediaAccount).
+type Location struct {
+	Latitude  float64 `json:"latitude"`
+	Longitude float64 `json:"longitude"`
+}
+
 // MediaItem defines model for MediaItem.
 type MediaItem struct {
 	// Access Who may read the file of a sealed item.
@@ -792,12 +798,6 @@ type PictureDensity struct {
 	Height  *int   `json:"height,omitempty"`
 	URL     string `json:"url"`
 	Width   *int   `json:"width,omitempty"`
-}
-
-// Place Where the file was made (WGS 84), in accounts that keep it (`spec.metadata.location` of the MediaAccount).
-type Place struct {
-	Latitude  float64 `json:"latitude"`
-	Longitude float64 `json:"longitude"`
 }
 
 // Preset How a picture is made of an image on demand. `width` or `height` is required.

@@ -564,7 +564,7 @@ export interface components {
              */
             contentCredentials?: "present";
             lens?: string;
-            place?: components["schemas"]["Place"];
+            location?: components["schemas"]["Location"];
             rating?: number;
             title?: string;
         };
@@ -736,6 +736,13 @@ export interface components {
             to?: string;
             type?: string;
         };
+        /** @description Where the file was made (WGS 84), in accounts that keep it (`spec.metadata.location` of the MediaAccount). */
+        Location: {
+            /** Format: double */
+            latitude: number;
+            /** Format: double */
+            longitude: number;
+        };
         MediaItem: {
             access: components["schemas"]["Access"];
             caption: string;
@@ -847,13 +854,6 @@ export interface components {
             height?: number;
             url: string;
             width?: number;
-        };
-        /** @description Where the file was made (WGS 84), in accounts that keep it (`spec.metadata.location` of the MediaAccount). */
-        Place: {
-            /** Format: double */
-            latitude: number;
-            /** Format: double */
-            longitude: number;
         };
         /** @description How a picture is made of an image on demand. `width` or `height` is required. */
         Preset: {

@@ -10,7 +10,7 @@ import (
 	"mediastack.dev/runtime/internal/imaging/protocol"
 )
 
-// readCapture returns what a file says of how it was made, without the place unless the job asks for it. A file on which a reader fails says
+// readCapture returns what a file says of how it was made, without the location unless the job asks for it. A file on which a reader fails says
 // nothing: its pictures can be made nevertheless.
 func readCapture(file []byte, job protocol.Job) (c capture.Capture) {
 	defer func() {
@@ -19,8 +19,8 @@ func readCapture(file []byte, job protocol.Job) (c capture.Capture) {
 		}
 	}()
 	c = capturefile.Read(file).Clean(time.Now())
-	if !job.Place {
-		c = c.WithoutPlace()
+	if !job.Location {
+		c = c.WithoutLocation()
 	}
 	return c
 }

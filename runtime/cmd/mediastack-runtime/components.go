@@ -243,9 +243,9 @@ func (b *builder) buildWork() (err error) {
 // buildCaptures creates what reads how files were made. Without image workers, it reads nothing, and ends the tasks.
 func (b *builder) buildCaptures() error {
 	captures := media.NewCaptures(media.CaptureDeps{Store: b.store.Items, Objects: b.guarded, Reader: b.images, Writable: b.guard.Writable, Wait: wait, Log: b.log})
-	passes, places := captures.Pass(b.Facts), captures.Places()
+	passes, locations := captures.Pass(b.Facts), captures.Locations()
 	return cmp.Or(b.work.Register(media.CaptureWork, captures, captures.Policy()), b.work.Register(media.CapturesWork, passes, passes.Policy()),
-		b.work.Register(media.PlacesWork, places, places.Policy()))
+		b.work.Register(media.LocationsWork, locations, locations.Policy()))
 }
 
 // buildFetches creates the uploads from a URL. Once the service is drained, other replicas begin them.

@@ -371,8 +371,8 @@ type Capture struct {
 	Title  string `json:"title,omitempty"`
 	Rating int    `json:"rating,omitempty"`
 
-	// Place Where the file was made (WGS 84), in accounts that keep it (`spec.metadata.location` of the MediaAccount).
-	Place *Place `json:"place,omitempty"`
+	// Location Where the file was made (WGS 84), in accounts that keep it (`spec.metadata.location` of the MediaAccount).
+	Location *Location `json:"location,omitempty"`
 
 	// ContentCredentials `present`: the file has a manifest of C2PA. It is not verified.
 	ContentCredentials string `json:"contentCredentials,omitempty"`
@@ -550,6 +550,12 @@ type ListQuery struct {
 	Type  *string            `json:"type,omitempty"`
 }
 
+// Location Where the file was made (WGS 84), in accounts that keep it (`spec.metadata.location` of the MediaAccount).
+type Location struct {
+	Latitude  float64 `json:"latitude"`
+	Longitude float64 `json:"longitude"`
+}
+
 // MediaItem defines model for MediaItem.
 type MediaItem struct {
 	MediaId          openapi_types.UUID `json:"mediaId"`
@@ -676,12 +682,6 @@ type PictureDensity struct {
 	Url     string `json:"url"`
 	Width   int    `json:"width,omitempty"`
 	Height  int    `json:"height,omitempty"`
-}
-
-// Place Where the file was made (WGS 84), in accounts that keep it (`spec.metadata.location` of the MediaAccount).
-type Place struct {
-	Latitude  float64 `json:"latitude"`
-	Longitude float64 `json:"longitude"`
 }
 
 // RunningUpload A resumable upload that is not complete.

@@ -134,8 +134,8 @@ func captureOf(c capture.Capture) *Capture {
 	if c.ContentCredentials {
 		document.ContentCredentials = "present"
 	}
-	if c.Place != nil {
-		document.Place = &Place{Latitude: c.Place.Latitude, Longitude: c.Place.Longitude}
+	if c.Location != nil {
+		document.Location = &Location{Latitude: c.Location.Latitude, Longitude: c.Location.Longitude}
 	}
 	return document
 }

@@ -151,9 +151,9 @@ func (c Capture) append(dst []byte) []byte {
 	if c.Rating != 0 {
 		dst = strconv.AppendInt(append(dst, `,"rating":`...), int64(c.Rating), 10)
 	}
-	if c.Place != nil {
-		dst = strconv.AppendFloat(append(dst, `,"place":{"latitude":`...), c.Place.Latitude, 'f', -1, 64)
-		dst = append(strconv.AppendFloat(append(dst, `,"longitude":`...), c.Place.Longitude, 'f', -1, 64), '}')
+	if c.Location != nil {
+		dst = strconv.AppendFloat(append(dst, `,"location":{"latitude":`...), c.Location.Latitude, 'f', -1, 64)
+		dst = append(strconv.AppendFloat(append(dst, `,"longitude":`...), c.Location.Longitude, 'f', -1, 64), '}')
 	}
 	text(`,"contentCredentials":`, c.ContentCredentials)
 	dst[start] = '{'

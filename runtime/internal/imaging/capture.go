@@ -25,7 +25,7 @@ func (p *Pool) ReadCapture(ctx context.Context, request media.CaptureJob) (captu
 	}
 	ctx, span := tracing.Start(ctx, "images read capture", trace.WithAttributes(attribute.Int64("mediastack.bytes", request.Bytes)))
 	defer span.End()
-	j := &job{item: request.ItemID, account: request.AccountID, purpose: eager, bytes: request.Bytes, source: request.Source, place: request.KeepPlace}
+	j := &job{item: request.ItemID, account: request.AccountID, purpose: eager, bytes: request.Bytes, source: request.Source, location: request.KeepLocation}
 	err := p.do(ctx, j)
 	if err != nil {
 		tracing.Fail(span, resultLabel(err, ctx.Err() != nil))

@@ -19,8 +19,8 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-// placed returns a photo of a phone that says when, where and with what it was made.
-func placed(t *testing.T) []byte {
+// located returns a photo of a phone that says when, where and with what it was made.
+func located(t *testing.T) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "photo.jpg")
 	must(t, os.WriteFile(path, imagetest.JPEG(imagetest.Picture(60, 40)), 0o600))
@@ -32,21 +32,21 @@ func placed(t *testing.T) []byte {
 }
 
 // says compares what was read with what the photo says.
-func says(t *testing.T, name string, got capture.Capture, place bool) {
+func says(t *testing.T, name string, got capture.Capture, location bool) {
 	t.Helper()
 	want := capture.Capture{At: "2024-05-01T12:30:45+02:00", Camera: "Apple iPhone 15", Lens: "back camera", Title: "Tower", Rating: 4}
-	if got.WithoutPlace() != want || (got.Place != nil) != place || place && *got.Place != (capture.Place{Latitude: 48.8584, Longitude: 2.2945}) {
-		t.Errorf("%s: got %+v at %v", name, got, got.Place)
+	if got.WithoutLocation() != want || (got.Location != nil) != location || location && *got.Location != (capture.Location{Latitude: 48.8584, Longitude: 2.2945}) {
+		t.Errorf("%s: got %+v at %v", name, got, got.Location)
 	}
 }
 
-// TestCapture_IsReadAndNoPictureHasIt reads what a photo says, with and without its place. exiftool finds nothing of it in its pictures.
+// TestCapture_IsReadAndNoPictureHasIt reads what a photo says, with and without its location. exiftool finds nothing of it in its pictures.
 func TestCapture_IsReadAndNoPictureHasIt(t *testing.T) {
 	t.Parallel()
-	pool, file, folder := open(t, config(realWorker(t))), placed(t), t.TempDir()
+	pool, file, folder := open(t, config(realWorker(t))), located(t), t.TempDir()
 	for _, keep := range []bool{true, false} {
 		job := request("image/jpeg", file)
-		job.KeepPlace = keep
+		job.KeepLocation = keep
 		facts, made, err := pool.Derive(t.Context(), job)
 		if err != nil || len(made) != 2 || !facts.CaptureRead {
 			t.Fatalf("%d derivatives, %v", len(made), err)
@@ -55,7 +55,7 @@ func TestCapture_IsReadAndNoPictureHasIt(t *testing.T) {
 		for _, derivative := range made {
 			must(t, os.WriteFile(filepath.Join(folder, string(derivative.Variant)+".webp"), derivative.Data, 0o600))
 		}
-		c, err := pool.ReadCapture(t.Context(), media.CaptureJob{ItemID: uuid.New(), AccountID: uuid.New(), Bytes: int64(len(file)), Source: job.Source, KeepPlace: keep})
+		c, err := pool.ReadCapture(t.Context(), media.CaptureJob{ItemID: uuid.New(), AccountID: uuid.New(), Bytes: int64(len(file)), Source: job.Source, KeepLocation: keep})
 		must(t, err)
 		says(t, "alone", c, keep)
 	}
@@ -76,19 +76,19 @@ func TestCapture_OfFilesThatAreNoImages(t *testing.T) {
 		file []byte
 		want capture.Capture
 	}{
-		"a movie":          {movie, capture.Capture{At: "2024-02-02T02:02:02Z", Place: &capture.Place{Latitude: -1.2921, Longitude: 36.8219}}},
+		"a movie":          {movie, capture.Capture{At: "2024-02-02T02:02:02Z", Location: &capture.Location{Latitude: -1.2921, Longitude: 36.8219}}},
 		"a text":           {[]byte("a text"), capture.Capture{}},
-		"a broken photo":   {placed(t)[:200], capture.Capture{}},
+		"a broken photo":   {located(t)[:200], capture.Capture{}},
 		"a byte":           {[]byte{0xff}, capture.Capture{}},
-		"a photo cut off":  {placed(t)[:3000], capture.Capture{At: "2024-05-01T12:30:45+02:00", Camera: "Apple iPhone 15", Lens: "back camera", Place: &capture.Place{Latitude: 48.8584, Longitude: 2.2945}}},
+		"a photo cut off":  {located(t)[:3000], capture.Capture{At: "2024-05-01T12:30:45+02:00", Camera: "Apple iPhone 15", Lens: "back camera", Location: &capture.Location{Latitude: 48.8584, Longitude: 2.2945}}},
 		"many zeros":       {make([]byte, 1<<20), capture.Capture{}},
 		"a header of ID3":  {[]byte("ID3\x04\x00\x00\x7f\x7f\x7f\x7f"), capture.Capture{}},
 		"a cyclic picture": {[]byte("II*\x00\x08\x00\x00\x00\x01\x00\x69\x87\x04\x00\x01\x00\x00\x00\x08\x00\x00\x00\x08\x00\x00\x00"), capture.Capture{}},
 	} {
 		got, err := pool.ReadCapture(t.Context(), captureJob(c.file, true))
 		must(t, err)
-		if got.Place != nil && c.want.Place != nil && got.Place.Distance(*c.want.Place) < 20 {
-			got.Place = c.want.Place
+		if got.Location != nil && c.want.Location != nil && got.Location.Distance(*c.want.Location) < 20 {
+			got.Location = c.want.Location
 		}
 		if name == "a photo cut off" {
 			got.Title, got.Rating = "", 0 // as far as it goes
@@ -100,7 +100,7 @@ func TestCapture_OfFilesThatAreNoImages(t *testing.T) {
 }
 
 func captureJob(file []byte, keep bool) media.CaptureJob {
-	return media.CaptureJob{ItemID: uuid.New(), AccountID: uuid.New(), Bytes: int64(len(file)), KeepPlace: keep,
+	return media.CaptureJob{ItemID: uuid.New(), AccountID: uuid.New(), Bytes: int64(len(file)), KeepLocation: keep,
 		Source: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(file)), nil }}
 }
 
@@ -120,7 +120,7 @@ func TestReadCapture_WorkersThatFail(t *testing.T) {
 	}
 }
 
-// TestCapture_OfACompromisedWorkerIsCleaned has a worker that sends what may not be stored, and a place that was not asked for.
+// TestCapture_OfACompromisedWorkerIsCleaned has a worker that sends what may not be stored, and a location that was not asked for.
 func TestCapture_OfACompromisedWorkerIsCleaned(t *testing.T) {
 	t.Parallel()
 	pool := open(t, config(fakeWorker(t, "sends-a-hostile-capture")))
@@ -135,8 +135,8 @@ func TestCapture_OfACompromisedWorkerIsCleaned(t *testing.T) {
 	if facts.Capture != want || !facts.CaptureRead {
 		t.Errorf("with the derivatives: %+v", facts)
 	}
-	if got, err := pool.ReadCapture(t.Context(), captureJob([]byte("file"), true)); err != nil || got.Place == nil {
-		t.Errorf("the place that is kept: %+v, %v", got, err)
+	if got, err := pool.ReadCapture(t.Context(), captureJob([]byte("file"), true)); err != nil || got.Location == nil {
+		t.Errorf("the location that is kept: %+v, %v", got, err)
 	}
 }
 

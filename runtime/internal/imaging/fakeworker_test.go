@@ -233,7 +233,7 @@ func answer(role string, job protocol.Job, out *protocol.Writer) {
 // hostile is what a worker that a file has compromised sends.
 func hostile(number uint32) protocol.Capture {
 	return protocol.Capture{Number: number, Capture: capture.Capture{At: "9999-01-01", Camera: "\u202eevil\x00", Lens: strings.Repeat("x", 500), Rating: 1 << 30,
-		Place: &capture.Place{Latitude: 48.5, Longitude: 2.5}}}
+		Location: &capture.Location{Latitude: 48.5, Longitude: 2.5}}}
 }
 
 // answerCapture answers a job without outputs.

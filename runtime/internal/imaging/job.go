@@ -32,8 +32,8 @@ type job struct {
 	taken   func()          // called when a worker takes the job; may be nil
 	source  func(ctx context.Context) (io.ReadCloser, error)
 	// outputs are none of a job that asks only what the file says of how it was made.
-	outputs []protocol.Output
-	place   bool // the place at which the file was made is kept
+	outputs  []protocol.Output
+	location bool // the place at which the file was made is kept
 	// maxBytes bounds the pictures; 0 = maxOutput.
 	maxBytes int64
 
@@ -97,7 +97,7 @@ func (c Config) newJobRequest(number uint32, j *job) protocol.Job {
 		MaxAnimation: uint64(c.MaxAnimationPixels), //nolint:gosec // Validate
 		MaxBytes:     maxBytes,
 		TimeoutMS:    uint32(c.Timeout.Milliseconds()), //nolint:gosec // Validate
-		Place:        j.place,
+		Location:     j.location,
 		Outputs:      j.outputs,
 	}
 }
@@ -328,8 +328,8 @@ func readCapture(frame protocol.Frame, request protocol.Job, facts *media.Facts)
 		return fmt.Errorf("%w: a capture of another job", protocol.ErrProtocol)
 	}
 	facts.Capture, facts.CaptureRead = read.Clean(time.Now()), true
-	if !request.Place {
-		facts.Capture = facts.Capture.WithoutPlace()
+	if !request.Location {
+		facts.Capture = facts.Capture.WithoutLocation()
 	}
 	return nil
 }

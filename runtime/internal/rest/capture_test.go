@@ -26,7 +26,7 @@ func taken(t *testing.T, tags ...string) []byte {
 	return file
 }
 
-// TestCapture_OfDocumentsAndSearches uploads photos, and finds them by when and where they were made, in an account that keeps places, and in
+// TestCapture_OfDocumentsAndSearches uploads photos, and finds them by when and where they were made, in an account that keeps locations, and in
 // one that does not.
 func TestCapture_OfDocumentsAndSearches(t *testing.T) {
 	t.Parallel()
@@ -45,8 +45,8 @@ func TestCapture_OfDocumentsAndSearches(t *testing.T) {
 		rt.sealed(t, other.Key, filePart(name, files[name]))
 	}
 	paris := items["paris.jpg"]
-	want := api.Capture{Camera: "Apple iPhone 15", Lens: "back camera", Title: "<b>Tower</b>", Rating: 4, Place: &api.Place{Latitude: 48.8584, Longitude: 2.2945}}
-	if c := paris.Capture; paris.CapturedAt != "2024-05-01T12:30:45+02:00" || c == nil || c.Place == nil || *c.Place != *want.Place || c.Title != want.Title || c.Camera != want.Camera || c.Lens != want.Lens || c.Rating != want.Rating || c.ContentCredentials != "" {
+	want := api.Capture{Camera: "Apple iPhone 15", Lens: "back camera", Title: "<b>Tower</b>", Rating: 4, Location: &api.Location{Latitude: 48.8584, Longitude: 2.2945}}
+	if c := paris.Capture; paris.CapturedAt != "2024-05-01T12:30:45+02:00" || c == nil || c.Location == nil || *c.Location != *want.Location || c.Title != want.Title || c.Camera != want.Camera || c.Lens != want.Lens || c.Rating != want.Rating || c.ContentCredentials != "" {
 		t.Errorf("%q, %+v", paris.CapturedAt, c)
 	}
 	if plain := items["plain.jpg"]; plain.CapturedAt != "" || plain.Capture != nil || items["sydney.jpg"].CapturedAt != "2023-12-24T18:00:00" {
@@ -80,9 +80,9 @@ func TestCapture_OfDocumentsAndSearches(t *testing.T) {
 			t.Errorf("%s: counted %+v", tt.query, counted)
 		}
 	}
-	// An account that keeps no places has times, and nothing that says where.
+	// An account that keeps no locations has times, and nothing that says where.
 	if _, names := rt.named(t, other, "near=48.86,2.29,500000"); len(names) != 0 {
-		t.Errorf("by place: %q", names)
+		t.Errorf("by location: %q", names)
 	}
 	got, names := rt.named(t, other, "sort=captured")
 	if !slices.Equal(names, []string{"scan.jpg", "sydney.jpg", "paris.jpg", "plain.jpg"}) || strings.Contains(string(got.Body), "48.8") || strings.Contains(string(got.Body), "latitude") || !strings.Contains(string(got.Body), "iPhone") {

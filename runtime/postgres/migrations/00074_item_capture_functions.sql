@@ -14,5 +14,5 @@ $$SELECT (capture ->> 'cell')::bigint$$;
 
 -- Metres along a great circle. The radius is that of package capture.
 CREATE FUNCTION item_distance(capture jsonb, latitude double precision, longitude double precision) RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
-$$SELECT 2 * 6371008.8 * asin(sqrt(least(1, sin(radians((capture -> 'place' ->> 'lat')::float8 - latitude) / 2) ^ 2
-    + cos(radians(latitude)) * cos(radians((capture -> 'place' ->> 'lat')::float8)) * sin(radians((capture -> 'place' ->> 'lon')::float8 - longitude) / 2) ^ 2)))$$;
+$$SELECT 2 * 6371008.8 * asin(sqrt(least(1, sin(radians((capture -> 'location' ->> 'lat')::float8 - latitude) / 2) ^ 2
+    + cos(radians(latitude)) * cos(radians((capture -> 'location' ->> 'lat')::float8)) * sin(radians((capture -> 'location' ->> 'lon')::float8 - longitude) / 2) ^ 2)))$$;

@@ -26,15 +26,15 @@ INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, a
 SELECT c.account_id, c.app_id, c.id, c.version, 'media.updated', c.group_label, sqlc.arg(actor)::text, '{capturedAt,capture}'
 FROM changed c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL WHERE sqlc.arg(known)::boolean;
 
--- name: KeepsPlaces :one
--- Whether an account keeps places now. No row: it was deleted.
+-- name: KeepsLocations :one
+-- Whether an account keeps locations now. No row: it was deleted.
 SELECT keep_location FROM account WHERE id = $1;
 
--- name: RemovePlaces :one
--- Removes the places of a batch of items, deleted ones included, and returns how many they were. A row that another statement changes is left
+-- name: RemoveLocations :one
+-- Removes the locations of a batch of items, deleted ones included, and returns how many they were. A row that another statement changes is left
 -- to the next batch: waiting for several could be a deadlock. The rows are locked, so that they stay where they are.
 WITH changed AS (
-    UPDATE stored_item SET capture = stored_item.capture - 'place' - 'cell', version = stored_item.version + 1
+    UPDATE stored_item SET capture = stored_item.capture - 'location' - 'cell', version = stored_item.version + 1
     WHERE stored_item.ctid = ANY (ARRAY (
         SELECT s.ctid FROM stored_item s WHERE s.account_id = sqlc.arg(account_id)::uuid AND item_cell(s.capture) IS NOT NULL
         ORDER BY s.account_id, s.id LIMIT sqlc.arg(batch)::int FOR NO KEY UPDATE SKIP LOCKED))
@@ -47,6 +47,6 @@ WITH changed AS (
 )
 SELECT count(*) AS removed FROM changed;
 
--- name: HasPlaces :one
--- Whether an item of the account has a place, also one that another statement changes.
+-- name: HasLocations :one
+-- Whether an item of the account has a location, also one that another statement changes.
 SELECT EXISTS (SELECT FROM stored_item s WHERE s.account_id = sqlc.arg(account_id)::uuid AND item_cell(s.capture) IS NOT NULL);

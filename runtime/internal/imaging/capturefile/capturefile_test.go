@@ -65,7 +65,7 @@ func TestRead_MoviePoints(t *testing.T) {
 		length := binary.BigEndian.AppendUint16(nil, uint16(len(text)))
 		return slices.Concat(box("ftyp", []byte("mp42\x00\x00\x00\x00")), box("moov", box("udta", box("\xa9xyz", length, []byte{0x15, 0xc7}, []byte(text)))))
 	}
-	for text, want := range map[string]*capture.Place{
+	for text, want := range map[string]*capture.Location{
 		"+48.8584+002.2945/":            {Latitude: 48.8584, Longitude: 2.2945},
 		"-33.8568+151.2153+035.000/":    {Latitude: -33.8568, Longitude: 151.2153},
 		"+4851.504+00217.67/":           {Latitude: 48.8584, Longitude: 2.2945},
@@ -78,7 +78,7 @@ func TestRead_MoviePoints(t *testing.T) {
 		"+48..5+002/":                   nil,
 		"":                              nil,
 	} {
-		got := capturefile.Read(point(text)).Place
+		got := capturefile.Read(point(text)).Location
 		if (got == nil) != (want == nil) || got != nil && got.Distance(*want) > 20 {
 			t.Errorf("%q: got %v, want %v", text, got, want)
 		}
@@ -131,8 +131,8 @@ func checkClean(t *testing.T, file []byte) {
 	if c.Rating < 0 || c.Rating > capture.MaxRating {
 		t.Errorf("the rating %d", c.Rating)
 	}
-	if p := c.Place; p != nil && !(p.Latitude >= -90 && p.Latitude <= 90 && p.Longitude >= -180 && p.Longitude <= 180) {
-		t.Errorf("the place %v", *p)
+	if p := c.Location; p != nil && !(p.Latitude >= -90 && p.Latitude <= 90 && p.Longitude >= -180 && p.Longitude <= 180) {
+		t.Errorf("the location %v", *p)
 	}
 	if again := c.Clean(now); !same(again, c) {
 		t.Errorf("%s is %s when it is cleaned again", show(c), show(again))

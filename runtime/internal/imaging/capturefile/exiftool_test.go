@@ -97,17 +97,17 @@ func (s said) capture() capture.Capture {
 	latitude, ok := s.number("Composite:GPSLatitude", "XMP-exif:GPSLatitude")
 	longitude, ok2 := s.number("Composite:GPSLongitude", "XMP-exif:GPSLongitude")
 	if ok && ok2 {
-		c.Place = &capture.Place{Latitude: latitude, Longitude: longitude}
+		c.Location = &capture.Location{Latitude: latitude, Longitude: longitude}
 	}
 	return c
 }
 
-// same reports whether two captures are the same, with places that are a metre apart at most.
+// same reports whether two captures are the same, with locations that are a metre apart at most.
 func same(a, b capture.Capture) bool {
-	if (a.Place == nil) != (b.Place == nil) || a.Place != nil && a.Place.Distance(*b.Place) > 1 {
+	if (a.Location == nil) != (b.Location == nil) || a.Location != nil && a.Location.Distance(*b.Location) > 1 {
 		return false
 	}
-	a.Place, b.Place = nil, nil
+	a.Location, b.Location = nil, nil
 	return a == b
 }
 
@@ -160,24 +160,24 @@ func TestRead_AgreesWithExiftool(t *testing.T) {
 	}
 }
 
-// TestPlace_DegreesAreThoseOfExiftool reads places around the earth.
-func TestPlace_DegreesAreThoseOfExiftool(t *testing.T) {
+// TestLocation_DegreesAreThoseOfExiftool reads locations around the earth.
+func TestLocation_DegreesAreThoseOfExiftool(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	places := []capture.Place{{Latitude: 89.999999, Longitude: 179.999999}, {Latitude: -89.5, Longitude: -179.5}, {Latitude: 0.000001, Longitude: -0.000001}, {Latitude: 12.345678, Longitude: 98.765432}}
-	for i, place := range places {
+	locations := []capture.Location{{Latitude: 89.999999, Longitude: 179.999999}, {Latitude: -89.5, Longitude: -179.5}, {Latitude: 0.000001, Longitude: -0.000001}, {Latitude: 12.345678, Longitude: 98.765432}}
+	for i, location := range locations {
 		path := filepath.Join(dir, fmt.Sprint(i)+".jpg")
 		if err := os.WriteFile(path, jpegFile(t), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		exiftool(t, []string{"-q", "-overwrite_original", fmt.Sprintf("-GPSLatitude*=%f", place.Latitude), fmt.Sprintf("-GPSLongitude*=%f", place.Longitude), path})
+		exiftool(t, []string{"-q", "-overwrite_original", fmt.Sprintf("-GPSLatitude*=%f", location.Latitude), fmt.Sprintf("-GPSLongitude*=%f", location.Longitude), path})
 		file, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := capturefile.Read(file).Place
-		if got == nil || math.Abs(got.Latitude-place.Latitude) > 2e-6 || math.Abs(got.Longitude-place.Longitude) > 2e-6 {
-			t.Errorf("got %v, want %v", got, place)
+		got := capturefile.Read(file).Location
+		if got == nil || math.Abs(got.Latitude-location.Latitude) > 2e-6 || math.Abs(got.Longitude-location.Longitude) > 2e-6 {
+			t.Errorf("got %v, want %v", got, location)
 		}
 	}
 }

@@ -85,8 +85,8 @@ func (m movie) capture() capture.Capture {
 		Title: first(m.keys[apple+"title"], m.keys[apple+"displayname"], m.keys["\xa9nam"]),
 	}
 	for _, key := range []string{apple + "location.ISO6709", "\xa9xyz"} {
-		if c.Place == nil {
-			c.Place = parsePoint(m.keys[key])
+		if c.Location == nil {
+			c.Location = parsePoint(m.keys[key])
 		}
 	}
 	return c
@@ -202,7 +202,7 @@ func valueText(entry []byte) string {
 }
 
 // parsePoint reads a point as in ISO 6709: +48.8584+002.2945+035.000/, with degrees, or degrees and minutes, or also seconds; nil for others.
-func parsePoint(text string) *capture.Place {
+func parsePoint(text string) *capture.Location {
 	latitude, rest, ok := coordinate(text, 2)
 	if !ok {
 		return nil
@@ -211,7 +211,7 @@ func parsePoint(text string) *capture.Place {
 	if !ok {
 		return nil
 	}
-	return &capture.Place{Latitude: latitude, Longitude: longitude}
+	return &capture.Location{Latitude: latitude, Longitude: longitude}
 }
 
 // coordinate reads a coordinate whose degrees have so many digits, and returns what follows.

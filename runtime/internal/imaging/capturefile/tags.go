@@ -91,10 +91,10 @@ func (t tags) capture() capture.Capture {
 		At: first(exifTime(t.text("DateTimeOriginal"), t.text("OffsetTimeOriginal")), exifTime(t.text("CreateDate"), t.text("OffsetTimeDigitized")),
 			isoTime(xmp["http://ns.adobe.com/exif/1.0/ DateTimeOriginal"]), isoTime(xmp["http://ns.adobe.com/photoshop/1.0/ DateCreated"]),
 			isoTime(xmp["http://ns.adobe.com/xap/1.0/ CreateDate"])),
-		Camera: first(camera(t.text("Make"), t.text("Model")), camera(xmp["http://ns.adobe.com/tiff/1.0/ Make"], xmp["http://ns.adobe.com/tiff/1.0/ Model"])),
-		Lens:   first(t.text("LensModel"), xmp["http://cipa.jp/exif/1.0/ LensModel"], xmp["http://ns.adobe.com/exif/1.0/aux/ Lens"]),
-		Title:  xmp["http://purl.org/dc/elements/1.1/ Title"],
-		Place:  t.place(),
+		Camera:   first(camera(t.text("Make"), t.text("Model")), camera(xmp["http://ns.adobe.com/tiff/1.0/ Make"], xmp["http://ns.adobe.com/tiff/1.0/ Model"])),
+		Lens:     first(t.text("LensModel"), xmp["http://cipa.jp/exif/1.0/ LensModel"], xmp["http://ns.adobe.com/exif/1.0/aux/ Lens"]),
+		Title:    xmp["http://purl.org/dc/elements/1.1/ Title"],
+		Location: t.location(),
 	}
 	if rating, err := strconv.ParseFloat(xmp["http://ns.adobe.com/xap/1.0/ Rating"], 64); err == nil && rating >= 1 && rating <= capture.MaxRating {
 		c.Rating = int(rating)
@@ -105,18 +105,18 @@ func (t tags) capture() capture.Capture {
 	return c
 }
 
-func (t tags) place() *capture.Place {
+func (t tags) location() *capture.Location {
 	latitude, ok := t.degrees("GPSLatitude", "N", "S")
 	longitude, ok2 := t.degrees("GPSLongitude", "E", "W")
 	if ok && ok2 {
-		return &capture.Place{Latitude: latitude, Longitude: longitude}
+		return &capture.Location{Latitude: latitude, Longitude: longitude}
 	}
 	latitude, err := strconv.ParseFloat(t.xmp["http://ns.adobe.com/exif/1.0/ GPSLatitude"], 64)
 	longitude, err2 := strconv.ParseFloat(t.xmp["http://ns.adobe.com/exif/1.0/ GPSLongitude"], 64)
 	if err != nil || err2 != nil || !isFinite(latitude) || !isFinite(longitude) {
 		return nil
 	}
-	return &capture.Place{Latitude: latitude, Longitude: longitude}
+	return &capture.Location{Latitude: latitude, Longitude: longitude}
 }
 
 // degrees returns a coordinate of EXIF, whose sign is a letter in a tag of its own. Without that tag nothing is known: half of the earth

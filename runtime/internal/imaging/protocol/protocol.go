@@ -126,9 +126,9 @@ type Job struct {
 	MaxAnimation uint64
 	MaxBytes     uint64 // total of all pictures
 	TimeoutMS    uint32 // after the file is complete
-	// Place is set if the place at which the file was made is kept. Otherwise no answer has it.
-	Place   bool
-	Outputs []Output
+	// Location is set if the place at which the file was made is kept. Otherwise no answer has it.
+	Location bool
+	Outputs  []Output
 }
 
 // Output is one picture that a job requests. All of them are made by the same steps; the thumbnail and the
@@ -295,7 +295,7 @@ func (w *Writer) Job(j Job) error {
 		b = binary.BigEndian.AppendUint32(b, j.MaxFrames)
 		b = binary.BigEndian.AppendUint64(b, j.MaxAnimation)
 		b = binary.BigEndian.AppendUint64(b, j.MaxBytes)
-		b = append(binary.BigEndian.AppendUint32(b, j.TimeoutMS), flag(j.Place))
+		b = append(binary.BigEndian.AppendUint32(b, j.TimeoutMS), flag(j.Location))
 		for _, o := range j.Outputs {
 			b = o.appendTo(b)
 		}

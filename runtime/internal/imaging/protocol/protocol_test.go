@@ -22,7 +22,7 @@ var must = check.NoError
 
 var (
 	handshake = protocol.Handshake{Version: 7, Sandbox: protocol.LayerLimits | protocol.LayerSyscalls, Formats: protocol.FormatsOf(imageformat.JPEG, imageformat.HEIC), Encoders: protocol.FormatsOf(imageformat.AVIF)}
-	job       = protocol.Job{Number: 1, Bytes: 1 << 40, MaxPixels: 1 << 41, MaxFrames: 5, MaxAnimation: 1 << 43, MaxBytes: 1 << 42, TimeoutMS: 9, Place: true, Outputs: []protocol.Output{
+	job       = protocol.Job{Number: 1, Bytes: 1 << 40, MaxPixels: 1 << 41, MaxFrames: 5, MaxAnimation: 1 << 43, MaxBytes: 1 << 42, TimeoutMS: 9, Location: true, Outputs: []protocol.Output{
 		{Width: 320, Height: 240, Encoding: imageformat.WebP, Quality: 80, Flags: protocol.Thumbnail},
 		{Encoding: imageformat.WebP, Quality: 100, Flags: protocol.Conversion},
 		{Width: 4096, Fit: geometry.Cover, Focus: protocol.FocusPoint, PointX: 1000, PointY: 999, Quality: 1, Background: [3]byte{1, 2, 3}, Flags: protocol.Sharpen},
@@ -34,7 +34,7 @@ var (
 	rejected     = protocol.Rejected{Number: 3, Reason: protocol.ReasonPixels, Text: "too many"}
 	pictureError = protocol.PictureError{Number: 3, Index: 1, Reason: protocol.ReasonNotApplicable, Text: "mux error"}
 	facts        = protocol.Facts{Number: 3, Width: 4000, Height: 3000, Placeholder: "a placeholder", HasColor: true, DominantColor: [3]byte{1, 2, 255}}
-	captured     = protocol.Capture{Number: 3, Capture: capture.Capture{At: "2024-05-01T12:30:45+02:00", Camera: "Canon EOS <R5> ä", Lens: "RF", Title: "a title", Rating: 5, ContentCredentials: true, Place: &capture.Place{Latitude: -48.5, Longitude: 2.123456}}}
+	captured     = protocol.Capture{Number: 3, Capture: capture.Capture{At: "2024-05-01T12:30:45+02:00", Camera: "Canon EOS <R5> ä", Lens: "RF", Title: "a title", Rating: 5, ContentCredentials: true, Location: &capture.Location{Latitude: -48.5, Longitude: 2.123456}}}
 )
 
 // conversation returns one frame of each kind.

@@ -88,7 +88,7 @@ func (f Frame) Job() (Job, error) {
 		MaxAnimation: binary.BigEndian.Uint64(p[24:]),
 		MaxBytes:     binary.BigEndian.Uint64(p[32:]),
 		TimeoutMS:    binary.BigEndian.Uint32(p[40:]),
-		Place:        p[44] == 1,
+		Location:     p[44] == 1,
 	}
 	if j.Bytes == 0 {
 		return Job{}, protocolError("a job without bytes")

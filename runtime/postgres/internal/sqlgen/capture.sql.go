@@ -12,13 +12,13 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-const hasPlaces = `-- name: HasPlaces :one
+const hasLocations = `-- name: HasLocations :one
 SELECT EXISTS (SELECT FROM stored_item s WHERE s.account_id = $1::uuid AND item_cell(s.capture) IS NOT NULL)
 `
 
-// Whether an item of the account has a place, also one that another statement changes.
-func (q *Queries) HasPlaces(ctx context.Context, accountID uuid.UUID) (bool, error) {
-	row := q.db.QueryRow(ctx, hasPlaces, accountID)
+// Whether an item of the account has a location, also one that another statement changes.
+func (q *Queries) HasLocations(ctx context.Context, accountID uuid.UUID) (bool, error) {
+	row := q.db.QueryRow(ctx, hasLocations, accountID)
 	var exists bool
 	err := row.Scan(&exists)
 	return exists, err
@@ -113,21 +113,21 @@ func (q *Queries) ItemsWithoutCapture(ctx context.Context, arg ItemsWithoutCaptu
 	return items, nil
 }
 
-const keepsPlaces = `-- name: KeepsPlaces :one
+const keepsLocations = `-- name: KeepsLocations :one
 SELECT keep_location FROM account WHERE id = $1
 `
 
-// Whether an account keeps places now. No row: it was deleted.
-func (q *Queries) KeepsPlaces(ctx context.Context, id uuid.UUID) (bool, error) {
-	row := q.db.QueryRow(ctx, keepsPlaces, id)
+// Whether an account keeps locations now. No row: it was deleted.
+func (q *Queries) KeepsLocations(ctx context.Context, id uuid.UUID) (bool, error) {
+	row := q.db.QueryRow(ctx, keepsLocations, id)
 	var keep_location bool
 	err := row.Scan(&keep_location)
 	return keep_location, err
 }
 
-const removePlaces = `-- name: RemovePlaces :one
+const removeLocations = `-- name: RemoveLocations :one
 WITH changed AS (
-    UPDATE stored_item SET capture = stored_item.capture - 'place' - 'cell', version = stored_item.version + 1
+    UPDATE stored_item SET capture = stored_item.capture - 'location' - 'cell', version = stored_item.version + 1
     WHERE stored_item.ctid = ANY (ARRAY (
         SELECT s.ctid FROM stored_item s WHERE s.account_id = $1::uuid AND item_cell(s.capture) IS NOT NULL
         ORDER BY s.account_id, s.id LIMIT $2::int FOR NO KEY UPDATE SKIP LOCKED))
@@ -141,16 +141,16 @@ WITH changed AS (
 SELECT count(*) AS removed FROM changed
 `
 
-type RemovePlacesParams struct {
+type RemoveLocationsParams struct {
 	AccountID uuid.UUID
 	Batch     int32
 	Actor     string
 }
 
-// Removes the places of a batch of items, deleted ones included, and returns how many they were. A row that another statement changes is left
+// Removes the locations of a batch of items, deleted ones included, and returns how many they were. A row that another statement changes is left
 // to the next batch: waiting for several could be a deadlock. The rows are locked, so that they stay where they are.
-func (q *Queries) RemovePlaces(ctx context.Context, arg RemovePlacesParams) (int64, error) {
-	row := q.db.QueryRow(ctx, removePlaces, arg.AccountID, arg.Batch, arg.Actor)
+func (q *Queries) RemoveLocations(ctx context.Context, arg RemoveLocationsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, removeLocations, arg.AccountID, arg.Batch, arg.Actor)
 	var removed int64
 	err := row.Scan(&removed)
 	return removed, err
