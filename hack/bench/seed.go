@@ -109,7 +109,7 @@ func (env *environment) load(ctx context.Context, tenants []tenant, s seed) ([]u
 	var ids []uuid.UUID
 	n := 0
 	_, err = conn.CopyFrom(ctx, pgx.Identifier{"stored_item"},
-		[]string{"id", "account_id", "app_id", "file_name", "access", "caption", "group_label", "objects", "bytes", "created_at", "sealed_at"},
+		[]string{"id", "account_id", "app_id", "file_name", "access", "caption", "group_label", "objects", "bytes", "created_at", "sealed_at", "capture"},
 		pgx.CopyFromFunc(func() ([]any, error) {
 			if n == s.items {
 				return nil, nil
@@ -125,7 +125,7 @@ func (env *environment) load(ctx context.Context, tenants []tenant, s seed) ([]u
 			if !s.drafts {
 				sealed = &at
 			}
-			row := []any{id, t.Account.ID, t.AppID, fmt.Sprintf("IMG_%07d.jpg", number), string(s.access(n)), "", s.group(n), made, bytes, at, sealed}
+			row := []any{id, t.Account.ID, t.AppID, fmt.Sprintf("IMG_%07d.jpg", number), string(s.access(n)), "", s.group(n), made, bytes, at, sealed, "{}"}
 			n++
 			return row, nil
 		}))

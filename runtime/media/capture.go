@@ -104,17 +104,16 @@ type Captures struct{ deps CaptureDeps }
 func NewCaptures(deps CaptureDeps) *Captures { return &Captures{deps} }
 
 const (
-	captureTimeout  = 5 * time.Minute
-	captureSlots    = 2
-	captureAttempts = 8
+	captureTimeout = 5 * time.Minute
+	captureSlots   = 2
 )
 
 // Policy returns how the tasks run.
 func (c *Captures) Policy() work.Policy {
-	return work.Policy{Slots: captureSlots, Spare: 1, Timeout: captureTimeout, MaxAttempts: captureAttempts, MinBackoff: time.Second, MaxBackoff: 10 * time.Minute, Ready: c.deps.Writable}
+	return work.Policy{Slots: captureSlots, Spare: 1, Timeout: captureTimeout, MinBackoff: time.Second, MaxBackoff: 10 * time.Minute, Ready: c.deps.Writable}
 }
 
-// Work reads the file of an item. Without image workers, and after the last attempt, the pass of CapturesWork finds the item.
+// Work reads the file of an item. Without image workers it is done: once there are some, the pass of CapturesWork finds the item.
 func (c *Captures) Work(ctx context.Context, task work.Task) error {
 	if !c.deps.Reader.ReadsCaptures() {
 		return nil
