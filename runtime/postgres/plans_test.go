@@ -232,7 +232,7 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 			_, _ = q.FindReferences(ctx, sqlgen.FindReferencesParams{AccountID: own.AccountID, Ids: []uuid.UUID{item}, Keys: []string{"media/1/original"}})
 		},
 	}
-	check := func(statistics string) {
+	examine := func(statistics string) {
 		t.Helper()
 		// One change of an item in about 300 finds the list of new entries of the index full, and moves them all: 250 pages.
 		exec(t, url, `SELECT gin_clean_pending_list('item_terms')`)
@@ -255,9 +255,30 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 			}
 		}
 	}
-	check("never analyzed")
+	examine("never analyzed")
 	exec(t, url, `ANALYZE`)
-	check("analyzed")
+	examine("analyzed")
+	// No event of a transaction is read before those that began earlier have ended, however many there are.
+	held, err := connect(t, url).Begin(t.Context())
+	must(t, err)
+	must(t, check.ErrorOf(held.Exec(t.Context(), `SELECT pg_current_xact_id()`)))
+	exec(t, url, `INSERT INTO journal (account_id, app_id, type) SELECT account_id, id, 'media.sealed' FROM app, generate_series(1, 50000)`)
+	exec(t, url, `UPDATE webhook_progress SET epoch = journal_epoch(), xid = journal_oldest() - 1, event_id = 9223372036854775807`)
+	epoch, oldest := number(t, url, `SELECT journal_epoch()`), number(t, url, `SELECT journal_oldest()`)
+	statements = map[string]func(context.Context, *sqlgen.Queries){
+		"read later events": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.Events(ctx, sqlgen.EventsParams{AccountID: foreign.AccountID, Epoch: epoch, Oldest: oldest, AfterEpoch: epoch, AfterXid: oldest, Examined: 1000, AllApps: true, Types: []string{}, Most: 100})
+		},
+		"read later webhook events": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.WebhookEvents(ctx, sqlgen.WebhookEventsParams{AccountID: foreign.AccountID, Epoch: epoch, Oldest: oldest, AfterEpoch: epoch, AfterXid: oldest, Most: 20})
+		},
+		"read all later webhook events": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.WebhookEventsOfAll(ctx, sqlgen.WebhookEventsOfAllParams{Epoch: epoch, Oldest: oldest, AfterEpoch: epoch, AfterXid: oldest, Most: 20})
+		},
+		"find webhooks with later events": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.WebhooksWithNews(ctx, 1000) },
+	}
+	examine("beside a transaction that does not end")
+	must(t, held.Rollback(t.Context()))
 }
 
 // withoutAutovacuum keeps the tables of a database without statistics until they are analyzed.

@@ -8,7 +8,8 @@ FROM account WHERE account.id = $1;
 
 -- name: Events :many
 -- Events after a position, in their order, and the last one that may be examined, whether it matches or not. Transactions of epochs before
--- are over, and their numbers are of another server, perhaps. It needs the settings of inOrder.
+-- are over, and their numbers are of another server, perhaps. It needs the settings of inOrder. It has two parts, so that the scan of the index
+-- ends at oldest: a comparison of rows would read all events that are committed after it.
 SELECT e.id, e.at, e.epoch, e.xid, e.account_id, e.app_id, e.item_id, e.sequence, e.type, e.group_label, e.actor, e.fields, e.matches::boolean AS matches,
     (e.number = sqlc.arg(examined)::int)::boolean AS last
 FROM (
@@ -16,11 +17,18 @@ FROM (
         ((sqlc.arg(all_apps)::boolean OR r.app_id = sqlc.arg(app_id)::uuid OR r.app_id IS NULL AND sqlc.arg(of_account)::boolean)
         AND (cardinality(sqlc.arg(types)::text[]) = 0 OR r.type = ANY (sqlc.arg(types)::text[]))) IS TRUE AS matches
     FROM (
-        SELECT j.* FROM journal j
-        WHERE j.account_id = sqlc.arg(account_id) AND j.at >= sqlc.arg(since)::timestamptz
-            AND (j.epoch, j.xid, j.id) > (sqlc.arg(after_epoch)::bigint, sqlc.arg(after_xid)::bigint, sqlc.arg(after_id)::bigint)
-            AND (j.epoch < sqlc.arg(epoch)::bigint OR j.xid < sqlc.arg(oldest)::bigint)
-        ORDER BY j.epoch, j.xid, j.id LIMIT sqlc.arg(examined)::int
+        SELECT b.* FROM (
+            (SELECT j.* FROM journal j
+            WHERE j.account_id = sqlc.arg(account_id) AND j.at >= sqlc.arg(since)::timestamptz
+                AND (j.epoch, j.xid, j.id) > (sqlc.arg(after_epoch)::bigint, sqlc.arg(after_xid)::bigint, sqlc.arg(after_id)::bigint) AND j.epoch < sqlc.arg(epoch)::bigint
+            ORDER BY j.epoch, j.xid, j.id LIMIT sqlc.arg(examined)::int)
+            UNION ALL
+            (SELECT j.* FROM journal j
+            WHERE j.account_id = sqlc.arg(account_id) AND j.at >= sqlc.arg(since)::timestamptz AND j.epoch = sqlc.arg(epoch)::bigint AND j.xid < sqlc.arg(oldest)::bigint
+                AND (j.xid, j.id) > (CASE WHEN sqlc.arg(after_epoch)::bigint < sqlc.arg(epoch)::bigint THEN -1 WHEN sqlc.arg(after_epoch)::bigint = sqlc.arg(epoch)::bigint THEN sqlc.arg(after_xid)::bigint END, sqlc.arg(after_id)::bigint)
+            ORDER BY j.epoch, j.xid, j.id LIMIT sqlc.arg(examined)::int)
+        ) AS b
+        ORDER BY b.epoch, b.xid, b.id LIMIT sqlc.arg(examined)::int
     ) AS r
 ) AS e
 WHERE e.matches OR e.number = sqlc.arg(examined)::int

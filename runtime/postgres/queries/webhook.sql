@@ -84,14 +84,21 @@ WITH place AS MATERIALIZED (
     WHERE NOT w.suspended AND coalesce(p.ended_generation < w.generation, true)
         AND (NOT p.full_queue OR (SELECT count(*) FROM work WHERE work.kind = 'webhook' AND work.account_id = w.id) <= sqlc.arg(most)::bigint / 2)
 ), news AS MATERIALIZED (
-    SELECT active.id FROM active CROSS JOIN place WHERE active.asked OR CASE WHEN active.account_id IS NULL THEN (
-        SELECT j.id FROM journal j WHERE (j.epoch, j.xid, j.id) > (active.epoch, active.xid, active.event_id) AND (j.epoch < place.epoch OR j.xid < place.oldest) AND j.at >= active.since AND j.type <> ''
+    SELECT active.id FROM active CROSS JOIN place WHERE active.asked OR CASE WHEN active.account_id IS NULL THEN coalesce((
+        SELECT j.id FROM journal j WHERE (j.epoch, j.xid, j.id) > (active.epoch, active.xid, active.event_id) AND j.epoch < place.epoch AND j.at >= active.since AND j.type <> ''
         ORDER BY j.epoch, j.xid, j.id LIMIT 1
-    ) ELSE (
-        SELECT j.id FROM journal j WHERE j.account_id = active.account_id AND (j.epoch, j.xid, j.id) > (active.epoch, active.xid, active.event_id)
-            AND (j.epoch < place.epoch OR j.xid < place.oldest) AND j.at >= active.since
+    ), (
+        SELECT j.id FROM journal j WHERE j.epoch = place.epoch AND j.xid < place.oldest AND (j.xid, j.id) > (CASE WHEN active.epoch < place.epoch THEN -1 WHEN active.epoch = place.epoch THEN active.xid END, active.event_id)
+            AND j.at >= active.since AND j.type <> ''
         ORDER BY j.epoch, j.xid, j.id LIMIT 1
-    ) END IS NOT NULL
+    )) ELSE coalesce((
+        SELECT j.id FROM journal j WHERE j.account_id = active.account_id AND (j.epoch, j.xid, j.id) > (active.epoch, active.xid, active.event_id) AND j.epoch < place.epoch AND j.at >= active.since
+        ORDER BY j.epoch, j.xid, j.id LIMIT 1
+    ), (
+        SELECT j.id FROM journal j WHERE j.account_id = active.account_id AND j.epoch = place.epoch AND j.xid < place.oldest
+            AND (j.xid, j.id) > (CASE WHEN active.epoch < place.epoch THEN -1 WHEN active.epoch = place.epoch THEN active.xid END, active.event_id) AND j.at >= active.since
+        ORDER BY j.epoch, j.xid, j.id LIMIT 1
+    )) END IS NOT NULL
 ), seen AS (
     UPDATE webhook_progress p SET seen_at = now() FROM active
     WHERE p.webhook_id = active.id AND active.seen_at < now() - interval '10 minutes' AND NOT EXISTS (SELECT FROM news WHERE news.id = active.id) AND NOT p.full_queue
@@ -111,15 +118,22 @@ WHERE w.id = sqlc.arg(id) AND NOT w.suspended AND coalesce(p.ended_generation < 
 FOR NO KEY UPDATE OF p SKIP LOCKED;
 
 -- name: WebhookEvents :many
--- Events of an account after a place, in their order. It needs the settings of inOrder.
+-- Events of an account after a place, in their order, in two parts as in Events. It needs the settings of inOrder.
 SELECT e.id, e.at, e.epoch, e.xid, e.account_id, e.app_id, e.item_id, e.sequence, e.type, e.group_label, e.actor, e.fields,
     coalesce(a.namespace, '')::text AS namespace, coalesce(a.name, '')::text AS name, coalesce(app.name, '')::text AS app
 FROM (
-    SELECT j.* FROM journal j
-    WHERE j.account_id = sqlc.arg(account_id) AND j.at >= sqlc.arg(since)::timestamptz
-        AND (j.epoch, j.xid, j.id) > (sqlc.arg(after_epoch)::bigint, sqlc.arg(after_xid)::bigint, sqlc.arg(after_id)::bigint)
-        AND (j.epoch < sqlc.arg(epoch)::bigint OR j.xid < sqlc.arg(oldest)::bigint)
-    ORDER BY j.epoch, j.xid, j.id LIMIT sqlc.arg(most)::int
+    SELECT b.* FROM (
+        (SELECT j.* FROM journal j
+        WHERE j.account_id = sqlc.arg(account_id) AND j.at >= sqlc.arg(since)::timestamptz
+            AND (j.epoch, j.xid, j.id) > (sqlc.arg(after_epoch)::bigint, sqlc.arg(after_xid)::bigint, sqlc.arg(after_id)::bigint) AND j.epoch < sqlc.arg(epoch)::bigint
+        ORDER BY j.epoch, j.xid, j.id LIMIT sqlc.arg(most)::int)
+        UNION ALL
+        (SELECT j.* FROM journal j
+        WHERE j.account_id = sqlc.arg(account_id) AND j.at >= sqlc.arg(since)::timestamptz AND j.epoch = sqlc.arg(epoch)::bigint AND j.xid < sqlc.arg(oldest)::bigint
+            AND (j.xid, j.id) > (CASE WHEN sqlc.arg(after_epoch)::bigint < sqlc.arg(epoch)::bigint THEN -1 WHEN sqlc.arg(after_epoch)::bigint = sqlc.arg(epoch)::bigint THEN sqlc.arg(after_xid)::bigint END, sqlc.arg(after_id)::bigint)
+        ORDER BY j.epoch, j.xid, j.id LIMIT sqlc.arg(most)::int)
+    ) AS b
+    ORDER BY b.epoch, b.xid, b.id LIMIT sqlc.arg(most)::int
 ) AS e LEFT JOIN account a ON a.id = e.account_id LEFT JOIN app ON app.id = e.app_id
 ORDER BY e.epoch, e.xid, e.id;
 
@@ -128,11 +142,18 @@ ORDER BY e.epoch, e.xid, e.id;
 SELECT e.id, e.at, e.epoch, e.xid, e.account_id, e.app_id, e.item_id, e.sequence, e.type, e.group_label, e.actor, e.fields,
     coalesce(a.namespace, '')::text AS namespace, coalesce(a.name, '')::text AS name, coalesce(app.name, '')::text AS app
 FROM (
-    SELECT j.* FROM journal j
-    WHERE j.at >= sqlc.arg(since)::timestamptz AND j.type <> ''
-        AND (j.epoch, j.xid, j.id) > (sqlc.arg(after_epoch)::bigint, sqlc.arg(after_xid)::bigint, sqlc.arg(after_id)::bigint)
-        AND (j.epoch < sqlc.arg(epoch)::bigint OR j.xid < sqlc.arg(oldest)::bigint)
-    ORDER BY j.epoch, j.xid, j.id LIMIT sqlc.arg(most)::int
+    SELECT b.* FROM (
+        (SELECT j.* FROM journal j
+        WHERE j.at >= sqlc.arg(since)::timestamptz AND j.type <> ''
+            AND (j.epoch, j.xid, j.id) > (sqlc.arg(after_epoch)::bigint, sqlc.arg(after_xid)::bigint, sqlc.arg(after_id)::bigint) AND j.epoch < sqlc.arg(epoch)::bigint
+        ORDER BY j.epoch, j.xid, j.id LIMIT sqlc.arg(most)::int)
+        UNION ALL
+        (SELECT j.* FROM journal j
+        WHERE j.at >= sqlc.arg(since)::timestamptz AND j.type <> '' AND j.epoch = sqlc.arg(epoch)::bigint AND j.xid < sqlc.arg(oldest)::bigint
+            AND (j.xid, j.id) > (CASE WHEN sqlc.arg(after_epoch)::bigint < sqlc.arg(epoch)::bigint THEN -1 WHEN sqlc.arg(after_epoch)::bigint = sqlc.arg(epoch)::bigint THEN sqlc.arg(after_xid)::bigint END, sqlc.arg(after_id)::bigint)
+        ORDER BY j.epoch, j.xid, j.id LIMIT sqlc.arg(most)::int)
+    ) AS b
+    ORDER BY b.epoch, b.xid, b.id LIMIT sqlc.arg(most)::int
 ) AS e LEFT JOIN account a ON a.id = e.account_id LEFT JOIN app ON app.id = e.app_id
 ORDER BY e.epoch, e.xid, e.id;
 

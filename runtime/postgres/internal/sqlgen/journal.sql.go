@@ -21,11 +21,18 @@ FROM (
         (($2::boolean OR r.app_id = $3::uuid OR r.app_id IS NULL AND $4::boolean)
         AND (cardinality($5::text[]) = 0 OR r.type = ANY ($5::text[]))) IS TRUE AS matches
     FROM (
-        SELECT j.id, j.at, j.epoch, j.xid, j.account_id, j.app_id, j.item_id, j.sequence, j.type, j.group_label, j.actor, j.fields FROM journal j
-        WHERE j.account_id = $6 AND j.at >= $7::timestamptz
-            AND (j.epoch, j.xid, j.id) > ($8::bigint, $9::bigint, $10::bigint)
-            AND (j.epoch < $11::bigint OR j.xid < $12::bigint)
-        ORDER BY j.epoch, j.xid, j.id LIMIT $1::int
+        SELECT b.id, b.at, b.epoch, b.xid, b.account_id, b.app_id, b.item_id, b.sequence, b.type, b.group_label, b.actor, b.fields FROM (
+            (SELECT j.id, j.at, j.epoch, j.xid, j.account_id, j.app_id, j.item_id, j.sequence, j.type, j.group_label, j.actor, j.fields FROM journal j
+            WHERE j.account_id = $6 AND j.at >= $7::timestamptz
+                AND (j.epoch, j.xid, j.id) > ($8::bigint, $9::bigint, $10::bigint) AND j.epoch < $11::bigint
+            ORDER BY j.epoch, j.xid, j.id LIMIT $1::int)
+            UNION ALL
+            (SELECT j.id, j.at, j.epoch, j.xid, j.account_id, j.app_id, j.item_id, j.sequence, j.type, j.group_label, j.actor, j.fields FROM journal j
+            WHERE j.account_id = $6 AND j.at >= $7::timestamptz AND j.epoch = $11::bigint AND j.xid < $12::bigint
+                AND (j.xid, j.id) > (CASE WHEN $8::bigint < $11::bigint THEN -1 WHEN $8::bigint = $11::bigint THEN $9::bigint END, $10::bigint)
+            ORDER BY j.epoch, j.xid, j.id LIMIT $1::int)
+        ) AS b
+        ORDER BY b.epoch, b.xid, b.id LIMIT $1::int
     ) AS r
 ) AS e
 WHERE e.matches OR e.number = $1::int
@@ -66,7 +73,8 @@ type EventsRow struct {
 }
 
 // Events after a position, in their order, and the last one that may be examined, whether it matches or not. Transactions of epochs before
-// are over, and their numbers are of another server, perhaps. It needs the settings of inOrder.
+// are over, and their numbers are of another server, perhaps. It needs the settings of inOrder. It has two parts, so that the scan of the index
+// ends at oldest: a comparison of rows would read all events that are committed after it.
 func (q *Queries) Events(ctx context.Context, arg EventsParams) ([]EventsRow, error) {
 	rows, err := q.db.Query(ctx, events,
 		arg.Examined,

@@ -657,11 +657,18 @@ const webhookEvents = `-- name: WebhookEvents :many
 SELECT e.id, e.at, e.epoch, e.xid, e.account_id, e.app_id, e.item_id, e.sequence, e.type, e.group_label, e.actor, e.fields,
     coalesce(a.namespace, '')::text AS namespace, coalesce(a.name, '')::text AS name, coalesce(app.name, '')::text AS app
 FROM (
-    SELECT j.id, j.at, j.epoch, j.xid, j.account_id, j.app_id, j.item_id, j.sequence, j.type, j.group_label, j.actor, j.fields FROM journal j
-    WHERE j.account_id = $1 AND j.at >= $2::timestamptz
-        AND (j.epoch, j.xid, j.id) > ($3::bigint, $4::bigint, $5::bigint)
-        AND (j.epoch < $6::bigint OR j.xid < $7::bigint)
-    ORDER BY j.epoch, j.xid, j.id LIMIT $8::int
+    SELECT b.id, b.at, b.epoch, b.xid, b.account_id, b.app_id, b.item_id, b.sequence, b.type, b.group_label, b.actor, b.fields FROM (
+        (SELECT j.id, j.at, j.epoch, j.xid, j.account_id, j.app_id, j.item_id, j.sequence, j.type, j.group_label, j.actor, j.fields FROM journal j
+        WHERE j.account_id = $1 AND j.at >= $2::timestamptz
+            AND (j.epoch, j.xid, j.id) > ($3::bigint, $4::bigint, $5::bigint) AND j.epoch < $6::bigint
+        ORDER BY j.epoch, j.xid, j.id LIMIT $7::int)
+        UNION ALL
+        (SELECT j.id, j.at, j.epoch, j.xid, j.account_id, j.app_id, j.item_id, j.sequence, j.type, j.group_label, j.actor, j.fields FROM journal j
+        WHERE j.account_id = $1 AND j.at >= $2::timestamptz AND j.epoch = $6::bigint AND j.xid < $8::bigint
+            AND (j.xid, j.id) > (CASE WHEN $3::bigint < $6::bigint THEN -1 WHEN $3::bigint = $6::bigint THEN $4::bigint END, $5::bigint)
+        ORDER BY j.epoch, j.xid, j.id LIMIT $7::int)
+    ) AS b
+    ORDER BY b.epoch, b.xid, b.id LIMIT $7::int
 ) AS e LEFT JOIN account a ON a.id = e.account_id LEFT JOIN app ON app.id = e.app_id
 ORDER BY e.epoch, e.xid, e.id
 `
@@ -673,8 +680,8 @@ type WebhookEventsParams struct {
 	AfterXid   int64
 	AfterID    int64
 	Epoch      int64
-	Oldest     int64
 	Most       int32
+	Oldest     int64
 }
 
 type WebhookEventsRow struct {
@@ -695,7 +702,7 @@ type WebhookEventsRow struct {
 	App        string
 }
 
-// Events of an account after a place, in their order. It needs the settings of inOrder.
+// Events of an account after a place, in their order, in two parts as in Events. It needs the settings of inOrder.
 func (q *Queries) WebhookEvents(ctx context.Context, arg WebhookEventsParams) ([]WebhookEventsRow, error) {
 	rows, err := q.db.Query(ctx, webhookEvents,
 		arg.AccountID,
@@ -704,8 +711,8 @@ func (q *Queries) WebhookEvents(ctx context.Context, arg WebhookEventsParams) ([
 		arg.AfterXid,
 		arg.AfterID,
 		arg.Epoch,
-		arg.Oldest,
 		arg.Most,
+		arg.Oldest,
 	)
 	if err != nil {
 		return nil, err
@@ -745,11 +752,18 @@ const webhookEventsOfAll = `-- name: WebhookEventsOfAll :many
 SELECT e.id, e.at, e.epoch, e.xid, e.account_id, e.app_id, e.item_id, e.sequence, e.type, e.group_label, e.actor, e.fields,
     coalesce(a.namespace, '')::text AS namespace, coalesce(a.name, '')::text AS name, coalesce(app.name, '')::text AS app
 FROM (
-    SELECT j.id, j.at, j.epoch, j.xid, j.account_id, j.app_id, j.item_id, j.sequence, j.type, j.group_label, j.actor, j.fields FROM journal j
-    WHERE j.at >= $1::timestamptz AND j.type <> ''
-        AND (j.epoch, j.xid, j.id) > ($2::bigint, $3::bigint, $4::bigint)
-        AND (j.epoch < $5::bigint OR j.xid < $6::bigint)
-    ORDER BY j.epoch, j.xid, j.id LIMIT $7::int
+    SELECT b.id, b.at, b.epoch, b.xid, b.account_id, b.app_id, b.item_id, b.sequence, b.type, b.group_label, b.actor, b.fields FROM (
+        (SELECT j.id, j.at, j.epoch, j.xid, j.account_id, j.app_id, j.item_id, j.sequence, j.type, j.group_label, j.actor, j.fields FROM journal j
+        WHERE j.at >= $1::timestamptz AND j.type <> ''
+            AND (j.epoch, j.xid, j.id) > ($2::bigint, $3::bigint, $4::bigint) AND j.epoch < $5::bigint
+        ORDER BY j.epoch, j.xid, j.id LIMIT $6::int)
+        UNION ALL
+        (SELECT j.id, j.at, j.epoch, j.xid, j.account_id, j.app_id, j.item_id, j.sequence, j.type, j.group_label, j.actor, j.fields FROM journal j
+        WHERE j.at >= $1::timestamptz AND j.type <> '' AND j.epoch = $5::bigint AND j.xid < $7::bigint
+            AND (j.xid, j.id) > (CASE WHEN $2::bigint < $5::bigint THEN -1 WHEN $2::bigint = $5::bigint THEN $3::bigint END, $4::bigint)
+        ORDER BY j.epoch, j.xid, j.id LIMIT $6::int)
+    ) AS b
+    ORDER BY b.epoch, b.xid, b.id LIMIT $6::int
 ) AS e LEFT JOIN account a ON a.id = e.account_id LEFT JOIN app ON app.id = e.app_id
 ORDER BY e.epoch, e.xid, e.id
 `
@@ -760,8 +774,8 @@ type WebhookEventsOfAllParams struct {
 	AfterXid   int64
 	AfterID    int64
 	Epoch      int64
-	Oldest     int64
 	Most       int32
+	Oldest     int64
 }
 
 type WebhookEventsOfAllRow struct {
@@ -790,8 +804,8 @@ func (q *Queries) WebhookEventsOfAll(ctx context.Context, arg WebhookEventsOfAll
 		arg.AfterXid,
 		arg.AfterID,
 		arg.Epoch,
-		arg.Oldest,
 		arg.Most,
+		arg.Oldest,
 	)
 	if err != nil {
 		return nil, err
@@ -1008,14 +1022,21 @@ WITH place AS MATERIALIZED (
     WHERE NOT w.suspended AND coalesce(p.ended_generation < w.generation, true)
         AND (NOT p.full_queue OR (SELECT count(*) FROM work WHERE work.kind = 'webhook' AND work.account_id = w.id) <= $1::bigint / 2)
 ), news AS MATERIALIZED (
-    SELECT active.id FROM active CROSS JOIN place WHERE active.asked OR CASE WHEN active.account_id IS NULL THEN (
-        SELECT j.id FROM journal j WHERE (j.epoch, j.xid, j.id) > (active.epoch, active.xid, active.event_id) AND (j.epoch < place.epoch OR j.xid < place.oldest) AND j.at >= active.since AND j.type <> ''
+    SELECT active.id FROM active CROSS JOIN place WHERE active.asked OR CASE WHEN active.account_id IS NULL THEN coalesce((
+        SELECT j.id FROM journal j WHERE (j.epoch, j.xid, j.id) > (active.epoch, active.xid, active.event_id) AND j.epoch < place.epoch AND j.at >= active.since AND j.type <> ''
         ORDER BY j.epoch, j.xid, j.id LIMIT 1
-    ) ELSE (
-        SELECT j.id FROM journal j WHERE j.account_id = active.account_id AND (j.epoch, j.xid, j.id) > (active.epoch, active.xid, active.event_id)
-            AND (j.epoch < place.epoch OR j.xid < place.oldest) AND j.at >= active.since
+    ), (
+        SELECT j.id FROM journal j WHERE j.epoch = place.epoch AND j.xid < place.oldest AND (j.xid, j.id) > (CASE WHEN active.epoch < place.epoch THEN -1 WHEN active.epoch = place.epoch THEN active.xid END, active.event_id)
+            AND j.at >= active.since AND j.type <> ''
         ORDER BY j.epoch, j.xid, j.id LIMIT 1
-    ) END IS NOT NULL
+    )) ELSE coalesce((
+        SELECT j.id FROM journal j WHERE j.account_id = active.account_id AND (j.epoch, j.xid, j.id) > (active.epoch, active.xid, active.event_id) AND j.epoch < place.epoch AND j.at >= active.since
+        ORDER BY j.epoch, j.xid, j.id LIMIT 1
+    ), (
+        SELECT j.id FROM journal j WHERE j.account_id = active.account_id AND j.epoch = place.epoch AND j.xid < place.oldest
+            AND (j.xid, j.id) > (CASE WHEN active.epoch < place.epoch THEN -1 WHEN active.epoch = place.epoch THEN active.xid END, active.event_id) AND j.at >= active.since
+        ORDER BY j.epoch, j.xid, j.id LIMIT 1
+    )) END IS NOT NULL
 ), seen AS (
     UPDATE webhook_progress p SET seen_at = now() FROM active
     WHERE p.webhook_id = active.id AND active.seen_at < now() - interval '10 minutes' AND NOT EXISTS (SELECT FROM news WHERE news.id = active.id) AND NOT p.full_queue
