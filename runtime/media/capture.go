@@ -75,7 +75,7 @@ type CaptureStore interface {
 }
 
 // saysCapture are the types of files that may say how they were made: those of item_may_say_capture of the database.
-var saysCapture = regexp.MustCompile(`^(image/(jpeg|png|apng|webp|tiff|hei[cf]|avif)|video/(mp4|quicktime|3gpp|x-m4v)|audio/(mp4|x-m4a|mpeg))`)
+var saysCapture = regexp.MustCompile(`^(image/(jpeg|png|apng|vnd\.mozilla\.apng|webp|tiff|hei[cf]|avif)|video/(mp4|quicktime|3gpp|x-m4v)|audio/(mp4|x-m4a|mpeg))`)
 
 // MaySayCapture reports whether files of a type may say how they were made.
 func MaySayCapture(mimeType string) bool { return saysCapture.MatchString(mimeType) }

@@ -45,7 +45,7 @@ func (s Items) ItemsWithoutCapture(ctx context.Context, after media.CaptureItem,
 
 // SetCapture implements media.CaptureStore.
 func (s Items) SetCapture(ctx context.Context, accountID, itemID uuid.UUID, c capture.Capture) error {
-	return toFault(s.queries.SetCapture(ctx, sqlgen.SetCaptureParams{AccountID: accountID, ID: itemID, Capture: captureText(c), Known: c.Known(), Actor: byService}), "set the capture of an item")
+	return toFault(s.queries.SetCapture(ctx, sqlgen.SetCaptureParams{AccountID: accountID, ID: itemID, Capture: captureText(c), Known: c.Known(), Actor: byService, Fields: captureFields(c)}), "set the capture of an item")
 }
 
 // RemoveLocations implements media.CaptureStore.

@@ -38,6 +38,18 @@ func captureText(c capture.Capture) string {
 	return string(text)
 }
 
+// captureFields returns the members of a document that have what a file says.
+func captureFields(c capture.Capture) []string {
+	fields := []string{}
+	if c.At != "" {
+		fields = append(fields, "capturedAt")
+	}
+	if c.At = ""; c.Known() {
+		fields = append(fields, "capture")
+	}
+	return fields
+}
+
 // captureOf returns what a column says; nothing for null.
 func captureOf(column []byte) capture.Capture {
 	if len(column) <= len("{}") {

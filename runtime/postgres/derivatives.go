@@ -126,9 +126,7 @@ func (s Uploads) derivativesParams(made upload.MadeDerivatives) (sqlgen.FinishDe
 	params := sqlgen.FinishDerivativesParams{LockTimeout: milliseconds(derivativesLockTimeout), Own: s.own(), AccountID: made.AccountID, ItemID: made.ItemID,
 		Bytes: objects.Bytes(), Objects: string(text), Slot: randomSlot(),
 		Width: known(made.Facts.Width), Height: known(made.Facts.Height), Placeholder: made.Facts.Placeholder, DominantColor: knownText(made.Facts.DominantColor), Capture: captureColumn(made.Facts), Actor: byService, Fields: fieldsOf(objects)}
-	if made.Facts.Capture.Known() {
-		params.Fields = append(params.Fields, "capturedAt", "capture")
-	}
+	params.Fields = append(params.Fields, captureFields(made.Facts.Capture)...)
 	if made.Writer != nil {
 		params.Writer, params.Fence = made.Writer.Number, made.Writer.Fence()
 	}

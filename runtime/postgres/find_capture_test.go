@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"math/rand/v2"
+	"testing"
 	"time"
 
 	"mediastack.dev/runtime/capture"
@@ -51,4 +52,26 @@ func capturedIn(s media.CaptureSearch, item media.Item) bool {
 		return false
 	}
 	return s.Near == nil || item.Capture.Location != nil && s.Near.Distance(*item.Capture.Location) <= s.Near.Radius
+}
+
+// TestMaySayCapture_IsThatOfTheDatabase compares the types of files that the program reads with those for which the database adds tasks.
+func TestMaySayCapture_IsThatOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	_, url := setup(t)
+	conn := connect(t, url)
+	yes := 0
+	for _, mimeType := range []string{"image/jpeg", "image/png", "image/vnd.mozilla.apng", "image/apng", "image/webp", "image/tiff", "image/heic", "image/heif", "image/heic-sequence", "image/heif-sequence",
+		"image/avif", "image/gif", "image/svg+xml", "image/bmp", "video/mp4", "video/quicktime", "video/3gpp", "video/3gpp2", "video/x-m4v", "video/webm", "video/x-matroska", "audio/mp4", "audio/x-m4a",
+		"audio/mpeg", "audio/wav", "audio/flac", "text/plain", "application/pdf", "application/octet-stream", "x-image/jpeg", ""} {
+		var database bool
+		must(t, conn.QueryRow(t.Context(), `SELECT item_may_say_capture($1)`, media.Objects{{Variant: media.Original, MimeType: mimeType}}).Scan(&database))
+		if program := media.MaySayCapture(mimeType); program != database {
+			t.Errorf("%q: the program says %v, the database %v", mimeType, program, database)
+		} else if program {
+			yes++
+		}
+	}
+	if yes != 19 {
+		t.Errorf("%d types", yes)
+	}
 }

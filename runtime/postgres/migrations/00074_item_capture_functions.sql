@@ -3,7 +3,7 @@
 -- +goose Up
 -- Whether files of such a type may say how they were made. A conversion has the type of a picture, too.
 CREATE FUNCTION item_may_say_capture(objects jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
-$$SELECT coalesce(item_file_type(objects) ~ '^(image/(jpeg|png|apng|webp|tiff|hei[cf]|avif)|video/(mp4|quicktime|3gpp|x-m4v)|audio/(mp4|x-m4a|mpeg))', false)$$;
+$$SELECT coalesce(item_file_type(objects) ~ '^(image/(jpeg|png|apng|vnd\.mozilla\.apng|webp|tiff|hei[cf]|avif)|video/(mp4|quicktime|3gpp|x-m4v)|audio/(mp4|x-m4a|mpeg))', false)$$;
 
 -- The time of the order by capture, in milliseconds: that of the upload, which the id has, for an item of which no other is known.
 CREATE FUNCTION item_capture_order(capture jsonb, id uuid) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS

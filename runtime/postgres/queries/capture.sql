@@ -23,7 +23,7 @@ WITH changed AS (
     RETURNING item.account_id, item.app_id, item.id, item.version, item.group_label
 )
 INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor, fields)
-SELECT c.account_id, c.app_id, c.id, c.version, 'media.updated', c.group_label, sqlc.arg(actor)::text, '{capturedAt,capture}'
+SELECT c.account_id, c.app_id, c.id, c.version, 'media.updated', c.group_label, sqlc.arg(actor)::text, sqlc.arg(fields)::text[]
 FROM changed c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL WHERE sqlc.arg(known)::boolean;
 
 -- name: KeepsLocations :one

@@ -158,17 +158,18 @@ func (q *Queries) RemoveLocations(ctx context.Context, arg RemoveLocationsParams
 
 const setCapture = `-- name: SetCapture :exec
 WITH changed AS (
-    UPDATE item SET capture = $3::text::jsonb, version = item.version + CASE WHEN $2::boolean THEN 1 ELSE 0 END
-    WHERE item.account_id = $4::uuid AND item.id = $5::uuid AND item.capture IS NULL
+    UPDATE item SET capture = $4::text::jsonb, version = item.version + CASE WHEN $3::boolean THEN 1 ELSE 0 END
+    WHERE item.account_id = $5::uuid AND item.id = $6::uuid AND item.capture IS NULL
     RETURNING item.account_id, item.app_id, item.id, item.version, item.group_label
 )
 INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor, fields)
-SELECT c.account_id, c.app_id, c.id, c.version, 'media.updated', c.group_label, $1::text, '{capturedAt,capture}'
-FROM changed c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL WHERE $2::boolean
+SELECT c.account_id, c.app_id, c.id, c.version, 'media.updated', c.group_label, $1::text, $2::text[]
+FROM changed c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL WHERE $3::boolean
 `
 
 type SetCaptureParams struct {
 	Actor     string
+	Fields    []string
 	Known     bool
 	Capture   string
 	AccountID uuid.UUID
@@ -179,6 +180,7 @@ type SetCaptureParams struct {
 func (q *Queries) SetCapture(ctx context.Context, arg SetCaptureParams) error {
 	_, err := q.db.Exec(ctx, setCapture,
 		arg.Actor,
+		arg.Fields,
 		arg.Known,
 		arg.Capture,
 		arg.AccountID,
