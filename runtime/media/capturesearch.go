@@ -90,5 +90,5 @@ func captureOrder(item Item) int64 {
 	if at, ok := item.Capture.Time(); ok {
 		return at.UnixMilli()
 	}
-	return int64(binary.BigEndian.Uint64(item.ID[:]) >> 16) //nolint:gosec // 48 bits
+	return int64(binary.BigEndian.Uint64(item.ID[:]) >> 16)
 }

@@ -98,6 +98,7 @@ func TestRead_MovieTimes(t *testing.T) {
 	}{
 		"version 1": {long, "2024-05-31T11:33:20Z"},
 		"version 0": {append([]byte{0, 0, 0, 0}, binary.BigEndian.AppendUint32(nil, 3_800_000_000)...), "2024-05-31T11:33:20Z"},
+		"a far one": {append([]byte{1, 0, 0, 0}, binary.BigEndian.AppendUint64(nil, 1<<34)...), "2448-05-28T01:53:04Z"},
 		"zero":      {make([]byte, 100), ""},
 		"absurd":    {append([]byte{1, 0, 0, 0}, binary.BigEndian.AppendUint64(nil, 1<<63)...), ""},
 		"cut off":   {long[:9], ""},

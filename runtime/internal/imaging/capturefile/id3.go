@@ -77,7 +77,7 @@ func readFrames(tag []byte, version byte, unsynchronised bool) (texts map[string
 		if len(tag) < head || tag[0] == 0 { // the padding begins
 			break
 		}
-		id := string(tag[:idLength])
+		name, wanted := id3Names[string(tag[:idLength])]
 		var size int
 		var flags byte
 		switch version {
@@ -96,7 +96,6 @@ func readFrames(tag []byte, version byte, unsynchronised bool) (texts map[string
 		}
 		body := tag[head : head+size]
 		tag = tag[head+size:]
-		name, wanted := id3Names[id]
 		if !wanted || flags&(frameEncrypted|frameCompressed) != 0 {
 			continue
 		}

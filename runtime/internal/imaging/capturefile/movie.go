@@ -131,8 +131,8 @@ func quickTimeText(body []byte) string {
 	return string(untilNUL(text[:min(len(text), maxTagSize)]))
 }
 
-// macEpoch is the time 0 of QuickTime.
-var macEpoch = time.Date(1904, 1, 1, 0, 0, 0, 0, time.UTC)
+// macEpoch is the time 0 of QuickTime, the first second of 1904, in seconds since 1970.
+const macEpoch = -2_082_844_800
 
 // movieCreated returns when a movie was made, which is in UTC; empty if its box mvhd does not say it.
 func movieCreated(body []byte) string {
@@ -147,7 +147,8 @@ func movieCreated(body []byte) string {
 	if seconds == 0 || seconds > most {
 		return ""
 	}
-	return macEpoch.Add(time.Duration(seconds) * time.Second).Format(time.RFC3339) //nolint:gosec // at most 2^34
+	// A time.Duration would overflow after 292 years.
+	return time.Unix(macEpoch+int64(seconds), 0).UTC().Format(time.RFC3339)
 }
 
 // readMeta reads a box meta: that of QuickTime has names in a box keys, that of MP4 has boxes by the names. That of MP4 has a version.
