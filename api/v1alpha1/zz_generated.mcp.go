@@ -9,5 +9,5 @@ type MCPTool string
 
 // MCPToolset is the name of a set of MCP tools.
 //
-// +kubebuilder:validation:Enum=core;organize;find;undo;capabilities;fetch;uploads;activity
+// +kubebuilder:validation:Enum=core;organize;find;undo;capabilities;fetch;uploads;activity;slim
 type MCPToolset string

@@ -54,6 +54,8 @@ const (
 	ToolsetCapabilities = "capabilities"
 	// ToolsetUploads has no tool of its own: it adds what was stored to the result of upload_media.
 	ToolsetUploads = "uploads"
+	// ToolsetSlim has no tool of its own: it shortens the items of lists, and completes those of tools that return one.
+	ToolsetSlim = "slim"
 )
 
 // operations are all operations, with what is told of them elsewhere: this table is the only source.
@@ -121,7 +123,7 @@ func (o Operation) Toolset() string {
 
 // Toolsets returns all toolsets.
 func Toolsets() []string {
-	return []string{ToolsetCore, ToolsetOrganize, ToolsetFind, ToolsetUndo, ToolsetCapabilities, ToolsetFetch, ToolsetUploads, ToolsetActivity}
+	return []string{ToolsetCore, ToolsetOrganize, ToolsetFind, ToolsetUndo, ToolsetCapabilities, ToolsetFetch, ToolsetUploads, ToolsetActivity, ToolsetSlim}
 }
 
 // ToolPolicy restricts what assistants and connected applications may do in an account.

@@ -110,7 +110,7 @@ const (
 
 // Policy returns how the tasks run.
 func (c *Captures) Policy() work.Policy {
-	return work.Policy{Slots: captureSlots, Spare: 1, Timeout: captureTimeout, MinBackoff: time.Second, MaxBackoff: 10 * time.Minute, Ready: c.deps.Writable}
+	return work.Policy{Slots: captureSlots, Timeout: captureTimeout, MinBackoff: time.Second, MaxBackoff: 10 * time.Minute, Ready: c.deps.Writable}
 }
 
 // Work reads the file of an item. Without image workers it is done: once there are some, the pass of CapturesWork finds the item.

@@ -124,18 +124,28 @@ func (c Condition) holds(version int) bool {
 // the item has the values already. When it returns nil, no replica shows the former item or serves its
 // file by the former access. PreconditionFailed if the condition does not hold; then it returns the item as it is.
 func (s *Service) Update(ctx context.Context, p account.Principal, id uuid.UUID, change Change, condition Condition) (Item, error) {
+	return s.update(ctx, p, id, change, func(former, changed Item, repeated bool) error {
+		if !condition.holds(former.Version) && (len(former.ChangedFields(changed)) > 0 || !repeated) {
+			return fault.New(fault.PreconditionFailed, "the item was changed: its version is %d", former.Version)
+		}
+		return nil
+	})
+}
+
+// update changes an item if permit, which it calls with the item before and after the change, returns no error. An attempt that is repeated
+// may find what the first one made of the item.
+func (s *Service) update(ctx context.Context, p account.Principal, id uuid.UUID, change Change, permit func(former, changed Item, repeated bool) error) (Item, error) {
 	if err := change.Validate(); err != nil {
 		return Item{}, err
 	}
-	// A repeated attempt may find what the first one made of the item.
 	return s.store.UpdateItem(ctx, ScopeOf(p), id, func(item Item, repeated bool) (Item, bool, error) {
-		changed, differs, err := change.apply(item)
-		if err == nil && change.Focus != nil && !item.isImage() {
-			err = fault.New(fault.Invalid, "focus is for images: the file is %s", item.original().MimeType)
+		changed, differs, err := change.decide(item)
+		if err != nil {
+			return changed, differs, err
 		}
-		if err == nil && !condition.holds(item.Version) && (differs || !repeated) {
-			return item, false, fault.New(fault.PreconditionFailed, "the item was changed: its version is %d", item.Version)
+		if err := permit(item, changed, repeated); err != nil {
+			return item, false, err
 		}
-		return changed, differs, err
+		return changed, differs, nil
 	})
 }

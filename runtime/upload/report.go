@@ -31,6 +31,9 @@ func (u *Single) Report(fields media.Fields) Report {
 	return report
 }
 
+// Received returns the size and the hash of the file, once Receive has succeeded. A caller that expected another file does not commit it.
+func (u *Single) Received() (size int64, sum media.SHA256) { return u.size, u.digest.sum() }
+
 // isImageType reports whether a type, with or without parameters, is that of images.
 func isImageType(mimeType string) bool {
 	kind, _, err := mime.ParseMediaType(mimeType)

@@ -18,7 +18,9 @@ import (
 // arguments are the arguments of a call. err is the first error; the use cases check ranges.
 type arguments struct {
 	fields map[string]json.RawMessage
-	err    error
+	// sources are the tools that ids of items are from, for the caller.
+	sources string
+	err     error
 }
 
 // readArguments decodes the arguments of a call. It rejects unknown and missing ones: a misspelt
@@ -127,7 +129,7 @@ func (a *arguments) integer64(name string) *int64 {
 	return &number
 }
 
-func (a *arguments) id(name string) uuid.UUID { return a.idFrom(name, "upload_media or list_media") }
+func (a *arguments) id(name string) uuid.UUID { return a.idFrom(name, a.sources) }
 
 func (a *arguments) jobID(name string) uuid.UUID {
 	return a.idFrom(name, string(account.UploadMediaFromURL))
@@ -138,7 +140,10 @@ func (a *arguments) idFrom(name, tools string) uuid.UUID {
 	text := a.text(name)
 	id, err := uuid.Parse(text)
 	if a.err == nil && (err != nil || len(text) != 36) {
-		a.err = fault.New(fault.Invalid, "%s must be an id from %s, such as 0197f2a4-7c1e-7d3a-9b2e-5f6a7b8c9d0e", name, tools)
+		if tools != "" {
+			tools = " from " + tools
+		}
+		a.err = fault.New(fault.Invalid, "%s must be an id%s, such as 0197f2a4-7c1e-7d3a-9b2e-5f6a7b8c9d0e", name, tools)
 	}
 	return id
 }

@@ -47,6 +47,7 @@ type decoder struct {
 	digits, pads   int
 	standard, urls bool // characters that only one alphabet has
 	at, size       int64
+	unpadded       bool // the text has ended where padding belongs, and has none
 }
 
 // Read returns the next bytes of the file. Its errors are faults, except for errors of the body.
@@ -103,6 +104,7 @@ func (d *decoder) decode(text []byte) error {
 
 // finish checks the end, and decodes the remaining bytes.
 func (d *decoder) finish() error {
+	d.unpadded = d.digits > 0 && d.pads == 0
 	switch {
 	case d.size == 0 && len(d.ready) == 0 && d.digits == 0 && d.pads == 0:
 		return fault.New(fault.Invalid, "%s is empty: send the bytes of the file as base64", fileArgument)

@@ -10,12 +10,47 @@ import (
 )
 
 // undoableDelete returns what the toolset undo changes in delete_media.
-func undoableDelete() *extension {
-	return &extension{
-		toolset: account.ToolsetUndo, without: " " + cannotBeUndone,
-		description: " Ask the user first. If the result has `expiresAt`, " + string(account.RestoreMedia) + " can restore the item until then, unless an upload needs its room; otherwise, and for a draft, this cannot be undone.",
-		optional:    properties{prop("expiresAt", dateTime(), "Until when the item can be restored; absent if it cannot.")},
+func undoableDelete(v view) *extension {
+	restored := "the item can be restored"
+	if v.offers(account.RestoreMedia) {
+		restored = "restore_media can restore the item"
 	}
+	return &extension{
+		toolsets: []string{account.ToolsetUndo}, without: " " + cannotBeUndone,
+		description: " Ask the user first. If the result has `expiresAt`, " + restored + " until then, unless an upload needs its room; otherwise, and for a draft, this cannot be undone." +
+			v.when(account.ListDeletedMedia, " list_deleted_media lists what can be restored."),
+		optional: properties{
+			prop("expiresAt", dateTime(), "Until when the item can be restored; absent if it cannot."),
+			prop("message", str(), "How the item can be restored; absent if it cannot."),
+		},
+	}
+}
+
+// deletedAnswer is the result of delete_media. Message is only with the toolset undo.
+type deletedAnswer struct {
+	api.Deleted
+	Message string `json:"message,omitempty"`
+}
+
+// howToRestore returns what a model can do about a delete that can be undone.
+func (v view) howToRestore() string {
+	text := "The item can be restored until expiresAt, unless an upload needs its room"
+	if v.offers(account.RestoreMedia) {
+		text += ": call restore_media with this mediaId"
+	}
+	return text + "." + v.when(account.ListDeletedMedia, " list_deleted_media lists all items that can be restored.")
+}
+
+// deletedDocument is the document of a deleted item for tools.
+type deletedDocument struct {
+	api.DeletedItem
+	Metadata media.Metadata `json:"metadata"`
+	Width    int            `json:"width,omitempty"`
+	Height   int            `json:"height,omitempty"`
+}
+
+func documentOfDeleted(of media.DeletedItem) deletedDocument {
+	return deletedDocument{DeletedItem: api.Documents{}.Deleted(of), Metadata: of.Metadata, Width: of.Facts.Width, Height: of.Facts.Height}
 }
 
 // cannotBeUndone is what delete_media says without the toolset.
@@ -29,6 +64,7 @@ func (a *API) listDeletedMedia(ctx context.Context, identity auth.Identity, args
 	if size := args.integer("limit"); size != nil {
 		limit = *size
 	}
+	fields := args.shortFields(a.viewOf(identity), deletedFields)
 	if args.err != nil {
 		return nil, args.err
 	}
@@ -36,13 +72,13 @@ func (a *API) listDeletedMedia(ctx context.Context, identity auth.Identity, args
 	if err != nil {
 		return nil, err
 	}
-	list := struct {
-		MediaItems []api.DeletedItem `json:"mediaItems"`
-		Total      int64             `json:"total"`
-		Page       int               `json:"page"`
-	}{MediaItems: make([]api.DeletedItem, 0, len(page.Items)), Total: page.Total, Page: page.Number}
+	list := pageOf{MediaItems: make([]any, 0, len(page.Items)), Total: page.Total, Page: page.Number}
 	for _, deleted := range page.Items {
-		list.MediaItems = append(list.MediaItems, api.Documents{}.Deleted(deleted))
+		if fields != nil {
+			list.MediaItems = append(list.MediaItems, fields.deleted(deleted))
+		} else {
+			list.MediaItems = append(list.MediaItems, documentOfDeleted(deleted))
+		}
 	}
 	return list, nil
 }

@@ -12,8 +12,10 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.opentelemetry.io/otel/trace"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/fetch"
+	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/tracing"
 )
@@ -25,16 +27,23 @@ func (a *API) toolError(ctx context.Context, tool string, err error) *sdk.CallTo
 	stateFromContext(ctx).addError(fmt.Errorf("%s: %w", tool, err))
 	a.count(ctx, tool, err)
 	tracing.Fail(trace.SpanFromContext(ctx), fault.From(err).Kind.String())
-	return &sdk.CallToolResult{IsError: true, Meta: sdk.Meta{metaCode: httpapi.Describe(err).Body.Code},
-		Content: []sdk.Content{&sdk.TextContent{Text: errorText(ctx, err)}}}
+	described := httpapi.Describe(err)
+	meta := sdk.Meta{metaCode: described.Body.Code}
+	if described.RetryAfter > 0 {
+		meta[metaRetryAfter] = httpapi.Seconds(described.RetryAfter)
+	}
+	return &sdk.CallToolResult{IsError: true, Meta: meta,
+		Content: []sdk.Content{&sdk.TextContent{Text: errorText(ctx, a.viewOf(auth.FromContext(ctx)), described, err)}}}
 }
 
-// metaCode is the key of the error code in the _meta of a tool's result.
-const metaCode = "mediastack.dev/code"
+// The keys of the _meta of a tool's result: the error code, and the seconds after which a client can try again, if it can.
+const (
+	metaCode       = "mediastack.dev/code"
+	metaRetryAfter = "mediastack.dev/retryAfter"
+)
 
 // errorText returns the text of a fault, followed by what the model can do about it.
-func errorText(ctx context.Context, err error) string {
-	described := httpapi.Describe(err)
+func errorText(ctx context.Context, v view, described httpapi.ErrorResponse, err error) string {
 	text := described.Body.Detail
 	if text == "" {
 		text = described.Body.Error
@@ -48,12 +57,13 @@ func errorText(ctx context.Context, err error) string {
 	case fault.Busy:
 		return text + ": " + retry
 	case fault.QuotaExceeded:
-		return text + ": delete items that are not needed any more with delete_media, or have the user ask for more storage"
+		return text + ": " + v.when(account.DeleteMedia, "delete items that are not needed any more with delete_media, or ") + "have the user ask for more storage"
 	case fault.NotFound:
 		if errors.Is(err, fetch.ErrNotFound) { // no item
 			return text
 		}
-		return text + ": it may be deleted, or a draft that was not sealed in time; list_media lists what there is"
+		return text + ": it may be deleted, or a draft that was not sealed in time" +
+			v.when(account.ListMedia, "; list_media lists what there is") + v.when(account.ListDeletedMedia, "; list_deleted_media lists deleted items that can be restored")
 	case fault.Forbidden:
 		return text + ": use the tools that are listed, or have the user ask the account's administrator"
 	}

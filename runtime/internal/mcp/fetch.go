@@ -13,22 +13,23 @@ import (
 )
 
 // fetchTools returns the tools of the toolset fetch, unless the installation has none.
-func (a *API) fetchTools() []tool {
+func (a *API) fetchTools(v view) []tool {
 	if !a.deps.Fetch.Enabled() {
 		return nil
 	}
-	job := prop("jobId", uuidString(), "Id of the upload, from "+string(account.UploadMediaFromURL)+".")
+	job := prop("jobId", uuidString(), idText("Id of the upload", v.either(account.UploadMediaFromURL)))
 	state := urlUpload()
 	return []tool{{
 		operation: account.UploadMediaFromURL, title: "Upload a file from a URL", openWorld: true,
-		description: fmt.Sprintf("Has the service download a file from another server into a draft, in the background, and returns the id of the upload. Call %s with it until state is done or failed; then seal_media with the mediaId, unless seal was true. ", account.GetUploadFromURL) +
+		description: "Has the service download a file from another server into a draft, in the background, and returns the id of the upload. " +
+			v.when(account.GetUploadFromURL, "Call get_upload_from_url with it until state is done or failed"+v.when(account.SealMedia, "; then seal_media with the mediaId, unless seal was true")+". ") +
 			"The URL must begin with https://, and its host must have a public address.",
 		input: inputObject([]string{"url"},
 			prop("url", maxLen(remotefile.MaxURL), "URL of the file: https, without a user name."),
 			prop("fileName", str(), "Name of the file with its extension; by default the last part of the URL's path."),
 			prop("caption", maxLen(media.MaxCaption), fmt.Sprintf("Text that describes the file, up to %d bytes.", media.MaxCaption)),
 			prop("access", withDefault(enum(string(media.Public), string(media.Private)), string(media.Private)), "Who may read the file once it is sealed: public = anyone with its URL, private = only holders of a signed URL that expires."),
-			prop("group", maxLen(media.MaxGroup), fmt.Sprintf("Label, like a folder, up to %d bytes; list_media can filter by it.", media.MaxGroup)),
+			prop("group", maxLen(media.MaxGroup), fmt.Sprintf("Label, like a folder, up to %d bytes%s.", media.MaxGroup, v.groupFilter())),
 			prop("metadata", schema{Type: "object"}, fmt.Sprintf("Up to %d pairs of a key (a-z, 0-9, '.', '_', '-') and a text of up to %d characters.", media.MaxMetadataPairs, media.MaxMetadataValue)),
 			prop("seal", withDefault(boolean(), false), "Seal the draft when the file is complete."),
 		),

@@ -9,17 +9,17 @@ import (
 )
 
 // findTools returns the tools of the toolset find.
-func (a *API) findTools() []tool {
+func (a *API) findTools(v view) []tool {
 	limit := prop("limit", withDefault(intRange(1, media.MaxLimit), media.DefaultLimit), "Items per call.")
 	after := prop("after", str(), "`next` of the call before, to continue its list. Send all other arguments as in that call.")
 	access := prop("access", enum(string(media.Public), string(media.Private)), "Only items of this access. Leave out for both.")
 	group := prop("group", maxLen(media.MaxGroup), "Only items of exactly this group; case matters. Leave out for all.")
 	kind := prop("type", str(), "Only files of this MIME type, such as application/pdf, or of this kind, such as image/*.")
 	name := prop("name", maxLen(media.MaxFileName), "Only items whose original file name contains this text; the case of a-z does not matter.")
-	from := prop("from", schema{Type: "string", Format: "date-time"}, "Only items whose upload began at this time or later, such as 2026-11-01T00:00:00Z.")
-	to := prop("to", schema{Type: "string", Format: "date-time"}, "Only items whose upload began before this time.")
-	capturedFrom := prop("capturedFrom", schema{Type: "string", Format: "date-time"}, "Only photos and recordings that were made at this time or later, as the file says it.")
-	capturedTo := prop("capturedTo", schema{Type: "string", Format: "date-time"}, "Only those that were made before this time.")
+	from := lowerBound("from", "Only items whose upload began")
+	to := upperBound("to", "Only items whose upload began")
+	capturedFrom := lowerBound("capturedFrom", "Only photos and recordings that were made, as the file says it,")
+	capturedTo := upperBound("capturedTo", "Only photos and recordings that were made, as the file says it,")
 	near := prop("near", str(), "Only those that were made near a place, as latitude,longitude,metres, such as 48.8584,2.2945,500. No item of an account that keeps no places matches.")
 	metadata := prop("metadata", schema{Type: "object"}, `Only items that have all of these pairs of texts in their metadata, such as {"project": "atlas"}.`)
 	return []tool{{
@@ -28,14 +28,14 @@ func (a *API) findTools() []tool {
 		input: inputObject(nil, kind, name, from, to, capturedFrom, capturedTo, near, metadata, access, group,
 			prop("sort", withDefault(enum("-time", "time", "name", "-name", "size", "-size", "captured", "-captured"), "-time"), "Order; -time is newest first, -size largest first, -captured made last first."),
 			limit, after),
-		output: partOf(detailedMediaItem()),
-		run:    a.searchMedia,
+		output:    partOf(detailedMediaItem(v)),
+		extension: shortList(v, listedFields), run: a.searchMedia,
 	}, {
 		operation: account.ListDrafts, title: "List drafts",
 		description: "Lists uploads that are not sealed yet, newest first, with the time at which each is deleted. Continue with `next` while there is one.",
 		input:       inputObject(nil, access, group, kind, name, limit, after),
-		output:      partOf(detailedMediaItem()),
-		run:         a.listDrafts,
+		output:      partOf(detailedMediaItem(v)),
+		extension:   shortList(v, draftFields), run: a.listDrafts,
 	}}
 }
 
@@ -57,10 +57,11 @@ func (a *API) listDrafts(ctx context.Context, identity auth.Identity, args *argu
 // find runs a search with the arguments that its tool has.
 func (a *API) find(ctx context.Context, identity auth.Identity, args *arguments, state string) (any, error) {
 	text := media.QueryText{
-		Filter: media.Filter{Access: args.access("access"), Group: args.text("group")}, Type: args.text("type"), Name: args.text("name"), From: args.text("from"), To: args.text("to"),
-		CapturedFrom: args.text("capturedFrom"), CapturedTo: args.text("capturedTo"), Near: args.text("near"),
+		Filter: media.Filter{Access: args.access("access"), Group: args.text("group")}, Type: args.text("type"), Name: args.text("name"), From: args.from("from"), To: args.until("to"),
+		CapturedFrom: args.from("capturedFrom"), CapturedTo: args.until("capturedTo"), Near: args.text("near"),
 		Sort: args.text("sort"), State: state, After: args.text("after"), Limit: args.integer("limit"), Metadata: args.texts("metadata"),
 	}
+	fields := args.shortFields(a.viewOf(identity), listOf(state))
 	if args.err != nil {
 		return nil, args.err
 	}
@@ -73,12 +74,16 @@ func (a *API) find(ctx context.Context, identity auth.Identity, args *arguments,
 		return nil, err
 	}
 	part := struct {
-		MediaItems []detailedItem `json:"mediaItems"`
-		Next       string         `json:"next,omitempty"`
-	}{MediaItems: make([]detailedItem, 0, len(results.Items)), Next: results.Next}
+		MediaItems []any  `json:"mediaItems"`
+		Next       string `json:"next,omitempty"`
+	}{MediaItems: make([]any, 0, len(results.Items)), Next: results.Next}
 	documents := a.documents(ctx, identity)
 	for _, found := range results.Items {
-		part.MediaItems = append(part.MediaItems, detailed(documents, found))
+		if fields != nil {
+			part.MediaItems = append(part.MediaItems, fields.item(documents, found))
+		} else {
+			part.MediaItems = append(part.MediaItems, detailed(documents, found))
+		}
 	}
 	return part, nil
 }

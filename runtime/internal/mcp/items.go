@@ -32,10 +32,10 @@ type item struct {
 }
 
 // messageOf explains the state of a draft to a model.
-func messageOf(state string) string {
+func (v view) messageOf(state string) string {
 	switch state {
 	case api.StateChecking:
-		return "The file is checked for malware. It is sealed by itself once it is clean; until then it is a draft. Call seal_media again later to see."
+		return "The file is checked for malware. It is sealed by itself once it is clean; until then it is a draft." + v.when(account.SealMedia, " Call seal_media again later to see.")
 	case api.StateRejected:
 		return "The file cannot be checked for malware, and is not sealed. Delete the draft, and upload another file."
 	}
@@ -49,22 +49,39 @@ type detailedItem struct {
 	SealedAt  *time.Time     `json:"sealedAt,omitempty"`
 	ExpiresAt *time.Time     `json:"expiresAt,omitempty"`
 	Metadata  media.Metadata `json:"metadata"`
+	Width     int            `json:"width,omitempty"`
+	Height    int            `json:"height,omitempty"`
 	Ref       string         `json:"ref,omitempty"`
 }
 
+// documents makes the documents of an account's items, for a caller.
+type documents struct {
+	api.AccountDocuments
+	view view
+}
+
 // documents returns the documents of the account's items.
-func (a *API) documents(ctx context.Context, identity auth.Identity) api.AccountDocuments {
-	return a.deps.Documents.Of(ctx, identity.Account.ID)
+func (a *API) documents(ctx context.Context, identity auth.Identity) documents {
+	return documents{a.deps.Documents.Of(ctx, identity.Account.ID), a.viewOf(identity)}
 }
 
-func detailed(documents api.AccountDocuments, of media.Item) detailedItem {
+func detailed(documents documents, of media.Item) detailedItem {
 	full := documents.Item(of)
-	return detailedItem{item: documentOf(full), CreatedAt: full.CreatedAt, SealedAt: full.SealedAt, ExpiresAt: full.ExpiresAt, Metadata: of.Metadata, Ref: of.Ref}
+	return detailedItem{item: documents.documentOf(full), CreatedAt: full.CreatedAt, SealedAt: full.SealedAt, ExpiresAt: full.ExpiresAt,
+		Metadata: of.Metadata, Width: full.Width, Height: full.Height, Ref: of.Ref}
 }
 
-func documentOf(full api.MediaItem) item {
+// one returns the document of a single item: that of the specification, or all of it where lists are short. See view.item.
+func (d documents) one(of media.Item) any {
+	if d.view.has(account.ToolsetSlim) {
+		return detailed(d, of)
+	}
+	return d.documentOf(d.Item(of))
+}
+
+func (d documents) documentOf(full api.MediaItem) item {
 	return item{MediaID: full.MediaId, OriginalFileName: full.OriginalFileName, MimeType: full.MimeType, Size: full.Size, Access: media.Access(full.Access),
-		File: full.File, Thumbnail: full.Thumbnail, Caption: full.Caption, Group: full.Group, Temp: full.Temp, Original: full.Original, State: full.State, Message: messageOf(full.State)}
+		File: full.File, Thumbnail: full.Thumbnail, Caption: full.Caption, Group: full.Group, Temp: full.Temp, Original: full.Original, State: full.State, Message: d.view.messageOf(full.State)}
 }
 
 func (a *API) listMedia(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
@@ -76,6 +93,7 @@ func (a *API) listMedia(ctx context.Context, identity auth.Identity, args *argum
 		limit = *size
 	}
 	filter := media.Filter{Access: args.access("access"), Group: args.text("group")}
+	fields := args.shortFields(a.viewOf(identity), listedFields)
 	if args.err != nil {
 		return nil, args.err
 	}
@@ -83,16 +101,23 @@ func (a *API) listMedia(ctx context.Context, identity auth.Identity, args *argum
 	if err != nil {
 		return nil, err
 	}
-	list := struct {
-		MediaItems []item `json:"mediaItems"`
-		Total      int64  `json:"total"`
-		Page       int    `json:"page"`
-	}{MediaItems: make([]item, 0, len(page.Items)), Total: page.Total, Page: page.Number}
+	list := pageOf{MediaItems: make([]any, 0, len(page.Items)), Total: page.Total, Page: page.Number}
 	documents := a.documents(ctx, identity)
 	for _, found := range page.Items {
-		list.MediaItems = append(list.MediaItems, documentOf(documents.Item(found)))
+		if fields != nil {
+			list.MediaItems = append(list.MediaItems, fields.item(documents, found))
+		} else {
+			list.MediaItems = append(list.MediaItems, documents.documentOf(documents.Item(found)))
+		}
 	}
 	return list, nil
+}
+
+// pageOf is a page of a list.
+type pageOf struct {
+	MediaItems []any `json:"mediaItems"`
+	Total      int64 `json:"total"`
+	Page       int   `json:"page"`
 }
 
 func (a *API) getMedia(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
@@ -104,7 +129,7 @@ func (a *API) getMedia(ctx context.Context, identity auth.Identity, args *argume
 	if err != nil {
 		return nil, err
 	}
-	return documentOf(a.documents(ctx, identity).Item(found)), nil
+	return a.documents(ctx, identity).one(found), nil
 }
 
 func (a *API) sealMedia(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
@@ -116,7 +141,7 @@ func (a *API) sealMedia(ctx context.Context, identity auth.Identity, args *argum
 	if err != nil {
 		return nil, err
 	}
-	return documentOf(a.documents(ctx, identity).Item(sealed)), nil
+	return a.documents(ctx, identity).one(sealed), nil
 }
 
 func (a *API) deleteMedia(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
@@ -125,10 +150,14 @@ func (a *API) deleteMedia(ctx context.Context, identity auth.Identity, args *arg
 		return nil, args.err
 	}
 	expires, err := a.deps.Media.Delete(ctx, identity.Principal, id, media.DeleteOptions{Agent: true})
-	if !identity.Account.ToolPolicy.HasToolset(account.ToolsetUndo) {
+	if err != nil || !identity.Account.ToolPolicy.HasToolset(account.ToolsetUndo) {
 		expires = nil
 	}
-	return api.Documents{}.DeletedAnswer(id, expires), err
+	answer := deletedAnswer{Deleted: api.Documents{}.DeletedAnswer(id, expires)}
+	if expires != nil {
+		answer.Message = a.viewOf(identity).howToRestore()
+	}
+	return answer, err
 }
 
 func (a *API) getMediaCount(ctx context.Context, identity auth.Identity, _ *arguments) (any, error) {

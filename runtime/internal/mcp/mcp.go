@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -78,7 +77,8 @@ type API struct {
 	deps      Deps
 	base      string
 	hosts     *hostGuard
-	tools     []tool
+	tools     []tool // all of the installation; see toolsOf
+	cache     *toolCache
 	calls     *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 	handler   http.Handler
@@ -98,7 +98,8 @@ func New(cfg Config, deps Deps) (*API, error) {
 	if a.hosts, err = newHostGuard(cfg.BaseURL, cfg.Hosts, deps.Origins); err != nil {
 		return nil, err
 	}
-	a.tools = slices.Concat(a.newTools(), a.findTools(), a.fetchTools(), a.activityTools())
+	a.cache = newToolCache()
+	a.tools = a.newToolsOf(a.wholeView())
 	a.calls, a.durations = newCalls(a.tools), newDurations(a.tools)
 	a.handler = a.preprocess(dispatch(a.newSDKHandler()))
 	return a, nil
@@ -126,7 +127,7 @@ func (a *API) Mount(r chi.Router) {
 func (a *API) newSDKHandler() http.Handler {
 	server := sdk.NewServer(&sdk.Implementation{Name: "mediastack", Title: "Media storage", Version: a.cfg.Version, WebsiteURL: a.base},
 		&sdk.ServerOptions{
-			Instructions: a.instructions(),
+			Instructions: a.instructions(a.wholeView()), // authorizeTools replaces them
 			// Neither logging nor list notifications: nothing here outlives a request.
 			Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
 			// The default of the SDK is "public": a shared cache would return one tenant's list to others.

@@ -226,11 +226,22 @@ func isolated() map[string]func(t *testing.T, call func(arguments object) result
 		}
 	}
 	return map[string]check{
-		"get_media":               sameAsMissing(nil),
-		"seal_media":              sameAsMissing(nil),
-		"delete_media":            sameAsMissing(nil),
-		"restore_media":           sameAsMissing(nil),
-		"update_media":            sameAsMissing(object{"caption": "theirs"}),
+		"get_media":     sameAsMissing(nil),
+		"seal_media":    sameAsMissing(nil),
+		"delete_media":  sameAsMissing(nil),
+		"restore_media": sameAsMissing(nil),
+		"update_media": func(t *testing.T, call func(object) result, of theirs) {
+			t.Helper()
+			sameAsMissing(object{"caption": "theirs"})(t, call, of)
+			for _, dryRun := range []bool{true, false} {
+				got := succeeded[changes](t, call(object{"mediaIds": []string{of.draft, of.sealed, of.deleted, anyID}, "caption": "theirs", "dryRun": dryRun}))
+				for _, one := range got.Results {
+					if one.Outcome != "failed" || one.Error.Code != "not_found" || one.Error.Detail != got.Results[3].Error.Detail {
+						t.Errorf("dryRun %t: %+v", dryRun, one)
+					}
+				}
+			}
+		},
 		"list_media":              seesNothing("map[mediaItems:[] page:1 total:0]"),
 		"list_drafts":             seesNothing("map[mediaItems:[]]"),
 		"list_deleted_media":      seesNothing("map[mediaItems:[] page:1 total:0]"),

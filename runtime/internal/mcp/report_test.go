@@ -23,6 +23,9 @@ type uploadReport struct {
 	MediaID      string `json:"mediaId"`
 	Size         int64  `json:"size"`
 	DetectedType string `json:"detectedType"`
+	SHA256       string `json:"sha256"`
+	Width        int    `json:"width"`
+	Height       int    `json:"height"`
 	Warning      string `json:"warning"`
 }
 

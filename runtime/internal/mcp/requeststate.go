@@ -38,6 +38,8 @@ type requestState struct {
 type file struct {
 	upload *upload.Single // nil if err is set, or once a tool has claimed it
 	err    error
+	// unpadded is set if the base64 has no padding where it needs one: see expectedFile.
+	unpadded bool
 }
 
 type requestStateKey struct{}
@@ -74,7 +76,9 @@ func (c *requestState) receiveFile(ctx context.Context, from *stringReader, isUp
 	case len(c.files) > 1: // each would hold a slot that the other waits for
 		received.err = fault.New(fault.Invalid, "send one file in a request")
 	default:
-		received.upload, received.err = c.beginUpload(ctx, &decoder{from: from})
+		text := &decoder{from: from}
+		received.upload, received.err = c.beginUpload(ctx, text)
+		received.unpadded = text.unpadded
 	}
 	return name, c.tooSlow()
 }
@@ -106,8 +110,8 @@ func (c *requestState) beginUpload(ctx context.Context, from io.Reader) (*upload
 	return single, nil
 }
 
-// file returns the upload that a placeholder stands for. The caller closes it.
-func (c *requestState) file(named string) (*upload.Single, error) {
+// file returns the upload that a placeholder stands for, and whether its base64 lacks padding. The caller closes it.
+func (c *requestState) file(named string) (single *upload.Single, unpadded bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, received := range c.files {
@@ -117,12 +121,12 @@ func (c *requestState) file(named string) (*upload.Single, error) {
 		single, err := received.upload, received.err
 		if single == nil && err == nil || c.closed {
 			err = errors.New("the file was claimed before, or after the end of its request")
-			return nil, err
+			return nil, false, err
 		}
 		received.upload = nil
-		return single, err
+		return single, received.unpadded, err
 	}
-	return nil, errors.New("the file was not extracted from the body")
+	return nil, false, errors.New("the file was not extracted from the body")
 }
 
 // addError records an error for the log.

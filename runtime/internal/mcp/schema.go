@@ -25,6 +25,8 @@ type schema struct {
 	// AdditionalProperties is false where unknown properties are rejected, the schema of their values
 	// where any are allowed, and nil where later versions may add some.
 	AdditionalProperties any `json:"additionalProperties,omitempty"`
+	// AnyOf are alternatives, besides the other members.
+	AnyOf []schema `json:"anyOf,omitempty"`
 	// Encoding is the encoding of bytes in a string.
 	Encoding string `json:"contentEncoding,omitempty"`
 }

@@ -42,9 +42,9 @@ func (a *arguments) readCapability(request *api.SignatureRequest) {
 }
 
 // capabilities returns what the toolset capabilities adds to create_upload_signature.
-func capabilities() *extension {
+func capabilities(v view) *extension {
 	return &extension{
-		toolset:     account.ToolsetCapabilities,
+		toolsets:    []string{account.ToolsetCapabilities},
 		description: " Restrict it to what the upload needs: what is set here cannot be changed by the upload.",
 		input: properties{
 			prop("expiresIn", intRange(int(upload.MinCapabilityLifetime.Seconds()), int(upload.MaxCapabilityLifetime.Seconds())), "Seconds for which uploads may begin."),
@@ -54,7 +54,7 @@ func capabilities() *extension {
 			prop("access", enum(string(media.Public), string(media.Private)), "Access of every upload."),
 			prop("metadata", schema{Type: "object"}, fmt.Sprintf("Metadata of every upload: up to %d pairs of strings.", media.MaxMetadataPairs)),
 			prop("ref", maxLen(upload.MaxRef), "Reference of your own, such as the id of a user: the item has it. The holder of the signature can read it."),
-			prop("seal", boolean(), "Seal the upload as soon as it is complete, so that seal_media is not needed."),
+			prop("seal", boolean(), "Seal the upload as soon as it is complete"+v.when(account.SealMedia, ", so that seal_media is not needed")+"."),
 		},
 		output: properties{
 			prop("expiresAt", schema{Type: "string", Format: "date-time"}, "Until when uploads may begin."),

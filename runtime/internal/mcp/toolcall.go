@@ -40,22 +40,28 @@ type tool struct {
 
 // extension changes a tool where an account has a toolset. Without it the tool is as it always was.
 type extension struct {
-	toolset       string
-	without       string // removed from the description
-	description   string // appended
+	toolsets      []string // any of them
+	without       string   // removed from the description
+	description   string   // appended
 	input, output properties
 	optional      properties // of the output
+	items         *schema    // of the member mediaItems of the output, in the place of its own; nil = its own
 }
 
 // in returns the tool as an account with this policy has it.
 func (t tool) in(policy account.ToolPolicy) tool {
-	if t.extension == nil || !policy.HasToolset(t.extension.toolset) {
+	if t.extension == nil || !slices.ContainsFunc(t.extension.toolsets, policy.HasToolset) {
 		return t
 	}
 	t.description = strings.Replace(t.description, t.extension.without, "", 1) + t.extension.description
 	t.input.Properties = slices.Concat(t.input.Properties, t.extension.input)
 	t.output.Properties = slices.Concat(t.output.Properties, t.extension.output, t.extension.optional)
 	t.output.Required = slices.Concat(t.output.Required, t.extension.output.names())
+	for i, one := range t.output.Properties {
+		if t.extension.items != nil && one.name == "mediaItems" {
+			t.output.Properties[i].Items = t.extension.items
+		}
+	}
 	return t
 }
 
@@ -122,7 +128,10 @@ func (a *API) toolHandler(t tool) sdk.ToolHandler {
 	return func(ctx context.Context, request *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		identity := auth.FromContext(ctx)
 		identity.Assistant = true
-		args := readArguments(t.in(identity.Account.ToolPolicy), request.Params.Arguments)
+		v := a.viewOf(identity)
+		own, _ := a.toolOf(v, t.operation)
+		args := readArguments(own, request.Params.Arguments)
+		args.sources = v.itemSources()
 		output, err := any(nil), args.err
 		if err == nil {
 			output, err = t.run(ctx, identity, args)
@@ -184,11 +193,18 @@ func (a *API) authorizeTools(next sdk.MethodHandler) sdk.MethodHandler {
 				t, known := a.toolByName(listed.Name)
 				return !known || authorize(identity, t) != nil
 			})
+			v := a.viewOf(identity)
 			for i, listed := range list.Tools {
-				if t, _ := a.toolByName(listed.Name); t.extension != nil {
-					list.Tools[i] = t.in(identity.Account.ToolPolicy).definition()
+				if t, ok := a.toolOf(v, account.Operation(listed.Name)); ok {
+					list.Tools[i] = t.definition()
 				}
 			}
+		}
+		switch described := result.(type) {
+		case *sdk.InitializeResult:
+			described.Instructions = a.instructions(a.viewOf(identity))
+		case *sdk.DiscoverResult:
+			described.Instructions = a.instructions(a.viewOf(identity))
 		}
 		return result, err
 	}

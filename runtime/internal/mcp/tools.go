@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,19 +12,6 @@ import (
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
 )
-
-// instructions returns the instructions of the server, for the model.
-func (a *API) instructions() string {
-	return "Stores the media files of one account. Storing a file takes two steps: " + string(account.UploadMedia) + " makes a draft, and seal_media makes it permanent. " +
-		"A draft that is not sealed within " + a.draftLifetime() + " is deleted; until it is sealed, lists, counts and totals do not include it. " +
-		fmt.Sprintf("%s takes files of up to %d bytes; ", account.UploadMedia, maxFile) + a.largeFileHint()
-}
-
-// largeFileHint returns how to upload a file that is too large for upload_media.
-func (a *API) largeFileHint() string {
-	return fmt.Sprintf("for larger ones call %s and have the file sent from its location: POST %s as multipart/form-data with the part file, or TUS 1.0.0 at %s, with the signature in the header %s.",
-		account.CreateUploadSignature, a.base+api.UploadRoute, a.base+api.ResumableRoute, a.deps.Auth.SignatureHeader)
-}
 
 // draftLifetime returns how long a draft is kept, in words: in hours, or in minutes, rounded down.
 func (a *API) draftLifetime() string {
@@ -38,10 +26,10 @@ func (a *API) draftLifetime() string {
 }
 
 // newTools returns the ten tools of the specification and those of the other toolsets. A new tool needs a row in the
-// table of account/operation.go (then make generate), and an entry here.
-func (a *API) newTools() []tool {
-	mediaID := prop("mediaId", uuidString(), "Id of the item, from upload_media or list_media.")
-	item := mediaItem()
+// table of account/operation.go (then make generate), and an entry here. A text names a tool only if the view has it.
+func (a *API) newTools(v view) []tool {
+	mediaID := prop("mediaId", uuidString(), idText("Id of the item", v.itemSources()))
+	item := v.item()
 	return []tool{{
 		operation: account.ListMedia, title: "List media",
 		description: "Lists sealed items, newest first, one page per call. `total` is the number of matching items on all pages: continue with page+1 while page*limit < total. Drafts are never listed.",
@@ -52,11 +40,11 @@ func (a *API) newTools() []tool {
 			prop("group", maxLen(media.MaxGroup), "Only items of exactly this group; case matters. Leave out for all."),
 		),
 		output: outputObject(
-			prop("mediaItems", array(item), "The items of this page; empty after the last page."),
+			prop("mediaItems", array(mediaItem(v)), "The items of this page; empty after the last page."),
 			prop("total", intMin(0), "Matching items on all pages."),
 			prop("page", intMin(1), "Number of this page."),
 		),
-		run: a.listMedia,
+		extension: shortList(v, listedFields), run: a.listMedia,
 	}, {
 		operation: account.GetMedia, title: "Get one media item",
 		description: "Returns one item: its name, type, size and the URLs of its file and thumbnail. Also returns drafts, which have `temp: true`.",
@@ -79,7 +67,7 @@ func (a *API) newTools() []tool {
 	}, {
 		operation: account.SealMedia, title: "Seal a draft", idempotent: true,
 		description: "Makes a draft permanent: it is no longer deleted after " + a.draftLifetime() + ", and lists, counts and totals include it. Call it for every upload that is to be kept. Sealing a sealed item returns it unchanged. The URL of a public item changes to one that does not expire, so read it from the result.",
-		input:       inputObject([]string{"mediaId"}, mediaID), output: item,
+		input:       inputObject([]string{"mediaId"}, prop("mediaId", uuidString(), idText("Id of the item", v.draftSources()))), output: item,
 		run: a.sealMedia,
 	}, {
 		operation: account.DeleteMedia, title: "Delete media", destructive: true, idempotent: true,
@@ -89,32 +77,32 @@ func (a *API) newTools() []tool {
 			prop("deleted", constant(true), "The item is deleted."),
 			prop("mediaId", uuidString(), "Id of the item that was deleted."),
 		),
-		extension: undoableDelete(), run: a.deleteMedia,
-	}, a.updateMediaTool(mediaID), {
+		extension: undoableDelete(v), run: a.deleteMedia,
+	}, a.updateMediaTool(v, mediaID), {
 		operation: account.UploadMedia, title: "Upload a file",
-		description: fmt.Sprintf("Stores a file of up to %d bytes (10 MB) as a draft and returns its id. Call seal_media with it afterwards: a draft that is not sealed is deleted after %s. The type is detected from the bytes of the file; mimeType is used where they do not show it. ", maxFile, a.draftLifetime()) +
-			"Don't send larger files in parts; " + a.largeFileHint() + " " + compareSize,
+		description: fmt.Sprintf("Stores a file of up to %d bytes (10 MB) as a draft and returns its id. %s after %s. The type is detected from the bytes of the file; mimeType is used where they do not show it. ", maxFile, v.draftsEnd(), a.draftLifetime()) +
+			"Don't send larger files in parts; " + a.largeFileHint(v) + v.compareSize(),
 		input: inputObject([]string{fileArgument, "fileName", "mimeType"},
 			prop(fileArgument, schema{Type: "string", MinLength: 1, Encoding: "base64"}, "The bytes of the file as base64, in the standard alphabet or the one for URLs, with padding or without; no data: prefix."),
 			prop("fileName", str(), "Name of the file with its extension, such as photo.jpg. A path before it is removed."),
 			prop("mimeType", str(), "MIME type of the file, such as image/jpeg."),
 			prop("caption", maxLen(media.MaxCaption), fmt.Sprintf("Text that describes the file, up to %d bytes.", media.MaxCaption)),
 			prop("access", withDefault(enum(string(media.Public), string(media.Private)), string(media.Private)), "Who may read the file once it is sealed: public = anyone with its URL, private = only holders of a signed URL that expires."),
-			prop("group", maxLen(media.MaxGroup), fmt.Sprintf("Label, like a folder, up to %d bytes; list_media can filter by it.", media.MaxGroup)),
+			prop("group", maxLen(media.MaxGroup), fmt.Sprintf("Label, like a folder, up to %d bytes%s.", media.MaxGroup, v.groupFilter())),
 		),
-		output:    outputObject(prop("mediaId", uuidString(), "Id of the draft, for seal_media.")),
-		extension: reports(), run: a.uploadMedia,
+		output:    outputObject(prop("mediaId", uuidString(), "Id of the draft"+v.when(account.SealMedia, ", for seal_media")+".")),
+		extension: reports(v), run: a.uploadMedia,
 	}, {
 		operation: account.CreateUploadSignature, title: "Create an upload signature",
-		description: "Creates a permission to upload that expires, for files too large for upload_media or for a browser, which must not have the API key. Its holder may upload into this account: keep it secret. Send the file with it by " +
-			fmt.Sprintf("POST %s (multipart/form-data, part file) or by TUS 1.0.0 at %s, with the signature in the header %s. The upload creates a draft; call seal_media with the mediaId of the upload's response.", a.base+api.UploadRoute, a.base+api.ResumableRoute, a.deps.Auth.SignatureHeader),
+		description: "Creates a permission to upload that expires, for files too large for " + cmp.Or(v.when(account.UploadMedia, "upload_media"), "a tool") + " or for a browser, which must not have the API key. Its holder may upload into this account: keep it secret. Send the file with it by " +
+			fmt.Sprintf("POST %s (multipart/form-data, part file) or by TUS 1.0.0 at %s, with the signature in the header %s. The upload creates a draft%s.", a.base+api.UploadRoute, a.base+api.ResumableRoute, a.deps.Auth.SignatureHeader, v.when(account.SealMedia, "; call seal_media with the mediaId of the upload's response")),
 		input: inputObject(nil,
 			prop("group", maxLen(media.MaxGroup), "Group of every upload with this signature; a group in the upload is ignored. Leave out to let the upload set it.")),
 		output:    outputObject(prop("signature", str(), "The signature; it is a secret.")),
-		extension: capabilities(), run: a.createUploadSignature,
+		extension: capabilities(v), run: a.createUploadSignature,
 	}, {
 		operation: account.GetMediaSettings, title: "Get media settings",
-		description: "Returns how uploaded images are processed, and the source of each setting: default (not set), tenant (set for this account) or pinned (set by an administrator; update_media_settings cannot change it).",
+		description: "Returns how uploaded images are processed, and the source of each setting: default (not set), tenant (set for this account) or pinned (set by an administrator" + v.when(account.UpdateMediaSettings, "; update_media_settings cannot change it") + ").",
 		input:       inputObject(nil), output: settingsDocument(),
 		run: a.getMediaSettings,
 	}, {
@@ -135,18 +123,18 @@ func (a *API) newTools() []tool {
 			prop("total", intMin(0), "Items on all pages."),
 			prop("page", intMin(1), "Number of this page."),
 		),
-		run: a.listDeletedMedia,
+		extension: shortList(v, deletedFields), run: a.listDeletedMedia,
 	}, {
 		operation: account.RestoreMedia, title: "Restore deleted media", idempotent: true,
 		description: "Restores a deleted item with its id, its addresses, and its place in lists. Restoring an item that is not deleted returns it unchanged. Drafts cannot be restored.",
-		input:       inputObject([]string{"mediaId"}, prop("mediaId", uuidString(), "Id of the item, from list_deleted_media or delete_media.")), output: detailedMediaItem(),
+		input:       inputObject([]string{"mediaId"}, prop("mediaId", uuidString(), idText("Id of the item", v.either(account.ListDeletedMedia, account.DeleteMedia)))), output: detailedMediaItem(v),
 		run: a.restoreMedia,
 	}}
 }
 
-// deletedItem returns the schema of api.DeletedItem.
+// deletedItem returns the schema of deletedDocument.
 func deletedItem() schema {
-	return outputObject(
+	item := outputObject(
 		prop("mediaId", uuidString(), "Id of the item."),
 		prop("originalFileName", str(), "Name of the uploaded file."),
 		prop("mimeType", str(), "MIME type of the file."),
@@ -158,20 +146,31 @@ func deletedItem() schema {
 		prop("sealedAt", dateTime(), "When the item was sealed."),
 		prop("deletedAt", dateTime(), "When the item was deleted."),
 		prop("expiresAt", dateTime(), "Until when the item can be restored at least, unless an upload needs its room."),
+		prop("metadata", textMap(), "The pairs of the item."),
 	)
+	item.Properties = append(item.Properties, pixels()...)
+	return item
+}
+
+// pixels returns the schemas of width and height.
+func pixels() []property {
+	return []property{
+		prop("width", intMin(1), "Width of an image in pixels, as it is displayed; absent when it is not known."),
+		prop("height", intMin(1), "Height of an image in pixels, as it is displayed; absent when it is not known."),
+	}
 }
 
 func dateTime() schema { return schema{Type: "string", Format: "date-time"} }
 
 // mediaItem returns the schema of item.
-func mediaItem() schema {
+func mediaItem(v view) schema {
 	item := outputObject(
 		prop("mediaId", uuidString(), "Id of the item."),
 		prop("originalFileName", str(), "Name of the uploaded file."),
 		prop("mimeType", str(), "MIME type of the file."),
 		prop("size", intMin(0), "Bytes of the file."),
 		prop("access", enum(string(media.Public), string(media.Private)), "Who may read the file once it is sealed."),
-		prop("file", schema{Type: "string", Format: "uri"}, "URL of the file. The URL of a draft or of a private item expires: call get_media for a new one."),
+		prop("file", schema{Type: "string", Format: "uri"}, "URL of the file. The URL of a draft or of a private item expires"+v.when(account.GetMedia, ": call get_media for a new one")+"."),
 		prop("thumbnail", str(), "URL of the thumbnail; empty when there is none."),
 		prop("caption", str(), "Text that describes the file; empty when there is none."),
 		prop("group", str(), "Label of the item; empty when it has none."),
@@ -182,16 +181,16 @@ func mediaItem() schema {
 }
 
 // detailedMediaItem returns the schema of detailedItem.
-func detailedMediaItem() schema {
-	item := mediaItem()
+func detailedMediaItem(v view) schema {
+	item := mediaItem(v)
 	required := []property{
 		prop("createdAt", dateTime(), "When the upload was complete."),
 		prop("metadata", textMap(), "The pairs of the item."),
 	}
 	item.Required = append(item.Required, properties(required).names()...)
-	item.Properties = slices.Concat(item.Properties, required, []property{
+	item.Properties = slices.Concat(item.Properties, required, pixels(), []property{
 		prop("sealedAt", dateTime(), "When the item was sealed; absent while it is a draft."),
-		prop("expiresAt", dateTime(), "When a draft is deleted unless seal_media is called; absent once it is sealed."),
+		prop("expiresAt", dateTime(), "When a draft is deleted unless "+cmp.Or(v.when(account.SealMedia, "seal_media is called"), "it is sealed")+"; absent once it is sealed."),
 		prop("ref", str(), "Reference of the server that requested the upload signature; absent when there is none."),
 	})
 	return item

@@ -53,6 +53,9 @@ type row struct {
 	wrong []wrong
 }
 
+// eitherOf are the optional arguments of a tool of which one must be sent.
+var eitherOf = map[string][]string{"update_media": {"mediaId"}}
+
 var one64 = base64.StdEncoding.EncodeToString([]byte("one"))
 
 func reads() object {
@@ -106,7 +109,16 @@ var rows = map[string]row{
 	"delete_media":      {writes(true, true), draftID, badIDs},
 	"update_media": {writes(true, true), func(draft string) object {
 		return object{"mediaId": draft, "caption": "c", "access": "public", "group": "g", "fileName": "x.txt", "metadata": object{"a": "b"}, "clear": []string{"metadata"}}
-	}, append(slices.Clone(badIDs),
+	}, append(slices.Clone(badIDs[1:]),
+		wrong{object{"mediaId": ""}, "mediaId is missing"},
+		wrong{object{"caption": "c"}, "mediaId is missing: send mediaId, or mediaIds for up to 50 items"},
+		wrong{object{"mediaId": anyID, "mediaIds": []string{anyID}}, "send mediaId or mediaIds"},
+		wrong{object{"mediaIds": []string{}, "caption": "c"}, "mediaIds must be a list of 1 to 50 ids"},
+		wrong{object{"mediaIds": slices.Repeat([]string{anyID}, 51), "caption": "c"}, "mediaIds must be a list of 1 to 50 ids"},
+		wrong{object{"mediaIds": []string{anyID, strings.ToUpper(anyID)}, "caption": "c"}, "twice"},
+		wrong{object{"mediaIds": []string{anyID, "x"}, "caption": "c"}, "mediaIds has \"x\", which is no id"},
+		wrong{object{"mediaIds": []string{anyID}, "caption": strings.Repeat("c", 4097)}, "caption must be at most 4096 bytes"},
+		wrong{object{"mediaId": anyID, "dryRun": true, "caption": strings.Repeat("c", 4097)}, "caption must be at most 4096 bytes"},
 		wrong{object{"mediaId": anyID, "access": "secret"}, "access must be public or private"},
 		wrong{object{"mediaId": anyID, "caption": strings.Repeat("c", 4097)}, "caption must be at most 4096 bytes"},
 		wrong{object{"mediaId": anyID, "group": "a\nb"}, "group must not contain control characters"},
@@ -182,7 +194,7 @@ func TestTools_MatchTheirSchemasAndRejectOtherInput(t *testing.T) {
 		described(t, tool.Name, tool.OutputSchema)
 		draft := rt.upload(t, one.Key, "one.bin", []byte("one"))
 		before := rt.state(t, one.Key, draft)
-		for _, bad := range append(invalidInputs(tool, row.right(draft)), row.wrong...) {
+		for _, bad := range append(invalidInputs(tool, row.right(draft), eitherOf[tool.Name]), row.wrong...) {
 			got := rt.call(t, one.Key, tool.Name, bad.input)
 			if bad.says == "?" {
 				succeeded[any](t, got)
@@ -234,7 +246,7 @@ func described(t *testing.T, tool string, s *jsonschema.Schema) {
 }
 
 // invalidInputs derives inputs from the schema of a tool that it must reject.
-func invalidInputs(tool listed, right object) []wrong {
+func invalidInputs(tool listed, right object, either []string) []wrong {
 	with := func(name string, value any) object {
 		input := object{}
 		for field, good := range right {
@@ -270,7 +282,7 @@ func invalidInputs(tool listed, right object) []wrong {
 			delete(less, "x")
 			delete(less, name)
 			bad = append(bad, wrong{less, name + " is missing"}, wrong{with(name, nil), name + " is missing"})
-		} else {
+		} else if !slices.Contains(either, name) {
 			bad = append(bad, wrong{with(name, nil), "?"}, wrong{with(name, ""), "?"}) // absent
 		}
 	}

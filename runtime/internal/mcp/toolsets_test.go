@@ -17,7 +17,7 @@ import (
 // allToolsets writes a spec that offers the tools of all toolsets.
 func allToolsets(s *account.Spec) {
 	s.ToolPolicy.Toolsets = slices.DeleteFunc(account.Toolsets(), func(set string) bool {
-		return set == account.ToolsetCapabilities || set == account.ToolsetUploads // they change tools of core
+		return set == account.ToolsetCapabilities || set == account.ToolsetUploads || set == account.ToolsetSlim // they change tools of core
 	})
 }
 
@@ -25,6 +25,9 @@ func allToolsets(s *account.Spec) {
 func withOrganize(s *account.Spec) {
 	s.ToolPolicy.Toolsets = []string{account.ToolsetCore, account.ToolsetOrganize}
 }
+
+// maxCoreTools is the size of tools/list of an account without toolsets, in bytes. A model reads them in each conversation.
+const maxCoreTools = 14_192
 
 var update = flag.Bool("update", false, "write the golden files")
 
@@ -45,6 +48,9 @@ func TestCoreTools_AreByteIdentical(t *testing.T) {
 	must(t, err)
 	if !bytes.Equal(text.Bytes(), want) {
 		t.Errorf("tools/list of an account without toolsets has changed:\n%s", text.Bytes())
+	}
+	if len(got.Body) > maxCoreTools {
+		t.Errorf("tools/list of an account without toolsets has %d bytes, more than %d: each of its connections pays for them", len(got.Body), maxCoreTools)
 	}
 }
 

@@ -11,6 +11,12 @@ import (
 	"mediastack.dev/runtime/internal/api"
 )
 
+// undoable is the result of delete_media with the toolset undo.
+type undoable struct {
+	api.Deleted
+	Message string `json:"message"`
+}
+
 // A delete of an assistant can be undone on every replica, and a delete with the key at REST cannot
 // (spec.undo.for: Agents).
 func TestUndo_RestoresWhatAnAssistantDeleted(t *testing.T) {
@@ -32,9 +38,12 @@ func TestUndo_RestoresWhatAnAssistantDeleted(t *testing.T) {
 		}
 	}
 	type deletedList struct {
-		MediaItems []api.DeletedItem
-		Total      int64
-		Page       int
+		MediaItems []struct {
+			api.DeletedItem
+			Metadata map[string]string `json:"metadata"`
+		}
+		Total int64
+		Page  int
 	}
 	deleted := func(rt *replica, of tenant) deletedList {
 		return succeeded[deletedList](t, rt.call(t, of.Key, "list_deleted_media", object{"limit": 100}))
@@ -42,11 +51,12 @@ func TestUndo_RestoresWhatAnAssistantDeleted(t *testing.T) {
 	draft := rt.upload(t, one.Key, "a.txt", []byte("hello"), object{"group": "g"})
 	sealed := succeeded[api.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": draft}))
 	for range 2 {
-		if got := succeeded[api.Deleted](t, rt.call(t, one.Key, "delete_media", object{"mediaId": draft})); !got.Deleted || got.ExpiresAt == nil {
+		if got := succeeded[undoable](t, rt.call(t, one.Key, "delete_media", object{"mediaId": draft})); !got.Deleted.Deleted || got.ExpiresAt == nil ||
+			!strings.Contains(got.Message, "call restore_media with this mediaId") || !strings.Contains(got.Message, "list_deleted_media lists") {
 			t.Errorf("the result of delete_media is %+v", got)
 		}
-		if got := second.call(t, one.Key, "get_media", object{"mediaId": draft}); !got.IsError {
-			t.Errorf("a deleted item is read: %+v", got)
+		if says := failed(t, second.call(t, one.Key, "get_media", object{"mediaId": draft})); !strings.HasSuffix(says, "list_media lists what there is; list_deleted_media lists deleted items that can be restored") {
+			t.Errorf("a deleted item: %q", says)
 		}
 		list := deleted(second, one)
 		if list.Total != 1 || list.Page != 1 || list.MediaItems[0].MediaId != sealed.MediaId || list.MediaItems[0].Group != "g" || !list.MediaItems[0].ExpiresAt.Equal(list.MediaItems[0].DeletedAt.Add(time.Hour)) {
@@ -83,7 +93,7 @@ func TestUndo_RestoresWhatAnAssistantDeleted(t *testing.T) {
 	kept := rt.upload(t, other.Key, "b.txt", []byte("b"))
 	succeeded[api.MediaItem](t, rt.call(t, other.Key, "seal_media", object{"mediaId": kept}))
 	for _, got := range []string{string(final.StructuredContent), string(rt.call(t, other.Key, "delete_media", object{"mediaId": kept}).StructuredContent)} {
-		if strings.Contains(got, "expiresAt") || !strings.Contains(got, `"deleted":true`) {
+		if strings.Contains(got, "expiresAt") || strings.Contains(got, "message") || !strings.Contains(got, `"deleted":true`) {
 			t.Errorf("the result of delete_media is %s", got)
 		}
 	}

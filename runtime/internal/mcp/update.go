@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"mediastack.dev/runtime/account"
@@ -16,11 +17,15 @@ import (
 var removableFields = []string{"caption", "group", "metadata"}
 
 // updateMediaTool returns the tool of the toolset organize.
-func (a *API) updateMediaTool(mediaID property) tool {
+func (a *API) updateMediaTool(v view, mediaID property) tool {
+	item := detailedMediaItem(v)
 	return tool{
 		operation: account.UpdateMedia, title: "Change a media item", destructive: true, idempotent: true,
-		description: "Changes an item, sealed or draft. Only what is sent changes: all of it or, if a value is rejected, nothing. Making an item public lets anyone with its URL read the file: ask the user first. The URL changes with access and fileName, so read it from the result.",
-		input: inputObject([]string{"mediaId"}, mediaID,
+		description: "Changes an item, sealed or draft. Only what is sent changes: all of it or, if a value is rejected, nothing. Making an item public lets anyone with its URL read the file: ask the user first. The URL changes with access and fileName, so read it from the result. " +
+			fmt.Sprintf("For up to %d items send mediaIds instead of mediaId: each gets the same change, and the result says what became of each. With dryRun nothing is changed, and the result says what would be.", maxUpdates),
+		input: inputObject(nil, mediaID,
+			prop("mediaIds", array(uuidString()), fmt.Sprintf("Ids of 1 to %d items, instead of mediaId.", maxUpdates)),
+			prop("dryRun", withDefault(boolean(), false), "Change nothing, and return what would change."),
 			prop("caption", maxLen(media.MaxCaption), "New text that describes the file."),
 			prop("access", enum(string(media.Public), string(media.Private)), "Who may read the file once it is sealed: public = anyone with its URL, private = only holders of a signed URL that expires."),
 			prop("group", maxLen(media.MaxGroup), "New label; the item leaves its former group."),
@@ -28,8 +33,9 @@ func (a *API) updateMediaTool(mediaID property) tool {
 			prop("metadata", textMap(), "Pairs to set. Other pairs stay; a pair with an empty value is removed."),
 			prop("clear", array(enum(removableFields...)), "Fields to empty. For metadata: all its pairs, before those of the argument metadata are set."),
 		),
-		output: detailedMediaItem(),
-		run:    a.updateMedia,
+		output: schema{Type: "object", Properties: slices.Concat(item.Properties, manyResults()),
+			AnyOf: []schema{{Required: item.Required}, {Required: properties(manyResults()).names()}}},
+		run: a.updateMedia,
 	}
 }
 
@@ -39,11 +45,15 @@ func textMap() schema {
 }
 
 func (a *API) updateMedia(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
-	id, change := args.id("mediaId"), args.change()
+	ids, many, dryRun := args.updateTargets()
+	change := args.change()
 	if args.err != nil {
 		return nil, args.err
 	}
-	changed, err := a.deps.Media.Update(ctx, identity.Principal, id, change, media.Condition{})
+	if many {
+		return a.updateMany(ctx, identity, ids, change, dryRun)
+	}
+	changed, err := a.deps.Media.Update(ctx, identity.Principal, ids[0], change, media.Condition{})
 	if err != nil {
 		return nil, err
 	}
