@@ -22,10 +22,10 @@ func (c *Captures) Pass(cfg FactsConfig) *CapturePass {
 	return &CapturePass{Captures: c, rate: cfg.FactsRate}
 }
 
-// Policy returns how the task runs. It is not there if the rate is 0.
+// Policy returns how the task runs. It is not there if the rate is 0, or without image workers.
 func (p *CapturePass) Policy() work.Policy {
 	policy := work.Policy{Slots: 1, Timeout: factsTimeout, MinBackoff: time.Minute, MaxBackoff: factsInterval, Ready: p.deps.Writable}
-	if p.rate > 0 {
+	if p.rate > 0 && p.deps.Reader.ReadsCaptures() {
 		policy.Enqueue = func(ctx context.Context) (int, error) { return p.deps.Store.EnqueueCaptures(ctx, factsInterval) }
 	}
 	return policy
