@@ -189,6 +189,34 @@ type JournalSpec struct {
 	Addresses AddressesOfEvents `json:"addresses,omitempty"`
 }
 
+// SearchSpec says what searches by words look in. A change applies at once, to the media of before, too.
+type SearchSpec struct {
+	// Metadata lists the keys of the metadata that is searched beside file names, captions and groups. An empty list searches no metadata; if it is
+	// omitted, all metadata is searched.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=24
+	Metadata []MetadataKey `json:"metadata,omitzero"`
+
+	// Language is the language of the words that are searched: other forms of a word are found, too, such as `house` for `houses`. If it is omitted,
+	// words are found that begin with those of the search.
+	//
+	// +optional
+	Language SearchLanguage `json:"language,omitempty"`
+}
+
+// MetadataKey is a key of the metadata of media.
+//
+// +kubebuilder:validation:MaxLength=64
+// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z][a-z0-9._-]*$')",message="must be a key of metadata: a-z, 0-9, '.', '_' and '-', beginning with a letter"
+type MetadataKey string
+
+// SearchLanguage is a language of which PostgreSQL knows the forms of words.
+//
+// +kubebuilder:validation:Enum=Danish;Dutch;English;Finnish;French;German;Hungarian;Italian;Norwegian;Portuguese;Romanian;Russian;Spanish;Swedish;Turkish
+type SearchLanguage string
+
 // GateSpec has files checked before they are sealed.
 type GateSpec struct {
 	// Scanner is what checks the files, of those that the installation has: `clamd` (SERVICE_CLAMD_ADDRESS), or `http`, a service of its own
@@ -400,6 +428,12 @@ type MediaAccountSpec struct {
 	//
 	// +optional
 	Metadata *MetadataSpec `json:"metadata,omitempty"`
+
+	// Search says what searches by words look in. If it is omitted, they look in file names, captions, groups and all metadata, for words of no
+	// language.
+	//
+	// +optional
+	Search *SearchSpec `json:"search,omitempty"`
 }
 
 // EndpointsStatus contains the URLs of the media service.

@@ -74,6 +74,9 @@ func TestMediaAccount_InvalidIsRejectedWithAMessage(t *testing.T) {
 		entries     = "must be names of Secret entries that the operator does not use itself"
 	)
 	cases := map[string]struct{ name, spec, says string }{
+		"a search in another language":                 {spec: `{search: {language: english}}`, says: "Unsupported value"},
+		"a search of a key that metadata cannot have":  {spec: `{search: {metadata: [Title]}}`, says: "must be a key of metadata"},
+		"a search of a key twice":                      {spec: `{search: {metadata: [title, title]}}`, says: "Duplicate value"},
 		"a gate without a scanner":                     {spec: `{gate: {}}`, says: "gate.scanner: Required value"},
 		"a gate with another scanner":                  {spec: `{gate: {scanner: "tcp://10.0.0.1:3310"}}`, says: "Unsupported value"},
 		"a gate with another policy":                   {spec: `{gate: {scanner: clamd, onUnavailable: Deny}}`, says: "Unsupported value"},

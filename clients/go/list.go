@@ -28,9 +28,29 @@ type Filter struct {
 	// Near selects files that were made near a place, in accounts that keep places: latitude, longitude and a radius in metres, such as
 	// 48.8584,2.2945,500.
 	Near string
+	// Words are in the file name, the caption, the group or the metadata, in any order, or are beginnings of words there. Words in quotation marks
+	// follow each other, and a minus before a word leaves out the items that have it.
+	Words string
+	// Has and Lacks select the items that have these, or have none of these.
+	Has, Lacks []Trait
+	// MinBytes and MaxBytes bound the size, MinWidth to MaxHeight the width and height of items of which they are known.
+	MinBytes, MaxBytes, MinWidth, MaxWidth, MinHeight, MaxHeight int64
+	// Orientation selects pictures and videos by their form, such as api.Landscape.
+	Orientation api.Orientation
+	// Color selects images whose dominant color is close to this one, such as #1e6fb9.
+	Color string
 	// Meta has pairs of the metadata.
 	Meta map[string]string
 }
+
+// Trait is something that an item has or lacks.
+type Trait string
+
+// The traits.
+const (
+	TraitCaption Trait = "caption"
+	TraitGroup   Trait = "group"
+)
 
 // ListOptions select items and one page of them.
 type ListOptions struct {
@@ -67,7 +87,7 @@ func (c *Client) List(ctx context.Context, options ListOptions) (*Page, error) {
 		Page: optional(options.Page), Limit: optional(options.Limit), After: optional(options.After), Sort: optional(options.Sort), State: optional(options.State),
 		Access: optional(options.Access), Group: optional(options.Group), Type: optional(options.Type), Name: optional(options.Name),
 		From: optional(options.From), To: optional(options.To), CapturedFrom: optional(options.CapturedFrom), CapturedTo: optional(options.CapturedTo), Near: optional(options.Near), Fields: optional(strings.Join(options.Fields, ",")),
-	}, options.meta)
+	}, options.more)
 	items, err := decode[[]Item](response, err)
 	if err != nil {
 		return nil, err
@@ -117,7 +137,7 @@ func (c *Client) Count(ctx context.Context, filter Filter) (*Count, error) {
 	return decode[Count](c.API.CountMedia(ctx, &api.CountMediaParams{
 		Access: optional(filter.Access), Group: optional(filter.Group), Type: optional(filter.Type), Name: optional(filter.Name),
 		From: optional(filter.From), To: optional(filter.To), CapturedFrom: optional(filter.CapturedFrom), CapturedTo: optional(filter.CapturedTo), Near: optional(filter.Near),
-	}, filter.meta))
+	}, filter.more))
 }
 
 // Totals reads the bytes of the account's sealed items, or with a filter of those in the app that match, and the
@@ -126,7 +146,7 @@ func (c *Client) Totals(ctx context.Context, filter Filter) (*Totals, error) {
 	return decode[Totals](c.API.TotalStorage(ctx, &api.TotalStorageParams{
 		Access: optional(filter.Access), Group: optional(filter.Group), Type: optional(filter.Type), Name: optional(filter.Name),
 		From: optional(filter.From), To: optional(filter.To), CapturedFrom: optional(filter.CapturedFrom), CapturedTo: optional(filter.CapturedTo), Near: optional(filter.Near),
-	}, filter.meta))
+	}, filter.more))
 }
 
 // DeletedPage is one page of the deleted items that can be restored.
@@ -190,12 +210,31 @@ func (c *Client) DeletedItems(ctx context.Context) iter.Seq2[DeletedItem, error]
 	}
 }
 
-// meta adds the filter by metadata to a request: the OpenAPI document has no parameter for each key.
-func (f Filter) meta(_ context.Context, r *http.Request) error {
-	if len(f.Meta) == 0 {
-		return nil
-	}
+// more adds the filters that are the same for lists, counts and totals, and those by metadata: the OpenAPI document has no parameter for each key.
+func (f Filter) more(_ context.Context, r *http.Request) error {
 	query := r.URL.Query()
+	set := func(name, value string) {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	traits := func(all []Trait) string {
+		texts := make([]string, len(all))
+		for i, one := range all {
+			texts[i] = string(one)
+		}
+		return strings.Join(texts, ",")
+	}
+	set("q", f.Words)
+	set("has", traits(f.Has))
+	set("lacks", traits(f.Lacks))
+	for name, bound := range map[string]int64{"minBytes": f.MinBytes, "maxBytes": f.MaxBytes, "minWidth": f.MinWidth, "maxWidth": f.MaxWidth, "minHeight": f.MinHeight, "maxHeight": f.MaxHeight} {
+		if bound != 0 {
+			set(name, strconv.FormatInt(bound, 10))
+		}
+	}
+	set("orientation", string(f.Orientation))
+	set("color", f.Color)
 	for key, value := range f.Meta {
 		query.Set("meta."+key, value)
 	}

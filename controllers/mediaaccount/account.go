@@ -3,6 +3,7 @@ package mediaaccount
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -225,7 +226,23 @@ func toAccountSpec(object *v1alpha1.MediaAccount, webhooks bool) account.Spec {
 	if metadata := object.Spec.Metadata; metadata != nil {
 		spec.KeepLocation = metadata.Location == v1alpha1.LocationKeep
 	}
+	if search := object.Spec.Search; search != nil {
+		spec.Search = toSearch(*search)
+	}
 	return spec
+}
+
+// toSearch converts what searches look in. An empty list of keys searches no metadata, a missing list all.
+func toSearch(search v1alpha1.SearchSpec) account.Search {
+	converted := account.Search{Language: strings.ToLower(string(search.Language))}
+	if search.Metadata != nil {
+		converted.Keys = make([]string, 0, len(search.Metadata))
+		for _, key := range search.Metadata {
+			converted.Keys = append(converted.Keys, string(key))
+		}
+		slices.Sort(converted.Keys)
+	}
+	return converted
 }
 
 // toToolPolicy converts the tool policy. An empty list allows no tool, a missing list all.

@@ -208,6 +208,35 @@ func TestAccount_ChangedSpecReachesTheDatabase(t *testing.T) {
 	}
 }
 
+func TestAccount_SearchIsWhatTheSpecSays(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t)
+	object := b.readyAccount("demo", func(a *v1alpha1.MediaAccount) {
+		a.Spec.Search = &v1alpha1.SearchSpec{Metadata: []v1alpha1.MetadataKey{"title", "place"}, Language: "English"}
+	})
+	has := func(want account.Search) {
+		b.t.Helper()
+		wait.UntilNone(b.t, func() string {
+			found, err := b.registry.Find(b.ctx, b.namespace, "demo")
+			must(t, err)
+			if !found.Search.Equal(want) {
+				return fmt.Sprintf("the search of the database is %+v, want %+v", found.Search, want)
+			}
+			return ""
+		})
+	}
+	has(account.Search{Keys: []string{"place", "title"}, Language: "english"})
+	// An empty list searches no metadata, and a missing one all.
+	change(b, object, func(a *v1alpha1.MediaAccount) {
+		a.Spec.Search = &v1alpha1.SearchSpec{Metadata: []v1alpha1.MetadataKey{}}
+	})
+	has(account.Search{Keys: []string{}})
+	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.Search = &v1alpha1.SearchSpec{Language: "German"} })
+	has(account.Search{Language: "german"})
+	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.Search = nil })
+	has(account.Search{})
+}
+
 func TestAccount_GateIsWhatTheSpecSays(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)

@@ -26,6 +26,8 @@ type seed struct {
 	groups int
 	// drafts are not sealed, and a day and an hour old.
 	drafts bool
+	// caption returns that of an item; nil = items have none.
+	caption func(n int) string
 	// object is stored for each item as its only one; nil = a photo with its derivatives.
 	object func(id uuid.UUID) (objects string, bytes int64)
 }
@@ -101,6 +103,10 @@ func (env *environment) load(ctx context.Context, tenants []tenant, s seed) ([]u
 	if _, err := conn.Exec(ctx, "SET session_replication_role = replica"); err != nil {
 		return nil, err
 	}
+	// What is searched of an item is kept by a trigger, which is needed all the same.
+	if _, err := conn.Exec(ctx, "ALTER TABLE stored_item ENABLE ALWAYS TRIGGER item_search_text"); err != nil {
+		return nil, err
+	}
 	now := time.Now()
 	objects := s.object
 	if objects == nil {
@@ -125,7 +131,11 @@ func (env *environment) load(ctx context.Context, tenants []tenant, s seed) ([]u
 			if !s.drafts {
 				sealed = &at
 			}
-			row := []any{id, t.Account.ID, t.AppID, fmt.Sprintf("IMG_%07d.jpg", number), string(s.access(n)), "", s.group(n), made, bytes, at, sealed, "{}"}
+			caption := ""
+			if s.caption != nil {
+				caption = s.caption(number)
+			}
+			row := []any{id, t.Account.ID, t.AppID, fmt.Sprintf("IMG_%07d.jpg", number), string(s.access(n)), caption, s.group(n), made, bytes, at, sealed, "{}"}
 			n++
 			return row, nil
 		}))

@@ -57,6 +57,8 @@ type Account struct {
 	Gate Gate
 	// KeepLocation is set if the places at which files were made are kept.
 	KeepLocation bool
+	// Search says what searches by words look in.
+	Search Search
 	// ClosedAt is set when the MediaAccount was deleted, which ends the keys.
 	ClosedAt *time.Time
 	// EraseAfter is when the media of a closed account is deleted; nil = never.
@@ -88,6 +90,7 @@ type Spec struct {
 	FullAddresses bool
 	Gate          Gate
 	KeepLocation  bool
+	Search        Search
 	// Binding is used by Ensure, while the MediaAccount has no account.
 	Binding Binding
 	// Provision is what Ensure creates with a new account.

@@ -25,6 +25,9 @@ const (
 
 	SearchMedia Operation = "search_media"
 	ListDrafts  Operation = "list_drafts"
+	ListGroups  Operation = "list_groups"
+
+	ListMetadataKeys Operation = "list_metadata_keys"
 
 	ListDeletedMedia Operation = "list_deleted_media"
 	RestoreMedia     Operation = "restore_media"
@@ -81,6 +84,8 @@ var operations = []struct {
 	{UpdateMediaSettings, Writing, ToolsetCore},
 	{SearchMedia, Reading, ToolsetFind},
 	{ListDrafts, Reading, ToolsetFind},
+	{ListGroups, Reading, ToolsetFind},
+	{ListMetadataKeys, Reading, ToolsetFind},
 	{ListDeletedMedia, Reading, ToolsetUndo},
 	{RestoreMedia, Writing, ToolsetUndo},
 	{ListActivity, Reading, ToolsetActivity},

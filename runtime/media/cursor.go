@@ -143,6 +143,13 @@ func (q Query) binding(scope Scope) [bindingLength]byte {
 		fields = append(fields, key, q.Metadata[key])
 	}
 	fields = append(fields, q.Captured.binding()...)
+	if q.Words.Any() {
+		fields = append(fields, q.Words.text())
+	}
+	traits := q.Traits.Parameters()
+	for _, name := range slices.Sorted(maps.Keys(traits)) {
+		fields = append(fields, name, traits[name])
+	}
 	hash := sha256.New()
 	for _, field := range fields {
 		hash.Write(binary.BigEndian.AppendUint32(nil, uint32(len(field)))) //nolint:gosec // G115: fields are bounded

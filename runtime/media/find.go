@@ -32,10 +32,11 @@ func (q Query) Skip() int { return (max(q.Page, 1) - 1) * q.Limit }
 // QueryText is a query as a client sends it. Empty fields were not sent.
 type QueryText struct {
 	Filter
-	Type, Name, From, To, Sort, State, After string
-	CapturedFrom, CapturedTo, Near           string
-	Metadata                                 map[string]string
-	Page, Limit                              *int
+	Words, Type, Name, From, To, Sort, State, After string
+	CapturedFrom, CapturedTo, Near                  string
+	Traits                                          TraitsText
+	Metadata                                        map[string]string
+	Page, Limit                                     *int
 }
 
 // Parse returns the query, or an Invalid fault that names the first parameter that is malformed.
@@ -50,6 +51,12 @@ func (t QueryText) Parse() (Query, error) {
 		}
 	}
 	var err error
+	if q.Words, err = ParseWords(t.Words); err != nil {
+		return Query{}, err
+	}
+	if q.Traits, err = t.Traits.Parse(); err != nil {
+		return Query{}, err
+	}
 	if q.From, err = parseTime("from", t.From); err != nil {
 		return Query{}, err
 	}
@@ -122,6 +129,9 @@ func (s *Service) Find(ctx context.Context, p account.Principal, q Query) (Resul
 		return Results{}, err
 	}
 	scope := ScopeOf(p)
+	if err := s.searchAs(ctx, p.Account, &q.Search); err != nil {
+		return Results{}, err
+	}
 	var after *Position
 	if q.After != "" {
 		at, err := q.position(scope, q.After)
@@ -208,12 +218,31 @@ func (s *Service) CountMatches(ctx context.Context, p account.Principal, search 
 		items, err := s.store.CountItems(ctx, ScopeOf(p), search.Filter)
 		return Matches{Items: items}, err
 	}
-	return s.store.CountMatches(ctx, ScopeOf(p), search)
+	return s.SumMatches(ctx, p, search)
+}
+
+// searchAs applies what searches of the account look in.
+func (s *Service) searchAs(ctx context.Context, in account.Account, search *Search) error {
+	if !search.Words.Any() {
+		return nil
+	}
+	search.Keys = in.Search.Keys
+	if raws := search.Words.raws(); in.Search.Language != "" && len(raws) > 0 {
+		stems, err := s.store.Stems(ctx, Scope{AccountID: in.ID}, in.Search.Language, raws)
+		if err != nil {
+			return err
+		}
+		search.Words = search.Words.withStems(stems)
+	}
+	return nil
 }
 
 // SumMatches returns the bytes of the sealed items of the app that match a search.
 func (s *Service) SumMatches(ctx context.Context, p account.Principal, search Search) (Matches, error) {
 	if err := search.validate(); err != nil {
+		return Matches{}, err
+	}
+	if err := s.searchAs(ctx, p.Account, &search); err != nil {
 		return Matches{}, err
 	}
 	return s.store.CountMatches(ctx, ScopeOf(p), search)

@@ -28,11 +28,16 @@ type Search struct {
 	Metadata Metadata
 	// Captured is what the file says of how it was made.
 	Captured CaptureSearch
+	Traits   Traits
+	// Words are searched in the file name, the caption, the group and the metadata.
+	Words Words
+	// Keys are those of the metadata in which words are searched; nil = all. It is a setting of the account, and not of the request.
+	Keys []string
 }
 
 // Narrows reports whether the search needs more than a list of the app, by access and by group.
 func (s Search) Narrows() bool {
-	return s.Type != "" || s.Name != "" || !s.From.IsZero() || !s.To.IsZero() || len(s.Metadata) > 0 || s.Captured.narrows()
+	return s.Type != "" || s.Name != "" || !s.From.IsZero() || !s.To.IsZero() || len(s.Metadata) > 0 || s.Words.Any() || s.Traits.Any() || s.Captured.narrows()
 }
 
 // mimeType is the form of a type or of a kind of types.

@@ -56,6 +56,12 @@ type Store interface {
 	ListDeleted(ctx context.Context, scope Scope, limit, offset int) (DeletedList, error)
 	// ListItems returns sealed items, newest first, and how many there are, in one snapshot.
 	ListItems(ctx context.Context, scope Scope, filter Filter, limit, offset int) (List, error)
+	// Groups returns up to limit groups after a name, which have sealed items of the access.
+	Groups(ctx context.Context, scope Scope, access Access, after string, limit int) (GroupList, error)
+	// MetadataKeys returns up to limit keys of the metadata of sealed items, those of most items first.
+	MetadataKeys(ctx context.Context, scope Scope, limit int) (KeyCounts, error)
+	// Stems returns the stem of each word in a language: the beginning that its forms have in common, or another form of it.
+	Stems(ctx context.Context, scope Scope, language string, words []string) ([]string, error)
 	// CountItems counts sealed items in constant time.
 	CountItems(ctx context.Context, scope Scope, filter Filter) (int64, error)
 	// FindItems returns up to wanted items of the list of a query, in its order, after a position or from

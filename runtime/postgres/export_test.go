@@ -78,7 +78,20 @@ func LatestVersion() int64 { return latestVersion() }
 // BoundSearches sets the bounds of searches: of the first scan, of what is gathered, of the last scan and
 // of a count.
 func BoundSearches(s *Store, first, gathered, last, counted int) {
-	s.searches = searchBounds{firstScan: first, gathered: gathered, lastScan: last, counted: counted, timeout: time.Minute}
+	s.searches = searchBounds{firstScan: first, gathered: gathered, lastScan: last, counted: counted, groupRows: groupRows, timeout: time.Minute}
+}
+
+// BoundGroups sets how many rows a request for groups examines.
+func BoundGroups(s *Store, rows int) { s.searches.groupRows = rows }
+
+// GroupsStatement and KeysStatement are those of groups and of keys of metadata.
+func GroupsStatement(scope media.Scope) Statement {
+	return Statement{groupsSQL, []any{scope.AppID, "", "", groupRows}, groupSettings}
+}
+
+// KeysStatement is GroupsStatement for the keys of metadata.
+func KeysStatement(scope media.Scope, items int) Statement {
+	return Statement{keysSQL, []any{scope.AppID, items, media.MaxMetadataKeys}, ""}
 }
 
 // CaptureText returns the column capture of what a file says.
@@ -97,6 +110,12 @@ func SearchStatements(scope media.Scope, query media.Query, after *media.Positio
 	if query.Drafts {
 		add("drafts", draftSettings)(search.inOrder(bounds.firstScan+wanted, wanted))
 		return statements
+	}
+	if len(query.Words.Texts) > 0 {
+		words := indexWords(query.Words)
+		add("by words", bounds.settings())(search.byWords(words, bounds.gathered, wanted))
+		add("count by words", bounds.settings())(search.countByWords(words, bounds.counted))
+		add("count words", "")(search.countWords(words, bounds.firstScan))
 	}
 	add("first scan", "")(search.inOrder(bounds.firstScan+wanted, wanted))
 	if len(termsOf(query.Search)) > 0 {

@@ -29,14 +29,7 @@ func (s Items) findItems(ctx context.Context, search search, wanted int) (media.
 		if err != nil || found.Stopped == nil {
 			return found, err
 		}
-		found, complete, err := s.gatherByTerms(ctx, search, wanted)
-		if err == nil && !complete {
-			found, complete, err = s.gatherByCapture(ctx, search, wanted)
-		}
-		if err == nil && !complete {
-			found, complete, err = s.gatherInTime(ctx, search, wanted)
-		}
-		if err != nil || complete {
+		if found, complete, err := s.gather(ctx, search, wanted, s.isCommon(found, wanted)); err != nil || complete {
 			return found, err
 		}
 	}
@@ -86,6 +79,46 @@ func (s search) add(found *media.Found, item media.Item) {
 	found.Items = append(found.Items, item)
 }
 
+// isCommon reports whether the first scan found so much that the last one probably finds a page, and another way would be too much.
+func (s Items) isCommon(found media.Found, wanted int) bool {
+	return (found.Skipped+len(found.Items))*s.searches.lastScan > wanted*(s.searches.firstScan+wanted)
+}
+
+// gather sorts the items that have the words or the terms of the search, or are of its time. It returns false if those are too many. Those with the
+// words are not looked for if the words are common.
+func (s Items) gather(ctx context.Context, search search, wanted int, common bool) (found media.Found, complete bool, err error) {
+	if !common {
+		found, complete, err = s.gatherByWords(ctx, search, wanted)
+	}
+	if err == nil && !complete {
+		found, complete, err = s.gatherByTerms(ctx, search, wanted)
+	}
+	if err == nil && !complete {
+		found, complete, err = s.gatherByCapture(ctx, search, wanted)
+	}
+	if err == nil && !complete {
+		found, complete, err = s.gatherInTime(ctx, search, wanted)
+	}
+	return found, complete, err
+}
+
+// gatherByWords sorts the items that have the words of the search. It returns false if the search has none, or if too many items have them.
+func (s Items) gatherByWords(ctx context.Context, search search, wanted int) (found media.Found, complete bool, err error) {
+	if search.query.Drafts || len(search.query.Words.Texts) == 0 {
+		return media.Found{}, false, nil
+	}
+	most := s.searches.gathered
+	if search.byTime() { // the last scan finds what more items have, as their order is that of the list
+		most /= 2
+	}
+	sets, err := s.wordSets(ctx, search)
+	for i := 0; err == nil && !complete && i < len(sets); i++ {
+		sql, args := search.byWords(sets[i], most, wanted)
+		found, complete, err = s.gatherBy(ctx, search, sql, args, most)
+	}
+	return found, complete, err
+}
+
 // gatherByTerms sorts the items that have the terms of the search. It returns false if the search has
 // none, or if too many items have them.
 func (s Items) gatherByTerms(ctx context.Context, search search, wanted int) (found media.Found, complete bool, err error) {
@@ -93,8 +126,13 @@ func (s Items) gatherByTerms(ctx context.Context, search search, wanted int) (fo
 		return media.Found{}, false, nil
 	}
 	sql, args := search.byTerms(s.searches.gathered, wanted)
+	return s.gatherBy(ctx, search, sql, args, s.searches.gathered)
+}
+
+// gatherBy executes a statement that reads by an index of terms or words. It returns false if that takes too long, too.
+func (s Items) gatherBy(ctx context.Context, search search, sql string, args []any, most int) (found media.Found, complete bool, err error) {
 	err = s.withSettings(ctx, s.searches.settings(), sql, args, func(rows pgx.Rows) (err error) {
-		found, complete, err = search.scan(rows, s.searches.gathered)
+		found, complete, err = search.scan(rows, most)
 		return err
 	})
 	if isTimeout(err) {
@@ -180,10 +218,16 @@ func (s Items) countMatches(ctx context.Context, search search) (media.Matches, 
 	if err != nil || !newest.Partial {
 		return newest, err
 	}
-	if len(termsOf(search.query.Search)) > 0 && newest.Items*commonPart < int64(s.searches.firstScan) {
-		matches, err := s.countByTerms(ctx, search)
-		if err == nil && !matches.Partial || err != nil && !isTimeout(err) {
-			return matches, err
+	if newest.Items*commonPart < int64(s.searches.firstScan) {
+		statements, err := s.countsByIndex(ctx, search, s.searches.counted)
+		if err != nil {
+			return newest, err
+		}
+		for _, statement := range statements {
+			matches, err := s.countBy(ctx, statement)
+			if err == nil && !matches.Partial || err != nil && !isTimeout(err) {
+				return matches, err
+			}
 		}
 	}
 	if matches, counted, err := s.countByCapture(ctx, search); err != nil || counted {
@@ -201,11 +245,35 @@ func (s Items) countInOrder(ctx context.Context, search search, examined int) (m
 	return matches, err
 }
 
-func (s Items) countByTerms(ctx context.Context, search search) (media.Matches, error) {
+// countStatement is a statement that counts, with its arguments.
+type countStatement struct {
+	sql  string
+	args []any
+}
+
+// countsByIndex returns the statements that count by the words of the search, and by its terms.
+func (s Items) countsByIndex(ctx context.Context, search search, examined int) (all []countStatement, err error) {
+	if len(search.query.Words.Texts) > 0 {
+		sets, err := s.wordSets(ctx, search)
+		if err != nil {
+			return nil, err
+		}
+		for _, words := range sets {
+			sql, args := search.countByWords(words, examined)
+			all = append(all, countStatement{sql, args})
+		}
+	}
+	if len(termsOf(search.query.Search)) > 0 {
+		sql, args := search.countByTerms(examined)
+		all = append(all, countStatement{sql, args})
+	}
+	return all, nil
+}
+
+func (s Items) countBy(ctx context.Context, statement countStatement) (media.Matches, error) {
 	var matches media.Matches
 	var n int
-	sql, args := search.countByTerms(s.searches.counted)
-	err := s.withSettings(ctx, s.searches.settings(), sql, args, func(rows pgx.Rows) error {
+	err := s.withSettings(ctx, s.searches.settings(), statement.sql, statement.args, func(rows pgx.Rows) error {
 		for rows.Next() {
 			if err := rows.Scan(&n, &matches.Items, &matches.Bytes); err != nil {
 				return err

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"mediastack.dev/runtime/media"
@@ -11,33 +10,26 @@ import (
 // captureKey is what a list by capture is ordered by, as only its index has it.
 const captureKey = "item_capture_order(capture, id)"
 
-// match returns whether an item matches, with the arguments of what the search says of captures after the others. Without that, the statement
-// is the same as without captures.
-func (s search) match(args []any) (sql string, all []any) {
-	sql = matchSQL
-	next := func(value any) string {
-		args = append(args, value)
-		return fmt.Sprintf("$%d", len(args))
-	}
+// captureMatch returns what the search says of captures; nothing without that.
+func (s search) captureMatch(args *arguments) (sql string) {
 	of := s.query.Captured
 	if of.HasTime() {
 		first, end := of.Milliseconds()
-		sql += " AND coalesce((capture ->> 'ms')::bigint >= " + next(first) + "::bigint AND (capture ->> 'ms')::bigint < " + next(end) + "::bigint, false)"
+		sql += " AND coalesce((capture ->> 'ms')::bigint >= " + args.add(first) + "::bigint AND (capture ->> 'ms')::bigint < " + args.add(end) + "::bigint, false)"
 	}
 	if near := of.Near; near != nil {
-		sql += " AND coalesce(item_distance(capture, " + next(near.Latitude) + "::float8, " + next(near.Longitude) + "::float8) <= " + next(near.Radius) + "::float8, false)"
+		sql += " AND coalesce(item_distance(capture, " + args.add(near.Latitude) + "::float8, " + args.add(near.Longitude) + "::float8) <= " + args.add(near.Radius) + "::float8, false)"
 	}
-	return sql, args
+	return sql
 }
 
-// captureRange adds the bounds of time to the condition of a list by capture, whose arguments begin at $11.
-func (s search) captureRange(where string, args []any) (string, []any) {
+// captureRange returns the bounds of time of a list by capture.
+func (s search) captureRange(args *arguments) string {
 	if s.query.Order.By != media.ByCapture || !s.query.Captured.HasTime() {
-		return where, args
+		return ""
 	}
 	first, end := s.query.Captured.Milliseconds()
-	const before = 10
-	return where + fmt.Sprintf(" AND %s >= $%d::bigint AND %[1]s < $%[3]d::bigint", captureKey, before+len(args)+1, before+len(args)+2), append(args, first, end)
+	return " AND " + captureKey + " >= " + args.add(first) + "::bigint AND " + captureKey + " < " + args.add(end) + "::bigint"
 }
 
 // byLocationSQL reads items by the cells around a location: some that are further away are among them. The condition on sealed_at is that of the
@@ -111,10 +103,6 @@ func (s Items) countByCapture(ctx context.Context, search search) (matches media
 }
 
 // countGathered returns the statement that counts among the items that another one reads.
-func (s search) countGathered(name, from string, args []any) (sql string, all []any) {
-	match, args := s.match(args)
-	return strings.Join([]string{
-		"-- name: " + name + " :one",
-		countSQL(match) + "(" + strings.Replace(from, " FROM ", ", $10::int FROM ", 1) + ") AS examined",
-	}, "\n"), args
+func (s search) countGathered(name, from string, args arguments) (sql string, all []any) {
+	return s.counted(name, strings.Replace(from, " FROM ", ", $10::int FROM ", 1), args)
 }

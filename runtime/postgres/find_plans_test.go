@@ -22,6 +22,10 @@ const (
 
 // searches has one of each kind of filter and order, and combinations of them.
 func searches() []media.Query {
+	traits, err := media.TraitsText{Has: "caption", MinWidth: new(int64), Color: "#808080", Orientation: "square"}.Parse()
+	if err != nil {
+		panic(err)
+	}
 	from, to := time.UnixMilli(0x018f00000000), time.UnixMilli(0x019500000000)
 	all := []media.Query{
 		{}, {Search: media.Search{Type: "image/jpeg"}}, {Search: media.Search{Type: "image/*"}}, {Search: media.Search{Type: "text/css"}},
@@ -31,6 +35,9 @@ func searches() []media.Query {
 		{Search: media.Search{Captured: media.CaptureSearch{From: time.UnixMilli(1_700_000_000_005), To: time.UnixMilli(1_700_000_000_009)}}},
 		{Search: media.Search{Name: "photo", Captured: media.CaptureSearch{From: time.UnixMilli(1_700_000_000_005), Near: &capture.Near{Location: capture.Location{Latitude: 48, Longitude: 2}, Radius: 1000}}}},
 		{Search: media.Search{From: from, To: to}}, {Search: media.Search{To: from}},
+		{Search: media.Search{Words: wordsOf("common")}}, {Search: media.Search{Words: wordsOf("c")}}, {Search: media.Search{Words: wordsOf(`photo "jpg" -rare`)}},
+		{Search: media.Search{Words: wordsOf("absent")}}, {Search: media.Search{Words: wordsOf("photo common"), Keys: []string{"color"}}}, {Search: media.Search{Words: wordsOf("-absent")}},
+		{Search: media.Search{Filter: media.Filter{Access: media.Public}, Words: wordsOf("photo"), Traits: traits}},
 		{Search: media.Search{Filter: media.Filter{Access: media.Public}, Name: "photo"}}, {Search: media.Search{Filter: media.Filter{Group: "rare"}, Type: "image/*"}},
 		{Search: media.Search{Filter: media.Filter{Group: "common", Access: media.Private}, Name: "photo", From: from}},
 	}
@@ -57,6 +64,8 @@ func TestSearchPlans_ReadTheRowsOfTheirAppOnly(t *testing.T) {
 		for _, query := range searches() {
 			checkSearchPlans(t, p.explaining, p.small, query, statistics)
 		}
+		explainSearch(t, p.explaining, postgres.GroupsStatement(p.small), "statistics "+statistics+", groups", media.Query{}, maxSearchPages)
+		explainSearch(t, p.explaining, postgres.KeysStatement(p.small, ownItems), "statistics "+statistics+", keys", media.Query{}, maxSearchPages)
 	}
 
 	// The statistics say that the small app has all rows.

@@ -22,6 +22,8 @@ type searchBounds struct {
 	lastScan int
 	// counted bounds a count.
 	counted int
+	// groupRows bounds the rows of totals that a request for groups examines: a group has at most 16.
+	groupRows int
 	// timeout bounds a statement that combines terms: those of very many items take long.
 	timeout time.Duration
 }
@@ -39,6 +41,7 @@ const (
 	minSearchTimeout     = 10 * time.Millisecond
 	maxSearchTimeout     = 10 * time.Second
 	defaultSearchItems   = 5000
+	groupRows            = 5000
 	defaultSearchTimeout = 500 * time.Millisecond
 )
 
@@ -55,7 +58,7 @@ func (c SearchConfig) Validate() error {
 
 func (c SearchConfig) bounds() searchBounds {
 	items := int(cmp.Or(c.Items, defaultSearchItems))
-	return searchBounds{firstScan: 500, gathered: items, lastScan: items, counted: 2 * items, timeout: cmp.Or(c.Timeout, defaultSearchTimeout)}
+	return searchBounds{firstScan: 500, gathered: items, lastScan: items, counted: 2 * items, groupRows: groupRows, timeout: cmp.Or(c.Timeout, defaultSearchTimeout)}
 }
 
 // The terms of a name: how many characters they have, and how many of them a search has.
@@ -66,7 +69,7 @@ const (
 )
 
 // search is the parts of the statements of one search. Arguments $1 to $8 are those of matchSQL, $9 the
-// number of items to examine, and $10 the number to return; what follows depends on the statement.
+// number of items to examine, and $10 the number to return; what follows depends on the search and the statement.
 type search struct {
 	scope media.Scope
 	query media.Query
@@ -113,14 +116,28 @@ const matchSQL = `coalesce(app_id = $1 AND ($2::text = '' OR access = $2::text) 
         AND ($5::text = '' OR position($5::text IN lower(file_name COLLATE "C")) > 0)
         AND metadata @> $6::jsonb AND id >= $7::uuid AND id < $8::uuid, false)`
 
-func (s search) args(examined, wanted int) []any {
-	q := s.query
-	metadata, _ := q.Metadata.MarshalJSON() // of strings, which can be encoded
-	return []any{s.scope.AppID, string(q.Access), q.Group, q.Type, media.LowerName(q.Name), string(metadata), s.first, s.end, examined, wanted}
+// arguments are those of a statement.
+type arguments []any
+
+// add adds an argument, and returns its name in the statement.
+func (a *arguments) add(value any) string {
+	*a = append(*a, value)
+	return fmt.Sprintf("$%d", len(*a))
 }
 
-// foundColumns are what the rows of a search need: those of a list, and those of matchSQL.
-const foundColumns = itemColumns + ", app_id, bytes"
+func (s search) args(examined, wanted int) arguments {
+	q := s.query
+	metadata, _ := q.Metadata.MarshalJSON() // of strings, which can be encoded
+	return arguments{s.scope.AppID, string(q.Access), q.Group, q.Type, media.LowerName(q.Name), string(metadata), s.first, s.end, examined, wanted}
+}
+
+// matches returns whether an item matches, as matchSQL.
+func (s search) matches(args *arguments) string {
+	return matchSQL + s.traitsMatch(args) + s.captureMatch(args) + s.wordsMatch(args)
+}
+
+// foundColumns are what the rows of a search need: those of a list, and those of matches.
+const foundColumns = itemColumns + ", app_id, bytes, search_text"
 
 // orderKey returns the expression that a list by name or by size is ordered by.
 func (s search) orderKey() (expression, kind string, value any) {
@@ -145,26 +162,23 @@ func (s search) direction() (sorting, comparison string) {
 	return " DESC", "<"
 }
 
-// rows returns the conditions and the order of the rows of the list, as only one index has them, and the
-// arguments from $11 on. See list_statement.go for why the order has the key of the index.
-func (s search) rows() (where, order string, args []any) {
+// rows returns the conditions and the order of the rows of the list, as only one index has them. See list_statement.go for why the
+// order has the key of the index.
+func (s search) rows(args *arguments) (where, order string) {
 	sorting, comparison := s.direction()
 	if !s.byTime() {
 		key, kind, value := s.orderKey()
 		where = "app_id = $1 AND sealed_at IS NOT NULL"
 		if s.after != nil {
-			where += fmt.Sprintf(" AND (%s, id) %s ($11::%s, $12::uuid)", key, comparison, kind)
-			args = []any{value, s.after.ID}
+			where += fmt.Sprintf(" AND (%s, id) %s (%s::%s, %s::uuid)", key, comparison, args.add(value), kind, args.add(s.after.ID))
 		}
-		where, args = s.captureRange(where, args)
-		return where, key + sorting + ", id" + sorting, args
+		return where + s.captureRange(args), key + sorting + ", id" + sorting
 	}
 	var key, value string
 	where = "app_id = $1 AND sealed_at IS NOT NULL"
 	switch q := s.query; {
 	case q.Drafts:
-		key, value, where = "app_id", "$1", "account_id = $11 AND sealed_at IS NULL"
-		args = []any{s.scope.AccountID}
+		key, value, where = "app_id", "$1", "account_id = "+args.add(s.scope.AccountID)+" AND sealed_at IS NULL"
 	case q.Group != "" && q.Access != "":
 		key, value, where = "(access || '/' || group_label)", "($2::text || '/' || $3::text)", where+" AND group_label <> ''"
 	case q.Group != "":
@@ -172,58 +186,60 @@ func (s search) rows() (where, order string, args []any) {
 	case q.Access != "":
 		key, value = "access", "$2::text"
 	default:
-		return where + " AND id >= $7::uuid AND id < $8::uuid", "id" + sorting, nil
+		return where + " AND id >= $7::uuid AND id < $8::uuid", "id" + sorting
 	}
 	where += fmt.Sprintf(" AND %s >= %s AND %[1]s <= %[2]s AND (%[1]s, id) >= (%[2]s, $7::uuid) AND (%[1]s, id) < (%[2]s, $8::uuid)", key, value)
-	return where, key + sorting + ", id" + sorting, args
+	return where, key + sorting + ", id" + sorting
 }
 
 // inOrder returns the statement that examines items in the order of the list. Its rows are the items that
 // match, and the last one that was examined if the list goes on after it, which may not match.
 func (s search) inOrder(examined, wanted int) (sql string, args []any) {
-	where, order, more := s.rows()
-	match, args := s.match(append(s.args(examined, wanted), more...))
+	all := s.args(examined, wanted)
+	where, order := s.rows(&all)
 	return strings.Join([]string{
 		"-- name: FindItemsInOrder :many",
 		"SELECT n = $9, matches, " + itemColumns + " FROM (",
 		"    SELECT *, row_number() OVER () AS n FROM (",
 		"        SELECT " + foundColumns + " FROM item WHERE " + where + " ORDER BY " + order + " LIMIT (SELECT $9::bigint)",
 		"    ) AS listed",
-		") AS examined, LATERAL (SELECT " + match + " AS matches) AS m WHERE matches OR n = $9 LIMIT $10",
-	}, "\n"), args
+		") AS examined, LATERAL (SELECT " + s.matches(&all) + " AS matches) AS m WHERE matches OR n = $9 LIMIT $10",
+	}, "\n"), all
 }
 
 // gathered returns the statement that sorts items that were read in another order, and how many they are.
-func (s search) gathered(name, from string, args []any) (sql string, all []any) {
+func (s search) gathered(name, from string, args arguments) (sql string, all []any) {
 	sorting, comparison := s.direction()
 	order, where := "id"+sorting, ""
 	if !s.byTime() {
 		key, kind, value := s.orderKey()
 		order = key + sorting + ", id" + sorting
 		if s.after != nil {
-			where = fmt.Sprintf(" AND (%s, id) %s ($%d::%s, $%d::uuid)", key, comparison, len(args)+1, kind, len(args)+2)
-			args = append(args, value, s.after.ID)
+			where = fmt.Sprintf(" AND (%s, id) %s (%s::%s, %s::uuid)", key, comparison, args.add(value), kind, args.add(s.after.ID))
 		}
 	}
-	match, args := s.match(args)
 	return strings.Join([]string{
 		"-- name: " + name + " :many",
 		"WITH found AS MATERIALIZED (" + from + ")",
 		"SELECT all_found.n, page.* FROM (SELECT count(*) AS n FROM found) AS all_found LEFT JOIN LATERAL (",
-		"    SELECT " + itemColumns + " FROM found WHERE " + match + where + " ORDER BY " + order + " LIMIT $10",
+		"    SELECT " + itemColumns + " FROM found WHERE " + s.matches(&args) + where + " ORDER BY " + order + " LIMIT $10",
 		") AS page ON true",
 	}, "\n"), args
 }
 
-// byTermsSQL reads items by their terms. The condition on sealed_at is that of the index of the terms
+// byTermsSQL reads columns of items by their terms. The condition on sealed_at is that of the indexes of terms and of words
 // only.
-const byTermsSQL = `SELECT ` + foundColumns + ` FROM item WHERE (sealed_at IS NULL) IS FALSE
+func (s search) byTermsSQL(columns string, args *arguments) string {
+	return `SELECT ` + columns + ` FROM item WHERE (sealed_at IS NULL) IS FALSE
     AND item_terms(app_id, access, group_label, file_name, item_file_type(objects), metadata)
-        @> (SELECT array_agg(item_term($1, term)) FROM unnest($11::text[]) AS t (term)) LIMIT $9::bigint + 1`
+        @> (SELECT array_agg(item_term($1, term)) FROM unnest(` + args.add(termsOf(s.query.Search)) + `::text[]) AS t (term)) LIMIT $9::bigint + 1`
+}
 
 // byTerms returns the statement that sorts the items that have the terms of the search.
 func (s search) byTerms(examined, wanted int) (sql string, args []any) {
-	return s.gathered("FindItemsByTerms", byTermsSQL, append(s.args(examined, wanted), termsOf(s.query.Search)))
+	args = s.args(examined, wanted)
+	from := s.byTermsSQL(foundColumns, (*arguments)(&args))
+	return s.gathered("FindItemsByTerms", from, args)
 }
 
 // inTime returns the statement that sorts the items of a range of time.
@@ -232,23 +248,30 @@ func (s search) inTime(examined, wanted int) (sql string, args []any) {
 		s.args(examined, wanted))
 }
 
-func countSQL(match string) string {
-	return "SELECT count(*), count(*) FILTER (WHERE " + match + "), coalesce(sum(bytes) FILTER (WHERE " + match + "), 0)::bigint FROM "
+// counted returns the statement that counts items that a subquery reads, and those that match.
+func (s search) counted(name, from string, args arguments) (sql string, all []any) {
+	return strings.Join([]string{
+		"-- name: " + name + " :one",
+		"SELECT count(*), count(*) FILTER (WHERE matches), coalesce(sum(bytes) FILTER (WHERE matches), 0)::bigint",
+		"FROM (" + from + ") AS examined, LATERAL (SELECT " + s.matches(&args) + " AS matches) AS m",
+	}, "\n"), args
 }
+
+// countedColumns are those of a statement that counts. It has $10, as the others.
+const countedColumns = foundColumns + ", $10::int"
 
 // countInOrder returns the statement that counts among the newest items of the list.
 func (s search) countInOrder(examined int) (sql string, args []any) {
-	where, order, more := s.rows()
-	match, args := s.match(append(s.args(examined, 0), more...))
-	return strings.Join([]string{
-		"-- name: CountMatchesInOrder :one",
-		countSQL(match) + "(SELECT " + foundColumns + ", $10::int FROM item WHERE " + where + " ORDER BY " + order + " LIMIT (SELECT $9::bigint + 1)) AS examined",
-	}, "\n"), args
+	all := s.args(examined, 0)
+	where, order := s.rows(&all)
+	return s.counted("CountMatchesInOrder", "SELECT "+countedColumns+" FROM item WHERE "+where+" ORDER BY "+order+" LIMIT (SELECT $9::bigint + 1)", all)
 }
 
 // countByTerms returns the statement that counts among the items that have the terms of the search.
 func (s search) countByTerms(examined int) (sql string, args []any) {
-	return s.countGathered("CountMatchesByTerms", byTermsSQL, append(s.args(examined, 0), termsOf(s.query.Search)))
+	all := s.args(examined, 0)
+	from := s.byTermsSQL(countedColumns, &all)
+	return s.counted("CountMatchesByTerms", from, all)
 }
 
 // termsOf returns terms that all items which match a search have; see the function item_terms of the

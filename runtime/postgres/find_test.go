@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/alecthomas/kong"
 	"github.com/google/uuid"
@@ -48,11 +49,14 @@ func randomItem(random *rand.Rand, scope media.Scope) media.Item {
 	}
 	metadata := media.Metadata{}
 	for range random.IntN(3) {
-		metadata[pick(random, "color", "a.b", "x-1")] = pick(random, "red", "Red", `"=\ü`, "")
+		metadata[pick(random, "color", "a.b", "x-1")] = pick(random, "red", "Rouge é", `"=\ü`, "")
 	}
 	item := media.Item{ID: id, AccountID: scope.AccountID, AppID: scope.AppID, Access: pick(random, media.Public, media.Private), Group: pick(random, "", "", "album", "a'b"),
 		FileName: pick(random, "IMG_%03d.jpg", "img_%03d.JPG", "Straße %d ÄÖ.png", "%d%%_x", "🎉%d🎉🎉", "a%d"), Metadata: metadata, Objects: objects, CreatedAt: at, SealedAt: &at}
 	item.FileName = fmt.Sprintf(item.FileName, random.IntN(40))
+	for range random.IntN(4) {
+		item.Caption += pick(random, "Golden ", "gate", "Gäte-", "golden gate ", "Ünder\n", "straße ", "СОЛНЦЕ ", "東京タワー", "it's ", "x ")
+	}
 	if random.IntN(8) == 0 {
 		item.SealedAt = nil
 	}
@@ -65,7 +69,7 @@ func insertItems(t *testing.T, conn *pgx.Conn, items []media.Item) {
 	t.Helper()
 	rows := make([][]any, len(items))
 	for i, item := range items {
-		rows[i] = []any{item.ID, item.AccountID, item.AppID, item.FileName, item.Access, "", item.Group, item.Objects, item.Objects.Bytes(), item.Metadata, item.CreatedAt, item.SealedAt, postgres.CaptureText(item.Capture)}
+		rows[i] = []any{item.ID, item.AccountID, item.AppID, item.FileName, item.Access, item.Caption, item.Group, item.Objects, item.Objects.Bytes(), item.Metadata, item.CreatedAt, item.SealedAt, postgres.CaptureText(item.Capture)}
 	}
 	_, err := conn.CopyFrom(t.Context(), pgx.Identifier{"stored_item"},
 		[]string{"id", "account_id", "app_id", "file_name", "access", "caption", "group_label", "objects", "bytes", "metadata", "created_at", "sealed_at", "capture"}, pgx.CopyFromRows(rows))
@@ -89,12 +93,52 @@ func matches(q media.Query, item media.Item) bool {
 			return false
 		}
 	}
-	if !capturedIn(q.Captured, item) {
-		return false
-	}
-	return item.Draft() == q.Drafts && (q.Access == "" || q.Access == item.Access) && (q.Group == "" || q.Group == item.Group) &&
+	return hasWords(q, item) && capturedIn(q.Captured, item) && item.Draft() == q.Drafts && (q.Access == "" || q.Access == item.Access) && (q.Group == "" || q.Group == item.Group) &&
 		(q.Type == "" || q.Type == kind || strings.HasSuffix(q.Type, "/*") && strings.HasPrefix(kind, strings.TrimSuffix(q.Type, "*"))) &&
 		strings.Contains(lower(item.FileName), lower(q.Name)) && (q.From.IsZero() || !start.Before(q.From)) && (q.To.IsZero() || start.Before(q.To))
+}
+
+// plain is the model of what words are without accents, in lower case and with spaces around letters of scripts that have none.
+var plain = strings.NewReplacer("ä", "a", "ö", "o", "ü", "u", "ß", "ss", "é", "e", "東", " 東 ", "京", " 京 ", "タ", " タ ", "ワ", " ワ ", "ー", " ー ")
+
+// wordsIn are the words of the lines of a text.
+func wordsIn(text string) (lines [][]string) {
+	for line := range strings.SplitSeq(text, "\n") {
+		lines = append(lines, strings.FieldsFunc(plain.Replace(strings.ToLower(line)), func(r rune) bool { return r < 0x80 && !unicode.IsLetter(r) && !unicode.IsDigit(r) || r == '’' }))
+	}
+	return lines
+}
+
+// hasWords is the model of a search by words.
+func hasWords(q media.Query, item media.Item) bool {
+	fields := []string{item.FileName, item.Caption, item.Group}
+	for key, value := range item.Metadata {
+		if q.Keys == nil || slices.Contains(q.Keys, key) {
+			fields = append(fields, value)
+		}
+	}
+	lines := wordsIn(strings.Join(fields, "\n"))
+	has := func(text media.WordText) bool {
+		wanted := strings.Fields(text.Folded)
+		last := len(wanted) - 1
+		for _, line := range lines {
+			for at := 0; at+last < len(line); at++ {
+				if found := line[at : at+last+1]; slices.Equal(found[:last], wanted[:last]) && (found[last] == wanted[last] || !text.Whole && strings.HasPrefix(found[last], wanted[last])) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	return !slices.ContainsFunc(q.Words.Texts, func(text media.WordText) bool { return !has(text) }) && !slices.ContainsFunc(q.Words.Excluded, has)
+}
+
+func wordsOf(text string) media.Words {
+	words, err := media.ParseWords(text)
+	if err != nil {
+		panic(err)
+	}
+	return words
 }
 
 // inModel returns the ids of the list of a query.
@@ -145,12 +189,22 @@ func randomQuery(random *rand.Rand) media.Query {
 		q.From = time.Time{}
 	}
 	if some() {
-		q.Metadata = media.Metadata{pick(random, "color", "a.b"): pick(random, "red", "Red", `"=\ü`)}
+		q.Metadata = media.Metadata{pick(random, "color", "a.b"): pick(random, "red", "Rouge é", `"=\ü`)}
 		if some() {
 			q.Metadata["x-1"] = "red"
 		}
 	}
 	q.Captured = randomCaptured(random)
+	if some() {
+		var parts []string
+		for range 1 + random.IntN(2) {
+			parts = append(parts, pick(random, "", "", "-")+pick(random, "golden", "gat", `"golden gate"`, `"Gate"`, "gate-golden", "UNDER", "strasse", "солн", "京タ", `"東京"`, "it’s", "img", "album", "rouge", "re", "x"))
+		}
+		q.Words = wordsOf(strings.Join(parts, " "))
+		if some() {
+			q.Keys = pick(random, []string{"color"}, []string{"a.b", "x-1"}, []string{})
+		}
+	}
 	if random.IntN(6) == 0 {
 		q.Drafts, q.Order.By = true, media.ByTime
 	}
@@ -179,6 +233,7 @@ func principalOf(scope media.Scope) account.Principal {
 func readAll(t *testing.T, service *media.Service, p account.Principal, q media.Query, between func()) []uuid.UUID {
 	t.Helper()
 	var ids []uuid.UUID
+	p.Account.Search.Keys = q.Keys // Find takes it from there
 	for range 10_000 {
 		results, err := service.Find(t.Context(), p, q)
 		must(t, err)
@@ -236,6 +291,7 @@ func TestFind_EqualsModel(t *testing.T) {
 		if got := readAll(t, service, p, q, func() {}); !slices.Equal(got, want) {
 			t.Fatalf("%+v: %d items are not those of the model, %d", q, len(got), len(want))
 		}
+		p.Account.Search.Keys = q.Keys
 		q.Page = 1 + random.IntN(3)
 		results, err := service.Find(t.Context(), p, q)
 		must(t, err)

@@ -135,6 +135,10 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 		"00076_item_location.sql":              "4393178046c28506e1575a0399a8ed69d353c43099a215dc7bad032dbfc552db",
 		"00077_account_locations.sql":          "ff818cf2d2fb493186f28825e679ce4b0942c7fe2aff1bd445b199b5e0d3882c",
 		"00078_item_capture_indexes.sql":       "b10e8830cb8c95675d41d9fbafbbf4f041ff2003cfb9b346e5612197541205b8",
+		"00061_search_text.sql":                "d1671f6c36b02a3eb5c1b309f97c419181287fcd394f5c34581d32794d5b8f22",
+		"00062_search_text_view.sql":           "4c07ca86d6bc445f73595ee0944f8f40ee21018708542ad144f30ef192ad7d15",
+		"00063_search_words.sql":               "095325e6ea3705ad73fd86f7d407b4b03bb14005dd48037a0989dc1e53a33540",
+		"00064_account_search.sql":             "2e2b1954a5de5d630de59d6c24d4cf980b4ffcd0ff14fc5619f92df27f94dfd6",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

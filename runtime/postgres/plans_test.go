@@ -281,6 +281,51 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 	must(t, held.Rollback(t.Context()))
 }
 
+// Statistics of when there were hardly any drafts make an index of all drafts look as good as that of the ids. A statement that used it would
+// read all drafts, which may be many a minute later.
+func TestPlans_ADraftIsFoundByItsID(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	own := provisioned(t, store)
+	conn := connect(t, url)
+	withoutAutovacuum(t, url)
+	seedItemRows(t, conn, own, "01900000-0000-7000-8000-", 1500, "public", "album", true)
+	exec(t, url, `ANALYZE`)
+	seedItemRows(t, conn, own, "01910000-0000-7000-8000-", 5*ownDrafts, "private", "", false)
+	draft, free := uuid.MustParse("01910000-0000-7000-8000-000000000001"), uuid.MustParse("01910000-0000-7000-8000-000000000002")
+	exec(t, url, `UPDATE stored_item SET gate_state = 1 WHERE sealed_at IS NULL AND id <> '01910000-0000-7000-8000-000000000002'`)
+	exec(t, url, `UPDATE account_usage SET bytes = 1000000`)
+	for name, run := range map[string]func(context.Context, *sqlgen.Queries){
+		"seal": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.Seal(ctx, sqlgen.SealParams{AppID: own.AppID, ID: free, Now: time.Now()})
+		},
+		"want a seal": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.WantSeal(ctx, sqlgen.WantSealParams{AppID: own.AppID, ID: draft})
+		},
+		"let it pass": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.PassItem(ctx, sqlgen.PassItemParams{AccountID: own.AccountID, ID: draft})
+		},
+		"deny it": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.DenyItem(ctx, sqlgen.DenyItemParams{AccountID: own.AccountID, ID: draft})
+		},
+		"quarantine it": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.QuarantineItem(ctx, sqlgen.QuarantineItemParams{AccountID: own.AccountID, ID: draft})
+		},
+		"delete a draft": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: own.AppID, ID: draft, DraftsOnly: true})
+		},
+	} {
+		for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
+			run(t.Context(), sqlgen.New(&explainer{conn: conn, mode: mode})) // the catalogs are read
+			explained := &explainer{conn: conn, mode: mode}
+			run(t.Context(), sqlgen.New(explained))
+			if !errors.Is(explained.err, errExplained) || explained.pages > maxPages {
+				t.Errorf("%s, %s: %d pages are read, %v\n%s", name, mode, explained.pages, explained.err, explained.outline)
+			}
+		}
+	}
+}
+
 // withoutAutovacuum keeps the tables of a database without statistics until they are analyzed.
 func withoutAutovacuum(t *testing.T, url string) {
 	t.Helper()

@@ -261,6 +261,27 @@ func (e MediaItemState) Valid() bool {
 	}
 }
 
+// Defines values for Orientation.
+const (
+	Landscape Orientation = "landscape"
+	Portrait  Orientation = "portrait"
+	Square    Orientation = "square"
+)
+
+// Valid indicates whether the value is a known member of the Orientation enum.
+func (e Orientation) Valid() bool {
+	switch e {
+	case Landscape:
+		return true
+	case Portrait:
+		return true
+	case Square:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PresetFit.
 const (
 	Cover  PresetFit = "cover"
@@ -514,7 +535,7 @@ type CaptureContentCredentials string
 
 // Count defines model for Count.
 type Count struct {
-	// AtLeast True if there may be more matching items: with `type`, `name`, `from`, `to` or `meta`, up to 10000 items are examined. Absent otherwise.
+	// AtLeast True if there may be more matching items: with other filters than `access` and `group`, up to 10000 items are examined. Absent otherwise.
 	AtLeast *bool `json:"atLeast,omitempty"`
 	Count   int64 `json:"count"`
 }
@@ -525,17 +546,32 @@ type CountQuery struct {
 	Access       *Access    `json:"access,omitempty"`
 	CapturedFrom *time.Time `json:"capturedFrom,omitempty"`
 	CapturedTo   *time.Time `json:"capturedTo,omitempty"`
+	Color        *string    `json:"color,omitempty"`
 	From         *time.Time `json:"from,omitempty"`
 
 	// Group Empty means no filter.
 	Group *string `json:"group,omitempty"`
 
+	// Has `caption`, `group`, or both with a comma.
+	Has *Traits `json:"has,omitempty"`
+
+	// Lacks `caption`, `group`, or both with a comma.
+	Lacks     *Traits `json:"lacks,omitempty"`
+	MaxBytes  *int64  `json:"maxBytes,omitempty"`
+	MaxHeight *int64  `json:"maxHeight,omitempty"`
+	MaxWidth  *int64  `json:"maxWidth,omitempty"`
+
 	// Meta Only items that have these pairs in their `metadata`.
-	Meta *map[string]string `json:"meta,omitempty"`
-	Name *string            `json:"name,omitempty"`
-	Near *string            `json:"near,omitempty"`
-	To   *time.Time         `json:"to,omitempty"`
-	Type *string            `json:"type,omitempty"`
+	Meta        *map[string]string `json:"meta,omitempty"`
+	MinBytes    *int64             `json:"minBytes,omitempty"`
+	MinHeight   *int64             `json:"minHeight,omitempty"`
+	MinWidth    *int64             `json:"minWidth,omitempty"`
+	Name        *string            `json:"name,omitempty"`
+	Near        *string            `json:"near,omitempty"`
+	Orientation *Orientation       `json:"orientation,omitempty"`
+	Q           *string            `json:"q,omitempty"`
+	To          *time.Time         `json:"to,omitempty"`
+	Type        *string            `json:"type,omitempty"`
 }
 
 // Deleted defines model for Deleted.
@@ -655,6 +691,16 @@ type Focus struct {
 	Y float64 `json:"y"`
 }
 
+// GroupCount defines model for GroupCount.
+type GroupCount struct {
+	// Count Sealed items of the group.
+	Count int64  `json:"count"`
+	Group string `json:"group"`
+}
+
+// GroupList defines model for GroupList.
+type GroupList = []GroupCount
+
 // ListQuery defines model for ListQuery.
 type ListQuery struct {
 	// Access Who may read the file of a sealed item.
@@ -662,6 +708,7 @@ type ListQuery struct {
 	After        *string    `json:"after,omitempty"`
 	CapturedFrom *time.Time `json:"capturedFrom,omitempty"`
 	CapturedTo   *time.Time `json:"capturedTo,omitempty"`
+	Color        *string    `json:"color,omitempty"`
 
 	// Fields As in the query.
 	Fields *string    `json:"fields,omitempty"`
@@ -669,17 +716,31 @@ type ListQuery struct {
 
 	// Group Empty means no filter.
 	Group *string `json:"group,omitempty"`
-	Limit *int    `json:"limit,omitempty"`
+
+	// Has `caption`, `group`, or both with a comma.
+	Has *Traits `json:"has,omitempty"`
+
+	// Lacks `caption`, `group`, or both with a comma.
+	Lacks     *Traits `json:"lacks,omitempty"`
+	Limit     *int    `json:"limit,omitempty"`
+	MaxBytes  *int64  `json:"maxBytes,omitempty"`
+	MaxHeight *int64  `json:"maxHeight,omitempty"`
+	MaxWidth  *int64  `json:"maxWidth,omitempty"`
 
 	// Meta Only items that have these pairs in their `metadata`.
-	Meta  *map[string]string `json:"meta,omitempty"`
-	Name  *string            `json:"name,omitempty"`
-	Near  *string            `json:"near,omitempty"`
-	Page  *int               `json:"page,omitempty"`
-	Sort  *Sort              `json:"sort,omitempty"`
-	State *State             `json:"state,omitempty"`
-	To    *time.Time         `json:"to,omitempty"`
-	Type  *string            `json:"type,omitempty"`
+	Meta        *map[string]string `json:"meta,omitempty"`
+	MinBytes    *int64             `json:"minBytes,omitempty"`
+	MinHeight   *int64             `json:"minHeight,omitempty"`
+	MinWidth    *int64             `json:"minWidth,omitempty"`
+	Name        *string            `json:"name,omitempty"`
+	Near        *string            `json:"near,omitempty"`
+	Orientation *Orientation       `json:"orientation,omitempty"`
+	Page        *int               `json:"page,omitempty"`
+	Q           *string            `json:"q,omitempty"`
+	Sort        *Sort              `json:"sort,omitempty"`
+	State       *State             `json:"state,omitempty"`
+	To          *time.Time         `json:"to,omitempty"`
+	Type        *string            `json:"type,omitempty"`
 }
 
 // Location Where the file was made (WGS 84), in accounts that keep it (`spec.metadata.location` of the MediaAccount).
@@ -773,6 +834,25 @@ type MediaPatch = map[string]any
 
 // Metadata Up to 24 pairs. A key has 1 to 64 characters of a-z, 0-9, '.', '_' and '-', and begins with a letter; a value has up to 512 characters.
 type Metadata map[string]string
+
+// MetadataKeyCount defines model for MetadataKeyCount.
+type MetadataKeyCount struct {
+	// Count Examined items that have the key.
+	Count int64  `json:"count"`
+	Key   string `json:"key"`
+}
+
+// MetadataKeys defines model for MetadataKeys.
+type MetadataKeys struct {
+	// AtLeast True if there may be more keys, and more items that have them: up to 5000 items are examined, the newest ones. Absent otherwise.
+	AtLeast *bool `json:"atLeast,omitempty"`
+
+	// Keys The keys, those of most items first: at most 1000.
+	Keys []MetadataKeyCount `json:"keys"`
+}
+
+// Orientation defines model for Orientation.
+type Orientation string
 
 // Picture defines model for Picture.
 type Picture struct {
@@ -996,6 +1076,9 @@ type Totals struct {
 	Storage int64 `json:"storage"`
 }
 
+// Traits `caption`, `group`, or both with a comma.
+type Traits = string
+
 // URLUpload defines model for URLUpload.
 type URLUpload struct {
 	// Bytes Bytes that have been received.
@@ -1096,6 +1179,9 @@ type CapturedFrom = time.Time
 // CapturedTo defines model for CapturedTo.
 type CapturedTo = time.Time
 
+// Color defines model for Color.
+type Color = string
+
 // Fields defines model for Fields.
 type Fields = string
 
@@ -1105,14 +1191,38 @@ type From = time.Time
 // Group defines model for Group.
 type Group = string
 
+// Has `caption`, `group`, or both with a comma.
+type Has = Traits
+
 // IfMatch defines model for IfMatch.
 type IfMatch = string
+
+// Lacks `caption`, `group`, or both with a comma.
+type Lacks = Traits
 
 // Limit defines model for Limit.
 type Limit = int
 
+// MaxBytes defines model for MaxBytes.
+type MaxBytes = int64
+
+// MaxHeight defines model for MaxHeight.
+type MaxHeight = int64
+
+// MaxWidth defines model for MaxWidth.
+type MaxWidth = int64
+
 // MediaID defines model for MediaID.
 type MediaID = string
+
+// MinBytes defines model for MinBytes.
+type MinBytes = int64
+
+// MinHeight defines model for MinHeight.
+type MinHeight = int64
+
+// MinWidth defines model for MinWidth.
+type MinWidth = int64
 
 // Name defines model for Name.
 type Name = string
@@ -1122,6 +1232,9 @@ type Near = string
 
 // Page defines model for Page.
 type Page = int
+
+// Q defines model for Q.
+type Q = string
 
 // To defines model for To.
 type To = time.Time
@@ -1276,6 +1389,41 @@ type ListMediaParams struct {
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
 	Near *Near `form:"near,omitempty" json:"near,omitempty"`
 
+	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
+	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
+	// last one is not longer. `-` before a word or a phrase: only items without it.
+	Q *Q `form:"q,omitempty" json:"q,omitempty"`
+
+	// Has Only items that have a `caption`, a `group`, or both (`caption,group`).
+	Has *Has `form:"has,omitempty" json:"has,omitempty"`
+
+	// Lacks Only items that have no `caption`, no `group`, or neither.
+	Lacks *Lacks `form:"lacks,omitempty" json:"lacks,omitempty"`
+
+	// MinBytes Only items whose `size` is this or more.
+	MinBytes *MinBytes `form:"minBytes,omitempty" json:"minBytes,omitempty"`
+
+	// MaxBytes Only items whose `size` is this or less.
+	MaxBytes *MaxBytes `form:"maxBytes,omitempty" json:"maxBytes,omitempty"`
+
+	// MinWidth Only items whose `width` is known, and is this or more.
+	MinWidth *MinWidth `form:"minWidth,omitempty" json:"minWidth,omitempty"`
+
+	// MaxWidth Only items whose `width` is known, and is this or less.
+	MaxWidth *MaxWidth `form:"maxWidth,omitempty" json:"maxWidth,omitempty"`
+
+	// MinHeight Only items whose `height` is known, and is this or more.
+	MinHeight *MinHeight `form:"minHeight,omitempty" json:"minHeight,omitempty"`
+
+	// MaxHeight Only items whose `height` is known, and is this or less.
+	MaxHeight *MaxHeight `form:"maxHeight,omitempty" json:"maxHeight,omitempty"`
+
+	// Orientation Only pictures and videos that are wider than high, higher than wide, or neither.
+	Orientation *Orientation `form:"orientation,omitempty" json:"orientation,omitempty"`
+
+	// Color Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out.
+	Color *Color `form:"color,omitempty" json:"color,omitempty"`
+
 	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began, `captured` when the file was made, or the upload began if that is not known.
 	Sort *Sort `form:"sort,omitempty" json:"sort,omitempty"`
 
@@ -1323,6 +1471,41 @@ type ListMediaByPostParams struct {
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
 	Near *Near `form:"near,omitempty" json:"near,omitempty"`
 
+	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
+	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
+	// last one is not longer. `-` before a word or a phrase: only items without it.
+	Q *Q `form:"q,omitempty" json:"q,omitempty"`
+
+	// Has Only items that have a `caption`, a `group`, or both (`caption,group`).
+	Has *Has `form:"has,omitempty" json:"has,omitempty"`
+
+	// Lacks Only items that have no `caption`, no `group`, or neither.
+	Lacks *Lacks `form:"lacks,omitempty" json:"lacks,omitempty"`
+
+	// MinBytes Only items whose `size` is this or more.
+	MinBytes *MinBytes `form:"minBytes,omitempty" json:"minBytes,omitempty"`
+
+	// MaxBytes Only items whose `size` is this or less.
+	MaxBytes *MaxBytes `form:"maxBytes,omitempty" json:"maxBytes,omitempty"`
+
+	// MinWidth Only items whose `width` is known, and is this or more.
+	MinWidth *MinWidth `form:"minWidth,omitempty" json:"minWidth,omitempty"`
+
+	// MaxWidth Only items whose `width` is known, and is this or less.
+	MaxWidth *MaxWidth `form:"maxWidth,omitempty" json:"maxWidth,omitempty"`
+
+	// MinHeight Only items whose `height` is known, and is this or more.
+	MinHeight *MinHeight `form:"minHeight,omitempty" json:"minHeight,omitempty"`
+
+	// MaxHeight Only items whose `height` is known, and is this or less.
+	MaxHeight *MaxHeight `form:"maxHeight,omitempty" json:"maxHeight,omitempty"`
+
+	// Orientation Only pictures and videos that are wider than high, higher than wide, or neither.
+	Orientation *Orientation `form:"orientation,omitempty" json:"orientation,omitempty"`
+
+	// Color Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out.
+	Color *Color `form:"color,omitempty" json:"color,omitempty"`
+
 	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began, `captured` when the file was made, or the upload began if that is not known.
 	Sort *Sort `form:"sort,omitempty" json:"sort,omitempty"`
 
@@ -1361,6 +1544,41 @@ type CountMediaParams struct {
 
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
 	Near *Near `form:"near,omitempty" json:"near,omitempty"`
+
+	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
+	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
+	// last one is not longer. `-` before a word or a phrase: only items without it.
+	Q *Q `form:"q,omitempty" json:"q,omitempty"`
+
+	// Has Only items that have a `caption`, a `group`, or both (`caption,group`).
+	Has *Has `form:"has,omitempty" json:"has,omitempty"`
+
+	// Lacks Only items that have no `caption`, no `group`, or neither.
+	Lacks *Lacks `form:"lacks,omitempty" json:"lacks,omitempty"`
+
+	// MinBytes Only items whose `size` is this or more.
+	MinBytes *MinBytes `form:"minBytes,omitempty" json:"minBytes,omitempty"`
+
+	// MaxBytes Only items whose `size` is this or less.
+	MaxBytes *MaxBytes `form:"maxBytes,omitempty" json:"maxBytes,omitempty"`
+
+	// MinWidth Only items whose `width` is known, and is this or more.
+	MinWidth *MinWidth `form:"minWidth,omitempty" json:"minWidth,omitempty"`
+
+	// MaxWidth Only items whose `width` is known, and is this or less.
+	MaxWidth *MaxWidth `form:"maxWidth,omitempty" json:"maxWidth,omitempty"`
+
+	// MinHeight Only items whose `height` is known, and is this or more.
+	MinHeight *MinHeight `form:"minHeight,omitempty" json:"minHeight,omitempty"`
+
+	// MaxHeight Only items whose `height` is known, and is this or less.
+	MaxHeight *MaxHeight `form:"maxHeight,omitempty" json:"maxHeight,omitempty"`
+
+	// Orientation Only pictures and videos that are wider than high, higher than wide, or neither.
+	Orientation *Orientation `form:"orientation,omitempty" json:"orientation,omitempty"`
+
+	// Color Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out.
+	Color *Color `form:"color,omitempty" json:"color,omitempty"`
 }
 
 // CountMediaByPostParams defines parameters for CountMediaByPost.
@@ -1391,6 +1609,41 @@ type CountMediaByPostParams struct {
 
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
 	Near *Near `form:"near,omitempty" json:"near,omitempty"`
+
+	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
+	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
+	// last one is not longer. `-` before a word or a phrase: only items without it.
+	Q *Q `form:"q,omitempty" json:"q,omitempty"`
+
+	// Has Only items that have a `caption`, a `group`, or both (`caption,group`).
+	Has *Has `form:"has,omitempty" json:"has,omitempty"`
+
+	// Lacks Only items that have no `caption`, no `group`, or neither.
+	Lacks *Lacks `form:"lacks,omitempty" json:"lacks,omitempty"`
+
+	// MinBytes Only items whose `size` is this or more.
+	MinBytes *MinBytes `form:"minBytes,omitempty" json:"minBytes,omitempty"`
+
+	// MaxBytes Only items whose `size` is this or less.
+	MaxBytes *MaxBytes `form:"maxBytes,omitempty" json:"maxBytes,omitempty"`
+
+	// MinWidth Only items whose `width` is known, and is this or more.
+	MinWidth *MinWidth `form:"minWidth,omitempty" json:"minWidth,omitempty"`
+
+	// MaxWidth Only items whose `width` is known, and is this or less.
+	MaxWidth *MaxWidth `form:"maxWidth,omitempty" json:"maxWidth,omitempty"`
+
+	// MinHeight Only items whose `height` is known, and is this or more.
+	MinHeight *MinHeight `form:"minHeight,omitempty" json:"minHeight,omitempty"`
+
+	// MaxHeight Only items whose `height` is known, and is this or less.
+	MaxHeight *MaxHeight `form:"maxHeight,omitempty" json:"maxHeight,omitempty"`
+
+	// Orientation Only pictures and videos that are wider than high, higher than wide, or neither.
+	Orientation *Orientation `form:"orientation,omitempty" json:"orientation,omitempty"`
+
+	// Color Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out.
+	Color *Color `form:"color,omitempty" json:"color,omitempty"`
 }
 
 // TotalStorageParams defines parameters for TotalStorage.
@@ -1421,6 +1674,41 @@ type TotalStorageParams struct {
 
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
 	Near *Near `form:"near,omitempty" json:"near,omitempty"`
+
+	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
+	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
+	// last one is not longer. `-` before a word or a phrase: only items without it.
+	Q *Q `form:"q,omitempty" json:"q,omitempty"`
+
+	// Has Only items that have a `caption`, a `group`, or both (`caption,group`).
+	Has *Has `form:"has,omitempty" json:"has,omitempty"`
+
+	// Lacks Only items that have no `caption`, no `group`, or neither.
+	Lacks *Lacks `form:"lacks,omitempty" json:"lacks,omitempty"`
+
+	// MinBytes Only items whose `size` is this or more.
+	MinBytes *MinBytes `form:"minBytes,omitempty" json:"minBytes,omitempty"`
+
+	// MaxBytes Only items whose `size` is this or less.
+	MaxBytes *MaxBytes `form:"maxBytes,omitempty" json:"maxBytes,omitempty"`
+
+	// MinWidth Only items whose `width` is known, and is this or more.
+	MinWidth *MinWidth `form:"minWidth,omitempty" json:"minWidth,omitempty"`
+
+	// MaxWidth Only items whose `width` is known, and is this or less.
+	MaxWidth *MaxWidth `form:"maxWidth,omitempty" json:"maxWidth,omitempty"`
+
+	// MinHeight Only items whose `height` is known, and is this or more.
+	MinHeight *MinHeight `form:"minHeight,omitempty" json:"minHeight,omitempty"`
+
+	// MaxHeight Only items whose `height` is known, and is this or less.
+	MaxHeight *MaxHeight `form:"maxHeight,omitempty" json:"maxHeight,omitempty"`
+
+	// Orientation Only pictures and videos that are wider than high, higher than wide, or neither.
+	Orientation *Orientation `form:"orientation,omitempty" json:"orientation,omitempty"`
+
+	// Color Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out.
+	Color *Color `form:"color,omitempty" json:"color,omitempty"`
 }
 
 // TotalStorageByPostParams defines parameters for TotalStorageByPost.
@@ -1451,6 +1739,41 @@ type TotalStorageByPostParams struct {
 
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
 	Near *Near `form:"near,omitempty" json:"near,omitempty"`
+
+	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
+	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
+	// last one is not longer. `-` before a word or a phrase: only items without it.
+	Q *Q `form:"q,omitempty" json:"q,omitempty"`
+
+	// Has Only items that have a `caption`, a `group`, or both (`caption,group`).
+	Has *Has `form:"has,omitempty" json:"has,omitempty"`
+
+	// Lacks Only items that have no `caption`, no `group`, or neither.
+	Lacks *Lacks `form:"lacks,omitempty" json:"lacks,omitempty"`
+
+	// MinBytes Only items whose `size` is this or more.
+	MinBytes *MinBytes `form:"minBytes,omitempty" json:"minBytes,omitempty"`
+
+	// MaxBytes Only items whose `size` is this or less.
+	MaxBytes *MaxBytes `form:"maxBytes,omitempty" json:"maxBytes,omitempty"`
+
+	// MinWidth Only items whose `width` is known, and is this or more.
+	MinWidth *MinWidth `form:"minWidth,omitempty" json:"minWidth,omitempty"`
+
+	// MaxWidth Only items whose `width` is known, and is this or less.
+	MaxWidth *MaxWidth `form:"maxWidth,omitempty" json:"maxWidth,omitempty"`
+
+	// MinHeight Only items whose `height` is known, and is this or more.
+	MinHeight *MinHeight `form:"minHeight,omitempty" json:"minHeight,omitempty"`
+
+	// MaxHeight Only items whose `height` is known, and is this or less.
+	MaxHeight *MaxHeight `form:"maxHeight,omitempty" json:"maxHeight,omitempty"`
+
+	// Orientation Only pictures and videos that are wider than high, higher than wide, or neither.
+	Orientation *Orientation `form:"orientation,omitempty" json:"orientation,omitempty"`
+
+	// Color Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out.
+	Color *Color `form:"color,omitempty" json:"color,omitempty"`
 }
 
 // GetMediaParams defines parameters for GetMedia.
@@ -1463,6 +1786,18 @@ type GetMediaParams struct {
 type GetMediaByPostParams struct {
 	// Fields The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`.
 	Fields *Fields `form:"fields,omitempty" json:"fields,omitempty"`
+}
+
+// ListGroupsParams defines parameters for ListGroups.
+type ListGroupsParams struct {
+	// Access Count only items of this access. Groups without one are left out.
+	Access *Access `form:"access,omitempty" json:"access,omitempty"`
+
+	// Limit Groups per page.
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After The cursor of the page before, from its header `X-Next-Cursor`.
+	After *string `form:"after,omitempty" json:"after,omitempty"`
 }
 
 // ListUploadsParams defines parameters for ListUploads.
@@ -1698,8 +2033,8 @@ type ClientInterface interface {
 
 	// ListMedia List items
 	//
-	// Sealed items, newest first. The filters `type`, `name`, `from`, `to` and `meta.<key>=<value>`, which can be sent for
-	// several keys, must all match. A list that is filtered by one of them, or sorted, is read by cursor: the answer has
+	// Sealed items, newest first. All filters that are sent must match: `q` (words), `type`, `name`, `from`, `to`, `has`, `lacks`,
+	// bounds of the size, `orientation`, `color` and `meta.<key>=<value>`, which can be sent for several keys. A list that is filtered by one of them, or sorted, is read by cursor: the answer has
 	// a header `X-Next-Cursor` unless the list ends. Send its value in `after`, with the same filters and sort. A page of
 	// such a list can have fewer items than `limit`, or none, while there is a next one.
 	//
@@ -1786,6 +2121,21 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /media/get/{mediaId} (the `GetMediaByPost` operationId).
 	GetMediaByPost(ctx context.Context, mediaID MediaID, params *GetMediaByPostParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListGroups List groups
+	//
+	// The groups of the sealed items of this app, in the order of their names, with how many items each has. A page may have
+	// fewer than `limit` groups, or none, while `X-Next-Cursor` says that there are more.
+	//
+	// Corresponds with GET /media/groups (the `ListGroups` operationId).
+	ListGroups(ctx context.Context, params *ListGroupsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListMetadataKeys List the keys of metadata
+	//
+	// The keys that the metadata of this app's sealed items has, with how many items have each.
+	//
+	// Corresponds with GET /media/metadata/keys (the `ListMetadataKeys` operationId).
+	ListMetadataKeys(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RestoreMedia Restore a deleted item
 	//
@@ -2151,8 +2501,8 @@ func (c *Client) DescribeFile(ctx context.Context, mediaID MediaID, variant stri
 
 // ListMedia List items
 //
-// Sealed items, newest first. The filters `type`, `name`, `from`, `to` and `meta.<key>=<value>`, which can be sent for
-// several keys, must all match. A list that is filtered by one of them, or sorted, is read by cursor: the answer has
+// Sealed items, newest first. All filters that are sent must match: `q` (words), `type`, `name`, `from`, `to`, `has`, `lacks`,
+// bounds of the size, `orientation`, `color` and `meta.<key>=<value>`, which can be sent for several keys. A list that is filtered by one of them, or sorted, is read by cursor: the answer has
 // a header `X-Next-Cursor` unless the list ends. Send its value in `after`, with the same filters and sort. A page of
 // such a list can have fewer items than `limit`, or none, while there is a next one.
 //
@@ -2340,6 +2690,41 @@ func (c *Client) GetMedia(ctx context.Context, mediaID MediaID, params *GetMedia
 // Corresponds with POST /media/get/{mediaId} (the `GetMediaByPost` operationId).
 func (c *Client) GetMediaByPost(ctx context.Context, mediaID MediaID, params *GetMediaByPostParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetMediaByPostRequest(c.Server, mediaID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListGroups List groups
+//
+// The groups of the sealed items of this app, in the order of their names, with how many items each has. A page may have
+// fewer than `limit` groups, or none, while `X-Next-Cursor` says that there are more.
+//
+// Corresponds with GET /media/groups (the `ListGroups` operationId).
+func (c *Client) ListGroups(ctx context.Context, params *ListGroupsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListGroupsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListMetadataKeys List the keys of metadata
+//
+// The keys that the metadata of this app's sealed items has, with how many items have each.
+//
+// Corresponds with GET /media/metadata/keys (the `ListMetadataKeys` operationId).
+func (c *Client) ListMetadataKeys(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListMetadataKeysRequest(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -3335,6 +3720,138 @@ func NewListMediaRequest(server string, params *ListMediaParams) (*http.Request,
 
 		}
 
+		if params.Q != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", *params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Has != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "has", *params.Has, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Lacks != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "lacks", *params.Lacks, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MinBytes != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "minBytes", *params.MinBytes, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MaxBytes != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "maxBytes", *params.MaxBytes, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MinWidth != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "minWidth", *params.MinWidth, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MaxWidth != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "maxWidth", *params.MaxWidth, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MinHeight != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "minHeight", *params.MinHeight, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MaxHeight != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "maxHeight", *params.MaxHeight, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Orientation != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "orientation", *params.Orientation, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Color != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "color", *params.Color, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Sort != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "sort", *params.Sort, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
@@ -3568,6 +4085,138 @@ func NewListMediaByPostRequestWithBody(server string, params *ListMediaByPostPar
 
 		}
 
+		if params.Q != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", *params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Has != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "has", *params.Has, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Lacks != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "lacks", *params.Lacks, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MinBytes != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "minBytes", *params.MinBytes, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MaxBytes != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "maxBytes", *params.MaxBytes, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MinWidth != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "minWidth", *params.MinWidth, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MaxWidth != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "maxWidth", *params.MaxWidth, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MinHeight != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "minHeight", *params.MinHeight, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MaxHeight != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "maxHeight", *params.MaxHeight, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Orientation != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "orientation", *params.Orientation, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Color != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "color", *params.Color, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Sort != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "sort", *params.Sort, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
@@ -3756,6 +4405,138 @@ func NewCountMediaRequest(server string, params *CountMediaParams) (*http.Reques
 
 		}
 
+		if params.Q != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", *params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Has != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "has", *params.Has, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Lacks != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "lacks", *params.Lacks, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MinBytes != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "minBytes", *params.MinBytes, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MaxBytes != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "maxBytes", *params.MaxBytes, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MinWidth != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "minWidth", *params.MinWidth, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MaxWidth != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "maxWidth", *params.MaxWidth, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MinHeight != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "minHeight", *params.MinHeight, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MaxHeight != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "maxHeight", *params.MaxHeight, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Orientation != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "orientation", *params.Orientation, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Color != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "color", *params.Color, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -3917,6 +4698,138 @@ func NewCountMediaByPostRequestWithBody(server string, params *CountMediaByPostP
 
 		}
 
+		if params.Q != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", *params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Has != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "has", *params.Has, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Lacks != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "lacks", *params.Lacks, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MinBytes != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "minBytes", *params.MinBytes, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MaxBytes != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "maxBytes", *params.MaxBytes, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MinWidth != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "minWidth", *params.MinWidth, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MaxWidth != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "maxWidth", *params.MaxWidth, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MinHeight != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "minHeight", *params.MinHeight, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MaxHeight != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "maxHeight", *params.MaxHeight, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Orientation != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "orientation", *params.Orientation, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Color != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "color", *params.Color, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -4060,6 +4973,138 @@ func NewTotalStorageRequest(server string, params *TotalStorageParams) (*http.Re
 		if params.Near != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "near", *params.Near, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Q != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", *params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Has != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "has", *params.Has, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Lacks != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "lacks", *params.Lacks, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MinBytes != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "minBytes", *params.MinBytes, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MaxBytes != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "maxBytes", *params.MaxBytes, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MinWidth != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "minWidth", *params.MinWidth, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MaxWidth != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "maxWidth", *params.MaxWidth, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MinHeight != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "minHeight", *params.MinHeight, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MaxHeight != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "maxHeight", *params.MaxHeight, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Orientation != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "orientation", *params.Orientation, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Color != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "color", *params.Color, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4230,6 +5275,138 @@ func NewTotalStorageByPostRequestWithBody(server string, params *TotalStorageByP
 
 		}
 
+		if params.Q != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", *params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Has != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "has", *params.Has, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Lacks != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "lacks", *params.Lacks, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MinBytes != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "minBytes", *params.MinBytes, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MaxBytes != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "maxBytes", *params.MaxBytes, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MinWidth != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "minWidth", *params.MinWidth, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MaxWidth != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "maxWidth", *params.MaxWidth, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MinHeight != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "minHeight", *params.MinHeight, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MaxHeight != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "maxHeight", *params.MaxHeight, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Orientation != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "orientation", *params.Orientation, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Color != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "color", *params.Color, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -4361,6 +5538,111 @@ func NewGetMediaByPostRequest(server string, mediaID MediaID, params *GetMediaBy
 	}
 
 	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListGroupsRequest constructs an http.Request for the ListGroups method
+func NewListGroupsRequest(server string, params *ListGroupsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/media/groups")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Access != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "access", *params.Access, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListMetadataKeysRequest constructs an http.Request for the ListMetadataKeys method
+func NewListMetadataKeysRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/media/metadata/keys")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -4940,8 +6222,8 @@ type ClientWithResponsesInterface interface {
 
 	// ListMediaWithResponse List items
 	//
-	// Sealed items, newest first. The filters `type`, `name`, `from`, `to` and `meta.<key>=<value>`, which can be sent for
-	// several keys, must all match. A list that is filtered by one of them, or sorted, is read by cursor: the answer has
+	// Sealed items, newest first. All filters that are sent must match: `q` (words), `type`, `name`, `from`, `to`, `has`, `lacks`,
+	// bounds of the size, `orientation`, `color` and `meta.<key>=<value>`, which can be sent for several keys. A list that is filtered by one of them, or sorted, is read by cursor: the answer has
 	// a header `X-Next-Cursor` unless the list ends. Send its value in `after`, with the same filters and sort. A page of
 	// such a list can have fewer items than `limit`, or none, while there is a next one.
 	//
@@ -5038,6 +6320,25 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /media/get/{mediaId} (the `GetMediaByPost` operationId).
 	GetMediaByPostWithResponse(ctx context.Context, mediaID MediaID, params *GetMediaByPostParams, reqEditors ...RequestEditorFn) (*GetMediaByPostResponse, error)
+
+	// ListGroupsWithResponse List groups
+	//
+	// The groups of the sealed items of this app, in the order of their names, with how many items each has. A page may have
+	// fewer than `limit` groups, or none, while `X-Next-Cursor` says that there are more.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /media/groups (the `ListGroups` operationId).
+	ListGroupsWithResponse(ctx context.Context, params *ListGroupsParams, reqEditors ...RequestEditorFn) (*ListGroupsResponse, error)
+
+	// ListMetadataKeysWithResponse List the keys of metadata
+	//
+	// The keys that the metadata of this app's sealed items has, with how many items have each.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /media/metadata/keys (the `ListMetadataKeys` operationId).
+	ListMetadataKeysWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListMetadataKeysResponse, error)
 
 	// RestoreMediaWithResponse Restore a deleted item
 	//
@@ -6721,6 +8022,179 @@ func (r GetMediaByPostResponse) ContentType() string {
 	return ""
 }
 
+// ListGroupsResponse200Headers the declared response headers of an HTTP 200 response for ListGroups
+type ListGroupsResponse200Headers struct {
+	XNextCursor *string
+}
+
+// ListGroupsResponse429Headers the declared response headers of an HTTP 429 response for ListGroups
+type ListGroupsResponse429Headers struct {
+	RetryAfter int
+}
+
+type ListGroupsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *GroupList
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *InvalidRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *LacksScope
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *TooMany
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ListGroupsResponse200Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListGroupsResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListGroupsResponse) GetJSON200() *GroupList {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListGroupsResponse) GetJSON400() *InvalidRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListGroupsResponse) GetJSON401() *Unauthenticated {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListGroupsResponse) GetJSON403() *LacksScope {
+	return r.JSON403
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ListGroupsResponse) GetJSON429() *TooMany {
+	return r.JSON429
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ListGroupsResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r ListGroupsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListGroupsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListGroupsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListGroupsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListMetadataKeysResponse429Headers the declared response headers of an HTTP 429 response for ListMetadataKeys
+type ListMetadataKeysResponse429Headers struct {
+	RetryAfter int
+}
+
+type ListMetadataKeysResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *MetadataKeys
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *InvalidRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *LacksScope
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *TooMany
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListMetadataKeysResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListMetadataKeysResponse) GetJSON200() *MetadataKeys {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListMetadataKeysResponse) GetJSON400() *InvalidRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListMetadataKeysResponse) GetJSON401() *Unauthenticated {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListMetadataKeysResponse) GetJSON403() *LacksScope {
+	return r.JSON403
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ListMetadataKeysResponse) GetJSON429() *TooMany {
+	return r.JSON429
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ListMetadataKeysResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r ListMetadataKeysResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListMetadataKeysResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListMetadataKeysResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListMetadataKeysResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // RestoreMediaResponse200Headers the declared response headers of an HTTP 200 response for RestoreMedia
 type RestoreMediaResponse200Headers struct {
 	ETag string
@@ -7863,8 +9337,8 @@ func (c *ClientWithResponses) DescribeFileWithResponse(ctx context.Context, medi
 
 // ListMediaWithResponse List items
 //
-// Sealed items, newest first. The filters `type`, `name`, `from`, `to` and `meta.<key>=<value>`, which can be sent for
-// several keys, must all match. A list that is filtered by one of them, or sorted, is read by cursor: the answer has
+// Sealed items, newest first. All filters that are sent must match: `q` (words), `type`, `name`, `from`, `to`, `has`, `lacks`,
+// bounds of the size, `orientation`, `color` and `meta.<key>=<value>`, which can be sent for several keys. A list that is filtered by one of them, or sorted, is read by cursor: the answer has
 // a header `X-Next-Cursor` unless the list ends. Send its value in `after`, with the same filters and sort. A page of
 // such a list can have fewer items than `limit`, or none, while there is a next one.
 //
@@ -8026,6 +9500,37 @@ func (c *ClientWithResponses) GetMediaByPostWithResponse(ctx context.Context, me
 		return nil, err
 	}
 	return ParseGetMediaByPostResponse(rsp)
+}
+
+// ListGroupsWithResponse List groups
+//
+// The groups of the sealed items of this app, in the order of their names, with how many items each has. A page may have
+// fewer than `limit` groups, or none, while `X-Next-Cursor` says that there are more.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /media/groups (the `ListGroups` operationId).
+func (c *ClientWithResponses) ListGroupsWithResponse(ctx context.Context, params *ListGroupsParams, reqEditors ...RequestEditorFn) (*ListGroupsResponse, error) {
+	rsp, err := c.ListGroups(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListGroupsResponse(rsp)
+}
+
+// ListMetadataKeysWithResponse List the keys of metadata
+//
+// The keys that the metadata of this app's sealed items has, with how many items have each.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /media/metadata/keys (the `ListMetadataKeys` operationId).
+func (c *ClientWithResponses) ListMetadataKeysWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListMetadataKeysResponse, error) {
+	rsp, err := c.ListMetadataKeys(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListMetadataKeysResponse(rsp)
 }
 
 // RestoreMediaWithResponse Restore a deleted item
@@ -9672,6 +11177,164 @@ func ParseGetMediaByPostResponse(rsp *http.Response) (*GetMediaByPostResponse, e
 		response.Headers200 = &headers
 	case rsp.StatusCode == 429:
 		var headers GetMediaByPostResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListGroupsResponse parses an HTTP response from a ListGroupsWithResponse call
+func ParseListGroupsResponse(rsp *http.Response) (*ListGroupsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListGroupsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest GroupList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest InvalidRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest LacksScope
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooMany
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ListGroupsResponse200Headers
+		if values := rsp.Header.Values("X-Next-Cursor"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Next-Cursor", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XNextCursor = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 429:
+		var headers ListGroupsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListMetadataKeysResponse parses an HTTP response from a ListMetadataKeysWithResponse call
+func ParseListMetadataKeysResponse(rsp *http.Response) (*ListMetadataKeysResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListMetadataKeysResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest MetadataKeys
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest InvalidRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest LacksScope
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooMany
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ListMetadataKeysResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {

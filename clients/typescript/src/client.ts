@@ -1,6 +1,6 @@
 import createClient, { type Client } from 'openapi-fetch'
 import { EventsGoneError, MediastackError, NotSealedError, UploadFromUrlError } from './errors.js'
-import { fieldsQuery, type Filter, type ListOptions, type Page, pageOf, queryOf, type Selection } from './list.js'
+import { fieldsQuery, type Filter, type GroupOptions, type ListOptions, type Page, pageOf, queryOf, type Selection } from './list.js'
 import { cancelUpload, draftOf, uploadResumable } from './resumable.js'
 import type { components, paths } from './schema.js'
 import { Transport, type TransportOptions } from './transport.js'
@@ -21,6 +21,8 @@ export type MediaPatch = Schemas['MediaPatch']
 /** The answer to a delete. `expiresAt` is until when the item can be restored at least; absent if it cannot. */
 export type Deleted = Schemas['Deleted']
 export type DeletedItem = Schemas['DeletedItem']
+export type GroupCount = Schemas['GroupCount']
+export type MetadataKeys = Schemas['MetadataKeys']
 /** A resumable upload that is not complete. `size` is absent until the client that sends it has declared it. */
 export type RunningUpload = Schemas['RunningUpload']
 /** The state of an upload from a URL. `done` and `failed` are final. */
@@ -81,6 +83,7 @@ export interface FileOptions extends CallOptions {
 
 const defaultResumableFrom = 8 << 20
 const iterationLimit = 100
+const groupIterationLimit = 1000
 const defaultEventWait = 30 // seconds
 // The waits between two looks at an upload from a URL, in milliseconds. The service records the progress every 5 s.
 const minLook = 250
@@ -218,6 +221,27 @@ export class MediastackClient {
       if (next === undefined) return
       at = { after: next }
     }
+  }
+
+  /** Lists one page of the groups of the sealed items, in the order of their names. With `access`, only its items are counted. `limit` is 100 by default and at most 1000. */
+  async listGroups({ signal, ...query }: GroupOptions & CallOptions = {}): Promise<Page<GroupCount>> {
+    const answer = await this.api.GET('/media/groups', { params: { query }, ...given(signal) })
+    return pageOf(document(answer), answer.response.headers)
+  }
+
+  /** Iterates over all of them. */
+  async *groups({ after: first, ...options }: GroupOptions & CallOptions = {}): AsyncGenerator<GroupCount, void, undefined> {
+    for (let after = first; ; ) {
+      const { items, next } = await this.listGroups({ limit: groupIterationLimit, ...options, ...(after !== undefined && { after }) })
+      yield* items
+      if (next === undefined) return
+      after = next
+    }
+  }
+
+  /** Reads the keys that the metadata of the newest sealed items has, those of most items first. */
+  async metadataKeys({ signal }: CallOptions = {}): Promise<MetadataKeys> {
+    return document(await this.api.GET('/media/metadata/keys', given(signal)))
   }
 
   /** Counts the sealed items that match. With filters other than `access` and `group` there may be more, which `atLeast` says. */

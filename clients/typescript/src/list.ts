@@ -21,6 +21,23 @@ export interface Filter {
   capturedTo?: string | Date
   /** Files that were made within a radius in metres of a place, in accounts that keep places. */
   near?: { latitude: number; longitude: number; radius: number }
+  /** Words in the file name, the caption, the group or the metadata, in any order, or beginnings of them. `"quotation marks"` for words that follow each other, `-word` for items without it. */
+  q?: string
+  /** Items that have these. */
+  has?: Schemas['Traits']
+  /** Items that have none of these. */
+  lacks?: Schemas['Traits']
+  /** Bounds of `size`. */
+  minBytes?: number
+  maxBytes?: number
+  /** Bounds of `width` and `height`, of items of which they are known. */
+  minWidth?: number
+  maxWidth?: number
+  minHeight?: number
+  maxHeight?: number
+  orientation?: Schemas['Orientation']
+  /** Images whose `dominantColor` is close to this one, such as `#1e6fb9`. */
+  color?: string
   /** Exactly these pairs of `metadata`. */
   meta?: Record<string, string>
 }
@@ -35,6 +52,15 @@ export interface ListOptions extends Filter {
   after?: string
   /** Number of the page, from 1. Not together with `after`. */
   page?: number
+  limit?: number
+}
+
+/** Select the groups and one page of them. */
+export interface GroupOptions {
+  /** Count only items of this access. Groups without one are left out. */
+  access?: Schemas['Access']
+  /** `next` of the page before. */
+  after?: string
   limit?: number
 }
 

@@ -218,8 +218,8 @@ export interface paths {
         };
         /**
          * List items
-         * @description Sealed items, newest first. The filters `type`, `name`, `from`, `to` and `meta.<key>=<value>`, which can be sent for
-         *     several keys, must all match. A list that is filtered by one of them, or sorted, is read by cursor: the answer has
+         * @description Sealed items, newest first. All filters that are sent must match: `q` (words), `type`, `name`, `from`, `to`, `has`, `lacks`,
+         *     bounds of the size, `orientation`, `color` and `meta.<key>=<value>`, which can be sent for several keys. A list that is filtered by one of them, or sorted, is read by cursor: the answer has
          *     a header `X-Next-Cursor` unless the list ends. Send its value in `after`, with the same filters and sort. A page of
          *     such a list can have fewer items than `limit`, or none, while there is a next one.
          */
@@ -303,6 +303,47 @@ export interface paths {
         put?: never;
         /** Read an item */
         post: operations["getMediaByPost"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/media/groups": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List groups
+         * @description The groups of the sealed items of this app, in the order of their names, with how many items each has. A page may have
+         *     fewer than `limit` groups, or none, while `X-Next-Cursor` says that there are more.
+         */
+        get: operations["listGroups"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/media/metadata/keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the keys of metadata
+         * @description The keys that the metadata of this app's sealed items has, with how many items have each.
+         */
+        get: operations["listMetadataKeys"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -569,7 +610,7 @@ export interface components {
             title?: string;
         };
         Count: {
-            /** @description True if there may be more matching items: with `type`, `name`, `from`, `to` or `meta`, up to 10000 items are examined. Absent otherwise. */
+            /** @description True if there may be more matching items: with other filters than `access` and `group`, up to 10000 items are examined. Absent otherwise. */
             atLeast?: boolean;
             /** Format: int64 */
             count: number;
@@ -580,16 +621,33 @@ export interface components {
             capturedFrom?: string;
             /** Format: date-time */
             capturedTo?: string;
+            color?: string;
             /** Format: date-time */
             from?: string;
             /** @description Empty means no filter. */
             group?: string;
+            has?: components["schemas"]["Traits"];
+            lacks?: components["schemas"]["Traits"];
+            /** Format: int64 */
+            maxBytes?: number;
+            /** Format: int64 */
+            maxHeight?: number;
+            /** Format: int64 */
+            maxWidth?: number;
             /** @description Only items that have these pairs in their `metadata`. */
             meta?: {
                 [key: string]: string;
             };
+            /** Format: int64 */
+            minBytes?: number;
+            /** Format: int64 */
+            minHeight?: number;
+            /** Format: int64 */
+            minWidth?: number;
             name?: string;
             near?: string;
+            orientation?: components["schemas"]["Orientation"];
+            q?: string;
             /** Format: date-time */
             to?: string;
             type?: string;
@@ -707,6 +765,15 @@ export interface components {
              */
             y: number;
         };
+        GroupCount: {
+            /**
+             * Format: int64
+             * @description Sealed items of the group.
+             */
+            count: number;
+            group: string;
+        };
+        GroupList: components["schemas"]["GroupCount"][];
         ListQuery: {
             access?: components["schemas"]["Access"];
             after?: string;
@@ -714,22 +781,39 @@ export interface components {
             capturedFrom?: string;
             /** Format: date-time */
             capturedTo?: string;
+            color?: string;
             /** @description As in the query. */
             fields?: string;
             /** Format: date-time */
             from?: string;
             /** @description Empty means no filter. */
             group?: string;
+            has?: components["schemas"]["Traits"];
+            lacks?: components["schemas"]["Traits"];
             /** @default 10 */
             limit: number;
+            /** Format: int64 */
+            maxBytes?: number;
+            /** Format: int64 */
+            maxHeight?: number;
+            /** Format: int64 */
+            maxWidth?: number;
             /** @description Only items that have these pairs in their `metadata`. */
             meta?: {
                 [key: string]: string;
             };
+            /** Format: int64 */
+            minBytes?: number;
+            /** Format: int64 */
+            minHeight?: number;
+            /** Format: int64 */
+            minWidth?: number;
             name?: string;
             near?: string;
+            orientation?: components["schemas"]["Orientation"];
             /** @default 1 */
             page: number;
+            q?: string;
             sort?: components["schemas"]["Sort"];
             state?: components["schemas"]["State"];
             /** Format: date-time */
@@ -837,6 +921,22 @@ export interface components {
         Metadata: {
             [key: string]: string;
         };
+        MetadataKeyCount: {
+            /**
+             * Format: int64
+             * @description Examined items that have the key.
+             */
+            count: number;
+            key: string;
+        };
+        MetadataKeys: {
+            /** @description True if there may be more keys, and more items that have them: up to 5000 items are examined, the newest ones. Absent otherwise. */
+            atLeast?: boolean;
+            /** @description The keys, those of most items first: at most 1000. */
+            keys: components["schemas"]["MetadataKeyCount"][];
+        };
+        /** @enum {string} */
+        Orientation: "landscape" | "portrait" | "square";
         Picture: {
             /** @description The picture at each density of the preset, without those for which the image is too small. */
             densities: components["schemas"]["PictureDensity"][];
@@ -1106,6 +1206,8 @@ export interface components {
              */
             storage: number;
         };
+        /** @description `caption`, `group`, or both with a comma. */
+        Traits: string;
         URLUpload: {
             /**
              * Format: int64
@@ -1334,7 +1436,7 @@ export interface components {
                 Link: string;
                 /** @description Cursor of the next page, for `after`; absent if the list ends. */
                 "X-Next-Cursor"?: string;
-                /** @description Number of matching items on all pages. Absent for drafts and with `type`, `name`, `from`, `to` or `meta`, whose items the count route counts. */
+                /** @description Number of matching items on all pages. Absent for drafts, and with other filters than `access` and `group`, whose items the count route counts. */
                 "X-Total-Count"?: number;
                 [name: string]: unknown;
             };
@@ -1547,23 +1649,49 @@ export interface components {
         CapturedFrom: string;
         /** @description Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC. */
         CapturedTo: string;
+        /** @description Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out. */
+        Color: string;
         /** @description The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`. */
         Fields: string;
         /** @description Only items whose upload began at this time or later. */
         From: string;
         /** @description Only items of exactly this group. Empty means no filter. */
         Group: string;
+        /** @description Only items that have a `caption`, a `group`, or both (`caption,group`). */
+        Has: components["schemas"]["Traits"];
         /** @description The change is made only if the item has one of these ETags; `*` is any. */
         IfMatch: string;
+        /** @description Only items that have no `caption`, no `group`, or neither. */
+        Lacks: components["schemas"]["Traits"];
         /** @description Items per page. */
         Limit: number;
+        /** @description Only items whose `size` is this or less. */
+        MaxBytes: number;
+        /** @description Only items whose `height` is known, and is this or less. */
+        MaxHeight: number;
+        /** @description Only items whose `width` is known, and is this or less. */
+        MaxWidth: number;
         /** @description Id of the item. */
         MediaID: string;
+        /** @description Only items whose `size` is this or more. */
+        MinBytes: number;
+        /** @description Only items whose `height` is known, and is this or more. */
+        MinHeight: number;
+        /** @description Only items whose `width` is known, and is this or more. */
+        MinWidth: number;
         /** @description Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter. */
         Name: string;
         /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
         Near: string;
+        /** @description Only pictures and videos that are wider than high, higher than wide, or neither. */
+        Orientation: components["schemas"]["Orientation"];
         Page: number;
+        /**
+         * @description Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
+         *     matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
+         *     last one is not longer. `-` before a word or a phrase: only items without it.
+         */
+        Q: string;
         /** @description Order of the list; a minus is the opposite direction. `time` is when the upload began, `captured` when the file was made, or the upload began if that is not known. */
         Sort: components["schemas"]["Sort"];
         /** @description `draft` lists the drafts of the app instead of the sealed items, in the order of time. */
@@ -2104,6 +2232,32 @@ export interface operations {
                 capturedTo?: components["parameters"]["CapturedTo"];
                 /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
                 near?: components["parameters"]["Near"];
+                /**
+                 * @description Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
+                 *     matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
+                 *     last one is not longer. `-` before a word or a phrase: only items without it.
+                 */
+                q?: components["parameters"]["Q"];
+                /** @description Only items that have a `caption`, a `group`, or both (`caption,group`). */
+                has?: components["parameters"]["Has"];
+                /** @description Only items that have no `caption`, no `group`, or neither. */
+                lacks?: components["parameters"]["Lacks"];
+                /** @description Only items whose `size` is this or more. */
+                minBytes?: components["parameters"]["MinBytes"];
+                /** @description Only items whose `size` is this or less. */
+                maxBytes?: components["parameters"]["MaxBytes"];
+                /** @description Only items whose `width` is known, and is this or more. */
+                minWidth?: components["parameters"]["MinWidth"];
+                /** @description Only items whose `width` is known, and is this or less. */
+                maxWidth?: components["parameters"]["MaxWidth"];
+                /** @description Only items whose `height` is known, and is this or more. */
+                minHeight?: components["parameters"]["MinHeight"];
+                /** @description Only items whose `height` is known, and is this or less. */
+                maxHeight?: components["parameters"]["MaxHeight"];
+                /** @description Only pictures and videos that are wider than high, higher than wide, or neither. */
+                orientation?: components["parameters"]["Orientation"];
+                /** @description Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out. */
+                color?: components["parameters"]["Color"];
                 /** @description Order of the list; a minus is the opposite direction. `time` is when the upload began, `captured` when the file was made, or the upload began if that is not known. */
                 sort?: components["parameters"]["Sort"];
                 /** @description `draft` lists the drafts of the app instead of the sealed items, in the order of time. */
@@ -2151,6 +2305,32 @@ export interface operations {
                 capturedTo?: components["parameters"]["CapturedTo"];
                 /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
                 near?: components["parameters"]["Near"];
+                /**
+                 * @description Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
+                 *     matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
+                 *     last one is not longer. `-` before a word or a phrase: only items without it.
+                 */
+                q?: components["parameters"]["Q"];
+                /** @description Only items that have a `caption`, a `group`, or both (`caption,group`). */
+                has?: components["parameters"]["Has"];
+                /** @description Only items that have no `caption`, no `group`, or neither. */
+                lacks?: components["parameters"]["Lacks"];
+                /** @description Only items whose `size` is this or more. */
+                minBytes?: components["parameters"]["MinBytes"];
+                /** @description Only items whose `size` is this or less. */
+                maxBytes?: components["parameters"]["MaxBytes"];
+                /** @description Only items whose `width` is known, and is this or more. */
+                minWidth?: components["parameters"]["MinWidth"];
+                /** @description Only items whose `width` is known, and is this or less. */
+                maxWidth?: components["parameters"]["MaxWidth"];
+                /** @description Only items whose `height` is known, and is this or more. */
+                minHeight?: components["parameters"]["MinHeight"];
+                /** @description Only items whose `height` is known, and is this or less. */
+                maxHeight?: components["parameters"]["MaxHeight"];
+                /** @description Only pictures and videos that are wider than high, higher than wide, or neither. */
+                orientation?: components["parameters"]["Orientation"];
+                /** @description Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out. */
+                color?: components["parameters"]["Color"];
                 /** @description Order of the list; a minus is the opposite direction. `time` is when the upload began, `captured` when the file was made, or the upload began if that is not known. */
                 sort?: components["parameters"]["Sort"];
                 /** @description `draft` lists the drafts of the app instead of the sealed items, in the order of time. */
@@ -2198,6 +2378,32 @@ export interface operations {
                 capturedTo?: components["parameters"]["CapturedTo"];
                 /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
                 near?: components["parameters"]["Near"];
+                /**
+                 * @description Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
+                 *     matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
+                 *     last one is not longer. `-` before a word or a phrase: only items without it.
+                 */
+                q?: components["parameters"]["Q"];
+                /** @description Only items that have a `caption`, a `group`, or both (`caption,group`). */
+                has?: components["parameters"]["Has"];
+                /** @description Only items that have no `caption`, no `group`, or neither. */
+                lacks?: components["parameters"]["Lacks"];
+                /** @description Only items whose `size` is this or more. */
+                minBytes?: components["parameters"]["MinBytes"];
+                /** @description Only items whose `size` is this or less. */
+                maxBytes?: components["parameters"]["MaxBytes"];
+                /** @description Only items whose `width` is known, and is this or more. */
+                minWidth?: components["parameters"]["MinWidth"];
+                /** @description Only items whose `width` is known, and is this or less. */
+                maxWidth?: components["parameters"]["MaxWidth"];
+                /** @description Only items whose `height` is known, and is this or more. */
+                minHeight?: components["parameters"]["MinHeight"];
+                /** @description Only items whose `height` is known, and is this or less. */
+                maxHeight?: components["parameters"]["MaxHeight"];
+                /** @description Only pictures and videos that are wider than high, higher than wide, or neither. */
+                orientation?: components["parameters"]["Orientation"];
+                /** @description Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out. */
+                color?: components["parameters"]["Color"];
             };
             header?: never;
             path?: never;
@@ -2234,6 +2440,32 @@ export interface operations {
                 capturedTo?: components["parameters"]["CapturedTo"];
                 /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
                 near?: components["parameters"]["Near"];
+                /**
+                 * @description Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
+                 *     matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
+                 *     last one is not longer. `-` before a word or a phrase: only items without it.
+                 */
+                q?: components["parameters"]["Q"];
+                /** @description Only items that have a `caption`, a `group`, or both (`caption,group`). */
+                has?: components["parameters"]["Has"];
+                /** @description Only items that have no `caption`, no `group`, or neither. */
+                lacks?: components["parameters"]["Lacks"];
+                /** @description Only items whose `size` is this or more. */
+                minBytes?: components["parameters"]["MinBytes"];
+                /** @description Only items whose `size` is this or less. */
+                maxBytes?: components["parameters"]["MaxBytes"];
+                /** @description Only items whose `width` is known, and is this or more. */
+                minWidth?: components["parameters"]["MinWidth"];
+                /** @description Only items whose `width` is known, and is this or less. */
+                maxWidth?: components["parameters"]["MaxWidth"];
+                /** @description Only items whose `height` is known, and is this or more. */
+                minHeight?: components["parameters"]["MinHeight"];
+                /** @description Only items whose `height` is known, and is this or less. */
+                maxHeight?: components["parameters"]["MaxHeight"];
+                /** @description Only pictures and videos that are wider than high, higher than wide, or neither. */
+                orientation?: components["parameters"]["Orientation"];
+                /** @description Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out. */
+                color?: components["parameters"]["Color"];
             };
             header?: never;
             path?: never;
@@ -2275,6 +2507,32 @@ export interface operations {
                 capturedTo?: components["parameters"]["CapturedTo"];
                 /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
                 near?: components["parameters"]["Near"];
+                /**
+                 * @description Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
+                 *     matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
+                 *     last one is not longer. `-` before a word or a phrase: only items without it.
+                 */
+                q?: components["parameters"]["Q"];
+                /** @description Only items that have a `caption`, a `group`, or both (`caption,group`). */
+                has?: components["parameters"]["Has"];
+                /** @description Only items that have no `caption`, no `group`, or neither. */
+                lacks?: components["parameters"]["Lacks"];
+                /** @description Only items whose `size` is this or more. */
+                minBytes?: components["parameters"]["MinBytes"];
+                /** @description Only items whose `size` is this or less. */
+                maxBytes?: components["parameters"]["MaxBytes"];
+                /** @description Only items whose `width` is known, and is this or more. */
+                minWidth?: components["parameters"]["MinWidth"];
+                /** @description Only items whose `width` is known, and is this or less. */
+                maxWidth?: components["parameters"]["MaxWidth"];
+                /** @description Only items whose `height` is known, and is this or more. */
+                minHeight?: components["parameters"]["MinHeight"];
+                /** @description Only items whose `height` is known, and is this or less. */
+                maxHeight?: components["parameters"]["MaxHeight"];
+                /** @description Only pictures and videos that are wider than high, higher than wide, or neither. */
+                orientation?: components["parameters"]["Orientation"];
+                /** @description Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out. */
+                color?: components["parameters"]["Color"];
             };
             header?: never;
             path?: never;
@@ -2311,6 +2569,32 @@ export interface operations {
                 capturedTo?: components["parameters"]["CapturedTo"];
                 /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
                 near?: components["parameters"]["Near"];
+                /**
+                 * @description Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
+                 *     matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
+                 *     last one is not longer. `-` before a word or a phrase: only items without it.
+                 */
+                q?: components["parameters"]["Q"];
+                /** @description Only items that have a `caption`, a `group`, or both (`caption,group`). */
+                has?: components["parameters"]["Has"];
+                /** @description Only items that have no `caption`, no `group`, or neither. */
+                lacks?: components["parameters"]["Lacks"];
+                /** @description Only items whose `size` is this or more. */
+                minBytes?: components["parameters"]["MinBytes"];
+                /** @description Only items whose `size` is this or less. */
+                maxBytes?: components["parameters"]["MaxBytes"];
+                /** @description Only items whose `width` is known, and is this or more. */
+                minWidth?: components["parameters"]["MinWidth"];
+                /** @description Only items whose `width` is known, and is this or less. */
+                maxWidth?: components["parameters"]["MaxWidth"];
+                /** @description Only items whose `height` is known, and is this or more. */
+                minHeight?: components["parameters"]["MinHeight"];
+                /** @description Only items whose `height` is known, and is this or less. */
+                maxHeight?: components["parameters"]["MaxHeight"];
+                /** @description Only pictures and videos that are wider than high, higher than wide, or neither. */
+                orientation?: components["parameters"]["Orientation"];
+                /** @description Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out. */
+                color?: components["parameters"]["Color"];
             };
             header?: never;
             path?: never;
@@ -2376,6 +2660,65 @@ export interface operations {
             403: components["responses"]["LacksScope"];
             404: components["responses"]["NotFound"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listGroups: {
+        parameters: {
+            query?: {
+                /** @description Count only items of this access. Groups without one are left out. */
+                access?: components["schemas"]["Access"];
+                /** @description Groups per page. */
+                limit?: number;
+                /** @description The cursor of the page before, from its header `X-Next-Cursor`. */
+                after?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page of groups. */
+            200: {
+                headers: {
+                    /** @description For `after` of the next page; absent on the last one. */
+                    "X-Next-Cursor"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupList"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["LacksScope"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listMetadataKeys: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The keys. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MetadataKeys"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["LacksScope"];
             429: components["responses"]["TooMany"];
             503: components["responses"]["Unavailable"];
         };

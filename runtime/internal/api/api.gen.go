@@ -224,6 +224,27 @@ func (e EventType) Valid() bool {
 	}
 }
 
+// Defines values for Orientation.
+const (
+	Landscape Orientation = "landscape"
+	Portrait  Orientation = "portrait"
+	Square    Orientation = "square"
+)
+
+// Valid indicates whether the value is a known member of the Orientation enum.
+func (e Orientation) Valid() bool {
+	switch e {
+	case Landscape:
+		return true
+	case Portrait:
+		return true
+	case Square:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Sort.
 const (
 	SortCaptured      Sort = "captured"
@@ -382,7 +403,7 @@ type Capture struct {
 type Count struct {
 	Count int64 `json:"count"`
 
-	// AtLeast True if there may be more matching items: with `type`, `name`, `from`, `to` or `meta`, up to 10000 items are examined. Absent otherwise.
+	// AtLeast True if there may be more matching items: with other filters than `access` and `group`, up to 10000 items are examined. Absent otherwise.
 	AtLeast bool `json:"atLeast,omitempty"`
 }
 
@@ -392,17 +413,32 @@ type CountQuery struct {
 	Access       *Access `json:"access,omitempty"`
 	CapturedFrom *string `json:"capturedFrom,omitempty"`
 	CapturedTo   *string `json:"capturedTo,omitempty"`
+	Color        *string `json:"color,omitempty"`
 	From         *string `json:"from,omitempty"`
 
 	// Group Empty means no filter.
 	Group *string `json:"group,omitempty"`
 
+	// Has `caption`, `group`, or both with a comma.
+	Has *Traits `json:"has,omitempty"`
+
+	// Lacks `caption`, `group`, or both with a comma.
+	Lacks     *Traits `json:"lacks,omitempty"`
+	MaxBytes  *int64  `json:"maxBytes,omitempty"`
+	MaxHeight *int64  `json:"maxHeight,omitempty"`
+	MaxWidth  *int64  `json:"maxWidth,omitempty"`
+
 	// Meta Only items that have these pairs in their `metadata`.
-	Meta *map[string]string `json:"meta,omitempty"`
-	Name *string            `json:"name,omitempty"`
-	Near *string            `json:"near,omitempty"`
-	To   *string            `json:"to,omitempty"`
-	Type *string            `json:"type,omitempty"`
+	Meta        *map[string]string `json:"meta,omitempty"`
+	MinBytes    *int64             `json:"minBytes,omitempty"`
+	MinHeight   *int64             `json:"minHeight,omitempty"`
+	MinWidth    *int64             `json:"minWidth,omitempty"`
+	Name        *string            `json:"name,omitempty"`
+	Near        *string            `json:"near,omitempty"`
+	Orientation *Orientation       `json:"orientation,omitempty"`
+	Q           *string            `json:"q,omitempty"`
+	To          *string            `json:"to,omitempty"`
+	Type        *string            `json:"type,omitempty"`
 }
 
 // Deleted defines model for Deleted.
@@ -523,6 +559,17 @@ type Focus struct {
 	Y float64 `json:"y"`
 }
 
+// GroupCount defines model for GroupCount.
+type GroupCount struct {
+	Group string `json:"group"`
+
+	// Count Sealed items of the group.
+	Count int64 `json:"count"`
+}
+
+// GroupList defines model for GroupList.
+type GroupList = []GroupCount
+
 // ListQuery defines model for ListQuery.
 type ListQuery struct {
 	// Access Who may read the file of a sealed item.
@@ -530,6 +577,7 @@ type ListQuery struct {
 	After        *string `json:"after,omitempty"`
 	CapturedFrom *string `json:"capturedFrom,omitempty"`
 	CapturedTo   *string `json:"capturedTo,omitempty"`
+	Color        *string `json:"color,omitempty"`
 
 	// Fields As in the query.
 	Fields *string `json:"fields,omitempty"`
@@ -537,17 +585,31 @@ type ListQuery struct {
 
 	// Group Empty means no filter.
 	Group *string `json:"group,omitempty"`
-	Limit *int    `json:"limit,omitempty"`
+
+	// Has `caption`, `group`, or both with a comma.
+	Has *Traits `json:"has,omitempty"`
+
+	// Lacks `caption`, `group`, or both with a comma.
+	Lacks     *Traits `json:"lacks,omitempty"`
+	Limit     *int    `json:"limit,omitempty"`
+	MaxBytes  *int64  `json:"maxBytes,omitempty"`
+	MaxHeight *int64  `json:"maxHeight,omitempty"`
+	MaxWidth  *int64  `json:"maxWidth,omitempty"`
 
 	// Meta Only items that have these pairs in their `metadata`.
-	Meta  *map[string]string `json:"meta,omitempty"`
-	Name  *string            `json:"name,omitempty"`
-	Near  *string            `json:"near,omitempty"`
-	Page  *int               `json:"page,omitempty"`
-	Sort  *Sort              `json:"sort,omitempty"`
-	State *State             `json:"state,omitempty"`
-	To    *string            `json:"to,omitempty"`
-	Type  *string            `json:"type,omitempty"`
+	Meta        *map[string]string `json:"meta,omitempty"`
+	MinBytes    *int64             `json:"minBytes,omitempty"`
+	MinHeight   *int64             `json:"minHeight,omitempty"`
+	MinWidth    *int64             `json:"minWidth,omitempty"`
+	Name        *string            `json:"name,omitempty"`
+	Near        *string            `json:"near,omitempty"`
+	Orientation *Orientation       `json:"orientation,omitempty"`
+	Page        *int               `json:"page,omitempty"`
+	Q           *string            `json:"q,omitempty"`
+	Sort        *Sort              `json:"sort,omitempty"`
+	State       *State             `json:"state,omitempty"`
+	To          *string            `json:"to,omitempty"`
+	Type        *string            `json:"type,omitempty"`
 }
 
 // Location Where the file was made (WGS 84), in accounts that keep it (`spec.metadata.location` of the MediaAccount).
@@ -657,6 +719,26 @@ type MediaPatch struct {
 
 // Metadata Up to 24 pairs. A key has 1 to 64 characters of a-z, 0-9, '.', '_' and '-', and begins with a letter; a value has up to 512 characters.
 type Metadata map[string]string
+
+// MetadataKeyCount defines model for MetadataKeyCount.
+type MetadataKeyCount struct {
+	Key string `json:"key"`
+
+	// Count Examined items that have the key.
+	Count int64 `json:"count"`
+}
+
+// MetadataKeys defines model for MetadataKeys.
+type MetadataKeys struct {
+	// Keys The keys, those of most items first: at most 1000.
+	Keys []MetadataKeyCount `json:"keys"`
+
+	// AtLeast True if there may be more keys, and more items that have them: up to 5000 items are examined, the newest ones. Absent otherwise.
+	AtLeast bool `json:"atLeast,omitempty"`
+}
+
+// Orientation defines model for Orientation.
+type Orientation string
 
 // Picture defines model for Picture.
 type Picture struct {
@@ -774,6 +856,9 @@ type Totals struct {
 	AtLeast bool `json:"atLeast,omitempty"`
 }
 
+// Traits `caption`, `group`, or both with a comma.
+type Traits = string
+
 // URLUpload defines model for URLUpload.
 type URLUpload struct {
 	JobId openapi_types.UUID `json:"jobId"`
@@ -875,6 +960,9 @@ type CapturedFrom = string
 // CapturedTo defines model for CapturedTo.
 type CapturedTo = string
 
+// Color defines model for Color.
+type Color = string
+
 // Fields defines model for Fields.
 type Fields = string
 
@@ -884,14 +972,38 @@ type From = string
 // Group defines model for Group.
 type Group = string
 
+// Has `caption`, `group`, or both with a comma.
+type Has = Traits
+
 // IfMatch defines model for IfMatch.
 type IfMatch = string
+
+// Lacks `caption`, `group`, or both with a comma.
+type Lacks = Traits
 
 // Limit defines model for Limit.
 type Limit = int
 
+// MaxBytes defines model for MaxBytes.
+type MaxBytes = int64
+
+// MaxHeight defines model for MaxHeight.
+type MaxHeight = int64
+
+// MaxWidth defines model for MaxWidth.
+type MaxWidth = int64
+
 // MediaID defines model for MediaID.
 type MediaID = openapi_types.UUID
+
+// MinBytes defines model for MinBytes.
+type MinBytes = int64
+
+// MinHeight defines model for MinHeight.
+type MinHeight = int64
+
+// MinWidth defines model for MinWidth.
+type MinWidth = int64
 
 // Name defines model for Name.
 type Name = string
@@ -901,6 +1013,9 @@ type Near = string
 
 // Page defines model for Page.
 type Page = int
+
+// Q defines model for Q.
+type Q = string
 
 // To defines model for To.
 type To = string
@@ -1025,6 +1140,41 @@ type ListMediaParams struct {
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
 	Near *Near `form:"near,omitempty" json:"near,omitempty"`
 
+	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
+	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
+	// last one is not longer. `-` before a word or a phrase: only items without it.
+	Q *Q `form:"q,omitempty" json:"q,omitempty"`
+
+	// Has Only items that have a `caption`, a `group`, or both (`caption,group`).
+	Has *Has `form:"has,omitempty" json:"has,omitempty"`
+
+	// Lacks Only items that have no `caption`, no `group`, or neither.
+	Lacks *Lacks `form:"lacks,omitempty" json:"lacks,omitempty"`
+
+	// MinBytes Only items whose `size` is this or more.
+	MinBytes *MinBytes `form:"minBytes,omitempty" json:"minBytes,omitempty"`
+
+	// MaxBytes Only items whose `size` is this or less.
+	MaxBytes *MaxBytes `form:"maxBytes,omitempty" json:"maxBytes,omitempty"`
+
+	// MinWidth Only items whose `width` is known, and is this or more.
+	MinWidth *MinWidth `form:"minWidth,omitempty" json:"minWidth,omitempty"`
+
+	// MaxWidth Only items whose `width` is known, and is this or less.
+	MaxWidth *MaxWidth `form:"maxWidth,omitempty" json:"maxWidth,omitempty"`
+
+	// MinHeight Only items whose `height` is known, and is this or more.
+	MinHeight *MinHeight `form:"minHeight,omitempty" json:"minHeight,omitempty"`
+
+	// MaxHeight Only items whose `height` is known, and is this or less.
+	MaxHeight *MaxHeight `form:"maxHeight,omitempty" json:"maxHeight,omitempty"`
+
+	// Orientation Only pictures and videos that are wider than high, higher than wide, or neither.
+	Orientation *Orientation `form:"orientation,omitempty" json:"orientation,omitempty"`
+
+	// Color Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out.
+	Color *Color `form:"color,omitempty" json:"color,omitempty"`
+
 	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began, `captured` when the file was made, or the upload began if that is not known.
 	Sort *Sort `form:"sort,omitempty" json:"sort,omitempty"`
 
@@ -1072,6 +1222,41 @@ type ListMediaByPostParams struct {
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
 	Near *Near `form:"near,omitempty" json:"near,omitempty"`
 
+	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
+	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
+	// last one is not longer. `-` before a word or a phrase: only items without it.
+	Q *Q `form:"q,omitempty" json:"q,omitempty"`
+
+	// Has Only items that have a `caption`, a `group`, or both (`caption,group`).
+	Has *Has `form:"has,omitempty" json:"has,omitempty"`
+
+	// Lacks Only items that have no `caption`, no `group`, or neither.
+	Lacks *Lacks `form:"lacks,omitempty" json:"lacks,omitempty"`
+
+	// MinBytes Only items whose `size` is this or more.
+	MinBytes *MinBytes `form:"minBytes,omitempty" json:"minBytes,omitempty"`
+
+	// MaxBytes Only items whose `size` is this or less.
+	MaxBytes *MaxBytes `form:"maxBytes,omitempty" json:"maxBytes,omitempty"`
+
+	// MinWidth Only items whose `width` is known, and is this or more.
+	MinWidth *MinWidth `form:"minWidth,omitempty" json:"minWidth,omitempty"`
+
+	// MaxWidth Only items whose `width` is known, and is this or less.
+	MaxWidth *MaxWidth `form:"maxWidth,omitempty" json:"maxWidth,omitempty"`
+
+	// MinHeight Only items whose `height` is known, and is this or more.
+	MinHeight *MinHeight `form:"minHeight,omitempty" json:"minHeight,omitempty"`
+
+	// MaxHeight Only items whose `height` is known, and is this or less.
+	MaxHeight *MaxHeight `form:"maxHeight,omitempty" json:"maxHeight,omitempty"`
+
+	// Orientation Only pictures and videos that are wider than high, higher than wide, or neither.
+	Orientation *Orientation `form:"orientation,omitempty" json:"orientation,omitempty"`
+
+	// Color Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out.
+	Color *Color `form:"color,omitempty" json:"color,omitempty"`
+
 	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began, `captured` when the file was made, or the upload began if that is not known.
 	Sort *Sort `form:"sort,omitempty" json:"sort,omitempty"`
 
@@ -1110,6 +1295,41 @@ type CountMediaParams struct {
 
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
 	Near *Near `form:"near,omitempty" json:"near,omitempty"`
+
+	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
+	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
+	// last one is not longer. `-` before a word or a phrase: only items without it.
+	Q *Q `form:"q,omitempty" json:"q,omitempty"`
+
+	// Has Only items that have a `caption`, a `group`, or both (`caption,group`).
+	Has *Has `form:"has,omitempty" json:"has,omitempty"`
+
+	// Lacks Only items that have no `caption`, no `group`, or neither.
+	Lacks *Lacks `form:"lacks,omitempty" json:"lacks,omitempty"`
+
+	// MinBytes Only items whose `size` is this or more.
+	MinBytes *MinBytes `form:"minBytes,omitempty" json:"minBytes,omitempty"`
+
+	// MaxBytes Only items whose `size` is this or less.
+	MaxBytes *MaxBytes `form:"maxBytes,omitempty" json:"maxBytes,omitempty"`
+
+	// MinWidth Only items whose `width` is known, and is this or more.
+	MinWidth *MinWidth `form:"minWidth,omitempty" json:"minWidth,omitempty"`
+
+	// MaxWidth Only items whose `width` is known, and is this or less.
+	MaxWidth *MaxWidth `form:"maxWidth,omitempty" json:"maxWidth,omitempty"`
+
+	// MinHeight Only items whose `height` is known, and is this or more.
+	MinHeight *MinHeight `form:"minHeight,omitempty" json:"minHeight,omitempty"`
+
+	// MaxHeight Only items whose `height` is known, and is this or less.
+	MaxHeight *MaxHeight `form:"maxHeight,omitempty" json:"maxHeight,omitempty"`
+
+	// Orientation Only pictures and videos that are wider than high, higher than wide, or neither.
+	Orientation *Orientation `form:"orientation,omitempty" json:"orientation,omitempty"`
+
+	// Color Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out.
+	Color *Color `form:"color,omitempty" json:"color,omitempty"`
 }
 
 // CountMediaByPostParams defines parameters for CountMediaByPost.
@@ -1140,6 +1360,41 @@ type CountMediaByPostParams struct {
 
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
 	Near *Near `form:"near,omitempty" json:"near,omitempty"`
+
+	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
+	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
+	// last one is not longer. `-` before a word or a phrase: only items without it.
+	Q *Q `form:"q,omitempty" json:"q,omitempty"`
+
+	// Has Only items that have a `caption`, a `group`, or both (`caption,group`).
+	Has *Has `form:"has,omitempty" json:"has,omitempty"`
+
+	// Lacks Only items that have no `caption`, no `group`, or neither.
+	Lacks *Lacks `form:"lacks,omitempty" json:"lacks,omitempty"`
+
+	// MinBytes Only items whose `size` is this or more.
+	MinBytes *MinBytes `form:"minBytes,omitempty" json:"minBytes,omitempty"`
+
+	// MaxBytes Only items whose `size` is this or less.
+	MaxBytes *MaxBytes `form:"maxBytes,omitempty" json:"maxBytes,omitempty"`
+
+	// MinWidth Only items whose `width` is known, and is this or more.
+	MinWidth *MinWidth `form:"minWidth,omitempty" json:"minWidth,omitempty"`
+
+	// MaxWidth Only items whose `width` is known, and is this or less.
+	MaxWidth *MaxWidth `form:"maxWidth,omitempty" json:"maxWidth,omitempty"`
+
+	// MinHeight Only items whose `height` is known, and is this or more.
+	MinHeight *MinHeight `form:"minHeight,omitempty" json:"minHeight,omitempty"`
+
+	// MaxHeight Only items whose `height` is known, and is this or less.
+	MaxHeight *MaxHeight `form:"maxHeight,omitempty" json:"maxHeight,omitempty"`
+
+	// Orientation Only pictures and videos that are wider than high, higher than wide, or neither.
+	Orientation *Orientation `form:"orientation,omitempty" json:"orientation,omitempty"`
+
+	// Color Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out.
+	Color *Color `form:"color,omitempty" json:"color,omitempty"`
 }
 
 // TotalStorageParams defines parameters for TotalStorage.
@@ -1170,6 +1425,41 @@ type TotalStorageParams struct {
 
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
 	Near *Near `form:"near,omitempty" json:"near,omitempty"`
+
+	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
+	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
+	// last one is not longer. `-` before a word or a phrase: only items without it.
+	Q *Q `form:"q,omitempty" json:"q,omitempty"`
+
+	// Has Only items that have a `caption`, a `group`, or both (`caption,group`).
+	Has *Has `form:"has,omitempty" json:"has,omitempty"`
+
+	// Lacks Only items that have no `caption`, no `group`, or neither.
+	Lacks *Lacks `form:"lacks,omitempty" json:"lacks,omitempty"`
+
+	// MinBytes Only items whose `size` is this or more.
+	MinBytes *MinBytes `form:"minBytes,omitempty" json:"minBytes,omitempty"`
+
+	// MaxBytes Only items whose `size` is this or less.
+	MaxBytes *MaxBytes `form:"maxBytes,omitempty" json:"maxBytes,omitempty"`
+
+	// MinWidth Only items whose `width` is known, and is this or more.
+	MinWidth *MinWidth `form:"minWidth,omitempty" json:"minWidth,omitempty"`
+
+	// MaxWidth Only items whose `width` is known, and is this or less.
+	MaxWidth *MaxWidth `form:"maxWidth,omitempty" json:"maxWidth,omitempty"`
+
+	// MinHeight Only items whose `height` is known, and is this or more.
+	MinHeight *MinHeight `form:"minHeight,omitempty" json:"minHeight,omitempty"`
+
+	// MaxHeight Only items whose `height` is known, and is this or less.
+	MaxHeight *MaxHeight `form:"maxHeight,omitempty" json:"maxHeight,omitempty"`
+
+	// Orientation Only pictures and videos that are wider than high, higher than wide, or neither.
+	Orientation *Orientation `form:"orientation,omitempty" json:"orientation,omitempty"`
+
+	// Color Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out.
+	Color *Color `form:"color,omitempty" json:"color,omitempty"`
 }
 
 // TotalStorageByPostParams defines parameters for TotalStorageByPost.
@@ -1200,6 +1490,41 @@ type TotalStorageByPostParams struct {
 
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
 	Near *Near `form:"near,omitempty" json:"near,omitempty"`
+
+	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
+	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
+	// last one is not longer. `-` before a word or a phrase: only items without it.
+	Q *Q `form:"q,omitempty" json:"q,omitempty"`
+
+	// Has Only items that have a `caption`, a `group`, or both (`caption,group`).
+	Has *Has `form:"has,omitempty" json:"has,omitempty"`
+
+	// Lacks Only items that have no `caption`, no `group`, or neither.
+	Lacks *Lacks `form:"lacks,omitempty" json:"lacks,omitempty"`
+
+	// MinBytes Only items whose `size` is this or more.
+	MinBytes *MinBytes `form:"minBytes,omitempty" json:"minBytes,omitempty"`
+
+	// MaxBytes Only items whose `size` is this or less.
+	MaxBytes *MaxBytes `form:"maxBytes,omitempty" json:"maxBytes,omitempty"`
+
+	// MinWidth Only items whose `width` is known, and is this or more.
+	MinWidth *MinWidth `form:"minWidth,omitempty" json:"minWidth,omitempty"`
+
+	// MaxWidth Only items whose `width` is known, and is this or less.
+	MaxWidth *MaxWidth `form:"maxWidth,omitempty" json:"maxWidth,omitempty"`
+
+	// MinHeight Only items whose `height` is known, and is this or more.
+	MinHeight *MinHeight `form:"minHeight,omitempty" json:"minHeight,omitempty"`
+
+	// MaxHeight Only items whose `height` is known, and is this or less.
+	MaxHeight *MaxHeight `form:"maxHeight,omitempty" json:"maxHeight,omitempty"`
+
+	// Orientation Only pictures and videos that are wider than high, higher than wide, or neither.
+	Orientation *Orientation `form:"orientation,omitempty" json:"orientation,omitempty"`
+
+	// Color Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out.
+	Color *Color `form:"color,omitempty" json:"color,omitempty"`
 }
 
 // GetMediaParams defines parameters for GetMedia.
@@ -1212,6 +1537,18 @@ type GetMediaParams struct {
 type GetMediaByPostParams struct {
 	// Fields The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`.
 	Fields *Fields `form:"fields,omitempty" json:"fields,omitempty"`
+}
+
+// ListGroupsParams defines parameters for ListGroups.
+type ListGroupsParams struct {
+	// Access Count only items of this access. Groups without one are left out.
+	Access *Access `form:"access,omitempty" json:"access,omitempty"`
+
+	// Limit Groups per page.
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After The cursor of the page before, from its header `X-Next-Cursor`.
+	After *string `form:"after,omitempty" json:"after,omitempty"`
 }
 
 // ListUploadsParams defines parameters for ListUploads.
@@ -1306,6 +1643,12 @@ type ServerInterface interface {
 	// GetMediaByPost Read an item
 	// (POST /media/get/{mediaId})
 	GetMediaByPost(w http.ResponseWriter, r *http.Request, mediaId MediaID, params GetMediaByPostParams)
+	// ListGroups List groups
+	// (GET /media/groups)
+	ListGroups(w http.ResponseWriter, r *http.Request, params ListGroupsParams)
+	// ListMetadataKeys List the keys of metadata
+	// (GET /media/metadata/keys)
+	ListMetadataKeys(w http.ResponseWriter, r *http.Request)
 	// RestoreMedia Restore a deleted item
 	// (POST /media/restore/{mediaId})
 	RestoreMedia(w http.ResponseWriter, r *http.Request, mediaId MediaID)
@@ -1426,6 +1769,18 @@ func (_ Unimplemented) GetMedia(w http.ResponseWriter, r *http.Request, mediaId 
 // GetMediaByPost Read an item
 // (POST /media/get/{mediaId})
 func (_ Unimplemented) GetMediaByPost(w http.ResponseWriter, r *http.Request, mediaId MediaID, params GetMediaByPostParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListGroups List groups
+// (GET /media/groups)
+func (_ Unimplemented) ListGroups(w http.ResponseWriter, r *http.Request, params ListGroupsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListMetadataKeys List the keys of metadata
+// (GET /media/metadata/keys)
+func (_ Unimplemented) ListMetadataKeys(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1885,6 +2240,149 @@ func (siw *ServerInterfaceWrapper) ListMedia(w http.ResponseWriter, r *http.Requ
 		return
 	}
 
+	// ------------- Optional query parameter "q" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", r.URL.Query(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "q"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "q", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "has" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "has", r.URL.Query(), &params.Has, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "has"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "has", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "lacks" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "lacks", r.URL.Query(), &params.Lacks, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "lacks"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "lacks", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "minBytes" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "minBytes", r.URL.Query(), &params.MinBytes, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "minBytes"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "minBytes", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "maxBytes" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "maxBytes", r.URL.Query(), &params.MaxBytes, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "maxBytes"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "maxBytes", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "minWidth" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "minWidth", r.URL.Query(), &params.MinWidth, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "minWidth"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "minWidth", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "maxWidth" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "maxWidth", r.URL.Query(), &params.MaxWidth, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "maxWidth"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "maxWidth", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "minHeight" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "minHeight", r.URL.Query(), &params.MinHeight, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "minHeight"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "minHeight", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "maxHeight" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "maxHeight", r.URL.Query(), &params.MaxHeight, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "maxHeight"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "maxHeight", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "orientation" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "orientation", r.URL.Query(), &params.Orientation, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "orientation"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "orientation", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "color" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "color", r.URL.Query(), &params.Color, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "color"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "color", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "sort" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "sort", r.URL.Query(), &params.Sort, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
@@ -2100,6 +2598,149 @@ func (siw *ServerInterfaceWrapper) ListMediaByPost(w http.ResponseWriter, r *htt
 		return
 	}
 
+	// ------------- Optional query parameter "q" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", r.URL.Query(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "q"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "q", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "has" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "has", r.URL.Query(), &params.Has, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "has"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "has", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "lacks" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "lacks", r.URL.Query(), &params.Lacks, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "lacks"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "lacks", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "minBytes" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "minBytes", r.URL.Query(), &params.MinBytes, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "minBytes"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "minBytes", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "maxBytes" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "maxBytes", r.URL.Query(), &params.MaxBytes, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "maxBytes"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "maxBytes", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "minWidth" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "minWidth", r.URL.Query(), &params.MinWidth, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "minWidth"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "minWidth", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "maxWidth" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "maxWidth", r.URL.Query(), &params.MaxWidth, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "maxWidth"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "maxWidth", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "minHeight" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "minHeight", r.URL.Query(), &params.MinHeight, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "minHeight"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "minHeight", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "maxHeight" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "maxHeight", r.URL.Query(), &params.MaxHeight, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "maxHeight"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "maxHeight", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "orientation" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "orientation", r.URL.Query(), &params.Orientation, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "orientation"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "orientation", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "color" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "color", r.URL.Query(), &params.Color, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "color"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "color", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "sort" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "sort", r.URL.Query(), &params.Sort, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
@@ -2276,6 +2917,149 @@ func (siw *ServerInterfaceWrapper) CountMedia(w http.ResponseWriter, r *http.Req
 		return
 	}
 
+	// ------------- Optional query parameter "q" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", r.URL.Query(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "q"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "q", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "has" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "has", r.URL.Query(), &params.Has, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "has"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "has", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "lacks" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "lacks", r.URL.Query(), &params.Lacks, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "lacks"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "lacks", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "minBytes" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "minBytes", r.URL.Query(), &params.MinBytes, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "minBytes"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "minBytes", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "maxBytes" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "maxBytes", r.URL.Query(), &params.MaxBytes, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "maxBytes"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "maxBytes", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "minWidth" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "minWidth", r.URL.Query(), &params.MinWidth, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "minWidth"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "minWidth", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "maxWidth" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "maxWidth", r.URL.Query(), &params.MaxWidth, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "maxWidth"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "maxWidth", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "minHeight" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "minHeight", r.URL.Query(), &params.MinHeight, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "minHeight"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "minHeight", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "maxHeight" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "maxHeight", r.URL.Query(), &params.MaxHeight, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "maxHeight"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "maxHeight", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "orientation" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "orientation", r.URL.Query(), &params.Orientation, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "orientation"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "orientation", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "color" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "color", r.URL.Query(), &params.Color, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "color"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "color", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CountMedia(w, r, params)
 	}))
@@ -2409,6 +3193,149 @@ func (siw *ServerInterfaceWrapper) CountMediaByPost(w http.ResponseWriter, r *ht
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "near"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "near", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "q" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", r.URL.Query(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "q"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "q", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "has" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "has", r.URL.Query(), &params.Has, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "has"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "has", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "lacks" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "lacks", r.URL.Query(), &params.Lacks, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "lacks"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "lacks", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "minBytes" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "minBytes", r.URL.Query(), &params.MinBytes, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "minBytes"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "minBytes", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "maxBytes" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "maxBytes", r.URL.Query(), &params.MaxBytes, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "maxBytes"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "maxBytes", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "minWidth" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "minWidth", r.URL.Query(), &params.MinWidth, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "minWidth"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "minWidth", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "maxWidth" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "maxWidth", r.URL.Query(), &params.MaxWidth, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "maxWidth"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "maxWidth", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "minHeight" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "minHeight", r.URL.Query(), &params.MinHeight, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "minHeight"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "minHeight", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "maxHeight" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "maxHeight", r.URL.Query(), &params.MaxHeight, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "maxHeight"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "maxHeight", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "orientation" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "orientation", r.URL.Query(), &params.Orientation, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "orientation"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "orientation", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "color" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "color", r.URL.Query(), &params.Color, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "color"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "color", Err: err})
 		}
 		return
 	}
@@ -2550,6 +3477,149 @@ func (siw *ServerInterfaceWrapper) TotalStorage(w http.ResponseWriter, r *http.R
 		return
 	}
 
+	// ------------- Optional query parameter "q" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", r.URL.Query(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "q"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "q", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "has" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "has", r.URL.Query(), &params.Has, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "has"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "has", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "lacks" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "lacks", r.URL.Query(), &params.Lacks, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "lacks"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "lacks", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "minBytes" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "minBytes", r.URL.Query(), &params.MinBytes, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "minBytes"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "minBytes", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "maxBytes" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "maxBytes", r.URL.Query(), &params.MaxBytes, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "maxBytes"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "maxBytes", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "minWidth" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "minWidth", r.URL.Query(), &params.MinWidth, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "minWidth"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "minWidth", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "maxWidth" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "maxWidth", r.URL.Query(), &params.MaxWidth, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "maxWidth"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "maxWidth", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "minHeight" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "minHeight", r.URL.Query(), &params.MinHeight, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "minHeight"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "minHeight", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "maxHeight" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "maxHeight", r.URL.Query(), &params.MaxHeight, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "maxHeight"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "maxHeight", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "orientation" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "orientation", r.URL.Query(), &params.Orientation, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "orientation"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "orientation", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "color" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "color", r.URL.Query(), &params.Color, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "color"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "color", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.TotalStorage(w, r, params)
 	}))
@@ -2687,6 +3757,149 @@ func (siw *ServerInterfaceWrapper) TotalStorageByPost(w http.ResponseWriter, r *
 		return
 	}
 
+	// ------------- Optional query parameter "q" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", r.URL.Query(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "q"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "q", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "has" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "has", r.URL.Query(), &params.Has, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "has"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "has", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "lacks" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "lacks", r.URL.Query(), &params.Lacks, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "lacks"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "lacks", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "minBytes" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "minBytes", r.URL.Query(), &params.MinBytes, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "minBytes"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "minBytes", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "maxBytes" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "maxBytes", r.URL.Query(), &params.MaxBytes, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "maxBytes"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "maxBytes", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "minWidth" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "minWidth", r.URL.Query(), &params.MinWidth, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "minWidth"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "minWidth", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "maxWidth" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "maxWidth", r.URL.Query(), &params.MaxWidth, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "maxWidth"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "maxWidth", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "minHeight" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "minHeight", r.URL.Query(), &params.MinHeight, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "minHeight"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "minHeight", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "maxHeight" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "maxHeight", r.URL.Query(), &params.MaxHeight, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "maxHeight"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "maxHeight", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "orientation" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "orientation", r.URL.Query(), &params.Orientation, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "orientation"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "orientation", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "color" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "color", r.URL.Query(), &params.Color, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "color"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "color", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.TotalStorageByPost(w, r, params)
 	}))
@@ -2773,6 +3986,79 @@ func (siw *ServerInterfaceWrapper) GetMediaByPost(w http.ResponseWriter, r *http
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetMediaByPost(w, r, mediaId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListGroups operation middleware
+func (siw *ServerInterfaceWrapper) ListGroups(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListGroupsParams
+
+	// ------------- Optional query parameter "access" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "access", r.URL.Query(), &params.Access, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "access"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "access", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "after", r.URL.Query(), &params.After, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "after"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "after", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListGroups(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListMetadataKeys operation middleware
+func (siw *ServerInterfaceWrapper) ListMetadataKeys(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListMetadataKeys(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -3172,6 +4458,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/media/deleted", wrapper.ListDeletedMedia)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/media/groups", wrapper.ListGroups)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/media/metadata/keys", wrapper.ListMetadataKeys)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/events", wrapper.ListEvents)

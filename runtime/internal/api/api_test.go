@@ -39,7 +39,7 @@ type schema struct {
 func TestRoutes_AreThoseOfTheOpenAPIDocument(t *testing.T) {
 	t.Parallel()
 	document := spec(t)
-	for _, route := range []string{UploadRoute, SealRoute, ListRoute, CountRoute, TotalStorageRoute, GetRoute, ItemRoute, BatchRoute, DeleteRoute, UploadFromURLRoute, URLUploadRoute, ListDeletedRoute, RestoreRoute, ListUploadsRoute, EndUploadRoute, EventsRoute,
+	for _, route := range []string{UploadRoute, SealRoute, ListRoute, CountRoute, TotalStorageRoute, GetRoute, ItemRoute, BatchRoute, DeleteRoute, UploadFromURLRoute, URLUploadRoute, ListDeletedRoute, ListGroupsRoute, MetadataKeysRoute, RestoreRoute, ListUploadsRoute, EndUploadRoute, EventsRoute,
 		CreateSignatureRoute, GetSettingsRoute, UpdateSettingsRoute, SpecRoute, FilePath + "{mediaId}/{variant}/{name}"} {
 		if document.Paths[route] == nil {
 			t.Errorf("the document lacks %s", route)

@@ -17,6 +17,8 @@ const (
 	BatchRoute           = "/media/batch"
 	DeleteRoute          = "/media/delete/{mediaId}"
 	ListDeletedRoute     = "/media/deleted"
+	ListGroupsRoute      = "/media/groups"
+	MetadataKeysRoute    = "/media/metadata/keys"
 	RestoreRoute         = "/media/restore/{mediaId}"
 	ListUploadsRoute     = "/media/uploads"
 	EndUploadRoute       = ListUploadsRoute + "/{uploadId}"

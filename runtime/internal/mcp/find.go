@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"slices"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/auth"
@@ -21,22 +22,23 @@ func (a *API) findTools(v view) []tool {
 	capturedFrom := lowerBound("capturedFrom", "Only photos and recordings that were made, as the file says it,")
 	capturedTo := upperBound("capturedTo", "Only photos and recordings that were made, as the file says it,")
 	near := prop("near", str(), "Only those that were made near a place, as latitude,longitude,metres, such as 48.8584,2.2945,500. No item of an account that keeps no places matches.")
+	words := prop("q", maxLen(media.MaxWordsText), wordsHelp)
 	metadata := prop("metadata", schema{Type: "object"}, `Only items that have all of these pairs of texts in their metadata, such as {"project": "atlas"}.`)
 	return []tool{{
 		operation: account.SearchMedia, title: "Search media",
-		description: "Finds sealed items by type, name, time, metadata, access and group; all that are sent must match. Returns a part of the list; while there is a `next`, more items may follow, even if this part has few or none.",
-		input: inputObject(nil, kind, name, from, to, capturedFrom, capturedTo, near, metadata, access, group,
+		description: "Finds sealed items by words, type, name, time, metadata, access, group, size and look; all that are sent must match. Returns a part of the list; while there is a `next`, more items may follow, even if this part has few or none.",
+		input: inputObject(nil, slices.Concat(properties{words, kind, name, from, to, capturedFrom, capturedTo, near, metadata, access, group}, traitProperties(), properties{
 			prop("sort", withDefault(enum("-time", "time", "name", "-name", "size", "-size", "captured", "-captured"), "-time"), "Order; -time is newest first, -size largest first, -captured made last first."),
-			limit, after),
+			limit, after})...),
 		output:    partOf(detailedMediaItem(v)),
 		extension: shortList(v, listedFields), run: a.searchMedia,
 	}, {
 		operation: account.ListDrafts, title: "List drafts",
 		description: "Lists uploads that are not sealed yet, newest first, with the time at which each is deleted. Continue with `next` while there is one.",
-		input:       inputObject(nil, access, group, kind, name, limit, after),
+		input:       inputObject(nil, access, group, words, kind, name, limit, after),
 		output:      partOf(detailedMediaItem(v)),
 		extension:   shortList(v, draftFields), run: a.listDrafts,
-	}}
+	}, a.groupsTool(), a.keysTool()}
 }
 
 // partOf returns the schema of a part of a list.
@@ -60,6 +62,7 @@ func (a *API) find(ctx context.Context, identity auth.Identity, args *arguments,
 		Filter: media.Filter{Access: args.access("access"), Group: args.text("group")}, Type: args.text("type"), Name: args.text("name"), From: args.from("from"), To: args.until("to"),
 		CapturedFrom: args.from("capturedFrom"), CapturedTo: args.until("capturedTo"), Near: args.text("near"),
 		Sort: args.text("sort"), State: state, After: args.text("after"), Limit: args.integer("limit"), Metadata: args.texts("metadata"),
+		Words: args.text("q"), Traits: traitsOf(args),
 	}
 	fields := args.shortFields(a.viewOf(identity), listOf(state))
 	if args.err != nil {

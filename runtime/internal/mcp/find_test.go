@@ -39,6 +39,7 @@ func TestFindTools_SearchAndListDrafts(t *testing.T) {
 			}
 		}
 	}
+	w.QueryInt(t, `WITH changed AS (INSERT INTO group_total (app_id, group_label, slot, private_items) SELECT app_id, 'trips', 20, 3 FROM item WHERE file_name = 'report.txt' RETURNING 1) SELECT count(*) FROM changed`)
 	w.QueryInt(t, `WITH changed AS (UPDATE item SET metadata = '{"color": "red"}', ref = 'user 12' WHERE file_name = 'report.txt' RETURNING 1) SELECT count(*) FROM changed`)
 	if names := rt.names(t, other.Key); slices.Contains(names, "search_media") || slices.Contains(names, "list_drafts") {
 		t.Errorf("an account without the toolset has %q", names)
@@ -58,6 +59,20 @@ func TestFindTools_SearchAndListDrafts(t *testing.T) {
 	} else if item := got.MediaItems[0]; item["createdAt"] == nil || item["sealedAt"] == nil || item["expiresAt"] != nil || item["ref"] != "user 12" || fmt.Sprint(item["metadata"]) != "map[color:red]" {
 		t.Errorf("the item is %v", item)
 	}
+	for words, want := range map[string][]string{`RÉPORT -"beach"`: {"report.txt"}, "red": {"report.txt"}, "beach 2": {"beach 2.txt"}, "absent": nil} {
+		if got := succeeded[found](t, rt.call(t, one.Key, "search_media", object{"q": words, "lacks": "caption", "maxBytes": 100})); !slices.Equal(got.names(), want) {
+			t.Errorf("%s: found %q", words, got.names())
+		}
+	}
+	if got := succeeded[found](t, rt.call(t, one.Key, "list_drafts", object{"q": "draft"})); !slices.Equal(got.names(), []string{"draft.txt"}) {
+		t.Errorf("found the drafts %q by a word", got.names())
+	}
+	if got := succeeded[any](t, rt.call(t, one.Key, "list_groups", nil)); fmt.Sprint(got) != "map[groups:[map[count:3 group:trips]]]" {
+		t.Errorf("the groups are %v", got)
+	}
+	if got := succeeded[any](t, rt.call(t, one.Key, "list_metadata_keys", nil)); fmt.Sprint(got) != "map[keys:[map[count:1 key:color]]]" {
+		t.Errorf("the keys are %v", got)
+	}
 	drafts := succeeded[found](t, rt.call(t, one.Key, "list_drafts", nil))
 	if !slices.Equal(drafts.names(), []string{"draft.txt"}) || drafts.MediaItems[0]["temp"] != true || drafts.MediaItems[0]["expiresAt"] == nil || drafts.MediaItems[0]["createdAt"] == nil || drafts.MediaItems[0]["metadata"] == nil || drafts.MediaItems[0]["sealedAt"] != nil {
 		t.Errorf("the drafts are %+v", drafts)
@@ -67,6 +82,15 @@ func TestFindTools_SearchAndListDrafts(t *testing.T) {
 		input object
 		says  string
 	}{
+		{"search_media", object{"q": strings.Repeat("word ", 10_000)}, "q must be at most 500 characters"},
+		{"search_media", object{"q": `"open`}, "without a closing one"},
+		{"search_media", object{"has": "group", "lacks": "group"}, "has and lacks cannot both be group"},
+		{"search_media", object{"minWidth": -1}, "minWidth must be 0 or more"},
+		{"search_media", object{"color": "blue"}, "color must be six hexadecimal digits"},
+		{"list_groups", object{"after": "!"}, "after must be the cursor"},
+		{"list_groups", object{"limit": 1001}, "limit must be from 1 to 1000"},
+		{"list_groups", object{"access": "all"}, "access must be"},
+		{"list_metadata_keys", object{"limit": 1}, "unknown argument"},
 		{"search_media", object{"after": "x"}, "after must be the cursor"},
 		{"search_media", object{"after": first.Next}, "after is the cursor of another list"},
 		{"search_media", object{"metadata": object{"color": 1}}, "metadata.color must be a string"},
@@ -85,7 +109,7 @@ func TestFindTools_SearchAndListDrafts(t *testing.T) {
 		}
 	}
 	for _, tool := range rt.tools(t, one.Key) {
-		if tool.Name != "search_media" && tool.Name != "list_drafts" {
+		if !slices.Contains([]string{"search_media", "list_drafts", "list_groups", "list_metadata_keys"}, tool.Name) {
 			continue
 		}
 		described(t, tool.Name, tool.InputSchema)

@@ -246,6 +246,8 @@ func isolated() map[string]func(t *testing.T, call func(arguments object) result
 		"list_drafts":             seesNothing("map[mediaItems:[]]"),
 		"list_deleted_media":      seesNothing("map[mediaItems:[] page:1 total:0]"),
 		"search_media":            seesNothing("map[mediaItems:[]]"),
+		"list_groups":             seesNothing("map[groups:[]]"),
+		"list_metadata_keys":      seesNothing("map[keys:[]]"),
 		"get_media_count":         seesNothing("map[count:0]"),
 		"get_total_storage":       seesNothing("map[maxStorage:2.68435456e+08 storage:0]"),
 		"get_media_settings":      ownOnly(nil),

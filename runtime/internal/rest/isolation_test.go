@@ -153,6 +153,8 @@ func isolations() map[operation]isolation {
 		{"GET", "/media/get/{mediaId}"}:         {foreign: sameAsMissing("GET", "/media/get/{mediaId}")},
 		{"POST", "/media/get/{mediaId}"}:        {foreign: sameAsMissing("POST", "/media/get/{mediaId}")},
 		{"DELETE", "/media/delete/{mediaId}"}:   {foreign: sameAsMissing("DELETE", "/media/delete/{mediaId}")},
+		{"GET", "/media/groups"}:                {foreign: seesNothing("GET", "/media/groups", "[]")},
+		{"GET", "/media/metadata/keys"}:         {foreign: seesNothing("GET", "/media/metadata/keys", `{"keys":[]}`)},
 		{"GET", "/media/deleted"}:               {foreign: seesNothing("GET", "/media/deleted?limit=100", "[]")},
 		{"GET", "/events"}:                      {foreign: foreignEvents},
 		{"GET", "/media/uploads"}:               {foreign: seesNothing("GET", "/media/uploads?limit=100", "[]")},

@@ -23,15 +23,26 @@ import (
 // queryParameters are the query parameters of a route, by GET and by POST, and whether they are
 // integers. No other route has any.
 var queryParameters = map[string]map[string]bool{
-	api.ListRoute: {"page": true, "limit": true, "access": false, "group": false, "type": false, "name": false, "from": false, "to": false,
-		"capturedFrom": false, "capturedTo": false, "near": false, "sort": false, "state": false, "after": false, "fields": false},
+	api.ListRoute:         withFilters(map[string]bool{"page": true, "limit": true, "sort": false, "state": false, "after": false, "fields": false}),
 	api.GetRoute:          {"fields": false},
-	api.CountRoute:        {"access": false, "group": false, "type": false, "name": false, "from": false, "to": false, "capturedFrom": false, "capturedTo": false, "near": false},
+	api.CountRoute:        withFilters(map[string]bool{}),
 	api.DeleteRoute:       {"permanent": false},
 	api.EventsRoute:       {"after": false, "types": false, "limit": true, "wait": true},
 	api.ListDeletedRoute:  {"page": true, "limit": true},
+	api.ListGroupsRoute:   {"access": false, "limit": true, "after": false},
 	api.ListUploadsRoute:  {"limit": true, "after": false},
-	api.TotalStorageRoute: {"access": false, "group": false, "type": false, "name": false, "from": false, "to": false, "capturedFrom": false, "capturedTo": false, "near": false},
+	api.TotalStorageRoute: withFilters(map[string]bool{}),
+}
+
+// withFilters adds the filters of lists, counts and totals.
+func withFilters(parameters map[string]bool) map[string]bool {
+	for _, name := range []string{"access", "group", "type", "name", "from", "to", "capturedFrom", "capturedTo", "near", "q", "has", "lacks", "orientation", "color"} {
+		parameters[name] = false
+	}
+	for _, name := range []string{"minBytes", "maxBytes", "minWidth", "maxWidth", "minHeight", "maxHeight"} {
+		parameters[name] = true
+	}
+	return parameters
 }
 
 // metaPrefix begins the parameters that filter by metadata: meta.<key>=<value>, on all routes that filter.
@@ -77,7 +88,7 @@ func readQuery(next http.Handler) http.Handler {
 func normalizeQuery(query url.Values, known map[string]bool) error {
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		integer, isKnown := known[name]
-		_, filters := known["access"]
+		_, filters := known["type"]
 		isKnown = isKnown || filters && strings.HasPrefix(name, metaPrefix)
 		switch value := query.Get(name); {
 		case !isKnown:

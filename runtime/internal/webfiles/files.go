@@ -124,7 +124,7 @@ func (a *API) find(ctx context.Context, o fileOwner, query url.Values, operation
 	if err := a.checkOperation(o.principal, operation); err != nil {
 		return fileList{}, err
 	}
-	q, err := media.QueryText{State: query.Get("state"), Name: query.Get("name"), Type: query.Get("type"), Sort: query.Get("sort"), After: query.Get("after"), Limit: &a.cfg.PerPage}.Parse()
+	q, err := media.QueryText{State: query.Get("state"), Words: query.Get("q"), Name: query.Get("name"), Type: query.Get("type"), Sort: query.Get("sort"), After: query.Get("after"), Limit: &a.cfg.PerPage}.Parse()
 	if err != nil {
 		return fileList{}, err
 	}
@@ -281,7 +281,7 @@ func (a *API) filesContent(ctx context.Context, o fileOwner, query url.Values) (
 	p := o.principal
 	page := pages.FilesPage{Form: a.Login.FormFields(o.session), Email: o.session.Email, Account: oauthhttp.AccountView(p.Account), App: p.App.Name,
 		State: query.Get("state"), Back: query.Encode(), MaxUploadSize: min(p.Account.MaxUploadSize, p.Account.MaxStorage),
-		Filter: pages.FileFilter{Name: query.Get("name"), Type: query.Get("type"), Sort: query.Get("sort")}}
+		Filter: pages.FileFilter{Words: query.Get("q"), Name: query.Get("name"), Type: query.Get("type"), Sort: query.Get("sort")}}
 	accounts, err := a.OAuth.Accounts(ctx, o.session)
 	if err != nil {
 		return page, err
@@ -320,8 +320,8 @@ func (a *API) filesContent(ctx context.Context, o fileOwner, query url.Values) (
 	if query.Has("after") || query.Has("page") {
 		page.FirstURL = o.url(filesPath, with(query, "after", "", "page", ""))
 	}
-	if query.Has("name") || query.Has("type") {
-		page.ClearURL = o.url(filesPath, with(query, "name", "", "type", "", "after", "", "page", ""))
+	if query.Has("q") || query.Has("name") || query.Has("type") {
+		page.ClearURL = o.url(filesPath, with(query, "q", "", "name", "", "type", "", "after", "", "page", ""))
 	}
 	return page, nil
 }

@@ -15,7 +15,7 @@ const (
 )
 
 // listParameters are the parameters of a list.
-var listParameters = []string{"state", "name", "type", "sort", "after", "page"}
+var listParameters = []string{"state", "q", "name", "type", "sort", "after", "page"}
 
 // OwnerPages returns the pages of this package that a login can lead to.
 func OwnerPages() *oauthhttp.OwnerPages {

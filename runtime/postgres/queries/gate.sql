@@ -5,7 +5,7 @@
 -- not to be sealed.
 WITH changed AS (
     UPDATE item SET gate_state = 4, seal_actor = sqlc.arg(actor)::text, version = version + 1
-    WHERE item.app_id = $1 AND item.id = $2 AND item.sealed_at IS NULL AND item.gate_state IN (0, 1)
+    WHERE item.app_id = $1 AND item.id = $2 AND (item.sealed_at IS NULL) IS NOT FALSE AND item.gate_state IN (0, 1)
     RETURNING item.*
 ), told AS (
     INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor, fields)
@@ -23,7 +23,7 @@ FROM item JOIN account ON account.id = item.account_id WHERE item.account_id = $
 -- Lets an item be sealed that waits for a result. The transaction seals it, if that is wanted. A draft that was purged meanwhile is no row.
 WITH waiting AS MATERIALIZED (
     SELECT i.account_id, i.id, i.app_id, i.seal_actor FROM item i
-    WHERE i.account_id = $1 AND i.id = $2 AND i.gate_state IN (1, 4) AND i.sealed_at IS NULL FOR NO KEY UPDATE
+    WHERE i.account_id = $1 AND i.id = $2 AND i.gate_state IN (1, 4) AND (i.sealed_at IS NULL) IS NOT FALSE FOR NO KEY UPDATE
 )
 UPDATE item SET gate_state = 2, seal_actor = NULL FROM waiting WHERE item.account_id = waiting.account_id AND item.id = waiting.id
 RETURNING waiting.app_id, waiting.seal_actor;
@@ -32,7 +32,7 @@ RETURNING waiting.app_id, waiting.seal_actor;
 -- Keeps a draft from being sealed whose file cannot be checked.
 WITH changed AS (
     UPDATE item SET gate_state = 3, seal_actor = NULL, version = version + 1
-    WHERE item.account_id = $1 AND item.id = $2 AND item.gate_state IN (1, 4) AND item.sealed_at IS NULL
+    WHERE item.account_id = $1 AND item.id = $2 AND item.gate_state IN (1, 4) AND (item.sealed_at IS NULL) IS NOT FALSE
     RETURNING item.account_id, item.app_id, item.id, item.version, item.group_label
 ), told AS (
     INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor)
@@ -44,7 +44,7 @@ SELECT changed.id FROM changed;
 -- name: QuarantineItem :execrows
 -- Ends a draft in whose file something was found. Its bytes leave the cap, and its objects stay. Locks are taken in the order of a deletion.
 WITH deleted AS (
-    DELETE FROM item WHERE item.account_id = $1 AND item.id = $2 AND item.gate_state IN (1, 4) AND item.sealed_at IS NULL RETURNING item.*
+    DELETE FROM item WHERE item.account_id = $1 AND item.id = $2 AND item.gate_state IN (1, 4) AND (item.sealed_at IS NULL) IS NOT FALSE RETURNING item.*
 ), released AS (
     UPDATE account_usage SET bytes = account_usage.bytes - deleted.bytes FROM deleted WHERE account_usage.account_id = deleted.account_id
 ), told AS (

@@ -64,8 +64,8 @@ type Tab struct {
 	Current bool
 }
 
-// FileFilter is what the filter of the list shows.
-type FileFilter struct{ Name, Type, Sort string }
+// FileFilter is what the filter of the list shows. Name is a part of a file name, which links of other pages have.
+type FileFilter struct{ Words, Name, Type, Sort string }
 
 // Usage is what an account stores, and may store, in bytes.
 type Usage struct{ Used, Max int64 }
@@ -223,7 +223,9 @@ func (p FilesPage) Count() string {
 }
 
 // Filtered reports whether a filter restricts the list.
-func (p FilesPage) Filtered() bool { return p.Filter.Name != "" || p.Filter.Type != "" }
+func (p FilesPage) Filtered() bool {
+	return p.Filter.Words != "" || p.Filter.Name != "" || p.Filter.Type != ""
+}
 
 // FormURL returns the action of a form about a file. A browser stays there if the form is answered
 // with an error, and its reload leads to the list of the account.

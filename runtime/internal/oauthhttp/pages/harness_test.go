@@ -163,7 +163,7 @@ func filesPage(words string) pages.FilesPage {
 	total := int64(1234)
 	return pages.FilesPage{Form: form, Email: words, Account: pages.Account{ID: words, Name: words, Detail: words}, App: words, Several: true, Usage: &pages.Usage{Used: 3 << 29, Max: 10 << 30},
 		Tabs:   []pages.Tab{{Name: "Files", URL: "/account/files?request=the-request", Current: true}, {Name: "Drafts", URL: "/account/files?state=draft"}},
-		Filter: pages.FileFilter{Name: words, Type: words, Sort: words}, Total: &total, Back: words, FirstURL: "/account/files?a", NextURL: "/account/files?b", ClearURL: "/account/files?c",
+		Filter: pages.FileFilter{Words: words, Name: words, Type: words, Sort: words}, Total: &total, Back: words, FirstURL: "/account/files?a", NextURL: "/account/files?b", ClearURL: "/account/files?c",
 		UploadURL: "/account/files/upload?csrf=the-csrf&request=the-request", UploadDraftURL: "/account/files/upload?csrf=the-csrf&draft=1&request=the-request", MaxUploadSize: 2 << 30, Error: words,
 		Running: &pages.RunningUploads{More: true, Uploads: []pages.RunningUpload{{ID: words, Name: words, Size: 10 << 20, Received: 3 << 20, Age: 3 * time.Hour, ExpiresAt: moment, CanCancel: true}, {ID: "3", Name: "c.bin", Size: -1, ExpiresAt: moment}}},
 		Files: []pages.File{

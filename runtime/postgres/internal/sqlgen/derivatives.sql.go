@@ -131,7 +131,7 @@ func (q *Queries) LockPending(ctx context.Context, arg LockPendingParams) ([]uui
 
 const pendingItem = `-- name: PendingItem :one
 
-SELECT item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.capture, account.bucket, account.keep_location, (account.closed_at IS NOT NULL OR account.suspended)::boolean AS resting,
+SELECT item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text, item.capture, account.bucket, account.keep_location, (account.closed_at IS NOT NULL OR account.suspended)::boolean AS resting,
     EXISTS (SELECT FROM work WHERE work.kind = 'derivatives' AND work.key = item.id AND work.claim IS NOT NULL AND work.due_at > now()) AS claimed
 FROM item JOIN account ON account.id = item.account_id WHERE item.account_id = $1 AND item.id = $2 AND item.derivatives_state = 1
 `
@@ -185,6 +185,7 @@ func (q *Queries) PendingItem(ctx context.Context, arg PendingItemParams) (Pendi
 		&i.Item.DerivativesState,
 		&i.Item.GateState,
 		&i.Item.SealActor,
+		&i.Item.SearchText,
 		&i.Item.Capture,
 		&i.Bucket,
 		&i.KeepLocation,

@@ -34,7 +34,7 @@ func (q *Queries) DeleteQuarantined(ctx context.Context, itemID uuid.UUID) (int6
 const denyItem = `-- name: DenyItem :execrows
 WITH changed AS (
     UPDATE item SET gate_state = 3, seal_actor = NULL, version = version + 1
-    WHERE item.account_id = $1 AND item.id = $2 AND item.gate_state IN (1, 4) AND item.sealed_at IS NULL
+    WHERE item.account_id = $1 AND item.id = $2 AND item.gate_state IN (1, 4) AND (item.sealed_at IS NULL) IS NOT FALSE
     RETURNING item.account_id, item.app_id, item.id, item.version, item.group_label
 ), told AS (
     INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor)
@@ -179,7 +179,7 @@ func (q *Queries) ListQuarantine(ctx context.Context, arg ListQuarantineParams) 
 const passItem = `-- name: PassItem :one
 WITH waiting AS MATERIALIZED (
     SELECT i.account_id, i.id, i.app_id, i.seal_actor FROM item i
-    WHERE i.account_id = $1 AND i.id = $2 AND i.gate_state IN (1, 4) AND i.sealed_at IS NULL FOR NO KEY UPDATE
+    WHERE i.account_id = $1 AND i.id = $2 AND i.gate_state IN (1, 4) AND (i.sealed_at IS NULL) IS NOT FALSE FOR NO KEY UPDATE
 )
 UPDATE item SET gate_state = 2, seal_actor = NULL FROM waiting WHERE item.account_id = waiting.account_id AND item.id = waiting.id
 RETURNING waiting.app_id, waiting.seal_actor
@@ -205,7 +205,7 @@ func (q *Queries) PassItem(ctx context.Context, arg PassItemParams) (PassItemRow
 
 const quarantineItem = `-- name: QuarantineItem :execrows
 WITH deleted AS (
-    DELETE FROM item WHERE item.account_id = $1 AND item.id = $2 AND item.gate_state IN (1, 4) AND item.sealed_at IS NULL RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.capture
+    DELETE FROM item WHERE item.account_id = $1 AND item.id = $2 AND item.gate_state IN (1, 4) AND (item.sealed_at IS NULL) IS NOT FALSE RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text, item.capture
 ), released AS (
     UPDATE account_usage SET bytes = account_usage.bytes - deleted.bytes FROM deleted WHERE account_usage.account_id = deleted.account_id
 ), told AS (
@@ -361,7 +361,7 @@ func (q *Queries) TrimQuarantine(ctx context.Context, arg TrimQuarantineParams) 
 }
 
 const waitingItem = `-- name: WaitingItem :one
-SELECT item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.capture, account.bucket, account.gate, (account.closed_at IS NOT NULL OR account.suspended)::boolean AS resting
+SELECT item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text, item.capture, account.bucket, account.gate, (account.closed_at IS NOT NULL OR account.suspended)::boolean AS resting
 FROM item JOIN account ON account.id = item.account_id WHERE item.account_id = $1 AND item.id = $2 AND item.gate_state IN (1, 4)
 `
 
@@ -411,6 +411,7 @@ func (q *Queries) WaitingItem(ctx context.Context, arg WaitingItemParams) (Waiti
 		&i.Item.DerivativesState,
 		&i.Item.GateState,
 		&i.Item.SealActor,
+		&i.Item.SearchText,
 		&i.Item.Capture,
 		&i.Bucket,
 		&i.Gate,
@@ -423,14 +424,14 @@ const wantSeal = `-- name: WantSeal :one
 
 WITH changed AS (
     UPDATE item SET gate_state = 4, seal_actor = $3::text, version = version + 1
-    WHERE item.app_id = $1 AND item.id = $2 AND item.sealed_at IS NULL AND item.gate_state IN (0, 1)
-    RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.capture
+    WHERE item.app_id = $1 AND item.id = $2 AND (item.sealed_at IS NULL) IS NOT FALSE AND item.gate_state IN (0, 1)
+    RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text, item.capture
 ), told AS (
     INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor, fields)
     SELECT c.account_id, c.app_id, c.id, c.version, 'media.updated', c.group_label, $3::text, '{state}'
     FROM changed c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL
 )
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state, gate_state, seal_actor, capture FROM changed
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state, gate_state, seal_actor, search_text, capture FROM changed
 `
 
 type WantSealParams struct {
@@ -469,6 +470,7 @@ type WantSealRow struct {
 	DerivativesState int16
 	GateState        int16
 	SealActor        *string
+	SearchText       *string
 	Capture          []byte
 }
 
@@ -508,6 +510,7 @@ func (q *Queries) WantSeal(ctx context.Context, arg WantSealParams) (WantSealRow
 		&i.DerivativesState,
 		&i.GateState,
 		&i.SealActor,
+		&i.SearchText,
 		&i.Capture,
 	)
 	return i, err

@@ -42,6 +42,7 @@ type Account struct {
 	JournalRetention     *int64
 	JournalFullAddresses bool
 	Gate                 []byte
+	Search               []byte
 	KeepLocation         bool
 }
 
@@ -233,6 +234,7 @@ type Item struct {
 	DerivativesState int16
 	GateState        int16
 	SealActor        *string
+	SearchText       *string
 	Capture          []byte
 }
 
@@ -526,6 +528,7 @@ type StoredItem struct {
 	DerivativesState int16
 	GateState        int16
 	SealActor        *string
+	SearchText       *string
 	Capture          []byte
 }
 
