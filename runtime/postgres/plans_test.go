@@ -333,7 +333,8 @@ func withoutAutovacuum(t *testing.T, url string) {
 		FOR t IN SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace LOOP
 			EXECUTE format('ALTER TABLE %I SET (autovacuum_enabled = false)', t);
 		END LOOP; END $$`)
-	if n := number(t, url, `SELECT count(*) FROM pg_stats WHERE schemaname = 'public'`); n != 0 {
+	// The list of migrations has enough rows for autovacuum to analyze it in the database of which this one is a copy.
+	if n := number(t, url, `SELECT count(*) FROM pg_stats WHERE schemaname = 'public' AND tablename <> 'goose_db_version'`); n != 0 {
 		t.Fatalf("%d columns have statistics", n)
 	}
 }
