@@ -247,6 +247,28 @@ type GateSpec struct {
 	MaxScanBytes *resource.Quantity `json:"maxScanBytes,omitempty"`
 }
 
+// MetadataSpec says what is kept of what files say of how they were made.
+type MetadataSpec struct {
+	// Location says what happens with the latitude and the longitude in photos and videos. `Drop`: they are stored nowhere but in the original
+	// file. `Keep`: items have them, and can be found by them, of files that are uploaded from then on. A change to `Drop` removes those of all
+	// items.
+	//
+	// +optional
+	// +kubebuilder:default=Drop
+	Location LocationPolicy `json:"location,omitempty"`
+}
+
+// LocationPolicy says what happens with the places in files.
+//
+// +kubebuilder:validation:Enum=Drop;Keep
+type LocationPolicy string
+
+// The values of LocationPolicy.
+const (
+	LocationDrop LocationPolicy = "Drop"
+	LocationKeep LocationPolicy = "Keep"
+)
+
 // GateScanner is what checks files.
 //
 // +kubebuilder:validation:Enum=clamd;http
@@ -401,6 +423,11 @@ type MediaAccountSpec struct {
 	//
 	// +optional
 	Gate *GateSpec `json:"gate,omitempty"`
+
+	// Metadata says what is kept of what files say of how they were made. If it is omitted, the place is not.
+	//
+	// +optional
+	Metadata *MetadataSpec `json:"metadata,omitempty"`
 
 	// Search says what searches by words look in. If it is omitted, they look in file names, captions, groups and all metadata, for words of no
 	// language.

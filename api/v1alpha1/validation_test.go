@@ -176,6 +176,8 @@ func TestMediaAccount_InvalidIsRejectedWithAMessage(t *testing.T) {
 		"a journal with a negative time":               {spec: `{journal: {retention: -168h}}`, says: journal},
 		"a journal with a time that is too long":       {spec: `{journal: {retention: 000024h000000m000000s}}`, says: "Too long: may not be more than 20"},
 		"a journal of something else":                  {spec: `{journal: {webhook: true}}`, says: `unknown field "spec.journal.webhook"`},
+		"a location of another policy":                 {spec: `{metadata: {location: Blur}}`, says: `supported values: "Drop", "Keep"`},
+		"metadata of something else":                   {spec: `{metadata: {exif: Keep}}`, says: `unknown field "spec.metadata.exif"`},
 		"a toolset that does not exist":                {spec: `{mcp: {toolsets: [everything]}}`, says: "supported values: "},
 		"an origin twice":                              {spec: `{cors: {origins: ["https://a.example.org", "https://a.example.org"]}}`, says: "Duplicate value"},
 		"a tool policy without tools":                  {spec: `{mcp: {tools: []}}`, says: "should have at least 1 items"},
@@ -354,7 +356,7 @@ func definition(t *testing.T) *unstructured.Unstructured {
 func TestMediaAccount_DefaultsAreStored(t *testing.T) {
 	t.Parallel()
 	accounts := setup(t, "mediaaccounts")
-	made, err := accounts.Create(t.Context(), object(t, "MediaAccount", "demo", `{journal: {}}`), metav1.CreateOptions{})
+	made, err := accounts.Create(t.Context(), object(t, "MediaAccount", "demo", `{journal: {}, metadata: {}}`), metav1.CreateOptions{})
 	must(t, err)
 	for path, want := range map[string]string{
 		"spec.storage.maxStorage":   "10Gi",
@@ -362,6 +364,7 @@ func TestMediaAccount_DefaultsAreStored(t *testing.T) {
 		"spec.apiKeys.generation":   "1",
 		"spec.apiKeys.overlap":      "24h",
 		"spec.journal.retention":    "168h",
+		"spec.metadata.location":    "Drop",
 		"status.observedGeneration": "-1",
 	} {
 		got, _, err := unstructured.NestedFieldNoCopy(made.Object, strings.Split(path, ".")...)

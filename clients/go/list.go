@@ -23,6 +23,11 @@ type Filter struct {
 	Name string
 	// From and To select the uploads that began at From or later, and before To.
 	From, To time.Time
+	// CapturedFrom and CapturedTo select the files that were made at CapturedFrom or later, and before CapturedTo.
+	CapturedFrom, CapturedTo time.Time
+	// Near selects files that were made near a place, in accounts that keep places: latitude, longitude and a radius in metres, such as
+	// 48.8584,2.2945,500.
+	Near string
 	// Words are in the file name, the caption, the group or the metadata, in any order, or are beginnings of words there. Words in quotation marks
 	// follow each other, and a minus before a word leaves out the items that have it.
 	Words string
@@ -81,7 +86,7 @@ func (c *Client) List(ctx context.Context, options ListOptions) (*Page, error) {
 	response, err := c.API.ListMedia(ctx, &api.ListMediaParams{
 		Page: optional(options.Page), Limit: optional(options.Limit), After: optional(options.After), Sort: optional(options.Sort), State: optional(options.State),
 		Access: optional(options.Access), Group: optional(options.Group), Type: optional(options.Type), Name: optional(options.Name),
-		From: optional(options.From), To: optional(options.To), Fields: optional(strings.Join(options.Fields, ",")),
+		From: optional(options.From), To: optional(options.To), CapturedFrom: optional(options.CapturedFrom), CapturedTo: optional(options.CapturedTo), Near: optional(options.Near), Fields: optional(strings.Join(options.Fields, ",")),
 	}, options.more)
 	items, err := decode[[]Item](response, err)
 	if err != nil {
@@ -131,7 +136,7 @@ func (c *Client) Items(ctx context.Context, options ListOptions) iter.Seq2[Item,
 func (c *Client) Count(ctx context.Context, filter Filter) (*Count, error) {
 	return decode[Count](c.API.CountMedia(ctx, &api.CountMediaParams{
 		Access: optional(filter.Access), Group: optional(filter.Group), Type: optional(filter.Type), Name: optional(filter.Name),
-		From: optional(filter.From), To: optional(filter.To),
+		From: optional(filter.From), To: optional(filter.To), CapturedFrom: optional(filter.CapturedFrom), CapturedTo: optional(filter.CapturedTo), Near: optional(filter.Near),
 	}, filter.more))
 }
 
@@ -140,7 +145,7 @@ func (c *Client) Count(ctx context.Context, filter Filter) (*Count, error) {
 func (c *Client) Totals(ctx context.Context, filter Filter) (*Totals, error) {
 	return decode[Totals](c.API.TotalStorage(ctx, &api.TotalStorageParams{
 		Access: optional(filter.Access), Group: optional(filter.Group), Type: optional(filter.Type), Name: optional(filter.Name),
-		From: optional(filter.From), To: optional(filter.To),
+		From: optional(filter.From), To: optional(filter.To), CapturedFrom: optional(filter.CapturedFrom), CapturedTo: optional(filter.CapturedTo), Near: optional(filter.Near),
 	}, filter.more))
 }
 

@@ -223,6 +223,9 @@ func toAccountSpec(object *v1alpha1.MediaAccount, webhooks bool) account.Spec {
 		spec.Gate = account.Gate{Scanner: string(gate.Scanner), AllowUnscannable: gate.OnUnscannable == v1alpha1.UnscannableAllow,
 			AllowUnchecked: gate.OnUnavailable == v1alpha1.UnavailableAllow, MaxScanBytes: bytesOrDefault(gate.MaxScanBytes, defaultMaxScanBytes)}
 	}
+	if metadata := object.Spec.Metadata; metadata != nil {
+		spec.KeepLocation = metadata.Location == v1alpha1.LocationKeep
+	}
 	if search := object.Spec.Search; search != nil {
 		spec.Search = toSearch(*search)
 	}

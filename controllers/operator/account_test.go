@@ -261,6 +261,35 @@ func TestAccount_GateIsWhatTheSpecSays(t *testing.T) {
 	has(account.Gate{})
 }
 
+func TestAccount_KeepsLocationsIfTheSpecSaysSo(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t)
+	object := b.readyAccount("demo", func(a *v1alpha1.MediaAccount) {
+		a.Spec.Metadata = &v1alpha1.MetadataSpec{Location: v1alpha1.LocationKeep}
+	})
+	has := func(want bool) {
+		b.t.Helper()
+		wait.UntilNone(b.t, func() string {
+			found, err := b.registry.Find(b.ctx, b.namespace, "demo")
+			must(t, err)
+			if found.KeepLocation != want {
+				return fmt.Sprintf("locations are kept: %v, want %v", found.KeepLocation, want)
+			}
+			return ""
+		})
+	}
+	has(true)
+	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.Metadata.Location = v1alpha1.LocationDrop })
+	has(false)
+	if tasks := b.sql(`SELECT count(*) FROM work WHERE kind = 'locations' AND account_id = $1`, b.accountID(object)); tasks != 2 {
+		t.Errorf("%d tasks remove locations", tasks)
+	}
+	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.Metadata.Location = v1alpha1.LocationKeep })
+	has(true)
+	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.Metadata = nil })
+	has(false)
+}
+
 func TestAccount_JournalIsWhatTheSpecSays(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)

@@ -103,9 +103,6 @@ func search(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	if err := b.indexedUploads(ctx, made[2], served); err != nil {
-		return err
-	}
 	endpoints := make([]*endpoint, len(sizes))
 	for i, items := range sizes {
 		started := time.Now()
@@ -133,10 +130,14 @@ func search(ctx context.Context, b *bench) error {
 		}
 	}
 	c.print()
+	// Its uploads without the index can't be found by words: so it comes last.
+	if err := b.indexedUploads(ctx, made[2], served); err != nil {
+		return err
+	}
 	return b.noteTables(ctx)
 }
 
-// indexedUploads compares uploads with the searched text and the index of words with those without.
+// indexedUploads compares uploads with the searched text and the index of words to those without.
 func (b *bench) indexedUploads(ctx context.Context, t tenant, e *endpoint) error {
 	conn, err := pgx.Connect(ctx, b.env.server.AdminURL(database))
 	if err != nil {
@@ -153,14 +154,13 @@ func (b *bench) indexedUploads(ctx context.Context, t tenant, e *endpoint) error
 			return nil
 		}
 	}
-	var index string
-	if err := conn.QueryRow(ctx, `SELECT pg_get_indexdef('item_words'::regclass)`).Scan(&index); err != nil {
-		return err
-	}
 	c := b.compare("upload", "ratio of uploads/s", []string{"upload", "with/s", "without/s"}, client, service, postgres, store)
 	with, without := b.captionedSide(e), b.captionedSide(e)
 	with.name, without.name = "with", "without"
-	without.before, without.after = run(`DROP INDEX item_words`, `ALTER TABLE stored_item DISABLE TRIGGER item_search_text`), run(`ALTER TABLE stored_item ENABLE TRIGGER item_search_text`, index)
+	// An index that is not ready gets no entries. To make it again would write as much as many uploads, just before the other side is measured.
+	const ready = `UPDATE pg_index SET indisready = %t WHERE indexrelid = 'item_words'::regclass`
+	without.before = run(`ALTER TABLE stored_item DISABLE TRIGGER item_search_text`, fmt.Sprintf(ready, false))
+	without.after = run(fmt.Sprintf(ready, true), `ALTER TABLE stored_item ENABLE TRIGGER item_search_text`)
 	if err := c.measure(ctx, "upload with a caption", load{clients: b.Clients, rounds: b.Rounds, length: b.Length}, []side{with, without},
 		pair{against: 1, target: minimum(0.95), name: "upload with a caption", cells: []string{"upload with a caption"}}); err != nil {
 		return err

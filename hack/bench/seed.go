@@ -115,7 +115,7 @@ func (env *environment) load(ctx context.Context, tenants []tenant, s seed) ([]u
 	var ids []uuid.UUID
 	n := 0
 	_, err = conn.CopyFrom(ctx, pgx.Identifier{"stored_item"},
-		[]string{"id", "account_id", "app_id", "file_name", "access", "caption", "group_label", "objects", "bytes", "created_at", "sealed_at"},
+		[]string{"id", "account_id", "app_id", "file_name", "access", "caption", "group_label", "objects", "bytes", "created_at", "sealed_at", "capture"},
 		pgx.CopyFromFunc(func() ([]any, error) {
 			if n == s.items {
 				return nil, nil
@@ -135,7 +135,7 @@ func (env *environment) load(ctx context.Context, tenants []tenant, s seed) ([]u
 			if s.caption != nil {
 				caption = s.caption(number)
 			}
-			row := []any{id, t.Account.ID, t.AppID, fmt.Sprintf("IMG_%07d.jpg", number), string(s.access(n)), caption, s.group(n), made, bytes, at, sealed}
+			row := []any{id, t.Account.ID, t.AppID, fmt.Sprintf("IMG_%07d.jpg", number), string(s.access(n)), caption, s.group(n), made, bytes, at, sealed, "{}"}
 			n++
 			return row, nil
 		}))

@@ -55,6 +55,8 @@ type Account struct {
 	FullAddresses bool
 	// Gate checks files before they are sealed.
 	Gate Gate
+	// KeepLocation is set if the places at which files were made are kept.
+	KeepLocation bool
 	// Search says what searches by words look in.
 	Search Search
 	// ClosedAt is set when the MediaAccount was deleted, which ends the keys.
@@ -87,6 +89,7 @@ type Spec struct {
 	// FullAddresses has events with whole e-mail addresses of people.
 	FullAddresses bool
 	Gate          Gate
+	KeepLocation  bool
 	Search        Search
 	// Binding is used by Ensure, while the MediaAccount has no account.
 	Binding Binding

@@ -120,7 +120,7 @@ func (spec Spec) account() (Account, error) {
 	return Account{
 		Namespace: spec.Namespace, Name: spec.Name, NamespaceUID: spec.NamespaceUID, ObjectUID: spec.ObjectUID, DisplayName: spec.DisplayName, Owners: owners,
 		MaxStorage: spec.MaxStorage, MaxUploadSize: spec.MaxUploadSize, Bucket: spec.Bucket, Suspended: spec.Suspended, ToolPolicy: spec.ToolPolicy, Origins: spec.Origins, Undo: spec.Undo,
-		Journal: spec.Journal, FullAddresses: spec.FullAddresses, Gate: spec.Gate, Search: spec.Search,
+		Journal: spec.Journal, FullAddresses: spec.FullAddresses, Gate: spec.Gate, Search: spec.Search, KeepLocation: spec.KeepLocation,
 	}, nil
 }
 

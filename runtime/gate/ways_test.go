@@ -62,6 +62,7 @@ func TestSeal_AllWaysAreKnown(t *testing.T) {
 		"fetch/attempt.go",              // a URL
 		"internal/api/document.go",      // tells in a document when an item was sealed
 		"internal/mcp/items.go",         // a tool
+		"internal/mcp/slim.go",          // tells in a short list when an item was sealed
 		"internal/rest/batch.go",        // a batch
 		"internal/rest/items.go",        // REST
 		"internal/webfiles/change.go",   // the files page: TestFiles_AreCheckedBeforeTheyAreSealed

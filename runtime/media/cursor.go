@@ -1,6 +1,7 @@
 package media
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -20,6 +21,8 @@ type Position struct {
 	ID   uuid.UUID
 	Name string // as LowerName returns it; of the order by name
 	Size int64  // of the order by size
+	// Captured is of the order by capture, in milliseconds since 1970.
+	Captured int64
 	// Common: the items were read in the order of the list, because too many items have the terms of the
 	// search. The next page does not try again.
 	Common bool
@@ -33,6 +36,8 @@ func PositionOf(item Item, order Order) Position {
 		at.Name = LowerName(item.FileName)
 	case BySize:
 		at.Size = item.File().Bytes
+	case ByCapture:
+		at.Captured = captureOrder(item)
 	}
 	return at
 }
@@ -47,6 +52,9 @@ func (p Position) Compare(other Position) int {
 			return -1
 		}
 		return 1
+	}
+	if c := cmp.Compare(p.Captured, other.Captured); c != 0 {
+		return c
 	}
 	return slices.Compare(p.ID[:], other.ID[:])
 }
@@ -75,6 +83,8 @@ func (q Query) cursor(scope Scope, at Position) string {
 		raw = append(raw, at.Name...)
 	case BySize:
 		raw = binary.BigEndian.AppendUint64(raw, uint64(at.Size)) //nolint:gosec // G115: a size is not negative
+	case ByCapture:
+		raw = binary.BigEndian.AppendUint64(raw, uint64(at.Captured-minCapture)) //nolint:gosec // G115: not below minCapture
 	}
 	return cursorText.EncodeToString(raw)
 }
@@ -107,6 +117,11 @@ func (q Query) position(scope Scope, cursor string) (Position, error) {
 			return Position{}, errCursor
 		}
 		at.Size = int64(binary.BigEndian.Uint64(key)) //nolint:gosec // G115: checked
+	case ByCapture:
+		if len(key) != 8 || binary.BigEndian.Uint64(key) > maxCapture-minCapture {
+			return Position{}, errCursor
+		}
+		at.Captured = minCapture + int64(binary.BigEndian.Uint64(key)) //nolint:gosec // G115: checked
 	default:
 		if len(key) != 0 {
 			return Position{}, errCursor
@@ -127,6 +142,7 @@ func (q Query) binding(scope Scope) [bindingLength]byte {
 	for _, key := range slices.Sorted(maps.Keys(q.Metadata)) {
 		fields = append(fields, key, q.Metadata[key])
 	}
+	fields = append(fields, q.Captured.binding()...)
 	if q.Words.Any() {
 		fields = append(fields, q.Words.text())
 	}

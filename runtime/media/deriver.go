@@ -51,6 +51,8 @@ type ImageJob struct {
 	// Source opens the file from its first byte. It is called again for a retry.
 	Source   func(ctx context.Context) (io.ReadCloser, error)
 	Settings settings.Effective
+	// KeepLocation is set if the account keeps the place at which a file was made.
+	KeepLocation bool
 	// Requested is set if a client waits for a derivative, and not for the end of its upload: the job takes the turns of requests.
 	Requested bool
 }

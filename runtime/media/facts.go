@@ -1,6 +1,10 @@
 package media
 
-import "time"
+import (
+	"time"
+
+	"mediastack.dev/runtime/capture"
+)
 
 // Facts are what is known about the file of an item. A zero value is not known.
 type Facts struct {
@@ -15,6 +19,9 @@ type Facts struct {
 	// file say so.
 	Duration time.Duration
 	Pages    int
+	// Capture is what the file says of how it was made. CaptureRead is set once it was read, whatever it says.
+	Capture     capture.Capture
+	CaptureRead bool
 }
 
 // HasSize reports whether the width and the height are known.

@@ -37,10 +37,11 @@ func (c FactsConfig) Validate() error {
 
 // StoredItem is an item whose file was not read for its facts.
 type StoredItem struct {
-	ID        uuid.UUID
-	AccountID uuid.UUID
-	Bucket    string
-	Objects   Objects
+	ID           uuid.UUID
+	AccountID    uuid.UUID
+	Bucket       string
+	Objects      Objects
+	KeepLocation bool
 }
 
 // FactsStore is where the backfill finds items, and records their facts. Package postgres implements it.
@@ -224,7 +225,7 @@ func (b *FactsBackfill) readImage(ctx context.Context, item StoredItem, original
 			unopened = err
 			return file, err
 		},
-		Settings: settings.Effective{ThumbnailWidth: factsSide, ThumbnailHeight: factsSide},
+		Settings: settings.Effective{ThumbnailWidth: factsSide, ThumbnailHeight: factsSide}, KeepLocation: item.KeepLocation,
 	})
 	if unopened == nil && fault.Is(err, fault.Unavailable) {
 		unopened = err

@@ -33,6 +33,7 @@ func (q Query) Skip() int { return (max(q.Page, 1) - 1) * q.Limit }
 type QueryText struct {
 	Filter
 	Words, Type, Name, From, To, Sort, State, After string
+	CapturedFrom, CapturedTo, Near                  string
 	Traits                                          TraitsText
 	Metadata                                        map[string]string
 	Page, Limit                                     *int
@@ -60,6 +61,9 @@ func (t QueryText) Parse() (Query, error) {
 		return Query{}, err
 	}
 	if q.To, err = parseTime("to", t.To); err != nil {
+		return Query{}, err
+	}
+	if q.Captured, err = parseCaptureSearch(t.CapturedFrom, t.CapturedTo, t.Near); err != nil {
 		return Query{}, err
 	}
 	if q.Order, err = ParseOrder(t.Sort); err != nil {

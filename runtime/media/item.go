@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/capture"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/imageformat"
 )
@@ -113,6 +114,8 @@ type Item struct {
 	// Check is what is known of the file in an account that checks files before they are sealed.
 	Check CheckState
 	Facts Facts
+	// Capture is what the file says of how it was made. A new item has it in its facts.
+	Capture capture.Capture
 	// Focus is nil unless a client has set it.
 	Focus *FocusPoint
 	// Version increases with every change of the item, from 1.

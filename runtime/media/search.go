@@ -26,6 +26,8 @@ type Search struct {
 	From, To time.Time
 	// Metadata are pairs that the item has.
 	Metadata Metadata
+	// Captured is what the file says of how it was made.
+	Captured CaptureSearch
 	Traits   Traits
 	// Words are searched in the file name, the caption, the group and the metadata.
 	Words Words
@@ -35,7 +37,7 @@ type Search struct {
 
 // Narrows reports whether the search needs more than a list of the app, by access and by group.
 func (s Search) Narrows() bool {
-	return s.Type != "" || s.Name != "" || !s.From.IsZero() || !s.To.IsZero() || len(s.Metadata) > 0 || s.Words.Any() || s.Traits.Any()
+	return s.Type != "" || s.Name != "" || !s.From.IsZero() || !s.To.IsZero() || len(s.Metadata) > 0 || s.Words.Any() || s.Traits.Any() || s.Captured.narrows()
 }
 
 // mimeType is the form of a type or of a kind of types.
@@ -67,6 +69,9 @@ func (s Search) validate() error {
 	}
 	if !s.From.IsZero() && !s.To.IsZero() && !s.From.Before(s.To) {
 		return fault.New(fault.Invalid, "from must be before to")
+	}
+	if err := s.Captured.validate(); err != nil {
+		return err
 	}
 	if len(s.Metadata) > MaxMetadataPairs {
 		return fault.New(fault.Invalid, "at most %d filters by meta are possible", MaxMetadataPairs)
@@ -142,6 +147,8 @@ const (
 	ByTime SortKey = "time" // when the upload began
 	ByName SortKey = "name" // as LowerName returns it, by bytes
 	BySize SortKey = "size" // of the file that the document describes
+	// ByCapture is when the file was made; if that is not known, when its upload began.
+	ByCapture SortKey = "captured"
 )
 
 // Order is the order of a list. The zero value is newest first.
@@ -150,17 +157,17 @@ type Order struct {
 	Ascending bool
 }
 
-// ParseOrder returns the order that `sort` names: time, name or size, with a minus for descending. An
+// ParseOrder returns the order that `sort` names: time, name, size or captured, with a minus for descending. An
 // empty text is the default, -time.
 func ParseOrder(text string) (Order, error) {
 	name, descending := strings.CutPrefix(text, "-")
 	switch key := SortKey(name); {
 	case text == "":
 		return Order{By: ByTime}, nil
-	case key == ByTime || key == ByName || key == BySize:
+	case key == ByTime || key == ByName || key == BySize || key == ByCapture:
 		return Order{By: key, Ascending: !descending}, nil
 	}
-	return Order{}, fault.New(fault.Invalid, "sort must be time, name or size, or one of them after a minus for the opposite direction")
+	return Order{}, fault.New(fault.Invalid, "sort must be time, name, size or captured, or one of them after a minus for the opposite direction")
 }
 
 // String returns the text that ParseOrder reads.

@@ -53,7 +53,7 @@ func (s Accounts) SampleFiles(ctx context.Context, accountID uuid.UUID) ([]strin
 func accountOf(row sqlgen.Account) account.Account {
 	return account.Account{ID: row.ID, Namespace: row.Namespace, Name: row.Name, NamespaceUID: row.NamespaceUid, ObjectUID: row.ObjectUid, DisplayName: row.DisplayName, Owners: row.Owners,
 		MaxStorage: row.MaxStorage, MaxUploadSize: row.MaxUploadSize, Bucket: row.Bucket, BucketOwned: row.BucketOwned, BucketClaimed: row.BucketClaimed, Suspended: row.Suspended, ClosedAt: row.ClosedAt, EraseAfter: row.EraseAfter, ErasingAt: row.ErasingAt, BucketRemovedAt: row.BucketRemovedAt,
-		ToolPolicy: toolPolicyOf(row), Origins: row.CorsOrigins, Undo: undoOf(row), Journal: durationOf(row.JournalRetention), FullAddresses: row.JournalFullAddresses, Gate: gateOf(row.Gate), Search: searchOf(row.Search)}
+		ToolPolicy: toolPolicyOf(row), Origins: row.CorsOrigins, Undo: undoOf(row), Journal: durationOf(row.JournalRetention), FullAddresses: row.JournalFullAddresses, Gate: gateOf(row.Gate), Search: searchOf(row.Search), KeepLocation: row.KeepLocation}
 }
 
 func toolPolicyOf(row sqlgen.Account) account.ToolPolicy {

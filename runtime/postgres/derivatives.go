@@ -27,7 +27,7 @@ func (s Uploads) PendingItem(ctx context.Context, accountID, itemID uuid.UUID) (
 	if err != nil {
 		return upload.PendingItem{}, toFault(err, "find an item without its derivatives")
 	}
-	return upload.PendingItem{Item: itemOf(row.Item), Bucket: row.Bucket, Resting: row.Resting, Claimed: row.Claimed}, nil
+	return upload.PendingItem{Item: itemOf(row.Item), Bucket: row.Bucket, KeepLocation: row.KeepLocation, Resting: row.Resting, Claimed: row.Claimed}, nil
 }
 
 // FinishDerivatives implements upload.DerivativesStore. A commit whose answer was lost is not tried again: the item may have been deleted
@@ -125,7 +125,8 @@ func (s Uploads) derivativesParams(made upload.MadeDerivatives) (sqlgen.FinishDe
 	}
 	params := sqlgen.FinishDerivativesParams{LockTimeout: milliseconds(derivativesLockTimeout), Own: s.own(), AccountID: made.AccountID, ItemID: made.ItemID,
 		Bytes: objects.Bytes(), Objects: string(text), Slot: randomSlot(),
-		Width: known(made.Facts.Width), Height: known(made.Facts.Height), Placeholder: made.Facts.Placeholder, DominantColor: knownText(made.Facts.DominantColor), Actor: byService, Fields: fieldsOf(objects)}
+		Width: known(made.Facts.Width), Height: known(made.Facts.Height), Placeholder: made.Facts.Placeholder, DominantColor: knownText(made.Facts.DominantColor), Capture: captureColumn(made.Facts), Actor: byService, Fields: fieldsOf(objects)}
+	params.Fields = append(params.Fields, captureFields(made.Facts.Capture)...)
 	if made.Writer != nil {
 		params.Writer, params.Fence = made.Writer.Number, made.Writer.Fence()
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/capture"
 	"mediastack.dev/runtime/media"
 )
 
@@ -93,6 +94,9 @@ func KeysStatement(scope media.Scope, items int) Statement {
 	return Statement{keysSQL, []any{scope.AppID, items, media.MaxMetadataKeys}, ""}
 }
 
+// CaptureText returns the column capture of what a file says.
+func CaptureText(c capture.Capture) string { return captureText(c) }
+
 // SearchStatements returns all statements that a search may need, by what they do, with their arguments. They have no timeout:
 // EXPLAIN on a busy machine takes longer than a search may, and a timeout during the ROLLBACK closes the connection.
 func SearchStatements(scope media.Scope, query media.Query, after *media.Position, wanted int) map[string]Statement {
@@ -117,6 +121,10 @@ func SearchStatements(scope media.Scope, query media.Query, after *media.Positio
 	if len(termsOf(query.Search)) > 0 {
 		add("by terms", bounds.settings())(search.byTerms(bounds.gathered, wanted))
 		add("count by terms", bounds.settings())(search.countByTerms(bounds.counted))
+	}
+	for _, path := range search.capturePaths() {
+		add(path.name, "")(search.gathered("FindItems"+path.name, path.sql, append(search.args(bounds.gathered, wanted), path.args...)))
+		add("count "+path.name, "")(search.countGathered("CountMatches"+path.name, path.sql, append(search.args(bounds.counted, 0), path.args...)))
 	}
 	if !search.byTime() {
 		add("in time", "")(search.inTime(bounds.firstScan, wanted))

@@ -94,6 +94,9 @@ func (s Items) gather(ctx context.Context, search search, wanted int, common boo
 		found, complete, err = s.gatherByTerms(ctx, search, wanted)
 	}
 	if err == nil && !complete {
+		found, complete, err = s.gatherByCapture(ctx, search, wanted)
+	}
+	if err == nil && !complete {
 		found, complete, err = s.gatherInTime(ctx, search, wanted)
 	}
 	return found, complete, err
@@ -226,6 +229,9 @@ func (s Items) countMatches(ctx context.Context, search search) (media.Matches, 
 				return matches, err
 			}
 		}
+	}
+	if matches, counted, err := s.countByCapture(ctx, search); err != nil || counted {
+		return matches, err
 	}
 	return s.countInOrder(ctx, search, s.searches.counted)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/runtime/capture"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres"
 )
@@ -30,6 +31,9 @@ func searches() []media.Query {
 		{}, {Search: media.Search{Type: "image/jpeg"}}, {Search: media.Search{Type: "image/*"}}, {Search: media.Search{Type: "text/css"}},
 		{Search: media.Search{Name: "photo"}}, {Search: media.Search{Name: "ph"}}, {Search: media.Search{Name: "nothing of this"}},
 		{Search: media.Search{Metadata: media.Metadata{"color": "red"}}}, {Search: media.Search{Metadata: media.Metadata{"color": "red", "a": "b"}}},
+		{Search: media.Search{Captured: media.CaptureSearch{Near: &capture.Near{Location: capture.Location{Latitude: -89.99, Longitude: -179.99}, Radius: 1000}}}},
+		{Search: media.Search{Captured: media.CaptureSearch{From: time.UnixMilli(1_700_000_000_005), To: time.UnixMilli(1_700_000_000_009)}}},
+		{Search: media.Search{Name: "photo", Captured: media.CaptureSearch{From: time.UnixMilli(1_700_000_000_005), Near: &capture.Near{Location: capture.Location{Latitude: 48, Longitude: 2}, Radius: 1000}}}},
 		{Search: media.Search{From: from, To: to}}, {Search: media.Search{To: from}},
 		{Search: media.Search{Words: wordsOf("common")}}, {Search: media.Search{Words: wordsOf("c")}}, {Search: media.Search{Words: wordsOf(`photo "jpg" -rare`)}},
 		{Search: media.Search{Words: wordsOf("absent")}}, {Search: media.Search{Words: wordsOf("photo common"), Keys: []string{"color"}}}, {Search: media.Search{Words: wordsOf("-absent")}},
@@ -40,7 +44,7 @@ func searches() []media.Query {
 	var ordered []media.Query
 	for _, q := range all {
 		ordered = append(ordered, q)
-		for _, order := range []media.Order{{By: media.ByTime, Ascending: true}, {By: media.ByName, Ascending: true}, {By: media.ByName}, {By: media.BySize, Ascending: true}, {By: media.BySize}} {
+		for _, order := range []media.Order{{By: media.ByTime, Ascending: true}, {By: media.ByName, Ascending: true}, {By: media.ByName}, {By: media.BySize, Ascending: true}, {By: media.BySize}, {By: media.ByCapture, Ascending: true}, {By: media.ByCapture}} {
 			q.Order = order
 			ordered = append(ordered, q)
 		}
@@ -82,7 +86,7 @@ func TestSearchPlans_ReadTheRowsOfTheirAppOnly(t *testing.T) {
 	check("of a million rows")
 
 	// In the large app, a page is found among the first items, also far from the start.
-	for _, order := range []media.Order{{By: media.ByTime}, {By: media.ByTime, Ascending: true}, {By: media.ByName}, {By: media.BySize, Ascending: true}} {
+	for _, order := range []media.Order{{By: media.ByTime}, {By: media.ByTime, Ascending: true}, {By: media.ByName}, {By: media.BySize, Ascending: true}, {By: media.ByCapture}} {
 		query := media.Query{Search: media.Search{Type: "image/*"}, Order: order}
 		middle := media.Position{ID: uuid.MustParse("01920000-0000-7000-8000-000000006000"), Name: "photo.jpg", Size: 1}
 		for _, after := range []*media.Position{nil, &middle} {

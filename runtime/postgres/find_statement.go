@@ -133,7 +133,7 @@ func (s search) args(examined, wanted int) arguments {
 
 // matches returns whether an item matches, as matchSQL.
 func (s search) matches(args *arguments) string {
-	return matchSQL + s.traitsMatch(args) + s.wordsMatch(args)
+	return matchSQL + s.traitsMatch(args) + s.captureMatch(args) + s.wordsMatch(args)
 }
 
 // foundColumns are what the rows of a search need: those of a list, and those of matches.
@@ -145,8 +145,11 @@ func (s search) orderKey() (expression, kind string, value any) {
 	if s.after != nil {
 		at = *s.after
 	}
-	if s.query.Order.By == media.ByName {
+	switch s.query.Order.By { //nolint:exhaustive // a list by time has no key
+	case media.ByName:
 		return `lower(file_name COLLATE "C")`, "text", at.Name
+	case media.ByCapture:
+		return captureKey, "bigint", at.Captured
 	}
 	return "item_file_size(objects)", "bigint", at.Size
 }
@@ -169,7 +172,7 @@ func (s search) rows(args *arguments) (where, order string) {
 		if s.after != nil {
 			where += fmt.Sprintf(" AND (%s, id) %s (%s::%s, %s::uuid)", key, comparison, args.add(value), kind, args.add(s.after.ID))
 		}
-		return where, key + sorting + ", id" + sorting
+		return where + s.captureRange(args), key + sorting + ", id" + sorting
 	}
 	var key, value string
 	where = "app_id = $1 AND sealed_at IS NOT NULL"

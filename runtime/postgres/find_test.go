@@ -60,6 +60,7 @@ func randomItem(random *rand.Rand, scope media.Scope) media.Item {
 	if random.IntN(8) == 0 {
 		item.SealedAt = nil
 	}
+	item.Capture = randomCapture(random)
 	return item
 }
 
@@ -68,10 +69,10 @@ func insertItems(t *testing.T, conn *pgx.Conn, items []media.Item) {
 	t.Helper()
 	rows := make([][]any, len(items))
 	for i, item := range items {
-		rows[i] = []any{item.ID, item.AccountID, item.AppID, item.FileName, item.Access, item.Caption, item.Group, item.Objects, item.Objects.Bytes(), item.Metadata, item.CreatedAt, item.SealedAt}
+		rows[i] = []any{item.ID, item.AccountID, item.AppID, item.FileName, item.Access, item.Caption, item.Group, item.Objects, item.Objects.Bytes(), item.Metadata, item.CreatedAt, item.SealedAt, postgres.CaptureText(item.Capture)}
 	}
 	_, err := conn.CopyFrom(t.Context(), pgx.Identifier{"stored_item"},
-		[]string{"id", "account_id", "app_id", "file_name", "access", "caption", "group_label", "objects", "bytes", "metadata", "created_at", "sealed_at"}, pgx.CopyFromRows(rows))
+		[]string{"id", "account_id", "app_id", "file_name", "access", "caption", "group_label", "objects", "bytes", "metadata", "created_at", "sealed_at", "capture"}, pgx.CopyFromRows(rows))
 	must(t, err)
 }
 
@@ -92,7 +93,7 @@ func matches(q media.Query, item media.Item) bool {
 			return false
 		}
 	}
-	return hasWords(q, item) && item.Draft() == q.Drafts && (q.Access == "" || q.Access == item.Access) && (q.Group == "" || q.Group == item.Group) &&
+	return hasWords(q, item) && capturedIn(q.Captured, item) && item.Draft() == q.Drafts && (q.Access == "" || q.Access == item.Access) && (q.Group == "" || q.Group == item.Group) &&
 		(q.Type == "" || q.Type == kind || strings.HasSuffix(q.Type, "/*") && strings.HasPrefix(kind, strings.TrimSuffix(q.Type, "*"))) &&
 		strings.Contains(lower(item.FileName), lower(q.Name)) && (q.From.IsZero() || !start.Before(q.From)) && (q.To.IsZero() || start.Before(q.To))
 }
@@ -164,7 +165,7 @@ func inModel(q media.Query, items []media.Item) []uuid.UUID {
 
 // randomQuery returns a query of some filters and an order.
 func randomQuery(random *rand.Rand) media.Query {
-	q := media.Query{Order: media.Order{By: pick(random, media.ByTime, media.ByName, media.BySize), Ascending: random.IntN(2) == 0}, Limit: 1 + random.IntN(30)}
+	q := media.Query{Order: media.Order{By: pick(random, media.ByTime, media.ByName, media.BySize, media.ByCapture), Ascending: random.IntN(2) == 0}, Limit: 1 + random.IntN(30)}
 	some := func() bool { return random.IntN(3) == 0 }
 	if some() {
 		q.Access = pick(random, media.Public, media.Private)
@@ -193,6 +194,7 @@ func randomQuery(random *rand.Rand) media.Query {
 			q.Metadata["x-1"] = "red"
 		}
 	}
+	q.Captured = randomCaptured(random)
 	if some() {
 		var parts []string
 		for range 1 + random.IntN(2) {
@@ -258,6 +260,7 @@ func searched(t *testing.T, random *rand.Rand, n int) (service *media.Service, p
 	scope = provisioned(t, store)
 	conn, err := pgx.Connect(t.Context(), url)
 	must(t, err)
+	must(t, check.ErrorOf(conn.Exec(t.Context(), `UPDATE account SET keep_location = true`)))
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	apps, _, err := registry(store).OpenApps(t.Context(), scope.AccountID, []string{"sibling"})
 	must(t, err)

@@ -99,8 +99,8 @@ func TestInventory_SumsUpEveryAccount(t *testing.T) {
 		t.Errorf("webhooks: %+v", found.Webhooks)
 	}
 	// Kinds without tasks are reported, too.
-	for i, want := range []inventory.Work{{Kind: "cdn_purge"}, {Kind: "derivatives"}, {Kind: "email", Tasks: 2, Failing: 1}, {Kind: "facts"}, {Kind: "fetch"}, {Kind: "notice"}, {Kind: "picture"}, {Kind: "removal"}, {Kind: "scan"}, {Kind: "unrecorded_objects"}, {Kind: "webhook"}} {
-		if len(found.Work) != 11 || (want.Tasks > 0) != (found.Work[i].WaitSeconds >= 3600) || found.Work[i].WaitSeconds > 3660 {
+	for i, want := range []inventory.Work{{Kind: "capture"}, {Kind: "captures"}, {Kind: "cdn_purge"}, {Kind: "derivatives"}, {Kind: "email", Tasks: 2, Failing: 1}, {Kind: "facts"}, {Kind: "fetch"}, {Kind: "locations"}, {Kind: "notice"}, {Kind: "picture"}, {Kind: "removal"}, {Kind: "scan"}, {Kind: "unrecorded_objects"}, {Kind: "webhook"}} {
+		if len(found.Work) != 14 || (want.Tasks > 0) != (found.Work[i].WaitSeconds >= 3600) || found.Work[i].WaitSeconds > 3660 {
 			t.Fatalf("tasks: %+v", found.Work)
 		}
 		if found.Work[i].WaitSeconds = 0; found.Work[i] != want {

@@ -26,7 +26,7 @@ func (s Items) ItemsWithoutFacts(ctx context.Context, after media.StoredItem, li
 	}
 	items := make([]media.StoredItem, len(rows))
 	for i, row := range rows {
-		items[i] = media.StoredItem{ID: row.ID, AccountID: row.AccountID, Bucket: row.Bucket, Objects: row.Objects}
+		items[i] = media.StoredItem{ID: row.ID, AccountID: row.AccountID, Bucket: row.Bucket, Objects: row.Objects, KeepLocation: row.KeepLocation}
 	}
 	return items, nil
 }
@@ -34,7 +34,7 @@ func (s Items) ItemsWithoutFacts(ctx context.Context, after media.StoredItem, li
 // SetFacts implements media.FactsStore.
 func (s Items) SetFacts(ctx context.Context, id uuid.UUID, facts media.Facts) error {
 	return toFault(s.queries.SetFacts(ctx, sqlgen.SetFactsParams{ID: id, Width: known(facts.Width), Height: known(facts.Height),
-		Placeholder: facts.Placeholder, DominantColor: knownText(facts.DominantColor), DurationMs: knownDuration(facts.Duration), Pages: known(facts.Pages), Known: facts.Known()}), "set the facts of an item")
+		Placeholder: facts.Placeholder, DominantColor: knownText(facts.DominantColor), DurationMs: knownDuration(facts.Duration), Pages: known(facts.Pages), Known: facts.Known() || facts.Capture.Known(), Capture: captureColumn(facts)}), "set the facts of an item")
 }
 
 // SkipFacts implements media.FactsStore.

@@ -20,11 +20,11 @@ func itemOf(row sqlgen.Item) media.Item {
 	facts := factColumns{width: row.Width, height: row.Height, placeholder: row.Placeholder, color: row.DominantColor, duration: row.DurationMs, pages: row.Pages}
 	return media.Item{ID: row.ID, AccountID: row.AccountID, AppID: row.AppID, FileName: row.FileName, Access: media.Access(row.Access),
 		Caption: row.Caption, Group: row.GroupLabel, Metadata: row.Metadata, Objects: row.Objects, Facts: facts.facts(), Focus: focusColumns{row.FocusX, row.FocusY}.point(), Version: int(row.Version),
-		CreatedAt: row.CreatedAt, SealedAt: row.SealedAt, Ref: row.Ref, Derivatives: media.DerivativesState(row.DerivativesState), Check: media.CheckState(row.GateState)}
+		CreatedAt: row.CreatedAt, SealedAt: row.SealedAt, Ref: row.Ref, Derivatives: media.DerivativesState(row.DerivativesState), Check: media.CheckState(row.GateState), Capture: captureOf(row.Capture)}
 }
 
 // itemColumns are the columns that scanItem reads. The account and the app are not among them: the caller knows them.
-const itemColumns = "id, file_name, access, caption, group_label, objects, created_at, sealed_at, version, metadata, width, height, placeholder, dominant_color, duration_ms, pages, ref, focus_x, focus_y, derivatives_state, gate_state"
+const itemColumns = "id, file_name, access, caption, group_label, objects, created_at, sealed_at, version, metadata, width, height, placeholder, dominant_color, duration_ms, pages, ref, focus_x, focus_y, derivatives_state, gate_state, capture"
 
 // scanItem reads a row of a list into an item, without a copy: what leads, and itemColumns. All columns of an item are null in a row without
 // one.
@@ -33,11 +33,12 @@ func scanItem(rows pgx.Rows, item *media.Item, leading ...any) error {
 	var version zeronull.Int4
 	var focus focusColumns
 	var derivatives, check zeronull.Int2
+	var captured []byte
 	err := rows.Scan(append(leading, (*zeronull.UUID)(&item.ID), (*zeronull.Text)(&item.FileName), (*zeronull.Text)(&item.Access),
 		(*zeronull.Text)(&item.Caption), (*zeronull.Text)(&item.Group), &item.Objects, (*zeronull.Timestamptz)(&item.CreatedAt), &item.SealedAt,
-		&version, &item.Metadata, &facts.width, &facts.height, &facts.placeholder, &facts.color, &facts.duration, &facts.pages, (*zeronull.Text)(&item.Ref), &focus.x, &focus.y, &derivatives, &check)...)
+		&version, &item.Metadata, &facts.width, &facts.height, &facts.placeholder, &facts.color, &facts.duration, &facts.pages, (*zeronull.Text)(&item.Ref), &focus.x, &focus.y, &derivatives, &check, &captured)...)
 	item.Version, item.Facts, item.Focus, item.Derivatives = int(version), facts.facts(), focus.point(), media.DerivativesState(derivatives)
-	item.Check = media.CheckState(check)
+	item.Check, item.Capture = media.CheckState(check), captureOf(captured)
 	return err
 }
 
@@ -71,6 +72,7 @@ func commitParams(lockTimeout time.Duration, drafts []draft) (sqlgen.CommitUploa
 		params.Refs = append(params.Refs, item.Ref)
 		params.Derivatives = append(params.Derivatives, int16(item.Derivatives))
 		params.Gates = append(params.Gates, gateState(item.Check))
+		params.Captures = append(params.Captures, captureColumn(item.Facts))
 		params.Actors = append(params.Actors, item.by.Text())
 	}
 	return params, nil

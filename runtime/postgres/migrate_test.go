@@ -131,6 +131,14 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 		"00062_search_text_view.sql":           "4c07ca86d6bc445f73595ee0944f8f40ee21018708542ad144f30ef192ad7d15",
 		"00063_search_words.sql":               "095325e6ea3705ad73fd86f7d407b4b03bb14005dd48037a0989dc1e53a33540",
 		"00064_account_search.sql":             "2e2b1954a5de5d630de59d6c24d4cf980b4ffcd0ff14fc5619f92df27f94dfd6",
+		"00071_account_location.sql":           "f1664de4dd7aef773d0618d0d8b86319277bcf0aa5619f4176757975f496d718",
+		"00072_item_capture.sql":               "20f798f25b1c0a9471e1fe9a24dd1f119ec6adf5214bb1aa0f2dfc0264115738",
+		"00073_item_capture_view.sql":          "4c07ca86d6bc445f73595ee0944f8f40ee21018708542ad144f30ef192ad7d15",
+		"00074_item_capture_functions.sql":     "0b012cf46563b9fcc647b3cb487cb1864d724e3d9f4465cc5ed1486b0b8408bb",
+		"00075_item_capture_task.sql":          "f2f76ed371e4591020655585ea40eb4518dffc765424010471b20c32384de357",
+		"00076_item_location.sql":              "4393178046c28506e1575a0399a8ed69d353c43099a215dc7bad032dbfc552db",
+		"00077_account_locations.sql":          "ff818cf2d2fb493186f28825e679ce4b0942c7fe2aff1bd445b199b5e0d3882c",
+		"00078_item_capture_indexes.sql":       "b10e8830cb8c95675d41d9fbafbbf4f041ff2003cfb9b346e5612197541205b8",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

@@ -91,7 +91,7 @@ func (s Uploads) commitStoredFiles(ctx context.Context, lockTimeout time.Duratio
 	params := sqlgen.CommitStoredParams{LockTimeout: columns.LockTimeout, Own: s.own(), Ids: columns.Ids, FileNames: columns.FileNames, Accesses: columns.Accesses,
 		Captions: columns.Captions, Groups: columns.Groups, Objects: columns.Objects, Bytes: columns.Bytes, CreatedAt: columns.CreatedAt,
 		Metadata: columns.Metadata, Widths: columns.Widths, Heights: columns.Heights, Placeholders: columns.Placeholders,
-		DominantColors: columns.DominantColors, Refs: columns.Refs, Durations: columns.Durations, Pages: columns.Pages, Derivatives: columns.Derivatives, Gates: columns.Gates, Actors: columns.Actors}
+		DominantColors: columns.DominantColors, Refs: columns.Refs, Durations: columns.Durations, Pages: columns.Pages, Derivatives: columns.Derivatives, Gates: columns.Gates, Captures: columns.Captures, Actors: columns.Actors}
 	for _, file := range files {
 		params.AccountIds = append(params.AccountIds, file.item.AccountID)
 		params.AppIds = append(params.AppIds, file.item.AppID)

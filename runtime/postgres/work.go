@@ -26,7 +26,7 @@ const claimLock = 526_877
 
 // workKinds are the kinds of tasks.
 func workKinds() []string {
-	return []string{string(oauth.EmailWork), string(media.RemovalWork), string(media.FactsWork), string(fetch.JobWork), string(rendition.PictureWork), string(upload.SearchWork), string(upload.DerivativesWork), string(webhook.DeliveryWork), string(gate.ScanWork), string(gate.NoticeWork), string(cdn.PurgeWork)}
+	return []string{string(oauth.EmailWork), string(media.RemovalWork), string(media.FactsWork), string(fetch.JobWork), string(rendition.PictureWork), string(upload.SearchWork), string(upload.DerivativesWork), string(webhook.DeliveryWork), string(gate.ScanWork), string(gate.NoticeWork), string(cdn.PurgeWork), string(media.CaptureWork), string(media.CapturesWork), string(media.LocationsWork)}
 }
 
 // optionalTime returns nil for the zero time.

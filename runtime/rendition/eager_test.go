@@ -313,7 +313,7 @@ func TestEager_AnEarlierAttemptEndsNoTask(t *testing.T) {
 		change(item)
 		close(w.renderer.gate)
 		must(t, <-ended)
-		w.Counts(t, 1, name+": tasks", `SELECT count(*) FROM work WHERE key = $1`, item.ID)
+		w.Counts(t, 1, name+": tasks", `SELECT count(*) FROM work WHERE kind = 'picture' AND key = $1`, item.ID)
 		w.makeDue(t)
 		settle(t, e)
 	}
@@ -376,7 +376,7 @@ func TestEager_ItemsThatChange(t *testing.T) {
 	close(w.renderer.gate)
 	must(t, <-ended)
 	settle(t, e)
-	w.Counts(t, 0, "rows of a deleted item", `SELECT (SELECT count(*) FROM rendition WHERE item_id = $1) + (SELECT count(*) FROM work WHERE key = $1)`, next.ID)
+	w.Counts(t, 0, "rows of a deleted item", `SELECT (SELECT count(*) FROM rendition WHERE item_id = $1) + (SELECT count(*) FROM work WHERE kind = 'picture' AND key = $1)`, next.ID)
 	w.balanced(t, one)
 }
 

@@ -87,7 +87,7 @@ func TestEager_GivesBackWhatItClaimsAtAShutdown(t *testing.T) {
 	stop()
 	close(queue.left)
 	must(t, <-ended)
-	w.Counts(t, 1, "items are due", `SELECT count(*) FROM work WHERE key <> account_id AND claim IS NULL AND due_at <= now()`)
+	w.Counts(t, 1, "items are due", `SELECT count(*) FROM work WHERE kind = 'picture' AND key <> account_id AND claim IS NULL AND due_at <= now()`)
 }
 
 // endingPut is an object store in which an object is stored at the moment when its job is canceled.

@@ -27,6 +27,8 @@ const DerivativesWork work.Kind = "derivatives"
 type PendingItem struct {
 	Item   media.Item
 	Bucket string
+	// KeepLocation is set if the account keeps the places at which files were made.
+	KeepLocation bool
 	// Resting is set while its account is suspended or closed: nothing is made then.
 	Resting bool
 	// Claimed is set while a process makes them.
@@ -261,7 +263,7 @@ func (a *derivation) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	job := media.ImageJob{ItemID: a.Item.ID, AccountID: a.Item.AccountID, MimeType: a.original.MimeType, Bytes: a.original.Bytes, Source: a.open, Settings: layers.Effective()}
+	job := media.ImageJob{ItemID: a.Item.ID, AccountID: a.Item.AccountID, MimeType: a.original.MimeType, Bytes: a.original.Bytes, Source: a.open, Settings: layers.Effective(), KeepLocation: a.KeepLocation}
 	if slot, ok := a.slots.Load(a.Item.ID); ok {
 		job.Slot, job.Requested = slot.(media.ImageSlot), true //nolint:forcetypeassert // nothing else is in the map
 	}

@@ -33,7 +33,7 @@ func (t *transfer) derive(ctx context.Context) (media.Objects, error) {
 	}
 	facts, made, err := t.service.deps.Deriver.Derive(ctx, media.ImageJob{
 		ItemID: t.id, AccountID: t.scope.AccountID, MimeType: t.mimeType, Bytes: t.size, Slot: t.imageSlot,
-		Source: t.open, Settings: layers.Effective(),
+		Source: t.open, Settings: layers.Effective(), KeepLocation: t.account.KeepLocation,
 	})
 	if ctx.Err() != nil {
 		return nil, fault.Wrap(fmt.Errorf("derivatives of item %s: %w", t.id, ctx.Err()), fault.Unavailable, "the request ended before its thumbnail was made")

@@ -341,6 +341,7 @@ func (t *transfer) item(fields media.Fields, objects media.Objects) media.Item {
 		head := t.head.Of(t.size)
 		facts.Duration, facts.Pages = head.Duration, head.Pages
 	}
+	facts.CaptureRead = facts.CaptureRead || !media.MaySayCapture(t.mimeType)
 	state := media.DerivativesWithUpload
 	if t.pending {
 		state = media.DerivativesPending
@@ -352,7 +353,7 @@ func (t *transfer) item(fields media.Fields, objects media.Objects) media.Item {
 	return media.Item{
 		ID: t.id, AccountID: t.scope.AccountID, AppID: t.scope.AppID,
 		FileName: fields.FileName, Access: fields.Access, Caption: fields.Caption, Group: fields.Group,
-		Metadata: fields.Metadata, Objects: objects, Derivatives: state, Check: check, Facts: facts, Version: 1, CreatedAt: t.service.deps.Now(),
+		Metadata: fields.Metadata, Objects: objects, Derivatives: state, Check: check, Facts: facts, Capture: facts.Capture, Version: 1, CreatedAt: t.service.deps.Now(),
 	}
 }
 

@@ -60,6 +60,21 @@ func (e BatchRequestOperation) Valid() bool {
 	}
 }
 
+// Defines values for CaptureContentCredentials.
+const (
+	Present CaptureContentCredentials = "present"
+)
+
+// Valid indicates whether the value is a known member of the CaptureContentCredentials enum.
+func (e CaptureContentCredentials) Valid() bool {
+	switch e {
+	case Present:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ErrorCode.
 const (
 	ErrorCodeChecksumMismatch     ErrorCode = "checksum_mismatch"
@@ -341,17 +356,23 @@ func (e PresetFormat) Valid() bool {
 
 // Defines values for Sort.
 const (
-	SortMinusName Sort = "-name"
-	SortMinusSize Sort = "-size"
-	SortMinusTime Sort = "-time"
-	SortName      Sort = "name"
-	SortSize      Sort = "size"
-	SortTime      Sort = "time"
+	SortCaptured      Sort = "captured"
+	SortMinusCaptured Sort = "-captured"
+	SortMinusName     Sort = "-name"
+	SortMinusSize     Sort = "-size"
+	SortMinusTime     Sort = "-time"
+	SortName          Sort = "name"
+	SortSize          Sort = "size"
+	SortTime          Sort = "time"
 )
 
 // Valid indicates whether the value is a known member of the Sort enum.
 func (e Sort) Valid() bool {
 	switch e {
+	case SortCaptured:
+		return true
+	case SortMinusCaptured:
+		return true
 	case SortMinusName:
 		return true
 	case SortMinusSize:
@@ -494,6 +515,24 @@ type BatchResults struct {
 	Results []BatchResult `json:"results"`
 }
 
+// Capture What the file says of how it was made, beside `capturedAt`. Nobody has verified it. Absent when it says nothing; each member is absent when it is not known.
+type Capture struct {
+	// Camera Make and model of the camera or the phone.
+	Camera *string `json:"camera,omitempty"`
+
+	// ContentCredentials `present`: the file has a manifest of C2PA. It is not verified.
+	ContentCredentials *CaptureContentCredentials `json:"contentCredentials,omitempty"`
+	Lens               *string                    `json:"lens,omitempty"`
+
+	// Location Where the file was made (WGS 84), in accounts that keep it (`spec.metadata.location` of the MediaAccount).
+	Location *Location `json:"location,omitempty"`
+	Rating   *int      `json:"rating,omitempty"`
+	Title    *string   `json:"title,omitempty"`
+}
+
+// CaptureContentCredentials `present`: the file has a manifest of C2PA. It is not verified.
+type CaptureContentCredentials string
+
 // Count defines model for Count.
 type Count struct {
 	// AtLeast True if there may be more matching items: with other filters than `access` and `group`, up to 10000 items are examined. Absent otherwise.
@@ -504,9 +543,11 @@ type Count struct {
 // CountQuery defines model for CountQuery.
 type CountQuery struct {
 	// Access Who may read the file of a sealed item.
-	Access *Access    `json:"access,omitempty"`
-	Color  *string    `json:"color,omitempty"`
-	From   *time.Time `json:"from,omitempty"`
+	Access       *Access    `json:"access,omitempty"`
+	CapturedFrom *time.Time `json:"capturedFrom,omitempty"`
+	CapturedTo   *time.Time `json:"capturedTo,omitempty"`
+	Color        *string    `json:"color,omitempty"`
+	From         *time.Time `json:"from,omitempty"`
 
 	// Group Empty means no filter.
 	Group *string `json:"group,omitempty"`
@@ -526,6 +567,7 @@ type CountQuery struct {
 	MinHeight   *int64             `json:"minHeight,omitempty"`
 	MinWidth    *int64             `json:"minWidth,omitempty"`
 	Name        *string            `json:"name,omitempty"`
+	Near        *string            `json:"near,omitempty"`
 	Orientation *Orientation       `json:"orientation,omitempty"`
 	Q           *string            `json:"q,omitempty"`
 	To          *time.Time         `json:"to,omitempty"`
@@ -662,9 +704,11 @@ type GroupList = []GroupCount
 // ListQuery defines model for ListQuery.
 type ListQuery struct {
 	// Access Who may read the file of a sealed item.
-	Access *Access `json:"access,omitempty"`
-	After  *string `json:"after,omitempty"`
-	Color  *string `json:"color,omitempty"`
+	Access       *Access    `json:"access,omitempty"`
+	After        *string    `json:"after,omitempty"`
+	CapturedFrom *time.Time `json:"capturedFrom,omitempty"`
+	CapturedTo   *time.Time `json:"capturedTo,omitempty"`
+	Color        *string    `json:"color,omitempty"`
 
 	// Fields As in the query.
 	Fields *string    `json:"fields,omitempty"`
@@ -689,6 +733,7 @@ type ListQuery struct {
 	MinHeight   *int64             `json:"minHeight,omitempty"`
 	MinWidth    *int64             `json:"minWidth,omitempty"`
 	Name        *string            `json:"name,omitempty"`
+	Near        *string            `json:"near,omitempty"`
 	Orientation *Orientation       `json:"orientation,omitempty"`
 	Page        *int               `json:"page,omitempty"`
 	Q           *string            `json:"q,omitempty"`
@@ -698,11 +743,23 @@ type ListQuery struct {
 	Type        *string            `json:"type,omitempty"`
 }
 
+// Location Where the file was made (WGS 84), in accounts that keep it (`spec.metadata.location` of the MediaAccount).
+type Location struct {
+	Latitude  float64 `json:"latitude"`
+	Longitude float64 `json:"longitude"`
+}
+
 // MediaItem defines model for MediaItem.
 type MediaItem struct {
 	// Access Who may read the file of a sealed item.
 	Access  Access `json:"access"`
 	Caption string `json:"caption"`
+
+	// Capture What the file says of how it was made, beside `capturedAt`. Nobody has verified it. Absent when it says nothing; each member is absent when it is not known.
+	Capture *Capture `json:"capture,omitempty"`
+
+	// CapturedAt When the photo or the recording was made, as the file says it: as in RFC 3339, with an offset only if the file has one, and as precise as the file is, such as `2024-05-01T12:30:45+02:00`, `2024-05-01T12:30:45` or `1997`. Absent when it is not known.
+	CapturedAt *string `json:"capturedAt,omitempty"`
 
 	// CreatedAt When the upload was complete.
 	CreatedAt time.Time `json:"createdAt"`
@@ -1116,6 +1173,12 @@ type After = string
 // AfterUpload defines model for AfterUpload.
 type AfterUpload = string
 
+// CapturedFrom defines model for CapturedFrom.
+type CapturedFrom = time.Time
+
+// CapturedTo defines model for CapturedTo.
+type CapturedTo = time.Time
+
 // Color defines model for Color.
 type Color = string
 
@@ -1163,6 +1226,9 @@ type MinWidth = int64
 
 // Name defines model for Name.
 type Name = string
+
+// Near defines model for Near.
+type Near = string
 
 // Page defines model for Page.
 type Page = int
@@ -1314,6 +1380,15 @@ type ListMediaParams struct {
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
+
 	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
 	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
 	// last one is not longer. `-` before a word or a phrase: only items without it.
@@ -1349,7 +1424,7 @@ type ListMediaParams struct {
 	// Color Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out.
 	Color *Color `form:"color,omitempty" json:"color,omitempty"`
 
-	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began.
+	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began, `captured` when the file was made, or the upload began if that is not known.
 	Sort *Sort `form:"sort,omitempty" json:"sort,omitempty"`
 
 	// State `draft` lists the drafts of the app instead of the sealed items, in the order of time.
@@ -1387,6 +1462,15 @@ type ListMediaByPostParams struct {
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
+
 	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
 	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
 	// last one is not longer. `-` before a word or a phrase: only items without it.
@@ -1422,7 +1506,7 @@ type ListMediaByPostParams struct {
 	// Color Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out.
 	Color *Color `form:"color,omitempty" json:"color,omitempty"`
 
-	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began.
+	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began, `captured` when the file was made, or the upload began if that is not known.
 	Sort *Sort `form:"sort,omitempty" json:"sort,omitempty"`
 
 	// State `draft` lists the drafts of the app instead of the sealed items, in the order of time.
@@ -1451,6 +1535,15 @@ type CountMediaParams struct {
 
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
+
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
 
 	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
 	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
@@ -1508,6 +1601,15 @@ type CountMediaByPostParams struct {
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
+
 	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
 	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
 	// last one is not longer. `-` before a word or a phrase: only items without it.
@@ -1564,6 +1666,15 @@ type TotalStorageParams struct {
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
+
 	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
 	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
 	// last one is not longer. `-` before a word or a phrase: only items without it.
@@ -1619,6 +1730,15 @@ type TotalStorageByPostParams struct {
 
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
+
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
 
 	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
 	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
@@ -3564,6 +3684,42 @@ func NewListMediaRequest(server string, params *ListMediaParams) (*http.Request,
 
 		}
 
+		if params.CapturedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CapturedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Near != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "near", *params.Near, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Q != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", *params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
@@ -3893,6 +4049,42 @@ func NewListMediaByPostRequestWithBody(server string, params *ListMediaByPostPar
 
 		}
 
+		if params.CapturedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CapturedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Near != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "near", *params.Near, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Q != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", *params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
@@ -4177,6 +4369,42 @@ func NewCountMediaRequest(server string, params *CountMediaParams) (*http.Reques
 
 		}
 
+		if params.CapturedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CapturedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Near != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "near", *params.Near, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Q != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", *params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
@@ -4434,6 +4662,42 @@ func NewCountMediaByPostRequestWithBody(server string, params *CountMediaByPostP
 
 		}
 
+		if params.CapturedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CapturedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Near != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "near", *params.Near, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Q != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", *params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
@@ -4673,6 +4937,42 @@ func NewTotalStorageRequest(server string, params *TotalStorageParams) (*http.Re
 		if params.To != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CapturedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CapturedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Near != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "near", *params.Near, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4930,6 +5230,42 @@ func NewTotalStorageByPostRequestWithBody(server string, params *TotalStorageByP
 		if params.To != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CapturedFrom != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CapturedTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Near != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "near", *params.Near, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {

@@ -15,6 +15,12 @@ export interface Filter {
   from?: string | Date
   /** Uploads that began before this time. */
   to?: string | Date
+  /** Files that were made at this time or later, by `capturedAt`. */
+  capturedFrom?: string | Date
+  /** Files that were made before this time. */
+  capturedTo?: string | Date
+  /** Files that were made within a radius in metres of a place, in accounts that keep places. */
+  near?: { latitude: number; longitude: number; radius: number }
   /** Words in the file name, the caption, the group or the metadata, in any order, or beginnings of them. `"quotation marks"` for words that follow each other, `-word` for items without it. */
   q?: string
   /** Items that have these. */
@@ -74,9 +80,11 @@ export interface Page<Item = Schemas['MediaItem']> {
 }
 
 /** Returns the filters and options as parameters of a query. */
-export function queryOf<Options extends Filter & { fields?: readonly string[] }>({ meta, from, to, fields, ...query }: Options) {
+export function queryOf<Options extends Filter & { fields?: readonly string[] }>({ meta, from, to, capturedFrom, capturedTo, near, fields, ...query }: Options) {
   const pairs = Object.entries(meta ?? {}).map(([key, value]) => [`meta.${key}`, value] as const)
-  return { ...query, ...fieldsQuery(fields), ...(from !== undefined && { from: timeOf(from) }), ...(to !== undefined && { to: timeOf(to) }), ...Object.fromEntries(pairs) }
+  return { ...query, ...fieldsQuery(fields), ...(from !== undefined && { from: timeOf(from) }), ...(to !== undefined && { to: timeOf(to) }),
+    ...(capturedFrom !== undefined && { capturedFrom: timeOf(capturedFrom) }), ...(capturedTo !== undefined && { capturedTo: timeOf(capturedTo) }),
+    ...(near && { near: `${near.latitude},${near.longitude},${near.radius}` }), ...Object.fromEntries(pairs) }
 }
 
 /** Returns the parameter for the members of the documents. */

@@ -595,6 +595,20 @@ export interface components {
         BatchResults: {
             results: components["schemas"]["BatchResult"][];
         };
+        /** @description What the file says of how it was made, beside `capturedAt`. Nobody has verified it. Absent when it says nothing; each member is absent when it is not known. */
+        Capture: {
+            /** @description Make and model of the camera or the phone. */
+            camera?: string;
+            /**
+             * @description `present`: the file has a manifest of C2PA. It is not verified.
+             * @enum {string}
+             */
+            contentCredentials?: "present";
+            lens?: string;
+            location?: components["schemas"]["Location"];
+            rating?: number;
+            title?: string;
+        };
         Count: {
             /** @description True if there may be more matching items: with other filters than `access` and `group`, up to 10000 items are examined. Absent otherwise. */
             atLeast?: boolean;
@@ -603,6 +617,10 @@ export interface components {
         };
         CountQuery: {
             access?: components["schemas"]["Access"];
+            /** Format: date-time */
+            capturedFrom?: string;
+            /** Format: date-time */
+            capturedTo?: string;
             color?: string;
             /** Format: date-time */
             from?: string;
@@ -627,6 +645,7 @@ export interface components {
             /** Format: int64 */
             minWidth?: number;
             name?: string;
+            near?: string;
             orientation?: components["schemas"]["Orientation"];
             q?: string;
             /** Format: date-time */
@@ -758,6 +777,10 @@ export interface components {
         ListQuery: {
             access?: components["schemas"]["Access"];
             after?: string;
+            /** Format: date-time */
+            capturedFrom?: string;
+            /** Format: date-time */
+            capturedTo?: string;
             color?: string;
             /** @description As in the query. */
             fields?: string;
@@ -786,6 +809,7 @@ export interface components {
             /** Format: int64 */
             minWidth?: number;
             name?: string;
+            near?: string;
             orientation?: components["schemas"]["Orientation"];
             /** @default 1 */
             page: number;
@@ -796,9 +820,19 @@ export interface components {
             to?: string;
             type?: string;
         };
+        /** @description Where the file was made (WGS 84), in accounts that keep it (`spec.metadata.location` of the MediaAccount). */
+        Location: {
+            /** Format: double */
+            latitude: number;
+            /** Format: double */
+            longitude: number;
+        };
         MediaItem: {
             access: components["schemas"]["Access"];
             caption: string;
+            capture?: components["schemas"]["Capture"];
+            /** @description When the photo or the recording was made, as the file says it: as in RFC 3339, with an offset only if the file has one, and as precise as the file is, such as `2024-05-01T12:30:45+02:00`, `2024-05-01T12:30:45` or `1997`. Absent when it is not known. */
+            capturedAt?: string;
             /**
              * Format: date-time
              * @description When the upload was complete.
@@ -997,6 +1031,9 @@ export interface components {
         SelectedMediaItem: {
             access?: components["schemas"]["Access"];
             caption?: string;
+            capture?: components["schemas"]["Capture"];
+            /** @description When the photo or the recording was made, as the file says it: as in RFC 3339, with an offset only if the file has one, and as precise as the file is, such as `2024-05-01T12:30:45+02:00`, `2024-05-01T12:30:45` or `1997`. Absent when it is not known. */
+            capturedAt?: string;
             /**
              * Format: date-time
              * @description When the upload was complete.
@@ -1147,7 +1184,7 @@ export interface components {
          * @default -time
          * @enum {string}
          */
-        Sort: "time" | "-time" | "name" | "-name" | "size" | "-size";
+        Sort: "time" | "-time" | "name" | "-name" | "size" | "-size" | "captured" | "-captured";
         /** @enum {string} */
         Source: "default" | "tenant" | "pinned";
         /**
@@ -1608,6 +1645,10 @@ export interface components {
         After: string;
         /** @description The cursor of the page before, from its header `X-Next-Cursor`. */
         AfterUpload: string;
+        /** @description Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC. */
+        CapturedFrom: string;
+        /** @description Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC. */
+        CapturedTo: string;
         /** @description Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out. */
         Color: string;
         /** @description The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`. */
@@ -1640,6 +1681,8 @@ export interface components {
         MinWidth: number;
         /** @description Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter. */
         Name: string;
+        /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
+        Near: string;
         /** @description Only pictures and videos that are wider than high, higher than wide, or neither. */
         Orientation: components["schemas"]["Orientation"];
         Page: number;
@@ -1649,7 +1692,7 @@ export interface components {
          *     last one is not longer. `-` before a word or a phrase: only items without it.
          */
         Q: string;
-        /** @description Order of the list; a minus is the opposite direction. `time` is when the upload began. */
+        /** @description Order of the list; a minus is the opposite direction. `time` is when the upload began, `captured` when the file was made, or the upload began if that is not known. */
         Sort: components["schemas"]["Sort"];
         /** @description `draft` lists the drafts of the app instead of the sealed items, in the order of time. */
         State: components["schemas"]["State"];
@@ -2183,6 +2226,12 @@ export interface operations {
                 from?: components["parameters"]["From"];
                 /** @description Only items whose upload began before this time. */
                 to?: components["parameters"]["To"];
+                /** @description Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC. */
+                capturedFrom?: components["parameters"]["CapturedFrom"];
+                /** @description Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC. */
+                capturedTo?: components["parameters"]["CapturedTo"];
+                /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
+                near?: components["parameters"]["Near"];
                 /**
                  * @description Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
                  *     matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
@@ -2209,7 +2258,7 @@ export interface operations {
                 orientation?: components["parameters"]["Orientation"];
                 /** @description Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out. */
                 color?: components["parameters"]["Color"];
-                /** @description Order of the list; a minus is the opposite direction. `time` is when the upload began. */
+                /** @description Order of the list; a minus is the opposite direction. `time` is when the upload began, `captured` when the file was made, or the upload began if that is not known. */
                 sort?: components["parameters"]["Sort"];
                 /** @description `draft` lists the drafts of the app instead of the sealed items, in the order of time. */
                 state?: components["parameters"]["State"];
@@ -2250,6 +2299,12 @@ export interface operations {
                 from?: components["parameters"]["From"];
                 /** @description Only items whose upload began before this time. */
                 to?: components["parameters"]["To"];
+                /** @description Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC. */
+                capturedFrom?: components["parameters"]["CapturedFrom"];
+                /** @description Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC. */
+                capturedTo?: components["parameters"]["CapturedTo"];
+                /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
+                near?: components["parameters"]["Near"];
                 /**
                  * @description Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
                  *     matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
@@ -2276,7 +2331,7 @@ export interface operations {
                 orientation?: components["parameters"]["Orientation"];
                 /** @description Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out. */
                 color?: components["parameters"]["Color"];
-                /** @description Order of the list; a minus is the opposite direction. `time` is when the upload began. */
+                /** @description Order of the list; a minus is the opposite direction. `time` is when the upload began, `captured` when the file was made, or the upload began if that is not known. */
                 sort?: components["parameters"]["Sort"];
                 /** @description `draft` lists the drafts of the app instead of the sealed items, in the order of time. */
                 state?: components["parameters"]["State"];
@@ -2317,6 +2372,12 @@ export interface operations {
                 from?: components["parameters"]["From"];
                 /** @description Only items whose upload began before this time. */
                 to?: components["parameters"]["To"];
+                /** @description Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC. */
+                capturedFrom?: components["parameters"]["CapturedFrom"];
+                /** @description Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC. */
+                capturedTo?: components["parameters"]["CapturedTo"];
+                /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
+                near?: components["parameters"]["Near"];
                 /**
                  * @description Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
                  *     matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
@@ -2373,6 +2434,12 @@ export interface operations {
                 from?: components["parameters"]["From"];
                 /** @description Only items whose upload began before this time. */
                 to?: components["parameters"]["To"];
+                /** @description Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC. */
+                capturedFrom?: components["parameters"]["CapturedFrom"];
+                /** @description Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC. */
+                capturedTo?: components["parameters"]["CapturedTo"];
+                /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
+                near?: components["parameters"]["Near"];
                 /**
                  * @description Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
                  *     matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
@@ -2434,6 +2501,12 @@ export interface operations {
                 from?: components["parameters"]["From"];
                 /** @description Only items whose upload began before this time. */
                 to?: components["parameters"]["To"];
+                /** @description Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC. */
+                capturedFrom?: components["parameters"]["CapturedFrom"];
+                /** @description Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC. */
+                capturedTo?: components["parameters"]["CapturedTo"];
+                /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
+                near?: components["parameters"]["Near"];
                 /**
                  * @description Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
                  *     matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
@@ -2490,6 +2563,12 @@ export interface operations {
                 from?: components["parameters"]["From"];
                 /** @description Only items whose upload began before this time. */
                 to?: components["parameters"]["To"];
+                /** @description Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC. */
+                capturedFrom?: components["parameters"]["CapturedFrom"];
+                /** @description Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC. */
+                capturedTo?: components["parameters"]["CapturedTo"];
+                /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
+                near?: components["parameters"]["Near"];
                 /**
                  * @description Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
                  *     matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the

@@ -87,11 +87,16 @@ func (s *stack) pasteReadme() {
 
 	exports := strings.Join(strings.SplitAfterN(first, "\n", 3)[:2], "")
 	answers = strings.Split(strings.TrimSpace(paste(s.t, clone, exports+s.documented("docs/guides/organize-media.md", "## Describe, change, find"))), "\n")
+	if len(answers) != 3 {
+		s.t.Fatalf("the lines of the guide answer %q", answers)
+	}
 	var changed item
+	var found []item
 	unmarshal(s.t, answers[0], &changed)
-	unmarshal(s.t, answers[len(answers)-1], &list)
-	if len(answers) != 2 || changed.Caption != "The login" || changed.Metadata["album"] != "2026" || changed.Metadata["reviewed"] != "yes" ||
-		len(list) != 1 || list[0].MediaID != changed.MediaID {
+	unmarshal(s.t, answers[1], &list)
+	unmarshal(s.t, answers[2], &found) // by a word of the caption, and of the name of the file of the README
+	if changed.Caption != "The login" || changed.Metadata["album"] != "2026" || changed.Metadata["reviewed"] != "yes" ||
+		len(list) != 1 || list[0].MediaID != changed.MediaID || len(found) != 2 || found[0].MediaID != changed.MediaID || found[1].MediaID != sealed.MediaID {
 		s.t.Errorf("the lines of the guide answer %q", answers)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"mediastack.dev/runtime/capture"
 	"mediastack.dev/runtime/geometry"
 	"mediastack.dev/runtime/imageformat"
 	"mediastack.dev/runtime/internal/imaging/protocol"
@@ -41,6 +42,7 @@ func classify(err error) *rejectedError {
 // sink receives what the image is, and then each picture, or its error, in the order of the outputs.
 type sink interface {
 	sendFacts(facts protocol.Facts) error
+	sendCapture(c capture.Capture) error
 	sendPicture(index int, picture vips.Output) error
 	sendError(index int, cause *rejectedError) error
 }
@@ -48,6 +50,7 @@ type sink interface {
 // render makes the pictures of a job. Each may fail without the others. The error is a *rejectedError if there is none,
 // since the file is corrupt or over a limit.
 func render(file []byte, job protocol.Job, to sink) error {
+	whole := file
 	file, animated := stripTextChunks(file)
 	header, err := vips.ReadHeader(file)
 	if err != nil {
@@ -76,7 +79,9 @@ func render(file []byte, job protocol.Job, to sink) error {
 			if output.Flags&protocol.Thumbnail != 0 && failure == nil {
 				preview(picture, &facts)
 			}
-			err = to.sendFacts(facts)
+			if err = to.sendFacts(facts); err == nil && output.Flags&protocol.Thumbnail != 0 {
+				err = to.sendCapture(readCapture(whole, job))
+			}
 		}
 		if failure != nil {
 			err = errors.Join(err, to.sendError(index, failure))

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"mediastack.dev/runtime/capture"
 	"mediastack.dev/runtime/imageformat"
 	"mediastack.dev/runtime/internal/imaging/protocol"
 	"mediastack.dev/runtime/internal/imaging/vips"
@@ -93,7 +94,11 @@ func (w *worker) do(job protocol.Job) error {
 	watchdog := time.AfterFunc(time.Duration(job.TimeoutMS)*time.Millisecond+watchdogGrace, func() { os.Exit(exitTimeout) })
 	defer watchdog.Stop()
 
-	err = render(file, job, sender{out: w.out, number: job.Number})
+	to := sender{out: w.out, number: job.Number}
+	if len(job.Outputs) == 0 {
+		return errors.Join(to.sendCapture(readCapture(file, job)), w.out.Done(protocol.Done{Number: job.Number}))
+	}
+	err = render(file, job, to)
 	var rejected *rejectedError
 	switch {
 	case errors.As(err, &rejected):
@@ -114,6 +119,10 @@ type sender struct {
 func (s sender) sendFacts(facts protocol.Facts) error {
 	facts.Number = s.number
 	return s.out.Facts(facts)
+}
+
+func (s sender) sendCapture(c capture.Capture) error {
+	return s.out.Capture(protocol.Capture{Number: s.number, Capture: c})
 }
 
 func (s sender) sendPicture(index int, picture vips.Output) error {

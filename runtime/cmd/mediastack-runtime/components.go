@@ -225,6 +225,9 @@ func (b *builder) buildWork() (err error) {
 			return err
 		}
 	}
+	if err := b.buildCaptures(); err != nil {
+		return err
+	}
 	searcher := upload.NewSearcher(upload.SearchDeps{Store: b.store.Uploads, Objects: b.objects, Guard: b.guard, Ready: ready, Log: b.log})
 	if err := b.work.Register(upload.SearchWork, searcher, searcher.Policy()); err != nil || !b.Images.Enabled {
 		return err
@@ -237,6 +240,14 @@ func (b *builder) buildWork() (err error) {
 		return err
 	}
 	return b.work.Register(rendition.PictureWork, b.eager, b.eager.Policy())
+}
+
+// buildCaptures creates what reads how files were made. Without image workers, it reads nothing, and ends the tasks.
+func (b *builder) buildCaptures() error {
+	captures := media.NewCaptures(media.CaptureDeps{Store: b.store.Items, Objects: b.guarded, Reader: b.images, Writable: b.guard.Writable, Wait: wait, Log: b.log})
+	passes, locations := captures.Pass(b.Facts), captures.Locations()
+	return cmp.Or(b.work.Register(media.CaptureWork, captures, captures.Policy()), b.work.Register(media.CapturesWork, passes, passes.Policy()),
+		b.work.Register(media.LocationsWork, locations, locations.Policy()))
 }
 
 // buildFetches creates the uploads from a URL. Once the service is drained, other replicas begin them.

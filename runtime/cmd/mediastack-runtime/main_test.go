@@ -213,7 +213,7 @@ func TestRuntimeBinary_LinksNoForbiddenPackage(t *testing.T) {
 	deps, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	must(t, err)
 	for dep := range strings.Lines(string(deps)) {
-		for _, banned := range []string{"k8s.io/", "sigs.k8s.io/controller-runtime", "github.com/h2non/bimg", "github.com/getkin/kin-openapi", "mediastack.dev/hack", "testing"} {
+		for _, banned := range []string{"k8s.io/", "sigs.k8s.io/controller-runtime", "github.com/h2non/bimg", "github.com/bep/imagemeta", "mediastack.dev/runtime/internal/imaging/capturefile", "github.com/getkin/kin-openapi", "mediastack.dev/hack", "testing"} {
 			if dep = strings.TrimSpace(dep); dep == banned || strings.HasPrefix(dep, banned) && strings.HasSuffix(banned, "/") || strings.HasPrefix(dep, banned+"/") {
 				t.Errorf("the program links %s", dep)
 			}

@@ -247,17 +247,23 @@ func (e Orientation) Valid() bool {
 
 // Defines values for Sort.
 const (
-	SortMinusName Sort = "-name"
-	SortMinusSize Sort = "-size"
-	SortMinusTime Sort = "-time"
-	SortName      Sort = "name"
-	SortSize      Sort = "size"
-	SortTime      Sort = "time"
+	SortCaptured      Sort = "captured"
+	SortMinusCaptured Sort = "-captured"
+	SortMinusName     Sort = "-name"
+	SortMinusSize     Sort = "-size"
+	SortMinusTime     Sort = "-time"
+	SortName          Sort = "name"
+	SortSize          Sort = "size"
+	SortTime          Sort = "time"
 )
 
 // Valid indicates whether the value is a known member of the Sort enum.
 func (e Sort) Valid() bool {
 	switch e {
+	case SortCaptured:
+		return true
+	case SortMinusCaptured:
+		return true
 	case SortMinusName:
 		return true
 	case SortMinusSize:
@@ -378,6 +384,21 @@ type BatchResults struct {
 	Results []BatchResult `json:"results"`
 }
 
+// Capture What the file says of how it was made, beside `capturedAt`. Nobody has verified it. Absent when it says nothing; each member is absent when it is not known.
+type Capture struct {
+	// Camera Make and model of the camera or the phone.
+	Camera string `json:"camera,omitempty"`
+	Lens   string `json:"lens,omitempty"`
+	Title  string `json:"title,omitempty"`
+	Rating int    `json:"rating,omitempty"`
+
+	// Location Where the file was made (WGS 84), in accounts that keep it (`spec.metadata.location` of the MediaAccount).
+	Location *Location `json:"location,omitempty"`
+
+	// ContentCredentials `present`: the file has a manifest of C2PA. It is not verified.
+	ContentCredentials string `json:"contentCredentials,omitempty"`
+}
+
 // Count defines model for Count.
 type Count struct {
 	Count int64 `json:"count"`
@@ -389,9 +410,11 @@ type Count struct {
 // CountQuery defines model for CountQuery.
 type CountQuery struct {
 	// Access Who may read the file of a sealed item.
-	Access *Access `json:"access,omitempty"`
-	Color  *string `json:"color,omitempty"`
-	From   *string `json:"from,omitempty"`
+	Access       *Access `json:"access,omitempty"`
+	CapturedFrom *string `json:"capturedFrom,omitempty"`
+	CapturedTo   *string `json:"capturedTo,omitempty"`
+	Color        *string `json:"color,omitempty"`
+	From         *string `json:"from,omitempty"`
 
 	// Group Empty means no filter.
 	Group *string `json:"group,omitempty"`
@@ -411,6 +434,7 @@ type CountQuery struct {
 	MinHeight   *int64             `json:"minHeight,omitempty"`
 	MinWidth    *int64             `json:"minWidth,omitempty"`
 	Name        *string            `json:"name,omitempty"`
+	Near        *string            `json:"near,omitempty"`
 	Orientation *Orientation       `json:"orientation,omitempty"`
 	Q           *string            `json:"q,omitempty"`
 	To          *string            `json:"to,omitempty"`
@@ -549,9 +573,11 @@ type GroupList = []GroupCount
 // ListQuery defines model for ListQuery.
 type ListQuery struct {
 	// Access Who may read the file of a sealed item.
-	Access *Access `json:"access,omitempty"`
-	After  *string `json:"after,omitempty"`
-	Color  *string `json:"color,omitempty"`
+	Access       *Access `json:"access,omitempty"`
+	After        *string `json:"after,omitempty"`
+	CapturedFrom *string `json:"capturedFrom,omitempty"`
+	CapturedTo   *string `json:"capturedTo,omitempty"`
+	Color        *string `json:"color,omitempty"`
 
 	// Fields As in the query.
 	Fields *string `json:"fields,omitempty"`
@@ -576,6 +602,7 @@ type ListQuery struct {
 	MinHeight   *int64             `json:"minHeight,omitempty"`
 	MinWidth    *int64             `json:"minWidth,omitempty"`
 	Name        *string            `json:"name,omitempty"`
+	Near        *string            `json:"near,omitempty"`
 	Orientation *Orientation       `json:"orientation,omitempty"`
 	Page        *int               `json:"page,omitempty"`
 	Q           *string            `json:"q,omitempty"`
@@ -583,6 +610,12 @@ type ListQuery struct {
 	State       *State             `json:"state,omitempty"`
 	To          *string            `json:"to,omitempty"`
 	Type        *string            `json:"type,omitempty"`
+}
+
+// Location Where the file was made (WGS 84), in accounts that keep it (`spec.metadata.location` of the MediaAccount).
+type Location struct {
+	Latitude  float64 `json:"latitude"`
+	Longitude float64 `json:"longitude"`
 }
 
 // MediaItem defines model for MediaItem.
@@ -643,6 +676,12 @@ type MediaItem struct {
 
 	// Metadata Up to 24 pairs. A key has 1 to 64 characters of a-z, 0-9, '.', '_' and '-', and begins with a letter; a value has up to 512 characters.
 	Metadata Metadata `json:"metadata"`
+
+	// CapturedAt When the photo or the recording was made, as the file says it: as in RFC 3339, with an offset only if the file has one, and as precise as the file is, such as `2024-05-01T12:30:45+02:00`, `2024-05-01T12:30:45` or `1997`. Absent when it is not known.
+	CapturedAt string `json:"capturedAt,omitempty"`
+
+	// Capture What the file says of how it was made, beside `capturedAt`. Nobody has verified it. Absent when it says nothing; each member is absent when it is not known.
+	Capture *Capture `json:"capture,omitempty"`
 
 	// Ref The `ref` of the upload signature that the item was uploaded with; absent when there is none.
 	Ref string `json:"ref,omitempty"`
@@ -915,6 +954,12 @@ type After = string
 // AfterUpload defines model for AfterUpload.
 type AfterUpload = string
 
+// CapturedFrom defines model for CapturedFrom.
+type CapturedFrom = string
+
+// CapturedTo defines model for CapturedTo.
+type CapturedTo = string
+
 // Color defines model for Color.
 type Color = string
 
@@ -962,6 +1007,9 @@ type MinWidth = int64
 
 // Name defines model for Name.
 type Name = string
+
+// Near defines model for Near.
+type Near = string
 
 // Page defines model for Page.
 type Page = int
@@ -1083,6 +1131,15 @@ type ListMediaParams struct {
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
+
 	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
 	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
 	// last one is not longer. `-` before a word or a phrase: only items without it.
@@ -1118,7 +1175,7 @@ type ListMediaParams struct {
 	// Color Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out.
 	Color *Color `form:"color,omitempty" json:"color,omitempty"`
 
-	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began.
+	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began, `captured` when the file was made, or the upload began if that is not known.
 	Sort *Sort `form:"sort,omitempty" json:"sort,omitempty"`
 
 	// State `draft` lists the drafts of the app instead of the sealed items, in the order of time.
@@ -1156,6 +1213,15 @@ type ListMediaByPostParams struct {
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
+
 	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
 	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
 	// last one is not longer. `-` before a word or a phrase: only items without it.
@@ -1191,7 +1257,7 @@ type ListMediaByPostParams struct {
 	// Color Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out.
 	Color *Color `form:"color,omitempty" json:"color,omitempty"`
 
-	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began.
+	// Sort Order of the list; a minus is the opposite direction. `time` is when the upload began, `captured` when the file was made, or the upload began if that is not known.
 	Sort *Sort `form:"sort,omitempty" json:"sort,omitempty"`
 
 	// State `draft` lists the drafts of the app instead of the sealed items, in the order of time.
@@ -1220,6 +1286,15 @@ type CountMediaParams struct {
 
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
+
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
 
 	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
 	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
@@ -1277,6 +1352,15 @@ type CountMediaByPostParams struct {
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
+
 	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
 	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
 	// last one is not longer. `-` before a word or a phrase: only items without it.
@@ -1333,6 +1417,15 @@ type TotalStorageParams struct {
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
+
 	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
 	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
 	// last one is not longer. `-` before a word or a phrase: only items without it.
@@ -1388,6 +1481,15 @@ type TotalStorageByPostParams struct {
 
 	// To Only items whose upload began before this time.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
+
+	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
+
+	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
+
+	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
+	Near *Near `form:"near,omitempty" json:"near,omitempty"`
 
 	// Q Only items with these words in their file name, caption, group or metadata, in any order; case and accents do not
 	// matter. A word is also found as the beginning of a longer one. Words in quotation marks follow each other, and the
@@ -2099,6 +2201,45 @@ func (siw *ServerInterfaceWrapper) ListMedia(w http.ResponseWriter, r *http.Requ
 		return
 	}
 
+	// ------------- Optional query parameter "capturedFrom" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedFrom"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedFrom", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "capturedTo" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedTo"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedTo", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "near" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "near", r.URL.Query(), &params.Near, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "near"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "near", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "q" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", r.URL.Query(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
@@ -2418,6 +2559,45 @@ func (siw *ServerInterfaceWrapper) ListMediaByPost(w http.ResponseWriter, r *htt
 		return
 	}
 
+	// ------------- Optional query parameter "capturedFrom" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedFrom"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedFrom", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "capturedTo" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedTo"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedTo", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "near" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "near", r.URL.Query(), &params.Near, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "near"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "near", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "q" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", r.URL.Query(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
@@ -2698,6 +2878,45 @@ func (siw *ServerInterfaceWrapper) CountMedia(w http.ResponseWriter, r *http.Req
 		return
 	}
 
+	// ------------- Optional query parameter "capturedFrom" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedFrom"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedFrom", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "capturedTo" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedTo"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedTo", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "near" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "near", r.URL.Query(), &params.Near, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "near"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "near", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "q" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", r.URL.Query(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
@@ -2935,6 +3154,45 @@ func (siw *ServerInterfaceWrapper) CountMediaByPost(w http.ResponseWriter, r *ht
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "capturedFrom" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedFrom"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedFrom", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "capturedTo" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedTo"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedTo", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "near" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "near", r.URL.Query(), &params.Near, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "near"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "near", Err: err})
 		}
 		return
 	}
@@ -3180,6 +3438,45 @@ func (siw *ServerInterfaceWrapper) TotalStorage(w http.ResponseWriter, r *http.R
 		return
 	}
 
+	// ------------- Optional query parameter "capturedFrom" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedFrom"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedFrom", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "capturedTo" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedTo"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedTo", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "near" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "near", r.URL.Query(), &params.Near, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "near"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "near", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "q" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", r.URL.Query(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
@@ -3417,6 +3714,45 @@ func (siw *ServerInterfaceWrapper) TotalStorageByPost(w http.ResponseWriter, r *
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "capturedFrom" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedFrom"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedFrom", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "capturedTo" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capturedTo"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capturedTo", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "near" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "near", r.URL.Query(), &params.Near, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "near"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "near", Err: err})
 		}
 		return
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/capture"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
 	"mediastack.dev/runtime/upload"
@@ -99,6 +100,7 @@ func (d AccountDocuments) Item(item media.Item) MediaItem {
 		Pages:            item.Facts.Pages,
 		Metadata:         Metadata(item.Metadata),
 	}
+	document.CapturedAt, document.Capture = item.Capture.At, captureOf(item.Capture)
 	if document.Metadata == nil {
 		document.Metadata = Metadata{}
 	}
@@ -119,6 +121,21 @@ func (d AccountDocuments) Item(item media.Item) MediaItem {
 		if file.Variant != media.Original {
 			document.Original = d.URLs.URL(item, original, d.originals)
 		}
+	}
+	return document
+}
+
+// captureOf returns the document of what a file says of how it was made; nil if it says nothing beside the time.
+func captureOf(c capture.Capture) *Capture {
+	if c.At = ""; !c.Known() {
+		return nil
+	}
+	document := &Capture{Camera: c.Camera, Lens: c.Lens, Title: c.Title, Rating: c.Rating}
+	if c.ContentCredentials {
+		document.ContentCredentials = "present"
+	}
+	if c.Location != nil {
+		document.Location = &Location{Latitude: c.Location.Latitude, Longitude: c.Location.Longitude}
 	}
 	return document
 }

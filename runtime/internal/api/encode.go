@@ -95,6 +95,12 @@ func (m *MediaItem) appendFields(dst []byte, fields Selection) []byte {
 	if fields&fieldMetadata != 0 {
 		dst = appendMetadata(append(dst, `,"metadata":`...), m.Metadata)
 	}
+	if m.CapturedAt != "" {
+		text(fieldCapturedAt, `,"capturedAt":`, m.CapturedAt)
+	}
+	if fields&fieldCapture != 0 && m.Capture != nil {
+		dst = m.Capture.append(append(dst, `,"capture":`...))
+	}
 	if m.Ref != "" {
 		text(fieldRef, `,"ref":`, m.Ref)
 	}
@@ -128,6 +134,29 @@ func appendMetadata(dst []byte, metadata Metadata) []byte {
 			dst = appendText(append(appendText(dst, key), ':'), metadata[key])
 		}
 	}
+	return append(dst, '}')
+}
+
+// append appends what the file says, which is something.
+func (c Capture) append(dst []byte) []byte {
+	start := len(dst)
+	text := func(name, value string) {
+		if value != "" {
+			dst = appendText(append(dst, name...), value)
+		}
+	}
+	text(`,"camera":`, c.Camera)
+	text(`,"lens":`, c.Lens)
+	text(`,"title":`, c.Title)
+	if c.Rating != 0 {
+		dst = strconv.AppendInt(append(dst, `,"rating":`...), int64(c.Rating), 10)
+	}
+	if c.Location != nil {
+		dst = strconv.AppendFloat(append(dst, `,"location":{"latitude":`...), c.Location.Latitude, 'f', -1, 64)
+		dst = append(strconv.AppendFloat(append(dst, `,"longitude":`...), c.Location.Longitude, 'f', -1, 64), '}')
+	}
+	text(`,"contentCredentials":`, c.ContentCredentials)
+	dst[start] = '{'
 	return append(dst, '}')
 }
 

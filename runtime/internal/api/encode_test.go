@@ -29,6 +29,7 @@ func FuzzItemListAppendJSON(f *testing.F) {
 		if draft {
 			item.Focus = &api.Focus{X: float64(uint64(size)%1001) / 1000, Y: float64(uint64(milliseconds)%1001) / 1000}
 			item.ExpiresAt, item.State = &at, api.StateChecking
+			item.CapturedAt, item.Capture = group, &api.Capture{Camera: name, Lens: kind, Title: caption, Rating: int(size), Location: &api.Location{Latitude: float64(uint64(size)%1001) / 10, Longitude: -float64(uint64(milliseconds)%1001) / 10}, ContentCredentials: group}
 		} else {
 			item.SealedAt = &at
 		}
@@ -81,7 +82,7 @@ func TestParseSelection_SelectsMembers(t *testing.T) {
 func TestParseSelection_NamesAreThoseOfTheDocument(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1, 0).UTC()
-	item := api.MediaItem{Temp: true, Original: "o", SealedAt: &now, ExpiresAt: &now, Width: 1, Height: 1, Placeholder: []byte{1}, DominantColor: "#0102ff", Duration: 1.5, Pages: 1, Metadata: api.Metadata{}, Ref: "r", Focus: &api.Focus{X: 0.5}, State: api.StateChecking}
+	item := api.MediaItem{Temp: true, Original: "o", SealedAt: &now, ExpiresAt: &now, Width: 1, Height: 1, Placeholder: []byte{1}, DominantColor: "#0102ff", Duration: 1.5, Pages: 1, Metadata: api.Metadata{}, CapturedAt: "2024", Capture: &api.Capture{Camera: "a"}, Ref: "r", Focus: &api.Focus{X: 0.5}, State: api.StateChecking}
 	for _, name := range api.FieldNames() {
 		fields, err := api.ParseSelection(name)
 		must(t, err)
@@ -102,7 +103,7 @@ func FuzzParseSelection(f *testing.F) {
 		f.Add(text)
 	}
 	now := time.Unix(1, 0).UTC()
-	item := api.MediaItem{Temp: true, Original: "o", SealedAt: &now, ExpiresAt: &now, Width: 1, Height: 1, Placeholder: []byte{1}, DominantColor: "#0102ff", Duration: 1.5, Pages: 1, Metadata: api.Metadata{}, Ref: "r", Focus: &api.Focus{Y: 0.25}, State: api.StateChecking}
+	item := api.MediaItem{Temp: true, Original: "o", SealedAt: &now, ExpiresAt: &now, Width: 1, Height: 1, Placeholder: []byte{1}, DominantColor: "#0102ff", Duration: 1.5, Pages: 1, Metadata: api.Metadata{}, CapturedAt: "2024", Capture: &api.Capture{Camera: "a", Lens: "b", Title: "c", Rating: 5, Location: &api.Location{Latitude: -1.5, Longitude: 180}, ContentCredentials: "present"}, Ref: "r", Focus: &api.Focus{Y: 0.25}, State: api.StateChecking}
 	f.Fuzz(func(t *testing.T, text string) {
 		fields, err := api.ParseSelection(text)
 		if err != nil {

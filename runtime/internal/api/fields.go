@@ -34,6 +34,8 @@ const (
 	fieldDuration
 	fieldPages
 	fieldMetadata
+	fieldCapturedAt
+	fieldCapture
 	fieldRef
 	fieldFocus
 	fieldState
@@ -45,7 +47,7 @@ const (
 
 // fieldNames are the names of the members, in the order of the constants.
 var fieldNames = []string{"mediaId", "originalFileName", "mimeType", "size", "access", "file", "thumbnail", "caption", "group", "temp", "original",
-	"createdAt", "sealedAt", "expiresAt", "sha256", "width", "height", "placeholder", "dominantColor", "duration", "pages", "metadata", "ref", "focus", "state", "presets"}
+	"createdAt", "sealedAt", "expiresAt", "sha256", "width", "height", "placeholder", "dominantColor", "duration", "pages", "metadata", "capturedAt", "capture", "ref", "focus", "state", "presets"}
 
 // ParseSelection reads the parameter fields: names of members, separated by commas. An empty text is
 // all but presets. An unknown name is Invalid.

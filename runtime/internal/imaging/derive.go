@@ -30,7 +30,7 @@ func (p *Pool) Derive(ctx context.Context, request media.ImageJob) (media.Facts,
 	}
 	ctx, span := tracing.Start(ctx, "images derive", trace.WithAttributes(attribute.String("mediastack.media_type", request.MimeType), attribute.Int64("mediastack.bytes", request.Bytes)))
 	defer span.End()
-	j := &job{item: request.ItemID, account: request.AccountID, purpose: forUpload, bytes: request.Bytes, slot: request.Slot, source: request.Source, outputs: derivativeOutputs(request)}
+	j := &job{item: request.ItemID, account: request.AccountID, purpose: forUpload, bytes: request.Bytes, slot: request.Slot, source: request.Source, outputs: derivativeOutputs(request), location: request.KeepLocation}
 	if request.Requested {
 		j.purpose = onDemand
 	}

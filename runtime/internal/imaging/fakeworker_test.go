@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/runtime/capture"
 	"mediastack.dev/runtime/imageformat"
 	"mediastack.dev/runtime/internal/imaging/protocol"
 )
@@ -121,6 +122,11 @@ func answer(role string, job protocol.Job, out *protocol.Writer) {
 	header := protocol.PictureHeader{Number: job.Number, Encoding: imageformat.WebP, Bytes: uint64(len(pixel())), Width: 1, Height: 1}
 	failure := protocol.PictureError{Number: job.Number, Reason: protocol.ReasonEncode, Text: "mux error"}
 	image := pixel()
+	captured := protocol.Capture{Number: job.Number, Capture: capture.Capture{Camera: "a camera"}}
+	if len(job.Outputs) == 0 {
+		answerCapture(role, captured, out)
+		return
+	}
 	facts := protocol.Facts{Number: job.Number, Width: 3, Height: 2, Placeholder: "ThumbHash", HasColor: true, DominantColor: [3]byte{1, 2, 255}}
 	if job.Outputs[0].Flags&protocol.Thumbnail == 0 {
 		facts.Width, facts.Height = 1, 1 // the size of the pixel
@@ -150,6 +156,15 @@ func answer(role string, job protocol.Job, out *protocol.Writer) {
 	switch role {
 	case "sends-facts-twice":
 		_ = out.Facts(facts)
+	case "sends-a-capture-twice":
+		_ = errors.Join(out.Capture(captured), out.Capture(captured))
+	case "sends-a-capture-of-another-job":
+		captured.Number++
+		_ = out.Capture(captured)
+	case "sends-a-capture-late":
+		_ = errors.Join(out.PictureHeader(header), out.Data(image), out.Capture(captured))
+	case "sends-a-hostile-capture":
+		_ = out.Capture(hostile(job.Number))
 	case "hangs":
 		forever()
 	case "hangs-once":
@@ -213,6 +228,31 @@ func answer(role string, job protocol.Job, out *protocol.Writer) {
 	if role == "writes-after-done" {
 		_, _ = io.WriteString(os.Stdout, "and another thing")
 	}
+}
+
+// hostile is what a worker that a file has compromised sends.
+func hostile(number uint32) protocol.Capture {
+	return protocol.Capture{Number: number, Capture: capture.Capture{At: "9999-01-01", Camera: "\u202eevil\x00", Lens: strings.Repeat("x", 500), Rating: 1 << 30,
+		Location: &capture.Location{Latitude: 48.5, Longitude: 2.5}}}
+}
+
+// answerCapture answers a job without outputs.
+func answerCapture(role string, captured protocol.Capture, out *protocol.Writer) {
+	number := captured.Number
+	switch role {
+	case "crashes":
+		os.Exit(3)
+	case "sends-a-hostile-capture":
+		captured = hostile(number)
+	case "sends-a-capture-of-another-job":
+		captured.Number++
+	case "sends-no-capture":
+		_ = out.Done(protocol.Done{Number: number})
+		return
+	case "sends-a-capture-twice":
+		_ = out.Capture(captured)
+	}
+	_ = errors.Join(out.Capture(captured), out.Done(protocol.Done{Number: number}))
 }
 
 // forever blocks on a timer: the Go runtime ends a program whose goroutines are all blocked.

@@ -31,7 +31,9 @@ type job struct {
 	slot    media.ImageSlot // nil for a job that is not limited
 	taken   func()          // called when a worker takes the job; may be nil
 	source  func(ctx context.Context) (io.ReadCloser, error)
-	outputs []protocol.Output
+	// outputs are none of a job that asks only what the file says of how it was made.
+	outputs  []protocol.Output
+	location bool // the place at which the file was made is kept
 	// maxBytes bounds the pictures; 0 = maxOutput.
 	maxBytes int64
 
@@ -95,6 +97,7 @@ func (c Config) newJobRequest(number uint32, j *job) protocol.Job {
 		MaxAnimation: uint64(c.MaxAnimationPixels), //nolint:gosec // Validate
 		MaxBytes:     maxBytes,
 		TimeoutMS:    uint32(c.Timeout.Milliseconds()), //nolint:gosec // Validate
+		Location:     j.location,
 		Outputs:      j.outputs,
 	}
 }
@@ -202,6 +205,11 @@ func (p *process) receive(request protocol.Job) (made result, err error) {
 	switch {
 	case err != nil:
 		return made, err
+	case len(request.Outputs) == 0:
+		if err = readCapture(frame, request, &made.facts); err != nil {
+			return made, err
+		}
+		return made, p.receiveDone(request)
 	case frame.Kind == protocol.KindRejected:
 		return made, rejection(frame, request)
 	}
@@ -214,6 +222,13 @@ func (p *process) receive(request protocol.Job) (made result, err error) {
 			return made, err
 		}
 		switch frame.Kind {
+		case protocol.KindCapture:
+			if made.facts.CaptureRead || len(made.pictures) > 0 {
+				return made, fmt.Errorf("%w: unexpected Capture", protocol.ErrProtocol)
+			}
+			if err := readCapture(frame, request, &made.facts); err != nil {
+				return made, err
+			}
 		case protocol.KindDone:
 			done, err := frame.Done()
 			if err == nil && (done.Number != request.Number || len(made.pictures) < len(request.Outputs)) {
@@ -252,6 +267,19 @@ func (p *process) receive(request protocol.Job) (made result, err error) {
 	}
 }
 
+// receiveDone reads the end of a job without pictures.
+func (p *process) receiveDone(request protocol.Job) error {
+	frame, err := p.reader.Next()
+	if err != nil {
+		return err
+	}
+	done, err := frame.Done()
+	if err == nil && done.Number != request.Number {
+		err = fmt.Errorf("%w: unexpected Done", protocol.ErrProtocol)
+	}
+	return err
+}
+
 // checkAnswer checks that an answer is that of the next output of the job.
 func checkAnswer(what string, number uint32, index uint8, request protocol.Job, made result) error {
 	if number != request.Number || int(index) != len(made.pictures) || int(index) >= len(request.Outputs) {
@@ -288,6 +316,22 @@ func readFacts(frame protocol.Frame, request protocol.Job) (media.Facts, error) 
 		read.DominantColor = fmt.Sprintf("#%x", facts.DominantColor)
 	}
 	return read, nil
+}
+
+// readCapture adds what the worker says of how a file was made. A place is dropped that was not asked for.
+func readCapture(frame protocol.Frame, request protocol.Job, facts *media.Facts) error {
+	read, err := frame.Capture()
+	switch {
+	case err != nil:
+		return err
+	case read.Number != request.Number:
+		return fmt.Errorf("%w: a capture of another job", protocol.ErrProtocol)
+	}
+	facts.Capture, facts.CaptureRead = read.Clean(time.Now()), true
+	if !request.Location {
+		facts.Capture = facts.Capture.WithoutLocation()
+	}
+	return nil
 }
 
 // readPicture reads one picture, validates it and strips its metadata.

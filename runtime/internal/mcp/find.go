@@ -19,13 +19,16 @@ func (a *API) findTools(v view) []tool {
 	name := prop("name", maxLen(media.MaxFileName), "Only items whose original file name contains this text; the case of a-z does not matter.")
 	from := lowerBound("from", "Only items whose upload began")
 	to := upperBound("to", "Only items whose upload began")
+	capturedFrom := lowerBound("capturedFrom", "Only photos and recordings that were made, as the file says it,")
+	capturedTo := upperBound("capturedTo", "Only photos and recordings that were made, as the file says it,")
+	near := prop("near", str(), "Only those that were made near a place, as latitude,longitude,metres, such as 48.8584,2.2945,500. No item of an account that keeps no places matches.")
 	words := prop("q", maxLen(media.MaxWordsText), wordsHelp)
 	metadata := prop("metadata", schema{Type: "object"}, `Only items that have all of these pairs of texts in their metadata, such as {"project": "atlas"}.`)
 	return []tool{{
 		operation: account.SearchMedia, title: "Search media",
 		description: "Finds sealed items by words, type, name, time, metadata, access, group, size and look; all that are sent must match. Returns a part of the list; while there is a `next`, more items may follow, even if this part has few or none.",
-		input: inputObject(nil, slices.Concat(properties{words, kind, name, from, to, metadata, access, group}, traitProperties(), properties{
-			prop("sort", withDefault(enum("-time", "time", "name", "-name", "size", "-size"), "-time"), "Order; -time is newest first, -size largest first."),
+		input: inputObject(nil, slices.Concat(properties{words, kind, name, from, to, capturedFrom, capturedTo, near, metadata, access, group}, traitProperties(), properties{
+			prop("sort", withDefault(enum("-time", "time", "name", "-name", "size", "-size", "captured", "-captured"), "-time"), "Order; -time is newest first, -size largest first, -captured made last first."),
 			limit, after})...),
 		output:    partOf(detailedMediaItem(v)),
 		extension: shortList(v, listedFields), run: a.searchMedia,
@@ -57,6 +60,7 @@ func (a *API) listDrafts(ctx context.Context, identity auth.Identity, args *argu
 func (a *API) find(ctx context.Context, identity auth.Identity, args *arguments, state string) (any, error) {
 	text := media.QueryText{
 		Filter: media.Filter{Access: args.access("access"), Group: args.text("group")}, Type: args.text("type"), Name: args.text("name"), From: args.from("from"), To: args.until("to"),
+		CapturedFrom: args.from("capturedFrom"), CapturedTo: args.until("capturedTo"), Near: args.text("near"),
 		Sort: args.text("sort"), State: state, After: args.text("after"), Limit: args.integer("limit"), Metadata: args.texts("metadata"),
 		Words: args.text("q"), Traits: traitsOf(args),
 	}

@@ -52,6 +52,8 @@ type detailedItem struct {
 	Width     int            `json:"width,omitempty"`
 	Height    int            `json:"height,omitempty"`
 	Ref       string         `json:"ref,omitempty"`
+	// CapturedAt is not a time: it may have no offset, or be a year only.
+	CapturedAt string `json:"capturedAt,omitempty"`
 }
 
 // documents makes the documents of an account's items, for a caller.
@@ -68,7 +70,7 @@ func (a *API) documents(ctx context.Context, identity auth.Identity) documents {
 func detailed(documents documents, of media.Item) detailedItem {
 	full := documents.Item(of)
 	return detailedItem{item: documents.documentOf(full), CreatedAt: full.CreatedAt, SealedAt: full.SealedAt, ExpiresAt: full.ExpiresAt,
-		Metadata: of.Metadata, Width: full.Width, Height: full.Height, Ref: of.Ref}
+		Metadata: of.Metadata, Width: full.Width, Height: full.Height, Ref: of.Ref, CapturedAt: full.CapturedAt}
 }
 
 // one returns the document of a single item: that of the specification, or all of it where lists are short. See view.item.

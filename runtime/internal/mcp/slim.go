@@ -20,23 +20,25 @@ const maxShortText = 100
 
 // shortItem is an item in the lists of the toolset slim. What is empty, or not chosen, is absent.
 type shortItem struct {
-	MediaID   uuid.UUID      `json:"mediaId"`
-	FileName  string         `json:"fileName,omitempty"`
-	MimeType  string         `json:"mimeType,omitempty"`
-	Size      *int64         `json:"size,omitempty"`
-	Access    api.Access     `json:"access,omitempty"`
-	Caption   string         `json:"caption,omitempty"`
-	Group     string         `json:"group,omitempty"`
-	CreatedAt *time.Time     `json:"createdAt,omitempty"`
-	SealedAt  *time.Time     `json:"sealedAt,omitempty"`
-	DeletedAt *time.Time     `json:"deletedAt,omitempty"`
-	ExpiresAt *time.Time     `json:"expiresAt,omitempty"`
-	Width     int            `json:"width,omitempty"`
-	Height    int            `json:"height,omitempty"`
-	Metadata  media.Metadata `json:"metadata,omitempty"`
-	Ref       string         `json:"ref,omitempty"`
-	State     string         `json:"state,omitempty"`
-	Cut       []string       `json:"cut,omitempty"`
+	MediaID   uuid.UUID  `json:"mediaId"`
+	FileName  string     `json:"fileName,omitempty"`
+	MimeType  string     `json:"mimeType,omitempty"`
+	Size      *int64     `json:"size,omitempty"`
+	Access    api.Access `json:"access,omitempty"`
+	Caption   string     `json:"caption,omitempty"`
+	Group     string     `json:"group,omitempty"`
+	CreatedAt *time.Time `json:"createdAt,omitempty"`
+	SealedAt  *time.Time `json:"sealedAt,omitempty"`
+	DeletedAt *time.Time `json:"deletedAt,omitempty"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+	// CapturedAt is not a time: it may have no offset, or be a year only.
+	CapturedAt string         `json:"capturedAt,omitempty"`
+	Width      int            `json:"width,omitempty"`
+	Height     int            `json:"height,omitempty"`
+	Metadata   media.Metadata `json:"metadata,omitempty"`
+	Ref        string         `json:"ref,omitempty"`
+	State      string         `json:"state,omitempty"`
+	Cut        []string       `json:"cut,omitempty"`
 }
 
 // shortField is a member of an item that a list can have.
@@ -58,6 +60,7 @@ var shortFieldsOfItems = []shortField{
 	{prop("sealedAt", dateTime(), "When the item was sealed."), func(to *shortItem, from api.MediaItem) { to.SealedAt = seconds(from.SealedAt) }},
 	{prop("deletedAt", dateTime(), "When the item was deleted."), nil},
 	{prop("expiresAt", dateTime(), "When a draft is deleted unless it is sealed; until when a deleted item can be restored."), func(to *shortItem, from api.MediaItem) { to.ExpiresAt = seconds(from.ExpiresAt) }},
+	{prop("capturedAt", str(), "When a photo or a recording was made, as its file says it."), func(to *shortItem, from api.MediaItem) { to.CapturedAt = from.CapturedAt }},
 	{prop("width", intMin(1), "Width of an image in pixels."), func(to *shortItem, from api.MediaItem) { to.Width = from.Width }},
 	{prop("height", intMin(1), "Height of an image in pixels."), func(to *shortItem, from api.MediaItem) { to.Height = from.Height }},
 	{prop("metadata", textMap(), "The pairs of the item."), func(to *shortItem, from api.MediaItem) { to.Metadata = to.cutAll(from.Metadata) }},
@@ -77,7 +80,7 @@ type fieldsOfList struct {
 var (
 	listedFields = fieldsOfList{
 		defaults: []string{"fileName", "caption", "group", "createdAt"},
-		others:   []string{"mimeType", "size", "access", "sealedAt", "width", "height", "metadata", "ref"},
+		others:   []string{"mimeType", "size", "access", "sealedAt", "capturedAt", "width", "height", "metadata", "ref"},
 	}
 	draftFields = fieldsOfList{
 		defaults: []string{"fileName", "caption", "group", "expiresAt"},

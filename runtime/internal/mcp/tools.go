@@ -192,6 +192,7 @@ func detailedMediaItem(v view) schema {
 		prop("sealedAt", dateTime(), "When the item was sealed; absent while it is a draft."),
 		prop("expiresAt", dateTime(), "When a draft is deleted unless "+cmp.Or(v.when(account.SealMedia, "seal_media is called"), "it is sealed")+"; absent once it is sealed."),
 		prop("ref", str(), "Reference of the server that requested the upload signature; absent when there is none."),
+		prop("capturedAt", str(), "When a photo or a recording was made, as its file says it; absent when that is not known."),
 	})
 	return item
 }

@@ -32,12 +32,12 @@ func (a *API) ListMediaByPost(w http.ResponseWriter, r *http.Request, params api
 // asQuery converts the parameters of a URL to those of a body.
 func asQuery(r *http.Request, p api.ListMediaParams) api.ListQuery {
 	return api.ListQuery{Page: p.Page, Limit: p.Limit, Access: p.Access, Group: p.Group, Type: p.Type, Name: p.Name, From: p.From, To: p.To,
-		Q: p.Q, Has: p.Has, Lacks: p.Lacks, MinBytes: p.MinBytes, MaxBytes: p.MaxBytes, MinWidth: p.MinWidth, MaxWidth: p.MaxWidth, MinHeight: p.MinHeight, MaxHeight: p.MaxHeight,
+		CapturedFrom: p.CapturedFrom, CapturedTo: p.CapturedTo, Near: p.Near, Q: p.Q, Has: p.Has, Lacks: p.Lacks, MinBytes: p.MinBytes, MaxBytes: p.MaxBytes, MinWidth: p.MinWidth, MaxWidth: p.MaxWidth, MinHeight: p.MinHeight, MaxHeight: p.MaxHeight,
 		Orientation: p.Orientation, Color: p.Color, Meta: metaOf(r), Sort: p.Sort, State: p.State, After: p.After, Fields: p.Fields}
 }
 
 func (a *API) list(w http.ResponseWriter, r *http.Request, query api.ListQuery) {
-	text := filtersOf(api.CountQuery{Access: query.Access, Group: query.Group, Type: query.Type, Name: query.Name, From: query.From, To: query.To, Q: query.Q,
+	text := filtersOf(api.CountQuery{Access: query.Access, Group: query.Group, Type: query.Type, Name: query.Name, From: query.From, To: query.To, CapturedFrom: query.CapturedFrom, CapturedTo: query.CapturedTo, Near: query.Near, Q: query.Q,
 		Has: query.Has, Lacks: query.Lacks, MinBytes: query.MinBytes, MaxBytes: query.MaxBytes, MinWidth: query.MinWidth, MaxWidth: query.MaxWidth,
 		MinHeight: query.MinHeight, MaxHeight: query.MaxHeight, Orientation: query.Orientation, Color: query.Color, Meta: query.Meta})
 	text.Sort, text.State, text.After, text.Page, text.Limit = string(deref(query.Sort)), string(deref(query.State)), deref(query.After), query.Page, query.Limit
@@ -122,7 +122,7 @@ func (a *API) CountMediaByPost(w http.ResponseWriter, r *http.Request, params ap
 
 // asFilters converts the filters of a URL to those of a body.
 func asFilters(r *http.Request, p api.CountMediaParams) api.CountQuery {
-	return api.CountQuery{Access: p.Access, Group: p.Group, Type: p.Type, Name: p.Name, From: p.From, To: p.To, Q: p.Q, Has: p.Has, Lacks: p.Lacks,
+	return api.CountQuery{Access: p.Access, Group: p.Group, Type: p.Type, Name: p.Name, From: p.From, To: p.To, CapturedFrom: p.CapturedFrom, CapturedTo: p.CapturedTo, Near: p.Near, Q: p.Q, Has: p.Has, Lacks: p.Lacks,
 		MinBytes: p.MinBytes, MaxBytes: p.MaxBytes, MinWidth: p.MinWidth, MaxWidth: p.MaxWidth, MinHeight: p.MinHeight, MaxHeight: p.MaxHeight,
 		Orientation: p.Orientation, Color: p.Color, Meta: metaOf(r)}
 }
@@ -135,6 +135,7 @@ func searchOf(query api.CountQuery) (media.Search, error) {
 // filtersOf returns a query with the filters of a request.
 func filtersOf(query api.CountQuery) media.QueryText {
 	return media.QueryText{Filter: filterOf(query.Access, query.Group), Words: deref(query.Q), Type: deref(query.Type), Name: deref(query.Name), From: deref(query.From), To: deref(query.To),
+		CapturedFrom: deref(query.CapturedFrom), CapturedTo: deref(query.CapturedTo), Near: deref(query.Near),
 		Metadata: deref(query.Meta), Traits: media.TraitsText{Has: deref(query.Has), Lacks: deref(query.Lacks), MinBytes: query.MinBytes, MaxBytes: query.MaxBytes,
 			MinWidth: query.MinWidth, MaxWidth: query.MaxWidth, MinHeight: query.MinHeight, MaxHeight: query.MaxHeight, Orientation: string(deref(query.Orientation)), Color: deref(query.Color)}}
 }
@@ -258,10 +259,13 @@ func parametersOf(q media.Query) url.Values {
 	for name, value := range q.Traits.Parameters() {
 		set(name, value)
 	}
-	for name, at := range map[string]time.Time{"from": q.From, "to": q.To} {
+	for name, at := range map[string]time.Time{"from": q.From, "to": q.To, "capturedFrom": q.Captured.From, "capturedTo": q.Captured.To} {
 		if !at.IsZero() {
 			set(name, at.Format(time.RFC3339Nano))
 		}
+	}
+	if q.Captured.Near != nil {
+		set("near", q.Captured.Near.String())
 	}
 	for key, value := range q.Metadata {
 		set(metaPrefix+key, value)

@@ -36,7 +36,7 @@ var queryParameters = map[string]map[string]bool{
 
 // withFilters adds the filters of lists, counts and totals.
 func withFilters(parameters map[string]bool) map[string]bool {
-	for _, name := range []string{"access", "group", "type", "name", "from", "to", "q", "has", "lacks", "orientation", "color"} {
+	for _, name := range []string{"access", "group", "type", "name", "from", "to", "capturedFrom", "capturedTo", "near", "q", "has", "lacks", "orientation", "color"} {
 		parameters[name] = false
 	}
 	for _, name := range []string{"minBytes", "maxBytes", "minWidth", "maxWidth", "minHeight", "maxHeight"} {

@@ -3,7 +3,7 @@
 
 -- name: PendingItem :one
 -- An item whose derivatives are to be made. resting: nothing is made for its account at present; claimed: a process makes them.
-SELECT sqlc.embed(item), account.bucket, (account.closed_at IS NOT NULL OR account.suspended)::boolean AS resting,
+SELECT sqlc.embed(item), account.bucket, account.keep_location, (account.closed_at IS NOT NULL OR account.suspended)::boolean AS resting,
     EXISTS (SELECT FROM work WHERE work.kind = 'derivatives' AND work.key = item.id AND work.claim IS NOT NULL AND work.due_at > now()) AS claimed
 FROM item JOIN account ON account.id = item.account_id WHERE item.account_id = $1 AND item.id = $2 AND item.derivatives_state = 1;
 
@@ -34,7 +34,8 @@ WITH timeout_set AS MATERIALIZED (
 ), changed AS (
     UPDATE item SET objects = item.objects || sqlc.arg(objects)::text::jsonb, bytes = item.bytes + sqlc.arg(bytes)::bigint, derivatives_state = 2, version = item.version + 1,
         width = coalesce(sqlc.narg(width)::int, item.width), height = coalesce(sqlc.narg(height)::int, item.height),
-        placeholder = coalesce(sqlc.narg(placeholder)::bytea, item.placeholder), dominant_color = coalesce(sqlc.narg(dominant_color)::text, item.dominant_color)
+        placeholder = coalesce(sqlc.narg(placeholder)::bytea, item.placeholder), dominant_color = coalesce(sqlc.narg(dominant_color)::text, item.dominant_color),
+        capture = coalesce(nullif(sqlc.arg(capture)::text, '')::jsonb, item.capture)
     WHERE item.account_id = sqlc.arg(account_id)::uuid AND item.id = sqlc.arg(item_id)::uuid
         AND (EXISTS (SELECT FROM increased) OR sqlc.arg(bytes)::bigint = 0 AND EXISTS (SELECT FROM locked))
     RETURNING item.account_id, item.app_id, item.id, item.version, item.group_label, item.sealed_at

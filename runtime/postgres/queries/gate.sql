@@ -53,7 +53,7 @@ WITH deleted AS (
     FROM deleted c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL
 )
 INSERT INTO quarantine (item_id, account_id, app_id, finding, item, objects, bytes)
-SELECT deleted.id, deleted.account_id, deleted.app_id, sqlc.arg(finding)::text, to_jsonb(deleted), deleted.objects, deleted.bytes FROM deleted;
+SELECT deleted.id, deleted.account_id, deleted.app_id, sqlc.arg(finding)::text, to_jsonb(deleted) - 'capture', deleted.objects, deleted.bytes FROM deleted;
 
 -- name: TrimQuarantine :execrows
 -- Ends the oldest files in the quarantine of an account that has more than it may, and queues the removal of their objects. A file that is

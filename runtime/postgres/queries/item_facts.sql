@@ -1,6 +1,6 @@
 -- name: ItemsWithoutFacts :many
 -- The condition of facts_version is that of the index.
-SELECT page.id, page.account_id, account.bucket, page.objects FROM (
+SELECT page.id, page.account_id, account.bucket, account.keep_location, page.objects FROM (
     SELECT item.id, item.account_id, item.objects FROM item
     WHERE (item.facts_version = 0 OR item.facts_version = 1 AND item_file_type(item.objects) ~ '^(audio/|video/|application/pdf$)'
         OR item.facts_version < 3 AND item.placeholder IS NOT NULL)
@@ -12,7 +12,8 @@ SELECT page.id, page.account_id, account.bucket, page.objects FROM (
 -- Changes the document, and so the version, if something is known. What an earlier version has read stays if the file cannot be
 -- read any more.
 UPDATE item SET facts_version = 3, width = coalesce(sqlc.narg(width), width), height = coalesce(sqlc.narg(height), height), placeholder = coalesce(sqlc.narg(placeholder), placeholder),
-    dominant_color = coalesce(sqlc.narg(dominant_color), dominant_color), duration_ms = coalesce(sqlc.narg(duration_ms), duration_ms), pages = coalesce(sqlc.narg(pages), pages), version = version + CASE WHEN sqlc.arg(known)::boolean THEN 1 ELSE 0 END
+    dominant_color = coalesce(sqlc.narg(dominant_color), dominant_color), duration_ms = coalesce(sqlc.narg(duration_ms), duration_ms), pages = coalesce(sqlc.narg(pages), pages),
+    capture = coalesce(capture, nullif(sqlc.arg(capture)::text, '')::jsonb), version = version + CASE WHEN sqlc.arg(known)::boolean THEN 1 ELSE 0 END
 WHERE id = sqlc.arg(id) AND facts_version < 3;
 
 -- name: SkipFacts :exec

@@ -34,7 +34,7 @@ WITH timeout_set AS MATERIALIZED (
         unnest(sqlc.arg(captions)::text[]) AS caption, unnest(sqlc.arg(groups)::text[]) AS group_label, unnest(sqlc.arg(objects)::text[]) AS objects,
         unnest(sqlc.arg(bytes)::bigint[]) AS bytes, unnest(sqlc.arg(created_at)::timestamptz[]) AS created_at, unnest(sqlc.arg(metadata)::text[]) AS metadata,
         unnest(sqlc.arg(widths)::int[]) AS width, unnest(sqlc.arg(heights)::int[]) AS height, unnest(sqlc.arg(placeholders)::bytea[]) AS placeholder, unnest(sqlc.arg(dominant_colors)::text[]) AS dominant_color,
-        unnest(sqlc.arg(refs)::text[]) AS ref, unnest(sqlc.arg(durations)::bigint[]) AS duration_ms, unnest(sqlc.arg(pages)::int[]) AS pages, unnest(sqlc.arg(derivatives)::smallint[]) AS derivatives_state, unnest(sqlc.arg(gates)::smallint[]) AS gate_state, unnest(sqlc.arg(actors)::text[]) AS actor
+        unnest(sqlc.arg(refs)::text[]) AS ref, unnest(sqlc.arg(durations)::bigint[]) AS duration_ms, unnest(sqlc.arg(pages)::int[]) AS pages, unnest(sqlc.arg(derivatives)::smallint[]) AS derivatives_state, unnest(sqlc.arg(gates)::smallint[]) AS gate_state, unnest(sqlc.arg(captures)::text[]) AS capture, unnest(sqlc.arg(actors)::text[]) AS actor
 ), requested AS MATERIALIZED (
     SELECT files.* FROM files JOIN writing ON writing.number = files.writer AND writing.fence = files.fence AND writing.ended_at IS NULL
         AND writing.instance_id = sqlc.arg(own)::uuid AND writing.account_id = files.account_id
@@ -55,9 +55,9 @@ WITH timeout_set AS MATERIALIZED (
     FROM requested JOIN increased ON increased.account_id = requested.account_id AND increased.journal_retention IS NOT NULL
 )
 INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at,
-    metadata, width, height, placeholder, duration_ms, pages, ref, dominant_color, derivatives_state, gate_state, facts_version)
+    metadata, width, height, placeholder, duration_ms, pages, ref, dominant_color, derivatives_state, gate_state, capture, facts_version)
 SELECT requested.id, requested.account_id, requested.app_id, requested.file_name, requested.access, requested.caption, requested.group_label, requested.objects::jsonb, requested.bytes, requested.created_at,
-    requested.metadata::jsonb, nullif(requested.width, 0), nullif(requested.height, 0), requested.placeholder, nullif(requested.duration_ms, 0), nullif(requested.pages, 0), requested.ref, nullif(requested.dominant_color, ''), coalesce(requested.derivatives_state, 0), coalesce(requested.gate_state, 0), 3
+    requested.metadata::jsonb, nullif(requested.width, 0), nullif(requested.height, 0), requested.placeholder, nullif(requested.duration_ms, 0), nullif(requested.pages, 0), requested.ref, nullif(requested.dominant_color, ''), coalesce(requested.derivatives_state, 0), coalesce(requested.gate_state, 0), nullif(requested.capture, '')::jsonb, 3
 FROM requested JOIN increased ON increased.account_id = requested.account_id
 RETURNING id;
 

@@ -7,32 +7,36 @@
 //
 //	runtime   Job, Data..., End       the job, and the file in pieces
 //	          Job, Data..., Abort     the file could not be read; no answer
-//	worker    Facts, PictureHeader, Data..., PictureHeader, Data..., Done
-//	                                  what the image is, and for each output of the job, in their
+//	worker    Facts, Capture, PictureHeader, Data..., PictureHeader, Data..., Done
+//	                                  what the image is, what the file says of how it was made, if the job
+//	                                  has a thumbnail, and for each output of the job, in their
 //	                                  order, its PictureHeader and bytes, or PictureError if it failed
+//	          Capture, Done           of a job without outputs, whose file need be no image
 //	          Rejected                no picture: the file is corrupt or over a limit
 //
 // Every answer carries the job's number, so that an answer to another job is detected.
 // The runtime closes the worker's standard input to stop it.
 //
 // The length of a frame is checked before the frame is read into memory: at most MaxData
-// for Data, MaxControl for all others. On any other input the runtime kills the worker,
+// for Data, MaxCapture for Capture, and MaxControl for all others. On any other input the runtime kills the worker,
 // which it takes for compromised, and the worker exits.
 package protocol
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 
+	"mediastack.dev/runtime/capture"
 	"mediastack.dev/runtime/geometry"
 	"mediastack.dev/runtime/imageformat"
 )
 
 // Version is the version of the protocol. Both sides come from one build; the version
 // detects a mixed installation.
-const Version = 7
+const Version = 8
 
 // MaxOutputs is how many outputs a job may have.
 const MaxOutputs = 8
@@ -41,6 +45,7 @@ const MaxOutputs = 8
 const (
 	MaxData    = 256 << 10
 	MaxControl = 1 << 10
+	MaxCapture = 4 << 10
 	headerSize = 5
 )
 
@@ -59,13 +64,14 @@ const (
 	KindRejected      Kind = 8  // worker: the file is rejected
 	KindPictureError  Kind = 9  // worker: one picture failed
 	KindFacts         Kind = 10 // worker: what the image is; before its pictures
+	KindCapture       Kind = 11 // worker: what the file says of how it was made
 )
 
 func (k Kind) String() string {
-	if k < KindHandshake || k > KindFacts {
+	if k < KindHandshake || k > KindCapture {
 		return fmt.Sprintf("kind %d", byte(k))
 	}
-	return [...]string{"Handshake", "Job", "Data", "End", "Abort", "PictureHeader", "Done", "Rejected", "PictureError", "Facts"}[k-KindHandshake]
+	return [...]string{"Handshake", "Job", "Data", "End", "Abort", "PictureHeader", "Done", "Rejected", "PictureError", "Facts", "Capture"}[k-KindHandshake]
 }
 
 // ErrProtocol is in the chain of every error for invalid input, and not in that of an
@@ -109,7 +115,7 @@ const (
 	LayerSyscalls                      // seccomp denies system calls that decoding does not need
 )
 
-// Job requests pictures of one file.
+// Job requests pictures of one file; without outputs, only what the file says of how it was made. The bytes may be a part of the file then.
 type Job struct {
 	Number    uint32
 	Bytes     uint64 // length of the file
@@ -120,7 +126,9 @@ type Job struct {
 	MaxAnimation uint64
 	MaxBytes     uint64 // total of all pictures
 	TimeoutMS    uint32 // after the file is complete
-	Outputs      []Output
+	// Location is set if the place at which the file was made is kept. Otherwise no answer has it.
+	Location bool
+	Outputs  []Output
 }
 
 // Output is one picture that a job requests. All of them are made by the same steps; the thumbnail and the
@@ -177,6 +185,12 @@ type Facts struct {
 	Placeholder   string
 	HasColor      bool
 	DominantColor [3]byte
+}
+
+// Capture is what a file says of how it was made, as capture.Capture.Clean returns it.
+type Capture struct {
+	Number uint32
+	capture.Capture
 }
 
 // Bounds of a placeholder, in bytes. All others are invalid.
@@ -281,7 +295,7 @@ func (w *Writer) Job(j Job) error {
 		b = binary.BigEndian.AppendUint32(b, j.MaxFrames)
 		b = binary.BigEndian.AppendUint64(b, j.MaxAnimation)
 		b = binary.BigEndian.AppendUint64(b, j.MaxBytes)
-		b = binary.BigEndian.AppendUint32(b, j.TimeoutMS)
+		b = append(binary.BigEndian.AppendUint32(b, j.TimeoutMS), flag(j.Location))
 		for _, o := range j.Outputs {
 			b = o.appendTo(b)
 		}
@@ -309,13 +323,18 @@ func (w *Writer) Facts(f Facts) error {
 		b = binary.BigEndian.AppendUint32(b, f.Number)
 		b = binary.BigEndian.AppendUint32(b, f.Width)
 		b = binary.BigEndian.AppendUint32(b, f.Height)
-		hasColor := byte(0)
-		if f.HasColor {
-			hasColor = 1
-		}
-		b = append(b, hasColor, f.DominantColor[0], f.DominantColor[1], f.DominantColor[2])
+		b = append(b, flag(f.HasColor), f.DominantColor[0], f.DominantColor[1], f.DominantColor[2])
 		return append(b, f.Placeholder...)
 	})
+}
+
+// Capture sends what a file says of how it was made.
+func (w *Writer) Capture(c Capture) error {
+	text, err := json.Marshal(c.Capture)
+	if err != nil {
+		return fmt.Errorf("encode what a file says: %w", err)
+	}
+	return w.send(KindCapture, func(b []byte) []byte { return append(binary.BigEndian.AppendUint32(b, c.Number), text...) })
 }
 
 // PictureHeader sends the header of a picture.
@@ -348,6 +367,13 @@ func (w *Writer) PictureError(e PictureError) error {
 		b = append(binary.BigEndian.AppendUint32(b, e.Number), e.Index, byte(e.Reason))
 		return append(b, e.Text[:min(len(e.Text), MaxText)]...)
 	})
+}
+
+func flag(set bool) byte {
+	if set {
+		return 1
+	}
+	return 0
 }
 
 func (w *Writer) send(kind Kind, payload func([]byte) []byte) error {

@@ -12,6 +12,7 @@ import (
 	"testing/iotest"
 
 	"mediastack.dev/hack/testenv/check"
+	"mediastack.dev/runtime/capture"
 	"mediastack.dev/runtime/geometry"
 	"mediastack.dev/runtime/imageformat"
 	"mediastack.dev/runtime/internal/imaging/protocol"
@@ -21,7 +22,7 @@ var must = check.NoError
 
 var (
 	handshake = protocol.Handshake{Version: 7, Sandbox: protocol.LayerLimits | protocol.LayerSyscalls, Formats: protocol.FormatsOf(imageformat.JPEG, imageformat.HEIC), Encoders: protocol.FormatsOf(imageformat.AVIF)}
-	job       = protocol.Job{Number: 1, Bytes: 1 << 40, MaxPixels: 1 << 41, MaxFrames: 5, MaxAnimation: 1 << 43, MaxBytes: 1 << 42, TimeoutMS: 9, Outputs: []protocol.Output{
+	job       = protocol.Job{Number: 1, Bytes: 1 << 40, MaxPixels: 1 << 41, MaxFrames: 5, MaxAnimation: 1 << 43, MaxBytes: 1 << 42, TimeoutMS: 9, Location: true, Outputs: []protocol.Output{
 		{Width: 320, Height: 240, Encoding: imageformat.WebP, Quality: 80, Flags: protocol.Thumbnail},
 		{Encoding: imageformat.WebP, Quality: 100, Flags: protocol.Conversion},
 		{Width: 4096, Fit: geometry.Cover, Focus: protocol.FocusPoint, PointX: 1000, PointY: 999, Quality: 1, Background: [3]byte{1, 2, 3}, Flags: protocol.Sharpen},
@@ -33,13 +34,14 @@ var (
 	rejected     = protocol.Rejected{Number: 3, Reason: protocol.ReasonPixels, Text: "too many"}
 	pictureError = protocol.PictureError{Number: 3, Index: 1, Reason: protocol.ReasonNotApplicable, Text: "mux error"}
 	facts        = protocol.Facts{Number: 3, Width: 4000, Height: 3000, Placeholder: "a placeholder", HasColor: true, DominantColor: [3]byte{1, 2, 255}}
+	captured     = protocol.Capture{Number: 3, Capture: capture.Capture{At: "2024-05-01T12:30:45+02:00", Camera: "Canon EOS <R5> ä", Lens: "RF", Title: "a title", Rating: 5, ContentCredentials: true, Location: &capture.Location{Latitude: -48.5, Longitude: 2.123456}}}
 )
 
 // conversation returns one frame of each kind.
 func conversation(data []byte) []byte {
 	var out bytes.Buffer
 	w := protocol.NewWriter(&out)
-	if err := errors.Join(w.Handshake(handshake), w.Job(job), w.Data(data), w.End(), w.Abort(), w.PictureHeader(header), w.Done(done), w.Rejected(rejected), w.PictureError(pictureError), w.Facts(facts)); err != nil {
+	if err := errors.Join(w.Handshake(handshake), w.Job(job), w.Data(data), w.End(), w.Abort(), w.PictureHeader(header), w.Done(done), w.Rejected(rejected), w.PictureError(pictureError), w.Facts(facts), w.Capture(captured)); err != nil {
 		panic(err) // writes to a buffer never fail
 	}
 	return out.Bytes()
@@ -64,6 +66,8 @@ func read(f protocol.Frame) (any, error) {
 		return f.PictureError()
 	case protocol.KindFacts:
 		return f.Facts()
+	case protocol.KindCapture:
+		return f.Capture()
 	}
 	return f.Kind, f.Empty()
 }
@@ -92,7 +96,7 @@ func TestReader_ReadsWhatWriterWrites(t *testing.T) {
 	if !bytes.Equal(got, data) {
 		t.Error("the data differs")
 	}
-	for _, want := range []any{protocol.KindEnd, protocol.KindAbort, header, done, rejected, pictureError, facts} {
+	for _, want := range []any{protocol.KindEnd, protocol.KindAbort, header, done, rejected, pictureError, facts, captured} {
 		if got := next(); !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
@@ -120,7 +124,7 @@ func TestReader_RejectsInvalidFrames(t *testing.T) {
 	}
 	for name, in := range map[string][]byte{
 		"kind 0":                     frame(0),
-		"kind 11":                    frame(11),
+		"kind 12":                    frame(12),
 		"a long control frame":       append([]byte{byte(protocol.KindHandshake), 0, 0, 4, 1}, make([]byte, 1025)...),
 		"long data":                  {byte(protocol.KindData), 0, 4, 0, 1},
 		"endless data":               {byte(protocol.KindData), 255, 255, 255, 255},
@@ -129,9 +133,14 @@ func TestReader_RejectsInvalidFrames(t *testing.T) {
 		"a short job":                frame(protocol.KindJob, 1, 2, 3),
 		"an end with a payload":      frame(protocol.KindEnd, 1),
 		"a job without bytes":        badJob(func(j *protocol.Job) { j.Bytes = 0 }),
-		"a job without outputs":      badJob(func(j *protocol.Job) { j.Outputs = nil }),
 		"a job of nine outputs":      badJob(func(j *protocol.Job) { j.Outputs = append(j.Outputs, protocol.Output{}) }),
-		"a job and half an output":   append([]byte{byte(protocol.KindJob), 0, 0, 0, 44 + 24}, bytes.Repeat([]byte{1}, 44+24)...),
+		"a job and half an output":   append([]byte{byte(protocol.KindJob), 0, 0, 0, 45 + 24}, bytes.Repeat([]byte{1}, 45+24)...),
+		"a job with a place of 2":    append(append([]byte{byte(protocol.KindJob), 0, 0, 0, 45}, bytes.Repeat([]byte{1}, 44)...), 2),
+		"a short capture":            frame(protocol.KindCapture, 1, 2),
+		"a capture that is none":     frame(protocol.KindCapture, []byte("\x00\x00\x00\x01[]")...),
+		"a capture with more":        frame(protocol.KindCapture, []byte("\x00\x00\x00\x01{}{}")...),
+		"a capture with a member":    frame(protocol.KindCapture, []byte(`    {"camera":"a","secret":"b"}`)...),
+		"a long capture":             frame(protocol.KindCapture, bytes.Repeat([]byte{' '}, 4097)...),
 		"an output of quality 101":   badOutput(func(o *protocol.Output) { o.Quality = 101 }),
 		"an output of fit 3":         badOutput(func(o *protocol.Output) { o.Fit = 3 }),
 		"an output of focus 4":       badOutput(func(o *protocol.Output) { o.Focus = 4 }),
@@ -227,6 +236,8 @@ func FuzzReader(f *testing.F) {
 				err = w.PictureError(v)
 			case protocol.Facts:
 				err = w.Facts(v)
+			case protocol.Capture:
+				err = w.Capture(v)
 			case protocol.Kind:
 				if err = w.End(); v == protocol.KindAbort {
 					again.Reset()

@@ -1,7 +1,9 @@
 package protocol
 
 import (
+	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"io"
 
@@ -33,9 +35,10 @@ func (r *Reader) Next() (Frame, error) {
 	}
 	kind, length := Kind(header[0]), binary.BigEndian.Uint32(header[1:])
 	switch {
-	case kind < KindHandshake || kind > KindFacts:
+	case kind < KindHandshake || kind > KindCapture:
 		return Frame{}, protocolError("a frame of %v", kind)
-	case kind == KindData && (length == 0 || length > MaxData), kind != KindData && length > MaxControl:
+	case kind == KindData && (length == 0 || length > MaxData), kind == KindCapture && length > MaxCapture,
+		kind != KindData && kind != KindCapture && length > MaxControl:
 		return Frame{}, protocolError("a frame of %v with %d bytes", kind, length)
 	}
 	if int(length) > len(r.buffer) {
@@ -66,7 +69,7 @@ func (f Frame) Handshake() (Handshake, error) {
 
 // Sizes of a job, in bytes.
 const (
-	jobSize    = 44
+	jobSize    = 45
 	outputSize = 16
 )
 
@@ -74,7 +77,7 @@ const (
 func (f Frame) Job() (Job, error) {
 	p := f.payload
 	outputs := (len(p) - jobSize) / outputSize
-	if f.Kind != KindJob || len(p) != jobSize+outputs*outputSize || outputs < 1 || outputs > MaxOutputs {
+	if f.Kind != KindJob || len(p) < jobSize || len(p) != jobSize+outputs*outputSize || outputs > MaxOutputs || p[jobSize-1] > 1 {
 		return Job{}, protocolError("%v with %d bytes instead of Job", f.Kind, len(p))
 	}
 	j := Job{
@@ -85,6 +88,7 @@ func (f Frame) Job() (Job, error) {
 		MaxAnimation: binary.BigEndian.Uint64(p[24:]),
 		MaxBytes:     binary.BigEndian.Uint64(p[32:]),
 		TimeoutMS:    binary.BigEndian.Uint32(p[40:]),
+		Location:     p[44] == 1,
 	}
 	if j.Bytes == 0 {
 		return Job{}, protocolError("a job without bytes")
@@ -138,6 +142,22 @@ func (f Frame) Facts() (Facts, error) {
 		return Facts{}, protocolError("facts with invalid values")
 	}
 	return facts, nil
+}
+
+// Capture parses what a file says of how it was made. It is not checked: the reader cleans it.
+func (f Frame) Capture() (Capture, error) {
+	p := f.payload
+	if f.Kind != KindCapture || len(p) < 4 {
+		return Capture{}, protocolError("%v with %d bytes instead of Capture", f.Kind, len(p))
+	}
+	c := Capture{Number: binary.BigEndian.Uint32(p)}
+	if err := json.Unmarshal(p[4:], &c.Capture); err != nil {
+		return Capture{}, protocolError("a capture with invalid values")
+	}
+	if text, err := json.Marshal(c.Capture); err != nil || !bytes.Equal(text, p[4:]) {
+		return Capture{}, protocolError("a capture in another form")
+	}
+	return c, nil
 }
 
 // PictureHeader parses the header of a picture.

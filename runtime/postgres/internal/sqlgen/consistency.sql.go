@@ -14,7 +14,7 @@ import (
 )
 
 const accountByID = `-- name: AccountByID :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search FROM account WHERE id = $1
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location FROM account WHERE id = $1
 `
 
 func (q *Queries) AccountByID(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -49,6 +49,7 @@ func (q *Queries) AccountByID(ctx context.Context, id uuid.UUID) (Account, error
 		&i.JournalFullAddresses,
 		&i.Gate,
 		&i.Search,
+		&i.KeepLocation,
 	)
 	return i, err
 }
@@ -451,7 +452,7 @@ func (q *Queries) ItemsByID(ctx context.Context, arg ItemsByIDParams) ([]ItemsBy
 }
 
 const lockItem = `-- name: LockItem :one
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state, gate_state, seal_actor, search_text FROM stored_item WHERE account_id = $1 AND id = $2 FOR UPDATE
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state, gate_state, seal_actor, search_text, capture FROM stored_item WHERE account_id = $1 AND id = $2 FOR UPDATE
 `
 
 type LockItemParams struct {
@@ -493,6 +494,7 @@ func (q *Queries) LockItem(ctx context.Context, arg LockItemParams) (StoredItem,
 		&i.GateState,
 		&i.SealActor,
 		&i.SearchText,
+		&i.Capture,
 	)
 	return i, err
 }
@@ -513,7 +515,7 @@ func (q *Queries) LockRepair(ctx context.Context, arg LockRepairParams) error {
 }
 
 const openAccountsAfter = `-- name: OpenAccountsAfter :many
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search FROM account WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location FROM account WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2
 `
 
 type OpenAccountsAfterParams struct {
@@ -559,6 +561,7 @@ func (q *Queries) OpenAccountsAfter(ctx context.Context, arg OpenAccountsAfterPa
 			&i.JournalFullAddresses,
 			&i.Gate,
 			&i.Search,
+			&i.KeepLocation,
 		); err != nil {
 			return nil, err
 		}

@@ -32,16 +32,17 @@ WITH timeout_set AS MATERIALIZED (
 ), changed AS (
     UPDATE item SET objects = item.objects || $8::text::jsonb, bytes = item.bytes + $7::bigint, derivatives_state = 2, version = item.version + 1,
         width = coalesce($9::int, item.width), height = coalesce($10::int, item.height),
-        placeholder = coalesce($11::bytea, item.placeholder), dominant_color = coalesce($12::text, item.dominant_color)
+        placeholder = coalesce($11::bytea, item.placeholder), dominant_color = coalesce($12::text, item.dominant_color),
+        capture = coalesce(nullif($13::text, '')::jsonb, item.capture)
     WHERE item.account_id = $5::uuid AND item.id = $6::uuid
         AND (EXISTS (SELECT FROM increased) OR $7::bigint = 0 AND EXISTS (SELECT FROM locked))
     RETURNING item.account_id, item.app_id, item.id, item.version, item.group_label, item.sealed_at
 ), total AS (
     UPDATE app_total SET bytes = app_total.bytes + $7::bigint
-    FROM changed WHERE changed.sealed_at IS NOT NULL AND app_total.app_id = changed.app_id AND app_total.slot = $13::smallint
+    FROM changed WHERE changed.sealed_at IS NOT NULL AND app_total.app_id = changed.app_id AND app_total.slot = $14::smallint
 ), told AS (
     INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor, fields)
-    SELECT c.account_id, c.app_id, c.id, c.version, 'media.updated', c.group_label, $14::text, $15::text[]
+    SELECT c.account_id, c.app_id, c.id, c.version, 'media.updated', c.group_label, $15::text, $16::text[]
     FROM changed c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL
 )
 SELECT EXISTS (SELECT FROM pending) AS pending, EXISTS (SELECT FROM changed) AS finished, EXISTS (SELECT FROM writing) AS writing
@@ -60,6 +61,7 @@ type FinishDerivativesParams struct {
 	Height        *int32
 	Placeholder   []byte
 	DominantColor *string
+	Capture       string
 	Slot          int16
 	Actor         string
 	Fields        []string
@@ -88,6 +90,7 @@ func (q *Queries) FinishDerivatives(ctx context.Context, arg FinishDerivativesPa
 		arg.Height,
 		arg.Placeholder,
 		arg.DominantColor,
+		arg.Capture,
 		arg.Slot,
 		arg.Actor,
 		arg.Fields,
@@ -128,7 +131,7 @@ func (q *Queries) LockPending(ctx context.Context, arg LockPendingParams) ([]uui
 
 const pendingItem = `-- name: PendingItem :one
 
-SELECT item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text, account.bucket, (account.closed_at IS NOT NULL OR account.suspended)::boolean AS resting,
+SELECT item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text, item.capture, account.bucket, account.keep_location, (account.closed_at IS NOT NULL OR account.suspended)::boolean AS resting,
     EXISTS (SELECT FROM work WHERE work.kind = 'derivatives' AND work.key = item.id AND work.claim IS NOT NULL AND work.due_at > now()) AS claimed
 FROM item JOIN account ON account.id = item.account_id WHERE item.account_id = $1 AND item.id = $2 AND item.derivatives_state = 1
 `
@@ -139,10 +142,11 @@ type PendingItemParams struct {
 }
 
 type PendingItemRow struct {
-	Item    Item
-	Bucket  string
-	Resting bool
-	Claimed bool
+	Item         Item
+	Bucket       string
+	KeepLocation bool
+	Resting      bool
+	Claimed      bool
 }
 
 // Derivatives that are made after the upload was answered (docs/decisions/0044). Locks are taken in the order of a deletion: the item, the
@@ -182,7 +186,9 @@ func (q *Queries) PendingItem(ctx context.Context, arg PendingItemParams) (Pendi
 		&i.Item.GateState,
 		&i.Item.SealActor,
 		&i.Item.SearchText,
+		&i.Item.Capture,
 		&i.Bucket,
+		&i.KeepLocation,
 		&i.Resting,
 		&i.Claimed,
 	)

@@ -205,7 +205,7 @@ func (q *Queries) PassItem(ctx context.Context, arg PassItemParams) (PassItemRow
 
 const quarantineItem = `-- name: QuarantineItem :execrows
 WITH deleted AS (
-    DELETE FROM item WHERE item.account_id = $1 AND item.id = $2 AND item.gate_state IN (1, 4) AND (item.sealed_at IS NULL) IS NOT FALSE RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text
+    DELETE FROM item WHERE item.account_id = $1 AND item.id = $2 AND item.gate_state IN (1, 4) AND (item.sealed_at IS NULL) IS NOT FALSE RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text, item.capture
 ), released AS (
     UPDATE account_usage SET bytes = account_usage.bytes - deleted.bytes FROM deleted WHERE account_usage.account_id = deleted.account_id
 ), told AS (
@@ -214,7 +214,7 @@ WITH deleted AS (
     FROM deleted c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL
 )
 INSERT INTO quarantine (item_id, account_id, app_id, finding, item, objects, bytes)
-SELECT deleted.id, deleted.account_id, deleted.app_id, $3::text, to_jsonb(deleted), deleted.objects, deleted.bytes FROM deleted
+SELECT deleted.id, deleted.account_id, deleted.app_id, $3::text, to_jsonb(deleted) - 'capture', deleted.objects, deleted.bytes FROM deleted
 `
 
 type QuarantineItemParams struct {
@@ -361,7 +361,7 @@ func (q *Queries) TrimQuarantine(ctx context.Context, arg TrimQuarantineParams) 
 }
 
 const waitingItem = `-- name: WaitingItem :one
-SELECT item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text, account.bucket, account.gate, (account.closed_at IS NOT NULL OR account.suspended)::boolean AS resting
+SELECT item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text, item.capture, account.bucket, account.gate, (account.closed_at IS NOT NULL OR account.suspended)::boolean AS resting
 FROM item JOIN account ON account.id = item.account_id WHERE item.account_id = $1 AND item.id = $2 AND item.gate_state IN (1, 4)
 `
 
@@ -412,6 +412,7 @@ func (q *Queries) WaitingItem(ctx context.Context, arg WaitingItemParams) (Waiti
 		&i.Item.GateState,
 		&i.Item.SealActor,
 		&i.Item.SearchText,
+		&i.Item.Capture,
 		&i.Bucket,
 		&i.Gate,
 		&i.Resting,
@@ -424,13 +425,13 @@ const wantSeal = `-- name: WantSeal :one
 WITH changed AS (
     UPDATE item SET gate_state = 4, seal_actor = $3::text, version = version + 1
     WHERE item.app_id = $1 AND item.id = $2 AND (item.sealed_at IS NULL) IS NOT FALSE AND item.gate_state IN (0, 1)
-    RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text
+    RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text, item.capture
 ), told AS (
     INSERT INTO journal (account_id, app_id, item_id, sequence, type, group_label, actor, fields)
     SELECT c.account_id, c.app_id, c.id, c.version, 'media.updated', c.group_label, $3::text, '{state}'
     FROM changed c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL
 )
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state, gate_state, seal_actor, search_text FROM changed
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state, gate_state, seal_actor, search_text, capture FROM changed
 `
 
 type WantSealParams struct {
@@ -470,6 +471,7 @@ type WantSealRow struct {
 	GateState        int16
 	SealActor        *string
 	SearchText       *string
+	Capture          []byte
 }
 
 // What decides whether an item may be sealed, in an account that checks files before (docs/decisions/0051).
@@ -509,6 +511,7 @@ func (q *Queries) WantSeal(ctx context.Context, arg WantSealParams) (WantSealRow
 		&i.GateState,
 		&i.SealActor,
 		&i.SearchText,
+		&i.Capture,
 	)
 	return i, err
 }

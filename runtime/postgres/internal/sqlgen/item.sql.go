@@ -52,7 +52,7 @@ func (q *Queries) CountGroup(ctx context.Context, arg CountGroupParams) (CountGr
 
 const deleteItem = `-- name: DeleteItem :one
 WITH deleted AS (
-    DELETE FROM item WHERE item.app_id = $1 AND item.id = $2 AND ((item.sealed_at IS NULL) IS NOT FALSE OR NOT $5::boolean) RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text
+    DELETE FROM item WHERE item.app_id = $1 AND item.id = $2 AND ((item.sealed_at IS NULL) IS NOT FALSE OR NOT $5::boolean) RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text, item.capture
 ), total AS (
     UPDATE app_total SET public_items = public_items - (deleted.access = 'public')::int,
         private_items = private_items - (deleted.access = 'private')::int, bytes = app_total.bytes - deleted.bytes
@@ -118,7 +118,7 @@ func (q *Queries) DeleteItem(ctx context.Context, arg DeleteItemParams) (DeleteI
 }
 
 const item = `-- name: Item :one
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state, gate_state, seal_actor, search_text FROM item WHERE app_id = $1 AND id = $2
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state, gate_state, seal_actor, search_text, capture FROM item WHERE app_id = $1 AND id = $2
 `
 
 type ItemParams struct {
@@ -160,12 +160,13 @@ func (q *Queries) Item(ctx context.Context, arg ItemParams) (Item, error) {
 		&i.GateState,
 		&i.SealActor,
 		&i.SearchText,
+		&i.Capture,
 	)
 	return i, err
 }
 
 const itemForDelivery = `-- name: ItemForDelivery :one
-SELECT item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text, account.namespace, account.name, account.bucket FROM item
+SELECT item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text, item.capture, account.namespace, account.name, account.bucket FROM item
 JOIN account ON account.id = item.account_id AND account.closed_at IS NULL AND NOT account.suspended
 WHERE item.id = $1
 `
@@ -212,6 +213,7 @@ func (q *Queries) ItemForDelivery(ctx context.Context, id uuid.UUID) (ItemForDel
 		&i.Item.GateState,
 		&i.Item.SealActor,
 		&i.Item.SearchText,
+		&i.Item.Capture,
 		&i.Namespace,
 		&i.Name,
 		&i.Bucket,
@@ -220,7 +222,7 @@ func (q *Queries) ItemForDelivery(ctx context.Context, id uuid.UUID) (ItemForDel
 }
 
 const itemForUpdate = `-- name: ItemForUpdate :one
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state, gate_state, seal_actor, search_text FROM item WHERE app_id = $1 AND id = $2 FOR NO KEY UPDATE
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state, gate_state, seal_actor, search_text, capture FROM item WHERE app_id = $1 AND id = $2 FOR NO KEY UPDATE
 `
 
 type ItemForUpdateParams struct {
@@ -262,6 +264,7 @@ func (q *Queries) ItemForUpdate(ctx context.Context, arg ItemForUpdateParams) (I
 		&i.GateState,
 		&i.SealActor,
 		&i.SearchText,
+		&i.Capture,
 	)
 	return i, err
 }
@@ -327,7 +330,7 @@ const seal = `-- name: Seal :one
 WITH changed AS (
     UPDATE item SET sealed_at = $3::timestamptz, version = version + 1
     WHERE item.app_id = $1 AND item.id = $2 AND (item.sealed_at IS NULL) IS NOT FALSE
-    RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text
+    RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text, item.capture
 ), total AS (
     UPDATE app_total SET public_items = public_items + (changed.access = 'public')::int,
         private_items = private_items + (changed.access = 'private')::int, bytes = app_total.bytes + changed.bytes
@@ -349,7 +352,7 @@ WITH changed AS (
     SELECT c.account_id, c.app_id, c.id, c.version, 'media.sealed', c.group_label, $5::text
     FROM changed c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL
 )
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state, gate_state, seal_actor, search_text FROM changed
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state, gate_state, seal_actor, search_text, capture FROM changed
 `
 
 type SealParams struct {
@@ -391,6 +394,7 @@ type SealRow struct {
 	GateState        int16
 	SealActor        *string
 	SearchText       *string
+	Capture          []byte
 }
 
 // One conditional update decides between seal and purge (docs/architecture.md, invariants 2 and 4). IS NOT FALSE keeps the planner from an index
@@ -435,6 +439,7 @@ func (q *Queries) Seal(ctx context.Context, arg SealParams) (SealRow, error) {
 		&i.GateState,
 		&i.SealActor,
 		&i.SearchText,
+		&i.Capture,
 	)
 	return i, err
 }
@@ -460,7 +465,7 @@ WITH changed AS (
     UPDATE item SET file_name = $1, access = $2, caption = $3, group_label = $4,
         metadata = $5, focus_x = $6, focus_y = $7, version = item.version + 1
     WHERE item.app_id = $8 AND item.id = $9
-    RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text
+    RETURNING item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, item.version, item.metadata, item.width, item.height, item.placeholder, item.facts_version, item.ref, item.deleted_at, item.restorable_until, item.was_sealed_at, item.duration_ms, item.pages, item.focus_x, item.focus_y, item.dominant_color, item.derivatives_state, item.gate_state, item.seal_actor, item.search_text, item.capture
 ), moved AS (
     SELECT app_id, id, group_label, access = 'public' AS public, 1 AS delta FROM changed
     WHERE sealed_at IS NOT NULL AND (access, group_label) <> ($10::text, $11::text)

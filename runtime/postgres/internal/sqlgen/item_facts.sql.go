@@ -13,7 +13,7 @@ import (
 )
 
 const itemsWithoutFacts = `-- name: ItemsWithoutFacts :many
-SELECT page.id, page.account_id, account.bucket, page.objects FROM (
+SELECT page.id, page.account_id, account.bucket, account.keep_location, page.objects FROM (
     SELECT item.id, item.account_id, item.objects FROM item
     WHERE (item.facts_version = 0 OR item.facts_version = 1 AND item_file_type(item.objects) ~ '^(audio/|video/|application/pdf$)'
         OR item.facts_version < 3 AND item.placeholder IS NOT NULL)
@@ -29,10 +29,11 @@ type ItemsWithoutFactsParams struct {
 }
 
 type ItemsWithoutFactsRow struct {
-	ID        uuid.UUID
-	AccountID uuid.UUID
-	Bucket    string
-	Objects   media.Objects
+	ID           uuid.UUID
+	AccountID    uuid.UUID
+	Bucket       string
+	KeepLocation bool
+	Objects      media.Objects
 }
 
 // The condition of facts_version is that of the index.
@@ -49,6 +50,7 @@ func (q *Queries) ItemsWithoutFacts(ctx context.Context, arg ItemsWithoutFactsPa
 			&i.ID,
 			&i.AccountID,
 			&i.Bucket,
+			&i.KeepLocation,
 			&i.Objects,
 		); err != nil {
 			return nil, err
@@ -63,8 +65,9 @@ func (q *Queries) ItemsWithoutFacts(ctx context.Context, arg ItemsWithoutFactsPa
 
 const setFacts = `-- name: SetFacts :exec
 UPDATE item SET facts_version = 3, width = coalesce($1, width), height = coalesce($2, height), placeholder = coalesce($3, placeholder),
-    dominant_color = coalesce($4, dominant_color), duration_ms = coalesce($5, duration_ms), pages = coalesce($6, pages), version = version + CASE WHEN $7::boolean THEN 1 ELSE 0 END
-WHERE id = $8 AND facts_version < 3
+    dominant_color = coalesce($4, dominant_color), duration_ms = coalesce($5, duration_ms), pages = coalesce($6, pages),
+    capture = coalesce(capture, nullif($7::text, '')::jsonb), version = version + CASE WHEN $8::boolean THEN 1 ELSE 0 END
+WHERE id = $9 AND facts_version < 3
 `
 
 type SetFactsParams struct {
@@ -74,6 +77,7 @@ type SetFactsParams struct {
 	DominantColor *string
 	DurationMs    *int64
 	Pages         *int32
+	Capture       string
 	Known         bool
 	ID            uuid.UUID
 }
@@ -88,6 +92,7 @@ func (q *Queries) SetFacts(ctx context.Context, arg SetFactsParams) error {
 		arg.DominantColor,
 		arg.DurationMs,
 		arg.Pages,
+		arg.Capture,
 		arg.Known,
 		arg.ID,
 	)

@@ -43,6 +43,7 @@ type Account struct {
 	JournalFullAddresses bool
 	Gate                 []byte
 	Search               []byte
+	KeepLocation         bool
 }
 
 type AccountHolding struct {
@@ -234,6 +235,7 @@ type Item struct {
 	GateState        int16
 	SealActor        *string
 	SearchText       *string
+	Capture          []byte
 }
 
 type ItemCache struct {
@@ -527,6 +529,7 @@ type StoredItem struct {
 	GateState        int16
 	SealActor        *string
 	SearchText       *string
+	Capture          []byte
 }
 
 type Upload struct {

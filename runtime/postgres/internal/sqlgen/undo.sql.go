@@ -140,7 +140,7 @@ func (q *Queries) EndTombstones(ctx context.Context, arg EndTombstonesParams) ([
 }
 
 const listTombstones = `-- name: ListTombstones :many
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state, gate_state, seal_actor, search_text FROM stored_item WHERE app_id = $1 AND deleted_at IS NOT NULL ORDER BY deleted_at DESC, id DESC LIMIT $3::bigint OFFSET $2::bigint
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state, gate_state, seal_actor, search_text, capture FROM stored_item WHERE app_id = $1 AND deleted_at IS NOT NULL ORDER BY deleted_at DESC, id DESC LIMIT $3::bigint OFFSET $2::bigint
 `
 
 type ListTombstonesParams struct {
@@ -189,6 +189,7 @@ func (q *Queries) ListTombstones(ctx context.Context, arg ListTombstonesParams) 
 			&i.GateState,
 			&i.SealActor,
 			&i.SearchText,
+			&i.Capture,
 		); err != nil {
 			return nil, err
 		}
@@ -293,7 +294,7 @@ const restoreItem = `-- name: RestoreItem :one
 WITH changed AS (
     UPDATE stored_item SET sealed_at = stored_item.was_sealed_at, was_sealed_at = NULL, deleted_at = NULL, restorable_until = NULL, version = stored_item.version + 1
     WHERE stored_item.app_id = $1 AND stored_item.id = $2 AND stored_item.deleted_at IS NOT NULL
-    RETURNING stored_item.id, stored_item.account_id, stored_item.app_id, stored_item.file_name, stored_item.access, stored_item.caption, stored_item.group_label, stored_item.objects, stored_item.bytes, stored_item.created_at, stored_item.sealed_at, stored_item.version, stored_item.metadata, stored_item.width, stored_item.height, stored_item.placeholder, stored_item.facts_version, stored_item.ref, stored_item.deleted_at, stored_item.restorable_until, stored_item.was_sealed_at, stored_item.duration_ms, stored_item.pages, stored_item.focus_x, stored_item.focus_y, stored_item.dominant_color, stored_item.derivatives_state, stored_item.gate_state, stored_item.seal_actor, stored_item.search_text
+    RETURNING stored_item.id, stored_item.account_id, stored_item.app_id, stored_item.file_name, stored_item.access, stored_item.caption, stored_item.group_label, stored_item.objects, stored_item.bytes, stored_item.created_at, stored_item.sealed_at, stored_item.version, stored_item.metadata, stored_item.width, stored_item.height, stored_item.placeholder, stored_item.facts_version, stored_item.ref, stored_item.deleted_at, stored_item.restorable_until, stored_item.was_sealed_at, stored_item.duration_ms, stored_item.pages, stored_item.focus_x, stored_item.focus_y, stored_item.dominant_color, stored_item.derivatives_state, stored_item.gate_state, stored_item.seal_actor, stored_item.search_text, stored_item.capture
 ), total AS (
     UPDATE app_total SET public_items = public_items + (changed.access = 'public')::int, private_items = private_items + (changed.access = 'private')::int,
         bytes = app_total.bytes + changed.bytes, deleted_items = deleted_items - 1, deleted_bytes = deleted_bytes - changed.bytes
@@ -315,7 +316,7 @@ WITH changed AS (
     SELECT c.account_id, c.app_id, c.id, c.version, 'media.restored', c.group_label, $4::text
     FROM changed c JOIN account a ON a.id = c.account_id AND a.journal_retention IS NOT NULL
 )
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state, gate_state, seal_actor, search_text FROM changed
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state, gate_state, seal_actor, search_text, capture FROM changed
 `
 
 type RestoreItemParams struct {
@@ -356,6 +357,7 @@ type RestoreItemRow struct {
 	GateState        int16
 	SealActor        *string
 	SearchText       *string
+	Capture          []byte
 }
 
 // Returns what it has restored: another request may delete the item again before it could be read.
@@ -398,6 +400,7 @@ func (q *Queries) RestoreItem(ctx context.Context, arg RestoreItemParams) (Resto
 		&i.GateState,
 		&i.SealActor,
 		&i.SearchText,
+		&i.Capture,
 	)
 	return i, err
 }

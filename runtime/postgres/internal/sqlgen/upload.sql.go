@@ -70,7 +70,7 @@ WITH timeout_set AS MATERIALIZED (
         unnest($5::text[]) AS caption, unnest($6::text[]) AS group_label, unnest($7::text[]) AS objects,
         unnest($8::bigint[]) AS bytes, unnest($9::timestamptz[]) AS created_at, unnest($10::text[]) AS metadata,
         unnest($11::int[]) AS width, unnest($12::int[]) AS height, unnest($13::bytea[]) AS placeholder, unnest($14::text[]) AS dominant_color,
-        unnest($15::text[]) AS ref, unnest($16::bigint[]) AS duration_ms, unnest($17::int[]) AS pages, unnest($18::smallint[]) AS derivatives_state, unnest($19::smallint[]) AS gate_state, unnest($20::text[]) AS actor
+        unnest($15::text[]) AS ref, unnest($16::bigint[]) AS duration_ms, unnest($17::int[]) AS pages, unnest($18::smallint[]) AS derivatives_state, unnest($19::smallint[]) AS gate_state, unnest($20::text[]) AS capture, unnest($21::text[]) AS actor
 ), done AS (
     DELETE FROM upload USING requested, timeout_set WHERE upload.item_id = ANY ($2::uuid[]) AND upload.item_id = requested.id AND upload.reserved = requested.bytes
     RETURNING upload.item_id, upload.account_id, upload.app_id
@@ -80,9 +80,9 @@ WITH timeout_set AS MATERIALIZED (
     FROM done JOIN requested ON requested.id = done.item_id JOIN account a ON a.id = done.account_id AND a.journal_retention IS NOT NULL
 )
 INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at,
-    metadata, width, height, placeholder, duration_ms, pages, ref, dominant_color, derivatives_state, gate_state, facts_version)
+    metadata, width, height, placeholder, duration_ms, pages, ref, dominant_color, derivatives_state, gate_state, capture, facts_version)
 SELECT requested.id, done.account_id, done.app_id, requested.file_name, requested.access, requested.caption, requested.group_label, requested.objects::jsonb, requested.bytes, requested.created_at,
-    requested.metadata::jsonb, nullif(requested.width, 0), nullif(requested.height, 0), requested.placeholder, nullif(requested.duration_ms, 0), nullif(requested.pages, 0), requested.ref, nullif(requested.dominant_color, ''), coalesce(requested.derivatives_state, 0), coalesce(requested.gate_state, 0), 3
+    requested.metadata::jsonb, nullif(requested.width, 0), nullif(requested.height, 0), requested.placeholder, nullif(requested.duration_ms, 0), nullif(requested.pages, 0), requested.ref, nullif(requested.dominant_color, ''), coalesce(requested.derivatives_state, 0), coalesce(requested.gate_state, 0), nullif(requested.capture, '')::jsonb, 3
 FROM requested JOIN done ON done.item_id = requested.id
 RETURNING id
 `
@@ -107,6 +107,7 @@ type CommitUploadsParams struct {
 	Pages          []int32
 	Derivatives    []int16
 	Gates          []int16
+	Captures       []string
 	Actors         []string
 }
 
@@ -133,6 +134,7 @@ func (q *Queries) CommitUploads(ctx context.Context, arg CommitUploadsParams) ([
 		arg.Pages,
 		arg.Derivatives,
 		arg.Gates,
+		arg.Captures,
 		arg.Actors,
 	)
 	if err != nil {

@@ -30,10 +30,10 @@ WITH timeout_set AS MATERIALIZED (
         unnest($10::text[]) AS caption, unnest($11::text[]) AS group_label, unnest($12::text[]) AS objects,
         unnest($13::bigint[]) AS bytes, unnest($14::timestamptz[]) AS created_at, unnest($15::text[]) AS metadata,
         unnest($16::int[]) AS width, unnest($17::int[]) AS height, unnest($18::bytea[]) AS placeholder, unnest($19::text[]) AS dominant_color,
-        unnest($20::text[]) AS ref, unnest($21::bigint[]) AS duration_ms, unnest($22::int[]) AS pages, unnest($23::smallint[]) AS derivatives_state, unnest($24::smallint[]) AS gate_state, unnest($25::text[]) AS actor
+        unnest($20::text[]) AS ref, unnest($21::bigint[]) AS duration_ms, unnest($22::int[]) AS pages, unnest($23::smallint[]) AS derivatives_state, unnest($24::smallint[]) AS gate_state, unnest($25::text[]) AS capture, unnest($26::text[]) AS actor
 ), requested AS MATERIALIZED (
-    SELECT files.id, files.account_id, files.app_id, files.writer, files.fence, files.key_id, files.file_name, files.access, files.caption, files.group_label, files.objects, files.bytes, files.created_at, files.metadata, files.width, files.height, files.placeholder, files.dominant_color, files.ref, files.duration_ms, files.pages, files.derivatives_state, files.gate_state, files.actor FROM files JOIN writing ON writing.number = files.writer AND writing.fence = files.fence AND writing.ended_at IS NULL
-        AND writing.instance_id = $26::uuid AND writing.account_id = files.account_id
+    SELECT files.id, files.account_id, files.app_id, files.writer, files.fence, files.key_id, files.file_name, files.access, files.caption, files.group_label, files.objects, files.bytes, files.created_at, files.metadata, files.width, files.height, files.placeholder, files.dominant_color, files.ref, files.duration_ms, files.pages, files.derivatives_state, files.gate_state, files.capture, files.actor FROM files JOIN writing ON writing.number = files.writer AND writing.fence = files.fence AND writing.ended_at IS NULL
+        AND writing.instance_id = $27::uuid AND writing.account_id = files.account_id
     WHERE files.key_id IN (SELECT valid.id FROM valid)
 ), wanted AS MATERIALIZED (
     SELECT requested.account_id, sum(requested.bytes)::bigint AS bytes FROM requested GROUP BY requested.account_id
@@ -51,9 +51,9 @@ WITH timeout_set AS MATERIALIZED (
     FROM requested JOIN increased ON increased.account_id = requested.account_id AND increased.journal_retention IS NOT NULL
 )
 INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at,
-    metadata, width, height, placeholder, duration_ms, pages, ref, dominant_color, derivatives_state, gate_state, facts_version)
+    metadata, width, height, placeholder, duration_ms, pages, ref, dominant_color, derivatives_state, gate_state, capture, facts_version)
 SELECT requested.id, requested.account_id, requested.app_id, requested.file_name, requested.access, requested.caption, requested.group_label, requested.objects::jsonb, requested.bytes, requested.created_at,
-    requested.metadata::jsonb, nullif(requested.width, 0), nullif(requested.height, 0), requested.placeholder, nullif(requested.duration_ms, 0), nullif(requested.pages, 0), requested.ref, nullif(requested.dominant_color, ''), coalesce(requested.derivatives_state, 0), coalesce(requested.gate_state, 0), 3
+    requested.metadata::jsonb, nullif(requested.width, 0), nullif(requested.height, 0), requested.placeholder, nullif(requested.duration_ms, 0), nullif(requested.pages, 0), requested.ref, nullif(requested.dominant_color, ''), coalesce(requested.derivatives_state, 0), coalesce(requested.gate_state, 0), nullif(requested.capture, '')::jsonb, 3
 FROM requested JOIN increased ON increased.account_id = requested.account_id
 RETURNING id
 `
@@ -83,6 +83,7 @@ type CommitStoredParams struct {
 	Pages          []int32
 	Derivatives    []int16
 	Gates          []int16
+	Captures       []string
 	Actors         []string
 	Own            uuid.UUID
 }
@@ -120,6 +121,7 @@ func (q *Queries) CommitStored(ctx context.Context, arg CommitStoredParams) ([]u
 		arg.Pages,
 		arg.Derivatives,
 		arg.Gates,
+		arg.Captures,
 		arg.Actors,
 		arg.Own,
 	)
