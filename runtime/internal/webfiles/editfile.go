@@ -1,6 +1,7 @@
 package webfiles
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -80,12 +81,48 @@ func changed(sent, present string) *string {
 	return &sent
 }
 
+// fieldError is an error about a field of a form, which the page shows beside it.
+type fieldError struct {
+	field string // nameField or metadataField
+	error
+}
+
+// The fields that errors are shown beside.
+const (
+	nameField     = "name"
+	metadataField = "metadata"
+)
+
+// Unwrap returns the error.
+func (e fieldError) Unwrap() error { return e.error }
+
+// checkName returns an error for a name that would be stored otherwise than it was typed: names of uploads are cut and cleaned, and nobody sees them before.
+func checkName(name string) error {
+	name = strings.TrimSpace(name)
+	var problem string
+	switch clean := media.CleanFileName(name); {
+	case name == "":
+		problem = "Type a name."
+	case strings.ContainsAny(name, `/\`):
+		problem = `A name cannot have the characters / and \.`
+	case len(name) > media.MaxFileName:
+		problem = fmt.Sprintf("The name has %d bytes. It can have %d at most.", len(name), media.MaxFileName)
+	case clean != name:
+		problem = "The name has characters that cannot be kept: invisible ones, or dots alone."
+	default:
+		return nil
+	}
+	return fieldError{nameField, fault.New(fault.Invalid, "%s", problem)}
+}
+
 // readEdit returns the change that a form asks for. What the form does not have stays as it is.
 func readEdit(form url.Values, item media.Item) (media.Change, error) {
 	var change media.Change
 	if form.Has("name") {
-		if change.FileName = changed(form.Get("name"), item.FileName); change.FileName != nil && strings.TrimSpace(*change.FileName) == "" {
-			return change, fault.New(fault.Invalid, "Type a name.")
+		if change.FileName = changed(form.Get("name"), item.FileName); change.FileName != nil {
+			if err := checkName(*change.FileName); err != nil {
+				return change, err
+			}
 		}
 	}
 	if form.Has("caption") {
@@ -101,10 +138,10 @@ func readEdit(form url.Values, item media.Item) (media.Change, error) {
 		metadata := map[string]*string{}
 		for _, pair := range typedPairs(form) {
 			if pair.Key == "" {
-				return change, fault.New(fault.Invalid, "Type a key for each value of the metadata.")
+				return change, fieldError{metadataField, fault.New(fault.Invalid, "Type a key for each value of the metadata.")}
 			}
 			if _, twice := metadata[pair.Key]; twice {
-				return change, fault.New(fault.Invalid, "The metadata has the key %.100q twice.", pair.Key)
+				return change, fieldError{metadataField, fault.New(fault.Invalid, "The metadata has the key %.100q twice.", pair.Key)}
 			}
 			value := item.Metadata[pair.Key]
 			if sent := changed(pair.Value, value); sent != nil {
@@ -113,6 +150,9 @@ func readEdit(form url.Values, item media.Item) (media.Change, error) {
 			metadata[pair.Key] = &value
 		}
 		change.Metadata, change.ReplaceMetadata = metadata, true
+		if err := (media.Change{Metadata: metadata, ReplaceMetadata: true}).Validate(); err != nil {
+			return change, fieldError{metadataField, err}
+		}
 	}
 	return change, change.Validate()
 }

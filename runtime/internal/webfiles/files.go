@@ -298,7 +298,7 @@ func (a *API) filesContent(ctx context.Context, o fileOwner, query url.Values) (
 	p := o.principal
 	page := pages.FilesPage{Form: a.Login.FormFields(o.session), EndsIn: a.endsIn(o), Email: o.session.Email, Account: oauthhttp.AccountView(p.Account), App: p.App.Name,
 		State: query.Get("state"), Back: query.Encode(), MaxUploadSize: min(p.Account.MaxUploadSize, p.Account.MaxStorage),
-		Filter: pages.FileFilter{Words: query.Get("q"), Name: query.Get("name"), Type: query.Get("type"), From: query.Get("from"), To: query.Get("to"), Size: query.Get("size"), Sort: query.Get("sort")}}
+		Filter: pages.FileFilter{Words: query.Get("q"), Name: query.Get("name"), Type: query.Get("type"), From: query.Get("from"), To: query.Get("to"), CapturedFrom: query.Get("capturedFrom"), CapturedTo: query.Get("capturedTo"), Size: query.Get("size"), Sort: query.Get("sort")}}
 	accounts, err := a.OAuth.Accounts(ctx, o.session)
 	if err != nil {
 		return page, err
@@ -342,7 +342,7 @@ func (a *API) filesContent(ctx context.Context, o fileOwner, query url.Values) (
 		page.FirstURL = o.url(filesPath, with(query, "after", "", "page", ""))
 	}
 	if page.Filtered() {
-		page.ClearURL = o.url(filesPath, with(query, "q", "", "name", "", "type", "", "from", "", "to", "", "size", "", "after", "", "page", ""))
+		page.ClearURL = o.url(filesPath, with(query, "q", "", "name", "", "type", "", "from", "", "to", "", "capturedFrom", "", "capturedTo", "", "size", "", "after", "", "page", ""))
 	}
 	return page, nil
 }

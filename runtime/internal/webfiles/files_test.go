@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/capture"
 	"mediastack.dev/runtime/internal/imaging/imagetest"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/runtimetest/webtest"
@@ -153,9 +154,46 @@ func TestFiles_AreFilteredSortedAndPaged(t *testing.T) {
 			t.Errorf("%s: %s, want %s", query, got, want)
 		}
 	}
-	for _, query := range []string{"&sort=color", "&type=x", "&state=all", "&after=x", "&state=draft&sort=name", "&name=%00", "&q=%22open", "&q=%25", "&state=deleted&page=x", "&size=huge", "&from=x", "&to=2026-13-01", "&state=deleted&page=0"} {
+	for _, query := range []string{"&sort=color", "&type=x", "&state=all", "&after=x", "&state=draft&sort=name", "&name=%00", "&q=%22open", "&q=%25", "&state=deleted&page=x", "&size=huge", "&capturedFrom=x", "&capturedTo=2026-02-30", "&capturedFrom=2026-02-02&capturedTo=2026-01-01", "&state=draft&sort=captured", "&from=x", "&to=2026-13-01", "&state=deleted&page=0"} {
 		if got := b.Get(p.Action(t, "/account/files") + "&account=" + tenant.Account.ID.String() + query); got.StatusCode != http.StatusBadRequest || !strings.Contains(got.Text, `role="alert"`) {
 			t.Errorf("%s: %d %s", query, got.StatusCode, got.Text)
+		}
+	}
+}
+
+func TestFiles_AreFoundByTheDateTheyWereTaken(t *testing.T) {
+	t.Parallel()
+	w := webtest.NewWorld(t)
+	tenant := w.OwnedTenant(t, "studio", webtest.Owner)
+	rt := w.Replica(t)
+	for name, at := range map[string]string{"evening.txt": "2024-05-01T23:30:00+02:00", "next.txt": "2024-05-02", "winter.txt": "2019-12", "never.txt": ""} {
+		setCapture(t, w, rt.Item(t, w, tenant, name, name, true), capture.Capture{At: at})
+	}
+	b := rt.Browser(t)
+	p := b.Login("/account/files", webtest.Owner)
+	for query, want := range map[string]string{
+		"&sort=captured":  "winter.txt evening.txt next.txt never.txt", // the last one by its upload
+		"&sort=-captured": "never.txt next.txt evening.txt winter.txt",
+		"&capturedFrom=2024-05-01&capturedTo=2024-05-01": "evening.txt",
+		"&capturedFrom=2024-05-02":                       "next.txt",
+		"&capturedTo=2024-05-01&sort=captured":           "winter.txt evening.txt",
+	} {
+		got := b.Get(p.Action(t, "/account/files") + "&account=" + tenant.Account.ID.String() + query)
+		got.Says(t, http.StatusOK, "Taken from", "Taken until")
+		if names := strings.Join(got.Names(), " "); names != want {
+			t.Errorf("%s: %s, want %s", query, names, want)
+		}
+		if strings.HasPrefix(query, "&sort") == strings.Contains(got.Text, "Clear the search") {
+			t.Errorf("%s: the page does not say that the list is filtered", query)
+		}
+		// The form has what the list has, and a file leads back to the same list.
+		for _, field := range got.Elements(t, "input") {
+			if name := webtest.AttributeOf(field, "name"); strings.HasPrefix(name, "captured") && !strings.Contains(query+"&", name+"="+webtest.AttributeOf(field, "value")+"&") && webtest.AttributeOf(field, "value") != "" {
+				t.Errorf("%s: the form has %s=%s", query, name, webtest.AttributeOf(field, "value"))
+			}
+		}
+		if back := b.Get(linkTo(t, b.Get(got.Action(t, "/account/files/view")), "Back to the list")); strings.Join(back.Names(), " ") != want {
+			t.Errorf("%s: from a file the way back leads to %v", query, back.Names())
 		}
 	}
 }

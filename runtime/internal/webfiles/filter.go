@@ -30,7 +30,13 @@ func (a *API) queryText(query url.Values) (media.QueryText, error) {
 	if text.From, err = day(query.Get("from"), 0); err != nil {
 		return text, err
 	}
-	text.To, err = day(query.Get("to"), 24*time.Hour)
+	if text.To, err = day(query.Get("to"), 24*time.Hour); err != nil {
+		return text, err
+	}
+	if text.CapturedFrom, err = day(query.Get("capturedFrom"), 0); err != nil {
+		return text, err
+	}
+	text.CapturedTo, err = day(query.Get("capturedTo"), 24*time.Hour)
 	return text, err
 }
 

@@ -2,6 +2,7 @@ package webfiles_test
 
 import (
 	"archive/zip"
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -152,7 +153,7 @@ func TestSelected_AreDownloadedAsAnArchive(t *testing.T) {
 	if got := selected(b, p, tenant, "download", theirs); got.StatusCode != http.StatusNotFound || strings.Contains(got.Text, "secret") {
 		t.Errorf("with a file of another app: %d %s", got.StatusCode, got.Text)
 	}
-	// An original that the object store has lost is told before anything is sent, or ends the connection.
+	// An original that the object store has lost is told before anything is sent.
 	original, _ := items[0].Objects.Find(media.Original)
 	must(t, w.Objects.Remove(t.Context(), tenant.Account.Bucket, []string{original.Key}))
 	if got := selected(b, p, tenant, "download", items); got.StatusCode == http.StatusOK || strings.HasPrefix(got.Text, "PK") {
@@ -160,4 +161,39 @@ func TestSelected_AreDownloadedAsAnArchive(t *testing.T) {
 	}
 	w.Change(t, tenant, func(s *account.Spec) { s.ToolPolicy = account.ToolPolicy{Tools: []string{string(account.ListMedia)}} })
 	selected(b, p, tenant, "download", items[1:]).Says(t, http.StatusForbidden, "This account does not allow logins to do this.")
+}
+
+// A lost original after the first one ends the connection: a browser shows a download that failed, and no program takes what has arrived for the whole.
+func TestSelected_AnArchiveThatLacksAFileIsNotWhole(t *testing.T) {
+	t.Parallel()
+	w := webtest.NewWorld(t)
+	tenant := w.Undoable(t, "studio", webtest.Owner)
+	rt := w.Replica(t, webtest.Many)
+	var items []media.Item
+	for n, name := range []string{"a.bin", "b.bin", "c.bin"} {
+		items = append(items, rt.Item(t, w, tenant, name, string(runtimetest.Noise(256<<10+n)), true))
+	}
+	lost, _ := items[1].Objects.Find(media.Original)
+	must(t, w.Objects.Remove(t.Context(), tenant.Account.Bucket, []string{lost.Key}))
+	b := rt.Browser(t)
+	p := b.Login("/account/files", webtest.Owner)
+	fields := url.Values{"account": {tenant.Account.ID.String()}, "action": {"download"}, "request": {p.Fields().Get("request")}, "csrf": {p.Fields().Get("csrf")}}
+	for n, item := range items {
+		fields.Set(fmt.Sprint("item", n), item.ID.String())
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, runtimetest.Absolute("/account/files/selected"), strings.NewReader(fields.Encode()))
+	must(t, err)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Origin", webtest.BaseURL)
+	response, err := b.HTTP.Do(r)
+	must(t, err)
+	defer func() { _ = response.Body.Close() }()
+	sent, err := io.ReadAll(response.Body)
+	_, broken := zip.NewReader(bytes.NewReader(sent), int64(len(sent)))
+	if response.StatusCode != http.StatusOK || !bytes.HasPrefix(sent, []byte("PK")) || err == nil || broken == nil {
+		t.Errorf("%d: %d bytes arrive, the connection ends with %v, and the archive is read with %v", response.StatusCode, len(sent), err, broken)
+	}
+	if !strings.Contains(rt.Logs.String(), "sending an archive failed") {
+		t.Errorf("the log does not say why: %s", rt.Logs.String())
+	}
 }

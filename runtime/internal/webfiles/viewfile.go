@@ -3,6 +3,7 @@ package webfiles
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -91,9 +92,22 @@ func (a *API) writeViewPage(w http.ResponseWriter, r *http.Request, o fileOwner,
 	status := http.StatusOK
 	if message.err != nil {
 		status = a.Login.Fail(w, r, message.err)
-		page.Error = fileErrorText(o.principal.Account, message.err)
+		showError(&page, message.err, fileErrorText(o.principal.Account, message.err))
 	}
 	a.Login.WritePage(w, r, status, pictures, func(to io.Writer) error { return a.Pages.ViewFile(to, page) })
+}
+
+// showError shows an error beside the field that it is about, or above the page.
+func showError(page *pages.ViewFilePage, err error, text string) {
+	about, ok := errors.AsType[fieldError](err)
+	switch {
+	case ok && page.Edit != nil && about.field == nameField:
+		page.Edit.NameError = text
+	case ok && page.Edit != nil && about.field == metadataField:
+		page.Edit.MetadataError = text
+	default:
+		page.Error = text
+	}
 }
 
 // viewContent returns the page of an item.
@@ -151,6 +165,7 @@ func factsOf(item media.Item) []pages.Fact {
 	if item.Facts.Pages > 0 {
 		add("Pages", strconv.Itoa(item.Facts.Pages))
 	}
+	facts = append(facts, captureFacts(item.Capture)...)
 	if original, ok := item.Objects.Find(media.Original); ok && file.Variant != media.Original {
 		add("Original", original.MimeType+", "+pages.HumanBytes(original.Bytes))
 	}

@@ -59,6 +59,28 @@ func TestViewFile_LeadsThroughTheListAcrossItsPages(t *testing.T) {
 	wrong.Says(t, http.StatusOK, "a.txt")
 }
 
+// besideField requires the only error of a page to stand beside the name or the metadata, if the field that was wrong is one of them.
+func besideField(t *testing.T, p webtest.Page, field string) {
+	t.Helper()
+	alerts, described := 0, ""
+	for _, one := range p.Elements(t, "p") {
+		if webtest.AttributeOf(one, "role") == "alert" {
+			alerts++
+			for _, input := range append(p.Elements(t, "input"), p.Elements(t, "fieldset")...) {
+				if webtest.AttributeOf(input, "aria-describedby") == webtest.AttributeOf(one, "id") {
+					described = webtest.AttributeOf(input, "name") + webtest.AttributeOf(input, "class")
+				}
+			}
+			if (described != "") != (one.Parent.Data == "div" && webtest.AttributeOf(one.Parent, "class") == "entry" || one.Parent.Data == "fieldset") {
+				t.Errorf("the error about %s is in a %s", field, one.Parent.Data)
+			}
+		}
+	}
+	if want := map[string]string{"name": "name", "key0": "pairs", "key1": "pairs"}[field]; alerts != 1 || described != want {
+		t.Errorf("%d errors, beside %q, not %q", alerts, described, want)
+	}
+}
+
 func TestEditFile_ChangesWhatTheUserChanged(t *testing.T) {
 	t.Parallel()
 	w := webtest.NewWorld(t)
@@ -96,6 +118,11 @@ func TestEditFile_ChangesWhatTheUserChanged(t *testing.T) {
 		fields []string
 	}{
 		"no name":                {http.StatusBadRequest, "Type a name.", []string{"name", " "}},
+		"a name with a slash":    {http.StatusBadRequest, "A name cannot have the characters / and \\.", []string{"name", "2026/05 Alps.txt"}},
+		"a name with \\":         {http.StatusBadRequest, "A name cannot have the characters / and \\.", []string{"name", `C:\Alps.txt`}},
+		"a name that is long":    {http.StatusBadRequest, "The name has 20004 bytes. It can have 255 at most.", []string{"name", strings.Repeat("é", 10_000) + ".txt"}},
+		"a name with bidi marks": {http.StatusBadRequest, "The name has characters that cannot be kept", []string{"name", "\u202egpj.exe"}},
+		"a name of dots":         {http.StatusBadRequest, "The name has characters that cannot be kept", []string{"name", ".."}},
 		"no key":                 {http.StatusBadRequest, "Type a key for each value of the metadata.", []string{"key0", "", "value0", "x"}},
 		"a wrong key":            {http.StatusBadRequest, "A metadata key must have", []string{"key0", "Not A Key"}},
 		"a key twice":            {http.StatusBadRequest, "twice", []string{"key1", "lines"}},
@@ -106,6 +133,7 @@ func TestEditFile_ChangesWhatTheUserChanged(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			got := b.Change("edit", view, tenant, id, form(tt.fields...)...)
 			got.Says(t, tt.status, tt.text)
+			besideField(t, got, tt.fields[0])
 			for n := 0; n+1 < len(tt.fields); n += 2 {
 				if typed := tt.fields[n+1]; tt.fields[n] == "caption" && !strings.Contains(got.Text, typed) {
 					t.Error("what was typed is lost")

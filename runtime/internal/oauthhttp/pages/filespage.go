@@ -88,7 +88,7 @@ type Tab struct {
 }
 
 // FileFilter is what the filter of the list shows. Name is a part of a file name, which links of other pages have.
-type FileFilter struct{ Words, Name, Type, From, To, Size, Sort string }
+type FileFilter struct{ Words, Name, Type, From, To, CapturedFrom, CapturedTo, Size, Sort string }
 
 // Usage is what an account stores, and may store, in bytes.
 type Usage struct{ Used, Max int64 }
@@ -309,7 +309,7 @@ func options(selected string, all ...Option) []Option {
 
 // narrows reports whether the list is filtered otherwise than by words.
 func (f FileFilter) narrows() bool {
-	return f.Name != "" || f.Type != "" || f.From != "" || f.To != "" || f.Size != ""
+	return f.Name != "" || f.Type != "" || f.From != "" || f.To != "" || f.CapturedFrom != "" || f.CapturedTo != "" || f.Size != ""
 }
 
 // Sizes returns the options of the filter by size.
@@ -328,7 +328,7 @@ func (p FilesPage) Orders() []Option {
 	orders := []Option{{Value: "", Name: "Newest first"}, {Value: "time", Name: "Oldest first"}}
 	if p.State == "" {
 		orders = append(orders, Option{Value: "name", Name: "Name, A to Z"}, Option{Value: "-name", Name: "Name, Z to A"},
-			Option{Value: "-size", Name: "Largest first"}, Option{Value: "size", Name: "Smallest first"})
+			Option{Value: "-size", Name: "Largest first"}, Option{Value: "size", Name: "Smallest first"}, Option{Value: "-captured", Name: "Date taken, newest first"}, Option{Value: "captured", Name: "Date taken, oldest first"})
 	}
 	selected := p.Filter.Sort
 	if selected == "-time" { // the default

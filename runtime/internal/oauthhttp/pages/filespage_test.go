@@ -126,7 +126,7 @@ func TestFiles_ShowWhatCanBeDone(t *testing.T) {
 	if len(d.all("details")) != 1 || len(d.all("meter")) != 0 || len(d.all("form")) != 1 || !strings.Contains(d.text(), "No deleted files") {
 		t.Errorf("what may only be looked at: %s", d.source)
 	}
-	for state, count := range map[string]int{"": 6, "draft": 2} {
+	for state, count := range map[string]int{"": 8, "draft": 2} {
 		page := pages.FilesPage{Form: form, State: state, Filter: pages.FileFilter{Sort: "-time", Type: "image/*"}}
 		d := read(t, func(w io.Writer) error { return p.Files(w, page) })
 		orders, selected := 0, []string{}

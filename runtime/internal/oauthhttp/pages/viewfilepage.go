@@ -46,6 +46,8 @@ type EditFile struct {
 	Version int
 	// Open is set after an error.
 	Open bool
+	// NameError and MetadataError are shown beside their fields; empty = none.
+	NameError, MetadataError string
 }
 
 // Pair is a pair of the metadata.
@@ -62,7 +64,11 @@ type ShareFile struct {
 
 // ViewFile writes the page of a file.
 func (p *Pages) ViewFile(w io.Writer, page ViewFilePage) error {
-	return p.render(w, p.viewFilePage, view{Title: page.File.Title(), HasError: page.Error != "", Library: true, Use: []string{timesScript, filesScript}, Page: page})
+	return p.render(w, p.viewFilePage, view{Title: page.File.Title(), HasError: page.hasError(), Library: true, Use: []string{timesScript, filesScript}, Page: page})
+}
+
+func (p ViewFilePage) hasError() bool {
+	return p.Error != "" || p.Edit != nil && (p.Edit.NameError != "" || p.Edit.MetadataError != "")
 }
 
 // FormURL returns the action of a form about the file.
