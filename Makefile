@@ -181,7 +181,7 @@ test-stores: packages minio build dev-services ## Run the tests of objects, medi
 
 test-pages: test-programs ## Check every login page and the files page in every state in a browser, with screenshots of whole pages
 	@# The pictures of the documentation stay as they are. All tests of the package run with make test, without these screenshots.
-	pictures=$$(mktemp -d) && trap 'rm -rf "$$pictures"' EXIT && BROWSER_PICTURES=$$pictures $(SERVED) go test -count=1 -timeout 30m -run TestPages_AreAccessible ./hack/test/browser
+	pictures=$$(mktemp -d) && trap 'rm -rf "$$pictures"' EXIT && BROWSER_PICTURES=$$pictures $(SERVED) go test -count=1 -timeout 30m -run 'TestPages_AreAccessible|TestAPIReference_' ./hack/test/browser
 
 test-erasure: packages minio build dev-services ## Delete a versioned bucket of 10,000 objects with 3 versions and a delete marker each, and the rows of a million items
 	MEDIASTACK_TEST_OBJECTS=10000 go test -count=1 -timeout $(TEST_TIMEOUT) -v -run TestDrain_RemovesEveryVersion ./runtime/objectstore
@@ -242,7 +242,7 @@ crash: running build dev-services kube ## Kill the service, then the operators, 
 	go run ./hack/test/chaos $(ARGS)
 
 screenshots: packages helm prometheus kube build dev-services dev-stack ## Take the screenshots of the documentation, and of every login page in every state into PICTURES (screenshots/), and draw the dashboard after a load of LOAD (8m)
-	BROWSER_SHEET=$(CURDIR)/docs/login.png BROWSER_PRODUCT=$(CURDIR)/docs/product.png BROWSER_FILES=$(CURDIR)/docs/files.png BROWSER_PICTURES=$(abspath $(or $(PICTURES),screenshots)) go test -count=1 -timeout $(TEST_TIMEOUT) -run 'TestPages_AreAccessible|TestAPIReference_ShowsEveryOperation' ./hack/test/browser
+	BROWSER_DOCUMENTS=$(CURDIR)/docs BROWSER_PICTURES=$(abspath $(or $(PICTURES),screenshots)) go test -count=1 -timeout $(TEST_TIMEOUT) -run 'TestPages_AreAccessible|TestAPIReference_ShowsEveryOperation' ./hack/test/browser
 	BROWSER_SAMPLE=$(CURDIR)/docs/sample.png go test -count=1 -timeout $(TEST_TIMEOUT) -run TestClient_UploadsReadsAndRetries/the_sample ./hack/test/clients/typescript
 	MONITORING_PICTURE=$(CURDIR)/docs/dashboard.png MONITORING_LOAD=$(or $(LOAD),8m) go test -count=1 -timeout 60m ./hack/test/monitoring
 

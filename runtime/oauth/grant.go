@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -46,15 +47,29 @@ func (s *Service) Accounts(ctx context.Context, session LoginSession) ([]account
 	return s.Store.AccountsOfOwner(ctx, session.Email, maxAccounts)
 }
 
-// Principal returns the principal that the logged-in user acts for in an account: its Default App,
-// with the Default API Key. It reads the account anew. Forbidden if the user does not own the
-// account (any more), or the account is suspended, closed or missing: the user cannot tell these apart.
-func (s *Service) Principal(ctx context.Context, session LoginSession, accountID uuid.UUID) (account.Principal, error) {
+// maxApps bounds the apps that a user can choose from.
+const maxApps = 200
+
+// Apps returns the names of the apps of an account that the logged-in user can choose from; none if the user does not own it (any more).
+func (s *Service) Apps(ctx context.Context, session LoginSession, accountID uuid.UUID) ([]string, error) {
+	if !session.LoggedIn() || session.AuthorizationRequest != nil {
+		return nil, ReasonNotLoggedIn.Fault()
+	}
+	return s.Store.AppsOfOwner(ctx, session.Email, accountID, s.Now(), maxApps)
+}
+
+// Principal returns the principal that the logged-in user acts for in an account: one of its apps, with the newest key of it. An empty
+// name is that of the Default App. It reads the account anew. Forbidden if the user does not own the
+// account (any more), or the account is suspended, closed or missing: the user cannot tell these apart, nor from a missing app.
+func (s *Service) Principal(ctx context.Context, session LoginSession, accountID uuid.UUID, app string) (account.Principal, error) {
 	if !session.LoggedIn() || session.AuthorizationRequest != nil {
 		return account.Principal{}, ReasonNotLoggedIn.Fault()
 	}
-	principal, err := s.Store.FindPrincipalOfOwner(ctx, session.Email, accountID, s.Now())
+	principal, err := s.Store.FindPrincipalOfOwner(ctx, session.Email, accountID, cmp.Or(app, account.DefaultApp), s.Now())
 	if fault.Is(err, fault.NotFound) {
+		if app != "" {
+			return account.Principal{}, fault.New(fault.Forbidden, "There is no such app, or you do not own its account (any more).")
+		}
 		return account.Principal{}, ReasonNotOwner.Fault()
 	}
 	return principal, err

@@ -2,6 +2,7 @@ package oauth_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -162,41 +163,56 @@ func TestGrant_SurvivesAnotherSpellingOfItsOwner(t *testing.T) {
 	}
 }
 
-func TestPrincipal_IsTheDefaultAppOfAnOwnedAccount(t *testing.T) {
+func TestPrincipal_IsAnAppOfAnOwnedAccount(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t)
 	beside := w.AddApp(t, w.tenant, "beside")
 	foreign := w.account(t, "other", "bo@example.org")
 	b := w.startLogin(t, nil)
-	_, err := w.Service.Principal(t.Context(), b.session(t), w.tenant.Account.ID)
+	_, err := w.Service.Principal(t.Context(), b.session(t), w.tenant.Account.ID, "")
 	is(t, "before the login", err, fault.Unauthenticated)
 	b.logIn(t, owner)
 	session := b.session(t)
-	got, err := w.Service.Principal(t.Context(), session, w.tenant.Account.ID)
+	got, err := w.Service.Principal(t.Context(), session, w.tenant.Account.ID, "")
 	if err != nil || got.App.ID != w.tenant.App.ID || got.App.Name != account.DefaultApp || got.Key.ID != w.tenant.KeyID || got.Account.Bucket != w.tenant.Account.Bucket || got.App.ID == beside.App.ID {
 		t.Fatalf("%+v, %v", got, err)
 	}
+	if got, err := w.Service.Principal(t.Context(), session, w.tenant.Account.ID, "beside"); err != nil || got.App.ID != beside.App.ID || got.Key.ID != beside.KeyID {
+		t.Errorf("of another app: %+v, %v", got, err)
+	}
+	none := w.account(t, "none", owner)
+	apps, err := w.Service.Apps(t.Context(), session, w.tenant.Account.ID)
+	if err != nil || !slices.Equal(apps, []string{"beside", account.DefaultApp}) {
+		t.Errorf("the apps are %q, %v", apps, err)
+	}
+	_, err = w.Service.Principal(t.Context(), session, w.tenant.Account.ID, "absent")
+	is(t, "a missing app", err, fault.Forbidden)
+	_, err = w.Service.Principal(t.Context(), session, none.Account.ID, "beside")
+	is(t, "an app of another account", err, fault.Forbidden)
+	if apps, err := w.Service.Apps(t.Context(), session, foreign.Account.ID); err != nil || len(apps) > 0 {
+		t.Errorf("the apps of another owner are %q, %v", apps, err)
+	}
 	_, newer, err := w.Registry.IssueKey(t.Context(), w.tenant.App.ID, 2, time.Hour)
 	must(t, err)
-	if got, err := w.Service.Principal(t.Context(), session, w.tenant.Account.ID); err != nil || got.Key.ID != newer.ID {
+	if got, err := w.Service.Principal(t.Context(), session, w.tenant.Account.ID, ""); err != nil || got.Key.ID != newer.ID {
 		t.Errorf("with a newer key: %+v, %v", got.Key, err)
 	}
 	app := w.startLogin(t, authorizationRequest())
 	app.logIn(t, owner)
-	_, err = w.Service.Principal(t.Context(), app.session(t), w.tenant.Account.ID)
+	_, err = w.Service.Principal(t.Context(), app.session(t), w.tenant.Account.ID, "")
 	is(t, "with the login of an application", err, fault.Unauthenticated)
 	for name, id := range map[string]uuid.UUID{"another owner's account": foreign.Account.ID, "a missing account": uuid.Must(uuid.NewV7())} {
-		_, err := w.Service.Principal(t.Context(), session, id)
+		_, err := w.Service.Principal(t.Context(), session, id, "")
 		is(t, name, err, fault.Forbidden)
 	}
 	w.ensure(t, func(s *account.Spec) { s.Suspended = true })
-	_, err = w.Service.Principal(t.Context(), session, w.tenant.Account.ID)
+	_, err = w.Service.Principal(t.Context(), session, w.tenant.Account.ID, "")
 	is(t, "a suspended account", err, fault.Forbidden)
 	w.ensure(t, func(s *account.Spec) { s.Owners = []string{"bo@example.org"} })
-	_, err = w.Service.Principal(t.Context(), session, w.tenant.Account.ID)
+	_, err = w.Service.Principal(t.Context(), session, w.tenant.Account.ID, "")
 	is(t, "after the owner was removed", err, fault.Forbidden)
 	w.ensure(t, func(*account.Spec) {})
 	must(t, check.ErrorOf(w.Store.Accounts.CloseAccount(t.Context(), w.tenant.Account.ID, account.CloseOptions{})))
-	_, err = w.Service.Principal(t.Context(), session, w.tenant.Account.ID)
+	_, err = w.Service.Principal(t.Context(), session, w.tenant.Account.ID, "")
 	is(t, "a closed account", err, fault.Forbidden)
 }

@@ -159,7 +159,7 @@ func TestJournal_HasWholeAddressesIfTheAccountSaysSo(t *testing.T) {
 		must(t, err)
 		ofGrant, err := w.Store.Credentials.FindSessionOfGrant(t.Context(), session.GrantID)
 		must(t, err)
-		page, err := w.Store.Logins.FindPrincipalOfOwner(t.Context(), owner, w.tenant.Account.ID, w.clock.Now())
+		page, err := w.Store.Logins.FindPrincipalOfOwner(t.Context(), owner, w.tenant.Account.ID, account.DefaultApp, w.clock.Now())
 		must(t, err)
 		return []string{session.Actor.Email, ofGrant.Actor.Email, page.Actor.Email}
 	}

@@ -52,7 +52,9 @@ type Store interface {
 	IsOwner(ctx context.Context, email string) (bool, error)
 	// FindPrincipalOfOwner returns the principal that the login of an owner stands for: the Default
 	// App of such an account, with its newest valid key. NotFound.
-	FindPrincipalOfOwner(ctx context.Context, email string, accountID uuid.UUID, now time.Time) (account.Principal, error)
+	FindPrincipalOfOwner(ctx context.Context, email string, accountID uuid.UUID, app string, now time.Time) (account.Principal, error)
+	// AppsOfOwner returns the names of the open apps of such an account that have a valid key, in their order.
+	AppsOfOwner(ctx context.Context, email string, accountID uuid.UUID, now time.Time, limit int) ([]string, error)
 	// AddGrant ends the session and stores the grant and its authorization code in one
 	// transaction. NotFound if the session has ended, Conflict if the user does not own the
 	// account (any more).

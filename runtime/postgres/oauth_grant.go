@@ -34,13 +34,19 @@ func (s Logins) IsOwner(ctx context.Context, email string) (bool, error) {
 }
 
 // FindPrincipalOfOwner implements oauth.Store.
-func (s Logins) FindPrincipalOfOwner(ctx context.Context, email string, accountID uuid.UUID, now time.Time) (account.Principal, error) {
-	row, err := s.idempotent.PrincipalOfOwner(ctx, sqlgen.PrincipalOfOwnerParams{ID: accountID, App: account.DefaultApp, Now: now, Email: email})
+func (s Logins) FindPrincipalOfOwner(ctx context.Context, email string, accountID uuid.UUID, app string, now time.Time) (account.Principal, error) {
+	row, err := s.idempotent.PrincipalOfOwner(ctx, sqlgen.PrincipalOfOwnerParams{ID: accountID, App: app, Now: now, Email: email})
 	if err != nil {
 		return account.Principal{}, toFault(err, "find the principal of an owner")
 	}
 	principal := principalOf(row.Account, row.App, row.ApiKey)
 	return principal.By(account.Actor{Kind: account.ActorPage, Email: principal.Account.AddressOf(email)}), nil
+}
+
+// AppsOfOwner implements oauth.Store.
+func (s Logins) AppsOfOwner(ctx context.Context, email string, accountID uuid.UUID, now time.Time, limit int) ([]string, error) {
+	names, err := s.idempotent.AppNamesOfOwner(ctx, sqlgen.AppNamesOfOwnerParams{AccountID: accountID, Email: email, Now: now, Batch: batchSize(limit)})
+	return names, toFault(err, "find apps of an owner")
 }
 
 // AddGrant implements oauth.Store.

@@ -85,6 +85,9 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 		"find principals": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.Principals(ctx, [][]byte{make([]byte, 32), bytes.Repeat([]byte{1}, 32)})
 		},
+		"apps of an owner": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.AppNamesOfOwner(ctx, sqlgen.AppNamesOfOwnerParams{AccountID: own.AccountID, Email: "ana@example.org", Now: time.Now(), Batch: 10})
+		},
 		"deliver": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.ItemForDelivery(ctx, item) },
 		"items without facts": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.ItemsWithoutFacts(ctx, sqlgen.ItemsWithoutFactsParams{AccountID: own.AccountID, ID: item, Batch: 10})

@@ -91,7 +91,7 @@ func (r retrying) idempotent(ctx context.Context, id, upload uuid.UUID) map[stri
 		"FindSession":          second(r.Credentials.FindSession(ctx, account.Hash{})),
 		"FindSessionOfGrant":   second(r.Credentials.FindSessionOfGrant(ctx, uuid.Nil)),
 		"FindClient":           second(r.Logins.FindClient(ctx, "none")),
-		"FindPrincipalOfOwner": second(r.Logins.FindPrincipalOfOwner(ctx, "none@example.org", r.account.ID, time.Now())),
+		"FindPrincipalOfOwner": second(r.Logins.FindPrincipalOfOwner(ctx, "none@example.org", r.account.ID, account.DefaultApp, time.Now())),
 	} {
 		if !fault.Is(missing, fault.NotFound) {
 			failed[name] = missing

@@ -18,28 +18,37 @@ func TestLogin_WorksInTheBrowser(t *testing.T) {
 	newService(t).runScript(t, "scenarios.mjs", nil)
 }
 
-// Where `make screenshots` wants all pictures, the sheet of those of a login, and single ones.
+// picturesEnv is the folder into which `make screenshots` wants the pictures of all pages in all states, and documentsEnv the one of the pictures in the documentation. Without it they are
+// compared with those that are there.
 const (
-	picturesEnv = "BROWSER_PICTURES"
-	sheetEnv    = "BROWSER_SHEET"
-	productEnv  = "BROWSER_PRODUCT"
-	filesEnv    = "BROWSER_FILES"
+	picturesEnv  = "BROWSER_PICTURES"
+	documentsEnv = "BROWSER_DOCUMENTS"
 )
 
 func TestPages_AreAccessible(t *testing.T) {
 	t.Parallel()
 	scratch := t.TempDir()
 	newService(t).runScript(t, "screenshots.mjs", map[string]any{"scratch": scratch, "pictures": os.Getenv(picturesEnv)})
-	sheet := cmp.Or(os.Getenv(sheetEnv), filepath.Join(scratch, "small.png"))
-	compress(t, filepath.Join(scratch, "login.png"), sheet)
-	compress(t, filepath.Join(scratch, "files.png"), cmp.Or(os.Getenv(filesEnv), filepath.Join(scratch, "small-files.png")))
+	document(t, scratch, "login.png", "files.png", "components.png")
 }
 
 func TestAPIReference_ShowsEveryOperation(t *testing.T) {
 	t.Parallel()
 	scratch := t.TempDir()
 	newService(t).runScript(t, "reference.mjs", map[string]any{"scratch": scratch})
-	compress(t, filepath.Join(scratch, "product.png"), cmp.Or(os.Getenv(productEnv), filepath.Join(scratch, "small.png")))
+	document(t, scratch, "product.png")
+}
+
+// document writes pictures for the documentation, or requires that those which it has show the same.
+func document(t *testing.T, scratch string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		folder := cmp.Or(os.Getenv(documentsEnv), t.TempDir())
+		compress(t, filepath.Join(scratch, name), filepath.Join(folder, name))
+		if os.Getenv(documentsEnv) == "" {
+			compare(t, filepath.Join(testenv.RepoRoot(t), "docs", name), filepath.Join(folder, name))
+		}
+	}
 }
 
 // compress writes a picture for the documentation. With a palette it is a third of the

@@ -1,7 +1,8 @@
 // Checks every page in every state with axe-core (WCAG 2.2, A and AA) and takes screenshots.
-import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
+import { componentSheet } from './components.mjs'
 import { pictureFonts } from './fonts.mjs'
 import { Fixture, expect } from './fixture.mjs'
 import { essential, look, visitStates } from './states.mjs'
@@ -34,10 +35,25 @@ await scenario('all states', async () => {
         if (options.pictures) await user.page.screenshot({ fullPage: true, path: join(options.pictures, `${state}-${way}.png`) })
       })
       if (essential.includes(state)) await look(user, async (way) => { shots[`${state}-${way}`] = await user.page.screenshot() }, forSheet)
-      if (state === 'files') await look(user, async () => writeFile(join(options.scratch, 'files.png'), await user.page.screenshot({ fullPage: true })), { light: { width: 1120, height: 700, scheme: 'light', scale: 1 } })
       expect(found.length === 0, found.join('\n'))
     })
   })
+})
+await scenario('the picture of the library', async () => {
+  const mia = await fixture.newUser({ address: fixture.galleries.shift(), javascript: true })
+  const { access_token: token } = await mia.connect(await fixture.register('Uploader', 'https://claude.ai/api/mcp/auth_callback'), { scope: 'media:read media:write' })
+  const folder = join(options.files, 'library')
+  for (const name of (await readdir(folder)).sort()) await fixture.add(token, name, await readFile(join(folder, name)), { access: name.startsWith('T') ? 'public' : 'private' })
+  await mia.logIn('/account/files')
+  await look(mia, async () => {
+    expect((await mia.names()).length >= 18, 'the library has too few pictures')
+    await mia.page.evaluate(() => Promise.all([...document.images].map((image) => image.decode())))
+    await writeFile(join(options.scratch, 'files.png'), await mia.page.screenshot())
+  }, { light: { width: 1120, height: 600, scheme: 'light', scale: 1 } })
+  await mia.close()
+})
+await scenario('the sheet of components', async () => {
+  await writeFile(join(options.scratch, 'components.png'), await componentSheet(fixture))
 })
 await scenario('the sheet of pictures', async () => {
   const png = await sheet()

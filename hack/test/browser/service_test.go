@@ -1,15 +1,10 @@
 package browser_test
 
 import (
-	"bytes"
 	"fmt"
 	"html"
-	"image"
-	"image/color"
-	"image/png"
 	"io"
 	"log"
-	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -137,26 +132,9 @@ func makeFiles(t *testing.T) string {
 		t.Helper()
 		must(t, os.WriteFile(filepath.Join(folder, name), data, 0o600))
 	}
-	for name, colors := range map[string][3]color.RGBA{
-		"Beach at dusk.png":  {{40, 44, 92, 255}, {240, 140, 90, 255}, {28, 60, 96, 255}},
-		"Alpine morning.png": {{120, 180, 230, 255}, {235, 240, 245, 255}, {60, 110, 80, 255}},
-		"Desert road.png":    {{90, 150, 210, 255}, {250, 220, 170, 255}, {190, 130, 70, 255}},
-	} {
-		picture := image.NewRGBA(image.Rect(0, 0, 640, 480))
-		for y := range 480 {
-			for x := range 640 {
-				sky := float64(y) / 300
-				c := colors[2]
-				if ridge := 300 + int(24*math.Sin(float64(x)/70)); y < ridge {
-					blend := func(from, to uint8) uint8 { return uint8(float64(from) + (float64(to)-float64(from))*min(1, sky)) }
-					c = color.RGBA{blend(colors[0].R, colors[1].R), blend(colors[0].G, colors[1].G), blend(colors[0].B, colors[1].B), 255}
-				}
-				picture.SetRGBA(x, y, c)
-			}
-		}
-		var file bytes.Buffer
-		must(t, png.Encode(&file, picture))
-		write(name, file.Bytes())
+	must(t, os.Mkdir(filepath.Join(folder, "library"), 0o700))
+	for _, one := range landscapes {
+		write(one.name, one.draw(t))
 	}
 	write("Price list 2026.pdf", []byte("%PDF-1.7\n% a document\n%%EOF\n"))
 	write("archive.bin", make([]byte, 1<<20)) // a quarter of a gallery's cap

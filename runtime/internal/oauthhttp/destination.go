@@ -96,7 +96,7 @@ func (a *API) homeURL(ctx context.Context, to destination, session oauth.LoginSe
 	if to.query.Has("account") {
 		id, err := uuid.Parse(to.query.Get("account"))
 		if err == nil {
-			_, err = a.OAuth.Principal(ctx, session, id)
+			_, err = a.OAuth.Principal(ctx, session, id, to.query.Get("app"))
 		}
 		if err != nil && !fault.Is(err, fault.Unavailable) {
 			to = destination{page: a.Files.Home}

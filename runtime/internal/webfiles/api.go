@@ -1,5 +1,4 @@
-// Package webfiles serves the files page: the files of one account of the logged-in user, in the Default App, for
-// which a login stands. Beside it is the activity page: who did what in the account. Package oauthhttp has the login, its session and the CSRF protection of forms; package
+// Package webfiles serves the files page: the files of one account of the logged-in user, in one of its apps; without a choice in the Default App. Beside it is the activity page: who did what in the account. Package oauthhttp has the login, its session and the CSRF protection of forms; package
 // server mounts both. Everything that the page needs is in the URL, the form or the database, so any replica
 // answers each request: notices are codes in the URL of the next page.
 package webfiles
@@ -139,7 +138,7 @@ func (a *API) Mount(r chi.Router) {
 // answered with an error.
 func (a *API) redirectToFiles(w http.ResponseWriter, r *http.Request) {
 	query := url.Values{}
-	for _, name := range []string{"request", "account"} {
+	for _, name := range []string{"request", "account", "app"} {
 		query.Set(name, r.URL.Query().Get(name))
 	}
 	a.Login.SeeOther(w, filesPath+"?"+query.Encode())

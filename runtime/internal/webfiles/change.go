@@ -11,7 +11,6 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
@@ -148,7 +147,7 @@ func (a *API) showDeleteFile(w http.ResponseWriter, r *http.Request) {
 		a.writeFilesPage(w, r, o, back, filesMessage{err: err})
 		return
 	}
-	page := pages.DeleteFilePage{Form: a.Login.FormFields(session), Account: oauthhttp.AccountView(o.principal.Account), File: a.fileView(o, a.originals(r.Context(), o.principal.Account.ID), item, back), Back: back.Encode(),
+	page := pages.DeleteFilePage{Form: a.Login.FormFields(session), Account: o.accountView(), File: a.fileView(o, a.originals(r.Context(), o.principal.Account.ID), item, back), Back: back.Encode(),
 		BackURL: o.url(filesPath, back), Permanent: isPermanentDelete(o.principal, item)}
 	if a.needsRecentLogin(o, item) {
 		page.LoginURL = a.Login.LogInAgainURL(session, deletePage, query)

@@ -296,7 +296,7 @@ func (a *API) writeFilesPage(w http.ResponseWriter, r *http.Request, o fileOwner
 // parameters, it returns the rest of the page.
 func (a *API) filesContent(ctx context.Context, o fileOwner, query url.Values) (pages.FilesPage, error) {
 	p := o.principal
-	page := pages.FilesPage{Form: a.Login.FormFields(o.session), EndsIn: a.endsIn(o), Email: o.session.Email, Account: oauthhttp.AccountView(p.Account), App: p.App.Name,
+	page := pages.FilesPage{Form: a.Login.FormFields(o.session), EndsIn: a.endsIn(o), Email: o.session.Email, Account: o.accountView(), App: p.App.Name,
 		State: query.Get("state"), Back: query.Encode(), MaxUploadSize: min(p.Account.MaxUploadSize, p.Account.MaxStorage),
 		Filter: pages.FileFilter{Words: query.Get("q"), Name: query.Get("name"), Type: query.Get("type"), From: query.Get("from"), To: query.Get("to"), CapturedFrom: query.Get("capturedFrom"), CapturedTo: query.Get("capturedTo"), Size: query.Get("size"), Sort: query.Get("sort")}}
 	accounts, err := a.OAuth.Accounts(ctx, o.session)
@@ -304,6 +304,9 @@ func (a *API) filesContent(ctx context.Context, o fileOwner, query url.Values) (
 		return page, err
 	}
 	page.Several = len(accounts) > 1
+	if page.Apps, err = a.apps(ctx, o); err != nil {
+		return page, err
+	}
 	for _, tab := range []struct{ name, state string }{{"Files", sealedFiles}, {"Not kept yet", draftFiles}, {"Deleted", deletedFiles}} {
 		if tab.state != deletedFiles || p.Account.Undo.Window > 0 || page.State == deletedFiles {
 			page.Tabs = append(page.Tabs, pages.Tab{Name: tab.name, URL: o.url(filesPath, with(url.Values{}, "state", tab.state)), Current: tab.state == page.State})
@@ -345,6 +348,21 @@ func (a *API) filesContent(ctx context.Context, o fileOwner, query url.Values) (
 		page.ClearURL = o.url(filesPath, with(query, "q", "", "name", "", "type", "", "from", "", "to", "", "capturedFrom", "", "capturedTo", "", "size", "", "after", "", "page", ""))
 	}
 	return page, nil
+}
+
+// apps returns links to the files of all apps of the account; none if there is one.
+func (a *API) apps(ctx context.Context, o fileOwner) ([]pages.Tab, error) {
+	names, err := a.OAuth.Apps(ctx, o.session, o.principal.Account.ID)
+	if err != nil || len(names) < 2 {
+		return nil, err
+	}
+	var apps []pages.Tab
+	for _, name := range names {
+		other := o
+		other.principal.App.Name = name
+		apps = append(apps, pages.Tab{Name: name, URL: other.url(filesPath, nil), Current: name == o.principal.App.Name})
+	}
+	return apps, nil
 }
 
 // endsIn returns in how many seconds the session ends unless it is used.

@@ -12,6 +12,7 @@ import (
 	"mediastack.dev/runtime/internal/accountmetrics"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/oauthhttp"
+	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/oauth"
 )
 
@@ -21,15 +22,33 @@ type fileOwner struct {
 	principal account.Principal
 }
 
+// app returns the name of the app as URLs have it: nothing for the Default App, so that links without it lead there.
+func (o fileOwner) app() string {
+	if o.principal.App.Name == account.DefaultApp {
+		return ""
+	}
+	return o.principal.App.Name
+}
+
+// accountView returns the account, with the app, as the pages show it.
+func (o fileOwner) accountView() pages.Account {
+	view := oauthhttp.AccountView(o.principal.Account)
+	view.App = o.app()
+	return view
+}
+
 // url returns the URL of a page or a form about the account. query has the other parameters.
 func (o fileOwner) url(path string, query url.Values) string {
 	all := url.Values{}
 	maps.Copy(all, query)
 	all.Set("account", o.principal.Account.ID.String())
+	if app := o.app(); app != "" {
+		all.Set("app", app)
+	}
 	return oauthhttp.SessionURL(path, o.session, all)
 }
 
-// findFileOwner returns the owner with the account that the text names, and counts the request
+// findFileOwner returns the owner with the account that the text names and the app that the URL names, and counts the request
 // towards the limit of its key, as a request with a token of a login. From here on the request has a
 // credential.
 func (a *API) findFileOwner(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, text string) (fileOwner, error) {
@@ -37,7 +56,7 @@ func (a *API) findFileOwner(w http.ResponseWriter, r *http.Request, session oaut
 	if err != nil {
 		return fileOwner{}, oauth.ReasonNotOwner.Fault()
 	}
-	p, err := a.OAuth.Principal(r.Context(), session, id)
+	p, err := a.OAuth.Principal(r.Context(), session, id, r.URL.Query().Get("app"))
 	if err != nil {
 		return fileOwner{}, err
 	}

@@ -22,10 +22,10 @@ var listParameters = []string{"state", "q", "name", "type", "from", "to", "captu
 // OwnerPages returns the pages of this package that a login can lead to.
 func OwnerPages() *oauthhttp.OwnerPages {
 	return &oauthhttp.OwnerPages{
-		Home: oauthhttp.OwnerPage{Name: listPage, Path: filesPath, Parameters: append([]string{"account"}, listParameters...)},
+		Home: oauthhttp.OwnerPage{Name: listPage, Path: filesPath, Parameters: append([]string{"account", "app"}, listParameters...)},
 		Others: []oauthhttp.OwnerPage{
-			{Name: deletePage, Path: deleteFilePath, Parameters: []string{"account", "item", "back"}, Required: "item", NeedsRecentLogin: true},
-			{Name: viewPage, Path: viewFilePath, Parameters: []string{"account", "item", "back"}, Required: "item"},
+			{Name: deletePage, Path: deleteFilePath, Parameters: []string{"account", "app", "item", "back"}, Required: "item", NeedsRecentLogin: true},
+			{Name: viewPage, Path: viewFilePath, Parameters: []string{"account", "app", "item", "back"}, Required: "item"},
 			{Name: activityPage, Path: activityPath, Parameters: append([]string{"account"}, activityParameters...)},
 		},
 		Resume: resume,
@@ -39,7 +39,7 @@ func resume(r *http.Request) (page string, values url.Values) {
 		return activityPage, parametersOf(r.URL.Query(), append([]string{"account"}, activityParameters...))
 	}
 	values = url.Values{}
-	for _, name := range append([]string{"account", "item", "back"}, listParameters...) {
+	for _, name := range append([]string{"account", "app", "item", "back"}, listParameters...) {
 		if value := r.URL.Query().Get(name); value != "" {
 			values.Set(name, value)
 		}

@@ -14,7 +14,6 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
@@ -152,7 +151,7 @@ func (a *API) doAll(ctx context.Context, o fileOwner, ids []uuid.UUID, form url.
 
 // askDeleteSelected asks whether to delete items permanently.
 func (a *API) askDeleteSelected(w http.ResponseWriter, r *http.Request, o fileOwner, back url.Values, ids []uuid.UUID) {
-	page := pages.DeleteFilePage{Form: a.Login.FormFields(o.session), Account: oauthhttp.AccountView(o.principal.Account), Back: back.Encode(), BackURL: o.url(filesPath, back), Permanent: true}
+	page := pages.DeleteFilePage{Form: a.Login.FormFields(o.session), Account: o.accountView(), Back: back.Encode(), BackURL: o.url(filesPath, back), Permanent: true}
 	for _, id := range ids {
 		page.Items = append(page.Items, id.String())
 	}

@@ -55,7 +55,7 @@ func (a *API) sendDeletedThumbnail(w http.ResponseWriter, r *http.Request) error
 	if !ok || err != nil || !hmac.Equal([]byte(query.Get("mac")), []byte(a.thumbnailMAC(session, accountID, query.Get("key")))) {
 		return errNoThumbnail
 	}
-	p, err := a.OAuth.Principal(r.Context(), session, accountID)
+	p, err := a.OAuth.Principal(r.Context(), session, accountID, query.Get("app"))
 	if err != nil {
 		return err
 	}

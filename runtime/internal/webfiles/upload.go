@@ -86,7 +86,7 @@ func (a *API) receiveFile(w http.ResponseWriter, r *http.Request, o fileOwner, k
 		if fields.FileName == "" { // as browsers send a field without a file
 			return fields, fault.New(fault.Invalid, "Choose a file.")
 		}
-		current, err := a.OAuth.Principal(r.Context(), o.session, o.principal.Account.ID)
+		current, err := a.OAuth.Principal(r.Context(), o.session, o.principal.Account.ID, o.app())
 		if err == nil {
 			err = check(current)
 		}

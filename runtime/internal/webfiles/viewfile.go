@@ -17,7 +17,6 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
@@ -113,7 +112,7 @@ func showError(page *pages.ViewFilePage, err error, text string) {
 // viewContent returns the page of an item.
 func (a *API) viewContent(ctx context.Context, o fileOwner, item media.Item, back url.Values, message viewMessage) (pages.ViewFilePage, error) {
 	originals := a.originals(ctx, o.principal.Account.ID)
-	page := pages.ViewFilePage{Form: a.Login.FormFields(o.session), EndsIn: a.endsIn(o), Account: oauthhttp.AccountView(o.principal.Account), File: a.fileView(o, originals, item, back),
+	page := pages.ViewFilePage{Form: a.Login.FormFields(o.session), EndsIn: a.endsIn(o), Account: o.accountView(), File: a.fileView(o, originals, item, back),
 		Back: back.Encode(), BackURL: o.url(filesPath, back), Facts: factsOf(item), Notice: message.notice, Edit: message.edit}
 	page.Kind, page.Large = a.shown(item, originals)
 	if page.Kind == "image" {

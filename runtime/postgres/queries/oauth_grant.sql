@@ -7,12 +7,19 @@ WHERE owners @> ARRAY[sqlc.arg(email)::text] AND closed_at IS NULL AND NOT suspe
 ORDER BY display_name, namespace, name LIMIT sqlc.arg(batch)::int;
 
 -- name: PrincipalOfOwner :one
--- The Default App of an owner's account, with the newest valid key, for which the login of the owner stands.
+-- An app of an owner's account, with the newest valid key, for which the login of the owner stands.
 SELECT sqlc.embed(account), sqlc.embed(app), sqlc.embed(api_key) FROM account
 JOIN app ON app.account_id = account.id AND app.name = sqlc.arg(app) AND app.closed_at IS NULL
 JOIN api_key ON api_key.app_id = app.id AND (api_key.expires_at IS NULL OR api_key.expires_at > sqlc.arg(now)::timestamptz)
 WHERE account.id = $1 AND account.owners @> ARRAY[sqlc.arg(email)::text] AND account.closed_at IS NULL AND NOT account.suspended
 ORDER BY api_key.sequence DESC LIMIT 1;
+
+-- name: AppNamesOfOwner :many
+-- The apps of an owner's account that have a valid key. There are few in an account.
+SELECT app.name FROM app JOIN account ON account.id = app.account_id
+WHERE app.account_id = $1 AND app.closed_at IS NULL AND account.owners @> ARRAY[sqlc.arg(email)::text] AND account.closed_at IS NULL AND NOT account.suspended
+    AND EXISTS (SELECT FROM api_key WHERE api_key.app_id = app.id AND (api_key.expires_at IS NULL OR api_key.expires_at > sqlc.arg(now)::timestamptz))
+ORDER BY app.name LIMIT sqlc.arg(batch)::int;
 
 -- name: LockAccountForShare :one
 -- Locks the account against changes until the grant is committed, so that the trigger that revokes grants sees the grant.

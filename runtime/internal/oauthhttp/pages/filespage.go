@@ -22,6 +22,8 @@ type FilesPage struct {
 	Account Account
 	// App is the name of the app whose files are shown.
 	App string
+	// Apps lead to the files of the apps of the account; none if it has one.
+	Apps []Tab
 	// Several is set if the user can choose another account.
 	Several bool
 	// Usage is nil if the user may not see it.
@@ -285,7 +287,11 @@ func (p DeleteFilePage) What() string {
 }
 
 func formURL(action string, form Form, account Account) string {
-	return "/account/files/" + action + "?request=" + url.QueryEscape(form.Request) + "&account=" + url.QueryEscape(account.ID)
+	address := "/account/files/" + action + "?request=" + url.QueryEscape(form.Request) + "&account=" + url.QueryEscape(account.ID)
+	if account.App != "" {
+		address += "&app=" + url.QueryEscape(account.App)
+	}
+	return address
 }
 
 // Option is an option of a field.

@@ -40,6 +40,8 @@ type Account struct {
 	ID     string
 	Name   string
 	Detail string
+	// App is the name of the app whose files are shown, for the URLs; empty = the Default App.
+	App string
 	// UndoWindow is how long a delete by a login can be undone; 0 = not at all.
 	UndoWindow time.Duration
 }

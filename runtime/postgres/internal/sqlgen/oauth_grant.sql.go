@@ -74,6 +74,46 @@ func (q *Queries) AccountsByOwner(ctx context.Context, arg AccountsByOwnerParams
 	return items, nil
 }
 
+const appNamesOfOwner = `-- name: AppNamesOfOwner :many
+SELECT app.name FROM app JOIN account ON account.id = app.account_id
+WHERE app.account_id = $1 AND app.closed_at IS NULL AND account.owners @> ARRAY[$2::text] AND account.closed_at IS NULL AND NOT account.suspended
+    AND EXISTS (SELECT FROM api_key WHERE api_key.app_id = app.id AND (api_key.expires_at IS NULL OR api_key.expires_at > $3::timestamptz))
+ORDER BY app.name LIMIT $4::int
+`
+
+type AppNamesOfOwnerParams struct {
+	AccountID uuid.UUID
+	Email     string
+	Now       time.Time
+	Batch     int32
+}
+
+// The apps of an owner's account that have a valid key. There are few in an account.
+func (q *Queries) AppNamesOfOwner(ctx context.Context, arg AppNamesOfOwnerParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, appNamesOfOwner,
+		arg.AccountID,
+		arg.Email,
+		arg.Now,
+		arg.Batch,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const connections = `-- name: Connections :many
 SELECT g.id, g.account_id, g.key_id, g.email, g.client_id, g.client_name, g.redirect_uri, g.scopes, g.resource, g.created_at, g.last_used_at, g.revoked_at, g.revocation_reason, account.display_name, account.name FROM oauth_grant g
 JOIN account ON account.id = g.account_id AND account.closed_at IS NULL AND NOT account.suspended AND g.email = ANY (account.owners)
@@ -323,7 +363,7 @@ type PrincipalOfOwnerRow struct {
 	ApiKey  ApiKey
 }
 
-// The Default App of an owner's account, with the newest valid key, for which the login of the owner stands.
+// An app of an owner's account, with the newest valid key, for which the login of the owner stands.
 func (q *Queries) PrincipalOfOwner(ctx context.Context, arg PrincipalOfOwnerParams) (PrincipalOfOwnerRow, error) {
 	row := q.db.QueryRow(ctx, principalOfOwner,
 		arg.ID,
