@@ -114,17 +114,10 @@ func checkTypes(t *testing.T, base string) {
 	}
 }
 
-// buildClient compiles the package as `npm run build` does, with types.ts, and returns its folder.
+// buildClient compiles the package, with types.ts, and returns its folder.
 func buildClient(t *testing.T) string {
 	t.Helper()
-	packages, folder := node.New(t, "clients/typescript"), t.TempDir()
-	source := filepath.Join(testenv.RepoRoot(t), "clients/typescript")
-	copyFolder(t, source, folder, "*.json")
-	copyFolder(t, filepath.Join(source, "src"), filepath.Join(folder, "src"), "*.ts")
-	copyFolder(t, filepath.Join(testenv.RepoRoot(t), "hack/test/clients/typescript"), filepath.Join(folder, "src"), "types.ts")
-	must(t, os.Symlink(packages.Module(""), filepath.Join(folder, "node_modules")))
-	testenv.Run(t, toolTimeout, folder, "node", packages.Module("typescript/bin/tsc"))
-	return folder
+	return clienttest.BuildTypeScript(t, "hack/test/clients/typescript/types.ts")
 }
 
 // The examples are compiled as in an application: those in TypeScript with the compiler options of the client, those in

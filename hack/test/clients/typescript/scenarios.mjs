@@ -74,6 +74,39 @@ function scenarios({ base, limited, remote, remoteFile, apiKey, where, plan, see
       same((await seen()).requests, ['POST /media/create', `POST /media/seal/${item.mediaId}`], 'requests')
       await stored(item, encoder.encode('a text'))
     },
+    'the progress of a form moves while it is sent, and its text arrives as without it': async () => {
+      const file = new File([bytes(24 << 20)], 'a "name".bin', { type: 'image/x-none' })
+      await plan({ method: 'POST', path: '/media/create', count: 1, delay: true })
+      const progress = []
+      const options = { resumableFrom: 32 << 20, caption: 'two\nlines', metadata: { kind: 'ä"\r\n' } }
+      // The service reads nothing before the page has heard that a part was sent.
+      const item = await client.upload(file, { ...options, onProgress: (...at) => progress.push(at) && at[0] > 0 && at[0] < file.size && progress.length < 3 && reset() })
+      same([progress.every(([sent, total], i) => total === file.size && (i === 0 || sent > progress[i - 1][0])), progress.at(-1)[0]], [true, file.size], `progress ${progress}`)
+      const plain = await client.upload(file, options)
+      const facts = ({ originalFileName, mimeType, caption, metadata, sha256 }) => ({ originalFileName, mimeType, caption, metadata, sha256 })
+      same(facts(item), facts(plain), 'the draft')
+      await plan({ method: 'POST', path: '/media/create', count: 1, status: 503, retryAfter: '1', body: '' })
+      const again = []
+      await client.upload(small(), { onProgress: (sent) => again.push(sent) })
+      same(again.at(-1), 6, 'progress after a retry')
+      const empty = []
+      same([(await client.upload(new Blob([]), { onProgress: (...at) => empty.push(at) })).size, empty], [0, [[0, 0]]], 'an empty file')
+      const stopped = new AbortController()
+      await plan({ method: 'POST', path: '/media/create', count: 1, delay: true })
+      const error = await failure(client.upload(file, { resumableFrom: 32 << 20, signal: stopped.signal, onProgress: () => stopped.abort(new Error('stopped')) }))
+      same(error.message, 'stopped', 'an abort')
+      await plan({ method: 'POST', path: '/media/create', count: 1, ...lost })
+      same((await failure(client.upload(small(), { onProgress() {} }))) instanceof ConnectionError, true, 'a lost answer')
+      const wrong = await failure(new MediastackClient({ baseUrl: base, credential: { apiKey: 'msk_wrong' } }).upload(small(), { onProgress() {} }))
+      same([wrong.code, wrong.status, wrong.requestId !== ''], ['unauthorized', 401, true], 'an error')
+    },
+    'a document has all members and those that are named': async () => {
+      const { mediaId } = await client.upload(small(), { seal: true, group: group('fields') })
+      const whole = await client.get(mediaId)
+      same(await client.get(mediaId, { fields: ['*'] }), whole, 'all members')
+      same(await client.get(mediaId, { fields: ['*', 'presets'] }), { ...whole, presets: {} }, 'all members and presets')
+      same((await client.list({ group: group('fields'), fields: ['mediaId', 'presets'] })).items, [{ mediaId, presets: {} }], 'a list')
+    },
     'a large file is resumed after a broken connection and sealed in one call': async () => {
       await plan({ method: 'PATCH', path: '/media/create/resumable/', count: 1, cutAfter: 6 << 20 })
       const progress = []
