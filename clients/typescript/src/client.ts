@@ -402,15 +402,15 @@ export class MediastackClient<Pairs extends Metadata<Pairs> = AnyPairs> {
 
   private async sendForm(form: Form, { signal, onProgress }: UploadOptions<Pairs>): Promise<MediaItem<Pairs>> {
     const { size } = form.file
-    let last: number | undefined
+    let last = 0
     const report = (sent: number) => {
-      if (sent === last) return
+      if (sent !== last) onProgress?.(sent, size)
       last = sent
-      onProgress?.(sent, size)
     }
     const exchange = onProgress && !this.transport.ownFetch ? exchangeOf(form, report) : undefined
     const response = await this.transport.send({ url: `${this.transport.baseUrl}/media/create`, init: { method: 'POST', ...(!exchange && { body: dataOf(form) }), ...given(signal) }, exchange })
-    report(size)
+    if (size === 0) onProgress?.(0, 0)
+    else report(size)
     return (await response.json()) as MediaItem<Pairs>
   }
 
