@@ -115,7 +115,7 @@ go_test = $(if $(strip $(2)),GOGC=$(TEST_GOGC) $(SERVED) $(if $(RERUNS),$(TOOLS)
 # Packages that link libvips are excluded: make exports no variable to $(shell).
 go_list = $(shell CGO_ENABLED=0 GOWORK=off GOOS= GOARCH= go list $(1))
 # Tests that take minutes, of what a change seldom breaks: presubmit leaves them to `make nightly`.
-NIGHTLY_PACKAGES := ./hack/test/restore ./hack/test/monitoring ./hack/test/browser ./hack/test/examples ./hack/presetpictures ./hack/bench
+NIGHTLY_PACKAGES := ./hack/test/restore ./hack/test/monitoring ./hack/test/browser ./hack/test/examples ./hack/test/clients/next ./hack/presetpictures ./hack/bench
 # Goroutines share memory in the operator and the runtime, so presubmit tests the packages that they are made of with the
 # race detector. Not the suites that send requests to whole programs, nor that of the image workers, which are processes:
 # with it they take as long as all others together.
