@@ -42,7 +42,7 @@ const RemoteFile = "a file of another server"
 // MaxUploadSize is the largest upload of the account.
 const MaxUploadSize = 64 << 20
 
-// New starts the service, with an account that has a journal, and whose deletes can be undone. Pages of localhost may call it.
+// New starts the service, with an account that has a journal and keeps places, and whose deletes can be undone. Pages of localhost may call it.
 func New(t testing.TB) *Service {
 	t.Helper()
 	database, access := testenv.Postgres(t), testenv.S3(t)
@@ -73,7 +73,7 @@ func (s *Service) Replica(t testing.TB, settings ...string) (baseURL string) {
 func (s *Service) Account(t testing.TB, name string, maxUploadSize int64, undo account.Undo) (apiKey string) {
 	t.Helper()
 	tenants, err := provision.Accounts(t.Context(), s.database, s.access,
-		account.Spec{Namespace: "clients", Name: name, MaxStorage: 1 << 30, MaxUploadSize: maxUploadSize, Undo: undo, Journal: 24 * time.Hour})
+		account.Spec{Namespace: "clients", Name: name, MaxStorage: 1 << 30, MaxUploadSize: maxUploadSize, Undo: undo, Journal: 24 * time.Hour, KeepLocation: true})
 	must(t, err)
 	return tenants[0].APIKey
 }

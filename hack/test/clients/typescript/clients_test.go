@@ -4,6 +4,7 @@ package typescript_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -38,7 +39,7 @@ func TestClient_UploadsReadsAndRetries(t *testing.T) {
 	copyFolder(t, filepath.Join(testenv.RepoRoot(t), "hack/test/clients/typescript"), scripts, "*.mjs")
 	must(t, os.Symlink(browsers.Module(""), filepath.Join(scripts, "node_modules")))
 	s := clienttest.New(t)
-	options := map[string]any{"base": s.BaseURL, "limited": s.LimitedURL, "apiKey": s.APIKey, "remote": s.RemoteURL, "remoteFile": clienttest.RemoteFile}
+	options := map[string]any{"base": s.BaseURL, "limited": s.LimitedURL, "apiKey": s.APIKey, "remote": s.RemoteURL, "remoteFile": clienttest.RemoteFile, "photo": base64.StdEncoding.EncodeToString(clienttest.Photo)}
 
 	t.Run("in Node", func(t *testing.T) {
 		control := httptest.NewServer(s.Front.Control())

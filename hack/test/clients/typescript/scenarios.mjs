@@ -41,7 +41,7 @@ export async function run(options) {
   return results
 }
 
-function scenarios({ base, limited, remote, remoteFile, apiKey, where, plan, seen, reset }) {
+function scenarios({ base, limited, remote, remoteFile, photo, apiKey, where, plan, seen, reset }) {
   const waits = []
   // Waits are recorded, and end at once unless the signal says otherwise.
   const wait = async (milliseconds, signal) => {
@@ -328,6 +328,28 @@ function scenarios({ base, limited, remote, remoteFile, apiKey, where, plan, see
       same((await client.count({ meta: { album: 'one' }, group: group('find') })).count, 1, 'the count')
       const page = await client.list({ group: group('find'), limit: 1 })
       same([page.total, (await client.list({ group: group('find'), limit: 1, after: page.next })).items[0].mediaId], [2, first.mediaId], 'the page after the cursor')
+    },
+    'items are found by words, and by when and where they were made': async () => {
+      const upload = async (file, options) => (await client.upload(file, { group: group('search'), seal: true, ...options })).mediaId
+      const tower = await upload(Uint8Array.from(atob(photo), (c) => c.charCodeAt(0)), { fileName: 'turm.jpg', caption: 'Straße am Fluss', metadata: { album: 'Été' } })
+      const text = await upload(small(), { fileName: 'notes.txt', metadata: { kind: 'text' } })
+      const day = (n) => new Date(Date.UTC(2024, 4, n))
+      for (const [filter, want] of [
+        [{ q: 'FLUSS stras ete' }, [tower]], [{ q: '"am fluss"' }, [tower]], [{ q: '"fluss am"' }, []], [{ q: 'notes -text' }, []], [{ has: 'caption' }, [tower]], [{ lacks: 'caption' }, [text]],
+        [{ maxBytes: 10 }, [text]], [{ orientation: 'square', minWidth: 8, maxHeight: 8 }, [tower]], [{ capturedFrom: day(6), capturedTo: day(7) }, [tower]], [{ capturedFrom: day(7), capturedTo: day(8) }, []],
+        [{ near: { latitude: 48.858, longitude: 2.294, radius: 500 } }, [tower]], [{ near: { latitude: 52.52, longitude: 13.405, radius: 500 } }, []], [{ sort: 'captured' }, [tower, text]], [{ sort: '-captured' }, [text, tower]],
+      ]) {
+        const found = []
+        for await (const item of client.items({ ...filter, group: group('search') })) found.push(item.mediaId)
+        same(found, want, JSON.stringify(filter))
+      }
+      same(await client.count({ q: 'fluss', group: group('search'), near: { latitude: 48.858, longitude: 2.294, radius: 500 } }), { count: 1 }, 'the count')
+      same((await client.get(tower)).capturedAt, '2024-05-06T07:08:09+02:00', 'capturedAt')
+      const groups = []
+      for await (const one of client.groups({ limit: 2 })) groups.push(one)
+      same(groups.find((one) => one.group === group('search')), { group: group('search'), count: 2 }, 'the group')
+      const keys = (await client.metadataKeys()).keys.map(({ key }) => key)
+      same([keys.includes('album'), keys.includes('kind')], [true, true], `the keys ${keys}`)
     },
     'an iteration returns every item once, although others are deleted and uploaded meanwhile': async () => {
       const ids = []
