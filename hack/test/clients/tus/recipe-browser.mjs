@@ -25,7 +25,7 @@ try {
   await page.evaluate((of) => window.start(of), options)
   const result = await page.evaluate(() => window.ended)
   const kept = await page.evaluate(() => window.kept())
-  const shown = await page.evaluate((of) => window.refused(of), options)
+  const shown = await page.evaluate((of) => window.rejected(of), options)
   console.log(JSON.stringify({ ...result, before, after: after.slice(), kept, shown }))
 } finally {
   await browser.close()

@@ -16,8 +16,8 @@ window.start = async ({ endpoint, filename, chunkSize, retryDelays }) => {
 }
 window.kept = () => Object.keys(localStorage)
 
-// refused uploads a file that the signature does not permit, and returns what Uppy shows.
-window.refused = async ({ endpoint, filename }) => {
+// rejected uploads a file that the signature does not permit, and returns what Uppy shows.
+window.rejected = async ({ endpoint, filename }) => {
   const uppy = newUppy(endpoint, async () => (await fetch('/signature?of=100', { method: 'POST' })).text())
   const failed = new Promise((resolve) => uppy.on('upload-error', resolve))
   uppy.addFile({ name: filename, type: 'text/plain', data: new File(['x'.repeat(101)], filename) })
