@@ -109,7 +109,7 @@ export class Transport {
         const response = await (exchange ?? this.fetch)(url, { ...init, headers, credentials: 'omit', redirect: anonymous ? 'follow' : 'error' })
         if (response.ok && streamed) return response
         const body = await response.text()
-        if (response.ok) return new Response(body, { status: response.status, headers: response.headers })
+        if (response.ok && isDocument(body, response.headers)) return new Response(body || null, { status: response.status, headers: response.headers })
         failed = errorOf(response.status, (name) => response.headers.get(name), body, repeated)
       } catch (error) {
         signal?.throwIfAborted()
@@ -147,6 +147,17 @@ export class Transport {
   private backoff(attempt: number): number {
     return Math.min(250 * 2 ** (attempt - 1), 8_000, this.retry.maxDelay) * (0.5 + Math.random() / 2)
   }
+}
+
+/**
+ * Whether the body of an answer is what the service writes. The page of a proxy, such as that of a network which wants a login,
+ * is not. A document that is cut off is as if the connection had failed.
+ */
+function isDocument(body: string, headers: Headers): boolean {
+  if (body === '') return true
+  if (!/\bjson\b/.test(headers.get('content-type') ?? '')) return false
+  JSON.parse(body)
+  return true
 }
 
 async function valueOf(value: Renewable): Promise<string> {

@@ -7,6 +7,8 @@ import type { ListOptions, Page, Selection } from '../list.js'
 
 /** Where pages of a list come from: a client, or a function of the application that asks its own server. */
 export interface MediaSource<Item, Query extends object = object> {
+  /** What a client has: its queries have the types of lists. */
+  api?: never
   list(options: Query & { after?: string; signal: AbortSignal }): Promise<Page<Item>>
 }
 
@@ -46,7 +48,7 @@ interface State<Item> {
 export function useMedia<Names extends Field = '*', Pairs extends Metadata<Pairs> = AnyPairs>(
   source: MediastackClient<Pairs>, query?: Omit<ListOptions<Pairs>, 'after' | 'page'> & Selection<Names>, options?: MediaOptions<Selected<Names, Pairs>>): Media<Selected<Names, Pairs>>
 export function useMedia<Item extends { mediaId: string }, Query extends object = object>(source: MediaSource<Item, Query>, query?: Query, options?: MediaOptions<Item>): Media<Item>
-export function useMedia<Item extends { mediaId: string }>(source: MediaSource<Item>, query: object = {}, { initial }: MediaOptions<Item> = {}): Media<Item> {
+export function useMedia<Item extends { mediaId: string }>(source: Pick<MediaSource<Item>, 'list'>, query: object = {}, { initial }: MediaOptions<Item> = {}): Media<Item> {
   const [state, setState] = useState<State<Item>>({ items: initial?.items ?? [], next: initial?.next, total: initial?.total, loading: !initial, error: undefined })
   const latest = useRef({ source, query, state })
   useEffect(() => {

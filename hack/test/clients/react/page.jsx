@@ -10,7 +10,7 @@ window.mount = ({ base, apiKey, group, resumableFrom, parallel, pageSize, preset
   window.signatures = 0
   const newClient = async (file, { signal }) => {
     window.signatures++
-    return MediastackClient.ofSignature(await server.createSignature({ count: 1, group, seal: true, signal }))
+    return MediastackClient.ofSignature(await server.createSignature({ count: 1, group, seal: true, signal }), { retry: { uploadAttempts: 2 } })
   }
 
   function Uploads({ onUploaded }) {

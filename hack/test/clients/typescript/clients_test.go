@@ -115,10 +115,10 @@ func checkTypes(t *testing.T, base string) {
 	}
 }
 
-// buildClient compiles the package, with types.ts, and returns its folder.
+// buildClient compiles the package, with types.ts and react.tsx, and returns its folder.
 func buildClient(t *testing.T) string {
 	t.Helper()
-	return clienttest.BuildTypeScript(t, "hack/test/clients/typescript/types.ts")
+	return clienttest.BuildTypeScript(t, "hack/test/clients/typescript/types.ts", "hack/test/clients/typescript/react.tsx")
 }
 
 // The examples are compiled as in an application: those in TypeScript with the compiler options of the client, those in

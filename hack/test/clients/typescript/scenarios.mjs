@@ -589,6 +589,36 @@ function scenarios({ base, limited, remote, remoteFile, photo, apiKey, where, pl
       await client.upload(large)
       same(waits, [7000, 7000], 'waits of the resumable upload')
     },
+    'an answer that is not of the service, or is cut off, is an error': async () => {
+      await plan({ method: 'GET', path: '/media/get/size', count: 1, status: 200, body: '<h1>Log in to the network</h1>' })
+      const page = await failure(client.totals())
+      same([page.name, page.code, page.status], ['MediastackError', 'unknown', 200], 'the page of a network')
+      await plan({ method: 'POST', path: '/media/create', count: 2, status: 200, body: '<h1>Log in to the network</h1>' })
+      for (const more of [{}, { onProgress() {} }]) same((await failure(client.upload(small(), more))).code, 'unknown', 'an upload')
+      await plan({ method: 'GET', path: '/media/get/size', count: 2, breakAnswer: true })
+      same((await client.totals()).maxStorage, 1 << 30, 'an answer after two that were cut off')
+      await plan({ method: 'GET', path: '/media/get/size', count: 9, breakAnswer: true })
+      same((await failure(client.totals())) instanceof ConnectionError, true, 'answers that are cut off')
+      await reset()
+      await plan({ method: 'POST', path: '/media/create', count: 1, status: 307, location: `${limited}/media/create`, body: '' })
+      same((await failure(client.upload(small(), { onProgress() {} }))) instanceof Error, true, 'a redirect')
+      await plan({ method: 'GET', path: '/media/get/size', count: 9, status: 307, location: `${limited}/media/get/size`, body: '' })
+      same((await failure(client.totals())) instanceof ConnectionError, true, 'redirects')
+    },
+    'names and texts at the limits are stored or rejected with a reason': async () => {
+      for (const resumableFrom of [0, 100]) {
+        const options = (fileName) => ({ fileName, resumableFrom, group: group('names') })
+        const long = await client.upload(small(), options('n'.repeat(10_000) + '.txt')).catch((error) => error)
+        same([long.name ?? '', long.detail !== '' || long.originalFileName?.endsWith('.txt')], [long instanceof MediastackError ? 'MediastackError' : '', true], `a name of 10,000 characters: ${long}`)
+        const odd = 'a/../b\\"\r\n%22\u202e\u0000é😀.txt'
+        const item = await client.upload(small(), options(odd)).catch((error) => error)
+        same(item instanceof MediastackError ? item.status : item.size, item instanceof MediastackError ? 400 : 6, `an odd name: ${item}`)
+        const empty = await client.upload(new File([], 'empty.bin'), options('empty.bin'))
+        same([empty.size, empty.originalFileName], [0, 'empty.bin'], 'an empty file')
+        const group10 = await failure(client.upload(small(), { resumableFrom, group: 'g'.repeat(10_000) }))
+        same([group10.name, group10.status >= 400 && group10.status < 500, group10.detail !== ''], ['MediastackError', true, true], `a long group: ${group10}`)
+      }
+    },
     'a request that stays unavailable fails after its attempts': async () => {
       waits.length = 0
       await plan({ method: 'GET', path: '/media/get/size', count: 9, status: 503, retryAfter: '2', body: '{"error": "Service Unavailable", "code": "unavailable"}' })
