@@ -34,7 +34,7 @@ export function Picture({ item, preset, sources = [], alt, sizes, placeholder, f
       style={{ ...(placeholder === 'color' && item.dominantColor && { backgroundColor: item.dominantColor }), ...style }}
     />
   )
-  const others = sources.map((source) => ({ media: source.media, attributes: attributesOf(item.presets, source.preset, source.sizes ?? sizes) }))
+  const others = sources.map((source) => ({ media: source.media, attributes: attributesOf(item.presets, source.preset, source.sizes ?? (typeof source.preset === 'string' ? undefined : sizes)) }))
   if (others.length === 0) return image
   return (
     <picture>

@@ -114,6 +114,7 @@ const scenarios = {
     await choose(file('offline.bin', 6 << 20))
     await button('Pause offline.bin')
     await page.setOfflineMode(true)
+    await control('/release')
     await until(() => window.uploads.uploads[0].state === 'failed')
     await page.setOfflineMode(false)
     await control('/reset')
