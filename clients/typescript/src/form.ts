@@ -8,6 +8,9 @@ export interface Form {
 /** Sends a request and returns its answer, as fetch does. */
 export type Exchange = (url: string, init: RequestInit & { headers: Headers }) => Promise<Response>
 
+// Bytes of the file between two reports, in Node.
+const pieceSize = 64 << 10
+
 /** Returns the form for fetch, which writes its body. */
 export function dataOf({ file, fileName, fields }: Form): FormData {
   const data = new FormData()
@@ -63,16 +66,19 @@ function sendAsStream(form: Form, url: string, init: RequestInit & { headers: He
   const body = new Blob([head, form.file, tail])
   const before = new Blob([head]).size
   let sent = 0
-  const counted = new TransformStream<Uint8Array, Uint8Array>({
-    transform(piece, controller) {
+  // Not the stream of the blob, whose pieces can be whole files.
+  const stream = new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      const piece = new Uint8Array(await body.slice(sent, sent + pieceSize).arrayBuffer())
+      if (piece.byteLength === 0) return controller.close()
       sent += piece.byteLength
-      onSent(Math.max(0, Math.min(sent - before, form.file.size)))
       controller.enqueue(piece)
+      onSent(Math.max(0, Math.min(sent - before, form.file.size)))
     },
-  }, undefined, { highWaterMark: 0 }) // nothing is counted before it is asked for
+  }, { highWaterMark: 0 }) // nothing is counted before it is asked for
   init.headers.set('content-type', `multipart/form-data; boundary=${boundary}`)
   init.headers.set('content-length', String(body.size))
-  return fetch(url, { ...init, body: body.stream().pipeThrough(counted), duplex: 'half' } as RequestInit)
+  return fetch(url, { ...init, body: stream, duplex: 'half' } as RequestInit)
 }
 
 /** Returns what is before the file in the body of a form, as FormData would have it. */

@@ -34,7 +34,7 @@ window.mount = ({ base, apiKey, group, resumableFrom, parallel, pageSize, preset
 
   function Show({ item }) {
     return <>
-      <Picture className="card" item={item} preset="card" alt={item.originalFileName} placeholder="color" fallback={<i>no picture</i>} />
+      <Picture className="card" item={item} preset="card" alt={`picture of ${item.mimeType}`} placeholder="color" fallback={<i>no picture</i>} />
       <Picture className="fluid" item={item} preset={['card', 'hero']} sizes="50vw" alt="" sources={[{ media: '(max-width: 600px)', preset: 'square' }]} />
     </>
   }
