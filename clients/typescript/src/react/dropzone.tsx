@@ -50,14 +50,15 @@ export function Dropzone<Pairs extends Metadata<Pairs>>({ uploads, accept, multi
   }
 
   function dragged(event: DragEvent, change: number) {
-    if (disabled || !event.dataTransfer.types.includes('Files')) return
-    event.preventDefault()
-    setDepth((before) => Math.max(0, before + change))
+    if (!event.dataTransfer.types.includes('Files')) return
+    event.preventDefault() // otherwise the browser takes the drop, and leaves the page
+    if (disabled) event.dataTransfer.dropEffect = 'none'
+    else setDepth((before) => Math.max(0, before + change))
   }
 
   function dropped(event: DragEvent) {
     if (!event.dataTransfer.types.includes('Files')) return
-    event.preventDefault() // the browser would leave the page to show the file
+    event.preventDefault()
     setDepth(0)
     if (disabled) return
     const { files, folders } = filesOf(event.dataTransfer)

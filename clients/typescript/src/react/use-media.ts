@@ -83,11 +83,11 @@ export function useMedia<Item extends { mediaId: string }>(source: Pick<MediaSou
     if (initialKey.current === key) return
     initialKey.current = undefined
     void load(undefined)
-    return () => {
-      running.current?.abort()
-      running.current = undefined
-    }
   }, [key, load])
+  useEffect(() => () => {
+    running.current?.abort()
+    running.current = undefined
+  }, [])
 
   return {
     items: state.items, total: state.total, loading: state.loading, error: state.error, hasMore: state.next !== undefined,
