@@ -107,7 +107,7 @@ TEST_PACKAGES_AT_A_TIME ?= $(shell echo $$(($$(nproc) + 1)))
 TEST_GOGC ?= 400
 # go test begins with the packages that are named first: no long one is left alone at the end.
 LONG := controllers/operator hack/test/browser hack/bench hack/test/examples runtime/postgres hack/test/proxy runtime/internal/imaging runtime/media runtime/upload hack/test/cdn \
-	runtime/cmd/mediastack-runtime hack/test/clients/typescript charts hack/test/clients/tus hack/test/clients/mcp hack/test/clients/go \
+	runtime/cmd/mediastack-runtime hack/test/clients/typescript charts hack/test/clients/react hack/test/clients/release hack/test/clients/tus hack/test/clients/mcp hack/test/clients/go \
 	hack/test/e2e hack/test/chaos hack/test/upgrade hack/test/restore hack/test/monitoring hack/presetpictures runtime/internal/rest
 long_first = $(foreach long,$(LONG:%=mediastack.dev/%),$(filter $(long),$(1))) $(filter-out $(LONG:%=mediastack.dev/%),$(1))
 # go_test runs go test on packages, unless there are none: $(call go_test,FLAGS,PACKAGES)
@@ -115,7 +115,7 @@ go_test = $(if $(strip $(2)),GOGC=$(TEST_GOGC) $(SERVED) $(if $(RERUNS),$(TOOLS)
 # Packages that link libvips are excluded: make exports no variable to $(shell).
 go_list = $(shell CGO_ENABLED=0 GOWORK=off GOOS= GOARCH= go list $(1))
 # Tests that take minutes, of what a change seldom breaks: presubmit leaves them to `make nightly`.
-NIGHTLY_PACKAGES := ./hack/test/restore ./hack/test/monitoring ./hack/test/browser ./hack/test/examples ./hack/presetpictures ./hack/bench
+NIGHTLY_PACKAGES := ./hack/test/restore ./hack/test/monitoring ./hack/test/browser ./hack/test/examples ./hack/test/clients/next ./hack/presetpictures ./hack/bench
 # Goroutines share memory in the operator and the runtime, so presubmit tests the packages that they are made of with the
 # race detector. Not the suites that send requests to whole programs, nor that of the image workers, which are processes:
 # with it they take as long as all others together.

@@ -2,7 +2,7 @@
 # Usage: release.sh VERSION
 #
 # Writes everything of a release into DIST (dist/): image archives with their SBOMs, the chart, the
-# manifests, the kubectl plugin for PLATFORMS, the changelog and checksums. make release runs it.
+# manifests, the kubectl plugin for PLATFORMS, the clients, the changelog and checksums. make release runs it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$1 dist=$(realpath -m "${DIST:-dist}")
@@ -59,6 +59,8 @@ if [ -d charts/mediastack ]; then
 	make helm
 	"$HELM" package charts/mediastack --version "${version#v}" --app-version "$version" --destination "$dist" >/dev/null
 fi
+
+hack/release-clients.sh "$version" "$dist"
 
 cp CHANGELOG.md LICENSE "$dist"
 (cd "$dist" && sha256sum -- * >"$work/SHA256SUMS" && mv "$work/SHA256SUMS" .)

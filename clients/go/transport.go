@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -79,6 +81,14 @@ func (t *transport) once(r *http.Request) (*http.Response, error) {
 		return nil, connectionError(err)
 	}
 	if response.StatusCode < 200 || response.StatusCode > 299 {
+		return nil, newError(response, body, time.Now())
+	}
+	if len(body) > 0 && !json.Valid(body) {
+		// A document that is cut off is as if the connection had failed. Anything else is the page of a proxy, such as that of a
+		// network which wants a login.
+		if strings.Contains(response.Header.Get("Content-Type"), "json") {
+			return nil, connectionError(io.ErrUnexpectedEOF)
+		}
 		return nil, newError(response, body, time.Now())
 	}
 	response.Body = io.NopCloser(bytes.NewReader(body))

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/runtime/account"
@@ -56,6 +55,8 @@ func NewUninstall(kube *rest.Config, namespace string, store UninstallStore, web
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
+	kube = rest.CopyConfig(kube)
+	kube.QPS = -1 // the workers bound the requests in flight; client-go's default of five per second takes an hour for 10,000 accounts
 	c, err := client.New(kube, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("create the client: %w", err)
@@ -264,89 +265,4 @@ func deletionEffect(object *v1alpha1.MediaAccount, confirmed bool) string {
 		return "deleting it with kubectl deletes its media after spec.deleteAfter; uninstall --confirm retains it"
 	}
 	return "deleting it retains its media, and ends its API keys"
-}
-
-// remove deletes the objects in three passes. The policy becomes Retain before the deletion, and
-// an operator that runs sees both changes in this order. The pins and the webhooks are removed and the accounts are
-// closed after the deletion, since an operator would write them again before it.
-func (u *Uninstall) remove(ctx context.Context, found *objects) error {
-	all := found.all()
-	for _, object := range all {
-		if err := u.delete(ctx, object); err != nil {
-			return fmt.Errorf("delete %s: %w", client.ObjectKeyFromObject(object), err)
-		}
-	}
-	if u.store != nil {
-		for i := range found.settings.Items {
-			if err := u.store.Unpin(ctx, string(found.settings.Items[i].UID)); err != nil {
-				return fmt.Errorf("remove the pins of MediaSettings %s: %w", client.ObjectKeyFromObject(&found.settings.Items[i]), err)
-			}
-		}
-		for i := range found.webhooks.Items {
-			if err := u.webhooks.RemoveWebhook(ctx, string(found.webhooks.Items[i].UID)); err != nil {
-				return fmt.Errorf("remove the webhook of MediaWebhook %s: %w", client.ObjectKeyFromObject(&found.webhooks.Items[i]), err)
-			}
-		}
-		err := u.store.OpenAccounts(ctx, func(open installation.OpenAccount) error {
-			_, err := u.accounts.Close(ctx, open.ID, account.CloseOptions{})
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("close the accounts: %w", err)
-		}
-	}
-	for _, object := range all {
-		if err := u.removeFinalizer(ctx, object); err != nil {
-			return fmt.Errorf("remove the finalizer of %s: %w", client.ObjectKeyFromObject(object), err)
-		}
-	}
-	return nil
-}
-
-// all returns the settings and the webhooks, then the accounts that they belong to.
-func (o *objects) all() []client.Object {
-	all := make([]client.Object, 0, len(o.settings.Items)+len(o.webhooks.Items)+len(o.accounts.Items))
-	for i := range o.settings.Items {
-		all = append(all, &o.settings.Items[i])
-	}
-	for i := range o.webhooks.Items {
-		all = append(all, &o.webhooks.Items[i])
-	}
-	for i := range o.accounts.Items {
-		all = append(all, &o.accounts.Items[i])
-	}
-	return all
-}
-
-// delete marks the object for deletion, but not another one that has its name meanwhile. The
-// media of an account is retained, whatever its policy was.
-func (u *Uninstall) delete(ctx context.Context, object client.Object) error {
-	if a, ok := object.(*v1alpha1.MediaAccount); ok && a.Spec.DeletionPolicy == v1alpha1.DeletionDelete && a.DeletionTimestamp.IsZero() {
-		base := a.DeepCopy()
-		a.Spec.DeletionPolicy = v1alpha1.DeletionRetain
-		if err := u.cluster.client.Patch(ctx, a, client.MergeFrom(base)); err != nil {
-			return client.IgnoreNotFound(err)
-		}
-	}
-	uid := object.GetUID()
-	return client.IgnoreNotFound(u.cluster.client.Delete(ctx, object, client.Preconditions{UID: &uid}))
-}
-
-// removeFinalizer removes this project's finalizer, unless the operator has done it meanwhile.
-func (u *Uninstall) removeFinalizer(ctx context.Context, object client.Object) error {
-	uid := object.GetUID()
-	for range compareTries {
-		err := u.cluster.client.Get(ctx, client.ObjectKeyFromObject(object), object)
-		if err != nil || object.GetUID() != uid {
-			return client.IgnoreNotFound(err)
-		}
-		patch := client.MergeFromWithOptions(object.DeepCopyObject().(client.Object), client.MergeFromWithOptimisticLock{})
-		if !controllerutil.RemoveFinalizer(object, v1alpha1.Finalizer) {
-			return nil
-		}
-		if err := u.cluster.client.Patch(ctx, object, patch); !apierrors.IsConflict(err) {
-			return client.IgnoreNotFound(err)
-		}
-	}
-	return errors.New("the object is changed all the time; run the command again")
 }

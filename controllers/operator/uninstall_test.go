@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -134,6 +136,7 @@ func TestUninstall_LosesNothingAndLeavesNothing(t *testing.T) {
 		"the definitions are deleted while the operator runs":  uninstallDefinitionsDeletedWhileTheOperatorRunsLoseNothing,
 		"the operator was deleted first, then the definitions": uninstallReleasesDefinitionsThatWaitForADeletedOperator,
 		"without the database it releases the objects":         uninstallWithoutTheDatabaseReleasesTheObjects,
+		"it retains the media of many accounts":                uninstallRetainsTheMediaOfManyAccounts,
 		"another cluster's database is not changed":            uninstallOfAnotherClustersDatabaseFails,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, ownCluster) })
@@ -364,5 +367,36 @@ func uninstallOfAnotherClustersDatabaseFails(t *testing.T, ownCluster func(*opti
 	must(t, b.Get(b.ctx, client.ObjectKey{Namespace: b.namespace, Name: "deleted"}, object))
 	if !object.DeletionTimestamp.IsZero() || object.Spec.DeletionPolicy != v1alpha1.DeletionDelete || fmt.Sprint(before) != fmt.Sprint(rows(t, b.databaseURL)) {
 		t.Error("something was changed")
+	}
+}
+
+// An operator that is gone has left many accounts: 10,000 with MEDIASTACK_TEST_FULL.
+func uninstallRetainsTheMediaOfManyAccounts(t *testing.T, ownCluster func(*options)) {
+	b := newHarness(t, ownCluster, func(o *options) { o.idle = true })
+	stop := b.run(b.config)
+	b.readyAccount("first")
+	stop()
+	const name = "account-%d"
+	n := size(100, 10_000)
+	b.exec(`WITH made AS (
+			INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended)
+			SELECT gen_random_uuid(), $1, 'account-' || n, '', 'uid-' || n, '', '{}', 1000, 1000, 'b' || n, false FROM generate_series(1, $2::int) n RETURNING id
+		), used AS (INSERT INTO account_usage (account_id) SELECT id FROM made)
+		INSERT INTO app (id, account_id, name) SELECT id, id, 'default' FROM made`, b.namespace, n)
+	var group errgroup.Group
+	group.SetLimit(16)
+	for i := range n {
+		object := &v1alpha1.MediaAccount{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: fmt.Sprintf(name, i+1), Finalizers: []string{v1alpha1.Finalizer}}}
+		group.Go(func() error { return b.Create(b.ctx, object) })
+	}
+	must(t, group.Wait())
+	started := time.Now()
+	if summary := b.uninstalls(operatorAccess(t, b.plane)); summary["mediaAccounts"] != float64(n+1) {
+		t.Errorf("the summary is %v", summary)
+	}
+	t.Logf("%d accounts, %.0f a second", n+1, float64(n+1)/time.Since(started).Seconds())
+	b.hasNoObjects()
+	if closed := b.sql(`SELECT count(*) FROM account WHERE closed_at IS NOT NULL AND erase_after IS NULL AND erasing_at IS NULL`); closed != int64(n+1) {
+		t.Errorf("%d of %d accounts are closed and retained", closed, n+1)
 	}
 }

@@ -22,6 +22,7 @@ func main() {
 		Build    buildCommand    `cmd:"" help:"Write each image as an OCI archive, with its software bill of materials (SPDX)."`
 		Root     rootCommand     `cmd:"" help:"Write the root file system of an image to a folder."`
 		Licenses licensesCommand `cmd:"" help:"Write a program and the licenses of what it links to a folder."`
+		Module   moduleCommand   `cmd:"" help:"Write a Go module as the files of a module proxy."`
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

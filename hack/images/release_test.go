@@ -40,6 +40,7 @@ func TestRelease_HasItsVersionEverywhere(t *testing.T) {
 	want := []string{
 		"CHANGELOG.md", "LICENSE", "SHA256SUMS", "crds.yaml", "install.yaml",
 		"kubectl-mediastack-" + version + "-" + platform + ".tar.gz",
+		"mediastack-client-" + version[1:] + ".tgz", "mediastack-client-go-" + version + ".tar.gz",
 		"mediastack-operator-" + version + "-" + platform + ".spdx.json", "mediastack-operator-" + version + "-" + platform + ".tar",
 		"mediastack-runtime-" + version + "-" + platform + ".spdx.json", "mediastack-runtime-" + version + "-" + platform + ".tar",
 	}

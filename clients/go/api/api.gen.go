@@ -1365,7 +1365,7 @@ type ListMediaParams struct {
 	// Group Only items of exactly this group. Empty means no filter.
 	Group *Group `form:"group,omitempty" json:"group,omitempty"`
 
-	// Fields The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`.
+	// Fields The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`, and `*` stands for these, as in `*,presets`.
 	Fields *Fields `form:"fields,omitempty" json:"fields,omitempty"`
 
 	// Type Only items whose `mimeType` is this one, or of this kind, such as `image/*`.
@@ -1447,7 +1447,7 @@ type ListMediaByPostParams struct {
 	// Group Only items of exactly this group. Empty means no filter.
 	Group *Group `form:"group,omitempty" json:"group,omitempty"`
 
-	// Fields The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`.
+	// Fields The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`, and `*` stands for these, as in `*,presets`.
 	Fields *Fields `form:"fields,omitempty" json:"fields,omitempty"`
 
 	// Type Only items whose `mimeType` is this one, or of this kind, such as `image/*`.
@@ -1778,13 +1778,13 @@ type TotalStorageByPostParams struct {
 
 // GetMediaParams defines parameters for GetMedia.
 type GetMediaParams struct {
-	// Fields The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`.
+	// Fields The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`, and `*` stands for these, as in `*,presets`.
 	Fields *Fields `form:"fields,omitempty" json:"fields,omitempty"`
 }
 
 // GetMediaByPostParams defines parameters for GetMediaByPost.
 type GetMediaByPostParams struct {
-	// Fields The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`.
+	// Fields The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`, and `*` stands for these, as in `*,presets`.
 	Fields *Fields `form:"fields,omitempty" json:"fields,omitempty"`
 }
 

@@ -1,5 +1,7 @@
 import createClient, { type Client } from 'openapi-fetch'
+import { dataOf, exchangeOf, type Form } from './form.js'
 import { EventsGoneError, MediastackError, NotSealedError, UploadFromUrlError } from './errors.js'
+import type { AnyPairs, BatchResult, DeletedItem, Field, MediaItem, MediaPatch, Metadata, Selected } from './item.js'
 import { fieldsQuery, type Filter, type GroupOptions, type ListOptions, type Page, pageOf, queryOf, type Selection } from './list.js'
 import { cancelUpload, draftOf, uploadResumable } from './resumable.js'
 import type { components, paths } from './schema.js'
@@ -8,7 +10,6 @@ import { openSource, StreamSource, type UploadFile } from './source.js'
 import { checkOptions, checkUrlOptions, fieldsOf, type UploadFromUrlOptions, type UploadOptions, type WaitOptions } from './upload.js'
 
 type Schemas = components['schemas']
-export type MediaItem = Schemas['MediaItem']
 export type Access = Schemas['Access']
 export type Settings = Schemas['Settings']
 export type SettingsChange = Schemas['SettingsChange']
@@ -16,11 +17,8 @@ export type Totals = Schemas['Totals']
 export type Count = Schemas['Count']
 export type SignatureRequest = Schemas['SignatureRequest']
 export type Signature = Schemas['Signature']
-/** The members to change. `null` removes a value; members that are absent stay as they are. */
-export type MediaPatch = Schemas['MediaPatch']
 /** The answer to a delete. `expiresAt` is until when the item can be restored at least; absent if it cannot. */
 export type Deleted = Schemas['Deleted']
-export type DeletedItem = Schemas['DeletedItem']
 export type GroupCount = Schemas['GroupCount']
 export type MetadataKeys = Schemas['MetadataKeys']
 /** A resumable upload that is not complete. `size` is absent until the client that sends it has declared it. */
@@ -28,7 +26,6 @@ export type RunningUpload = Schemas['RunningUpload']
 /** The state of an upload from a URL. `done` and `failed` are final. */
 export type UrlUpload = Schemas['URLUpload']
 export type BatchOperation = Schemas['BatchRequest']['operation']
-export type BatchResult = Schemas['BatchResult']
 
 /** One change, as the journal has it. */
 export type JournalEvent = Schemas['Event']
@@ -49,8 +46,8 @@ export interface EventOptions extends CallOptions {
 }
 
 /** The ETag of an item names its version, which a change can require. */
-export interface VersionedItem {
-  item: MediaItem
+export interface VersionedItem<Pairs extends Metadata<Pairs> = AnyPairs> {
+  item: MediaItem<Pairs>
   etag: string
 }
 
@@ -64,11 +61,11 @@ export interface DeleteOptions extends CallOptions {
   permanent?: boolean
 }
 
-export interface BatchOptions extends CallOptions {
+export interface BatchOptions<Pairs extends Metadata<Pairs> = AnyPairs> extends CallOptions {
   /** Of all items of an update. */
-  patch?: MediaPatch
+  patch?: MediaPatch<Pairs>
   /** The patch of each item of an update by its id, instead of `patch`. */
-  patches?: Record<string, MediaPatch>
+  patches?: Record<string, MediaPatch<Pairs>>
 }
 
 /** Options of every method. */
@@ -89,8 +86,11 @@ const defaultEventWait = 30 // seconds
 const minLook = 250
 const maxLook = 5_000
 
-/** A client of one app of a media storage service, or of uploads with a signature. */
-export class MediastackClient {
+/**
+ * A client of one app of a media storage service, or of uploads with a signature. `Pairs` names the keys of the metadata of the
+ * app's items, `new MediastackClient<{ album?: string }>(...)`: a type for the compiler, which the service does not check.
+ */
+export class MediastackClient<Pairs extends Metadata<Pairs> = AnyPairs> {
   /** Every route of the OpenAPI document, with its types. A filter by metadata is in the bodies of POST. It retries and throws as the methods of this class do. */
   readonly api: Client<paths>
   private readonly transport: Transport
@@ -110,9 +110,9 @@ export class MediastackClient {
    * Returns a client for the uploads that a signature permits, from the answer to createSignature: a server can pass
    * that to a page as it is.
    */
-  static ofSignature(created: Pick<Signature, 'signature' | 'resumableUrl'>, options: Omit<TransportOptions, 'baseUrl' | 'credential'> = {}): MediastackClient {
+  static ofSignature<Pairs extends Metadata<Pairs> = AnyPairs>(created: Pick<Signature, 'signature' | 'resumableUrl'>, options: Omit<TransportOptions, 'baseUrl' | 'credential'> = {}): MediastackClient<Pairs> {
     const baseUrl = created.resumableUrl.replace(/\/media\/create\/resumable\/?$/, '')
-    return new MediastackClient({ ...options, baseUrl, credential: { uploadSignature: created.signature } })
+    return new MediastackClient<Pairs>({ ...options, baseUrl, credential: { uploadSignature: created.signature } })
   }
 
   /**
@@ -120,14 +120,14 @@ export class MediastackClient {
    * TUS and continue after a broken connection; smaller ones are sent as a form. In Node, `{ path }` is a file on disk,
    * which is not read into memory. Of a stream, so much is in memory as a request has. Anything else is a TypeError.
    */
-  async upload(file: UploadFile, options: UploadOptions = {}): Promise<MediaItem> {
+  async upload(file: UploadFile, options: UploadOptions<Pairs> = {}): Promise<MediaItem<Pairs>> {
     checkOptions(options)
     if (options.uploadUrl !== undefined) this.checkUploadUrl(options.uploadUrl)
     const { content, name } = await openSource(file, options.size, options.signal)
     const fileName = options.fileName ?? name ?? 'file'
     const fields = fieldsOf(options)
     const small = await smallFile(content, options)
-    const draft = await (small ? this.sendForm(small, fileName, fields, options) : this.sendResumable(content, fileName, fields, options))
+    const draft = await (small ? this.sendForm({ file: small, fileName, fields }, options) : this.sendResumable(content, fileName, fields, options))
     if (!options.seal || !draft.temp) return draft
     if (this.transport.uploadsOnly) throw new NotSealedError(draft.mediaId)
     return this.seal(draft.mediaId, options)
@@ -138,17 +138,17 @@ export class MediastackClient {
    * `seal` the sealed item. A failed download is an UploadFromUrlError. An abort ends the wait only: the upload goes on,
    * and `waitForUploadFromUrl` waits again. Installations without uploads from a URL answer `forbidden`.
    */
-  async uploadFromUrl(url: string, { onProgress, onStart, ...options }: UploadFromUrlOptions & WaitOptions = {}): Promise<MediaItem> {
+  async uploadFromUrl(url: string, { onProgress, onStart, ...options }: UploadFromUrlOptions<Pairs> & WaitOptions = {}): Promise<MediaItem<Pairs>> {
     const { jobId } = await this.startUploadFromUrl(url, options)
     onStart?.(jobId)
     return this.waitForUploadFromUrl(jobId, { ...given(options.signal), ...(onProgress && { onProgress }) })
   }
 
   /** Begins an upload from a URL and returns its state, without waiting. It is not repeated if its answer is lost. */
-  async startUploadFromUrl(url: string, options: UploadFromUrlOptions = {}): Promise<UrlUpload> {
+  async startUploadFromUrl(url: string, options: UploadFromUrlOptions<Pairs> = {}): Promise<UrlUpload> {
     checkUrlOptions(options)
     const { signal, ...fields } = options
-    return document(await this.api.POST('/media/create/url', { body: { url, seal: false, ...fields }, ...given(signal) }))
+    return document(await this.api.POST('/media/create/url', { body: plain({ url, seal: false, ...fields }), ...given(signal) }))
   }
 
   /** Reads the state of an upload from a URL. The service keeps it for 24 hours after the end by default. */
@@ -157,7 +157,7 @@ export class MediastackClient {
   }
 
   /** Waits until an upload from a URL is complete, and returns its draft or item. */
-  async waitForUploadFromUrl(jobId: string, { onProgress, signal }: Omit<WaitOptions, 'onStart'> = {}): Promise<MediaItem> {
+  async waitForUploadFromUrl(jobId: string, { onProgress, signal }: Omit<WaitOptions, 'onStart'> = {}): Promise<MediaItem<Pairs>> {
     for (let delay = minLook; ; delay = Math.min(2 * delay, maxLook)) {
       const { state, bytes, total, mediaId, error } = await this.uploadFromUrlState(jobId, given(signal))
       onProgress?.(bytes, total)
@@ -168,19 +168,19 @@ export class MediastackClient {
   }
 
   /** Seals a draft, so that it is listed, counted and kept. Sealing again returns the item unchanged. */
-  async seal(mediaId: string, { signal }: CallOptions = {}): Promise<MediaItem> {
-    return document(await this.api.POST('/media/seal/{mediaId}', { params: { path: { mediaId } }, ...given(signal) }))
+  async seal(mediaId: string, { signal }: CallOptions = {}): Promise<MediaItem<Pairs>> {
+    return selected(await this.api.POST('/media/seal/{mediaId}', { params: { path: { mediaId } }, ...given(signal) }))
   }
 
   /** Reads a sealed item or a draft, or the members of it that `fields` names. */
-  async get<Field extends keyof MediaItem = keyof MediaItem>(mediaId: string, { signal, fields }: Selection<Field> & CallOptions = {}): Promise<Pick<MediaItem, Field>> {
-    return selected<Pick<MediaItem, Field>>(await this.api.GET('/media/get/{mediaId}', { params: { path: { mediaId }, query: fieldsQuery(fields) }, ...given(signal) }))
+  async get<Names extends Field = '*'>(mediaId: string, { signal, fields }: Selection<Names> & CallOptions = {}): Promise<Selected<Names, Pairs>> {
+    return selected<Selected<Names, Pairs>>(await this.api.GET('/media/get/{mediaId}', { params: { path: { mediaId }, query: fieldsQuery(fields) }, ...given(signal) }))
   }
 
   /** Reads a sealed item or a draft, with its ETag for `ifMatch`. */
-  async getVersioned(mediaId: string, { signal }: CallOptions = {}): Promise<VersionedItem> {
+  async getVersioned(mediaId: string, { signal }: CallOptions = {}): Promise<VersionedItem<Pairs>> {
     const answer = await this.api.GET('/media/get/{mediaId}', { params: { path: { mediaId } }, ...given(signal) })
-    return { item: selected<MediaItem>(answer), etag: answer.response.headers.get('etag') ?? '' }
+    return { item: selected<MediaItem<Pairs>>(answer), etag: answer.response.headers.get('etag') ?? '' }
   }
 
   /**
@@ -188,9 +188,9 @@ export class MediastackClient {
    * `ifMatch` is lost, the next attempt can be answered `precondition_failed` although the first one has succeeded:
    * the error then has `repeated`.
    */
-  async update(mediaId: string, patch: MediaPatch, { ifMatch, signal }: UpdateOptions = {}): Promise<MediaItem> {
+  async update(mediaId: string, patch: MediaPatch<Pairs>, { ifMatch, signal }: UpdateOptions = {}): Promise<MediaItem<Pairs>> {
     const header = ifMatch === undefined ? {} : { 'If-Match': ifMatch }
-    return document(await this.api.PATCH('/media/{mediaId}', { params: { path: { mediaId }, header }, body: patch, ...given(signal) }))
+    return selected(await this.api.PATCH('/media/{mediaId}', { params: { path: { mediaId }, header }, body: plain(patch), ...given(signal) }))
   }
 
   /**
@@ -198,14 +198,14 @@ export class MediastackClient {
    * request for this item alone, and `expiresAt` if it was deleted and can be restored. If the connection fails and
    * the batch is repeated, items that the first attempt has deleted are answered 404.
    */
-  async batch(operation: BatchOperation, ids: string[], { signal, ...patches }: BatchOptions = {}): Promise<BatchResult[]> {
-    return document(await this.api.POST('/media/batch', { body: { operation, ids, ...patches }, ...given(signal) })).results
+  async batch(operation: BatchOperation, ids: string[], { signal, ...patches }: BatchOptions<Pairs> = {}): Promise<BatchResult<Pairs>[]> {
+    return selected<{ results: BatchResult<Pairs>[] }>(await this.api.POST('/media/batch', { body: plain({ operation, ids, ...patches }), ...given(signal) })).results
   }
 
   /** Lists one page of sealed items, or of drafts. `limit` is 10 by default and at most 100. */
-  async list<Field extends keyof MediaItem = keyof MediaItem>({ signal, ...query }: ListOptions & Selection<Field> & CallOptions = {}): Promise<Page<Pick<MediaItem, Field>>> {
+  async list<Names extends Field = '*'>({ signal, ...query }: ListOptions<Pairs> & Selection<Names> & CallOptions = {}): Promise<Page<Selected<Names, Pairs>>> {
     const answer = await this.api.GET('/media/get', { params: { query: queryOf(query) }, ...given(signal) })
-    return pageOf(selected<MediaItem[]>(answer), answer.response.headers)
+    return pageOf(selected<Selected<Names, Pairs>[]>(answer), answer.response.headers)
   }
 
   /**
@@ -213,10 +213,10 @@ export class MediastackClient {
    * the whole iteration is returned, once, whatever is uploaded and deleted meanwhile. `limit`, the items of one
    * request, is 100 by default.
    */
-  async *items<Field extends keyof MediaItem = keyof MediaItem>({ page: first, ...options }: ListOptions & Selection<Field> & CallOptions = {}): AsyncGenerator<Pick<MediaItem, Field>, void, undefined> {
-    let at: ListOptions = first === undefined ? {} : { page: first }
+  async *items<Names extends Field = '*'>({ page: first, ...options }: ListOptions<Pairs> & Selection<Names> & CallOptions = {}): AsyncGenerator<Selected<Names, Pairs>, void, undefined> {
+    let at: ListOptions<Pairs> = first === undefined ? {} : { page: first }
     for (;;) {
-      const { items, next } = await this.list<Field>({ limit: iterationLimit, ...options, ...at })
+      const { items, next } = await this.list<Names>({ limit: iterationLimit, ...options, ...at })
       yield* items
       if (next === undefined) return
       at = { after: next }
@@ -245,12 +245,12 @@ export class MediastackClient {
   }
 
   /** Counts the sealed items that match. With filters other than `access` and `group` there may be more, which `atLeast` says. */
-  async count({ signal, ...filter }: Filter & CallOptions = {}): Promise<Count> {
+  async count({ signal, ...filter }: Filter<Pairs> & CallOptions = {}): Promise<Count> {
     return document(await this.api.GET('/media/get/count', { params: { query: queryOf(filter) }, ...given(signal) }))
   }
 
   /** Reads the bytes of the account's sealed items, or of those in the app that match, and the account's cap. */
-  async totals({ signal, ...filter }: Filter & CallOptions = {}): Promise<Totals> {
+  async totals({ signal, ...filter }: Filter<Pairs> & CallOptions = {}): Promise<Totals> {
     return document(await this.api.GET('/media/get/size', { params: { query: queryOf(filter) }, ...given(signal) }))
   }
 
@@ -270,8 +270,8 @@ export class MediastackClient {
   }
 
   /** Restores a deleted item with its id and its addresses. An item that is not deleted is returned unchanged. */
-  async restore(mediaId: string, { signal }: CallOptions = {}): Promise<MediaItem> {
-    return document(await this.api.POST('/media/restore/{mediaId}', { params: { path: { mediaId } }, ...given(signal) }))
+  async restore(mediaId: string, { signal }: CallOptions = {}): Promise<MediaItem<Pairs>> {
+    return selected(await this.api.POST('/media/restore/{mediaId}', { params: { path: { mediaId } }, ...given(signal) }))
   }
 
   /** Lists one page of the deleted items that can be restored, the latest delete first. `limit` is 10 by default and at most 100. */
@@ -400,21 +400,26 @@ export class MediastackClient {
     await cancelUpload(this.transport, uploadUrl)
   }
 
-  private async sendForm(file: Blob, fileName: string, fields: Record<string, string>, { signal, onProgress }: UploadOptions): Promise<MediaItem> {
-    const form = new FormData()
-    for (const [name, value] of Object.entries(fields)) form.append(name, value)
-    form.append('file', file, fileName)
-    const response = await this.transport.send({ url: `${this.transport.baseUrl}/media/create`, init: { method: 'POST', body: form, ...given(signal) } })
-    onProgress?.(file.size, file.size)
-    return (await response.json()) as MediaItem
+  private async sendForm(form: Form, { signal, onProgress }: UploadOptions<Pairs>): Promise<MediaItem<Pairs>> {
+    const { size } = form.file
+    let last = 0
+    const report = (sent: number) => {
+      if (sent !== last) onProgress?.(sent, size)
+      last = sent
+    }
+    const exchange = onProgress && !this.transport.ownFetch ? exchangeOf(form, report) : undefined
+    const response = await this.transport.send({ url: `${this.transport.baseUrl}/media/create`, init: { method: 'POST', ...(!exchange && { body: dataOf(form) }), ...given(signal) }, exchange })
+    if (size === 0) onProgress?.(0, 0)
+    else report(size)
+    return (await response.json()) as MediaItem<Pairs>
   }
 
-  private async sendResumable(file: Blob | StreamSource, fileName: string, fields: Record<string, string>, options: UploadOptions): Promise<MediaItem> {
+  private async sendResumable(file: Blob | StreamSource, fileName: string, fields: Record<string, string>, options: UploadOptions<Pairs>): Promise<MediaItem<Pairs>> {
     const { chunkSize, uploadUrl, onUploadUrl, onProgress, signal } = options
     const metadata = { filename: fileName, ...('type' in file && file.type && { filetype: file.type }), ...fields }
     const completed = await uploadResumable(this.transport, { file, metadata, chunkSize, uploadUrl, onUploadUrl, onProgress, signal })
     if (completed.document === undefined && !this.transport.uploadsOnly) return this.get(completed.mediaId, options)
-    return draftOf<MediaItem>(completed)
+    return draftOf<MediaItem<Pairs>>(completed)
   }
 
   /** Checks that a URL is of this service, which alone may be sent the credential. */
@@ -424,7 +429,7 @@ export class MediastackClient {
 }
 
 /** Returns a file that is sent as a form; undefined for one that is sent with TUS. */
-async function smallFile(content: Blob | StreamSource, { uploadUrl, resumableFrom = defaultResumableFrom, signal }: UploadOptions): Promise<Blob | undefined> {
+async function smallFile(content: Blob | StreamSource, { uploadUrl, resumableFrom = defaultResumableFrom, signal }: Pick<UploadOptions, 'uploadUrl' | 'resumableFrom' | 'signal'>): Promise<Blob | undefined> {
   if (uploadUrl !== undefined) return undefined
   if (!(content instanceof StreamSource)) return content.size < resumableFrom ? content : undefined
   try {
@@ -440,9 +445,14 @@ function document<T>(answer: { data?: T }): T {
   return answer.data as T
 }
 
-/** Returns the document of an answer that has the members which were asked for: the types cannot say which. */
+/** Returns the document of an answer whose type the OpenAPI document does not have: members that were asked for, keys of metadata. */
 function selected<T>(answer: { data?: unknown }): T {
   return answer.data as T
+}
+
+/** Returns a body for the types of the OpenAPI document, which do not know the keys of metadata. */
+function plain<Body>(body: unknown): Body {
+  return body as Body
 }
 
 function given(signal: AbortSignal | undefined): { signal?: AbortSignal } {

@@ -1,9 +1,10 @@
+import type { AnyPairs, Field, Metadata } from './item.js'
 import type { components } from './schema.js'
 
 type Schemas = components['schemas']
 
 /** Selects items. Without a field it does not filter. */
-export interface Filter {
+export interface Filter<Pairs extends Metadata<Pairs> = AnyPairs> {
   access?: Schemas['Access']
   /** Exactly this group. */
   group?: string
@@ -39,11 +40,11 @@ export interface Filter {
   /** Images whose `dominantColor` is close to this one, such as `#1e6fb9`. */
   color?: string
   /** Exactly these pairs of `metadata`. */
-  meta?: Record<string, string>
+  meta?: { [Key in keyof Pairs]?: Pairs[Key] }
 }
 
 /** Select the items and one page of them. */
-export interface ListOptions extends Filter {
+export interface ListOptions<Pairs extends Metadata<Pairs> = AnyPairs> extends Filter<Pairs> {
   /** Default `-time`, newest first. */
   sort?: Schemas['Sort']
   /** `draft` lists the drafts of the app instead of the sealed items. */
@@ -65,9 +66,9 @@ export interface GroupOptions {
 }
 
 /** Selects members of the documents. */
-export interface Selection<Field extends keyof Schemas['MediaItem']> {
-  /** The members that the documents have. Without it they have all. */
-  fields?: readonly Field[]
+export interface Selection<Names extends Field> {
+  /** The members that the documents have. Without it they have all but `presets`, as with `['*']`. */
+  fields?: readonly Names[]
 }
 
 /** One page of a list. */
@@ -80,8 +81,8 @@ export interface Page<Item = Schemas['MediaItem']> {
 }
 
 /** Returns the filters and options as parameters of a query. */
-export function queryOf<Options extends Filter & { fields?: readonly string[] }>({ meta, from, to, capturedFrom, capturedTo, near, fields, ...query }: Options) {
-  const pairs = Object.entries(meta ?? {}).map(([key, value]) => [`meta.${key}`, value] as const)
+export function queryOf<Options extends Omit<Filter, 'meta'> & { meta?: object; fields?: readonly string[] }>({ meta, from, to, capturedFrom, capturedTo, near, fields, ...query }: Options) {
+  const pairs = Object.entries(meta ?? {}).filter(([, value]) => value !== undefined).map(([key, value]) => [`meta.${key}`, value as string] as const)
   return { ...query, ...fieldsQuery(fields), ...(from !== undefined && { from: timeOf(from) }), ...(to !== undefined && { to: timeOf(to) }),
     ...(capturedFrom !== undefined && { capturedFrom: timeOf(capturedFrom) }), ...(capturedTo !== undefined && { capturedTo: timeOf(capturedTo) }),
     ...(near && { near: `${near.latitude},${near.longitude},${near.radius}` }), ...Object.fromEntries(pairs) }

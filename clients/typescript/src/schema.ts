@@ -1651,7 +1651,7 @@ export interface components {
         CapturedTo: string;
         /** @description Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out. */
         Color: string;
-        /** @description The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`. */
+        /** @description The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`, and `*` stands for these, as in `*,presets`. */
         Fields: string;
         /** @description Only items whose upload began at this time or later. */
         From: string;
@@ -2216,7 +2216,7 @@ export interface operations {
                 access?: components["parameters"]["Access"];
                 /** @description Only items of exactly this group. Empty means no filter. */
                 group?: components["parameters"]["Group"];
-                /** @description The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`. */
+                /** @description The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`, and `*` stands for these, as in `*,presets`. */
                 fields?: components["parameters"]["Fields"];
                 /** @description Only items whose `mimeType` is this one, or of this kind, such as `image/*`. */
                 type?: components["parameters"]["Type"];
@@ -2289,7 +2289,7 @@ export interface operations {
                 access?: components["parameters"]["Access"];
                 /** @description Only items of exactly this group. Empty means no filter. */
                 group?: components["parameters"]["Group"];
-                /** @description The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`. */
+                /** @description The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`, and `*` stands for these, as in `*,presets`. */
                 fields?: components["parameters"]["Fields"];
                 /** @description Only items whose `mimeType` is this one, or of this kind, such as `image/*`. */
                 type?: components["parameters"]["Type"];
@@ -2618,7 +2618,7 @@ export interface operations {
     getMedia: {
         parameters: {
             query?: {
-                /** @description The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`. */
+                /** @description The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`, and `*` stands for these, as in `*,presets`. */
                 fields?: components["parameters"]["Fields"];
             };
             header?: never;
@@ -2642,7 +2642,7 @@ export interface operations {
     getMediaByPost: {
         parameters: {
             query?: {
-                /** @description The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`. */
+                /** @description The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`, and `*` stands for these, as in `*,presets`. */
                 fields?: components["parameters"]["Fields"];
             };
             header?: never;

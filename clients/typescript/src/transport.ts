@@ -1,4 +1,5 @@
 import { ConnectionError, errorOf, MediastackError } from './errors.js'
+import type { Exchange } from './form.js'
 
 /** A value, or a function that returns it for each request, for one that expires. */
 export type Renewable = string | (() => string | Promise<string>)
@@ -29,7 +30,7 @@ export interface TransportOptions {
   /** The word in the header names of the service (`SERVICE_BRAND`). Default `service`. */
   brand?: string | undefined
   retry?: RetryOptions | undefined
-  /** Replaces the global fetch. Resumable uploads do not use it. */
+  /** Replaces the global fetch. Resumable uploads do not use it, and it reports no progress of forms but their end. */
   fetch?: typeof globalThis.fetch | undefined
 }
 
@@ -41,6 +42,8 @@ export interface Sendable {
   streamed?: boolean
   /** Whether it is sent without the credential. */
   anonymous?: boolean
+  /** Sends it instead of fetch. */
+  exchange?: Exchange | undefined
 }
 
 /** Sends requests with their credential, and again after errors that pass. */
@@ -48,6 +51,8 @@ export class Transport {
   readonly baseUrl: string
   readonly brand: string
   readonly retry: Required<RetryOptions>
+  /** Whether the fetch is that of the caller, which sends every request but resumable uploads. */
+  readonly ownFetch: boolean
   private readonly credential: Credential
   private readonly fetch: typeof globalThis.fetch
 
@@ -56,6 +61,7 @@ export class Transport {
     this.baseUrl = options.baseUrl.replace(/\/+$/, '')
     this.brand = options.brand ?? 'service'
     this.credential = options.credential
+    this.ownFetch = options.fetch !== undefined
     this.fetch = options.fetch ?? ((...request) => globalThis.fetch(...request))
     this.retry = {
       attempts: options.retry?.attempts ?? 5,
@@ -88,7 +94,7 @@ export class Transport {
   }
 
   /** Sends a request and returns its answer, or throws a MediastackError, a ConnectionError or the signal's reason. */
-  async send({ url, init, streamed = false, anonymous = false }: Sendable): Promise<Response> {
+  async send({ url, init, streamed = false, anonymous = false, exchange }: Sendable): Promise<Response> {
     const signal = init.signal ?? undefined
     // The draft of a form whose answer was lost may be stored, and an upload from a URL may have begun: they are not sent twice.
     const idempotent = !['/media/create', '/media/create/url'].some((path) => url === this.baseUrl + path)
@@ -100,10 +106,10 @@ export class Transport {
       let failed: MediastackError | ConnectionError
       try {
         // A redirect would take the credential elsewhere; the routes of the service have none.
-        const response = await this.fetch(url, { ...init, headers, credentials: 'omit', redirect: anonymous ? 'follow' : 'error' })
+        const response = await (exchange ?? this.fetch)(url, { ...init, headers, credentials: 'omit', redirect: anonymous ? 'follow' : 'error' })
         if (response.ok && streamed) return response
         const body = await response.text()
-        if (response.ok) return new Response(body, { status: response.status, headers: response.headers })
+        if (response.ok && isDocument(body, response.headers)) return new Response(body || null, { status: response.status, headers: response.headers })
         failed = errorOf(response.status, (name) => response.headers.get(name), body, repeated)
       } catch (error) {
         signal?.throwIfAborted()
@@ -141,6 +147,17 @@ export class Transport {
   private backoff(attempt: number): number {
     return Math.min(250 * 2 ** (attempt - 1), 8_000, this.retry.maxDelay) * (0.5 + Math.random() / 2)
   }
+}
+
+/**
+ * Whether the body of an answer is what the service writes. The page of a proxy, such as that of a network which wants a login,
+ * is not. A document that is cut off is as if the connection had failed.
+ */
+function isDocument(body: string, headers: Headers): boolean {
+  if (body === '') return true
+  if (!/\bjson\b/.test(headers.get('content-type') ?? '')) return false
+  JSON.parse(body)
+  return true
 }
 
 async function valueOf(value: Renewable): Promise<string> {

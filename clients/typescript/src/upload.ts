@@ -1,7 +1,8 @@
+import type { AnyPairs, Metadata } from './item.js'
 import type { components } from './schema.js'
 
 /** Options of an upload. Others are a TypeError. */
-export interface UploadOptions {
+export interface UploadOptions<Pairs extends Metadata<Pairs> = AnyPairs> {
   signal?: AbortSignal
   /** Default: the name of the File or of the path, or `file`. */
   fileName?: string
@@ -10,7 +11,7 @@ export interface UploadOptions {
   caption?: string
   group?: string
   /** Up to 24 pairs of the application. */
-  metadata?: Record<string, string>
+  metadata?: Pairs
   /** Seals the draft. An upload signature seals if it was created with `seal`. */
   seal?: boolean
   /** Bytes of a stream, if they are known: they are reserved before they arrive, and checked. */
@@ -23,12 +24,12 @@ export interface UploadOptions {
   uploadUrl?: string
   /** Called once with the URL of a resumable upload. With it an upload that is aborted is kept, to be continued. */
   onUploadUrl?: (url: string) => void
-  /** Called with the bytes that were sent. A form reports only its end. The total of a stream is Infinity until its end if `size` is not given. */
+  /** Called with the bytes that were sent. They become fewer when a part is sent again. The total of a stream is Infinity until its end if `size` is not given. */
   onProgress?: (sent: number, total: number) => void
 }
 
 /** Options of an upload from a URL. Others are a TypeError. */
-export interface UploadFromUrlOptions {
+export interface UploadFromUrlOptions<Pairs extends Metadata<Pairs> = AnyPairs> {
   signal?: AbortSignal
   /** Default: the last part of the path of the URL. */
   fileName?: string
@@ -37,7 +38,7 @@ export interface UploadFromUrlOptions {
   caption?: string
   group?: string
   /** Up to 24 pairs of the application. */
-  metadata?: Record<string, string>
+  metadata?: Pairs
   /** Seals the draft when the file is complete. */
   seal?: boolean
 }
@@ -59,12 +60,12 @@ const known: Record<keyof UploadOptions, true> = {
 const knownFromUrl: Record<keyof UploadFromUrlOptions, true> = { signal: true, fileName: true, access: true, caption: true, group: true, metadata: true, seal: true }
 
 /** Rejects options that an upload does not have, so that a misspelled one is not lost. */
-export function checkOptions(options: UploadOptions): void {
+export function checkOptions(options: object): void {
   check(options, known)
 }
 
 /** Rejects options that an upload from a URL does not have. */
-export function checkUrlOptions(options: UploadFromUrlOptions): void {
+export function checkUrlOptions(options: object): void {
   check(options, knownFromUrl)
 }
 
@@ -75,6 +76,6 @@ function check(options: object, names: object): void {
 }
 
 /** Returns the fields of the upload, as a form and the metadata of TUS have them. */
-export function fieldsOf({ access, caption, group, metadata }: UploadOptions): Record<string, string> {
+export function fieldsOf({ access, caption, group, metadata }: Omit<UploadOptions, 'metadata'> & { metadata?: object }): Record<string, string> {
   return { ...(access && { access }), ...(caption && { caption }), ...(group && { group }), ...(metadata && { metadata: JSON.stringify(metadata) }) }
 }

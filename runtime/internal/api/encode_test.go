@@ -71,7 +71,15 @@ func TestParseSelection_SelectsMembers(t *testing.T) {
 			t.Errorf("%s: %s, %v; want %s", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"Caption", "caption,", ",", "caption, size", "x"} {
+	all := api.MediaItem{Temp: true}
+	whole := string(all.AppendJSON(nil))
+	for text, want := range map[string]string{"*": whole, "*,size": whole, "mediaId,*": whole, "*,presets": strings.TrimSuffix(whole, "}") + `,"presets":{}}`} {
+		fields, err := api.ParseSelection(text)
+		if got := (api.SelectedItem{Item: &all, Fields: fields}).AppendJSON(nil); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v; want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"Caption", "caption,", ",", "caption, size", "x", "**", "* ", "*,x"} {
 		if _, err := api.ParseSelection(text); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -99,7 +107,7 @@ func TestParseSelection_NamesAreThoseOfTheDocument(t *testing.T) {
 // FuzzParseSelection reads arbitrary texts. One that is accepted is a list of the members that the document
 // then has, and no others.
 func FuzzParseSelection(f *testing.F) {
-	for _, text := range []string{"", "caption", "size,caption", "temp,temp", "Caption", "caption,", ",", "caption, size", "duration,pages", "presets,focus", "mediaId,x", "\x00", "size\xff"} {
+	for _, text := range []string{"", "caption", "size,caption", "temp,temp", "Caption", "caption,", ",", "caption, size", "duration,pages", "presets,focus", "*,presets", "mediaId,x", "\x00", "size\xff"} {
 		f.Add(text)
 	}
 	now := time.Unix(1, 0).UTC()
@@ -116,12 +124,15 @@ func FuzzParseSelection(f *testing.F) {
 		for _, name := range strings.Split(text, ",") {
 			want[name] = true
 		}
-		if text == "" {
+		if text == "" || want["*"] {
+			named := want["presets"]
 			clear(want)
 			for _, name := range api.FieldNames() {
 				want[name] = true
 			}
-			delete(want, "presets") // it is only in documents that name it
+			if !named {
+				delete(want, "presets") // it is only in documents that name it
+			}
 		}
 		var members map[string]any
 		if err := json.Unmarshal(api.SelectedItem{Item: &item, Fields: fields}.AppendJSON(nil), &members); err != nil || len(members) != len(want) {

@@ -49,7 +49,10 @@ const (
 var fieldNames = []string{"mediaId", "originalFileName", "mimeType", "size", "access", "file", "thumbnail", "caption", "group", "temp", "original",
 	"createdAt", "sealedAt", "expiresAt", "sha256", "width", "height", "placeholder", "dominantColor", "duration", "pages", "metadata", "capturedAt", "capture", "ref", "focus", "state", "presets"}
 
-// ParseSelection reads the parameter fields: names of members, separated by commas. An empty text is
+// everything is the name of all members but presets, for documents that have those, too.
+const everything = "*"
+
+// ParseSelection reads the parameter fields: names of members, separated by commas. An empty text and "*" are
 // all but presets. An unknown name is Invalid.
 func ParseSelection(text string) (Selection, error) {
 	if text == "" {
@@ -57,9 +60,13 @@ func ParseSelection(text string) (Selection, error) {
 	}
 	var selected Selection
 	for name := range strings.SplitSeq(text, ",") {
+		if name == everything {
+			selected |= allFields
+			continue
+		}
 		at := slices.Index(fieldNames, name)
 		if at < 0 {
-			return 0, fault.New(fault.Invalid, "fields must be of %s, separated by commas; %.40q is not among them", strings.Join(fieldNames, ", "), name)
+			return 0, fault.New(fault.Invalid, "fields must be * or of %s, separated by commas; %.40q is not among them", strings.Join(fieldNames, ", "), name)
 		}
 		selected |= 1 << at
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -13,6 +14,7 @@ import (
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/oauth"
+	"mediastack.dev/runtime/redact"
 )
 
 // maxForm bounds the body of every form, in bytes.
@@ -61,10 +63,12 @@ func (a *API) CSRFProtected(next FormHandler) http.HandlerFunc {
 }
 
 // CSRFProtectedText is CSRFProtected for a form of up to MaxTextForm bytes. If its session has ended, the page shows what the user typed: typed
-// returns it. The form came from a page of the service, so nobody else chose the text.
+// returns it. The form came from a page of the service, so nobody else chose the text. One with a credential is left out: it was typed into the
+// wrong field.
 func (a *API) CSRFProtectedText(next FormHandler, typed func(url.Values) []pages.Typed) http.HandlerFunc {
 	return a.csrfProtectedOr(MaxTextForm, next, func(w http.ResponseWriter, r *http.Request, form url.Values, err error) {
-		a.errorPage(w, r, err, typed(form))
+		texts := slices.DeleteFunc(typed(form), func(one pages.Typed) bool { return redact.Secret(one.Name) || redact.Secret(one.Text) })
+		a.errorPage(w, r, err, texts)
 	})
 }
 

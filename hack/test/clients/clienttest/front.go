@@ -19,9 +19,10 @@ type Fault struct {
 	Path string `json:"path"`
 	// Count is how many requests it is for.
 	Count int `json:"count"`
-	// Status is answered instead of the service, with Retry-After if that is not empty, and Body.
+	// Status is answered instead of the service, with Retry-After and Location if they are not empty, and Body.
 	Status     int    `json:"status"`
 	RetryAfter string `json:"retryAfter"`
+	Location   string `json:"location"`
 	Body       string `json:"body"`
 	// CutAfter ends the connection after so many bytes of the request.
 	CutAfter int64 `json:"cutAfter"`
@@ -166,6 +167,9 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Request-Id", "planned")
 		if fault.RetryAfter != "" {
 			w.Header().Set("Retry-After", fault.RetryAfter)
+		}
+		if fault.Location != "" {
+			w.Header().Set("Location", fault.Location)
 		}
 		w.WriteHeader(fault.Status)
 		_, _ = io.WriteString(w, fault.Body)

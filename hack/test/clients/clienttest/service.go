@@ -33,6 +33,7 @@ type Service struct {
 
 	database string
 	access   testenv.S3Access
+	secret   string
 }
 
 // RemoteFile is the file of the other server.
@@ -41,7 +42,7 @@ const RemoteFile = "a file of another server"
 // MaxUploadSize is the largest upload of the account.
 const MaxUploadSize = 64 << 20
 
-// New starts the service, with an account that has a journal, and whose deletes can be undone. Pages of localhost may call it.
+// New starts the service, with an account that has a journal and keeps places, and whose deletes can be undone. Pages of localhost may call it.
 func New(t testing.TB) *Service {
 	t.Helper()
 	database, access := testenv.Postgres(t), testenv.S3(t)
@@ -55,18 +56,24 @@ func New(t testing.TB) *Service {
 	})
 	s.BaseURL = front.URL
 	stores, cors := servers.StoreSettings(database, access), "SERVICE_CORS_ORIGINS=http://localhost:*"
-	secret := servers.RandomSecret(32)
-	s.Front.target = testenv.Runtime(t, servers.RuntimeConfig{Name: "runtime", BaseURL: s.BaseURL, Secret: secret, Stores: stores, Env: append(fetch, cors)}).Addr
-	s.LimitedURL = testenv.Runtime(t, servers.RuntimeConfig{Name: "limited runtime", Secret: secret, Stores: stores,
-		Env: []string{cors, "SERVICE_RATE_LIMIT_KEY=1", "SERVICE_RATE_LIMIT_KEY_BURST=1"}}).BaseURL
+	s.secret = servers.RandomSecret(32)
+	s.Front.target = testenv.Runtime(t, servers.RuntimeConfig{Name: "runtime", BaseURL: s.BaseURL, Secret: s.secret, Stores: stores, Env: append(fetch, cors)}).Addr
+	s.LimitedURL = s.Replica(t, cors, "SERVICE_RATE_LIMIT_KEY=1", "SERVICE_RATE_LIMIT_KEY_BURST=1")
 	return s
+}
+
+// Replica starts a replica of the service with settings of its own, which clients reach without the proxy, and returns its base URL.
+func (s *Service) Replica(t testing.TB, settings ...string) (baseURL string) {
+	t.Helper()
+	config := servers.RuntimeConfig{Name: "another replica", Secret: s.secret, Stores: servers.StoreSettings(s.database, s.access), Env: settings}
+	return testenv.Runtime(t, config).BaseURL
 }
 
 // Account makes another account of the service and returns the key of its Default App.
 func (s *Service) Account(t testing.TB, name string, maxUploadSize int64, undo account.Undo) (apiKey string) {
 	t.Helper()
 	tenants, err := provision.Accounts(t.Context(), s.database, s.access,
-		account.Spec{Namespace: "clients", Name: name, MaxStorage: 1 << 30, MaxUploadSize: maxUploadSize, Undo: undo, Journal: 24 * time.Hour})
+		account.Spec{Namespace: "clients", Name: name, MaxStorage: 1 << 30, MaxUploadSize: maxUploadSize, Undo: undo, Journal: 24 * time.Hour, KeepLocation: true})
 	must(t, err)
 	return tenants[0].APIKey
 }

@@ -48,6 +48,12 @@ func testErrors(t *testing.T, f *fixture) {
 	f.Front.Plan(clienttest.Fault{Method: http.MethodGet, Path: "/media/get/count", Count: 1, Status: http.StatusBadGateway, Body: "<h1>Bad Gateway</h1>"})
 	_, err := f.client.Count(t.Context(), mediastack.Filter{})
 	checkError(t, err, mediastack.CodeUnknown, http.StatusBadGateway)
+	f.Front.Plan(clienttest.Fault{Method: http.MethodGet, Path: "/media/get/count", Count: 1, Status: http.StatusOK, Body: "<h1>Log in to the network</h1>"})
+	_, err = f.client.Count(t.Context(), mediastack.Filter{})
+	checkError(t, err, mediastack.CodeUnknown, http.StatusOK)
+	f.Front.Plan(clienttest.Fault{Method: http.MethodGet, Path: "/media/get/count", Count: 2, BreakAnswer: true})
+	_, err = f.client.Count(t.Context(), mediastack.Filter{})
+	must(t, err) // the third answer is whole
 	for _, address := range []string{"media.example.org", "ftp://media.example.org", ""} {
 		if _, err := mediastack.New(address, mediastack.APIKey("x"), mediastack.Options{}); err == nil {
 			t.Errorf("%q is a base URL", address)

@@ -24,7 +24,9 @@ try {
   })
   await page.evaluate((of) => window.start(of), options)
   const result = await page.evaluate(() => window.ended)
-  console.log(JSON.stringify({ ...result, before, after, kept: await page.evaluate(() => window.kept()) }))
+  const [kept, requests] = [await page.evaluate(() => window.kept()), after.slice()]
+  const shown = await page.evaluate((of) => window.rejected(of), options)
+  console.log(JSON.stringify({ ...result, before, after: requests, kept, shown }))
 } finally {
   await browser.close()
 }

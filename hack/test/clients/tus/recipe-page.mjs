@@ -15,3 +15,13 @@ window.start = async ({ endpoint, filename, chunkSize, retryDelays }) => {
   void uppy.upload()
 }
 window.kept = () => Object.keys(localStorage)
+
+// rejected uploads a file that the signature does not permit, and returns what Uppy shows.
+window.rejected = async ({ endpoint, filename }) => {
+  const uppy = newUppy(endpoint, async () => (await fetch('/signature?of=100', { method: 'POST' })).text())
+  const failed = new Promise((resolve) => uppy.on('upload-error', resolve))
+  uppy.addFile({ name: filename, type: 'text/plain', data: new File(['x'.repeat(101)], filename) })
+  void uppy.upload()
+  await failed
+  return uppy.getState().info.map(({ message, type }) => ({ message, type }))
+}

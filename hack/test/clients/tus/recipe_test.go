@@ -42,6 +42,10 @@ func TestUppyRecipe_ContinuesAfterAReload(t *testing.T) {
 		http.ServeContent(w, r, "file", time.Time{}, bytes.NewReader(file))
 	})
 	pages.HandleFunc("POST /signature", func(w http.ResponseWriter, r *http.Request) {
+		if bytes := r.FormValue("of"); bytes != "" {
+			_, _ = io.WriteString(w, s.capability(t, `{"maxBytes": `+bytes+`}`))
+			return
+		}
 		signatures.Add(1)
 		_, _ = io.WriteString(w, s.capability(t, `{"count": 1, "maxBytes": 50000000}`))
 	})
@@ -57,6 +61,7 @@ func TestUppyRecipe_ContinuesAfterAReload(t *testing.T) {
 		Error       string
 		Before      int
 		After, Kept []string
+		Shown       []struct{ Message, Type string }
 	}
 	if err := json.Unmarshal([]byte(ended.Stdout), &printed); err != nil || ended.Code != 0 {
 		t.Fatalf("the browser ended with %d and printed %s\n%s", ended.Code, ended.Stdout, ended.Stderr)
@@ -69,6 +74,10 @@ func TestUppyRecipe_ContinuesAfterAReload(t *testing.T) {
 	}
 	if len(printed.Kept) != 0 {
 		t.Errorf("afterwards %v are kept", printed.Kept)
+	}
+	// Uppy once showed the method, the URL and the whole answer instead.
+	if len(printed.Shown) == 0 || printed.Shown[len(printed.Shown)-1].Type != "error" || !strings.Contains(printed.Shown[len(printed.Shown)-1].Message, "100 bytes") || strings.Contains(printed.Shown[len(printed.Shown)-1].Message, "{") {
+		t.Errorf("of an upload that is not permitted it shows %+v", printed.Shown)
 	}
 	s.check(t, printed.result, file)
 	if status, body := s.do(t, http.MethodGet, s.base+"/media/uploads", s.key()); status != http.StatusOK || strings.TrimSpace(string(body)) != "[]" {

@@ -4,6 +4,7 @@ package typescript_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -38,7 +39,7 @@ func TestClient_UploadsReadsAndRetries(t *testing.T) {
 	copyFolder(t, filepath.Join(testenv.RepoRoot(t), "hack/test/clients/typescript"), scripts, "*.mjs")
 	must(t, os.Symlink(browsers.Module(""), filepath.Join(scripts, "node_modules")))
 	s := clienttest.New(t)
-	options := map[string]any{"base": s.BaseURL, "limited": s.LimitedURL, "apiKey": s.APIKey, "remote": s.RemoteURL, "remoteFile": clienttest.RemoteFile}
+	options := map[string]any{"base": s.BaseURL, "limited": s.LimitedURL, "apiKey": s.APIKey, "remote": s.RemoteURL, "remoteFile": clienttest.RemoteFile, "photo": base64.StdEncoding.EncodeToString(clienttest.Photo)}
 
 	t.Run("in Node", func(t *testing.T) {
 		control := httptest.NewServer(s.Front.Control())
@@ -114,17 +115,10 @@ func checkTypes(t *testing.T, base string) {
 	}
 }
 
-// buildClient compiles the package as `npm run build` does, with types.ts, and returns its folder.
+// buildClient compiles the package, with types.ts and react.tsx, and returns its folder.
 func buildClient(t *testing.T) string {
 	t.Helper()
-	packages, folder := node.New(t, "clients/typescript"), t.TempDir()
-	source := filepath.Join(testenv.RepoRoot(t), "clients/typescript")
-	copyFolder(t, source, folder, "*.json")
-	copyFolder(t, filepath.Join(source, "src"), filepath.Join(folder, "src"), "*.ts")
-	copyFolder(t, filepath.Join(testenv.RepoRoot(t), "hack/test/clients/typescript"), filepath.Join(folder, "src"), "types.ts")
-	must(t, os.Symlink(packages.Module(""), filepath.Join(folder, "node_modules")))
-	testenv.Run(t, toolTimeout, folder, "node", packages.Module("typescript/bin/tsc"))
-	return folder
+	return clienttest.BuildTypeScript(t, "hack/test/clients/typescript/types.ts", "hack/test/clients/typescript/react.tsx")
 }
 
 // The examples are compiled as in an application: those in TypeScript with the compiler options of the client, those in

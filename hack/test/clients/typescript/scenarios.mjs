@@ -41,7 +41,7 @@ export async function run(options) {
   return results
 }
 
-function scenarios({ base, limited, remote, remoteFile, apiKey, where, plan, seen, reset }) {
+function scenarios({ base, limited, remote, remoteFile, photo, apiKey, where, plan, seen, reset }) {
   const waits = []
   // Waits are recorded, and end at once unless the signal says otherwise.
   const wait = async (milliseconds, signal) => {
@@ -73,6 +73,45 @@ function scenarios({ base, limited, remote, remoteFile, apiKey, where, plan, see
       same(progress, [[6, 6]], 'progress')
       same((await seen()).requests, ['POST /media/create', `POST /media/seal/${item.mediaId}`], 'requests')
       await stored(item, encoder.encode('a text'))
+    },
+    'the progress of a form moves while it is sent, and its text arrives as without it': async () => {
+      const file = new File([bytes(24 << 20)], 'a "name".bin', { type: 'image/x-none' })
+      await plan({ method: 'POST', path: '/media/create', count: 1, delay: true })
+      const progress = []
+      const options = { resumableFrom: 32 << 20, caption: 'two\nlines', metadata: { kind: 'ä"\r\n' } }
+      // The service reads nothing before the caller has heard that a part was sent.
+      let [heard, ended] = [() => {}, false]
+      const releasing = new Promise((resolve) => (heard = resolve)).then(async () => {
+        while (!ended) await reset()
+      })
+      const item = await client.upload(file, { ...options, onProgress: (...at) => progress.push(at) && at[0] < file.size && heard() })
+      ended = true
+      await releasing
+      same([progress.every(([sent, total], i) => total === file.size && (i === 0 || sent > progress[i - 1][0])), progress.at(-1)[0]], [true, file.size], `progress ${progress}`)
+      const plain = await client.upload(file, options)
+      const facts = ({ originalFileName, mimeType, caption, metadata, sha256 }) => ({ originalFileName, mimeType, caption, metadata, sha256 })
+      same(facts(item), facts(plain), 'the draft')
+      await plan({ method: 'POST', path: '/media/create', count: 1, status: 503, retryAfter: '1', body: '' })
+      const again = []
+      await client.upload(small(), { onProgress: (sent) => again.push(sent) })
+      same(again.at(-1), 6, 'progress after a retry')
+      const empty = []
+      same([(await client.upload(new Blob([]), { onProgress: (...at) => empty.push(at) })).size, empty], [0, [[0, 0]]], 'an empty file')
+      const stopped = new AbortController()
+      await plan({ method: 'POST', path: '/media/create', count: 1, delay: true })
+      const error = await failure(client.upload(file, { resumableFrom: 32 << 20, signal: stopped.signal, onProgress: () => stopped.abort(new Error('stopped')) }))
+      same(error.message, 'stopped', 'an abort')
+      await plan({ method: 'POST', path: '/media/create', count: 1, ...lost })
+      same((await failure(client.upload(small(), { onProgress() {} }))) instanceof ConnectionError, true, 'a lost answer')
+      const wrong = await failure(new MediastackClient({ baseUrl: base, credential: { apiKey: 'msk_wrong' } }).upload(small(), { onProgress() {} }))
+      same([wrong.code, wrong.status, wrong.requestId !== ''], ['unauthorized', 401, true], 'an error')
+    },
+    'a document has all members and those that are named': async () => {
+      const { mediaId } = await client.upload(small(), { seal: true, group: group('whole') })
+      const whole = await client.get(mediaId)
+      same(await client.get(mediaId, { fields: ['*'] }), whole, 'all members')
+      same(await client.get(mediaId, { fields: ['*', 'presets'] }), { ...whole, presets: {} }, 'all members and presets')
+      same((await client.list({ group: group('whole'), fields: ['mediaId', 'presets'] })).items, [{ mediaId, presets: {} }], 'a list')
     },
     'a large file is resumed after a broken connection and sealed in one call': async () => {
       await plan({ method: 'PATCH', path: '/media/create/resumable/', count: 1, cutAfter: 6 << 20 })
@@ -289,6 +328,28 @@ function scenarios({ base, limited, remote, remoteFile, apiKey, where, plan, see
       same((await client.count({ meta: { album: 'one' }, group: group('find') })).count, 1, 'the count')
       const page = await client.list({ group: group('find'), limit: 1 })
       same([page.total, (await client.list({ group: group('find'), limit: 1, after: page.next })).items[0].mediaId], [2, first.mediaId], 'the page after the cursor')
+    },
+    'items are found by words, and by when and where they were made': async () => {
+      const upload = async (file, options) => (await client.upload(file, { group: group('search'), seal: true, ...options })).mediaId
+      const tower = await upload(Uint8Array.from(atob(photo), (c) => c.charCodeAt(0)), { fileName: 'turm.jpg', caption: 'Straße am Fluss', metadata: { album: 'Été' } })
+      const text = await upload(small(), { fileName: 'notes.txt', metadata: { kind: 'text' } })
+      const day = (n) => new Date(Date.UTC(2024, 4, n))
+      for (const [filter, want] of [
+        [{ q: 'FLUSS stras ete' }, [tower]], [{ q: '"am fluss"' }, [tower]], [{ q: '"fluss am"' }, []], [{ q: 'notes -text' }, []], [{ has: 'caption' }, [tower]], [{ lacks: 'caption' }, [text]],
+        [{ maxBytes: 10 }, [text]], [{ orientation: 'square', minWidth: 8, maxHeight: 8 }, [tower]], [{ capturedFrom: day(6), capturedTo: day(7) }, [tower]], [{ capturedFrom: day(7), capturedTo: day(8) }, []],
+        [{ near: { latitude: 48.858, longitude: 2.294, radius: 500 } }, [tower]], [{ near: { latitude: 52.52, longitude: 13.405, radius: 500 } }, []], [{ sort: 'captured' }, [tower, text]], [{ sort: '-captured' }, [text, tower]],
+      ]) {
+        const found = []
+        for await (const item of client.items({ ...filter, group: group('search') })) found.push(item.mediaId)
+        same(found, want, JSON.stringify(filter))
+      }
+      same(await client.count({ q: 'fluss', group: group('search'), near: { latitude: 48.858, longitude: 2.294, radius: 500 } }), { count: 1 }, 'the count')
+      same((await client.get(tower)).capturedAt, '2024-05-06T07:08:09+02:00', 'capturedAt')
+      const groups = []
+      for await (const one of client.groups({ limit: 2 })) groups.push(one)
+      same(groups.find((one) => one.group === group('search')), { group: group('search'), count: 2 }, 'the group')
+      const keys = (await client.metadataKeys()).keys.map(({ key }) => key)
+      same([keys.includes('album'), keys.includes('kind')], [true, true], `the keys ${keys}`)
     },
     'an iteration returns every item once, although others are deleted and uploaded meanwhile': async () => {
       const ids = []
@@ -527,6 +588,36 @@ function scenarios({ base, limited, remote, remoteFile, apiKey, where, plan, see
       waits.length = 0
       await client.upload(large)
       same(waits, [7000, 7000], 'waits of the resumable upload')
+    },
+    'an answer that is not of the service, or is cut off, is an error': async () => {
+      await plan({ method: 'GET', path: '/media/get/size', count: 1, status: 200, body: '<h1>Log in to the network</h1>' })
+      const page = await failure(client.totals())
+      same([page.name, page.code, page.status], ['MediastackError', 'unknown', 200], 'the page of a network')
+      await plan({ method: 'POST', path: '/media/create', count: 2, status: 200, body: '<h1>Log in to the network</h1>' })
+      for (const more of [{}, { onProgress() {} }]) same((await failure(client.upload(small(), more))).code, 'unknown', 'an upload')
+      await plan({ method: 'GET', path: '/media/get/size', count: 2, breakAnswer: true })
+      same((await client.totals()).maxStorage, 1 << 30, 'an answer after two that were cut off')
+      await plan({ method: 'GET', path: '/media/get/size', count: 9, breakAnswer: true })
+      same((await failure(client.totals())) instanceof ConnectionError, true, 'answers that are cut off')
+      await reset()
+      await plan({ method: 'POST', path: '/media/create', count: 1, status: 307, location: `${limited}/media/create`, body: '' })
+      same((await failure(client.upload(small(), { onProgress() {} }))) instanceof Error, true, 'a redirect')
+      await plan({ method: 'GET', path: '/media/get/size', count: 9, status: 307, location: `${limited}/media/get/size`, body: '' })
+      same((await failure(client.totals())) instanceof ConnectionError, true, 'redirects')
+    },
+    'names and texts at the limits are stored or rejected with a reason': async () => {
+      for (const resumableFrom of [0, 100]) {
+        const options = (fileName) => ({ fileName, resumableFrom, group: group('names') })
+        const long = await client.upload(small(), options('n'.repeat(10_000) + '.txt')).catch((error) => error)
+        same([long.name ?? '', long.detail !== '' || long.originalFileName?.endsWith('.txt')], [long instanceof MediastackError ? 'MediastackError' : '', true], `a name of 10,000 characters: ${long}`)
+        const odd = 'a/../b\\"\r\n%22\u202e\u0000é😀.txt'
+        const item = await client.upload(small(), options(odd)).catch((error) => error)
+        same(item instanceof MediastackError ? item.status : item.size, item instanceof MediastackError ? 400 : 6, `an odd name: ${item}`)
+        const empty = await client.upload(new File([], 'empty.bin'), options('empty.bin'))
+        same([empty.size, empty.originalFileName], [0, 'empty.bin'], 'an empty file')
+        const group10 = await failure(client.upload(small(), { resumableFrom, group: 'g'.repeat(10_000) }))
+        same([group10.name, group10.status >= 400 && group10.status < 500, group10.detail !== ''], ['MediastackError', true, true], `a long group: ${group10}`)
+      }
     },
     'a request that stays unavailable fails after its attempts': async () => {
       waits.length = 0
