@@ -2,7 +2,8 @@
 import { createHash } from 'node:crypto'
 import { createServer } from 'node:http'
 import { once } from 'node:events'
-import { join } from 'node:path'
+import { readFile } from 'node:fs/promises'
+import { basename, join } from 'node:path'
 import puppeteer from 'puppeteer-core'
 
 export const stepTimeout = 120_000 // ms, for one step of a user. Other tests may run meanwhile.
@@ -106,6 +107,9 @@ export class Fixture {
     const sealed = await fetch(`${this.options.api}/media/seal/${(await created.json()).mediaId}`, { method: 'POST', headers })
     expect(sealed.ok, `the seal of ${name} gives ${sealed.status}`)
   }
+
+  // addFile stores and seals a file of this machine.
+  async addFile(token, path) { return this.add(token, basename(path), await readFile(path)) }
 
   // set changes the settings for images of an account.
   async set(token, settings) {

@@ -18,6 +18,7 @@ type scenario struct {
 	Scenario string
 	Problem  string
 	Took     float64 // seconds
+	Note     string  // something that was measured
 }
 
 // runScript runs the scenarios of a script against the service; each becomes a test.
@@ -44,7 +45,7 @@ func (s *service) runScript(t *testing.T, script string, more map[string]any) {
 		}
 		count++
 		t.Run(one.Scenario, func(t *testing.T) {
-			t.Logf("%.1f s", one.Took)
+			t.Logf("%.1f s %s", one.Took, one.Note)
 			if one.Problem != "" {
 				t.Error(one.Problem)
 			}

@@ -89,6 +89,9 @@ func elsewhere(w http.ResponseWriter, r *http.Request) {
 // librarian owns an account for large files.
 const librarian = "nora.berg@example.org"
 
+// filmmaker owns an account for many large files.
+const filmmaker = "ines.prado@example.org"
+
 // owners returns the owners of the studio, those of the studio and the archive, and those of a gallery
 // each.
 func owners() (studio, both, galleries []string) {
@@ -120,6 +123,7 @@ func makeAccounts(t *testing.T, database string, access servers.S3Access) {
 	// Its name stands in no list of addresses: one scenario has it, from its first login to its last.
 	specs = append(specs, account.Spec{Namespace: "team-b", Name: "library", DisplayName: "Town library", Owners: []string{librarian}, MaxStorage: 128 << 20, MaxUploadSize: 64 << 20,
 		Undo: account.Undo{Window: 72 * time.Hour, For: account.UndoEveryone}})
+	specs = append(specs, account.Spec{Namespace: "team-b", Name: "films", DisplayName: "Film archive", Owners: []string{filmmaker}, MaxStorage: 4 << 30, MaxUploadSize: 64 << 20})
 	_, err := provision.Accounts(t.Context(), database, access, specs...)
 	must(t, err)
 }

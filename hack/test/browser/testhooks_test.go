@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// testHooks serves what no browser can do: read a user's mail, let a login expire, and make it an older one.
+// testHooks serves what no browser can do: read a user's mail, let a login expire, make it an older one, break connections, and make many files.
 func (s *service) testHooks(t *testing.T) string {
 	t.Helper()
 	hooks := http.NewServeMux()
@@ -54,6 +54,12 @@ func (s *service) testHooks(t *testing.T) string {
 	}
 	hooks.HandleFunc("POST /expire", change("UPDATE login_session SET expires_at = now() - interval '1 second' WHERE id = $1"))
 	hooks.HandleFunc("POST /age", change("UPDATE login_session SET logged_in_at = logged_in_at - interval '2 hours' WHERE id = $1"))
+	hooks.HandleFunc("POST /cut", func(w http.ResponseWriter, _ *http.Request) { s.front.CloseClientConnections(); answer(w, nil, "") })
+	// Makes each picture of an owner 600 times, with ids of before. The copies share their objects.
+	hooks.HandleFunc("POST /copy", change(`INSERT INTO stored_item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, capture)
+		SELECT (lpad(to_hex(('x' || substr(replace(i.id::text, '-', ''), 1, 12))::bit(48)::bigint - n), 12, '0') || substr(replace(i.id::text, '-', ''), 13))::uuid,
+			i.account_id, i.app_id, n || ' ' || i.file_name, i.access, i.caption, i.group_label, i.objects, i.bytes, i.created_at, i.sealed_at, i.capture
+		FROM stored_item i JOIN account a ON a.id = i.account_id CROSS JOIN generate_series(1, 600) n WHERE a.owners @> ARRAY[$1] AND i.file_name LIKE '%.png'`))
 	server := httptest.NewServer(hooks)
 	t.Cleanup(server.Close)
 	return server.URL
