@@ -181,7 +181,7 @@ func TestPrincipal_IsAnAppOfAnOwnedAccount(t *testing.T) {
 		t.Errorf("of another app: %+v, %v", got, err)
 	}
 	none := w.account(t, "none", owner)
-	apps, err := w.Service.Apps(t.Context(), session, w.tenant.Account.ID)
+	apps, err := w.Apps(t.Context(), session, w.tenant.Account.ID)
 	if err != nil || !slices.Equal(apps, []string{"beside", account.DefaultApp}) {
 		t.Errorf("the apps are %q, %v", apps, err)
 	}
@@ -189,7 +189,7 @@ func TestPrincipal_IsAnAppOfAnOwnedAccount(t *testing.T) {
 	is(t, "a missing app", err, fault.Forbidden)
 	_, err = w.Service.Principal(t.Context(), session, none.Account.ID, "beside")
 	is(t, "an app of another account", err, fault.Forbidden)
-	if apps, err := w.Service.Apps(t.Context(), session, foreign.Account.ID); err != nil || len(apps) > 0 {
+	if apps, err := w.Apps(t.Context(), session, foreign.Account.ID); err != nil || len(apps) > 0 {
 		t.Errorf("the apps of another owner are %q, %v", apps, err)
 	}
 	_, newer, err := w.Registry.IssueKey(t.Context(), w.tenant.App.ID, 2, time.Hour)

@@ -12,9 +12,9 @@ import (
 // changes the edges of letters, a page that looks different changes whole cells.
 const (
 	cellSize    = 20   // pixels of a side
-	mostMean    = 0.02 // of all cells, from 0 (the same) to 1 (black instead of white)
+	maxMean     = 0.02 // of all cells, from 0 (the same) to 1 (black instead of white)
 	farCell     = 0.15 // a cell that looks different
-	mostFar     = 0.03 // of the cells
+	maxFar      = 0.03 // of the cells
 	staleAdvice = "make screenshots takes the pictures of the documentation again"
 )
 
@@ -26,7 +26,7 @@ func compare(t *testing.T, documented, now string) {
 		t.Errorf("%s has %v, and the page now %v: %s", documented, was.Bounds().Max, is.Bounds().Max, staleAdvice)
 		return
 	}
-	if mean, far := difference(was, is); mean > mostMean || far > mostFar {
+	if mean, far := difference(was, is); mean > maxMean || far > maxFar {
 		t.Errorf("%s is stale: it differs by %.3f on average, and %.1f %% of it look different: %s", documented, mean, 100*far, staleAdvice)
 	}
 }
@@ -101,7 +101,7 @@ func TestDifference_IsSmallForOtherEdgesAndLargeForAnotherPage(t *testing.T) {
 		"an empty page":             {draw(func(int, int) bool { return false }), true},
 		"dark":                      {draw(func(x, y int) bool { return !text(x, y) }), true},
 	} {
-		if mean, far := difference(page, tt.other); (mean > mostMean || far > mostFar) != tt.stale {
+		if mean, far := difference(page, tt.other); (mean > maxMean || far > maxFar) != tt.stale {
 			t.Errorf("%s: %.4f, %.4f", name, mean, far)
 		}
 	}

@@ -23,7 +23,7 @@ func makeLargeFiles(t *testing.T) string {
 	folder := t.TempDir()
 	for n := range 10 {
 		name := fmt.Sprintf("Recording %d.bin", n)
-		file, err := os.Create(filepath.Join(folder, name)) //nolint:gosec // G304: the test's own folder
+		file, err := os.Create(filepath.Join(folder, name))
 		must(t, err)
 		_, err = io.CopyN(file, rand.NewChaCha8(sha256.Sum256([]byte(name))), size)
 		must(t, err)
