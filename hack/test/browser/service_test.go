@@ -21,6 +21,7 @@ import (
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/postgres"
 )
 
 // host is the name of the service in the browser.
@@ -89,7 +90,7 @@ func elsewhere(w http.ResponseWriter, r *http.Request) {
 // librarian owns an account for large files.
 const librarian = "nora.berg@example.org"
 
-// filmmaker owns an account for many large files.
+// filmmaker owns an account for many large files, with several apps.
 const filmmaker = "ines.prado@example.org"
 
 // owners returns the owners of the studio, those of the studio and the archive, and those of a gallery
@@ -124,8 +125,26 @@ func makeAccounts(t *testing.T, database string, access servers.S3Access) {
 	specs = append(specs, account.Spec{Namespace: "team-b", Name: "library", DisplayName: "Town library", Owners: []string{librarian}, MaxStorage: 128 << 20, MaxUploadSize: 64 << 20,
 		Undo: account.Undo{Window: 72 * time.Hour, For: account.UndoEveryone}})
 	specs = append(specs, account.Spec{Namespace: "team-b", Name: "films", DisplayName: "Film archive", Owners: []string{filmmaker}, MaxStorage: 4 << 30, MaxUploadSize: 64 << 20})
-	_, err := provision.Accounts(t.Context(), database, access, specs...)
+	made, err := provision.Accounts(t.Context(), database, access, specs...)
 	must(t, err)
+	addApps(t, database, made[len(made)-1].Account, "trailers", "stills")
+}
+
+// addApps gives an account more apps, each with a key.
+func addApps(t *testing.T, database string, of account.Account, names ...string) {
+	t.Helper()
+	store, err := postgres.Open(t.Context(), postgres.Config{DatabaseURL: database})
+	must(t, err)
+	defer store.Close()
+	registry := account.NewRegistry(store.Accounts, "provision", time.Now)
+	apps, _, err := registry.OpenApps(t.Context(), of.ID, names)
+	must(t, err)
+	for _, app := range apps {
+		if app.Name != account.DefaultApp {
+			_, _, err := registry.IssueKey(t.Context(), app.ID, 1, 0)
+			must(t, err)
+		}
+	}
 }
 
 // makeFiles returns a folder with files for uploads: landscapes, a document, and one that is too large.

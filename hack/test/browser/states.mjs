@@ -141,6 +141,7 @@ export async function visitStates(fixture, visit) {
   await visit('files-wrong', lea)
   await lea.close()
 
+  await visitApps(fixture, visit)
   await visitRunning(fixture, visit)
   await visitFull(fixture, visit)
   await visitEnds(fixture, visit)
@@ -166,6 +167,24 @@ export const hostileNames = [
   'Z\u0351\u036b\u0343\u036a\u0302\u036b\u033d\u034f\u0334\u0319\u0324\u031e a\u0300\u0301\u0302\u0303\u0304.txt',
   '\u5199\u771f\u306e\u4e00\u89a7\u3068\u3068\u3066\u3082\u9577\u3044\u540d\u524d'.repeat(8) + '.txt',
 ]
+
+// visitApps visits the files of an account with several apps.
+async function visitApps(fixture, visit) {
+  const ines = await fixture.newUser({ address: 'ines.prado@example.org', javascript: true })
+  await ines.logIn('/account/files')
+  await ines.open('.choice-of-app')
+  await visit('files-apps', ines)
+  await ines.press('.choice-of-app li:nth-child(3) a')
+  await ines.expectText('App trailers')
+  await ines.upload('Beach at dusk.png')
+  await ines.expectText('App trailers')
+  same(await ines.names(), ['Beach at dusk.png'], 'the files of the app')
+  await visit('files-of-an-app', ines)
+  await ines.open('.choice-of-app')
+  await ines.press('.choice-of-app li:nth-child(1) a')
+  same(await ines.names(), [], 'the files of the Default App')
+  await ines.close()
+}
 
 // visitRunning visits the files page with uploads that are running.
 async function visitRunning(fixture, visit) {
