@@ -130,7 +130,7 @@ func makeAccounts(t *testing.T, database string, access servers.S3Access) {
 	addApps(t, database, made[len(made)-1].Account, "trailers", "stills")
 }
 
-// addApps gives an account more apps, each with a key.
+// addApps opens more apps of an account, each with a key.
 func addApps(t *testing.T, database string, of account.Account, names ...string) {
 	t.Helper()
 	store, err := postgres.Open(t.Context(), postgres.Config{DatabaseURL: database})
