@@ -61,7 +61,8 @@ func (s *Service) SendCode(ctx context.Context, session LoginSession, address st
 	}
 	code.EncryptedEmail = s.Encrypter.Encrypt(plain)
 	err = s.Store.SetLoginCode(ctx, session.ID, session.CookieHash, code, []RateLimit{
-		s.resendLimit(email),
+		s.loginPause(session.ID, email),
+		s.addressPause(email),
 		s.rateLimit("codes_per_ip", network, s.cfg.CodesPerIP, ReasonTooManyCodesForNetwork),
 		s.rateLimit("codes_per_email", email, s.cfg.CodesPerEmail, ReasonTooManyCodesForEmail),
 	})
@@ -75,10 +76,22 @@ func (s *Service) SendCode(ctx context.Context, session LoginSession, address st
 	return nil
 }
 
-// resendLimit permits one code per e-mail address in Config.ResendAfter, across all sessions
-// and replicas. It does not delay a user who corrects a mistyped address.
-func (s *Service) resendLimit(email string) RateLimit {
-	limit := s.rateLimit("resend", email, 1, ReasonResendTooSoon)
+// codesInPause are the codes that an e-mail address gets in Config.ResendAfter: the one of a login, and the one
+// of a second login, in another browser or for another application, whose user would have to wait otherwise.
+const codesInPause = 2
+
+// loginPause permits one code for an e-mail address in Config.ResendAfter in one login. It does not delay a
+// user who corrects a mistyped address.
+func (s *Service) loginPause(id uuid.UUID, email string) RateLimit {
+	limit := s.rateLimit("resend_login", id.String()+" "+email, 1, ReasonResendTooSoon)
+	limit.Window = s.cfg.ResendAfter
+	return limit
+}
+
+// addressPause permits codesInPause for an e-mail address in Config.ResendAfter, across all logins and replicas,
+// so that nobody fills a mailbox at once. The limit of codes per hour holds besides.
+func (s *Service) addressPause(email string) RateLimit {
+	limit := s.rateLimit("resend", email, codesInPause, ReasonResendTooSoon)
 	limit.Window = s.cfg.ResendAfter
 	return limit
 }
@@ -146,7 +159,7 @@ func (s *Service) completeLogin(ctx context.Context, session LoginSession, now t
 	}
 	// The pause between two codes protects a mailbox. Who has entered a code has read it, and need not wait
 	// for the next login; the limit of codes per hour still holds.
-	if err := s.Store.CompleteLogin(ctx, session.ID, session.CodeMAC, hashSecret(cookie), now, now.Add(s.cfg.SessionTTL), s.resendLimit(session.Email)); err != nil {
+	if err := s.Store.CompleteLogin(ctx, session.ID, session.CodeMAC, hashSecret(cookie), now, now.Add(s.cfg.SessionTTL), s.addressPause(session.Email)); err != nil {
 		return "", sessionExpired(err)
 	}
 	s.Log.LogAttrs(ctx, slog.LevelInfo, "logged in", slog.String("login", session.ID.String()), slog.String("email", MaskEmail(session.Email)))

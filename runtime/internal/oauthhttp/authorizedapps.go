@@ -86,7 +86,7 @@ func (a *API) authorizedAppView(app oauth.AuthorizedApp) pages.AuthorizedApp {
 		view.Host = uri.Host
 		switch {
 		case isLoopback(uri):
-			view.Host = "a program on your computer"
+			view.Host = "an application on this computer"
 		case uri.Scheme != "https":
 			view.Host = uri.Scheme + " links"
 		}

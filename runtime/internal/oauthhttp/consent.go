@@ -39,7 +39,7 @@ func (a *API) consentPage(w http.ResponseWriter, r *http.Request, session oauth.
 
 // AccountView returns an account as the pages show it.
 func AccountView(owned account.Account) pages.Account {
-	view := pages.Account{ID: owned.ID.String(), Name: accountName(owned), Detail: owned.Namespace + "/" + owned.Name}
+	view := pages.Account{ID: owned.ID.String(), Name: accountName(owned), Detail: owned.Namespace + "/" + owned.Name, Policy: owned.ToolPolicy}
 	if owned.Undo.Covers(true) { // a login deletes as an agent does
 		view.UndoWindow = owned.Undo.Window
 	}

@@ -10,6 +10,8 @@ import (
 	"html/template"
 	"io"
 	"time"
+
+	"mediastack.dev/runtime/account"
 )
 
 // Form holds the hidden fields of every form: request (the ID of the login session) and
@@ -42,6 +44,8 @@ type Account struct {
 	Detail string
 	// UndoWindow is how long a delete by a login can be undone; 0 = not at all.
 	UndoWindow time.Duration
+	// Policy is the tool policy of the account.
+	Policy account.ToolPolicy
 }
 
 // Scope is an OAuth scope, such as media:read.
@@ -100,7 +104,16 @@ type AuthorizedApp struct {
 	Verified bool
 	Since    time.Time
 	LastUsed time.Time // zero = never
+	// Policy is the tool policy of the account.
+	Policy account.ToolPolicy
+	// Requests are those that the application has sent with this access.
+	Requests int64
+	// Facts follow those that every application has, such as ceilings.
+	Facts []Fact
 }
+
+// Fact is a row of a list of facts.
+type Fact struct{ Name, Text string }
 
 // AuthorizedAppsPage lists the authorized applications. To revoke access it posts the field
 // grant or, for all applications, all=1 to /account/connections/revoke; to log out it posts
