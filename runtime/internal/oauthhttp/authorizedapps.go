@@ -81,7 +81,7 @@ func revokedNotice(query url.Values) string {
 }
 
 func (a *API) authorizedAppView(app oauth.AuthorizedApp) pages.AuthorizedApp {
-	view := pages.AuthorizedApp{ID: app.ID.String(), Name: app.ClientName, Account: app.AccountName, Verified: a.isTrusted(app.ClientID, app.RedirectURI), Since: app.CreatedAt}
+	view := pages.AuthorizedApp{ID: app.ID.String(), Name: app.ClientName, Account: app.AccountName, Verified: a.isTrusted(app.ClientID, app.RedirectURI), Since: app.CreatedAt, Policy: app.ToolPolicy, Requests: app.Requests}
 	if uri, err := url.Parse(app.RedirectURI); err == nil {
 		view.Host = uri.Host
 		switch {
