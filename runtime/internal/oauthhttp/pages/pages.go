@@ -9,6 +9,7 @@ import (
 	"embed"
 	"html/template"
 	"io"
+	"strings"
 	"time"
 
 	"mediastack.dev/runtime/account"
@@ -177,6 +178,8 @@ type brand struct {
 	Logo  string // empty = none
 	Icon  string
 	Style string
+	// Links are at the end of each page, to pages of other sites.
+	Links []PageLink
 }
 
 // New reads the logo and parses all templates, so that errors show at startup.
@@ -198,6 +201,11 @@ func New(cfg Config) (*Pages, error) {
 		"mark.svg":  newAsset("image/svg+xml", []byte(markSVG(light, dark))),
 	}}
 	p.brand.Style, p.brand.Icon = p.assets.link("style.css"), p.assets.link("mark.svg")
+	for _, link := range []PageLink{{Text: "Support", URL: cfg.Support}, {Text: "Privacy", URL: cfg.Privacy}, {Text: "Terms", URL: cfg.Terms}} {
+		if link.URL != "" {
+			p.brand.Links = append(p.brand.Links, link)
+		}
+	}
 	if cfg.Logo != "" {
 		name, logo, err := readLogo(cfg.Logo)
 		if err != nil {
@@ -218,6 +226,16 @@ func New(cfg Config) (*Pages, error) {
 		}
 	}
 	return p, nil
+}
+
+// Picture returns the path of the picture of the brand, the logo or the mark, and its media type. A path that has a
+// hash of the picture does not change while it stays.
+func (p *Pages) Picture() (path, mediaType string) {
+	name := "mark.svg"
+	if p.brand.Logo != "" {
+		name, _, _ = strings.Cut(strings.TrimPrefix(p.brand.Logo, AssetsPath), "?")
+	}
+	return p.assets.link(name), p.assets[name].contentType
 }
 
 // view is the data of the layout template.
