@@ -16,7 +16,9 @@ const maxAuthorizedApps = 200
 type AuthorizedApp struct {
 	Grant
 	AccountName string
-	ToolPolicy  account.ToolPolicy
+	// Account is the namespace and name of the account.
+	Account    string
+	ToolPolicy account.ToolPolicy
 }
 
 // AuthorizedApps returns the applications that the user has authorized, newest first.

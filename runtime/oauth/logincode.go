@@ -114,7 +114,7 @@ func codeMACInput(id uuid.UUID, email, digits string) []string {
 	return []string{"login_code", id.String(), email, digits}
 }
 
-// VerifyCode logs the browser in if text is the newest code of its session, and returns the
+// VerifyCode logs the browser in if text is the newest code of its session, or the fixed code of its address, and returns the
 // new value of the cookie. The old cookie, which an attacker may have planted (session
 // fixation), becomes invalid. Invalid for a wrong code, NotFound if the session has no
 // attempts left, Busy if there were too many attempts for the e-mail address.
@@ -123,7 +123,7 @@ func (s *Service) VerifyCode(ctx context.Context, session LoginSession, text str
 	if session.Email == "" {
 		return "", ReasonNoCodeSent.Fault()
 	}
-	digits, err := parseCode(text)
+	digits, err := s.parseCode(text)
 	if err != nil {
 		return "", err
 	}
@@ -140,10 +140,16 @@ func (s *Service) VerifyCode(ctx context.Context, session LoginSession, text str
 		return "", err
 	}
 	now := s.Now()
+	fixed := false
+	if len(digits) == ReviewCodeDigits {
+		if fixed, err = s.isReviewCode(ctx, current, digits); err != nil {
+			return "", err
+		}
+	}
 	switch {
 	case current.CodeMAC == nil || current.CodeExpiresAt == nil || !now.Before(*current.CodeExpiresAt):
 		return "", ReasonCodeExpired.Fault()
-	case s.verifyMAC(current.CodeMAC, codeMACInput(current.ID, current.Email, digits)...):
+	case fixed, s.verifyMAC(current.CodeMAC, codeMACInput(current.ID, current.Email, digits)...):
 		return s.completeLogin(ctx, current, now)
 	case current.Attempts >= s.cfg.MaxAttempts:
 		return "", ReasonTooManyAttempts.Fault()
@@ -166,15 +172,15 @@ func (s *Service) completeLogin(ctx context.Context, session LoginSession, now t
 	return cookie, nil
 }
 
-// parseCode returns the digits of a code as a user typed it.
-func parseCode(text string) (string, error) {
+// parseCode returns the digits of a code as a user typed it: of one from an e-mail or, where there are any, a fixed one.
+func (s *Service) parseCode(text string) (string, error) {
 	digits := strings.Map(func(r rune) rune {
 		if r == ' ' || r == '-' || r == '\u00a0' {
 			return -1
 		}
 		return r
 	}, text)
-	if len(digits) != CodeDigits || strings.Trim(digits, "0123456789") != "" {
+	if isLength := len(digits) == CodeDigits || s.HasReviewCodes() && len(digits) == ReviewCodeDigits; !isLength || strings.Trim(digits, "0123456789") != "" {
 		return "", ReasonMalformedCode.Fault()
 	}
 	return digits, nil

@@ -135,7 +135,7 @@ func (s Logins) AuthorizedApps(ctx context.Context, email string, now time.Time,
 	}
 	apps := make([]oauth.AuthorizedApp, 0, len(rows))
 	for _, row := range rows {
-		app := oauth.AuthorizedApp{Grant: grantOf(row.OAuthGrant), AccountName: row.Account.DisplayName, ToolPolicy: toolPolicyOf(row.Account)}
+		app := oauth.AuthorizedApp{Grant: grantOf(row.OAuthGrant), AccountName: row.Account.DisplayName, Account: oauth.NamespacedName(accountOf(row.Account)), ToolPolicy: toolPolicyOf(row.Account)}
 		if app.AccountName == "" {
 			app.AccountName = row.Account.Name
 		}

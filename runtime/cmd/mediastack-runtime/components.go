@@ -319,7 +319,7 @@ func (b *builder) buildAPIs() error {
 			return usageError{err}
 		}
 	}
-	found, err := newListing(b.serveCommand, b.shown)
+	found, err := newListing(b.Listing, b.Server, b.Pages, b.shown)
 	if err != nil {
 		return usageError{err}
 	}

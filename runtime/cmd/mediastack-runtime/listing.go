@@ -5,8 +5,10 @@ import (
 	"strings"
 
 	"mediastack.dev/runtime/internal/listing"
+	"mediastack.dev/runtime/internal/mail"
 	"mediastack.dev/runtime/internal/mcp"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
+	"mediastack.dev/runtime/internal/server"
 )
 
 // iconsOf returns the icons of the service. Its pages serve them, so without logins there are none.
@@ -23,31 +25,33 @@ func iconsOf(baseURL string, shown *pages.Pages) []listing.Icon {
 }
 
 // newListing returns what directories read. shown is nil where nobody can log in.
-func newListing(c *serveCommand, shown *pages.Pages) (*listing.Listing, error) {
-	cfg := c.Listing
-	cfg.BaseURL, cfg.Title, cfg.Website, cfg.Version = c.Server.BaseURL, c.Pages.Name, c.Pages.Website, versionText()
-	deps := listing.Deps{ProtocolVersions: mcp.ProtocolVersions(), Icons: iconsOf(c.Server.BaseURL, shown)}
-	if !c.Mail.Enabled() {
-		deps.KeyHeader = "x-" + c.Server.Brand + "-apikey"
+func newListing(cfg listing.Config, of server.Config, brand pages.Config, shown *pages.Pages) (*listing.Listing, error) {
+	cfg.BaseURL, cfg.Title, cfg.Website, cfg.Version = of.BaseURL, brand.Name, brand.Website, versionText()
+	deps := listing.Deps{ProtocolVersions: mcp.ProtocolVersions(), Icons: iconsOf(of.BaseURL, shown)}
+	if shown == nil {
+		deps.KeyHeader = "x-" + of.Brand + "-apikey"
 	}
 	return listing.New(cfg, deps)
 }
 
-// serverJSONCommand prints the document for a registry. It has the settings of serve, so that it says what serve does.
+// serverJSONCommand prints the document for a registry. It has the settings of serve that the document follows from.
 type serverJSONCommand struct {
-	Settings serveCommand `embed:""`
+	Server  server.Config  `embed:"" group:"Server"`
+	Listing listing.Config `embed:"" group:"Server"`
+	Pages   pages.Config   `embed:"" group:"Login"`
+	Mail    mail.Config    `embed:"" group:"Login"`
 }
 
 // Run prints the document. It reaches no server.
 func (c *serverJSONCommand) Run(io stdio) error {
 	var shown *pages.Pages
-	if c.Settings.Mail.Enabled() {
+	if c.Mail.Enabled() {
 		var err error
-		if shown, err = pages.New(c.Settings.Pages); err != nil {
+		if shown, err = pages.New(c.Pages); err != nil {
 			return usageError{err}
 		}
 	}
-	found, err := newListing(&c.Settings, shown)
+	found, err := newListing(c.Listing, c.Server, c.Pages, shown)
 	if err != nil {
 		return usageError{err}
 	}

@@ -94,6 +94,9 @@ func (a *API) authorizedAppView(app oauth.AuthorizedApp) pages.AuthorizedApp {
 	for _, scope := range app.Scopes {
 		view.Scopes = append(view.Scopes, pages.Scope(scope))
 	}
+	if a.OAuth.HasReviewCode(app.Account) {
+		view.Facts = append(view.Facts, pages.Fact{Name: "Reviewers", Text: "A fixed code, for the reviewers of directories, opens this account as well."})
+	}
 	if app.LastUsedAt != nil {
 		view.LastUsed = *app.LastUsedAt
 	}

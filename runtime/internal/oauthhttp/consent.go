@@ -25,7 +25,9 @@ func (a *API) consentPage(w http.ResponseWriter, r *http.Request, session oauth.
 	}
 	page := pages.ConsentPage{Form: a.FormFields(session), Application: *applicationView(session.AuthorizationRequest), Email: session.Email}
 	for _, owned := range accounts {
-		page.Accounts = append(page.Accounts, AccountView(owned))
+		view := AccountView(owned)
+		view.FixedCode = a.OAuth.HasReviewCode(oauth.NamespacedName(owned))
+		page.Accounts = append(page.Accounts, view)
 	}
 	for _, scope := range session.AuthorizationRequest.Scopes {
 		page.Scopes = append(page.Scopes, pages.Scope(scope))

@@ -88,7 +88,7 @@ func (a *API) emailPage(w http.ResponseWriter, r *http.Request, session oauth.Lo
 // codePage shows the page for the code. The caller sets the text of err in page.
 func (a *API) codePage(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, page pages.CodePage, err error) {
 	page.Form, page.Application, page.Email = a.FormFields(session), applicationView(session.AuthorizationRequest), session.Email
-	page.ResendIn = a.OAuth.ResendIn(session)
+	page.ResendIn, page.FixedCodes = a.OAuth.ResendIn(session), a.OAuth.HasReviewCodes()
 	if session.CodeSentAt != nil {
 		page.SentAgo = max(0, a.Now().Sub(*session.CodeSentAt))
 	}

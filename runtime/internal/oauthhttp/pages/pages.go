@@ -47,6 +47,8 @@ type Account struct {
 	UndoWindow time.Duration
 	// Policy is the tool policy of the account.
 	Policy account.ToolPolicy
+	// FixedCode means that the account has a fixed login code.
+	FixedCode bool
 }
 
 // Scope is an OAuth scope, such as media:read.
@@ -82,6 +84,7 @@ type CodePage struct {
 	Continued   bool          // the user began another login, and continues this one
 	SentAgo     time.Duration // since the code was sent
 	ValidFor    time.Duration // the lifetime of a code; 0 = not shown
+	FixedCodes  bool          // some account has a fixed code, whichever address this is
 }
 
 // ConsentPage asks whether the application may access an account. It posts account and
