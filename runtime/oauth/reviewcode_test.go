@@ -61,7 +61,10 @@ func TestReviewCode_OpensNothingElse(t *testing.T) {
 		"another address":              {account: name, email: "bo@example.org"},
 		"an address that owns nothing": {account: name, email: "eve@example.org"},
 		"a second account":             {account: name, email: owner, change: func(t *testing.T, w *env) { t.Helper(); w.account(t, "second", owner) }},
-		"an owner who was removed":     {account: name, email: owner, change: func(t *testing.T, w *env) { t.Helper(); w.ensure(t, func(s *account.Spec) { s.Owners = []string{"bo@example.org"} }) }},
+		"an owner who was removed": {account: name, email: owner, change: func(t *testing.T, w *env) {
+			t.Helper()
+			w.ensure(t, func(s *account.Spec) { s.Owners = []string{"bo@example.org"} })
+		}},
 		"an account that is suspended": {account: name, email: owner, change: func(t *testing.T, w *env) { t.Helper(); w.ensure(t, func(s *account.Spec) { s.Suspended = true }) }},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -2,11 +2,12 @@ package pages
 
 import (
 	"fmt"
-	"net/mail"
 	"net/url"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"mediastack.dev/runtime/account"
 )
 
 // Config holds the branding of the pages. The tags are flag and environment names.
@@ -34,10 +35,10 @@ func (c Config) Validate() error {
 		return fmt.Errorf("SERVICE_BRAND_COLOR %w", err)
 	}
 	for _, link := range []struct{ name, text string }{{"SERVICE_BRAND_WEBSITE", c.Website}, {"SERVICE_SUPPORT_URL", c.Support}, {"SERVICE_PRIVACY_URL", c.Privacy}, {"SERVICE_TERMS_URL", c.Terms}} {
-		isMail := link.name == "SERVICE_SUPPORT_URL" && strings.HasPrefix(link.text, "mailto:")
-		if link.text != "" && !(isMail && isMailto(link.text)) && !isWebPage(link.text) {
-			return fmt.Errorf("%s must be a URL like https://example.org/page, not %q", link.name, link.text)
+		if link.text == "" || isWebPage(link.text) || link.name == "SERVICE_SUPPORT_URL" && isMailto(link.text) {
+			continue
 		}
+		return fmt.Errorf("%s must be a URL like https://example.org/page, not %q", link.name, link.text)
 	}
 	return nil
 }
@@ -48,8 +49,9 @@ func isWebPage(text string) bool {
 	return err == nil && (page.Scheme == "https" || page.Scheme == "http") && page.Host != "" && page.User == nil && !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// isMailto reports whether a text is the URL of one e-mail address.
+// isMailto reports whether a text is the URL of one e-mail address, without a subject or text.
 func isMailto(text string) bool {
-	address, err := mail.ParseAddress(strings.TrimPrefix(text, "mailto:"))
-	return err == nil && "mailto:"+address.Address == text
+	address, ok := strings.CutPrefix(text, "mailto:")
+	_, isAddress := account.ParseEmail(address)
+	return ok && isAddress && !strings.ContainsAny(address, "?%#")
 }
