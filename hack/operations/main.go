@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 
 	"mediastack.dev/hack/doctables"
@@ -35,6 +37,7 @@ const (
 	source   = "runtime/account/operation.go"
 	document = "runtime/internal/api/openapi.yaml"
 	names    = "api/v1alpha1/zz_generated.mcp.go"
+	policy   = "api/v1alpha1/mediaaccount_types.go"
 )
 
 // update writes all files.
@@ -42,11 +45,44 @@ func update(root string) error {
 	if err := os.WriteFile(filepath.Join(root, names), namesFile(), 0o644); err != nil {
 		return err
 	}
+	if err := updateRules(filepath.Join(root, policy)); err != nil {
+		return err
+	}
 	paths, err := readPaths(root)
 	if err != nil {
 		return err
 	}
 	return tables(paths).Write(filepath.Join(root, "docs", "reference"))
+}
+
+// The lists in the rules of the tool policy: of the tools that change nothing, and of the toolsets that have one.
+var (
+	readingTools    = regexp.MustCompile(`(self\.tools\.exists\(t, t in \[)[^\]]*\]`)
+	readingToolsets = regexp.MustCompile(`(self\.toolsets\.exists\(s, s in \[)[^\]]*\]`)
+)
+
+// updateRules writes the lists into the rules of the custom resource, which rejects a policy with readOnly that leaves no tool.
+func updateRules(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var tools, toolsets []string
+	for _, one := range account.Operations() {
+		if one.Reads() {
+			tools = append(tools, "'"+string(one)+"'")
+			if set := "'" + one.Toolset() + "'"; !slices.Contains(toolsets, set) {
+				toolsets = append(toolsets, set)
+			}
+		}
+	}
+	for list, of := range map[*regexp.Regexp][]string{readingTools: tools, readingToolsets: toolsets} {
+		if found := len(list.FindAll(text, -1)); found != 1 {
+			return fmt.Errorf("%s has %d rules with %s, not 1", file, found, list)
+		}
+		text = list.ReplaceAll(text, []byte("${1}"+strings.Join(of, ", ")+"]"))
+	}
+	return os.WriteFile(file, text, 0o644)
 }
 
 // namesFile returns the types of the names in the custom resource. Package v1alpha1 cannot import the table: it
@@ -62,11 +98,13 @@ package v1alpha1
 
 // MCPTool is the name of an MCP tool.
 //
+// +kubebuilder:validation:MaxLength=63
 // +kubebuilder:validation:Enum=` + strings.Join(tools, ";") + `
 type MCPTool string
 
 // MCPToolset is the name of a set of MCP tools.
 //
+// +kubebuilder:validation:MaxLength=63
 // +kubebuilder:validation:Enum=` + strings.Join(account.Toolsets(), ";") + `
 type MCPToolset string
 `)

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 
 	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/account"
 )
 
 // maxAuthorizedApps bounds the list of authorized applications.
@@ -14,6 +16,9 @@ const maxAuthorizedApps = 200
 type AuthorizedApp struct {
 	Grant
 	AccountName string
+	// Account is the namespace and name of the account.
+	Account    string
+	ToolPolicy account.ToolPolicy
 }
 
 // AuthorizedApps returns the applications that the user has authorized, newest first.

@@ -11,10 +11,11 @@ type Config struct {
 	MaxTTL           time.Duration `name:"login-max-ttl" env:"SERVICE_LOGIN_MAX_TTL" default:"720h" help:"Longest time after a login for which the use of the account's pages extends the session, up to 720h. One that is not longer than SERVICE_LOGIN_TTL extends nothing."`
 	CodeTTL          time.Duration `name:"login-code-ttl" env:"SERVICE_LOGIN_CODE_TTL" default:"10m" help:"Lifetime of a login code. Only the newest code is valid."`
 	MaxAttempts      int           `name:"login-max-attempts" env:"SERVICE_LOGIN_MAX_ATTEMPTS" default:"5" help:"Maximum wrong codes in one login session."`
-	ResendAfter      time.Duration `name:"login-resend-after" env:"SERVICE_LOGIN_RESEND_AFTER" default:"30s" help:"Minimum time between two codes for the same e-mail address, across all login sessions and replicas; from 0s to 1h."`
+	ResendAfter      time.Duration `name:"login-resend-after" env:"SERVICE_LOGIN_RESEND_AFTER" default:"30s" help:"Minimum time between two codes in one login. In it an e-mail address gets two codes at most, across all login sessions and replicas; from 0s to 1h."`
 	CodesPerEmail    int           `name:"login-codes-per-email" env:"SERVICE_LOGIN_CODES_PER_EMAIL" default:"5" help:"Maximum codes per hour for one e-mail address."`
 	AttemptsPerEmail int           `name:"login-attempts-per-email" env:"SERVICE_LOGIN_ATTEMPTS_PER_EMAIL" default:"15" help:"Maximum code attempts per hour for one e-mail address, across all login sessions."`
 	CodesPerIP       int           `name:"login-codes-per-ip" env:"SERVICE_LOGIN_CODES_PER_IP" default:"20" help:"Maximum codes per hour for one client IP (IPv6: one /64)."`
+	ReviewLogins     []string      `name:"review-logins" env:"SERVICE_REVIEW_LOGINS" help:"Fixed login codes for the reviewers of directories: entries of mediastack-runtime secrets review-code, separated by commas. Each has a hash, and holds for one account. None by default."`
 
 	AuthorizationCodeTTL time.Duration `name:"oauth-code-ttl" env:"SERVICE_OAUTH_CODE_TTL" default:"60s" help:"Lifetime of an authorization code, from consent to tokens."`
 	AccessTTL            time.Duration `name:"oauth-access-ttl" env:"SERVICE_OAUTH_ACCESS_TTL" default:"1h" help:"Lifetime of an access token."`
@@ -59,5 +60,6 @@ func (c Config) Validate() error {
 			return fmt.Errorf("%s must be from 1 to %d, not %d", n.name, n.max, n.value)
 		}
 	}
-	return nil
+	_, err := parseReviewLogins(c.ReviewLogins)
+	return err
 }

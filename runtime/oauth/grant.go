@@ -32,6 +32,8 @@ type Grant struct {
 	Resource    string
 	CreatedAt   time.Time
 	LastUsedAt  *time.Time
+	// Requests are those with the tokens of the grant, but not the last minute's.
+	Requests int64
 
 	// State of the account, set when the store locks the grant for a token request.
 	Suspended bool // the account is suspended

@@ -61,7 +61,8 @@ func (s *Service) SendCode(ctx context.Context, session LoginSession, address st
 	}
 	code.EncryptedEmail = s.Encrypter.Encrypt(plain)
 	err = s.Store.SetLoginCode(ctx, session.ID, session.CookieHash, code, []RateLimit{
-		s.resendLimit(email),
+		s.loginPause(session.ID, email),
+		s.addressPause(email),
 		s.rateLimit("codes_per_ip", network, s.cfg.CodesPerIP, ReasonTooManyCodesForNetwork),
 		s.rateLimit("codes_per_email", email, s.cfg.CodesPerEmail, ReasonTooManyCodesForEmail),
 	})
@@ -75,10 +76,22 @@ func (s *Service) SendCode(ctx context.Context, session LoginSession, address st
 	return nil
 }
 
-// resendLimit permits one code per e-mail address in Config.ResendAfter, across all sessions
-// and replicas. It does not delay a user who corrects a mistyped address.
-func (s *Service) resendLimit(email string) RateLimit {
-	limit := s.rateLimit("resend", email, 1, ReasonResendTooSoon)
+// codesInPause are the codes that an e-mail address gets in Config.ResendAfter: the one of a login, and the one
+// of a second login, in another browser or for another application, whose user would have to wait otherwise.
+const codesInPause = 2
+
+// loginPause permits one code for an e-mail address in Config.ResendAfter in one login. It does not delay a
+// user who corrects a mistyped address.
+func (s *Service) loginPause(id uuid.UUID, email string) RateLimit {
+	limit := s.rateLimit("resend_login", id.String()+" "+email, 1, ReasonResendTooSoon)
+	limit.Window = s.cfg.ResendAfter
+	return limit
+}
+
+// addressPause permits codesInPause for an e-mail address in Config.ResendAfter, across all logins and replicas,
+// so that nobody fills a mailbox at once. The limit of codes per hour holds besides.
+func (s *Service) addressPause(email string) RateLimit {
+	limit := s.rateLimit("resend", email, codesInPause, ReasonResendTooSoon)
 	limit.Window = s.cfg.ResendAfter
 	return limit
 }
@@ -101,7 +114,7 @@ func codeMACInput(id uuid.UUID, email, digits string) []string {
 	return []string{"login_code", id.String(), email, digits}
 }
 
-// VerifyCode logs the browser in if text is the newest code of its session, and returns the
+// VerifyCode logs the browser in if text is the newest code of its session, or the fixed code of its address, and returns the
 // new value of the cookie. The old cookie, which an attacker may have planted (session
 // fixation), becomes invalid. Invalid for a wrong code, NotFound if the session has no
 // attempts left, Busy if there were too many attempts for the e-mail address.
@@ -110,7 +123,7 @@ func (s *Service) VerifyCode(ctx context.Context, session LoginSession, text str
 	if session.Email == "" {
 		return "", ReasonNoCodeSent.Fault()
 	}
-	digits, err := parseCode(text)
+	digits, err := s.parseCode(text)
 	if err != nil {
 		return "", err
 	}
@@ -127,10 +140,16 @@ func (s *Service) VerifyCode(ctx context.Context, session LoginSession, text str
 		return "", err
 	}
 	now := s.Now()
+	fixed := false
+	if len(digits) == ReviewCodeDigits {
+		if fixed, err = s.isReviewCode(ctx, current, digits); err != nil {
+			return "", err
+		}
+	}
 	switch {
 	case current.CodeMAC == nil || current.CodeExpiresAt == nil || !now.Before(*current.CodeExpiresAt):
 		return "", ReasonCodeExpired.Fault()
-	case s.verifyMAC(current.CodeMAC, codeMACInput(current.ID, current.Email, digits)...):
+	case fixed, s.verifyMAC(current.CodeMAC, codeMACInput(current.ID, current.Email, digits)...):
 		return s.completeLogin(ctx, current, now)
 	case current.Attempts >= s.cfg.MaxAttempts:
 		return "", ReasonTooManyAttempts.Fault()
@@ -146,22 +165,22 @@ func (s *Service) completeLogin(ctx context.Context, session LoginSession, now t
 	}
 	// The pause between two codes protects a mailbox. Who has entered a code has read it, and need not wait
 	// for the next login; the limit of codes per hour still holds.
-	if err := s.Store.CompleteLogin(ctx, session.ID, session.CodeMAC, hashSecret(cookie), now, now.Add(s.cfg.SessionTTL), s.resendLimit(session.Email)); err != nil {
+	if err := s.Store.CompleteLogin(ctx, session.ID, session.CodeMAC, hashSecret(cookie), now, now.Add(s.cfg.SessionTTL), s.addressPause(session.Email)); err != nil {
 		return "", sessionExpired(err)
 	}
 	s.Log.LogAttrs(ctx, slog.LevelInfo, "logged in", slog.String("login", session.ID.String()), slog.String("email", MaskEmail(session.Email)))
 	return cookie, nil
 }
 
-// parseCode returns the digits of a code as a user typed it.
-func parseCode(text string) (string, error) {
+// parseCode returns the digits of a code as a user typed it: of one from an e-mail or, where there are any, a fixed one.
+func (s *Service) parseCode(text string) (string, error) {
 	digits := strings.Map(func(r rune) rune {
 		if r == ' ' || r == '-' || r == '\u00a0' {
 			return -1
 		}
 		return r
 	}, text)
-	if len(digits) != CodeDigits || strings.Trim(digits, "0123456789") != "" {
+	if isLength := len(digits) == CodeDigits || s.HasReviewCodes() && len(digits) == ReviewCodeDigits; !isLength || strings.Trim(digits, "0123456789") != "" {
 		return "", ReasonMalformedCode.Fault()
 	}
 	return digits, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,7 +62,7 @@ func TestRateLimit_HoldsPerNetwork(t *testing.T) {
 }
 
 // The limit held for one session only: many sessions could send a code to the same address
-// at once, each through another replica.
+// at once, each through another replica. Two may, so that a second login need not wait.
 func TestResendLimit_HoldsPerEmailAcrossSessionsAndReplicas(t *testing.T) {
 	t.Parallel()
 	for name, email := range map[string]string{"an owner's address": owner, "an address that owns nothing": "unknown@example.org"} {
@@ -93,14 +94,43 @@ func TestResendLimit_HoldsPerEmailAcrossSessionsAndReplicas(t *testing.T) {
 					t.Errorf("the error is %v, retry after %s", err, f.RetryAfter)
 				}
 			}
-			if queued := w.QueryInt(t, "SELECT count(*) FROM work"); len(rejected) != 7 || queued != 1 {
+			if queued := w.QueryInt(t, "SELECT count(*) FROM work"); len(rejected) != 6 || queued != 2 {
 				t.Errorf("%d of 8 rejected, %d e-mails queued", len(rejected), queued)
 			}
 			late := w.startLogin(t, authorizationRequest())
 			must(t, late.sendCode(t, "mistyped@example.org")) // another address need not wait
 			w.clock.Advance(cfg.ResendAfter)
 			must(t, late.sendCode(t, email))
-			is(t, "again", w.startLogin(t, authorizationRequest()).sendCode(t, email), fault.Busy)
+			must(t, w.startLogin(t, authorizationRequest()).sendCode(t, email))
+			is(t, "a third login", w.startLogin(t, authorizationRequest()).sendCode(t, email), fault.Busy)
 		})
 	}
+}
+
+// The code that an address has left in the pause is for another login: who presses twice has one mail.
+func TestResendLimit_HoldsInOneLogin(t *testing.T) {
+	t.Parallel()
+	cfg := defaults
+	cfg.ResendAfter = 30 * time.Second
+	w := newEnv(t, func(c *oauth.Config) { *c = cfg })
+	replicas := []*oauth.Service{w.Service, w.service(t, cfg, "a")}
+	b := w.startLogin(t, authorizationRequest())
+	session := b.session(t)
+	var sent atomic.Int64
+	var sending sync.WaitGroup
+	for n := range 8 {
+		sending.Go(func() {
+			if replicas[n%2].SendCode(context.WithoutCancel(t.Context()), session, owner, network) == nil {
+				sent.Add(1)
+			}
+		})
+	}
+	sending.Wait()
+	if codes := w.mailedCodes(t, owner); sent.Load() != 1 || len(codes) != 1 {
+		t.Errorf("%d requests of one login are accepted, %d codes are mailed", sent.Load(), len(codes))
+	}
+	// A rejected request takes nothing of what another login has left.
+	must(t, w.startLogin(t, authorizationRequest()).sendCode(t, owner))
+	w.clock.Advance(cfg.ResendAfter)
+	must(t, b.sendCode(t, owner))
 }

@@ -74,6 +74,7 @@ type Deps struct {
 type Service struct {
 	Deps
 	cfg     Config
+	review  map[string]reviewLogin // by address
 	metrics metrics
 }
 
@@ -82,7 +83,14 @@ func NewService(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Service{Deps: deps, cfg: cfg, metrics: newMetrics()}, nil
+	review, err := parseReviewLogins(cfg.ReviewLogins)
+	if err != nil {
+		return nil, err
+	}
+	for _, login := range review {
+		deps.Log.Warn("an account has a fixed login code", "account", login.account)
+	}
+	return &Service{Deps: deps, cfg: cfg, review: review, metrics: newMetrics()}, nil
 }
 
 // mac returns the MAC of a list of strings. They must not contain zero bytes.

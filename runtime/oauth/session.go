@@ -121,10 +121,11 @@ func (s *Service) IsRecentLogin(session LoginSession) bool {
 
 // CanContinue reports whether a code that was sent in the login pending can be entered in place of one for
 // newer, which asks for the same: the same address, and the same application with the same rights, or none.
-// The caller has the cookies of both, so it is one browser.
+// The caller has the cookies of both, so it is one browser. After the pause newer gets a code of its own: who
+// begins again later may not have received the first one.
 func (s *Service) CanContinue(pending, newer LoginSession, email string) bool {
 	return pending.ID != newer.ID && pending.Email == email && !pending.LoggedIn() && !newer.LoggedIn() &&
-		pending.CodeMAC != nil && pending.CodeExpiresAt != nil && s.Now().Before(*pending.CodeExpiresAt) && pending.Attempts < s.cfg.MaxAttempts &&
+		pending.CodeMAC != nil && pending.CodeExpiresAt != nil && s.Now().Before(*pending.CodeExpiresAt) && pending.Attempts < s.cfg.MaxAttempts && s.ResendIn(pending) > 0 &&
 		pending.AuthorizationRequest.asksAs(newer.AuthorizationRequest)
 }
 

@@ -242,7 +242,8 @@ func manyCodes(c *oauth.Config) { c.CodesPerEmail, c.CodesPerIP, c.AttemptsPerEm
 
 func TestCanContinue_ForTheSameThingOnly(t *testing.T) {
 	t.Parallel()
-	w := stillEnv(t, manyCodes)
+	const pause = 30 * time.Second
+	w := stillEnv(t, manyCodes, func(c *oauth.Config) { c.ResendAfter = pause })
 	request := func(change func(*oauth.AuthorizationRequest)) *oauth.AuthorizationRequest {
 		r := authorizationRequest()
 		change(r)
@@ -256,24 +257,25 @@ func TestCanContinue_ForTheSameThingOnly(t *testing.T) {
 		email         string
 		want          bool
 	}{
-		"the pages of the account":  {want: true},
-		"the same application":      {first: authorizationRequest(), second: authorizationRequest(), want: true},
-		"another try of it":         {first: authorizationRequest(), second: request(func(r *oauth.AuthorizationRequest) { r.State, r.HasState, r.CodeChallenge = "x", true, "y" }), want: true},
-		"an application, and pages": {first: authorizationRequest()},
-		"pages, and an application": {second: authorizationRequest()},
-		"another application":       {first: authorizationRequest(), second: request(func(r *oauth.AuthorizationRequest) { r.ClientID = "mcl_other" })},
-		"another redirect URI":      {first: authorizationRequest(), second: request(func(r *oauth.AuthorizationRequest) { r.RedirectURI += "x" })},
-		"another resource":          {first: authorizationRequest(), second: request(func(r *oauth.AuthorizationRequest) { r.Resource += "x" })},
-		"more rights":               {first: authorizationRequest(), second: request(func(r *oauth.AuthorizationRequest) { r.Scopes = append(r.Scopes, oauth.ScopeDelete) })},
-		"fewer rights":              {first: authorizationRequest(), second: request(func(r *oauth.AuthorizationRequest) { r.Scopes = r.Scopes[:1] })},
-		"another address":           {email: "bo@example.org"},
-		"an unsent code":            {pending: func(s *oauth.LoginSession) { s.CodeMAC = nil }},
-		"a code without an end":     {pending: func(s *oauth.LoginSession) { s.CodeExpiresAt = nil }},
-		"a code that has expired":   {pending: func(s *oauth.LoginSession) { s.CodeExpiresAt = new(w.clock.Now()) }},
-		"no tries left":             {pending: func(s *oauth.LoginSession) { s.Attempts = defaults.MaxAttempts }},
-		"one try left":              {pending: func(s *oauth.LoginSession) { s.Attempts = defaults.MaxAttempts - 1 }, want: true},
-		"a complete login":          {pending: func(s *oauth.LoginSession) { s.LoggedInAt = new(w.clock.Now()) }},
-		"for a complete login":      {newer: func(s *oauth.LoginSession) { s.LoggedInAt = new(w.clock.Now()) }},
+		"the pages of the account":   {want: true},
+		"the same application":       {first: authorizationRequest(), second: authorizationRequest(), want: true},
+		"another try of it":          {first: authorizationRequest(), second: request(func(r *oauth.AuthorizationRequest) { r.State, r.HasState, r.CodeChallenge = "x", true, "y" }), want: true},
+		"an application, and pages":  {first: authorizationRequest()},
+		"pages, and an application":  {second: authorizationRequest()},
+		"another application":        {first: authorizationRequest(), second: request(func(r *oauth.AuthorizationRequest) { r.ClientID = "mcl_other" })},
+		"another redirect URI":       {first: authorizationRequest(), second: request(func(r *oauth.AuthorizationRequest) { r.RedirectURI += "x" })},
+		"another resource":           {first: authorizationRequest(), second: request(func(r *oauth.AuthorizationRequest) { r.Resource += "x" })},
+		"more rights":                {first: authorizationRequest(), second: request(func(r *oauth.AuthorizationRequest) { r.Scopes = append(r.Scopes, oauth.ScopeDelete) })},
+		"fewer rights":               {first: authorizationRequest(), second: request(func(r *oauth.AuthorizationRequest) { r.Scopes = r.Scopes[:1] })},
+		"another address":            {email: "bo@example.org"},
+		"an unsent code":             {pending: func(s *oauth.LoginSession) { s.CodeMAC = nil }},
+		"a code without an end":      {pending: func(s *oauth.LoginSession) { s.CodeExpiresAt = nil }},
+		"a code that has expired":    {pending: func(s *oauth.LoginSession) { s.CodeExpiresAt = new(w.clock.Now()) }},
+		"no tries left":              {pending: func(s *oauth.LoginSession) { s.Attempts = defaults.MaxAttempts }},
+		"one try left":               {pending: func(s *oauth.LoginSession) { s.Attempts = defaults.MaxAttempts - 1 }, want: true},
+		"a code of before the pause": {pending: func(s *oauth.LoginSession) { s.CodeSentAt = new(s.CodeSentAt.Add(-pause)) }},
+		"a complete login":           {pending: func(s *oauth.LoginSession) { s.LoggedInAt = new(w.clock.Now()) }},
+		"for a complete login":       {newer: func(s *oauth.LoginSession) { s.LoggedInAt = new(w.clock.Now()) }},
 	} {
 		pending, newer := w.codeSent(t, c.first).session(t), w.startLogin(t, c.second).session(t)
 		if c.pending == nil {
@@ -293,6 +295,7 @@ func TestCanContinue_ForTheSameThingOnly(t *testing.T) {
 		if w.CanContinue(pending, pending, c.email) {
 			t.Errorf("%s: a login continues itself", name)
 		}
+		w.clock.Advance(pause)
 	}
 }
 

@@ -196,11 +196,11 @@ func (s Credentials) FindPrincipalByKeyID(ctx context.Context, id uuid.UUID) (ac
 }
 
 // TouchKeys sets when keys were last used. Deleted keys are ignored.
-func (s Credentials) TouchKeys(ctx context.Context, used map[uuid.UUID]time.Time) error {
+func (s Credentials) TouchKeys(ctx context.Context, used map[uuid.UUID]account.Use) error {
 	params := sqlgen.TouchKeysParams{}
-	for id, at := range used {
+	for id, use := range used {
 		params.Ids = append(params.Ids, id)
-		params.UsedAt = append(params.UsedAt, at)
+		params.UsedAt = append(params.UsedAt, use.At)
 	}
 	return toFault(s.queries.TouchKeys(ctx, params), "touch keys")
 }

@@ -98,8 +98,8 @@ func TestTouchKeys_KeepsLatestUseWithoutNotification(t *testing.T) {
 	_, key, err := r.IssueKey(t.Context(), apps[0].ID, 1, 0)
 	must(t, err)
 	used := time.Now().Truncate(time.Microsecond)
-	must(t, store.Credentials.TouchKeys(t.Context(), map[uuid.UUID]time.Time{key.ID: used, uuid.New(): used}))
-	must(t, store.Credentials.TouchKeys(t.Context(), map[uuid.UUID]time.Time{key.ID: used.Add(-time.Hour)}))
+	must(t, store.Credentials.TouchKeys(t.Context(), map[uuid.UUID]account.Use{key.ID: {At: used}, uuid.New(): {At: used}}))
+	must(t, store.Credentials.TouchKeys(t.Context(), map[uuid.UUID]account.Use{key.ID: {At: used.Add(-time.Hour)}}))
 	keys := validKeys(t, r, a.ID, apps[0].ID)
 	if keys[0].LastUsedAt == nil || !keys[0].LastUsedAt.Equal(used) {
 		t.Errorf("last used %v, want %v", keys[0].LastUsedAt, used)

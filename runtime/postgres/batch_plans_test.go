@@ -334,7 +334,7 @@ func batchStatements() map[string]func(context.Context, *sqlgen.Queries) {
 			_, _ = q.PurgeFetches(ctx, sqlgen.PurgeFetchesParams{Kind: "fetch", Cutoff: day, Batch: planBatch, ErrorCode: "interrupted"})
 		},
 		"touch grants": func(ctx context.Context, q *sqlgen.Queries) {
-			_ = q.TouchGrants(ctx, sqlgen.TouchGrantsParams{Ids: manyOf(grantIDs, planBatch), UsedAt: repeated(time.Now())})
+			_ = q.TouchGrants(ctx, sqlgen.TouchGrantsParams{Ids: manyOf(grantIDs, planBatch), UsedAt: repeated(time.Now()), Requests: repeated(int64(1))})
 		},
 		"touch keys": func(ctx context.Context, q *sqlgen.Queries) {
 			_ = q.TouchKeys(ctx, sqlgen.TouchKeysParams{Ids: manyOf(keyIDs, planBatch), UsedAt: repeated(time.Now())})

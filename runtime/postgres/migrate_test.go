@@ -139,6 +139,7 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 		"00076_item_location.sql":              "4393178046c28506e1575a0399a8ed69d353c43099a215dc7bad032dbfc552db",
 		"00077_account_locations.sql":          "ff818cf2d2fb493186f28825e679ce4b0942c7fe2aff1bd445b199b5e0d3882c",
 		"00078_item_capture_indexes.sql":       "b10e8830cb8c95675d41d9fbafbbf4f041ff2003cfb9b346e5612197541205b8",
+		"00084_grant_requests.sql":             "2a08a94a679caddfad22fd43116b9e20a4483706ccca719689e03bf944ab3828",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

@@ -94,7 +94,7 @@ func lockGrant(ctx context.Context, q *sqlgen.Queries, id uuid.UUID, now time.Ti
 
 func grantOf(row sqlgen.OAuthGrant) oauth.Grant {
 	return oauth.Grant{ID: row.ID, AccountID: row.AccountID, KeyID: row.KeyID, Email: row.Email, ClientID: row.ClientID, ClientName: row.ClientName,
-		RedirectURI: row.RedirectUri, Scopes: scopesOf(row.Scopes), Resource: row.Resource, CreatedAt: row.CreatedAt, LastUsedAt: row.LastUsedAt}
+		RedirectURI: row.RedirectUri, Scopes: scopesOf(row.Scopes), Resource: row.Resource, CreatedAt: row.CreatedAt, LastUsedAt: row.LastUsedAt, Requests: row.Requests}
 }
 
 func scopesOf(texts []string) []oauth.Scope {
@@ -122,12 +122,13 @@ func revoke(ctx context.Context, q *sqlgen.Queries, id uuid.UUID, now time.Time,
 	return err
 }
 
-// TouchGrants notes when grants were last used. Those that are gone are left out.
-func (s Credentials) TouchGrants(ctx context.Context, used map[uuid.UUID]time.Time) error {
+// TouchGrants notes when grants were last used, and how often. Those that are gone are left out.
+func (s Credentials) TouchGrants(ctx context.Context, used map[uuid.UUID]account.Use) error {
 	params := sqlgen.TouchGrantsParams{}
-	for id, at := range used {
+	for id, use := range used {
 		params.Ids = append(params.Ids, id)
-		params.UsedAt = append(params.UsedAt, at)
+		params.UsedAt = append(params.UsedAt, use.At)
+		params.Requests = append(params.Requests, use.Requests)
 	}
 	return toFault(s.queries.TouchGrants(ctx, params), "touch grants")
 }
@@ -140,9 +141,9 @@ func (s Logins) AuthorizedApps(ctx context.Context, email string, now time.Time,
 	}
 	apps := make([]oauth.AuthorizedApp, 0, len(rows))
 	for _, row := range rows {
-		app := oauth.AuthorizedApp{Grant: grantOf(row.OAuthGrant), AccountName: row.DisplayName}
+		app := oauth.AuthorizedApp{Grant: grantOf(row.OAuthGrant), AccountName: row.Account.DisplayName, Account: oauth.NamespacedName(accountOf(row.Account)), ToolPolicy: toolPolicyOf(row.Account)}
 		if app.AccountName == "" {
-			app.AccountName = row.Name
+			app.AccountName = row.Account.Name
 		}
 		apps = append(apps, app)
 	}

@@ -38,12 +38,12 @@ for (const [name, options, host] of [
   scenarios[`a user connects ${name}`] = as(options, async (user, fixture) => {
     const app = await fixture.program('Workbench', host)
     await user.go(fixture.link(app))
-    await user.expectText('Log in', 'Workbench', 'unverified', 'a program on this computer')
+    await user.expectText('Log in', 'Workbench', 'unverified', 'an application on this computer')
     await user.sendAddress()
     await user.expectText('Check your mail', user.address, 'It works for 10 minutes')
     const code = await user.code()
     await user.sendCode(` ${code.slice(0, 4)} ${code.slice(4)} `)
-    await user.expectText('Allow Workbench to use your files?', user.address, 'Studio López', 'See your files', 'Add, change and publish your files')
+    await user.expectText('Allow Workbench to use your files?', user.address, 'Studio López', 'See your files', 'Add and change your files, and make files public')
     same(await user.page.cookies().then((all) => all.map(({ name, httpOnly, secure, sameSite }) => [name.replace(/-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, ''), httpOnly, secure, sameSite])),
       [[options.plain ? 'login' : '__Host-login', true, !options.plain, 'Lax']], 'the cookies')
     await user.press(allow)
@@ -58,7 +58,7 @@ scenarios['a user connects a program with a URL scheme of its own'] = scenario(a
   const app = await fixture.register('Cursor', cursorCallback)
   await user.logIn(fixture.link(app))
   await user.expectNoText('nverified')
-  await user.expectText('the program on this device that opens cursor: links')
+  await user.expectText('the application on this device that opens cursor: links')
   const response = await user.press(allow)
   same(response.status(), 200, 'the answer')
   await user.expectText('You can close this tab', 'You allowed Cursor')
@@ -238,6 +238,73 @@ scenarios['another address can be taken before the code and after it'] = as({ pl
   await fixture.redeem(app, answered(app, fixture.options.base).get('code'))
 })
 
+// allScopes are those of an application that wants everything.
+const allScopes = { scope: 'media:read media:write media:delete' }
+
+// inSight returns what of an element can be seen without scrolling: none, a part, or whole; and what covers it.
+const inSight = (page, selector) => page.$eval(selector, (element) => {
+  const box = element.getBoundingClientRect()
+  const points = [[0.5, 0.5], [0.1, 0.2], [0.9, 0.8]].map(([x, y]) => document.elementFromPoint(box.left + x * box.width, box.top + y * box.height))
+  return { top: box.top, bottom: box.bottom, whole: box.top >= 0 && box.bottom <= innerHeight && box.left >= 0 && box.right <= innerWidth, covered: points.filter((one) => !element.contains(one)).length }
+})
+
+// The buttons were below the first screen: users of small screens took the page for a notice.
+for (const [what, options, name, more] of [
+  ['of one account', {}, 'Workbench', {}],
+  ['with all scopes', {}, 'Workbench', allScopes],
+  ['of an application with a long name', {}, 'The assistant for pictures, films, sounds and all that has a name of eighty letters or more', allScopes],
+  ['of an application with a long name without a space', {}, 'Rhabarberbarbarabarbarbarenbartbarbierbierbarbaerbelrhabarberbarbarabarbarbarenbartbarbier', allScopes],
+  ['of many accounts', { address: 'mia.many@example.org' }, 'Workbench', allScopes],
+]) {
+  scenarios[`the decision is in sight, ${what}`] = as(options, async (user, fixture) => {
+    for (const app of [await fixture.program(name), await fixture.register(name, 'https://claude.ai/api/mcp/auth_callback'), await fixture.register(name, `https://${'a-long-name-of-a-host.'.repeat(5)}example/callback`)]) {
+      await user.logIn(fixture.link(app, more))
+      for (const [width, height] of [[360, 640], [900, 760], [1280, 800]]) {
+        for (const size of [100, 200]) {
+          await user.page.setViewport({ width, height })
+          await user.page.evaluate((size) => {
+            const sheet = new CSSStyleSheet()
+            sheet.replaceSync(`html { font-size: ${size}% }`)
+            document.adoptedStyleSheets = [sheet]
+            scrollTo(0, 0)
+          }, size)
+          const at = `${width} x ${height}, text of ${size} %, to ${app.redirect.slice(0, 40)}`
+          for (const button of [allow, deny]) {
+            const seen = await inSight(user.page, button)
+            expect(seen.whole && seen.covered === 0, `${button} at ${at}: ${JSON.stringify(seen)}`)
+          }
+          expect((await inSight(user.page, 'h1')).top < height / 2, `the question is too far down at ${at}`)
+          expect(await user.page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `the page is too wide at ${at}`)
+          if (size === 100) expect((await inSight(user.page, '.permissions > li')).bottom < height, `no permission is in sight at ${at}`)
+        }
+      }
+      // Nothing that has the focus is under the buttons, which stay at the bottom.
+      await user.page.setViewport({ width: 360, height: 640 })
+      await user.page.evaluate(() => { document.adoptedStyleSheets = []; document.activeElement.blur(); scrollTo(0, 0) })
+      for (let presses = 0; presses < 9; presses++) {
+        await user.page.keyboard.press(presses === 4 && what === 'of many accounts' ? 'ArrowDown' : 'Tab')
+        const hidden = await user.page.evaluate(() => {
+          const focused = document.activeElement.closest('.choice') ?? document.activeElement
+          const box = focused.getBoundingClientRect()
+          const bar = document.querySelector('.decision')
+          return focused !== document.body && !bar.contains(focused) && box.bottom > bar.getBoundingClientRect().top && box.top < bar.getBoundingClientRect().bottom ? focused.outerHTML : ''
+        })
+        same(hidden, '', 'what has the focus, and is under the buttons')
+      }
+    }
+  })
+}
+
+scenarios['the limits of accounts are said where they are chosen'] = as({ address: 'mia.many@example.org' }, async (user) => {
+  const app = await fixture.program('Workbench')
+  await user.logIn(fixture.link(app, allScopes))
+  await user.expectText('Delete your files, in some accounts for good', 'Add and change your files, and make files public')
+  const choice = (n) => user.page.$$eval('.choice', (all, n) => all.find((one) => one.innerText.includes(`Collection ${n} `)).innerText.replace(/\s+/g, ' '), n)
+  expect((await choice(3)).includes('The administrator of this account permits no changes: only to look.'), await choice(3))
+  expect((await choice(4)).includes('permits only to keep drafts, list files, read single files, search files and upload files.'), await choice(4))
+  expect(!(await choice(5)).includes('administrator'), await choice(5))
+})
+
 scenarios['an owner of two accounts has to choose'] = as({ address: fixture.owners.shift() }, async (user) => {
   const app = await fixture.program('Workbench')
   await user.logIn(fixture.link(app))
@@ -326,7 +393,7 @@ scenarios['a user ends connections'] = scenario(async (user) => {
   await user.sendAddress()
   await user.sendCode(await user.code())
   same(user.path(), '/account/connections', 'the browser is at')
-  await user.expectText('Authorized applications', user.address, 'Workbench', 'Notebook', 'Studio López', 'see files, change and publish files', 'Revoke all access')
+  await user.expectText('Authorized applications', user.address, 'Workbench', 'Notebook', 'Studio López', 'see files, add and change files, make files public', 'Revoke all access')
   const names = await user.page.$$eval('.app h2 bdi', (found) => found.map((one) => one.innerText))
   same([...names].sort(), ['Notebook', 'Workbench'], 'the connections')
   const form = await user.page.$$eval('.apps form', (forms) => forms.findIndex((form) => form.closest('li').innerText.includes('Workbench')))
@@ -462,7 +529,7 @@ scenarios['the whole login works by keyboard'] = as({ address: fixture.owners.sh
   await user.waitForFocus()
   await user.page.keyboard.type(await user.code())
   await enter()
-  same(await tabOrder(user), ['Use another address', 'account', 'Allow', 'Deny', 'Authorized applications (opens a new tab)'], 'Tab leads to')
+  same(await tabOrder(user), ['What this means in detail', 'Use another address', 'account', 'Allow', 'Deny', 'Authorized applications (opens a new tab)'], 'Tab leads to')
   await to('input[name="account"]')
   await keyboard('Space')
   expect(await user.has('#account-0:checked'), 'the space bar does not choose')

@@ -93,6 +93,9 @@ const librarian = "nora.berg@example.org"
 // filmmaker owns an account for many large files, with several apps.
 const filmmaker = "ines.prado@example.org"
 
+// collector owns many accounts, with long names.
+const collector = "mia.many@example.org"
+
 // owners returns the owners of the studio, those of the studio and the archive, and those of a gallery
 // each.
 func owners() (studio, both, galleries []string) {
@@ -124,6 +127,20 @@ func makeAccounts(t *testing.T, database string, access servers.S3Access) {
 	// Its name stands in no list of addresses: one scenario has it, from its first login to its last.
 	specs = append(specs, account.Spec{Namespace: "team-b", Name: "library", DisplayName: "Town library", Owners: []string{librarian}, MaxStorage: 128 << 20, MaxUploadSize: 64 << 20,
 		Undo: account.Undo{Window: 72 * time.Hour, For: account.UndoEveryone}})
+	for n := range 12 {
+		spec := account.Spec{Namespace: "team-c", Name: fmt.Sprintf("collection-%d", n), DisplayName: fmt.Sprintf("Collection %d of letters, drawings and early photographs", n), Owners: []string{collector},
+			MaxStorage: 4 << 20, MaxUploadSize: 2 << 20}
+		if n > 0 {
+			spec.Undo = account.Undo{Window: time.Duration(n) * time.Hour, For: account.UndoEveryone}
+		}
+		if n == 3 {
+			spec.ToolPolicy.ReadOnly = true
+		}
+		if n == 4 {
+			spec.ToolPolicy.Tools = []string{"list_media", "get_media", "search_media", "upload_media", "seal_media"}
+		}
+		specs = append(specs, spec)
+	}
 	specs = append(specs, account.Spec{Namespace: "team-b", Name: "films", DisplayName: "Film archive", Owners: []string{filmmaker}, MaxStorage: 4 << 30, MaxUploadSize: 64 << 20})
 	made, err := provision.Accounts(t.Context(), database, access, specs...)
 	must(t, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/account"
@@ -98,6 +99,7 @@ type builder struct {
 	cdn       *cdn.Service // nil without a CDN that purges
 	files     *delivery.Delivery
 	documents api.Documents
+	shown     *pages.Pages // nil where nobody can log in
 	fetches   *fetch.Service
 	mounts    []func(chi.Router)
 }
@@ -314,8 +316,21 @@ func (b *builder) buildAPIs() error {
 	if err != nil {
 		return err
 	}
+	if b.Mail.Enabled() {
+		if b.shown, err = pages.New(b.Pages); err != nil {
+			return usageError{err}
+		}
+	}
+	found, err := newListing(b.Listing, b.Server, b.Pages, b.shown)
+	if err != nil {
+		return usageError{err}
+	}
 	toolsCfg := b.Tools
 	toolsCfg.BaseURL, toolsCfg.DraftTTL, toolsCfg.Version = b.Server.BaseURL, b.Drafts.DraftTTL, versionText()
+	toolsCfg.Title, toolsCfg.Website = b.Pages.Name, b.Pages.Website
+	for _, icon := range iconsOf(b.Server.BaseURL, b.shown) {
+		toolsCfg.Icons = append(toolsCfg.Icons, sdk.Icon{Source: icon.URL, MIMEType: icon.Type, Sizes: icon.Sizes})
+	}
 	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: b.items, Items: b.itemCache, Uploads: b.uploads, Settings: preferences, Fetch: b.fetches, Activity: b.activity, Auth: b.auth, Documents: b.documents, Origins: b.allowed, Limits: b.limits})
 	if err != nil {
 		return err
@@ -324,7 +339,7 @@ func (b *builder) buildAPIs() error {
 		return err
 	}
 	reference, err := apidocs.New()
-	b.mounts = []func(chi.Router){routes.Mount, b.tus.Mount, tools.Mount, b.files.Mount, reference.Mount}
+	b.mounts = []func(chi.Router){routes.Mount, b.tus.Mount, tools.Mount, found.Mount, b.files.Mount, reference.Mount}
 	return err
 }
 
@@ -337,11 +352,7 @@ func (b *builder) buildLogin() error {
 	if err != nil {
 		return err
 	}
-	shown, err := pages.New(b.Pages)
-	if err != nil {
-		return usageError{err}
-	}
-	deps := oauthhttp.Deps{OAuth: logins, Pages: shown, Limits: b.limits, BaseURL: b.Server.BaseURL, Name: b.Pages.Name, Now: time.Now}
+	deps := oauthhttp.Deps{OAuth: logins, Pages: b.shown, Limits: b.limits, BaseURL: b.Server.BaseURL, Name: b.Pages.Name, Privacy: b.Pages.Privacy, Terms: b.Pages.Terms, Now: time.Now}
 	if b.Files.Enabled {
 		deps.Files = webfiles.OwnerPages()
 	}
@@ -354,7 +365,7 @@ func (b *builder) buildLogin() error {
 		return nil
 	}
 	page, err := webfiles.New(b.Files, webfiles.Deps{Media: b.items, Uploads: b.uploads, Activity: b.activity, URLs: b.files.URLs(), Links: b.files.URLs(), Inline: delivery.IsInline, Objects: b.objects, Signatures: b.signUploads, Settings: b.cached, StoreOrigin: b.files.StoreOrigin, DraftTTL: b.Drafts.DraftTTL,
-		CheckWritable: b.auth.CheckWritable, Login: login, OAuth: logins, Pages: shown, Limits: b.limits, BaseURL: b.Server.BaseURL, Now: time.Now})
+		CheckWritable: b.auth.CheckWritable, Login: login, OAuth: logins, Pages: b.shown, Limits: b.limits, BaseURL: b.Server.BaseURL, Now: time.Now})
 	if err != nil {
 		return err
 	}

@@ -46,6 +46,8 @@ type command struct {
 
 	Preflight preflightCommand `cmd:"" help:"Check the database, the object store, the mail server and the base URL, and print what works and what is missing. Takes the settings of serve. Exits with 3 if something is missing."`
 
+	ServerJSON serverJSONCommand `cmd:"" name:"server-json" help:"Print the server.json of the service, for registries of MCP servers. Takes the settings of serve that it follows from, and reaches no server."`
+
 	Migrate migrateCommand `cmd:"" help:"Migrate the database schema, and log the applied migrations."`
 }
 

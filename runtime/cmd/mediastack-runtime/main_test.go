@@ -103,6 +103,7 @@ func TestCommands_RejectNegativeSettings(t *testing.T) {
 	given := map[string][]string{
 		"check": {"--all"},
 		"serve": {"--base-url=http://media.test", "--secret=" + goodSecret}, "preflight": {"--base-url=http://media.test", "--secret=" + goodSecret},
+		"server-json": {"--base-url=http://media.test"}, "review-code": {"--account=team-a/demo", "--email=a@example.org"},
 	}
 	stores := []string{"--database-url=postgres://u@127.0.0.1:1/x", "--s3-endpoint=http://127.0.0.1:1", "--s3-access-key=a", "--s3-secret-key=b"}
 	parser, err := kong.New(&command{}, kong.Vars{"version": ""})

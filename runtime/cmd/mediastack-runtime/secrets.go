@@ -12,6 +12,8 @@ import (
 // secretsCommand groups the commands for secrets.
 type secretsCommand struct {
 	Init secretsInitCommand `cmd:"" help:"Print a Kubernetes Secret with a new server secret, and with those of SERVICE_DATABASE_URL, SERVICE_S3_ACCESS_KEY, SERVICE_S3_SECRET_KEY, SERVICE_SMTP_PASSWORD and SERVICE_CDN_PURGE_KEY that are set, for kubectl create -f -."`
+
+	ReviewCode reviewCodeCommand `cmd:"" name:"review-code" help:"Print a new fixed login code for the reviewers of directories, and the entry of SERVICE_REVIEW_LOGINS that has its hash."`
 }
 
 // secretsInitCommand prints a Secret. It reaches no server.

@@ -18,6 +18,7 @@ import (
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/imaging"
 	"mediastack.dev/runtime/internal/itemcache"
+	"mediastack.dev/runtime/internal/listing"
 	"mediastack.dev/runtime/internal/mail"
 	"mediastack.dev/runtime/internal/mcp"
 	"mediastack.dev/runtime/internal/oauthhttp"
@@ -57,6 +58,7 @@ type serveCommand struct {
 	CDN      cdnclient.Config      `embed:"" group:"CDN"`
 	TUS      tus.Config            `embed:"" group:"Media"`
 	Tools    mcp.Config            `embed:"" group:"Server"`
+	Listing  listing.Config        `embed:"" group:"Server"`
 	Routes   rest.Config           `embed:"" group:"Limits"`
 	Events   journal.Config        `embed:"" group:"Limits"`
 	Fetch    fetch.Config          `embed:"" group:"Uploads from a URL"`

@@ -35,6 +35,8 @@ const (
 
 	// ToolsRoute is the MCP endpoint.
 	ToolsRoute = endpoint.Tools
+	// ServerCardRoute is the server card, at the path that MCP reserves for it.
+	ServerCardRoute = ToolsRoute + "/server-card"
 
 	// FilePath begins the URLs of files.
 	FilePath = "/media/file/"

@@ -38,9 +38,9 @@ type CredentialStore interface {
 	// FindSessionOfGrant returns the session of a grant, for an upload signature that was
 	// created by a login.
 	FindSessionOfGrant(ctx context.Context, id uuid.UUID) (oauth.Session, error)
-	// TouchKeys records when keys were last used, and TouchGrants when grants were.
-	TouchKeys(ctx context.Context, used map[uuid.UUID]time.Time) error
-	TouchGrants(ctx context.Context, used map[uuid.UUID]time.Time) error
+	// TouchKeys records when keys were last used, and TouchGrants when grants were, and how often.
+	TouchKeys(ctx context.Context, used map[uuid.UUID]account.Use) error
+	TouchGrants(ctx context.Context, used map[uuid.UUID]account.Use) error
 }
 
 // Scope is an OAuth scope.

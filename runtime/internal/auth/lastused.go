@@ -3,11 +3,12 @@ package auth
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/account"
 )
 
 // The interval of flushes, and the timeout of one.
@@ -16,24 +17,22 @@ const (
 	flushTimeout = 10 * time.Second
 )
 
-// lastUsedRecorder buffers when keys, or grants, were last used, so that a request costs no
-// write.
+// lastUsedRecorder buffers when keys, or grants, were last used and how often, so that a request costs no
+// write. The requests of the last minute are lost with a process that is killed.
 type lastUsedRecorder struct {
-	write func(context.Context, map[uuid.UUID]time.Time) error
+	write func(context.Context, map[uuid.UUID]account.Use) error
 	mu    sync.Mutex
-	last  map[uuid.UUID]time.Time
+	last  map[uuid.UUID]account.Use
 }
 
-func newLastUsedRecorder(write func(context.Context, map[uuid.UUID]time.Time) error) *lastUsedRecorder {
-	return &lastUsedRecorder{write: write, last: map[uuid.UUID]time.Time{}}
+func newLastUsedRecorder(write func(context.Context, map[uuid.UUID]account.Use) error) *lastUsedRecorder {
+	return &lastUsedRecorder{write: write, last: map[uuid.UUID]account.Use{}}
 }
 
 func (l *lastUsedRecorder) record(id uuid.UUID, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if at.After(l.last[id]) {
-		l.last[id] = at
-	}
+	l.last[id] = l.last[id].And(account.Use{At: at, Requests: 1})
 }
 
 // run flushes every minute, and once more when ctx ends.
@@ -52,7 +51,7 @@ func (l *lastUsedRecorder) run(ctx context.Context, log *slog.Logger) {
 func (l *lastUsedRecorder) flush(ctx context.Context, log *slog.Logger) {
 	l.mu.Lock()
 	batch := l.last
-	l.last = map[uuid.UUID]time.Time{}
+	l.last = map[uuid.UUID]account.Use{}
 	l.mu.Unlock()
 	if len(batch) == 0 {
 		return
@@ -65,13 +64,14 @@ func (l *lastUsedRecorder) flush(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// restore puts a batch that could not be written back into the buffer. Newer entries win.
-func (l *lastUsedRecorder) restore(batch map[uuid.UUID]time.Time) {
+// restore puts a batch that could not be written back into the buffer.
+func (l *lastUsedRecorder) restore(batch map[uuid.UUID]account.Use) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.last)+len(batch) > maxCachedSessions {
 		return
 	}
-	maps.Copy(batch, l.last)
-	l.last = batch
+	for id, use := range batch {
+		l.last[id] = l.last[id].And(use)
+	}
 }

@@ -23,6 +23,9 @@ const (
 	statelessRevision = "2026-07-28" // errors have an HTTP status
 )
 
+// ProtocolVersions returns the revisions of the protocol that the endpoint speaks, newest first.
+func ProtocolVersions() []string { return sdk.SupportedProtocolVersions() }
+
 const revisionHeader = "Mcp-Protocol-Version"
 
 // revision returns the revision of the protocol that a request is in.

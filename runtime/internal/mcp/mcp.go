@@ -6,6 +6,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -38,8 +39,13 @@ type Config struct {
 	BaseURL string `kong:"-"`
 	// DraftTTL is how long a draft is kept, as SERVICE_DRAFT_TTL says.
 	DraftTTL time.Duration `kong:"-"`
-	// Version is the version of the service, for clients that display it.
+	// Version is the version of the service, Title its display name and Website a page about it, for clients that display
+	// them. Without them the title is Media storage, and the page is BaseURL.
 	Version string `kong:"-"`
+	Title   string `kong:"-"`
+	Website string `kong:"-"`
+	// Icons are pictures of the brand; none = clients show their own.
+	Icons []sdk.Icon `kong:"-"`
 }
 
 // Validate checks the form of the hosts.
@@ -125,7 +131,7 @@ func (a *API) Mount(r chi.Router) {
 
 // newSDKHandler returns the SDK's handler with the tools.
 func (a *API) newSDKHandler() http.Handler {
-	server := sdk.NewServer(&sdk.Implementation{Name: "mediastack", Title: "Media storage", Version: a.cfg.Version, WebsiteURL: a.base},
+	server := sdk.NewServer(&sdk.Implementation{Name: "mediastack", Title: cmp.Or(a.cfg.Title, "Media storage"), Version: a.cfg.Version, WebsiteURL: cmp.Or(a.cfg.Website, a.base), Icons: a.cfg.Icons},
 		&sdk.ServerOptions{
 			Instructions: a.instructions(a.wholeView()), // authorizeTools replaces them
 			// Neither logging nor list notifications: nothing here outlives a request.

@@ -31,6 +31,8 @@ type Deps struct {
 	BaseURL string
 	// Name is the display name of the service.
 	Name string
+	// Privacy and Terms are the URLs of its policies; empty = none.
+	Privacy, Terms string
 	// Files are the pages about files, which package webfiles serves; nil = there are none.
 	Files *OwnerPages
 	Now   func() time.Time

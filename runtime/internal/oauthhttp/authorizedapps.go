@@ -81,18 +81,21 @@ func revokedNotice(query url.Values) string {
 }
 
 func (a *API) authorizedAppView(app oauth.AuthorizedApp) pages.AuthorizedApp {
-	view := pages.AuthorizedApp{ID: app.ID.String(), Name: app.ClientName, Account: app.AccountName, Verified: a.isTrusted(app.ClientID, app.RedirectURI), Since: app.CreatedAt}
+	view := pages.AuthorizedApp{ID: app.ID.String(), Name: app.ClientName, Account: app.AccountName, Verified: a.isTrusted(app.ClientID, app.RedirectURI), Since: app.CreatedAt, Policy: app.ToolPolicy, Requests: app.Requests}
 	if uri, err := url.Parse(app.RedirectURI); err == nil {
 		view.Host = uri.Host
 		switch {
 		case isLoopback(uri):
-			view.Host = "a program on your computer"
+			view.Host = "an application on this computer"
 		case uri.Scheme != "https":
 			view.Host = uri.Scheme + " links"
 		}
 	}
 	for _, scope := range app.Scopes {
 		view.Scopes = append(view.Scopes, pages.Scope(scope))
+	}
+	if a.OAuth.HasReviewCode(app.Account) {
+		view.Facts = append(view.Facts, pages.Fact{Name: "Reviewers", Text: "A fixed code, for the reviewers of directories, opens this account as well."})
 	}
 	if app.LastUsedAt != nil {
 		view.LastUsed = *app.LastUsedAt

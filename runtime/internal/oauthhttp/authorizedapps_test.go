@@ -5,6 +5,9 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
@@ -111,4 +114,45 @@ func TestAuthorizedApps_ShowsAndRevokesOwnGrantsOnly(t *testing.T) {
 	// A login with an authorization request cannot list or revoke applications.
 	consent := b.Login(app.Query(nil), webtest.Owner)
 	b.Post("/account/connections/revoke", consent, url.Values{"all": {"1"}}).Is(t, http.StatusBadRequest, "with an application's login")
+}
+
+// The page says what an application may do under the tool policy, how often it came, and where it is.
+func TestAuthorizedApps_SaysUseAndLimits(t *testing.T) {
+	t.Parallel()
+	w := webtest.NewWorld(t)
+	tenant := w.OwnedTenant(t, "mine", webtest.Owner)
+	rt := w.Replica(t, webtest.Many)
+	b := rt.Browser(t)
+	b.Connect(b.Application("App"), webtest.Owner, tenant)
+	p := b.Login("/account/connections", webtest.Owner)
+	p.Says(t, http.StatusOK, "an application on this computer", "Requests", "never")
+	grant := uuid.MustParse(w.Text(t, "SELECT id::text FROM oauth_grant"))
+	used := rt.Clock.Now()
+	for n, requests := range []int64{40, 2} {
+		must(t, w.Store.Credentials.TouchGrants(t.Context(), map[uuid.UUID]account.Use{grant: {At: used.Add(-time.Duration(n) * time.Hour), Requests: requests}, uuid.New(): {At: used, Requests: 1}}))
+	}
+	w.Change(t, tenant, func(s *account.Spec) { s.ToolPolicy = account.ToolPolicy{ReadOnly: true} })
+	p = b.Get("/account/connections?request=" + p.Fields().Get("request"))
+	p.Says(t, http.StatusOK, "The administrator of this account permits no changes: only to look.", used.UTC().Format("2 January 2006, 15:04 UTC"))
+	if !strings.Contains(p.Text, "<dt>Requests</dt> <dd>42</dd>") {
+		t.Errorf("the requests are not counted: %s", p.Text)
+	}
+}
+
+// A consent for an account under a tool policy says what of it is left.
+func TestConsent_SaysTheToolPolicyOfTheAccount(t *testing.T) {
+	t.Parallel()
+	w := webtest.NewWorld(t)
+	tenant := w.OwnedTenant(t, "mine", webtest.Owner)
+	b := w.Replica(t, webtest.Many).Browser(t)
+	app := b.Application("App")
+	if p := b.Login(app.Query(nil), webtest.Owner); strings.Contains(p.Text, "The administrator") {
+		t.Errorf("without a policy: %s", p.Text)
+	}
+	w.Change(t, tenant, func(s *account.Spec) {
+		s.ToolPolicy = account.ToolPolicy{Tools: []string{"list_media", "seal_media", "delete_media"}}
+	})
+	b.Login(app.Query(nil), webtest.Owner).Says(t, http.StatusOK, "The administrator of this account permits only to keep drafts and list files.")
+	w.Change(t, tenant, func(s *account.Spec) { s.ToolPolicy = account.ToolPolicy{ReadOnly: true} })
+	b.Login(app.Query(nil), webtest.Owner).Says(t, http.StatusOK, "permits no changes: only to look.", "The administrator does not permit this now.")
 }

@@ -11,7 +11,7 @@ import (
 type Config struct {
 	AllowedRedirectURIs     []string `name:"oauth-allowed-redirect-uris" env:"SERVICE_OAUTH_ALLOWED_REDIRECT_URIS" default:"cursor://anysphere.cursor-mcp/oauth/callback" help:"Complete redirect URIs with custom schemes (app://...) that clients may use. https and loopback URIs need no entry."`
 	TrustedHosts            []string `name:"oauth-trusted-hosts" env:"SERVICE_OAUTH_TRUSTED_HOSTS" default:"claude.ai,claude.com,chatgpt.com,vscode.dev" help:"Hosts of redirect URIs for which the consent page shows no warning."`
-	ClientMetadataDocuments bool     `name:"oauth-client-metadata-documents" env:"SERVICE_OAUTH_CLIENT_METADATA_DOCUMENTS" default:"true" negatable:"" help:"Accept a public https URL as client_id, and fetch the Client ID Metadata Document from there."`
+	ClientMetadataDocuments bool     `name:"oauth-client-metadata-documents" env:"SERVICE_OAUTH_CLIENT_METADATA_DOCUMENTS" default:"true" negatable:"" help:"Accept a public https URL as client_id, and fetch the Client ID Metadata Document from there. Without it Claude, Claude Code and VS Code register at /oauth/register instead."`
 }
 
 // browserSchemes are schemes that a browser handles itself. A redirect page links to other

@@ -25,7 +25,9 @@ func (a *API) consentPage(w http.ResponseWriter, r *http.Request, session oauth.
 	}
 	page := pages.ConsentPage{Form: a.FormFields(session), Application: *applicationView(session.AuthorizationRequest), Email: session.Email}
 	for _, owned := range accounts {
-		page.Accounts = append(page.Accounts, AccountView(owned))
+		view := AccountView(owned)
+		view.FixedCode = a.OAuth.HasReviewCode(oauth.NamespacedName(owned))
+		page.Accounts = append(page.Accounts, view)
 	}
 	for _, scope := range session.AuthorizationRequest.Scopes {
 		page.Scopes = append(page.Scopes, pages.Scope(scope))
@@ -39,7 +41,7 @@ func (a *API) consentPage(w http.ResponseWriter, r *http.Request, session oauth.
 
 // AccountView returns an account as the pages show it.
 func AccountView(owned account.Account) pages.Account {
-	view := pages.Account{ID: owned.ID.String(), Name: accountName(owned), Detail: owned.Namespace + "/" + owned.Name}
+	view := pages.Account{ID: owned.ID.String(), Name: accountName(owned), Detail: owned.Namespace + "/" + owned.Name, Policy: owned.ToolPolicy}
 	if owned.Undo.Covers(true) { // a login deletes as an agent does
 		view.UndoWindow = owned.Undo.Window
 	}

@@ -88,7 +88,7 @@ func (a *API) emailPage(w http.ResponseWriter, r *http.Request, session oauth.Lo
 // codePage shows the page for the code. The caller sets the text of err in page.
 func (a *API) codePage(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, page pages.CodePage, err error) {
 	page.Form, page.Application, page.Email = a.FormFields(session), applicationView(session.AuthorizationRequest), session.Email
-	page.ResendIn = a.OAuth.ResendIn(session)
+	page.ResendIn, page.FixedCodes = a.OAuth.ResendIn(session), a.OAuth.HasReviewCodes()
 	if session.CodeSentAt != nil {
 		page.SentAgo = max(0, a.Now().Sub(*session.CodeSentAt))
 	}
@@ -104,9 +104,12 @@ func (a *API) codePage(w http.ResponseWriter, r *http.Request, session oauth.Log
 
 // submitEmail sends a login code.
 func (a *API) submitEmail(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, form url.Values) {
-	err := a.OAuth.SendCode(r.Context(), session, form.Get("email"), clientPrefix(r))
 	email, _ := oauth.ParseEmail(form.Get("email"))
 	isResend := session.Email != "" && session.Email == email
+	if !isResend && a.continuePending(w, r, session, email) {
+		return
+	}
+	err := a.OAuth.SendCode(r.Context(), session, form.Get("email"), clientPrefix(r))
 	switch {
 	case err == nil && isResend:
 		a.SeeOther(w, stepURL(session)+"&resent=1")
@@ -116,7 +119,6 @@ func (a *API) submitEmail(w http.ResponseWriter, r *http.Request, session oauth.
 		a.SeeOther(w, stepURL(session))
 	case !isFieldError(err):
 		a.ErrorPage(w, r, err)
-	case !isResend && isTooSoon(err) && a.continuePending(w, r, session, email):
 	case !isResend && isTooSoon(err):
 		a.emailPage(w, r, session, pages.EmailPage{Email: form.Get("email"), CodeSent: true, SentAgo: a.OAuth.SentAgo(err)}, err)
 	case isResend && fault.Is(err, fault.Busy):

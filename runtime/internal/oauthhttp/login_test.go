@@ -36,7 +36,12 @@ func TestLogin_IsTheSameForUnknownAddresses(t *testing.T) {
 			t.Errorf("%s: %q and %q", name, known.Header.Get(name), unknown.Header.Get(name))
 		}
 	}
-	// The same holds within the resend limit, in another browser.
+	// The same holds for a second login within the pause, and for a third one, which has to wait.
+	known, one = shown(webtest.Owner)
+	unknown, two = shown("eve@example.org")
+	if known.StatusCode != http.StatusOK || unknown.StatusCode != known.StatusCode || one != two || !strings.Contains(one, "Check your mail") {
+		t.Errorf("a second login: %d and %d\n%s\n%s", known.StatusCode, unknown.StatusCode, one, two)
+	}
 	known, one = shown(webtest.Owner)
 	unknown, two = shown("eve@example.org")
 	if known.StatusCode != http.StatusTooManyRequests || unknown.StatusCode != known.StatusCode || one != two || !strings.Contains(one, "A code was sent just now.") {

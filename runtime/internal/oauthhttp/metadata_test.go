@@ -46,3 +46,31 @@ func TestMetadata_IsIndependentOfTheHostHeader(t *testing.T) {
 		}
 	}
 }
+
+// The links are in the metadata of both documents, and on the pages; without settings there are none.
+func TestLinks_AreInTheMetadataAndOnThePages(t *testing.T) {
+	t.Parallel()
+	w := webtest.NewWorld(t)
+	const support, privacy, terms = "mailto:help@example.org", "https://example.org/privacy?a=1", "https://example.org/terms"
+	with := w.Replica(t, func(o *webtest.Options) { o.Pages.Support, o.Pages.Privacy, o.Pages.Terms = support, privacy, terms }).Browser(t)
+	without := w.Replica(t).Browser(t)
+	for path, names := range map[string][2]string{"/.well-known/oauth-authorization-server": {"op_policy_uri", "op_tos_uri"}, "/.well-known/oauth-protected-resource/mcp": {"resource_policy_uri", "resource_tos_uri"}} {
+		document := map[string]any{}
+		must(t, json.Unmarshal([]byte(with.Get(path).Text), &document))
+		if document[names[0]] != privacy || document[names[1]] != terms {
+			t.Errorf("%s: %v", path, document)
+		}
+		if text := without.Get(path).Text; strings.Contains(text, "policy_uri") || strings.Contains(text, "tos_uri") {
+			t.Errorf("%s without links: %s", path, text)
+		}
+	}
+	page := with.Get("/account/connections")
+	for _, link := range []string{support, privacy, terms} {
+		if !strings.Contains(page.Text, `href="`+link+`" target="_blank" rel="noopener noreferrer"`) {
+			t.Errorf("the page has no link to %s: %s", link, page.Text)
+		}
+	}
+	if text := without.Get("/account/connections").Text; strings.Contains(text, "<footer") {
+		t.Errorf("without links there is a footer: %s", text)
+	}
+}

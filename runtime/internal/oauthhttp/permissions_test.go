@@ -186,13 +186,16 @@ func TestConsent_SaysWhetherDeletesCanBeUndone(t *testing.T) {
 // permissionText returns what the consent page says that the application will be able to do.
 func permissionText(t *testing.T, p webtest.Page) string {
 	t.Helper()
+	var texts []string
 	for _, list := range p.Elements(t, "ul") {
-		if webtest.AttributeOf(list, "class") == "permissions" {
-			return webtest.TextOf(list)
+		if class := webtest.AttributeOf(list, "class"); class == "permissions" || class == "permission-details" {
+			texts = append(texts, webtest.TextOf(list))
 		}
 	}
-	t.Fatalf("no permissions on the page: %d %s", p.StatusCode, p.Text)
-	return ""
+	if len(texts) == 0 {
+		t.Fatalf("no permissions on the page: %d %s", p.StatusCode, p.Text)
+	}
+	return strings.Join(texts, " ")
 }
 
 // spec is the part of the OpenAPI document that the tests read.

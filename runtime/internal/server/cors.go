@@ -16,8 +16,8 @@ import (
 )
 
 // publicPaths are the prefixes of paths that pages of every origin may request: files, which
-// are protected by their URL, and the OAuth endpoints of clients. They use no cookies.
-var publicPaths = []string{api.FilePath, api.WellKnownPath, api.RegisterRoute, api.TokenRoute, api.RevokeRoute}
+// are protected by their URL, the OAuth endpoints of clients, and metadata. They use no cookies.
+var publicPaths = []string{api.FilePath, api.WellKnownPath, api.ServerCardRoute, api.RegisterRoute, api.TokenRoute, api.RevokeRoute}
 
 // preflightMaxAge is how long browsers cache a preflight, in seconds.
 const preflightMaxAge = 600

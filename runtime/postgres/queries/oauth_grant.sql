@@ -50,15 +50,15 @@ UPDATE oauth_grant SET key_id = $2 WHERE id = $1 AND key_id <> $2;
 UPDATE oauth_grant SET revoked_at = sqlc.arg(now)::timestamptz, revocation_reason = sqlc.arg(reason) WHERE id = $1 AND revoked_at IS NULL;
 
 -- name: TouchGrants :exec
--- SKIP LOCKED: a grant locked by another transaction is updated on a later flush.
+-- SKIP LOCKED: the time of a grant locked by another transaction is updated on a later flush; its requests are not counted.
 WITH free AS (SELECT g.id FROM oauth_grant g WHERE g.id = ANY (sqlc.arg(ids)::uuid[]) FOR NO KEY UPDATE SKIP LOCKED)
-UPDATE oauth_grant SET last_used_at = greatest(oauth_grant.last_used_at, used.at)
-FROM free, (SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(used_at)::timestamptz[]) AS at) AS used
+UPDATE oauth_grant SET last_used_at = greatest(oauth_grant.last_used_at, used.at), requests = oauth_grant.requests + used.requests
+FROM free, (SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(used_at)::timestamptz[]) AS at, unnest(sqlc.arg(requests)::bigint[]) AS requests) AS used
 WHERE oauth_grant.id = used.id AND free.id = used.id AND oauth_grant.id = ANY (sqlc.arg(ids)::uuid[]);
 
 -- name: Connections :many
 -- The usable grants of an e-mail address.
-SELECT sqlc.embed(g), account.display_name, account.name FROM oauth_grant g
+SELECT sqlc.embed(g), sqlc.embed(account) FROM oauth_grant g
 JOIN account ON account.id = g.account_id AND account.closed_at IS NULL AND NOT account.suspended AND g.email = ANY (account.owners)
 JOIN api_key k ON k.id = g.key_id AND (k.expires_at IS NULL OR k.expires_at > sqlc.arg(now)::timestamptz)
 WHERE g.email = $1 AND g.revoked_at IS NULL

@@ -86,7 +86,12 @@ func (a assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Type", file.contentType)
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	// Clients on other origins show the picture of the brand, whose address the server card has.
+	policy := "same-origin"
+	if strings.HasPrefix(file.contentType, "image/") {
+		policy = "cross-origin"
+	}
+	header.Set("Cross-Origin-Resource-Policy", policy)
 	header.Set("ETag", `"`+file.hash+`"`)
 	// During an update, a replica of another version may have rendered the page. Content
 	// must not be cached under the hash of another version.

@@ -29,9 +29,9 @@ func (a Application) Title() string { return displayName(a.Name) }
 func (a Application) Destination() string {
 	switch {
 	case a.Loopback:
-		return "a program on this computer"
+		return "an application on this computer"
 	case a.Scheme != "":
-		return "the program on this device that opens " + sanitizeHost(a.Scheme) + ": links"
+		return "the application on this device that opens " + sanitizeHost(a.Scheme) + ": links"
 	}
 	return sanitizeHost(a.Host)
 }

@@ -9,7 +9,10 @@ import (
 	"embed"
 	"html/template"
 	"io"
+	"strings"
 	"time"
+
+	"mediastack.dev/runtime/account"
 )
 
 // Form holds the hidden fields of every form: request (the ID of the login session) and
@@ -44,6 +47,10 @@ type Account struct {
 	App string
 	// UndoWindow is how long a delete by a login can be undone; 0 = not at all.
 	UndoWindow time.Duration
+	// Policy is the tool policy of the account.
+	Policy account.ToolPolicy
+	// FixedCode means that the account has a fixed login code.
+	FixedCode bool
 }
 
 // Scope is an OAuth scope, such as media:read.
@@ -79,6 +86,7 @@ type CodePage struct {
 	Continued   bool          // the user began another login, and continues this one
 	SentAgo     time.Duration // since the code was sent
 	ValidFor    time.Duration // the lifetime of a code; 0 = not shown
+	FixedCodes  bool          // some account has a fixed code, whichever address this is
 }
 
 // ConsentPage asks whether the application may access an account. It posts account and
@@ -102,6 +110,12 @@ type AuthorizedApp struct {
 	Verified bool
 	Since    time.Time
 	LastUsed time.Time // zero = never
+	// Policy is the tool policy of the account.
+	Policy account.ToolPolicy
+	// Requests are those that the application has sent with this access.
+	Requests int64
+	// Facts follow those that every application has, such as ceilings.
+	Facts []Fact
 }
 
 // AuthorizedAppsPage lists the authorized applications. To revoke access it posts the field
@@ -173,6 +187,8 @@ type brand struct {
 	Style string
 	// Scripts are the URLs of the scripts, by name.
 	Scripts map[string]string
+	// Links are at the end of each page, to pages of other sites.
+	Links []PageLink
 }
 
 // The scripts of the pages, which are embedded. Each works alone, and a page without them works, too.
@@ -210,6 +226,11 @@ func New(cfg Config) (*Pages, error) {
 		p.brand.Scripts[name] = p.assets.link(name)
 	}
 	p.brand.Style, p.brand.Icon = p.assets.link("style.css"), p.assets.link("mark.svg")
+	for _, link := range []PageLink{{Text: "Support", URL: cfg.Support}, {Text: "Privacy", URL: cfg.Privacy}, {Text: "Terms", URL: cfg.Terms}} {
+		if link.URL != "" {
+			p.brand.Links = append(p.brand.Links, link)
+		}
+	}
 	if cfg.Logo != "" {
 		name, logo, err := readLogo(cfg.Logo)
 		if err != nil {
@@ -230,6 +251,16 @@ func New(cfg Config) (*Pages, error) {
 		}
 	}
 	return p, nil
+}
+
+// Picture returns the path of the picture of the brand, the logo or the mark, and its media type. A path that has a
+// hash of the picture does not change while it stays.
+func (p *Pages) Picture() (path, mediaType string) {
+	name := "mark.svg"
+	if p.brand.Logo != "" {
+		name, _, _ = strings.Cut(strings.TrimPrefix(p.brand.Logo, AssetsPath), "?")
+	}
+	return p.assets.link(name), p.assets[name].contentType
 }
 
 // view is the data of the layout template.

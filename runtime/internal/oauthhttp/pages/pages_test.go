@@ -99,6 +99,9 @@ func TestPages_AreAccessible(t *testing.T) {
 			}
 			for _, link := range d.all("a", "link", "img") {
 				target := link.get("href") + link.get("src")
+				if id, within := strings.CutPrefix(target, "#"); within && id != "" && strings.Contains(d.source, ` id="`+id+`"`) {
+					continue
+				}
 				if !strings.HasPrefix(target, "/") && target != claude.Website && target != toApp && target != toUnverifiedApp {
 					t.Errorf("%s goes to %s", link.Data, target)
 				}
@@ -274,7 +277,7 @@ func TestConsent_ShowsApplicationAndScopes(t *testing.T) {
 	if !slices.Equal(decisions, []string{"decision=allow Allow", "decision=deny Deny"}) {
 		t.Errorf("the decisions are %q", decisions)
 	}
-	for _, want := range []string{"Allow Claude to use your files?", "ana@example.org", "Studio Lopez", "team-a / studio", "Sends you to claude.ai", "See your files", "Add, change and publish your files", "on the page Authorized applications"} {
+	for _, want := range []string{"Allow Claude to use your files?", "ana@example.org", "Studio Lopez", "team-a / studio", "Sends you to claude.ai", "See your files", "Add and change your files, and make files public", "on the page Authorized applications"} {
 		if !strings.Contains(d.text(), want) {
 			t.Errorf("the page does not say %q: %s", want, d.text())
 		}
@@ -291,14 +294,14 @@ func TestConsent_ShowsApplicationAndScopes(t *testing.T) {
 	if deny := d.all("button")[1]; !deny.has("formnovalidate") {
 		t.Error("who denies has to choose an account first")
 	}
-	if strings.Contains(d.text(), "publish") {
+	if strings.Contains(d.text(), "Add and change") {
 		t.Error("a permission is shown that was not asked for")
 	}
 
 	for want, application := range map[string]pages.Application{
-		"sends you to evil.example.":                                       {Name: "Claude", Host: "evil.example", Website: "https://claude.ai"},
-		"sends you to a program on this computer.":                         {Name: "Claude", Loopback: true, Host: "127.0.0.1:3456"},
-		"sends you to the program on this device that opens cursor: links": {Name: "Claude", Scheme: "cursor"},
+		"sends you to evil.example.":                                           {Name: "Claude", Host: "evil.example", Website: "https://claude.ai"},
+		"sends you to an application on this computer.":                        {Name: "Claude", Loopback: true, Host: "127.0.0.1:3456"},
+		"sends you to the application on this device that opens cursor: links": {Name: "Claude", Scheme: "cursor"},
 	} {
 		d := show(pages.ConsentPage{Application: application, Accounts: []pages.Account{account}})
 		for _, want := range []string{"Unverified application. Anyone can choose this name. It " + want, "Continue only if you started this yourself."} {
@@ -358,7 +361,7 @@ func TestAuthorizedApps_ListsGrants(t *testing.T) {
 	d.form(t, "/account/connections/logout")
 	items := d.all("li")
 	for i, wants := range [][]string{
-		{"Claude", "claude.ai", "Studio", "see files, change and publish files", "21 November 2026", "21 November 2026, 15:05 UTC"},
+		{"Claude", "claude.ai", "Studio", "see files, add and change files, make files public", "21 November 2026", "21 November 2026, 15:05 UTC"},
 		{"Claude unverified", "evil.example", "Archive", "see files", "never"},
 	} {
 		for _, want := range wants {

@@ -8,10 +8,12 @@ import (
 	"time"
 )
 
-// Permission is what a scope permits, as the consent page says it.
+// Permission is what a scope permits, as the consent page says it: Title in one line above the decision, Details below it.
 type Permission struct {
 	Title   string
 	Details []string
+	// Left is false if the tool policies of all accounts of the user permit nothing of it.
+	Left bool
 }
 
 // scopeLabels describe the scopes: as a heading, in detail, and after the word "may". Details name all
@@ -28,14 +30,14 @@ var scopeLabels = map[Scope]struct {
 		"See who has added, changed and deleted files, and when. E-mail addresses are shown in part.",
 		"See deleted files that can be restored, uploads that are not complete yet, how much is stored, and the settings for images.",
 	}, "see files"},
-	"media:write": {"Add, change and publish your files", []string{
+	"media:write": {"Add and change your files, and make files public", []string{
 		"Upload files, also from other websites, cancel uploads that are not complete yet, and keep drafts, which are deleted otherwise.",
 		"Uploads use your storage. Where there is no room left, they remove deleted files sooner, which can then not be restored.",
 		"Make private files public: everyone with the link can see them then. Make public files private.",
 		"Change names, captions, groups and other details of files, and restore deleted files.",
 		"Let others upload files to your account without a login, for a limited time.",
 		"Change how images are converted, in which sizes they are shown, and whether everyone with the link to a public image can download its original.",
-	}, "change and publish files"},
+	}, "add and change files, make files public"},
 	"media:delete": {"Delete your files", nil, "delete files"},
 }
 
@@ -45,16 +47,40 @@ func (p ConsentPage) Permissions() []Permission {
 	for _, scope := range p.Scopes {
 		words, ok := scopeLabels[scope]
 		if !ok {
-			permissions = append(permissions, Permission{Title: sanitize(string(scope))})
+			permissions = append(permissions, Permission{Title: sanitize(string(scope)), Left: true})
 			continue
 		}
-		details := words.details
+		title, details := words.title, words.details
 		if scope == "media:delete" {
-			details = deleteDetails(p.Accounts)
+			title, details = deleteTitle(p.Accounts), deleteDetails(p.Accounts)
 		}
-		permissions = append(permissions, Permission{Title: words.title, Details: details})
+		permissions = append(permissions, Permission{Title: title, Details: details, Left: len(p.Accounts) == 0 || slices.ContainsFunc(p.Accounts, func(a Account) bool { return a.leaves(scope) })})
 	}
 	return permissions
+}
+
+// deleteTitle says of deletes for how long they can be undone. Where the accounts differ, it says the worst: the details
+// name the accounts.
+func deleteTitle(accounts []Account) string {
+	title := scopeLabels["media:delete"].title
+	if len(accounts) == 0 {
+		return title
+	}
+	shortest := accounts[0].UndoWindow
+	same := true
+	for _, account := range accounts[1:] {
+		same = same && account.UndoWindow == shortest
+		shortest = min(shortest, account.UndoWindow)
+	}
+	switch {
+	case shortest <= 0 && same:
+		return title + " for good"
+	case shortest <= 0:
+		return title + ", in some accounts for good"
+	case same:
+		return title + "; a delete can be undone for " + humanWindow(shortest)
+	}
+	return title + "; a delete can be undone for " + humanWindow(shortest) + " or longer"
 }
 
 // deleteDetails say what happens to deleted files. The user may not have chosen an account yet: where the

@@ -29,7 +29,7 @@ type ViewFilePage struct {
 	Error  string
 }
 
-// Fact is something that is known of a file. At is set instead of Text for a time.
+// Fact is something that is known of a file or of an application. At is set instead of Text for a time.
 type Fact struct {
 	Name, Text string
 	At         time.Time

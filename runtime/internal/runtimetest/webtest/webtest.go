@@ -140,7 +140,7 @@ func (w *World) Replica(t *testing.T, change ...func(*Options)) *Replica {
 	must(t, err)
 	shown, err := pages.New(o.Pages)
 	must(t, err)
-	loginDeps := oauthhttp.Deps{OAuth: rt.logins, Pages: shown, Limits: rt.Limits, BaseURL: o.Base, Name: o.Pages.Name, Now: rt.Clock.Now}
+	loginDeps := oauthhttp.Deps{OAuth: rt.logins, Pages: shown, Limits: rt.Limits, BaseURL: o.Base, Name: o.Pages.Name, Privacy: o.Pages.Privacy, Terms: o.Pages.Terms, Now: rt.Clock.Now}
 	if o.Files.Enabled {
 		loginDeps.Files = webfiles.OwnerPages()
 	}

@@ -335,6 +335,7 @@ type OAuthGrant struct {
 	LastUsedAt       *time.Time
 	RevokedAt        *time.Time
 	RevocationReason string
+	Requests         int64
 }
 
 type OAuthToken struct {

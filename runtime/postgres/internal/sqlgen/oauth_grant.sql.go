@@ -115,7 +115,7 @@ func (q *Queries) AppNamesOfOwner(ctx context.Context, arg AppNamesOfOwnerParams
 }
 
 const connections = `-- name: Connections :many
-SELECT g.id, g.account_id, g.key_id, g.email, g.client_id, g.client_name, g.redirect_uri, g.scopes, g.resource, g.created_at, g.last_used_at, g.revoked_at, g.revocation_reason, account.display_name, account.name FROM oauth_grant g
+SELECT g.id, g.account_id, g.key_id, g.email, g.client_id, g.client_name, g.redirect_uri, g.scopes, g.resource, g.created_at, g.last_used_at, g.revoked_at, g.revocation_reason, g.requests, account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location FROM oauth_grant g
 JOIN account ON account.id = g.account_id AND account.closed_at IS NULL AND NOT account.suspended AND g.email = ANY (account.owners)
 JOIN api_key k ON k.id = g.key_id AND (k.expires_at IS NULL OR k.expires_at > $2::timestamptz)
 WHERE g.email = $1 AND g.revoked_at IS NULL
@@ -130,9 +130,8 @@ type ConnectionsParams struct {
 }
 
 type ConnectionsRow struct {
-	OAuthGrant  OAuthGrant
-	DisplayName string
-	Name        string
+	OAuthGrant OAuthGrant
+	Account    Account
 }
 
 // The usable grants of an e-mail address.
@@ -159,8 +158,36 @@ func (q *Queries) Connections(ctx context.Context, arg ConnectionsParams) ([]Con
 			&i.OAuthGrant.LastUsedAt,
 			&i.OAuthGrant.RevokedAt,
 			&i.OAuthGrant.RevocationReason,
-			&i.DisplayName,
-			&i.Name,
+			&i.OAuthGrant.Requests,
+			&i.Account.ID,
+			&i.Account.Namespace,
+			&i.Account.Name,
+			&i.Account.NamespaceUid,
+			&i.Account.ObjectUid,
+			&i.Account.DisplayName,
+			&i.Account.Owners,
+			&i.Account.MaxStorage,
+			&i.Account.MaxUploadSize,
+			&i.Account.Bucket,
+			&i.Account.BucketOwned,
+			&i.Account.BucketClaimed,
+			&i.Account.Suspended,
+			&i.Account.McpReadOnly,
+			&i.Account.McpTools,
+			&i.Account.CorsOrigins,
+			&i.Account.CreatedAt,
+			&i.Account.ClosedAt,
+			&i.Account.EraseAfter,
+			&i.Account.ErasingAt,
+			&i.Account.BucketRemovedAt,
+			&i.Account.McpToolsets,
+			&i.Account.UndoWindow,
+			&i.Account.UndoFor,
+			&i.Account.JournalRetention,
+			&i.Account.JournalFullAddresses,
+			&i.Account.Gate,
+			&i.Account.Search,
+			&i.Account.KeepLocation,
 		); err != nil {
 			return nil, err
 		}
@@ -289,7 +316,7 @@ func (q *Queries) LockAccountForShare(ctx context.Context, arg LockAccountForSha
 }
 
 const lockGrant = `-- name: LockGrant :one
-SELECT g.id, g.account_id, g.key_id, g.email, g.client_id, g.client_name, g.redirect_uri, g.scopes, g.resource, g.created_at, g.last_used_at, g.revoked_at, g.revocation_reason, account.suspended, (account.closed_at IS NULL AND g.email = ANY (account.owners))::bool AS owner,
+SELECT g.id, g.account_id, g.key_id, g.email, g.client_id, g.client_name, g.redirect_uri, g.scopes, g.resource, g.created_at, g.last_used_at, g.revoked_at, g.revocation_reason, g.requests, account.suspended, (account.closed_at IS NULL AND g.email = ANY (account.owners))::bool AS owner,
     (k.expires_at IS NULL OR k.expires_at > $2::timestamptz)::bool AS key_valid
 FROM oauth_grant g JOIN account ON account.id = g.account_id JOIN api_key k ON k.id = g.key_id
 WHERE g.id = $1 AND g.revoked_at IS NULL FOR UPDATE OF g
@@ -324,6 +351,7 @@ func (q *Queries) LockGrant(ctx context.Context, arg LockGrantParams) (LockGrant
 		&i.OAuthGrant.LastUsedAt,
 		&i.OAuthGrant.RevokedAt,
 		&i.OAuthGrant.RevocationReason,
+		&i.OAuthGrant.Requests,
 		&i.Suspended,
 		&i.Owner,
 		&i.KeyValid,
@@ -503,18 +531,19 @@ func (q *Queries) RevokeGrantsOfExpiredKeys(ctx context.Context, now time.Time) 
 
 const touchGrants = `-- name: TouchGrants :exec
 WITH free AS (SELECT g.id FROM oauth_grant g WHERE g.id = ANY ($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED)
-UPDATE oauth_grant SET last_used_at = greatest(oauth_grant.last_used_at, used.at)
-FROM free, (SELECT unnest($1::uuid[]) AS id, unnest($2::timestamptz[]) AS at) AS used
+UPDATE oauth_grant SET last_used_at = greatest(oauth_grant.last_used_at, used.at), requests = oauth_grant.requests + used.requests
+FROM free, (SELECT unnest($1::uuid[]) AS id, unnest($2::timestamptz[]) AS at, unnest($3::bigint[]) AS requests) AS used
 WHERE oauth_grant.id = used.id AND free.id = used.id AND oauth_grant.id = ANY ($1::uuid[])
 `
 
 type TouchGrantsParams struct {
-	Ids    []uuid.UUID
-	UsedAt []time.Time
+	Ids      []uuid.UUID
+	UsedAt   []time.Time
+	Requests []int64
 }
 
-// SKIP LOCKED: a grant locked by another transaction is updated on a later flush.
+// SKIP LOCKED: the time of a grant locked by another transaction is updated on a later flush; its requests are not counted.
 func (q *Queries) TouchGrants(ctx context.Context, arg TouchGrantsParams) error {
-	_, err := q.db.Exec(ctx, touchGrants, arg.Ids, arg.UsedAt)
+	_, err := q.db.Exec(ctx, touchGrants, arg.Ids, arg.UsedAt, arg.Requests)
 	return err
 }
