@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fairlimit"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
@@ -84,7 +85,7 @@ type Deps struct {
 type API struct {
 	Deps
 	cfg      Config
-	archives archives
+	archives *fairlimit.Limiter[uuid.UUID]
 }
 
 // Paths of the page and its forms.
@@ -110,7 +111,7 @@ func New(cfg Config, deps Deps) (*API, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &API{Deps: deps, cfg: cfg}, nil
+	return &API{Deps: deps, cfg: cfg, archives: newArchiveSlots(cfg.Archives)}, nil
 }
 
 // Mount adds the routes.

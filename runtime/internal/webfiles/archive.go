@@ -10,13 +10,13 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fairlimit"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
@@ -28,40 +28,12 @@ type Objects interface {
 	Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error)
 }
 
-// Bounds of the archives that are on their way at a time: an archive is as long as a client reads it.
-const (
-	archivesOfAll     = 8
-	archivesOfAccount = 2
-	archiveRetry      = 30 * time.Second
-)
+// archiveRetry is when a client may ask again for an archive that got no slot: an archive is as long as a client reads it.
+const archiveRetry = 30 * time.Second
 
-// archives counts the archives that are on their way. The zero value has none.
-type archives struct {
-	mu  sync.Mutex
-	all int
-	of  map[uuid.UUID]int
-}
-
-// begin takes a place for an archive of an account. Busy if there is none; else end gives it back.
-func (c *archives) begin(accountID uuid.UUID) (end func(), err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.all >= archivesOfAll || c.of[accountID] >= archivesOfAccount {
-		return nil, &fault.Error{Kind: fault.Busy, Public: "Other archives are still being downloaded.", RetryAfter: archiveRetry}
-	}
-	if c.of == nil {
-		c.of = map[uuid.UUID]int{}
-	}
-	c.all++
-	c.of[accountID]++
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.all--
-		if c.of[accountID]--; c.of[accountID] == 0 {
-			delete(c.of, accountID)
-		}
-	}, nil
+// newArchiveSlots returns the slots of archives that are sent at a time. An account has a quarter of them.
+func newArchiveSlots(archives int) *fairlimit.Limiter[uuid.UUID] {
+	return fairlimit.New[uuid.UUID](fairlimit.Config{Limit: archives, PerKey: max(1, archives/4)})
 }
 
 // sendArchive sends the originals of items as a ZIP archive. They are stored in it as they are, since media is compressed already, so the archive
@@ -72,11 +44,10 @@ func (a *API) sendArchive(w http.ResponseWriter, r *http.Request, o fileOwner, i
 	if err != nil {
 		return err
 	}
-	end, err := a.archives.begin(o.principal.Account.ID)
-	if err != nil {
-		return err
+	if err := a.archives.TryAcquire(o.principal.Account.ID); err != nil {
+		return &fault.Error{Kind: fault.Busy, Public: "Other archives are still being downloaded.", RetryAfter: archiveRetry, Cause: err}
 	}
-	defer end()
+	defer a.archives.Release(o.principal.Account.ID)
 	// An error of the first file is one that the page can still show.
 	first, err := a.openOriginal(ctx, o.principal.Account.Bucket, items[0])
 	if err != nil {

@@ -50,9 +50,9 @@ func selectedItems(form url.Values) ([]uuid.UUID, error) {
 // selectedAction is something that is done with each item of a form.
 type selectedAction struct {
 	operation account.Operation
-	// do is about one item. The words of done say what became of all.
-	// do reports whether the item is checked before it is done.
-	do   func(ctx context.Context, a *API, o fileOwner, id uuid.UUID, form url.Values) (checking bool, err error)
+	// do is about one item. It reports whether the item is checked before it is done.
+	do func(ctx context.Context, a *API, o fileOwner, id uuid.UUID, form url.Values) (checking bool, err error)
+	// done says what became of the items.
 	done string
 }
 

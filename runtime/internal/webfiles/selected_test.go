@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/runtimetest/webtest"
@@ -163,6 +164,49 @@ func TestSelected_AreDownloadedAsAnArchive(t *testing.T) {
 	selected(b, p, tenant, "download", items[1:]).Says(t, http.StatusForbidden, "This account does not allow logins to do this.")
 }
 
+// beginArchive asks for an archive, and does not read it. The test closes it.
+func beginArchive(t *testing.T, b *webtest.Browser, p webtest.Page, of runtimetest.Tenant, items []media.Item) *http.Response {
+	t.Helper()
+	fields := url.Values{"account": {of.Account.ID.String()}, "action": {"download"}, "request": {p.Fields().Get("request")}, "csrf": {p.Fields().Get("csrf")}}
+	for n, item := range items {
+		fields.Set(fmt.Sprint("item", n), item.ID.String())
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, runtimetest.Absolute("/account/files/selected"), strings.NewReader(fields.Encode()))
+	must(t, err)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Origin", webtest.BaseURL)
+	response, err := b.HTTP.Do(r)
+	must(t, err)
+	return response
+}
+
+// An archive that nobody reads holds its slot, and another one is told to wait, until the client is gone.
+func TestSelected_ArchivesAtATimeAreBounded(t *testing.T) {
+	t.Parallel()
+	w := webtest.NewWorld(t)
+	tenant, other := w.Undoable(t, "studio", webtest.Owner), w.Undoable(t, "others", "bo@example.org")
+	rt := w.Replica(t, webtest.Many, func(o *webtest.Options) { o.Files.Archives = 4 })
+	large := []media.Item{rt.Item(t, w, tenant, "large.bin", string(runtimetest.Noise(20<<20)), true)}
+	small := []media.Item{rt.Item(t, w, other, "small.txt", "small", true)}
+	b, bo := rt.Browser(t), rt.Browser(t)
+	p, theirs := b.Login("/account/files", webtest.Owner), bo.Login("/account/files", "bo@example.org")
+	held := beginArchive(t, b, p, tenant, large)
+	defer func() { _ = held.Body.Close() }()
+	if held.StatusCode != http.StatusOK {
+		t.Fatalf("the first archive: %d", held.StatusCode)
+	}
+	busy := selected(b, p, tenant, "download", large)
+	busy.Says(t, http.StatusTooManyRequests, "Other archives are still being downloaded.")
+	if busy.Header.Get("Retry-After") == "" {
+		t.Error("the second archive: no Retry-After")
+	}
+	if got := selected(bo, theirs, other, "download", small); got.StatusCode != http.StatusOK || !strings.HasPrefix(got.Text, "PK") {
+		t.Errorf("the archive of another account: %d", got.StatusCode)
+	}
+	must(t, held.Body.Close())
+	wait.Until(t, "the slot is free", func() bool { return selected(b, p, tenant, "download", large).StatusCode == http.StatusOK })
+}
+
 // A lost original after the first one ends the connection: a browser shows a download that failed, and no program takes what has arrived for the whole.
 func TestSelected_AnArchiveThatLacksAFileIsNotWhole(t *testing.T) {
 	t.Parallel()
@@ -177,16 +221,7 @@ func TestSelected_AnArchiveThatLacksAFileIsNotWhole(t *testing.T) {
 	must(t, w.Objects.Remove(t.Context(), tenant.Account.Bucket, []string{lost.Key}))
 	b := rt.Browser(t)
 	p := b.Login("/account/files", webtest.Owner)
-	fields := url.Values{"account": {tenant.Account.ID.String()}, "action": {"download"}, "request": {p.Fields().Get("request")}, "csrf": {p.Fields().Get("csrf")}}
-	for n, item := range items {
-		fields.Set(fmt.Sprint("item", n), item.ID.String())
-	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, runtimetest.Absolute("/account/files/selected"), strings.NewReader(fields.Encode()))
-	must(t, err)
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Origin", webtest.BaseURL)
-	response, err := b.HTTP.Do(r)
-	must(t, err)
+	response := beginArchive(t, b, p, tenant, items)
 	defer func() { _ = response.Body.Close() }()
 	sent, err := io.ReadAll(response.Body)
 	_, broken := zip.NewReader(bytes.NewReader(sent), int64(len(sent)))

@@ -107,7 +107,7 @@ func defaults() Options {
 		Login: oauth.Config{SessionTTL: 15 * time.Minute, MaxTTL: 12 * time.Hour, CodeTTL: 10 * time.Minute, MaxAttempts: 5, CodesPerEmail: 5, AttemptsPerEmail: 15, CodesPerIP: 20,
 			AuthorizationCodeTTL: time.Minute, AccessTTL: time.Hour, RefreshTTL: 720 * time.Hour, RefreshGrace: 90 * time.Second, RegistrationsPerIP: 100},
 		OAuth: oauthhttp.Config{AllowedRedirectURIs: []string{"cursor://anysphere.cursor-mcp/oauth/callback"}, TrustedHosts: []string{"claude.ai", "claude.com", "chatgpt.com", "vscode.dev"}, ClientMetadataDocuments: true},
-		Files: webfiles.Config{Enabled: true, PerPage: 24, MaxShare: 720 * time.Hour, MaxArchive: 1 << 30},
+		Files: webfiles.Config{Enabled: true, PerPage: 24, MaxShare: 720 * time.Hour, MaxArchive: 1 << 30, Archives: 8},
 		Media: runtimetest.MediaConfig(), Upload: runtimetest.UploadConfig(), Delivery: delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream, SmallFiles: 16 << 20},
 		Pages: pages.Config{Name: "Media storage", Color: "#2456d6"},
 	}
