@@ -198,6 +198,33 @@ func TestRender_SettingsRollThePods(t *testing.T) {
 	}
 }
 
+// An Ingress controller speaks HTTPS to the pods by an annotation of its own, if the runtime listens for HTTPS.
+func TestRoutes_IngressControllersSpeakHTTPSToTheRuntime(t *testing.T) {
+	t.Parallel()
+	for controller, want := range map[string][3]string{
+		"nginx":   {"Ingress", "nginx.ingress.kubernetes.io/backend-protocol", "HTTPS"},
+		"haproxy": {"Ingress", "haproxy.org/server-ssl", "true"},
+		"traefik": {"Service", "traefik.ingress.kubernetes.io/service.serversscheme", "https"},
+		"contour": {"Service", "projectcontour.io/upstream-protocol.tls", "http"},
+	} {
+		for _, tls := range []string{"", "media-tls"} {
+			all := objects(t, "--set=ingress.enabled=true,ingress.controller="+controller, "--set=tls.secretName="+tls)
+			value := want[2]
+			if tls == "" {
+				value = ""
+			}
+			if got := find(t, all, want[0], "mediastack-runtime").GetAnnotations()[want[1]]; got != value {
+				t.Errorf("%s with tls.secretName %q: the annotation is %q, want %q", controller, tls, got, value)
+			}
+		}
+	}
+	// One of the user has precedence.
+	all := objects(t, "--set=ingress.enabled=true,ingress.controller=nginx,tls.secretName=a", `--set=ingress.annotations.nginx\.ingress\.kubernetes\.io/backend-protocol=GRPCS`)
+	if got := find(t, all, "Ingress", "mediastack-runtime").GetAnnotations()["nginx.ingress.kubernetes.io/backend-protocol"]; got != "GRPCS" {
+		t.Errorf("the annotation of the user is %q", got)
+	}
+}
+
 // What the API server takes of a PodDisruptionBudget: one of its two fields.
 func TestRender_PodDisruptionBudgetHasOneBound(t *testing.T) {
 	t.Parallel()
