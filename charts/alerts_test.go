@@ -169,8 +169,11 @@ func TestAlerts_HaveARunbook(t *testing.T) {
 // documentedMetric is a row of docs/reference/metrics.md.
 var documentedMetric = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (\\w+) \\|")
 
-// notOurs are the metrics of Prometheus and of the library's collectors.
-var notOurs = []string{"up", "process_start_time_seconds", "process_cpu_seconds_total", "process_resident_memory_bytes"}
+// notOurs are the metrics of Prometheus, of the library's collectors and of kube-state-metrics.
+var notOurs = []string{
+	"up", "process_start_time_seconds", "process_cpu_seconds_total", "process_resident_memory_bytes",
+	"kube_node_info", "kube_node_labels", "kube_pod_info", "kube_pod_status_ready",
+}
 
 // The alerts and the dashboard use the metrics of docs/reference/metrics.md, which tests compare with
 // those that the programs export.

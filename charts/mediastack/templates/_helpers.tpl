@@ -468,8 +468,8 @@ minAvailable: {{ $least }}
 {{- end -}}
 {{- end -}}
 
-{{/* Constraint that keeps the replicas of a workload on different nodes, also after drains.
-Argument: list of the root and the component. */}}
+{{/* Constraints that keep the replicas of a workload on different nodes, also after drains, and in different
+zones where there are some. Argument: list of the root and the component. */}}
 {{- define "mediastack.spread" -}}
 topologySpreadConstraints:
   - maxSkew: 1
@@ -481,6 +481,23 @@ topologySpreadConstraints:
     labelSelector:
       matchLabels:
         {{- include "mediastack.selector" . | nindent 8 }}
+  {{- with (index . 0).Values.topologySpread.zones }}
+  - maxSkew: 1
+    topologyKey: topology.kubernetes.io/zone
+    whenUnsatisfiable: {{ . }}
+    nodeTaintsPolicy: Honor
+    matchLabelKeys: [pod-template-hash]
+    labelSelector:
+      matchLabels:
+        {{- include "mediastack.selector" $ | nindent 8 }}
+  {{- end }}
+  {{- $selector := include "mediastack.selector" . | fromYaml }}
+  {{- range (index . 0).Values.topologySpread.constraints }}
+  {{- if has .topologyKey (list "kubernetes.io/hostname" "topology.kubernetes.io/zone") }}
+  {{- fail (printf "topologySpread.constraints: the chart has a constraint of %s itself: use topologySpread.minNodes and topologySpread.zones" .topologyKey) }}
+  {{- end }}
+  {{- toYaml (list (merge (dict) . (dict "labelSelector" (dict "matchLabels" $selector)))) | nindent 2 }}
+  {{- end }}
 {{- end -}}
 
 {{/* Bytes of a quantity of memory or of GOMEMLIMIT; empty if it has another form. Argument: the quantity. */}}
