@@ -38,7 +38,7 @@ status: bin/mediastack-dev ## Print whether the dev stack runs, and its commands
 clean: bin/mediastack-dev ## Remove the data of the dev stack (fails while it runs)
 	@bin/mediastack-dev clean $(ARGS)
 
-cluster: cluster-check cluster-programs dev-services ## Start a real Kubernetes cluster of two nodes, with PostgreSQL and an S3 store beside it (as root)
+cluster: cluster-check cluster-duration cluster-programs dev-services ## Start a real Kubernetes cluster of two nodes, with PostgreSQL and an S3 store beside it (as root)
 	@bin/mediastack-cluster up $(ARGS)
 
 cluster-stop: bin/mediastack-cluster ## Stop the cluster of this checkout and remove all of it
@@ -267,10 +267,14 @@ dev-stack: ## Build the program of the dev stack into bin/
 dev-stack bin/mediastack-dev:
 	@hack/go-build.sh "dev stack" -ldflags "-s -w" -o bin/mediastack-dev ./hack/devstack
 
-.PHONY: cluster-binaries cluster-check
+.PHONY: cluster-binaries cluster-check cluster-duration
 # In the order of its lines: what a machine lacks is said before programs are built for many minutes.
 cluster-check: cluster-packages cluster-binaries
 	@bin/mediastack-cluster check
+
+# The programs are built in this order: without the last one, some are missing.
+cluster-duration:
+	@[ -x $(CLUSTER_PROGRAMS)/cni/host-local ] || echo "The first make cluster builds Kubernetes, containerd, runc and CoreDNS, once. That took 37 minutes on a busy machine with two cores."
 
 cluster-binaries bin/mediastack-cluster:
 	go build -o bin/mediastack-cluster ./hack/cluster

@@ -3,6 +3,7 @@ package charts_test
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -127,6 +128,12 @@ func metricsOf(query string) (names []string) {
 // runbookSection matches a section of docs/guides/runbooks.md.
 var runbookSection = regexp.MustCompile(`(?m)^### (Mediastack\w+)\n((?:[^#\n].*\n|\n)*)`)
 
+// pasted matches a block of commands in a section, searched what one of them looks for in the metrics.
+var (
+	pasted   = regexp.MustCompile("(?m)^  ```sh example\n((?:  .+\n)*  kubectl (?:.*\n)(?:  .+\n)*?)  ```$")
+	searched = regexp.MustCompile(`/metrics \| grep -E '([^']+)'`)
+)
+
 // Each alert has a section that says what it means, how to see it, what to do and when it is over.
 func TestAlerts_HaveARunbook(t *testing.T) {
 	t.Parallel()
@@ -138,6 +145,7 @@ func TestAlerts_HaveARunbook(t *testing.T) {
 		sections[match[1]] = "\n" + match[2]
 	}
 	alerts, _ := alertRules(t)
+	known := documentedMetrics(t)
 	published, _ := alertRules(t, "--set=monitoring.runbookURL="+base)
 	for i, one := range alerts {
 		anchor := "#" + strings.ToLower(one.Alert)
@@ -148,6 +156,23 @@ func TestAlerts_HaveARunbook(t *testing.T) {
 			t.Errorf("%s: the annotation runbook_url is %q", one.Alert, got)
 		}
 		section, found := sections[one.Alert]
+		if found {
+			commands := pasted.FindStringSubmatch(section)
+			if commands == nil {
+				t.Errorf("the section of %s has no command to paste", one.Alert)
+				continue
+			}
+			if out, err := exec.CommandContext(t.Context(), "bash", "-n", "-c", commands[1]).CombinedOutput(); err != nil {
+				t.Errorf("the shell does not understand the commands of %s: %s", one.Alert, out)
+			}
+			for _, match := range searched.FindAllStringSubmatch(commands[1], -1) {
+				pattern, err := regexp.Compile(match[1])
+				must(t, err)
+				if !slices.ContainsFunc(known, pattern.MatchString) {
+					t.Errorf("a command of %s looks for %s, which no metric has", one.Alert, match[1])
+				}
+			}
+		}
 		for _, part := range []string{"Meaning", "See it", "Do", "Over"} {
 			if found && !strings.Contains(section, "\n- **"+part+":** ") {
 				t.Errorf("the section of %s has no part %q", one.Alert, part)
@@ -169,13 +194,15 @@ func TestAlerts_HaveARunbook(t *testing.T) {
 // documentedMetric is a row of docs/reference/metrics.md.
 var documentedMetric = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (\\w+) \\|")
 
-// notOurs are the metrics of Prometheus and of the library's collectors.
-var notOurs = []string{"up", "process_start_time_seconds", "process_cpu_seconds_total", "process_resident_memory_bytes"}
+// notOurs are the metrics of Prometheus, of the library's collectors and of kube-state-metrics.
+var notOurs = []string{
+	"up", "process_start_time_seconds", "process_cpu_seconds_total", "process_resident_memory_bytes",
+	"kube_node_info", "kube_node_labels", "kube_pod_info", "kube_pod_status_ready",
+}
 
-// The alerts and the dashboard use the metrics of docs/reference/metrics.md, which tests compare with
-// those that the programs export.
-func TestMonitoring_UsesMetricsThatExist(t *testing.T) {
-	t.Parallel()
+// documentedMetrics returns the names of the metrics that may be used.
+func documentedMetrics(t *testing.T) []string {
+	t.Helper()
 	page, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "docs", "reference", "metrics.md"))
 	must(t, err)
 	known := slices.Clone(notOurs)
@@ -185,6 +212,17 @@ func TestMonitoring_UsesMetricsThatExist(t *testing.T) {
 			known = append(known, match[1]+"_bucket", match[1]+"_sum", match[1]+"_count")
 		}
 	}
+	return known
+}
+
+// variable is a variable in a query of the dashboard.
+var variable = regexp.MustCompile(`\$\w+`)
+
+// The alerts and the dashboard use the metrics of docs/reference/metrics.md, which tests compare with
+// those that the programs export.
+func TestMonitoring_UsesMetricsThatExist(t *testing.T) {
+	t.Parallel()
+	known := documentedMetrics(t)
 	used := map[string]string{}
 	alerts, _ := alertRules(t)
 	for _, one := range alerts {
@@ -195,7 +233,8 @@ func TestMonitoring_UsesMetricsThatExist(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(chart(t), "files", "dashboard.json"))
 	must(t, err)
 	var dashboard struct {
-		Panels []struct {
+		Templating struct{ List []struct{ Name string } }
+		Panels     []struct {
 			Title   string
 			Targets []struct{ Expr string }
 		}
@@ -205,6 +244,19 @@ func TestMonitoring_UsesMetricsThatExist(t *testing.T) {
 		for _, target := range panel.Targets {
 			for _, name := range metricsOf(target.Expr) {
 				used[name] = "the panel " + panel.Title
+			}
+		}
+	}
+	variables := []string{"$namespace", "$__rate_interval"}
+	for _, one := range dashboard.Templating.List {
+		variables = append(variables, "$"+one.Name)
+	}
+	for _, panel := range dashboard.Panels {
+		for _, target := range panel.Targets {
+			for _, name := range variable.FindAllString(target.Expr, -1) {
+				if !slices.Contains(variables, name) {
+					t.Errorf("the panel %s uses %s, which the dashboard does not have", panel.Title, name)
+				}
 			}
 		}
 	}

@@ -109,6 +109,41 @@ func TestValues_WrongOnesAreRejected(t *testing.T) {
 		"--set=baseURL=http://192.0.2.1:8080,ingress.enabled=true": "its host 192.0.2.1 is an IP address",
 		"--set=baseURL=http://[2001:db8::1]:80,httpRoute.enabled=true,httpRoute.parentRefs[0].name=public": "its host [2001:db8::1] is an IP address",
 		"--set=trial.enabled=true,ingress.enabled=true":                                                    "the credentials of the trial stores are public",
+		"--set=nameOverride=Media":                                                            "/nameOverride",
+		"--set=commonLabels.a=b c":                                                            "/commonLabels/a",
+		"--set=commonLabels.app\\.kubernetes\\.io/name=a":                                     "commonLabels: the chart sets the label app.kubernetes.io/name itself",
+		"--set=runtime.podLabels.app\\.kubernetes\\.io/component=a":                           "runtime.podLabels: the chart sets the label app.kubernetes.io/component itself",
+		"--set=commonAnnotations.helm\\.sh/hook=test":                                         "commonAnnotations: the chart sets the annotation helm.sh/hook itself",
+		"--set=extraHosts={files.example.org/a}":                                              "/extraHosts/0",
+		"--set=extraObjects[0].kind=ConfigMap":                                                "/extraObjects/0",
+		"--set=database.sslMode=on":                                                           "/database/sslMode",
+		"--set=trustedCA.configMapName=a,trustedCA.secretName=b":                              "trustedCA: configMapName and secretName are both set",
+		"--set=operator.serviceAccount.create=false":                                          "operator.serviceAccount.name is not set",
+		"--set=runtime.serviceAccount.name=mediastack-operator":                               "operator.serviceAccount and runtime.serviceAccount have the same name",
+		"--set=runtime.extraEnv[0].value=a":                                                   "/runtime/extraEnv/0",
+		"--set=runtime.extraEnv[0].name=SERVICE_SECRET":                                       "runtime.extraEnv: SERVICE_SECRET: use the value serverSecret.key instead",
+		"--set=runtime.extraEnv[0].name=SERVICE_MAX_UPLOADS":                                  "runtime.extraEnv: SERVICE_MAX_UPLOADS: use the value settings.SERVICE_MAX_UPLOADS instead",
+		"--set=runtime.extraEnv[0].name=SERVICE_LISTEN":                                       "runtime.extraEnv: SERVICE_LISTEN: the chart sets it itself",
+		"--set=operator.extraEnv[0].name=SERVICE_NO":                                          "operator.extraEnv: SERVICE_NO is not a setting",
+		"--set=operator.extraEnv[0].name=PGSSLMODE":                                           "operator.extraEnv: PGSSLMODE: use the value database.sslMode instead",
+		"--set=operator.extraVolumes[0].name=tls":                                             "operator.extraVolumes: the chart has a volume tls itself",
+		"--set=runtime.extraVolumeMounts[0].name=a":                                           "/runtime/extraVolumeMounts/0",
+		"--set=runtime.extraVolumeMounts[0].name=a,runtime.extraVolumeMounts[0].mountPath=/a": "runtime.extraVolumeMounts: runtime.extraVolumes has no volume a",
+		"--set=runtime.podDisruptionBudget.maxUnavailable=most":                               "/runtime/podDisruptionBudget/maxUnavailable",
+		"--set=runtime.podDisruptionBudget.maxUnavailable=null":                               "runtime.podDisruptionBudget: neither maxUnavailable nor minAvailable is set",
+		"--set=runtime.probes.liveness.timeoutSeconds=0":                                      "/runtime/probes/liveness/timeoutSeconds",
+		"--set=topologySpread.zones=Always":                                                   "/topologySpread/zones",
+		"--set=topologySpread.constraints[0].topologyKey=rack":                                "/topologySpread/constraints/0",
+		"--set=topologySpread.constraints[0].topologyKey=kubernetes.io/hostname,topologySpread.constraints[0].maxSkew=1,topologySpread.constraints[0].whenUnsatisfiable=ScheduleAnyway": "topologySpread.constraints: the chart has a constraint of kubernetes.io/hostname itself",
+		"--set=ingress.controller=apache":         "/ingress/controller",
+		"--set=httpRoute.backendTLS.enabled=true": "httpRoute.backendTLS.enabled: httpRoute.enabled is false",
+		"--set=httpRoute.backendTLS.enabled=true,httpRoute.enabled=true,httpRoute.parentRefs[0].name=a":         "httpRoute.backendTLS.enabled: tls.secretName is not set",
+		"--set=certificate.create=true,certificate.issuerRef.name=a":                                            "certificate.create: neither tls.secretName nor ingress.tlsSecretName is set",
+		"--set=certificate.create=true,tls.secretName=a":                                                        "certificate.issuerRef.name is not set",
+		"--set=certificate.create=true,certificate.issuerRef.name=a,tls.secretName=a,baseURL=https://192.0.2.1": "the host 192.0.2.1 of baseURL is an IP address",
+		"--set=certificate.duration=90d":                                                                        "/certificate/duration",
+		"--set=networkPolicy.dns.ports={}":                                                                      "/networkPolicy/dns/ports",
+		"--set=monitoring.serviceMonitors=true,monitoring.scrapeTimeout=1m":                                     "monitoring.scrapeTimeout is 1m: it must not be longer than monitoring.interval, 30s",
 	} {
 		if out, err := render(t, args); err == nil || !strings.Contains(err.Error(), want) || out != "" {
 			t.Errorf("%s: %v, want %q", args, err, want)
@@ -144,6 +179,11 @@ func TestValues_MissingSectionsAreNamed(t *testing.T) {
 			continue
 		}
 		if _, err := render(t, "--set="+name+"=null"); err == nil || !strings.Contains(err.Error(), "the values have no section "+name+": ") {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"runtime.serviceAccount", "operator.probes", "runtime.probes.startup", "networkPolicy.dns"} {
+		if _, err := render(t, "--set="+name+"=null"); err == nil || !strings.Contains(err.Error(), "the values have no section "+name) {
 			t.Errorf("without %s: %v", name, err)
 		}
 	}
@@ -190,7 +230,7 @@ func TestValues_OfSettingsExist(t *testing.T) {
 }
 
 // passedOn are the values that are maps of the user, or parts of the Kubernetes API.
-var passedOn = []string{"affinity", "annotations", "global", "labels", "limits", "nodeSelector", "podAnnotations", "podLabels", "requests", "serviceAccountAnnotations", "settings"}
+var passedOn = []string{"affinity", "annotations", "behavior", "commonAnnotations", "commonLabels", "containerSecurityContext", "global", "labels", "limits", "nodeSelector", "podAnnotations", "podLabels", "podSecurityContext", "requests", "serviceAccountAnnotations", "settings"}
 
 // The schema has exactly the values that values.yaml has, and rejects any other.
 func TestValues_SchemaIsClosed(t *testing.T) {

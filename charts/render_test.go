@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/kubetest"
 	"mediastack.dev/hack/testenv/wait"
 )
@@ -38,11 +39,34 @@ var renderings = map[string][]string{
 	"identity":   {"--set=crds.install=false,s3.credentials=iam", `--set-json=operator.serviceAccountAnnotations={"eks.amazonaws.com/role-arn":"arn:aws:iam::1:role/operator"}`, `--set-json=runtime.serviceAccountAnnotations={"eks.amazonaws.com/role-arn":"arn:aws:iam::1:role/runtime"}`},
 }
 
+// clusters are the kinds of clusters that docs/examples/clusters has values for.
+var clusters = []string{"kind", "eks", "gke", "openshift", "air-gap"}
+
+// valuesFor returns the arguments of Helm with the values for a kind of clusters.
+func valuesFor(t testing.TB, name string, args ...string) []string {
+	t.Helper()
+	values := filepath.Join(testenv.RepoRoot(t), "docs", "examples", "clusters", name+".yaml")
+	return append([]string{"--values=" + values, "--set=crds.install=false"}, args...)
+}
+
+// template renders the chart with nothing but the arguments.
+func template(t testing.TB, name, namespace string, args ...string) (string, error) {
+	t.Helper()
+	return helm(t, append([]string{"template", name, chart(t), "--namespace", namespace}, args...)...)
+}
+
 // A change of the chart shows in the golden files, for review.
 func TestRender_IsAsTheGoldenFiles(t *testing.T) {
 	t.Parallel()
+	wanted := map[string][]string{}
 	for _, name := range []string{"default", "namespaced", "everything"} {
-		got, err := render(t, renderings[name]...)
+		wanted[name] = append(slices.Clone(required), renderings[name]...)
+	}
+	for _, name := range clusters {
+		wanted[name] = valuesFor(t, name)
+	}
+	for name, args := range wanted {
+		got, err := template(t, release, namespace, args...)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -60,8 +84,9 @@ func TestRender_IsAsTheGoldenFiles(t *testing.T) {
 }
 
 // defineForeign defines the kinds of other projects that the chart has objects of: HTTPRoute of the
-// Gateway API 1.2.1, ServiceMonitor and PrometheusRule of the Prometheus operator 0.85.0. The file has
-// the definitions of these releases.
+// Gateway API 1.2.1 and BackendTLSPolicy of 1.4.0, ServiceMonitor and PrometheusRule of the Prometheus
+// operator 0.85.0, Certificate of cert-manager 1.18.2, ExternalSecret of the External Secrets Operator
+// 0.19.2. The file has the definitions of these releases.
 func defineForeign(t *testing.T, c *cluster) {
 	t.Helper()
 	file, err := os.Open(filepath.Join("testdata", "foreign-crds.yaml.gz"))
@@ -88,14 +113,23 @@ func defineForeign(t *testing.T, c *cluster) {
 func TestRender_IsAcceptedByAnAPIServer(t *testing.T) {
 	t.Parallel()
 	defineForeign(t, newCluster(t, kubetest.Shared(t), "render"))
+	all := map[string][]string{}
 	for name, args := range renderings {
+		all[name] = append(slices.Clone(required), args...)
+	}
+	for _, name := range clusters {
+		all[name] = valuesFor(t, name)
+	}
+	// `everything` has its monitors in this namespace.
+	must(t, client.IgnoreAlreadyExists(newCluster(t, kubetest.Shared(t), "render").Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "monitoring"}})))
+	for name, args := range all {
 		c := newCluster(t, kubetest.Shared(t), "render-"+name)
 		if name == "namespaced" {
 			for _, watched := range []string{"team-a", "team-b"} { // the control plane is shared: another test may have one of that name
 				must(t, client.IgnoreAlreadyExists(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: watched}})))
 			}
 		}
-		text, err := helm(t, append(append(append([]string{"template", "render-" + name, chart(t), "--namespace", c.namespace}, required...), args...), "--set=priorityClass.create=false,priorityClass.name=")...)
+		text, err := template(t, "render-"+name, c.namespace, append(args, "--set=priorityClass.create=false,priorityClass.name=")...)
 		must(t, err)
 		pods := 0
 		for _, object := range kubetest.ParseManifests(t, text) {
@@ -160,6 +194,56 @@ func TestRender_SettingsRollThePods(t *testing.T) {
 	for _, name := range []string{"mediastack-operator", "mediastack-runtime"} {
 		if cmp.Equal(find(t, before, "Deployment", name).Object, find(t, after, "Deployment", name).Object) {
 			t.Errorf("%s is not rolled", name)
+		}
+	}
+}
+
+// An Ingress controller speaks HTTPS to the pods by an annotation of its own, if the runtime listens for HTTPS.
+func TestRoutes_IngressControllersSpeakHTTPSToTheRuntime(t *testing.T) {
+	t.Parallel()
+	for controller, want := range map[string][3]string{
+		"nginx":   {"Ingress", "nginx.ingress.kubernetes.io/backend-protocol", "HTTPS"},
+		"haproxy": {"Ingress", "haproxy.org/server-ssl", "true"},
+		"traefik": {"Service", "traefik.ingress.kubernetes.io/service.serversscheme", "https"},
+		"contour": {"Service", "projectcontour.io/upstream-protocol.tls", "http"},
+	} {
+		for _, tls := range []string{"", "media-tls"} {
+			all := objects(t, "--set=ingress.enabled=true,ingress.controller="+controller, "--set=tls.secretName="+tls)
+			value := want[2]
+			if tls == "" {
+				value = ""
+			}
+			if got := find(t, all, want[0], "mediastack-runtime").GetAnnotations()[want[1]]; got != value {
+				t.Errorf("%s with tls.secretName %q: the annotation is %q, want %q", controller, tls, got, value)
+			}
+		}
+	}
+	// One of the user has precedence.
+	all := objects(t, "--set=ingress.enabled=true,ingress.controller=nginx,tls.secretName=a", `--set=ingress.annotations.nginx\.ingress\.kubernetes\.io/backend-protocol=GRPCS`)
+	if got := find(t, all, "Ingress", "mediastack-runtime").GetAnnotations()["nginx.ingress.kubernetes.io/backend-protocol"]; got != "GRPCS" {
+		t.Errorf("the annotation of the user is %q", got)
+	}
+}
+
+// What the API server takes of a PodDisruptionBudget: one of its two fields.
+func TestRender_PodDisruptionBudgetHasOneBound(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]string{
+		"runtime.podDisruptionBudget.maxUnavailable=25%": "maxUnavailable: 25%",
+		"runtime.podDisruptionBudget.minAvailable=2":     "minAvailable: 2",
+		"runtime.podDisruptionBudget.minAvailable=0":     "minAvailable: 0",
+		"runtime.podDisruptionBudget.enabled=false":      "",
+	} {
+		text, err := render(t, "--set="+values, "--show-only=templates/runtime.yaml")
+		must(t, err)
+		got := []string{}
+		for line := range strings.Lines(text) {
+			if line = strings.TrimSpace(line); strings.HasPrefix(line, "maxUnavailable: ") && line != "maxUnavailable: 0" || strings.HasPrefix(line, "minAvailable: ") {
+				got = append(got, line) // the strategy of the Deployment has maxUnavailable: 0
+			}
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%s: %q, want %q", values, got, want)
 		}
 	}
 }

@@ -27,8 +27,11 @@ built && exit
 echo "$name: building it, once, into $dir" >&2
 started=$SECONDS fresh=$program.new-$$
 trap 'rm -f "$fresh"; kill $build 2>/dev/null || true' EXIT
-# At a low priority, so that the machine stays usable.
-nice hack/go-build.sh "$name" -C "$module" -trimpath -buildvcs=false -tags "$tags" -ldflags "$flags" -o "$fresh" "$package" 9>&- &
+# At a low priority, so that the machine stays usable. A caller that has one already keeps it: twice as low, a build
+# on a busy machine hardly goes on.
+lower=()
+[ "$(nice)" -gt 0 ] || lower=(nice)
+"${lower[@]}" hack/go-build.sh "$name" -C "$module" -trimpath -buildvcs=false -tags "$tags" -ldflags "$flags" -o "$fresh" "$package" 9>&- &
 build=$!
 wait $build
 # The stamp goes first and comes last: a crash between the two steps only causes a rebuild.

@@ -1,6 +1,6 @@
-// Command chartdocs writes the table of values into the README of the Helm chart, from the comments
-// of values.yaml that begin with "--". `make generate` runs it, and `make verify` finds a table that
-// is out of date.
+// Command chartdocs writes the table of values into the README of the Helm chart, and the descriptions
+// into its schema, from the comments of values.yaml that begin with "--". `make generate` runs it, and
+// `make verify` finds a table or a schema that is out of date.
 package main
 
 import (
@@ -34,7 +34,7 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// update writes the table of a chart's values into its README.
+// update writes the table of a chart's values into its README, and their descriptions into its schema.
 func update(chart string) error {
 	text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
 	if err != nil {
@@ -43,6 +43,18 @@ func update(chart string) error {
 	rows, err := table(text)
 	if err != nil {
 		return fmt.Errorf("values.yaml: %w", err)
+	}
+	schema := filepath.Join(chart, "values.schema.json")
+	current, err := os.ReadFile(schema)
+	if err != nil {
+		return err
+	}
+	described, err := describe(current, text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", schema, err)
+	}
+	if err := os.WriteFile(schema, described, 0o644); err != nil {
+		return err
 	}
 	path := filepath.Join(chart, "README.md")
 	readme, err := os.ReadFile(path)

@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -150,6 +152,48 @@ func TestPinned_BuildsOncePerVersion(t *testing.T) {
 	}
 	if out, err := exec.Command(program).CombinedOutput(); err != nil || string(out) != "2\n" {
 		t.Errorf("after a build that failed the program prints %q: %v", out, err)
+	}
+}
+
+// niceness runs `nice`, which prints the priority of its process.
+func niceness(t *testing.T, prefix ...string) int {
+	t.Helper()
+	command := append(slices.Clone(prefix), "nice")
+	out, err := exec.Command(command[0], command[1:]...).Output()
+	must(t, err)
+	value, err := strconv.Atoi(strings.TrimSpace(string(out)))
+	must(t, err)
+	return value
+}
+
+// A build has a low priority. If its caller has one, the build has the same: with both, a `nice make cluster` on a busy
+// machine took more than half an hour.
+func TestBuildPinned_LowersThePriorityOnce(t *testing.T) {
+	t.Parallel()
+	compiler, err := exec.LookPath("go")
+	must(t, err)
+	root, err := setup.RepoRoot()
+	must(t, err)
+	for name, prefix := range map[string][]string{"as the test": nil, "with nice": {"nice", "-n", "3"}} {
+		module, dir := t.TempDir(), t.TempDir()
+		for file, text := range map[string]string{"main.go": "package main\n\nfunc main() {}\n", "go.mod": "module example.org/tool\n\ngo 1.24\n", "go.sum": ""} {
+			must(t, os.WriteFile(filepath.Join(module, file), []byte(text), 0o600))
+		}
+		seen := filepath.Join(dir, "seen")
+		must(t, os.WriteFile(filepath.Join(dir, "go"), []byte("#!/bin/sh\ncase \"$*\" in *build*) nice > "+seen+";; esac\nexec "+compiler+" \"$@\"\n"), 0o700))
+		command := append(slices.Clone(prefix), filepath.Join(root, "hack", "build-pinned.sh"), filepath.Join(dir, "tool"), module, "example.org/tool")
+		cmd := exec.Command(command[0], command[1:]...)
+		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", name, err, out)
+		}
+		want := niceness(t, prefix...)
+		if want == 0 {
+			want = 10
+		}
+		if text, err := os.ReadFile(seen); err != nil || strings.TrimSpace(string(text)) != strconv.Itoa(want) {
+			t.Errorf("%s: the build has the priority %s, want %d: %v", name, text, want, err)
+		}
 	}
 }
 

@@ -1,9 +1,11 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,7 +13,18 @@ import (
 
 // poolCounters count what the pool itself does not.
 type poolCounters struct {
+	// opened are the connections that were made. The pool counts attempts, so an outage looks like many connections.
+	opened             atomic.Int64
 	retries, exhausted atomic.Int64
+}
+
+// install counts the connections of a pool that is opened with cfg.
+func (p *poolCounters) install(cfg *pgxpool.Config) {
+	next := cfg.AfterConnect
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		p.opened.Add(1)
+		return next(ctx, conn)
+	}
 }
 
 // observe counts an error of a statement, unless an inner retry has counted it.
@@ -59,7 +72,7 @@ var (
 	maxConnectionsDesc = prometheus.NewDesc("mediastack_database_connections_max",
 		"Connections that the pool may have (`SERVICE_DATABASE_MAX_CONNS`).", nil, nil)
 	openedDesc = prometheus.NewDesc("mediastack_database_connections_opened_total",
-		"Connections that the pool opened.", nil, nil)
+		"Connections that the pool opened. Attempts that failed do not count.", nil, nil)
 	acquiresDesc = prometheus.NewDesc("mediastack_database_acquires_total",
 		"Connections that statements and transactions took from the pool.", nil, nil)
 	waitsDesc = prometheus.NewDesc("mediastack_database_acquire_waits_total",
@@ -100,7 +113,7 @@ func (c poolCollector) Collect(metrics chan<- prometheus.Metric) {
 	gauge(connectionsDesc, float64(stat.IdleConns()), "idle")
 	gauge(connectionsDesc, float64(stat.ConstructingConns()), "connecting")
 	gauge(maxConnectionsDesc, float64(stat.MaxConns()))
-	counter(openedDesc, float64(stat.NewConnsCount()))
+	counter(openedDesc, float64(c.counters.opened.Load()))
 	counter(acquiresDesc, float64(stat.AcquireCount()))
 	counter(waitsDesc, float64(stat.EmptyAcquireCount()))
 	counter(waitSecondsDesc, stat.EmptyAcquireWaitTime().Seconds())

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -68,6 +69,32 @@ func TestMetrics_CountWaitsForAConnection(t *testing.T) {
 	}
 	if got := measured(t, store.Store, "mediastack_upload_batch_waiting", "open"); got != 0 {
 		t.Errorf("%v uploads wait", got)
+	}
+}
+
+// An attempt that fails opens no connection: otherwise an outage looks like a server that ends all connections.
+func TestMetrics_CountConnectionsAndNotAttempts(t *testing.T) {
+	t.Parallel()
+	const opened = "mediastack_database_connections_opened_total"
+	closed, err := postgres.Open(t.Context(), postgres.Config{DatabaseURL: fmt.Sprintf("postgres://a:b@127.0.0.1:%d/c?sslmode=disable", testenv.FreePort(t))})
+	must(t, err)
+	t.Cleanup(closed.Close)
+	for range 3 {
+		if err := closed.Ping(t.Context()); err == nil {
+			t.Fatal("the ping of no server succeeds")
+		}
+	}
+	if got := measured(t, closed, opened); got != 0 {
+		t.Errorf("%v connections were opened without a server", got)
+	}
+	serving, err := postgres.Open(t.Context(), postgres.Config{DatabaseURL: testenv.Postgres(t), DatabaseConns: 1})
+	must(t, err)
+	t.Cleanup(serving.Close)
+	for range 3 {
+		must(t, serving.Ping(t.Context()))
+	}
+	if got := measured(t, serving, opened); got != 1 {
+		t.Errorf("%v connections were opened, of a pool of one", got)
 	}
 }
 

@@ -86,6 +86,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	poolCfg.ConnConfig.Tracer = s.statements
 	s.fence.install(poolCfg)
 	readLimits(poolCfg, &s.db.limits)
+	s.db.counters.install(poolCfg)
 	if s.pool, err = pgxpool.NewWithConfig(ctx, poolCfg); err != nil {
 		return nil, fmt.Errorf("create the database pool: %w", err)
 	}

@@ -3,34 +3,58 @@
 {{- include "mediastack.requireSections" . -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride -}}
-{{- else if contains "mediastack" .Release.Name -}}
+{{- else if contains (include "mediastack.program" .) .Release.Name -}}
 {{- .Release.Name | trunc 40 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-mediastack" .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name (include "mediastack.program" .) | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Value of the label app.kubernetes.io/name. */}}
+{{- define "mediastack.program" -}}
+{{- .Values.nameOverride | default "mediastack" -}}
 {{- end -}}
 
 {{/* Every template reads sections of the values without a check, and calls this first. */}}
 {{- define "mediastack.requireSections" -}}
-{{- range list "image" "traces" "database" "s3" "smtp" "cdn" "serverSecret" "trustedCA" "crds" "admission" "rbac" "priorityClass" "topologySpread" "operator" "runtime" "tls" "service" "ingress" "httpRoute" "purge" "migrate" "networkPolicy" "uninstallCheck" "monitoring" "trial" -}}
+{{- range list "commonLabels" "commonAnnotations" "podSecurityContext" "containerSecurityContext" "certificate" "image" "traces" "database" "s3" "smtp" "cdn" "serverSecret" "trustedCA" "crds" "admission" "rbac" "priorityClass" "topologySpread" "operator" "runtime" "tls" "service" "ingress" "httpRoute" "purge" "migrate" "networkPolicy" "uninstallCheck" "monitoring" "trial" -}}
 {{- if not (kindIs "map" (get $.Values .)) -}}
+{{- include "mediastack.failSection" . -}}
+{{- end -}}
+{{- end -}}
+{{- range $path := list "operator.serviceAccount" "operator.podDisruptionBudget" "operator.probes.liveness" "operator.probes.readiness" "runtime.serviceAccount" "runtime.podDisruptionBudget" "runtime.probes.startup" "runtime.probes.liveness" "runtime.probes.readiness" "httpRoute.backendTLS" "certificate.issuerRef" "networkPolicy.dns" -}}
+{{- $section := $.Values -}}
+{{- range splitList "." $path -}}
+{{- $section = get $section . -}}
+{{- if not (kindIs "map" $section) -}}{{- include "mediastack.failSection" $path -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "mediastack.failSection" -}}
 {{- fail (printf "the values have no section %s: `helm upgrade --reuse-values` omits what is new in the values of this chart; use --reset-then-reuse-values instead" .) -}}
-{{- end -}}
-{{- end -}}
 {{- end -}}
 
 {{/* Labels by which selectors find pods. Argument: list of the root and the component. */}}
 {{- define "mediastack.selector" -}}
-app.kubernetes.io/name: mediastack
+app.kubernetes.io/name: {{ include "mediastack.program" (index . 0) }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
-{{/* Labels that every object has. Argument: the root. */}}
-{{- define "mediastack.commonLabels" -}}
+{{/* Labels of the chart that every object has. Argument: the root. */}}
+{{- define "mediastack.chartLabels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | trunc 63 | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{/* Labels that every object has. Argument: the root. */}}
+{{- define "mediastack.commonLabels" -}}
+{{ include "mediastack.chartLabels" . }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{/* Labels of an object. Argument: list of the root and the component. */}}
@@ -40,10 +64,39 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
 {{/* Labels of a pod: none that changes with the version of the chart, which would roll the pods.
-Argument: list of the root and the component. */}}
+Argument: list of the root, the component and further labels. */}}
 {{- define "mediastack.podLabels" -}}
+{{- with merge (dict) (index . 2 | default dict) (index . 0).Values.commonLabels -}}
+{{ toYaml . }}
+{{ end -}}
 {{ include "mediastack.selector" . }}
 app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+{{- end -}}
+
+{{/* Annotations of an object, which is not indented. Argument: list of the root and annotations of its own. */}}
+{{- define "mediastack.annotations" -}}
+{{- with merge (dict) (index . 1 | default dict) (index . 0).Values.commonAnnotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+{{- end }}
+{{- end -}}
+
+{{/* Labels and annotations of the user must not be those by which the chart, Helm and the selectors work. */}}
+{{- define "mediastack.checkMetadata" -}}
+{{- range $value, $labels := dict "commonLabels" .Values.commonLabels "operator.podLabels" .Values.operator.podLabels "runtime.podLabels" .Values.runtime.podLabels "monitoring.labels" .Values.monitoring.labels -}}
+{{- range $key, $_ := $labels -}}
+{{- if or (hasPrefix "helm.sh/" $key) (hasPrefix "rbac.authorization.k8s.io/" $key) (has $key (list "app.kubernetes.io/name" "app.kubernetes.io/component" "app.kubernetes.io/instance" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "mediastack.dev/trial" "grafana_dashboard")) -}}
+{{- fail (printf "%s: the chart sets the label %s itself" $value $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $value, $annotations := dict "commonAnnotations" .Values.commonAnnotations "operator.podAnnotations" .Values.operator.podAnnotations "runtime.podAnnotations" .Values.runtime.podAnnotations -}}
+{{- range $key, $_ := $annotations -}}
+{{- if or (hasPrefix "helm.sh/" $key) (has $key (list "kubectl.kubernetes.io/default-container" "checksum/settings")) -}}
+{{- fail (printf "%s: the chart sets the annotation %s itself" $value $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Reference of an image. Argument: list of the root and operator or runtime. */}}
@@ -67,7 +120,7 @@ app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 {{- $data := dict
   "SERVICE_BASE_URL" (include "mediastack.baseURL" .)
   "SERVICE_S3_REGION" .Values.s3.region
-  "SERVICE_MCP_HOSTS" (join "," (concat $hosts .Values.mcpHosts)) -}}
+  "SERVICE_MCP_HOSTS" (join "," (concat $hosts (include "mediastack.extraHostsWithPort" . | fromJsonArray) .Values.mcpHosts)) -}}
 {{- if or .Values.trial.enabled (not .Values.s3.endpointKey) -}}
 {{- $_ := set $data "SERVICE_S3_ENDPOINT" (include "mediastack.s3Endpoint" .) -}}
 {{- end -}}
@@ -152,8 +205,13 @@ Argument: list of the root, the variable, the Secret and the key. */}}
       key: {{ ternary (index . 1) (index . 3) $trial }}
 {{- end -}}
 
+{{/* The driver takes PGSSLMODE if the URL has no sslmode. */}}
 {{- define "mediastack.databaseEnv" -}}
 {{ include "mediastack.secretEnv" (list . "SERVICE_DATABASE_URL" .Values.database.secretName .Values.database.urlKey) }}
+{{- if and .Values.database.sslMode (not .Values.trial.enabled) }}
+- name: PGSSLMODE
+  value: {{ .Values.database.sslMode }}
+{{- end }}
 {{- end -}}
 
 {{/* Variables of S3. Argument: the root. With temporary keys the identity of the pod is enough. */}}
@@ -221,17 +279,70 @@ Argument: list of the root, the variable, the Secret and the key. */}}
 
 {{/* Variables of certificates of further authorities. Go reads the system's and these. */}}
 {{- define "mediastack.trustedCAEnv" -}}
-{{- if .Values.trustedCA.configMapName }}
+{{- if include "mediastack.trustedCA" . }}
 - name: SSL_CERT_DIR
   value: /etc/ssl/certs:/etc/mediastack/ca
 {{- end }}
 {{- end -}}
 
+{{/* Source of the volume with the certificates of further authorities; empty without them. */}}
+{{- define "mediastack.trustedCA" -}}
+{{- with .Values.trustedCA -}}
+{{- if and .configMapName .secretName -}}{{- fail "trustedCA: configMapName and secretName are both set: use one of them" -}}{{- end -}}
+{{- if .configMapName -}}
+configMap:
+  name: {{ .configMapName }}
+{{- else if .secretName -}}
+secret:
+  secretName: {{ .secretName }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Values of the workload that a component belongs to. Argument: list of the root and the component. */}}
+{{- define "mediastack.workload" -}}
+{{- ternary "operator" "runtime" (eq (index . 1) "operator") -}}
+{{- end -}}
+
+{{/* Further variables of a container, without those that have a value of their own. Argument: list of the root and the component. */}}
+{{- define "mediastack.extraEnv" -}}
+{{- $root := index . 0 -}}
+{{- $workload := include "mediastack.workload" . -}}
+{{- with (get $root.Values $workload).extraEnv -}}
+{{- $known := $root.Files.Get "files/settings.json" | fromJson -}}
+{{- $values := dict "GOMEMLIMIT" (printf "%s.goMemoryLimit" $workload) "PGSSLMODE" "database.sslMode" "SSL_CERT_DIR" "trustedCA"
+  "OTEL_EXPORTER_OTLP_ENDPOINT" "traces.endpoint" "OTEL_EXPORTER_OTLP_HEADERS" "traces.secretName" "OTEL_TRACES_SAMPLER" "traces.sampleRatio" "OTEL_TRACES_SAMPLER_ARG" "traces.sampleRatio" -}}
+{{- range . -}}
+{{- if hasKey $known.valueOf .name -}}
+{{- fail (printf "%s.extraEnv: %s: %s" $workload .name (ternary (printf "use the value %s instead" (get $known.valueOf .name)) "the chart sets it itself" (ne (get $known.valueOf .name) ""))) -}}
+{{- else if has .name $known.allowed -}}
+{{- fail (printf "%s.extraEnv: %s: use the value settings.%s instead" $workload .name .name) -}}
+{{- else if hasPrefix "SERVICE_" .name -}}
+{{- fail (printf "%s.extraEnv: %s is not a setting; docs/reference/configuration.md has all of them" $workload .name) -}}
+{{- else if hasKey $values .name -}}
+{{- fail (printf "%s.extraEnv: %s: use the value %s instead" $workload .name (get $values .name)) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml . -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Volumes of a pod and their mounts. Argument: list of the root and the component. */}}
 {{- define "mediastack.mounts" -}}
-{{- $tls := and (eq (index . 1) "runtime") (index . 0).Values.tls.secretName }}
-{{- $ca := (index . 0).Values.trustedCA.configMapName }}
-{{- if or $tls $ca }}
+{{- $root := index . 0 }}
+{{- $tls := and (eq (index . 1) "runtime") $root.Values.tls.secretName }}
+{{- $ca := include "mediastack.trustedCA" $root }}
+{{- $workload := include "mediastack.workload" . }}
+{{- $extra := (get $root.Values $workload).extraVolumeMounts }}
+{{- $names := list }}
+{{- range (get $root.Values $workload).extraVolumes }}
+{{- if has .name (list "trusted-ca" "tls") }}{{ fail (printf "%s.extraVolumes: the chart has a volume %s itself" $workload .name) }}{{ end }}
+{{- $names = append $names .name }}
+{{- end }}
+{{- range $extra }}
+{{- if not (has .name $names) }}{{ fail (printf "%s.extraVolumeMounts: %s.extraVolumes has no volume %s" $workload $workload .name) }}{{ end }}
+{{- end }}
+{{- if or $tls $ca $extra }}
 volumeMounts:
   {{- if $ca }}
   - name: trusted-ca
@@ -243,26 +354,33 @@ volumeMounts:
     mountPath: /etc/mediastack/tls
     readOnly: true
   {{- end }}
+  {{- with $extra }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
 {{- end -}}
 
 {{- define "mediastack.volumes" -}}
-{{- $tls := and (eq (index . 1) "runtime") (index . 0).Values.tls.secretName }}
-{{- $ca := (index . 0).Values.trustedCA }}
-{{- if or $tls $ca.configMapName }}
+{{- $root := index . 0 }}
+{{- $tls := and (eq (index . 1) "runtime") $root.Values.tls.secretName }}
+{{- $ca := include "mediastack.trustedCA" $root }}
+{{- $extra := (get $root.Values (include "mediastack.workload" .)).extraVolumes }}
+{{- if or $tls $ca $extra }}
 volumes:
-  {{- if $ca.configMapName }}
+  {{- if $ca }}
   - name: trusted-ca
-    configMap:
-      name: {{ $ca.configMapName }}
+    {{- $ca | nindent 4 }}
       items:
-        - key: {{ $ca.key }}
+        - key: {{ $root.Values.trustedCA.key }}
           path: ca.crt
   {{- end }}
   {{- if $tls }}
   - name: tls
     secret:
       secretName: {{ $tls }}
+  {{- end }}
+  {{- with $extra }}
+  {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- end }}
 {{- end -}}
@@ -276,22 +394,70 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
-{{/* What the standard "restricted" demands of pods and containers. */}}
+{{/* Fields of a map, the named ones first, each after a line break. Lists of plain values take one line.
+Argument: list of the map and the names. */}}
+{{- define "mediastack.fields" -}}
+{{- $map := index . 0 -}}
+{{- range $name := concat (index . 1) (keys $map | sortAlpha) | uniq -}}
+{{- $value := get $map $name -}}
+{{- if and $value (kindIs "map" $value) }}
+{{ $name }}:
+  {{- include "mediastack.fields" (list $value list) | trim | nindent 2 }}
+{{- else if and $value (kindIs "slice" $value) (not (kindIs "map" (first $value))) }}
+{{ $name }}: [{{ range $i, $item := $value }}{{ if $i }}, {{ end }}{{ toYaml $item }}{{ end }}]
+{{- else if and (hasKey $map $name) (not (kindIs "invalid" $value)) }}
+{{ toYaml (dict $name $value) }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The defaults are what the standard "restricted" demands of pods and containers. */}}
 {{- define "mediastack.podSecurity" -}}
 securityContext:
-  runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  seccompProfile:
-    type: RuntimeDefault
+  {{- include "mediastack.fields" (list .Values.podSecurityContext (list "runAsNonRoot" "runAsUser" "runAsGroup")) | trim | nindent 2 }}
 {{- end -}}
 
 {{- define "mediastack.containerSecurity" -}}
 securityContext:
-  allowPrivilegeEscalation: false
-  readOnlyRootFilesystem: true
-  capabilities:
-    drop: [ALL]
+  {{- include "mediastack.fields" (list .Values.containerSecurityContext (list "allowPrivilegeEscalation" "readOnlyRootFilesystem")) | trim | nindent 2 }}
+{{- end -}}
+
+{{/* A probe of /healthz or /readyz. Argument: list of the path, the port and the values of the probe. */}}
+{{- define "mediastack.probe" -}}
+httpGet:
+  path: {{ index . 0 }}
+  port: {{ index . 1 }}
+{{- with index . 2 }}
+periodSeconds: {{ .periodSeconds }}
+timeoutSeconds: {{ .timeoutSeconds }}
+failureThreshold: {{ .failureThreshold }}
+{{- end }}
+{{- end -}}
+
+{{/* How many pods may be away during a drain. Argument: list of the name of the values and podDisruptionBudget. */}}
+{{- define "mediastack.budget" -}}
+{{- $least := (index . 1).minAvailable -}}
+{{- if kindIs "invalid" $least -}}
+maxUnavailable: {{ required (printf "%s.podDisruptionBudget: neither maxUnavailable nor minAvailable is set" (index . 0)) (index . 1).maxUnavailable }}
+{{- else -}}
+minAvailable: {{ $least }}
+{{- end -}}
+{{- end -}}
+
+{{/* Name of the service account of a workload. Argument: list of the root and operator or runtime. */}}
+{{- define "mediastack.serviceAccount" -}}
+{{- $account := (get (index . 0).Values (index . 1)).serviceAccount -}}
+{{- if and (not $account.create) (not $account.name) -}}
+{{- fail (printf "%s.serviceAccount.name is not set: with create: false it names a service account that exists" (index . 1)) -}}
+{{- end -}}
+{{- $account.name | default (printf "%s-%s" (include "mediastack.name" (index . 0)) (index . 1)) -}}
+{{- end -}}
+
+{{/* The operator has rights that the runtime must not have. */}}
+{{- define "mediastack.checkServiceAccounts" -}}
+{{- if eq (include "mediastack.serviceAccount" (list . "operator")) (include "mediastack.serviceAccount" (list . "runtime")) -}}
+{{- fail "operator.serviceAccount and runtime.serviceAccount have the same name: the runtime must not have the rights of the operator" -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "mediastack.priorityClassName" -}}
@@ -302,8 +468,8 @@ securityContext:
 {{- end -}}
 {{- end -}}
 
-{{/* Constraint that keeps the replicas of a workload on different nodes, also after drains.
-Argument: list of the root and the component. */}}
+{{/* Constraints that keep the replicas of a workload on different nodes, also after drains, and in different
+zones where there are some. Argument: list of the root and the component. */}}
 {{- define "mediastack.spread" -}}
 topologySpreadConstraints:
   - maxSkew: 1
@@ -315,6 +481,23 @@ topologySpreadConstraints:
     labelSelector:
       matchLabels:
         {{- include "mediastack.selector" . | nindent 8 }}
+  {{- with (index . 0).Values.topologySpread.zones }}
+  - maxSkew: 1
+    topologyKey: topology.kubernetes.io/zone
+    whenUnsatisfiable: {{ . }}
+    nodeTaintsPolicy: Honor
+    matchLabelKeys: [pod-template-hash]
+    labelSelector:
+      matchLabels:
+        {{- include "mediastack.selector" $ | nindent 8 }}
+  {{- end }}
+  {{- $selector := include "mediastack.selector" . | fromYaml }}
+  {{- range (index . 0).Values.topologySpread.constraints }}
+  {{- if has .topologyKey (list "kubernetes.io/hostname" "topology.kubernetes.io/zone") }}
+  {{- fail (printf "topologySpread.constraints: the chart has a constraint of %s itself: use topologySpread.minNodes and topologySpread.zones" .topologyKey) }}
+  {{- end }}
+  {{- toYaml (list (merge (dict) . (dict "labelSelector" (dict "matchLabels" $selector)))) | nindent 2 }}
+  {{- end }}
 {{- end -}}
 
 {{/* Bytes of a quantity of memory or of GOMEMLIMIT; empty if it has another form. Argument: the quantity. */}}
@@ -360,4 +543,19 @@ affinity:
 {{- define "mediastack.host" -}}
 {{- $host := get (urlParse (include "mediastack.baseURL" .)) "host" -}}
 {{- regexReplaceAll ":[0-9]+$" $host "" -}}
+{{- end -}}
+
+{{/* Hosts of the service: that of the base URL, and the further ones. */}}
+{{- define "mediastack.hosts" -}}
+{{- concat (list (include "mediastack.host" .)) (.Values.extraHosts | default list) | uniq | toJson -}}
+{{- end -}}
+
+{{/* The further hosts with the port of the base URL. */}}
+{{- define "mediastack.extraHostsWithPort" -}}
+{{- $port := regexFind ":[0-9]+$" (get (urlParse (include "mediastack.baseURL" .)) "host") -}}
+{{- $hosts := list -}}
+{{- range .Values.extraHosts -}}
+{{- $hosts = append $hosts (print . $port) -}}
+{{- end -}}
+{{- toJson $hosts -}}
 {{- end -}}

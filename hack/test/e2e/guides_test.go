@@ -39,7 +39,7 @@ func TestGuides_RunOnADevelopmentStack(t *testing.T) {
 	s := described(t, data)
 	t.Run(tutorial, func(t *testing.T) { steps[1:len(steps)-1].pasteInto(t, clone, "") })
 	for page, prints := range map[string][]string{
-		"first-tenant.md":                {"condition met", `"originalFileName":"hello.txt"`, "\nhello\n"},
+		"first-tenant.md":                {"condition met", `"originalFileName":"hosts"`, `"originalFileName":"hello.txt"`, "\nhello\n"},
 		"manage-accounts-with-gitops.md": {"media.blog.media", `"webpOutputQuality":60`, "condition met"},
 	} {
 		t.Run(page, func(t *testing.T) {

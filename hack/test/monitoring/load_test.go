@@ -65,6 +65,37 @@ func (u *user) round(ctx context.Context) error {
 	return u.callTool(ctx, "get_media", map[string]any{"mediaId": picture.MediaID})
 }
 
+// presets are made for the pictures of an account: one on demand, and one in advance.
+const presets = `{"presets": [{"name": "card", "width": 120, "height": 90, "fit": "cover"}, {"name": "tiny", "width": 60, "eager": true}]}`
+
+// declare declares the presets.
+func (u *user) declare(ctx context.Context) error {
+	_, _, err := u.send(ctx, request{method: http.MethodPost, path: "/settings/media/create", body: []byte(presets), want: http.StatusOK})
+	return err
+}
+
+// show has a picture of a new item made, and asks for it again.
+func (u *user) show(ctx context.Context) error {
+	made, err := u.upload(ctx, "picture.png", u.picture)
+	if err != nil {
+		return err
+	}
+	if _, _, err := u.send(ctx, request{method: http.MethodPost, path: "/media/seal/" + made.MediaID, want: http.StatusOK}); err != nil {
+		return err
+	}
+	answer, _, err := u.send(ctx, request{method: http.MethodGet, path: "/media/get/" + made.MediaID + "?fields=mediaId,presets", want: http.StatusOK})
+	if err != nil {
+		return err
+	}
+	var document struct {
+		Presets map[string]struct{ URL string }
+	}
+	if err := json.Unmarshal(answer, &document); err != nil {
+		return err
+	}
+	return u.download(ctx, document.Presets["card"].URL, document.Presets["card"].URL)
+}
+
 // item is a media document.
 type item struct{ MediaID, File, Thumbnail string }
 
@@ -151,13 +182,18 @@ func (s *stack) load() (stop func()) {
 	var running sync.WaitGroup
 	for i, key := range keys {
 		one := newUser(s.t, s.BaseURL, key)
+		must(s.t, one.declare(ctx))
 		running.Go(func() {
 			// The accounts send at different paces, and each of them in waves.
 			ticker := time.NewTicker(time.Duration(i+1) * 300 * time.Millisecond) //nolint:forbidigo // the pace of the load
 			defer ticker.Stop()
 			for n := 0; ; n++ {
 				if wave := 1 + math.Sin(float64(n)/(40*float64(i+1))); n == 0 || wave > 2*mathrand.Float64() {
-					if err := one.round(ctx); err != nil && ctx.Err() == nil {
+					err := one.round(ctx)
+					if err == nil && n%4 == 0 {
+						err = one.show(ctx)
+					}
+					if err != nil && ctx.Err() == nil {
 						s.t.Errorf("the load: %v", err)
 						return
 					}

@@ -31,7 +31,7 @@ func startPrometheus(t *testing.T, targets []target) *prometheus {
 	dir, p := testenv.TempDir(t), &prometheus{t: t, address: "127.0.0.1:" + strconv.Itoa(testenv.FreePort(t))}
 	config := fmt.Sprintf("global: {scrape_interval: %[1]s, evaluation_interval: %[1]s}\nrule_files: [rules.yaml]\nscrape_configs:\n", scrapeInterval)
 	for _, one := range targets {
-		config += fmt.Sprintf("  - job_name: %s\n    static_configs: [{targets: [%q], labels: {namespace: %s, pod: %s}}]\n", one.job, one.address, releaseNamespace, one.pod)
+		config += fmt.Sprintf("  - job_name: %s\n    honor_labels: true\n    static_configs: [{targets: [%q], labels: {namespace: %s, pod: %s}}]\n", one.job, one.address, releaseNamespace, one.pod)
 	}
 	must(t, os.WriteFile(filepath.Join(dir, "prometheus.yaml"), []byte(config), 0o600))
 	must(t, os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte(rules(t)), 0o600))

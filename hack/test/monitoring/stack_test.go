@@ -54,7 +54,7 @@ func newStack(t *testing.T) *stack {
 	})
 	edge := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})) // a CDN that takes all purges
 	t.Cleanup(edge.Close)
-	testenv.Run(t, stackTimeout, testenv.RepoRoot(t), "env", "SERVICE_RATE_LIMIT_KEY=0", "SERVICE_RATE_LIMIT_IP=0", "SERVICE_CDN_PURGE=surrogate", "SERVICE_CDN_PURGE_URL="+edge.URL,
+	testenv.Run(t, stackTimeout, testenv.RepoRoot(t), "env", "SERVICE_RATE_LIMIT_KEY=0", "SERVICE_RATE_LIMIT_IP=0", "SERVICE_RATE_LIMIT_PICTURES=0", "SERVICE_CDN_PURGE=surrogate", "SERVICE_CDN_PURGE_URL="+edge.URL,
 		program, "run", "--detach", "--data-dir", dir, "--operator-metrics-port", strconv.Itoa(metrics))
 	text, err := os.ReadFile(filepath.Join(dir, "stack.json"))
 	must(t, err)
@@ -99,13 +99,35 @@ func (s *stack) targets() []target {
 	admin, err := url.Parse(s.AdminURL)
 	must(s.t, err)
 	return []target{
-		{address: admin.Host, job: "mediastack-runtime-metrics", pod: "mediastack-runtime-7d9c5b8f64-x2x7k"},
+		{address: admin.Host, job: "mediastack-runtime-metrics", pod: runtimePod},
 		{address: s.operatorMetrics, job: "mediastack-operator-metrics", pod: "mediastack-operator-5c6b9d4f8-q8wzn"},
 	}
 }
 
 // names of the release in the labels.
-const releaseNamespace = "mediastack-system"
+const (
+	releaseNamespace = "mediastack-system"
+	runtimePod       = "mediastack-runtime-7d9c5b8f64-x2x7k"
+)
+
+// kubeState serves what kube-state-metrics exports of the pod of the runtime and of two nodes: a dev stack has neither.
+func kubeState(t *testing.T) target {
+	t.Helper()
+	const metrics = `kube_pod_info{namespace="` + releaseNamespace + `",pod="` + runtimePod + `",node="node-a",created_by_kind="ReplicaSet",created_by_name="mediastack-runtime-7d9c5b8f64"} 1
+kube_pod_status_ready{namespace="` + releaseNamespace + `",pod="` + runtimePod + `",condition="true"} 1
+kube_pod_status_ready{namespace="` + releaseNamespace + `",pod="` + runtimePod + `",condition="false"} 0
+kube_node_info{node="node-a"} 1
+kube_node_info{node="node-b"} 1
+kube_node_labels{node="node-a",label_topology_kubernetes_io_zone="zone-a"} 1
+kube_node_labels{node="node-b",label_topology_kubernetes_io_zone="zone-b"} 1
+`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		_, _ = w.Write([]byte(metrics))
+	}))
+	t.Cleanup(server.Close)
+	return target{address: server.Listener.Addr().String(), job: "kube-state-metrics", pod: "kube-state-metrics-0"}
+}
 
 // rules returns the alerts of the chart, in a file of rules.
 func rules(t *testing.T) string {

@@ -49,7 +49,7 @@ func (m *secretMount) replace(t *testing.T, notAfter time.Time) {
 }
 
 const (
-	certificateExpiry = "mediastack_tls_certificate_not_after_seconds"
+	certificateExpiry = "mediastack_tls_certificate_not_after_timestamp_seconds"
 	rotations         = 5
 )
 

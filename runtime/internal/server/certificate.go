@@ -62,7 +62,7 @@ func loadCertificate(cfg TLSConfig, registry prometheus.Registerer, log *slog.Lo
 		return nil, err
 	}
 	return c, register(registry, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "mediastack_tls_certificate_not_after_seconds", Help: "Time at which the TLS certificate in use expires, in seconds since 1970. With `SERVICE_TLS_CERT_FILE` only.",
+		Name: "mediastack_tls_certificate_not_after_timestamp_seconds", Help: "Time at which the TLS certificate in use expires, in seconds since 1970. With `SERVICE_TLS_CERT_FILE` only.",
 	}, func() float64 { return float64(c.current.Load().Leaf.NotAfter.Unix()) }))
 }
 

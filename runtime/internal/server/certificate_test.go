@@ -151,7 +151,7 @@ func TestCertificate_IsReplacedWhileConnectionsContinue(t *testing.T) {
 	later := distant.AddDate(1, 0, 0)
 	p.write(t, later)
 	wait.Until(t, "new connections get the new certificate", func() bool { return p.served(t, s).Equal(later) })
-	if !hasMetric(t, s, fmt.Sprintf("mediastack_tls_certificate_not_after_seconds %v", float64(later.Unix()))) {
+	if !hasMetric(t, s, fmt.Sprintf("mediastack_tls_certificate_not_after_timestamp_seconds %v", float64(later.Unix()))) {
 		t.Error("the metric has another expiry")
 	}
 	open.send(t, quick)
