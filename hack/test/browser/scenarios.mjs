@@ -980,6 +980,39 @@ scenarios['an upload goes on after a reload of the page'] = as({ address: fixtur
   await user.expectNoText('Running uploads')
 })
 
+scenarios['keys lead from a selected file to the actions, and days are those of the reader'] = as({ address: fixture.galleries.shift(), javascript: true }, async (user) => {
+  const { page } = user
+  await page.emulateTimezone('Pacific/Kiritimati') // where most days begin before those of UTC
+  await user.logIn('/account/files')
+  await user.go('/account/files')
+  for (const name of ['one.txt', 'two.txt']) {
+    await page.evaluate((name) => {
+      const data = new DataTransfer()
+      data.items.add(new File([`the text of ${name}`], name))
+      document.querySelector('h1').dispatchEvent(new DragEvent('drop', { bubbles: true, cancelable: true, dataTransfer: data }))
+    }, name)
+    await waitFor(async () => (await user.names().catch(() => [])).includes(name), `the upload of ${name}`)
+  }
+  await page.focus('.file:nth-child(2) .pick')
+  await page.keyboard.press('Space')
+  await user.expectText('1 file selected')
+  await page.keyboard.press('Enter')
+  expect(await user.has('.selection summary:focus'), 'Enter does not lead to the actions')
+  await page.keyboard.press('Escape')
+  expect(await user.has('.file:nth-child(2) .pick:focus') && !(await user.has('.pick:checked')), 'Escape does not clear the selection')
+  const today = await page.evaluate(() => new Date(Date.now() + 14 * 3_600_000).toISOString().slice(0, 10))
+  const tomorrow = await page.evaluate(() => new Date(Date.now() + 38 * 3_600_000).toISOString().slice(0, 10))
+  for (const [from, found] of [[today, 2], [tomorrow, 0]]) {
+    await user.go('/account/files')
+    await user.open('.filter')
+    await page.$eval('#from', (field, value) => { field.value = value }, from)
+    await user.press('.filter .actions button')
+    same((await user.names()).length, found, `files from ${from} on`)
+    same(new URL(page.url()).searchParams.get('fromAt'), new Date(Date.parse(from) - 14 * 3_600_000).toISOString(), 'when the day begins')
+    same(await page.$eval('#from', (field) => field.value), from, 'the day in the form')
+  }
+})
+
 scenarios['files that are dropped on the page are uploaded, and one is cancelled'] = as({ address: fixture.galleries.shift(), javascript: true }, async (user) => {
   await user.logIn('/account/files')
   await user.page.setOfflineMode(true)

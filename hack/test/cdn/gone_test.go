@@ -69,6 +69,7 @@ func TestEdge_ForgetsWhatHasChanged(t *testing.T) {
 	t.Run("a moved focus, and a changed preset", func(t *testing.T) {
 		id, _ := s.upload("a.png", picture(t))
 		s.patch(0, id, map[string]any{"focus": map[string]any{"x": 0.1, "y": 0.5}})
+		s.settle() // or the purge of this change ends the copy that keep makes
 		presets := s.document(id).Presets
 		left, first := s.keep(presets["card"].URL), s.keep(presets["wide"].URL)
 		s.patch(1, id, map[string]any{"focus": map[string]any{"x": 0.9, "y": 0.5}})
@@ -76,6 +77,7 @@ func TestEdge_ForgetsWhatHasChanged(t *testing.T) {
 		wide["width"] = 60
 		s.presets(card, wide, auto)
 		s.becomes("the picture of a changed preset", presets["wide"].URL, other(first))
+		s.settle()
 		untouched, _ := s.upload("b.png", picture(t))
 		kept := s.document(untouched).Presets["card"].URL
 		s.keep(kept)

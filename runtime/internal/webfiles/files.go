@@ -345,7 +345,7 @@ func (a *API) filesContent(ctx context.Context, o fileOwner, query url.Values) (
 		page.FirstURL = o.url(filesPath, with(query, "after", "", "page", ""))
 	}
 	if page.Filtered() {
-		page.ClearURL = o.url(filesPath, with(query, "q", "", "name", "", "type", "", "from", "", "to", "", "capturedFrom", "", "capturedTo", "", "size", "", "after", "", "page", ""))
+		page.ClearURL = o.url(filesPath, with(query, "q", "", "name", "", "type", "", "from", "", "fromAt", "", "to", "", "toAt", "", "capturedFrom", "", "capturedTo", "", "size", "", "after", "", "page", ""))
 	}
 	return page, nil
 }

@@ -147,6 +147,7 @@ func TestFiles_AreFilteredSortedAndPaged(t *testing.T) {
 		"&from=2000-01-01&sort=name":   "alpha.txt bravo.txt charlie.pdf delta.txt echo.txt",
 		"&q=TXT+-alph":                 "bravo.txt echo.txt delta.txt",
 		"&q=%22charlie+pdf%22":         "charlie.pdf",
+		"&q=%22charlie+pdf":            "charlie.pdf",
 		"&q=absent":                    "",
 		"&state=draft":                 "",
 	} {
@@ -154,7 +155,7 @@ func TestFiles_AreFilteredSortedAndPaged(t *testing.T) {
 			t.Errorf("%s: %s, want %s", query, got, want)
 		}
 	}
-	for _, query := range []string{"&sort=color", "&type=x", "&state=all", "&after=x", "&state=draft&sort=name", "&name=%00", "&q=%22open", "&q=%25", "&state=deleted&page=x", "&size=huge", "&capturedFrom=x", "&capturedTo=2026-02-30", "&capturedFrom=2026-02-02&capturedTo=2026-01-01", "&state=draft&sort=captured", "&from=x", "&to=2026-13-01", "&state=deleted&page=0"} {
+	for _, query := range []string{"&sort=color", "&type=x", "&state=all", "&after=x", "&state=draft&sort=name", "&name=%00", "&q=%25", "&state=deleted&page=x", "&size=huge", "&capturedFrom=x", "&capturedTo=2026-02-30", "&capturedFrom=2026-02-02&capturedTo=2026-01-01", "&state=draft&sort=captured", "&from=x", "&to=2026-13-01", "&state=deleted&page=0"} {
 		if got := b.Get(p.Action(t, "/account/files") + "&account=" + tenant.Account.ID.String() + query); got.StatusCode != http.StatusBadRequest || !strings.Contains(got.Text, `role="alert"`) {
 			t.Errorf("%s: %d %s", query, got.StatusCode, got.Text)
 		}

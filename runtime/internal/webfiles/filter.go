@@ -2,6 +2,7 @@ package webfiles
 
 import (
 	"net/url"
+	"strings"
 	"time"
 
 	"mediastack.dev/runtime/fault"
@@ -18,19 +19,20 @@ var sizes = map[string]struct{ min, max *int64 }{
 	"large":  {new(int64(10 * mebibyte)), nil},
 }
 
-// queryText returns the query of a list. Dates are days in UTC.
+// queryText returns the query of a list. Dates are days in UTC, unless the script of the page says when a day begins where the reader is. Files are
+// found by their camera's clock in any case.
 func (a *API) queryText(query url.Values) (media.QueryText, error) {
-	text := media.QueryText{State: query.Get("state"), Words: query.Get("q"), Name: query.Get("name"), Type: query.Get("type"), Sort: query.Get("sort"), After: query.Get("after"), Limit: &a.cfg.PerPage}
+	text := media.QueryText{State: query.Get("state"), Words: closed(query.Get("q")), Name: query.Get("name"), Type: query.Get("type"), Sort: query.Get("sort"), After: query.Get("after"), Limit: &a.cfg.PerPage}
 	size, ok := sizes[query.Get("size")]
 	if !ok {
 		return text, fault.New(fault.Invalid, "size must be small, medium or large")
 	}
 	text.Traits.MinBytes, text.Traits.MaxBytes = size.min, size.max
 	var err error
-	if text.From, err = day(query.Get("from"), 0); err != nil {
+	if text.From, err = localDay(query, "from", 0); err != nil {
 		return text, err
 	}
-	if text.To, err = day(query.Get("to"), 24*time.Hour); err != nil {
+	if text.To, err = localDay(query, "to", 24*time.Hour); err != nil {
 		return text, err
 	}
 	if text.CapturedFrom, err = day(query.Get("capturedFrom"), 0); err != nil {
@@ -38,6 +40,31 @@ func (a *API) queryText(query url.Values) (media.QueryText, error) {
 	}
 	text.CapturedTo, err = day(query.Get("capturedTo"), 24*time.Hour)
 	return text, err
+}
+
+// closed returns the text of a search without a quotation mark that is alone, as in 6" nails.
+func closed(words string) string {
+	if strings.Count(words, `"`)%2 == 0 {
+		return words
+	}
+	last := strings.LastIndex(words, `"`)
+	return strings.TrimSpace(words[:last] + " " + words[last+1:])
+}
+
+// farthestZone is how far the days of a time zone are from those of UTC at most.
+const farthestZone = 14 * time.Hour
+
+// localDay is day for a day whose beginning or end the query may have as a time.
+func localDay(query url.Values, name string, after time.Duration) (string, error) {
+	text, err := day(query.Get(name), after)
+	if text == "" || err != nil {
+		return text, err
+	}
+	utc, _ := time.Parse(time.RFC3339, text)
+	if local, err := time.Parse(time.RFC3339, query.Get(name+"At")); err == nil && local.Sub(utc).Abs() <= farthestZone {
+		return local.Format(time.RFC3339), nil
+	}
+	return text, nil
 }
 
 // day returns a time after the beginning of a day as a query has it.

@@ -17,7 +17,7 @@ const (
 )
 
 // listParameters are the parameters of a list.
-var listParameters = []string{"state", "q", "name", "type", "from", "to", "capturedFrom", "capturedTo", "size", "sort", "after", "page"}
+var listParameters = []string{"state", "q", "name", "type", "from", "fromAt", "to", "toAt", "capturedFrom", "capturedTo", "size", "sort", "after", "page"}
 
 // OwnerPages returns the pages of this package that a login can lead to.
 func OwnerPages() *oauthhttp.OwnerPages {

@@ -26,8 +26,20 @@
     if (Math.abs(x) > 48 && Math.abs(x) > 2 * Math.abs(y)) follow(x > 0 ? 'prev' : 'next')
   }, { passive: true })
 
-  // The bar of selected files says how many they are. Shift selects all up to the one before.
+  // The bar of selected files says how many they are. Shift selects all up to the one before, Enter leads to the bar, and Escape clears the selection.
   const picks = [...document.querySelectorAll('.pick')]
+  const bar = document.getElementById('selection')
+  const keys = matchMedia('(pointer: fine)').matches ? '. Enter: actions, Esc: clear' : ''
+  const selected = () => picks.filter((one) => one.checked).length
+  const say = () => { document.querySelector('[data-count]').textContent = (selected() === 1 ? '1 file selected' : `${selected()} files selected`) + keys }
+  const clear = (event) => {
+    if (event.key !== 'Escape' || selected() === 0) return
+    event.stopPropagation() // which would lead back to the list
+    for (const one of picks) one.checked = false
+    say()
+    before?.focus()
+  }
+  bar?.addEventListener('keydown', clear)
   let before = null
   for (const pick of picks) {
     pick.addEventListener('click', (event) => {
@@ -36,10 +48,23 @@
         for (const one of picks.slice(from, to + 1)) one.checked = pick.checked
       }
       before = pick
-      const count = picks.filter((one) => one.checked).length
-      document.querySelector('[data-count]').textContent = count === 1 ? '1 file selected' : `${count} files selected`
+      say()
+    })
+    pick.addEventListener('keydown', (event) => {
+      clear(event)
+      if (event.key !== 'Enter') return
+      event.preventDefault() // which would send the form with its first button
+      if (selected() > 0) bar.querySelector('summary, button').focus()
     })
   }
+
+  // The days of the filter are those of the reader, as the times on the page are: the form says when they begin and end.
+  document.getElementById('filter')?.addEventListener('formdata', ({ formData }) => {
+    for (const [name, days] of [['from', 0], ['to', 1]]) {
+      const [year, month, day] = (formData.get(name) ?? '').split('-').map(Number)
+      if (day) formData.set(`${name}At`, new Date(year, month - 1, day + days).toISOString())
+    }
+  })
 
   for (const button of document.querySelectorAll('button[data-copy]')) {
     button.hidden = false
