@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mediastack.dev/runtime/approval"
 	"mediastack.dev/runtime/cdn"
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/gate"
@@ -58,11 +59,12 @@ type components struct {
 	tus     *tus.API
 	events  *journal.Feed
 	// activity shows the events to people.
-	activity *journal.Activity
-	locks    *postgres.UploadLocks
-	stores   *objectstore.Readiness
-	work     *work.Runner
-	mail     *mail.Sender // nil if login is disabled
+	activity  *journal.Activity
+	approvals *approval.Service
+	locks     *postgres.UploadLocks
+	stores    *objectstore.Readiness
+	work      *work.Runner
+	mail      *mail.Sender // nil if login is disabled
 
 	pictures *rendition.Service
 
@@ -304,6 +306,11 @@ func (b *builder) buildAPIs() error {
 		return err
 	}
 	b.activity = journal.NewActivity(b.store.Journal)
+	b.approvals = approval.New(approval.Deps{Store: b.store.Approvals, Media: b.items, Settings: preferences, NewID: b.store.Cell().NewID,
+		Ready: func() error { return cmp.Or(b.drained.Err(), b.guard.Writable()) }, Queued: func() { b.work.Wake(approval.Work) }, Log: b.log})
+	if err := b.work.Register(approval.Work, b.approvals, b.approvals.Policy()); err != nil {
+		return err
+	}
 	routes, err := rest.New(routesCfg, rest.Deps{Media: b.items, Items: b.itemCache, Uploads: b.uploads, Settings: preferences, Auth: b.auth, Documents: b.documents, Limits: b.limits, Fetch: b.fetches, Events: b.events})
 	if err != nil {
 		return err
@@ -314,7 +321,7 @@ func (b *builder) buildAPIs() error {
 	}
 	toolsCfg := b.Tools
 	toolsCfg.BaseURL, toolsCfg.DraftTTL, toolsCfg.Version = b.Server.BaseURL, b.Drafts.DraftTTL, versionText()
-	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: b.items, Items: b.itemCache, Uploads: b.uploads, Settings: preferences, Fetch: b.fetches, Activity: b.activity, Auth: b.auth, Documents: b.documents, Origins: b.allowed, Limits: b.limits})
+	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: b.items, Items: b.itemCache, Uploads: b.uploads, Settings: preferences, Fetch: b.fetches, Activity: b.activity, Approvals: b.asks(), Auth: b.auth, Documents: b.documents, Origins: b.allowed, Limits: b.limits})
 	if err != nil {
 		return err
 	}
@@ -324,6 +331,14 @@ func (b *builder) buildAPIs() error {
 	reference, err := apidocs.New()
 	b.mounts = []func(chi.Router){routes.Mount, b.tus.Mount, tools.Mount, b.files.Mount, reference.Mount}
 	return err
+}
+
+// asks returns what records changes that wait for an owner; nil without the page on which the owner decides.
+func (b *builder) asks() *approval.Service {
+	if !b.Mail.Enabled() || !b.Files.Enabled {
+		return nil
+	}
+	return b.approvals
 }
 
 // buildLogin creates the authorization server with its pages, the files page, and what sends the e-mails of logins, if login is enabled.
@@ -351,7 +366,7 @@ func (b *builder) buildLogin() error {
 	if !b.Files.Enabled {
 		return nil
 	}
-	page, err := webfiles.New(b.Files, webfiles.Deps{Media: b.items, Uploads: b.uploads, Activity: b.activity, URLs: b.files.URLs(), Settings: b.cached, StoreOrigin: b.files.StoreOrigin, DraftTTL: b.Drafts.DraftTTL,
+	page, err := webfiles.New(b.Files, webfiles.Deps{Media: b.items, Uploads: b.uploads, Activity: b.activity, Approvals: b.approvals, URLs: b.files.URLs(), Settings: b.cached, StoreOrigin: b.files.StoreOrigin, DraftTTL: b.Drafts.DraftTTL,
 		CheckWritable: b.auth.CheckWritable, Login: login, OAuth: logins, Pages: shown, Limits: b.limits, BaseURL: b.Server.BaseURL, Now: time.Now})
 	if err != nil {
 		return err

@@ -141,7 +141,7 @@ func (a *Authenticator) authenticateBearer(ctx context.Context, received string)
 	if !a.authenticatedAtWithin(ctx, expiryGrace).Before(session.ExpiresAt) {
 		return Identity{}, failedExpiredToken.fault(fault.Unauthenticated, public)
 	}
-	return Identity{Principal: session.Principal, Scopes: session.Scopes, GrantID: session.GrantID}, a.validateSession(session, public)
+	return Identity{Principal: session.Principal, Scopes: session.Scopes, GrantID: session.GrantID}.Guarded(), a.validateSession(session, public)
 }
 
 // authenticateSignature accepts an upload signature while it is valid and the credential
@@ -176,7 +176,18 @@ func (a *Authenticator) authenticateSignature(ctx context.Context, signature str
 	}
 	by := session.Actor
 	by.Kind = account.ActorCapability
-	return Identity{Principal: session.By(by), Signed: true, Group: claims.group, Capability: claims.capability}, nil
+	return Identity{Principal: claims.guarded(session.By(by)), Signed: true, Group: claims.group, Capability: claims.capability}, nil
+}
+
+// guarded returns the principal of uploads with a signature, which count as those of the connection that has created it.
+func (c claims) guarded(p account.Principal) account.Principal {
+	switch {
+	case c.grantID != uuid.Nil:
+		return p.AsConnection(account.ConnectionOfGrant(c.grantID))
+	case c.assistant:
+		return p.AsConnection(account.ConnectionOfKey(c.keyID))
+	}
+	return p
 }
 
 // mayUpload reports whether a login permits uploads.

@@ -61,6 +61,8 @@ type Deps struct {
 	Uploads Uploads
 	// Activity are the events of accounts.
 	Activity *journal.Activity
+	// Approvals are what waits for an owner; nil = nothing does.
+	Approvals Approvals
 	URLs     api.URLs
 	// Settings are those of accounts, by which originals are public.
 	Settings api.SettingsOf
@@ -104,6 +106,9 @@ func (a *API) Mount(r chi.Router) {
 	r.Get(filesPath, a.showFiles)
 	r.Get(activityPath, a.showActivity)
 	r.Get(deleteFilePath, a.showDeleteFile)
+	r.Get(approvalPath, a.showApproval)
+	r.Post(decidePath, a.Login.CSRFProtected(a.decide))
+	r.Get(decidePath, a.redirectToApproval)
 	r.Post(uploadFilePath, a.uploadFile)
 	r.Post(sealFilePath, a.Login.CSRFProtected(a.sealFile))
 	r.Post(deleteFilePath, a.Login.CSRFProtected(a.deleteFile))
@@ -112,6 +117,15 @@ func (a *API) Mount(r chi.Router) {
 	for _, path := range []string{uploadFilePath, sealFilePath, restoreFilePath, cancelUploadPath} {
 		r.Get(path, a.redirectToFiles)
 	}
+}
+
+// redirectToApproval handles GET requests for the URL of the form of an approval.
+func (a *API) redirectToApproval(w http.ResponseWriter, r *http.Request) {
+	query := url.Values{}
+	for _, name := range []string{"request", "approval"} {
+		query.Set(name, r.URL.Query().Get(name))
+	}
+	a.Login.SeeOther(w, approvalPath+"?"+query.Encode())
 }
 
 // redirectToFiles handles GET requests for the URL of a form, where the browser stays if the form is
