@@ -8,16 +8,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/approval"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/mcp"
 	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/runtimetest/webtest"
 	"mediastack.dev/runtime/oauth"
+	"mediastack.dev/runtime/work"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -178,4 +182,10 @@ func decide(b *webtest.Browser, p webtest.Page, decision string, change ...func(
 func (w *world) deleted(t *testing.T) int64 {
 	t.Helper()
 	return w.QueryInt(t, `SELECT count(*) FROM stored_item WHERE deleted_at IS NOT NULL`)
+}
+
+// carryOut runs the task of an approval now.
+func (w *world) carryOut(t *testing.T, q question) {
+	t.Helper()
+	must(t, w.tools.Approvals.Work(t.Context(), work.Task{Kind: approval.Work, Key: uuid.MustParse(q.ApprovalID), Attempt: 1}))
 }

@@ -87,7 +87,7 @@ func (s *Service) Start(ctx context.Context, caller Caller, request Request) (Jo
 	}
 	job := Job{ID: id, AccountID: caller.Account.ID, AppID: caller.App.ID, KeyID: caller.Key.ID, GrantID: caller.GrantID, Assistant: caller.Assistant,
 		Request: request, State: Queued, CreatedAt: s.deps.Now()}
-	if err := s.deps.Store.AddFetch(ctx, job, s.cfg.MaxOpen); err != nil {
+	if err := s.deps.Store.AddFetch(ctx, job, caller.Guard, s.cfg.MaxOpen); err != nil {
 		return Job{}, err
 	}
 	s.deps.Queued()

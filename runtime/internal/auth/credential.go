@@ -15,6 +15,7 @@ import (
 	"mediastack.dev/runtime/internal/accountmetrics"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/httpapi"
+	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
 )
 
@@ -173,6 +174,8 @@ func (a *Authenticator) authenticateSignature(ctx context.Context, signature str
 		return Identity{}, rejected
 	case !claims.maySeal(session):
 		return Identity{}, NotAllowed(account.SealMedia)
+	case claims.capability != nil && claims.capability.Seal && claims.capability.Access != media.Private && claims.guarded(session.Principal).Guard.Publishes() != nil:
+		return Identity{}, errPublishingSignature // of before the account wanted to be asked
 	}
 	by := session.Actor
 	by.Kind = account.ActorCapability
