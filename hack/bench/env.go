@@ -130,7 +130,7 @@ func (env *environment) tenant(ctx context.Context, name string) (tenant, error)
 func (env *environment) tenants(ctx context.Context, names ...string) ([]tenant, error) {
 	specs := make([]account.Spec, len(names))
 	for i, name := range names {
-		specs[i] = account.Spec{Namespace: "bench", Name: name, MaxStorage: 1 << 50, MaxUploadSize: 1 << 40}
+		specs[i] = account.Spec{Namespace: "bench", Name: name, MaxStorage: 1 << 50, MaxUploadSize: 1 << 40, KeepLocation: true}
 	}
 	made, err := provision.Accounts(ctx, env.server.URL(database), env.s3.Access, specs...)
 	if err != nil {

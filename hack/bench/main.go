@@ -87,7 +87,7 @@ var benchmarks = []benchmark{
 	{"upload", "100 KB and 10 MB through REST against bare PutObject", "against the proxy at least 0.75 (100 KB) and 0.80 (10 MB); the runtime's CPU at most 0.60 and 17 ms, PostgreSQL's 0.25 ms at 100 KB; nothing against minio-go", upload, nil},
 	{"read", "get and list against a bare handler with the same SQL and JSON", "get at least 0.85 of the bare handler, lists 0.7; list of 100 private: the runtime's CPU at most 1.4 ms", read, nil},
 	{"scale", "lists, searches, counts, totals and deep pages at a million items against a thousand", "at most 1.5 times, deep pages 3 times; at most 1500 bytes an item", scale, nil},
-	{"search", "searches by words among a million items with captions against ten thousand, and uploads with the index of words against those without it", "p99 at most 50 ms and 2 times; PostgreSQL's CPU of an upload at most 1.1 times", search, nil},
+	{"search", "searches by words, and by when and where photos were made, among a million items against ten thousand, and uploads with the index of words against those without it", "p99 at most 50 ms and 2 times; PostgreSQL's CPU of an upload at most 1.1 times", search, nil},
 	{"accounts", "uploads and gets of a thousand active accounts on one replica against those of one account, at the same pace", "p99 at most 1.3 times", accounts, countedStatements},
 	{"images", "thumbnail and WebP through REST against the vips command line", "at least the command line", images, nil},
 	{"derivatives", "a photo whose derivatives are made later against images off, and with its thumbnail read at once against AtUpload", "p50 at most 1.3 and 1.2 times", derivatives, nil},

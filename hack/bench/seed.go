@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/runtime/capture"
 	"mediastack.dev/runtime/media"
 )
 
@@ -28,6 +29,8 @@ type seed struct {
 	drafts bool
 	// caption returns that of an item; nil = items have none.
 	caption func(n int) string
+	// capture returns what the file of an item says of how it was made; nil = nothing.
+	capture func(n int) capture.Capture
 	// object is stored for each item as its only one; nil = a photo with its derivatives.
 	object func(id uuid.UUID) (objects string, bytes int64)
 }
@@ -51,6 +54,16 @@ func (s seed) group(n int) string {
 }
 
 func groupName(n int) string { return fmt.Sprintf("album-%02d", n) }
+
+// captureColumn returns the column of an item, as the service writes it.
+func (s seed) captureColumn(n int) string {
+	if s.capture == nil {
+		return "{}"
+	}
+	c := s.capture(n)
+	at, _ := c.Time()
+	return fmt.Sprintf(`{"at":%q,"ms":%d,"cell":%d,"camera":%q,"location":{"lat":%v,"lon":%v}}`, c.At, at.UnixMilli(), c.Location.Cell(), c.Camera, c.Location.Latitude, c.Location.Longitude)
+}
 
 // idAt makes a UUIDv7 of a time; n distinguishes those of one millisecond apart and in order.
 func idAt(at time.Time, n int) uuid.UUID {
@@ -135,7 +148,7 @@ func (env *environment) load(ctx context.Context, tenants []tenant, s seed) ([]u
 			if s.caption != nil {
 				caption = s.caption(number)
 			}
-			row := []any{id, t.Account.ID, t.AppID, fmt.Sprintf("IMG_%07d.jpg", number), string(s.access(n)), caption, s.group(n), made, bytes, at, sealed, "{}"}
+			row := []any{id, t.Account.ID, t.AppID, fmt.Sprintf("IMG_%07d.jpg", number), string(s.access(n)), caption, s.group(n), made, bytes, at, sealed, s.captureColumn(number)}
 			n++
 			return row, nil
 		}))
