@@ -36,7 +36,12 @@ func (a *API) ask(ctx context.Context, identity auth.Identity, err error, reques
 	if err != nil {
 		return nil, err
 	}
-	return asked{State: approvalRequired, ApprovalID: found.ID, URL: a.approvalURL(found.ID), ExpiresAt: found.ExpiresAt.UTC().Truncate(time.Second), Summary: found.Summary()}, nil
+	return a.waiting(found), nil
+}
+
+// waiting returns the result of a call that waits for an approval.
+func (a *API) waiting(found approval.Approval) asked {
+	return asked{State: approvalRequired, ApprovalID: found.ID, URL: a.approvalURL(found.ID), ExpiresAt: found.ExpiresAt.UTC().Truncate(time.Second), Summary: found.Summary()}
 }
 
 // approvalURL returns the address of the page on which an owner decides.

@@ -137,7 +137,10 @@ func (a *API) toolHandler(t tool) sdk.ToolHandler {
 		args.sources = v.itemSources()
 		output, err := any(nil), args.err
 		if err == nil {
-			output, err = t.run(ctx, identity, args)
+			waits, repeats := a.repeated(ctx, identity, request)
+			if output = waits; !repeats {
+				output, err = t.run(ctx, identity, args)
+			}
 		}
 		if err != nil {
 			return a.toolError(ctx, t.name(), err), nil
@@ -147,6 +150,9 @@ func (a *API) toolHandler(t tool) sdk.ToolHandler {
 			return a.toolError(ctx, t.name(), err), nil
 		}
 		a.count(ctx, t.name(), nil)
+		if open := elicitation(request, output); open != nil {
+			return open, nil
+		}
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(document)}}, StructuredContent: json.RawMessage(document)}, nil
 	}
 }
