@@ -140,6 +140,8 @@ type Asked struct {
 	Actor                account.Actor
 	Steps                []Step
 	TTL                  time.Duration
+	// Email is set if the owners are told by e-mail.
+	Email bool
 }
 
 // Decision is what an owner has decided about one revision of an approval.
@@ -159,7 +161,7 @@ type Store interface {
 	// ItemToApprove returns the version and the bytes of an item, and whether it is deleted; NotFound.
 	ItemToApprove(ctx context.Context, scope media.Scope, id uuid.UUID) (version, bytes int64, deleted bool, err error)
 	// Ask records what waits: with other changes of the connection that its owner has not seen yet. It returns an approval that waits for
-	// the same changes already. Busy if too much waits.
+	// the same changes already. Busy if too much waits. The tasks of e-mails are in the transaction.
 	Ask(ctx context.Context, asked Asked) (uuid.UUID, error)
 	// Approval returns an approval with its steps; ErrNotFound.
 	Approval(ctx context.Context, id uuid.UUID) (Approval, error)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/runtimetest"
 )
 
 // The whole way of a delete: the call changes nothing, the owner sees the file and allows it, the service deletes it once, and the journal names
@@ -123,4 +124,24 @@ func TestPublishAndSettings_WaitForTheOwner(t *testing.T) {
 			t.Errorf("%s of a private item: %s", one.tool, result.text())
 		}
 	}
+}
+
+// The owners get one e-mail in ten minutes, whatever is asked for.
+func TestEmails_OneInTenMinutes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant := w.tenant(t, "studio")
+	one, two := w.application(t, tenant), w.application(t, tenant)
+	const emails = `SELECT count(*) FROM work WHERE kind = 'approval_email'`
+	first := w.asked(t, one, "delete_media", object{"mediaId": w.sealed(t, tenant, "a.txt")})
+	for n := range 4 {
+		w.asked(t, []runtimetest.Option{one, two}[n%2], "delete_media", object{"mediaId": w.sealed(t, tenant, "b.txt")})
+	}
+	w.Counts(t, 1, "e-mails", emails)
+	if payload := w.Text(t, `SELECT convert_from(payload, 'UTF8') FROM work WHERE kind = 'approval_email'`); !strings.Contains(payload, first.ApprovalID) || !strings.Contains(payload, runtimetest.Owner) || strings.Contains(payload, "a.txt") {
+		t.Errorf("the e-mail is %s", payload)
+	}
+	w.Exec(t, `UPDATE approval_notice SET told_at = now() - interval '10 minutes'`)
+	w.asked(t, one, "delete_media", object{"mediaId": w.sealed(t, tenant, "c.txt")})
+	w.Counts(t, 2, "e-mails", emails)
 }

@@ -29,6 +29,9 @@ type Deps struct {
 	Ready func() error
 	// Queued is called after a task was added; nil = it is found later.
 	Queued func()
+	// Emails is set if the owners are told by e-mail that something waits, and EmailQueued is called after a task was added; nil = it is found later.
+	Emails      bool
+	EmailQueued func()
 	Log    *slog.Logger
 }
 
@@ -87,12 +90,15 @@ func (s *Service) Ask(ctx context.Context, caller Caller, request Request) (Appr
 	if err != nil {
 		return Approval{}, err
 	}
-	asked := Asked{ID: id, AccountID: caller.Account.ID, AppID: caller.App.ID, Connection: caller.Guard.Connection, GrantID: caller.GrantID, KeyID: caller.Key.ID, Actor: caller.Actor, TTL: TTL}
+	asked := Asked{ID: id, AccountID: caller.Account.ID, AppID: caller.App.ID, Connection: caller.Guard.Connection, GrantID: caller.GrantID, KeyID: caller.Key.ID, Actor: caller.Actor, TTL: TTL, Email: s.deps.Emails}
 	if asked.Steps, err = s.stepsOf(ctx, caller, request, arguments); err != nil {
 		return Approval{}, err
 	}
 	if id, err = s.deps.Store.Ask(ctx, asked); err != nil {
 		return Approval{}, err
+	}
+	if asked.Email && s.deps.EmailQueued != nil {
+		s.deps.EmailQueued()
 	}
 	return s.deps.Store.Approval(ctx, id)
 }

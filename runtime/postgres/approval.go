@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -70,9 +71,40 @@ func (s Approvals) Ask(ctx context.Context, asked approval.Asked) (id uuid.UUID,
 		if err == nil && steps > approval.MaxSteps {
 			err = tooManyWait(fmt.Sprintf("%d changes wait for the owner already", approval.MaxSteps))
 		}
-		return err
+		if err != nil || !asked.Email {
+			return err
+		}
+		return s.tellOwners(ctx, q, asked.AccountID, id, asked.TTL)
 	})
 	return id, toFault(err, "ask for a yes")
+}
+
+// tellOwners adds a task for each owner, unless they were told of something just now.
+func (s Approvals) tellOwners(ctx context.Context, q *sqlgen.Queries, accountID, id uuid.UUID, until time.Duration) error {
+	to, err := q.TakeApprovalNotice(ctx, sqlgen.TakeApprovalNoticeParams{AccountID: accountID, Pause: approval.EmailPause.Microseconds()})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	now := time.Now().UTC().Truncate(time.Second)
+	email := approval.Email{Namespace: to.Namespace, Account: to.Name, ApprovalID: id, At: now, Until: now.Add(until)}
+	for _, owner := range to.Owners {
+		email.To = owner
+		payload, err := json.Marshal(email)
+		if err != nil {
+			return fmt.Errorf("encode an e-mail: %w", err)
+		}
+		key, err := s.cell.NewID()
+		if err != nil {
+			return err
+		}
+		if err := addTask(ctx, q, work.NewTask{Kind: approval.EmailWork, Key: key, AccountID: accountID, ExpiresAt: email.Until, Payload: payload}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func tooManyWait(public string) error {

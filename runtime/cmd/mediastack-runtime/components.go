@@ -307,7 +307,7 @@ func (b *builder) buildAPIs() error {
 	}
 	b.activity = journal.NewActivity(b.store.Journal)
 	b.approvals = approval.New(approval.Deps{Store: b.store.Approvals, Media: b.items, Settings: preferences, NewID: b.store.Cell().NewID,
-		Ready: func() error { return cmp.Or(b.drained.Err(), b.guard.Writable()) }, Queued: func() { b.work.Wake(approval.Work) }, Log: b.log})
+		Ready: func() error { return cmp.Or(b.drained.Err(), b.guard.Writable()) }, Queued: func() { b.work.Wake(approval.Work) }, Emails: b.ownersDecide(), EmailQueued: func() { b.work.Wake(approval.EmailWork) }, Log: b.log})
 	if err := b.work.Register(approval.Work, b.approvals, b.approvals.Policy()); err != nil {
 		return err
 	}
@@ -335,11 +335,14 @@ func (b *builder) buildAPIs() error {
 
 // asks returns what records changes that wait for an owner; nil without the page on which the owner decides.
 func (b *builder) asks() *approval.Service {
-	if !b.Mail.Enabled() || !b.Files.Enabled {
+	if !b.ownersDecide() {
 		return nil
 	}
 	return b.approvals
 }
+
+// ownersDecide reports whether there is the page on which an owner decides.
+func (b *builder) ownersDecide() bool { return b.Mail.Enabled() && b.Files.Enabled }
 
 // buildLogin creates the authorization server with its pages, the files page, and what sends the e-mails of logins, if login is enabled.
 func (b *builder) buildLogin() error {
@@ -396,6 +399,9 @@ func (b *builder) buildLogins() (*oauth.Service, error) {
 		return nil, usageError{err}
 	}
 	if err := b.work.Register(gate.NoticeWork, mail.Notices{Sender: b.mail}, b.Mail.Policy()); err != nil {
+		return nil, err
+	}
+	if err := b.work.Register(approval.EmailWork, mail.Approvals{Sender: b.mail}, b.Mail.Policy()); err != nil {
 		return nil, err
 	}
 	policy := b.Mail.Policy()

@@ -93,3 +93,11 @@ DELETE FROM approval WHERE ctid = ANY (ARRAY (
 -- name: ItemToApprove :one
 -- An item, deleted or not, as it is when its owner is asked.
 SELECT version, bytes, (deleted_at IS NOT NULL)::boolean AS deleted FROM stored_item WHERE app_id = $1 AND id = $2;
+
+-- name: TakeApprovalNotice :one
+-- Returns the account if its owners were told nothing for so long, and records that they are.
+INSERT INTO approval_notice (account_id, told_at) VALUES (sqlc.arg(account_id)::uuid, now())
+ON CONFLICT (account_id) DO UPDATE SET told_at = now() WHERE approval_notice.told_at <= now() - sqlc.arg(pause)::bigint * interval '1 microsecond'
+RETURNING (SELECT account.namespace FROM account WHERE account.id = approval_notice.account_id)::text AS namespace,
+    (SELECT account.name FROM account WHERE account.id = approval_notice.account_id)::text AS name,
+    (SELECT account.owners FROM account WHERE account.id = approval_notice.account_id)::text[] AS owners;

@@ -447,6 +447,33 @@ func (q *Queries) TakeAllowance(ctx context.Context, arg TakeAllowanceParams) (s
 	return granted_by, err
 }
 
+const takeApprovalNotice = `-- name: TakeApprovalNotice :one
+INSERT INTO approval_notice (account_id, told_at) VALUES ($1::uuid, now())
+ON CONFLICT (account_id) DO UPDATE SET told_at = now() WHERE approval_notice.told_at <= now() - $2::bigint * interval '1 microsecond'
+RETURNING (SELECT account.namespace FROM account WHERE account.id = approval_notice.account_id)::text AS namespace,
+    (SELECT account.name FROM account WHERE account.id = approval_notice.account_id)::text AS name,
+    (SELECT account.owners FROM account WHERE account.id = approval_notice.account_id)::text[] AS owners
+`
+
+type TakeApprovalNoticeParams struct {
+	AccountID uuid.UUID
+	Pause     int64
+}
+
+type TakeApprovalNoticeRow struct {
+	Namespace string
+	Name      string
+	Owners    []string
+}
+
+// Returns the account if its owners were told nothing for so long, and records that they are.
+func (q *Queries) TakeApprovalNotice(ctx context.Context, arg TakeApprovalNoticeParams) (TakeApprovalNoticeRow, error) {
+	row := q.db.QueryRow(ctx, takeApprovalNotice, arg.AccountID, arg.Pause)
+	var i TakeApprovalNoticeRow
+	err := row.Scan(&i.Namespace, &i.Name, &i.Owners)
+	return i, err
+}
+
 const useEnds = `-- name: UseEnds :one
 SELECT greatest(0, extract(epoch FROM window_start + make_interval(secs => $1::float8) - now()))::float8 AS seconds
 FROM connection_use WHERE account_id = $2 AND connection = $3 AND kind = $4
