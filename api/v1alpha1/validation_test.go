@@ -98,6 +98,14 @@ func TestMediaAccount_InvalidIsRejectedWithAMessage(t *testing.T) {
 		"an upload size above the maximum":             {spec: `{storage: {maxStorage: 1Ti, maxUploadSize: 80001Mi}}`, says: uploadSize},
 		"an upload size above the quota":               {spec: `{storage: {maxStorage: 1Gi, maxUploadSize: 2Gi}}`, says: "maxUploadSize: Invalid value: must not be larger than maxStorage"},
 		"an upload size above the default quota":       {spec: `{storage: {maxUploadSize: 11Gi}}`, says: "must not be larger than maxStorage"},
+		"a bulk without deletes in bulk":               {spec: `{mcp: {approval: {delete: Always, bulk: {items: 5}}}}`, says: "bulk needs delete: Bulk"},
+		"a bulk of no items":                           {spec: `{mcp: {approval: {delete: Bulk, bulk: {items: -1}}}}`, says: "should be greater than or equal to 1"},
+		"a bulk in a day and more":                     {spec: `{mcp: {approval: {delete: Bulk, bulk: {per: 25h}}}}`, says: "must be a duration of whole seconds from 1m to 24h"},
+		"an unknown rule":                              {spec: `{mcp: {approval: {delete: Sometimes}}}`, says: "Unsupported value"},
+		"bulk for what is published":                   {spec: `{mcp: {approval: {publish: Bulk}}}`, says: "Unsupported value"},
+		"a ceiling of no deletes":                      {spec: `{mcp: {ceilings: {deletesPerHour: 0}}}`, says: "should be greater than or equal to 1"},
+		"a ceiling of a part of a byte":                {spec: `{mcp: {ceilings: {total: {uploadBytesPerDay: 1m}}}}`, says: "must be a whole number of bytes"},
+		"the set of approvals":                         {spec: `{mcp: {toolsets: [core, approval]}}`, says: "Unsupported value"},
 		"an owner without an address":                  {spec: `{owners: [ana]}`, says: email},
 		"an owner without a domain":                    {spec: `{owners: [ana@]}`, says: email},
 		"an owner with a display name":                 {spec: `{owners: ["Ana <ana@example.org>"]}`, says: email},
@@ -243,6 +251,8 @@ func TestMediaAccount_ValidIsAccepted(t *testing.T) {
 		`{mcp: {toolsets: [core, find, organize, undo, capabilities, fetch, uploads]}}`,
 		`{cors: {origins: ["https://app.example.org", "https://*.example.org", "http://localhost:*", "https://app.example.org:8443", "http://127.0.0.1:3000"]}}`,
 		`{mcp: {readOnly: true, tools: [list_media, delete_media]}}`,
+		`{mcp: {approval: {}, ceilings: {}}}`,
+		`{mcp: {approval: {delete: Bulk, publish: Always, settings: Never, bulk: {items: 100, per: 30m}}, ceilings: {uploadBytesPerDay: 10Gi, deletesPerHour: 100, fetchesPerDay: 50, total: {deletesPerHour: 500}}}}`,
 		`{mcp: {toolsets: [core, organize, find, undo, capabilities]}}`,
 	} {
 		if _, err := accounts.Create(t.Context(), object(t, "MediaAccount", fmt.Sprintf("ok-%d", i), spec), metav1.CreateOptions{FieldValidation: "Strict"}); err != nil {
