@@ -285,7 +285,7 @@ func (d document) form(t *testing.T, action string) document {
 // approvalPage is a page with a change of each kind.
 func approvalPage(words string) pages.ApprovalPage {
 	files := filesPage(words).Files
-	return pages.ApprovalPage{Form: pages.Form{Request: "0197", CSRF: "c"}, Account: pages.Account{ID: "0198", Name: words}, ApprovalID: "0199", Revision: 2, Application: words, By: words, State: "waiting", More: 20, Permanent: true, Steps: []pages.ApprovalStep{
+	return pages.ApprovalPage{Form: form, Account: pages.Account{ID: "0198", Name: words}, ApprovalID: "0199", Revision: 2, Application: words, By: words, State: "waiting", More: 20, Permanent: true, Steps: []pages.ApprovalStep{
 		{Tool: "delete_media", File: &files[0], FileID: files[0].ID, State: "waiting"},
 		{Tool: "update_media", File: &files[1], FileID: files[1].ID, Missing: true, State: "waiting", Details: []pages.ApprovalDetail{{Name: "access", Value: "public"}, {Name: "caption", Value: words}}},
 		{Tool: "update_media_settings", State: "waiting", Details: []pages.ApprovalDetail{{Name: "useWebP", Value: "true"}}},
