@@ -10,7 +10,7 @@ import (
 // +kubebuilder:validation:Enum=Never;Bulk;Always
 type DeleteApproval string
 
-// ChangeApproval says whether a kind of changes waits for an owner.
+// ChangeApproval is whether a kind of changes waits for an owner.
 //
 // +kubebuilder:validation:Enum=Never;Always
 type ChangeApproval string
@@ -35,13 +35,13 @@ type MCPApprovalSpec struct {
 	// +kubebuilder:default=Never
 	Delete DeleteApproval `json:"delete,omitempty"`
 
-	// Publish says whether changes wait that make a file public: access public, the seal of a public draft, and the restore of a public item.
+	// Publish reports whether changes wait that make a file public: access public, the seal of a public draft, and the restore of a public item.
 	//
 	// +optional
 	// +kubebuilder:default=Never
 	Publish ChangeApproval `json:"publish,omitempty"`
 
-	// Settings says whether changes of the media settings wait.
+	// Settings reports whether changes of the media settings wait.
 	//
 	// +optional
 	// +kubebuilder:default=Never

@@ -26,9 +26,9 @@ func TestForgeries_CarryOutNothing(t *testing.T) {
 	item := w.sealed(t, tenant, "target.txt")
 	q := w.asked(t, by, "delete_media", object{"mediaId": item})
 	owner, p := w.open(t, q)
-	second, anonymous, consenting, stranger := w.pages.Browser(t), w.pages.Browser(t), w.pages.Browser(t), w.pages.Browser(t)
+	second, anonymous, consenting, foreigner := w.pages.Browser(t), w.pages.Browser(t), w.pages.Browser(t), w.pages.Browser(t)
 	sp := second.Login("/account/files", runtimetest.Owner)
-	strangerPage := stranger.Login("/account/files", webtest.Owner)
+	foreignPage := foreigner.Login("/account/files", webtest.Owner)
 	app := consenting.Application("consenting")
 	consentPage := consenting.Login(app.Query(nil), runtimetest.Owner)
 	anonymousPage := anonymous.Get("/account/files") // a session that is not logged in
@@ -139,9 +139,9 @@ func TestForgeries_CarryOutNothing(t *testing.T) {
 		"another browser of the owner":             {second, p, fields(), same},
 		"a session that is not logged in":          {anonymous, anonymousPage, fields(), same},
 		"a login for an application":               {consenting, consentPage, fields(), same},
-		"the owner of another account":             {stranger, strangerPage, fields(), same},
-		"another owner with the own account":       {stranger, strangerPage, fields("account", foreign.Account.ID.String()), same},
-		"another owner with the fields of the one": {stranger, p, fields(), same},
+		"the owner of another account":             {foreigner, foreignPage, fields(), same},
+		"another owner with the own account":       {foreigner, foreignPage, fields("account", foreign.Account.ID.String()), same},
+		"another owner with the fields of the one": {foreigner, p, fields(), same},
 		"JSON":                                 {owner, p, fields(), func(r *http.Request) { r.Header.Set("Content-Type", "application/json") }},
 		"a form of many parts":                 {owner, p, fields(), func(r *http.Request) { r.Header.Set("Content-Type", "multipart/form-data; boundary=x") }},
 		"the method GET":                       {owner, p, fields(), func(r *http.Request) { r.Method = http.MethodGet; r.URL.RawQuery += "&" + fields().Encode() }},
@@ -187,7 +187,7 @@ func TestForgeries_CarryOutNothing(t *testing.T) {
 		}
 		untouched(what)
 	}
-	if page := stranger.Get(q.path()); page.StatusCode != http.StatusForbidden || strings.Contains(page.Text, "target.txt") {
+	if page := foreigner.Get(q.path()); page.StatusCode != http.StatusForbidden || strings.Contains(page.Text, "target.txt") {
 		t.Errorf("another owner sees %d %s", page.StatusCode, page.Text)
 	}
 	untouched("the page as another owner")

@@ -85,7 +85,7 @@ func TestCeilings_AreExactUnderConcurrency(t *testing.T) {
 			ids[n][i] = w.sealed(t, tenant, "a.txt")
 		}
 	}
-	var done, refused atomic.Int64
+	var done, rejected atomic.Int64
 	perConnection := make([]atomic.Int64, connections)
 	race(connections*items, func(n int) {
 		result := call(t, []*runtimetest.Service{w.tools, other}[n%2], by[n%connections], "delete_media", object{"mediaId": ids[n%connections][n/connections]})
@@ -94,13 +94,13 @@ func TestCeilings_AreExactUnderConcurrency(t *testing.T) {
 			done.Add(1)
 			perConnection[n%connections].Add(1)
 		case strings.Contains(result.text(), "the ceiling for"):
-			refused.Add(1)
+			rejected.Add(1)
 		default:
 			t.Errorf("delete: %s", result.text())
 		}
 	})
-	if done.Load() != total || w.deleted(t) != total || refused.Load() != connections*items-total {
-		t.Errorf("%d deletes succeeded, %d were refused, and %d items are deleted, want %d", done.Load(), refused.Load(), w.deleted(t), total)
+	if done.Load() != total || w.deleted(t) != total || rejected.Load() != connections*items-total {
+		t.Errorf("%d deletes succeeded, %d were rejected, and %d items are deleted, want %d", done.Load(), rejected.Load(), w.deleted(t), total)
 	}
 	for n := range perConnection {
 		if got := perConnection[n].Load(); got > each {

@@ -118,5 +118,5 @@ func (s *Service) do(ctx context.Context, p account.Principal, step Step) error 
 		_, err := s.deps.Settings.UpdateFor(ctx, p, layer)
 		return err
 	}
-	return fault.New(fault.Invalid, "%s does not wait for anybody", step.Operation)
+	return fault.New(fault.Invalid, "%s does not wait for an owner", step.Operation)
 }
