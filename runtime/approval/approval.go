@@ -23,6 +23,7 @@ const Work work.Kind = "approval"
 // Page is the path of the page on which an owner decides. Its parameter approval is the id.
 const Page = "/account/approval"
 
+// The bounds of approvals.
 const (
 	// TTL is how long an owner can decide.
 	TTL = 24 * time.Hour

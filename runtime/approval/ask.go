@@ -32,7 +32,7 @@ type Deps struct {
 	// Emails is set if the owners are told by e-mail that something waits, and EmailQueued is called after a task was added; nil = it is found later.
 	Emails      bool
 	EmailQueued func()
-	Log    *slog.Logger
+	Log         *slog.Logger
 }
 
 // Service records requests and decisions, and carries out what was allowed. It is safe for concurrent use.

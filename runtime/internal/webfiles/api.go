@@ -63,7 +63,7 @@ type Deps struct {
 	Activity *journal.Activity
 	// Approvals are what waits for an owner; nil = nothing does.
 	Approvals Approvals
-	URLs     api.URLs
+	URLs      api.URLs
 	// Settings are those of accounts, by which originals are public.
 	Settings api.SettingsOf
 	// StoreOrigin returns the origin to which the URLs of a bucket's files redirect; empty = they do not.
