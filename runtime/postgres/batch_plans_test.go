@@ -205,9 +205,6 @@ func batchStatements() map[string]func(context.Context, *sqlgen.Queries) {
 		"purge approvals": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.ExpireApprovals(ctx, sqlgen.ExpireApprovalsParams{Cutoff: day, Batch: planBatch})
 		},
-		"read an approval": func(ctx context.Context, q *sqlgen.Queries) {
-			_, _ = q.ApprovalSteps(ctx, items[0])
-		},
 		"purge quarantine": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.ExpireQuarantine(ctx, sqlgen.ExpireQuarantineParams{Cutoff: day, Batch: planBatch})
 		},
