@@ -119,6 +119,17 @@ type MCPSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	Tools []MCPTool `json:"tools,omitempty"`
+
+	// Approval has changes wait until an owner has allowed them on a page, with a login of the owner. It applies to assistants and connected
+	// applications. If it is omitted, nothing waits.
+	//
+	// +optional
+	Approval *MCPApprovalSpec `json:"approval,omitempty"`
+
+	// Ceilings bound what assistants and connected applications do. If it is omitted, nothing is bounded.
+	//
+	// +optional
+	Ceilings *MCPCeilingsSpec `json:"ceilings,omitempty"`
 }
 
 // Origin is a web origin, such as https://app.example.org, or a pattern for all its subdomains
