@@ -117,7 +117,7 @@ func (q *Queries) AppNamesOfOwner(ctx context.Context, arg AppNamesOfOwnerParams
 }
 
 const connections = `-- name: Connections :many
-SELECT g.id, g.account_id, g.key_id, g.email, g.client_id, g.client_name, g.redirect_uri, g.scopes, g.resource, g.created_at, g.last_used_at, g.revoked_at, g.revocation_reason, g.requests, account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location FROM oauth_grant g
+SELECT g.id, g.account_id, g.key_id, g.email, g.client_id, g.client_name, g.redirect_uri, g.scopes, g.resource, g.created_at, g.last_used_at, g.revoked_at, g.revocation_reason, g.requests, account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location, account.approval, account.ceilings FROM oauth_grant g
 JOIN account ON account.id = g.account_id AND account.closed_at IS NULL AND NOT account.suspended AND g.email = ANY (account.owners)
 JOIN api_key k ON k.id = g.key_id AND (k.expires_at IS NULL OR k.expires_at > $2::timestamptz)
 WHERE g.email = $1 AND g.revoked_at IS NULL
@@ -190,6 +190,8 @@ func (q *Queries) Connections(ctx context.Context, arg ConnectionsParams) ([]Con
 			&i.Account.Gate,
 			&i.Account.Search,
 			&i.Account.KeepLocation,
+			&i.Account.Approval,
+			&i.Account.Ceilings,
 		); err != nil {
 			return nil, err
 		}
