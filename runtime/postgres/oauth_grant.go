@@ -45,7 +45,9 @@ func (s Logins) FindPrincipalOfOwner(ctx context.Context, email string, accountI
 
 // AppsOfOwner implements oauth.Store.
 func (s Logins) AppsOfOwner(ctx context.Context, email string, accountID uuid.UUID, now time.Time, limit int) ([]string, error) {
-	names, err := s.idempotent.AppNamesOfOwner(ctx, sqlgen.AppNamesOfOwnerParams{AccountID: accountID, Email: email, Now: now, Batch: batchSize(limit)})
+	names, err := repeat(ctx, s.Store, uuid.Nil, func(ctx context.Context) ([]string, error) {
+		return s.once.AppNamesOfOwner(ctx, sqlgen.AppNamesOfOwnerParams{AccountID: accountID, Email: email, Now: now, Batch: batchSize(limit)})
+	})
 	return names, toFault(err, "find apps of an owner")
 }
 
