@@ -78,6 +78,9 @@ func (a *Authenticator) Issue(ctx context.Context, identity Identity, request ap
 	if capability.Seal && identity.underToolPolicy() && !identity.Account.ToolPolicy.Allows(account.SealMedia) {
 		return "", time.Time{}, fault.New(fault.Forbidden, "%s is not allowed for assistants and connected applications in this account: leave out seal", account.SealMedia)
 	}
+	if capability.Seal && capability.Access != media.Private && identity.Guard.Publishes() != nil {
+		return "", time.Time{}, errPublishingSignature
+	}
 	lifetime, restricted := a.cfg.SignatureTTL, request.ExpiresIn != nil
 	if restricted {
 		if lifetime, err = requestedLifetime(*request.ExpiresIn); err != nil {
@@ -95,7 +98,8 @@ func (a *Authenticator) Issue(ctx context.Context, identity Identity, request ap
 		return "", time.Time{}, err
 	}
 	claims := claimsOf(identity, a.now().Add(lifetime).Truncate(time.Second), capability.Group)
-	if restricted || !capability.OnlyGroup() {
+	// Only a capability says that an assistant has created it: its uploads count towards the ceilings.
+	if restricted || !capability.OnlyGroup() || identity.Guard != nil && identity.Guard.Ceilings.On() {
 		claims.group = ""
 		if claims.capabilityJSON, err = encodeCapability(capability); err != nil {
 			return "", time.Time{}, err
@@ -103,6 +107,9 @@ func (a *Authenticator) Issue(ctx context.Context, identity Identity, request ap
 	}
 	return encodeSignature(a.store.Cell(), a.signer, claims), claims.expires, nil
 }
+
+// errPublishingSignature is the fault of a signature that would publish what the owner of the account wants to be asked about.
+var errPublishingSignature = fault.New(fault.Forbidden, "the account wants its owner to allow what becomes public: send access private, or leave out seal and call %s afterwards", account.SealMedia)
 
 // requestedCapability returns what a request asks for.
 func requestedCapability(request api.SignatureRequest) (upload.Capability, error) {

@@ -18,6 +18,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mediastack.dev/runtime/approval"
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
@@ -68,7 +69,9 @@ type Deps struct {
 	Fetch *fetch.Service
 	// Activity is that of the journals.
 	Activity *journal.Activity
-	Auth     *auth.Authenticator
+	// Approvals record what waits for the yes of an owner; nil = nothing can, so what would have to wait is rejected.
+	Approvals *approval.Service
+	Auth      *auth.Authenticator
 	// Documents are those of items.
 	Documents api.Documents
 	// Origins are the web origins whose pages may call; nil = only those of the base URL.

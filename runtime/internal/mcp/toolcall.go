@@ -84,7 +84,9 @@ func authorize(identity auth.Identity, t tool) error {
 	if scope := auth.ScopeOf(t.operation); !identity.HasScope(scope) {
 		return auth.InsufficientScope(scope)
 	}
-	if policy := identity.Account.ToolPolicy; !policy.Offers(t.operation) {
+	if policy := identity.Account.ToolPolicy; !policy.Offers(t.operation) && t.operation == account.GetApproval {
+		return fault.New(fault.Forbidden, "in this account nothing waits for its owner (spec.mcp.approval)")
+	} else if !policy.Offers(t.operation) {
 		return fault.New(fault.Forbidden, "%s is in the toolset %s, which this account does not offer (spec.mcp.toolsets)", t.operation, t.operation.Toolset())
 	} else if !policy.Allows(t.operation) {
 		return auth.NotAllowed(t.operation)
@@ -128,13 +130,17 @@ func (a *API) toolHandler(t tool) sdk.ToolHandler {
 	return func(ctx context.Context, request *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		identity := auth.FromContext(ctx)
 		identity.Assistant = true
+		identity = identity.Guarded()
 		v := a.viewOf(identity)
 		own, _ := a.toolOf(v, t.operation)
 		args := readArguments(own, request.Params.Arguments)
 		args.sources = v.itemSources()
 		output, err := any(nil), args.err
 		if err == nil {
-			output, err = t.run(ctx, identity, args)
+			waits, repeats := a.repeated(ctx, identity, request)
+			if output = waits; !repeats {
+				output, err = t.run(ctx, identity, args)
+			}
 		}
 		if err != nil {
 			return a.toolError(ctx, t.name(), err), nil
@@ -144,6 +150,9 @@ func (a *API) toolHandler(t tool) sdk.ToolHandler {
 			return a.toolError(ctx, t.name(), err), nil
 		}
 		a.count(ctx, t.name(), nil)
+		if open := elicitation(request, output); open != nil {
+			return open, nil
+		}
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(document)}}, StructuredContent: json.RawMessage(document)}, nil
 	}
 }

@@ -102,6 +102,10 @@ func (v view) key() string {
 	for _, set := range account.Toolsets() {
 		bit(v.has(set))
 	}
+	rules := v.policy.Approval
+	for _, rule := range []account.Rule{rules.Delete, rules.Publish, rules.Settings} {
+		bit(rule != "")
+	}
 	return string(key)
 }
 
@@ -131,9 +135,9 @@ func (a *API) toolsOf(v view) []tool {
 
 // newToolsOf returns the definitions of all tools of the installation, with the texts of a view.
 func (a *API) newToolsOf(v view) []tool {
-	tools := slices.Concat(a.newTools(v), a.findTools(v), a.fetchTools(v), a.activityTools())
+	tools := slices.Concat(a.newTools(v), a.findTools(v), a.fetchTools(v), a.activityTools(), a.approvalTools())
 	for i, t := range tools {
-		tools[i] = t.in(v.policy)
+		tools[i] = t.in(v.policy).asking(v)
 	}
 	return tools
 }

@@ -132,6 +132,20 @@ func everyPage(p *pages.Pages, words string) map[string]func(io.Writer) error {
 		"deleting a file, with undo": func(w io.Writer) error {
 			return p.DeleteFile(w, pages.DeleteFilePage{Form: form, Account: accounts[1], File: filesPage(words).Files[1], Back: words, BackURL: "/account/files"})
 		},
+		"approval": func(w io.Writer) error { return p.Approval(w, approvalPage(words)) },
+		"approval, after a new login": func(w io.Writer) error {
+			page := approvalPage(words)
+			page.LoginURL, page.Error = "/oauth/login?change=1", words
+			return p.Approval(w, page)
+		},
+		"approval, carried out": func(w io.Writer) error {
+			page := approvalPage(words)
+			page.State, page.Application, page.KeyID = "done", "", "0199f3c2-5f0a-7c4e-8f5e-0d5a6f1b2c3d"
+			for i, state := range []string{"done", "changed", "failed"} {
+				page.Steps[i].State, page.Steps[i].Failure = state, words
+			}
+			return p.Approval(w, page)
+		},
 		"choice of an account": func(w io.Writer) error {
 			return p.ChooseAccount(w, pages.ChooseAccountPage{Form: form, Email: words, Accounts: accounts})
 		},
@@ -289,4 +303,14 @@ func (d document) form(t *testing.T, action string) document {
 	}
 	t.Fatalf("no form posts to %s:\n%s", action, d.source)
 	return document{}
+}
+
+// approvalPage is a page with a change of each kind.
+func approvalPage(words string) pages.ApprovalPage {
+	files := filesPage(words).Files
+	return pages.ApprovalPage{Form: form, Account: pages.Account{ID: "0198", Name: words}, ApprovalID: "0199", Revision: 2, Application: words, By: words, State: "waiting", More: 20, Permanent: true, Steps: []pages.ApprovalStep{
+		{Tool: "delete_media", File: &files[0], FileID: files[0].ID, State: "waiting"},
+		{Tool: "update_media", File: &files[1], FileID: files[1].ID, Missing: true, State: "waiting", Details: []pages.ApprovalDetail{{Name: "access", Value: "public"}, {Name: "caption", Value: words}}},
+		{Tool: "update_media_settings", State: "waiting", Details: []pages.ApprovalDetail{{Name: "useWebP", Value: "true"}}},
+		{Tool: "restore_media", FileID: words, State: "waiting"}}}
 }
