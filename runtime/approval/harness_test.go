@@ -45,9 +45,12 @@ func newWorld(t *testing.T) *world {
 }
 
 // service starts a replica with the tools.
-func (w *world) service(t *testing.T) *runtimetest.Service {
+func (w *world) service(t *testing.T, change ...func(*runtimetest.ServiceConfig)) *runtimetest.Service {
 	t.Helper()
 	config := runtimetest.NewServiceConfig()
+	for _, apply := range change {
+		apply(&config)
+	}
 	config.TUS, config.MCP = true, &mcp.Config{}
 	config.Auth.Resource = oauthhttp.Resource(config.Server.BaseURL)
 	return w.Service(t, config)

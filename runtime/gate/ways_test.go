@@ -59,6 +59,7 @@ var ways = map[string]way{
 func TestSeal_AllWaysAreKnown(t *testing.T) {
 	t.Parallel()
 	want := []string{
+		"approval/worker.go",            // what an owner has allowed: approval.TestSeal_ThatIsAllowedGoesThroughTheGate
 		"fetch/attempt.go",              // a URL
 		"internal/api/document.go",      // tells in a document when an item was sealed
 		"internal/mcp/items.go",         // a tool
@@ -72,6 +73,7 @@ func TestSeal_AllWaysAreKnown(t *testing.T) {
 		"postgres/capability.go",        // a signature
 		"postgres/gate.go",              // a result
 		"postgres/gate_seal.go",         // media.Store of an account with a gate
+		"postgres/guard_publish.go",     // media.Store of a connection, as above
 		"postgres/item.go",              // media.Store
 		"postgres/queries/item.sql",     // the statement
 		"postgres/queries/undo.sql",     // an item that was sealed before is restored

@@ -36,9 +36,11 @@ func (a Account) leaves(scope Scope) bool {
 	return slices.ContainsFunc(operationsOf(scope), a.Policy.Allows)
 }
 
-// operationsOf returns the operations that scopes permit.
+// operationsOf returns the operations that scopes permit, and that a tool policy can take away.
 func operationsOf(scopes ...Scope) []account.Operation {
-	return slices.DeleteFunc(account.Operations(), func(one account.Operation) bool { return !slices.Contains(scopes, Scope(oauth.ScopeOf(one))) })
+	return slices.DeleteFunc(account.Operations(), func(one account.Operation) bool {
+		return one == account.GetApproval || !slices.Contains(scopes, Scope(oauth.ScopeOf(one)))
+	})
 }
 
 // Limit says what the tool policy of an account leaves of scopes, as a sentence; empty if it leaves all. An
