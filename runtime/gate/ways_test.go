@@ -45,6 +45,14 @@ var ways = map[string]way{
 	"a signature by TUS": func(w *world, t *testing.T, of runtimetest.Tenant, data []byte) (string, uuid.UUID) {
 		return "", w.resumable(t, data, runtimetest.Signature(w.signature(t, of)))
 	},
+	"a requested file": func(w *world, t *testing.T, of runtimetest.Tenant, data []byte) (string, uuid.UUID) {
+		answer := w.do(t, http.MethodPost, w.request(t, of)+"/file", form(data))
+		return string(answer.Body), itemOf(t, answer).MediaId
+	},
+	"a requested file by its page": func(w *world, t *testing.T, of runtimetest.Tenant, data []byte) (string, uuid.UUID) {
+		answer := w.do(t, http.MethodPost, w.request(t, of), form(data))
+		return string(answer.Body), uuid.Nil
+	},
 	"TUS and REST": func(w *world, t *testing.T, of runtimetest.Tenant, data []byte) (string, uuid.UUID) {
 		id := w.resumable(t, data, runtimetest.Key(of.Key))
 		answer := w.seal(t, of, id)

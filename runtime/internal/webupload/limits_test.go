@@ -31,9 +31,8 @@ func TestPage_HoldsTheFileAgainstTheRequest(t *testing.T) {
 		status int
 		says   string
 	}{
-		"text that says it is a picture": {form("a.png", "image/png", []byte("no picture")), http.StatusUnsupportedMediaType, "the file is text/plain"},
-		"a file that is too large":       {form("a.png", "image/png", append(png, make([]byte, 1000)...)), http.StatusRequestEntityTooLarge, "larger than"},
-		"no file":                        {form("", "application/octet-stream", nil), http.StatusBadRequest, "Choose a file."},
+		"text that says it is a picture": {form("a.png", "image/png", []byte("no picture")), http.StatusUnsupportedMediaType, "of another type than those that are asked for"},
+		"a file that is too large":       {form("a.png", "image/png", append(png, make([]byte, 1000)...)), http.StatusRequestEntityTooLarge, "The file is too large."},
 	} {
 		got := rt.do(t, http.MethodPost, of.Page, tt.file)
 		if got.Status != tt.status || !strings.Contains(string(got.Body), tt.says) || !strings.Contains(string(got.Body), "<form") {
@@ -44,6 +43,11 @@ func TestPage_HoldsTheFileAgainstTheRequest(t *testing.T) {
 		}
 	}
 	w.Counts(t, 0, "rows of files that were rejected", `SELECT (SELECT count(*) FROM item) + (SELECT count(*) FROM upload) + (SELECT sum(uses) FROM (SELECT uses FROM capability_use UNION ALL SELECT 0) AS u)`)
+	any := rt.request(t, key, object{})
+	if got := rt.do(t, http.MethodPost, any.Page, form("", "application/octet-stream", nil)); got.Status != http.StatusBadRequest || !strings.Contains(string(got.Body), "Choose a file.") {
+		t.Errorf("no file: %d %s", got.Status, got.Body)
+	}
+	w.Counts(t, 0, "items of a form without a file", `SELECT count(*) FROM item`)
 	if got := rt.do(t, http.MethodPost, of.Page, form("a.png", "image/png", png)); got.Status != http.StatusOK {
 		t.Fatalf("a picture: %d %s", got.Status, got.Body)
 	}

@@ -179,6 +179,10 @@ func errorText(err error) string {
 		return oauthhttp.WithRetry("The service is busy.", f)
 	case fault.QuotaExceeded:
 		return "The file does not fit: the account has no room for it. Tell the person who asked for it."
+	case fault.UnsupportedType:
+		return "The file is of another type than those that are asked for. Choose another one."
+	case fault.TooLarge:
+		return "The file is too large. Choose a smaller one."
 	case fault.InvalidSignature:
 		return "A file was handed over already, or is on its way, or the time is over."
 	}
