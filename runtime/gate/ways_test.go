@@ -46,12 +46,18 @@ var ways = map[string]way{
 		return "", w.resumable(t, data, runtimetest.Signature(w.signature(t, of)))
 	},
 	"a requested file": func(w *world, t *testing.T, of runtimetest.Tenant, data []byte) (string, uuid.UUID) {
-		answer := w.do(t, http.MethodPost, w.request(t, of)+"/file", form(data))
+		page, _ := w.request(t, of)
+		answer := w.do(t, http.MethodPost, page+"/file", form(data))
 		return string(answer.Body), itemOf(t, answer).MediaId
 	},
 	"a requested file by its page": func(w *world, t *testing.T, of runtimetest.Tenant, data []byte) (string, uuid.UUID) {
-		answer := w.do(t, http.MethodPost, w.request(t, of), form(data))
-		return string(answer.Body), uuid.Nil
+		page, request := w.request(t, of)
+		w.do(t, http.MethodPost, page, form(data)).MustBe(t, http.StatusOK, "hand over a file")
+		found := regexp.MustCompile(`"mediaId":"([^"]+)"`).FindStringSubmatch(w.call(t, of, "get_upload", map[string]any{"uploadId": request}))
+		if found == nil { // it is in quarantine already
+			return "", uuid.Nil
+		}
+		return "", uuid.MustParse(found[1])
 	},
 	"TUS and REST": func(w *world, t *testing.T, of runtimetest.Tenant, data []byte) (string, uuid.UUID) {
 		id := w.resumable(t, data, runtimetest.Key(of.Key))
