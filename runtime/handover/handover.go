@@ -41,7 +41,7 @@ func (c Config) Validate() error {
 const (
 	// MaxOpen is how many requests of one connection can wait for their file.
 	MaxOpen = 100
-	// Retention is how long a request can be read after its expiry: as long as the count of its capability, which says whether it was used.
+	// Retention is how long a request can be read after its expiry: as long as the count of its capability, which reports whether it was used.
 	Retention = media.CapabilityRetention
 )
 

@@ -100,7 +100,7 @@ func (c *Capability) Apply(fields media.Fields) (media.Fields, error) {
 	if fields.Group, err = fixed("group", c.Group, fields.Group); err != nil {
 		return media.Fields{}, err
 	}
-	// A browser sends the name of the file that the person has chosen, so another name is no error.
+	// A browser sends the name of the file that the user has chosen, so another name is no error.
 	fields.FileName, fields.Caption = cmp.Or(c.FileName, fields.FileName), cmp.Or(c.Caption, fields.Caption)
 	merged := media.Metadata{}
 	maps.Copy(merged, fields.Metadata)

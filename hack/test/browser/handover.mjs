@@ -40,7 +40,7 @@ async function tool(name, args) {
   return result.structuredContent
 }
 
-// person opens a page as somebody who has nothing but its address.
+// person opens a page as a user who has nothing but its address.
 async function person(page, javascript) {
   const user = await fixture.newUser({ address: 'nobody@example.org', javascript })
   await user.go(page)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/handover"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/oauth"
@@ -81,4 +82,21 @@ func (a *Authenticator) CheckRequest(ctx context.Context, signature string) (Ide
 func mayHandOver(session oauth.Session) bool {
 	policy := session.Account.ToolPolicy
 	return policy.Offers(account.RequestUpload) && policy.Allows(account.RequestUpload) && (session.GrantID == uuid.Nil || slices.Contains(session.Scopes, ScopeWrite))
+}
+
+// CheckConnection returns why the caller of a request that has waited is not connected anymore. It uses no cache.
+func (a *Authenticator) CheckConnection(ctx context.Context, identity Identity) error {
+	const public = "the connection has ended"
+	key := cacheKey{id: identity.Key.ID}
+	if identity.GrantID != uuid.Nil {
+		key = cacheKey{id: identity.GrantID, login: true}
+	}
+	session, err := a.sessions.reload(ctx, key)
+	if fault.Is(err, fault.NotFound) {
+		return failedRevoked.fault(fault.Unauthenticated, public)
+	}
+	if err != nil {
+		return err
+	}
+	return a.validateSession(session, public)
 }

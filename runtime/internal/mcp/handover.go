@@ -59,7 +59,7 @@ func (a *API) handoverTools(v view) []tool {
 		run: a.requestUpload,
 	}, {
 		operation: account.GetUpload, title: "Get a file that was requested",
-		description: "Tells whether the user has handed the file over, and waits for it up to 20 seconds. Call it again while state is waiting or uploading, a few times; then ask the user. uploaded has the mediaId" + v.when(account.SealMedia, ": call seal_media with it, unless seal was true") + ".",
+		description: "Reports whether the user has handed the file over, and waits for it up to 20 seconds. Call it again while state is waiting or uploading, a few times; then ask the user. uploaded has the mediaId" + v.when(account.SealMedia, ": call seal_media with it, unless seal was true") + ".",
 		input:       inputObject([]string{"uploadId"}, prop("uploadId", uuidString(), idText("Id of the request", v.either(account.RequestUpload)))),
 		output:      state, run: a.getUpload,
 	}}
@@ -148,6 +148,9 @@ func (a *API) getUpload(ctx context.Context, identity auth.Identity, args *argum
 	}
 	found, waited, err := a.deps.Handover.Await(ctx, identity.Principal, connection, id)
 	httpapi.FromContext(ctx).Waited += waited
+	if err == nil && waited > 0 {
+		err = a.deps.Auth.CheckConnection(ctx, identity) // it may have ended meanwhile
+	}
 	if err != nil {
 		return nil, err
 	}

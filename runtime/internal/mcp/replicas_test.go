@@ -298,7 +298,7 @@ func TestTools_IsolateTenants(t *testing.T) {
 	one, other := w.tenant(t, "one", allToolsets, undoable), w.tenant(t, "other", allToolsets, undoable)
 	blog := w.AddApp(t, w.tenant(t, "blogs", allToolsets, undoable), "blog")
 	of := theirs{draft: rt.upload(t, one.Key, "draft.txt", []byte("a")), sealed: rt.upload(t, one.Key, "sealed.txt", []byte("b")), deleted: rt.upload(t, one.Key, "deleted.txt", []byte("c")),
-		job: succeeded[api.URLUpload](t, rt.call(t, one.Key, "upload_media_from_url", object{"url": "https://files.example.com/x.txt"})).JobId.String(),
+		job:     succeeded[api.URLUpload](t, rt.call(t, one.Key, "upload_media_from_url", object{"url": "https://files.example.com/x.txt"})).JobId.String(),
 		request: rt.request(t, one.Key, object{}).UploadID}
 	for _, id := range []string{of.sealed, of.deleted} {
 		succeeded[any](t, rt.call(t, one.Key, "seal_media", object{"mediaId": id}))

@@ -83,9 +83,15 @@ func TestPage_EndsWithTheConnection(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for name, end := range map[string]func(t *testing.T, of tenant){
-		"the login is revoked":      func(t *testing.T, of tenant) { w.Exec(t, `UPDATE oauth_grant SET revoked_at = now() WHERE account_id = $1`, of.Account.ID) },
-		"the user is no owner":      func(t *testing.T, of tenant) { w.Exec(t, `UPDATE account SET owners = '{}' WHERE id = $1`, of.Account.ID) },
-		"the tool is not permitted": func(t *testing.T, of tenant) { w.Change(t, of, func(s *account.Spec) { s.ToolPolicy.Tools = []string{"upload_media"} }) },
+		"the login is revoked": func(t *testing.T, of tenant) {
+			w.Exec(t, `UPDATE oauth_grant SET revoked_at = now() WHERE account_id = $1`, of.Account.ID)
+		},
+		"the user is no owner": func(t *testing.T, of tenant) {
+			w.Exec(t, `UPDATE account SET owners = '{}' WHERE id = $1`, of.Account.ID)
+		},
+		"the tool is not permitted": func(t *testing.T, of tenant) {
+			w.Change(t, of, func(s *account.Spec) { s.ToolPolicy.Tools = []string{"upload_media"} })
+		},
 		"the toolset is not offered": func(t *testing.T, of tenant) {
 			w.Change(t, of, func(s *account.Spec) { s.ToolPolicy.Toolsets = nil })
 		},

@@ -149,7 +149,7 @@ func (*API) redirect(w http.ResponseWriter, r *http.Request) {
 
 // errorPage writes a page that shows nothing but an error.
 func (a *API) errorPage(w http.ResponseWriter, r *http.Request, err error) {
-	page := pages.ErrorPage{Title: "No file can be handed over here", Text: errorText(err), Hint: "Ask the person or the application that gave you the address for a new one."}
+	page := pages.ErrorPage{Title: "No file can be handed over here", Text: errorText(err), Hint: "Ask the user or the application that gave you the address for a new one."}
 	if kind := fault.From(err).Kind; kind == fault.Unavailable || kind == fault.Internal || kind == fault.Busy {
 		page.Title, page.Hint = "Try again in a minute", ""
 	}
@@ -167,7 +167,7 @@ func fail(w http.ResponseWriter, r *http.Request, err error) int {
 	return httpapi.StatusOf(f.Kind)
 }
 
-// errorText returns the sentence that the person reads.
+// errorText returns the sentence that the user reads.
 func errorText(err error) string {
 	f := fault.From(err)
 	switch f.Kind { //nolint:exhaustive // the texts of all others suffice
@@ -178,7 +178,7 @@ func errorText(err error) string {
 	case fault.Busy:
 		return oauthhttp.WithRetry("The service is busy.", f)
 	case fault.QuotaExceeded:
-		return "The file does not fit: the account has no room for it. Tell the person who asked for it."
+		return "The file does not fit: the account has no room for it. Tell the user who asked for it."
 	case fault.UnsupportedType:
 		return "The file is of another type than those that are asked for. Choose another one."
 	case fault.TooLarge:

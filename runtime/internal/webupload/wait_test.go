@@ -4,8 +4,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"mediastack.dev/hack/testenv/wait"
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/runtimetest"
 )
 
@@ -94,4 +96,43 @@ func TestToken_IsInNoLogAndNoRow(t *testing.T) {
 	}
 	w.Counts(t, 1, "rows", `SELECT count(*) FROM upload_request`)
 	w.Counts(t, 0, "rows with the token", `SELECT count(*) FROM upload_request r WHERE r::text LIKE '%' || $1 || '%'`, token[8:])
+}
+
+// A call that waits tells nothing to a connection that has ended meanwhile.
+func TestGetUpload_TellsNothingAfterTheRevocation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	login := bearer(w.session(t, one))
+	of := rt.request(t, login, object{})
+	answered := make(chan error, 1)
+	go func() {
+		_, err := call[state](t, rt, "get_upload", object{"uploadId": of.UploadID}, login)
+		answered <- err
+	}()
+	wait.Until(t, "the call has looked once", func() bool {
+		return w.QueryInt(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%name: FindUploadRequest%' AND pid <> pg_backend_pid()`) > 0
+	})
+	// The file comes with the end of the connection, as if the upload had been faster.
+	rt.do(t, http.MethodPost, of.Page, form("a.txt", "text/plain", []byte("abc"))).MustBe(t, http.StatusOK, "the form")
+	w.Exec(t, `UPDATE oauth_grant SET revoked_at = now()`)
+	if err := wait.Receive(t, "the answer of the call", answered); err != nil && !strings.Contains(err.Error(), "the connection has ended") {
+		t.Errorf("the answer is %v", err)
+	}
+	if _, err := call[state](t, rt, "get_upload", object{"uploadId": of.UploadID}, login); err == nil {
+		t.Error("a revoked login reads the state")
+	}
+}
+
+// An event names the connection that has requested the file.
+func TestPage_TellsTheJournalWhoHasRequested(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one", func(s *account.Spec) { s.Journal = time.Hour })
+	rt := w.replica(t)
+	of := rt.request(t, bearer(w.session(t, one)), object{"seal": true})
+	rt.do(t, http.MethodPost, of.Page, form("a.txt", "text/plain", []byte("abc"))).MustBe(t, http.StatusOK, "the form")
+	w.Counts(t, 2, "events of the upload and the seal", `SELECT count(*) FROM journal, oauth_grant WHERE type IN ('media.uploaded', 'media.sealed')
+		AND actor::jsonb ->> 'kind' = 'capability' AND actor::jsonb ->> 'id' = oauth_grant.id::text`)
 }
