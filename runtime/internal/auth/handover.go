@@ -73,9 +73,9 @@ func (a *Authenticator) RecordWrongToken(ctx context.Context) {
 }
 
 // CheckRequest returns why the signature of a request is not valid: the connection that has requested the file has ended, or may not
-// anymore.
+// anymore. It uses no cache: a page is opened seldom, and must not invite to an upload that would be rejected.
 func (a *Authenticator) CheckRequest(ctx context.Context, signature string) (Identity, error) {
-	return a.authenticateSignature(ctx, signature, true)
+	return a.authenticateSignature(context.WithValue(ctx, authContextKey{}, &authContext{authenticatedAt: a.now()}), signature, true)
 }
 
 // mayHandOver reports whether the account lets the connection of a session have files handed over. A login needs the permission to change media.
