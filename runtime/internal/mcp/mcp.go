@@ -73,7 +73,7 @@ type Deps struct {
 	Approvals *approval.Service
 	// Views makes the pictures of the toolset see; nil = there are none, and no such tool.
 	Views Views
-	Auth      *auth.Authenticator
+	Auth  *auth.Authenticator
 	// Documents are those of items.
 	Documents api.Documents
 	// Origins are the web origins whose pages may call; nil = only those of the base URL.

@@ -49,8 +49,11 @@ type shown struct {
 	Height int `json:"height"`
 }
 
-// seeTools returns the tool of the toolset see.
+// seeTools returns the tool of the toolset see, if the installation has image workers.
 func (a *API) seeTools(v view) []tool {
+	if a.deps.Views == nil {
+		return nil
+	}
 	output := outputObject(
 		prop("mediaId", uuidString(), "Id of the item."),
 		prop("fileName", str(), "Name of the uploaded file."),

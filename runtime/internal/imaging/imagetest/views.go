@@ -21,7 +21,9 @@ type ViewKind struct {
 // worst, and thin ones.
 func ViewKinds() []ViewKind {
 	drawn := func(encode func(image.Image) []byte) func(context.Context, int, int, int) ([]byte, error) {
-		return func(_ context.Context, width, height, _ int) ([]byte, error) { return encode(Picture(width, height)), nil }
+		return func(_ context.Context, width, height, _ int) ([]byte, error) {
+			return encode(Picture(width, height)), nil
+		}
 	}
 	converted := func(picture func(width, height, number int) image.Image, out string, operation ...string) func(context.Context, int, int, int) ([]byte, error) {
 		return func(ctx context.Context, width, height, number int) ([]byte, error) {
@@ -37,17 +39,27 @@ func ViewKinds() []ViewKind {
 		}},
 		{Name: "JPEG of CMYK", MimeType: typeJPEG, Make: converted(plain, ".jpg", "colourspace", "cmyk")},
 		{Name: "PNG", MimeType: typePNG, Corners: true, Make: drawn(PNG)},
-		{Name: "transparent PNG", MimeType: typePNG, Corners: true, Cut: true, Make: func(_ context.Context, width, height, _ int) ([]byte, error) { return PNG(cutPicture(width, height)), nil }},
+		{Name: "transparent PNG", MimeType: typePNG, Corners: true, Cut: true, Make: func(_ context.Context, width, height, _ int) ([]byte, error) {
+			return PNG(cutPicture(width, height)), nil
+		}},
 		{Name: "transparent WebP", MimeType: typeWebP, Corners: true, Cut: true, Make: converted(cut, ".webp")},
-		{Name: "animated GIF", MimeType: typeGIF, Corners: true, Make: func(_ context.Context, width, height, number int) ([]byte, error) { return GIF(width, height, 2+number%4), nil }},
+		{Name: "animated GIF", MimeType: typeGIF, Corners: true, Make: func(_ context.Context, width, height, number int) ([]byte, error) {
+			return GIF(width, height, 2+number%4), nil
+		}},
 		{Name: "animated WebP", MimeType: typeWebP, Corners: true, Make: func(ctx context.Context, width, height, number int) ([]byte, error) {
 			return vips(ctx, GIF(width, height, 2+number%3), ".gif", "[n=-1]", ".webp")
 		}},
 		{Name: "HEIC", MimeType: typeHEIC, Corners: true, Make: converted(plain, ".heic")},
 		{Name: "transparent AVIF", MimeType: typeAVIF, Corners: true, Cut: true, Make: converted(cut, ".avif[effort=0]")},
-		{Name: "noise as JPEG", MimeType: typeJPEG, Make: func(_ context.Context, width, height, number int) ([]byte, error) { return JPEG(Noise(width, height, number)), nil }},
-		{Name: "noise as PNG", MimeType: typePNG, Make: func(_ context.Context, width, height, number int) ([]byte, error) { return PNG(Noise(width, height, number)), nil }},
-		{Name: "thin PNG", MimeType: typePNG, Make: func(_ context.Context, width, _, number int) ([]byte, error) { return PNG(Noise(width, 1+number%3, number)), nil }},
+		{Name: "noise as JPEG", MimeType: typeJPEG, Make: func(_ context.Context, width, height, number int) ([]byte, error) {
+			return JPEG(Noise(width, height, number)), nil
+		}},
+		{Name: "noise as PNG", MimeType: typePNG, Make: func(_ context.Context, width, height, number int) ([]byte, error) {
+			return PNG(Noise(width, height, number)), nil
+		}},
+		{Name: "thin PNG", MimeType: typePNG, Make: func(_ context.Context, width, _, number int) ([]byte, error) {
+			return PNG(Noise(width, 1+number%3, number)), nil
+		}},
 	}
 }
 
