@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"image/jpeg"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"mediastack.dev/runtime/account"
@@ -104,6 +106,37 @@ func TestViewMedia_ShowsAnImageAfterItsFacts(t *testing.T) {
 		got := rt.send(t, http.MethodGet, "/media/file/"+id+"/"+address+"/photo.jpg", nil)
 		if got.Status != http.StatusNotFound {
 			t.Errorf("the address %s is answered %d", address, got.Status)
+		}
+	}
+}
+
+// The tool is described, and its results have the form that its schema says.
+func TestViewMedia_HasTheFormOfItsSchema(t *testing.T) {
+	t.Parallel()
+	w, _, rt := withTenant(t, withImages)
+	one := w.tenant(t, "seeing", seeing)
+	tools := rt.tools(t, one.Key)
+	at := slices.IndexFunc(tools, func(tool listed) bool { return tool.Name == "view_media" })
+	if at < 0 {
+		t.Fatal("it is not listed")
+	}
+	tool := tools[at]
+	described(t, tool.Name, tool.InputSchema)
+	described(t, tool.Name, tool.OutputSchema)
+	delete(tool.Annotations, "title")
+	if diff := cmp.Diff(reads(), tool.Annotations); diff != "" {
+		t.Errorf("its hints (-want +got)\n%s", diff)
+	}
+	output, err := tool.OutputSchema.Resolve(nil)
+	must(t, err)
+	for _, file := range [][]byte{imagetest.PNG(imagetest.Picture(60, 40)), []byte("a text")} {
+		result, err := rt.connect(t, one.Key).CallTool(t.Context(), &sdk.CallToolParams{Name: "view_media", Arguments: object{"mediaId": rt.upload(t, one.Key, "a.png", file)}})
+		must(t, err)
+		must(t, output.Validate(result.StructuredContent))
+		for name := range result.StructuredContent.(object) {
+			if tool.OutputSchema.Properties[name] == nil {
+				t.Errorf("%s is not in the schema", name)
+			}
 		}
 	}
 }

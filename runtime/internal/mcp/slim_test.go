@@ -83,6 +83,7 @@ func TestSlim_ListsAreShortAndItemsComplete(t *testing.T) {
 				Total      int      `json:"total"`
 				Page       int      `json:"page"`
 				Next       string   `json:"next"`
+				Hint       string   `json:"hint"`
 			}](t, rt.call(t, one.Key, tool, want.arguments))
 			if len(got.MediaItems) != 1 || got.MediaItems[0]["mediaId"] != tt.id {
 				t.Fatalf("%s, %s: %+v", tool, chosen, got)
