@@ -34,6 +34,8 @@ const (
 
 	ListActivity Operation = "list_activity"
 
+	ViewMedia Operation = "view_media"
+
 	GetApproval Operation = "get_approval"
 )
 
@@ -61,6 +63,8 @@ const (
 	ToolsetUploads = "uploads"
 	// ToolsetSlim has no tool of its own: it shortens the items of lists, and completes those of tools that return one.
 	ToolsetSlim = "slim"
+	// ToolsetSee shows images.
+	ToolsetSee = "see"
 	// ToolsetApproval is that of accounts with spec.mcp.approval. It cannot be chosen.
 	ToolsetApproval = "approval"
 )
@@ -93,6 +97,7 @@ var operations = []struct {
 	{ListDeletedMedia, Reading, ToolsetUndo},
 	{RestoreMedia, Writing, ToolsetUndo},
 	{ListActivity, Reading, ToolsetActivity},
+	{ViewMedia, Reading, ToolsetSee},
 	{GetApproval, Reading, ToolsetApproval},
 }
 
@@ -133,7 +138,7 @@ func (o Operation) Toolset() string {
 
 // Toolsets returns all toolsets.
 func Toolsets() []string {
-	return []string{ToolsetCore, ToolsetOrganize, ToolsetFind, ToolsetUndo, ToolsetCapabilities, ToolsetFetch, ToolsetUploads, ToolsetActivity, ToolsetSlim}
+	return []string{ToolsetCore, ToolsetOrganize, ToolsetFind, ToolsetUndo, ToolsetCapabilities, ToolsetFetch, ToolsetUploads, ToolsetActivity, ToolsetSlim, ToolsetSee}
 }
 
 // ToolPolicy restricts what assistants and connected applications may do in an account.

@@ -71,7 +71,9 @@ type Deps struct {
 	Activity *journal.Activity
 	// Approvals record what waits for the yes of an owner; nil = nothing can, so what would have to wait is rejected.
 	Approvals *approval.Service
-	Auth      *auth.Authenticator
+	// Views makes the pictures of the toolset see; nil = there are none, and no such tool.
+	Views Views
+	Auth  *auth.Authenticator
 	// Documents are those of items.
 	Documents api.Documents
 	// Origins are the web origins whose pages may call; nil = only those of the base URL.

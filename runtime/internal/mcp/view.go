@@ -38,7 +38,13 @@ func (a *API) wholeView() view {
 
 // exists reports whether the installation has a tool.
 func (a *API) exists(one account.Operation) bool {
-	return one.Toolset() != account.ToolsetFetch || a.deps.Fetch.Enabled()
+	switch one.Toolset() {
+	case account.ToolsetFetch:
+		return a.deps.Fetch.Enabled()
+	case account.ToolsetSee:
+		return a.deps.Views != nil
+	}
+	return true
 }
 
 func (v view) has(toolset string) bool { return v.policy.HasToolset(toolset) }
@@ -135,7 +141,7 @@ func (a *API) toolsOf(v view) []tool {
 
 // newToolsOf returns the definitions of all tools of the installation, with the texts of a view.
 func (a *API) newToolsOf(v view) []tool {
-	tools := slices.Concat(a.newTools(v), a.findTools(v), a.fetchTools(v), a.activityTools(), a.approvalTools())
+	tools := slices.Concat(a.newTools(v), a.findTools(v), a.fetchTools(v), a.activityTools(), a.approvalTools(), a.seeTools(v))
 	for i, t := range tools {
 		tools[i] = t.in(v.policy).asking(v)
 	}
