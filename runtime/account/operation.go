@@ -37,6 +37,8 @@ const (
 	RequestUpload Operation = "request_upload"
 	GetUpload     Operation = "get_upload"
 
+	ViewMedia Operation = "view_media"
+
 	GetApproval Operation = "get_approval"
 )
 
@@ -66,6 +68,8 @@ const (
 	ToolsetUploads = "uploads"
 	// ToolsetSlim has no tool of its own: it shortens the items of lists, and completes those of tools that return one.
 	ToolsetSlim = "slim"
+	// ToolsetSee shows images.
+	ToolsetSee = "see"
 	// ToolsetApproval is that of accounts with spec.mcp.approval. It cannot be chosen.
 	ToolsetApproval = "approval"
 )
@@ -100,6 +104,7 @@ var operations = []struct {
 	{ListActivity, Reading, ToolsetActivity},
 	{RequestUpload, Writing, ToolsetHandover},
 	{GetUpload, Reading, ToolsetHandover},
+	{ViewMedia, Reading, ToolsetSee},
 	{GetApproval, Reading, ToolsetApproval},
 }
 
@@ -140,7 +145,7 @@ func (o Operation) Toolset() string {
 
 // Toolsets returns all toolsets.
 func Toolsets() []string {
-	return []string{ToolsetCore, ToolsetOrganize, ToolsetFind, ToolsetUndo, ToolsetCapabilities, ToolsetFetch, ToolsetUploads, ToolsetActivity, ToolsetSlim, ToolsetHandover}
+	return []string{ToolsetCore, ToolsetOrganize, ToolsetFind, ToolsetUndo, ToolsetCapabilities, ToolsetFetch, ToolsetUploads, ToolsetActivity, ToolsetSlim, ToolsetSee, ToolsetHandover}
 }
 
 // ToolPolicy restricts what assistants and connected applications may do in an account.

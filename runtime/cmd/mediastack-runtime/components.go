@@ -347,7 +347,11 @@ func (b *builder) buildAPIs() error {
 	for _, icon := range iconsOf(b.Server.BaseURL, b.shown) {
 		toolsCfg.Icons = append(toolsCfg.Icons, sdk.Icon{Source: icon.URL, MIMEType: icon.Type, Sizes: icon.Sizes})
 	}
-	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: b.items, Items: b.itemCache, Uploads: b.uploads, Settings: preferences, Fetch: b.fetches, Activity: b.activity, Approvals: b.asks(), Handover: b.handovers, Auth: b.auth, Documents: b.documents, Origins: b.allowed, Limits: b.limits})
+	toolsDeps := mcp.Deps{Media: b.items, Items: b.itemCache, Uploads: b.uploads, Settings: preferences, Fetch: b.fetches, Activity: b.activity, Approvals: b.asks(), Handover: b.handovers, Auth: b.auth, Documents: b.documents, Origins: b.allowed, Limits: b.limits}
+	if b.Images.Enabled {
+		toolsDeps.Views = b.pictures
+	}
+	tools, err := mcp.New(toolsCfg, toolsDeps)
 	if err != nil {
 		return err
 	}

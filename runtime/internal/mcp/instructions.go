@@ -26,6 +26,7 @@ func (a *API) instructions(v view) string {
 	}
 	add(account.SearchMedia, "search_media finds sealed items"+v.when(account.ListDrafts, ", and list_drafts lists those that are not sealed yet")+".")
 	add(account.UpdateMedia, fmt.Sprintf("update_media changes one item or up to %d of them; with dryRun it only tells what would change.", maxUpdates))
+	add(account.ViewMedia, "view_media shows what is in an image."+v.describeHelp())
 	add(account.RestoreMedia, "restore_media restores a deleted item"+v.when(account.ListDeletedMedia, "; list_deleted_media lists them")+".")
 	return strings.Join(text, " ")
 }

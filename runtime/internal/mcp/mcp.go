@@ -74,7 +74,9 @@ type Deps struct {
 	Approvals *approval.Service
 	// Handover are the files that assistants request of a person; nil = there is no page for that.
 	Handover *handover.Service
-	Auth     *auth.Authenticator
+	// Views makes the pictures of the toolset see; nil = there are none, and no such tool.
+	Views Views
+	Auth  *auth.Authenticator
 	// Documents are those of items.
 	Documents api.Documents
 	// Origins are the web origins whose pages may call; nil = only those of the base URL.

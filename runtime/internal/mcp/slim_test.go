@@ -83,6 +83,7 @@ func TestSlim_ListsAreShortAndItemsComplete(t *testing.T) {
 				Total      int      `json:"total"`
 				Page       int      `json:"page"`
 				Next       string   `json:"next"`
+				Hint       string   `json:"hint"`
 			}](t, rt.call(t, one.Key, tool, want.arguments))
 			if len(got.MediaItems) != 1 || got.MediaItems[0]["mediaId"] != tt.id {
 				t.Fatalf("%s, %s: %+v", tool, chosen, got)
@@ -129,7 +130,7 @@ func TestSlim_ListsAreShortAndItemsComplete(t *testing.T) {
 	if got := succeeded[object](t, rt.call(t, one.Key, "get_media", object{"mediaId": sealed})); got["createdAt"] != nil || got["width"] != nil || got["metadata"] != nil {
 		t.Errorf("get_media without the toolset returns %v", got)
 	}
-	if got := succeeded[found](t, rt.call(t, one.Key, "search_media", nil)).MediaItems[0]; got["width"] != 60.0 || got["height"] != 40.0 || got["metadata"] == nil || got["createdAt"] == nil {
+	if got := succeeded[object](t, rt.call(t, one.Key, "search_media", nil))["mediaItems"].([]any)[0].(object); got["width"] != 60.0 || got["height"] != 40.0 || got["metadata"] == nil || got["createdAt"] == nil {
 		t.Errorf("search_media without the toolset returns %v", got)
 	}
 	if got := succeeded[found2](t, rt.call(t, one.Key, "list_deleted_media", nil)).MediaItems[0]; got["width"] != 60.0 || got["metadata"].(object)["b"] != "c" {

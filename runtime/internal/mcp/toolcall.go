@@ -19,6 +19,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/imageformat"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/redact"
@@ -150,6 +151,10 @@ func (a *API) toolHandler(t tool) sdk.ToolHandler {
 		if err != nil {
 			return a.toolError(ctx, t.name(), err), nil
 		}
+		picture, _ := output.(pictured)
+		if picture.jpeg != nil {
+			output = picture.document
+		}
 		document, err := httpapi.EncodeJSON(output)
 		if err != nil {
 			return a.toolError(ctx, t.name(), err), nil
@@ -158,7 +163,11 @@ func (a *API) toolHandler(t tool) sdk.ToolHandler {
 		if open := elicitation(request, output); open != nil {
 			return open, nil
 		}
-		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(document)}}, StructuredContent: json.RawMessage(document)}, nil
+		content := []sdk.Content{&sdk.TextContent{Text: string(document)}}
+		if picture.jpeg != nil {
+			content = append(content, &sdk.ImageContent{Data: picture.jpeg, MIMEType: imageformat.JPEG.MIMEType()})
+		}
+		return &sdk.CallToolResult{Content: content, StructuredContent: json.RawMessage(document)}, nil
 	}
 }
 

@@ -43,6 +43,8 @@ func (a *API) exists(one account.Operation) bool {
 		return a.deps.Fetch.Enabled()
 	case account.ToolsetHandover:
 		return a.deps.Handover != nil
+	case account.ToolsetSee:
+		return a.deps.Views != nil
 	}
 	return true
 }
@@ -141,7 +143,7 @@ func (a *API) toolsOf(v view) []tool {
 
 // newToolsOf returns the definitions of all tools of the installation, with the texts of a view.
 func (a *API) newToolsOf(v view) []tool {
-	tools := slices.Concat(a.newTools(v), a.findTools(v), a.fetchTools(v), a.handoverTools(v), a.activityTools(), a.approvalTools())
+	tools := slices.Concat(a.newTools(v), a.findTools(v), a.fetchTools(v), a.handoverTools(v), a.activityTools(), a.approvalTools(), a.seeTools(v))
 	for i, t := range tools {
 		tools[i] = t.in(v.policy).asking(v)
 	}

@@ -137,7 +137,11 @@ func (s *Service) tools(t *testing.T, config ServiceConfig, changes *settings.Se
 	cfg.BaseURL, cfg.DraftTTL, cfg.Version = config.Server.BaseURL, cmp.Or(cfg.DraftTTL, 24*time.Hour), "test"
 	documents := s.Documents
 	documents.DraftTTL = cfg.DraftTTL
-	tools, err := mcp.New(cfg, mcp.Deps{Media: s.Media, Items: s.Items, Uploads: s.Uploads, Settings: changes, Fetch: s.Fetch, Activity: s.Activity, Approvals: s.Approvals, Handover: s.Handover, Auth: s.Auth, Documents: documents, Origins: s.Origins, Limits: s.Limits})
+	deps := mcp.Deps{Media: s.Media, Items: s.Items, Uploads: s.Uploads, Settings: changes, Fetch: s.Fetch, Activity: s.Activity, Approvals: s.Approvals, Handover: s.Handover, Auth: s.Auth, Documents: documents, Origins: s.Origins, Limits: s.Limits}
+	if s.Renditions != nil {
+		deps.Views = s.Renditions
+	}
+	tools, err := mcp.New(cfg, deps)
 	must(t, err)
 	must(t, tools.Register(s.Registry))
 	if config.Prepare != nil {

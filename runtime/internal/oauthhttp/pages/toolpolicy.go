@@ -31,6 +31,7 @@ var operationWords = map[account.Operation]string{
 	account.ListDeletedMedia:      "list deleted files",
 	account.RestoreMedia:          "restore deleted files",
 	account.ListActivity:          "see the activity",
+	account.ViewMedia:             "look at images",
 }
 
 // leaves reports whether the tool policy of the account permits anything of a scope.
