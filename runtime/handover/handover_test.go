@@ -20,17 +20,17 @@ func TestToken_IsHiddenAndDerivesItsCapability(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clear := token.Reveal()
-	parsed, ok := handover.ParseToken(clear)
+	revealed := token.Reveal()
+	parsed, ok := handover.ParseToken(revealed)
 	if !ok || parsed != token || len(token.Nonce()) != handover.NonceLength || !bytes.Equal(parsed.Capability(), token.Capability()) {
-		t.Errorf("%q is parsed as %v, %t", clear, parsed, ok)
+		t.Errorf("%q is parsed as %v, %t", revealed, parsed, ok)
 	}
 	text, err := json.Marshal(token)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, printed := range []string{fmt.Sprint(token), fmt.Sprintf("%#v", token), fmt.Sprintf("%+v", token), string(text), token.LogValue().String(), redact.Text("GET /upload/" + clear + "/file"), redact.Text(clear[:30])} {
-		if strings.Contains(printed, clear[8:20]) {
+	for _, printed := range []string{fmt.Sprint(token), fmt.Sprintf("%#v", token), fmt.Sprintf("%+v", token), string(text), token.LogValue().String(), redact.Text("GET /upload/" + revealed + "/file"), redact.Text(revealed[:30])} {
+		if strings.Contains(printed, revealed[8:20]) {
 			t.Errorf("%q has the token", printed)
 		}
 	}
@@ -38,7 +38,7 @@ func TestToken_IsHiddenAndDerivesItsCapability(t *testing.T) {
 	if err != nil || other == token || bytes.Equal(other.Capability(), token.Capability()) {
 		t.Errorf("two tokens are equal, or %v", err)
 	}
-	for _, wrong := range []string{"", clear + "0", clear[:len(clear)-1], "mus_" + clear[4:], strings.Replace(clear, clear[10:11], "-", 1), " " + clear} {
+	for _, wrong := range []string{"", revealed + "0", revealed[:len(revealed)-1], "mus_" + revealed[4:], strings.Replace(revealed, revealed[10:11], "-", 1), " " + clear} {
 		if _, ok := handover.ParseToken(wrong); ok {
 			t.Errorf("%q is a token", wrong)
 		}

@@ -43,8 +43,8 @@ func TestPage_HoldsTheFileAgainstTheRequest(t *testing.T) {
 		}
 	}
 	w.Counts(t, 0, "rows of files that were rejected", `SELECT (SELECT count(*) FROM item) + (SELECT count(*) FROM upload) + (SELECT sum(uses) FROM (SELECT uses FROM capability_use UNION ALL SELECT 0) AS u)`)
-	any := rt.request(t, key, object{})
-	if got := rt.do(t, http.MethodPost, any.Page, form("", "application/octet-stream", nil)); got.Status != http.StatusBadRequest || !strings.Contains(string(got.Body), "Choose a file.") {
+	all := rt.request(t, key, object{})
+	if got := rt.do(t, http.MethodPost, all.Page, form("", "application/octet-stream", nil)); got.Status != http.StatusBadRequest || !strings.Contains(string(got.Body), "Choose a file.") {
 		t.Errorf("no file: %d %s", got.Status, got.Body)
 	}
 	w.Counts(t, 0, "items of a form without a file", `SELECT count(*) FROM item`)
