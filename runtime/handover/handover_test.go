@@ -38,7 +38,7 @@ func TestToken_IsHiddenAndDerivesItsCapability(t *testing.T) {
 	if err != nil || other == token || bytes.Equal(other.Capability(), token.Capability()) {
 		t.Errorf("two tokens are equal, or %v", err)
 	}
-	for _, wrong := range []string{"", revealed + "0", revealed[:len(revealed)-1], "mus_" + revealed[4:], strings.Replace(revealed, revealed[10:11], "-", 1), " " + clear} {
+	for _, wrong := range []string{"", revealed + "0", revealed[:len(revealed)-1], "mus_" + revealed[4:], strings.Replace(revealed, revealed[10:11], "-", 1), " " + revealed} {
 		if _, ok := handover.ParseToken(wrong); ok {
 			t.Errorf("%q is a token", wrong)
 		}
