@@ -71,7 +71,7 @@ func (a *API) sendArchive(w http.ResponseWriter, r *http.Request, o fileOwner, i
 	return nil
 }
 
-// client tells a client that does not read anymore from an object store that fails.
+// client is the writer of a response that records whether the client is gone.
 type client struct {
 	io.Writer
 	gone bool
