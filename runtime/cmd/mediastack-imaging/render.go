@@ -50,7 +50,10 @@ type sink interface {
 // render makes the pictures of a job. Each may fail without the others. The error is a *rejectedError if there is none,
 // since the file is corrupt or over a limit.
 func render(file []byte, job protocol.Job, to sink) error {
-	whole := file
+	var found capture.Capture
+	if len(job.Outputs) > 0 && job.Outputs[0].Flags&protocol.Thumbnail != 0 {
+		found = readCapture(file, job) // before the chunks that have it are removed
+	}
 	file, animated := stripTextChunks(file)
 	header, err := vips.ReadHeader(file)
 	if err != nil {
@@ -80,7 +83,7 @@ func render(file []byte, job protocol.Job, to sink) error {
 				preview(picture, &facts)
 			}
 			if err = to.sendFacts(facts); err == nil && output.Flags&protocol.Thumbnail != 0 {
-				err = to.sendCapture(readCapture(whole, job))
+				err = to.sendCapture(found)
 			}
 		}
 		if failure != nil {

@@ -27,11 +27,10 @@
     return made
   }
 
-  // Signatures permit uploads to the account: one for those that are kept at once, one for the others. They are asked for when they are needed.
+  // Signatures permit uploads to the account: one for those that are kept at once, one for the others. They are asked for when they are needed, once
+  // for all uploads that begin at a time.
   const signatures = new Map()
-  async function signature(draft) {
-    const known = signatures.get(draft)
-    if (known && known.until > Date.now()) return known
+  async function ask(draft) {
     const fields = new URLSearchParams()
     for (const name of ['request', 'csrf', 'account']) fields.set(name, form.dataset[name])
     if (draft) fields.set('draft', '1')
@@ -40,16 +39,22 @@
     if (response.status >= 500 || response.status === 429) throw new Error('not now')
     if (!response.ok) throw new Failure('You may not upload to this account.')
     const made = await response.json()
-    const fresh = { header: made.header, value: made.signature, url: made.path, until: Date.parse(made.expiresAt) - 60_000 }
-    signatures.set(draft, fresh)
-    return fresh
+    return { header: made.header, value: made.signature, url: made.path, until: Date.parse(made.expiresAt) - 60_000 }
+  }
+  function signature(draft) {
+    const known = signatures.get(draft)
+    if (known && known.until > Date.now()) return known.answer
+    const asked = { until: Infinity, answer: ask(draft) }
+    signatures.set(draft, asked)
+    asked.answer.then((made) => { asked.until = made.until }, () => { asked.until = 0 })
+    return asked.answer
   }
 
   class Transfer {
     constructor(file, fields, draft) {
-      Object.assign(this, { file, fields, draft, state: 'waiting', sent: 0, failures: 0, url: null })
+      Object.assign(this, { file, fields, draft, state: 'waiting', sent: 0, failures: 0, url: null, signature: null })
       this.key = `upload of ${form.dataset.account} ${draft} ${file.name} ${file.size} ${file.lastModified}`
-      this.url = localStorage.getItem(this.key)
+      this.restore()
       this.bar = element('progress', { max: Math.max(1, file.size), value: 0 })
       this.bar.setAttribute('aria-label', `Progress of ${file.name}`)
       this.status = element('p', { className: 'hint' })
@@ -58,6 +63,14 @@
       this.cancelButton.setAttribute('aria-label', `Cancel ${file.name}`)
       this.item = element('li', {}, element('div', {}, element('h3', {}, element('bdi', { textContent: file.name })), this.bar, this.status), this.pauseButton, this.cancelButton)
       this.show()
+    }
+
+    // restore finds the upload that an earlier visit of the page has begun. Only the signature that has begun an upload reaches it.
+    restore() {
+      try {
+        const { url, signature } = JSON.parse(localStorage.getItem(this.key)) ?? {}
+        if (url && signature) Object.assign(this, { url, signature })
+      } catch { /* nothing can be resumed */ }
     }
 
     show(problem = '') {
@@ -80,7 +93,8 @@
 
     // send sends one request, and resolves with it when its response is there.
     async send(method, url, headers, body = null) {
-      const { header, value } = await signature(this.draft)
+      this.signature ??= await signature(this.draft)
+      const { header, value } = this.signature
       return new Promise((resolve, reject) => {
         const request = this.request = new XMLHttpRequest()
         request.open(method, url)
@@ -106,7 +120,10 @@
         this.forget()
         throw new Error('ended')
       }
-      if (request.status === 401) signatures.delete(this.draft)
+      if (request.status === 401) {
+        signatures.delete(this.draft)
+        this.signature = null
+      }
       if ([401, 408, 409, 423, 429].includes(request.status) || request.status >= 500 && request.status !== 507) throw new Error(`${request.status}`)
       let text = ''
       try {
@@ -118,13 +135,13 @@
 
     async create() {
       const metadata = Object.entries({ filename: this.file.name, ...this.fields }).filter(([, text]) => text !== '').map(([name, text]) => `${name} ${base64(text)}`)
-      const { url } = await signature(this.draft)
-      const request = await this.send('POST', url, { 'Upload-Length': String(this.file.size), 'Upload-Metadata': metadata.join(',') })
+      this.signature = await signature(this.draft)
+      const request = await this.send('POST', this.signature.url, { 'Upload-Length': String(this.file.size), 'Upload-Metadata': metadata.join(',') })
       this.check(request)
       const at = new URL(request.getResponseHeader('Location'), location.href)
       this.url = at.pathname // the service may have another name in the address bar
       this.sent = 0
-      try { localStorage.setItem(this.key, this.url) } catch { /* it is full: only this page can resume */ }
+      try { localStorage.setItem(this.key, JSON.stringify({ url: this.url, signature: this.signature })) } catch { /* it is full: only this page can resume */ }
     }
 
     async run() {
@@ -162,7 +179,7 @@
 
     forget() {
       localStorage.removeItem(this.key)
-      this.url = null
+      this.url = this.signature = null
     }
 
     pause() {
@@ -176,10 +193,11 @@
     }
 
     async cancel() {
-      const { url } = this
+      const { url, signature } = this
       this.set('cancelled')
       this.request?.abort()
       this.forget()
+      this.signature = signature
       if (url) await this.send('DELETE', url, {}).catch(() => { /* it expires */ })
     }
   }
