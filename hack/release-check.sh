@@ -9,8 +9,19 @@ cd "$(dirname "$0")/.."
 status=0
 missing() { echo "release: $*" >&2; status=1; }
 
-said=$(go -C hack/release run . check --changelog "$PWD/CHANGELOG.md" "$1" 2>&1 >/dev/null | sed -e 's/^release: error: //' -e '/^exit status/d') || true
-[ -z "$said" ] || missing "$said"
+# Not a program: the first line should not wait for a compiler.
+number='(0|[1-9][0-9]*)' word='(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)'
+if ! [[ $1 =~ ^v$number\.$number\.$number(-$word(\.$word)*)?$ && ${#1} -le 63 ]]; then
+	missing "VERSION must be a semantic version after a v, such as v0.1.0 or v0.2.0-rc.1, not \"$1\": make release VERSION=v0.1.0"
+	exit $status
+fi
+# A pre-release has no section of its own.
+section=${1#v}
+[[ $1 != *-* ]] || section=Unreleased
+if ! grep -q "^## \[$section\]" CHANGELOG.md; then
+	line=$(grep -n -m 1 '^## \[Unreleased\]' CHANGELOG.md | cut -d: -f1) || line=
+	missing "CHANGELOG.md has no section [$section]: write the line \"## [$section]\" and an empty line after line $((${line:-4} + 1)), below \"## [Unreleased]\", so that what is unreleased becomes this version"
+fi
 command -v npm >/dev/null || [ -n "${NODE_MODULES:-}" ] || missing "npm is missing, with which the TypeScript client is built: on Debian, run \`apt-get install npm\` as root"
 case " ${PLATFORMS:-} " in *" all "* | *" linux/arm64 "*)
 	[ "$(go env GOHOSTARCH)" = arm64 ] || command -v aarch64-linux-gnu-gcc >/dev/null ||

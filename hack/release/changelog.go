@@ -3,35 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 )
-
-const maxVersion = 63 // bytes of a label, which has the version
-
-// released is the form of a version: a semantic version after a v, without build metadata, which tags of images cannot have.
-var released = regexp.MustCompile(`^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)(\.(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*))*)?$`)
-
-// checkCommand says what is missing for a release.
-type checkCommand struct {
-	Version   string `arg:"" help:"Version of the release."`
-	Changelog string `default:"CHANGELOG.md" type:"existingfile" help:"The changelog."`
-}
-
-// Run fails if something is missing.
-func (c *checkCommand) Run() error {
-	if !released.MatchString(c.Version) || len(c.Version) > maxVersion {
-		return fmt.Errorf("VERSION must be a semantic version after a v, such as v0.1.0 or v0.2.0-rc.1, not %q: make release VERSION=v0.1.0", c.Version)
-	}
-	text, err := os.ReadFile(c.Changelog)
-	if err != nil {
-		return err
-	}
-	_, err = section(string(text), c.Version)
-	return err
-}
 
 // change is an entry of the changelog, as Artifact Hub shows it.
 type change struct {
@@ -58,11 +33,7 @@ func section(text, version string) ([]change, error) {
 		return found != nil && found[1] == name
 	})
 	if at < 0 {
-		place := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "## [Unreleased]") })
-		if place < 0 {
-			return nil, fmt.Errorf("CHANGELOG.md has no section [%s], and no section [Unreleased] below which it would go", name)
-		}
-		return nil, fmt.Errorf("CHANGELOG.md has no section [%s]: write the line \"## [%s]\" and an empty line after line %d, below \"## [Unreleased]\", so that what is unreleased becomes this version", name, name, place+2)
+		return nil, fmt.Errorf("CHANGELOG.md has no section [%s]", name)
 	}
 	var found []change
 	kind := ""

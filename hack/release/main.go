@@ -10,7 +10,6 @@ import (
 
 func main() {
 	var command struct {
-		Check  checkCommand  `cmd:"" help:"Say what is missing for a release of a version."`
 		Chart  chartCommand  `cmd:"" help:"Write the metadata of a release into a copy of the chart: annotations for Artifact Hub, and the digests of the images."`
 		Olm    olmCommand    `cmd:"" help:"Write the bundle for the Operator Lifecycle Manager."`
 		Prove  proveCommand  `cmd:"" help:"Write the provenance and the checksums of the files of a release, signed if there is a key."`

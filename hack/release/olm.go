@@ -169,12 +169,12 @@ func (b *olmBundle) add(all []*unstructured.Unstructured) error {
 	if err := b.bind(bindings, roles); err != nil {
 		return err
 	}
-	// Those with permissions are made by the Operator Lifecycle Manager.
+	// The Operator Lifecycle Manager makes the service accounts that have permissions: one that has none is named with no rule.
 	for _, account := range accounts {
 		if !slices.ContainsFunc(append(slices.Clone(b.cluster), b.namespaced...), func(p v1alpha1.StrategyDeploymentPermissions) bool {
 			return p.ServiceAccountName == account.GetName()
 		}) {
-			b.file(account)
+			b.namespaced = append(b.namespaced, v1alpha1.StrategyDeploymentPermissions{ServiceAccountName: account.GetName(), Rules: []rbacv1.PolicyRule{}})
 		}
 	}
 	return nil
