@@ -41,7 +41,7 @@ image() {
 }
 
 index() {
-	local command=("$WORK/bin/images" index --version "$VERSION" --arch "$(joined "${arches[@]}")" --registry "$REGISTRY" --out "$OUT")
+	local command=("$WORK/bin/images" index --version "$VERSION" --arch "$(joined "${arches[@]}")" --registry "$REGISTRY" --out "$OUT" ${OTHER_PACKAGES:+--other-packages})
 	"${command[@]}"
 	((${#key[@]})) || return 0
 	mkdir "$WORK/signatures"
@@ -82,5 +82,5 @@ step "the manifests" hack/release-manifests.sh "$VERSION" "$OUT"
 step "the chart" chart
 step "the bundle" olm
 step "the clients" hack/release-clients.sh "$VERSION" "$OUT"
-cp CHANGELOG.md LICENSE "$OUT"
+cp CHANGELOG.md LICENSE docs/examples/clusters/kind.yaml "$OUT"
 step "provenance and checksums" "$WORK/bin/release" prove --version "$VERSION" --revision "$REVISION" --platforms "$(joined $PLATFORMS)" "${key[@]}" "$OUT"

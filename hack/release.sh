@@ -5,6 +5,7 @@
 # plugin, the clients, the changelog, provenance, signatures and checksums. make release runs it.
 #
 # PLATFORMS are those of the images and of the plugin: that of this machine, a list, or `all`. SIGNING_KEY is a private key.
+# OTHER_PACKAGES=1 goes on if Debian has other versions of packages for the other architecture than this machine has.
 # REGISTRY is what images.txt and the bundle name. Everything is written into a folder beside DIST, which takes its place when it
 # is complete; an end by a signal leaves nothing. What a killed release has left is removed by the next one.
 set -euo pipefail

@@ -60,7 +60,7 @@ for deb in "$apt"/archives/*.deb; do
 	name=$(dpkg-deb --field "$deb" Package)
 	dpkg-deb --field "$deb" | sed "/^Package: /a Status: install ok installed" >>"$root/var/lib/dpkg/status"
 	echo >>"$root/var/lib/dpkg/status"
-	dpkg-deb --fsys-tarfile "$deb" | tar --list | sed -e 's|^\.||' -e 's|\(.\)/$|\1|' >"$root/var/lib/dpkg/info/$name.list"
+	dpkg-deb --fsys-tarfile "$deb" | tar --list | sed -e 's|^\.||' -e 's|/$||' -e '/^$/d' >"$root/var/lib/dpkg/info/$name.list"
 done
 # What update-alternatives does when the packages are configured: the libraries that programs ask for.
 (

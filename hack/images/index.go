@@ -26,12 +26,13 @@ const bundleType = "application/vnd.dev.sigstore.bundle.v0.3+json"
 
 // indexCommand writes images of several architectures.
 type indexCommand struct {
-	Version    string   `required:"" help:"Version of the images."`
-	Arch       []string `required:"" help:"Architectures, of which the command build has written the archives."`
-	Signatures string   `type:"existingdir" help:"Folder of the signatures, NAME.sigstore.json, which become referrers of the images."`
-	Registry   string   `default:"docker.io" help:"Registry that the list names."`
-	Out        string   `default:"dist" type:"path" help:"Folder of the archives."`
-	List       string   `default:"images.txt" help:"File of the list, in the same folder."`
+	Version       string   `required:"" help:"Version of the images."`
+	Arch          []string `required:"" help:"Architectures, of which the command build has written the archives."`
+	Signatures    string   `type:"existingdir" help:"Folder of the signatures, NAME.sigstore.json, which become referrers of the images."`
+	OtherPackages bool     `help:"Go on if the architectures have other versions of Debian's packages, and print which."`
+	Registry      string   `default:"docker.io" help:"Registry that the list names."`
+	Out           string   `default:"dist" type:"path" help:"Folder of the archives."`
+	List          string   `default:"images.txt" help:"File of the list, in the same folder."`
 }
 
 // Run writes the archives and the list.
@@ -230,5 +231,9 @@ func (c *indexCommand) samePackages(name string) error {
 		return nil
 	}
 	slices.Sort(different)
+	if c.OtherPackages {
+		fmt.Fprintf(os.Stderr, "images: %s: %s\n", name, strings.Join(different, "; "))
+		return nil
+	}
 	return fmt.Errorf("%s: upgrade the packages of this machine, and run `make sysroot REFRESH=1`", strings.Join(different, "; "))
 }
