@@ -14,7 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/imaging"
 	"mediastack.dev/runtime/internal/imaging/imagetest"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/purge"
@@ -32,7 +36,13 @@ const maxPatches = 2500
 func TestView_IsWithinItsBounds(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.useImages(t)
+	// The limits are those of an installation that sets none: other tests have lower ones.
+	pool, err := imaging.New(t.Context(), imaging.Config{Enabled: true, WorkerPath: testenv.Binary(t, imaging.ProgramName), Workers: 1, Queue: 4, Timeout: 10 * time.Minute,
+		MaxBytes: 64 << 20, MaxPixels: 100_000_000, MaxFrames: 1000, MaxAnimationPixels: 50_000_000, Memory: 2 << 30}, imaging.Deps{Registry: w.registry, Log: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	t.Cleanup(pool.Close)
+	w.registry = prometheus.NewRegistry()
+	w.service = w.newService(t, pool)
 	of := w.tenant(t, 20<<30)
 	images, huge := 39, 0
 	if os.Getenv(fullEnv) != "" {

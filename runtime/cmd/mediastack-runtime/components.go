@@ -406,7 +406,7 @@ func (b *builder) buildLogin() error {
 
 // signUploads issues an upload signature for the script of the files page, under the tool policy of the account as the page.
 func (b *builder) signUploads(r *http.Request, p account.Principal, seal bool) (header, signature string, expires time.Time, err error) {
-	signature, expires, err = b.auth.Issue(r.Context(), auth.Identity{Principal: p, Assistant: true}, api.SignatureRequest{Seal: &seal})
+	signature, expires, err = b.auth.IssueWithin(r.Context(), auth.Identity{Principal: p, Assistant: true}, api.SignatureRequest{Seal: &seal}, webfiles.SignatureTTL)
 	return b.auth.SignatureHeader, signature, expires, err
 }
 

@@ -78,6 +78,11 @@ func decodeCapability(text []byte, expires time.Time) (*upload.Capability, bool)
 // Issue returns a new upload signature for the caller's app: a capability if the request restricts more
 // than the group, or a MediaSettings pins a ceiling.
 func (a *Authenticator) Issue(ctx context.Context, identity Identity, request api.SignatureRequest) (signature string, expires time.Time, err error) {
+	return a.IssueWithin(ctx, identity, request, a.cfg.SignatureTTL)
+}
+
+// IssueWithin is Issue for a signature that is valid for most at most, if the request names no time.
+func (a *Authenticator) IssueWithin(ctx context.Context, identity Identity, request api.SignatureRequest, most time.Duration) (signature string, expires time.Time, err error) {
 	capability, err := requestedCapability(request)
 	if err != nil {
 		return "", time.Time{}, err
@@ -85,7 +90,7 @@ func (a *Authenticator) Issue(ctx context.Context, identity Identity, request ap
 	if err := checkSeal(identity, capability); err != nil {
 		return "", time.Time{}, err
 	}
-	lifetime, restricted := a.cfg.SignatureTTL, request.ExpiresIn != nil
+	lifetime, restricted := min(most, a.cfg.SignatureTTL), request.ExpiresIn != nil
 	if restricted {
 		if lifetime, err = requestedLifetime(*request.ExpiresIn); err != nil {
 			return "", time.Time{}, err

@@ -139,7 +139,7 @@ func recipeOutputs(recipes []media.Recipe) ([]protocol.Output, error) {
 			r.Quality = encoding.DefaultQuality()
 		}
 		o := protocol.Output{Width: uint16(r.Width), Height: uint16(r.Height), Fit: fit, Focus: focus, PointX: uint16(r.PointX), PointY: uint16(r.PointY),
-			Encoding: encoding, Quality: uint8(r.Quality), Background: r.Background, MaxBytes: uint32(r.MaxBytes)}
+			Encoding: encoding, Quality: uint8(r.Quality), Background: r.Background, MaxBytes: uint32(r.MaxBytes)} //nolint:gosec // checked above
 		if r.Sharpen {
 			o.Flags |= protocol.Sharpen
 		}

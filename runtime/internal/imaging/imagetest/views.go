@@ -85,12 +85,12 @@ func Huge(ctx context.Context) ([]File, error) {
 
 // Noise is a picture of random pixels.
 func Noise(width, height, number int) *image.NRGBA {
-	random := rand.New(rand.NewPCG(uint64(number), 7)) //nolint:gosec // a seed
+	random := rand.New(rand.NewPCG(uint64(number), 7))
 	picture := image.NewNRGBA(image.Rect(0, 0, width, height))
 	for y := range height {
 		for x := range width {
 			value := random.Uint32()
-			picture.SetNRGBA(x, y, color.NRGBA{uint8(value), uint8(value >> 8), uint8(value >> 16), 255}) //nolint:gosec // the low bits
+			picture.SetNRGBA(x, y, color.NRGBA{uint8(value), uint8(value >> 8), uint8(value >> 16), 255})
 		}
 	}
 	return picture
