@@ -42,7 +42,7 @@ func newWorld(t *testing.T) *world { t.Helper(); return &world{runtimetest.New(t
 // tenant creates an account that offers the toolset.
 func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec)) tenant {
 	t.Helper()
-	spec := account.Spec{Name: name, DisplayName: "The " + name, MaxStorage: 256 << 20, MaxUploadSize: 64 << 20}
+	spec := account.Spec{Name: name, DisplayName: "The " + name, Owners: []string{runtimetest.Owner}, MaxStorage: 256 << 20, MaxUploadSize: 64 << 20}
 	spec.ToolPolicy.Toolsets = []string{account.ToolsetCore, account.ToolsetHandover}
 	return w.Tenant(t, spec, change...)
 }
