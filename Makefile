@@ -187,7 +187,7 @@ test-stores: packages minio build dev-services ## Run the tests of objects, medi
 test-pages: test-programs ## Check every login page and the files page in every state in a browser, with screenshots of whole pages
 	@# The pictures of the documentation stay as they are. All tests of the package run with make test, without these screenshots and with smaller files.
 	pictures=$$(mktemp -d) && trap 'rm -rf "$$pictures"' EXIT && BROWSER_PICTURES=$$pictures $(SERVED) go test -count=1 -timeout 30m -run 'TestPages_AreAccessible|TestAPIReference_' ./hack/test/browser
-	MEDIASTACK_TEST_FULL=1 $(SERVED) go test -count=1 -v -timeout 30m -run TestLibrary_ ./hack/test/browser
+	MEDIASTACK_TEST_FULL=1 $(SERVED) go test -count=1 -v -timeout 30m -run "TestLibrary_|TestHandover_" ./hack/test/browser
 
 test-erasure: packages minio build dev-services ## Delete a versioned bucket of 10,000 objects with 3 versions and a delete marker each, and the rows of a million items
 	MEDIASTACK_TEST_OBJECTS=10000 go test -count=1 -timeout $(TEST_TIMEOUT) -v -run TestDrain_RemovesEveryVersion ./runtime/objectstore
