@@ -45,7 +45,7 @@ cluster-stop: bin/mediastack-cluster ## Stop the cluster of this checkout and re
 	@bin/mediastack-cluster stop $(ARGS)
 
 ##@ Build
-.PHONY: build images release generate client-types api-viewer fmt
+.PHONY: build images release sysroot generate client-types api-viewer fmt
 build: libvips ## Build the operator, the runtime and the image worker into bin/ (installs libvips-dev and a C compiler if they are missing)
 	@hack/go-build.sh "operator and runtime" -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./controllers/cmd/... ./runtime/cmd/mediastack-runtime
 	@CGO_ENABLED=1 hack/go-build.sh "image worker" -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./runtime/cmd/mediastack-imaging
@@ -56,9 +56,14 @@ images: build ## Build the container images into dist/, with a software bill of 
 	go -C hack/images build -o $(abspath $(BIN))/mediastack-images .
 	$(BIN)/mediastack-images build --bin $(BIN) --out $(DIST) --version $(VERSION) --revision $(REVISION) --created $(COMMITTED)
 
-release: kubectl ## Write everything of a release into dist/ (VERSION=v0.1.0; PLATFORMS="linux/amd64" selects those of the kubectl plugin; NIGHTLY=skip goes on without make nightly)
-	@hack/release-check.sh "$(VERSION)"
-	@KUBECTL=$(or $(KUBEBUILDER_ASSETS),$(KUBE))/kubectl HELM=$(TOOLS)/helm hack/release.sh "$(VERSION)"
+release: ## Write everything of a release into dist/ (VERSION=v0.1.0; PLATFORMS=all is for all platforms instead of that of this machine; SIGNING_KEY=cosign.key signs; REGISTRY names one; NIGHTLY=skip goes on without make nightly)
+	@PLATFORMS="$(PLATFORMS)" hack/release-check.sh "$(VERSION)"
+	@$(MAKE) kubectl helm
+	@KUBECTL=$(or $(KUBEBUILDER_ASSETS),$(KUBE))/kubectl HELM=$(TOOLS)/helm PLATFORMS="$(PLATFORMS)" SIGNING_KEY="$(SIGNING_KEY)" REGISTRY="$(REGISTRY)" REVISION=$(REVISION) COMMITTED=$(COMMITTED) \
+		hack/release.sh "$(VERSION)"
+
+sysroot: ## Download the packages of Debian that the image for arm64 is made of, into the cache (REFRESH=1 downloads them again)
+	@hack/sysroot.sh arm64 $(CACHE)/sysroot/arm64
 
 generate: tools helm ## Regenerate CRDs and their reference, deepcopy, RBAC, SQL and OpenAPI code, the chart's copies of them, what config/ has of the chart, and the tables of operations, settings and metrics
 	go run ./hack/operations .

@@ -36,7 +36,7 @@ var testRelease = release{version: "v1.2.3", revision: "0123456789abcdef01234567
 
 // checkout returns the sources of the images: the programs that make build wrote.
 func checkout() source {
-	return source{Bin: "../../bin", License: "../../LICENSE", Viewer: "../../runtime/internal/apidocs/swagger-ui"}
+	return source{Bin: "../../bin", Root: "/", License: "../../LICENSE", Viewer: "../../runtime/internal/apidocs/swagger-ui"}
 }
 
 func build(t *testing.T, name string, from source) *image {
@@ -288,7 +288,7 @@ func TestLoadedByName_RequiresTheHEICModule(t *testing.T) {
 func TestPackages_AFileOfNoPackageIsAnError(t *testing.T) {
 	t.Parallel()
 	own := filepath.Join(t.TempDir(), "libown.so")
-	if _, err := packagesOf(t.Context(), []string{own, "/usr/lib/os-release"}); err == nil || !strings.Contains(err.Error(), own) {
+	if _, err := packagesOf(t.Context(), "/", []string{own, "/usr/lib/os-release"}); err == nil || !strings.Contains(err.Error(), own) {
 		t.Errorf("%v", err)
 	}
 }

@@ -33,6 +33,9 @@ func (a *API) instructions(v view) string {
 
 // largeFileHint returns how to upload a file that is too large for upload_media.
 func (a *API) largeFileHint(v view) string {
+	if v.offers(account.RequestUpload) {
+		return fmt.Sprintf("for larger ones, or files on the user's device, call %s and give the user its page.", account.RequestUpload)
+	}
 	if !v.offers(account.CreateUploadSignature) {
 		return "for larger ones, have the user upload the file in another way."
 	}

@@ -157,7 +157,7 @@ func TestInstructions_FollowTheToolsets(t *testing.T) {
 		says, doesNot []string
 	}{
 		{plain, []string{"upload_media makes a draft, and seal_media makes it permanent", "for larger ones call create_upload_signature"}, []string{"restore_media", "search_media", "update_media changes"}},
-		{slim, []string{"The items of lists are short", "search_media finds", "update_media changes one item", "restore_media restores"}, nil},
+		{slim, []string{"The items of lists are short", "search_media finds", "update_media changes one item", "restore_media restores", "for larger ones, or files on the user's device, call request_upload"}, nil},
 		{reader, []string{"Stores the media files of one account."}, []string{"upload_media", "seal_media", "create_upload_signature"}},
 	} {
 		key := apiKey(tt.of.Key)
@@ -183,7 +183,7 @@ func TestInstructions_FollowTheToolsets(t *testing.T) {
 	}
 	for _, tool := range rt.tools(t, slim.Key) {
 		id, ok := tool.InputSchema.Properties["mediaId"]
-		want := map[string]string{"seal_media": "Id of the item, from upload_media, get_upload_from_url or list_drafts.", "get_media": "Id of the item, from upload_media, get_upload_from_url, list_media, search_media or list_drafts.",
+		want := map[string]string{"seal_media": "Id of the item, from upload_media, get_upload_from_url, get_upload or list_drafts.", "get_media": "Id of the item, from upload_media, get_upload_from_url, get_upload, list_media, search_media or list_drafts.",
 			"restore_media": "Id of the item, from list_deleted_media or delete_media."}[tool.Name]
 		if ok && want != "" && id.Description != want {
 			t.Errorf("mediaId of %s is %q, want %q", tool.Name, id.Description, want)

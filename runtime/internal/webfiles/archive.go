@@ -61,11 +61,26 @@ func (a *API) sendArchive(w http.ResponseWriter, r *http.Request, o fileOwner, i
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
-	if err := a.writeArchive(ctx, w, o.principal.Account.Bucket, items, first); err != nil {
-		httpapi.SetError(ctx, fmt.Errorf("sending an archive failed: %w", err))
+	to := &client{Writer: w}
+	if err := a.writeArchive(ctx, to, o.principal.Account.Bucket, items, first); err != nil {
+		if !to.gone && ctx.Err() == nil {
+			httpapi.SetError(ctx, fmt.Errorf("sending an archive failed: %w", err))
+		}
 		panic(http.ErrAbortHandler)
 	}
 	return nil
+}
+
+// client is the writer of a response that records whether the client is gone.
+type client struct {
+	io.Writer
+	gone bool
+}
+
+func (c *client) Write(p []byte) (int, error) {
+	n, err := c.Writer.Write(p)
+	c.gone = c.gone || err != nil
+	return n, err
 }
 
 // itemsOfArchive returns items whose originals fit into an archive.

@@ -20,6 +20,8 @@ var operationWords = map[account.Operation]string{
 	account.UploadMediaFromURL:    "upload files from websites",
 	account.GetUploadFromURL:      "see uploads from websites",
 	account.CreateUploadSignature: "let others upload files",
+	account.RequestUpload:         "ask you for files on a page",
+	account.GetUpload:             "see whether these files have come",
 	account.GetMediaSettings:      "see the settings for images",
 	account.UpdateMediaSettings:   "change the settings for images",
 	account.SearchMedia:           "search files",
