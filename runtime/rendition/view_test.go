@@ -49,6 +49,11 @@ func TestView_IsWithinItsBounds(t *testing.T) {
 		images, huge = 1000, 30
 	}
 	var took []time.Duration
+	slowest := map[string]time.Duration{} // of each kind
+	add := func(kind string, one time.Duration) {
+		took = append(took, one)
+		slowest[kind] = max(slowest[kind], one)
+	}
 	kinds := imagetest.ViewKinds()
 	for i := range images - huge {
 		kind := kinds[i%len(kinds)]
@@ -58,18 +63,21 @@ func TestView_IsWithinItsBounds(t *testing.T) {
 		}
 		file, err := kind.Make(t.Context(), width, height, i)
 		must(t, err)
-		took = append(took, w.look(t, of, file, fmt.Sprintf("%s %d of %d x %d", kind.Name, i, width, height), rendition.ViewSizes()[i/len(kinds)%2], kind))
+		add(kind.Name, w.look(t, of, file, fmt.Sprintf("%s %d of %d x %d", kind.Name, i, width, height), rendition.ViewSizes()[i/len(kinds)%2], kind))
 	}
 	if huge > 0 {
 		files, err := imagetest.Huge(t.Context())
 		must(t, err)
 		for i := range huge {
 			file := files[i%len(files)]
-			took = append(took, w.look(t, of, file.Data, file.Name, rendition.ViewSizes()[i/len(files)%2], imagetest.ViewKind{}))
+			add(file.Name, w.look(t, of, file.Data, file.Name, rendition.ViewSizes()[i/len(files)%2], imagetest.ViewKind{}))
 		}
 	}
 	slices.Sort(took)
 	t.Logf("%d views: the median is %v, p99 %v, the longest %v", len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+	for kind, longest := range slowest {
+		t.Logf("%v for the slowest %s", longest, kind)
+	}
 }
 
 // look views an image, checks the picture, and returns how long it took.
