@@ -184,7 +184,7 @@ func (b *olmBundle) file(object *unstructured.Unstructured) {
 	b.files[strings.ToLower(object.GetKind())+"-"+object.GetName()+".yaml"] = object
 }
 
-// bind joins the rules of roles with the service accounts that have them.
+// bind adds the rules of roles to the service accounts that have them.
 func (b *olmBundle) bind(bindings []*unstructured.Unstructured, roles map[string][]rbacv1.PolicyRule) error {
 	used := map[string]bool{}
 	for _, object := range bindings {
