@@ -90,7 +90,7 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race presubmit presubmit-plain presubmit-race nightly flaky suite-times test-programs test-modules test-images test-arm64 test-pages e2e zero-loss reproduce test-stores test-erasure test-migrations test-operator test-bodies test-requests test-cdn lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
+.PHONY: test test-race presubmit presubmit-plain presubmit-race nightly flaky suite-times test-programs test-modules test-images test-arm64 test-pages e2e zero-loss reproduce test-stores test-erasure test-migrations test-operator test-bodies test-requests test-views test-cdn lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -244,6 +244,9 @@ test-bodies: packages build dev-services ## Hold 4,300 connections with bodies t
 
 test-requests: packages build dev-services ## Send a credential in each format in each field of each route, ten thousand addresses that no preset allows, as many uploads to full accounts, 64 writers of events, ten thousand histories of searches, and 100 kills of clamd
 	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m -run 'TestMisplacedCredentials_|TestPresets_AddressesThatNone|TestRejectedUploads_|TestCommit_WhoseServerIsKilled|TestFeed_MissesNothing|TestSearch_EqualsModel|TestClamd_KilledAgain' ./runtime/cmd/mediastack-runtime ./runtime/gate ./runtime/internal/rest ./runtime/journal ./runtime/postgres ./runtime/upload
+
+test-views: packages build dev-services ## Make pictures for models of 1,000 images of all kinds, 30 of them of 100 megapixels, and print how long that takes
+	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m -run 'TestView_IsWithinItsBounds' ./runtime/rendition
 
 test-cdn: packages build dev-services ## Make 10,000 changes beside 60 reads a second at an edge, kill replicas 100 times, and have the edge away for 10 minutes; print how soon it forgets
 	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=15m go test -count=1 -v -timeout 120m -run 'TestEdge_(CatchesUp|HasNothingStale)' ./hack/test/cdn

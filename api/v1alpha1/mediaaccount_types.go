@@ -93,8 +93,8 @@ type AppSpec struct {
 
 // MCPSpec is the tool policy of an account.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.readOnly) || !self.readOnly || !has(self.tools) || self.tools.exists(t, t in ['list_media', 'get_media', 'get_media_count', 'get_total_storage', 'get_upload_from_url', 'get_media_settings', 'search_media', 'list_drafts', 'list_groups', 'list_metadata_keys', 'list_deleted_media', 'list_activity', 'get_approval'])",message="with readOnly none of these tools is left: add one that changes nothing, such as list_media, or remove readOnly",fieldPath=".tools"
-// +kubebuilder:validation:XValidation:rule="!has(self.readOnly) || !self.readOnly || !has(self.toolsets) || self.toolsets.exists(s, s in ['core', 'fetch', 'find', 'undo', 'activity', 'approval'])",message="with readOnly none of these toolsets has a tool left: add one that has tools which change nothing, such as core, or remove readOnly",fieldPath=".toolsets"
+// +kubebuilder:validation:XValidation:rule="!has(self.readOnly) || !self.readOnly || !has(self.tools) || self.tools.exists(t, t in ['list_media', 'get_media', 'get_media_count', 'get_total_storage', 'get_upload_from_url', 'get_media_settings', 'search_media', 'list_drafts', 'list_groups', 'list_metadata_keys', 'list_deleted_media', 'list_activity', 'get_upload', 'view_media'])",message="with readOnly none of these tools is left: add one that changes nothing, such as list_media, or remove readOnly",fieldPath=".tools"
+// +kubebuilder:validation:XValidation:rule="!has(self.readOnly) || !self.readOnly || !has(self.toolsets) || self.toolsets.exists(s, s in ['core', 'fetch', 'find', 'undo', 'activity', 'handover', 'see'])",message="with readOnly none of these toolsets has a tool left: add one that has tools which change nothing, such as core, or remove readOnly",fieldPath=".toolsets"
 type MCPSpec struct {
 	// Toolsets lists the sets of tools that assistants get: a tool of another set is neither listed
 	// nor callable. core are the ten basic tools; if the list is omitted, it is core alone. Keep the list short: each tool takes a part of what

@@ -34,6 +34,11 @@ const (
 
 	ListActivity Operation = "list_activity"
 
+	RequestUpload Operation = "request_upload"
+	GetUpload     Operation = "get_upload"
+
+	ViewMedia Operation = "view_media"
+
 	GetApproval Operation = "get_approval"
 )
 
@@ -55,12 +60,16 @@ const (
 	ToolsetUndo     = "undo"
 	ToolsetFetch    = "fetch"
 	ToolsetActivity = "activity"
+	// ToolsetHandover has the tools by which a person hands a file over on a page.
+	ToolsetHandover = "handover"
 	// ToolsetCapabilities has no tool of its own: it adds arguments to create_upload_signature.
 	ToolsetCapabilities = "capabilities"
 	// ToolsetUploads has no tool of its own: it adds what was stored to the result of upload_media.
 	ToolsetUploads = "uploads"
 	// ToolsetSlim has no tool of its own: it shortens the items of lists, and completes those of tools that return one.
 	ToolsetSlim = "slim"
+	// ToolsetSee shows images.
+	ToolsetSee = "see"
 	// ToolsetApproval is that of accounts with spec.mcp.approval. It cannot be chosen.
 	ToolsetApproval = "approval"
 )
@@ -93,6 +102,9 @@ var operations = []struct {
 	{ListDeletedMedia, Reading, ToolsetUndo},
 	{RestoreMedia, Writing, ToolsetUndo},
 	{ListActivity, Reading, ToolsetActivity},
+	{RequestUpload, Writing, ToolsetHandover},
+	{GetUpload, Reading, ToolsetHandover},
+	{ViewMedia, Reading, ToolsetSee},
 	{GetApproval, Reading, ToolsetApproval},
 }
 
@@ -133,7 +145,7 @@ func (o Operation) Toolset() string {
 
 // Toolsets returns all toolsets.
 func Toolsets() []string {
-	return []string{ToolsetCore, ToolsetOrganize, ToolsetFind, ToolsetUndo, ToolsetCapabilities, ToolsetFetch, ToolsetUploads, ToolsetActivity, ToolsetSlim}
+	return []string{ToolsetCore, ToolsetOrganize, ToolsetFind, ToolsetUndo, ToolsetCapabilities, ToolsetFetch, ToolsetUploads, ToolsetActivity, ToolsetSlim, ToolsetSee, ToolsetHandover}
 }
 
 // ToolPolicy restricts what assistants and connected applications may do in an account.

@@ -78,6 +78,9 @@ func ParseTime(text string) (time.Time, bool) {
 	for _, layout := range layouts {
 		// time.Parse accepts fractions of a second after every layout with seconds.
 		if at, err := time.Parse(layout, text); err == nil && at.Format(layout) == strings.Replace(text, "+00:00", "Z", 1) {
+			if _, offset := at.Zone(); offset <= -24*60*60 || offset >= 24*60*60 { // which time.Parse accepts
+				return time.Time{}, false
+			}
 			return at.UTC(), true
 		}
 	}

@@ -78,7 +78,7 @@ func TestParseTime_ALocalTimeIsTakenForUTC(t *testing.T) {
 			t.Errorf("%s: got %v, %v", text, at, ok)
 		}
 	}
-	for _, text := range []string{"", "24", "2024-5-1", "2024-05-01 12:30:45", "2024-05-01T12:30", "2024-05-01T12:30:45,5", "2024-05-01T12:30:45+0200", "x2024", "2024 "} {
+	for _, text := range []string{"", "24", "2024-5-1", "2024-05-01 12:30:45", "2024-05-01T12:30", "2024-05-01T12:30:45,5", "2024-05-01T12:30:45+0200", "2024-05-01T12:30:45+24:00", "2024-05-01T12:30:45-24:00", "x2024", "2024 "} {
 		if at, ok := capture.ParseTime(text); ok {
 			t.Errorf("%q: got %v", text, at)
 		}

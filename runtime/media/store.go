@@ -54,6 +54,8 @@ type Store interface {
 	// RestoreItem restores a deleted item, and reports whether it did: an item that is not deleted is
 	// returned unchanged.
 	RestoreItem(ctx context.Context, scope Scope, id uuid.UUID) (item Item, restored bool, err error)
+	// Deleted returns a deleted item that can be restored; ErrItemNotFound.
+	Deleted(ctx context.Context, scope Scope, id uuid.UUID) (DeletedItem, error)
 	// ListDeleted returns deleted items that can be restored, the latest delete first, and how many there are.
 	ListDeleted(ctx context.Context, scope Scope, limit, offset int) (DeletedList, error)
 	// ListItems returns sealed items, newest first, and how many there are, in one snapshot.

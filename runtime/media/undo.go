@@ -81,6 +81,11 @@ func (s *Service) Restore(ctx context.Context, p account.Principal, id uuid.UUID
 	return item, err
 }
 
+// Deleted returns a deleted item that can be restored; ErrItemNotFound.
+func (s *Service) Deleted(ctx context.Context, p account.Principal, id uuid.UUID) (DeletedItem, error) {
+	return s.store.Deleted(ctx, ScopeOf(p), id)
+}
+
 // ListDeleted returns one page of the deleted items that can be restored, the latest delete first.
 func (s *Service) ListDeleted(ctx context.Context, p account.Principal, page, limit int) (DeletedPage, error) {
 	if err := checkPage(page, limit); err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -67,10 +68,14 @@ func (s *Service) Principal(ctx context.Context, session LoginSession, accountID
 	if !session.LoggedIn() || session.AuthorizationRequest != nil {
 		return account.Principal{}, ReasonNotLoggedIn.Fault()
 	}
+	noSuchApp := fault.New(fault.Forbidden, "There is no such app, or you do not own its account (any more).")
+	if !utf8.ValidString(app) || strings.Contains(app, "\x00") { // PostgreSQL has no such texts
+		return account.Principal{}, noSuchApp
+	}
 	principal, err := s.Store.FindPrincipalOfOwner(ctx, session.Email, accountID, cmp.Or(app, account.DefaultApp), s.Now())
 	if fault.Is(err, fault.NotFound) {
 		if app != "" {
-			return account.Principal{}, fault.New(fault.Forbidden, "There is no such app, or you do not own its account (any more).")
+			return account.Principal{}, noSuchApp
 		}
 		return account.Principal{}, ReasonNotOwner.Fault()
 	}

@@ -34,7 +34,7 @@ func (s search) traitsMatch(args *arguments) string {
 		for i, part := range []uint8{traits.Near.Red, traits.Near.Green, traits.Near.Blue} {
 			squares = append(squares, fmt.Sprintf("power(get_byte(decode(substr(dominant_color, 2), 'hex'), %d) - %s::int, 2)", i, args.add(int(part))))
 		}
-		condition += " AND " + strings.Join(squares, " + ") + " <= " + args.add(media.MaxColorDistance*media.MaxColorDistance) + "::int"
+		condition += " AND coalesce(" + strings.Join(squares, " + ") + " <= " + args.add(media.MaxColorDistance*media.MaxColorDistance) + "::int, false)"
 	}
 	return condition
 }

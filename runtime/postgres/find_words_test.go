@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/jackc/pgx/v5"
 	"golang.org/x/text/unicode/norm"
 
 	"mediastack.dev/hack/testenv/check"
@@ -331,5 +333,28 @@ func TestMetadataKeys_AreThoseOfTheNewestItems(t *testing.T) {
 		if examined == 100 && fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%v, want %v", got, want)
 		}
+	}
+}
+
+// A scan that ends at an item without a color says where it has ended.
+func TestFind_ByColorAmongFilesWithoutColors(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(16, 9))
+	store, url := setup(t)
+	postgres.BoundSearches(store, 5, 5, 5, 5)
+	scope := provisioned(t, store)
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	var items []media.Item
+	for range 30 {
+		item := randomItem(random, scope)
+		item.Facts = media.Facts{}
+		items = append(items, item)
+	}
+	insertItems(t, conn, items)
+	found, err := store.Items.FindItems(t.Context(), scope, media.Query{Search: media.Search{Traits: media.Traits{Near: &media.Color{Red: 0x80}}}, Limit: 3}, nil, 4)
+	if err != nil || len(found.Items) != 0 {
+		t.Errorf("%d items, %v", len(found.Items), err)
 	}
 }

@@ -44,6 +44,8 @@ type (
 	Gates struct{ *Store }
 	// Approvals keeps what waits for the yes of an owner.
 	Approvals struct{ *Store }
+	// Handovers keeps the files that assistants request of a person.
+	Handovers struct{ *Store }
 	// Webhooks keeps webhooks, and finds the events that they send.
 	Webhooks struct{ *Store }
 	// CDN keeps what a CDN has to forget.

@@ -221,6 +221,21 @@ func (s Items) RestoreItem(ctx context.Context, scope media.Scope, id uuid.UUID)
 	return itemOf(sqlgen.Item(row)), true, nil
 }
 
+// Deleted implements media.Store.
+func (s Items) Deleted(ctx context.Context, scope media.Scope, id uuid.UUID) (media.DeletedItem, error) {
+	row, err := s.idempotentFor(scope.AccountID).Tombstone(ctx, sqlgen.TombstoneParams{AppID: scope.AppID, ID: id})
+	if err != nil {
+		return media.DeletedItem{}, itemFault(err, "read a deleted item")
+	}
+	return deletedItemOf(row), nil
+}
+
+func deletedItemOf(row sqlgen.StoredItem) media.DeletedItem {
+	deleted := media.DeletedItem{Item: itemOf(sqlgen.Item(row)), DeletedAt: *row.DeletedAt, RestorableUntil: *row.RestorableUntil}
+	deleted.SealedAt = row.WasSealedAt
+	return deleted
+}
+
 // ListDeleted implements media.Store.
 func (s Items) ListDeleted(ctx context.Context, scope media.Scope, limit, offset int) (media.DeletedList, error) {
 	return repeat(ctx, s.Store, scope.AccountID, func(ctx context.Context) (media.DeletedList, error) {
@@ -234,9 +249,7 @@ func (s Items) ListDeleted(ctx context.Context, scope media.Scope, limit, offset
 		}
 		list := media.DeletedList{Items: make([]media.DeletedItem, 0, len(rows)), Total: total}
 		for _, row := range rows {
-			deleted := media.DeletedItem{Item: itemOf(sqlgen.Item(row)), DeletedAt: *row.DeletedAt, RestorableUntil: *row.RestorableUntil}
-			deleted.SealedAt = row.WasSealedAt
-			list.Items = append(list.Items, deleted)
+			list.Items = append(list.Items, deletedItemOf(row))
 		}
 		return list, nil
 	})

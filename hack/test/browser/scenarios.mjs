@@ -931,6 +931,55 @@ scenarios['several files are uploaded at once, and go on after the connection wa
   same((await user.names()).sort(), [...names].sort(), 'the files')
 })
 
+// traffic counts the requests of the uploads of a page by method and status: "POST 201".
+function traffic(user) {
+  const counts = {}
+  user.page.on('response', (response) => {
+    const path = new URL(response.url()).pathname
+    if (!path.startsWith('/media/create/resumable') && path !== '/account/files/signature') return
+    const kind = `${path === '/account/files/signature' ? 'signature' : response.request().method()} ${response.status()}`
+    counts[kind] = (counts[kind] ?? 0) + 1
+  })
+  return counts
+}
+
+scenarios['files that begin at once are sent once, and leave no upload behind'] = as({ address: fixture.galleries.shift(), javascript: true }, async (user) => {
+  const { files } = fixture.options
+  await user.logIn('/account/files')
+  const counts = traffic(user)
+  await user.open('.upload')
+  const names = ['Desert road.png', 'Alpine morning.png', 'Beach at dusk.png', 'Price list 2026.pdf']
+  await (await user.page.$('#file')).uploadFile(...names.map((name) => `${files}/${name}`))
+  await Promise.all([user.page.waitForNavigation(), user.page.click('.upload button.main')])
+  await waitFor(async () => (await user.names()).length === 4, 'the list of the files')
+  same(counts, { 'signature 200': 1, 'POST 201': 4, 'PATCH 204': 4 }, 'the requests')
+  await user.expectNoText('Running uploads')
+})
+
+scenarios['an upload goes on after a reload of the page'] = as({ address: fixture.galleries.shift(), javascript: true }, async (user) => {
+  const { files } = fixture.options
+  await user.logIn('/account/files')
+  user.page.on('dialog', (dialog) => dialog.accept()) // the page asks whether to leave
+  const counts = traffic(user)
+  const slow = await user.page.createCDPSession()
+  const begin = async () => {
+    await user.open('.upload')
+    await (await user.page.$('#file')).uploadFile(`${files}/archive.bin`)
+  }
+  await begin()
+  await slow.send('Network.enable')
+  await slow.send('Network.emulateNetworkConditions', { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: 20_000 })
+  await user.page.click('.upload button.main')
+  await waitFor(() => user.page.evaluate(() => Object.keys(localStorage).length === 1), 'the upload to begin')
+  await user.page.reload()
+  await slow.send('Network.emulateNetworkConditions', { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: -1 })
+  await begin()
+  await Promise.all([user.page.waitForNavigation(), user.page.click('.upload button.main')])
+  await waitFor(async () => (await user.names()).length === 1, 'the list of the files')
+  expect(counts['POST 201'] === 1 && counts['HEAD 200'] >= 1 && !counts['HEAD 404'], `the requests are ${JSON.stringify(counts)}`)
+  await user.expectNoText('Running uploads')
+})
+
 scenarios['files that are dropped on the page are uploaded, and one is cancelled'] = as({ address: fixture.galleries.shift(), javascript: true }, async (user) => {
   await user.logIn('/account/files')
   await user.page.setOfflineMode(true)

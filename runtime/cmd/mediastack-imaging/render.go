@@ -50,7 +50,10 @@ type sink interface {
 // render makes the pictures of a job. Each may fail without the others. The error is a *rejectedError if there is none,
 // since the file is corrupt or over a limit.
 func render(file []byte, job protocol.Job, to sink) error {
-	whole := file
+	var found capture.Capture
+	if len(job.Outputs) > 0 && job.Outputs[0].Flags&protocol.Thumbnail != 0 {
+		found = readCapture(file, job) // before the chunks that have it are removed
+	}
 	file, animated := stripTextChunks(file)
 	header, err := vips.ReadHeader(file)
 	if err != nil {
@@ -80,7 +83,7 @@ func render(file []byte, job protocol.Job, to sink) error {
 				preview(picture, &facts)
 			}
 			if err = to.sendFacts(facts); err == nil && output.Flags&protocol.Thumbnail != 0 {
-				err = to.sendCapture(readCapture(whole, job))
+				err = to.sendCapture(found)
 			}
 		}
 		if failure != nil {
@@ -267,6 +270,9 @@ func (s *source) picture(output protocol.Output, bytes uint64) (vips.Output, *re
 	var picture vips.Output
 	var err error
 	recipe := s.recipe(output)
+	if recipe.MaxBytes > 0 {
+		recipe.MaxBytes = int(min(uint64(recipe.MaxBytes), bytes)) //nolint:gosec // it was an int
+	}
 	if recipe.Shrink = f.shrink; f.frames > 1 {
 		picture, err = vips.Animate(image, recipe)
 	} else {
@@ -329,7 +335,7 @@ var focuses = map[protocol.Focus]vips.Focus{protocol.FocusAttention: vips.Attent
 
 // recipe returns the recipe of an output for this file.
 func (s *source) recipe(output protocol.Output) vips.Recipe {
-	recipe := vips.Recipe{Background: output.Background, Encoding: output.Encoding, Quality: max(int(output.Quality), 1)}
+	recipe := vips.Recipe{Background: output.Background, Encoding: output.Encoding, Quality: max(int(output.Quality), 1), MaxBytes: int(output.MaxBytes)}
 	if output.Encoding == imageformat.WebP {
 		recipe.Quality = int(output.Quality)
 	}

@@ -18,6 +18,7 @@ import (
 	"mediastack.dev/runtime/cdn"
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/gate"
+	"mediastack.dev/runtime/handover"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/api"
@@ -39,6 +40,7 @@ import (
 	"mediastack.dev/runtime/internal/tus"
 	"mediastack.dev/runtime/internal/webfiles"
 	"mediastack.dev/runtime/internal/webhookclient"
+	"mediastack.dev/runtime/internal/webupload"
 	"mediastack.dev/runtime/inventory"
 	"mediastack.dev/runtime/journal"
 	"mediastack.dev/runtime/keys"
@@ -103,6 +105,7 @@ type builder struct {
 	documents api.Documents
 	shown     *pages.Pages // nil where nobody can log in
 	fetches   *fetch.Service
+	handovers *handover.Service
 	mounts    []func(chi.Router)
 }
 
@@ -323,11 +326,17 @@ func (b *builder) buildAPIs() error {
 	if err != nil {
 		return err
 	}
-	if b.Mail.Enabled() {
-		if b.shown, err = pages.New(b.Pages); err != nil {
-			return usageError{err}
-		}
+	shown, err := pages.New(b.Pages)
+	if err != nil {
+		return usageError{err}
 	}
+	if b.Mail.Enabled() {
+		b.shown = shown
+	}
+	if b.handovers, err = handover.New(b.Handover, handover.Deps{Store: b.store.Handovers, Drained: b.drained.Done(), Now: time.Now}); err != nil {
+		return usageError{err}
+	}
+	uploadPage := webupload.New(webupload.Deps{Requests: b.handovers, Auth: b.auth, Uploads: b.uploads, Items: b.items, Pages: shown, Assets: !b.Mail.Enabled(), APIs: []func(chi.Router){routes.Mount, b.tus.Mount}, BaseURL: b.Server.BaseURL})
 	found, err := newListing(b.Listing, b.Server, b.Pages, b.shown)
 	if err != nil {
 		return usageError{err}
@@ -338,7 +347,11 @@ func (b *builder) buildAPIs() error {
 	for _, icon := range iconsOf(b.Server.BaseURL, b.shown) {
 		toolsCfg.Icons = append(toolsCfg.Icons, sdk.Icon{Source: icon.URL, MIMEType: icon.Type, Sizes: icon.Sizes})
 	}
-	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: b.items, Items: b.itemCache, Uploads: b.uploads, Settings: preferences, Fetch: b.fetches, Activity: b.activity, Approvals: b.asks(), Auth: b.auth, Documents: b.documents, Origins: b.allowed, Limits: b.limits})
+	toolsDeps := mcp.Deps{Media: b.items, Items: b.itemCache, Uploads: b.uploads, Settings: preferences, Fetch: b.fetches, Activity: b.activity, Approvals: b.asks(), Handover: b.handovers, Auth: b.auth, Documents: b.documents, Origins: b.allowed, Limits: b.limits}
+	if b.Images.Enabled {
+		toolsDeps.Views = b.pictures
+	}
+	tools, err := mcp.New(toolsCfg, toolsDeps)
 	if err != nil {
 		return err
 	}
@@ -346,7 +359,7 @@ func (b *builder) buildAPIs() error {
 		return err
 	}
 	reference, err := apidocs.New()
-	b.mounts = []func(chi.Router){routes.Mount, b.tus.Mount, tools.Mount, found.Mount, b.files.Mount, reference.Mount}
+	b.mounts = []func(chi.Router){routes.Mount, b.tus.Mount, tools.Mount, uploadPage.Mount, found.Mount, b.files.Mount, reference.Mount}
 	return err
 }
 
@@ -393,7 +406,7 @@ func (b *builder) buildLogin() error {
 
 // signUploads issues an upload signature for the script of the files page, under the tool policy of the account as the page.
 func (b *builder) signUploads(r *http.Request, p account.Principal, seal bool) (header, signature string, expires time.Time, err error) {
-	signature, expires, err = b.auth.Issue(r.Context(), auth.Identity{Principal: p, Assistant: true}, api.SignatureRequest{Seal: &seal})
+	signature, expires, err = b.auth.IssueWithin(r.Context(), auth.Identity{Principal: p, Assistant: true}, api.SignatureRequest{Seal: &seal}, webfiles.SignatureTTL)
 	return b.auth.SignatureHeader, signature, expires, err
 }
 

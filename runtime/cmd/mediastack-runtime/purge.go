@@ -11,6 +11,7 @@ import (
 	"mediastack.dev/runtime/cdn"
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/gate"
+	"mediastack.dev/runtime/handover"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/traceexport"
 	"mediastack.dev/runtime/inventory"
@@ -58,6 +59,8 @@ type purgeSummary struct {
 	QuarantinePurged int `json:"quarantinePurged"`
 	// ApprovalsPurged counts the requests to owners that have expired.
 	ApprovalsPurged int `json:"approvalsPurged"`
+	// UploadRequestsPurged counts the requests of assistants for a file that have expired.
+	UploadRequestsPurged int `json:"uploadRequestsPurged"`
 }
 
 // maintenanceConns are the connections of a command that works through one statement after the
@@ -124,6 +127,10 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 		},
 		func(ctx context.Context, batches purge.Batches) (err error) {
 			summary.ApprovalsPurged, err = approval.Purge(ctx, store.Approvals, batches, time.Now())
+			return err
+		},
+		func(ctx context.Context, batches purge.Batches) (err error) {
+			summary.UploadRequestsPurged, err = handover.Purge(ctx, store.Handovers, batches, time.Now())
 			return err
 		})
 	recordPurge(ctx, store, summary, swept, started, log)

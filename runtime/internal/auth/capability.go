@@ -14,6 +14,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/handover"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
@@ -25,7 +26,7 @@ import (
 const maxCapability = 4 << 10
 
 // nonceLength is the length of what makes a capability unique, in bytes.
-const nonceLength = 16
+const nonceLength = handover.NonceLength
 
 // signedCapability is a capability as an upload signature contains it.
 type signedCapability struct {
@@ -35,8 +36,14 @@ type signedCapability struct {
 
 // encodeCapability returns the JSON of a capability with a new nonce.
 func encodeCapability(c upload.Capability) (string, error) {
-	signed := signedCapability{Nonce: make([]byte, nonceLength), Capability: c}
-	_, _ = rand.Read(signed.Nonce) // it never fails
+	nonce := make([]byte, nonceLength)
+	_, _ = rand.Read(nonce) // it never fails
+	return encodeCapabilityWith(nonce, c)
+}
+
+// encodeCapabilityWith returns the JSON of a capability with a nonce.
+func encodeCapabilityWith(nonce []byte, c upload.Capability) (string, error) {
+	signed := signedCapability{Nonce: nonce, Capability: c}
 	signed.ID = nil
 	text, err := json.Marshal(signed)
 	if err != nil {
@@ -71,17 +78,19 @@ func decodeCapability(text []byte, expires time.Time) (*upload.Capability, bool)
 // Issue returns a new upload signature for the caller's app: a capability if the request restricts more
 // than the group, or a MediaSettings pins a ceiling.
 func (a *Authenticator) Issue(ctx context.Context, identity Identity, request api.SignatureRequest) (signature string, expires time.Time, err error) {
+	return a.IssueWithin(ctx, identity, request, a.cfg.SignatureTTL)
+}
+
+// IssueWithin is Issue for a signature that is valid for most at most, if the request names no time.
+func (a *Authenticator) IssueWithin(ctx context.Context, identity Identity, request api.SignatureRequest, most time.Duration) (signature string, expires time.Time, err error) {
 	capability, err := requestedCapability(request)
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	if capability.Seal && identity.underToolPolicy() && !identity.Account.ToolPolicy.Allows(account.SealMedia) {
-		return "", time.Time{}, fault.New(fault.Forbidden, "%s is not allowed for assistants and connected applications in this account: leave out seal", account.SealMedia)
+	if err := checkSeal(identity, capability); err != nil {
+		return "", time.Time{}, err
 	}
-	if capability.Seal && capability.Access != media.Private && identity.Guard.Publishes() != nil {
-		return "", time.Time{}, errPublishingSignature
-	}
-	lifetime, restricted := a.cfg.SignatureTTL, request.ExpiresIn != nil
+	lifetime, restricted := min(most, a.cfg.SignatureTTL), request.ExpiresIn != nil
 	if restricted {
 		if lifetime, err = requestedLifetime(*request.ExpiresIn); err != nil {
 			return "", time.Time{}, err
@@ -106,6 +115,17 @@ func (a *Authenticator) Issue(ctx context.Context, identity Identity, request ap
 		}
 	}
 	return encodeSignature(a.store.Cell(), a.signer, claims), claims.expires, nil
+}
+
+// checkSeal rejects a capability that seals what the caller may not seal.
+func checkSeal(identity Identity, capability upload.Capability) error {
+	if capability.Seal && identity.underToolPolicy() && !identity.Account.ToolPolicy.Allows(account.SealMedia) {
+		return fault.New(fault.Forbidden, "%s is not allowed for assistants and connected applications in this account: leave out seal", account.SealMedia)
+	}
+	if capability.Seal && capability.Access != media.Private && identity.Guard.Publishes() != nil {
+		return errPublishingSignature
+	}
+	return nil
 }
 
 // errPublishingSignature is the fault of a signature that would publish what the owner of the account wants to be asked about.

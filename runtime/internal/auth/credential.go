@@ -170,8 +170,14 @@ func (a *Authenticator) authenticateSignature(ctx context.Context, signature str
 		return Identity{}, err
 	case !claims.matches(session) || a.validateSession(session, public) != nil:
 		return Identity{}, rejected
+	case claims.capability != nil && claims.capability.Requested:
+		if !mayHandOver(session) {
+			return Identity{}, rejected
+		}
 	case claims.grantID != uuid.Nil && !mayUpload(session):
 		return Identity{}, rejected
+	}
+	switch {
 	case !claims.maySeal(session):
 		return Identity{}, NotAllowed(account.SealMedia)
 	case claims.capability != nil && claims.capability.Seal && claims.capability.Access != media.Private && claims.guarded(session.Principal).Guard.Publishes() != nil:

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"image"
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -146,5 +148,20 @@ func TestReadCapture_WithoutWorkers(t *testing.T) {
 	pool := open(t, imaging.Config{})
 	if got, err := pool.ReadCapture(t.Context(), captureJob([]byte("file"), true)); err != nil || got.Known() || pool.ReadsCaptures() {
 		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// The texts of a PNG are read with its derivatives, though libvips does not get them.
+func TestCapture_OfTheTextsOfAPNG(t *testing.T) {
+	t.Parallel()
+	pool := open(t, config(realWorker(t)))
+	packet := `<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><rdf:Description xmlns:xmp="http://ns.adobe.com/xap/1.0/" xmp:Rating="4" xmp:CreateDate="2020-01-01T00:00:00Z"/></rdf:RDF></x:xmpmeta>`
+	file := imagetest.WithChunks(imagetest.PNG(image.NewGray(image.Rect(0, 0, 64, 64))), imagetest.Chunk("tEXt", []byte("Title\x00Tower")), imagetest.Chunk("iTXt", []byte("XML:com.adobe.xmp\x00\x00\x00\x00\x00"+packet)))
+	facts, made, err := pool.Derive(t.Context(), request("image/png", file))
+	if err != nil || len(made) == 0 || !facts.CaptureRead {
+		t.Fatalf("%d derivatives, %v", len(made), err)
+	}
+	if want := (capture.Capture{At: "2020-01-01T00:00:00Z", Title: "Tower", Rating: 4}); !reflect.DeepEqual(facts.Capture, want) {
+		t.Errorf("read %+v, not %+v", facts.Capture, want)
 	}
 }

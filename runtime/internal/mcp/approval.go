@@ -63,7 +63,7 @@ func (t tool) asking(v view) tool {
 		alternatives = []schema{{Required: t.output.Required}}
 	}
 	t.output.Properties = slices.Concat(t.output.Properties, askedResult())
-	t.output.AnyOf = append(slices.Clone(alternatives), schema{Required: properties(askedResult()).names()})
+	t.output.AnyOf = append(slices.Clone(alternatives), schema{Required: askedResult().names()})
 	t.output.Required = nil
 	return t
 }

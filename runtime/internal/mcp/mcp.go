@@ -20,6 +20,7 @@ import (
 
 	"mediastack.dev/runtime/approval"
 	"mediastack.dev/runtime/fetch"
+	"mediastack.dev/runtime/handover"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
@@ -71,7 +72,11 @@ type Deps struct {
 	Activity *journal.Activity
 	// Approvals record what waits for the yes of an owner; nil = nothing can, so what would have to wait is rejected.
 	Approvals *approval.Service
-	Auth      *auth.Authenticator
+	// Handover are the files that assistants request of a person; nil = there is no page for that.
+	Handover *handover.Service
+	// Views makes the pictures of the toolset see; nil = there are none, and no such tool.
+	Views Views
+	Auth  *auth.Authenticator
 	// Documents are those of items.
 	Documents api.Documents
 	// Origins are the web origins whose pages may call; nil = only those of the base URL.

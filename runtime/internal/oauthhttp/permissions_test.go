@@ -44,6 +44,7 @@ var reviewed = struct {
 		account.GetUploadFromURL:      "uploads that are not complete yet",
 		account.GetMediaSettings:      "the settings for images",
 		account.ListActivity:          "See who has added, changed and deleted files, and when",
+		account.ViewMedia:             "download all files of the account",
 		account.GetApproval:           "List, search and download", // only of what it has asked for itself
 		account.ListDeletedMedia:      "See deleted files that can be restored",
 		account.UploadMedia:           "Upload files",

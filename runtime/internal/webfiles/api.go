@@ -27,6 +27,7 @@ import (
 // Media are the use cases of the files page. media.Service implements it.
 type Media interface {
 	Find(ctx context.Context, p account.Principal, q media.Query) (media.Results, error)
+	Deleted(ctx context.Context, p account.Principal, id uuid.UUID) (media.DeletedItem, error)
 	ListDeleted(ctx context.Context, p account.Principal, page, limit int) (media.DeletedPage, error)
 	Usage(ctx context.Context, p account.Principal) (media.Usage, error)
 	Get(ctx context.Context, p account.Principal, id uuid.UUID) (media.Item, error)

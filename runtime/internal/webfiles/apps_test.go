@@ -84,6 +84,8 @@ func TestFiles_AnOwnerChoosesTheApp(t *testing.T) {
 	for what, query := range map[string]url.Values{
 		"a missing app":              {"account": {tenant.Account.ID.String()}, "app": {"absent"}},
 		"an app of another account":  {"account": {other.Account.ID.String()}, "app": {"beside & more"}},
+		"an app with a zero byte":    {"account": {tenant.Account.ID.String()}, "app": {"a\x00b"}},
+		"an app that is no text":     {"account": {tenant.Account.ID.String()}, "app": {"\xff\xfe"}},
 		"an app with a hostile name": {"account": {tenant.Account.ID.String()}, "app": {"\u202e<script>" + strings.Repeat("x", 10_000)}},
 	} {
 		query.Set("request", p.Fields().Get("request"))

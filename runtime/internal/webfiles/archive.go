@@ -14,6 +14,8 @@ import (
 	"unicode"
 
 	"github.com/google/uuid"
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fairlimit"
@@ -59,11 +61,26 @@ func (a *API) sendArchive(w http.ResponseWriter, r *http.Request, o fileOwner, i
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
-	if err := a.writeArchive(ctx, w, o.principal.Account.Bucket, items, first); err != nil {
-		httpapi.SetError(ctx, fmt.Errorf("sending an archive failed: %w", err))
+	to := &client{Writer: w}
+	if err := a.writeArchive(ctx, to, o.principal.Account.Bucket, items, first); err != nil {
+		if !to.gone && ctx.Err() == nil {
+			httpapi.SetError(ctx, fmt.Errorf("sending an archive failed: %w", err))
+		}
 		panic(http.ErrAbortHandler)
 	}
 	return nil
+}
+
+// client is the writer of a response that records whether the client is gone.
+type client struct {
+	io.Writer
+	gone bool
+}
+
+func (c *client) Write(p []byte) (int, error) {
+	n, err := c.Writer.Write(p)
+	c.gone = c.gone || err != nil
+	return n, err
 }
 
 // itemsOfArchive returns items whose originals fit into an archive.
@@ -77,6 +94,9 @@ func (a *API) itemsOfArchive(ctx context.Context, o fileOwner, ids []uuid.UUID) 
 		item, err := a.Media.Get(ctx, o.principal, id)
 		if err != nil {
 			return nil, err
+		}
+		if item.Check.Blocked() {
+			return nil, fault.New(fault.Conflict, "The file %s is not checked for malware yet: select it once it is kept.", item.FileName)
 		}
 		original, _ := item.Objects.Find(media.Original)
 		size += original.Bytes
@@ -127,7 +147,7 @@ func addToArchive(archive *zip.Writer, name string, item media.Item, content io.
 	return err
 }
 
-// archiveNames are the names that an archive has, in lower case: some file systems do not tell case apart.
+// archiveNames are the names that an archive has, folded: some file systems do not tell case and forms of Unicode apart.
 type archiveNames map[string]bool
 
 // maxArchiveName bounds a name in an archive, in bytes, with room for the number of one that is there already.
@@ -150,21 +170,29 @@ func (n archiveNames) next(name string) string {
 		extension = ""
 	}
 	stem := strings.TrimSuffix(name, extension)
+	if device, _, _ := strings.Cut(stem, "."); reservedNames[strings.ToLower(strings.TrimRight(device, " "))] {
+		stem = "file" + stem
+	}
 	for len(stem)+len(extension) > maxArchiveName {
 		runes := []rune(stem)
 		stem = string(runes[:len(runes)-1])
 	}
-	if strings.Trim(stem, ".") == "" || reservedNames[strings.ToLower(stem)] {
-		stem = "file" + stem
+	stem = strings.TrimRight(stem, ". ")
+	if stem == "" {
+		stem = "file"
 	}
 	name = stem + extension
-	for copies := 2; n[strings.ToLower(name)]; copies++ {
+	for copies := 2; n[folded(name)]; copies++ {
 		name = stem + " (" + strconv.Itoa(copies) + ")" + extension
 	}
-	n[strings.ToLower(name)] = true
+	n[folded(name)] = true
 	return name
 }
 
+// folded returns a form that is equal for names which a file system takes for the same.
+func folded(name string) string { return norm.NFC.String(cases.Fold().String(norm.NFC.String(name))) }
+
 // reservedNames are those that Windows does not permit.
 var reservedNames = map[string]bool{"con": true, "prn": true, "aux": true, "nul": true, "com1": true, "com2": true, "com3": true, "com4": true, "com5": true, "com6": true, "com7": true, "com8": true, "com9": true,
-	"lpt1": true, "lpt2": true, "lpt3": true, "lpt4": true, "lpt5": true, "lpt6": true, "lpt7": true, "lpt8": true, "lpt9": true}
+	"lpt1": true, "lpt2": true, "lpt3": true, "lpt4": true, "lpt5": true, "lpt6": true, "lpt7": true, "lpt8": true, "lpt9": true,
+	"com¹": true, "com²": true, "com³": true, "lpt¹": true, "lpt²": true, "lpt³": true, "conin$": true, "conout$": true}

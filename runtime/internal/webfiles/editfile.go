@@ -170,11 +170,15 @@ func (a *API) editFile(w http.ResponseWriter, r *http.Request, session oauth.Log
 	item, _, err := a.itemOf(r.Context(), o, form, account.UpdateMedia)
 	if err == nil {
 		var change media.Change
-		if change, err = readEdit(form, item); err == nil {
-			condition := media.Condition{}
-			if version, parseErr := strconv.Atoi(form.Get("version")); parseErr == nil {
-				condition.Versions = []int{version}
+		change, err = readEdit(form, item)
+		condition := media.Condition{}
+		if text := form.Get("version"); err == nil && text != "" {
+			version, unreadable := strconv.Atoi(text)
+			if condition.Versions = []int{version}; unreadable != nil {
+				err = fault.New(fault.Invalid, "The form cannot be read. Open the file again.")
 			}
+		}
+		if err == nil {
 			if _, err = a.Media.Update(r.Context(), o.principal, item.ID, change, condition); fault.Is(err, fault.PreconditionFailed) {
 				err = errChangedMeanwhile
 			}

@@ -59,3 +59,27 @@ func TestFiles_SelectedOnesAreCheckedBeforeTheyAreKept(t *testing.T) {
 	selected(b, p, tenant, "keep", items, "back", "state=draft").Says(t, http.StatusOK, "The files are checked for malware.", "a.txt", "Is checked for malware")
 	w.Counts(t, 0, "sealed items", "SELECT count(*) FROM stored_item WHERE sealed_at IS NOT NULL")
 }
+
+// What is not checked is in no archive.
+func TestSelected_FilesThatAreNotCheckedAreInNoArchive(t *testing.T) {
+	t.Parallel()
+	w := webtest.NewWorld(t)
+	tenant := w.OwnedTenant(t, "studio", webtest.Owner)
+	w.Change(t, tenant, func(s *account.Spec) { s.Gate = account.Gate{Scanner: account.ScannerClamd, MaxScanBytes: 1 << 20} })
+	rt := w.Replica(t)
+	waits, denied, passed := rt.Item(t, w, tenant, "waits.txt", "a", false), rt.Item(t, w, tenant, "denied.txt", "b", false), rt.Item(t, w, tenant, "passed.txt", "c", false)
+	if _, err := w.Store.Gates.Deny(t.Context(), tenant.Account.ID, denied.ID, gate.Notice{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Store.Gates.Pass(t.Context(), tenant.Account.ID, passed.ID, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	b := rt.Browser(t)
+	p := b.Login("/account/files", webtest.Owner)
+	for _, one := range []media.Item{waits, denied} {
+		selected(b, p, tenant, "download", []media.Item{passed, one}, "back", "state=draft").Says(t, http.StatusConflict, "The file "+one.FileName+" is not checked for malware yet")
+	}
+	if got := selected(b, p, tenant, "download", []media.Item{passed}, "back", "state=draft"); got.StatusCode != http.StatusOK || got.Header.Get("Content-Type") != "application/zip" {
+		t.Errorf("a file that was checked: %d %v", got.StatusCode, got.Header)
+	}
+}

@@ -3,6 +3,7 @@ package webfiles
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -75,7 +76,13 @@ var selectedActions = map[string]selectedAction{
 		return false, err
 	}, "restored"},
 	"delete": {account.DeleteMedia, func(ctx context.Context, a *API, o fileOwner, id uuid.UUID, form url.Values) (bool, error) {
-		_, err := a.deleteOne(ctx, o, id, form.Get("permanent") == "1")
+		permanent := form.Get("permanent") == "1"
+		_, err := a.deleteOne(ctx, o, id, permanent)
+		if !permanent && errors.Is(err, media.ErrItemNotFound) { // another tab may have deleted it meanwhile
+			if _, failed := a.Media.Deleted(ctx, o.principal, id); failed == nil {
+				err = nil
+			}
+		}
 		return false, err
 	}, "deleted"},
 	"group":   updating("moved", func(form url.Values) media.Change { return media.Change{Group: new(form.Get("group"))} }),

@@ -120,9 +120,9 @@ func TestSelected_AreDownloadedAsAnArchive(t *testing.T) {
 	w := webtest.NewWorld(t)
 	tenant := w.Undoable(t, "studio", webtest.Owner)
 	rt := w.Replica(t, webtest.Many, func(o *webtest.Options) { o.Files.MaxArchive = 1 << 10 })
-	want := map[string]string{"a.txt": "one", "A (2).txt": "two", "_b_.txt": "three", "filecon.txt": "four", "gpj.exe": "five"}
+	want := map[string]string{"a.txt": "one", "A (2).txt": "two", "_b_.txt": "three", "filecon.txt": "four", "gpj.exe": "five", "fileLPT1 .tar.gz": "six", "e\u0301.txt": "seven", "\u00e9 (2).txt": "eight"}
 	var items []media.Item
-	for _, file := range [][2]string{{"a.txt", "one"}, {"A.txt", "two"}, {`<b?.txt`, "three"}, {"con.txt", "four"}, {"\u202egpj.exe. ", "five"}} {
+	for _, file := range [][2]string{{"a.txt", "one"}, {"A.txt", "two"}, {`<b?.txt`, "three"}, {"con.txt", "four"}, {"LPT1 .tar.gz", "six"}, {"e\u0301.txt", "seven"}, {"\u00e9.txt", "eight"}, {"\u202egpj.exe. ", "five"}} {
 		items = append(items, rt.Item(t, w, tenant, file[0], file[1], true))
 	}
 	b := rt.Browser(t)

@@ -12,6 +12,9 @@ import (
 	"mediastack.dev/runtime/oauth"
 )
 
+// SignatureTTL is how long an upload can begin with a signature of the page. An owner who loses the account, or logs out, can begin none after that.
+const SignatureTTL = 10 * time.Minute
+
 // Signatures issues upload signatures for the script of the page. It returns the header that has one.
 type Signatures func(r *http.Request, p account.Principal, seal bool) (header, signature string, expires time.Time, err error)
 

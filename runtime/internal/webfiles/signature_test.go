@@ -6,10 +6,12 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/runtimetest/webtest"
+	"mediastack.dev/runtime/internal/webfiles"
 )
 
 // The script of the page uploads with a signature, which the form of a session gets and nobody else.
@@ -26,10 +28,16 @@ func TestSignature_IsForTheOwnerUnderTheToolPolicy(t *testing.T) {
 		return by.Send("/account/files/signature", from, url.Values{"account": {of.Account.ID.String()}}, change...)
 	}
 	got := ask(b, p, mine)
-	var answer struct{ Header, Signature, Path string }
+	var answer struct {
+		Header, Signature, Path string
+		ExpiresAt               time.Time
+	}
 	must(t, json.Unmarshal([]byte(got.Text), &answer))
 	if got.StatusCode != http.StatusOK || got.Header.Get("Cache-Control") != "no-store" || answer.Signature == "" || !strings.HasSuffix(answer.Header, "-signature") || answer.Path != "/media/create/resumable" {
 		t.Errorf("%d %v %s", got.StatusCode, got.Header, got.Text)
+	}
+	if left := answer.ExpiresAt.Sub(rt.Clock.Now()); left <= 0 || left > webfiles.SignatureTTL {
+		t.Errorf("uploads can begin for %s", left)
 	}
 	if strings.Contains(rt.Logs.String(), answer.Signature) {
 		t.Error("the log contains the signature")

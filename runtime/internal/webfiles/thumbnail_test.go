@@ -11,8 +11,8 @@ import (
 	"mediastack.dev/runtime/internal/runtimetest/webtest"
 )
 
-// Deleted files were tiles without a picture, so that nobody knew which one to restore.
-func TestThumbnail_OfADeletedFileIsForItsSession(t *testing.T) {
+// The pictures of deleted files are for their owners, and show no other object.
+func TestThumbnail_OfADeletedFileIsForItsOwner(t *testing.T) {
 	t.Parallel()
 	w := webtest.NewWorld(t)
 	tenant := w.Undoable(t, "studio", webtest.Owner)
@@ -20,7 +20,9 @@ func TestThumbnail_OfADeletedFileIsForItsSession(t *testing.T) {
 	rt := w.Replica(t, webtest.Many, func(o *webtest.Options) { o.Images = true })
 	b, other := rt.Browser(t), rt.Browser(t)
 	p := b.Login("/account/files", webtest.Owner)
-	p = b.Upload(p, "red.png", string(imagetest.PNG(image.NewRGBA(image.Rect(0, 0, 640, 480)))))
+	picture := string(imagetest.PNG(image.NewRGBA(image.Rect(0, 0, 640, 480))))
+	kept := itemOf(t, b.Upload(p, "kept.png", picture))
+	p = b.Upload(p, "red.png", picture)
 	p = b.Change("delete", p, tenant, itemOf(t, p))
 	list := b.Get(p.Action(t, "/account/files") + "&account=" + tenant.Account.ID.String() + "&state=deleted")
 	images := list.Elements(t, "img")
@@ -30,7 +32,7 @@ func TestThumbnail_OfADeletedFileIsForItsSession(t *testing.T) {
 	source, err := url.Parse(webtest.AttributeOf(images[0], "src"))
 	must(t, err)
 	got := b.Get(source.String())
-	if got.StatusCode != http.StatusOK || got.Header.Get("Content-Type") != "image/webp" || !strings.HasPrefix(got.Text, "RIFF") || got.Header.Get("X-Content-Type-Options") != "nosniff" || !strings.HasPrefix(got.Header.Get("Cache-Control"), "private") {
+	if got.StatusCode != http.StatusOK || got.Header.Get("Content-Type") != "image/webp" || !strings.HasPrefix(got.Text, "RIFF") || got.Header.Get("X-Content-Type-Options") != "nosniff" || got.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%d %v", got.StatusCode, got.Header)
 	}
 	foreign := other.Login("/account/files", "bo@example.org")
@@ -40,13 +42,15 @@ func TestThumbnail_OfADeletedFileIsForItsSession(t *testing.T) {
 		return source.Path + "?" + query.Encode()
 	}
 	for what, got := range map[string]webtest.Page{
-		"without a session":      rt.Browser(t).Get(source.String()),
-		"in another session":     other.Get(changed("request", foreign.Fields().Get("request"))),
-		"of another key":         b.Get(changed("key", strings.Replace(source.Query().Get("key"), "thumbnail", "original", 1))),
-		"of another account":     b.Get(changed("account", theirs.Account.ID.String())),
-		"without a proof":        b.Get(changed("mac", "")),
-		"with a wrong account":   b.Get(changed("account", "x")),
-		"with the session's own": other.Get(source.String()),
+		"without a session":        rt.Browser(t).Get(source.String()),
+		"of an item that is there": b.Get(changed("item", kept)),
+		"of no item":               b.Get(changed("item", "00000000-0000-4000-8000-000000000000")),
+		"of a malformed item":      b.Get(changed("item", "../x")),
+		"without an item":          b.Get(changed("item", "")),
+		"of another account":       b.Get(changed("account", theirs.Account.ID.String())),
+		"with a wrong account":     b.Get(changed("account", "x")),
+		"of another owner":         other.Get(changed("request", foreign.Fields().Get("request"))),
+		"with the session's own":   other.Get(source.String()),
 	} {
 		if got.StatusCode != http.StatusNotFound || strings.HasPrefix(got.Text, "RIFF") {
 			t.Errorf("%s: %d", what, got.StatusCode)

@@ -128,6 +128,7 @@ func TestEditFile_ChangesWhatTheUserChanged(t *testing.T) {
 		"a key twice":            {http.StatusBadRequest, "twice", []string{"key1", "lines"}},
 		"another access":         {http.StatusBadRequest, "Access must be public or private.", []string{"access", "shared"}},
 		"a caption that is long": {http.StatusBadRequest, "Caption must be at most 4096 bytes.", []string{"caption", strings.Repeat("é", 10_000)}},
+		"an unreadable version":  {http.StatusBadRequest, "The form cannot be read. Open the file again.", []string{"version", "99999999999999999999", "caption", "typed here"}},
 		"an older version":       {http.StatusPreconditionFailed, "Someone else has changed this file meanwhile.", []string{"version", "1", "caption", "typed here"}},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -71,6 +71,9 @@ SELECT restorable_until FROM stored_item WHERE app_id = $1 AND id = $2 AND delet
 -- Finds the tombstone of a delete whose answer was lost.
 SELECT id FROM stored_item WHERE app_id = $1 AND id = $2 AND deleted_at = sqlc.arg(now)::timestamptz;
 
+-- name: Tombstone :one
+SELECT * FROM stored_item WHERE app_id = $1 AND id = $2 AND deleted_at IS NOT NULL;
+
 -- name: ListTombstones :many
 SELECT * FROM stored_item WHERE app_id = $1 AND deleted_at IS NOT NULL ORDER BY deleted_at DESC, id DESC LIMIT sqlc.arg(page_size)::bigint OFFSET sqlc.arg(skip)::bigint;
 

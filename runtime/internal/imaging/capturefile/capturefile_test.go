@@ -1,10 +1,14 @@
 package capturefile_test
 
 import (
+	"bytes"
+	"compress/zlib"
 	"encoding/binary"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -157,6 +161,36 @@ func FuzzRead(f *testing.F) {
 	f.Add(mp3(3, frame{"TIT2", text16("Title")}))
 	f.Add(mp3(4, frame{"TDRC", []byte("\x032021-03-04T05:06:07")}))
 	f.Fuzz(checkClean)
+}
+
+// A PNG can have as many texts as it has room for, and each of a few bytes can be inflated to a megabyte: the first of each keyword counts.
+func TestRead_InflatesFewTextsOfAPNG(t *testing.T) {
+	text := func(keyword, content string) []byte {
+		var b bytes.Buffer
+		b.WriteString(keyword + "\x00\x01\x00\x00\x00")
+		w := zlib.NewWriter(&b)
+		_, _ = io.WriteString(w, content)
+		_ = w.Close()
+		return imagetest.Chunk("iTXt", b.Bytes())
+	}
+	large := strings.Repeat(" ", 1<<20-64)
+	chunks := [][]byte{text("Title", "The first"), text("XML:com.adobe.xmp", `<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><rdf:Description xmlns:xmp="http://ns.adobe.com/xap/1.0/" xmp:Rating="4"/></rdf:RDF></x:xmpmeta>`)}
+	for range 300 {
+		for _, keyword := range []string{"Title", "XML:com.adobe.xmp", "Comment"} {
+			chunks = append(chunks, text(keyword, "RDF"+large))
+		}
+	}
+	file := imagetest.WithChunks(pngFile(t), chunks...)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	c := capturefile.Read(file)
+	runtime.ReadMemStats(&after)
+	if c.Title != "The first" || c.Rating != 4 {
+		t.Errorf("read %+v", c)
+	}
+	if got := after.TotalAlloc - before.TotalAlloc; got > 64<<20 {
+		t.Errorf("reading a file of %d bytes has allocated %d", len(file), got)
+	}
 }
 
 // FuzzRead_Packet reads packets of XMP in a PNG, and texts.

@@ -94,7 +94,7 @@ func readHEIF(file []byte) capture.Capture {
 // readWebP reads the chunks of a WebP file. Some programs write a header before EXIF as in a JPEG, which imagemeta does not read.
 func readWebP(file []byte) capture.Capture {
 	found := tags{exif: map[string]any{}, xmp: map[string]string{}}
-	manifest := false
+	manifest, xmp := false, false
 	for at := 12; at+8 <= len(file); {
 		length := uint64(binary.LittleEndian.Uint32(file[at+4:]))
 		next := uint64(at) + 8 + length + length%2
@@ -108,9 +108,10 @@ func readWebP(file []byte) capture.Capture {
 				found.exif = readTags(bytes.TrimPrefix(body, []byte("Exif\x00\x00")), imagemeta.TIFF).exif
 			}
 		case "XMP ":
-			if len(found.xmp) == 0 && len(body) <= maxText {
+			if !xmp && len(body) <= maxText {
 				found.addXMP(body)
 			}
+			xmp = true
 		case "C2PA":
 			manifest = true
 		}
@@ -124,9 +125,16 @@ func readWebP(file []byte) capture.Capture {
 // maxText bounds the text of a PNG that is read, in bytes; it is the bound of compressed texts, too.
 const maxText = 1 << 20
 
+// maxKeyword bounds the keyword of a text of a PNG, in bytes (PNG, third edition, 11.3.3).
+const maxKeyword = 79
+
+// The keywords that are read.
+const xmpKeyword, titleKeyword = "XML:com.adobe.xmp", "Title"
+
 func readPNG(file []byte) capture.Capture {
 	found := readTags(file, imagemeta.PNG)
 	manifest, title := false, ""
+	read := map[string]bool{} // keywords of chunks iTXt: the first chunk of each counts, so at most two texts are inflated
 	for at := 8; at+12 <= len(file); {
 		length := uint64(binary.BigEndian.Uint32(file[at:]))
 		end := uint64(at) + 12 + length
@@ -138,14 +146,18 @@ func readPNG(file []byte) capture.Capture {
 		case "caBX":
 			manifest = true
 		case "iTXt":
-			switch keyword, text := internationalText(body); keyword {
-			case "XML:com.adobe.xmp": // which imagemeta does not read
+			keyword, _, _ := strings.Cut(string(body[:min(len(body), maxKeyword+1)]), "\x00")
+			if keyword != xmpKeyword && keyword != titleKeyword || read[keyword] {
+				break
+			}
+			read[keyword] = true
+			if text := internationalText(body[len(keyword):]); keyword == xmpKeyword { // which imagemeta does not read
 				found.addXMP(text)
-			case "Title":
+			} else {
 				title = first(title, string(text))
 			}
 		case "tEXt":
-			if keyword, text, ok := bytes.Cut(body, []byte{0}); ok && string(keyword) == "Title" && len(text) <= maxTagSize {
+			if keyword, text, ok := bytes.Cut(body, []byte{0}); ok && string(keyword) == titleKeyword && len(text) <= maxTagSize {
 				title = first(title, latin1(text))
 			}
 		}
@@ -156,32 +168,31 @@ func readPNG(file []byte) capture.Capture {
 	return c
 }
 
-// internationalText returns the keyword and the text of a chunk iTXt: keyword NUL compressed method language NUL translated NUL text.
-func internationalText(body []byte) (keyword string, text []byte) {
-	name, rest, ok := bytes.Cut(body, []byte{0})
-	if !ok || len(name) > 79 || len(rest) < 2 {
-		return "", nil
+// internationalText returns the text of a chunk iTXt, after its keyword: NUL compressed method language NUL translated NUL text.
+func internationalText(chunk []byte) []byte {
+	if len(chunk) < 3 || chunk[0] != 0 {
+		return nil
 	}
-	compressed := rest[0] != 0
-	_, rest, ok = bytes.Cut(rest[2:], []byte{0})
+	compressed := chunk[1] != 0
+	_, rest, ok := bytes.Cut(chunk[3:], []byte{0})
 	if ok {
 		_, rest, ok = bytes.Cut(rest, []byte{0})
 	}
 	if !ok || len(rest) > maxText {
-		return "", nil
+		return nil
 	}
 	if !compressed {
-		return string(name), rest
+		return rest
 	}
 	reader, err := zlib.NewReader(bytes.NewReader(rest))
 	if err != nil {
-		return "", nil
+		return nil
 	}
-	text, err = io.ReadAll(io.LimitReader(reader, maxText+1))
+	text, err := io.ReadAll(io.LimitReader(reader, maxText+1))
 	if err != nil || len(text) > maxText {
-		return "", nil
+		return nil
 	}
-	return string(name), text
+	return text
 }
 
 // addXMP adds the tags of a packet of XMP. imagemeta reads one in a TIFF file, whose only tag it is here.

@@ -146,6 +146,23 @@ func everyPage(p *pages.Pages, words string) map[string]func(io.Writer) error {
 			}
 			return p.Approval(w, page)
 		},
+		"request for a file": func(w io.Writer) error { return p.UploadRequest(w, uploadRequestPage(words)) },
+		"request for a file, on its way": func(w io.Writer) error {
+			page := uploadRequestPage(words)
+			page.State, page.Resumable, page.Received, page.Length, page.Error = "uploading", true, 3<<20, 10<<20, ""
+			return p.UploadRequest(w, page)
+		},
+		"request for a file, in one request": func(w io.Writer) error {
+			page := uploadRequestPage(words)
+			page.State, page.Asker, page.Types, page.Error = "uploading", "", nil, ""
+			return p.UploadRequest(w, page)
+		},
+		"request for a file, uploaded": func(w io.Writer) error {
+			return p.UploadRequest(w, pages.UploadRequestPage{State: "uploaded", UploadedName: words, UploadedBytes: 5})
+		},
+		"request for a file, rejected": func(w io.Writer) error { return p.UploadRequest(w, pages.UploadRequestPage{State: "rejected"}) },
+		"request for a file, deleted":  func(w io.Writer) error { return p.UploadRequest(w, pages.UploadRequestPage{State: "deleted"}) },
+		"request for a file, expired":  func(w io.Writer) error { return p.UploadRequest(w, pages.UploadRequestPage{State: "expired"}) },
 		"choice of an account": func(w io.Writer) error {
 			return p.ChooseAccount(w, pages.ChooseAccountPage{Form: form, Email: words, Accounts: accounts})
 		},
@@ -182,6 +199,11 @@ func everyPage(p *pages.Pages, words string) map[string]func(io.Writer) error {
 			return p.Error(w, pages.ErrorPage{Title: "No", Text: words, Back: &pages.BackLink{Host: words, Link: toUnverifiedApp}})
 		},
 	}
+}
+
+// uploadRequestPage is a request with all that it can have.
+func uploadRequestPage(words string) pages.UploadRequestPage {
+	return pages.UploadRequestPage{ID: "1", State: "waiting", URL: "/upload/mup_1", Asker: words, Account: words, FileName: words, Caption: words, Types: []string{"image/*", words}, MaxBytes: 2 << 30, ExpiresAt: moment, Error: words}
 }
 
 // thumbnail is where the pages load the picture of a file.

@@ -166,7 +166,7 @@ func (w *World) Replica(t *testing.T, change ...func(*Options)) *Replica {
 
 // signUploads issues an upload signature as the runtime does.
 func (rt *Replica) signUploads(r *http.Request, p account.Principal, seal bool) (header, signature string, expires time.Time, err error) {
-	signature, expires, err = rt.Auth.Issue(r.Context(), auth.Identity{Principal: p, Assistant: true}, api.SignatureRequest{Seal: &seal})
+	signature, expires, err = rt.Auth.IssueWithin(r.Context(), auth.Identity{Principal: p, Assistant: true}, api.SignatureRequest{Seal: &seal}, webfiles.SignatureTTL)
 	return rt.Auth.SignatureHeader, signature, expires, err
 }
 

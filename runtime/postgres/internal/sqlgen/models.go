@@ -599,6 +599,20 @@ type Upload struct {
 	CapabilityID []byte
 }
 
+type UploadRequest struct {
+	ID           uuid.UUID
+	AccountID    uuid.UUID
+	AppID        uuid.UUID
+	KeyID        uuid.UUID
+	GrantID      pgtype.UUID
+	Connection   string
+	CapabilityID []byte
+	Capability   *upload.Capability
+	ItemID       pgtype.UUID
+	CreatedAt    time.Time
+	ExpiresAt    time.Time
+}
+
 type UploadWriter struct {
 	Number       int64
 	InstanceID   uuid.UUID

@@ -424,6 +424,54 @@ func (q *Queries) Room(ctx context.Context, id uuid.UUID) (RoomRow, error) {
 	return i, err
 }
 
+const tombstone = `-- name: Tombstone :one
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at, version, metadata, width, height, placeholder, facts_version, ref, deleted_at, restorable_until, was_sealed_at, duration_ms, pages, focus_x, focus_y, dominant_color, derivatives_state, gate_state, seal_actor, search_text, capture FROM stored_item WHERE app_id = $1 AND id = $2 AND deleted_at IS NOT NULL
+`
+
+type TombstoneParams struct {
+	AppID uuid.UUID
+	ID    uuid.UUID
+}
+
+func (q *Queries) Tombstone(ctx context.Context, arg TombstoneParams) (StoredItem, error) {
+	row := q.db.QueryRow(ctx, tombstone, arg.AppID, arg.ID)
+	var i StoredItem
+	err := row.Scan(
+		&i.ID,
+		&i.AccountID,
+		&i.AppID,
+		&i.FileName,
+		&i.Access,
+		&i.Caption,
+		&i.GroupLabel,
+		&i.Objects,
+		&i.Bytes,
+		&i.CreatedAt,
+		&i.SealedAt,
+		&i.Version,
+		&i.Metadata,
+		&i.Width,
+		&i.Height,
+		&i.Placeholder,
+		&i.FactsVersion,
+		&i.Ref,
+		&i.DeletedAt,
+		&i.RestorableUntil,
+		&i.WasSealedAt,
+		&i.DurationMs,
+		&i.Pages,
+		&i.FocusX,
+		&i.FocusY,
+		&i.DominantColor,
+		&i.DerivativesState,
+		&i.GateState,
+		&i.SealActor,
+		&i.SearchText,
+		&i.Capture,
+	)
+	return i, err
+}
+
 const tombstoneItem = `-- name: TombstoneItem :one
 
 WITH chosen AS MATERIALIZED (

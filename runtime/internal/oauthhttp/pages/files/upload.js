@@ -2,7 +2,9 @@
 // this script the form uploads one file.
 'use strict'
 {
-  const form = document.querySelector('.upload form[data-signature]')
+  const form = document.querySelector('.upload form[data-signature], .upload form[data-resumable]')
+  // The page that takes one file has an address for it, and needs no signature.
+  const single = form?.dataset.resumable
   const most = 3 // uploads at a time
   const part = 16 << 20 // bytes of a request: what a broken connection can cost
   const longestPause = 30_000 // ms between two attempts
@@ -27,11 +29,11 @@
     return made
   }
 
-  // Signatures permit uploads to the account: one for those that are kept at once, one for the others. They are asked for when they are needed.
+  // Signatures permit uploads to the account: one for those that are kept at once, one for the others. They are asked for when they are needed, once
+  // for all uploads that begin at a time.
   const signatures = new Map()
-  async function signature(draft) {
-    const known = signatures.get(draft)
-    if (known && known.until > Date.now()) return known
+  async function ask(draft) {
+    if (single) return { url: single, until: Infinity }
     const fields = new URLSearchParams()
     for (const name of ['request', 'csrf', 'account']) fields.set(name, form.dataset[name])
     if (draft) fields.set('draft', '1')
@@ -40,16 +42,22 @@
     if (response.status >= 500 || response.status === 429) throw new Error('not now')
     if (!response.ok) throw new Failure('You may not upload to this account.')
     const made = await response.json()
-    const fresh = { header: made.header, value: made.signature, url: made.path, until: Date.parse(made.expiresAt) - 60_000 }
-    signatures.set(draft, fresh)
-    return fresh
+    return { header: made.header, value: made.signature, url: made.path, until: Date.parse(made.expiresAt) - 60_000 }
+  }
+  function signature(draft) {
+    const known = signatures.get(draft)
+    if (known && known.until > Date.now()) return known.answer
+    const asked = { until: Infinity, answer: ask(draft) }
+    signatures.set(draft, asked)
+    asked.answer.then((made) => { asked.until = made.until }, () => { asked.until = 0 })
+    return asked.answer
   }
 
   class Transfer {
     constructor(file, fields, draft) {
-      Object.assign(this, { file, fields, draft, state: 'waiting', sent: 0, failures: 0, url: null })
+      Object.assign(this, { file, fields, draft, state: 'waiting', sent: 0, failures: 0, url: null, signature: null })
       this.key = `upload of ${form.dataset.account} ${draft} ${file.name} ${file.size} ${file.lastModified}`
-      this.url = localStorage.getItem(this.key)
+      this.restore()
       this.bar = element('progress', { max: Math.max(1, file.size), value: 0 })
       this.bar.setAttribute('aria-label', `Progress of ${file.name}`)
       this.status = element('p', { className: 'hint' })
@@ -58,6 +66,14 @@
       this.cancelButton.setAttribute('aria-label', `Cancel ${file.name}`)
       this.item = element('li', {}, element('div', {}, element('h3', {}, element('bdi', { textContent: file.name })), this.bar, this.status), this.pauseButton, this.cancelButton)
       this.show()
+    }
+
+    // restore finds the upload that an earlier visit of the page has begun. Only the signature that has begun an upload reaches it.
+    restore() {
+      try {
+        const { url, signature } = JSON.parse(localStorage.getItem(this.key)) ?? {}
+        if (url && signature) Object.assign(this, { url, signature })
+      } catch { /* nothing can be resumed */ }
     }
 
     show(problem = '') {
@@ -80,12 +96,13 @@
 
     // send sends one request, and resolves with it when its response is there.
     async send(method, url, headers, body = null) {
-      const { header, value } = await signature(this.draft)
+      this.signature ??= await signature(this.draft)
+      const { header, value } = this.signature
       return new Promise((resolve, reject) => {
         const request = this.request = new XMLHttpRequest()
         request.open(method, url)
         request.setRequestHeader('Tus-Resumable', '1.0.0')
-        request.setRequestHeader(header, value)
+        if (header) request.setRequestHeader(header, value)
         for (const [name, text] of Object.entries(headers)) request.setRequestHeader(name, text)
         const from = this.sent
         request.upload.onprogress = (event) => {
@@ -102,12 +119,17 @@
     // check throws what the answer to a request means, unless it was carried out.
     check(request) {
       if (request.status >= 200 && request.status < 300) return
+      if (single && request.status === 403) throw new Failure('A file was handed over already, or is on its way. Reload this page.')
+      if (single && !this.url && (request.status === 404 || request.status === 410)) throw new Failure('This address takes no file anymore. Reload this page.')
       if (request.status === 404 || request.status === 410) { // it has ended: begin anew
         this.forget()
         throw new Error('ended')
       }
-      if (request.status === 401) signatures.delete(this.draft)
-      if ([401, 408, 409, 423, 429].includes(request.status) || request.status >= 500 && request.status !== 507) throw new Error(`${request.status}`)
+      if (request.status === 401 && !single) {
+        signatures.delete(this.draft)
+        this.signature = null
+      }
+      if (request.status === 401 && !single || [408, 409, 423, 429].includes(request.status) || request.status >= 500 && request.status !== 507) throw new Error(`${request.status}`)
       let text = ''
       try {
         const problem = JSON.parse(request.responseText)
@@ -118,13 +140,13 @@
 
     async create() {
       const metadata = Object.entries({ filename: this.file.name, ...this.fields }).filter(([, text]) => text !== '').map(([name, text]) => `${name} ${base64(text)}`)
-      const { url } = await signature(this.draft)
-      const request = await this.send('POST', url, { 'Upload-Length': String(this.file.size), 'Upload-Metadata': metadata.join(',') })
+      this.signature = await signature(this.draft)
+      const request = await this.send('POST', this.signature.url, { 'Upload-Length': String(this.file.size), 'Upload-Metadata': metadata.join(',') })
       this.check(request)
       const at = new URL(request.getResponseHeader('Location'), location.href)
       this.url = at.pathname // the service may have another name in the address bar
       this.sent = 0
-      try { localStorage.setItem(this.key, this.url) } catch { /* it is full: only this page can resume */ }
+      try { localStorage.setItem(this.key, JSON.stringify({ url: this.url, signature: this.signature })) } catch { /* it is full: only this page can resume */ }
     }
 
     async run() {
@@ -162,7 +184,7 @@
 
     forget() {
       localStorage.removeItem(this.key)
-      this.url = null
+      this.url = this.signature = null
     }
 
     pause() {
@@ -176,10 +198,11 @@
     }
 
     async cancel() {
-      const { url } = this
+      const { url, signature } = this
       this.set('cancelled')
       this.request?.abort()
       this.forget()
+      this.signature = signature
       if (url) await this.send('DELETE', url, {}).catch(() => { /* it expires */ })
     }
   }
@@ -198,6 +221,7 @@
       if (of('running') >= most) break
       if (one.state === 'waiting') one.run()
     }
+    if (single) form.hidden = of('waiting', 'running', 'paused', 'stalled', 'done') > 0
     summary.textContent = `${of('done')} of ${transfers.length - of('cancelled')} uploaded`
     if (of('waiting', 'running', 'paused', 'stalled', 'failed') === 0 && of('done') > 0) {
       removeEventListener('beforeunload', warn)
@@ -207,24 +231,29 @@
 
   const warn = (event) => event.preventDefault()
 
-  function add(files, draft) {
+  async function add(files, draft) {
+    if (single) { // one that failed holds the address until it is cancelled
+      if (transfers.some((one) => one.state !== 'cancelled' && one.state !== 'failed')) return
+      files = files.slice(0, 1)
+      await Promise.all(transfers.filter((one) => one.state === 'failed').map((one) => one.cancel()))
+    }
     const data = new FormData(form)
-    const fields = { caption: data.get('caption'), group: data.get('group'), access: data.get('access') }
+    const fields = single ? {} : { caption: data.get('caption'), group: data.get('group'), access: data.get('access') }
     for (const file of files) {
       const transfer = new Transfer(file, fields, draft)
       transfers.push(transfer)
       list.append(transfer.item)
     }
     panel.hidden = false
-    form.closest('details').open = false
+    if (!single) form.closest('details').open = false
     addEventListener('beforeunload', warn)
     next()
   }
 
   if (form) {
-    document.querySelector('.controls').after(panel)
+    ;(document.querySelector('.controls') ?? form).after(panel)
     const field = form.querySelector('input[type="file"]')
-    field.multiple = true
+    field.multiple = !single
     for (const hint of form.querySelectorAll('[data-many]')) hint.textContent = hint.dataset.many
     form.addEventListener('submit', (event) => {
       event.preventDefault()
