@@ -90,7 +90,7 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race presubmit presubmit-plain presubmit-race nightly flaky suite-times test-programs test-modules test-images test-pages e2e zero-loss reproduce test-stores test-erasure test-migrations test-operator test-bodies test-requests test-views test-cdn lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
+.PHONY: test test-race presubmit presubmit-plain presubmit-race nightly flaky suite-times test-programs test-modules test-images test-arm64 test-pages e2e zero-loss reproduce test-stores test-erasure test-migrations test-operator test-bodies test-requests test-views test-cdn lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -167,8 +167,12 @@ flaky: ## Run presubmit ROUNDS times (20), every second time beside LOAD busy pr
 suite-times: ## Print where the time of the last run of .ci/run went (ARGS="--write docs/guides/develop.md" writes it there)
 	@go run ./hack/suitetimes $(ARGS)
 
-test-images: packages build ## Build the container images twice, and run their programs from them alone
+test-images: packages build kubectl helm ## Build the container images twice, run their programs from them alone, and make, sign, verify and interrupt a release
 	go -C hack/images test -count=1 -timeout $(TEST_TIMEOUT) -v .
+	KUBECTL=$(or $(KUBEBUILDER_ASSETS),$(KUBE))/kubectl go -C hack/release test -count=1 -timeout $(TEST_TIMEOUT) .
+
+test-arm64: packages arm64 build dev-services dev-stack kubectl helm ## Build a release for amd64 and arm64, and run the programs of the images for arm64 with QEMU: versions, a preflight, thumbnails of all formats
+	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m -run TestImages_ForARM64Run ./hack/test/arm64
 
 reproduce: images ## Build the images again, in another folder with an empty build cache, and compare them
 	@REVISION=$(REVISION) COMMITTED=$(COMMITTED) hack/reproduce.sh
@@ -187,7 +191,7 @@ test-stores: packages minio build dev-services ## Run the tests of objects, medi
 test-pages: test-programs ## Check every login page and the files page in every state in a browser, with screenshots of whole pages
 	@# The pictures of the documentation stay as they are. All tests of the package run with make test, without these screenshots and with smaller files.
 	pictures=$$(mktemp -d) && trap 'rm -rf "$$pictures"' EXIT && BROWSER_PICTURES=$$pictures $(SERVED) go test -count=1 -timeout 30m -run 'TestPages_AreAccessible|TestAPIReference_' ./hack/test/browser
-	MEDIASTACK_TEST_FULL=1 $(SERVED) go test -count=1 -v -timeout 30m -run "TestLibrary_|TestHandover_" ./hack/test/browser
+	MEDIASTACK_TEST_FULL=1 $(SERVED) go test -count=1 -v -timeout 30m -run 'TestLibrary_|TestHandover_' ./hack/test/browser
 
 test-erasure: packages minio build dev-services ## Delete a versioned bucket of 10,000 objects with 3 versions and a delete marker each, and the rows of a million items
 	MEDIASTACK_TEST_OBJECTS=10000 go test -count=1 -timeout $(TEST_TIMEOUT) -v -run TestDrain_RemovesEveryVersion ./runtime/objectstore
@@ -200,7 +204,7 @@ lint: golangci-lint libvips ## Run the linters, which include the import rules
 	$(TOOLS)/golangci-lint run ./...
 	@# With -trimpath, cgo's cached output would name the sources of whichever clone was built first.
 	CGO_ENABLED=1 GOFLAGS=-buildvcs=false $(TOOLS)/golangci-lint run $(CGO_PACKAGES)
-	for module in hack/devservices hack/images hack/gitops hack/tools/minio-user clients/go; do (cd $$module && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...); done
+	for module in hack/devservices hack/images hack/release hack/gitops hack/tools/minio-user clients/go; do (cd $$module && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...); done
 
 vocabulary: ## Check names, comments, texts and documents for retired words
 	go run ./hack/vocabulary
@@ -262,9 +266,9 @@ vulncheck: govulncheck ## Check for known vulnerabilities (needs the vulnerabili
 	$(TOOLS)/govulncheck ./...
 
 ##@ Set up
-.PHONY: packages libvips running cluster-packages cluster-programs dev-services dev-stack kube minio minio-user tusd helm kube-score promtool prometheus tools
+.PHONY: packages libvips running arm64 cluster-packages cluster-programs dev-services dev-stack kube minio minio-user tusd helm kube-score promtool prometheus tools
 packages: ## Install the Debian packages that the tests need (as root on Debian), or print which are missing
-libvips running packages cluster-packages:
+libvips running packages cluster-packages arm64:
 	@hack/packages.sh $@
 
 dev-services: ## Build the S3 store and the mail sink of the dev stack into bin/

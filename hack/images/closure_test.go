@@ -24,16 +24,16 @@ func TestDependencies_AreThoseThatTheLoaderFinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := func(paths []string) []string {
-		var real []string
+		var resolved []string
 		for _, path := range paths {
 			file, err := filepath.EvalSymlinks(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			real = append(real, file)
+			resolved = append(resolved, file)
 		}
-		slices.Sort(real)
-		return slices.Compact(real)
+		slices.Sort(resolved)
+		return slices.Compact(resolved)
 	}
 	var want []string
 	for _, match := range loaded.FindAllStringSubmatch(string(out), -1) {

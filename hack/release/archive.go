@@ -46,13 +46,13 @@ func (t *truster) image(archive, digest string) error {
 	}
 	named, signed := false, false
 	for _, d := range all.Manifests {
-		switch {
-		case d.ArtifactType == "":
+		switch d.ArtifactType {
+		case "":
 			if d.Digest != digest {
 				return fmt.Errorf("%s has the image %s, and %s names %s", archive, d.Digest, listFile, digest)
 			}
 			named = true
-		case d.ArtifactType == bundleType:
+		case bundleType:
 			if err := t.referrer(files, d, digest); err != nil {
 				return err
 			}

@@ -165,11 +165,11 @@ func readDefinitions(folder string) ([]definition, error) {
 // words writes a kind as words: MediaAccount as "Media Account".
 func words(kind string) string {
 	var out strings.Builder
-	for at, char := range kind {
-		if at > 0 && char >= 'A' && char <= 'Z' {
+	for at, r := range kind {
+		if at > 0 && r >= 'A' && r <= 'Z' {
 			out.WriteByte(' ')
 		}
-		out.WriteRune(char)
+		out.WriteRune(r)
 	}
 	return out.String()
 }
