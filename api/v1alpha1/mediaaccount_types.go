@@ -103,7 +103,7 @@ type MCPSpec struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:MaxItems=16
 	Toolsets []MCPToolset `json:"toolsets,omitempty"`
 
 	// ReadOnly allows only tools that change nothing and create no upload signature.
