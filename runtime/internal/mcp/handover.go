@@ -148,8 +148,8 @@ func (a *API) getUpload(ctx context.Context, identity auth.Identity, args *argum
 	}
 	found, waited, err := a.deps.Handover.Await(ctx, identity.Principal, connection, id)
 	httpapi.FromContext(ctx).Waited += waited
-	if err == nil && waited > 0 {
-		err = a.deps.Auth.CheckConnection(ctx, identity) // it may have ended meanwhile
+	if err == nil {
+		err = a.deps.Auth.CheckConnection(ctx, identity) // it may have ended since the call began
 	}
 	if err != nil {
 		return nil, err

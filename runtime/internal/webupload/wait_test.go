@@ -114,7 +114,7 @@ func TestGetUpload_TellsNothingAfterTheRevocation(t *testing.T) {
 	wait.Until(t, "the call has looked once", func() bool {
 		return w.QueryInt(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%name: FindUploadRequest%' AND pid <> pg_backend_pid()`) > 0
 	})
-	// One statement ends both, so the call sees the end of the wait not before that of the connection.
+	// One statement ends both, so the call never sees the end of the wait before that of the connection.
 	w.Exec(t, `WITH revoked AS (UPDATE oauth_grant SET revoked_at = now()) UPDATE upload_request SET expires_at = now() - interval '1 second'`)
 	if err := wait.Receive(t, "the answer of the call", answered); err == nil || !strings.Contains(err.Error(), "the connection has ended") {
 		t.Errorf("the answer is %v", err)
