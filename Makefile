@@ -45,7 +45,7 @@ cluster-stop: bin/mediastack-cluster ## Stop the cluster of this checkout and re
 	@bin/mediastack-cluster stop $(ARGS)
 
 ##@ Build
-.PHONY: build images release generate client-types api-viewer fmt
+.PHONY: build images release sysroot generate client-types api-viewer fmt
 build: libvips ## Build the operator, the runtime and the image worker into bin/ (installs libvips-dev and a C compiler if they are missing)
 	@hack/go-build.sh "operator and runtime" -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./controllers/cmd/... ./runtime/cmd/mediastack-runtime
 	@CGO_ENABLED=1 hack/go-build.sh "image worker" -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./runtime/cmd/mediastack-imaging
@@ -56,9 +56,14 @@ images: build ## Build the container images into dist/, with a software bill of 
 	go -C hack/images build -o $(abspath $(BIN))/mediastack-images .
 	$(BIN)/mediastack-images build --bin $(BIN) --out $(DIST) --version $(VERSION) --revision $(REVISION) --created $(COMMITTED)
 
-release: kubectl ## Write everything of a release into dist/ (VERSION=v0.1.0; PLATFORMS="linux/amd64" selects those of the kubectl plugin; NIGHTLY=skip goes on without make nightly)
-	@hack/release-check.sh "$(VERSION)"
-	@KUBECTL=$(or $(KUBEBUILDER_ASSETS),$(KUBE))/kubectl HELM=$(TOOLS)/helm hack/release.sh "$(VERSION)"
+release: ## Write everything of a release into dist/ (VERSION=v0.1.0; PLATFORMS=all is for all platforms instead of that of this machine; SIGNING_KEY=cosign.key signs; REGISTRY names one; NIGHTLY=skip goes on without make nightly)
+	@PLATFORMS="$(PLATFORMS)" hack/release-check.sh "$(VERSION)"
+	@$(MAKE) kubectl helm
+	@KUBECTL=$(or $(KUBEBUILDER_ASSETS),$(KUBE))/kubectl HELM=$(TOOLS)/helm PLATFORMS="$(PLATFORMS)" SIGNING_KEY="$(SIGNING_KEY)" REGISTRY="$(REGISTRY)" REVISION=$(REVISION) COMMITTED=$(COMMITTED) \
+		hack/release.sh "$(VERSION)"
+
+sysroot: ## Download the packages of Debian that the image for arm64 is made of, into the cache (REFRESH=1 downloads them again)
+	@hack/sysroot.sh arm64 $(CACHE)/sysroot/arm64
 
 generate: tools helm ## Regenerate CRDs and their reference, deepcopy, RBAC, SQL and OpenAPI code, the chart's copies of them, what config/ has of the chart, and the tables of operations, settings and metrics
 	go run ./hack/operations .
@@ -85,7 +90,7 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race presubmit presubmit-plain presubmit-race nightly flaky suite-times test-programs test-modules test-images test-pages e2e zero-loss reproduce test-stores test-erasure test-migrations test-operator test-bodies test-requests test-cdn lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
+.PHONY: test test-race presubmit presubmit-plain presubmit-race nightly flaky suite-times test-programs test-modules test-images test-arm64 test-pages e2e zero-loss reproduce test-stores test-erasure test-migrations test-operator test-bodies test-requests test-views test-cdn lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -162,8 +167,12 @@ flaky: ## Run presubmit ROUNDS times (20), every second time beside LOAD busy pr
 suite-times: ## Print where the time of the last run of .ci/run went (ARGS="--write docs/guides/develop.md" writes it there)
 	@go run ./hack/suitetimes $(ARGS)
 
-test-images: packages build ## Build the container images twice, and run their programs from them alone
+test-images: packages build kubectl helm ## Build the container images twice, run their programs from them alone, and make, sign, verify and interrupt a release
 	go -C hack/images test -count=1 -timeout $(TEST_TIMEOUT) -v .
+	KUBECTL=$(or $(KUBEBUILDER_ASSETS),$(KUBE))/kubectl go -C hack/release test -count=1 -timeout $(TEST_TIMEOUT) .
+
+test-arm64: packages arm64 build dev-services dev-stack kubectl helm ## Build a release for amd64 and arm64, and run the programs of the images for arm64 with QEMU: versions, a preflight, thumbnails of all formats
+	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m -run TestImages_ForARM64Run ./hack/test/arm64
 
 reproduce: images ## Build the images again, in another folder with an empty build cache, and compare them
 	@REVISION=$(REVISION) COMMITTED=$(COMMITTED) hack/reproduce.sh
@@ -182,7 +191,7 @@ test-stores: packages minio build dev-services ## Run the tests of objects, medi
 test-pages: test-programs ## Check every login page and the files page in every state in a browser, with screenshots of whole pages
 	@# The pictures of the documentation stay as they are. All tests of the package run with make test, without these screenshots and with smaller files.
 	pictures=$$(mktemp -d) && trap 'rm -rf "$$pictures"' EXIT && BROWSER_PICTURES=$$pictures $(SERVED) go test -count=1 -timeout 30m -run 'TestPages_AreAccessible|TestAPIReference_' ./hack/test/browser
-	MEDIASTACK_TEST_FULL=1 $(SERVED) go test -count=1 -v -timeout 30m -run TestLibrary_ ./hack/test/browser
+	MEDIASTACK_TEST_FULL=1 $(SERVED) go test -count=1 -v -timeout 30m -run 'TestLibrary_|TestHandover_' ./hack/test/browser
 
 test-erasure: packages minio build dev-services ## Delete a versioned bucket of 10,000 objects with 3 versions and a delete marker each, and the rows of a million items
 	MEDIASTACK_TEST_OBJECTS=10000 go test -count=1 -timeout $(TEST_TIMEOUT) -v -run TestDrain_RemovesEveryVersion ./runtime/objectstore
@@ -195,7 +204,7 @@ lint: golangci-lint libvips ## Run the linters, which include the import rules
 	$(TOOLS)/golangci-lint run ./...
 	@# With -trimpath, cgo's cached output would name the sources of whichever clone was built first.
 	CGO_ENABLED=1 GOFLAGS=-buildvcs=false $(TOOLS)/golangci-lint run $(CGO_PACKAGES)
-	for module in hack/devservices hack/images hack/gitops hack/tools/minio-user clients/go; do (cd $$module && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...); done
+	for module in hack/devservices hack/images hack/release hack/gitops hack/tools/minio-user clients/go; do (cd $$module && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...); done
 
 vocabulary: ## Check names, comments, texts and documents for retired words
 	go run ./hack/vocabulary
@@ -236,6 +245,9 @@ test-bodies: packages build dev-services ## Hold 4,300 connections with bodies t
 test-requests: packages build dev-services ## Send a credential in each format in each field of each route, ten thousand addresses that no preset allows, as many uploads to full accounts, 64 writers of events, ten thousand histories of searches, and 100 kills of clamd
 	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m -run 'TestMisplacedCredentials_|TestPresets_AddressesThatNone|TestRejectedUploads_|TestCommit_WhoseServerIsKilled|TestFeed_MissesNothing|TestSearch_EqualsModel|TestClamd_KilledAgain' ./runtime/cmd/mediastack-runtime ./runtime/gate ./runtime/internal/rest ./runtime/journal ./runtime/postgres ./runtime/upload
 
+test-views: packages build dev-services ## Make pictures for models of 1,000 images of all kinds, 30 of them of 100 megapixels, and print how long that takes
+	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=4m go test -count=1 -v -timeout 60m -run 'TestView_IsWithinItsBounds' ./runtime/rendition
+
 test-cdn: packages build dev-services ## Make 10,000 changes beside 60 reads a second at an edge, kill replicas 100 times, and have the edge away for 10 minutes; print how soon it forgets
 	MEDIASTACK_TEST_FULL=1 MEDIASTACK_TEST_WAIT=15m go test -count=1 -v -timeout 120m -run 'TestEdge_(CatchesUp|HasNothingStale)' ./hack/test/cdn
 
@@ -254,9 +266,9 @@ vulncheck: govulncheck ## Check for known vulnerabilities (needs the vulnerabili
 	$(TOOLS)/govulncheck ./...
 
 ##@ Set up
-.PHONY: packages libvips running cluster-packages cluster-programs dev-services dev-stack kube minio minio-user tusd helm kube-score promtool prometheus tools
+.PHONY: packages libvips running arm64 cluster-packages cluster-programs dev-services dev-stack kube minio minio-user tusd helm kube-score promtool prometheus tools
 packages: ## Install the Debian packages that the tests need (as root on Debian), or print which are missing
-libvips running packages cluster-packages:
+libvips running packages cluster-packages arm64:
 	@hack/packages.sh $@
 
 dev-services: ## Build the S3 store and the mail sink of the dev stack into bin/

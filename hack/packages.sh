@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: packages.sh libvips | running | packages | cluster-packages
+# Usage: packages.sh libvips | running | packages | cluster-packages | arm64
 #
 # Installs the Debian packages that are missing, as root on Debian or Ubuntu; anywhere else it prints
 # which are missing, and fails.
@@ -7,6 +7,7 @@
 #   libvips   what the image worker is built and run with
 #   running   what the dev stack, the benchmarks and the crash run need, too
 #   packages  what the tests need, too
+#   arm64     what images for arm64 are built with on another architecture, and run with in tests
 #   cluster-packages  what `make cluster` builds and runs its programs with
 set -euo pipefail
 purpose=$1
@@ -30,6 +31,12 @@ look() {
 		need iproute2 program ip
 		need nftables program nft
 		need iptables program iptables
+		return
+	fi
+	if [ "$purpose" = arm64 ]; then
+		need gcc-aarch64-linux-gnu program aarch64-linux-gnu-gcc
+		need libc6-dev-arm64-cross test -e /usr/aarch64-linux-gnu/include/stdlib.h
+		need qemu-user-static program qemu-aarch64-static
 		return
 	fi
 	need gcc program gcc

@@ -1,67 +1,73 @@
 #!/usr/bin/env bash
 # Usage: release.sh VERSION
 #
-# Writes everything of a release into DIST (dist/): image archives with their SBOMs, the chart, the
-# manifests, the kubectl plugin for PLATFORMS, the clients, the changelog and checksums. make release runs it.
+# Writes everything of a release into DIST (dist/): image archives with their SBOMs, the chart, the manifests, the kubectl
+# plugin, the clients, the changelog, provenance, signatures and checksums. make release runs it.
+#
+# PLATFORMS are those of the images and of the plugin: that of this machine, a list, or `all`. SIGNING_KEY is a private key.
+# OTHER_PACKAGES=1 goes on if Debian has other versions of packages for the other architecture than this machine has.
+# REGISTRY is what images.txt and the bundle name. Everything is written into a folder beside DIST, which takes its place when it
+# is complete; an end by a signal leaves nothing. What a killed release has left is removed by the next one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-version=$1 dist=$(realpath -m "${DIST:-dist}")
-platforms=${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64}
+version=$1 dist=$(realpath -m "${DIST:-dist}") registry=${REGISTRY:-docker.io}
+host=$(go env GOHOSTARCH)
+all="linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64"
+platforms=${PLATFORMS:-linux/$host}
+[ "$platforms" != all ] || platforms=$all
 
 fail() { echo "release: $*" >&2; exit 1; }
 
-number='(0|[1-9][0-9]*)' word='(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)'
-[[ $version =~ ^v$number\.$number\.$number(-$word(\.$word)*)?$ && ${#version} -le 63 ]] ||
-	fail "VERSION must be a semantic version after a v, such as v0.1.0 or v0.2.0-rc.1, not \"$version\": make release VERSION=v0.1.0"
-# A pre-release has no section of its own.
-section=${version#v}
-[[ $version != *-* ]] || section=Unreleased
-grep -q "^## \[$section\]" CHANGELOG.md || fail "CHANGELOG.md has no section [$section]"
-
-# What was there before must not become part of the release.
-[ "$dist" = "$PWD/dist" ] || [ -z "$(ls -A "$dist" 2>/dev/null)" ] || fail "$dist is not empty"
-rm -rf "$dist"
-mkdir -p "$dist"
-work=$(mktemp -d "$PWD/.release-XXXXXX")
-trap 'rm -rf "$work"' EXIT
-
-make images VERSION="$version" BIN="$work/bin" DIST="$dist"
-
+# The architectures of the images: those of the platforms with Linux.
+architectures=()
 for platform in $platforms; do
-	os=${platform%/*} arch=${platform#*/} program=kubectl-mediastack
-	[ "$os" != windows ] || program+=.exe
-	GOOS=$os GOARCH=$arch go build -ldflags "-s -w -X main.version=$version" -o "$work/plugin/$platform/$program" ./controllers/cmd/kubectl-mediastack
-	"$work/bin/mediastack-images" licenses --bin "$work/bin" "$work/plugin/$platform/$program" "$work/archive/$platform"
-	tar --create --directory "$work/archive/$platform" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner . |
-		gzip -n >"$dist/kubectl-mediastack-$version-$os-$arch.tar.gz"
+	case " $all " in *" $platform "*) ;; *) fail "PLATFORMS has \"$platform\", which is none of $all" ;; esac
+	[ "${platform%/*}" != linux ] || architectures+=("${platform#*/}")
 done
+((${#architectures[@]})) || fail "PLATFORMS has no linux/amd64 and no linux/arm64, so there would be no image"
+[ -z "${SIGNING_KEY:-}" ] || [ -f "$SIGNING_KEY" ] || fail "SIGNING_KEY is $SIGNING_KEY, which is no file"
+[ "$dist" = "$PWD/dist" ] || [ -z "$(ls -A "$dist" 2>/dev/null)" ] || fail "$dist is not empty"
 
-# render FOLDER: the objects of a folder of config/, with the version.
-render() {
-	mkdir -p "$work/manifests"
-	cat >"$work/manifests/kustomization.yaml" <<-END
-		apiVersion: kustomize.config.k8s.io/v1beta1
-		kind: Kustomization
-		resources: [../../config/$1]
-		images:
-		  - {name: mediastack/operator, newTag: $version}
-		  - {name: mediastack/runtime, newTag: $version}
-		labels:
-		  - pairs: {app.kubernetes.io/version: $version}
-		    includeTemplates: true
-	END
-	"$KUBECTL" kustomize "$work/manifests"
+# What a killed release has left is that of no running one: a running one has a lock.
+for left in .release-*; do
+	[ ! -d "$left" ] || ! flock --nonblock "$left" true || rm -rf "$left"
+done
+work=$(mktemp -d "$PWD/.release-XXXXXX")
+exec 8<"$work"
+flock 8
+steps=
+# The steps have a process group of their own, which ends before its files are removed.
+finish() {
+	local status=$?
+	trap '' INT TERM HUP
+	if [ -n "$steps" ]; then
+		kill -TERM -- -"$steps" 2>/dev/null || true
+		for _ in {1..100}; do kill -0 -- -"$steps" 2>/dev/null || break; sleep 0.1; done
+		kill -KILL -- -"$steps" 2>/dev/null || true
+		while kill -0 -- -"$steps" 2>/dev/null; do sleep 0.1; done
+	fi
+	rm -rf "$work"
+	exit $status
 }
-render default >"$dist/install.yaml"
-render crd >"$dist/crds.yaml"
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 129' HUP
+trap 'exit 143' TERM
 
-if [ -d charts/mediastack ]; then
-	make helm
-	"$HELM" package charts/mediastack --version "${version#v}" --app-version "$version" --destination "$dist" >/dev/null
-fi
+set -m
+VERSION=$version WORK=$work OUT=$work/dist REGISTRY=$registry PLATFORMS=$platforms ARCHITECTURES=${architectures[*]} TMPDIR=$work/tmp \
+	hack/release-steps.sh 8<&- &
+steps=$!
+set +m
+status=0
+wait $steps || status=$?
+[ $status = 0 ] || exit $status
+steps=
 
-hack/release-clients.sh "$version" "$dist"
-
-cp CHANGELOG.md LICENSE "$dist"
-(cd "$dist" && sha256sum -- * >"$work/SHA256SUMS" && mv "$work/SHA256SUMS" .)
+# Both are renamed: at no time is there half of a release.
+mkdir -p "$(dirname "$dist")"
+if [ -e "$dist" ]; then mv -T "$dist" "$work/former"; fi
+mv -T "$work/dist" "$dist"
 echo "release $version:" && ls -l "$dist"
+[ -n "${SIGNING_KEY:-}" ] || echo "release: nothing is signed: SIGNING_KEY=cosign.key names a private key (docs/reference/images.md#sign)"
+echo "release: it took $SECONDS s"

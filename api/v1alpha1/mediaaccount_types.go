@@ -93,8 +93,8 @@ type AppSpec struct {
 
 // MCPSpec is the tool policy of an account.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.readOnly) || !self.readOnly || !has(self.tools) || self.tools.exists(t, t in ['list_media', 'get_media', 'get_media_count', 'get_total_storage', 'get_upload_from_url', 'get_media_settings', 'search_media', 'list_drafts', 'list_groups', 'list_metadata_keys', 'list_deleted_media', 'list_activity'])",message="with readOnly none of these tools is left: add one that changes nothing, such as list_media, or remove readOnly",fieldPath=".tools"
-// +kubebuilder:validation:XValidation:rule="!has(self.readOnly) || !self.readOnly || !has(self.toolsets) || self.toolsets.exists(s, s in ['core', 'fetch', 'find', 'undo', 'activity'])",message="with readOnly none of these toolsets has a tool left: add one that has tools which change nothing, such as core, or remove readOnly",fieldPath=".toolsets"
+// +kubebuilder:validation:XValidation:rule="!has(self.readOnly) || !self.readOnly || !has(self.tools) || self.tools.exists(t, t in ['list_media', 'get_media', 'get_media_count', 'get_total_storage', 'get_upload_from_url', 'get_media_settings', 'search_media', 'list_drafts', 'list_groups', 'list_metadata_keys', 'list_deleted_media', 'list_activity', 'get_upload', 'view_media'])",message="with readOnly none of these tools is left: add one that changes nothing, such as list_media, or remove readOnly",fieldPath=".tools"
+// +kubebuilder:validation:XValidation:rule="!has(self.readOnly) || !self.readOnly || !has(self.toolsets) || self.toolsets.exists(s, s in ['core', 'fetch', 'find', 'undo', 'activity', 'handover', 'see'])",message="with readOnly none of these toolsets has a tool left: add one that has tools which change nothing, such as core, or remove readOnly",fieldPath=".toolsets"
 type MCPSpec struct {
 	// Toolsets lists the sets of tools that assistants get: a tool of another set is neither listed
 	// nor callable. core are the ten basic tools; if the list is omitted, it is core alone. Keep the list short: each tool takes a part of what
@@ -103,7 +103,7 @@ type MCPSpec struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:MaxItems=16
 	Toolsets []MCPToolset `json:"toolsets,omitempty"`
 
 	// ReadOnly allows only tools that change nothing and create no upload signature.
@@ -119,6 +119,17 @@ type MCPSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	Tools []MCPTool `json:"tools,omitempty"`
+
+	// Approval has changes wait until an owner has allowed them on a page, with a login of the owner. It applies to assistants and connected
+	// applications. If it is omitted, nothing waits.
+	//
+	// +optional
+	Approval *MCPApprovalSpec `json:"approval,omitempty"`
+
+	// Ceilings bound what assistants and connected applications do. If it is omitted, nothing is bounded.
+	//
+	// +optional
+	Ceilings *MCPCeilingsSpec `json:"ceilings,omitempty"`
 }
 
 // Origin is a web origin, such as https://app.example.org, or a pattern for all its subdomains

@@ -187,6 +187,14 @@ func TestMediaAccount_InvalidIsRejectedWithAMessage(t *testing.T) {
 		"a tool policy with an unknown toolset":           {spec: `{mcp: {toolsets: [all]}}`, says: `Unsupported value: "all"`},
 		"a tool policy with an unknown tool":              {spec: `{mcp: {tools: [list_medium]}}`, says: `Unsupported value: "list_medium"`},
 		"a tool policy with a tool twice":                 {spec: `{mcp: {tools: [get_media, get_media]}}`, says: "Duplicate value"},
+		"a bulk without deletes in bulk":                  {spec: `{mcp: {approval: {delete: Always, bulk: {items: 5}}}}`, says: "bulk needs delete: Bulk"},
+		"a bulk of no items":                              {spec: `{mcp: {approval: {delete: Bulk, bulk: {items: -1}}}}`, says: "should be greater than or equal to 1"},
+		"a bulk in a day and more":                        {spec: `{mcp: {approval: {delete: Bulk, bulk: {per: 25h}}}}`, says: "must be a duration of whole seconds from 1m to 24h"},
+		"an unknown rule":                                 {spec: `{mcp: {approval: {delete: Sometimes}}}`, says: "Unsupported value"},
+		"bulk for what is published":                      {spec: `{mcp: {approval: {publish: Bulk}}}`, says: "Unsupported value"},
+		"a ceiling of no deletes":                         {spec: `{mcp: {ceilings: {deletesPerHour: 0}}}`, says: "should be greater than or equal to 1"},
+		"a ceiling of a part of a byte":                   {spec: `{mcp: {ceilings: {total: {uploadBytesPerDay: 1m}}}}`, says: "must be a whole number of bytes"},
+		"the set of approvals":                            {spec: `{mcp: {toolsets: [core, approval]}}`, says: "Unsupported value"},
 		// PostgreSQL cannot store a NUL: the object would be accepted here and fail in every reconcile.
 		"a display name with a NUL": {spec: `{displayName: "a\u0000b"}`, says: "must not contain control characters"},
 	}
@@ -248,6 +256,8 @@ func TestMediaAccount_ValidIsAccepted(t *testing.T) {
 		`{mcp: {readOnly: true, toolsets: [organize, find]}}`,
 		`{mcp: {readOnly: false, tools: [delete_media], toolsets: [organize]}}`,
 		`{mcp: {readOnly: true}}`,
+		`{mcp: {approval: {}, ceilings: {}}}`,
+		`{mcp: {approval: {delete: Bulk, publish: Always, settings: Never, bulk: {items: 100, per: 30m}}, ceilings: {uploadBytesPerDay: 10Gi, deletesPerHour: 100, fetchesPerDay: 50, total: {deletesPerHour: 500}}}}`,
 		`{mcp: {toolsets: [core, organize, find, undo, capabilities]}}`,
 	} {
 		if _, err := accounts.Create(t.Context(), object(t, "MediaAccount", fmt.Sprintf("ok-%d", i), spec), metav1.CreateOptions{FieldValidation: "Strict"}); err != nil {

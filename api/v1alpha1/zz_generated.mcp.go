@@ -5,11 +5,11 @@ package v1alpha1
 // MCPTool is the name of an MCP tool.
 //
 // +kubebuilder:validation:MaxLength=63
-// +kubebuilder:validation:Enum=list_media;get_media;get_media_count;get_total_storage;seal_media;update_media;delete_media;upload_media;upload_media_from_url;get_upload_from_url;create_upload_signature;get_media_settings;update_media_settings;search_media;list_drafts;list_groups;list_metadata_keys;list_deleted_media;restore_media;list_activity
+// +kubebuilder:validation:Enum=list_media;get_media;get_media_count;get_total_storage;seal_media;update_media;delete_media;upload_media;upload_media_from_url;get_upload_from_url;create_upload_signature;get_media_settings;update_media_settings;search_media;list_drafts;list_groups;list_metadata_keys;list_deleted_media;restore_media;list_activity;request_upload;get_upload;view_media
 type MCPTool string
 
 // MCPToolset is the name of a set of MCP tools.
 //
 // +kubebuilder:validation:MaxLength=63
-// +kubebuilder:validation:Enum=core;organize;find;undo;capabilities;fetch;uploads;activity;slim
+// +kubebuilder:validation:Enum=core;organize;find;undo;capabilities;fetch;uploads;activity;slim;see;handover
 type MCPToolset string

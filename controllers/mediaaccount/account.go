@@ -250,7 +250,7 @@ func toToolPolicy(mcp *v1alpha1.MCPSpec) account.ToolPolicy {
 	if mcp == nil {
 		return account.ToolPolicy{}
 	}
-	policy := account.ToolPolicy{ReadOnly: mcp.ReadOnly}
+	policy := account.ToolPolicy{ReadOnly: mcp.ReadOnly, Approval: toApproval(mcp.Approval), Ceilings: toCeilings(mcp.Ceilings)}
 	for _, toolset := range mcp.Toolsets {
 		policy.Toolsets = append(policy.Toolsets, string(toolset))
 	}

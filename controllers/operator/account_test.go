@@ -261,6 +261,36 @@ func TestAccount_GateIsWhatTheSpecSays(t *testing.T) {
 	has(account.Gate{})
 }
 
+// What waits for an owner, and what bounds assistants, reaches the database as the spec says it, and ends with the spec.
+func TestAccount_HasTheApprovalsAndCeilingsOfTheSpec(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t)
+	object := b.readyAccount("demo", func(a *v1alpha1.MediaAccount) {
+		a.Spec.MCP = &v1alpha1.MCPSpec{Approval: &v1alpha1.MCPApprovalSpec{Delete: v1alpha1.DeleteApprovalBulk, Publish: v1alpha1.ChangeApprovalAlways}}
+	})
+	has := func(approval account.Approval, ceilings account.Ceilings) {
+		b.t.Helper()
+		wait.UntilNone(b.t, func() string {
+			found, err := b.registry.Find(b.ctx, b.namespace, "demo")
+			must(t, err)
+			if policy := found.ToolPolicy; policy.Approval != approval || policy.Ceilings != ceilings {
+				return fmt.Sprintf("the account has %+v and %+v", policy.Approval, policy.Ceilings)
+			}
+			return ""
+		})
+	}
+	has(account.Approval{Delete: account.RuleBulk, Publish: account.RuleAlways, BulkItems: 20, BulkWindow: time.Hour}, account.Ceilings{})
+	change(b, object, func(a *v1alpha1.MediaAccount) {
+		a.Spec.MCP.Approval = &v1alpha1.MCPApprovalSpec{Delete: v1alpha1.DeleteApprovalBulk, Settings: v1alpha1.ChangeApprovalAlways, Bulk: &v1alpha1.MCPBulkSpec{Items: 3, Per: &metav1.Duration{Duration: time.Minute}}}
+		a.Spec.MCP.Ceilings = &v1alpha1.MCPCeilingsSpec{MCPCeiling: v1alpha1.MCPCeiling{UploadBytesPerDay: new(resource.MustParse("1Gi")), FetchesPerDay: new(int64(7))},
+			Total: &v1alpha1.MCPCeiling{DeletesPerHour: new(int64(9))}}
+	})
+	has(account.Approval{Delete: account.RuleBulk, Settings: account.RuleAlways, BulkItems: 3, BulkWindow: time.Minute},
+		account.Ceilings{Each: account.Ceiling{UploadBytesPerDay: 1 << 30, FetchesPerDay: 7}, Total: account.Ceiling{DeletesPerHour: 9}})
+	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.MCP = nil })
+	has(account.Approval{}, account.Ceilings{})
+}
+
 func TestAccount_KeepsLocationsIfTheSpecSaysSo(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)

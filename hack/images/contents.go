@@ -26,6 +26,7 @@ const (
 // change with every version.
 type contents struct {
 	name           string
+	architecture   string // as Go names it
 	base, programs tree
 	packages       []debianPackage
 	modules        []goModule
@@ -51,18 +52,18 @@ func collect(ctx context.Context, name string, from source) (contents, error) {
 
 // collectOperator returns the operator, which is static and needs certificates and a user only.
 func collectOperator(ctx context.Context, from source) (contents, error) {
-	c := contents{name: "operator", base: tree{}, programs: tree{}, ports: []string{"8080/tcp", "8081/tcp"}}
-	return c, errors.Join(c.addBase(ctx, nil), c.addPrograms(ctx, from, "mediastack-operator"))
+	c := contents{name: "operator", architecture: from.architecture(), base: tree{}, programs: tree{}, ports: []string{"8080/tcp", "8081/tcp"}}
+	return c, errors.Join(c.addBase(ctx, from.root(), nil), c.addPrograms(ctx, from, "mediastack-operator"))
 }
 
 // collectRuntime returns the runtime and the image worker, with libvips and what it loads.
 func collectRuntime(ctx context.Context, from source) (contents, error) {
-	c := contents{name: "runtime", base: tree{}, programs: tree{}, ports: []string{"8080/tcp", "8081/tcp"}}
-	libraries, err := closure(ctx, filepath.Join(from.Bin, "mediastack-imaging"))
+	c := contents{name: "runtime", architecture: from.architecture(), base: tree{}, programs: tree{}, ports: []string{"8080/tcp", "8081/tcp"}}
+	libraries, err := closure(from.root(), filepath.Join(from.Bin, "mediastack-imaging"))
 	if err != nil {
 		return c, err
 	}
-	if err := errors.Join(c.addBase(ctx, libraries), c.addPrograms(ctx, from, "mediastack-runtime", "mediastack-imaging")); err != nil {
+	if err := errors.Join(c.addBase(ctx, from.root(), libraries), c.addPrograms(ctx, from, "mediastack-runtime", "mediastack-imaging")); err != nil {
 		return c, err
 	}
 	licenses, err := filepath.Glob(filepath.Join(from.Viewer, "[LN]*"))
@@ -76,12 +77,12 @@ func collectRuntime(ctx context.Context, from source) (contents, error) {
 }
 
 // addBase adds users, certificates and libraries, and describes the packages that have them.
-func (c *contents) addBase(ctx context.Context, libraries []string) error {
+func (c *contents) addBase(ctx context.Context, root rootFolder, libraries []string) error {
 	c.base.text("etc/passwd", fmt.Sprintf("root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:%[1]d:%[1]d:nonroot:/:/sbin/nologin\n", userID), 0o644)
 	c.base.text("etc/group", fmt.Sprintf("root:x:0:\nnonroot:x:%d:\n", userID), 0o644)
 	c.base.text("etc/nsswitch.conf", "hosts: files dns\n", 0o644)
 	c.base.add("tmp", entry{mode: fs.ModeDir | fs.ModeSticky | 0o777})
-	authorities, err := filepath.Glob("/usr/share/ca-certificates/mozilla/*.crt")
+	authorities, err := filepath.Glob(root.path("/usr/share/ca-certificates/mozilla/*.crt"))
 	if err != nil || len(authorities) == 0 {
 		return errors.New("there are no certificate authorities: run `apt-get install ca-certificates`")
 	}
@@ -90,26 +91,33 @@ func (c *contents) addBase(ctx context.Context, libraries []string) error {
 		return err
 	}
 	c.base.text("etc/ssl/certs/ca-certificates.crt", bundle, 0o644)
-	owned := authorities
+	var owned []string
+	for _, authority := range authorities {
+		inside, err := root.inside(authority)
+		if err != nil {
+			return err
+		}
+		owned = append(owned, inside)
+	}
 	if len(libraries) > 0 {
 		const release = "/usr/lib/os-release" // by which scanners know the distribution
-		c.base.file(release, release, 0o644)
+		c.base.file(release, root.path(release), 0o644)
 		c.base.link("etc/os-release", "../usr/lib/os-release")
-		added, err := addLibraries(c.base, libraries)
+		added, err := addLibraries(c.base, root, libraries)
 		if err != nil {
 			return err
 		}
 		owned = append(append(owned, release), added...)
 	}
-	if c.packages, err = packagesOf(ctx, owned); err != nil {
+	if c.packages, err = packagesOf(ctx, root, owned); err != nil {
 		return err
 	}
 	for _, p := range c.packages {
-		if err := p.addTo(c.base); err != nil {
+		if err := p.addTo(c.base, root); err != nil {
 			return err
 		}
 	}
-	return addFolder(c.base, commonLicenses)
+	return addFolder(c.base, root, commonLicenses)
 }
 
 // addPrograms adds programs with the licenses of the modules that they link.
@@ -122,6 +130,9 @@ func (c *contents) addPrograms(ctx context.Context, from source, names ...string
 			if err := requireStatic(program); err != nil {
 				return err
 			}
+		}
+		if err := requireArchitecture(program, c.architecture); err != nil {
+			return err
 		}
 		c.programs.file(programs+"/"+name, program, 0o755)
 		modules, err := modulesOf(ctx, program)
@@ -153,6 +164,19 @@ func requireStatic(program string) error {
 		if segment.Type == elf.PT_INTERP {
 			return fmt.Errorf("%s is not static: build it with CGO_ENABLED=0", program)
 		}
+	}
+	return nil
+}
+
+// requireArchitecture returns an error if a program is for another architecture.
+func requireArchitecture(program, architecture string) error {
+	file, err := elf.Open(program)
+	if err != nil {
+		return fmt.Errorf("%w; run `make build`", err)
+	}
+	defer func() { _ = file.Close() }()
+	if want := (map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64})[architecture]; file.Machine != want {
+		return fmt.Errorf("%s is for %s, not for %s", program, file.Machine, architecture)
 	}
 	return nil
 }

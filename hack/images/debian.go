@@ -21,8 +21,8 @@ type debianPackage struct {
 	status                                                       string // its entry in the database of dpkg
 }
 
-// packagesOf returns the packages that have the files, in order.
-func packagesOf(ctx context.Context, files []string) ([]debianPackage, error) {
+// packagesOf returns the packages of a root that have the files, in order.
+func packagesOf(ctx context.Context, root rootFolder, files []string) ([]debianPackage, error) {
 	var query []string
 	for _, file := range files {
 		query = append(query, file)
@@ -32,7 +32,7 @@ func packagesOf(ctx context.Context, files []string) ([]debianPackage, error) {
 		}
 	}
 	// It fails because no file has both paths. What it found it prints nevertheless.
-	out, err := exec.CommandContext(ctx, "dpkg-query", append([]string{"--search"}, query...)...).Output()
+	out, err := root.dpkgQuery(ctx, append([]string{"--search"}, query...)...)
 	if len(out) == 0 {
 		return nil, fmt.Errorf("dpkg-query --search: %w", err)
 	}
@@ -55,16 +55,21 @@ func packagesOf(ctx context.Context, files []string) ([]debianPackage, error) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	return describePackages(ctx, slices.Compact(names))
+	return describePackages(ctx, root, slices.Compact(names))
 }
 
-func describePackages(ctx context.Context, names []string) ([]debianPackage, error) {
+// dpkgQuery asks the database of a root.
+func (r rootFolder) dpkgQuery(ctx context.Context, args ...string) ([]byte, error) {
+	return exec.CommandContext(ctx, "dpkg-query", append([]string{"--admindir=" + r.path("var/lib/dpkg")}, args...)...).Output()
+}
+
+func describePackages(ctx context.Context, root rootFolder, names []string) ([]debianPackage, error) {
 	const format = "${Package}|${Version}|${source:Package}|${source:Version}|${Architecture}|${Homepage}\n"
-	out, err := exec.CommandContext(ctx, "dpkg-query", append([]string{"--show", "--showformat=" + format}, names...)...).Output()
+	out, err := root.dpkgQuery(ctx, append([]string{"--show", "--showformat=" + format}, names...)...)
 	if err != nil {
 		return nil, fmt.Errorf("dpkg-query --show: %w", err)
 	}
-	status, err := exec.CommandContext(ctx, "dpkg-query", append([]string{"--status"}, names...)...).Output()
+	status, err := root.dpkgQuery(ctx, append([]string{"--status"}, names...)...)
 	if err != nil {
 		return nil, fmt.Errorf("dpkg-query --status: %w", err)
 	}
@@ -90,10 +95,10 @@ func describePackages(ctx context.Context, names []string) ([]debianPackage, err
 
 // addTo adds the package's entry for scanners, which read it from this folder in images without
 // dpkg, and its copyright file.
-func (p debianPackage) addTo(t tree) error {
+func (p debianPackage) addTo(t tree, root rootFolder) error {
 	t.text("var/lib/dpkg/status.d/"+p.name, p.status, 0o644)
 	copyright := filepath.Join("/usr/share/doc", p.name, "copyright")
-	text, err := os.ReadFile(copyright)
+	text, err := os.ReadFile(root.path(copyright))
 	if err != nil {
 		return fmt.Errorf("the package %s has no copyright file: %w", p.name, err)
 	}
@@ -101,18 +106,22 @@ func (p debianPackage) addTo(t tree) error {
 	return nil
 }
 
-// addFolder adds the files and links of a folder.
-func addFolder(t tree, folder string) error {
-	return filepath.WalkDir(folder, func(path string, item fs.DirEntry, err error) error {
+// addFolder adds the files and links of a folder, which is named by its path below the root.
+func addFolder(t tree, root rootFolder, folder string) error {
+	return filepath.WalkDir(root.path(folder), func(path string, item fs.DirEntry, err error) error {
 		if err != nil || item.IsDir() {
+			return err
+		}
+		name, err := root.inside(path)
+		if err != nil {
 			return err
 		}
 		if item.Type()&fs.ModeSymlink != 0 {
 			target, err := os.Readlink(path)
-			t.link(path, target)
+			t.link(name, target)
 			return err
 		}
-		t.file(path, path, 0o644)
+		t.file(name, path, 0o644)
 		return nil
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"time"
 
@@ -85,7 +84,7 @@ func newImage(c contents, r release) (*image, error) {
 		return nil, err
 	}
 	file = file.DeepCopy()
-	file.Architecture, file.OS, file.Created = runtime.GOARCH, "linux", v1.Time{Time: r.created}
+	file.Architecture, file.OS, file.Created = c.architecture, "linux", v1.Time{Time: r.created}
 	file.Config = v1.Config{
 		User:         strconv.Itoa(userID) + ":" + strconv.Itoa(userID),
 		Env:          []string{"PATH=/" + programs},
@@ -117,7 +116,7 @@ func (i *image) writeArchive(file string) error {
 	if err != nil {
 		return err
 	}
-	if err := index.AppendImage(i.image, layout.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}),
+	if err := index.AppendImage(i.image, layout.WithPlatform(v1.Platform{OS: "linux", Architecture: i.architecture}),
 		layout.WithAnnotations(map[string]string{
 			"io.containerd.image.name":          i.reference,
 			"org.opencontainers.image.ref.name": i.version,
@@ -161,7 +160,7 @@ func (i *image) dockerManifest() (string, error) {
 // addRelative adds the files of a folder by their path below it.
 func addRelative(t tree, folder string) error {
 	found := tree{}
-	if err := addFolder(found, folder); err != nil {
+	if err := addFolder(found, "/", folder); err != nil {
 		return err
 	}
 	for name, e := range found {

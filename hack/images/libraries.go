@@ -1,25 +1,20 @@
 package main
 
 import (
-	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 )
 
-// A line of ldd: "libm.so.6 => /lib/libm.so.6 (0x7f)", "/lib64/ld.so (0x7f)" or "libm.so.6 => not found".
-var loaded = regexp.MustCompile(`(?m)^\s+(?:(\S+) => )?(/\S+|not found)`)
-
-// closure returns the paths of the shared libraries of the image worker: those that it is
-// linked with, and those that libvips and libheif load by name, which ldd does not list.
-func closure(ctx context.Context, worker string) ([]string, error) {
-	libraries, err := dependencies(ctx, worker)
+// closure returns the paths, below the root, of the shared libraries of the image worker: those that it is linked with, and
+// those that libvips and libheif load by name.
+func closure(root rootFolder, worker string) ([]string, error) {
+	libraries, err := dependencies(root, worker)
 	if err != nil {
 		return nil, fmt.Errorf("%w; run `make build`", err)
 	}
@@ -27,7 +22,7 @@ func closure(ctx context.Context, worker string) ([]string, error) {
 	if at < 0 {
 		return nil, fmt.Errorf("%s does not link libvips", worker)
 	}
-	folder, err := filepath.EvalSymlinks(filepath.Dir(libraries[at]))
+	folder, err := filepath.EvalSymlinks(root.path(filepath.Dir(libraries[at])))
 	if err != nil {
 		return nil, err
 	}
@@ -35,8 +30,18 @@ func closure(ctx context.Context, worker string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := dependencies(ctx, append([]string{worker}, modules...)...)
-	return append(all, modules...), err
+	all, err := dependencies(root, append([]string{worker}, modules...)...)
+	if err != nil {
+		return nil, err
+	}
+	for _, module := range modules {
+		inside, err := root.inside(module)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, inside)
+	}
+	return all, nil
 }
 
 // loadedByName returns the modules of libvips that a supported format needs, and the plug-ins of
@@ -50,64 +55,149 @@ func loadedByName(folder string) ([]string, error) {
 	return append(modules, plugins...), err
 }
 
-// dependencies returns the shared libraries that the loader finds for programs and libraries,
-// the loader included.
-func dependencies(ctx context.Context, files ...string) ([]string, error) {
-	command := exec.CommandContext(ctx, "ldd", files...)
-	command.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"} // without LD_LIBRARY_PATH
-	out, err := command.Output()
-	if err != nil {
-		return nil, fmt.Errorf("ldd %s: %w", strings.Join(files, " "), err)
-	}
-	var found []string
-	for _, match := range loaded.FindAllStringSubmatch(string(out), -1) {
-		if match[2] == "not found" {
-			return nil, fmt.Errorf("the library %s is missing", match[1])
+// triplets are the names that Debian's folders of libraries have.
+var triplets = map[elf.Machine]string{elf.EM_X86_64: "x86_64-linux-gnu", elf.EM_AARCH64: "aarch64-linux-gnu"}
+
+// dependencies returns the shared libraries, below the root, that the loader finds for programs and libraries, the loader
+// included. It reads the files as the loader does, since that of another architecture cannot run here.
+func dependencies(root rootFolder, files ...string) ([]string, error) {
+	found := map[string]bool{} // by name
+	var paths []string
+	for len(files) > 0 {
+		file := files[0]
+		files = files[1:]
+		needs, err := needed(file)
+		if err != nil {
+			return nil, err
 		}
-		found = append(found, match[2])
+		if needs.loader != "" && !slices.Contains(paths, needs.loader) {
+			paths = append(paths, needs.loader)
+		}
+		for _, name := range needs.libraries {
+			// The loader is also a library that others name.
+			if found[name] || filepath.Base(needs.loader) == name {
+				continue
+			}
+			found[name] = true
+			path, err := root.library(name, needs.folders)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", file, err)
+			}
+			if slices.Contains(paths, path) {
+				continue
+			}
+			paths = append(paths, path)
+			files = append(files, root.path(path))
+		}
 	}
-	slices.Sort(found)
-	return slices.Compact(found), nil
+	slices.Sort(paths)
+	return withoutDoubleLoader(paths), nil
+}
+
+// withoutDoubleLoader removes the loader where a library names it: it is found at its own path, and at that of the libraries.
+func withoutDoubleLoader(paths []string) []string {
+	count := map[string]int{}
+	for _, path := range paths {
+		count[filepath.Base(path)]++
+	}
+	return slices.DeleteFunc(paths, func(path string) bool {
+		return count[filepath.Base(path)] > 1 && strings.HasPrefix(filepath.Base(path), "ld-linux") && strings.HasSuffix(filepath.Dir(path), "-linux-gnu")
+	})
+}
+
+// need is what a program or a library needs.
+type need struct {
+	loader             string
+	libraries, folders []string
+}
+
+func needed(file string) (need, error) {
+	program, err := elf.Open(file)
+	if err != nil {
+		return need{}, err
+	}
+	defer func() { _ = program.Close() }()
+	triplet, ok := triplets[program.Machine]
+	if !ok {
+		return need{}, fmt.Errorf("%s is for %s", file, program.Machine)
+	}
+	var needs need
+	if section := program.Section(".interp"); section != nil {
+		text, err := section.Data()
+		if err != nil {
+			return need{}, err
+		}
+		needs.loader = strings.TrimRight(string(text), "\x00")
+	}
+	if needs.libraries, err = program.ImportedLibraries(); err != nil {
+		return need{}, err
+	}
+	for _, tag := range []elf.DynTag{elf.DT_RPATH, elf.DT_RUNPATH} {
+		values, err := program.DynString(tag)
+		if err != nil {
+			return need{}, err
+		}
+		for _, value := range values {
+			needs.folders = append(needs.folders, strings.Split(value, ":")...)
+		}
+	}
+	needs.folders = append(needs.folders, "/lib/"+triplet, "/usr/lib/"+triplet, "/lib", "/usr/lib")
+	return needs, nil
+}
+
+// library returns the path of a library below the root.
+func (r rootFolder) library(name string, folders []string) (string, error) {
+	for _, folder := range folders {
+		path := filepath.Join(folder, name)
+		if _, err := os.Stat(r.path(path)); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("the library %s is missing", name)
 }
 
 // addLibraries adds libraries at their paths, with the links of Debian's folders. It returns the
-// paths of the files.
-func addLibraries(t tree, libraries []string) ([]string, error) {
+// paths of the files below the root.
+func addLibraries(t tree, root rootFolder, libraries []string) ([]string, error) {
 	var files []string
 	for _, library := range libraries {
+		var file string
 		for range 10 {
-			folder, err := filepath.EvalSymlinks(filepath.Dir(library))
+			folder, err := filepath.EvalSymlinks(root.path(filepath.Dir(library)))
 			if err != nil {
 				return nil, err
 			}
-			library = filepath.Join(folder, filepath.Base(library))
-			target, err := os.Readlink(library)
+			if library, err = root.inside(filepath.Join(folder, filepath.Base(library))); err != nil {
+				return nil, err
+			}
+			file = root.path(library)
+			target, err := os.Readlink(file)
 			if err != nil { // a file, not a link
 				break
 			}
 			t.link(library, target)
 			if !filepath.IsAbs(target) {
-				target = filepath.Join(folder, target)
+				target = filepath.Join(filepath.Dir(library), target)
 			}
 			library = target
 		}
-		info, err := os.Lstat(library)
+		info, err := os.Lstat(file)
 		if err != nil {
 			return nil, err
 		}
 		if !info.Mode().IsRegular() {
 			return nil, fmt.Errorf("%s leads through too many links", library)
 		}
-		t.file(library, library, info.Mode().Perm())
+		t.file(library, file, info.Mode().Perm())
 		files = append(files, library)
 	}
 	for _, folder := range []string{"/lib", "/lib64"} {
-		target, err := os.Readlink(folder)
+		target, err := os.Readlink(root.path(folder))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s is not a link, as it is in Debian 12 and later: %w", folder, err)
+			return nil, fmt.Errorf("%s is not a link, as it is in Debian 12 and later: %w", root.path(folder), err)
 		}
 		if _, ok := t[clean(target)]; ok {
 			t.link(folder, target)

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -20,6 +21,7 @@ import (
 func main() {
 	var command struct {
 		Build    buildCommand    `cmd:"" help:"Write each image as an OCI archive, with its software bill of materials (SPDX)."`
+		Index    indexCommand    `cmd:"" help:"Write each image as an OCI archive of all architectures that were built, and the list of both with their digests."`
 		Root     rootCommand     `cmd:"" help:"Write the root file system of an image to a folder."`
 		Licenses licensesCommand `cmd:"" help:"Write a program and the licenses of what it links to a folder."`
 		Module   moduleCommand   `cmd:"" help:"Write a Go module as the files of a module proxy."`
@@ -35,8 +37,16 @@ func main() {
 type source struct {
 	Bin     string `default:"bin" type:"existingdir" help:"Folder of the programs that make build wrote."`
 	License string `default:"LICENSE" type:"existingfile" help:"License of mediastack."`
+	Root    string `default:"/" type:"existingdir" help:"Folder of the packages of Debian: / of this machine, or what hack/sysroot.sh has written for another architecture."`
+	Arch    string `help:"Architecture of the programs and of that folder, amd64 or arm64; that of this machine if empty."`
 	Viewer  string `default:"runtime/internal/apidocs/swagger-ui" type:"existingdir" help:"Folder of the vendored API reference, whose licenses are copied."`
 }
+
+// root returns the folder of the packages.
+func (s source) root() rootFolder { return rootFolder(cmp.Or(s.Root, "/")) }
+
+// architecture returns that of the image.
+func (s source) architecture() string { return cmp.Or(s.Arch, runtime.GOARCH) }
 
 // buildCommand writes the images.
 type buildCommand struct {
@@ -62,7 +72,7 @@ func (c *buildCommand) Run(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("image %s: %w", name, err)
 		}
-		file := filepath.Join(c.Out, fmt.Sprintf("mediastack-%s-%s-linux-%s", name, c.Version, runtime.GOARCH))
+		file := filepath.Join(c.Out, fmt.Sprintf("mediastack-%s-%s-linux-%s", name, c.Version, c.architecture()))
 		if err := built.writeSBOM(file + ".spdx.json"); err != nil {
 			return err
 		}

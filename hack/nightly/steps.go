@@ -18,7 +18,8 @@ const clusterCheck = "cluster-check"
 var steps = []step{
 	{target: "test", usual: 13 * time.Minute},
 	{target: "test-race", usual: 25 * time.Minute},
-	{target: "test-images", usual: 2 * time.Minute},
+	{target: "test-images", usual: 4 * time.Minute},
+	{target: "test-arm64", usual: 10 * time.Minute},
 	{target: "reproduce", usual: 4 * time.Minute},
 	{target: "e2e", usual: 6 * time.Minute, machine: clusterCheck},
 	{target: "zero-loss", usual: 11 * time.Minute, machine: clusterCheck},

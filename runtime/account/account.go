@@ -161,6 +161,8 @@ type Principal struct {
 	Key     Key
 	// Actor is who makes the changes of the request: the journal names it.
 	Actor Actor
+	// Guard is what its changes have to pass; nil = nothing.
+	Guard *Guard
 }
 
 // By returns the principal of a request that another actor than the key makes.

@@ -29,6 +29,8 @@ type Actor struct {
 	Name string `json:"name,omitempty"`
 	// Email is the address of a person, as Account.AddressOf returns it.
 	Email string `json:"email,omitempty"`
+	// ApprovedBy is the address of the owner who has allowed the change, as Account.AddressOf returns it; empty = nobody was asked.
+	ApprovedBy string `json:"approvedBy,omitempty"`
 }
 
 // ActorOfKey returns the actor that has a key.

@@ -33,6 +33,13 @@ const (
 	RestoreMedia     Operation = "restore_media"
 
 	ListActivity Operation = "list_activity"
+
+	RequestUpload Operation = "request_upload"
+	GetUpload     Operation = "get_upload"
+
+	ViewMedia Operation = "view_media"
+
+	GetApproval Operation = "get_approval"
 )
 
 // Access is what an operation needs the permission to do.
@@ -53,12 +60,18 @@ const (
 	ToolsetUndo     = "undo"
 	ToolsetFetch    = "fetch"
 	ToolsetActivity = "activity"
+	// ToolsetHandover has the tools by which a person hands a file over on a page.
+	ToolsetHandover = "handover"
 	// ToolsetCapabilities has no tool of its own: it adds arguments to create_upload_signature.
 	ToolsetCapabilities = "capabilities"
 	// ToolsetUploads has no tool of its own: it adds what was stored to the result of upload_media.
 	ToolsetUploads = "uploads"
 	// ToolsetSlim has no tool of its own: it shortens the items of lists, and completes those of tools that return one.
 	ToolsetSlim = "slim"
+	// ToolsetSee shows images.
+	ToolsetSee = "see"
+	// ToolsetApproval is that of accounts with spec.mcp.approval. It cannot be chosen.
+	ToolsetApproval = "approval"
 )
 
 // operations are all operations, with what is told of them elsewhere: this table is the only source.
@@ -89,6 +102,10 @@ var operations = []struct {
 	{ListDeletedMedia, Reading, ToolsetUndo},
 	{RestoreMedia, Writing, ToolsetUndo},
 	{ListActivity, Reading, ToolsetActivity},
+	{RequestUpload, Writing, ToolsetHandover},
+	{GetUpload, Reading, ToolsetHandover},
+	{ViewMedia, Reading, ToolsetSee},
+	{GetApproval, Reading, ToolsetApproval},
 }
 
 // Operations returns all operations.
@@ -128,7 +145,7 @@ func (o Operation) Toolset() string {
 
 // Toolsets returns all toolsets.
 func Toolsets() []string {
-	return []string{ToolsetCore, ToolsetOrganize, ToolsetFind, ToolsetUndo, ToolsetCapabilities, ToolsetFetch, ToolsetUploads, ToolsetActivity, ToolsetSlim}
+	return []string{ToolsetCore, ToolsetOrganize, ToolsetFind, ToolsetUndo, ToolsetCapabilities, ToolsetFetch, ToolsetUploads, ToolsetActivity, ToolsetSlim, ToolsetSee, ToolsetHandover}
 }
 
 // ToolPolicy restricts what assistants and connected applications may do in an account.
@@ -141,6 +158,9 @@ type ToolPolicy struct {
 	// Toolsets are the sets whose tools MCP clients get: nil = core. They do not restrict REST and TUS,
 	// which offer all operations to everyone.
 	Toolsets []string
+	// Approval says which changes wait for the yes of an owner, and Ceilings bound all of them.
+	Approval Approval
+	Ceilings Ceilings
 }
 
 // Offers reports whether MCP clients get the tool with the name of the operation.
@@ -150,6 +170,9 @@ func (p ToolPolicy) Offers(operation Operation) bool {
 
 // HasToolset reports whether MCP clients get the tools of a toolset.
 func (p ToolPolicy) HasToolset(toolset string) bool {
+	if toolset == ToolsetApproval {
+		return p.Approval.On()
+	}
 	if p.Toolsets == nil {
 		return toolset == ToolsetCore
 	}
@@ -158,11 +181,15 @@ func (p ToolPolicy) HasToolset(toolset string) bool {
 
 // Allows reports whether the policy allows an operation.
 func (p ToolPolicy) Allows(operation Operation) bool {
+	if operation == GetApproval { // a list of tools says nothing about it: who may ask may read the answer
+		return true
+	}
 	return (operation.Reads() || !p.ReadOnly) && (p.Tools == nil || slices.Contains(p.Tools, string(operation)))
 }
 
 // Equal reports whether the policies are the same. A nil list differs from an empty one.
 func (p ToolPolicy) Equal(other ToolPolicy) bool {
 	return p.ReadOnly == other.ReadOnly && (p.Tools == nil) == (other.Tools == nil) && slices.Equal(p.Tools, other.Tools) &&
-		(p.Toolsets == nil) == (other.Toolsets == nil) && slices.Equal(p.Toolsets, other.Toolsets)
+		(p.Toolsets == nil) == (other.Toolsets == nil) && slices.Equal(p.Toolsets, other.Toolsets) &&
+		p.Approval == other.Approval && p.Ceilings == other.Ceilings
 }

@@ -165,6 +165,11 @@ func (a *attempt) principal(ctx context.Context) (p account.Principal, err error
 	case p.Account.Suspended:
 		return p, Fail(NotPermitted, "the account is suspended")
 	}
+	if a.claim.GrantID != uuid.Nil {
+		p = p.AsConnection(account.ConnectionOfGrant(a.claim.GrantID))
+	} else if a.claim.Assistant {
+		p = p.AsConnection(account.ConnectionOfKey(a.claim.KeyID))
+	}
 	return p, permits(Caller{Principal: p, GrantID: a.claim.GrantID, Assistant: a.claim.Assistant}, a.claim.Request)
 }
 

@@ -94,8 +94,9 @@ type Source interface {
 
 // Store keeps the jobs. PostgreSQL implements it.
 type Store interface {
-	// AddFetch queues a job, and adds its task; Busy if the account has maxOpen jobs that have not ended.
-	AddFetch(ctx context.Context, job Job, maxOpen int) error
+	// AddFetch queues a job, and adds its task; Busy if the account has maxOpen jobs that have not ended. The transaction counts it towards the
+	// ceilings of the guard; nil = there are none.
+	AddFetch(ctx context.Context, job Job, guard *account.Guard, maxOpen int) error
 	// Fetch returns a job of the scope; NotFound for any other one.
 	Fetch(ctx context.Context, scope media.Scope, id uuid.UUID) (Job, error)
 	// EnqueueFetches adds the tasks of jobs that have none, which replicas of a version before package work have queued, and returns how many.

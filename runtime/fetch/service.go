@@ -87,7 +87,7 @@ func (s *Service) Start(ctx context.Context, caller Caller, request Request) (Jo
 	}
 	job := Job{ID: id, AccountID: caller.Account.ID, AppID: caller.App.ID, KeyID: caller.Key.ID, GrantID: caller.GrantID, Assistant: caller.Assistant,
 		Request: request, State: Queued, CreatedAt: s.deps.Now()}
-	if err := s.deps.Store.AddFetch(ctx, job, s.cfg.MaxOpen); err != nil {
+	if err := s.deps.Store.AddFetch(ctx, job, caller.Guard, s.cfg.MaxOpen); err != nil {
 		return Job{}, err
 	}
 	s.deps.Queued()
@@ -112,6 +112,8 @@ func permits(caller Caller, request Request) error {
 		return fault.New(fault.Forbidden, "%s is not allowed for assistants and connected applications in this account", account.UploadMediaFromURL)
 	case request.Seal && !policy.Allows(account.SealMedia):
 		return fault.New(fault.Forbidden, "%s is not allowed for assistants and connected applications in this account: leave out seal", account.SealMedia)
+	case request.Seal && request.Fields.Access == media.Public && caller.Guard.Publishes() != nil:
+		return fault.New(fault.Forbidden, "the account wants its owner to allow what becomes public: leave out seal, and call %s for the draft afterwards", account.SealMedia)
 	}
 	return nil
 }

@@ -192,6 +192,19 @@ func (w *world) signature(t *testing.T, of runtimetest.Tenant) string {
 	return created.Signature
 }
 
+// request has a tool request a file that is sealed, and returns the path of its page, and its id.
+func (w *world) request(t *testing.T, of runtimetest.Tenant) (page, id string) {
+	t.Helper()
+	w.Change(t, of, func(s *account.Spec) { s.ToolPolicy.Toolsets = []string{account.ToolsetCore, account.ToolsetHandover} })
+	var answer struct {
+		Result struct {
+			StructuredContent struct{ Page, UploadID string }
+		}
+	}
+	must(t, json.Unmarshal([]byte(w.call(t, of, "request_upload", map[string]any{"seal": true})), &answer))
+	return strings.TrimPrefix(answer.Result.StructuredContent.Page, runtimetest.BaseURL), answer.Result.StructuredContent.UploadID
+}
+
 // resumable sends a file by TUS, with one request, and returns the id of the item.
 func (w *world) resumable(t *testing.T, data []byte, credential runtimetest.Option) uuid.UUID {
 	t.Helper()

@@ -45,6 +45,20 @@ var ways = map[string]way{
 	"a signature by TUS": func(w *world, t *testing.T, of runtimetest.Tenant, data []byte) (string, uuid.UUID) {
 		return "", w.resumable(t, data, runtimetest.Signature(w.signature(t, of)))
 	},
+	"a requested file": func(w *world, t *testing.T, of runtimetest.Tenant, data []byte) (string, uuid.UUID) {
+		page, _ := w.request(t, of)
+		answer := w.do(t, http.MethodPost, page+"/file", form(data))
+		return string(answer.Body), itemOf(t, answer).MediaId
+	},
+	"a requested file by its page": func(w *world, t *testing.T, of runtimetest.Tenant, data []byte) (string, uuid.UUID) {
+		page, request := w.request(t, of)
+		w.do(t, http.MethodPost, page, form(data)).MustBe(t, http.StatusOK, "hand over a file")
+		found := regexp.MustCompile(`"mediaId":"([^"]+)"`).FindStringSubmatch(w.call(t, of, "get_upload", map[string]any{"uploadId": request}))
+		if found == nil { // it is in quarantine already
+			return "", uuid.Nil
+		}
+		return "", uuid.MustParse(found[1])
+	},
 	"TUS and REST": func(w *world, t *testing.T, of runtimetest.Tenant, data []byte) (string, uuid.UUID) {
 		id := w.resumable(t, data, runtimetest.Key(of.Key))
 		answer := w.seal(t, of, id)
@@ -59,6 +73,7 @@ var ways = map[string]way{
 func TestSeal_AllWaysAreKnown(t *testing.T) {
 	t.Parallel()
 	want := []string{
+		"approval/worker.go",            // what an owner has allowed: approval.TestSeal_ThatIsAllowedGoesThroughTheGate
 		"fetch/attempt.go",              // a URL
 		"internal/api/document.go",      // tells in a document when an item was sealed
 		"internal/mcp/items.go",         // a tool
@@ -72,6 +87,7 @@ func TestSeal_AllWaysAreKnown(t *testing.T) {
 		"postgres/capability.go",        // a signature
 		"postgres/gate.go",              // a result
 		"postgres/gate_seal.go",         // media.Store of an account with a gate
+		"postgres/guard_publish.go",     // media.Store of a connection, as above
 		"postgres/item.go",              // media.Store
 		"postgres/queries/item.sql",     // the statement
 		"postgres/queries/undo.sql",     // an item that was sealed before is restored

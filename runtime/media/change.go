@@ -146,6 +146,12 @@ func (s *Service) update(ctx context.Context, p account.Principal, id uuid.UUID,
 		if err := permit(item, changed, repeated); err != nil {
 			return item, false, err
 		}
+		// Of a draft, too: otherwise a seal that has looked at its access could make it public.
+		if item.Access != Public && changed.Access == Public {
+			if err := p.Guard.Publishes(); err != nil {
+				return item, false, err
+			}
+		}
 		return changed, differs, nil
 	})
 }

@@ -26,6 +26,8 @@ type Recipe struct {
 	Background [3]byte // red, green, blue
 	Sharpen    bool
 	Animated   bool
+	// MaxBytes bounds the file of a JPEG: it has less quality, and then fewer pixels, until it fits. 0 = no bound. No preset has one.
+	MaxBytes int
 }
 
 // RecipeID identifies what a preset asks for at one density and in one format, made by one version of the
@@ -57,8 +59,12 @@ func (r Recipe) Key(original SHA256, encoderVersion int) RenditionKey {
 // canonical returns the one text that stands for a recipe. It must never change for a recipe that exists: what
 // is stored would be stale. A field that is added is left out of the text while it has its zero value.
 func (r Recipe) canonical(encoderVersion int) string {
-	return fmt.Sprintf("rendition encoder=%d width=%d height=%d fit=%s focus=%s point=%d,%d format=%s quality=%d background=%x sharpen=%t animated=%t",
+	text := fmt.Sprintf("rendition encoder=%d width=%d height=%d fit=%s focus=%s point=%d,%d format=%s quality=%d background=%x sharpen=%t animated=%t",
 		encoderVersion, r.Width, r.Height, r.Fit, r.Focus, r.PointX, r.PointY, r.Format, r.Quality, r.Background, r.Sharpen, r.Animated)
+	if r.MaxBytes != 0 {
+		text += fmt.Sprintf(" maxbytes=%d", r.MaxBytes)
+	}
+	return text
 }
 
 // Picture is a picture that an image worker made of a recipe.

@@ -73,7 +73,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 
 // ScopeOf returns the scope that a principal's calls act in.
 func ScopeOf(p account.Principal) Scope {
-	return Scope{AccountID: p.Account.ID, AppID: p.App.ID, Bucket: p.Account.Bucket, Actor: p.Actor, Gated: p.Account.Gate.On()}
+	return Scope{AccountID: p.Account.ID, AppID: p.App.ID, Bucket: p.Account.Bucket, Actor: p.Actor, Gated: p.Account.Gate.On(), Guard: p.Guard}
 }
 
 // Get returns a draft or a sealed item; NotFound for any other app's item.

@@ -22,6 +22,8 @@ type Scope struct {
 	Actor account.Actor
 	// Gated is set if files are checked before they are sealed.
 	Gated bool
+	// Guard is what the change has to pass in its transaction; nil = nothing.
+	Guard *account.Guard
 }
 
 // Store keeps items and counters. PostgreSQL implements it. Errors are faults. An item

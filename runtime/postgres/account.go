@@ -57,7 +57,7 @@ func accountOf(row sqlgen.Account) account.Account {
 }
 
 func toolPolicyOf(row sqlgen.Account) account.ToolPolicy {
-	return account.ToolPolicy{ReadOnly: row.McpReadOnly, Tools: row.McpTools, Toolsets: row.McpToolsets}
+	return account.ToolPolicy{ReadOnly: row.McpReadOnly, Tools: row.McpTools, Toolsets: row.McpToolsets, Approval: approvalOf(row.Approval), Ceilings: ceilingsOf(row.Ceilings)}
 }
 
 // ListOrigins implements accountcache.OriginStore.

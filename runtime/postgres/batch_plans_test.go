@@ -180,6 +180,9 @@ func seedBatches(t *testing.T, url string) {
 		`INSERT INTO work (kind, key, account_id, due_at, expires_at) SELECT kind, gen_random_uuid(), CASE kind WHEN 'test' THEN ` + owner + ` ELSE '00000000-0000-0000-0000-000000000000' END,
 			now() - interval '9 days', CASE kind WHEN 'email' THEN now() - interval '9 days' END FROM generate_series(1, $1::int) n, (VALUES ('email'), ('test')) AS of (kind) WHERE $2 > 0`,
 		`INSERT INTO quarantine (item_id, account_id, app_id, at, finding, item, objects, bytes) SELECT ` + id(itemIDs, "n") + `, ` + owner + `, ` + of + `, now() - interval '9 days', 'x', '{"file_name": "a"}', '[{"key": "k"}]', 1 FROM generate_series(1, $1::int) n WHERE $2 > 0`,
+		`INSERT INTO approval (id, account_id, app_id, connection, key_id, actor, created_at, expires_at, opened_at) SELECT ` + id(itemIDs, "n") + `, ` + owner + `, ` + of + `, 'c', ` + id(keyIDs, "n") + `, '{}', now() - interval '9 days', now() - interval '9 days', now() FROM generate_series(1, $1::int) n WHERE $2 > 0`,
+		`INSERT INTO approval_step (id, approval_id, operation, arguments, digest, version, bytes) SELECT ` + id(itemIDs, "n") + `, ` + id(itemIDs, "n") + `, 'delete_media', '{}', sha256(n::text::bytea), 1, 1 FROM generate_series(1, $1::int) n WHERE $2 > 0`,
+		`INSERT INTO upload_request (id, account_id, app_id, key_id, connection, capability_id, capability, created_at, expires_at) SELECT ` + id(itemIDs, "n") + `, ` + owner + `, ` + of + `, ` + id(keyIDs, "n") + `, 'c', sha256(n::text::bytea), '{}', now() - interval '9 days', now() - interval '9 days' FROM generate_series(1, $1::int) n WHERE $2 > 0`,
 		`INSERT INTO fetch_job (id, account_id, app_id, key_id, url, file_name, access, caption, group_label, metadata, seal, created_at, state, ended_at)
 			SELECT gen_random_uuid(), ` + owner + `, ` + of + `, ` + id(keyIDs, "n") + `, '', '', 'public', '', '', '{}', false, now() - interval '9 days', CASE n % 4 / 2 WHEN 1 THEN 'done' ELSE 'queued' END, CASE n % 4 / 2 WHEN 1 THEN now() - interval '9 days' END
 			FROM generate_series(1, $1::int) n WHERE $2 > 0`,
@@ -200,6 +203,12 @@ func batchStatements() map[string]func(context.Context, *sqlgen.Queries) {
 		hashes[i] = hash[:]
 	}
 	return map[string]func(context.Context, *sqlgen.Queries){
+		"purge approvals": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.ExpireApprovals(ctx, sqlgen.ExpireApprovalsParams{Cutoff: day, Batch: planBatch})
+		},
+		"purge upload requests": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.ExpireUploadRequests(ctx, sqlgen.ExpireUploadRequestsParams{Cutoff: day, Batch: planBatch})
+		},
 		"purge quarantine": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.ExpireQuarantine(ctx, sqlgen.ExpireQuarantineParams{Cutoff: day, Batch: planBatch})
 		},

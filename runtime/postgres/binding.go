@@ -52,7 +52,7 @@ func updateAccount(ctx context.Context, q *sqlgen.Queries, found sqlgen.Account,
 		ID: found.ID, ObjectUid: want.ObjectUID, DisplayName: want.DisplayName, Owners: want.Owners,
 		MaxStorage: want.MaxStorage, MaxUploadSize: want.MaxUploadSize, Suspended: want.Suspended,
 		McpReadOnly: want.ToolPolicy.ReadOnly, McpTools: want.ToolPolicy.Tools, McpToolsets: want.ToolPolicy.Toolsets, CorsOrigins: want.Origins,
-		UndoWindow: secondsOf(want.Undo.Window), UndoFor: want.Undo.For, JournalRetention: secondsOf(want.Journal), JournalFullAddresses: want.FullAddresses, Gate: gateJSON(want.Gate), Search: searchJSON(want.Search), KeepLocation: want.KeepLocation,
+		UndoWindow: secondsOf(want.Undo.Window), UndoFor: want.Undo.For, JournalRetention: secondsOf(want.Journal), JournalFullAddresses: want.FullAddresses, Gate: gateJSON(want.Gate), Search: searchJSON(want.Search), KeepLocation: want.KeepLocation, Approval: approvalJSON(want.ToolPolicy.Approval), Ceilings: ceilingsJSON(want.ToolPolicy.Ceilings),
 	})
 	if errors.Is(err, pgx.ErrNoRows) { // another caller wrote the same values meanwhile
 		return q.FindAccount(ctx, sqlgen.FindAccountParams{Namespace: found.Namespace, Name: found.Name})
@@ -153,7 +153,7 @@ func insertAccount(ctx context.Context, q *sqlgen.Queries, want account.Account,
 		ID: want.ID, Namespace: want.Namespace, Name: want.Name, NamespaceUid: want.NamespaceUID, ObjectUid: want.ObjectUID,
 		DisplayName: want.DisplayName, Owners: want.Owners, MaxStorage: want.MaxStorage, MaxUploadSize: want.MaxUploadSize, Bucket: provision.Bucket,
 		Suspended: want.Suspended, McpReadOnly: want.ToolPolicy.ReadOnly, McpTools: want.ToolPolicy.Tools, McpToolsets: want.ToolPolicy.Toolsets, CorsOrigins: want.Origins,
-		UndoWindow: secondsOf(want.Undo.Window), UndoFor: want.Undo.For, JournalRetention: secondsOf(want.Journal), JournalFullAddresses: want.FullAddresses, Gate: gateJSON(want.Gate), Search: searchJSON(want.Search), KeepLocation: want.KeepLocation, Generation: provision.Generation,
+		UndoWindow: secondsOf(want.Undo.Window), UndoFor: want.Undo.For, JournalRetention: secondsOf(want.Journal), JournalFullAddresses: want.FullAddresses, Gate: gateJSON(want.Gate), Search: searchJSON(want.Search), KeepLocation: want.KeepLocation, Approval: approvalJSON(want.ToolPolicy.Approval), Ceilings: ceilingsJSON(want.ToolPolicy.Ceilings), Generation: provision.Generation,
 	}
 	for _, app := range provision.Apps {
 		hash := app.Secret.Hash()

@@ -39,7 +39,10 @@ func (r *reservation) openWithin(ctx context.Context, params sqlgen.OpenUploadsP
 	if errors.Is(err, pgx.ErrNoRows) {
 		return upload.ErrCapabilityUsed
 	}
-	return err
+	if err != nil || !capability.Requested {
+		return err
+	}
+	return r.BeginRequestedUpload(ctx, sqlgen.BeginRequestedUploadParams{ItemID: params.ItemIds[0], CapabilityID: capability.ID})
 }
 
 // releaseCapabilities releases the uses of uploads that ended without an item. The rows of the

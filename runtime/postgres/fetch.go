@@ -32,7 +32,7 @@ const fetchLock = 526_874
 const fullFetchQueue = 30 * time.Second
 
 // AddFetch implements fetch.Store.
-func (s Fetches) AddFetch(ctx context.Context, job fetch.Job, maxOpen int) error {
+func (s Fetches) AddFetch(ctx context.Context, job fetch.Job, guard *account.Guard, maxOpen int) error {
 	fields := job.Request.Fields
 	metadata, err := json.Marshal(fields.Metadata)
 	if err != nil {
@@ -54,6 +54,11 @@ func (s Fetches) AddFetch(ctx context.Context, job fetch.Job, maxOpen int) error
 		}
 		if err != nil {
 			return err
+		}
+		if guard != nil {
+			if err := spend(ctx, q, job.AccountID, guard.Connection, fetchesOf(guard.Ceilings), 1); err != nil {
+				return err
+			}
 		}
 		return addTask(ctx, q, work.NewTask{Kind: fetch.JobWork, Key: job.ID, AccountID: job.AccountID})
 	})

@@ -52,6 +52,9 @@ func (s Items) ItemForDelivery(ctx context.Context, id uuid.UUID) (media.Item, m
 
 // Seal implements media.Store. It may be repeated: a sealed item stays as it is.
 func (s Items) Seal(ctx context.Context, scope media.Scope, id uuid.UUID, now time.Time) (media.Item, error) {
+	if scope.Guard != nil {
+		return s.sealGuarded(ctx, scope, id, now)
+	}
 	ctx, release, err := s.db.share(ctx, scope.AccountID)
 	if err != nil {
 		return media.Item{}, err
@@ -98,8 +101,12 @@ func (s Items) deleteItem(ctx context.Context, scope media.Scope, id uuid.UUID, 
 		attempts++
 		var removal media.Removal
 		err := whileLocked(ctx, func() error {
-			row, err := s.once.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot(), NotBefore: notBefore, Request: request, Actor: scope.Actor.Text()})
-			if err = itemFault(err, "delete item"); tombstones && errors.Is(err, errItemNotFound) {
+			var row sqlgen.DeleteItemRow
+			err := s.guarded(ctx, scope, permitted(ctx, scope, id), func(q *sqlgen.Queries, actor string) (err error) {
+				row, err = q.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot(), NotBefore: notBefore, Request: request, Actor: actor})
+				return itemFault(err, "delete item")
+			})
+			if tombstones && errors.Is(err, errItemNotFound) {
 				removal, err = s.endTombstone(ctx, scope, id, notBefore, request)
 			} else if err == nil {
 				s.pageIndex.recordChange(scope.AppID)

@@ -16,6 +16,11 @@ func (s Items) UpdateItem(ctx context.Context, scope media.Scope, id uuid.UUID, 
 	item, err := repeat(ctx, s.Store, scope.AccountID, func(ctx context.Context) (item media.Item, err error) {
 		attempts++
 		err = s.inTx(ctx, "update item", func(q *sqlgen.Queries) error {
+			if scope.Guard != nil && scope.Guard.Approved != nil {
+				if err := endStep(ctx, q, scope, id); err != nil {
+					return err
+				}
+			}
 			item, err = updateItem(ctx, q, scope, id, func(found media.Item) (media.Item, bool, error) { return decide(found, attempts > 1) })
 			return err
 		})

@@ -140,6 +140,9 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 		"00077_account_locations.sql":          "ff818cf2d2fb493186f28825e679ce4b0942c7fe2aff1bd445b199b5e0d3882c",
 		"00078_item_capture_indexes.sql":       "b10e8830cb8c95675d41d9fbafbbf4f041ff2003cfb9b346e5612197541205b8",
 		"00084_grant_requests.sql":             "2a08a94a679caddfad22fd43116b9e20a4483706ccca719689e03bf944ab3828",
+		"00089_upload_request.sql":             "7e6f35517ec47de0c70707090912ae659467f5f05d29e87d1080153ab69b55ae",
+		"00091_account_approval.sql":           "8e74b49ae335323b29a3bd937a786e1ae979340351b9a5eb46e6316e97a95b4b",
+		"00092_approval.sql":                   "b38e8f66556f3c43e81a3c54169640b9b6af0e479cc32e017dced7ebda261e89",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

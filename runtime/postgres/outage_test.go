@@ -33,6 +33,7 @@ var noOutage = map[string]string{
 	"SetFence":        "it applies to later statements",
 	"OnFenced":        "it sets a callback",
 	"OnRoomMade":      "it sets a callback",
+	"SpendBytes":      "without ceilings it does nothing",
 	"OpenTogether":    "the tests have added it",
 }
 

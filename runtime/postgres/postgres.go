@@ -43,6 +43,8 @@ type Store struct {
 	Webhooks      Webhooks
 	CDN           CDN
 	Gates         Gates
+	Approvals     Approvals
+	Handovers     Handovers
 
 	pool *pgxpool.Pool
 	db   *connections // the pool, with retries
@@ -82,7 +84,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{cell: cfg.Cell, db: &connections{retryTimeout: cfg.RetryTimeout, statementTimeout: cfg.StatementTimeout}, batches: newBatchMetrics(), evicted: newEvicted(), finishLockTimeout: finishLockTimeout, eraseTimeout: eraseTimeout, statements: newMeasuredTracer(), searches: cfg.Search.bounds()}
-	s.Accounts, s.Items, s.Uploads, s.Pictures, s.Logins, s.Installations, s.Consistency, s.Credentials, s.Fetches, s.Settings, s.Tasks, s.Journal, s.Webhooks, s.CDN, s.Gates = Accounts{s}, Items{s}, Uploads{s}, Pictures{s}, Logins{s}, Installations{s}, Consistency{s}, Credentials{s}, Fetches{s}, Settings{s}, Tasks{s}, Journal{s}, Webhooks{s}, CDN{s}, Gates{s}
+	s.Accounts, s.Items, s.Uploads, s.Pictures, s.Logins, s.Installations, s.Consistency, s.Credentials, s.Fetches, s.Settings, s.Tasks, s.Journal, s.Webhooks, s.CDN, s.Gates, s.Approvals, s.Handovers = Accounts{s}, Items{s}, Uploads{s}, Pictures{s}, Logins{s}, Installations{s}, Consistency{s}, Credentials{s}, Fetches{s}, Settings{s}, Tasks{s}, Journal{s}, Webhooks{s}, CDN{s}, Gates{s}, Approvals{s}, Handovers{s}
 	poolCfg.ConnConfig.Tracer = s.statements
 	s.fence.install(poolCfg)
 	readLimits(poolCfg, &s.db.limits)

@@ -53,7 +53,7 @@ func renditionResult(row sqlgen.Rendition) rendition.Result {
 
 // NearestRendition implements rendition.Store.
 func (s Pictures) NearestRendition(ctx context.Context, accountID, itemID uuid.UUID, width, height int) (rendition.Result, string, error) {
-	row, err := s.idempotentFor(accountID).NearestRendition(ctx, sqlgen.NearestRenditionParams{ItemID: itemID, AccountID: accountID, Width: int64(width), Height: int64(height)})
+	row, err := s.idempotentFor(accountID).NearestRendition(ctx, sqlgen.NearestRenditionParams{ItemID: itemID, AccountID: accountID, Width: int64(width), Height: int64(height), Internal: rendition.Internal()})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return rendition.Result{}, "", fault.New(fault.NotFound, "the item has no rendition")
 	}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,9 +53,31 @@ func (s Settings) State(ctx context.Context, accountID uuid.UUID) (settings.Stat
 
 // UpdateTenant implements settings.Store.
 func (s Settings) UpdateTenant(ctx context.Context, accountID uuid.UUID, by account.Actor, decide func(settings.Layers) (settings.Layer, error)) (settings.Layers, error) {
+	return s.updateTenant(ctx, accountID, by, func(*sqlgen.Queries) error { return nil }, decide)
+}
+
+// UpdateTenantOnce implements settings.Store.
+func (s Settings) UpdateTenantOnce(ctx context.Context, accountID uuid.UUID, by account.Actor, step account.ApprovedStep, decide func(settings.Layers) (settings.Layer, error)) (settings.Layers, error) {
+	return s.updateTenant(ctx, accountID, by, func(q *sqlgen.Queries) error {
+		if ended, err := q.EndStep(ctx, step.ID); err != nil || ended == 0 {
+			return cmp.Or(err, account.ErrStepEnded)
+		}
+		state, err := q.SettingsState(ctx, accountID)
+		if err == nil && state.Version != step.Version {
+			return account.ErrItemChanged
+		}
+		return err
+	}, decide)
+}
+
+// updateTenant updates the settings of a tenant, if permit, which is called while no other call can change them, returns no error.
+func (s Settings) updateTenant(ctx context.Context, accountID uuid.UUID, by account.Actor, permit func(*sqlgen.Queries) error, decide func(settings.Layers) (settings.Layer, error)) (settings.Layers, error) {
 	var layers settings.Layers
 	err := s.inTx(ctx, "update settings", func(q *sqlgen.Queries) error {
 		if _, err := q.LockAccountForSettings(ctx, accountID); err != nil {
+			return err
+		}
+		if err := permit(q); err != nil {
 			return err
 		}
 		var err error

@@ -42,6 +42,10 @@ type (
 	Journal struct{ *Store }
 	// Gates keeps what waits for a result, and the quarantine.
 	Gates struct{ *Store }
+	// Approvals keeps what waits for the yes of an owner.
+	Approvals struct{ *Store }
+	// Handovers keeps the files that assistants request of a person.
+	Handovers struct{ *Store }
 	// Webhooks keeps webhooks, and finds the events that they send.
 	Webhooks struct{ *Store }
 	// CDN keeps what a CDN has to forget.

@@ -127,32 +127,38 @@ func (s Uploads) reserve(ctx context.Context, op string, do func(r *reservation)
 // item from a cache.
 func (s Items) DeleteItemUndoably(ctx context.Context, scope media.Scope, id uuid.UUID, window media.UndoWindow, notBefore time.Time) (*media.Removal, error) {
 	attempts, draft, request := 0, false, uuid.New()
-	tombstone := sqlgen.TombstoneItemParams{AppID: scope.AppID, ID: id, Now: window.From, RestorableUntil: window.Until, Actor: scope.Actor.Text()}
+	tombstone := sqlgen.TombstoneItemParams{AppID: scope.AppID, ID: id, Now: window.From, RestorableUntil: window.Until}
 	removal, err := repeat(ctx, s.Store, scope.AccountID, func(ctx context.Context) (*media.Removal, error) {
 		attempts++
-		// A draft may be sealed between the two statements. A sealed item is not unsealed, so that the
-		// third one finds it, unless it was deleted.
-		for _, next := range []bool{false, true, false} {
-			if next {
-				row, err := s.once.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, DraftsOnly: true, Slot: randomSlot(), NotBefore: notBefore, Request: request, Actor: scope.Actor.Text()})
-				if err == nil {
-					draft = true
-					return &media.Removal{ID: row.ID, Bucket: row.Bucket, Keys: row.Keys}, nil
+		var removal *media.Removal
+		err := s.guarded(ctx, scope, permitted(ctx, scope, id), func(q *sqlgen.Queries, actor string) error {
+			// A draft may be sealed between the two statements. A sealed item is not unsealed, so that the
+			// third one finds it, unless it was deleted.
+			removal, draft = nil, false
+			for _, next := range []bool{false, true, false} {
+				if next {
+					row, err := q.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, DraftsOnly: true, Slot: randomSlot(), NotBefore: notBefore, Request: request, Actor: actor})
+					if err == nil {
+						draft, removal = true, &media.Removal{ID: row.ID, Bucket: row.Bucket, Keys: row.Keys}
+						return nil
+					}
+					if !errors.Is(err, pgx.ErrNoRows) {
+						return toFault(err, "delete draft")
+					}
+					continue
 				}
-				if !errors.Is(err, pgx.ErrNoRows) {
-					return nil, toFault(err, "delete draft")
+				tombstone.Slot, tombstone.Actor = randomSlot(), actor
+				if _, err := q.TombstoneItem(ctx, tombstone); !errors.Is(err, pgx.ErrNoRows) {
+					return toFault(err, "delete item")
 				}
-				continue
 			}
-			tombstone.Slot = randomSlot()
-			_, err := s.once.TombstoneItem(ctx, tombstone)
-			if err == nil {
-				s.pageIndex.recordChange(scope.AppID)
-				return nil, nil
-			}
-			if !errors.Is(err, pgx.ErrNoRows) {
-				return nil, toFault(err, "delete item")
-			}
+			return errItemNotFound
+		})
+		if err == nil && removal == nil {
+			s.pageIndex.recordChange(scope.AppID)
+		}
+		if !errors.Is(err, errItemNotFound) {
+			return removal, err
 		}
 		if attempts == 1 {
 			return nil, errItemNotFound
@@ -160,8 +166,8 @@ func (s Items) DeleteItemUndoably(ctx context.Context, scope media.Scope, id uui
 		if _, err := s.once.TombstoneSince(ctx, sqlgen.TombstoneSinceParams{AppID: scope.AppID, ID: id, Now: window.From}); !errors.Is(err, pgx.ErrNoRows) {
 			return nil, toFault(err, "find a deleted item")
 		}
-		removal, err := s.queuedRemoval(ctx, scope, request)
-		return &removal, err
+		queued, err := s.queuedRemoval(ctx, scope, request)
+		return &queued, err
 	})
 	if err != nil && !errors.Is(err, errItemNotFound) {
 		return nil, err
@@ -200,6 +206,9 @@ func (s Items) RestoreItem(ctx context.Context, scope media.Scope, id uuid.UUID)
 		return media.Item{}, false, err
 	}
 	defer release()
+	if scope.Guard != nil {
+		return s.restoreGuarded(ctx, scope, id)
+	}
 	row, err := s.idempotent.RestoreItem(ctx, sqlgen.RestoreItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot(), Actor: scope.Actor.Text()})
 	if errors.Is(err, pgx.ErrNoRows) {
 		item, err = readItem(ctx, s.idempotent, scope, id)

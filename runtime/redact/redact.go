@@ -14,9 +14,9 @@ import (
 const hidden = "(hidden)"
 
 var (
-	// prefixedPattern matches API keys, access and refresh tokens and authorization codes,
-	// complete or truncated, with the MAC that follows an access token.
-	prefixedPattern = regexp.MustCompile(`(?i)(m(?:sk|at|rt|ac)_)[0-9a-z]{8,}(?:\.[0-9a-z_-]+)?`)
+	// prefixedPattern matches API keys, access and refresh tokens, authorization codes and the
+	// tokens of pages that take a file, complete or truncated, with the MAC that follows an access token.
+	prefixedPattern = regexp.MustCompile(`(?i)(m(?:sk|at|rt|ac|up)_)[0-9a-z]{8,}(?:\.[0-9a-z_-]+)?`)
 	// longPattern matches base64url as long as a key without its prefix, which an escape
 	// (%5F, \u005f) can hide, or as a MAC. An upload signature is two of them. Hexadecimal
 	// digests match too: see isRandom.

@@ -120,13 +120,18 @@ func (m *Maker) claim(ctx context.Context, w wanted, eager bool) (Claim, bool, e
 // open opens the original of an image.
 func (m *Maker) open(ctx context.Context, of *image) (io.ReadCloser, error) {
 	body, err := m.Objects.Open(ctx, of.owner.Bucket, of.original.Key, 0, of.original.Bytes)
-	if errors.Is(err, installation.ErrNoBucket) {
-		return nil, fault.Wrap(err, fault.Unavailable, "the bucket of the account is missing")
-	}
-	if fault.Is(err, fault.NotFound) {
+	if err = bucketMissing(err); fault.Is(err, fault.NotFound) {
 		return nil, fault.Wrap(err, fault.FileLost, "the object store has lost the file of the item: an administrator can restore it from a backup")
 	}
 	return body, err
+}
+
+// bucketMissing returns the error of a read. A bucket that is missing is no object that is missing.
+func bucketMissing(err error) error {
+	if errors.Is(err, installation.ErrNoBucket) {
+		return fault.Wrap(err, fault.Unavailable, "the bucket of the account is missing")
+	}
+	return err
 }
 
 // render has an image worker make the pictures of the recipes of job, and returns one for each. It adds to job what

@@ -14,7 +14,7 @@ type Settings interface {
 	Get(ctx context.Context, accountID uuid.UUID) (settings.Layers, error)
 }
 
-// NewPresets returns the recipes of the presets in settings.
+// NewPresets returns the recipes of the presets in settings, and those of views, which every account has.
 func NewPresets(of Settings) Presets { return presets{of} }
 
 type presets struct{ settings Settings }
@@ -30,6 +30,9 @@ func (p presets) Recipes(ctx context.Context, accountID uuid.UUID) ([]Request, e
 		for _, recipe := range media.RecipesOf(preset.Preset) {
 			requests = append(requests, Request{Preset: preset.Name, Recipe: recipe})
 		}
+	}
+	for _, size := range ViewSizes() {
+		requests = append(requests, size.request())
 	}
 	return requests, nil
 }

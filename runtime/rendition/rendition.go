@@ -112,7 +112,7 @@ type Store interface {
 	// FindRendition returns the state of a rendition of an account's item, and its row if it is stored.
 	FindRendition(ctx context.Context, accountID uuid.UUID, ref Ref) (Stored, State, error)
 	// NearestRendition returns the stored rendition of an account's item that is the most like a picture of this size,
-	// and its preset; NotFound if there is none. One of the same shape comes first, then one that is not smaller.
+	// and its preset; NotFound if there is none. It is no view. One of the same shape comes first, then one that is not smaller.
 	NearestRendition(ctx context.Context, accountID, itemID uuid.UUID, width, height int) (result Result, preset string, err error)
 	// EndRendition ends a stored rendition whose object is missing.
 	EndRendition(ctx context.Context, accountID uuid.UUID, ref Ref, id uuid.UUID) error
@@ -170,6 +170,6 @@ type Counts interface {
 
 // Presets returns the recipes that the presets of an account allow.
 type Presets interface {
-	// Recipes returns every recipe, of each density and format, of the presets that are in effect.
+	// Recipes returns every recipe, of each density and format, of the presets that are in effect, and those of views.
 	Recipes(ctx context.Context, accountID uuid.UUID) ([]Request, error)
 }

@@ -24,6 +24,9 @@ type Store interface {
 	// that decide returns. It writes nothing when decide fails or returns no field. It is one
 	// transaction, during which no pin changes. The journal says that by has made the change.
 	UpdateTenant(ctx context.Context, accountID uuid.UUID, by account.Actor, decide func(Layers) (Layer, error)) (Layers, error)
+	// UpdateTenantOnce is UpdateTenant for a change that an owner has allowed: it ends the step in its transaction, and makes no change of other
+	// settings than those of the step's version.
+	UpdateTenantOnce(ctx context.Context, accountID uuid.UUID, by account.Actor, step account.ApprovedStep, decide func(Layers) (Layer, error)) (Layers, error)
 	// Pin replaces the account's pins; it writes nothing when they are equal already.
 	Pin(ctx context.Context, accountID uuid.UUID, pins Layer, by Object) error
 	// Unpin removes the pins of the object with this UID, whatever the account is.
@@ -77,11 +80,36 @@ type Outcome struct {
 // field changed: the other fields keep their source, and pinned fields are accepted.
 // Another value for a pinned field is a Conflict that names the MediaSettings object.
 func (s *Service) Update(ctx context.Context, accountID uuid.UUID, by account.Actor, change Layer) (Outcome, error) {
+	return s.update(change, func(decide func(Layers) (Layer, error)) (Layers, error) {
+		return s.store.UpdateTenant(ctx, accountID, by, decide)
+	})
+}
+
+// UpdateFor is Update for a principal, whose changes may have to wait for the yes of an owner: account.ErrApprovalRequired.
+func (s *Service) UpdateFor(ctx context.Context, p account.Principal, change Layer) (Outcome, error) {
+	guard := p.Guard
+	switch {
+	case guard == nil:
+	case guard.Approved != nil:
+		return s.update(change, func(decide func(Layers) (Layer, error)) (Layers, error) {
+			return s.store.UpdateTenantOnce(ctx, p.Account.ID, p.Actor, *guard.Approved, decide)
+		})
+	case guard.Approval.Settings == account.RuleAlways:
+		if err := change.Validate(); err != nil {
+			return Outcome{}, err
+		}
+		return Outcome{}, account.ErrApprovalRequired
+	}
+	return s.Update(ctx, p.Account.ID, p.Actor, change)
+}
+
+// update applies a change by store.
+func (s *Service) update(change Layer, store func(decide func(Layers) (Layer, error)) (Layers, error)) (Outcome, error) {
 	if err := change.Validate(); err != nil {
 		return Outcome{}, err
 	}
 	var changed []string
-	layers, err := s.store.UpdateTenant(ctx, accountID, by, func(current Layers) (Layer, error) {
+	layers, err := store(func(current Layers) (Layer, error) {
 		effectiveChange := change.without(current.Effective())
 		pinned := current.Pinned.Fields()
 		rejected := slices.DeleteFunc(effectiveChange.Fields(), func(name string) bool { return !slices.Contains(pinned, name) })

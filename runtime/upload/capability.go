@@ -1,6 +1,7 @@
 package upload
 
 import (
+	"cmp"
 	"maps"
 	"regexp"
 	"slices"
@@ -45,6 +46,11 @@ type Capability struct {
 	Ref string `json:"ref,omitempty"`
 	// Seal is set if an upload is sealed as soon as it is complete.
 	Seal bool `json:"seal,omitempty"`
+	// FileName and Caption are those of the item, whatever the upload says.
+	FileName string `json:"fileName,omitempty"`
+	Caption  string `json:"caption,omitempty"`
+	// Requested is set for the capability of a file that an assistant has requested: package handover has a row of it.
+	Requested bool `json:"requested,omitempty"`
 
 	// ExpiresAt is when uploads may no longer begin.
 	ExpiresAt time.Time `json:"-"`
@@ -75,7 +81,7 @@ func (c *Capability) Validate() error {
 			return fault.New(fault.Invalid, "types must be media types such as image/png or image/*, without parameters, unlike %.100q", one)
 		}
 	}
-	if err := (media.Fields{Access: c.Access, Group: c.Group, Metadata: c.Metadata}).Validate(); err != nil {
+	if err := (media.Fields{FileName: c.FileName, Caption: c.Caption, Access: c.Access, Group: c.Group, Metadata: c.Metadata}).Validate(); err != nil {
 		return err
 	}
 	return media.CheckText("ref", c.Ref, MaxRef, "")
@@ -94,6 +100,8 @@ func (c *Capability) Apply(fields media.Fields) (media.Fields, error) {
 	if fields.Group, err = fixed("group", c.Group, fields.Group); err != nil {
 		return media.Fields{}, err
 	}
+	// A browser sends the name of the file that the user has chosen, so another name is no error.
+	fields.FileName, fields.Caption = cmp.Or(c.FileName, fields.FileName), cmp.Or(c.Caption, fields.Caption)
 	merged := media.Metadata{}
 	maps.Copy(merged, fields.Metadata)
 	for _, key := range slices.Sorted(maps.Keys(c.Metadata)) {
@@ -163,7 +171,7 @@ func (c *Capability) MaxSize(maxUploadSize int64) int64 {
 
 // OnlyGroup reports whether the capability sets nothing but a group.
 func (c *Capability) OnlyGroup() bool {
-	return c.MaxBytes == 0 && len(c.Types) == 0 && c.Count == 0 && c.Access == "" && len(c.Metadata) == 0 && c.Ref == "" && !c.Seal
+	return c.MaxBytes == 0 && len(c.Types) == 0 && c.Count == 0 && c.Access == "" && len(c.Metadata) == 0 && c.Ref == "" && !c.Seal && c.FileName == "" && c.Caption == "" && !c.Requested
 }
 
 // counted reports whether the capability limits the number of drafts.

@@ -105,7 +105,11 @@ app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 {{- $image := get $root.Values.image (index . 1) -}}
 {{- with $root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end -}}
 {{- $image.repository -}}
-{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $root.Values.image.tag | default $root.Chart.AppVersion }}{{ end -}}
+{{- $digest := $image.digest -}}
+{{- if and $root.Values.image.byDigest (not $digest) -}}
+{{- $digest = get ($root.Files.Get "files/digests.yaml" | fromYaml) (index . 1) | required "image.byDigest: this chart is not that of a release, and has no digests. Set image.operator.digest and image.runtime.digest instead" -}}
+{{- end -}}
+{{- if $digest }}@{{ $digest }}{{ else }}:{{ $root.Values.image.tag | default $root.Chart.AppVersion }}{{ end -}}
 {{- end -}}
 
 {{/* Settings without secrets, as the data of the ConfigMap. */}}

@@ -652,6 +652,9 @@ type Event struct {
 
 // EventActor defines model for EventActor.
 type EventActor struct {
+	// ApprovedBy E-mail address of the owner who has allowed the change (`spec.mcp.approval`), as `email` has it; absent if nobody was asked.
+	ApprovedBy *string `json:"approvedBy,omitempty"`
+
 	// Email E-mail address of the user, masked (`m***@example.com`), or whole if the account says so (`spec.journal.addresses`).
 	Email *string `json:"email,omitempty"`
 

@@ -728,6 +728,8 @@ export interface components {
             type: components["schemas"]["EventType"];
         };
         EventActor: {
+            /** @description E-mail address of the owner who has allowed the change (`spec.mcp.approval`), as `email` has it; absent if nobody was asked. */
+            approvedBy?: string;
             /** @description E-mail address of the user, masked (`m***@example.com`), or whole if the account says so (`spec.journal.addresses`). */
             email?: string;
             /** @description Id of the key, or of the authorization of the application. */

@@ -141,6 +141,9 @@ func makeAccounts(t *testing.T, database string, access servers.S3Access) {
 		}
 		specs = append(specs, spec)
 	}
+	newsroom := account.Spec{Namespace: "team-d", Name: "newsroom", DisplayName: "Newsroom", Owners: []string{reporter}, MaxStorage: 1 << 30, MaxUploadSize: 256 << 20}
+	newsroom.ToolPolicy.Toolsets = []string{account.ToolsetCore, account.ToolsetHandover}
+	specs = append(specs, newsroom)
 	specs = append(specs, account.Spec{Namespace: "team-b", Name: "films", DisplayName: "Film archive", Owners: []string{filmmaker}, MaxStorage: 4 << 30, MaxUploadSize: 64 << 20})
 	made, err := provision.Accounts(t.Context(), database, access, specs...)
 	must(t, err)

@@ -270,6 +270,9 @@ func (s *source) picture(output protocol.Output, bytes uint64) (vips.Output, *re
 	var picture vips.Output
 	var err error
 	recipe := s.recipe(output)
+	if recipe.MaxBytes > 0 {
+		recipe.MaxBytes = int(min(uint64(recipe.MaxBytes), bytes)) //nolint:gosec // it was an int
+	}
 	if recipe.Shrink = f.shrink; f.frames > 1 {
 		picture, err = vips.Animate(image, recipe)
 	} else {
@@ -332,7 +335,7 @@ var focuses = map[protocol.Focus]vips.Focus{protocol.FocusAttention: vips.Attent
 
 // recipe returns the recipe of an output for this file.
 func (s *source) recipe(output protocol.Output) vips.Recipe {
-	recipe := vips.Recipe{Background: output.Background, Encoding: output.Encoding, Quality: max(int(output.Quality), 1)}
+	recipe := vips.Recipe{Background: output.Background, Encoding: output.Encoding, Quality: max(int(output.Quality), 1), MaxBytes: int(output.MaxBytes)}
 	if output.Encoding == imageformat.WebP {
 		recipe.Quality = int(output.Quality)
 	}

@@ -14,9 +14,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/approval"
 	"mediastack.dev/runtime/cdn"
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/gate"
+	"mediastack.dev/runtime/handover"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/api"
@@ -38,6 +40,7 @@ import (
 	"mediastack.dev/runtime/internal/tus"
 	"mediastack.dev/runtime/internal/webfiles"
 	"mediastack.dev/runtime/internal/webhookclient"
+	"mediastack.dev/runtime/internal/webupload"
 	"mediastack.dev/runtime/inventory"
 	"mediastack.dev/runtime/journal"
 	"mediastack.dev/runtime/keys"
@@ -61,11 +64,12 @@ type components struct {
 	tus     *tus.API
 	events  *journal.Feed
 	// activity shows the events to people.
-	activity *journal.Activity
-	locks    *postgres.UploadLocks
-	stores   *objectstore.Readiness
-	work     *work.Runner
-	mail     *mail.Sender // nil if login is disabled
+	activity  *journal.Activity
+	approvals *approval.Service
+	locks     *postgres.UploadLocks
+	stores    *objectstore.Readiness
+	work      *work.Runner
+	mail      *mail.Sender // nil if login is disabled
 
 	pictures *rendition.Service
 
@@ -101,6 +105,7 @@ type builder struct {
 	documents api.Documents
 	shown     *pages.Pages // nil where nobody can log in
 	fetches   *fetch.Service
+	handovers *handover.Service
 	mounts    []func(chi.Router)
 }
 
@@ -308,6 +313,11 @@ func (b *builder) buildAPIs() error {
 		return err
 	}
 	b.activity = journal.NewActivity(b.store.Journal)
+	b.approvals = approval.New(approval.Deps{Store: b.store.Approvals, Media: b.items, Settings: preferences, NewID: b.store.Cell().NewID,
+		Ready: func() error { return cmp.Or(b.drained.Err(), b.guard.Writable()) }, Queued: func() { b.work.Wake(approval.Work) }, Emails: b.ownersDecide(), EmailQueued: func() { b.work.Wake(approval.EmailWork) }, Log: b.log})
+	if err := b.work.Register(approval.Work, b.approvals, b.approvals.Policy()); err != nil {
+		return err
+	}
 	routes, err := rest.New(routesCfg, rest.Deps{Media: b.items, Items: b.itemCache, Uploads: b.uploads, Settings: preferences, Auth: b.auth, Documents: b.documents, Limits: b.limits, Fetch: b.fetches, Events: b.events})
 	if err != nil {
 		return err
@@ -316,11 +326,17 @@ func (b *builder) buildAPIs() error {
 	if err != nil {
 		return err
 	}
-	if b.Mail.Enabled() {
-		if b.shown, err = pages.New(b.Pages); err != nil {
-			return usageError{err}
-		}
+	shown, err := pages.New(b.Pages)
+	if err != nil {
+		return usageError{err}
 	}
+	if b.Mail.Enabled() {
+		b.shown = shown
+	}
+	if b.handovers, err = handover.New(b.Handover, handover.Deps{Store: b.store.Handovers, Drained: b.drained.Done(), Now: time.Now}); err != nil {
+		return usageError{err}
+	}
+	uploadPage := webupload.New(webupload.Deps{Requests: b.handovers, Auth: b.auth, Uploads: b.uploads, Items: b.items, Pages: shown, Assets: !b.Mail.Enabled(), APIs: []func(chi.Router){routes.Mount, b.tus.Mount}, BaseURL: b.Server.BaseURL})
 	found, err := newListing(b.Listing, b.Server, b.Pages, b.shown)
 	if err != nil {
 		return usageError{err}
@@ -331,7 +347,11 @@ func (b *builder) buildAPIs() error {
 	for _, icon := range iconsOf(b.Server.BaseURL, b.shown) {
 		toolsCfg.Icons = append(toolsCfg.Icons, sdk.Icon{Source: icon.URL, MIMEType: icon.Type, Sizes: icon.Sizes})
 	}
-	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: b.items, Items: b.itemCache, Uploads: b.uploads, Settings: preferences, Fetch: b.fetches, Activity: b.activity, Auth: b.auth, Documents: b.documents, Origins: b.allowed, Limits: b.limits})
+	toolsDeps := mcp.Deps{Media: b.items, Items: b.itemCache, Uploads: b.uploads, Settings: preferences, Fetch: b.fetches, Activity: b.activity, Approvals: b.asks(), Handover: b.handovers, Auth: b.auth, Documents: b.documents, Origins: b.allowed, Limits: b.limits}
+	if b.Images.Enabled {
+		toolsDeps.Views = b.pictures
+	}
+	tools, err := mcp.New(toolsCfg, toolsDeps)
 	if err != nil {
 		return err
 	}
@@ -339,9 +359,20 @@ func (b *builder) buildAPIs() error {
 		return err
 	}
 	reference, err := apidocs.New()
-	b.mounts = []func(chi.Router){routes.Mount, b.tus.Mount, tools.Mount, found.Mount, b.files.Mount, reference.Mount}
+	b.mounts = []func(chi.Router){routes.Mount, b.tus.Mount, tools.Mount, uploadPage.Mount, found.Mount, b.files.Mount, reference.Mount}
 	return err
 }
+
+// asks returns what records changes that wait for an owner; nil without the page on which the owner decides.
+func (b *builder) asks() *approval.Service {
+	if !b.ownersDecide() {
+		return nil
+	}
+	return b.approvals
+}
+
+// ownersDecide reports whether there is the page on which an owner decides.
+func (b *builder) ownersDecide() bool { return b.Mail.Enabled() && b.Files.Enabled }
 
 // buildLogin creates the authorization server with its pages, the files page, and what sends the e-mails of logins, if login is enabled.
 func (b *builder) buildLogin() error {
@@ -364,7 +395,7 @@ func (b *builder) buildLogin() error {
 	if !b.Files.Enabled {
 		return nil
 	}
-	page, err := webfiles.New(b.Files, webfiles.Deps{Media: b.items, Uploads: b.uploads, Activity: b.activity, URLs: b.files.URLs(), Links: b.files.URLs(), Inline: delivery.IsInline, Objects: b.objects, Signatures: b.signUploads, Settings: b.cached, StoreOrigin: b.files.StoreOrigin, DraftTTL: b.Drafts.DraftTTL,
+	page, err := webfiles.New(b.Files, webfiles.Deps{Media: b.items, Uploads: b.uploads, Activity: b.activity, Approvals: b.approvals, URLs: b.files.URLs(), Links: b.files.URLs(), Inline: delivery.IsInline, Objects: b.objects, Signatures: b.signUploads, Settings: b.cached, StoreOrigin: b.files.StoreOrigin, DraftTTL: b.Drafts.DraftTTL,
 		CheckWritable: b.auth.CheckWritable, Login: login, OAuth: logins, Pages: b.shown, Limits: b.limits, BaseURL: b.Server.BaseURL, Now: time.Now})
 	if err != nil {
 		return err
@@ -400,6 +431,9 @@ func (b *builder) buildLogins() (*oauth.Service, error) {
 		return nil, usageError{err}
 	}
 	if err := b.work.Register(gate.NoticeWork, mail.Notices{Sender: b.mail}, b.Mail.Policy()); err != nil {
+		return nil, err
+	}
+	if err := b.work.Register(approval.EmailWork, mail.Approvals{Sender: b.mail}, b.Mail.Policy()); err != nil {
 		return nil, err
 	}
 	policy := b.Mail.Policy()

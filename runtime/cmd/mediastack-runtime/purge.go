@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/approval"
 	"mediastack.dev/runtime/cdn"
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/gate"
+	"mediastack.dev/runtime/handover"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/traceexport"
 	"mediastack.dev/runtime/inventory"
@@ -55,6 +57,10 @@ type purgeSummary struct {
 	CDNPurgesEnded int `json:"cdnPurgesEnded"`
 	// QuarantinePurged counts the files that were in quarantine for too long.
 	QuarantinePurged int `json:"quarantinePurged"`
+	// ApprovalsPurged counts the requests to owners that have expired.
+	ApprovalsPurged int `json:"approvalsPurged"`
+	// UploadRequestsPurged counts the requests of assistants for a file that have expired.
+	UploadRequestsPurged int `json:"uploadRequestsPurged"`
 }
 
 // maintenanceConns are the connections of a command that works through one statement after the
@@ -117,6 +123,14 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 		},
 		func(ctx context.Context, batches purge.Batches) (err error) {
 			summary.QuarantinePurged, err = gate.Purge(ctx, c.Gate, store.Gates, batches, time.Now())
+			return err
+		},
+		func(ctx context.Context, batches purge.Batches) (err error) {
+			summary.ApprovalsPurged, err = approval.Purge(ctx, store.Approvals, batches, time.Now())
+			return err
+		},
+		func(ctx context.Context, batches purge.Batches) (err error) {
+			summary.UploadRequestsPurged, err = handover.Purge(ctx, store.Handovers, batches, time.Now())
 			return err
 		})
 	recordPurge(ctx, store, summary, swept, started, log)

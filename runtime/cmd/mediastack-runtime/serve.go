@@ -11,6 +11,7 @@ import (
 
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/gate"
+	"mediastack.dev/runtime/handover"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/accountmetrics"
 	"mediastack.dev/runtime/internal/auth"
@@ -65,6 +66,7 @@ type serveCommand struct {
 	Remote   remotefile.Config     `embed:"" group:"Uploads from a URL"`
 	Webhooks webhook.Config        `embed:"" group:"Webhooks"`
 	Sender   webhookclient.Config  `embed:"" group:"Webhooks"`
+	Handover handover.Config       `embed:"" group:"Media"`
 	Gate     gate.Config           `embed:"" group:"Gate"`
 	Scanners scanner.Config        `embed:"" group:"Gate"`
 	OAuth    oauthhttp.Config      `embed:"" group:"Login"`

@@ -70,6 +70,12 @@ func (c *Settings) UpdateTenant(ctx context.Context, accountID uuid.UUID, by acc
 	return c.Store.UpdateTenant(ctx, accountID, by, decide)
 }
 
+// UpdateTenantOnce implements settings.Store, as UpdateTenant does.
+func (c *Settings) UpdateTenantOnce(ctx context.Context, accountID uuid.UUID, by account.Actor, step account.ApprovedStep, decide func(settings.Layers) (settings.Layer, error)) (settings.Layers, error) {
+	defer c.AccountChanged(accountID)
+	return c.Store.UpdateTenantOnce(ctx, accountID, by, step, decide)
+}
+
 // Connected enables the cache: changes are delivered from now on.
 func (c *Settings) Connected() { c.reset(true) }
 

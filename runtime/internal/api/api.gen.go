@@ -531,6 +531,9 @@ type EventActor struct {
 
 	// Email E-mail address of the user, masked (`m***@example.com`), or whole if the account says so (`spec.journal.addresses`).
 	Email string `json:"email,omitempty"`
+
+	// ApprovedBy E-mail address of the owner who has allowed the change (`spec.mcp.approval`), as `email` has it; absent if nobody was asked.
+	ApprovedBy string `json:"approvedBy,omitempty"`
 }
 
 // EventActorKind `key`: a program with an API key; `login`: a connected application; `page`: an owner on a page; `capability`: an upload signature; `purge`: the end of a draft or of a deleted item.

@@ -25,7 +25,7 @@ func newEvent(event journal.Event, app account.App) Event {
 		document.App = app.Name
 	}
 	if by := event.Actor; by.Kind != "" {
-		document.Actor = &EventActor{Kind: EventActorKind(by.Kind), Id: by.ID, Name: by.Name, Email: by.Email}
+		document.Actor = &EventActor{Kind: EventActorKind(by.Kind), Id: by.ID, Name: by.Name, Email: by.Email, ApprovedBy: by.ApprovedBy}
 	}
 	return document
 }

@@ -77,6 +77,17 @@ type Identity struct {
 // HasScope reports whether the credential has a scope.
 func (i Identity) HasScope(scope Scope) bool { return slices.Contains(i.Scopes, scope) }
 
+// Guarded returns the identity with what its changes have to pass, if the tool policy of the account limits it.
+func (i Identity) Guarded() Identity {
+	switch {
+	case i.GrantID != uuid.Nil:
+		i.Principal = i.AsConnection(account.ConnectionOfGrant(i.GrantID))
+	case i.Assistant:
+		i.Principal = i.AsConnection(account.ConnectionOfKey(i.Key.ID))
+	}
+	return i
+}
+
 // underToolPolicy reports whether the tool policy of the account limits the caller.
 func (i Identity) underToolPolicy() bool { return i.GrantID != uuid.Nil || i.Assistant }
 

@@ -14,6 +14,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/handover"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
@@ -25,7 +26,7 @@ import (
 const maxCapability = 4 << 10
 
 // nonceLength is the length of what makes a capability unique, in bytes.
-const nonceLength = 16
+const nonceLength = handover.NonceLength
 
 // signedCapability is a capability as an upload signature contains it.
 type signedCapability struct {
@@ -35,8 +36,14 @@ type signedCapability struct {
 
 // encodeCapability returns the JSON of a capability with a new nonce.
 func encodeCapability(c upload.Capability) (string, error) {
-	signed := signedCapability{Nonce: make([]byte, nonceLength), Capability: c}
-	_, _ = rand.Read(signed.Nonce) // it never fails
+	nonce := make([]byte, nonceLength)
+	_, _ = rand.Read(nonce) // it never fails
+	return encodeCapabilityWith(nonce, c)
+}
+
+// encodeCapabilityWith returns the JSON of a capability with a nonce.
+func encodeCapabilityWith(nonce []byte, c upload.Capability) (string, error) {
+	signed := signedCapability{Nonce: nonce, Capability: c}
 	signed.ID = nil
 	text, err := json.Marshal(signed)
 	if err != nil {
@@ -80,8 +87,8 @@ func (a *Authenticator) IssueWithin(ctx context.Context, identity Identity, requ
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	if capability.Seal && identity.underToolPolicy() && !identity.Account.ToolPolicy.Allows(account.SealMedia) {
-		return "", time.Time{}, fault.New(fault.Forbidden, "%s is not allowed for assistants and connected applications in this account: leave out seal", account.SealMedia)
+	if err := checkSeal(identity, capability); err != nil {
+		return "", time.Time{}, err
 	}
 	lifetime, restricted := min(most, a.cfg.SignatureTTL), request.ExpiresIn != nil
 	if restricted {
@@ -100,7 +107,8 @@ func (a *Authenticator) IssueWithin(ctx context.Context, identity Identity, requ
 		return "", time.Time{}, err
 	}
 	claims := claimsOf(identity, a.now().Add(lifetime).Truncate(time.Second), capability.Group)
-	if restricted || !capability.OnlyGroup() {
+	// Only a capability says that an assistant has created it: its uploads count towards the ceilings.
+	if restricted || !capability.OnlyGroup() || identity.Guard != nil && identity.Guard.Ceilings.On() {
 		claims.group = ""
 		if claims.capabilityJSON, err = encodeCapability(capability); err != nil {
 			return "", time.Time{}, err
@@ -108,6 +116,20 @@ func (a *Authenticator) IssueWithin(ctx context.Context, identity Identity, requ
 	}
 	return encodeSignature(a.store.Cell(), a.signer, claims), claims.expires, nil
 }
+
+// checkSeal rejects a capability that seals what the caller may not seal.
+func checkSeal(identity Identity, capability upload.Capability) error {
+	if capability.Seal && identity.underToolPolicy() && !identity.Account.ToolPolicy.Allows(account.SealMedia) {
+		return fault.New(fault.Forbidden, "%s is not allowed for assistants and connected applications in this account: leave out seal", account.SealMedia)
+	}
+	if capability.Seal && capability.Access != media.Private && identity.Guard.Publishes() != nil {
+		return errPublishingSignature
+	}
+	return nil
+}
+
+// errPublishingSignature is the fault of a signature that would publish what the owner of the account wants to be asked about.
+var errPublishingSignature = fault.New(fault.Forbidden, "the account wants its owner to allow what becomes public: send access private, or leave out seal and call %s afterwards", account.SealMedia)
 
 // requestedCapability returns what a request asks for.
 func requestedCapability(request api.SignatureRequest) (upload.Capability, error) {

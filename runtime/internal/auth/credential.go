@@ -15,6 +15,7 @@ import (
 	"mediastack.dev/runtime/internal/accountmetrics"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/httpapi"
+	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
 )
 
@@ -141,7 +142,7 @@ func (a *Authenticator) authenticateBearer(ctx context.Context, received string)
 	if !a.authenticatedAtWithin(ctx, expiryGrace).Before(session.ExpiresAt) {
 		return Identity{}, failedExpiredToken.fault(fault.Unauthenticated, public)
 	}
-	return Identity{Principal: session.Principal, Scopes: session.Scopes, GrantID: session.GrantID}, a.validateSession(session, public)
+	return Identity{Principal: session.Principal, Scopes: session.Scopes, GrantID: session.GrantID}.Guarded(), a.validateSession(session, public)
 }
 
 // authenticateSignature accepts an upload signature while it is valid and the credential
@@ -169,14 +170,33 @@ func (a *Authenticator) authenticateSignature(ctx context.Context, signature str
 		return Identity{}, err
 	case !claims.matches(session) || a.validateSession(session, public) != nil:
 		return Identity{}, rejected
+	case claims.capability != nil && claims.capability.Requested:
+		if !mayHandOver(session) {
+			return Identity{}, rejected
+		}
 	case claims.grantID != uuid.Nil && !mayUpload(session):
 		return Identity{}, rejected
+	}
+	switch {
 	case !claims.maySeal(session):
 		return Identity{}, NotAllowed(account.SealMedia)
+	case claims.capability != nil && claims.capability.Seal && claims.capability.Access != media.Private && claims.guarded(session.Principal).Guard.Publishes() != nil:
+		return Identity{}, errPublishingSignature // of before the account wanted to be asked
 	}
 	by := session.Actor
 	by.Kind = account.ActorCapability
-	return Identity{Principal: session.By(by), Signed: true, Group: claims.group, Capability: claims.capability}, nil
+	return Identity{Principal: claims.guarded(session.By(by)), Signed: true, Group: claims.group, Capability: claims.capability}, nil
+}
+
+// guarded returns the principal of uploads with a signature, which count as those of the connection that has created it.
+func (c claims) guarded(p account.Principal) account.Principal {
+	switch {
+	case c.grantID != uuid.Nil:
+		return p.AsConnection(account.ConnectionOfGrant(c.grantID))
+	case c.assistant:
+		return p.AsConnection(account.ConnectionOfKey(c.keyID))
+	}
+	return p
 }
 
 // mayUpload reports whether a login permits uploads.

@@ -366,7 +366,14 @@ func checkSize(picture media.Picture, output protocol.Output, facts media.Facts)
 		return nil
 	}
 	box := geometry.Size{Width: int(output.Width), Height: int(output.Height)}
-	if _, want := geometry.Layout(output.Fit, box, geometry.Size{Width: facts.Width, Height: facts.Height}); picture.Width != want.Width || picture.Height != want.Height {
+	_, want := geometry.Layout(output.Fit, box, geometry.Size{Width: facts.Width, Height: facts.Height})
+	if output.MaxBytes > 0 { // it may have been shrunk until it fitted
+		if len(picture.Data) > int(output.MaxBytes) || picture.Width > want.Width || picture.Height > want.Height {
+			return fmt.Errorf("%w: a picture of %d x %d with %d bytes, of at most %d x %d with %d bytes", protocol.ErrProtocol, picture.Width, picture.Height, len(picture.Data), want.Width, want.Height, output.MaxBytes)
+		}
+		return nil
+	}
+	if picture.Width != want.Width || picture.Height != want.Height {
 		return fmt.Errorf("%w: a picture of %d x %d instead of %d x %d", protocol.ErrProtocol, picture.Width, picture.Height, want.Width, want.Height)
 	}
 	return nil

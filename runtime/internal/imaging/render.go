@@ -131,14 +131,15 @@ func recipeOutputs(recipes []media.Recipe) ([]protocol.Output, error) {
 		switch {
 		case !knownFit || !knownFocus || !knownEncoding,
 			r.Width < 0 || r.Width > maxSide || r.Height < 0 || r.Height > maxSide || r.Width+r.Height == 0,
-			r.PointX < 0 || r.PointX > thousand || r.PointY < 0 || r.PointY > thousand, r.Quality < 0 || r.Quality > 100:
+			r.PointX < 0 || r.PointX > thousand || r.PointY < 0 || r.PointY > thousand, r.Quality < 0 || r.Quality > 100,
+			r.MaxBytes != 0 && (r.MaxBytes < protocol.MinFitted || r.MaxBytes > maxOutput || encoding != imageformat.JPEG):
 			return nil, fault.New(fault.Invalid, "a recipe with invalid values: %+v", r)
 		}
 		if r.Quality == 0 {
 			r.Quality = encoding.DefaultQuality()
 		}
 		o := protocol.Output{Width: uint16(r.Width), Height: uint16(r.Height), Fit: fit, Focus: focus, PointX: uint16(r.PointX), PointY: uint16(r.PointY),
-			Encoding: encoding, Quality: uint8(r.Quality), Background: r.Background}
+			Encoding: encoding, Quality: uint8(r.Quality), Background: r.Background, MaxBytes: uint32(r.MaxBytes)} //nolint:gosec // checked above
 		if r.Sharpen {
 			o.Flags |= protocol.Sharpen
 		}

@@ -63,13 +63,16 @@ func TestRender_ErrorKinds(t *testing.T) {
 	}
 	pool := open(t, config(fakeWorker(t, "works")))
 	for name, job := range map[string]media.RenderJob{
-		"no recipes":    renderJob("image/jpeg", []byte("ignored")),
-		"nine recipes":  renderJob("image/jpeg", []byte("ignored"), r, r, r, r, r, r, r, r, r),
-		"no box":        renderJob("image/jpeg", []byte("ignored"), recipe(0, 0, settings.Inside, settings.FormatPNG)),
-		"a wide box":    renderJob("image/jpeg", []byte("ignored"), recipe(1<<14, 1, settings.Inside, settings.FormatPNG)),
-		"no fit":        renderJob("image/jpeg", []byte("ignored"), recipe(1, 1, "", settings.FormatPNG)),
-		"no format":     renderJob("image/jpeg", []byte("ignored"), recipe(1, 1, settings.Pad, "tiff")),
-		"another focus": renderJob("image/jpeg", []byte("ignored"), media.Recipe{Width: 1, Fit: settings.Cover, Focus: "left", Format: settings.FormatPNG}),
+		"no recipes":             renderJob("image/jpeg", []byte("ignored")),
+		"nine recipes":           renderJob("image/jpeg", []byte("ignored"), r, r, r, r, r, r, r, r, r),
+		"no box":                 renderJob("image/jpeg", []byte("ignored"), recipe(0, 0, settings.Inside, settings.FormatPNG)),
+		"a wide box":             renderJob("image/jpeg", []byte("ignored"), recipe(1<<14, 1, settings.Inside, settings.FormatPNG)),
+		"no fit":                 renderJob("image/jpeg", []byte("ignored"), recipe(1, 1, "", settings.FormatPNG)),
+		"no format":              renderJob("image/jpeg", []byte("ignored"), recipe(1, 1, settings.Pad, "tiff")),
+		"a PNG that must fit":    renderJob("image/jpeg", []byte("ignored"), media.Recipe{Width: 1, Fit: settings.Inside, Format: settings.FormatPNG, MaxBytes: 5000}),
+		"a JPEG of a few bytes":  renderJob("image/jpeg", []byte("ignored"), media.Recipe{Width: 1, Fit: settings.Inside, Format: settings.FormatJPEG, MaxBytes: 100}),
+		"a bound below no bytes": renderJob("image/jpeg", []byte("ignored"), media.Recipe{Width: 1, Fit: settings.Inside, Format: settings.FormatJPEG, MaxBytes: -1}),
+		"another focus":          renderJob("image/jpeg", []byte("ignored"), media.Recipe{Width: 1, Fit: settings.Cover, Focus: "left", Format: settings.FormatPNG}),
 	} {
 		if _, err := pool.Render(t.Context(), job); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: %v", name, err)

@@ -17,11 +17,12 @@ import (
 	gomail "github.com/wneessen/go-mail"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/approval"
 	"mediastack.dev/runtime/gate"
 	"mediastack.dev/runtime/oauth"
 )
 
-//go:embed login_email.txt login_email.html notice_email.txt notice_email.html
+//go:embed login_email.txt login_email.html notice_email.txt notice_email.html approval_email.txt approval_email.html
 var templates embed.FS
 
 // composer renders login e-mails. Except for the code, their content comes from the
@@ -36,6 +37,10 @@ type composer struct {
 
 	noticeText *text.Template
 	noticeHTML *html.Template
+
+	approvalText *text.Template
+	approvalHTML *html.Template
+	base         string
 }
 
 // newComposer returns the composer of an enabled configuration, else an empty one.
@@ -51,7 +56,7 @@ func newComposer(cfg Config, brand, baseURL string) (composer, error) {
 	if err != nil || base.Host == "" {
 		return composer{}, fmt.Errorf("the base URL must look like https://host[:port], not %q", baseURL)
 	}
-	c := composer{from: *from, brand: brand, host: base.Host}
+	c := composer{from: *from, brand: brand, host: base.Host, base: strings.TrimRight(baseURL, "/")}
 	if c.text, err = text.ParseFS(templates, "login_email.txt"); err != nil {
 		return composer{}, err
 	}
@@ -61,7 +66,13 @@ func newComposer(cfg Config, brand, baseURL string) (composer, error) {
 	if c.noticeText, err = text.ParseFS(templates, "notice_email.txt"); err != nil {
 		return composer{}, err
 	}
-	c.noticeHTML, err = html.ParseFS(templates, "notice_email.html")
+	if c.noticeHTML, err = html.ParseFS(templates, "notice_email.html"); err != nil {
+		return composer{}, err
+	}
+	if c.approvalText, err = text.ParseFS(templates, "approval_email.txt"); err != nil {
+		return composer{}, err
+	}
+	c.approvalHTML, err = html.ParseFS(templates, "approval_email.html")
 	return c, err
 }
 
@@ -112,6 +123,21 @@ func (c composer) composeNotice(id uuid.UUID, email gate.NoticeEmail, now time.T
 		return nil, err
 	}
 	return message, message.AddAlternativeHTMLTemplate(c.noticeHTML, data)
+}
+
+// composeApproval renders an e-mail about what waits for an owner. It has no name of an application and none of a file, which others choose.
+func (c composer) composeApproval(id uuid.UUID, email approval.Email, now time.Time) (*gomail.Msg, error) {
+	message, err := c.message(email.To, "Something waits for your decision at "+c.brand, now, c.messageID(id, oauth.LoginEmail{To: email.To, ExpiresAt: email.At}))
+	if err != nil {
+		return nil, err
+	}
+	const layout = "2 Jan 2006, 15:04 UTC"
+	page := c.base + approval.Page + "?" + url.Values{"approval": {email.ApprovalID.String()}}.Encode()
+	data := struct{ Brand, Host, Namespace, Account, URL, At, Until string }{c.brand, c.host, email.Namespace, email.Account, page, email.At.UTC().Format(layout), email.Until.UTC().Format(layout)}
+	if err := message.SetBodyTextTemplate(c.approvalText, data); err != nil {
+		return nil, err
+	}
+	return message, message.AddAlternativeHTMLTemplate(c.approvalHTML, data)
 }
 
 // messageID returns the same ID for every delivery attempt, so that mail programs can show

@@ -61,6 +61,8 @@ type activityActor struct {
 	Kind  account.ActorKind `json:"kind"`
 	Name  string            `json:"name,omitempty"`
 	Email string            `json:"email,omitempty"`
+	// ApprovedBy is the owner who has allowed the change.
+	ApprovedBy string `json:"approvedBy,omitempty"`
 }
 
 func (a *API) listActivity(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
@@ -91,7 +93,7 @@ func (a *API) listActivity(ctx context.Context, identity auth.Identity, args *ar
 			shown.MediaID = new(event.ItemID)
 		}
 		if by := event.Actor; by.Kind != "" {
-			shown.Actor = &activityActor{Kind: by.Kind, Name: by.Name, Email: by.Email}
+			shown.Actor = &activityActor{Kind: by.Kind, Name: by.Name, Email: by.Email, ApprovedBy: by.ApprovedBy}
 		}
 		part.Events = append(part.Events, shown)
 	}

@@ -3,7 +3,10 @@ package mcp
 import (
 	"context"
 
+	"github.com/google/uuid"
+
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/approval"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/media"
@@ -90,7 +93,7 @@ func (a *API) restoreMedia(ctx context.Context, identity auth.Identity, args *ar
 	}
 	restored, err := a.deps.Media.Restore(ctx, identity.Principal, id)
 	if err != nil {
-		return nil, err
+		return a.ask(ctx, identity, err, approval.Request{Operation: account.RestoreMedia, Items: []uuid.UUID{id}})
 	}
 	return detailed(a.documents(ctx, identity), restored), nil
 }

@@ -33,8 +33,8 @@ func (a *API) fetchTools(v view) []tool {
 			prop("metadata", schema{Type: "object"}, fmt.Sprintf("Up to %d pairs of a key (a-z, 0-9, '.', '_', '-') and a text of up to %d characters.", media.MaxMetadataPairs, media.MaxMetadataValue)),
 			prop("seal", withDefault(boolean(), false), "Seal the draft when the file is complete."),
 		),
-		output: state,
-		run:    a.uploadFromURL,
+		output:    state,
+		extension: attachments(), run: a.uploadFromURL,
 	}, {
 		operation: account.GetUploadFromURL, title: "Get the state of an upload from a URL",
 		description: "Returns how far an upload from a URL has come. state is queued, running, done or failed; done has the mediaId, failed has the error.",
@@ -64,8 +64,9 @@ func urlUpload() schema {
 }
 
 func (a *API) uploadFromURL(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
-	request := fetch.Request{URL: args.text("url"), Fields: media.Fields{
-		FileName: args.text("fileName"), Caption: args.text("caption"), Access: args.access("access"), Group: args.text("group"),
+	address, name := args.attachment()
+	request := fetch.Request{URL: address, Fields: media.Fields{
+		FileName: name, Caption: args.text("caption"), Access: args.access("access"), Group: args.text("group"),
 	}}
 	request.Fields.Metadata = args.texts("metadata")
 	if seal := args.boolean("seal"); seal != nil {

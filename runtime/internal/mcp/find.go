@@ -30,7 +30,7 @@ func (a *API) findTools(v view) []tool {
 		input: inputObject(nil, slices.Concat(properties{words, kind, name, from, to, capturedFrom, capturedTo, near, metadata, access, group}, traitProperties(), properties{
 			prop("sort", withDefault(enum("-time", "time", "name", "-name", "size", "-size", "captured", "-captured"), "-time"), "Order; -time is newest first, -size largest first, -captured made last first."),
 			limit, after})...),
-		output:    partOf(detailedMediaItem(v)),
+		output:    v.withNext(partOf(detailedMediaItem(v))),
 		extension: shortList(v, listedFields), run: a.searchMedia,
 	}, {
 		operation: account.ListDrafts, title: "List drafts",
@@ -79,7 +79,11 @@ func (a *API) find(ctx context.Context, identity auth.Identity, args *arguments,
 	part := struct {
 		MediaItems []any  `json:"mediaItems"`
 		Next       string `json:"next,omitempty"`
+		Hint       string `json:"hint,omitempty"`
 	}{MediaItems: make([]any, 0, len(results.Items)), Next: results.Next}
+	if state == "" {
+		part.Hint = a.viewOf(identity).nextOf(query, len(results.Items))
+	}
 	documents := a.documents(ctx, identity)
 	for _, found := range results.Items {
 		if fields != nil {

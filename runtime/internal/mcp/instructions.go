@@ -26,12 +26,16 @@ func (a *API) instructions(v view) string {
 	}
 	add(account.SearchMedia, "search_media finds sealed items"+v.when(account.ListDrafts, ", and list_drafts lists those that are not sealed yet")+".")
 	add(account.UpdateMedia, fmt.Sprintf("update_media changes one item or up to %d of them; with dryRun it only tells what would change.", maxUpdates))
+	add(account.ViewMedia, "view_media shows what is in an image."+v.describeHelp())
 	add(account.RestoreMedia, "restore_media restores a deleted item"+v.when(account.ListDeletedMedia, "; list_deleted_media lists them")+".")
 	return strings.Join(text, " ")
 }
 
 // largeFileHint returns how to upload a file that is too large for upload_media.
 func (a *API) largeFileHint(v view) string {
+	if v.offers(account.RequestUpload) {
+		return fmt.Sprintf("for larger ones, or files on the user's device, call %s and give the user its page.", account.RequestUpload)
+	}
 	if !v.offers(account.CreateUploadSignature) {
 		return "for larger ones, have the user upload the file in another way."
 	}

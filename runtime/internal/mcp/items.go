@@ -2,11 +2,13 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/approval"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/media"
@@ -141,7 +143,7 @@ func (a *API) sealMedia(ctx context.Context, identity auth.Identity, args *argum
 	}
 	sealed, err := a.deps.Media.Seal(ctx, identity.Principal, id)
 	if err != nil {
-		return nil, err
+		return a.ask(ctx, identity, err, approval.Request{Operation: account.SealMedia, Items: []uuid.UUID{id}})
 	}
 	return a.documents(ctx, identity).one(sealed), nil
 }
@@ -152,6 +154,9 @@ func (a *API) deleteMedia(ctx context.Context, identity auth.Identity, args *arg
 		return nil, args.err
 	}
 	expires, err := a.deps.Media.Delete(ctx, identity.Principal, id, media.DeleteOptions{Agent: true})
+	if errors.Is(err, account.ErrApprovalRequired) {
+		return a.ask(ctx, identity, err, approval.Request{Operation: account.DeleteMedia, Items: []uuid.UUID{id}})
+	}
 	if err != nil || !identity.Account.ToolPolicy.HasToolset(account.ToolsetUndo) {
 		expires = nil
 	}

@@ -18,7 +18,9 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mediastack.dev/runtime/approval"
 	"mediastack.dev/runtime/fetch"
+	"mediastack.dev/runtime/handover"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
@@ -68,7 +70,13 @@ type Deps struct {
 	Fetch *fetch.Service
 	// Activity is that of the journals.
 	Activity *journal.Activity
-	Auth     *auth.Authenticator
+	// Approvals record what waits for the yes of an owner; nil = nothing can, so what would have to wait is rejected.
+	Approvals *approval.Service
+	// Handover are the files that assistants request of a person; nil = there is no page for that.
+	Handover *handover.Service
+	// Views makes the pictures of the toolset see; nil = there are none, and no such tool.
+	Views Views
+	Auth  *auth.Authenticator
 	// Documents are those of items.
 	Documents api.Documents
 	// Origins are the web origins whose pages may call; nil = only those of the base URL.

@@ -191,7 +191,7 @@ func TestReplicas_SplitTheSameRights(t *testing.T) {
 var signatures = regexp.MustCompile(`\?[^"]*`)
 
 // theirs are what a tenant has, of which another one must see nothing.
-type theirs struct{ draft, sealed, deleted, job string }
+type theirs struct{ draft, sealed, deleted, job, request string }
 
 // isolated has a check for each tool of each toolset: what the other tenant gets for their ids, and for
 // none. A tool without an entry fails the test below.
@@ -255,6 +255,7 @@ func isolated() map[string]func(t *testing.T, call func(arguments object) result
 		"create_upload_signature": ownOnly(object{"group": "g"}),
 		"upload_media":            ownOnly(uploadArguments("caption", "c")),
 		"upload_media_from_url":   ownOnly(object{"url": "https://files.example.com/x.txt"}),
+		"request_upload":          ownOnly(object{"caption": "c"}),
 		"list_activity": func(t *testing.T, call func(object) result, of theirs) {
 			t.Helper()
 			for _, id := range []string{of.draft, of.sealed, of.deleted, uuid.NewString()} {
@@ -276,6 +277,14 @@ func isolated() map[string]func(t *testing.T, call func(arguments object) result
 				}
 			}
 		},
+		"get_upload": func(t *testing.T, call func(object) result, of theirs) {
+			t.Helper()
+			for _, id := range []string{of.request, uuid.NewString()} {
+				if says := failed(t, call(object{"uploadId": id})); says != "there is no such request for a file, or it has expired long ago" {
+					t.Errorf("%s: %q", id, says)
+				}
+			}
+		},
 	}
 }
 
@@ -289,7 +298,8 @@ func TestTools_IsolateTenants(t *testing.T) {
 	one, other := w.tenant(t, "one", allToolsets, undoable), w.tenant(t, "other", allToolsets, undoable)
 	blog := w.AddApp(t, w.tenant(t, "blogs", allToolsets, undoable), "blog")
 	of := theirs{draft: rt.upload(t, one.Key, "draft.txt", []byte("a")), sealed: rt.upload(t, one.Key, "sealed.txt", []byte("b")), deleted: rt.upload(t, one.Key, "deleted.txt", []byte("c")),
-		job: succeeded[api.URLUpload](t, rt.call(t, one.Key, "upload_media_from_url", object{"url": "https://files.example.com/x.txt"})).JobId.String()}
+		job:     succeeded[api.URLUpload](t, rt.call(t, one.Key, "upload_media_from_url", object{"url": "https://files.example.com/x.txt"})).JobId.String(),
+		request: rt.request(t, one.Key, object{}).UploadID}
 	for _, id := range []string{of.sealed, of.deleted} {
 		succeeded[any](t, rt.call(t, one.Key, "seal_media", object{"mediaId": id}))
 	}

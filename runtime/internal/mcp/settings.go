@@ -2,7 +2,10 @@ package mcp
 
 import (
 	"context"
+	"errors"
 
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/approval"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
@@ -31,7 +34,10 @@ func (a *API) updateMediaSettings(ctx context.Context, identity auth.Identity, a
 			return nil, err
 		}
 	}
-	if _, err := a.deps.Settings.Update(ctx, identity.Account.ID, identity.Actor, change); err != nil {
+	if _, err := a.deps.Settings.UpdateFor(ctx, identity.Principal, change); err != nil {
+		if errors.Is(err, account.ErrApprovalRequired) {
+			return a.ask(ctx, identity, err, approval.Request{Operation: account.UpdateMediaSettings, Settings: change})
+		}
 		if fault.Is(err, fault.Conflict) {
 			return nil, fault.Wrap(err, fault.Conflict, "%s: nothing was changed; leave these out, or have the user ask the administrator who pinned them", fault.From(err).Public)
 		}

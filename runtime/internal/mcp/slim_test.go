@@ -83,6 +83,7 @@ func TestSlim_ListsAreShortAndItemsComplete(t *testing.T) {
 				Total      int      `json:"total"`
 				Page       int      `json:"page"`
 				Next       string   `json:"next"`
+				Hint       string   `json:"hint"`
 			}](t, rt.call(t, one.Key, tool, want.arguments))
 			if len(got.MediaItems) != 1 || got.MediaItems[0]["mediaId"] != tt.id {
 				t.Fatalf("%s, %s: %+v", tool, chosen, got)
@@ -129,7 +130,7 @@ func TestSlim_ListsAreShortAndItemsComplete(t *testing.T) {
 	if got := succeeded[object](t, rt.call(t, one.Key, "get_media", object{"mediaId": sealed})); got["createdAt"] != nil || got["width"] != nil || got["metadata"] != nil {
 		t.Errorf("get_media without the toolset returns %v", got)
 	}
-	if got := succeeded[found](t, rt.call(t, one.Key, "search_media", nil)).MediaItems[0]; got["width"] != 60.0 || got["height"] != 40.0 || got["metadata"] == nil || got["createdAt"] == nil {
+	if got := succeeded[object](t, rt.call(t, one.Key, "search_media", nil))["mediaItems"].([]any)[0].(object); got["width"] != 60.0 || got["height"] != 40.0 || got["metadata"] == nil || got["createdAt"] == nil {
 		t.Errorf("search_media without the toolset returns %v", got)
 	}
 	if got := succeeded[found2](t, rt.call(t, one.Key, "list_deleted_media", nil)).MediaItems[0]; got["width"] != 60.0 || got["metadata"].(object)["b"] != "c" {
@@ -156,7 +157,7 @@ func TestInstructions_FollowTheToolsets(t *testing.T) {
 		says, doesNot []string
 	}{
 		{plain, []string{"upload_media makes a draft, and seal_media makes it permanent", "for larger ones call create_upload_signature"}, []string{"restore_media", "search_media", "update_media changes"}},
-		{slim, []string{"The items of lists are short", "search_media finds", "update_media changes one item", "restore_media restores"}, nil},
+		{slim, []string{"The items of lists are short", "search_media finds", "update_media changes one item", "restore_media restores", "for larger ones, or files on the user's device, call request_upload"}, nil},
 		{reader, []string{"Stores the media files of one account."}, []string{"upload_media", "seal_media", "create_upload_signature"}},
 	} {
 		key := apiKey(tt.of.Key)
@@ -182,7 +183,7 @@ func TestInstructions_FollowTheToolsets(t *testing.T) {
 	}
 	for _, tool := range rt.tools(t, slim.Key) {
 		id, ok := tool.InputSchema.Properties["mediaId"]
-		want := map[string]string{"seal_media": "Id of the item, from upload_media, get_upload_from_url or list_drafts.", "get_media": "Id of the item, from upload_media, get_upload_from_url, list_media, search_media or list_drafts.",
+		want := map[string]string{"seal_media": "Id of the item, from upload_media, get_upload_from_url, get_upload or list_drafts.", "get_media": "Id of the item, from upload_media, get_upload_from_url, get_upload, list_media, search_media or list_drafts.",
 			"restore_media": "Id of the item, from list_deleted_media or delete_media."}[tool.Name]
 		if ok && want != "" && id.Description != want {
 			t.Errorf("mediaId of %s is %q, want %q", tool.Name, id.Description, want)

@@ -13,6 +13,7 @@ import (
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/rendition"
 )
 
 // word matches what may be the name of a tool.
@@ -21,7 +22,7 @@ var word = regexp.MustCompile(`[a-z]+(_[a-z]+)+`)
 // A model that reads of a tool which it does not have calls it, or tells its user to.
 func TestTexts_NameOnlyToolsThatTheCallerHas(t *testing.T) {
 	t.Parallel()
-	a := &API{cfg: Config{DraftTTL: 24 * time.Hour}, base: "https://media.example.org", deps: Deps{Auth: &auth.Authenticator{}}, cache: newToolCache()}
+	a := &API{cfg: Config{DraftTTL: 24 * time.Hour}, base: "https://media.example.org", deps: Deps{Auth: &auth.Authenticator{}, Views: (*rendition.Service)(nil)}, cache: newToolCache()}
 	told := map[string]bool{} // each mistake is one line
 	random := rand.New(rand.NewPCG(1, 2))
 	views := []view{}

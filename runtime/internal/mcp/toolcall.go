@@ -19,6 +19,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/imageformat"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/redact"
@@ -35,6 +36,7 @@ type tool struct {
 
 	input, output schema
 	extension     *extension // nil = none
+	meta          sdk.Meta   // for clients that know its members
 	run           func(ctx context.Context, identity auth.Identity, args *arguments) (any, error)
 }
 
@@ -45,6 +47,8 @@ type extension struct {
 	description   string   // appended
 	input, output properties
 	optional      properties // of the output
+	optionalInput string     // an argument that is not required anymore, as one of input can stand for it; empty = none
+	meta          sdk.Meta   // for clients that know its members
 	items         *schema    // of the member mediaItems of the output, in the place of its own; nil = its own
 }
 
@@ -55,6 +59,8 @@ func (t tool) in(policy account.ToolPolicy) tool {
 	}
 	t.description = strings.Replace(t.description, t.extension.without, "", 1) + t.extension.description
 	t.input.Properties = slices.Concat(t.input.Properties, t.extension.input)
+	t.input.Required = slices.DeleteFunc(slices.Clone(t.input.Required), func(name string) bool { return name == t.extension.optionalInput })
+	t.meta = t.extension.meta
 	t.output.Properties = slices.Concat(t.output.Properties, t.extension.output, t.extension.optional)
 	t.output.Required = slices.Concat(t.output.Required, t.extension.output.names())
 	for i, one := range t.output.Properties {
@@ -72,7 +78,7 @@ func (t tool) name() string { return string(t.operation) }
 func (t tool) definition() *sdk.Tool {
 	reads := t.operation.Reads()
 	return &sdk.Tool{
-		Name: t.name(), Title: t.title, Description: t.description, InputSchema: t.input, OutputSchema: t.output,
+		Meta: t.meta, Name: t.name(), Title: t.title, Description: t.description, InputSchema: t.input, OutputSchema: t.output,
 		Annotations: &sdk.ToolAnnotations{Title: t.title, ReadOnlyHint: reads, DestructiveHint: &t.destructive,
 			IdempotentHint: t.idempotent || reads, OpenWorldHint: &t.openWorld},
 	}
@@ -84,7 +90,9 @@ func authorize(identity auth.Identity, t tool) error {
 	if scope := auth.ScopeOf(t.operation); !identity.HasScope(scope) {
 		return auth.InsufficientScope(scope)
 	}
-	if policy := identity.Account.ToolPolicy; !policy.Offers(t.operation) {
+	if policy := identity.Account.ToolPolicy; !policy.Offers(t.operation) && t.operation == account.GetApproval {
+		return fault.New(fault.Forbidden, "in this account nothing waits for its owner (spec.mcp.approval)")
+	} else if !policy.Offers(t.operation) {
 		return fault.New(fault.Forbidden, "%s is in the toolset %s, which this account does not offer (spec.mcp.toolsets)", t.operation, t.operation.Toolset())
 	} else if !policy.Allows(t.operation) {
 		return auth.NotAllowed(t.operation)
@@ -128,23 +136,38 @@ func (a *API) toolHandler(t tool) sdk.ToolHandler {
 	return func(ctx context.Context, request *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		identity := auth.FromContext(ctx)
 		identity.Assistant = true
+		identity = identity.Guarded()
 		v := a.viewOf(identity)
 		own, _ := a.toolOf(v, t.operation)
 		args := readArguments(own, request.Params.Arguments)
 		args.sources = v.itemSources()
 		output, err := any(nil), args.err
 		if err == nil {
-			output, err = t.run(ctx, identity, args)
+			waits, repeats := a.repeated(ctx, identity, request)
+			if output = waits; !repeats {
+				output, err = t.run(ctx, identity, args)
+			}
 		}
 		if err != nil {
 			return a.toolError(ctx, t.name(), err), nil
+		}
+		picture, _ := output.(pictured)
+		if picture.jpeg != nil {
+			output = picture.document
 		}
 		document, err := httpapi.EncodeJSON(output)
 		if err != nil {
 			return a.toolError(ctx, t.name(), err), nil
 		}
 		a.count(ctx, t.name(), nil)
-		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(document)}}, StructuredContent: json.RawMessage(document)}, nil
+		if open := elicitation(request, output); open != nil {
+			return open, nil
+		}
+		content := []sdk.Content{&sdk.TextContent{Text: string(document)}}
+		if picture.jpeg != nil {
+			content = append(content, &sdk.ImageContent{Data: picture.jpeg, MIMEType: imageformat.JPEG.MIMEType()})
+		}
+		return &sdk.CallToolResult{Content: content, StructuredContent: json.RawMessage(document)}, nil
 	}
 }
 

@@ -134,7 +134,7 @@ func TestCustomResource_AcceptsEveryTool(t *testing.T) {
 	}
 	slices.Sort(known)
 	w := newWorld(t)
-	if names := w.replica(t).names(t, w.tenant(t, "one", allToolsets).Key); !slices.Equal(names, known) {
+	if names := w.replica(t, withImages).names(t, w.tenant(t, "one", allToolsets).Key); !slices.Equal(names, known) {
 		t.Errorf("the tools are %v, spec.mcp.tools allows %v", names, known)
 	}
 }

@@ -49,7 +49,7 @@ func (a *API) newTools(v view) []tool {
 		operation: account.GetMedia, title: "Get one media item",
 		description: "Returns one item: its name, type, size and the URLs of its file and thumbnail. Also returns drafts, which have `temp: true`.",
 		input:       inputObject([]string{"mediaId"}, mediaID), output: item,
-		run: a.getMedia,
+		extension: downloads(), run: a.getMedia,
 	}, {
 		operation: account.GetMediaCount, title: "Count media",
 		description: "Counts the sealed items. Drafts are not counted.",

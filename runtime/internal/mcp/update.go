@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/approval"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
@@ -55,7 +56,7 @@ func (a *API) updateMedia(ctx context.Context, identity auth.Identity, args *arg
 	}
 	changed, err := a.deps.Media.Update(ctx, identity.Principal, ids[0], change, media.Condition{})
 	if err != nil {
-		return nil, err
+		return a.ask(ctx, identity, err, approval.Request{Operation: account.UpdateMedia, Items: ids, Change: change})
 	}
 	return detailed(a.documents(ctx, identity), changed), nil
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/approval"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
@@ -115,6 +117,11 @@ func (a *arguments) ids(texts []string) []uuid.UUID {
 func (a *API) updateMany(ctx context.Context, identity auth.Identity, ids []uuid.UUID, change media.Change, dryRun bool) (any, error) {
 	if err := change.Validate(); err != nil {
 		return nil, err // it would fail for each item
+	}
+	if !dryRun && change.Access != nil && *change.Access == media.Public {
+		if err := identity.Guard.Publishes(); err != nil { // one question for all of them
+			return a.ask(ctx, identity, err, approval.Request{Operation: account.UpdateMedia, Items: ids, Change: change})
+		}
 	}
 	results := changeResults{DryRun: dryRun, Results: make([]changeResult, 0, len(ids))}
 	v := a.viewOf(identity)

@@ -38,7 +38,15 @@ func (a *API) wholeView() view {
 
 // exists reports whether the installation has a tool.
 func (a *API) exists(one account.Operation) bool {
-	return one.Toolset() != account.ToolsetFetch || a.deps.Fetch.Enabled()
+	switch one.Toolset() {
+	case account.ToolsetFetch:
+		return a.deps.Fetch.Enabled()
+	case account.ToolsetHandover:
+		return a.deps.Handover != nil
+	case account.ToolsetSee:
+		return a.deps.Views != nil
+	}
+	return true
 }
 
 func (v view) has(toolset string) bool { return v.policy.HasToolset(toolset) }
@@ -66,16 +74,16 @@ func (v view) either(operations ...account.Operation) string {
 
 // itemSources returns the tools that ids of items are from.
 func (v view) itemSources() string {
-	return v.either(account.UploadMedia, account.GetUploadFromURL, account.ListMedia, account.SearchMedia, account.ListDrafts)
+	return v.either(account.UploadMedia, account.GetUploadFromURL, account.GetUpload, account.ListMedia, account.SearchMedia, account.ListDrafts)
 }
 
 // draftSources returns the tools that ids of drafts are from. Without a tool that lists drafts it is the same as itemSources, so that
 // the ten tools stay as they are.
 func (v view) draftSources() string {
-	if !v.offers(account.ListDrafts) && !v.offers(account.GetUploadFromURL) {
+	if !v.offers(account.ListDrafts) && !v.offers(account.GetUploadFromURL) && !v.offers(account.GetUpload) {
 		return v.itemSources()
 	}
-	return v.either(account.UploadMedia, account.GetUploadFromURL, account.ListDrafts)
+	return v.either(account.UploadMedia, account.GetUploadFromURL, account.GetUpload, account.ListDrafts)
 }
 
 // idText returns the description of an id.
@@ -101,6 +109,10 @@ func (v view) key() string {
 	}
 	for _, set := range account.Toolsets() {
 		bit(v.has(set))
+	}
+	rules := v.policy.Approval
+	for _, rule := range []account.Rule{rules.Delete, rules.Publish, rules.Settings} {
+		bit(rule != "")
 	}
 	return string(key)
 }
@@ -131,9 +143,9 @@ func (a *API) toolsOf(v view) []tool {
 
 // newToolsOf returns the definitions of all tools of the installation, with the texts of a view.
 func (a *API) newToolsOf(v view) []tool {
-	tools := slices.Concat(a.newTools(v), a.findTools(v), a.fetchTools(v), a.activityTools())
+	tools := slices.Concat(a.newTools(v), a.findTools(v), a.fetchTools(v), a.handoverTools(v), a.activityTools(), a.approvalTools(), a.seeTools(v))
 	for i, t := range tools {
-		tools[i] = t.in(v.policy)
+		tools[i] = t.in(v.policy).asking(v)
 	}
 	return tools
 }

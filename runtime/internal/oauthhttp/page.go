@@ -29,7 +29,7 @@ type sources struct {
 
 // setSecurityHeaders sets the headers that protect every page: no frames, no caches, no scripts but those of the
 // service on pages that have one, and no content of other origins than those of the page.
-func (a *API) setSecurityHeaders(w http.ResponseWriter, allowed sources) {
+func setSecurityHeaders(w http.ResponseWriter, allowed sources) {
 	header := w.Header()
 	scripts := ""
 	if allowed.scripts {
@@ -60,14 +60,23 @@ func (a *API) WritePage(w http.ResponseWriter, r *http.Request, status int, pict
 	a.pageWith(w, r, status, sources{files: strings.Join(slices.Compact(allowed), ""), scripts: true}, render)
 }
 
+// WriteScriptPage writes a page of nobody's login, which may have scripts and uses no other origin.
+func WriteScriptPage(w http.ResponseWriter, r *http.Request, status int, render func(io.Writer) error) {
+	pageWith(w, r, status, sources{scripts: true}, render)
+}
+
 // pageWith writes a page that uses other origins.
 func (a *API) pageWith(w http.ResponseWriter, r *http.Request, status int, allowed sources, render func(io.Writer) error) {
+	pageWith(w, r, status, allowed, render)
+}
+
+func pageWith(w http.ResponseWriter, r *http.Request, status int, allowed sources, render func(io.Writer) error) {
 	var body bytes.Buffer
 	if err := render(&body); err != nil {
 		httpapi.WriteError(w, r, err)
 		return
 	}
-	a.setSecurityHeaders(w, allowed)
+	setSecurityHeaders(w, allowed)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
 	w.WriteHeader(status)

@@ -44,6 +44,10 @@ var reviewed = struct {
 		account.GetUploadFromURL:      "uploads that are not complete yet",
 		account.GetMediaSettings:      "the settings for images",
 		account.ListActivity:          "See who has added, changed and deleted files, and when",
+		account.ViewMedia:             "download all files of the account",
+		account.RequestUpload:         "Let others upload files to your account without a login",
+		account.GetUpload:             "List, search and download", // only of what it has requested itself
+		account.GetApproval:           "List, search and download", // only of what it has asked for itself
 		account.ListDeletedMedia:      "See deleted files that can be restored",
 		account.UploadMedia:           "Upload files",
 		account.UploadMediaFromURL:    "also from other websites",

@@ -69,7 +69,7 @@ func (a *API) redirectURL(r *http.Request, request *oauth.AuthorizationRequest, 
 
 // SeeOther redirects with status 303, so that the browser does not repeat a POST at the target.
 func (a *API) SeeOther(w http.ResponseWriter, to string) {
-	a.setSecurityHeaders(w, sources{})
+	setSecurityHeaders(w, sources{})
 	w.Header().Set("Location", to)
 	w.WriteHeader(http.StatusSeeOther)
 }

@@ -39,7 +39,7 @@ func (a *API) UpdateSettings(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	by := principal(r)
-	outcome, err := a.deps.Settings.Update(r.Context(), by.Account.ID, by.Actor, change)
+	outcome, err := a.deps.Settings.UpdateFor(r.Context(), by, change)
 	if err != nil {
 		httpapi.WriteError(w, r, err)
 		return

@@ -15,8 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/hack/testenv/wait"
+	"mediastack.dev/runtime/approval"
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/gate"
+	"mediastack.dev/runtime/handover"
 	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
@@ -113,6 +115,10 @@ type Core struct {
 	Events *journal.Feed
 	// Activity shows them to people.
 	Activity *journal.Activity
+	// Approvals are what waits for an owner. Tasks carries out what was allowed.
+	Approvals *approval.Service
+	// Handover are the files that assistants request of a person.
+	Handover *handover.Service
 	// Fetch are the uploads from a URL, and Tasks runs them.
 	Fetch *fetch.Service
 	Tasks *work.Runner
@@ -197,6 +203,10 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 	checks, err := gate.New(gate.Config{Slots: 2, Timeout: Long, Percent: 10}, gate.Deps{Store: e.Store.Gates, Objects: config.Objects, Scanners: config.Scanners, Emails: true, Now: time.Now, Log: c.log})
 	must(t, err)
 	must(t, c.Tasks.Register(gate.ScanWork, checks, checks.Policy()))
+	c.Approvals = approval.New(approval.Deps{Store: e.Store.Approvals, Media: c.Media, Settings: e.Settings, NewID: e.Store.Cell().NewID, Queued: func() { c.Tasks.Wake(approval.Work) }, Emails: true, Log: c.log})
+	must(t, c.Tasks.Register(approval.Work, c.Approvals, c.Approvals.Policy()))
+	c.Handover, err = handover.New(handover.Config{TTL: time.Hour}, handover.Deps{Store: e.Store.Handovers, Now: config.Now})
+	must(t, err)
 	c.Activity = journal.NewActivity(e.Store.Journal)
 	c.Events, err = journal.NewFeed(journal.Config{Waiting: 8, MaxWait: journal.MaxWait}, e.Store.Journal, c.Registry)
 	must(t, err)

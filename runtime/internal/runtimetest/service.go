@@ -3,6 +3,7 @@ package runtimetest
 import (
 	"cmp"
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,9 +14,11 @@ import (
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/mcp"
 	"mediastack.dev/runtime/internal/oauthhttp"
+	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/internal/tus"
+	"mediastack.dev/runtime/internal/webupload"
 	"mediastack.dev/runtime/postgres"
 	"mediastack.dev/runtime/settings"
 )
@@ -108,11 +111,23 @@ func (e *Env) Service(t *testing.T, config ServiceConfig) *Service {
 		listeners = append(listeners, held.Run) // without resumable uploads nothing locks, and one connection listens
 	}
 	if config.MCP != nil {
+		shown, err := pages.New(pages.Config{Name: "Media storage", Color: "#2456d6"})
+		must(t, err)
+		page := webupload.New(webupload.Deps{Requests: s.Handover, Auth: s.Auth, Uploads: s.Uploads, Items: s.Media, Pages: shown, Assets: true, APIs: slices.Concat([]func(chi.Router){plain.Mount}, s.resumable()), BaseURL: base})
+		apis = append(apis, page.Mount)
 		s.MCP = s.tools(t, config, changes)
 		apis = append(apis, s.MCP.Mount)
 	}
 	s.Replica = s.Serve(t, config.Checks, apis, listeners...)
 	return s
+}
+
+// resumable returns what mounts resumable uploads, if the service has them.
+func (s *Service) resumable() []func(chi.Router) {
+	if s.TUS == nil {
+		return nil
+	}
+	return []func(chi.Router){s.TUS.Mount}
 }
 
 // tools returns the tools of a service.
@@ -122,7 +137,11 @@ func (s *Service) tools(t *testing.T, config ServiceConfig, changes *settings.Se
 	cfg.BaseURL, cfg.DraftTTL, cfg.Version = config.Server.BaseURL, cmp.Or(cfg.DraftTTL, 24*time.Hour), "test"
 	documents := s.Documents
 	documents.DraftTTL = cfg.DraftTTL
-	tools, err := mcp.New(cfg, mcp.Deps{Media: s.Media, Items: s.Items, Uploads: s.Uploads, Settings: changes, Fetch: s.Fetch, Activity: s.Activity, Auth: s.Auth, Documents: documents, Origins: s.Origins, Limits: s.Limits})
+	deps := mcp.Deps{Media: s.Media, Items: s.Items, Uploads: s.Uploads, Settings: changes, Fetch: s.Fetch, Activity: s.Activity, Approvals: s.Approvals, Handover: s.Handover, Auth: s.Auth, Documents: documents, Origins: s.Origins, Limits: s.Limits}
+	if s.Renditions != nil {
+		deps.Views = s.Renditions
+	}
+	tools, err := mcp.New(cfg, deps)
 	must(t, err)
 	must(t, tools.Register(s.Registry))
 	if config.Prepare != nil {

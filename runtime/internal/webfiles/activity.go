@@ -105,7 +105,7 @@ func (a *API) activityContent(ctx context.Context, o fileOwner, query url.Values
 // eventView returns an event as the page shows it. items are those that are there, and only is the item whose events are listed.
 func (a *API) eventView(o fileOwner, event journal.Event, items map[uuid.UUID]journal.NamedItem, only uuid.UUID) pages.ActivityEvent {
 	view := pages.ActivityEvent{At: event.At, Type: string(event.Type), Percent: event.Percent, Fields: event.Fields,
-		Actor: pages.ActivityActor{Kind: string(event.Actor.Kind), Name: event.Actor.Name, Email: event.Actor.Email}}
+		Actor: pages.ActivityActor{Kind: string(event.Actor.Kind), Name: event.Actor.Name, Email: event.Actor.Email, ApprovedBy: event.Actor.ApprovedBy}}
 	if event.ItemID == uuid.Nil {
 		return view
 	}

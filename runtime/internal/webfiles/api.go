@@ -64,9 +64,11 @@ type Deps struct {
 	Uploads Uploads
 	// Activity are the events of accounts.
 	Activity *journal.Activity
-	URLs     api.URLs
-	Links    Links
-	Objects  Objects
+	// Approvals are what waits for an owner; nil = nothing does.
+	Approvals Approvals
+	URLs      api.URLs
+	Links     Links
+	Objects   Objects
 	// Signatures are those of uploads by the script of the page.
 	Signatures Signatures
 	// Inline reports whether a browser may display a type.
@@ -120,6 +122,9 @@ func (a *API) Mount(r chi.Router) {
 	r.Get(filesPath, a.showFiles)
 	r.Get(activityPath, a.showActivity)
 	r.Get(deleteFilePath, a.showDeleteFile)
+	r.Get(approvalPath, a.showApproval)
+	r.Post(decidePath, a.Login.CSRFProtected(a.decide))
+	r.Get(decidePath, a.redirectToApproval)
 	r.Post(uploadFilePath, a.uploadFile)
 	r.Get(viewFilePath, a.showFile)
 	r.Get(thumbnailPath, a.showDeletedThumbnail)
@@ -134,6 +139,15 @@ func (a *API) Mount(r chi.Router) {
 	for _, path := range []string{uploadFilePath, editFilePath, shareFilePath, selectedPath, signaturePath, sealFilePath, restoreFilePath, cancelUploadPath} {
 		r.Get(path, a.redirectToFiles)
 	}
+}
+
+// redirectToApproval handles GET requests for the URL of the form of an approval.
+func (a *API) redirectToApproval(w http.ResponseWriter, r *http.Request) {
+	query := url.Values{}
+	for _, name := range []string{"request", "approval"} {
+		query.Set(name, r.URL.Query().Get(name))
+	}
+	a.Login.SeeOther(w, approvalPath+"?"+query.Encode())
 }
 
 // redirectToFiles handles GET requests for the URL of a form, where the browser stays if the form is

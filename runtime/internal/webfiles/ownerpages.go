@@ -14,6 +14,7 @@ const (
 	viewPage     = "view"   // a file
 	deletePage   = "delete" // the question whether to delete a file
 	activityPage = "activity"
+	approvalPage = "approval" // the question whether changes are carried out
 )
 
 // listParameters are the parameters of a list.
@@ -26,6 +27,7 @@ func OwnerPages() *oauthhttp.OwnerPages {
 		Others: []oauthhttp.OwnerPage{
 			{Name: deletePage, Path: deleteFilePath, Parameters: []string{"account", "app", "item", "back"}, Required: "item", NeedsRecentLogin: true},
 			{Name: viewPage, Path: viewFilePath, Parameters: []string{"account", "app", "item", "back"}, Required: "item"},
+			{Name: approvalPage, Path: approvalPath, Parameters: []string{"approval"}, Required: "approval", NeedsRecentLogin: true},
 			{Name: activityPage, Path: activityPath, Parameters: append([]string{"account"}, activityParameters...)},
 		},
 		Resume: resume,
@@ -37,6 +39,13 @@ func OwnerPages() *oauthhttp.OwnerPages {
 func resume(r *http.Request) (page string, values url.Values) {
 	if r.URL.Path == activityPath {
 		return activityPage, parametersOf(r.URL.Query(), append([]string{"account"}, activityParameters...))
+	}
+	if r.URL.Path == approvalPath || r.URL.Path == decidePath {
+		values = parametersOf(r.URL.Query(), []string{"approval"})
+		if id := r.PostForm.Get("approval"); id != "" {
+			values.Set("approval", id)
+		}
+		return approvalPage, values
 	}
 	values = url.Values{}
 	for _, name := range append([]string{"account", "app", "item", "back"}, listParameters...) {

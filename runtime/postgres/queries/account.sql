@@ -1,10 +1,10 @@
 -- name: InsertAccount :one
 -- The account with its apps, and a pending key for each.
 WITH created AS (
-    INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools, mcp_toolsets, cors_origins, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location)
+    INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools, mcp_toolsets, cors_origins, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location, approval, ceilings)
     VALUES (sqlc.arg(id), sqlc.arg(namespace), sqlc.arg(name), sqlc.arg(namespace_uid), sqlc.arg(object_uid), sqlc.arg(display_name), sqlc.arg(owners)::text[],
         sqlc.arg(max_storage), sqlc.arg(max_upload_size), sqlc.arg(bucket), sqlc.arg(suspended), sqlc.arg(mcp_read_only), sqlc.arg(mcp_tools)::text[], sqlc.arg(mcp_toolsets)::text[], sqlc.arg(cors_origins)::text[],
-        sqlc.narg(undo_window)::bigint, sqlc.arg(undo_for), sqlc.narg(journal_retention)::bigint, sqlc.arg(journal_full_addresses), sqlc.narg(gate)::jsonb, sqlc.narg(search)::jsonb, sqlc.arg(keep_location))
+        sqlc.narg(undo_window)::bigint, sqlc.arg(undo_for), sqlc.narg(journal_retention)::bigint, sqlc.arg(journal_full_addresses), sqlc.narg(gate)::jsonb, sqlc.narg(search)::jsonb, sqlc.arg(keep_location), sqlc.narg(approval)::jsonb, sqlc.narg(ceilings)::jsonb)
     RETURNING *
 ), used AS (
     INSERT INTO account_usage (account_id) SELECT created.id FROM created
@@ -31,11 +31,11 @@ SELECT * FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL;
 UPDATE account SET display_name = sqlc.arg(display_name), owners = sqlc.arg(owners)::text[], max_storage = sqlc.arg(max_storage),
     max_upload_size = sqlc.arg(max_upload_size), suspended = sqlc.arg(suspended),
     mcp_read_only = sqlc.arg(mcp_read_only), mcp_tools = sqlc.arg(mcp_tools)::text[], mcp_toolsets = sqlc.arg(mcp_toolsets)::text[], cors_origins = sqlc.arg(cors_origins)::text[],
-    undo_window = sqlc.narg(undo_window)::bigint, undo_for = sqlc.arg(undo_for), journal_retention = sqlc.narg(journal_retention)::bigint, journal_full_addresses = sqlc.arg(journal_full_addresses), gate = sqlc.narg(gate)::jsonb, search = sqlc.narg(search)::jsonb, keep_location = sqlc.arg(keep_location)
-WHERE id = sqlc.arg(id) AND object_uid = sqlc.arg(object_uid) AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools, mcp_toolsets, cors_origins, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location)
+    undo_window = sqlc.narg(undo_window)::bigint, undo_for = sqlc.arg(undo_for), journal_retention = sqlc.narg(journal_retention)::bigint, journal_full_addresses = sqlc.arg(journal_full_addresses), gate = sqlc.narg(gate)::jsonb, search = sqlc.narg(search)::jsonb, keep_location = sqlc.arg(keep_location), approval = sqlc.narg(approval)::jsonb, ceilings = sqlc.narg(ceilings)::jsonb
+WHERE id = sqlc.arg(id) AND object_uid = sqlc.arg(object_uid) AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools, mcp_toolsets, cors_origins, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location, approval, ceilings)
     IS DISTINCT FROM (sqlc.arg(display_name), sqlc.arg(owners)::text[], sqlc.arg(max_storage), sqlc.arg(max_upload_size), sqlc.arg(suspended),
         sqlc.arg(mcp_read_only), sqlc.arg(mcp_tools)::text[], sqlc.arg(mcp_toolsets)::text[], sqlc.arg(cors_origins)::text[],
-        sqlc.narg(undo_window)::bigint, sqlc.arg(undo_for), sqlc.narg(journal_retention)::bigint, sqlc.arg(journal_full_addresses)::boolean, sqlc.narg(gate)::jsonb, sqlc.narg(search)::jsonb, sqlc.arg(keep_location)::boolean)
+        sqlc.narg(undo_window)::bigint, sqlc.arg(undo_for), sqlc.narg(journal_retention)::bigint, sqlc.arg(journal_full_addresses)::boolean, sqlc.narg(gate)::jsonb, sqlc.narg(search)::jsonb, sqlc.arg(keep_location)::boolean, sqlc.narg(approval)::jsonb, sqlc.narg(ceilings)::jsonb)
 RETURNING *;
 
 -- name: LockName :exec

@@ -6,9 +6,9 @@ FROM rendition WHERE item_id = $1 AND key = $2;
 -- name: NearestRendition :one
 -- The stored rendition of an item that is the most like a picture of this size: one of the same shape, to within 2 percent, that is
 -- not smaller, and of these the smallest. One of another shape, or the largest one, if there is none. An item has at most some
--- hundreds.
+-- hundreds. internal are the presets of pictures that no client may get.
 SELECT sqlc.embed(rendition) FROM rendition
-WHERE item_id = $1 AND account_id = $2 AND ready
+WHERE item_id = $1 AND account_id = $2 AND ready AND preset <> ALL (sqlc.arg(internal)::text[])
 ORDER BY 50 * abs(width::bigint * sqlc.arg(height)::bigint - height::bigint * sqlc.arg(width)::bigint)
     > greatest(width::bigint * sqlc.arg(height)::bigint, height::bigint * sqlc.arg(width)::bigint),
     width < sqlc.arg(width)::bigint, abs(width - sqlc.arg(width)::bigint)

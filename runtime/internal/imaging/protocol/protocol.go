@@ -36,7 +36,7 @@ import (
 
 // Version is the version of the protocol. Both sides come from one build; the version
 // detects a mixed installation.
-const Version = 8
+const Version = 9
 
 // MaxOutputs is how many outputs a job may have.
 const MaxOutputs = 8
@@ -144,7 +144,12 @@ type Output struct {
 	Quality        uint8 // 0 to 100
 	Background     [3]byte
 	Flags          Flags
+	// MaxBytes bounds a JPEG, from MinFitted: it has less quality, and then fewer pixels, until it fits. 0 = no bound.
+	MaxBytes uint32
 }
+
+// MinFitted is the smallest bound of the bytes of one picture.
+const MinFitted = 4 << 10
 
 // Focus says which part of an image geometry.Cover keeps.
 type Focus uint8
@@ -308,7 +313,8 @@ func (o Output) appendTo(b []byte) []byte {
 	b = binary.BigEndian.AppendUint16(b, o.Height)
 	b = binary.BigEndian.AppendUint16(b, o.PointX)
 	b = binary.BigEndian.AppendUint16(b, o.PointY)
-	return append(b, byte(o.Fit), byte(o.Focus), byte(o.Encoding), o.Quality, o.Background[0], o.Background[1], o.Background[2], byte(o.Flags))
+	b = append(b, byte(o.Fit), byte(o.Focus), byte(o.Encoding), o.Quality, o.Background[0], o.Background[1], o.Background[2], byte(o.Flags))
+	return binary.BigEndian.AppendUint32(b, o.MaxBytes)
 }
 
 // End sends the end of the file.

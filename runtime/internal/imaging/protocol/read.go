@@ -70,7 +70,7 @@ func (f Frame) Handshake() (Handshake, error) {
 // Sizes of a job, in bytes.
 const (
 	jobSize    = 45
-	outputSize = 16
+	outputSize = 20
 )
 
 // Job parses a job.
@@ -117,10 +117,12 @@ func readOutput(p []byte, first bool) (Output, error) {
 		Quality:    p[11],
 		Background: [3]byte(p[12:15]),
 		Flags:      Flags(p[15]),
+		MaxBytes:   binary.BigEndian.Uint32(p[16:]),
 	}
 	switch {
 	case o.PointX > thousand, o.PointY > thousand, o.Fit > geometry.Pad, o.Focus > FocusPoint, !o.Encoding.Valid(), o.Quality > 100, o.Flags&^allFlags != 0,
-		o.Flags&Animated != 0 && !o.Encoding.Animated(), o.Flags&Thumbnail != 0 && !first:
+		o.Flags&Animated != 0 && !o.Encoding.Animated(), o.Flags&Thumbnail != 0 && !first,
+		o.MaxBytes != 0 && (o.MaxBytes < MinFitted || o.Encoding != imageformat.JPEG || o.Flags&(Thumbnail|Conversion) != 0):
 		return Output{}, protocolError("an output with invalid values")
 	}
 	return o, nil

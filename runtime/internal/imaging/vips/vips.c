@@ -39,6 +39,12 @@ const char *ms_format(int format)
 // A mild unsharp mask: a radius of half a pixel, and no more than 6 of 100 levels of lightness.
 #define SHARPEN_SIGMA 0.5
 #define SHARPEN_MOST 6.0
+// A picture that must fit a number of bytes loses quality down to FIT_QUALITY, by steps; then it shrinks by FIT_SCALE and begins again.
+#define FIT_QUALITY 35
+#define FIT_STEP 15
+#define FIT_SCALE 0.75
+// With fewer pixels a picture says nothing.
+#define FIT_PIXELS 64
 
 static void ms_silence(const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer data)
 {
@@ -456,13 +462,46 @@ static int ms_draw(const void *buf, size_t len, VipsImage *decoded, const ms_rec
 	return failed ? -1 : 0;
 }
 
+// ms_fit writes a picture of at most max_bytes, which may be smaller than the recipe has it.
+static int ms_fit(VipsImage **image, const ms_recipe *recipe, ms_output *out)
+{
+	VipsImage *memory = vips_image_copy_memory(*image); // it is encoded several times
+	if (ms_replace(image, !memory, memory))
+		return -1;
+	// Shrinking mixes the colours of transparent pixels into others.
+	if (vips_image_hasalpha(*image) && ms_flatten(image, recipe))
+		return -1;
+	for (;;) {
+		ms_recipe attempt = *recipe;
+		for (;;) {
+			if (ms_save(*image, &attempt, out))
+				return -1;
+			if (out->length <= recipe->max_bytes)
+				return 0;
+			g_free(out->data);
+			memset(out, 0, sizeof(*out));
+			if (attempt.quality <= FIT_QUALITY)
+				break;
+			attempt.quality = VIPS_MAX(attempt.quality - FIT_STEP, FIT_QUALITY);
+		}
+		if (vips_image_get_width(*image) * vips_image_get_height(*image) <= FIT_PIXELS) {
+			vips_error("jpegsave", "no picture fits the bytes");
+			return -1;
+		}
+		VipsImage *smaller = NULL;
+		int failed = vips_resize(*image, &smaller, FIT_SCALE, NULL);
+		if (ms_replace(image, failed, smaller))
+			return -1;
+	}
+}
+
 int ms_render(const void *buf, size_t len, VipsImage *decoded, const ms_recipe *recipe, ms_output *out)
 {
 	VipsImage *picture;
 	int left = recipe->left, top = recipe->top;
 	if (ms_draw(buf, len, decoded, recipe, recipe->focus, &left, &top, &picture))
 		return -1;
-	int failed = ms_save(picture, recipe, out);
+	int failed = recipe->max_bytes ? ms_fit(&picture, recipe, out) : ms_save(picture, recipe, out);
 	g_object_unref(picture);
 	return failed;
 }

@@ -84,6 +84,8 @@ type Recipe struct {
 	Quality                   int
 	// Lossless is for WebP: it ignores the quality and needs less memory; its files are small for flat images only.
 	Lossless bool
+	// MaxBytes bounds a JPEG: it has less quality, and then fewer pixels, until it fits. 0 = no bound.
+	MaxBytes int
 }
 
 // Output is an encoded picture, or pixels. It is in C memory until Free is called.
@@ -183,7 +185,7 @@ func (r Recipe) c() C.ms_recipe {
 		shrunk_width: C.int(r.ShrunkWidth), shrunk_height: C.int(r.ShrunkHeight), width: C.int(r.Width), height: C.int(r.Height),
 		focus: C.int(r.Focus), left: C.int(r.Left), top: C.int(r.Top), sharpen: flag(r.Sharpen),
 		background: [3]C.double{C.double(r.Background[0]), C.double(r.Background[1]), C.double(r.Background[2])},
-		format:     C.int(r.Encoding), quality: C.int(r.Quality), lossless: flag(r.Lossless),
+		format:     C.int(r.Encoding), quality: C.int(r.Quality), lossless: flag(r.Lossless), max_bytes: C.size_t(r.MaxBytes),
 	}
 }
 

@@ -36,6 +36,7 @@ typedef struct {
 	int format;
 	int quality;
 	int lossless; // WebP with the least memory
+	size_t max_bytes; // of a JPEG: its quality falls, and then its size, until it fits; 0 = no bound
 } ms_recipe;
 
 typedef struct {

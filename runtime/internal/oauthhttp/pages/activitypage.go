@@ -51,7 +51,11 @@ type ActivityEvent struct {
 }
 
 // ActivityActor is who made a change. An application has chosen its Name.
-type ActivityActor struct{ Kind, Name, Email string }
+type ActivityActor struct {
+	Kind, Name, Email string
+	// ApprovedBy is the owner who has allowed the change; empty = nobody was asked.
+	ApprovedBy string
+}
 
 // Activity writes the activity of an account.
 func (p *Pages) Activity(w io.Writer, page ActivityPage) error {

@@ -132,6 +132,37 @@ func everyPage(p *pages.Pages, words string) map[string]func(io.Writer) error {
 		"deleting a file, with undo": func(w io.Writer) error {
 			return p.DeleteFile(w, pages.DeleteFilePage{Form: form, Account: accounts[1], File: filesPage(words).Files[1], Back: words, BackURL: "/account/files"})
 		},
+		"approval": func(w io.Writer) error { return p.Approval(w, approvalPage(words)) },
+		"approval, after a new login": func(w io.Writer) error {
+			page := approvalPage(words)
+			page.LoginURL, page.Error = "/oauth/login?change=1", words
+			return p.Approval(w, page)
+		},
+		"approval, carried out": func(w io.Writer) error {
+			page := approvalPage(words)
+			page.State, page.Application, page.KeyID = "done", "", "0199f3c2-5f0a-7c4e-8f5e-0d5a6f1b2c3d"
+			for i, state := range []string{"done", "changed", "failed"} {
+				page.Steps[i].State, page.Steps[i].Failure = state, words
+			}
+			return p.Approval(w, page)
+		},
+		"request for a file": func(w io.Writer) error { return p.UploadRequest(w, uploadRequestPage(words)) },
+		"request for a file, on its way": func(w io.Writer) error {
+			page := uploadRequestPage(words)
+			page.State, page.Resumable, page.Received, page.Length, page.Error = "uploading", true, 3<<20, 10<<20, ""
+			return p.UploadRequest(w, page)
+		},
+		"request for a file, in one request": func(w io.Writer) error {
+			page := uploadRequestPage(words)
+			page.State, page.Asker, page.Types, page.Error = "uploading", "", nil, ""
+			return p.UploadRequest(w, page)
+		},
+		"request for a file, uploaded": func(w io.Writer) error {
+			return p.UploadRequest(w, pages.UploadRequestPage{State: "uploaded", UploadedName: words, UploadedBytes: 5})
+		},
+		"request for a file, rejected": func(w io.Writer) error { return p.UploadRequest(w, pages.UploadRequestPage{State: "rejected"}) },
+		"request for a file, deleted":  func(w io.Writer) error { return p.UploadRequest(w, pages.UploadRequestPage{State: "deleted"}) },
+		"request for a file, expired":  func(w io.Writer) error { return p.UploadRequest(w, pages.UploadRequestPage{State: "expired"}) },
 		"choice of an account": func(w io.Writer) error {
 			return p.ChooseAccount(w, pages.ChooseAccountPage{Form: form, Email: words, Accounts: accounts})
 		},
@@ -168,6 +199,11 @@ func everyPage(p *pages.Pages, words string) map[string]func(io.Writer) error {
 			return p.Error(w, pages.ErrorPage{Title: "No", Text: words, Back: &pages.BackLink{Host: words, Link: toUnverifiedApp}})
 		},
 	}
+}
+
+// uploadRequestPage is a request with all that it can have.
+func uploadRequestPage(words string) pages.UploadRequestPage {
+	return pages.UploadRequestPage{ID: "1", State: "waiting", URL: "/upload/mup_1", Asker: words, Account: words, FileName: words, Caption: words, Types: []string{"image/*", words}, MaxBytes: 2 << 30, ExpiresAt: moment, Error: words}
 }
 
 // thumbnail is where the pages load the picture of a file.
@@ -289,4 +325,14 @@ func (d document) form(t *testing.T, action string) document {
 	}
 	t.Fatalf("no form posts to %s:\n%s", action, d.source)
 	return document{}
+}
+
+// approvalPage is a page with a change of each kind.
+func approvalPage(words string) pages.ApprovalPage {
+	files := filesPage(words).Files
+	return pages.ApprovalPage{Form: form, Account: pages.Account{ID: "0198", Name: words}, ApprovalID: "0199", Revision: 2, Application: words, By: words, State: "waiting", More: 20, Permanent: true, Steps: []pages.ApprovalStep{
+		{Tool: "delete_media", File: &files[0], FileID: files[0].ID, State: "waiting"},
+		{Tool: "update_media", File: &files[1], FileID: files[1].ID, Missing: true, State: "waiting", Details: []pages.ApprovalDetail{{Name: "access", Value: "public"}, {Name: "caption", Value: words}}},
+		{Tool: "update_media_settings", State: "waiting", Details: []pages.ApprovalDetail{{Name: "useWebP", Value: "true"}}},
+		{Tool: "restore_media", FileID: words, State: "waiting"}}}
 }

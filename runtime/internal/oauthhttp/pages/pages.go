@@ -176,7 +176,7 @@ type Pages struct {
 	brand  brand
 	assets assets
 
-	emailPage, codePage, consentPage, authorizedAppsPage, appRedirectPage, errorPage, filesPage, viewFilePage, deleteFilePage, chooseAccountPage, activityPage *template.Template
+	emailPage, codePage, consentPage, authorizedAppsPage, appRedirectPage, errorPage, filesPage, viewFilePage, deleteFilePage, chooseAccountPage, activityPage, approvalPage, uploadRequestPage *template.Template
 }
 
 // brand holds the parts of the layout that depend on the configuration.
@@ -242,7 +242,7 @@ func New(cfg Config) (*Pages, error) {
 	for file, page := range map[string]**template.Template{
 		"email": &p.emailPage, "code": &p.codePage, "consent": &p.consentPage,
 		"authorized_apps": &p.authorizedAppsPage, "app_redirect": &p.appRedirectPage, "error": &p.errorPage,
-		"files": &p.filesPage, "view_file": &p.viewFilePage, "delete_file": &p.deleteFilePage, "choose_account": &p.chooseAccountPage, "activity": &p.activityPage,
+		"files": &p.filesPage, "view_file": &p.viewFilePage, "delete_file": &p.deleteFilePage, "choose_account": &p.chooseAccountPage, "activity": &p.activityPage, "approval": &p.approvalPage, "upload_request": &p.uploadRequestPage,
 	} {
 		*page, err = template.New("layout.html").Funcs(template.FuncMap{"sanitize": sanitize, "sanitizeText": sanitizeText, "sanitizeHost": sanitizeHost, "humanDuration": humanDuration, "humanBytes": HumanBytes, "moment": momentOf, "second": secondOf}).
 			ParseFS(files, "files/layout.html", "files/running_uploads.html", "files/"+file+".html")

@@ -98,6 +98,9 @@ func TestLimit_HasWordsForEveryOperation(t *testing.T) {
 	scopes := []pages.Scope{"media:read", "media:write", "media:delete"}
 	seen := map[string]domain.Operation{}
 	for _, one := range domain.Operations() {
+		if one == domain.GetApproval { // no policy takes it away
+			continue
+		}
 		text := pages.Limit(domain.ToolPolicy{Tools: []string{string(one)}}, scopes)
 		words, ok := strings.CutPrefix(text, "The administrator of this account permits only to ")
 		if other, twice := seen[words]; !ok || len(words) < 5 || twice {

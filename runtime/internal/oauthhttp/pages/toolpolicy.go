@@ -20,6 +20,8 @@ var operationWords = map[account.Operation]string{
 	account.UploadMediaFromURL:    "upload files from websites",
 	account.GetUploadFromURL:      "see uploads from websites",
 	account.CreateUploadSignature: "let others upload files",
+	account.RequestUpload:         "ask you for files on a page",
+	account.GetUpload:             "see whether these files have come",
 	account.GetMediaSettings:      "see the settings for images",
 	account.UpdateMediaSettings:   "change the settings for images",
 	account.SearchMedia:           "search files",
@@ -29,6 +31,7 @@ var operationWords = map[account.Operation]string{
 	account.ListDeletedMedia:      "list deleted files",
 	account.RestoreMedia:          "restore deleted files",
 	account.ListActivity:          "see the activity",
+	account.ViewMedia:             "look at images",
 }
 
 // leaves reports whether the tool policy of the account permits anything of a scope.
@@ -36,9 +39,11 @@ func (a Account) leaves(scope Scope) bool {
 	return slices.ContainsFunc(operationsOf(scope), a.Policy.Allows)
 }
 
-// operationsOf returns the operations that scopes permit.
+// operationsOf returns the operations that scopes permit, and that a tool policy can take away.
 func operationsOf(scopes ...Scope) []account.Operation {
-	return slices.DeleteFunc(account.Operations(), func(one account.Operation) bool { return !slices.Contains(scopes, Scope(oauth.ScopeOf(one))) })
+	return slices.DeleteFunc(account.Operations(), func(one account.Operation) bool {
+		return one == account.GetApproval || !slices.Contains(scopes, Scope(oauth.ScopeOf(one)))
+	})
 }
 
 // Limit says what the tool policy of an account leaves of scopes, as a sentence; empty if it leaves all. An

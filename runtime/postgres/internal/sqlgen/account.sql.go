@@ -16,7 +16,7 @@ const bindAccount = `-- name: BindAccount :one
 UPDATE account SET namespace = $2, name = $3, namespace_uid = $4, object_uid = $5,
     bucket_owned = bucket_owned AND closed_at IS NULL, closed_at = NULL, erase_after = NULL
 WHERE id = $1 AND erasing_at IS NULL
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location, approval, ceilings
 `
 
 type BindAccountParams struct {
@@ -68,12 +68,14 @@ func (q *Queries) BindAccount(ctx context.Context, arg BindAccountParams) (Accou
 		&i.Gate,
 		&i.Search,
 		&i.KeepLocation,
+		&i.Approval,
+		&i.Ceilings,
 	)
 	return i, err
 }
 
 const findAccount = `-- name: FindAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location, approval, ceilings FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
 `
 
 type FindAccountParams struct {
@@ -114,6 +116,8 @@ func (q *Queries) FindAccount(ctx context.Context, arg FindAccountParams) (Accou
 		&i.Gate,
 		&i.Search,
 		&i.KeepLocation,
+		&i.Approval,
+		&i.Ceilings,
 	)
 	return i, err
 }
@@ -131,26 +135,26 @@ func (q *Queries) HasItems(ctx context.Context, accountID uuid.UUID) (bool, erro
 
 const insertAccount = `-- name: InsertAccount :one
 WITH created AS (
-    INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools, mcp_toolsets, cors_origins, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location)
+    INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools, mcp_toolsets, cors_origins, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location, approval, ceilings)
     VALUES ($1, $2, $3, $4, $5, $6, $7::text[],
         $8, $9, $10, $11, $12, $13::text[], $14::text[], $15::text[],
-        $16::bigint, $17, $18::bigint, $19, $20::jsonb, $21::jsonb, $22)
-    RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location
+        $16::bigint, $17, $18::bigint, $19, $20::jsonb, $21::jsonb, $22, $23::jsonb, $24::jsonb)
+    RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location, approval, ceilings
 ), used AS (
     INSERT INTO account_usage (account_id) SELECT created.id FROM created
 ), opened AS (
     INSERT INTO app (id, account_id, name, key_sequence)
     SELECT listed.id, $1, listed.name, 1
-    FROM (SELECT unnest($23::uuid[]) AS id, unnest($24::text[]) AS name) AS listed
+    FROM (SELECT unnest($25::uuid[]) AS id, unnest($26::text[]) AS name) AS listed
 ), totals AS (
     INSERT INTO app_total (app_id, account_id, slot)
-    SELECT listed.id, $1, slot FROM unnest($23::uuid[]) AS listed (id) CROSS JOIN generate_series(0, 15) AS slot
+    SELECT listed.id, $1, slot FROM unnest($25::uuid[]) AS listed (id) CROSS JOIN generate_series(0, 15) AS slot
 ), issued AS (
     INSERT INTO api_key (id, account_id, app_id, hash, generation, sequence, object_uid, overlap)
-    SELECT listed.id, $1, listed.app_id, listed.hash, $25::bigint, 1, $5, 0
-    FROM (SELECT unnest($26::uuid[]) AS id, unnest($23::uuid[]) AS app_id, unnest($27::bytea[]) AS hash) AS listed
+    SELECT listed.id, $1, listed.app_id, listed.hash, $27::bigint, 1, $5, 0
+    FROM (SELECT unnest($28::uuid[]) AS id, unnest($25::uuid[]) AS app_id, unnest($29::bytea[]) AS hash) AS listed
 )
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location FROM created
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location, approval, ceilings FROM created
 `
 
 type InsertAccountParams struct {
@@ -176,6 +180,8 @@ type InsertAccountParams struct {
 	Gate                 []byte
 	Search               []byte
 	KeepLocation         bool
+	Approval             []byte
+	Ceilings             []byte
 	AppIds               []uuid.UUID
 	AppNames             []string
 	Generation           int64
@@ -213,6 +219,8 @@ type InsertAccountRow struct {
 	Gate                 []byte
 	Search               []byte
 	KeepLocation         bool
+	Approval             []byte
+	Ceilings             []byte
 }
 
 // The account with its apps, and a pending key for each.
@@ -240,6 +248,8 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (I
 		arg.Gate,
 		arg.Search,
 		arg.KeepLocation,
+		arg.Approval,
+		arg.Ceilings,
 		arg.AppIds,
 		arg.AppNames,
 		arg.Generation,
@@ -277,6 +287,8 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (I
 		&i.Gate,
 		&i.Search,
 		&i.KeepLocation,
+		&i.Approval,
+		&i.Ceilings,
 	)
 	return i, err
 }
@@ -307,7 +319,7 @@ func (q *Queries) ListOrigins(ctx context.Context) ([]string, error) {
 }
 
 const lockAccount = `-- name: LockAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location FROM account WHERE id = $1 FOR NO KEY UPDATE
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location, approval, ceilings FROM account WHERE id = $1 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -343,12 +355,14 @@ func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error
 		&i.Gate,
 		&i.Search,
 		&i.KeepLocation,
+		&i.Approval,
+		&i.Ceilings,
 	)
 	return i, err
 }
 
 const lockClosedAccounts = `-- name: LockClosedAccounts :many
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location, installation.id AS installation_id
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location, account.approval, account.ceilings, installation.id AS installation_id
 FROM account CROSS JOIN installation
 WHERE account.closed_at IS NOT NULL
     AND (account.namespace = $1 AND account.name = $2 OR account.id = ANY ($3::uuid[]))
@@ -407,6 +421,8 @@ func (q *Queries) LockClosedAccounts(ctx context.Context, arg LockClosedAccounts
 			&i.Account.Gate,
 			&i.Account.Search,
 			&i.Account.KeepLocation,
+			&i.Account.Approval,
+			&i.Account.Ceilings,
 			&i.InstallationID,
 		); err != nil {
 			return nil, err
@@ -436,7 +452,7 @@ func (q *Queries) LockName(ctx context.Context, arg LockNameParams) error {
 }
 
 const lockOpenAccount = `-- name: LockOpenAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL FOR NO KEY UPDATE
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location, approval, ceilings FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL FOR NO KEY UPDATE
 `
 
 type LockOpenAccountParams struct {
@@ -477,6 +493,8 @@ func (q *Queries) LockOpenAccount(ctx context.Context, arg LockOpenAccountParams
 		&i.Gate,
 		&i.Search,
 		&i.KeepLocation,
+		&i.Approval,
+		&i.Ceilings,
 	)
 	return i, err
 }
@@ -544,12 +562,12 @@ const updateAccount = `-- name: UpdateAccount :one
 UPDATE account SET display_name = $1, owners = $2::text[], max_storage = $3,
     max_upload_size = $4, suspended = $5,
     mcp_read_only = $6, mcp_tools = $7::text[], mcp_toolsets = $8::text[], cors_origins = $9::text[],
-    undo_window = $10::bigint, undo_for = $11, journal_retention = $12::bigint, journal_full_addresses = $13, gate = $14::jsonb, search = $15::jsonb, keep_location = $16
-WHERE id = $17 AND object_uid = $18 AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools, mcp_toolsets, cors_origins, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location)
+    undo_window = $10::bigint, undo_for = $11, journal_retention = $12::bigint, journal_full_addresses = $13, gate = $14::jsonb, search = $15::jsonb, keep_location = $16, approval = $17::jsonb, ceilings = $18::jsonb
+WHERE id = $19 AND object_uid = $20 AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools, mcp_toolsets, cors_origins, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location, approval, ceilings)
     IS DISTINCT FROM ($1, $2::text[], $3, $4, $5,
         $6, $7::text[], $8::text[], $9::text[],
-        $10::bigint, $11, $12::bigint, $13::boolean, $14::jsonb, $15::jsonb, $16::boolean)
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location
+        $10::bigint, $11, $12::bigint, $13::boolean, $14::jsonb, $15::jsonb, $16::boolean, $17::jsonb, $18::jsonb)
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location, approval, ceilings
 `
 
 type UpdateAccountParams struct {
@@ -569,6 +587,8 @@ type UpdateAccountParams struct {
 	Gate                 []byte
 	Search               []byte
 	KeepLocation         bool
+	Approval             []byte
+	Ceilings             []byte
 	ID                   uuid.UUID
 	ObjectUid            string
 }
@@ -593,6 +613,8 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		arg.Gate,
 		arg.Search,
 		arg.KeepLocation,
+		arg.Approval,
+		arg.Ceilings,
 		arg.ID,
 		arg.ObjectUid,
 	)
@@ -627,6 +649,8 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.Gate,
 		&i.Search,
 		&i.KeepLocation,
+		&i.Approval,
+		&i.Ceilings,
 	)
 	return i, err
 }

@@ -157,7 +157,7 @@ func (q *Queries) InsertKey(ctx context.Context, arg InsertKeyParams) (ApiKey, e
 }
 
 const keys = `-- name: Keys :many
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location, coalesce((SELECT v.version FROM account_version v WHERE v.id = $1), 0)::bigint AS version, app.id AS app_id, app.name AS app_name, app.key_sequence, i.proof_key, now()::timestamptz AS now,
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location, account.approval, account.ceilings, coalesce((SELECT v.version FROM account_version v WHERE v.id = $1), 0)::bigint AS version, app.id AS app_id, app.name AS app_name, app.key_sequence, i.proof_key, now()::timestamptz AS now,
     k.id, k.hash, k.generation, k.sequence, k.object_uid, k.overlap, k.replaces_secret, k.created_at, k.delivered_at, k.expires_at, u.last_used_at
 FROM account JOIN app ON app.account_id = account.id AND app.closed_at IS NULL CROSS JOIN installation i
 LEFT JOIN api_key k ON k.app_id = app.id AND (k.expires_at IS NULL OR k.expires_at > now())
@@ -228,6 +228,8 @@ func (q *Queries) Keys(ctx context.Context, id uuid.UUID) ([]KeysRow, error) {
 			&i.Account.Gate,
 			&i.Account.Search,
 			&i.Account.KeepLocation,
+			&i.Account.Approval,
+			&i.Account.Ceilings,
 			&i.Version,
 			&i.AppID,
 			&i.AppName,
@@ -301,7 +303,7 @@ func (q *Queries) NextKeySequence(ctx context.Context, id uuid.UUID) (int64, err
 }
 
 const principalOfKey = `-- name: PrincipalOfKey :one
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location, account.approval, account.ceilings, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed
 FROM api_key
 JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
 JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
@@ -347,6 +349,8 @@ func (q *Queries) PrincipalOfKey(ctx context.Context, id uuid.UUID) (PrincipalOf
 		&i.Account.Gate,
 		&i.Account.Search,
 		&i.Account.KeepLocation,
+		&i.Account.Approval,
+		&i.Account.Ceilings,
 		&i.App.ID,
 		&i.App.AccountID,
 		&i.App.Name,
@@ -371,7 +375,7 @@ func (q *Queries) PrincipalOfKey(ctx context.Context, id uuid.UUID) (PrincipalOf
 }
 
 const principals = `-- name: Principals :many
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location, account.approval, account.ceilings, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed
 FROM api_key
 JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
 JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
@@ -425,6 +429,8 @@ func (q *Queries) Principals(ctx context.Context, hashes [][]byte) ([]Principals
 			&i.Account.Gate,
 			&i.Account.Search,
 			&i.Account.KeepLocation,
+			&i.Account.Approval,
+			&i.Account.Ceilings,
 			&i.App.ID,
 			&i.App.AccountID,
 			&i.App.Name,

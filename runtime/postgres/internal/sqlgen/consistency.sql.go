@@ -14,7 +14,7 @@ import (
 )
 
 const accountByID = `-- name: AccountByID :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location FROM account WHERE id = $1
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location, approval, ceilings FROM account WHERE id = $1
 `
 
 func (q *Queries) AccountByID(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -50,6 +50,8 @@ func (q *Queries) AccountByID(ctx context.Context, id uuid.UUID) (Account, error
 		&i.Gate,
 		&i.Search,
 		&i.KeepLocation,
+		&i.Approval,
+		&i.Ceilings,
 	)
 	return i, err
 }
@@ -515,7 +517,7 @@ func (q *Queries) LockRepair(ctx context.Context, arg LockRepairParams) error {
 }
 
 const openAccountsAfter = `-- name: OpenAccountsAfter :many
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location FROM account WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location, approval, ceilings FROM account WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2
 `
 
 type OpenAccountsAfterParams struct {
@@ -562,6 +564,8 @@ func (q *Queries) OpenAccountsAfter(ctx context.Context, arg OpenAccountsAfterPa
 			&i.Gate,
 			&i.Search,
 			&i.KeepLocation,
+			&i.Approval,
+			&i.Ceilings,
 		); err != nil {
 			return nil, err
 		}

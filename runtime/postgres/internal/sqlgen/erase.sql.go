@@ -13,7 +13,7 @@ import (
 
 const abandonErasure = `-- name: AbandonErasure :one
 UPDATE account SET erase_after = NULL, erasing_at = NULL WHERE id = $1 AND closed_at IS NOT NULL AND bucket_removed_at IS NULL
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location, approval, ceilings
 `
 
 // Keeps the media. The rows are complete while the bucket was not removed.
@@ -50,6 +50,8 @@ func (q *Queries) AbandonErasure(ctx context.Context, id uuid.UUID) (Account, er
 		&i.Gate,
 		&i.Search,
 		&i.KeepLocation,
+		&i.Approval,
+		&i.Ceilings,
 	)
 	return i, err
 }
@@ -81,7 +83,7 @@ func (q *Queries) AppsToErase(ctx context.Context, accountID uuid.UUID) ([]uuid.
 const beginErasure = `-- name: BeginErasure :one
 UPDATE account SET erasing_at = now()
 WHERE id = $1 AND closed_at IS NOT NULL AND erase_after <= now() AND erasing_at IS NULL
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location, approval, ceilings
 `
 
 // Decides, once, that the media of a closed account is deleted.
@@ -118,13 +120,15 @@ func (q *Queries) BeginErasure(ctx context.Context, id uuid.UUID) (Account, erro
 		&i.Gate,
 		&i.Search,
 		&i.KeepLocation,
+		&i.Approval,
+		&i.Ceilings,
 	)
 	return i, err
 }
 
 const closeAccount = `-- name: CloseAccount :one
 UPDATE account SET closed_at = now(), erase_after = now() + make_interval(secs => $2::float8)
-WHERE id = $1 RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location
+WHERE id = $1 RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location, approval, ceilings
 `
 
 type CloseAccountParams struct {
@@ -165,13 +169,15 @@ func (q *Queries) CloseAccount(ctx context.Context, arg CloseAccountParams) (Acc
 		&i.Gate,
 		&i.Search,
 		&i.KeepLocation,
+		&i.Approval,
+		&i.Ceilings,
 	)
 	return i, err
 }
 
 const closedAccountOfObject = `-- name: ClosedAccountOfObject :one
 
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NOT NULL AND object_uid = $3 ORDER BY closed_at DESC LIMIT 1
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location, approval, ceilings FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NOT NULL AND object_uid = $3 ORDER BY closed_at DESC LIMIT 1
 `
 
 type ClosedAccountOfObjectParams struct {
@@ -216,6 +222,8 @@ func (q *Queries) ClosedAccountOfObject(ctx context.Context, arg ClosedAccountOf
 		&i.Gate,
 		&i.Search,
 		&i.KeepLocation,
+		&i.Approval,
+		&i.Ceilings,
 	)
 	return i, err
 }
@@ -548,7 +556,7 @@ func (q *Queries) EraseUploads(ctx context.Context, arg EraseUploadsParams) (int
 }
 
 const getAccount = `-- name: GetAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location FROM account WHERE id = $1
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location, approval, ceilings FROM account WHERE id = $1
 `
 
 func (q *Queries) GetAccount(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -584,6 +592,8 @@ func (q *Queries) GetAccount(ctx context.Context, id uuid.UUID) (Account, error)
 		&i.Gate,
 		&i.Search,
 		&i.KeepLocation,
+		&i.Approval,
+		&i.Ceilings,
 	)
 	return i, err
 }

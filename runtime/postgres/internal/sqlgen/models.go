@@ -44,6 +44,8 @@ type Account struct {
 	Gate                 []byte
 	Search               []byte
 	KeepLocation         bool
+	Approval             []byte
+	Ceilings             []byte
 }
 
 type AccountHolding struct {
@@ -116,6 +118,51 @@ type AppTotal struct {
 	DeletedBytes int64
 }
 
+type Approval struct {
+	ID         uuid.UUID
+	AccountID  uuid.UUID
+	AppID      uuid.UUID
+	Connection string
+	GrantID    pgtype.UUID
+	KeyID      uuid.UUID
+	Actor      string
+	State      string
+	Revision   int32
+	CreatedAt  time.Time
+	ExpiresAt  time.Time
+	OpenedAt   *time.Time
+	DecidedAt  *time.Time
+	DecidedBy  *string
+}
+
+type ApprovalAllowance struct {
+	AccountID  uuid.UUID
+	Connection string
+	Operation  string
+	Remaining  int32
+	ExpiresAt  time.Time
+	GrantedBy  string
+}
+
+type ApprovalNotice struct {
+	AccountID uuid.UUID
+	ToldAt    time.Time
+}
+
+type ApprovalStep struct {
+	ID         uuid.UUID
+	ApprovalID uuid.UUID
+	Operation  string
+	Arguments  string
+	Digest     []byte
+	ItemID     pgtype.UUID
+	Version    int64
+	Bytes      int64
+	State      string
+	Failure    string
+	EndedAt    *time.Time
+}
+
 type CapabilityUse struct {
 	ID        []byte
 	AccountID uuid.UUID
@@ -136,6 +183,14 @@ type CdnPurge struct {
 type CdnPurger struct {
 	Singleton bool
 	SeenAt    time.Time
+}
+
+type ConnectionUse struct {
+	AccountID   uuid.UUID
+	Connection  string
+	Kind        string
+	WindowStart time.Time
+	Used        int64
 }
 
 type EmailOutbox struct {
@@ -542,6 +597,20 @@ type Upload struct {
 	InstanceID   pgtype.UUID
 	OpenedAt     time.Time
 	CapabilityID []byte
+}
+
+type UploadRequest struct {
+	ID           uuid.UUID
+	AccountID    uuid.UUID
+	AppID        uuid.UUID
+	KeyID        uuid.UUID
+	GrantID      pgtype.UUID
+	Connection   string
+	CapabilityID []byte
+	Capability   *upload.Capability
+	ItemID       pgtype.UUID
+	CreatedAt    time.Time
+	ExpiresAt    time.Time
 }
 
 type UploadWriter struct {

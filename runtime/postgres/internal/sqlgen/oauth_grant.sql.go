@@ -14,7 +14,7 @@ import (
 )
 
 const accountsByOwner = `-- name: AccountsByOwner :many
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location FROM account
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location, approval, ceilings FROM account
 WHERE owners @> ARRAY[$1::text] AND closed_at IS NULL AND NOT suspended
 ORDER BY display_name, namespace, name LIMIT $2::int
 `
@@ -63,6 +63,8 @@ func (q *Queries) AccountsByOwner(ctx context.Context, arg AccountsByOwnerParams
 			&i.Gate,
 			&i.Search,
 			&i.KeepLocation,
+			&i.Approval,
+			&i.Ceilings,
 		); err != nil {
 			return nil, err
 		}
@@ -115,7 +117,7 @@ func (q *Queries) AppNamesOfOwner(ctx context.Context, arg AppNamesOfOwnerParams
 }
 
 const connections = `-- name: Connections :many
-SELECT g.id, g.account_id, g.key_id, g.email, g.client_id, g.client_name, g.redirect_uri, g.scopes, g.resource, g.created_at, g.last_used_at, g.revoked_at, g.revocation_reason, g.requests, account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location FROM oauth_grant g
+SELECT g.id, g.account_id, g.key_id, g.email, g.client_id, g.client_name, g.redirect_uri, g.scopes, g.resource, g.created_at, g.last_used_at, g.revoked_at, g.revocation_reason, g.requests, account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location, account.approval, account.ceilings FROM oauth_grant g
 JOIN account ON account.id = g.account_id AND account.closed_at IS NULL AND NOT account.suspended AND g.email = ANY (account.owners)
 JOIN api_key k ON k.id = g.key_id AND (k.expires_at IS NULL OR k.expires_at > $2::timestamptz)
 WHERE g.email = $1 AND g.revoked_at IS NULL
@@ -188,6 +190,8 @@ func (q *Queries) Connections(ctx context.Context, arg ConnectionsParams) ([]Con
 			&i.Account.Gate,
 			&i.Account.Search,
 			&i.Account.KeepLocation,
+			&i.Account.Approval,
+			&i.Account.Ceilings,
 		); err != nil {
 			return nil, err
 		}
@@ -268,7 +272,7 @@ func (q *Queries) InsertGrant(ctx context.Context, arg InsertGrantParams) error 
 }
 
 const lockAccountForShare = `-- name: LockAccountForShare :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location FROM account
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at, mcp_toolsets, undo_window, undo_for, journal_retention, journal_full_addresses, gate, search, keep_location, approval, ceilings FROM account
 WHERE id = $1 AND owners @> ARRAY[$2::text] AND closed_at IS NULL AND NOT suspended FOR SHARE
 `
 
@@ -311,6 +315,8 @@ func (q *Queries) LockAccountForShare(ctx context.Context, arg LockAccountForSha
 		&i.Gate,
 		&i.Search,
 		&i.KeepLocation,
+		&i.Approval,
+		&i.Ceilings,
 	)
 	return i, err
 }
@@ -371,7 +377,7 @@ func (q *Queries) OwnsAnyAccount(ctx context.Context, email string) (bool, error
 }
 
 const principalOfOwner = `-- name: PrincipalOfOwner :one
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed FROM account
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location, account.approval, account.ceilings, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed FROM account
 JOIN app ON app.account_id = account.id AND app.name = $2 AND app.closed_at IS NULL
 JOIN api_key ON api_key.app_id = app.id AND (api_key.expires_at IS NULL OR api_key.expires_at > $3::timestamptz)
 WHERE account.id = $1 AND account.owners @> ARRAY[$4::text] AND account.closed_at IS NULL AND NOT account.suspended
@@ -430,6 +436,8 @@ func (q *Queries) PrincipalOfOwner(ctx context.Context, arg PrincipalOfOwnerPara
 		&i.Account.Gate,
 		&i.Account.Search,
 		&i.Account.KeepLocation,
+		&i.Account.Approval,
+		&i.Account.Ceilings,
 		&i.App.ID,
 		&i.App.AccountID,
 		&i.App.Name,

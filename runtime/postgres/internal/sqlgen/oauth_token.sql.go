@@ -30,7 +30,7 @@ func (q *Queries) FindAuthorizationCode(ctx context.Context, hash []byte) (OAuth
 }
 
 const findSession = `-- name: FindSession :one
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed, g.id AS grant_id, g.client_name, g.email, g.scopes, t.scopes AS token_scopes, g.resource, t.expires_at AS token_expires_at
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location, account.approval, account.ceilings, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed, g.id AS grant_id, g.client_name, g.email, g.scopes, t.scopes AS token_scopes, g.resource, t.expires_at AS token_expires_at
 FROM oauth_token t
 JOIN oauth_grant g ON g.id = t.grant_id AND g.revoked_at IS NULL
 JOIN account ON account.id = g.account_id AND account.closed_at IS NULL AND g.email = ANY (account.owners)
@@ -86,6 +86,8 @@ func (q *Queries) FindSession(ctx context.Context, hash []byte) (FindSessionRow,
 		&i.Account.Gate,
 		&i.Account.Search,
 		&i.Account.KeepLocation,
+		&i.Account.Approval,
+		&i.Account.Ceilings,
 		&i.App.ID,
 		&i.App.AccountID,
 		&i.App.Name,
@@ -117,7 +119,7 @@ func (q *Queries) FindSession(ctx context.Context, hash []byte) (FindSessionRow,
 }
 
 const findSessionOfGrant = `-- name: FindSessionOfGrant :one
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed, g.id AS grant_id, g.client_name, g.email, g.scopes, g.resource
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location, account.approval, account.ceilings, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed, g.id AS grant_id, g.client_name, g.email, g.scopes, g.resource
 FROM oauth_grant g
 JOIN account ON account.id = g.account_id AND account.closed_at IS NULL AND g.email = ANY (account.owners)
 JOIN api_key ON api_key.id = g.key_id
@@ -169,6 +171,8 @@ func (q *Queries) FindSessionOfGrant(ctx context.Context, id uuid.UUID) (FindSes
 		&i.Account.Gate,
 		&i.Account.Search,
 		&i.Account.KeepLocation,
+		&i.Account.Approval,
+		&i.Account.Ceilings,
 		&i.App.ID,
 		&i.App.AccountID,
 		&i.App.Name,

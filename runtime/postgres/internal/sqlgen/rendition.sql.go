@@ -448,16 +448,17 @@ func (q *Queries) MarkStaleRenditions(ctx context.Context, arg MarkStaleRenditio
 
 const nearestRendition = `-- name: NearestRendition :one
 SELECT rendition.item_id, rendition.key, rendition.id, rendition.account_id, rendition.preset, rendition.recipe_id, rendition.ready, rendition.bytes, rendition.instance_id, rendition.lease_ends, rendition.mime_type, rendition.width, rendition.height, rendition.sha256, rendition.used_at FROM rendition
-WHERE item_id = $1 AND account_id = $2 AND ready
-ORDER BY 50 * abs(width::bigint * $3::bigint - height::bigint * $4::bigint)
-    > greatest(width::bigint * $3::bigint, height::bigint * $4::bigint),
-    width < $4::bigint, abs(width - $4::bigint)
+WHERE item_id = $1 AND account_id = $2 AND ready AND preset <> ALL ($3::text[])
+ORDER BY 50 * abs(width::bigint * $4::bigint - height::bigint * $5::bigint)
+    > greatest(width::bigint * $4::bigint, height::bigint * $5::bigint),
+    width < $5::bigint, abs(width - $5::bigint)
 LIMIT 1
 `
 
 type NearestRenditionParams struct {
 	ItemID    uuid.UUID
 	AccountID uuid.UUID
+	Internal  []string
 	Height    int64
 	Width     int64
 }
@@ -468,11 +469,12 @@ type NearestRenditionRow struct {
 
 // The stored rendition of an item that is the most like a picture of this size: one of the same shape, to within 2 percent, that is
 // not smaller, and of these the smallest. One of another shape, or the largest one, if there is none. An item has at most some
-// hundreds.
+// hundreds. internal are the presets of pictures that no client may get.
 func (q *Queries) NearestRendition(ctx context.Context, arg NearestRenditionParams) (NearestRenditionRow, error) {
 	row := q.db.QueryRow(ctx, nearestRendition,
 		arg.ItemID,
 		arg.AccountID,
+		arg.Internal,
 		arg.Height,
 		arg.Width,
 	)

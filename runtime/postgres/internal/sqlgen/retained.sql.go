@@ -112,7 +112,7 @@ func (q *Queries) LockBoundAccount(ctx context.Context, arg LockBoundAccountPara
 }
 
 const lockRetainedAccount = `-- name: LockRetainedAccount :one
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location, installation.id AS installation_id
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location, account.approval, account.ceilings, installation.id AS installation_id
 FROM account CROSS JOIN installation
 WHERE account.closed_at IS NOT NULL AND account.id = $1 FOR NO KEY UPDATE OF account
 `
@@ -155,13 +155,15 @@ func (q *Queries) LockRetainedAccount(ctx context.Context, id uuid.UUID) (LockRe
 		&i.Account.Gate,
 		&i.Account.Search,
 		&i.Account.KeepLocation,
+		&i.Account.Approval,
+		&i.Account.Ceilings,
 		&i.InstallationID,
 	)
 	return i, err
 }
 
 const retainedAccount = `-- name: RetainedAccount :one
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location, installation.id AS installation_id, coalesce(account.erase_after <= now(), false)::boolean AS due,
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location, account.approval, account.ceilings, installation.id AS installation_id, coalesce(account.erase_after <= now(), false)::boolean AS due,
     coalesce((SELECT sum(t.public_items + t.private_items) FROM app_total t WHERE t.account_id = account.id), 0)::bigint AS items,
     coalesce((SELECT u.bytes FROM account_usage u WHERE u.account_id = account.id), 0)::bigint AS bytes
 FROM account CROSS JOIN installation
@@ -209,6 +211,8 @@ func (q *Queries) RetainedAccount(ctx context.Context, id uuid.UUID) (RetainedAc
 		&i.Account.Gate,
 		&i.Account.Search,
 		&i.Account.KeepLocation,
+		&i.Account.Approval,
+		&i.Account.Ceilings,
 		&i.InstallationID,
 		&i.Due,
 		&i.Items,
@@ -218,7 +222,7 @@ func (q *Queries) RetainedAccount(ctx context.Context, id uuid.UUID) (RetainedAc
 }
 
 const retainedAccountsAfter = `-- name: RetainedAccountsAfter :many
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location, installation.id AS installation_id, coalesce(account.erase_after <= now(), false)::boolean AS due,
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, account.mcp_toolsets, account.undo_window, account.undo_for, account.journal_retention, account.journal_full_addresses, account.gate, account.search, account.keep_location, account.approval, account.ceilings, installation.id AS installation_id, coalesce(account.erase_after <= now(), false)::boolean AS due,
     coalesce((SELECT sum(t.public_items + t.private_items) FROM app_total t WHERE t.account_id = account.id), 0)::bigint AS items,
     coalesce((SELECT u.bytes FROM account_usage u WHERE u.account_id = account.id), 0)::bigint AS bytes
 FROM account CROSS JOIN installation
@@ -279,6 +283,8 @@ func (q *Queries) RetainedAccountsAfter(ctx context.Context, arg RetainedAccount
 			&i.Account.Gate,
 			&i.Account.Search,
 			&i.Account.KeepLocation,
+			&i.Account.Approval,
+			&i.Account.Ceilings,
 			&i.InstallationID,
 			&i.Due,
 			&i.Items,

@@ -2,7 +2,9 @@
 // this script the form uploads one file.
 'use strict'
 {
-  const form = document.querySelector('.upload form[data-signature]')
+  const form = document.querySelector('.upload form[data-signature], .upload form[data-resumable]')
+  // The page that takes one file has an address for it, and needs no signature.
+  const single = form?.dataset.resumable
   const most = 3 // uploads at a time
   const part = 16 << 20 // bytes of a request: what a broken connection can cost
   const longestPause = 30_000 // ms between two attempts
@@ -31,6 +33,7 @@
   // for all uploads that begin at a time.
   const signatures = new Map()
   async function ask(draft) {
+    if (single) return { url: single, until: Infinity }
     const fields = new URLSearchParams()
     for (const name of ['request', 'csrf', 'account']) fields.set(name, form.dataset[name])
     if (draft) fields.set('draft', '1')
@@ -99,7 +102,7 @@
         const request = this.request = new XMLHttpRequest()
         request.open(method, url)
         request.setRequestHeader('Tus-Resumable', '1.0.0')
-        request.setRequestHeader(header, value)
+        if (header) request.setRequestHeader(header, value)
         for (const [name, text] of Object.entries(headers)) request.setRequestHeader(name, text)
         const from = this.sent
         request.upload.onprogress = (event) => {
@@ -116,15 +119,17 @@
     // check throws what the answer to a request means, unless it was carried out.
     check(request) {
       if (request.status >= 200 && request.status < 300) return
+      if (single && request.status === 403) throw new Failure('A file was handed over already, or is on its way. Reload this page.')
+      if (single && !this.url && (request.status === 404 || request.status === 410)) throw new Failure('This address takes no file anymore. Reload this page.')
       if (request.status === 404 || request.status === 410) { // it has ended: begin anew
         this.forget()
         throw new Error('ended')
       }
-      if (request.status === 401) {
+      if (request.status === 401 && !single) {
         signatures.delete(this.draft)
         this.signature = null
       }
-      if ([401, 408, 409, 423, 429].includes(request.status) || request.status >= 500 && request.status !== 507) throw new Error(`${request.status}`)
+      if (request.status === 401 && !single || [408, 409, 423, 429].includes(request.status) || request.status >= 500 && request.status !== 507) throw new Error(`${request.status}`)
       let text = ''
       try {
         const problem = JSON.parse(request.responseText)
@@ -216,6 +221,7 @@
       if (of('running') >= most) break
       if (one.state === 'waiting') one.run()
     }
+    if (single) form.hidden = of('waiting', 'running', 'paused', 'stalled', 'done') > 0
     summary.textContent = `${of('done')} of ${transfers.length - of('cancelled')} uploaded`
     if (of('waiting', 'running', 'paused', 'stalled', 'failed') === 0 && of('done') > 0) {
       removeEventListener('beforeunload', warn)
@@ -225,24 +231,29 @@
 
   const warn = (event) => event.preventDefault()
 
-  function add(files, draft) {
+  async function add(files, draft) {
+    if (single) { // one that failed holds the address until it is cancelled
+      if (transfers.some((one) => one.state !== 'cancelled' && one.state !== 'failed')) return
+      files = files.slice(0, 1)
+      await Promise.all(transfers.filter((one) => one.state === 'failed').map((one) => one.cancel()))
+    }
     const data = new FormData(form)
-    const fields = { caption: data.get('caption'), group: data.get('group'), access: data.get('access') }
+    const fields = single ? {} : { caption: data.get('caption'), group: data.get('group'), access: data.get('access') }
     for (const file of files) {
       const transfer = new Transfer(file, fields, draft)
       transfers.push(transfer)
       list.append(transfer.item)
     }
     panel.hidden = false
-    form.closest('details').open = false
+    if (!single) form.closest('details').open = false
     addEventListener('beforeunload', warn)
     next()
   }
 
   if (form) {
-    document.querySelector('.controls').after(panel)
+    ;(document.querySelector('.controls') ?? form).after(panel)
     const field = form.querySelector('input[type="file"]')
-    field.multiple = true
+    field.multiple = !single
     for (const hint of form.querySelectorAll('[data-many]')) hint.textContent = hint.dataset.many
     form.addEventListener('submit', (event) => {
       event.preventDefault()

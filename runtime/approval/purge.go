@@ -1,0 +1,15 @@
+package approval
+
+import (
+	"context"
+	"time"
+
+	"mediastack.dev/runtime/purge"
+)
+
+// Purge deletes the approvals that have expired for longer than Retention, and returns how many.
+func Purge(ctx context.Context, store PurgeStore, batches purge.Batches, now time.Time) (ended int, err error) {
+	return batches.Each(ctx, func(ctx context.Context, size int) (int, error) {
+		return store.ExpireApprovals(ctx, now.Add(-Retention), size)
+	})
+}
