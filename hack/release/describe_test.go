@@ -154,7 +154,7 @@ func TestOLM_ABundleThatTheLibraryRejectsIsAnError(t *testing.T) {
 	}{
 		"a definition is missing": {func(text string) string {
 			return strings.Replace(text, "kind: CustomResourceDefinition", "kind: ConfigMap", 1)
-		}, "mediaaccounts.mediastack.dev"},
+		}, `Kind=MediaAccount" not found in bundle`},
 		"a role is not bound": {func(text string) string {
 			return strings.Replace(text, "kind: ClusterRoleBinding", "kind: ConfigMap", 1)
 		}, "nothing binds ClusterRole/mediastack-operator"},
