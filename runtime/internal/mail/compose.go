@@ -22,7 +22,7 @@ import (
 	"mediastack.dev/runtime/oauth"
 )
 
-//go:embed login_email.txt login_email.html notice_email.txt notice_email.html approval_email.txt approval_email.html
+//go:embed layout.html login_email.txt login_email.html notice_email.txt notice_email.html approval_email.txt approval_email.html
 var templates embed.FS
 
 // composer renders login e-mails. Except for the code, their content comes from the
@@ -60,19 +60,19 @@ func newComposer(cfg Config, brand, baseURL string) (composer, error) {
 	if c.text, err = text.ParseFS(templates, "login_email.txt"); err != nil {
 		return composer{}, err
 	}
-	if c.html, err = html.ParseFS(templates, "login_email.html"); err != nil {
+	if c.html, err = html.ParseFS(templates, "layout.html", "login_email.html"); err != nil {
 		return composer{}, err
 	}
 	if c.noticeText, err = text.ParseFS(templates, "notice_email.txt"); err != nil {
 		return composer{}, err
 	}
-	if c.noticeHTML, err = html.ParseFS(templates, "notice_email.html"); err != nil {
+	if c.noticeHTML, err = html.ParseFS(templates, "layout.html", "notice_email.html"); err != nil {
 		return composer{}, err
 	}
 	if c.approvalText, err = text.ParseFS(templates, "approval_email.txt"); err != nil {
 		return composer{}, err
 	}
-	c.approvalHTML, err = html.ParseFS(templates, "approval_email.html")
+	c.approvalHTML, err = html.ParseFS(templates, "layout.html", "approval_email.html")
 	return c, err
 }
 
@@ -81,7 +81,7 @@ var errInvalidRecipient = errors.New("invalid recipient address")
 // compose renders an e-mail. id is the same for all attempts. The subject and the first line do not contain the code:
 // locked screens show both, and mail servers log the subject.
 func (c composer) compose(id uuid.UUID, email oauth.LoginEmail, now time.Time) (*gomail.Msg, error) {
-	message, err := c.message(email.To, "Your code to log in to "+c.brand, now, c.messageID(id, email))
+	message, err := c.message(email.To, "Your code to log in to "+c.brand, now, c.messageID(id, email.To, email.ExpiresAt))
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (c composer) message(to, subject string, now time.Time, messageID string) (
 
 // composeNotice renders an e-mail about a rejected file. id is the same for all attempts.
 func (c composer) composeNotice(id uuid.UUID, email gate.NoticeEmail, now time.Time) (*gomail.Msg, error) {
-	message, err := c.message(email.To, "A file was rejected by "+c.brand, now, c.messageID(id, oauth.LoginEmail{To: email.To, ExpiresAt: email.At}))
+	message, err := c.message(email.To, "A file was rejected by "+c.brand, now, c.messageID(id, email.To, email.At))
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (c composer) composeNotice(id uuid.UUID, email gate.NoticeEmail, now time.T
 
 // composeApproval renders an e-mail about what waits for an owner. It has no name of an application and none of a file, which others choose.
 func (c composer) composeApproval(id uuid.UUID, email approval.Email, now time.Time) (*gomail.Msg, error) {
-	message, err := c.message(email.To, "Something waits for your decision at "+c.brand, now, c.messageID(id, oauth.LoginEmail{To: email.To, ExpiresAt: email.At}))
+	message, err := c.message(email.To, "Something waits for your decision at "+c.brand, now, c.messageID(id, email.To, email.At))
 	if err != nil {
 		return nil, err
 	}
@@ -142,12 +142,12 @@ func (c composer) composeApproval(id uuid.UUID, email approval.Email, now time.T
 
 // messageID returns the same ID for every delivery attempt, so that mail programs can show
 // an e-mail that was accepted twice only once.
-func (c composer) messageID(id uuid.UUID, email oauth.LoginEmail) string {
-	return messageKey(id, email) + c.from.Address[strings.LastIndexByte(c.from.Address, '@'):]
+func (c composer) messageID(id uuid.UUID, to string, at time.Time) string {
+	return messageKey(id, to, at) + c.from.Address[strings.LastIndexByte(c.from.Address, '@'):]
 }
 
 // messageKey returns the part of the Message-ID before the @, which the log has. It does not depend on the code.
-func messageKey(id uuid.UUID, email oauth.LoginEmail) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", id, email.To, email.ExpiresAt.UnixNano()))
+func messageKey(id uuid.UUID, to string, at time.Time) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", id, to, at.UnixNano()))
 	return hex.EncodeToString(sum[:16])
 }

@@ -74,7 +74,7 @@ func (s *Sender) deliver(ctx context.Context, task work.Task, message *gomail.Ms
 	switch {
 	// An error after the server accepted the e-mail must not cause a second delivery.
 	case err == nil || message.IsDelivered():
-		s.log.InfoContext(ctx, "email delivered", "task", task.Key, "message", messageKey(task.Key, email), "to", oauth.MaskEmail(email.To), "attempt", task.Attempt)
+		s.log.InfoContext(ctx, "email delivered", "task", task.Key, "message", messageKey(task.Key, email.To, email.ExpiresAt), "to", oauth.MaskEmail(email.To), "attempt", task.Attempt)
 		return nil
 	case isPermanent(err):
 		return work.Discard(failed("rejected by the mail server", err, email))
