@@ -10,7 +10,7 @@ import (
 
 // SpendBytes implements upload.Store. Batches of uploads have one statement for many accounts, so the bytes have a transaction of their own,
 // before the file is stored: what is stored never exceeds the ceilings.
-func (s Uploads) SpendBytes(ctx context.Context, scope media.Scope, bytes int64) (giveBack func(context.Context), err error) {
+func (s Uploads) SpendBytes(ctx context.Context, scope media.Scope, bytes int64) (release func(context.Context), err error) {
 	guard := scope.Guard
 	if guard == nil || bytes == 0 {
 		return func(context.Context) {}, nil
@@ -32,7 +32,7 @@ func (s Uploads) SpendBytes(ctx context.Context, scope media.Scope, bytes int64)
 	return func(ctx context.Context) {
 		ctx = context.WithoutCancel(ctx)
 		for _, connection := range []string{allConnections, guard.Connection} {
-			// What is not given back stays counted until the window ends.
+			// What is not released stays counted until the window ends.
 			_ = s.queries.ReturnUse(ctx, sqlgen.ReturnUseParams{AccountID: scope.AccountID, Connection: connection, Kind: bound.kind, Amount: bytes, Since: at})
 		}
 	}, nil

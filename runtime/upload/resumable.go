@@ -354,13 +354,13 @@ func (r *Resumable) commit(ctx context.Context, item media.Item) (media.Item, er
 	if r.state.Progress.IncompletePart != "" {
 		incomplete = incompletePartKeys(item.ID)
 	}
-	giveBack, err := r.service.deps.Store.SpendBytes(ctx, r.reservation.scope, item.Objects[0].Bytes)
+	release, err := r.service.deps.Store.SpendBytes(ctx, r.reservation.scope, item.Objects[0].Bytes)
 	if err != nil {
 		return media.Item{}, err
 	}
 	removal, err := r.service.deps.Store.CommitResumable(ctx, item, r.reservation.scope.Actor, incomplete, r.service.deps.Now().Add(media.RemovalGrace))
 	if err != nil && fault.From(err).Kind != fault.Internal && fault.From(err).Kind != fault.Unavailable { // otherwise it may be committed
-		giveBack(ctx)
+		release(ctx)
 	}
 	if fault.Is(err, fault.NotFound) { // another replica may have committed it
 		state, findErr := r.service.deps.Store.FindResumable(ctx, r.state.Scope, r.state.ItemID)

@@ -187,13 +187,13 @@ func (u *Single) Commit(ctx context.Context, fields media.Fields) (media.Item, e
 		return media.Item{}, err
 	}
 	u.phase = singleFailed
-	giveBack, err := u.service.deps.Store.SpendBytes(ctx, u.scope, u.size)
+	release, err := u.service.deps.Store.SpendBytes(ctx, u.scope, u.size)
 	if err != nil {
 		return media.Item{}, err
 	}
 	defer func() {
 		if u.phase != singleCommitted && !u.commitUncertain {
-			giveBack(ctx)
+			release(ctx)
 		}
 	}()
 	if err := u.store(ctx); err != nil {

@@ -35,9 +35,9 @@ type Store interface {
 	// has been committed: then it changes nothing.
 	AbandonUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, keys []string, notBefore time.Time) (*media.Removal, error)
 
-	// SpendBytes counts bytes of a connection towards its ceilings, before they are stored; a Busy fault if they do not permit them. giveBack
-	// gives them back if no item has come of them; after a crash they stay counted. Without ceilings it does nothing.
-	SpendBytes(ctx context.Context, scope media.Scope, bytes int64) (giveBack func(context.Context), err error)
+	// SpendBytes counts bytes of a connection towards its ceilings, before they are stored; a Busy fault if they do not permit them. release
+	// subtracts them again, if no item has come of them; after a crash they stay counted. Without ceilings it does nothing.
+	SpendBytes(ctx context.Context, scope media.Scope, bytes int64) (release func(context.Context), err error)
 
 	// RegisterWriter durably records that this process stores objects of an account in a bucket from now on, of items whose ids are
 	// not smaller than since. nil if the process has no lease: it can store nothing before it is recorded.
