@@ -95,6 +95,33 @@ func TestSeal_AllWaysAreKnown(t *testing.T) {
 		"upload/capability.go",          // says of an item that its signature seals it
 	}
 	seals := regexp.MustCompile(`(?i)\.Seal\(ctx|\.Seal\(r\.Context|Media\.Seal\(|SET sealed_at = |\bsealed_at = \S|\.SealedAt(, item\.Version)? = `)
+	compareFiles(t, seals, want, "seals something")
+}
+
+// What opens objects is known here: what gives out their bytes asks whether the file is checked, as the line says.
+func TestRead_AllWaysAreKnown(t *testing.T) {
+	t.Parallel()
+	compareFiles(t, regexp.MustCompile(`(?i)objects\.Open\(`), []string{
+		"consistency/bucket.go",          // reads manifests of the check
+		"gate/worker.go",                 // for the scanner
+		"internal/delivery/content.go",   // after Store.ItemForDelivery
+		"internal/delivery/redirect.go",  // as above
+		"internal/delivery/small.go",     // as above
+		"internal/webfiles/archive.go",   // after Item.Readable: TestSelected_FilesThatAreNotCheckedAreInNoArchive
+		"internal/webfiles/thumbnail.go", // of deleted items, which were sealed
+		"media/capturefile.go",           // for the image worker
+		"media/factsbackfill.go",         // as above
+		"rendition/maker.go",             // as above; what it makes is read by the ways of this list
+		"rendition/view.go",              // after Item.Readable: TestViewMedia_OfAFileThatIsNotChecked
+		"upload/derivatives.go",          // for the image worker
+		"upload/derive.go",               // as above
+		"upload/resumable_progress.go",   // joins parts of an upload
+	}, "opens objects")
+}
+
+// compareFiles compares the files whose text matches with those that are wanted.
+func compareFiles(t *testing.T, pattern *regexp.Regexp, want []string, does string) {
+	t.Helper()
 	var found []string
 	must(t, filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -107,19 +134,19 @@ func TestSeal_AllWaysAreKnown(t *testing.T) {
 			return nil
 		}
 		text, err := os.ReadFile(path)
-		if err == nil && seals.Match(text) {
+		if err == nil && pattern.Match(text) {
 			found = append(found, strings.TrimPrefix(path, "../"))
 		}
 		return err
 	}))
 	for _, path := range found {
 		if !slices.Contains(want, path) {
-			t.Errorf("%s seals something", path)
+			t.Errorf("%s %s", path, does)
 		}
 	}
 	for _, path := range want {
 		if !slices.Contains(found, path) {
-			t.Errorf("%s seals nothing anymore", path)
+			t.Errorf("%s is listed, and does not match: %s", path, does)
 		}
 	}
 }

@@ -25,6 +25,18 @@ func (c CheckState) Pending() bool { return c == CheckWaiting || c == CheckSealW
 // Blocked reports whether the file must not leave the service: it was not checked, or was rejected.
 func (c CheckState) Blocked() bool { return c.Pending() || c == CheckRejected }
 
+// ErrNotChecked is the fault of a request for the bytes of a file that must not leave the service.
+var ErrNotChecked = fault.New(fault.Conflict, "the file is not checked for malware yet, or cannot be checked: nobody can read it")
+
+// Readable returns ErrNotChecked for an item whose file must not leave the service. All that gives out bytes of an item asks it, or
+// Store.ItemForDelivery, which does.
+func (i Item) Readable() error {
+	if i.Check.Blocked() {
+		return ErrNotChecked
+	}
+	return nil
+}
+
 // ErrUnscannable is the fault of a seal of a draft whose file cannot be checked.
 var ErrUnscannable = fault.New(fault.Rejected, "the file cannot be checked for malware, and the account accepts no such files: it is encrypted, damaged or too large. Upload another file")
 

@@ -60,10 +60,13 @@ type View struct {
 }
 
 // View returns a picture of an item, of which the caller has checked the access. It is a rendition as any other one: it is made once by all
-// replicas, counts as renditions do, and ends with its item, or to make room. Its faults are those of Get; Invalid for a size that is none.
+// replicas, counts as renditions do, and ends with its item, or to make room. Its faults are those of Get; Invalid for a size that is none, and media.ErrNotChecked.
 func (s *Service) View(ctx context.Context, item media.Item, owner media.Owner, size ViewSize) (View, error) {
 	if _, known := viewBounds[size]; !known {
 		return View{}, fault.New(fault.Invalid, "size must be %s or %s", ViewSmall, ViewLarge)
+	}
+	if err := item.Readable(); err != nil {
+		return View{}, err
 	}
 	request := size.request()
 	found, err := s.Get(ctx, item, owner, request)

@@ -11,11 +11,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/gate"
 	"mediastack.dev/runtime/internal/imaging/imagetest"
 	"mediastack.dev/runtime/internal/runtimetest"
 )
@@ -186,6 +189,34 @@ func TestViewMedia_OfWhatItCannotShow(t *testing.T) {
 }
 
 // The loop that describes what has no caption: search, look, write. It ends.
+// A draft that is not checked yet, or cannot be, is shown to nobody; one that has passed is.
+func TestViewMedia_OfAFileThatIsNotChecked(t *testing.T) {
+	t.Parallel()
+	w, _, rt := withTenant(t, withImages)
+	one := w.tenant(t, "seeing", seeing, func(s *account.Spec) {
+		s.Gate = account.Gate{Scanner: account.ScannerClamd, MaxScanBytes: 8 << 20}
+	})
+	waits := rt.upload(t, one.Key, "waits.png", imagetest.PNG(imagetest.Picture(64, 64)), nil)
+	denied := rt.upload(t, one.Key, "denied.png", imagetest.PNG(imagetest.Picture(64, 64)), nil)
+	if _, err := w.Store.Gates.Deny(t.Context(), one.Account.ID, uuid.MustParse(denied), gate.Notice{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{waits, denied} {
+		if found, picture, failure := rt.view(t, one.Key, object{"mediaId": id}); failure == "" || !strings.Contains(failure, "is not checked for malware yet") {
+			t.Errorf("%q, %+v with %d bytes", failure, found, len(picture))
+		}
+	}
+	if n := w.QueryInt(t, `SELECT count(*) FROM rendition`); n != 0 {
+		t.Errorf("%d renditions were made", n)
+	}
+	if _, err := w.Store.Gates.Pass(t.Context(), one.Account.ID, uuid.MustParse(waits), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if _, picture, failure := rt.view(t, one.Key, object{"mediaId": waits}); failure != "" || len(picture) == 0 {
+		t.Errorf("after it has passed: %q, %d bytes", failure, len(picture))
+	}
+}
+
 func TestViewMedia_DescribesWhatHasNoCaption(t *testing.T) {
 	t.Parallel()
 	w, _, rt := withTenant(t, withImages)

@@ -95,7 +95,7 @@ func (a *API) itemsOfArchive(ctx context.Context, o fileOwner, ids []uuid.UUID) 
 		if err != nil {
 			return nil, err
 		}
-		if item.Check.Blocked() {
+		if item.Readable() != nil {
 			return nil, fault.New(fault.Conflict, "The file %s is not checked for malware yet: select it once it is kept.", item.FileName)
 		}
 		original, _ := item.Objects.Find(media.Original)
