@@ -50,7 +50,7 @@ type ApprovalDetail struct{ Name, Value string }
 
 // Approval writes the page on which an owner decides.
 func (p *Pages) Approval(w io.Writer, page ApprovalPage) error {
-	return p.render(w, p.approvalPage, view{Title: page.Heading(), HasError: page.Error != "", Wide: true, Page: page})
+	return p.render(w, p.approvalPage, view{Title: page.Heading(), HasError: page.Error != "", Wide: true, Use: []string{timesScript}, Page: page})
 }
 
 // Heading returns the heading of the page.
