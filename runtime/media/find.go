@@ -60,10 +60,10 @@ func (t QueryText) Parse() (Query, error) {
 	if q.Traits, err = t.Traits.Parse(); err != nil {
 		return Query{}, err
 	}
-	if q.From, err = parseTime("from", t.From); err != nil {
+	if q.From, err = parseFrom("from", t.From); err != nil {
 		return Query{}, err
 	}
-	if q.To, err = parseTime("to", t.To); err != nil {
+	if q.To, err = parseUntil("to", t.To); err != nil {
 		return Query{}, err
 	}
 	if q.Captured, err = parseCaptureSearch(t.CapturedFrom, t.CapturedTo, t.Near); err != nil {
@@ -84,20 +84,31 @@ func (t QueryText) Parse() (Query, error) {
 
 var errPage = fault.New(fault.Invalid, "page must be 1 or more")
 
-// parseTime reads an RFC 3339 time; an empty text is the zero time.
-func parseTime(name, text string) (time.Time, error) {
+// parseFrom reads a time from which on items match: as in RFC 3339, or a date, which is the start of that day in UTC. An empty text is the zero time.
+func parseFrom(name, text string) (time.Time, error) { return parseBound(name, text, 0) }
+
+// parseUntil reads a time before which items match: a date is the end of that day in UTC, so the day is included.
+func parseUntil(name, text string) (time.Time, error) { return parseBound(name, text, 1) }
+
+func parseBound(name, text string, days int) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
+	}
+	if day, err := time.Parse(time.DateOnly, text); err == nil && day.Year() > 0 && day.Year() < lastYear {
+		return day.AddDate(0, 0, days), nil
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if _, plusErr := time.Parse(time.RFC3339, strings.ReplaceAll(text, " ", "+")); err != nil && plusErr == nil {
 		return time.Time{}, fault.New(fault.Invalid, "%s has a space where a time has +: in a URL, write + as %%2B", name)
 	}
 	if err != nil || at.IsZero() {
-		return time.Time{}, fault.New(fault.Invalid, "%s must be a time as in RFC 3339, such as 2026-11-22T18:30:00Z", name)
+		return time.Time{}, fault.New(fault.Invalid, "%s must be a time as in RFC 3339, such as 2026-11-22T18:30:00Z, or a date such as 2026-11-22", name)
 	}
 	return at, nil
 }
+
+// lastYear is the last year that RFC 3339 can write. The day after its last one has none.
+const lastYear = 9999
 
 // MaxFindOffset bounds the items of all pages up to one that is read by its number, of lists that are
 // searched or sorted: their pages are read by cursor.

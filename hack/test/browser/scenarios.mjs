@@ -207,7 +207,7 @@ scenarios['a new code replaces the one before'] = scenario(async (user) => {
   await user.sendAddress()
   const first = await user.code()
   await waitFor(async () => (await user.press('.aside button')).status() === 200, 'another code')
-  await user.expectText('A new code is on its way. The one before no longer works.')
+  await user.expectText('You asked for a new code. The one before no longer works.')
   const second = await user.code()
   if (first !== second) { // one time in a hundred million
     await user.sendCode(first)

@@ -13,7 +13,6 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/fairlimit"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
@@ -69,6 +68,8 @@ type Deps struct {
 	URLs      api.URLs
 	Links     Links
 	Objects   Objects
+	// ArchiveRate is how many bytes per second the client of an archive must read while others want its slot; 0 = none.
+	ArchiveRate int64
 	// Signatures are those of uploads by the script of the page.
 	Signatures Signatures
 	// Inline reports whether a browser may display a type.
@@ -88,7 +89,7 @@ type Deps struct {
 type API struct {
 	Deps
 	cfg      Config
-	archives *fairlimit.Limiter[uuid.UUID]
+	archives *archiveSlots
 }
 
 // Paths of the page and its forms.
@@ -114,7 +115,7 @@ func New(cfg Config, deps Deps) (*API, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &API{Deps: deps, cfg: cfg, archives: newArchiveSlots(cfg.Archives)}, nil
+	return &API{Deps: deps, cfg: cfg, archives: newArchiveSlots(cfg.Archives, deps.Now)}, nil
 }
 
 // Mount adds the routes.
