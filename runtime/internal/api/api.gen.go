@@ -1128,16 +1128,16 @@ type ListMediaParams struct {
 	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
 	Name *Name `form:"name,omitempty" json:"name,omitempty"`
 
-	// From Only items whose upload began at this time or later.
+	// From Only items whose upload began at this time or later, as in RFC 3339. A date such as `2026-03-01` is the start of that day in UTC.
 	From *From `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Only items whose upload began before this time.
+	// To Only items whose upload began before this time, as in RFC 3339. A date such as `2026-03-31` is the end of that day in UTC, so the day is included.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
-	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	// CapturedFrom Only items whose `capturedAt` is this time or later; a date is the start of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
 
-	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	// CapturedTo Only items whose `capturedAt` is before this time; a date is the end of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
 
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
@@ -1210,16 +1210,16 @@ type ListMediaByPostParams struct {
 	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
 	Name *Name `form:"name,omitempty" json:"name,omitempty"`
 
-	// From Only items whose upload began at this time or later.
+	// From Only items whose upload began at this time or later, as in RFC 3339. A date such as `2026-03-01` is the start of that day in UTC.
 	From *From `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Only items whose upload began before this time.
+	// To Only items whose upload began before this time, as in RFC 3339. A date such as `2026-03-31` is the end of that day in UTC, so the day is included.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
-	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	// CapturedFrom Only items whose `capturedAt` is this time or later; a date is the start of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
 
-	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	// CapturedTo Only items whose `capturedAt` is before this time; a date is the end of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
 
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
@@ -1284,16 +1284,16 @@ type CountMediaParams struct {
 	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
 	Name *Name `form:"name,omitempty" json:"name,omitempty"`
 
-	// From Only items whose upload began at this time or later.
+	// From Only items whose upload began at this time or later, as in RFC 3339. A date such as `2026-03-01` is the start of that day in UTC.
 	From *From `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Only items whose upload began before this time.
+	// To Only items whose upload began before this time, as in RFC 3339. A date such as `2026-03-31` is the end of that day in UTC, so the day is included.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
-	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	// CapturedFrom Only items whose `capturedAt` is this time or later; a date is the start of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
 
-	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	// CapturedTo Only items whose `capturedAt` is before this time; a date is the end of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
 
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
@@ -1349,16 +1349,16 @@ type CountMediaByPostParams struct {
 	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
 	Name *Name `form:"name,omitempty" json:"name,omitempty"`
 
-	// From Only items whose upload began at this time or later.
+	// From Only items whose upload began at this time or later, as in RFC 3339. A date such as `2026-03-01` is the start of that day in UTC.
 	From *From `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Only items whose upload began before this time.
+	// To Only items whose upload began before this time, as in RFC 3339. A date such as `2026-03-31` is the end of that day in UTC, so the day is included.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
-	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	// CapturedFrom Only items whose `capturedAt` is this time or later; a date is the start of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
 
-	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	// CapturedTo Only items whose `capturedAt` is before this time; a date is the end of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
 
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
@@ -1414,16 +1414,16 @@ type TotalStorageParams struct {
 	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
 	Name *Name `form:"name,omitempty" json:"name,omitempty"`
 
-	// From Only items whose upload began at this time or later.
+	// From Only items whose upload began at this time or later, as in RFC 3339. A date such as `2026-03-01` is the start of that day in UTC.
 	From *From `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Only items whose upload began before this time.
+	// To Only items whose upload began before this time, as in RFC 3339. A date such as `2026-03-31` is the end of that day in UTC, so the day is included.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
-	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	// CapturedFrom Only items whose `capturedAt` is this time or later; a date is the start of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
 
-	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	// CapturedTo Only items whose `capturedAt` is before this time; a date is the end of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
 
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
@@ -1479,16 +1479,16 @@ type TotalStorageByPostParams struct {
 	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
 	Name *Name `form:"name,omitempty" json:"name,omitempty"`
 
-	// From Only items whose upload began at this time or later.
+	// From Only items whose upload began at this time or later, as in RFC 3339. A date such as `2026-03-01` is the start of that day in UTC.
 	From *From `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Only items whose upload began before this time.
+	// To Only items whose upload began before this time, as in RFC 3339. A date such as `2026-03-31` is the end of that day in UTC, so the day is included.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
-	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	// CapturedFrom Only items whose `capturedAt` is this time or later; a date is the start of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
 
-	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	// CapturedTo Only items whose `capturedAt` is before this time; a date is the end of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
 
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
@@ -2180,7 +2180,7 @@ func (siw *ServerInterfaceWrapper) ListMedia(w http.ResponseWriter, r *http.Requ
 
 	// ------------- Optional query parameter "from" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -2193,7 +2193,7 @@ func (siw *ServerInterfaceWrapper) ListMedia(w http.ResponseWriter, r *http.Requ
 
 	// ------------- Optional query parameter "to" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -2206,7 +2206,7 @@ func (siw *ServerInterfaceWrapper) ListMedia(w http.ResponseWriter, r *http.Requ
 
 	// ------------- Optional query parameter "capturedFrom" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -2219,7 +2219,7 @@ func (siw *ServerInterfaceWrapper) ListMedia(w http.ResponseWriter, r *http.Requ
 
 	// ------------- Optional query parameter "capturedTo" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -2538,7 +2538,7 @@ func (siw *ServerInterfaceWrapper) ListMediaByPost(w http.ResponseWriter, r *htt
 
 	// ------------- Optional query parameter "from" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -2551,7 +2551,7 @@ func (siw *ServerInterfaceWrapper) ListMediaByPost(w http.ResponseWriter, r *htt
 
 	// ------------- Optional query parameter "to" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -2564,7 +2564,7 @@ func (siw *ServerInterfaceWrapper) ListMediaByPost(w http.ResponseWriter, r *htt
 
 	// ------------- Optional query parameter "capturedFrom" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -2577,7 +2577,7 @@ func (siw *ServerInterfaceWrapper) ListMediaByPost(w http.ResponseWriter, r *htt
 
 	// ------------- Optional query parameter "capturedTo" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -2857,7 +2857,7 @@ func (siw *ServerInterfaceWrapper) CountMedia(w http.ResponseWriter, r *http.Req
 
 	// ------------- Optional query parameter "from" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -2870,7 +2870,7 @@ func (siw *ServerInterfaceWrapper) CountMedia(w http.ResponseWriter, r *http.Req
 
 	// ------------- Optional query parameter "to" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -2883,7 +2883,7 @@ func (siw *ServerInterfaceWrapper) CountMedia(w http.ResponseWriter, r *http.Req
 
 	// ------------- Optional query parameter "capturedFrom" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -2896,7 +2896,7 @@ func (siw *ServerInterfaceWrapper) CountMedia(w http.ResponseWriter, r *http.Req
 
 	// ------------- Optional query parameter "capturedTo" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -3137,7 +3137,7 @@ func (siw *ServerInterfaceWrapper) CountMediaByPost(w http.ResponseWriter, r *ht
 
 	// ------------- Optional query parameter "from" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -3150,7 +3150,7 @@ func (siw *ServerInterfaceWrapper) CountMediaByPost(w http.ResponseWriter, r *ht
 
 	// ------------- Optional query parameter "to" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -3163,7 +3163,7 @@ func (siw *ServerInterfaceWrapper) CountMediaByPost(w http.ResponseWriter, r *ht
 
 	// ------------- Optional query parameter "capturedFrom" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -3176,7 +3176,7 @@ func (siw *ServerInterfaceWrapper) CountMediaByPost(w http.ResponseWriter, r *ht
 
 	// ------------- Optional query parameter "capturedTo" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -3417,7 +3417,7 @@ func (siw *ServerInterfaceWrapper) TotalStorage(w http.ResponseWriter, r *http.R
 
 	// ------------- Optional query parameter "from" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -3430,7 +3430,7 @@ func (siw *ServerInterfaceWrapper) TotalStorage(w http.ResponseWriter, r *http.R
 
 	// ------------- Optional query parameter "to" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -3443,7 +3443,7 @@ func (siw *ServerInterfaceWrapper) TotalStorage(w http.ResponseWriter, r *http.R
 
 	// ------------- Optional query parameter "capturedFrom" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -3456,7 +3456,7 @@ func (siw *ServerInterfaceWrapper) TotalStorage(w http.ResponseWriter, r *http.R
 
 	// ------------- Optional query parameter "capturedTo" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -3697,7 +3697,7 @@ func (siw *ServerInterfaceWrapper) TotalStorageByPost(w http.ResponseWriter, r *
 
 	// ------------- Optional query parameter "from" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -3710,7 +3710,7 @@ func (siw *ServerInterfaceWrapper) TotalStorageByPost(w http.ResponseWriter, r *
 
 	// ------------- Optional query parameter "to" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -3723,7 +3723,7 @@ func (siw *ServerInterfaceWrapper) TotalStorageByPost(w http.ResponseWriter, r *
 
 	// ------------- Optional query parameter "capturedFrom" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedFrom", r.URL.Query(), &params.CapturedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -3736,7 +3736,7 @@ func (siw *ServerInterfaceWrapper) TotalStorageByPost(w http.ResponseWriter, r *
 
 	// ------------- Optional query parameter "capturedTo" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capturedTo", r.URL.Query(), &params.CapturedTo, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
