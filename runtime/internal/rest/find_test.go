@@ -155,6 +155,27 @@ func TestFind_ListsDraftsOfTheApp(t *testing.T) {
 	}
 }
 
+// Only the tools took dates. The day of `to` is included.
+func TestFind_TakesDates(t *testing.T) {
+	t.Parallel()
+	_, one, rt := withTenant(t)
+	rt.sealed(t, one.Key, filePart("today.txt", []byte("x")))
+	today := time.Now().UTC()
+	date := func(days int) string { return today.AddDate(0, 0, days).Format(time.DateOnly) }
+	// It may be the next day by now.
+	for query, found := range map[string]bool{
+		"from=" + date(0) + "&to=" + date(1): true, "from=" + date(-1) + "&to=" + date(1): true, "to=" + date(-1): false, "from=" + date(2): false,
+		"from=" + date(-9) + "&to=" + date(-9): false,
+	} {
+		if _, names := rt.named(t, one, query); slices.Contains(names, "today.txt") != found {
+			t.Errorf("%s: %q", query, names)
+		}
+	}
+	if _, names := rt.named(t, one, "capturedFrom=2024-01-01&capturedTo=2024-12-31"); len(names) != 0 {
+		t.Errorf("files without a date taken: %q", names)
+	}
+}
+
 func TestFind_RejectsBadInputByName(t *testing.T) {
 	t.Parallel()
 	_, one, rt := withTenant(t)
