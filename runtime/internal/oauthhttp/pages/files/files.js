@@ -28,11 +28,11 @@
 
   // The bar of selected files says how many they are. Shift selects all up to the one before, Enter leads to the bar, and Escape clears the selection.
   const picks = () => [...document.querySelectorAll('.pick')]
-  const fine = matchMedia('(pointer: fine)').matches
+  const keys = !matchMedia('(pointer: coarse)').matches
   const selected = () => picks().filter((one) => one.checked).length
   const say = () => {
     const count = document.querySelector('[data-count]')
-    if (count) count.textContent = (selected() === 1 ? '1 file selected' : `${selected()} files selected`) + (fine ? '. Shift+click: a range, Enter: actions, Esc: clear' : '')
+    if (count) count.textContent = (selected() === 1 ? '1 file selected' : `${selected()} files selected`) + (keys ? '. Shift+click: a range, Enter: actions, Esc: clear' : '')
     const all = document.querySelector('[data-select]')
     if (all) all.textContent = selected() === picks().length ? 'Select none' : `Select all ${all.dataset.select} of this page`
   }
