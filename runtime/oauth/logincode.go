@@ -78,7 +78,7 @@ func (s *Service) SendCode(ctx context.Context, session LoginSession, address st
 	return nil
 }
 
-// askersOfCodes is how many client networks can use up Config.CodesPerEmail for one address before the address gets no other code: one of a stranger
+// askersOfCodes is how many client networks can use up Config.CodesPerEmail for one address before the address gets no other code: one of someone else
 // leaves the owner as many as there were before.
 const askersOfCodes = 2
 

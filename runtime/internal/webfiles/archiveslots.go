@@ -26,9 +26,9 @@ type archiveSlots struct {
 	slots *fairlimit.Limiter[uuid.UUID]
 	now   func() time.Time
 
-	mu      sync.Mutex
-	refused time.Time               // when an account got none because others hold all of them
-	ofKey   map[uuid.UUID]time.Time // when an account got none because it holds its share
+	mu    sync.Mutex
+	all   time.Time               // when an account got none because others hold all of them
+	ofKey map[uuid.UUID]time.Time // when an account got none because it holds its share
 }
 
 // newArchiveSlots returns slots of which an account has a quarter.
@@ -47,18 +47,18 @@ func (s *archiveSlots) acquire(accountID uuid.UUID) error {
 	if errors.Is(err, fairlimit.ErrKeyLimit) {
 		s.ofKey[accountID] = s.now()
 	} else {
-		s.refused = s.now()
+		s.all = s.now()
 	}
 	return &fault.Error{Kind: fault.Busy, Public: "Other archives are still being downloaded.", RetryAfter: archiveRetry, Cause: err}
 }
 
-// release returns a slot. Whoever got none can have this one.
+// release returns a slot. Who got none can have this one.
 func (s *archiveSlots) release(accountID uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.slots.Release(accountID)
 	delete(s.ofKey, accountID)
-	s.refused = time.Time{}
+	s.all = time.Time{}
 }
 
 // wanted reports whether someone lately got no slot for which one of the account would do.
@@ -66,5 +66,5 @@ func (s *archiveSlots) wanted(accountID uuid.UUID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	since := s.now().Add(-archiveWanted)
-	return s.refused.After(since) || s.ofKey[accountID].After(since)
+	return s.all.After(since) || s.ofKey[accountID].After(since)
 }

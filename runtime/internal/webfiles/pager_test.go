@@ -70,7 +70,7 @@ func TestPager_LeadsBackAsItLedForth(t *testing.T) {
 	if got := strings.Join(b.Get(linked(first, "prev")).Names(), " "); linked(first, "prev") != "" && got != "0.txt a.txt b.txt" {
 		t.Errorf("the first page: %s", got)
 	}
-	// Both cursors, and that of another list, are refused.
+	// Both cursors, and that of another list, are rejected.
 	at, _ := url.Parse(linked(second, "prev"))
 	query := at.Query()
 	query.Set("sort", "size")
