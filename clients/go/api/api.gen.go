@@ -543,11 +543,11 @@ type Count struct {
 // CountQuery defines model for CountQuery.
 type CountQuery struct {
 	// Access Who may read the file of a sealed item.
-	Access       *Access `json:"access,omitempty"`
-	CapturedFrom *string `json:"capturedFrom,omitempty"`
-	CapturedTo   *string `json:"capturedTo,omitempty"`
-	Color        *string `json:"color,omitempty"`
-	From         *string `json:"from,omitempty"`
+	Access       *Access    `json:"access,omitempty"`
+	CapturedFrom *time.Time `json:"capturedFrom,omitempty"`
+	CapturedTo   *time.Time `json:"capturedTo,omitempty"`
+	Color        *string    `json:"color,omitempty"`
+	From         *time.Time `json:"from,omitempty"`
 
 	// Group Empty means no filter.
 	Group *string `json:"group,omitempty"`
@@ -570,7 +570,7 @@ type CountQuery struct {
 	Near        *string            `json:"near,omitempty"`
 	Orientation *Orientation       `json:"orientation,omitempty"`
 	Q           *string            `json:"q,omitempty"`
-	To          *string            `json:"to,omitempty"`
+	To          *time.Time         `json:"to,omitempty"`
 	Type        *string            `json:"type,omitempty"`
 }
 
@@ -707,15 +707,15 @@ type GroupList = []GroupCount
 // ListQuery defines model for ListQuery.
 type ListQuery struct {
 	// Access Who may read the file of a sealed item.
-	Access       *Access `json:"access,omitempty"`
-	After        *string `json:"after,omitempty"`
-	CapturedFrom *string `json:"capturedFrom,omitempty"`
-	CapturedTo   *string `json:"capturedTo,omitempty"`
-	Color        *string `json:"color,omitempty"`
+	Access       *Access    `json:"access,omitempty"`
+	After        *string    `json:"after,omitempty"`
+	CapturedFrom *time.Time `json:"capturedFrom,omitempty"`
+	CapturedTo   *time.Time `json:"capturedTo,omitempty"`
+	Color        *string    `json:"color,omitempty"`
 
 	// Fields As in the query.
-	Fields *string `json:"fields,omitempty"`
-	From   *string `json:"from,omitempty"`
+	Fields *string    `json:"fields,omitempty"`
+	From   *time.Time `json:"from,omitempty"`
 
 	// Group Empty means no filter.
 	Group *string `json:"group,omitempty"`
@@ -742,7 +742,7 @@ type ListQuery struct {
 	Q           *string            `json:"q,omitempty"`
 	Sort        *Sort              `json:"sort,omitempty"`
 	State       *State             `json:"state,omitempty"`
-	To          *string            `json:"to,omitempty"`
+	To          *time.Time         `json:"to,omitempty"`
 	Type        *string            `json:"type,omitempty"`
 }
 
@@ -1177,10 +1177,10 @@ type After = string
 type AfterUpload = string
 
 // CapturedFrom defines model for CapturedFrom.
-type CapturedFrom = string
+type CapturedFrom = time.Time
 
 // CapturedTo defines model for CapturedTo.
-type CapturedTo = string
+type CapturedTo = time.Time
 
 // Color defines model for Color.
 type Color = string
@@ -1189,7 +1189,7 @@ type Color = string
 type Fields = string
 
 // From defines model for From.
-type From = string
+type From = time.Time
 
 // Group defines model for Group.
 type Group = string
@@ -1240,7 +1240,7 @@ type Page = int
 type Q = string
 
 // To defines model for To.
-type To = string
+type To = time.Time
 
 // Type defines model for Type.
 type Type = string
@@ -3665,7 +3665,7 @@ func NewListMediaRequest(server string, params *ListMediaParams) (*http.Request,
 
 		if params.From != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -3677,7 +3677,7 @@ func NewListMediaRequest(server string, params *ListMediaParams) (*http.Request,
 
 		if params.To != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -3689,7 +3689,7 @@ func NewListMediaRequest(server string, params *ListMediaParams) (*http.Request,
 
 		if params.CapturedFrom != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -3701,7 +3701,7 @@ func NewListMediaRequest(server string, params *ListMediaParams) (*http.Request,
 
 		if params.CapturedTo != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4030,7 +4030,7 @@ func NewListMediaByPostRequestWithBody(server string, params *ListMediaByPostPar
 
 		if params.From != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4042,7 +4042,7 @@ func NewListMediaByPostRequestWithBody(server string, params *ListMediaByPostPar
 
 		if params.To != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4054,7 +4054,7 @@ func NewListMediaByPostRequestWithBody(server string, params *ListMediaByPostPar
 
 		if params.CapturedFrom != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4066,7 +4066,7 @@ func NewListMediaByPostRequestWithBody(server string, params *ListMediaByPostPar
 
 		if params.CapturedTo != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4350,7 +4350,7 @@ func NewCountMediaRequest(server string, params *CountMediaParams) (*http.Reques
 
 		if params.From != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4362,7 +4362,7 @@ func NewCountMediaRequest(server string, params *CountMediaParams) (*http.Reques
 
 		if params.To != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4374,7 +4374,7 @@ func NewCountMediaRequest(server string, params *CountMediaParams) (*http.Reques
 
 		if params.CapturedFrom != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4386,7 +4386,7 @@ func NewCountMediaRequest(server string, params *CountMediaParams) (*http.Reques
 
 		if params.CapturedTo != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4643,7 +4643,7 @@ func NewCountMediaByPostRequestWithBody(server string, params *CountMediaByPostP
 
 		if params.From != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4655,7 +4655,7 @@ func NewCountMediaByPostRequestWithBody(server string, params *CountMediaByPostP
 
 		if params.To != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4667,7 +4667,7 @@ func NewCountMediaByPostRequestWithBody(server string, params *CountMediaByPostP
 
 		if params.CapturedFrom != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4679,7 +4679,7 @@ func NewCountMediaByPostRequestWithBody(server string, params *CountMediaByPostP
 
 		if params.CapturedTo != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4927,7 +4927,7 @@ func NewTotalStorageRequest(server string, params *TotalStorageParams) (*http.Re
 
 		if params.From != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4939,7 +4939,7 @@ func NewTotalStorageRequest(server string, params *TotalStorageParams) (*http.Re
 
 		if params.To != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4951,7 +4951,7 @@ func NewTotalStorageRequest(server string, params *TotalStorageParams) (*http.Re
 
 		if params.CapturedFrom != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4963,7 +4963,7 @@ func NewTotalStorageRequest(server string, params *TotalStorageParams) (*http.Re
 
 		if params.CapturedTo != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -5220,7 +5220,7 @@ func NewTotalStorageByPostRequestWithBody(server string, params *TotalStorageByP
 
 		if params.From != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -5232,7 +5232,7 @@ func NewTotalStorageByPostRequestWithBody(server string, params *TotalStorageByP
 
 		if params.To != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -5244,7 +5244,7 @@ func NewTotalStorageByPostRequestWithBody(server string, params *TotalStorageByP
 
 		if params.CapturedFrom != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedFrom", *params.CapturedFrom, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -5256,7 +5256,7 @@ func NewTotalStorageByPostRequestWithBody(server string, params *TotalStorageByP
 
 		if params.CapturedTo != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "capturedTo", *params.CapturedTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {

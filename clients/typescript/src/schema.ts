@@ -617,9 +617,12 @@ export interface components {
         };
         CountQuery: {
             access?: components["schemas"]["Access"];
+            /** Format: date-time */
             capturedFrom?: string;
+            /** Format: date-time */
             capturedTo?: string;
             color?: string;
+            /** Format: date-time */
             from?: string;
             /** @description Empty means no filter. */
             group?: string;
@@ -645,6 +648,7 @@ export interface components {
             near?: string;
             orientation?: components["schemas"]["Orientation"];
             q?: string;
+            /** Format: date-time */
             to?: string;
             type?: string;
         };
@@ -775,11 +779,14 @@ export interface components {
         ListQuery: {
             access?: components["schemas"]["Access"];
             after?: string;
+            /** Format: date-time */
             capturedFrom?: string;
+            /** Format: date-time */
             capturedTo?: string;
             color?: string;
             /** @description As in the query. */
             fields?: string;
+            /** Format: date-time */
             from?: string;
             /** @description Empty means no filter. */
             group?: string;
@@ -811,6 +818,7 @@ export interface components {
             q?: string;
             sort?: components["schemas"]["Sort"];
             state?: components["schemas"]["State"];
+            /** Format: date-time */
             to?: string;
             type?: string;
         };

@@ -1081,8 +1081,10 @@ scenarios['all files of a page are selected, and the list is where a file was'] 
     await Promise.all([page.waitForNavigation(), back()])
     await waitFor(() => page.evaluate(() => document.activeElement.matches('h3 a')), 'the focus on the file')
     same(await page.evaluate(() => document.activeElement.innerText), name, 'the focus is on')
-    const box = await inSight(page, 'h3 a:focus')
-    expect(box.whole, `the file is at ${box.top} to ${box.bottom}`)
+    for (const part of ['h3 a', '.preview']) {
+      const box = await inSight(page, `.file:has(h3 a:focus) ${part}`)
+      expect(box.whole, `${part} is at ${box.top} to ${box.bottom}`)
+    }
   }
 })
 
@@ -1129,7 +1131,7 @@ scenarios['the list of deleted files says until when, and times are local'] = as
   await user.logIn('/account/connections')
   await user.expectText('Since')
   await user.expectNoText('UTC')
-  await user.logIn('/account/files')
+  await user.go('/account/files')
   await user.upload('Desert road.png')
   await user.remove()
   await user.press('.tabs li:last-child a')

@@ -81,7 +81,7 @@ func TestPager_LeadsBackAsItLedForth(t *testing.T) {
 	b.Get("/account/files?"+query.Encode()).Is(t, http.StatusBadRequest, "both")
 
 	// From the first file of a page, the file before is the last one of the page before.
-	links := regexp.MustCompile(`<h3 id="file-0"><a href="([^"]*)"`).FindStringSubmatch(second.Text)
+	links := regexp.MustCompile(`<h3 id="file-0"><a id="[^"]*" href="([^"]*)"`).FindStringSubmatch(second.Text)
 	view := b.Get(html.UnescapeString(links[1]))
 	view.Says(t, http.StatusOK, "d.txt")
 	before := regexp.MustCompile(`rel="prev" href="([^"]*)"`).FindStringSubmatch(view.Text)

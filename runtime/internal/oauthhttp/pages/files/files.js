@@ -71,10 +71,8 @@
   document.addEventListener('renewed', say)
   if (selected() > 0) say() // all were selected by the link, or the browser has kept them
 
-  // Back from the page of a file, the list is where the file is.
-  const from = location.hash.startsWith('#item-') ? document.getElementById(location.hash.slice(1)) : null
-  from?.scrollIntoView({ block: 'center' })
-  from?.querySelector('h3 a')?.focus({ preventScroll: true })
+  // Back from the page of a file, the list is where the file is: by the address, which gives the focus in some browsers only.
+  if (location.hash.startsWith('#item-')) document.getElementById(location.hash.slice(1))?.focus({ preventScroll: true })
 
   // The days of the filter are those of the reader, as the times on the page are: the form says when they begin and end.
   document.getElementById('filter')?.addEventListener('formdata', ({ formData }) => {
