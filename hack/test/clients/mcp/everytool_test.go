@@ -70,9 +70,12 @@ func TestClients_CallEveryTool(t *testing.T) {
 		options      map[string]any
 		// shows is set if the service can have it show an address; login if it logs in.
 		shows, login bool
-		open         func(t *testing.T, s *everyTool, of string, owner *webuser.User) toolClient
+		brief        bool // each of its calls is a process
+		open         func(t *testing.T, s *everyTool, of string) toolClient
 	}{
-		{name: "sdk 1.x", script: "sdk1.mjs"},
+		{name: "Inspector", brief: true, open: func(_ *testing.T, s *everyTool, of string) toolClient {
+			return inspectorClient{s: s, packages: packages, key: s.tenants[of].APIKey}
+		}},		{name: "sdk 1.x", script: "sdk1.mjs"},
 		{name: "sdk 1.x with a login", script: "sdk1.mjs", login: true},
 		{name: "client 2.x, older era", script: "sdk2.mjs", options: map[string]any{"mode": "legacy"}},
 		{name: "client 2.x, newest era", script: "sdk2.mjs", options: map[string]any{"mode": pinned}, shows: true},
@@ -80,9 +83,7 @@ func TestClients_CallEveryTool(t *testing.T) {
 		{name: "mcp-remote", script: "sdk1.mjs", options: map[string]any{"bridge": true}},
 		{name: "mcp-remote with a login", script: "sdk1.mjs", options: map[string]any{"bridge": true}, login: true},
 		{name: "go-sdk", open: goOpens},
-		{name: "Inspector with a login", login: true, open: func(t *testing.T, s *everyTool, _ string, owner *webuser.User) toolClient {
-			return inspectorOpens(t, s, packages, owner)
-		}},
+
 	}
 	var names []string
 	for _, client := range clients {
@@ -95,11 +96,11 @@ func TestClients_CallEveryTool(t *testing.T) {
 			owner := webuser.New(t, ownerOf(client.name), s.mailLog, nil)
 			var opened toolClient
 			if client.open != nil {
-				opened = client.open(t, s, client.name, owner)
+				opened = client.open(t, s, client.name)
 			} else {
 				opened = s.driven(t, packages, client.script, client.name, client.options, client.login, owner)
 			}
-			s.callsAll(t, opened, owner, s.tenants[client.name], client.shows)
+			s.callsAll(t, opened, owner, client.shows, client.brief)
 		})
 	}
 }
@@ -138,7 +139,7 @@ func newEveryTool(t *testing.T, clients []string) *everyTool {
 	for n, client := range clients {
 		specs = append(specs, account.Spec{
 			Namespace: "clients", Name: fmt.Sprintf("every-%d", n), Owners: []string{ownerOf(client)}, MaxStorage: 1 << 30, MaxUploadSize: 1 << 28,
-			Undo: account.Undo{Window: time.Hour}, Journal: time.Hour, ToolPolicy: account.ToolPolicy{
+			Undo: account.Undo{Window: time.Hour, For: account.UndoAgents}, Journal: time.Hour, ToolPolicy: account.ToolPolicy{
 				Toolsets: account.Toolsets(),
 				Approval: account.Approval{Delete: account.RuleAlways, Publish: account.RuleAlways, Settings: account.RuleAlways},
 				Ceilings: account.Ceilings{Each: account.Ceiling{UploadBytesPerDay: 1 << 28, DeletesPerHour: 10, FetchesPerDay: 10}},
@@ -154,8 +155,8 @@ func newEveryTool(t *testing.T, clients []string) *everyTool {
 	return s
 }
 
-// callsAll runs the scenario.
-func (s *everyTool) callsAll(t *testing.T, client toolClient, owner *webuser.User, of provision.Tenant, shows bool) {
+// callsAll runs the scenario; brief has fewer calls.
+func (s *everyTool) callsAll(t *testing.T, client toolClient, owner *webuser.User, shows, brief bool) {
 	t.Helper()
 	called := map[string]bool{}
 	call := func(name string, arguments map[string]any) toolResult {
@@ -167,7 +168,7 @@ func (s *everyTool) callsAll(t *testing.T, client toolClient, owner *webuser.Use
 		}
 		var text map[string]any
 		must(t, json.Unmarshal([]byte(got.Content[0].Text), &text))
-		if fmt.Sprint(text) != fmt.Sprint(got.StructuredContent) {
+		if asJSON(t, text) != asJSON(t, got.StructuredContent) {
 			t.Errorf("%s: the text %v is not the structure %v", name, text, got.StructuredContent)
 		}
 		return got
@@ -177,7 +178,7 @@ func (s *everyTool) callsAll(t *testing.T, client toolClient, owner *webuser.Use
 		t.Helper()
 		got := call(name, arguments).StructuredContent
 		for member, value := range want {
-			if fmt.Sprint(got[member]) != fmt.Sprint(value) {
+			if asJSON(t, got[member]) != asJSON(t, value) {
 				t.Errorf("%s %v: %s is %v, want %v: %v", name, arguments, member, got[member], value, got)
 			}
 		}
@@ -250,10 +251,14 @@ func (s *everyTool) callsAll(t *testing.T, client toolClient, owner *webuser.Use
 	// Files that come by another way.
 	signed := has("create_upload_signature", map[string]any{"maxBytes": 1 << 20, "count": 1}, nil)
 	post(t, signed["uploadUrl"].(string), signed["signature"].(string))
-	for _, from := range []map[string]any{
+	fetches := []map[string]any{
 		{"url": s.photo, "seal": true},
 		{"file": map[string]any{"download_url": s.photo, "file_id": "file-1", "file_name": "attached.jpg"}},
-	} {
+	}
+	if brief {
+		fetches = fetches[:1]
+	}
+	for _, from := range fetches {
 		until("get_upload_from_url", map[string]any{"jobId": has("upload_media_from_url", from, nil)["jobId"]}, "state", "done")
 	}
 	request := has("request_upload", map[string]any{"types": []string{"image/*"}, "caption": "From a person", "seal": true}, nil)
@@ -263,20 +268,21 @@ func (s *everyTool) callsAll(t *testing.T, client toolClient, owner *webuser.Use
 	handed := until("get_upload", upload, "state", "uploaded")
 	has("get_media", map[string]any{"mediaId": handed["mediaId"]}, map[string]any{"caption": "From a person", "originalFileName": "person.jpg"})
 
-	// What the owner is asked.
-	denied := asks("update_media", map[string]any{"mediaId": id, "access": "public"}, "deny", "denied", fileName)
-	has("get_media", item, map[string]any{"access": "private"})
-	if len(outcomes(denied)) != 1 || slices.Contains(outcomes(denied), "done") {
-		t.Errorf("the approval that was denied is %v", denied)
+	// What the owner is asked. The settings and the delete collect in one approval.
+	if !brief {
+		denied := asks("update_media", map[string]any{"mediaId": id, "access": "public"}, "deny", "denied", fileName)
+		has("get_media", item, map[string]any{"access": "private"})
+		if len(outcomes(denied)) != 1 || slices.Contains(outcomes(denied), "done") {
+			t.Errorf("the approval that was denied is %v", denied)
+		}
 	}
-	asks("update_media_settings", map[string]any{"thumbnailWidth": 222}, "allow", "done", "222")
-	settings := has("get_media_settings", nil, nil)
-	if !strings.Contains(fmt.Sprint(settings), "thumbnailWidth:222") {
+	has("update_media_settings", map[string]any{"thumbnailWidth": 222}, map[string]any{"state": "approval_required"})
+	done := asks("delete_media", item, "allow", "done", fileName, "222")
+	if !slices.Equal(outcomes(done), []any{"done", "done"}) {
+		t.Errorf("the approval that was allowed is %v", done)
+	}
+	if settings := has("get_media_settings", nil, nil); !strings.Contains(fmt.Sprint(settings), "thumbnailWidth:222") {
 		t.Errorf("the settings are %v", settings)
-	}
-	done := asks("delete_media", item, "allow", "done", fileName)
-	if !slices.Equal(outcomes(done), []any{"done"}) {
-		t.Errorf("the delete that was allowed is %v", done)
 	}
 	if gone := client.call(t, "get_media", item); !gone.IsError || !strings.Contains(gone.Content[0].Text, "not found") {
 		t.Errorf("after the delete, get_media is answered %+v", gone)
@@ -303,6 +309,14 @@ func (s *everyTool) callsAll(t *testing.T, client toolClient, owner *webuser.Use
 			t.Errorf("%s was not called", tool)
 		}
 	}
+}
+
+// asJSON returns a value as JSON, with sorted members.
+func asJSON(t *testing.T, value any) string {
+	t.Helper()
+	text, err := json.Marshal(value)
+	must(t, err)
+	return string(text)
 }
 
 // post uploads the photo with a signature.
@@ -359,22 +373,14 @@ func (s *everyTool) driven(t *testing.T, packages *node.Packages, script, of str
 	if login {
 		owner.LogIn(program.WaitForOutput(authorizationURL), known)
 	}
-	client := drivenClient{program.WaitForOutput(drivenAt)}
-	t.Cleanup(func() {
-		client.ask(t, "/end", nil, &struct{}{})
-		if ended := program.Wait(); ended.Code != 0 {
-			t.Errorf("the client ends with %d: %s\n%s", ended.Code, ended.Stdout, ended.Stderr)
-		}
-	})
-	return client
+	return drivenClient{program.WaitForOutput(drivenAt)}
 }
 
 func (c drivenClient) ask(t *testing.T, act string, body, answer any) {
 	t.Helper()
 	text, err := json.Marshal(body)
 	must(t, err)
-	// A cleanup asks, too, when the context of the test has ended.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), clientTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), clientTimeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+act, bytes.NewReader(text))
 	must(t, err)
@@ -420,7 +426,7 @@ func given(arguments map[string]any) map[string]any {
 // goClient is the SDK for Go.
 type goClient struct{ session *mcp.ClientSession }
 
-func goOpens(t *testing.T, s *everyTool, of string, _ *webuser.User) toolClient {
+func goOpens(t *testing.T, s *everyTool, of string) toolClient {
 	t.Helper()
 	return goClient{goConnect(t, &mcp.StreamableClientTransport{Endpoint: s.url(), HTTPClient: &http.Client{Transport: keyed{s.tenants[of].APIKey}}})}
 }
@@ -445,32 +451,18 @@ func (c goClient) call(t *testing.T, name string, arguments map[string]any) (got
 	return got
 }
 
-// inspectorClient is the command line of Inspector: one process for each call, with the login that an earlier one has stored.
+// inspectorClient is the command line of Inspector: one process for each call.
 type inspectorClient struct {
-	start func(t *testing.T, args ...string) *node.Program
+	s        *everyTool
+	packages *node.Packages
+	key      string
 }
 
-func inspectorOpens(t *testing.T, s *everyTool, packages *node.Packages, owner *webuser.User) toolClient {
-	t.Helper()
-	home, port := t.TempDir(), testenv.FreePort(t)
-	env := []string{"MCP_INSPECTOR_SECRET_STORE=file", "MCP_AUTO_OPEN_ENABLED=true"} // without it, it logs in only users with a terminal
-	client := inspectorClient{func(t *testing.T, args ...string) *node.Program {
-		t.Helper()
-		return packages.Start(t, clientTimeout, home, env, packages.Module(".bin/mcp-inspector"), append([]string{"--cli", "--server-url", s.url(), "--transport", "http", "--format", "json",
-			"--callback-url", fmt.Sprintf("http://127.0.0.1:%d/oauth/callback", port)}, args...)...)
-	}}
-	program := client.start(t, "--method", "tools/list")
-	owner.LogIn(program.WaitForOutput(authorizationURL), "Inspector")
-	if ended := program.Wait(); ended.Code != 0 {
-		t.Fatalf("it ends with %d: %s\n%s", ended.Code, ended.Stdout, ended.Stderr)
-	}
-	return client
-}
-
-// run runs a command with the stored login, and reads its result.
+// run runs a command, and reads its result.
 func (c inspectorClient) run(t *testing.T, into any, args ...string) {
 	t.Helper()
-	ended := c.start(t, append([]string{"--stored-auth-only"}, args...)...).Wait()
+	args = append([]string{"--cli", "--server-url", c.s.url(), "--transport", "http", "--header", "x-service-apikey: " + c.key, "--format", "json"}, args...)
+	ended := c.packages.Run(t, clientTimeout, c.packages.Module(".bin/mcp-inspector"), args...)
 	var answer struct{ Result json.RawMessage }
 	if err := json.Unmarshal([]byte(ended.Stdout), &answer); err != nil {
 		t.Fatalf("%v ends with %d: %v: %s\n%s", args, ended.Code, err, ended.Stdout, ended.Stderr)
