@@ -75,7 +75,7 @@ func TestClients_CallEveryTool(t *testing.T) {
 	}{
 		{name: "Inspector", brief: true, open: func(_ *testing.T, s *everyTool, of string) toolClient {
 			return inspectorClient{s: s, packages: packages, key: s.tenants[of].APIKey}
-		}},		{name: "sdk 1.x", script: "sdk1.mjs"},
+		}}, {name: "sdk 1.x", script: "sdk1.mjs"},
 		{name: "sdk 1.x with a login", script: "sdk1.mjs", login: true},
 		{name: "client 2.x, older era", script: "sdk2.mjs", options: map[string]any{"mode": "legacy"}},
 		{name: "client 2.x, newest era", script: "sdk2.mjs", options: map[string]any{"mode": pinned}, shows: true},
@@ -83,7 +83,6 @@ func TestClients_CallEveryTool(t *testing.T) {
 		{name: "mcp-remote", script: "sdk1.mjs", options: map[string]any{"bridge": true}},
 		{name: "mcp-remote with a login", script: "sdk1.mjs", options: map[string]any{"bridge": true}, login: true},
 		{name: "go-sdk", open: goOpens},
-
 	}
 	var names []string
 	for _, client := range clients {
