@@ -180,7 +180,7 @@ type Store interface {
 // The errors of approvals.
 var (
 	// ErrNotFound is the error for an approval that does not exist, or is that of another owner or connection: callers cannot tell these apart.
-	ErrNotFound = fault.New(fault.NotFound, "there is no such request")
+	ErrNotFound = fault.New(fault.NotFound, "there is no such request to the owner, or it has expired long ago")
 	// ErrDecided is the error of a decision about what does not wait for it.
 	ErrDecided = fault.New(fault.Conflict, "This request has changed, was decided before, or has expired. Look at it again.")
 )

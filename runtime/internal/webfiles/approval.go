@@ -169,7 +169,9 @@ func (a *API) writeApproval(w http.ResponseWriter, r *http.Request, o fileOwner,
 	}
 	originals := a.originals(r.Context(), o.principal.Account.ID)
 	of := o // in the app of the approval, which may be another one than that of the files page
-	of.principal.App = account.App{ID: found.AppID, AccountID: found.AccountID}
+	if o.principal.App.ID != found.AppID {
+		of.principal.App = account.App{ID: found.AppID, AccountID: found.AccountID}
+	}
 	for _, step := range found.Steps {
 		shown, failure := a.stepView(r.Context(), of, step, func(item media.Item) pages.File { return a.fileView(of, originals, item, url.Values{}) })
 		if failure != nil {
@@ -192,17 +194,34 @@ func (a *API) stepView(ctx context.Context, of fileOwner, step approval.Step, vi
 	if step.ItemID == uuid.Nil {
 		return shown, nil
 	}
-	shown.FileID = step.ItemID.String()
+	shown.FileID, shown.Bytes = step.ItemID.String(), step.Bytes
 	item, err := a.Media.Get(ctx, of.principal, step.ItemID)
 	if fault.Is(err, fault.NotFound) {
 		shown.Missing = step.State == approval.StepWaiting && step.Operation != account.RestoreMedia
-		return shown, nil
+		return a.deletedStepView(ctx, of, step, shown)
 	}
 	if err != nil {
 		return shown, err
 	}
 	file := view(item)
 	shown.File, shown.Missing = &file, step.State == approval.StepWaiting && int64(item.Version) != step.Version
+	return shown, nil
+}
+
+// deletedStepView adds the file of a change that can be restored, so that an owner sees by its name what was deleted, or would be restored.
+func (a *API) deletedStepView(ctx context.Context, of fileOwner, step approval.Step, shown pages.ApprovalStep) (pages.ApprovalStep, error) {
+	deleted, err := a.Media.Deleted(ctx, of.principal, step.ItemID)
+	if fault.Is(err, fault.NotFound) {
+		return shown, nil
+	}
+	if err != nil {
+		return shown, err
+	}
+	file := a.deletedView(of, deleted)
+	if of.principal.App.Name == "" { // its thumbnails have addresses by the name
+		file.Thumbnail = ""
+	}
+	shown.File, shown.Deleted, shown.RestorableUntil = &file, true, deleted.RestorableUntil
 	return shown, nil
 }
 
