@@ -129,6 +129,29 @@ func TestPublishAndSettings_WaitForTheOwner(t *testing.T) {
 	}
 }
 
+// The e-mail comes once in ten minutes, so the files page of an owner names all that waits for him, and nothing else.
+func TestFilesPage_NamesWhatWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant, other := w.tenant(t, "studio"), w.tenant(t, "other", func(s *account.Spec) { s.Owners = []string{"else@example.org"} })
+	by, elsewhere := w.application(t, tenant), w.application(t, other)
+	foreign := w.asked(t, elsewhere, "delete_media", object{"mediaId": w.sealed(t, other, "c.txt")})
+	first := w.asked(t, by, "delete_media", object{"mediaId": w.sealed(t, tenant, "a.txt")})
+	b, p := w.open(t, first)
+	second := w.asked(t, by, "delete_media", object{"mediaId": w.sealed(t, tenant, "b.txt")}) // after the first was seen
+	names := func(q question) bool {
+		return strings.Contains(b.Get("/account/files").Text, "approval="+q.ApprovalID)
+	}
+	if !names(first) || !names(second) || names(foreign) {
+		t.Errorf("the files page names the first: %t, the second: %t, that of another account: %t", names(first), names(second), names(foreign))
+	}
+	decide(b, p, "deny")
+	w.Exec(t, `UPDATE approval SET expires_at = now() - interval '1 minute' WHERE id = '`+second.ApprovalID+`'`)
+	if names(first) || names(second) {
+		t.Error("the files page names what does not wait anymore")
+	}
+}
+
 // Nobody is asked about settings that an administrator has pinned, or that cannot have the value: the call fails at once.
 func TestSettings_NobodyIsAskedAboutWhatFails(t *testing.T) {
 	t.Parallel()

@@ -192,7 +192,7 @@ await scenario('a file that is rejected can be replaced by another one', async (
   const user = await person(of.page, true)
   await choose(user, join(options.files, 'Price list 2026.pdf'))
   await user.page.click('.upload button.main')
-  await waitFor(async () => (await user.text()).includes('Rejected'), 'the file to be rejected')
+  await waitFor(async () => (await user.text()).includes('another type'), 'the file to be rejected')
   await choose(user, picture)
   await Promise.all([user.page.waitForNavigation(), user.page.click('.upload button.main')])
   await user.expectText('The file has arrived', 'Desert road.png')

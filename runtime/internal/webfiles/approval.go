@@ -26,6 +26,7 @@ import (
 // Approvals are the requests of assistants and applications that wait for an owner. approval.Service implements it.
 type Approvals interface {
 	Find(ctx context.Context, id uuid.UUID) (approval.Approval, error)
+	Waiting(ctx context.Context, accountID uuid.UUID, most int) ([]approval.Approval, error)
 	Open(ctx context.Context, id uuid.UUID) error
 	Decide(ctx context.Context, decision approval.Decision) error
 }
@@ -62,6 +63,27 @@ func (a *API) showApproval(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	a.writeApproval(w, r, o, found, nil)
+}
+
+// mostWaiting is how many requests the files page names.
+const mostWaiting = 5
+
+// waiting returns what waits for the owners of an account, for the files page: the e-mail about it comes once in ten minutes. An account without
+// approvals costs nothing.
+func (a *API) waiting(ctx context.Context, o fileOwner) ([]pages.WaitingRequest, error) {
+	if a.Approvals == nil || !o.principal.Account.ToolPolicy.Approval.On() {
+		return nil, nil
+	}
+	waiting, err := a.Approvals.Waiting(ctx, o.principal.Account.ID, mostWaiting)
+	links := make([]pages.WaitingRequest, 0, len(waiting))
+	for _, one := range waiting {
+		link := pages.WaitingRequest{URL: oauthhttp.SessionURL(approvalPath, o.session, url.Values{"approval": {one.ID.String()}})}
+		if one.GrantID != uuid.Nil {
+			link.Application = cmp.Or(one.Actor.Name, "An application")
+		}
+		links = append(links, link)
+	}
+	return links, err
 }
 
 // findApproval returns an approval with the owner of its account. Who is none learns nothing of it.

@@ -276,6 +276,10 @@ func (a *API) writeFilesPage(w http.ResponseWriter, r *http.Request, o fileOwner
 		a.Login.ErrorPage(w, r, cmp.Or(message.err, err))
 		return
 	}
+	if page.Waiting, err = a.waiting(r.Context(), o); err != nil {
+		a.Login.ErrorPage(w, r, cmp.Or(message.err, err))
+		return
+	}
 	page.Notice = message.notice
 	if page.Running != nil {
 		page.Running.Shown = message.cancelled

@@ -56,6 +56,15 @@ type ApprovalStep struct {
 // ApprovalDetail is a field that would be changed.
 type ApprovalDetail struct{ Name, Value string }
 
+// WaitingRequest is a link to an approval that waits for the owner.
+type WaitingRequest struct {
+	// Application is the name that the application has chosen; empty = an assistant with an API key.
+	Application, URL string
+}
+
+// Asker returns who asks.
+func (r WaitingRequest) Asker() string { return ApprovalPage{Application: r.Application}.Asker() }
+
 // Approval writes the page on which an owner decides.
 func (p *Pages) Approval(w io.Writer, page ApprovalPage) error {
 	return p.render(w, p.approvalPage, view{Title: page.Heading(), HasError: page.Error != "", Wide: true, Use: []string{timesScript}, Page: page})
