@@ -12,11 +12,11 @@ import (
 const (
 	beginningCost = 0.2
 	wholeCost     = 0.05
-	readCost      = 4
+	readCost      = 6
 	// maxIndexCost bounds the first two: without the index, the last scan takes a quarter of it.
-	maxIndexCost = 20_000
+	maxIndexCost = 15_000
 	// So many times the items that may be found may be expected: a sample of rare words is not exact.
-	expectedTimes = 1.5
+	expectedTimes = 1
 )
 
 // wordSample is how many items have each word, among those that were examined.
@@ -38,7 +38,7 @@ func (s wordSample) choose(words []indexWord, most int) (chosen []indexWord) {
 				continue
 			}
 			// No word is known to be absent.
-			share := min(1, (float64(s.counts[i])+0.5)/float64(s.examined+1))
+			share := min(1, max(float64(s.counts[i]), 0.5)/float64(max(1, s.examined)))
 			listed := wholeCost
 			if one.prefix {
 				listed = beginningCost
