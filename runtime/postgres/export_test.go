@@ -114,6 +114,11 @@ func SearchStatements(scope media.Scope, query media.Query, after *media.Positio
 	if len(query.Words.Texts) > 0 {
 		words := indexWords(query.Words)
 		add("by words", bounds.settings())(search.byWords(words, bounds.gathered, wanted))
+		if search.byTime() {
+			part := search
+			part.part = true
+			add("by words of a part", bounds.settings())(part.byWords(words, bounds.gathered, wanted))
+		}
 		add("count by words", bounds.settings())(search.countByWords(words, bounds.counted))
 		add("count words", "")(search.countWords(words, bounds.firstScan))
 	}

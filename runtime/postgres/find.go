@@ -112,12 +112,33 @@ func (s Items) gatherByWords(ctx context.Context, search search, wanted, some in
 	if search.byTime() { // the last scan finds what more items have, as their order is that of the list
 		most /= 2
 	}
-	words, err := s.chooseWords(ctx, search, some, s.searches.firstScan+wanted, most)
-	if err != nil || len(words) == 0 {
+	choice, err := s.chooseWords(ctx, search, some, s.searches.firstScan+wanted, most, search.rangeReads(wanted))
+	if err != nil || len(choice.words) == 0 {
 		return media.Found{}, false, err
 	}
-	sql, args := search.byWords(words, most, wanted)
+	if choice.part < 1 {
+		if found, complete, err = s.gatherPart(ctx, search, choice, most, wanted); err != nil || complete || choice.expected > float64(most)/2 {
+			return found, complete, err
+		}
+	}
+	sql, args := search.byWords(choice.words, most, wanted)
 	return s.gatherBy(ctx, search, sql, args, most)
+}
+
+// gatherPart sorts the items of a part of a list by time that have words. If those are no page, it returns false if all items of the app that have the
+// words can be sorted; otherwise the list goes on after the part.
+func (s Items) gatherPart(ctx context.Context, search search, choice wordChoice, most, wanted int) (found media.Found, complete bool, err error) {
+	part, err := s.nextPart(ctx, search, choice.part)
+	if err != nil {
+		return media.Found{}, false, err
+	}
+	sql, args := part.byWords(choice.words, most, wanted)
+	found, complete, err = s.gatherBy(ctx, part, sql, args, most)
+	if err != nil || !complete || found.Skipped+len(found.Items) >= wanted {
+		return found, complete, err
+	}
+	found.Stopped = search.restOf(part)
+	return found, found.Stopped == nil || choice.expected > float64(most)/2, nil
 }
 
 // gatherByTerms sorts the items that have the terms of the search. It returns false if the search has
@@ -255,12 +276,12 @@ type countStatement struct {
 // countsByIndex returns the statements that count by the words of the search, and by its terms.
 func (s Items) countsByIndex(ctx context.Context, search search, newest media.Matches, examined int) (all []countStatement, err error) {
 	if len(search.query.Words.Texts) > 0 {
-		words, err := s.chooseWords(ctx, search, int(newest.Items), s.searches.firstScan, examined)
+		choice, err := s.chooseWords(ctx, search, int(newest.Items), s.searches.firstScan, examined, 0)
 		if err != nil {
 			return nil, err
 		}
-		if len(words) > 0 {
-			sql, args := search.countByWords(words, examined)
+		if len(choice.words) > 0 {
+			sql, args := search.countByWords(choice.words, examined)
 			all = append(all, countStatement{sql, args})
 		}
 	}

@@ -76,6 +76,8 @@ type search struct {
 	after *media.Position
 	// first and end bound the ids of the items: by the search, and by the position in a list by time.
 	first, end uuid.UUID
+	// part says that they are those of a part of the list, for a statement by words.
+	part bool
 }
 
 func newSearch(scope media.Scope, query media.Query, after *media.Position) search {

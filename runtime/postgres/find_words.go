@@ -106,7 +106,11 @@ func (s search) byWordsSQL(columns string, words []indexWord, args *arguments) s
 	for i, one := range words {
 		terms[i] = one.term
 	}
-	return `SELECT ` + columns + ` FROM item WHERE (sealed_at IS NULL) IS FALSE
+	within := ""
+	if s.part { // which the index of lists tells without a look at the items
+		within = "\n    AND app_id = $1 AND sealed_at IS NOT NULL AND id >= $7::uuid AND id < $8::uuid"
+	}
+	return `SELECT ` + columns + ` FROM item WHERE (sealed_at IS NULL) IS FALSE` + within + `
     AND item_words(app_id, ` + searchedText + `)
         @@ (SELECT string_agg('''' || to_hex(uuid_hash_extended($1, 0)) || word, ' & ')::tsquery FROM unnest(` + args.add(terms) + `::text[]) AS t (word)) LIMIT $9::bigint + 1`
 }
