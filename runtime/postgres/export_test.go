@@ -156,3 +156,17 @@ func (s Uploads) OpenTogether(ctx context.Context, scopes []media.Scope) error {
 	_, err := s.openUploads(ctx, noLockTimeout, requests)
 	return err
 }
+
+// ChooseWords returns what the index looks for, and in which part of the list, if so many of the examined items have each of the words.
+func ChooseWords(text media.Words, counts []int64, examined, items int64, most, reads, lastScan int) (terms []string, part float64) {
+	choice := wordSample{counts: counts, examined: examined, items: items}.choose(indexWords(text), most, reads, lastScan)
+	for _, word := range choice.words {
+		terms = append(terms, word.term)
+	}
+	return terms, choice.part
+}
+
+// SpanStatement is the one that reads the first and the last item of an app.
+func SpanStatement(scope media.Scope) Statement {
+	return Statement{spanSQL, []any{scope.AppID, uuid.Nil}, ""}
+}

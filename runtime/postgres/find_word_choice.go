@@ -134,20 +134,20 @@ func (s search) rangeReads(wanted int) int {
 	return rangeReadsMore * wanted
 }
 
-// countAppSQL is how many items an app has, and spanSQL which are the first and the last one.
+// countAppSQL is how many items an app has, and spanSQL which are the first and the last one, if there are any.
 const (
 	countAppSQL = `-- name: CountApp :one
 SELECT coalesce(sum(public_items + private_items), 0)::bigint FROM app_total WHERE app_id = $1`
 	spanSQL = `-- name: AppSpan :one
-SELECT oldest.id, newest.id FROM (SELECT id FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL ORDER BY id LIMIT 1) AS oldest,
-    (SELECT id FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL ORDER BY id DESC LIMIT 1) AS newest`
+SELECT coalesce((SELECT id FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL ORDER BY id LIMIT 1), $2),
+    coalesce((SELECT id FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL ORDER BY id DESC LIMIT 1), $2)`
 )
 
 // nextPart returns the search among the next items of the list, about such a part of those of the app: uploads came at an even pace, as far as the
 // first and the last one tell. If they did not, fewer or more items are in it.
 func (s Items) nextPart(ctx context.Context, search search, part float64) (search, error) {
 	var oldest, newest uuid.UUID
-	if err := s.pool.QueryRow(ctx, spanSQL, search.scope.AppID).Scan(&oldest, &newest); err != nil {
+	if err := s.pool.QueryRow(ctx, spanSQL, search.scope.AppID, uuid.Nil).Scan(&oldest, &newest); err != nil {
 		return search, err
 	}
 	first, last := max(idTime(oldest), idTime(search.first)), min(idTime(newest), idTime(search.end))
