@@ -20,11 +20,11 @@ async function scenario(name, act) {
   console.log(JSON.stringify({ scenario: name, problem, took: (performance.now() - began) / 1000 }))
 }
 
-// take writes a picture for the documentation, in which every time is the same one.
+// take writes a picture for the documentation, in which the times are always the same ones.
 async function take(user, name, width, height) {
   await look(user, async () => {
     await user.page.evaluate(() => Promise.all([...document.images].map((image) => image.decode())))
-    await user.page.evaluate(() => { for (const time of document.querySelectorAll('time')) time.textContent = 'Nov 29, 2026, 10:00 AM' })
+    await user.page.evaluate(() => { [...document.querySelectorAll('time')].forEach((time, n) => { time.textContent = `Nov ${29 + n}, 2026, 10:00 AM` }) })
     await writeFile(join(options.scratch, name), await user.page.screenshot())
   }, { light: { width, height, scheme: 'light', scale: 1 } })
 }
