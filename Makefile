@@ -76,6 +76,8 @@ generate: tools helm ## Regenerate CRDs and their reference, deepcopy, RBAC, SQL
 	cd runtime/postgres && $(TOOLS)/sqlc generate
 	PATH="$(TOOLS):$$PATH" go generate ./api/... ./controllers/... ./runtime/...
 	go run ./hack/metrics .
+	go run ./runtime/internal/mcp/rendertools > hack/mcptasks/tools.json.new && mv hack/mcptasks/tools.json.new hack/mcptasks/tools.json
+	go run ./hack/tooltokens .
 	go run ./hack/kustomization . $(TOOLS)/helm
 	go run ./runtime/internal/api/renderspec > clients/openapi.json
 	PATH="$(TOOLS):$$PATH" go -C clients/go generate ./...
