@@ -66,3 +66,28 @@ func Find(tools []Tool, name string) (Tool, bool) {
 	}
 	return tools[at], true
 }
+
+// Reads reports whether a tool changes nothing, as its annotations say.
+func (t Tool) Reads() bool {
+	var tool struct {
+		Annotations struct {
+			ReadOnlyHint bool `json:"readOnlyHint"`
+		} `json:"annotations"`
+	}
+	return json.Unmarshal(t.Text, &tool) == nil && tool.Annotations.ReadOnlyHint
+}
+
+// Reads reports whether the tool with a name changes nothing.
+func Reads() (func(name string) bool, error) {
+	sets, err := Toolsets()
+	if err != nil {
+		return nil, err
+	}
+	reading := map[string]bool{}
+	for _, set := range sets {
+		for _, tool := range set.Tools {
+			reading[tool.Name] = tool.Reads()
+		}
+	}
+	return func(name string) bool { return reading[name] }, nil
+}
