@@ -184,7 +184,8 @@ func (v values) save(call Call, result json.RawMessage, plan bool) (values, erro
 	if len(call.Save) == 0 {
 		return v, nil
 	}
-	known := maps.Clone(v)
+	known := values{}
+	maps.Copy(known, v)
 	for name, path := range call.Save {
 		value, ok := at(result, path)
 		if !ok && !plan {
