@@ -30,7 +30,9 @@ func TestListTools_AreThoseThatAServiceLists(t *testing.T) {
 			must(t, json.Unmarshal(text, &decoded))
 			made[tool.Name] = decoded
 		}
-		var message struct{ Result struct{ Tools []map[string]any } }
+		var message struct {
+			Result struct{ Tools []map[string]any }
+		}
 		must(t, json.Unmarshal(rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, apiKey(one.Key)).Body, &message))
 		if len(message.Result.Tools) != len(made) {
 			t.Errorf("%s: the service lists %d tools, ListTools %d", name, len(message.Result.Tools), len(made))
