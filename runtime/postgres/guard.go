@@ -51,9 +51,9 @@ func ceilingsJSON(ceilings account.Ceilings) []byte {
 // What is counted of a connection. The names are stored.
 const (
 	useBulkDeletes = "bulk deletes"
-	useDeletes     = "deletes"
-	useUploadBytes = "upload bytes"
-	useFetches     = "fetches"
+	useDeletes     = string(account.CeilingDeletes)
+	useUploadBytes = string(account.CeilingUploadBytes)
+	useFetches     = string(account.CeilingFetches)
 )
 
 // use is something that a ceiling bounds.
