@@ -169,7 +169,9 @@ func (a *API) writeApproval(w http.ResponseWriter, r *http.Request, o fileOwner,
 	}
 	originals := a.originals(r.Context(), o.principal.Account.ID)
 	of := o // in the app of the approval, which may be another one than that of the files page
-	of.principal.App = account.App{ID: found.AppID, AccountID: found.AccountID}
+	if found.AppID != o.principal.App.ID {
+		of.principal.App = account.App{ID: found.AppID, AccountID: found.AccountID}
+	}
 	for _, step := range found.Steps {
 		shown, failure := a.stepView(r.Context(), of, step, func(item media.Item) pages.File { return a.fileView(of, originals, item, url.Values{}) })
 		if failure != nil {
@@ -186,24 +188,49 @@ func (a *API) writeApproval(w http.ResponseWriter, r *http.Request, o fileOwner,
 	a.Login.WritePage(w, r, status, pictures, func(to io.Writer) error { return a.Pages.Approval(to, page) })
 }
 
-// stepView returns a change as the page shows it. Of a file that is not there anymore it has the id.
+// stepView returns a change as the page shows it. Of a file that has ended it has the id.
 func (a *API) stepView(ctx context.Context, of fileOwner, step approval.Step, view func(media.Item) pages.File) (pages.ApprovalStep, error) {
 	shown := pages.ApprovalStep{Tool: string(step.Operation), State: string(step.State), Failure: step.Failure, Details: detailsOf(step.Arguments)}
 	if step.ItemID == uuid.Nil {
 		return shown, nil
 	}
 	shown.FileID = step.ItemID.String()
-	item, err := a.Media.Get(ctx, of.principal, step.ItemID)
+	item, deleted, err := a.itemOrDeleted(ctx, of, step.ItemID)
 	if fault.Is(err, fault.NotFound) {
-		shown.Missing = step.State == approval.StepWaiting && step.Operation != account.RestoreMedia
+		shown.Missing = step.State == approval.StepWaiting
 		return shown, nil
 	}
 	if err != nil {
 		return shown, err
 	}
 	file := view(item)
-	shown.File, shown.Missing = &file, step.State == approval.StepWaiting && int64(item.Version) != step.Version
+	if deleted {
+		file = a.deletedView(of, item)
+	}
+	changed := int64(item.Version) != step.Version || deleted != (step.Operation == account.RestoreMedia)
+	shown.File, shown.Missing = &file, step.State == approval.StepWaiting && changed
 	return shown, nil
+}
+
+// itemOrDeleted returns an item, also one that was deleted and can be restored: the owner is asked about that, and sees what was deleted.
+func (a *API) itemOrDeleted(ctx context.Context, of fileOwner, id uuid.UUID) (item media.Item, deleted bool, err error) {
+	if item, err = a.Media.Get(ctx, of.principal, id); !fault.Is(err, fault.NotFound) {
+		return item, false, err
+	}
+	found, err := a.Media.Deleted(ctx, of.principal, id)
+	return found.Item, true, err
+}
+
+// deletedView returns a deleted file as the page shows it. Only that of the Default App has a thumbnail: the address of another one needs the
+// name of its app.
+func (a *API) deletedView(of fileOwner, item media.Item) pages.File {
+	view := a.commonView(item)
+	if of.principal.App.Name == account.DefaultApp && a.may(of.principal, account.ListDeletedMedia) {
+		if view.Thumbnail = a.deletedThumbnailURL(of, item); view.Thumbnail != "" {
+			view.Width, view.Height = item.Facts.Width, item.Facts.Height
+		}
+	}
+	return view
 }
 
 // maxDetail bounds the length of a value that the page shows, in characters.

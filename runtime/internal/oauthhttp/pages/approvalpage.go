@@ -3,6 +3,9 @@ package pages
 import (
 	"io"
 	"net/url"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -94,7 +97,7 @@ func (p ApprovalPage) query() string {
 
 // stepWords say what is done, by the operation.
 var stepWords = map[string]string{
-	"delete_media": "Delete", "update_media": "Change", "seal_media": "Publish", "restore_media": "Restore as a public file", "update_media_settings": "Change the image settings",
+	"delete_media": "Delete", "update_media": "Make public", "seal_media": "Publish", "restore_media": "Restore as a public file", "update_media_settings": "Change the image settings",
 }
 
 // What returns what is done in words. An operation that this version does not know is shown as it is.
@@ -103,6 +106,23 @@ func (s ApprovalStep) What() string {
 		return words
 	}
 	return sanitize(s.Tool)
+}
+
+// Summary says how many changes of each kind there are: it is above the buttons, and the changes are below them.
+func (p ApprovalPage) Summary() string {
+	var kinds []string
+	counts := map[string]int{}
+	for _, step := range p.Steps {
+		kind := step.What()
+		if counts[kind]++; counts[kind] == 1 {
+			kinds = append(kinds, kind)
+		}
+	}
+	slices.Sort(kinds)
+	for i, kind := range kinds {
+		kinds[i] = kind + ": " + strconv.Itoa(counts[kind])
+	}
+	return strings.Join(kinds, ", ")
 }
 
 // outcomeWords say what became of a change.
