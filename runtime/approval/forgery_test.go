@@ -269,6 +269,11 @@ func TestAllowed_OnlyWhatTheOwnerHasSeen(t *testing.T) {
 					t.Errorf("the step is %s, want %s", got, one.outcome)
 				}
 			}
+			if one.outcome == "changed" { // a model must not take it for a change that was made
+				if got := w.told(t, by, q); got.Results[0].Outcome != "outdated" {
+					t.Errorf("get_approval tells %+v", got)
+				}
+			}
 		})
 	}
 }

@@ -15,13 +15,13 @@ func TestPage_ShowsWhatWasDeleted(t *testing.T) {
 	w.Exec(t, `UPDATE item SET access = 'public' WHERE id = '`+item+`'`)
 	q := w.asked(t, by, "delete_media", object{"mediaId": item})
 	b, p := w.open(t, q)
-	p.Says(t, http.StatusOK, "payroll.txt", "Delete: 1")
+	p.Says(t, http.StatusOK, "Delete payroll.txt")
 	decide(b, p, "allow")
 	w.carryOut(t, q)
 	b.Get(q.path()).Says(t, http.StatusOK, "payroll.txt", "Done")
 	q = w.asked(t, by, "restore_media", object{"mediaId": item})
 	b, p = w.open(t, q)
-	p.Says(t, http.StatusOK, "payroll.txt", "Restore as a public file: 1")
+	p.Says(t, http.StatusOK, "Restore as a public file payroll.txt")
 	decide(b, p, "allow")
 	w.carryOut(t, q)
 	w.Counts(t, 1, "items that are public again", `SELECT count(*) FROM item WHERE id = $1 AND access = 'public'`, item)
@@ -39,5 +39,5 @@ func TestPage_CountsTheKindsOfChangesAboveTheButtons(t *testing.T) {
 	}
 	q := w.asked(t, by, "update_media", object{"mediaId": w.sealed(t, tenant, "payroll.txt"), "access": "public"})
 	_, p := w.open(t, q)
-	p.Says(t, http.StatusOK, "Delete: 3, Make public: 1", "payroll.txt")
+	p.Says(t, http.StatusOK, "Delete 3 files", "Make public payroll.txt")
 }

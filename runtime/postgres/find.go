@@ -29,7 +29,7 @@ func (s Items) findItems(ctx context.Context, search search, wanted int) (media.
 		if err != nil || found.Stopped == nil {
 			return found, err
 		}
-		if found, complete, err := s.gather(ctx, search, wanted, s.isCommon(found, wanted)); err != nil || complete {
+		if found, complete, err := s.gather(ctx, search, wanted, found); err != nil || complete {
 			return found, err
 		}
 	}
@@ -85,10 +85,10 @@ func (s Items) isCommon(found media.Found, wanted int) bool {
 }
 
 // gather sorts the items that have the words or the terms of the search, or are of its time. It returns false if those are too many. Those with the
-// words are not looked for if the words are common.
-func (s Items) gather(ctx context.Context, search search, wanted int, common bool) (found media.Found, complete bool, err error) {
-	if !common {
-		found, complete, err = s.gatherByWords(ctx, search, wanted)
+// words are not looked for if the first scan found so many that they are common.
+func (s Items) gather(ctx context.Context, search search, wanted int, first media.Found) (found media.Found, complete bool, err error) {
+	if !s.isCommon(first, wanted) {
+		found, complete, err = s.gatherByWords(ctx, search, wanted, first.Skipped+len(first.Items))
 	}
 	if err == nil && !complete {
 		found, complete, err = s.gatherByTerms(ctx, search, wanted)
@@ -102,8 +102,9 @@ func (s Items) gather(ctx context.Context, search search, wanted int, common boo
 	return found, complete, err
 }
 
-// gatherByWords sorts the items that have the words of the search. It returns false if the search has none, or if too many items have them.
-func (s Items) gatherByWords(ctx context.Context, search search, wanted int) (found media.Found, complete bool, err error) {
+// gatherByWords sorts the items that have the words of the search, of which the first scan found some. It returns false if the search has none, or if
+// too many items have them.
+func (s Items) gatherByWords(ctx context.Context, search search, wanted, some int) (found media.Found, complete bool, err error) {
 	if search.query.Drafts || len(search.query.Words.Texts) == 0 {
 		return media.Found{}, false, nil
 	}
@@ -111,12 +112,33 @@ func (s Items) gatherByWords(ctx context.Context, search search, wanted int) (fo
 	if search.byTime() { // the last scan finds what more items have, as their order is that of the list
 		most /= 2
 	}
-	sets, err := s.wordSets(ctx, search, most)
-	for i := 0; err == nil && !complete && i < len(sets); i++ {
-		sql, args := search.byWords(sets[i], most, wanted)
-		found, complete, err = s.gatherBy(ctx, search, sql, args, most)
+	choice, err := s.chooseWords(ctx, search, some, s.searches.firstScan+wanted, most, search.rangeReads(wanted))
+	if err != nil || len(choice.words) == 0 {
+		return media.Found{}, false, err
 	}
-	return found, complete, err
+	if choice.part < 1 {
+		if found, complete, err = s.gatherPart(ctx, search, choice, most, wanted); err != nil || complete || choice.expected > float64(most)/2 {
+			return found, complete, err
+		}
+	}
+	sql, args := search.byWords(choice.words, most, wanted)
+	return s.gatherBy(ctx, search, sql, args, most)
+}
+
+// gatherPart sorts the items of a part of a list by time that have words. If those are no page, it returns false if all items of the app that have the
+// words can be sorted; otherwise the list goes on after the part.
+func (s Items) gatherPart(ctx context.Context, search search, choice wordChoice, most, wanted int) (found media.Found, complete bool, err error) {
+	part, err := s.nextPart(ctx, search, choice.part)
+	if err != nil {
+		return media.Found{}, false, err
+	}
+	sql, args := part.byWords(choice.words, most, wanted)
+	found, complete, err = s.gatherBy(ctx, part, sql, args, most)
+	if err != nil || !complete || found.Skipped+len(found.Items) >= wanted {
+		return found, complete, err
+	}
+	found.Stopped = search.restOf(part)
+	return found, found.Stopped == nil || choice.expected > float64(most)/2, nil
 }
 
 // gatherByTerms sorts the items that have the terms of the search. It returns false if the search has
@@ -219,7 +241,7 @@ func (s Items) countMatches(ctx context.Context, search search) (media.Matches, 
 		return newest, err
 	}
 	if newest.Items*commonPart < int64(s.searches.firstScan) {
-		statements, err := s.countsByIndex(ctx, search, s.searches.counted)
+		statements, err := s.countsByIndex(ctx, search, newest, s.searches.counted)
 		if err != nil {
 			return newest, err
 		}
@@ -252,14 +274,14 @@ type countStatement struct {
 }
 
 // countsByIndex returns the statements that count by the words of the search, and by its terms.
-func (s Items) countsByIndex(ctx context.Context, search search, examined int) (all []countStatement, err error) {
+func (s Items) countsByIndex(ctx context.Context, search search, newest media.Matches, examined int) (all []countStatement, err error) {
 	if len(search.query.Words.Texts) > 0 {
-		sets, err := s.wordSets(ctx, search, examined)
+		choice, err := s.chooseWords(ctx, search, int(newest.Items), s.searches.firstScan, examined, 0)
 		if err != nil {
 			return nil, err
 		}
-		for _, words := range sets {
-			sql, args := search.countByWords(words, examined)
+		if len(choice.words) > 0 {
+			sql, args := search.countByWords(choice.words, examined)
 			all = append(all, countStatement{sql, args})
 		}
 	}

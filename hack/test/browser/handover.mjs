@@ -97,6 +97,25 @@ await scenario('a person without a script hands over a file, by keyboard', async
   await user.close()
 })
 
+// The script said what the service said to programs: "the upload signature permits image/*".
+await scenario('a file that is not asked for is rejected in plain words, and another one is taken', async () => {
+  const of = await tool('request_upload', { types: ['image/*'], maxBytes: 1 << 20 })
+  const user = await person(of.page, true)
+  const hand = async (path, ...texts) => {
+    await choose(user, path)
+    await user.page.click('.upload button.main')
+    for (const text of texts) await waitFor(async () => (await user.text()).includes(text), text)
+    expect(!(await user.text()).includes('signature'), `the page says ${await user.text()}`)
+  }
+  await hand(options.large, 'The file is too large. Choose a smaller one.')
+  await hand(join(options.files, 'Price list 2026.pdf'), 'The file is of another type than those that are asked for.')
+  await choose(user, picture)
+  await Promise.all([user.page.waitForNavigation(), user.page.click('.upload button.main')])
+  await user.expectText('The file has arrived', 'Desert road.png')
+  same((await tool('get_upload', { uploadId: of.uploadId })).state, 'uploaded', 'the state')
+  await user.close()
+})
+
 await scenario('the page is accessible in every state', async () => {
   const of = await tool('request_upload', { caption: 'Rhabarberbarbarabarbarbarenbartbarbierbierbarbärbel'.repeat(3), fileName: 'the-name-of-a-file-that-is-very-long-and-has-no-space-at-all-in-it.png', types: ['image/*', 'application/pdf'] })
   const user = await person(of.page, true)
@@ -173,7 +192,7 @@ await scenario('a file that is rejected can be replaced by another one', async (
   const user = await person(of.page, true)
   await choose(user, join(options.files, 'Price list 2026.pdf'))
   await user.page.click('.upload button.main')
-  await waitFor(async () => (await user.text()).includes('Rejected'), 'the file to be rejected')
+  await waitFor(async () => (await user.text()).includes('another type'), 'the file to be rejected')
   await choose(user, picture)
   await Promise.all([user.page.waitForNavigation(), user.page.click('.upload button.main')])
   await user.expectText('The file has arrived', 'Desert road.png')

@@ -105,7 +105,7 @@ func owners() (studio, both, galleries []string) {
 	for n := range 10 {
 		both = append(both, fmt.Sprintf("twice-%d@people.example", n))
 	}
-	for n := range 26 {
+	for n := range 34 {
 		galleries = append(galleries, fmt.Sprintf("gallery-%d@people.example", n))
 	}
 	return append(studio, "ana.lopez@example.org"), append(both, "bo.winter@example.org"), append(galleries, "lea.moreau@example.org", "noa.meyer@example.org", "max.full@example.org")

@@ -82,8 +82,8 @@ func askedResult() properties {
 // approvalTools returns the tool of accounts in which changes wait for a yes.
 func (a *API) approvalTools() []tool {
 	states := enum(string(approval.Waiting), string(approval.Allowed), string(approval.Denied), string(approval.Expired), string(approval.Done))
-	steps := enum(string(approval.StepWaiting), string(approval.StepDone), string(approval.StepChanged), string(approval.StepFailed))
-	step := outputObject(prop("tool", str(), "Name of the tool that was called."), prop("outcome", steps, "done: the change was made, once. changed: nothing was done, since the item was changed or deleted since the owner was asked. failed: nothing was done."))
+	steps := enum(string(approval.StepWaiting), string(approval.StepDone), outcomeOutdated, string(approval.StepFailed), string(approval.Denied), string(approval.Expired))
+	step := outputObject(prop("tool", str(), "Name of the tool that was called."), prop("outcome", steps, "done: the change was made, once. outdated: nothing was done, since the item was changed or deleted after the owner was asked. failed, denied and expired: nothing was done."))
 	step.Properties = append(step.Properties,
 		prop("mediaId", uuidString(), "Id of the item; absent for the settings."),
 		prop("detail", str(), "Why nothing was done; absent otherwise."))
@@ -113,10 +113,24 @@ type approvalDocument struct {
 }
 
 type approvalResult struct {
-	Tool    account.Operation  `json:"tool"`
-	Outcome approval.StepState `json:"outcome"`
-	MediaID *uuid.UUID         `json:"mediaId,omitempty"`
-	Detail  string             `json:"detail,omitempty"`
+	Tool    account.Operation `json:"tool"`
+	Outcome string            `json:"outcome"`
+	MediaID *uuid.UUID        `json:"mediaId,omitempty"`
+	Detail  string            `json:"detail,omitempty"`
+}
+
+// outcomeOutdated is approval.StepChanged for a model, to which update_media says changed of what it has changed.
+const outcomeOutdated = "outdated"
+
+// outcomeOf returns what became of a change: nothing waits anymore in an approval that was denied, or has expired.
+func outcomeOf(found approval.Approval, step approval.Step) string {
+	switch {
+	case step.State == approval.StepChanged:
+		return outcomeOutdated
+	case step.State == approval.StepWaiting && (found.State == approval.Denied || found.State == approval.Expired):
+		return string(found.State)
+	}
+	return string(step.State)
 }
 
 func (a *API) getApproval(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
@@ -134,7 +148,7 @@ func (a *API) getApproval(ctx context.Context, identity auth.Identity, args *arg
 	document := approvalDocument{ApprovalID: found.ID, State: found.State, URL: a.approvalURL(found.ID), ExpiresAt: found.ExpiresAt.UTC().Truncate(time.Second), Summary: found.Summary(),
 		Results: make([]approvalResult, 0, len(found.Steps))}
 	for _, step := range found.Steps {
-		result := approvalResult{Tool: step.Operation, Outcome: step.State, Detail: step.Failure}
+		result := approvalResult{Tool: step.Operation, Outcome: outcomeOf(found, step), Detail: step.Failure}
 		if step.ItemID != uuid.Nil {
 			result.MediaID = new(step.ItemID)
 		}

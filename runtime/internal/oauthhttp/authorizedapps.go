@@ -37,7 +37,7 @@ func (a *API) showAuthorizedApps(w http.ResponseWriter, r *http.Request) {
 	for _, app := range apps {
 		page.Apps = append(page.Apps, a.authorizedAppView(app))
 	}
-	a.page(w, r, http.StatusOK, "", func(to io.Writer) error { return a.Pages.AuthorizedApps(to, page) })
+	a.WritePage(w, r, http.StatusOK, nil, func(to io.Writer) error { return a.Pages.AuthorizedApps(to, page) })
 }
 
 // requireUser returns the session of the logged-in user, and extends it, or responds: it starts a login

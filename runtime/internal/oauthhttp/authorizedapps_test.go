@@ -133,7 +133,7 @@ func TestAuthorizedApps_SaysUseAndLimits(t *testing.T) {
 	}
 	w.Change(t, tenant, func(s *account.Spec) { s.ToolPolicy = account.ToolPolicy{ReadOnly: true} })
 	p = b.Get("/account/connections?request=" + p.Fields().Get("request"))
-	p.Says(t, http.StatusOK, "The administrator of this account permits no changes: only to look.", used.UTC().Format("2 January 2006, 15:04 UTC"))
+	p.Says(t, http.StatusOK, "The administrator of this account permits no changes: only to look.", used.UTC().Format("2 Jan 2006, 15:04 UTC"))
 	if !strings.Contains(p.Text, "<dt>Requests</dt> <dd>42</dd>") {
 		t.Errorf("the requests are not counted: %s", p.Text)
 	}

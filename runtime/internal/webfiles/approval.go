@@ -26,6 +26,7 @@ import (
 // Approvals are the requests of assistants and applications that wait for an owner. approval.Service implements it.
 type Approvals interface {
 	Find(ctx context.Context, id uuid.UUID) (approval.Approval, error)
+	Waiting(ctx context.Context, accountID uuid.UUID, most int) ([]approval.Approval, error)
 	Open(ctx context.Context, id uuid.UUID) error
 	Decide(ctx context.Context, decision approval.Decision) error
 }
@@ -62,6 +63,27 @@ func (a *API) showApproval(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	a.writeApproval(w, r, o, found, nil)
+}
+
+// mostWaiting is how many requests the files page names.
+const mostWaiting = 5
+
+// waiting returns what waits for the owners of an account, for the files page: the e-mail about it comes once in ten minutes. An account without
+// approvals costs nothing.
+func (a *API) waiting(ctx context.Context, o fileOwner) ([]pages.WaitingRequest, error) {
+	if a.Approvals == nil || !o.principal.Account.ToolPolicy.Approval.On() {
+		return nil, nil
+	}
+	waiting, err := a.Approvals.Waiting(ctx, o.principal.Account.ID, mostWaiting)
+	links := make([]pages.WaitingRequest, 0, len(waiting))
+	for _, one := range waiting {
+		link := pages.WaitingRequest{URL: oauthhttp.SessionURL(approvalPath, o.session, url.Values{"approval": {one.ID.String()}})}
+		if one.GrantID != uuid.Nil {
+			link.Application = cmp.Or(one.Actor.Name, "An application")
+		}
+		links = append(links, link)
+	}
+	return links, err
 }
 
 // findApproval returns an approval with the owner of its account. Who is none learns nothing of it.
@@ -169,7 +191,7 @@ func (a *API) writeApproval(w http.ResponseWriter, r *http.Request, o fileOwner,
 	}
 	originals := a.originals(r.Context(), o.principal.Account.ID)
 	of := o // in the app of the approval, which may be another one than that of the files page
-	if found.AppID != o.principal.App.ID {
+	if o.principal.App.ID != found.AppID {
 		of.principal.App = account.App{ID: found.AppID, AccountID: found.AccountID}
 	}
 	for _, step := range found.Steps {
@@ -188,49 +210,41 @@ func (a *API) writeApproval(w http.ResponseWriter, r *http.Request, o fileOwner,
 	a.Login.WritePage(w, r, status, pictures, func(to io.Writer) error { return a.Pages.Approval(to, page) })
 }
 
-// stepView returns a change as the page shows it. Of a file that has ended it has the id.
+// stepView returns a change as the page shows it. Of a file that is not there anymore it has the id.
 func (a *API) stepView(ctx context.Context, of fileOwner, step approval.Step, view func(media.Item) pages.File) (pages.ApprovalStep, error) {
 	shown := pages.ApprovalStep{Tool: string(step.Operation), State: string(step.State), Failure: step.Failure, Details: detailsOf(step.Arguments)}
 	if step.ItemID == uuid.Nil {
 		return shown, nil
 	}
-	shown.FileID = step.ItemID.String()
-	item, deleted, err := a.itemOrDeleted(ctx, of, step.ItemID)
+	shown.FileID, shown.Bytes = step.ItemID.String(), step.Bytes
+	item, err := a.Media.Get(ctx, of.principal, step.ItemID)
 	if fault.Is(err, fault.NotFound) {
-		shown.Missing = step.State == approval.StepWaiting
-		return shown, nil
+		shown.Missing = step.State == approval.StepWaiting && step.Operation != account.RestoreMedia
+		return a.deletedStepView(ctx, of, step, shown)
 	}
 	if err != nil {
 		return shown, err
 	}
 	file := view(item)
-	if deleted {
-		file = a.deletedView(of, item)
-	}
-	changed := int64(item.Version) != step.Version || deleted != (step.Operation == account.RestoreMedia)
-	shown.File, shown.Missing = &file, step.State == approval.StepWaiting && changed
+	shown.File, shown.Missing = &file, step.State == approval.StepWaiting && int64(item.Version) != step.Version
 	return shown, nil
 }
 
-// itemOrDeleted returns an item, also one that was deleted and can be restored: the owner is asked about that, and sees what was deleted.
-func (a *API) itemOrDeleted(ctx context.Context, of fileOwner, id uuid.UUID) (item media.Item, deleted bool, err error) {
-	if item, err = a.Media.Get(ctx, of.principal, id); !fault.Is(err, fault.NotFound) {
-		return item, false, err
+// deletedStepView adds the file of a change that can be restored, so that an owner sees by its name what was deleted, or would be restored.
+func (a *API) deletedStepView(ctx context.Context, of fileOwner, step approval.Step, shown pages.ApprovalStep) (pages.ApprovalStep, error) {
+	deleted, err := a.Media.Deleted(ctx, of.principal, step.ItemID)
+	if fault.Is(err, fault.NotFound) {
+		return shown, nil
 	}
-	found, err := a.Media.Deleted(ctx, of.principal, id)
-	return found.Item, true, err
-}
-
-// deletedView returns a deleted file as the page shows it. Only that of the Default App has a thumbnail: the address of another one needs the
-// name of its app.
-func (a *API) deletedView(of fileOwner, item media.Item) pages.File {
-	view := a.commonView(item)
-	if of.principal.App.Name == account.DefaultApp && a.may(of.principal, account.ListDeletedMedia) {
-		if view.Thumbnail = a.deletedThumbnailURL(of, item); view.Thumbnail != "" {
-			view.Width, view.Height = item.Facts.Width, item.Facts.Height
-		}
+	if err != nil {
+		return shown, err
 	}
-	return view
+	file := a.deletedView(of, deleted)
+	if of.principal.App.Name == "" { // its thumbnails have addresses by the name
+		file.Thumbnail = ""
+	}
+	shown.File, shown.Deleted, shown.RestorableUntil = &file, true, deleted.RestorableUntil
+	return shown, nil
 }
 
 // maxDetail bounds the length of a value that the page shows, in characters.

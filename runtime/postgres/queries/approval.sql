@@ -78,6 +78,10 @@ SELECT *, (expires_at <= now())::boolean AS expired FROM approval WHERE id = $1;
 -- name: ApprovalSteps :many
 SELECT * FROM approval_step WHERE approval_id = $1 ORDER BY id;
 
+-- name: WaitingApprovals :many
+-- What waits for the owners of an account, the oldest first.
+SELECT id, grant_id, actor FROM approval WHERE account_id = sqlc.arg(account_id) AND state = 'waiting' AND expires_at > now() ORDER BY created_at, id LIMIT sqlc.arg(most)::int;
+
 -- name: OpenApproval :exec
 UPDATE approval SET opened_at = now() WHERE id = $1 AND state = 'waiting' AND opened_at IS NULL;
 

@@ -499,6 +499,42 @@ func (q *Queries) UseEnds(ctx context.Context, arg UseEndsParams) (float64, erro
 	return seconds, err
 }
 
+const waitingApprovals = `-- name: WaitingApprovals :many
+SELECT id, grant_id, actor FROM approval WHERE account_id = $1 AND state = 'waiting' AND expires_at > now() ORDER BY created_at, id LIMIT $2::int
+`
+
+type WaitingApprovalsParams struct {
+	AccountID uuid.UUID
+	Most      int32
+}
+
+type WaitingApprovalsRow struct {
+	ID      uuid.UUID
+	GrantID pgtype.UUID
+	Actor   string
+}
+
+// What waits for the owners of an account, the oldest first.
+func (q *Queries) WaitingApprovals(ctx context.Context, arg WaitingApprovalsParams) ([]WaitingApprovalsRow, error) {
+	rows, err := q.db.Query(ctx, waitingApprovals, arg.AccountID, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WaitingApprovalsRow
+	for rows.Next() {
+		var i WaitingApprovalsRow
+		if err := rows.Scan(&i.ID, &i.GrantID, &i.Actor); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const waitingWith = `-- name: WaitingWith :one
 SELECT a.id FROM approval a JOIN approval_step s ON s.approval_id = a.id
 WHERE a.account_id = $1 AND a.connection = $2 AND a.state = 'waiting' AND a.expires_at > now() AND s.digest = ANY ($3::bytea[])
