@@ -59,6 +59,8 @@ type Guard struct {
 	Connection string
 	Approval   Approval
 	Ceilings   Ceilings
+	// Owners are the addresses of the owners as events have them, where deletes wait: what someone has allowed in advance ends with the ownership.
+	Owners []string
 	// Approved is set for a change that an owner has allowed.
 	Approved *ApprovedStep
 }
@@ -96,6 +98,11 @@ func (p Principal) AsConnection(connection string) Principal {
 		return p
 	}
 	p.Guard = &Guard{Connection: connection, Approval: policy.Approval, Ceilings: policy.Ceilings}
+	if policy.Approval.Delete != "" {
+		for _, owner := range p.Account.Owners {
+			p.Guard.Owners = append(p.Guard.Owners, p.Account.AddressOf(owner))
+		}
+	}
 	return p
 }
 

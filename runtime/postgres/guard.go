@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -152,6 +153,9 @@ func permitDelete(ctx context.Context, q *sqlgen.Queries, scope media.Scope, id 
 		}
 		if err != nil {
 			return actor, err
+		}
+		if !slices.Contains(guard.Owners, by) { // that owner has lost the account since
+			return actor, account.ErrApprovalRequired
 		}
 		actor.ApprovedBy = by
 	}
