@@ -59,8 +59,8 @@ type Guard struct {
 	Connection string
 	Approval   Approval
 	Ceilings   Ceilings
-	// Owners are the addresses of the owners as events have them, where deletes wait: what someone has allowed in advance ends with the ownership.
-	Owners []string
+	// Owners has, where deletes wait, each owner's address as events have it: what an owner has allowed in advance ends with the ownership.
+	Owners map[string]string
 	// Approved is set for a change that an owner has allowed.
 	Approved *ApprovedStep
 }
@@ -99,8 +99,9 @@ func (p Principal) AsConnection(connection string) Principal {
 	}
 	p.Guard = &Guard{Connection: connection, Approval: policy.Approval, Ceilings: policy.Ceilings}
 	if policy.Approval.Delete != "" {
+		p.Guard.Owners = make(map[string]string, len(p.Account.Owners))
 		for _, owner := range p.Account.Owners {
-			p.Guard.Owners = append(p.Guard.Owners, p.Account.AddressOf(owner))
+			p.Guard.Owners[owner] = p.Account.AddressOf(owner)
 		}
 	}
 	return p

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -154,10 +153,11 @@ func permitDelete(ctx context.Context, q *sqlgen.Queries, scope media.Scope, id 
 		if err != nil {
 			return actor, err
 		}
-		if !slices.Contains(guard.Owners, by) { // that owner has lost the account since
+		owner, found := guard.Owners[by]
+		if !found { // who has allowed it has lost the account since
 			return actor, account.ErrApprovalRequired
 		}
-		actor.ApprovedBy = by
+		actor.ApprovedBy = owner
 	}
 	return actor, spend(ctx, q, scope.AccountID, guard.Connection, deletesOf(guard.Ceilings), 1)
 }
