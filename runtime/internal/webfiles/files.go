@@ -169,13 +169,7 @@ func (a *API) listDeleted(ctx context.Context, o fileOwner, query url.Values) (f
 	}
 	list := fileList{total: &page.Total}
 	for _, item := range page.Items {
-		view := a.commonView(item.Item)
-		if view.Thumbnail = a.deletedThumbnailURL(o, item.Item); view.Thumbnail != "" {
-			view.Width, view.Height = item.Facts.Width, item.Facts.Height
-		}
-		view.DeletedAt, view.RestorableUntil = item.DeletedAt, item.RestorableUntil
-		view.CanRestore = a.may(o.principal, account.RestoreMedia)
-		list.files = append(list.files, view)
+		list.files = append(list.files, a.deletedView(o, item))
 	}
 	if int64(number)*int64(page.Limit) < page.Total {
 		list.next = with(query, "page", strconv.Itoa(number+1), "after", "")
@@ -184,6 +178,17 @@ func (a *API) listDeleted(ctx context.Context, o fileOwner, query url.Values) (f
 		list.previous = with(query, "page", strconv.Itoa(number-1), "after", "")
 	}
 	return list, nil
+}
+
+// deletedView returns a deleted file as the pages show it.
+func (a *API) deletedView(o fileOwner, item media.DeletedItem) pages.File {
+	view := a.commonView(item.Item)
+	if view.Thumbnail = a.deletedThumbnailURL(o, item.Item); view.Thumbnail != "" {
+		view.Width, view.Height = item.Facts.Width, item.Facts.Height
+	}
+	view.DeletedAt, view.RestorableUntil = item.DeletedAt, item.RestorableUntil
+	view.CanRestore = a.may(o.principal, account.RestoreMedia)
+	return view
 }
 
 // commonView returns what the page shows of every file.
@@ -277,6 +282,10 @@ func (a *API) writeFilesPage(w http.ResponseWriter, r *http.Request, o fileOwner
 	case kind == fault.Invalid, kind == fault.Forbidden:
 		message.err = cmp.Or(message.err, err)
 	default:
+		a.Login.ErrorPage(w, r, cmp.Or(message.err, err))
+		return
+	}
+	if page.Waiting, err = a.waiting(r.Context(), o); err != nil {
 		a.Login.ErrorPage(w, r, cmp.Or(message.err, err))
 		return
 	}

@@ -52,7 +52,9 @@ type FilesPage struct {
 	Script *UploadScript
 	// MaxUploadSize is in bytes.
 	MaxUploadSize int64
-	Notice        string
+	// Waiting is what assistants and applications ask the owner for.
+	Waiting []WaitingRequest
+	Notice  string
 	// Deleted are the ids of items that were deleted just now and can be restored.
 	Deleted     []string
 	Selection   Selection

@@ -128,6 +128,8 @@
     check(request) {
       if (request.status >= 200 && request.status < 300) return
       if (single && request.status === 403) throw new Failure('A file was handed over already, or is on its way. Reload this page.')
+      if (single && request.status === 413) throw new Failure('The file is too large. Choose a smaller one.')
+      if (single && request.status === 415) throw new Failure('The file is of another type than those that are asked for. Choose another one.')
       if (single && !this.url && (request.status === 404 || request.status === 410)) throw new Failure('This address takes no file anymore. Reload this page.')
       if (request.status === 404 || request.status === 410) { // it has ended: begin anew
         this.forget()
