@@ -12,6 +12,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/approval"
+	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/auth"
 )
 
@@ -27,10 +28,16 @@ type asked struct {
 	Summary    string    `json:"summary"`
 }
 
+// errNobodyToAsk is the error of a change that waits for a yes, in an installation without a page on which an owner could say it.
+var errNobodyToAsk = fault.New(fault.Forbidden, "the owner of the account has to allow this first, and this installation has no page for that: nothing was changed")
+
 // ask returns the result of a call that failed with err: if it waits for a yes, the approval that it waits for.
 func (a *API) ask(ctx context.Context, identity auth.Identity, err error, request approval.Request) (any, error) {
-	if !errors.Is(err, account.ErrApprovalRequired) || a.deps.Approvals == nil {
+	if !errors.Is(err, account.ErrApprovalRequired) {
 		return nil, err
+	}
+	if a.deps.Approvals == nil {
+		return nil, errNobodyToAsk
 	}
 	found, err := a.deps.Approvals.Ask(ctx, approval.Caller{Principal: identity.Principal, GrantID: identity.GrantID}, request)
 	if err != nil {
@@ -57,7 +64,7 @@ func (t tool) asking(v view) tool {
 	if !waits[t.operation] {
 		return t
 	}
-	t.description += " A result with `state` approval_required means that nothing was changed yet: the owner of the account has to allow it. Give the user `url`, wait until the user says that it is done, then call get_approval with `approvalId`. Don't call this tool again for the same items meanwhile."
+	t.description += " A result with `state` approval_required means that nothing was changed yet: the owner of the account has to allow it. Give the user `url`, wait until the user says that it is done, then call get_approval with `approvalId`. Don't repeat the call: the service carries it out."
 	alternatives := t.output.AnyOf
 	if alternatives == nil {
 		alternatives = []schema{{Required: t.output.Required}}

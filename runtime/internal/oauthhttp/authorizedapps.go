@@ -97,6 +97,7 @@ func (a *API) authorizedAppView(app oauth.AuthorizedApp) pages.AuthorizedApp {
 	if a.OAuth.HasReviewCode(app.Account) {
 		view.Facts = append(view.Facts, pages.Fact{Name: "Reviewers", Text: "A fixed code, for the reviewers of directories, opens this account as well."})
 	}
+	view.Facts = append(view.Facts, ceilingFacts(app.Ceilings)...)
 	if app.LastUsedAt != nil {
 		view.LastUsed = *app.LastUsedAt
 	}

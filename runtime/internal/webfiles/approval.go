@@ -138,7 +138,7 @@ func (a *API) recordDecision(ctx context.Context, o fileOwner, found approval.Ap
 	if err != nil {
 		return approval.ErrDecided
 	}
-	decision := approval.Decision{ID: found.ID, AccountID: o.principal.Account.ID, Revision: int(revision), By: o.session.Email, AllowedBy: o.principal.Account.AddressOf(o.session.Email)}
+	decision := approval.Decision{ID: found.ID, AccountID: o.principal.Account.ID, Revision: int(revision), By: o.session.Email}
 	switch form.Get("decision") {
 	case "allow":
 		decision.Allow = true

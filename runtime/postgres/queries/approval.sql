@@ -105,3 +105,9 @@ ON CONFLICT (account_id) DO UPDATE SET told_at = now() WHERE approval_notice.tol
 RETURNING (SELECT account.namespace FROM account WHERE account.id = approval_notice.account_id)::text AS namespace,
     (SELECT account.name FROM account WHERE account.id = approval_notice.account_id)::text AS name,
     (SELECT account.owners FROM account WHERE account.id = approval_notice.account_id)::text[] AS owners;
+
+-- name: ConnectionUses :many
+-- What connections, and all of each account, have used in windows that have not ended. The windows of deletes have other lengths than those
+-- of the rest.
+SELECT account_id, connection, kind, used, window_start, now()::timestamptz AS now FROM connection_use
+WHERE account_id = ANY (sqlc.arg(account_ids)::uuid[]) AND connection = ANY (sqlc.arg(connections)::text[]);
