@@ -152,9 +152,8 @@ type Decision struct {
 	Allow         bool
 	// By is the address of the owner.
 	By string
-	// Allowance allows AllowanceItems deletes of the connection in advance. AllowedBy is the address as the events of the journal have it.
+	// Allowance allows AllowanceItems deletes of the connection in advance.
 	Allowance bool
-	AllowedBy string
 }
 
 // Store keeps approvals. PostgreSQL implements it. Errors are faults.

@@ -133,14 +133,14 @@ func TestPublishAndSettings_WaitForTheOwner(t *testing.T) {
 func TestFilesPage_NamesWhatWaits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	tenant, other := w.tenant(t, "studio"), w.tenant(t, "other", func(s *account.Spec) { s.Owners = []string{"else@example.org"} })
+	tenant, other := w.tenant(t, "studio"), w.tenant(t, "other")
 	by, elsewhere := w.application(t, tenant), w.application(t, other)
 	foreign := w.asked(t, elsewhere, "delete_media", object{"mediaId": w.sealed(t, other, "c.txt")})
 	first := w.asked(t, by, "delete_media", object{"mediaId": w.sealed(t, tenant, "a.txt")})
 	b, p := w.open(t, first)
 	second := w.asked(t, by, "delete_media", object{"mediaId": w.sealed(t, tenant, "b.txt")}) // after the first was seen
 	names := func(q question) bool {
-		return strings.Contains(b.Get("/account/files").Text, "approval="+q.ApprovalID)
+		return strings.Contains(b.Get("/account/files?account="+tenant.Account.ID.String()).Text, "approval="+q.ApprovalID)
 	}
 	if !names(first) || !names(second) || names(foreign) {
 		t.Errorf("the files page names the first: %t, the second: %t, that of another account: %t", names(first), names(second), names(foreign))

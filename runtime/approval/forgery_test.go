@@ -234,6 +234,9 @@ func TestAllowed_OnlyWhatTheOwnerHasSeen(t *testing.T) {
 		"an account that is read-only by now": {after: func(of runtimetest.Tenant, _ string, _ question) {
 			w.Change(t, of, func(s *account.Spec) { s.ToolPolicy.ReadOnly = true; s.Owners = []string{runtimetest.Owner} })
 		}, outcome: "failed"},
+		"an owner who has lost the account after the yes": {after: func(of runtimetest.Tenant, _ string, q question) {
+			w.Exec(t, "UPDATE approval SET decided_by = 'former@example.org' WHERE id = '"+q.ApprovalID+"'")
+		}, outcome: "failed"},
 		"a suspended account": {after: func(of runtimetest.Tenant, _ string, _ question) {
 			w.Change(t, of, func(s *account.Spec) { s.Suspended = true })
 		}, outcome: "failed"},

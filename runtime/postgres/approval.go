@@ -190,7 +190,7 @@ func (s Approvals) Decide(ctx context.Context, decision approval.Decision) error
 				return err
 			}
 			if err := q.GrantAllowance(ctx, sqlgen.GrantAllowanceParams{AccountID: decision.AccountID, Connection: row.Connection, Operation: string(account.DeleteMedia),
-				Remaining: approval.AllowanceItems, Seconds: approval.AllowanceTTL.Seconds(), GrantedBy: decision.AllowedBy}); err != nil {
+				Remaining: approval.AllowanceItems, Seconds: approval.AllowanceTTL.Seconds(), GrantedBy: decision.By}); err != nil {
 				return err
 			}
 		}

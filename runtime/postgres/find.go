@@ -117,7 +117,8 @@ func (s Items) gatherByWords(ctx context.Context, search search, wanted, some in
 		return media.Found{}, false, err
 	}
 	if choice.part < 1 {
-		if found, complete, err = s.gatherPart(ctx, search, choice, most, wanted); err != nil || complete || choice.expected > float64(most)/2 {
+		var few bool
+		if found, complete, few, err = s.gatherPart(ctx, search, choice, most, wanted); err != nil || !few {
 			return found, complete, err
 		}
 	}
@@ -125,20 +126,23 @@ func (s Items) gatherByWords(ctx context.Context, search search, wanted, some in
 	return s.gatherBy(ctx, search, sql, args, most)
 }
 
-// gatherPart sorts the items of a part of a list by time that have words. If those are no page, it returns false if all items of the app that have the
-// words can be sorted; otherwise the list goes on after the part.
-func (s Items) gatherPart(ctx context.Context, search search, choice wordChoice, most, wanted int) (found media.Found, complete bool, err error) {
+// gatherPart sorts the items of a part of a list by time that have words. If those are no page, the list goes on after the part, or
+// so few are in it that all items of the app that have the words can be sorted.
+func (s Items) gatherPart(ctx context.Context, search search, choice wordChoice, most, wanted int) (found media.Found, complete, few bool, err error) {
 	part, err := s.nextPart(ctx, search, choice.part)
 	if err != nil {
-		return media.Found{}, false, err
+		return media.Found{}, false, false, err
 	}
 	sql, args := part.byWords(choice.words, most, wanted)
-	found, complete, err = s.gatherBy(ctx, part, sql, args, most)
+	found, examined, complete, err := s.gatherCounted(ctx, part, sql, args, most)
 	if err != nil || !complete || found.Skipped+len(found.Items) >= wanted {
-		return found, complete, err
+		return found, complete, false, err
 	}
-	found.Stopped = search.restOf(part)
-	return found, found.Stopped == nil || choice.expected > float64(most)/2, nil
+	if found.Stopped = search.restOf(part); found.Stopped == nil {
+		return found, true, false, nil
+	}
+	// The part tells more of how many items have the words than the sample did.
+	return found, true, float64(examined)/choice.part <= float64(most)*sortedPart, nil
 }
 
 // gatherByTerms sorts the items that have the terms of the search. It returns false if the search has
@@ -153,14 +157,20 @@ func (s Items) gatherByTerms(ctx context.Context, search search, wanted int) (fo
 
 // gatherBy executes a statement that reads by an index of terms or words. It returns false if that takes too long, too.
 func (s Items) gatherBy(ctx context.Context, search search, sql string, args []any, most int) (found media.Found, complete bool, err error) {
+	found, _, complete, err = s.gatherCounted(ctx, search, sql, args, most)
+	return found, complete, err
+}
+
+// gatherCounted also returns how many items were examined.
+func (s Items) gatherCounted(ctx context.Context, search search, sql string, args []any, most int) (found media.Found, examined int, complete bool, err error) {
 	err = s.withSettings(ctx, s.searches.settings(), sql, args, func(rows pgx.Rows) (err error) {
-		found, complete, err = search.scan(rows, most)
+		found, examined, err = search.scanCounted(rows)
 		return err
 	})
 	if isTimeout(err) {
-		return media.Found{}, false, nil
+		return media.Found{}, 0, false, nil
 	}
-	return found, complete, err
+	return found, examined, err == nil && examined <= most, err
 }
 
 // gatherInTime sorts the items of a range of time by something else. It returns false if the search has
@@ -181,18 +191,22 @@ func (s Items) gatherInTime(ctx context.Context, search search, wanted int) (fou
 // scan reads the rows of a statement that sorts, and whether it examined all items: at
 // most as many as it may.
 func (s search) scan(rows pgx.Rows, most int) (found media.Found, complete bool, err error) {
+	found, examined, err := s.scanCounted(rows)
+	return found, err == nil && examined <= most, err
+}
+
+// scanCounted reads the rows of a statement that sorts, and how many items it examined.
+func (s search) scanCounted(rows pgx.Rows) (found media.Found, examined int, err error) {
 	for rows.Next() {
-		var n int
 		item := media.Item{AccountID: s.scope.AccountID, AppID: s.scope.AppID}
-		if err := scanItem(rows, &item, &n); err != nil {
-			return media.Found{}, false, err
+		if err := scanItem(rows, &item, &examined); err != nil {
+			return media.Found{}, 0, err
 		}
-		complete = n <= most
 		if item.Access != "" { // a search that found nothing has one row without an item
 			s.add(&found, item)
 		}
 	}
-	return found, complete && rows.Err() == nil, rows.Err()
+	return found, examined, rows.Err()
 }
 
 // settings are those of a statement that reads by terms: only an index that has its condition can be

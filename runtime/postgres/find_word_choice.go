@@ -27,6 +27,8 @@ const (
 	rangeReadsMore = 20
 	// partTimes is how many times as many items as the last scan examines a part has at least.
 	partTimes = 2
+	// sortedPart is which part of the items that may be found are expected at most if a part of the list had so few that all are sorted.
+	sortedPart = 0.75
 )
 
 // wordSample is how many items have each word, among those that were examined.
@@ -42,8 +44,6 @@ type wordChoice struct {
 	words []indexWord
 	// part is that of the items of the app, the next ones of the list, in which the index finds enough; 1 = all.
 	part float64
-	// expected is how many items of the app the index finds.
-	expected float64
 }
 
 // share is the part of the items that have a word. No word is known to be absent.
@@ -60,8 +60,8 @@ func (s wordSample) choose(words []indexWord, most, reads, lastScan int) (best w
 	}
 	least := 0.0
 	for set := 1; set < 1<<len(words); set++ {
-		one := wordChoice{part: 1, expected: float64(s.items)}
-		index := 0.0
+		one := wordChoice{part: 1}
+		index, expected := 0.0, float64(s.items)
 		for i, word := range words {
 			if set&(1<<i) == 0 {
 				continue
@@ -70,17 +70,17 @@ func (s wordSample) choose(words []indexWord, most, reads, lastScan int) (best w
 			if word.prefix {
 				listed = beginningCost
 			}
-			one.words, one.expected, index = append(one.words, word), one.expected*s.share(i), index+s.share(i)*float64(s.items)*listed
+			one.words, expected, index = append(one.words, word), expected*s.share(i), index+s.share(i)*float64(s.items)*listed
 		}
-		cost := index + one.expected*readCost
+		cost := index + expected*readCost
 		if reads > 0 {
-			some := min(float64(most)/2, float64(reads)*one.expected/all)
-			ranged := float64(s.items) * some / one.expected
-			if with := index + ranged*rangeCost + some*readCost; with < cost && ranged > partTimes*float64(lastScan) {
-				one.part, cost, index = some/one.expected, with, index+ranged*rangeCost
+			some := float64(reads) * expected / all
+			ranged := float64(s.items) * some / expected
+			if with := index + ranged*rangeCost + some*readCost; with < cost && some <= float64(most) && ranged > partTimes*float64(lastScan) {
+				one.part, cost, index = some/expected, with, index+ranged*rangeCost
 			}
 		}
-		if index > maxIndexCost || one.expected*one.part > float64(most) {
+		if index > maxIndexCost || expected*one.part > float64(most) {
 			continue
 		}
 		if best.words == nil || cost < least {

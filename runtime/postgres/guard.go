@@ -153,7 +153,11 @@ func permitDelete(ctx context.Context, q *sqlgen.Queries, scope media.Scope, id 
 		if err != nil {
 			return actor, err
 		}
-		actor.ApprovedBy = by
+		owner, found := guard.Owners[by]
+		if !found { // who has allowed it has lost the account since
+			return actor, account.ErrApprovalRequired
+		}
+		actor.ApprovedBy = owner
 	}
 	return actor, spend(ctx, q, scope.AccountID, guard.Connection, deletesOf(guard.Ceilings), 1)
 }

@@ -766,7 +766,7 @@ scenarios['the files page works by keyboard'] = as({ address: fixture.galleries.
   await user.upload('Price list 2026.pdf', { draft: true })
   await user.go('/account/files')
   const before = ['Files', 'Activity', 'Authorized applications', `Logged in as ${user.address}`, 'Files', 'Not kept yet', 'Deleted', 'Upload']
-  const search = ['q', 'Search', 'Sort and filter', 'Select all 1 of this page']
+  const search = ['q', 'Search', 'Sort and filter', 'Select all of this page (1)']
   same(await tabOrder(user), [...before, ...search, 'item0', 'Desert road.png'], 'Tab leads to')
   await to('.upload summary')
   await keyboard('Enter')
@@ -1063,13 +1063,13 @@ scenarios['all files of a page are selected, and the list is where a file was'] 
   for (let n = 0; n < 40; n++) await fixture.add(token, `Note ${n}.txt`, `${n}`)
   await user.logIn('/account/files')
   const [all, bar] = ['[data-select]', '[data-count]']
-  same(await user.text(all), 'Select all 40 of this page', 'the link')
+  same(await user.text(all), 'Select all of this page (40)', 'the link')
   const at = page.url()
   await page.click(all)
   same([page.url(), await user.text(all), (await user.text(bar)).slice(0, 17)], [at, 'Select none', '40 files selected'], 'after it')
   expect((await user.text(bar)).includes('Shift+click: a range'), 'nothing says how a range is selected')
   await page.click('.file:nth-child(1) .pick')
-  same([await user.text(all), (await user.text(bar)).slice(0, 17)], ['Select all 40 of this page', '39 files selected'], 'without one')
+  same([await user.text(all), (await user.text(bar)).slice(0, 17)], ['Select all of this page (40)', '39 files selected'], 'without one')
   await page.click(all)
   await page.click(all)
   expect(!(await user.has('.pick:checked')), 'a second click selects none')

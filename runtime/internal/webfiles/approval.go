@@ -65,8 +65,8 @@ func (a *API) showApproval(w http.ResponseWriter, r *http.Request) {
 	a.writeApproval(w, r, o, found, nil)
 }
 
-// mostWaiting is how many requests the files page names.
-const mostWaiting = 5
+// maxWaiting is how many requests the files page names.
+const maxWaiting = 5
 
 // waiting returns what waits for the owners of an account, for the files page: the e-mail about it comes once in ten minutes. An account without
 // approvals costs nothing.
@@ -74,7 +74,7 @@ func (a *API) waiting(ctx context.Context, o fileOwner) ([]pages.WaitingRequest,
 	if a.Approvals == nil || !o.principal.Account.ToolPolicy.Approval.On() {
 		return nil, nil
 	}
-	waiting, err := a.Approvals.Waiting(ctx, o.principal.Account.ID, mostWaiting)
+	waiting, err := a.Approvals.Waiting(ctx, o.principal.Account.ID, maxWaiting)
 	links := make([]pages.WaitingRequest, 0, len(waiting))
 	for _, one := range waiting {
 		link := pages.WaitingRequest{URL: oauthhttp.SessionURL(approvalPath, o.session, url.Values{"approval": {one.ID.String()}})}
@@ -138,7 +138,7 @@ func (a *API) recordDecision(ctx context.Context, o fileOwner, found approval.Ap
 	if err != nil {
 		return approval.ErrDecided
 	}
-	decision := approval.Decision{ID: found.ID, AccountID: o.principal.Account.ID, Revision: int(revision), By: o.session.Email, AllowedBy: o.principal.Account.AddressOf(o.session.Email)}
+	decision := approval.Decision{ID: found.ID, AccountID: o.principal.Account.ID, Revision: int(revision), By: o.session.Email}
 	switch form.Get("decision") {
 	case "allow":
 		decision.Allow = true

@@ -126,7 +126,7 @@ func TestSelected_AllOfThePage(t *testing.T) {
 	}
 	b := rt.Browser(t)
 	p := b.Login("/account/files", webtest.Owner)
-	p.Says(t, http.StatusOK, "Select all 2 of this page")
+	p.Says(t, http.StatusOK, "Select all of this page (2)")
 	checked := func(p webtest.Page) int { return strings.Count(p.Text, " checked>") }
 	link := regexp.MustCompile(`href="([^"]*)" data-select`)
 	if checked(p) != 0 {

@@ -34,7 +34,7 @@
     const count = document.querySelector('[data-count]')
     if (count) count.textContent = (selected() === 1 ? '1 file selected' : `${selected()} files selected`) + (keys ? '. Shift+click: a range, Enter: actions, Esc: clear' : '')
     const all = document.querySelector('[data-select]')
-    if (all) all.textContent = selected() === picks().length ? 'Select none' : `Select all ${all.dataset.select} of this page`
+    if (all) all.textContent = selected() === picks().length ? 'Select none' : `Select all of this page (${all.dataset.select})`
   }
   const check = (which, checked) => {
     for (const one of which) one.checked = checked
