@@ -24,7 +24,7 @@ func plannedKnown(task Task) values {
 	return known
 }
 
-// plan tells a model without tools how to answer.
+// plan is what a model without tools reads: how to answer.
 const plan = `You have the tools below, but you cannot call them now. Write the calls that you would make, in their order, and what you would tell the user at the end, as one JSON object and nothing else:
 
 {"calls": [{"tool": "name", "arguments": {}}], "answer": "text for the user"}

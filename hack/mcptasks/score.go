@@ -28,7 +28,7 @@ type Made struct {
 	Second bool `json:"second,omitempty"`
 }
 
-// Score says whether a transcript is right.
+// Score reports whether a transcript is right.
 type Score struct {
 	Task string `json:"task"`
 	// Wrong says what is; empty = all is right.

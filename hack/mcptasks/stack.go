@@ -172,7 +172,7 @@ func (g Given) content() ([]byte, error) {
 	picture := image.NewRGBA(image.Rect(0, 0, g.Width, g.Height))
 	for y := range g.Height {
 		for x := range g.Width {
-			picture.Set(x, y, color.RGBA{R: uint8(rgb >> 16), G: uint8(rgb >> 8), B: uint8(rgb), A: 255}) //nolint:gosec // the bytes of a color
+			picture.Set(x, y, color.RGBA{R: uint8(rgb >> 16), G: uint8(rgb >> 8), B: uint8(rgb), A: 255})
 		}
 	}
 	var out bytes.Buffer
