@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -39,6 +40,8 @@ type Config struct {
 	MetricsListen string `env:"SERVICE_METRICS_LISTEN" default:":8080" help:"Listen address of /metrics; 0 disables it."`
 	Pprof         bool   `env:"SERVICE_PPROF" default:"false" help:"Serve profiles of the process at /debug/pprof/, of the runtime on SERVICE_ADMIN_LISTEN, of the operator on SERVICE_METRICS_LISTEN."`
 
+	MetricsTLS MetricsTLSConfig `embed:"" prefix:"metrics-tls-"`
+
 	LeaderElect             bool   `env:"SERVICE_LEADER_ELECT" help:"Reconcile only while holding the lease; required for several replicas."`
 	LeaderElectionNamespace string `env:"SERVICE_LEADER_ELECTION_NAMESPACE" help:"Namespace of the lease; by default that of the pod."`
 }
@@ -62,7 +65,7 @@ func (c *Config) Validate() error {
 	if err := c.validateNumbers(); err != nil {
 		return err
 	}
-	if err := c.Installation.Validate(); err != nil {
+	if err := errors.Join(c.Installation.Validate(), c.MetricsTLS.Validate()); err != nil {
 		return err
 	}
 	if c.Namespace == "" {

@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/objectmetrics"
@@ -106,14 +105,8 @@ func (p *process) servers(ctx context.Context, cfg Config) (all []manager.Runnab
 		}
 		all = append(all, &manager.Server{Name: "health probe", Server: &http.Server{Handler: p.health(), ReadHeaderTimeout: headerTimeout}, Listener: listener, ShutdownTimeout: new(shutdownTimeout)})
 	}
-	metrics, err := metricsserver.NewServer(metricsserver.Options{BindAddress: cfg.MetricsListen, ExtraHandlers: profiles(cfg)}, p.kube, http.DefaultClient)
-	if err != nil {
-		return nil, fmt.Errorf("create the server of metrics: %w", err)
-	}
-	if metrics != nil {
-		all = append(all, metrics)
-	}
-	return all, nil
+	metrics, err := metricsServers(p.kube, cfg)
+	return append(all, metrics...), err
 }
 
 // health answers /healthz always, and /readyz with the checks of the manager that runs.

@@ -91,6 +91,11 @@ var valueOf = map[string]string{
 	"SERVICE_ADMIN_LISTEN":              "",
 	"SERVICE_HEALTH_LISTEN":             "",
 	"SERVICE_METRICS_LISTEN":            "",
+	"SERVICE_METRICS_TLS_CERT_FILE":     "metrics.tls.operatorSecretName",
+	"SERVICE_METRICS_TLS_KEY_FILE":      "metrics.tls.operatorSecretName",
+	"SERVICE_ADMIN_TLS_CERT_FILE":       "metrics.tls.runtimeSecretName",
+	"SERVICE_ADMIN_TLS_KEY_FILE":        "metrics.tls.runtimeSecretName",
+	"SERVICE_METRICS_TOKEN_FILE":        "metrics.tokenSecretName",
 	"SERVICE_DRAIN_DELAY":               "",
 }
 

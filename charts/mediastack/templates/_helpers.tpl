@@ -331,22 +331,45 @@ secret:
 {{- end -}}
 {{- end -}}
 
+{{/* Secret with the certificate of a program's metrics; empty without TLS. Argument: list of the root and operator or runtime. */}}
+{{- define "mediastack.metricsSecret" -}}
+{{- $root := index . 0 -}}
+{{- with $root.Values.metrics.tls -}}
+{{- if .enabled -}}
+{{- get . (printf "%sSecretName" (index $ 1)) | default (printf "%s-%s-metrics" (include "mediastack.name" $root) (index $ 1)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Metrics by TLS need a token, and are of no use to what is half set. */}}
+{{- define "mediastack.checkMetrics" -}}
+{{- with .Values.metrics -}}
+{{- if and .tls.enabled (not .tokenSecretName) -}}
+{{- fail "metrics.tokenSecretName is not set: with metrics.tls.enabled the runtime demands the token of this Secret" -}}
+{{- else if and (not .tls.enabled) (or .tokenSecretName .tls.operatorSecretName .tls.runtimeSecretName .tls.issuerRef.name .tls.readers .tls.readerToken.secretName) -}}
+{{- fail "metrics: tls.enabled is false, so the other values have no effect" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Volumes of a pod and their mounts. Argument: list of the root and the component. */}}
 {{- define "mediastack.mounts" -}}
 {{- $root := index . 0 }}
 {{- $tls := and (eq (index . 1) "runtime") $root.Values.tls.secretName }}
 {{- $ca := include "mediastack.trustedCA" $root }}
 {{- $workload := include "mediastack.workload" . }}
+{{- $metrics := "" }}
+{{- if has (index . 1) (list "operator" "runtime") }}{{ $metrics = include "mediastack.metricsSecret" . }}{{ end }}
 {{- $extra := (get $root.Values $workload).extraVolumeMounts }}
 {{- $names := list }}
 {{- range (get $root.Values $workload).extraVolumes }}
-{{- if has .name (list "trusted-ca" "tls") }}{{ fail (printf "%s.extraVolumes: the chart has a volume %s itself" $workload .name) }}{{ end }}
+{{- if has .name (list "trusted-ca" "tls" "metrics-tls" "metrics-token") }}{{ fail (printf "%s.extraVolumes: the chart has a volume %s itself" $workload .name) }}{{ end }}
 {{- $names = append $names .name }}
 {{- end }}
 {{- range $extra }}
 {{- if not (has .name $names) }}{{ fail (printf "%s.extraVolumeMounts: %s.extraVolumes has no volume %s" $workload $workload .name) }}{{ end }}
 {{- end }}
-{{- if or $tls $ca $extra }}
+{{- if or $tls $ca $metrics $extra }}
 volumeMounts:
   {{- if $ca }}
   - name: trusted-ca
@@ -358,6 +381,16 @@ volumeMounts:
     mountPath: /etc/mediastack/tls
     readOnly: true
   {{- end }}
+  {{- if $metrics }}
+  - name: metrics-tls
+    mountPath: /etc/mediastack/metrics-tls
+    readOnly: true
+  {{- if eq (index . 1) "runtime" }}
+  - name: metrics-token
+    mountPath: /etc/mediastack/metrics-token
+    readOnly: true
+  {{- end }}
+  {{- end }}
   {{- with $extra }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -368,8 +401,10 @@ volumeMounts:
 {{- $root := index . 0 }}
 {{- $tls := and (eq (index . 1) "runtime") $root.Values.tls.secretName }}
 {{- $ca := include "mediastack.trustedCA" $root }}
+{{- $metrics := "" }}
+{{- if has (index . 1) (list "operator" "runtime") }}{{ $metrics = include "mediastack.metricsSecret" . }}{{ end }}
 {{- $extra := (get $root.Values (include "mediastack.workload" .)).extraVolumes }}
-{{- if or $tls $ca $extra }}
+{{- if or $tls $ca $metrics $extra }}
 volumes:
   {{- if $ca }}
   - name: trusted-ca
@@ -382,6 +417,19 @@ volumes:
   - name: tls
     secret:
       secretName: {{ $tls }}
+  {{- end }}
+  {{- if $metrics }}
+  - name: metrics-tls
+    secret:
+      secretName: {{ $metrics }}
+  {{- if eq (index . 1) "runtime" }}
+  - name: metrics-token
+    secret:
+      secretName: {{ $root.Values.metrics.tokenSecretName }}
+      items:
+        - key: {{ $root.Values.metrics.tokenKey }}
+          path: token
+  {{- end }}
   {{- end }}
   {{- with $extra }}
   {{- toYaml . | nindent 2 }}
@@ -426,11 +474,14 @@ securityContext:
   {{- include "mediastack.fields" (list .Values.containerSecurityContext (list "allowPrivilegeEscalation" "readOnlyRootFilesystem")) | trim | nindent 2 }}
 {{- end -}}
 
-{{/* A probe of /healthz or /readyz. Argument: list of the path, the port and the values of the probe. */}}
+{{/* A probe of /healthz or /readyz. Argument: list of the path, the port, the values of the probe, and the scheme; HTTP if it is empty. */}}
 {{- define "mediastack.probe" -}}
 httpGet:
   path: {{ index . 0 }}
   port: {{ index . 1 }}
+  {{- with index . 3 }}
+  scheme: {{ . }}
+  {{- end }}
 {{- with index . 2 }}
 periodSeconds: {{ .periodSeconds }}
 timeoutSeconds: {{ .timeoutSeconds }}

@@ -50,10 +50,16 @@ func (s *Server) adminHandler(registry *prometheus.Registry) http.Handler {
 	router := chi.NewRouter()
 	router.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	router.Get("/readyz", s.handleReady)
-	router.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	if s.cfg.Pprof {
-		mountPprof(router)
-	}
+	router.Group(func(router chi.Router) {
+		// The probes of the kubelet have no token.
+		if file := s.cfg.AdminTLS.TokenFile; file != "" {
+			router.Use(withToken(file, s.log))
+		}
+		router.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+		if s.cfg.Pprof {
+			mountPprof(router)
+		}
+	})
 	return router
 }
 

@@ -43,11 +43,25 @@ func (c TLSConfig) Validate() error {
 	return nil
 }
 
-// certificate is the certificate of the public server. It follows its files, which the kubelet or a
+// certificateKind says what a certificate is of, in errors and metrics.
+type certificateKind struct {
+	certSetting, keySetting string
+	metric, help            string
+}
+
+var (
+	publicCertificate = certificateKind{"SERVICE_TLS_CERT_FILE", "SERVICE_TLS_KEY_FILE",
+		"mediastack_tls_certificate_not_after_timestamp_seconds", "Time at which the TLS certificate in use expires, in seconds since 1970. With `SERVICE_TLS_CERT_FILE` only."}
+	adminCertificate = certificateKind{"SERVICE_ADMIN_TLS_CERT_FILE", "SERVICE_ADMIN_TLS_KEY_FILE",
+		"mediastack_admin_tls_certificate_not_after_timestamp_seconds", "Time at which the TLS certificate of the admin port expires, in seconds since 1970. With `SERVICE_ADMIN_TLS_CERT_FILE` only."}
+)
+
+// certificate is the certificate of a server. It follows its files, which the kubelet or a
 // user replaces at any time: new connections get the newest pair that is valid, open ones continue.
 // The files are read at an interval and compared, because a mounted Secret is replaced by renaming a
 // link above them, which a watch of the files does not see.
 type certificate struct {
+	kind    certificateKind
 	cfg     TLSConfig
 	log     *slog.Logger
 	current atomic.Pointer[tls.Certificate]
@@ -56,13 +70,13 @@ type certificate struct {
 }
 
 // loadCertificate reads the files.
-func loadCertificate(cfg TLSConfig, registry prometheus.Registerer, log *slog.Logger) (*certificate, error) {
-	c := &certificate{cfg: cfg, log: log}
+func loadCertificate(kind certificateKind, cfg TLSConfig, registry prometheus.Registerer, log *slog.Logger) (*certificate, error) {
+	c := &certificate{kind: kind, cfg: cfg, log: log}
 	if _, err := c.reload(); err != nil {
 		return nil, err
 	}
 	return c, register(registry, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "mediastack_tls_certificate_not_after_timestamp_seconds", Help: "Time at which the TLS certificate in use expires, in seconds since 1970. With `SERVICE_TLS_CERT_FILE` only.",
+		Name: kind.metric, Help: kind.help,
 	}, func() float64 { return float64(c.current.Load().Leaf.NotAfter.Unix()) }))
 }
 
@@ -91,11 +105,11 @@ func (c *certificate) run(ctx context.Context) {
 		case err == nil:
 			logged = ""
 			if changed {
-				c.log.InfoContext(ctx, "TLS certificate reloaded", "not_after", c.current.Load().Leaf.NotAfter)
+				c.log.InfoContext(ctx, "TLS certificate reloaded", "setting", c.kind.certSetting, "not_after", c.current.Load().Leaf.NotAfter)
 			}
 		case err.Error() != logged:
 			logged = err.Error()
-			c.log.ErrorContext(ctx, "the new TLS certificate cannot be used; the previous one stays in use", "error", err, "not_after", c.current.Load().Leaf.NotAfter)
+			c.log.ErrorContext(ctx, "the new TLS certificate cannot be used; the previous one stays in use", "setting", c.kind.certSetting, "error", err, "not_after", c.current.Load().Leaf.NotAfter)
 		}
 	}
 }
@@ -105,17 +119,17 @@ func (c *certificate) run(ctx context.Context) {
 func (c *certificate) reload() (changed bool, err error) {
 	certPEM, err := os.ReadFile(c.cfg.CertFile)
 	if err != nil {
-		return false, fmt.Errorf("SERVICE_TLS_CERT_FILE: %w", err)
+		return false, fmt.Errorf("%s: %w", c.kind.certSetting, err)
 	}
 	keyPEM, err := os.ReadFile(c.cfg.KeyFile)
 	if err != nil {
-		return false, fmt.Errorf("SERVICE_TLS_KEY_FILE: %w", err)
+		return false, fmt.Errorf("%s: %w", c.kind.keySetting, err)
 	}
 	if bytes.Equal(certPEM, c.certPEM) && bytes.Equal(keyPEM, c.keyPEM) {
 		return false, nil
 	}
 	if !complete(certPEM) {
-		return false, fmt.Errorf("SERVICE_TLS_CERT_FILE: %s has an incomplete PEM block", c.cfg.CertFile)
+		return false, fmt.Errorf("%s: %s has an incomplete PEM block", c.kind.certSetting, c.cfg.CertFile)
 	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM) // also compares the key with the certificate
 	if err != nil {

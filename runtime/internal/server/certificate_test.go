@@ -164,7 +164,7 @@ func TestCertificate_StaysUntilTheNewOneIsValid(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, distant)
 	var logs bytes.Buffer
-	loaded, err := loadCertificate(p.TLSConfig, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&logs, nil)))
+	loaded, err := loadCertificate(publicCertificate, p.TLSConfig, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&logs, nil)))
 	must(t, err)
 	first := loaded.current.Load()
 	certificate, key := testenv.Certificate(t, tlsHost, distant)

@@ -48,6 +48,8 @@ type Config struct {
 
 	Origins origin.Config `embed:""`
 	TLS     TLSConfig     `embed:"" prefix:"tls-"`
+
+	AdminTLS AdminTLSConfig `embed:"" prefix:"admin-tls-"`
 }
 
 var brandPattern = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
@@ -87,7 +89,7 @@ func (c Config) Validate() error {
 	case c.TLS.Enabled() && base.Scheme != "https":
 		return fmt.Errorf("SERVICE_BASE_URL must begin with https:// if SERVICE_TLS_CERT_FILE is set, but is %q", c.BaseURL)
 	}
-	if err := c.TLS.Validate(); err != nil {
+	if err := errors.Join(c.TLS.Validate(), c.AdminTLS.Validate()); err != nil {
 		return err
 	}
 	return c.Origins.Validate()
@@ -129,7 +131,7 @@ type Server struct {
 	limits      *ratelimit.Limiter
 	connections *connectionMetrics
 
-	certificate                   *certificate // nil = HTTP
+	certificates                  []*certificate // of the servers that have one
 	public, admin                 *http.Server
 	publicListener, adminListener *listener
 }
@@ -181,14 +183,34 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	}
 	s.public = s.httpServer(s.endConnections(handler))
 	if cfg.TLS.Enabled() {
-		if s.certificate, err = loadCertificate(cfg.TLS, deps.Registry, deps.Log); err != nil {
+		if err := s.encrypt(s.public, publicCertificate, cfg.TLS, deps.Registry); err != nil {
 			return nil, err
 		}
-		s.public.TLSConfig = s.certificate.config()
 	}
 	s.admin = s.httpServer(guarded(cfg, s.adminHandler(deps.Registry)))
 	s.admin.ReadTimeout, s.admin.WriteTimeout = adminTimeout, adminTimeout
+	if cfg.AdminTLS.CertFile != "" {
+		files := TLSConfig{CertFile: cfg.AdminTLS.CertFile, KeyFile: cfg.AdminTLS.KeyFile, ReloadInterval: cfg.TLS.ReloadInterval}
+		if err := s.encrypt(s.admin, adminCertificate, files, deps.Registry); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.AdminTLS.TokenFile != "" {
+		if _, err := metricsTokens(cfg.AdminTLS.TokenFile); err != nil {
+			return nil, err
+		}
+	}
 	return s, nil
+}
+
+// encrypt has a server take HTTPS only.
+func (s *Server) encrypt(server *http.Server, kind certificateKind, files TLSConfig, registry prometheus.Registerer) error {
+	loaded, err := loadCertificate(kind, files, registry, s.log)
+	if err != nil {
+		return err
+	}
+	s.certificates, server.TLSConfig = append(s.certificates, loaded), loaded.config()
+	return nil
 }
 
 // httpServer returns a server of HTTP/1 only, with TLS, too. In HTTP/2 a connection carries many
@@ -255,12 +277,12 @@ func (s *Server) AdminAddr() string { return s.adminListener.Addr().String() }
 // response closes its connection. Then it takes no new connections, and lets running requests end
 // for ShutdownTimeout.
 func (s *Server) Run(ctx context.Context) error {
-	s.log.InfoContext(ctx, "listening", "address", s.Addr(), "admin", s.AdminAddr(), "base_url", s.cfg.BaseURL, "tls", s.certificate != nil)
+	s.log.InfoContext(ctx, "listening", "address", s.Addr(), "admin", s.AdminAddr(), "base_url", s.cfg.BaseURL, "tls", s.public.TLSConfig != nil, "admin_tls", s.admin.TLSConfig != nil)
 	group, failed := errgroup.WithContext(ctx)
 	group.Go(func() error { return serve(s.public, s.publicListener) })
 	group.Go(func() error { return serve(s.admin, s.adminListener) })
-	if s.certificate != nil {
-		group.Go(func() error { s.certificate.run(failed); return nil })
+	for _, one := range s.certificates {
+		group.Go(func() error { one.run(failed); return nil })
 	}
 	group.Go(func() error {
 		<-failed.Done()
