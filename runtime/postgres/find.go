@@ -90,6 +90,10 @@ func (s Items) gather(ctx context.Context, search search, wanted int, first medi
 	if !s.isCommon(first, wanted) {
 		found, complete, err = s.gatherByWords(ctx, search, wanted, first.Skipped+len(first.Items))
 	}
+	part := found
+	if part.Stopped != nil { // what else the search has may find all
+		complete = false
+	}
 	if err == nil && !complete {
 		found, complete, err = s.gatherByTerms(ctx, search, wanted)
 	}
@@ -98,6 +102,9 @@ func (s Items) gather(ctx context.Context, search search, wanted int, first medi
 	}
 	if err == nil && !complete {
 		found, complete, err = s.gatherInTime(ctx, search, wanted)
+	}
+	if err == nil && !complete && part.Stopped != nil {
+		return part, true, nil
 	}
 	return found, complete, err
 }
