@@ -76,6 +76,8 @@ generate: tools helm ## Regenerate CRDs and their reference, deepcopy, RBAC, SQL
 	cd runtime/postgres && $(TOOLS)/sqlc generate
 	PATH="$(TOOLS):$$PATH" go generate ./api/... ./controllers/... ./runtime/...
 	go run ./hack/metrics .
+	go run ./runtime/internal/mcp/rendertools > hack/mcptasks/tools.json.new && mv hack/mcptasks/tools.json.new hack/mcptasks/tools.json
+	go run ./hack/tooltokens .
 	go run ./hack/kustomization . $(TOOLS)/helm
 	go run ./runtime/internal/api/renderspec > clients/openapi.json
 	PATH="$(TOOLS):$$PATH" go -C clients/go generate ./...
@@ -90,7 +92,7 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race presubmit presubmit-plain presubmit-race nightly flaky suite-times test-programs test-modules test-images test-arm64 test-pages e2e zero-loss reproduce test-stores test-erasure test-migrations test-operator test-bodies test-requests test-views test-cdn lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
+.PHONY: mcp-tasks test test-race presubmit presubmit-plain presubmit-race nightly flaky suite-times test-programs test-modules test-images test-arm64 test-pages e2e zero-loss reproduce test-stores test-erasure test-migrations test-operator test-bodies test-requests test-views test-cdn lint vocabulary tidy verify bench crash vulncheck fuzz screenshots preset-pictures
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -212,6 +214,9 @@ vocabulary: ## Check names, comments, texts and documents for retired words
 tidy: ## Tidy every module of the repository, and align the versions of pinned programs with those of the product
 	@go run ./hack/alignversions --write
 	git ls-files -- 'go.mod' '*/go.mod' | while read -r mod; do (cd "$$(dirname "$$mod")" && go mod tidy); done
+
+mcp-tasks: build dev-services ## Have a model do the tasks of hack/mcptasks (MCPTASKS_URL, MCPTASKS_KEY, MCPTASKS_MODEL; ARGS="--api anthropic keep-a-note" changes it)
+	@go run ./hack/mcptasks/run run $(ARGS)
 
 verify: ## Check that generated code, formatting and go.mod are up to date, then the vocabulary and the linters
 	@hack/verify.sh

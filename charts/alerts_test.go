@@ -2,6 +2,8 @@ package charts_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,9 +69,8 @@ func TestAlerts_FireAndRest(t *testing.T) {
 	must(t, err)
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "rules.yaml"), rules, 0o600))
-	must(t, os.WriteFile(filepath.Join(dir, "alerts_test.yaml"), text, 0o600))
 	testenv.Run(t, promtoolTimeout, dir, testenv.Promtool(t), "check", "rules", "--lint=all", "--lint-fatal", "rules.yaml")
-	testenv.Run(t, promtoolTimeout, dir, testenv.Promtool(t), "test", "rules", "alerts_test.yaml")
+	testenv.Run(t, promtoolTimeout, dir, testenv.Promtool(t), append([]string{"test", "rules"}, splitTests(t, dir, rules, text)...)...)
 
 	var tests alertTests
 	must(t, yaml.Unmarshal(text, &tests))
@@ -87,6 +88,47 @@ func TestAlerts_FireAndRest(t *testing.T) {
 		t.Errorf("there are %d alerts only", len(alerts))
 	}
 }
+
+// splitTests writes each test into a file of its own, with a file of the rules that it names, and returns the names of the
+// files. promtool evaluates all rules of a test for each of its minutes: all of them in each test take ten times as long.
+// A test that names no alert is of all rules.
+func splitTests(t *testing.T, dir string, rules, text []byte) (files []string) {
+	t.Helper()
+	var of struct{ Groups []map[string]any }
+	must(t, yaml.Unmarshal(rules, &of))
+	var all map[string]any
+	must(t, yaml.Unmarshal(text, &all))
+	for i, test := range all["tests"].([]any) {
+		content, err := yaml.Marshal(test)
+		must(t, err)
+		named := map[string]bool{}
+		for _, name := range alertName.FindAllString(string(content), -1) {
+			named[name] = true
+		}
+		var groups []map[string]any
+		for _, group := range of.Groups {
+			kept := maps.Clone(group)
+			kept["rules"] = slices.DeleteFunc(slices.Clone(group["rules"].([]any)), func(rule any) bool {
+				name, _ := rule.(map[string]any)["alert"].(string)
+				return len(named) > 0 && !named[name]
+			})
+			groups = append(groups, kept)
+		}
+		one := maps.Clone(all)
+		one["tests"], one["rule_files"] = []any{test}, []string{fmt.Sprintf("rules-%d.yaml", i)}
+		file := fmt.Sprintf("test-%d.yaml", i)
+		for name, document := range map[string]any{file: one, fmt.Sprintf("rules-%d.yaml", i): map[string]any{"groups": groups}} {
+			content, err := yaml.Marshal(document)
+			must(t, err)
+			must(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
+		}
+		files = append(files, file)
+	}
+	return files
+}
+
+// alertName matches the names of the chart's alerts.
+var alertName = regexp.MustCompile(`Mediastack\w+`)
 
 // fires reports whether a test expects that an alert does not fire, and then that it does.
 func (a alertTests) fires(alert string) bool {

@@ -59,6 +59,8 @@ type Guard struct {
 	Connection string
 	Approval   Approval
 	Ceilings   Ceilings
+	// Owners has, where deletes wait, each owner's address as events have it: what an owner has allowed in advance ends with the ownership.
+	Owners map[string]string
 	// Approved is set for a change that an owner has allowed.
 	Approved *ApprovedStep
 }
@@ -96,6 +98,12 @@ func (p Principal) AsConnection(connection string) Principal {
 		return p
 	}
 	p.Guard = &Guard{Connection: connection, Approval: policy.Approval, Ceilings: policy.Ceilings}
+	if policy.Approval.Delete != "" {
+		p.Guard.Owners = make(map[string]string, len(p.Account.Owners))
+		for _, owner := range p.Account.Owners {
+			p.Guard.Owners[owner] = p.Account.AddressOf(owner)
+		}
+	}
 	return p
 }
 

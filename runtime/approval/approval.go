@@ -152,9 +152,8 @@ type Decision struct {
 	Allow         bool
 	// By is the address of the owner.
 	By string
-	// Allowance allows AllowanceItems deletes of the connection in advance. AllowedBy is the address as the events of the journal have it.
+	// Allowance allows AllowanceItems deletes of the connection in advance.
 	Allowance bool
-	AllowedBy string
 }
 
 // Store keeps approvals. PostgreSQL implements it. Errors are faults.
@@ -166,6 +165,8 @@ type Store interface {
 	Ask(ctx context.Context, asked Asked) (uuid.UUID, error)
 	// Approval returns an approval with its steps; ErrNotFound.
 	Approval(ctx context.Context, id uuid.UUID) (Approval, error)
+	// Waiting returns the oldest approvals that wait for the owners of an account, at most so many: their ids, GrantID and Actor.
+	Waiting(ctx context.Context, accountID uuid.UUID, most int) ([]Approval, error)
 	// Opened records that an owner has seen an approval: nothing is added to it anymore.
 	Opened(ctx context.Context, id uuid.UUID) error
 	// Decide records a decision and, if it is a yes, adds the task that carries it out, in one transaction. ErrDecided if the approval does not
@@ -180,7 +181,7 @@ type Store interface {
 // The errors of approvals.
 var (
 	// ErrNotFound is the error for an approval that does not exist, or is that of another owner or connection: callers cannot tell these apart.
-	ErrNotFound = fault.New(fault.NotFound, "there is no such request")
+	ErrNotFound = fault.New(fault.NotFound, "there is no such request to the owner, or it has expired long ago")
 	// ErrDecided is the error of a decision about what does not wait for it.
 	ErrDecided = fault.New(fault.Conflict, "This request has changed, was decided before, or has expired. Look at it again.")
 )

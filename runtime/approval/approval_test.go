@@ -7,6 +7,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/runtimetest"
+	"mediastack.dev/runtime/settings"
 )
 
 // The whole way of a delete: the call changes nothing, the owner sees the file and allows it, the service deletes it once, and the journal names
@@ -43,7 +44,8 @@ func TestDelete_WaitsForTheOwner(t *testing.T) {
 	if parsed.Kind != account.ActorLogin || parsed.Name != "test" || parsed.ApprovedBy != "o***@example.org" {
 		t.Errorf("the journal names %s", actor)
 	}
-	b.Get(q.path()).Says(t, http.StatusOK, "You allowed this", "Done")
+	// The page still names the file, and says that it can be restored.
+	b.Get(q.path()).Says(t, http.StatusOK, "You allowed this", "Done", "holiday.txt", "It can be restored until")
 	// A later delete waits again.
 	other := w.asked(t, by, "delete_media", object{"mediaId": w.sealed(t, tenant, "b.txt")})
 	if other.ApprovalID == q.ApprovalID {
@@ -73,7 +75,8 @@ func TestDelete_WaitingCallsCollect(t *testing.T) {
 	}
 	decide(b, p, "deny").Says(t, http.StatusOK, "You denied this")
 	w.run(t)
-	if got := w.told(t, by, first); got.State != "denied" {
+	// A model took the outcome of before, waiting, for a reason to wait.
+	if got := w.told(t, by, first); got.State != "denied" || len(got.Results) != 2 || got.Results[0].Outcome != "denied" {
 		t.Errorf("denied: %+v", got)
 	}
 	if n := w.deleted(t); n != 0 {
@@ -124,6 +127,48 @@ func TestPublishAndSettings_WaitForTheOwner(t *testing.T) {
 			t.Errorf("%s of a private item: %s", one.tool, result.text())
 		}
 	}
+}
+
+// The e-mail comes once in ten minutes, so the files page of an owner names all that waits for him, and nothing else.
+func TestFilesPage_NamesWhatWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant, other := w.tenant(t, "studio"), w.tenant(t, "other")
+	by, elsewhere := w.application(t, tenant), w.application(t, other)
+	foreign := w.asked(t, elsewhere, "delete_media", object{"mediaId": w.sealed(t, other, "c.txt")})
+	first := w.asked(t, by, "delete_media", object{"mediaId": w.sealed(t, tenant, "a.txt")})
+	b, p := w.open(t, first)
+	second := w.asked(t, by, "delete_media", object{"mediaId": w.sealed(t, tenant, "b.txt")}) // after the first was seen
+	names := func(q question) bool {
+		return strings.Contains(b.Get("/account/files?account="+tenant.Account.ID.String()).Text, "approval="+q.ApprovalID)
+	}
+	if !names(first) || !names(second) || names(foreign) {
+		t.Errorf("the files page names the first: %t, the second: %t, that of another account: %t", names(first), names(second), names(foreign))
+	}
+	decide(b, p, "deny")
+	w.Exec(t, `UPDATE approval SET expires_at = now() - interval '1 minute' WHERE id = '`+second.ApprovalID+`'`)
+	if names(first) || names(second) {
+		t.Error("the files page names what does not wait anymore")
+	}
+}
+
+// Nobody is asked about settings that an administrator has pinned, or that cannot have the value: the call fails at once.
+func TestSettings_NobodyIsAskedAboutWhatFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant := w.tenant(t, "studio")
+	by := w.application(t, tenant)
+	must(t, w.Settings.Pin(t.Context(), tenant.Account.ID, settings.Layer{UseWebP: new(true)}, settings.Object{Name: "team-a/site", UID: "uid"}))
+	for text, arguments := range map[string]object{
+		"useWebP: pinned by MediaSettings team-a/site": {"useWebP": false, "thumbnailWidth": 200},
+		"webpOutputQuality must be from 0 to 100":      {"webpOutputQuality": 101},
+	} {
+		if result := call(t, w.tools, by, "update_media_settings", arguments); !result.IsError || !strings.Contains(result.text(), text) {
+			t.Errorf("%v: %s", arguments, result.text())
+		}
+	}
+	w.Counts(t, 0, "approvals", `SELECT count(*) FROM approval`)
+	w.asked(t, by, "update_media_settings", object{"thumbnailWidth": 200})
 }
 
 // The owners get one e-mail in ten minutes, whatever is asked for.

@@ -151,6 +151,11 @@ func (s *Service) Find(ctx context.Context, id uuid.UUID) (Approval, error) {
 	return s.deps.Store.Approval(ctx, id)
 }
 
+// Waiting returns the oldest approvals that wait for the owners of an account, at most so many, without their steps.
+func (s *Service) Waiting(ctx context.Context, accountID uuid.UUID, most int) ([]Approval, error) {
+	return s.deps.Store.Waiting(ctx, accountID, most)
+}
+
 // Open records that an owner sees the approval: nothing is added to it anymore.
 func (s *Service) Open(ctx context.Context, id uuid.UUID) error { return s.deps.Store.Opened(ctx, id) }
 

@@ -234,6 +234,9 @@ func TestAllowed_OnlyWhatTheOwnerHasSeen(t *testing.T) {
 		"an account that is read-only by now": {after: func(of runtimetest.Tenant, _ string, _ question) {
 			w.Change(t, of, func(s *account.Spec) { s.ToolPolicy.ReadOnly = true; s.Owners = []string{runtimetest.Owner} })
 		}, outcome: "failed"},
+		"an owner who has lost the account after the yes": {after: func(of runtimetest.Tenant, _ string, q question) {
+			w.Exec(t, "UPDATE approval SET decided_by = 'former@example.org' WHERE id = '"+q.ApprovalID+"'")
+		}, outcome: "failed"},
 		"a suspended account": {after: func(of runtimetest.Tenant, _ string, _ question) {
 			w.Change(t, of, func(s *account.Spec) { s.Suspended = true })
 		}, outcome: "failed"},
@@ -267,6 +270,11 @@ func TestAllowed_OnlyWhatTheOwnerHasSeen(t *testing.T) {
 			if one.outcome != "" {
 				if got := w.Text(t, `SELECT state FROM approval_step WHERE approval_id = $1`, q.ApprovalID); got != one.outcome {
 					t.Errorf("the step is %s, want %s", got, one.outcome)
+				}
+			}
+			if one.outcome == "changed" { // a model must not take it for a change that was made
+				if got := w.told(t, by, q); got.Results[0].Outcome != "outdated" {
+					t.Errorf("get_approval tells %+v", got)
 				}
 			}
 		})

@@ -244,7 +244,7 @@ func TestKill_ADecisionIsRecordedWithItsTask(t *testing.T) {
 				t.Fatal(err)
 			}
 			proxy.arm(n, answered)
-			decision := approval.Decision{ID: found.ID, AccountID: found.AccountID, Revision: found.Revision, Allow: true, By: runtimetest.Owner, Allowance: true, AllowedBy: "o"}
+			decision := approval.Decision{ID: found.ID, AccountID: found.AccountID, Revision: found.Revision, Allow: true, By: runtimetest.Owner, Allowance: true}
 			_ = service.Decide(t.Context(), decision)
 			allowed := w.QueryInt(t, `SELECT count(*) FROM approval WHERE id = $1 AND state = 'allowed'`, found.ID)
 			tasks := w.QueryInt(t, `SELECT count(*) FROM work WHERE kind = 'approval' AND key = $1`, found.ID)

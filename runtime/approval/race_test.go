@@ -217,3 +217,22 @@ func TestBulk_WaitsBeyondTheFirstItems(t *testing.T) {
 		t.Errorf("%d of 2 deletes passed in the next window", got)
 	}
 }
+
+// What an owner has allowed in advance ends when he is an owner no more.
+func TestAllowance_EndsWithTheOwner(t *testing.T) {
+	t.Parallel()
+	former := runtimetest.Owner[:1] + "former@example.org" // events have the addresses of both owners alike
+	w := newWorld(t)
+	tenant := w.tenant(t, "studio", func(s *account.Spec) { s.Owners = append(s.Owners, former) })
+	by := w.application(t, tenant)
+	q := w.asked(t, by, "delete_media", object{"mediaId": w.sealed(t, tenant, "a.txt")})
+	decision := approval.Decision{ID: uuid.MustParse(q.ApprovalID), AccountID: tenant.Account.ID, Revision: 1, Allow: true, By: former, Allowance: true}
+	must(t, w.tools.Approvals.Decide(t.Context(), decision))
+	w.carryOut(t, q)
+	if result := call(t, w.tools, by, "delete_media", object{"mediaId": w.sealed(t, tenant, "b.txt")}); !strings.Contains(result.text(), `"deleted":true`) {
+		t.Fatalf("with the allowance of an owner: %s", result.text())
+	}
+	w.Change(t, tenant, func(s *account.Spec) { s.Owners = []string{runtimetest.Owner} })
+	w.asked(t, by, "delete_media", object{"mediaId": w.sealed(t, tenant, "c.txt")})
+	w.Counts(t, 2, "deletes", `SELECT count(*) FROM journal WHERE type = 'media.deleted'`)
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"mediastack.dev/runtime/account"
@@ -40,6 +41,8 @@ func (s *Service) Work(ctx context.Context, task work.Task) error {
 		return err
 	case principal.Account.Suspended:
 		ended = "the account is suspended"
+	case !slices.Contains(principal.Account.Owners, approval.DecidedBy):
+		ended = "who has allowed it is no owner anymore"
 	}
 	for _, step := range approval.Steps {
 		if step.State != StepWaiting {

@@ -70,10 +70,10 @@ func (s CaptureSearch) binding() []string {
 
 // parseCaptureSearch reads the parameters of a search; empty ones were not sent.
 func parseCaptureSearch(from, to, near string) (s CaptureSearch, err error) {
-	if s.From, err = parseTime("capturedFrom", from); err != nil {
+	if s.From, err = parseFrom("capturedFrom", from); err != nil {
 		return s, err
 	}
-	if s.To, err = parseTime("capturedTo", to); err != nil || near == "" {
+	if s.To, err = parseUntil("capturedTo", to); err != nil || near == "" {
 		return s, err
 	}
 	circle, err := capture.ParseNear(near)

@@ -2,6 +2,7 @@ package media
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,13 +18,15 @@ type Query struct {
 	// Page is the number of the page; 0 = none was sent. After is the cursor of the page before; empty = none.
 	Page  int
 	After string
-	Limit int
+	// Before is a cursor, too: the page ends in front of the item at its place. Empty = none.
+	Before string
+	Limit  int
 }
 
 // Plain reports whether the query is one of a page of sealed items, newest first, by access and group:
 // List answers it.
 func (q Query) Plain() bool {
-	return !q.Narrows() && q.Order == Order{By: ByTime} && !q.Drafts && q.After == ""
+	return !q.Narrows() && q.Order == Order{By: ByTime} && !q.Drafts && q.After == "" && q.Before == ""
 }
 
 // Skip returns how many items of the list are before the page.
@@ -32,16 +35,16 @@ func (q Query) Skip() int { return (max(q.Page, 1) - 1) * q.Limit }
 // QueryText is a query as a client sends it. Empty fields were not sent.
 type QueryText struct {
 	Filter
-	Words, Type, Name, From, To, Sort, State, After string
-	CapturedFrom, CapturedTo, Near                  string
-	Traits                                          TraitsText
-	Metadata                                        map[string]string
-	Page, Limit                                     *int
+	Words, Type, Name, From, To, Sort, State, After, Before string
+	CapturedFrom, CapturedTo, Near                          string
+	Traits                                                  TraitsText
+	Metadata                                                map[string]string
+	Page, Limit                                             *int
 }
 
 // Parse returns the query, or an Invalid fault that names the first parameter that is malformed.
 func (t QueryText) Parse() (Query, error) {
-	q := Query{Search: Search{Filter: t.Filter, Type: LowerName(t.Type), Name: t.Name, Metadata: t.Metadata}, After: t.After, Limit: DefaultLimit}
+	q := Query{Search: Search{Filter: t.Filter, Type: LowerName(t.Type), Name: t.Name, Metadata: t.Metadata}, After: t.After, Before: t.Before, Limit: DefaultLimit}
 	if t.Limit != nil {
 		q.Limit = *t.Limit
 	}
@@ -57,10 +60,10 @@ func (t QueryText) Parse() (Query, error) {
 	if q.Traits, err = t.Traits.Parse(); err != nil {
 		return Query{}, err
 	}
-	if q.From, err = parseTime("from", t.From); err != nil {
+	if q.From, err = parseFrom("from", t.From); err != nil {
 		return Query{}, err
 	}
-	if q.To, err = parseTime("to", t.To); err != nil {
+	if q.To, err = parseUntil("to", t.To); err != nil {
 		return Query{}, err
 	}
 	if q.Captured, err = parseCaptureSearch(t.CapturedFrom, t.CapturedTo, t.Near); err != nil {
@@ -81,20 +84,31 @@ func (t QueryText) Parse() (Query, error) {
 
 var errPage = fault.New(fault.Invalid, "page must be 1 or more")
 
-// parseTime reads an RFC 3339 time; an empty text is the zero time.
-func parseTime(name, text string) (time.Time, error) {
+// parseFrom reads a time from which on items match: as in RFC 3339, or a date, which is the start of that day in UTC. An empty text is the zero time.
+func parseFrom(name, text string) (time.Time, error) { return parseBound(name, text, 0) }
+
+// parseUntil reads a time before which items match: a date is the end of that day in UTC, so the day is included.
+func parseUntil(name, text string) (time.Time, error) { return parseBound(name, text, 1) }
+
+func parseBound(name, text string, days int) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
+	}
+	if day, err := time.Parse(time.DateOnly, text); err == nil && day.Year() > 0 && day.Year() < lastYear {
+		return day.AddDate(0, 0, days), nil
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if _, plusErr := time.Parse(time.RFC3339, strings.ReplaceAll(text, " ", "+")); err != nil && plusErr == nil {
 		return time.Time{}, fault.New(fault.Invalid, "%s has a space where a time has +: in a URL, write + as %%2B", name)
 	}
 	if err != nil || at.IsZero() {
-		return time.Time{}, fault.New(fault.Invalid, "%s must be a time as in RFC 3339, such as 2026-11-22T18:30:00Z", name)
+		return time.Time{}, fault.New(fault.Invalid, "%s must be a time as in RFC 3339, such as 2026-11-22T18:30:00Z, or a date such as 2026-11-22", name)
 	}
 	return at, nil
 }
+
+// lastYear is the last year that RFC 3339 can write. The day after its last one has none.
+const lastYear = 9999
 
 // MaxFindOffset bounds the items of all pages up to one that is read by its number, of lists that are
 // searched or sorted: their pages are read by cursor.
@@ -106,6 +120,8 @@ type Results struct {
 	// Next is the cursor of the next part; empty if there is none. A part can have fewer items than were
 	// asked for, even none, while there is a next one: a request examines a bounded number of items.
 	Next string
+	// Previous is the cursor of the part before, as Query.Before takes it; empty if this is known to be the first part.
+	Previous string
 	// Total is how many items the list has; nil for searches and drafts, whose number Count returns.
 	Total *int64
 }
@@ -132,6 +148,29 @@ func (s *Service) Find(ctx context.Context, p account.Principal, q Query) (Resul
 	if err := s.searchAs(ctx, p.Account, &q.Search); err != nil {
 		return Results{}, err
 	}
+	results, err := s.findPart(ctx, scope, q)
+	if err != nil {
+		return Results{}, err
+	}
+	if !q.Drafts && !q.Narrows() {
+		total, err := s.store.CountItems(ctx, scope, q.Filter)
+		if err != nil {
+			return Results{}, err
+		}
+		results.Total = &total
+	}
+	return results, nil
+}
+
+// findPart returns a part of a list, without the number of all items.
+func (s *Service) findPart(ctx context.Context, scope Scope, q Query) (Results, error) {
+	if q.Before != "" {
+		results, first, err := s.findBefore(ctx, scope, q)
+		if err != nil || !first {
+			return results, err
+		}
+		q.Before = "" // the first part, which may have become longer
+	}
 	var after *Position
 	if q.After != "" {
 		at, err := q.position(scope, q.After)
@@ -154,14 +193,49 @@ func (s *Service) Find(ctx context.Context, p account.Principal, q Query) (Resul
 		stopped.Common = found.Common
 		results.Next = q.cursor(scope, *stopped)
 	}
-	if !q.Drafts && !q.Narrows() {
-		total, err := s.store.CountItems(ctx, scope, q.Filter)
-		if err != nil {
-			return Results{}, err
-		}
-		results.Total = &total
+	if after != nil && len(results.Items) > 0 {
+		results.Previous = q.cursor(scope, PositionOf(results.Items[0], q.Order))
 	}
 	return results, nil
+}
+
+// findBefore returns the part of a list that ends in front of a position: it reads the list from there in the opposite order. first reports that
+// there are fewer items than a part has, so that the list begins with it.
+func (s *Service) findBefore(ctx context.Context, scope Scope, q Query) (results Results, first bool, err error) {
+	before, err := q.position(scope, q.Before)
+	if err != nil {
+		return Results{}, false, err
+	}
+	backwards := q
+	backwards.Before, backwards.Order.Ascending = "", !q.Order.Ascending
+	found, err := s.store.FindItems(ctx, scope, backwards, &before, q.Limit+1)
+	if err != nil {
+		return Results{}, false, err
+	}
+	items, stopped := found.Items[:min(len(found.Items), q.Limit)], found.Stopped
+	switch {
+	case len(found.Items) > q.Limit:
+		results.Previous = q.cursor(scope, marked(PositionOf(items[q.Limit-1], q.Order), found.Common))
+	case stopped != nil:
+		results.Previous = q.cursor(scope, marked(*stopped, found.Common))
+	default:
+		return Results{}, true, nil
+	}
+	slices.Reverse(items)
+	results.Items = items
+	switch {
+	case len(items) > 0:
+		results.Next = q.cursor(scope, PositionOf(items[len(items)-1], q.Order))
+	default: // nothing was found on the way to where it stopped: go on from there
+		results.Next = q.cursor(scope, *stopped)
+	}
+	return results, false, nil
+}
+
+// marked returns a position with Position.Common.
+func marked(at Position, common bool) Position {
+	at.Common = common
+	return at
 }
 
 func (q Query) validate() error {
@@ -176,6 +250,8 @@ func (q Query) validate() error {
 		return errPage
 	case q.Page > 0 && q.After != "":
 		return fault.New(fault.Invalid, "page cannot be combined with after")
+	case q.Before != "" && (q.Page > 0 || q.After != ""):
+		return fault.New(fault.Invalid, "before cannot be combined with page or after")
 	case q.Page > MaxFindOffset/q.Limit:
 		return fault.New(fault.Invalid, "page must be %d or less with this limit in a list that is searched or sorted: use after, with the cursor of the page before", MaxFindOffset/q.Limit)
 	case q.Drafts && q.Order.By != ByTime:

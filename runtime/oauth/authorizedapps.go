@@ -19,6 +19,8 @@ type AuthorizedApp struct {
 	// Account is the namespace and name of the account.
 	Account    string
 	ToolPolicy account.ToolPolicy
+	// Ceilings are those of the application, and those of all of the account; none if the account has none.
+	Ceilings []account.CeilingUse
 }
 
 // AuthorizedApps returns the applications that the user has authorized, newest first.

@@ -62,9 +62,11 @@ func (s *Service) SendCode(ctx context.Context, session LoginSession, address st
 	code.EncryptedEmail = s.Encrypter.Encrypt(plain)
 	err = s.Store.SetLoginCode(ctx, session.ID, session.CookieHash, code, []RateLimit{
 		s.loginPause(session.ID, email),
-		s.addressPause(email),
+		// Those of the asker come first, so that nobody uses up alone what an address may get.
 		s.rateLimit("codes_per_ip", network, s.cfg.CodesPerIP, ReasonTooManyCodesForNetwork),
-		s.rateLimit("codes_per_email", email, s.cfg.CodesPerEmail, ReasonTooManyCodesForEmail),
+		s.rateLimit("codes_per_email_and_ip", network+" "+email, s.cfg.CodesPerEmail, ReasonTooManyCodesForEmail),
+		s.addressPause(email),
+		s.rateLimit("codes_per_email", email, askersOfCodes*s.cfg.CodesPerEmail, ReasonTooManyCodesForEmail),
 	})
 	if err != nil {
 		return sessionExpired(err)
@@ -75,6 +77,10 @@ func (s *Service) SendCode(ctx context.Context, session LoginSession, address st
 	}
 	return nil
 }
+
+// askersOfCodes is how many client networks can use up Config.CodesPerEmail for one address before the address gets no other code: one of someone else
+// leaves the owner as many as there were before.
+const askersOfCodes = 2
 
 // codesInPause are the codes that an e-mail address gets in Config.ResendAfter: the one of a login, and the one
 // of a second login, in another browser or for another application, whose user would have to wait otherwise.

@@ -61,6 +61,42 @@ func TestRateLimit_HoldsPerNetwork(t *testing.T) {
 	must(t, w.SendCode(t.Context(), b.session(t), "z@example.org", "198.51.100.0/32"))
 }
 
+// Anyone who knew an address could use up all codes of it, so that its owner could not log in for an hour.
+func TestRateLimit_SomeoneElseLeavesTheOwnerCodes(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t, func(c *oauth.Config) { c.ResendAfter = 30 * time.Second })
+	const elsewhere = "198.51.100.7/32"
+	mine := w.startLogin(t, authorizationRequest())
+	must(t, mine.sendCode(t, owner))
+	first := w.mailedCodes(t, owner)[0]
+	sent := 0
+	for range 20 {
+		b := w.startLogin(t, authorizationRequest())
+		if err := w.SendCode(t.Context(), b.session(t), owner, elsewhere); err == nil {
+			sent++
+		}
+		w.clock.Advance(16 * time.Second)
+	}
+	if sent != 5 {
+		t.Errorf("someone else got %d codes sent", sent)
+	}
+	others := w.mailedCodes(t, owner)
+	// The code of the browser that asked before is still good, and those of others are of no use in it.
+	_, err := w.VerifyCode(t.Context(), mine.session(t), others[0])
+	is(t, "the code of another login", err, fault.Invalid)
+	_, err = w.VerifyCode(t.Context(), mine.session(t), first)
+	must(t, err)
+	// The owner gets as many as without others: the first one and four more.
+	for range 4 {
+		w.clock.Advance(time.Minute)
+		must(t, w.startLogin(t, authorizationRequest()).sendCode(t, owner))
+	}
+	w.clock.Advance(time.Minute)
+	is(t, "a sixth code of the owner", w.startLogin(t, authorizationRequest()).sendCode(t, owner), fault.Busy)
+	// All together have a limit, too: a mailbox is not filled from many networks.
+	is(t, "an eleventh code", w.SendCode(t.Context(), w.startLogin(t, authorizationRequest()).session(t), owner, "203.0.113.9/32"), fault.Busy)
+}
+
 // The limit held for one session only: many sessions could send a code to the same address
 // at once, each through another replica. Two may, so that a second login need not wait.
 func TestResendLimit_HoldsPerEmailAcrossSessionsAndReplicas(t *testing.T) {

@@ -114,6 +114,21 @@ func tooManyWait(public string) error {
 // nullable returns null for the zero id.
 func nullable(id uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: id != uuid.Nil} }
 
+// Waiting implements approval.Store.
+func (s Approvals) Waiting(ctx context.Context, accountID uuid.UUID, most int) ([]approval.Approval, error) {
+	return repeat(ctx, s.Store, uuid.Nil, func(ctx context.Context) ([]approval.Approval, error) {
+		rows, err := s.once.WaitingApprovals(ctx, sqlgen.WaitingApprovalsParams{AccountID: accountID, Most: int32(most)}) //nolint:gosec // a few
+		if err != nil {
+			return nil, toFault(err, "list what waits for a yes")
+		}
+		waiting := make([]approval.Approval, 0, len(rows))
+		for _, row := range rows {
+			waiting = append(waiting, approval.Approval{ID: row.ID, AccountID: accountID, GrantID: row.GrantID.Bytes, Actor: account.ParseActor(row.Actor), State: approval.Waiting})
+		}
+		return waiting, nil
+	})
+}
+
 // Approval implements approval.Store.
 func (s Approvals) Approval(ctx context.Context, id uuid.UUID) (approval.Approval, error) {
 	return repeat(ctx, s.Store, uuid.Nil, func(ctx context.Context) (approval.Approval, error) {
@@ -175,7 +190,7 @@ func (s Approvals) Decide(ctx context.Context, decision approval.Decision) error
 				return err
 			}
 			if err := q.GrantAllowance(ctx, sqlgen.GrantAllowanceParams{AccountID: decision.AccountID, Connection: row.Connection, Operation: string(account.DeleteMedia),
-				Remaining: approval.AllowanceItems, Seconds: approval.AllowanceTTL.Seconds(), GrantedBy: decision.AllowedBy}); err != nil {
+				Remaining: approval.AllowanceItems, Seconds: approval.AllowanceTTL.Seconds(), GrantedBy: decision.By}); err != nil {
 				return err
 			}
 		}

@@ -203,6 +203,9 @@ func batchStatements() map[string]func(context.Context, *sqlgen.Queries) {
 		hashes[i] = hash[:]
 	}
 	return map[string]func(context.Context, *sqlgen.Queries){
+		"uses of connections": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.ConnectionUses(ctx, sqlgen.ConnectionUsesParams{AccountIds: accounts, Connections: []string{"", "login:x"}})
+		},
 		"purge approvals": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.ExpireApprovals(ctx, sqlgen.ExpireApprovalsParams{Cutoff: day, Batch: planBatch})
 		},

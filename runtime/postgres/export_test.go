@@ -114,6 +114,11 @@ func SearchStatements(scope media.Scope, query media.Query, after *media.Positio
 	if len(query.Words.Texts) > 0 {
 		words := indexWords(query.Words)
 		add("by words", bounds.settings())(search.byWords(words, bounds.gathered, wanted))
+		if search.byTime() {
+			part := search
+			part.part = true
+			add("by words of a part", bounds.settings())(part.byWords(words, bounds.gathered, wanted))
+		}
 		add("count by words", bounds.settings())(search.countByWords(words, bounds.counted))
 		add("count words", "")(search.countWords(words, bounds.firstScan))
 	}
@@ -150,4 +155,18 @@ func (s Uploads) OpenTogether(ctx context.Context, scopes []media.Scope) error {
 	}
 	_, err := s.openUploads(ctx, noLockTimeout, requests)
 	return err
+}
+
+// ChooseWords returns what the index looks for, and in which part of the list, if so many of the examined items have each of the words.
+func ChooseWords(text media.Words, counts []int64, examined, items int64, most, reads, lastScan int) (terms []string, part float64) {
+	choice := wordSample{counts: counts, examined: examined, items: items}.choose(indexWords(text), most, reads, lastScan)
+	for _, word := range choice.words {
+		terms = append(terms, word.term)
+	}
+	return terms, choice.part
+}
+
+// SpanStatement is the one that reads the first and the last item of an app.
+func SpanStatement(scope media.Scope) Statement {
+	return Statement{spanSQL, []any{scope.AppID, uuid.Nil}, ""}
 }

@@ -29,7 +29,7 @@ func (s Items) findItems(ctx context.Context, search search, wanted int) (media.
 		if err != nil || found.Stopped == nil {
 			return found, err
 		}
-		if found, complete, err := s.gather(ctx, search, wanted, s.isCommon(found, wanted)); err != nil || complete {
+		if found, complete, err := s.gather(ctx, search, wanted, found); err != nil || complete {
 			return found, err
 		}
 	}
@@ -85,10 +85,10 @@ func (s Items) isCommon(found media.Found, wanted int) bool {
 }
 
 // gather sorts the items that have the words or the terms of the search, or are of its time. It returns false if those are too many. Those with the
-// words are not looked for if the words are common.
-func (s Items) gather(ctx context.Context, search search, wanted int, common bool) (found media.Found, complete bool, err error) {
-	if !common {
-		found, complete, err = s.gatherByWords(ctx, search, wanted)
+// words are not looked for if the first scan found so many that they are common.
+func (s Items) gather(ctx context.Context, search search, wanted int, first media.Found) (found media.Found, complete bool, err error) {
+	if !s.isCommon(first, wanted) {
+		found, complete, err = s.gatherByWords(ctx, search, wanted, first.Skipped+len(first.Items))
 	}
 	if err == nil && !complete {
 		found, complete, err = s.gatherByTerms(ctx, search, wanted)
@@ -102,8 +102,9 @@ func (s Items) gather(ctx context.Context, search search, wanted int, common boo
 	return found, complete, err
 }
 
-// gatherByWords sorts the items that have the words of the search. It returns false if the search has none, or if too many items have them.
-func (s Items) gatherByWords(ctx context.Context, search search, wanted int) (found media.Found, complete bool, err error) {
+// gatherByWords sorts the items that have the words of the search, of which the first scan found some. It returns false if the search has none, or if
+// too many items have them.
+func (s Items) gatherByWords(ctx context.Context, search search, wanted, some int) (found media.Found, complete bool, err error) {
 	if search.query.Drafts || len(search.query.Words.Texts) == 0 {
 		return media.Found{}, false, nil
 	}
@@ -111,12 +112,37 @@ func (s Items) gatherByWords(ctx context.Context, search search, wanted int) (fo
 	if search.byTime() { // the last scan finds what more items have, as their order is that of the list
 		most /= 2
 	}
-	sets, err := s.wordSets(ctx, search, most)
-	for i := 0; err == nil && !complete && i < len(sets); i++ {
-		sql, args := search.byWords(sets[i], most, wanted)
-		found, complete, err = s.gatherBy(ctx, search, sql, args, most)
+	choice, err := s.chooseWords(ctx, search, some, s.searches.firstScan+wanted, most, search.rangeReads(wanted))
+	if err != nil || len(choice.words) == 0 {
+		return media.Found{}, false, err
 	}
-	return found, complete, err
+	if choice.part < 1 {
+		var few bool
+		if found, complete, few, err = s.gatherPart(ctx, search, choice, most, wanted); err != nil || !few {
+			return found, complete, err
+		}
+	}
+	sql, args := search.byWords(choice.words, most, wanted)
+	return s.gatherBy(ctx, search, sql, args, most)
+}
+
+// gatherPart sorts the items of a part of a list by time that have words. If those are no page, the list goes on after the part, or
+// so few are in it that all items of the app that have the words can be sorted.
+func (s Items) gatherPart(ctx context.Context, search search, choice wordChoice, most, wanted int) (found media.Found, complete, few bool, err error) {
+	part, err := s.nextPart(ctx, search, choice.part)
+	if err != nil {
+		return media.Found{}, false, false, err
+	}
+	sql, args := part.byWords(choice.words, most, wanted)
+	found, examined, complete, err := s.gatherCounted(ctx, part, sql, args, most)
+	if err != nil || !complete || found.Skipped+len(found.Items) >= wanted {
+		return found, complete, false, err
+	}
+	if found.Stopped = search.restOf(part); found.Stopped == nil {
+		return found, true, false, nil
+	}
+	// The part tells more of how many items have the words than the sample did.
+	return found, true, float64(examined)/choice.part <= float64(most)*sortedPart, nil
 }
 
 // gatherByTerms sorts the items that have the terms of the search. It returns false if the search has
@@ -131,14 +157,20 @@ func (s Items) gatherByTerms(ctx context.Context, search search, wanted int) (fo
 
 // gatherBy executes a statement that reads by an index of terms or words. It returns false if that takes too long, too.
 func (s Items) gatherBy(ctx context.Context, search search, sql string, args []any, most int) (found media.Found, complete bool, err error) {
+	found, _, complete, err = s.gatherCounted(ctx, search, sql, args, most)
+	return found, complete, err
+}
+
+// gatherCounted also returns how many items were examined.
+func (s Items) gatherCounted(ctx context.Context, search search, sql string, args []any, most int) (found media.Found, examined int, complete bool, err error) {
 	err = s.withSettings(ctx, s.searches.settings(), sql, args, func(rows pgx.Rows) (err error) {
-		found, complete, err = search.scan(rows, most)
+		found, examined, err = search.scanCounted(rows)
 		return err
 	})
 	if isTimeout(err) {
-		return media.Found{}, false, nil
+		return media.Found{}, 0, false, nil
 	}
-	return found, complete, err
+	return found, examined, err == nil && examined <= most, err
 }
 
 // gatherInTime sorts the items of a range of time by something else. It returns false if the search has
@@ -159,18 +191,22 @@ func (s Items) gatherInTime(ctx context.Context, search search, wanted int) (fou
 // scan reads the rows of a statement that sorts, and whether it examined all items: at
 // most as many as it may.
 func (s search) scan(rows pgx.Rows, most int) (found media.Found, complete bool, err error) {
+	found, examined, err := s.scanCounted(rows)
+	return found, err == nil && examined <= most, err
+}
+
+// scanCounted reads the rows of a statement that sorts, and how many items it examined.
+func (s search) scanCounted(rows pgx.Rows) (found media.Found, examined int, err error) {
 	for rows.Next() {
-		var n int
 		item := media.Item{AccountID: s.scope.AccountID, AppID: s.scope.AppID}
-		if err := scanItem(rows, &item, &n); err != nil {
-			return media.Found{}, false, err
+		if err := scanItem(rows, &item, &examined); err != nil {
+			return media.Found{}, 0, err
 		}
-		complete = n <= most
 		if item.Access != "" { // a search that found nothing has one row without an item
 			s.add(&found, item)
 		}
 	}
-	return found, complete && rows.Err() == nil, rows.Err()
+	return found, examined, rows.Err()
 }
 
 // settings are those of a statement that reads by terms: only an index that has its condition can be
@@ -219,7 +255,7 @@ func (s Items) countMatches(ctx context.Context, search search) (media.Matches, 
 		return newest, err
 	}
 	if newest.Items*commonPart < int64(s.searches.firstScan) {
-		statements, err := s.countsByIndex(ctx, search, s.searches.counted)
+		statements, err := s.countsByIndex(ctx, search, newest, s.searches.counted)
 		if err != nil {
 			return newest, err
 		}
@@ -252,14 +288,14 @@ type countStatement struct {
 }
 
 // countsByIndex returns the statements that count by the words of the search, and by its terms.
-func (s Items) countsByIndex(ctx context.Context, search search, examined int) (all []countStatement, err error) {
+func (s Items) countsByIndex(ctx context.Context, search search, newest media.Matches, examined int) (all []countStatement, err error) {
 	if len(search.query.Words.Texts) > 0 {
-		sets, err := s.wordSets(ctx, search, examined)
+		choice, err := s.chooseWords(ctx, search, int(newest.Items), s.searches.firstScan, examined, 0)
 		if err != nil {
 			return nil, err
 		}
-		for _, words := range sets {
-			sql, args := search.countByWords(words, examined)
+		if len(choice.words) > 0 {
+			sql, args := search.countByWords(choice.words, examined)
 			all = append(all, countStatement{sql, args})
 		}
 	}

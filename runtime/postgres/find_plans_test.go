@@ -65,6 +65,7 @@ func TestSearchPlans_ReadTheRowsOfTheirAppOnly(t *testing.T) {
 			checkSearchPlans(t, p.explaining, p.small, query, statistics)
 		}
 		explainSearch(t, p.explaining, postgres.GroupsStatement(p.small), "statistics "+statistics+", groups", media.Query{}, maxSearchPages)
+		explainSearch(t, p.explaining, postgres.SpanStatement(p.small), "statistics "+statistics+", span", media.Query{}, maxSearchPages)
 		explainSearch(t, p.explaining, postgres.KeysStatement(p.small, ownItems), "statistics "+statistics+", keys", media.Query{}, maxSearchPages)
 	}
 

@@ -76,6 +76,8 @@ type search struct {
 	after *media.Position
 	// first and end bound the ids of the items: by the search, and by the position in a list by time.
 	first, end uuid.UUID
+	// part says that they are those of a part of the list, for a statement by words.
+	part bool
 }
 
 func newSearch(scope media.Scope, query media.Query, after *media.Position) search {
@@ -199,30 +201,35 @@ func (s search) inOrder(examined, wanted int) (sql string, args []any) {
 	where, order := s.rows(&all)
 	return strings.Join([]string{
 		"-- name: FindItemsInOrder :many",
-		"SELECT n = $9, matches, " + itemColumns + " FROM (",
-		"    SELECT *, row_number() OVER () AS n FROM (",
-		"        SELECT " + foundColumns + " FROM item WHERE " + where + " ORDER BY " + order + " LIMIT (SELECT $9::bigint)",
-		"    ) AS listed",
-		") AS examined, LATERAL (SELECT " + s.matches(&all) + " AS matches) AS m WHERE matches OR n = $9 LIMIT $10",
+		"SELECT n = $9, matches, one.* FROM (",
+		"    SELECT id, matches, n FROM (SELECT id, matches, row_number() OVER () AS n FROM (",
+		"        SELECT id, " + s.matches(&all) + " AS matches FROM (",
+		"            SELECT " + foundColumns + " FROM item WHERE " + where + " ORDER BY " + order + " LIMIT (SELECT $9::bigint)",
+		"        ) AS listed OFFSET 0",
+		"    ) AS compared) AS examined WHERE matches OR n = $9 LIMIT $10",
+		") AS chosen, LATERAL (SELECT " + itemColumns + " FROM item WHERE account_id = " + all.add(s.scope.AccountID) + " AND id = chosen.id LIMIT 1) AS one ORDER BY n",
 	}, "\n"), all
 }
 
 // gathered returns the statement that sorts items that were read in another order, and how many they are.
 func (s search) gathered(name, from string, args arguments) (sql string, all []any) {
 	sorting, comparison := s.direction()
-	order, where := "id"+sorting, ""
+	key, where := "0", "" // the position of an item in a list by time is its id
 	if !s.byTime() {
-		key, kind, value := s.orderKey()
-		order = key + sorting + ", id" + sorting
+		var kind string
+		var value any
+		key, kind, value = s.orderKey()
 		if s.after != nil {
-			where = fmt.Sprintf(" AND (%s, id) %s (%s::%s, %s::uuid)", key, comparison, args.add(value), kind, args.add(s.after.ID))
+			where = fmt.Sprintf(" AND (place, id) %s (%s::%s, %s::uuid)", comparison, args.add(value), kind, args.add(s.after.ID))
 		}
 	}
+	account := args.add(s.scope.AccountID)
 	return strings.Join([]string{
 		"-- name: " + name + " :many",
-		"WITH found AS MATERIALIZED (" + from + ")",
+		"WITH found AS MATERIALIZED (SELECT id, " + key + " AS place, " + s.matches(&args) + " AS matches FROM (" + from + ") AS gathered)",
 		"SELECT all_found.n, page.* FROM (SELECT count(*) AS n FROM found) AS all_found LEFT JOIN LATERAL (",
-		"    SELECT " + itemColumns + " FROM found WHERE " + s.matches(&args) + where + " ORDER BY " + order + " LIMIT $10",
+		"    SELECT one.* FROM (SELECT id, place FROM found WHERE matches" + where + " ORDER BY place" + sorting + ", id" + sorting + " LIMIT $10) AS chosen,",
+		"        LATERAL (SELECT " + itemColumns + " FROM item WHERE account_id = " + account + " AND id = chosen.id LIMIT 1) AS one ORDER BY place" + sorting + ", chosen.id" + sorting,
 		") AS page ON true",
 	}, "\n"), args
 }

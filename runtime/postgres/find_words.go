@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -44,11 +43,6 @@ const (
 	maxIndexWords = 4
 	// A shorter beginning of a word is left out if there is a word besides: very many words may begin with it.
 	minIndexPrefix = 3
-	// A word that so many times as many items have as the rarest one is left out at first: the index reads the whole list of what begins with a
-	// word, however rare the others are.
-	commonTimes = 10
-	// maxIndexItems is how many items may begin with a word by which the index finds items: it reads about ten of them in a microsecond.
-	maxIndexItems = 100_000
 )
 
 // indexWord is a word by which the index finds items.
@@ -89,40 +83,6 @@ func indexWords(words media.Words) []indexWord {
 	return chosen
 }
 
-// wordSets returns the words to look for in the index, and those to look for if too many items have the first ones: none if the index would read too
-// much, as far as the next items of the list tell. most is how many items may be found.
-func (s Items) wordSets(ctx context.Context, search search, most int) ([][]indexWord, error) {
-	words := indexWords(search.query.Words)
-	if len(words) < 2 && len(search.query.Words.Excluded) == 0 && len(termsOf(search.query.Search)) == 0 && !search.query.Traits.Any() {
-		return [][]indexWord{words}, nil // isCommon knows as much
-	}
-	sql, args := search.countWords(words, s.searches.firstScan)
-	var counts []int64
-	var examined, items int64
-	if err := s.pool.QueryRow(ctx, sql, args...).Scan(&counts, &examined, &items); err != nil {
-		return nil, err
-	}
-	share := func(i int) float64 { return float64(counts[i]) / float64(max(1, examined)) }
-	var affordable, rare []indexWord
-	rarest, expected := slices.Min(counts), float64(items)
-	for i, one := range words {
-		if one.prefix && share(i)*float64(items) > maxIndexItems {
-			continue
-		}
-		affordable, expected = append(affordable, one), expected*share(i)
-		if counts[i] < commonTimes*(rarest+1) {
-			rare = append(rare, one)
-		}
-	}
-	switch {
-	case len(affordable) == 0 || expected > commonTimes*float64(most):
-		return nil, nil
-	case len(rare) == 0 || len(rare) == len(affordable):
-		return [][]indexWord{affordable}, nil
-	}
-	return [][]indexWord{rare, affordable}, nil
-}
-
 // countWords returns the statement that counts the items that have each of the words, among the next ones of the list.
 func (s search) countWords(words []indexWord, examined int) (sql string, args []any) {
 	all := s.args(examined, 0)
@@ -146,7 +106,11 @@ func (s search) byWordsSQL(columns string, words []indexWord, args *arguments) s
 	for i, one := range words {
 		terms[i] = one.term
 	}
-	return `SELECT ` + columns + ` FROM item WHERE (sealed_at IS NULL) IS FALSE
+	within := ""
+	if s.part { // which the index of lists tells without a look at the items
+		within = "\n    AND app_id = $1 AND sealed_at IS NOT NULL AND id >= $7::uuid AND id < $8::uuid"
+	}
+	return `SELECT ` + columns + ` FROM item WHERE (sealed_at IS NULL) IS FALSE` + within + `
     AND item_words(app_id, ` + searchedText + `)
         @@ (SELECT string_agg('''' || to_hex(uuid_hash_extended($1, 0)) || word, ' & ')::tsquery FROM unnest(` + args.add(terms) + `::text[]) AS t (word)) LIMIT $9::bigint + 1`
 }

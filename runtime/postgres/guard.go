@@ -51,9 +51,9 @@ func ceilingsJSON(ceilings account.Ceilings) []byte {
 // What is counted of a connection. The names are stored.
 const (
 	useBulkDeletes = "bulk deletes"
-	useDeletes     = "deletes"
-	useUploadBytes = "upload bytes"
-	useFetches     = "fetches"
+	useDeletes     = string(account.CeilingDeletes)
+	useUploadBytes = string(account.CeilingUploadBytes)
+	useFetches     = string(account.CeilingFetches)
 )
 
 // use is something that a ceiling bounds.
@@ -153,7 +153,11 @@ func permitDelete(ctx context.Context, q *sqlgen.Queries, scope media.Scope, id 
 		if err != nil {
 			return actor, err
 		}
-		actor.ApprovedBy = by
+		owner, found := guard.Owners[by]
+		if !found { // who has allowed it has lost the account since
+			return actor, account.ErrApprovalRequired
+		}
+		actor.ApprovedBy = owner
 	}
 	return actor, spend(ctx, q, scope.AccountID, guard.Connection, deletesOf(guard.Ceilings), 1)
 }

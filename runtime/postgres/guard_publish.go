@@ -12,34 +12,32 @@ import (
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
-// sealGuarded seals an item for a connection. A public draft waits for a yes, if the account wants that: only a change that waits for one
-// makes a private draft public, so none becomes so after it was read. An allowed seal ends its step in its transaction.
+// sealGuarded seals an item for a connection. Where publishing waits for a yes, one transaction looks at the item and seals it: an item that is read
+// before its seal may not be there yet, since the id of an upload is known before its commit.
 func (s Items) sealGuarded(ctx context.Context, scope media.Scope, id uuid.UUID, now time.Time) (media.Item, error) {
-	unguarded := scope
-	unguarded.Guard = nil
-	if scope.Guard.Approved != nil {
-		return s.sealAllowed(ctx, scope, id, now)
+	if scope.Guard.Approved == nil && scope.Guard.Publishes() == nil {
+		scope.Guard = nil
+		return s.Seal(ctx, scope, id, now)
 	}
-	if item, err := readItem(ctx, s.idempotentFor(scope.AccountID), scope, id); err == nil && item.Draft() && item.Access == media.Public {
-		if err := scope.Guard.Publishes(); err != nil {
-			return item, err
-		}
-	}
-	return s.Seal(ctx, unguarded, id, now)
-}
-
-// sealAllowed makes a seal that an owner has allowed. Of a file that is to be checked before, it records that the seal is wanted.
-func (s Items) sealAllowed(ctx context.Context, scope media.Scope, id uuid.UUID, now time.Time) (item media.Item, err error) {
 	ctx, release, err := s.db.share(ctx, scope.AccountID)
 	if err != nil {
 		return media.Item{}, err
 	}
 	defer release()
+	item, err := s.sealPermitted(ctx, scope, id, now)
+	if scope.Guard.Approved == nil && errors.Is(err, errItemNotFound) {
+		return media.Item{}, s.rejection(ctx, scope, id)
+	}
+	if err == nil {
+		s.pageIndex.recordChange(scope.AppID)
+	}
+	return item, err
+}
+
+// sealPermitted seals an item if its guard permits that, in one transaction. Of a file that is to be checked before, it records that the seal is wanted.
+func (s Items) sealPermitted(ctx context.Context, scope media.Scope, id uuid.UUID, now time.Time) (item media.Item, err error) {
 	err = s.inTx(ctx, "seal with a guard", func(q *sqlgen.Queries) error {
-		if err := endStep(ctx, q, scope, id); err != nil {
-			return err
-		}
-		if item, err = readItem(ctx, q, scope, id); err != nil || !item.Draft() {
+		if item, err = permitSeal(ctx, q, scope, id); err != nil || !item.Draft() {
 			return err
 		}
 		var row sqlgen.Item
@@ -60,8 +58,23 @@ func (s Items) sealAllowed(ctx context.Context, scope media.Scope, id uuid.UUID,
 		}
 		return err
 	})
-	if err == nil {
-		s.pageIndex.recordChange(scope.AppID)
+	return item, err
+}
+
+// permitSeal locks an item, and returns it if its seal is permitted: an owner has allowed it, or it does not publish the item.
+func permitSeal(ctx context.Context, q *sqlgen.Queries, scope media.Scope, id uuid.UUID) (media.Item, error) {
+	if scope.Guard.Approved != nil {
+		if err := endStep(ctx, q, scope, id); err != nil {
+			return media.Item{}, err
+		}
+		return readItem(ctx, q, scope, id)
+	}
+	if _, err := q.LockItemVersion(ctx, sqlgen.LockItemVersionParams{AppID: scope.AppID, ID: id}); err != nil {
+		return media.Item{}, itemFault(err, "lock item")
+	}
+	item, err := readItem(ctx, q, scope, id)
+	if err == nil && item.Draft() && item.Access == media.Public {
+		err = scope.Guard.Publishes()
 	}
 	return item, err
 }

@@ -149,7 +149,7 @@ func (s Logins) AuthorizedApps(ctx context.Context, email string, now time.Time,
 		}
 		apps = append(apps, app)
 	}
-	return apps, nil
+	return apps, s.addCeilings(ctx, apps)
 }
 
 // RevokeGrants implements oauth.Store.

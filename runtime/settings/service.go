@@ -95,12 +95,25 @@ func (s *Service) UpdateFor(ctx context.Context, p account.Principal, change Lay
 			return s.store.UpdateTenantOnce(ctx, p.Account.ID, p.Actor, *guard.Approved, decide)
 		})
 	case guard.Approval.Settings == account.RuleAlways:
-		if err := change.Validate(); err != nil {
-			return Outcome{}, err
-		}
-		return Outcome{}, account.ErrApprovalRequired
+		return Outcome{}, s.askFor(ctx, p.Account.ID, change)
 	}
 	return s.Update(ctx, p.Account.ID, p.Actor, change)
+}
+
+// askFor returns account.ErrApprovalRequired for a change that waits for an owner, and the error of one that could not be carried out: he is
+// not asked about what is known to fail.
+func (s *Service) askFor(ctx context.Context, accountID uuid.UUID, change Layer) error {
+	if err := change.Validate(); err != nil {
+		return err
+	}
+	current, err := s.Get(ctx, accountID)
+	if err != nil {
+		return err
+	}
+	if _, _, err := current.decide(change); err != nil {
+		return err
+	}
+	return account.ErrApprovalRequired
 }
 
 // update applies a change by store.
@@ -109,22 +122,28 @@ func (s *Service) update(change Layer, store func(decide func(Layers) (Layer, er
 		return Outcome{}, err
 	}
 	var changed []string
-	layers, err := store(func(current Layers) (Layer, error) {
-		effectiveChange := change.without(current.Effective())
-		pinned := current.Pinned.Fields()
-		rejected := slices.DeleteFunc(effectiveChange.Fields(), func(name string) bool { return !slices.Contains(pinned, name) })
-		pictures, changedPictures, rejectedPictures, err := current.changePictures(change.Pictures)
-		if err != nil {
-			return Layer{}, err
-		}
-		effectiveChange.Pictures = pictures
-		changed = append(effectiveChange.Fields(), changedPictures...)
-		if rejected = append(rejected, rejectedPictures...); len(rejected) > 0 {
-			return Layer{}, fault.New(fault.Conflict, "%s: pinned by MediaSettings %s", strings.Join(rejected, ", "), current.PinnedBy)
-		}
-		return effectiveChange, nil
+	layers, err := store(func(current Layers) (effective Layer, err error) {
+		effective, changed, err = current.decide(change)
+		return effective, err
 	})
 	return Outcome{Layers: layers, Changed: changed}, err
+}
+
+// decide returns what a change of the tenant amounts to, with the names of what it changes. It is an error if that is pinned.
+func (l Layers) decide(change Layer) (effective Layer, changed []string, err error) {
+	effective = change.without(l.Effective())
+	pinned := l.Pinned.Fields()
+	rejected := slices.DeleteFunc(effective.Fields(), func(name string) bool { return !slices.Contains(pinned, name) })
+	pictures, changedPictures, rejectedPictures, err := l.changePictures(change.Pictures)
+	if err != nil {
+		return Layer{}, nil, err
+	}
+	effective.Pictures = pictures
+	changed = append(effective.Fields(), changedPictures...)
+	if rejected = append(rejected, rejectedPictures...); len(rejected) > 0 {
+		return Layer{}, nil, fault.New(fault.Conflict, "%s: pinned by MediaSettings %s", strings.Join(rejected, ", "), l.PinnedBy)
+	}
+	return effective, changed, nil
 }
 
 // Pin fixes fields on behalf of a MediaSettings object.

@@ -29,7 +29,7 @@ type Config struct {
 	UploadPerAccountPercent int           `name:"upload-per-account-percent" env:"SERVICE_UPLOAD_PER_ACCOUNT_PERCENT" default:"75" help:"Percent of upload slots and memory that one account may hold."`
 	UploadQueue             int           `env:"SERVICE_UPLOAD_QUEUE" default:"256" help:"Uploads that may wait for a slot; more are rejected with 429. One account may have half of them, and always one."`
 	UploadQueueTimeout      time.Duration `name:"upload-queue-timeout" env:"SERVICE_UPLOAD_QUEUE_TIMEOUT" default:"60s" help:"How long an upload waits for a slot, or for memory."`
-	UploadMinTransferRate   int64         `name:"upload-min-transfer-rate" env:"SERVICE_UPLOAD_MIN_TRANSFER_RATE" default:"65536" help:"Minimum transfer rate of an upload, in bytes per second, while others wait for its slot or memory; 0 = none."`
+	UploadMinTransferRate   int64         `name:"upload-min-transfer-rate" env:"SERVICE_UPLOAD_MIN_TRANSFER_RATE" default:"65536" help:"Minimum transfer rate of an upload, and of an archive of the files page, in bytes per second, while others wait for its slot or memory; 0 = none."`
 	UploadLease             time.Duration `env:"SERVICE_UPLOAD_LEASE" default:"15m" help:"How long an upload may make no progress before the purge considers it dead."`
 	ResumableTTL            time.Duration `env:"SERVICE_RESUMABLE_TTL" default:"24h" help:"How long a resumable upload may make no progress before it expires, at least 1m."`
 }

@@ -1647,15 +1647,15 @@ export interface components {
         After: string;
         /** @description The cursor of the page before, from its header `X-Next-Cursor`. */
         AfterUpload: string;
-        /** @description Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC. */
+        /** @description Only items whose `capturedAt` is this time or later; a date is the start of that day in UTC. One without an offset is compared as if it were in UTC. */
         CapturedFrom: string;
-        /** @description Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC. */
+        /** @description Only items whose `capturedAt` is before this time; a date is the end of that day in UTC. One without an offset is compared as if it were in UTC. */
         CapturedTo: string;
         /** @description Only images whose `dominantColor` is close to this one, such as `#1e6fb9`: write `#` as `%23`, or leave it out. */
         Color: string;
         /** @description The members that the documents have, separated by commas, such as `mediaId,file`. Without it they have all but `presets`, and `*` stands for these, as in `*,presets`. */
         Fields: string;
-        /** @description Only items whose upload began at this time or later. */
+        /** @description Only items whose upload began at this time or later, as in RFC 3339. A date such as `2026-03-01` is the start of that day in UTC. */
         From: string;
         /** @description Only items of exactly this group. Empty means no filter. */
         Group: string;
@@ -1698,7 +1698,7 @@ export interface components {
         Sort: components["schemas"]["Sort"];
         /** @description `draft` lists the drafts of the app instead of the sealed items, in the order of time. */
         State: components["schemas"]["State"];
-        /** @description Only items whose upload began before this time. */
+        /** @description Only items whose upload began before this time, as in RFC 3339. A date such as `2026-03-31` is the end of that day in UTC, so the day is included. */
         To: string;
         /** @description Only items whose `mimeType` is this one, or of this kind, such as `image/*`. */
         Type: string;
@@ -2224,13 +2224,13 @@ export interface operations {
                 type?: components["parameters"]["Type"];
                 /** @description Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter. */
                 name?: components["parameters"]["Name"];
-                /** @description Only items whose upload began at this time or later. */
+                /** @description Only items whose upload began at this time or later, as in RFC 3339. A date such as `2026-03-01` is the start of that day in UTC. */
                 from?: components["parameters"]["From"];
-                /** @description Only items whose upload began before this time. */
+                /** @description Only items whose upload began before this time, as in RFC 3339. A date such as `2026-03-31` is the end of that day in UTC, so the day is included. */
                 to?: components["parameters"]["To"];
-                /** @description Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC. */
+                /** @description Only items whose `capturedAt` is this time or later; a date is the start of that day in UTC. One without an offset is compared as if it were in UTC. */
                 capturedFrom?: components["parameters"]["CapturedFrom"];
-                /** @description Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC. */
+                /** @description Only items whose `capturedAt` is before this time; a date is the end of that day in UTC. One without an offset is compared as if it were in UTC. */
                 capturedTo?: components["parameters"]["CapturedTo"];
                 /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
                 near?: components["parameters"]["Near"];
@@ -2297,13 +2297,13 @@ export interface operations {
                 type?: components["parameters"]["Type"];
                 /** @description Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter. */
                 name?: components["parameters"]["Name"];
-                /** @description Only items whose upload began at this time or later. */
+                /** @description Only items whose upload began at this time or later, as in RFC 3339. A date such as `2026-03-01` is the start of that day in UTC. */
                 from?: components["parameters"]["From"];
-                /** @description Only items whose upload began before this time. */
+                /** @description Only items whose upload began before this time, as in RFC 3339. A date such as `2026-03-31` is the end of that day in UTC, so the day is included. */
                 to?: components["parameters"]["To"];
-                /** @description Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC. */
+                /** @description Only items whose `capturedAt` is this time or later; a date is the start of that day in UTC. One without an offset is compared as if it were in UTC. */
                 capturedFrom?: components["parameters"]["CapturedFrom"];
-                /** @description Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC. */
+                /** @description Only items whose `capturedAt` is before this time; a date is the end of that day in UTC. One without an offset is compared as if it were in UTC. */
                 capturedTo?: components["parameters"]["CapturedTo"];
                 /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
                 near?: components["parameters"]["Near"];
@@ -2370,13 +2370,13 @@ export interface operations {
                 type?: components["parameters"]["Type"];
                 /** @description Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter. */
                 name?: components["parameters"]["Name"];
-                /** @description Only items whose upload began at this time or later. */
+                /** @description Only items whose upload began at this time or later, as in RFC 3339. A date such as `2026-03-01` is the start of that day in UTC. */
                 from?: components["parameters"]["From"];
-                /** @description Only items whose upload began before this time. */
+                /** @description Only items whose upload began before this time, as in RFC 3339. A date such as `2026-03-31` is the end of that day in UTC, so the day is included. */
                 to?: components["parameters"]["To"];
-                /** @description Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC. */
+                /** @description Only items whose `capturedAt` is this time or later; a date is the start of that day in UTC. One without an offset is compared as if it were in UTC. */
                 capturedFrom?: components["parameters"]["CapturedFrom"];
-                /** @description Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC. */
+                /** @description Only items whose `capturedAt` is before this time; a date is the end of that day in UTC. One without an offset is compared as if it were in UTC. */
                 capturedTo?: components["parameters"]["CapturedTo"];
                 /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
                 near?: components["parameters"]["Near"];
@@ -2432,13 +2432,13 @@ export interface operations {
                 type?: components["parameters"]["Type"];
                 /** @description Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter. */
                 name?: components["parameters"]["Name"];
-                /** @description Only items whose upload began at this time or later. */
+                /** @description Only items whose upload began at this time or later, as in RFC 3339. A date such as `2026-03-01` is the start of that day in UTC. */
                 from?: components["parameters"]["From"];
-                /** @description Only items whose upload began before this time. */
+                /** @description Only items whose upload began before this time, as in RFC 3339. A date such as `2026-03-31` is the end of that day in UTC, so the day is included. */
                 to?: components["parameters"]["To"];
-                /** @description Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC. */
+                /** @description Only items whose `capturedAt` is this time or later; a date is the start of that day in UTC. One without an offset is compared as if it were in UTC. */
                 capturedFrom?: components["parameters"]["CapturedFrom"];
-                /** @description Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC. */
+                /** @description Only items whose `capturedAt` is before this time; a date is the end of that day in UTC. One without an offset is compared as if it were in UTC. */
                 capturedTo?: components["parameters"]["CapturedTo"];
                 /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
                 near?: components["parameters"]["Near"];
@@ -2499,13 +2499,13 @@ export interface operations {
                 type?: components["parameters"]["Type"];
                 /** @description Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter. */
                 name?: components["parameters"]["Name"];
-                /** @description Only items whose upload began at this time or later. */
+                /** @description Only items whose upload began at this time or later, as in RFC 3339. A date such as `2026-03-01` is the start of that day in UTC. */
                 from?: components["parameters"]["From"];
-                /** @description Only items whose upload began before this time. */
+                /** @description Only items whose upload began before this time, as in RFC 3339. A date such as `2026-03-31` is the end of that day in UTC, so the day is included. */
                 to?: components["parameters"]["To"];
-                /** @description Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC. */
+                /** @description Only items whose `capturedAt` is this time or later; a date is the start of that day in UTC. One without an offset is compared as if it were in UTC. */
                 capturedFrom?: components["parameters"]["CapturedFrom"];
-                /** @description Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC. */
+                /** @description Only items whose `capturedAt` is before this time; a date is the end of that day in UTC. One without an offset is compared as if it were in UTC. */
                 capturedTo?: components["parameters"]["CapturedTo"];
                 /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
                 near?: components["parameters"]["Near"];
@@ -2561,13 +2561,13 @@ export interface operations {
                 type?: components["parameters"]["Type"];
                 /** @description Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter. */
                 name?: components["parameters"]["Name"];
-                /** @description Only items whose upload began at this time or later. */
+                /** @description Only items whose upload began at this time or later, as in RFC 3339. A date such as `2026-03-01` is the start of that day in UTC. */
                 from?: components["parameters"]["From"];
-                /** @description Only items whose upload began before this time. */
+                /** @description Only items whose upload began before this time, as in RFC 3339. A date such as `2026-03-31` is the end of that day in UTC, so the day is included. */
                 to?: components["parameters"]["To"];
-                /** @description Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC. */
+                /** @description Only items whose `capturedAt` is this time or later; a date is the start of that day in UTC. One without an offset is compared as if it were in UTC. */
                 capturedFrom?: components["parameters"]["CapturedFrom"];
-                /** @description Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC. */
+                /** @description Only items whose `capturedAt` is before this time; a date is the end of that day in UTC. One without an offset is compared as if it were in UTC. */
                 capturedTo?: components["parameters"]["CapturedTo"];
                 /** @description Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`). */
                 near?: components["parameters"]["Near"];

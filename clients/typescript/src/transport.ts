@@ -60,6 +60,8 @@ export class Transport {
     if (!options.baseUrl) throw new TypeError('baseUrl is missing')
     this.baseUrl = options.baseUrl.replace(/\/+$/, '')
     this.brand = options.brand ?? 'service'
+    // Programs in JavaScript leave it out, or pass a variable that is not set.
+    if (typeof options.credential !== 'object' || options.credential === null) throw new TypeError('credential is missing: pass { apiKey }, { accessToken } or { uploadSignature }')
     this.credential = options.credential
     this.ownFetch = options.fetch !== undefined
     this.fetch = options.fetch ?? ((...request) => globalThis.fetch(...request))

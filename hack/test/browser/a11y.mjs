@@ -1,5 +1,10 @@
 // Accessibility checks for every page: keyboard order, visible focus, narrow screens.
+import { readFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
 import { expect, same } from './fixture.mjs'
+import { look } from './states.mjs'
+
+const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
 // tabOrder presses Tab until every control had the focus, and returns their names in order. Each
 // control must show that it has the focus.
@@ -52,4 +57,30 @@ export async function noOverflow(user) {
     }, spacing)
     expect(width <= 320 && wide <= width && outside.length === 0, `${user.page.url()} is ${wide} wide on a screen of ${width} (${spacing}): ${outside}`)
   }
+}
+
+// accessible checks a page with axe-core in light and dark, on a phone and on a desk, with text of twice the size, and by its keyboard.
+export async function accessible(user) {
+  await user.page.evaluate(axe)
+  const found = []
+  const ways = { phone: [360, 640, 'light'], 'phone in the dark': [360, 640, 'dark'], desk: [1280, 800, 'light'], 'desk in the dark': [1280, 800, 'dark'] }
+  await look(user, async (way) => {
+    const { violations, incomplete, passes } = await user.page.evaluate(() => globalThis.axe.run(document, {
+      runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'], resultTypes: ['violations', 'incomplete', 'passes'],
+    }))
+    expect(passes.length >= 5, `${way}: only ${passes.length} rules were looked at`)
+    for (const { id, help, nodes } of [...violations, ...incomplete]) found.push(`${way}: ${id}: ${help}: ${nodes.map(({ html, failureSummary }) => `${html} ${failureSummary}`)}`)
+  }, Object.fromEntries(Object.entries(ways).map(([way, [width, height, scheme]]) => [way, { width, height, scheme, scale: 1 }])))
+  same(found, [], 'what axe-core finds')
+  await user.page.setViewport({ width: 640, height: 800 }) // twice the size of 320
+  const wide = await user.page.evaluate(() => {
+    document.documentElement.style.fontSize = '200%'
+    const { scrollWidth, clientWidth } = document.documentElement
+    document.documentElement.style.fontSize = ''
+    return scrollWidth - clientWidth
+  })
+  same(wide, 0, 'pixels to scroll sideways with text of twice the size')
+  await user.page.setViewport({ width: 320, height: 640 })
+  await noOverflow(user)
+  same(user.problems, [], 'problems of the page')
 }

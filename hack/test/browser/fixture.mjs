@@ -1,6 +1,6 @@
 // What the scripts share: the service, a browser, and its users.
 import { createHash } from 'node:crypto'
-import { createServer } from 'node:http'
+import { createServer, request } from 'node:http'
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
@@ -104,12 +104,30 @@ export class Fixture {
     const headers = { Authorization: `Bearer ${token}` }
     const created = await fetch(this.options.api + '/media/create', { method: 'POST', headers, body })
     expect(created.status === 201, `${name} gives ${created.status} ${await created.clone().text()}`)
-    const sealed = await fetch(`${this.options.api}/media/seal/${(await created.json()).mediaId}`, { method: 'POST', headers })
+    const { mediaId } = await created.json()
+    const sealed = await fetch(`${this.options.api}/media/seal/${mediaId}`, { method: 'POST', headers })
     expect(sealed.ok, `the seal of ${name} gives ${sealed.status}`)
+    return mediaId
   }
 
   // addFile stores and seals a file of this machine.
   async addFile(token, path) { return this.add(token, basename(path), await readFile(path)) }
+
+  // tool calls a tool as an application, and returns its result.
+  async tool(token, name, args) {
+    const { api, base } = this.options
+    const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name, arguments: args } })
+    const answer = await new Promise((resolve, reject) => {
+      const call = request(`${api}/mcp`, { method: 'POST', headers: {
+        Host: new URL(base).host, Authorization: `Bearer ${token}`, 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream', 'Mcp-Protocol-Version': '2025-11-25',
+      } }, async (response) => resolve(Buffer.concat(await response.toArray()).toString()))
+      call.on('error', reject)
+      call.end(body)
+    })
+    const { result } = JSON.parse(answer)
+    expect(result && !result.isError, `${name} answers ${answer}`)
+    return result.structuredContent
+  }
 
   // set changes the settings for images of an account.
   async set(token, settings) {

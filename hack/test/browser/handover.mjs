@@ -3,16 +3,12 @@
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { readFile } from 'node:fs/promises'
-import { request } from 'node:http'
-import { createRequire } from 'node:module'
 import { basename, join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
-import { noOverflow, tabOrder } from './a11y.mjs'
+import { accessible, tabOrder } from './a11y.mjs'
 import { Fixture, expect, same, waitFor } from './fixture.mjs'
-import { look } from './states.mjs'
 
 const options = JSON.parse(process.argv[2])
-const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 const fixture = await Fixture.open(options)
 const owner = await fixture.newUser({ address: options.owner, javascript: true })
 const { access_token: token } = await owner.connect(await fixture.register('Press <desk>', 'https://claude.ai/api/mcp/auth_callback'), { scope: 'media:read media:write' })
@@ -25,20 +21,7 @@ async function scenario(name, act) {
   console.log(JSON.stringify({ scenario: name, problem, note, took: (performance.now() - began) / 1000 }))
 }
 
-// tool calls a tool as the application, and returns its result.
-async function tool(name, args) {
-  const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name, arguments: args } })
-  const answer = await new Promise((resolve, reject) => {
-    const call = request(`${options.api}/mcp`, { method: 'POST', headers: {
-      Host: new URL(options.base).host, Authorization: `Bearer ${token}`, 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream', 'Mcp-Protocol-Version': '2025-11-25',
-    } }, async (response) => resolve(Buffer.concat(await response.toArray()).toString()))
-    call.on('error', reject)
-    call.end(body)
-  })
-  const { result } = JSON.parse(answer)
-  expect(result && !result.isError, `${name} answers ${answer}`)
-  return result.structuredContent
-}
+const tool = (name, args) => fixture.tool(token, name, args)
 
 // person opens a page as a user who has nothing but its address.
 async function person(page, javascript) {
@@ -48,32 +31,6 @@ async function person(page, javascript) {
 }
 
 async function choose(user, ...paths) { await (await user.page.$('#file')).uploadFile(...paths) }
-
-// accessible checks a page with axe-core in light and dark, on a phone and on a desk, with text of twice the size, and by its keyboard.
-async function accessible(user) {
-  await user.page.evaluate(axe)
-  const found = []
-  const ways = { phone: [360, 640, 'light'], 'phone in the dark': [360, 640, 'dark'], desk: [1280, 800, 'light'], 'desk in the dark': [1280, 800, 'dark'] }
-  await look(user, async (way) => {
-    const { violations, incomplete, passes } = await user.page.evaluate(() => globalThis.axe.run(document, {
-      runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'], resultTypes: ['violations', 'incomplete', 'passes'],
-    }))
-    expect(passes.length >= 5, `${way}: only ${passes.length} rules were looked at`)
-    for (const { id, help, nodes } of [...violations, ...incomplete]) found.push(`${way}: ${id}: ${help}: ${nodes.map(({ html, failureSummary }) => `${html} ${failureSummary}`)}`)
-  }, Object.fromEntries(Object.entries(ways).map(([way, [width, height, scheme]]) => [way, { width, height, scheme, scale: 1 }])))
-  same(found, [], 'what axe-core finds')
-  await user.page.setViewport({ width: 640, height: 800 }) // twice the size of 320
-  const wide = await user.page.evaluate(() => {
-    document.documentElement.style.fontSize = '200%'
-    const { scrollWidth, clientWidth } = document.documentElement
-    document.documentElement.style.fontSize = ''
-    return scrollWidth - clientWidth
-  })
-  same(wide, 0, 'pixels to scroll sideways with text of twice the size')
-  await user.page.setViewport({ width: 320, height: 640 })
-  await noOverflow(user)
-  same(user.problems, [], 'problems of the page')
-}
 
 const picture = join(options.files, 'Desert road.png')
 
@@ -94,6 +51,25 @@ await scenario('a person without a script hands over a file, by keyboard', async
   await user.go(of.page)
   await user.expectText('The file has arrived')
   expect(!await user.has('form'), 'the page has a form still')
+  await user.close()
+})
+
+// The script said what the service said to programs: "the upload signature permits image/*".
+await scenario('a file that is not asked for is rejected in plain words, and another one is taken', async () => {
+  const of = await tool('request_upload', { types: ['image/*'], maxBytes: 1 << 20 })
+  const user = await person(of.page, true)
+  const hand = async (path, ...texts) => {
+    await choose(user, path)
+    await user.page.click('.upload button.main')
+    for (const text of texts) await waitFor(async () => (await user.text()).includes(text), text)
+    expect(!(await user.text()).includes('signature'), `the page says ${await user.text()}`)
+  }
+  await hand(options.large, 'The file is too large. Choose a smaller one.')
+  await hand(join(options.files, 'Price list 2026.pdf'), 'The file is of another type than those that are asked for.')
+  await choose(user, picture)
+  await Promise.all([user.page.waitForNavigation(), user.page.click('.upload button.main')])
+  await user.expectText('The file has arrived', 'Desert road.png')
+  same((await tool('get_upload', { uploadId: of.uploadId })).state, 'uploaded', 'the state')
   await user.close()
 })
 
@@ -173,7 +149,7 @@ await scenario('a file that is rejected can be replaced by another one', async (
   const user = await person(of.page, true)
   await choose(user, join(options.files, 'Price list 2026.pdf'))
   await user.page.click('.upload button.main')
-  await waitFor(async () => (await user.text()).includes('Rejected'), 'the file to be rejected')
+  await waitFor(async () => (await user.text()).includes('another type'), 'the file to be rejected')
   await choose(user, picture)
   await Promise.all([user.page.waitForNavigation(), user.page.click('.upload button.main')])
   await user.expectText('The file has arrived', 'Desert road.png')

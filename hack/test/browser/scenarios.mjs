@@ -207,7 +207,7 @@ scenarios['a new code replaces the one before'] = scenario(async (user) => {
   await user.sendAddress()
   const first = await user.code()
   await waitFor(async () => (await user.press('.aside button')).status() === 200, 'another code')
-  await user.expectText('A new code is on its way. The one before no longer works.')
+  await user.expectText('You asked for a new code. The one before no longer works.')
   const second = await user.code()
   if (first !== second) { // one time in a hundred million
     await user.sendCode(first)
@@ -228,7 +228,7 @@ scenarios['another address can be taken before the code and after it'] = as({ pl
   await waitFor(async () => (await user.sendAddress()).status() === 200, 'a code for the other address')
   await user.sendCode(await user.code())
   await user.expectText('Allow Workbench to use your files?', user.address)
-  await user.press('.facts a[href*="change"]')
+  await user.press('.facts button.link')
   await user.expectText('Log in', 'Workbench')
   const other = fixture.people.shift()
   await user.sendAddress(other)
@@ -765,14 +765,15 @@ scenarios['the files page works by keyboard'] = as({ address: fixture.galleries.
   await user.upload('Desert road.png')
   await user.upload('Price list 2026.pdf', { draft: true })
   await user.go('/account/files')
-  const before = ['Files', 'Activity', 'Authorized applications', `Logged in as ${user.address}`, 'Files', 'Not kept yet', 'Deleted', 'q', 'Search', 'Sort and filter', 'Upload']
-  same(await tabOrder(user), [...before, 'item0', 'Desert road.png'], 'Tab leads to')
+  const before = ['Files', 'Activity', 'Authorized applications', `Logged in as ${user.address}`, 'Files', 'Not kept yet', 'Deleted', 'Upload']
+  const search = ['q', 'Search', 'Sort and filter', 'Select all of this page (1)']
+  same(await tabOrder(user), [...before, ...search, 'item0', 'Desert road.png'], 'Tab leads to')
   await to('.upload summary')
   await keyboard('Enter')
-  same(await tabOrder(user), [...before, 'caption', 'group', 'access', 'file', 'Upload', 'Upload, and keep it later', 'item0', 'Desert road.png'], 'Tab leads to')
+  same(await tabOrder(user), [...before, 'caption', 'group', 'access', 'file', 'Upload', 'Upload, and keep it later', ...search, 'item0', 'Desert road.png'], 'Tab leads to')
   await to('.tabs li:nth-child(2) a')
   await enter()
-  same(await tabOrder(user), [...before, 'item0', 'Price list 2026.pdf', 'Keep'], 'Tab leads to')
+  same(await tabOrder(user), [...before, ...search, 'item0', 'Price list 2026.pdf', 'Keep'], 'Tab leads to')
   await to('.file h3 a')
   await enter()
   same(await tabOrder(user), ['Back to the list', 'Keep', 'Open', 'Download', 'Delete', 'Edit'], 'Tab leads to')
@@ -1038,6 +1039,106 @@ scenarios['eighteen pictures are seen at once, and two columns on a phone'] = as
   expect(await shown() >= 18, `${await shown()} files are seen on 1280 x 800`)
   await user.page.setViewport({ width: 390, height: 844 })
   same(await user.page.$eval('.grid', (grid) => getComputedStyle(grid).gridTemplateColumns.split(' ').length), 2, 'columns on a phone')
+})
+
+scenarios['two rows of pictures are seen on a small phone'] = as({ address: fixture.galleries.shift(), width: 360, height: 640 }, async (user) => {
+  await user.logIn('/account/files')
+  for (const name of ['Desert road.png', 'Alpine morning.png', 'Beach at dusk.png']) await user.upload(name, { caption: `Caption of ${name}`, group: 'Trips' })
+  await user.go('/account/files')
+  const second = await user.page.$$eval('.preview', (all) => all.map((one) => one.getBoundingClientRect()).map(({ top, bottom }) => ({ top, bottom }))[2])
+  expect(second.bottom <= 640, `the second row of pictures is from ${second.top} to ${second.bottom}`)
+  // The account is beside its sign, also with large text.
+  await user.page.evaluate(() => {
+    const sheet = new CSSStyleSheet()
+    sheet.replaceSync('html { font-size: 200% }')
+    document.adoptedStyleSheets = [sheet]
+  })
+  const { summary, line, height } = await user.page.$eval('.who summary', (summary) => ({ summary: summary.getBoundingClientRect().top + parseFloat(getComputedStyle(summary).paddingTop), line: summary.querySelector('bdi').getClientRects()[0].top, height: parseFloat(getComputedStyle(summary).lineHeight) }))
+  expect(Math.abs(line - summary) < height / 2, `the address begins ${line - summary} below its sign`)
+})
+
+scenarios['all files of a page are selected, and the list is where a file was'] = as({ address: fixture.galleries.shift(), javascript: true, width: 1280, height: 500 }, async (user) => {
+  const { page } = user
+  const { access_token: token } = await user.connect(await fixture.register('Uploader', 'https://claude.ai/api/mcp/auth_callback'))
+  for (let n = 0; n < 40; n++) await fixture.add(token, `Note ${n}.txt`, `${n}`)
+  await user.logIn('/account/files')
+  const [all, bar] = ['[data-select]', '[data-count]']
+  same(await user.text(all), 'Select all of this page (40)', 'the link')
+  const at = page.url()
+  await page.click(all)
+  same([page.url(), await user.text(all), (await user.text(bar)).slice(0, 17)], [at, 'Select none', '40 files selected'], 'after it')
+  expect((await user.text(bar)).includes('Shift+click: a range'), 'nothing says how a range is selected')
+  await page.click('.file:nth-child(1) .pick')
+  same([await user.text(all), (await user.text(bar)).slice(0, 17)], ['Select all of this page (40)', '39 files selected'], 'without one')
+  await page.click(all)
+  await page.click(all)
+  expect(!(await user.has('.pick:checked')), 'a second click selects none')
+
+  // Esc and the link lead back to the file.
+  const name = (await user.names())[34]
+  for (const back of [() => page.keyboard.press('Escape'), () => page.click('a.back')]) {
+    await user.view(35)
+    await Promise.all([page.waitForNavigation(), back()])
+    await waitFor(() => page.evaluate(() => document.activeElement.matches('h3 a')), 'the focus on the file')
+    same(await page.evaluate(() => document.activeElement.innerText), name, 'the focus is on')
+    for (const part of ['h3 a', '.preview']) {
+      const box = await inSight(page, `.file:has(h3 a:focus) ${part}`)
+      expect(box.whole, `${part} is at ${box.top} to ${box.bottom}`)
+    }
+  }
+})
+
+scenarios['a file that fails beside others says why, and the list has the others'] = as({ address: fixture.galleries.shift(), javascript: true }, async (user) => {
+  const { files } = fixture.options
+  const { page } = user
+  await user.logIn('/account/files')
+  const choose = async (...names) => {
+    await user.open('.upload')
+    await (await page.$('#file')).uploadFile(...names.map((name) => `${files}/${name}`))
+    await page.click('.upload button.main')
+  }
+  await choose('Desert road.png', 'too-large.bin', 'Price list 2026.pdf')
+  await waitFor(async () => (await user.names()).length === 2, 'the others in the list')
+  await user.expectText('2 of 3 uploaded', 'The file is too large. A file may have 2 MiB.')
+  const buttons = () => page.$$eval('.transfers .failed button', (all) => all.filter((one) => one.checkVisibility()).map((one) => one.textContent))
+  same(await buttons(), ['Cancel'], 'what can be done with the file that is too large')
+  // What the script has loaded works as what the page had.
+  await page.click('.file:nth-child(1) .pick')
+  await user.expectText('1 file selected')
+  await user.expectNoText('UTC')
+  await page.click('.transfers .failed button:nth-of-type(2)')
+})
+
+scenarios['a file that does not fit can be resumed'] = as({ address: fixture.galleries.shift(), javascript: true }, async (user) => {
+  const { files } = fixture.options
+  const { page } = user
+  const { access_token: token } = await user.connect(await fixture.register('Uploader', 'https://claude.ai/api/mcp/auth_callback'), allScopes)
+  for (let n = 0; n < 2; n++) await fixture.hasRun(token, `held-${n}.bin`, (2 << 20) - (n ? 1000 : 0))
+  await user.logIn('/account/files')
+  await user.open('.upload')
+  await (await page.$('#file')).uploadFile(`${files}/archive.bin`)
+  await page.click('.upload button.main')
+  await waitFor(async () => (await user.text()).includes('The file does not fit: the account may store 4 MiB in all.'), 'the reason')
+  await user.expectText('cancel running uploads, to make room. Then resume.')
+  same(await page.$$eval('.transfers .failed button', (all) => all.filter((one) => one.checkVisibility()).map((one) => one.textContent)), ['Resume', 'Cancel'], 'what can be done')
+})
+
+scenarios['the list of deleted files says until when, and times are local'] = as({ address: fixture.galleries.shift(), javascript: true }, async (user) => {
+  const { page } = user
+  await page.setViewport({ width: 1280, height: 800 })
+  await page.emulateTimezone('America/Los_Angeles')
+  await user.connect(await fixture.register('Claude', 'https://claude.ai/api/mcp/auth_callback'))
+  await user.logIn('/account/connections')
+  await user.expectText('Since')
+  await user.expectNoText('UTC')
+  await user.go('/account/files')
+  await user.upload('Desert road.png')
+  await user.remove()
+  await user.press('.tabs li:last-child a')
+  await user.expectText('Can be restored until')
+  await user.expectNoText('UTC')
+  const cut = await page.$$eval('.file .whole', (all) => all.map((one) => [one.scrollHeight - one.clientHeight, one.scrollWidth - one.clientWidth]))
+  same(cut, [[0, 0], [0, 0]], 'what is cut off of the dates')
 })
 
 scenarios['the files page fits a narrow screen, and large text'] = as({ address: fixture.galleries.shift(), width: 320, height: 568 }, async (user) => {

@@ -105,7 +105,7 @@ func owners() (studio, both, galleries []string) {
 	for n := range 10 {
 		both = append(both, fmt.Sprintf("twice-%d@people.example", n))
 	}
-	for n := range 26 {
+	for n := range 34 {
 		galleries = append(galleries, fmt.Sprintf("gallery-%d@people.example", n))
 	}
 	return append(studio, "ana.lopez@example.org"), append(both, "bo.winter@example.org"), append(galleries, "lea.moreau@example.org", "noa.meyer@example.org", "max.full@example.org")
@@ -144,6 +144,9 @@ func makeAccounts(t *testing.T, database string, access servers.S3Access) {
 	newsroom := account.Spec{Namespace: "team-d", Name: "newsroom", DisplayName: "Newsroom", Owners: []string{reporter}, MaxStorage: 1 << 30, MaxUploadSize: 256 << 20}
 	newsroom.ToolPolicy.Toolsets = []string{account.ToolsetCore, account.ToolsetHandover}
 	specs = append(specs, newsroom)
+	proofs := account.Spec{Namespace: "team-d", Name: "proofs", DisplayName: "Proofs", Owners: []string{approver}, MaxStorage: 1 << 30, MaxUploadSize: 256 << 20, Undo: account.Undo{Window: time.Hour, For: account.UndoAgents}}
+	proofs.ToolPolicy = account.ToolPolicy{Toolsets: []string{account.ToolsetCore, account.ToolsetOrganize, account.ToolsetHandover}, Approval: account.Approval{Delete: account.RuleAlways, Publish: account.RuleAlways, Settings: account.RuleAlways}}
+	specs = append(specs, proofs)
 	specs = append(specs, account.Spec{Namespace: "team-b", Name: "films", DisplayName: "Film archive", Owners: []string{filmmaker}, MaxStorage: 4 << 30, MaxUploadSize: 64 << 20})
 	made, err := provision.Accounts(t.Context(), database, access, specs...)
 	must(t, err)

@@ -291,7 +291,7 @@ async function visitDeletes(fixture, visit) {
   await fixture.hooks('/age', { request: await user.request() }, 'POST')
   await user.page.reload()
   await visit('files-question-login', user)
-  await user.press('.decision a')
+  await user.press('.decision form button')
   await visit('files-question-address', user)
   await user.close()
 

@@ -3,6 +3,7 @@
 package webuser
 
 import (
+	"bytes"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -61,6 +62,42 @@ func (p *User) LogIn(authorization, application string) {
 	at = p.send(at, "/oauth/consent", url.Values{"decision": {"allow"}})
 	if at.url.Host == service || at.status != http.StatusOK {
 		p.t.Fatalf("the browser ends at %s (%d): %s", at.url.Path, at.status, at.text)
+	}
+}
+
+// Decide opens the page on which an owner decides what an application may do, logs in if it asks for that, and answers with allow or deny.
+// It returns what the page said before.
+func (p *User) Decide(address, decision string) string {
+	p.t.Helper()
+	at := p.open(address)
+	if strings.Contains(at.text, "/oauth/login/email") {
+		at = p.send(at, "/oauth/login/email", url.Values{"email": {p.address}})
+		at = p.send(at, "/oauth/login/code", url.Values{"code": {p.code(at)}})
+	}
+	if after := p.send(at, "/account/approval/decide", url.Values{"decision": {decision}}); after.status != http.StatusOK || len(after.forms) > 0 {
+		p.t.Fatalf("after the decision the page is %d: %s", after.status, after.text)
+	}
+	return at.text
+}
+
+// HandOver uploads a file on the page of a request, as a browser without a script does.
+func (p *User) HandOver(address, name string, content []byte) {
+	p.t.Helper()
+	at := p.open(address)
+	target, _ := p.form(at, at.url.Path)
+	var body bytes.Buffer
+	writer := multipart.NewWriter(&body)
+	part, err := writer.CreateFormFile("file", name)
+	must(p.t, err)
+	_, err = part.Write(content)
+	must(p.t, err)
+	must(p.t, writer.Close())
+	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, target.String(), &body)
+	must(p.t, err)
+	r.Header.Set("Content-Type", writer.FormDataContentType())
+	r.Header.Set("Origin", at.url.Scheme+"://"+at.url.Host)
+	if after := p.show(r); after.status != http.StatusOK || len(after.forms) > 0 {
+		p.t.Fatalf("after the upload the page is %d: %s", after.status, after.text)
 	}
 }
 
@@ -204,14 +241,10 @@ func (p *User) code(from page) string {
 		return fmt.Sprintf("no e-mail came for %s; the page is %s", p.address, from.text)
 	})
 	p.read = len(emails)
-	match := inMail.FindStringSubmatch(emails[p.read-1])
-	if match == nil {
-		p.t.Fatalf("the email has no code: %s", emails[p.read-1])
-	}
-	return match[1]
+	return inMail.FindStringSubmatch(emails[p.read-1])[1]
 }
 
-// emails returns the plain texts of the emails that the mail server took for the user.
+// emails returns the plain texts of the emails with a code that the mail server took for the user. Others tell an owner what waits.
 func (p *User) emails() (texts []string) {
 	p.t.Helper()
 	printed, err := os.ReadFile(p.mailLog)
@@ -224,7 +257,9 @@ func (p *User) emails() (texts []string) {
 		}
 		email, err := mail.ReadMessage(strings.NewReader(message))
 		must(p.t, err)
-		texts = append(texts, plain(p.t, email))
+		if text := plain(p.t, email); inMail.MatchString(text) {
+			texts = append(texts, text)
+		}
 	}
 	return texts
 }

@@ -395,7 +395,7 @@ func (b *builder) buildLogin() error {
 	if !b.Files.Enabled {
 		return nil
 	}
-	page, err := webfiles.New(b.Files, webfiles.Deps{Media: b.items, Uploads: b.uploads, Activity: b.activity, Approvals: b.approvals, URLs: b.files.URLs(), Links: b.files.URLs(), Inline: delivery.IsInline, Objects: b.objects, Signatures: b.signUploads, Settings: b.cached, StoreOrigin: b.files.StoreOrigin, DraftTTL: b.Drafts.DraftTTL,
+	page, err := webfiles.New(b.Files, webfiles.Deps{Media: b.items, Uploads: b.uploads, Activity: b.activity, Approvals: b.approvals, URLs: b.files.URLs(), Links: b.files.URLs(), Inline: delivery.IsInline, Objects: b.objects, ArchiveRate: b.Upload.UploadMinTransferRate, Signatures: b.signUploads, Settings: b.cached, StoreOrigin: b.files.StoreOrigin, DraftTTL: b.Drafts.DraftTTL,
 		CheckWritable: b.auth.CheckWritable, Login: login, OAuth: logins, Pages: b.shown, Limits: b.limits, BaseURL: b.Server.BaseURL, Now: time.Now})
 	if err != nil {
 		return err

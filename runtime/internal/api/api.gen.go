@@ -1128,16 +1128,16 @@ type ListMediaParams struct {
 	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
 	Name *Name `form:"name,omitempty" json:"name,omitempty"`
 
-	// From Only items whose upload began at this time or later.
+	// From Only items whose upload began at this time or later, as in RFC 3339. A date such as `2026-03-01` is the start of that day in UTC.
 	From *From `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Only items whose upload began before this time.
+	// To Only items whose upload began before this time, as in RFC 3339. A date such as `2026-03-31` is the end of that day in UTC, so the day is included.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
-	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	// CapturedFrom Only items whose `capturedAt` is this time or later; a date is the start of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
 
-	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	// CapturedTo Only items whose `capturedAt` is before this time; a date is the end of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
 
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
@@ -1210,16 +1210,16 @@ type ListMediaByPostParams struct {
 	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
 	Name *Name `form:"name,omitempty" json:"name,omitempty"`
 
-	// From Only items whose upload began at this time or later.
+	// From Only items whose upload began at this time or later, as in RFC 3339. A date such as `2026-03-01` is the start of that day in UTC.
 	From *From `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Only items whose upload began before this time.
+	// To Only items whose upload began before this time, as in RFC 3339. A date such as `2026-03-31` is the end of that day in UTC, so the day is included.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
-	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	// CapturedFrom Only items whose `capturedAt` is this time or later; a date is the start of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
 
-	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	// CapturedTo Only items whose `capturedAt` is before this time; a date is the end of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
 
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
@@ -1284,16 +1284,16 @@ type CountMediaParams struct {
 	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
 	Name *Name `form:"name,omitempty" json:"name,omitempty"`
 
-	// From Only items whose upload began at this time or later.
+	// From Only items whose upload began at this time or later, as in RFC 3339. A date such as `2026-03-01` is the start of that day in UTC.
 	From *From `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Only items whose upload began before this time.
+	// To Only items whose upload began before this time, as in RFC 3339. A date such as `2026-03-31` is the end of that day in UTC, so the day is included.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
-	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	// CapturedFrom Only items whose `capturedAt` is this time or later; a date is the start of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
 
-	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	// CapturedTo Only items whose `capturedAt` is before this time; a date is the end of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
 
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
@@ -1349,16 +1349,16 @@ type CountMediaByPostParams struct {
 	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
 	Name *Name `form:"name,omitempty" json:"name,omitempty"`
 
-	// From Only items whose upload began at this time or later.
+	// From Only items whose upload began at this time or later, as in RFC 3339. A date such as `2026-03-01` is the start of that day in UTC.
 	From *From `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Only items whose upload began before this time.
+	// To Only items whose upload began before this time, as in RFC 3339. A date such as `2026-03-31` is the end of that day in UTC, so the day is included.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
-	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	// CapturedFrom Only items whose `capturedAt` is this time or later; a date is the start of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
 
-	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	// CapturedTo Only items whose `capturedAt` is before this time; a date is the end of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
 
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
@@ -1414,16 +1414,16 @@ type TotalStorageParams struct {
 	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
 	Name *Name `form:"name,omitempty" json:"name,omitempty"`
 
-	// From Only items whose upload began at this time or later.
+	// From Only items whose upload began at this time or later, as in RFC 3339. A date such as `2026-03-01` is the start of that day in UTC.
 	From *From `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Only items whose upload began before this time.
+	// To Only items whose upload began before this time, as in RFC 3339. A date such as `2026-03-31` is the end of that day in UTC, so the day is included.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
-	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	// CapturedFrom Only items whose `capturedAt` is this time or later; a date is the start of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
 
-	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	// CapturedTo Only items whose `capturedAt` is before this time; a date is the end of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
 
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).
@@ -1479,16 +1479,16 @@ type TotalStorageByPostParams struct {
 	// Name Only items whose `originalFileName` contains this text. The case of ASCII letters does not matter.
 	Name *Name `form:"name,omitempty" json:"name,omitempty"`
 
-	// From Only items whose upload began at this time or later.
+	// From Only items whose upload began at this time or later, as in RFC 3339. A date such as `2026-03-01` is the start of that day in UTC.
 	From *From `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Only items whose upload began before this time.
+	// To Only items whose upload began before this time, as in RFC 3339. A date such as `2026-03-31` is the end of that day in UTC, so the day is included.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
-	// CapturedFrom Only items whose `capturedAt` is this time or later. One without an offset is compared as if it were in UTC.
+	// CapturedFrom Only items whose `capturedAt` is this time or later; a date is the start of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedFrom *CapturedFrom `form:"capturedFrom,omitempty" json:"capturedFrom,omitempty"`
 
-	// CapturedTo Only items whose `capturedAt` is before this time. One without an offset is compared as if it were in UTC.
+	// CapturedTo Only items whose `capturedAt` is before this time; a date is the end of that day in UTC. One without an offset is compared as if it were in UTC.
 	CapturedTo *CapturedTo `form:"capturedTo,omitempty" json:"capturedTo,omitempty"`
 
 	// Near Only items that were made within a radius of a place: latitude and longitude in degrees, and from 1 to 500000 metres, such as `48.8584,2.2945,500`. Only in accounts that keep places (`spec.metadata.location`).

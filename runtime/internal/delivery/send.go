@@ -20,6 +20,7 @@ import (
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/minrate"
 	"mediastack.dev/runtime/splice"
 )
 
@@ -81,7 +82,7 @@ func (d *Delivery) send(w http.ResponseWriter, r *http.Request, file resolvedFil
 	}
 	if file.result.Data != nil {
 		control := http.NewResponseController(w)
-		sender.pace = newPace(file.result.Contended, func() { _ = control.SetWriteDeadline(time.Now()) })
+		sender.pace = minrate.NewPace(paceRate, paceStall, file.result.Contended, func() { _ = control.SetWriteDeadline(time.Now()) })
 	}
 	defer sender.release() // after the connection to the object store is closed
 	defer content.close()
@@ -219,6 +220,12 @@ func isAttrChar(b byte) bool {
 	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || strings.IndexByte("!#$&+-.^_`|~", b) >= 0
 }
 
+// While others wait for the memory of a picture, its client must read paceRate bytes per second, and may stall for paceStall in total.
+const (
+	paceRate  = 64 << 10
+	paceStall = 5 * time.Second
+)
+
 // sender is the http.ResponseWriter of http.ServeContent. It opens the object before it
 // sends the headers, and drops the plain-text errors of http.ServeContent. A response with
 // a body holds a download slot.
@@ -227,9 +234,9 @@ type sender struct {
 	content   *content
 	downloads *downloadLimiter
 	client    netip.Prefix
-	hasBody   bool         // the method is GET
-	pace      *pace        // nil unless the bytes are in memory
-	pipe      *splice.Pipe // nil = the bytes are copied
+	hasBody   bool          // the method is GET
+	pace      *minrate.Pace // nil unless the bytes are in memory
+	pipe      *splice.Pipe  // nil = the bytes are copied
 	// beforeHeader is called before the header of a file is sent; nil = nothing is.
 	beforeHeader func()
 
@@ -308,8 +315,8 @@ func (s *sender) Write(p []byte) (int, error) {
 	if s.pace == nil {
 		return s.ResponseWriter.Write(p)
 	}
-	n, err := s.pace.write(s.ResponseWriter, p)
-	if errors.Is(err, errTooSlow) {
+	n, err := s.pace.Write(s.ResponseWriter, p)
+	if errors.Is(err, minrate.ErrTooSlow) {
 		s.content.fail(err)
 	}
 	return n, err

@@ -24,7 +24,8 @@ func (a *API) activityTools() []tool {
 	actor := outputObject(prop("kind", kinds, "key: a program with an API key; login: a connected application; page: an owner on a page; capability: an upload signature; purge: the end of a draft or a deleted item; service: the service itself; operator: an administrator's change."))
 	actor.Properties = append(actor.Properties,
 		prop("name", str(), "Name that the application has given itself."),
-		prop("email", str(), "E-mail address of the user; only its first character and the domain, unless the account records whole addresses."))
+		prop("email", str(), "E-mail address of the user; only its first character and the domain, unless the account records whole addresses."),
+		prop("approvedBy", str(), "E-mail address of the owner who has allowed the change on a page, as email has it; absent when nobody was asked."))
 	event := outputObject(prop("time", dateTime(), "When it happened."), prop("type", enum(types...), "What happened."))
 	event.Properties = append(event.Properties,
 		prop("mediaId", uuidString(), "Id of the item; absent for an event of the account."),

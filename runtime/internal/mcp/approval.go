@@ -12,6 +12,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/approval"
+	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/auth"
 )
 
@@ -27,10 +28,16 @@ type asked struct {
 	Summary    string    `json:"summary"`
 }
 
+// errNobodyToAsk is the error of a change that waits for a yes, in an installation without a page on which an owner could say it.
+var errNobodyToAsk = fault.New(fault.Forbidden, "the owner of the account has to allow this first, and this installation has no page for that: nothing was changed")
+
 // ask returns the result of a call that failed with err: if it waits for a yes, the approval that it waits for.
 func (a *API) ask(ctx context.Context, identity auth.Identity, err error, request approval.Request) (any, error) {
-	if !errors.Is(err, account.ErrApprovalRequired) || a.deps.Approvals == nil {
+	if !errors.Is(err, account.ErrApprovalRequired) {
 		return nil, err
+	}
+	if a.deps.Approvals == nil {
+		return nil, errNobodyToAsk
 	}
 	found, err := a.deps.Approvals.Ask(ctx, approval.Caller{Principal: identity.Principal, GrantID: identity.GrantID}, request)
 	if err != nil {
@@ -57,7 +64,7 @@ func (t tool) asking(v view) tool {
 	if !waits[t.operation] {
 		return t
 	}
-	t.description += " A result with `state` approval_required means that nothing was changed yet: the owner of the account has to allow it. Give the user `url`, wait until the user says that it is done, then call get_approval with `approvalId`. Don't call this tool again for the same items meanwhile."
+	t.description += " A result with `state` approval_required means that nothing was changed yet: the owner of the account has to allow it. Give the user `url`, wait until the user says that it is done, then call get_approval with `approvalId`. Don't repeat the call: the service carries it out."
 	alternatives := t.output.AnyOf
 	if alternatives == nil {
 		alternatives = []schema{{Required: t.output.Required}}
@@ -82,8 +89,8 @@ func askedResult() properties {
 // approvalTools returns the tool of accounts in which changes wait for a yes.
 func (a *API) approvalTools() []tool {
 	states := enum(string(approval.Waiting), string(approval.Allowed), string(approval.Denied), string(approval.Expired), string(approval.Done))
-	steps := enum(string(approval.StepWaiting), string(approval.StepDone), string(approval.StepChanged), string(approval.StepFailed))
-	step := outputObject(prop("tool", str(), "Name of the tool that was called."), prop("outcome", steps, "done: the change was made, once. changed: nothing was done, since the item was changed or deleted since the owner was asked. failed: nothing was done."))
+	steps := enum(string(approval.StepWaiting), string(approval.StepDone), outcomeOutdated, string(approval.StepFailed), string(approval.Denied), string(approval.Expired))
+	step := outputObject(prop("tool", str(), "Name of the tool that was called."), prop("outcome", steps, "done: the change was made, once. outdated: nothing was done, since the item was changed or deleted after the owner was asked. failed, denied and expired: nothing was done."))
 	step.Properties = append(step.Properties,
 		prop("mediaId", uuidString(), "Id of the item; absent for the settings."),
 		prop("detail", str(), "Why nothing was done; absent otherwise."))
@@ -113,10 +120,24 @@ type approvalDocument struct {
 }
 
 type approvalResult struct {
-	Tool    account.Operation  `json:"tool"`
-	Outcome approval.StepState `json:"outcome"`
-	MediaID *uuid.UUID         `json:"mediaId,omitempty"`
-	Detail  string             `json:"detail,omitempty"`
+	Tool    account.Operation `json:"tool"`
+	Outcome string            `json:"outcome"`
+	MediaID *uuid.UUID        `json:"mediaId,omitempty"`
+	Detail  string            `json:"detail,omitempty"`
+}
+
+// outcomeOutdated is approval.StepChanged for a model, to which update_media says changed of what it has changed.
+const outcomeOutdated = "outdated"
+
+// outcomeOf returns what became of a change: nothing waits anymore in an approval that was denied, or has expired.
+func outcomeOf(found approval.Approval, step approval.Step) string {
+	switch {
+	case step.State == approval.StepChanged:
+		return outcomeOutdated
+	case step.State == approval.StepWaiting && (found.State == approval.Denied || found.State == approval.Expired):
+		return string(found.State)
+	}
+	return string(step.State)
 }
 
 func (a *API) getApproval(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
@@ -134,7 +155,7 @@ func (a *API) getApproval(ctx context.Context, identity auth.Identity, args *arg
 	document := approvalDocument{ApprovalID: found.ID, State: found.State, URL: a.approvalURL(found.ID), ExpiresAt: found.ExpiresAt.UTC().Truncate(time.Second), Summary: found.Summary(),
 		Results: make([]approvalResult, 0, len(found.Steps))}
 	for _, step := range found.Steps {
-		result := approvalResult{Tool: step.Operation, Outcome: step.State, Detail: step.Failure}
+		result := approvalResult{Tool: step.Operation, Outcome: outcomeOf(found, step), Detail: step.Failure}
 		if step.ItemID != uuid.Nil {
 			result.MediaID = new(step.ItemID)
 		}

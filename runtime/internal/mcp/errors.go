@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/approval"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/fetch"
 	"mediastack.dev/runtime/handover"
@@ -60,7 +61,7 @@ func errorText(ctx context.Context, v view, described httpapi.ErrorResponse, err
 	case fault.QuotaExceeded:
 		return text + ": " + v.when(account.DeleteMedia, "delete items that are not needed any more with delete_media, or ") + "have the user ask for more storage"
 	case fault.NotFound:
-		if errors.Is(err, fetch.ErrNotFound) || errors.Is(err, handover.ErrNotFound) { // no item
+		if errors.Is(err, fetch.ErrNotFound) || errors.Is(err, handover.ErrNotFound) || errors.Is(err, approval.ErrNotFound) { // no item
 			return text
 		}
 		return text + ": it may be deleted, or a draft that was not sealed in time" +

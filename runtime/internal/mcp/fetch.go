@@ -22,7 +22,7 @@ func (a *API) fetchTools(v view) []tool {
 	return []tool{{
 		operation: account.UploadMediaFromURL, title: "Upload a file from a URL", openWorld: true,
 		description: "Has the service download a file from another server into a draft, in the background, and returns the id of the upload. " +
-			v.when(account.GetUploadFromURL, "Call get_upload_from_url with it until state is done or failed"+v.when(account.SealMedia, "; then seal_media with the mediaId, unless seal was true")+". ") +
+			v.when(account.GetUploadFromURL, "Call get_upload_from_url with it every few seconds until state is done or failed"+v.when(account.SealMedia, "; then seal_media with the mediaId, unless seal was true")+". ") +
 			"The URL must begin with https://, and its host must have a public address.",
 		input: inputObject([]string{"url"},
 			prop("url", maxLen(remotefile.MaxURL), "URL of the file: https, without a user name."),
@@ -31,7 +31,7 @@ func (a *API) fetchTools(v view) []tool {
 			prop("access", withDefault(enum(string(media.Public), string(media.Private)), string(media.Private)), "Who may read the file once it is sealed: public = anyone with its URL, private = only holders of a signed URL that expires."),
 			prop("group", maxLen(media.MaxGroup), fmt.Sprintf("Label, like a folder, up to %d bytes%s.", media.MaxGroup, v.groupFilter())),
 			prop("metadata", schema{Type: "object"}, fmt.Sprintf("Up to %d pairs of a key (a-z, 0-9, '.', '_', '-') and a text of up to %d characters.", media.MaxMetadataPairs, media.MaxMetadataValue)),
-			prop("seal", withDefault(boolean(), false), "Seal the draft when the file is complete."),
+			prop("seal", withDefault(boolean(), false), "Seal the draft when the file is complete"+v.when(account.SealMedia, ", so that seal_media is not needed")+"."),
 		),
 		output:    state,
 		extension: attachments(), run: a.uploadFromURL,

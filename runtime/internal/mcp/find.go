@@ -34,11 +34,11 @@ func (a *API) findTools(v view) []tool {
 		extension: shortList(v, listedFields), run: a.searchMedia,
 	}, {
 		operation: account.ListDrafts, title: "List drafts",
-		description: "Lists uploads that are not sealed yet, newest first, with the time at which each is deleted. Continue with `next` while there is one.",
+		description: "Lists uploads that are not sealed yet, newest first, with the time at which each is deleted. Continue with `next` while there is one." + v.when(account.SealMedia, " seal_media keeps a draft."),
 		input:       inputObject(nil, access, group, words, kind, name, limit, after),
 		output:      partOf(detailedMediaItem(v)),
 		extension:   shortList(v, draftFields), run: a.listDrafts,
-	}, a.groupsTool(), a.keysTool(v)}
+	}, a.groupsTool(v), a.keysTool(v)}
 }
 
 // partOf returns the schema of a part of a list.

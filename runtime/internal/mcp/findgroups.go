@@ -41,18 +41,26 @@ func (a *arguments) number(name string) *int64 {
 	return nil
 }
 
-func (a *API) groupsTool() tool {
+func (a *API) groupsTool(v view) tool {
 	group := outputObject(prop("group", str(), "The name of the group."), prop("count", intMin(0), "Its sealed items."))
 	output := outputObject(prop("groups", array(group), "The groups, in the order of their names."))
 	output.Properties = append(output.Properties, prop("next", str(), "Send it as `after` to continue; absent at the end of the list."))
 	return tool{
 		operation: account.ListGroups, title: "List groups",
-		description: "Lists the groups of sealed items, with how many items each has. Continue with `next` while there is one.",
+		description: "Lists the groups of sealed items, with how many items each has. Continue with `next` while there is one." + v.groupUse(),
 		input: inputObject(nil, prop("access", enum(string(media.Public), string(media.Private)), "Count only items of this access. Leave out for both."),
 			prop("limit", withDefault(intRange(1, media.MaxGroups), media.DefaultGroups), "Groups per call."), prop("after", str(), "`next` of the call before.")),
 		output: output,
 		run:    a.listGroups,
 	}
+}
+
+// groupUse says which tools list the items of a group.
+func (v view) groupUse() string {
+	if tools := v.either(account.ListMedia, account.SearchMedia); tools != "" {
+		return " For the items of one, send its name as `group` to " + tools + "."
+	}
+	return ""
 }
 
 func (a *API) listGroups(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {

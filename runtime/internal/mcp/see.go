@@ -156,7 +156,12 @@ func (v view) nextOf(query media.Query, results int) string {
 		return ""
 	}
 	if lacks := query.Traits.HasCaption; lacks != nil && !*lacks && v.offers(account.UpdateMedia) {
-		return "These have no caption. For each that is an image: call view_media, then update_media with a caption of what you saw. Then continue with `next`, or repeat this search without `after`: what has a caption is no longer in it."
+		hint := "These have no caption. For each that is an image: call view_media, then update_media with a caption of what you saw. Then continue with `next`, or repeat this search without `after`: what has a caption is no longer in it."
+		if query.Type == "" {
+			// Files that nobody can look at never leave this list, so that a loop over it would have no end.
+			hint += " Send type image/* as well: otherwise files that are no images stay in it."
+		}
+		return hint
 	}
 	return "To see what an image shows, call view_media with its mediaId."
 }

@@ -47,10 +47,10 @@ func capabilities(v view) *extension {
 		toolsets:    []string{account.ToolsetCapabilities},
 		description: " Restrict it to what the upload needs: what is set here cannot be changed by the upload.",
 		input: properties{
-			prop("expiresIn", intRange(int(upload.MinCapabilityLifetime.Seconds()), int(upload.MaxCapabilityLifetime.Seconds())), "Seconds for which uploads may begin."),
-			prop("maxBytes", intMin(1), "Maximum size of the file in bytes."),
+			prop("expiresIn", intRange(int(upload.MinCapabilityLifetime.Seconds()), int(upload.MaxCapabilityLifetime.Seconds())), "Seconds for which uploads may begin. Leave out for the time that the service sets."),
+			prop("maxBytes", intMin(1), "Maximum size of the file in bytes. Leave out for that of the account."),
 			prop("types", array(str()), "Types that the file may have, such as image/png or video/*; leave out for all. They are held against the bytes of the file."),
-			prop("count", intRange(1, upload.MaxCapabilityCount), "Maximum number of uploads."),
+			prop("count", intRange(1, upload.MaxCapabilityCount), "Maximum number of uploads. Leave out for any number."),
 			prop("access", enum(string(media.Public), string(media.Private)), "Access of every upload."),
 			prop("metadata", schema{Type: "object"}, fmt.Sprintf("Metadata of every upload: up to %d pairs of strings.", media.MaxMetadataPairs)),
 			prop("ref", maxLen(upload.MaxRef), "Reference of your own, such as the id of a user: the item has it. The holder of the signature can read it."),

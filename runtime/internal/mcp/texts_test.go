@@ -4,11 +4,15 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/approval"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/fetch"
+	"mediastack.dev/runtime/handover"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
@@ -68,6 +72,20 @@ func TestTexts_NameOnlyToolsThatTheCallerHas(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A request to an owner is no item: a model that reads of lists of items looks for it there.
+func TestErrorText_OfARequestSaysNothingOfItems(t *testing.T) {
+	t.Parallel()
+	v := (&API{}).wholeView()
+	for _, err := range []error{approval.ErrNotFound, fetch.ErrNotFound, handover.ErrNotFound} {
+		if text := errorText(t.Context(), v, httpapi.Describe(err), err); strings.Contains(text, "list_") || strings.Contains(text, "draft") {
+			t.Errorf("the error says %s", text)
+		}
+	}
+	if text := errorText(t.Context(), v, httpapi.Describe(media.ErrItemNotFound), media.ErrItemNotFound); !strings.Contains(text, "list_media") {
+		t.Errorf("the error of an item says %s", text)
 	}
 }
 

@@ -126,7 +126,7 @@ func (a *API) newTools(v view) []tool {
 		extension: shortList(v, deletedFields), run: a.listDeletedMedia,
 	}, {
 		operation: account.RestoreMedia, title: "Restore deleted media", idempotent: true,
-		description: "Restores a deleted item with its id, its addresses, and its place in lists. Restoring an item that is not deleted returns it unchanged. Drafts cannot be restored.",
+		description: "Restores a deleted item with its id, its addresses, and its place in lists. One that was public is public again. Restoring an item that is not deleted returns it unchanged. Drafts cannot be restored.",
 		input:       inputObject([]string{"mediaId"}, prop("mediaId", uuidString(), idText("Id of the item", v.either(account.ListDeletedMedia, account.DeleteMedia)))), output: detailedMediaItem(v),
 		run: a.restoreMedia,
 	}}

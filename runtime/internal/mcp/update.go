@@ -25,7 +25,7 @@ func (a *API) updateMediaTool(v view, mediaID property) tool {
 		description: "Changes an item, sealed or draft. Only what is sent changes: all of it or, if a value is rejected, nothing. Making an item public lets anyone with its URL read the file: ask the user first. The URL changes with access and fileName, so read it from the result. " +
 			fmt.Sprintf("For up to %d items send mediaIds instead of mediaId: each gets the same change, and the result says what became of each. With dryRun nothing is changed, and the result says what would be.", maxUpdates),
 		input: inputObject(nil, mediaID,
-			prop("mediaIds", array(uuidString()), fmt.Sprintf("Ids of 1 to %d items, instead of mediaId.", maxUpdates)),
+			prop("mediaIds", array(uuidString()), fmt.Sprintf("Ids of 1 to %d items, instead of mediaId. Each counts as a call towards the rate limits.", maxUpdates)),
 			prop("dryRun", withDefault(boolean(), false), "Change nothing, and return what would change."),
 			prop("caption", maxLen(media.MaxCaption), "New text that describes the file."),
 			prop("access", enum(string(media.Public), string(media.Private)), "Who may read the file once it is sealed: public = anyone with its URL, private = only holders of a signed URL that expires."),

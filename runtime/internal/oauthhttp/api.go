@@ -59,6 +59,7 @@ const (
 	loginPath            = "/oauth/login"
 	loginEmailPath       = loginPath + "/email"
 	loginCodePath        = loginPath + "/code"
+	loginChangePath      = loginPath + "/change"
 	consentPath          = "/oauth/consent"
 	accountPath          = "/account"
 	appsPath             = AccountPaths + "connections"
@@ -107,8 +108,9 @@ func (a *API) Mount(r chi.Router) {
 	r.Get(loginPath, a.showLogin)
 	r.Post(loginEmailPath, a.CSRFProtected(a.submitEmail))
 	r.Post(loginCodePath, a.CSRFProtected(a.submitCode))
+	r.Post(loginChangePath, a.CSRFProtected(a.restartLogin))
 	r.Post(consentPath, a.CSRFProtected(a.submitConsent))
-	for _, path := range []string{loginEmailPath, loginCodePath, consentPath} {
+	for _, path := range []string{loginEmailPath, loginCodePath, loginChangePath, consentPath} {
 		r.Get(path, a.redirectToStep)
 	}
 	r.Get(appsPath, a.showAuthorizedApps)

@@ -37,7 +37,7 @@ func (a *API) showAuthorizedApps(w http.ResponseWriter, r *http.Request) {
 	for _, app := range apps {
 		page.Apps = append(page.Apps, a.authorizedAppView(app))
 	}
-	a.page(w, r, http.StatusOK, "", func(to io.Writer) error { return a.Pages.AuthorizedApps(to, page) })
+	a.WritePage(w, r, http.StatusOK, nil, func(to io.Writer) error { return a.Pages.AuthorizedApps(to, page) })
 }
 
 // requireUser returns the session of the logged-in user, and extends it, or responds: it starts a login
@@ -97,6 +97,7 @@ func (a *API) authorizedAppView(app oauth.AuthorizedApp) pages.AuthorizedApp {
 	if a.OAuth.HasReviewCode(app.Account) {
 		view.Facts = append(view.Facts, pages.Fact{Name: "Reviewers", Text: "A fixed code, for the reviewers of directories, opens this account as well."})
 	}
+	view.Facts = append(view.Facts, ceilingFacts(app.Ceilings)...)
 	if app.LastUsedAt != nil {
 		view.LastUsed = *app.LastUsedAt
 	}

@@ -1,6 +1,7 @@
 package oauthhttp_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -133,7 +134,7 @@ func TestAuthorizedApps_SaysUseAndLimits(t *testing.T) {
 	}
 	w.Change(t, tenant, func(s *account.Spec) { s.ToolPolicy = account.ToolPolicy{ReadOnly: true} })
 	p = b.Get("/account/connections?request=" + p.Fields().Get("request"))
-	p.Says(t, http.StatusOK, "The administrator of this account permits no changes: only to look.", used.UTC().Format("2 January 2006, 15:04 UTC"))
+	p.Says(t, http.StatusOK, "The administrator of this account permits no changes: only to look.", used.UTC().Format("2 Jan 2006, 15:04 UTC"))
 	if !strings.Contains(p.Text, "<dt>Requests</dt> <dd>42</dd>") {
 		t.Errorf("the requests are not counted: %s", p.Text)
 	}
@@ -155,4 +156,45 @@ func TestConsent_SaysTheToolPolicyOfTheAccount(t *testing.T) {
 	b.Login(app.Query(nil), webtest.Owner).Says(t, http.StatusOK, "The administrator of this account permits only to keep drafts and list files.")
 	w.Change(t, tenant, func(s *account.Spec) { s.ToolPolicy = account.ToolPolicy{ReadOnly: true} })
 	b.Login(app.Query(nil), webtest.Owner).Says(t, http.StatusOK, "permits no changes: only to look.", "The administrator does not permit this now.")
+}
+
+// The page says what an application, and all of the account, have used of the ceilings, and when the count begins anew. What another
+// application has used, and what was used in a window that has ended, is not among it.
+func TestAuthorizedApps_SaysCeilings(t *testing.T) {
+	t.Parallel()
+	w := webtest.NewWorld(t)
+	tenant := w.OwnedTenant(t, "mine", webtest.Owner)
+	rt := w.Replica(t, webtest.Many)
+	b := rt.Browser(t)
+	b.Connect(b.Application("App"), webtest.Owner, tenant)
+	p := b.Login("/account/connections", webtest.Owner)
+	if strings.Contains(p.Text, "in an hour") || strings.Contains(p.Text, "in a day") {
+		t.Errorf("without ceilings the page shows %s", p.Text)
+	}
+	w.Change(t, tenant, func(s *account.Spec) {
+		s.ToolPolicy.Ceilings = account.Ceilings{Each: account.Ceiling{UploadBytesPerDay: 10 << 20, DeletesPerHour: 5}, Total: account.Ceiling{DeletesPerHour: 20, FetchesPerDay: 7}}
+	})
+	id := uuid.MustParse(w.Text(t, "SELECT id::text FROM oauth_grant"))
+	for _, use := range []struct {
+		connection, kind, ago string
+		used                  int
+	}{
+		{account.ConnectionOfGrant(id), string(account.CeilingDeletes), "20 minutes", 3},
+		{account.ConnectionOfGrant(id), string(account.CeilingUploadBytes), "25 hours", 999}, // it has ended
+		{account.ConnectionOfGrant(uuid.New()), string(account.CeilingDeletes), "1 minute", 4},
+		{"", string(account.CeilingDeletes), "20 minutes", 9},
+	} {
+		w.Exec(t, fmt.Sprintf(`INSERT INTO connection_use (account_id, connection, kind, window_start, used) VALUES ('%s', '%s', '%s', now() - interval '%s', %d)`,
+			tenant.Account.ID, use.connection, use.kind, use.ago, use.used))
+	}
+	ends := w.Text(t, `SELECT to_char((window_start + interval '1 hour') AT TIME ZONE 'UTC', 'FMDD FMMonth YYYY, HH24:MI') || ' UTC' FROM connection_use WHERE used = 3`)
+	p = b.Get("/account/connections?request=" + p.Fields().Get("request"))
+	for _, fact := range []string{
+		"<dt>Deletes in an hour</dt> <dd>3 of 5, until " + ends + "</dd>", "<dt>Deletes in an hour, by all applications</dt> <dd>9 of 20, until ",
+		"<dt>Uploads in a day</dt> <dd>0 bytes of 10 MiB</dd>", "<dt>Downloads from the web in a day, by all applications</dt> <dd>0 of 7</dd>",
+	} {
+		if !strings.Contains(p.Text, fact) {
+			t.Errorf("the page lacks %s: %s", fact, p.Text)
+		}
+	}
 }

@@ -59,7 +59,12 @@ type FormHandler func(w http.ResponseWriter, r *http.Request, session oauth.Logi
 // CSRFProtected calls next if the form was submitted from this origin, by the browser of the
 // login session, and with its CSRF token.
 func (a *API) CSRFProtected(next FormHandler) http.HandlerFunc {
-	return a.csrfProtectedOr(maxForm, next, func(w http.ResponseWriter, r *http.Request, _ url.Values, err error) { a.ErrorPage(w, r, err) })
+	return a.CSRFProtectedUpTo(maxForm, next)
+}
+
+// CSRFProtectedUpTo is CSRFProtected for a form of up to limit bytes.
+func (a *API) CSRFProtectedUpTo(limit int64, next FormHandler) http.HandlerFunc {
+	return a.csrfProtectedOr(limit, next, func(w http.ResponseWriter, r *http.Request, _ url.Values, err error) { a.ErrorPage(w, r, err) })
 }
 
 // CSRFProtectedText is CSRFProtected for a form of up to MaxTextForm bytes. If its session has ended, the page shows what the user typed: typed

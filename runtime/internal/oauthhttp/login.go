@@ -30,8 +30,6 @@ func (a *API) showLogin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch {
-	case session.LoggedIn() && query.Has("change"):
-		a.restartLogin(w, r, session)
 	case session.LoggedIn() && session.AuthorizationRequest == nil:
 		a.SeeOther(w, a.homeURL(r.Context(), a.destination(r, session), session))
 	case session.LoggedIn():
@@ -50,9 +48,13 @@ func (a *API) showLogin(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// restartLogin starts a new login for the same authorization request: the user logged in with
-// the wrong e-mail address, or has to log in again for a page, which the URL names.
-func (a *API) restartLogin(w http.ResponseWriter, r *http.Request, session oauth.LoginSession) {
+// restartLogin starts a new login for the same authorization request, and ends the one that there is: the user logged in with
+// the wrong e-mail address, or has to log in again for a page, which the URL names. Only a form of the session can ask for it.
+func (a *API) restartLogin(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, _ url.Values) {
+	if !session.LoggedIn() { // nothing is ended: the address can be changed where it is typed
+		a.SeeOther(w, stepURL(session)+"&change=1")
+		return
+	}
 	to, email := a.destination(r, session), ""
 	if query := r.URL.Query(); session.AuthorizationRequest == nil {
 		if page, ok := a.Files.find(query.Get("page")); ok && page.NeedsRecentLogin {

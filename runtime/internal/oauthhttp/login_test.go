@@ -44,7 +44,7 @@ func TestLogin_IsTheSameForUnknownAddresses(t *testing.T) {
 	}
 	known, one = shown(webtest.Owner)
 	unknown, two = shown("eve@example.org")
-	if known.StatusCode != http.StatusTooManyRequests || unknown.StatusCode != known.StatusCode || one != two || !strings.Contains(one, "A code was sent just now.") {
+	if known.StatusCode != http.StatusTooManyRequests || unknown.StatusCode != known.StatusCode || one != two || !strings.Contains(one, "A code was asked for just now.") {
 		t.Errorf("within the pause: %d and %d\n%s\n%s", known.StatusCode, unknown.StatusCode, one, two)
 	}
 	if _, ok := rt.Code(t, "eve@example.org"); ok {
@@ -126,8 +126,19 @@ func TestLogin_CanRestartWithAnotherAddress(t *testing.T) {
 	b := w.Replica(t).Browser(t)
 	app := b.Application("App")
 	before := b.Login(app.Query(nil), webtest.Owner)
-	change := "/oauth/login?request=" + before.Fields().Get("request") + "&change=1"
-	p := b.Login(change, "bo@example.org")
+	step := "/oauth/login?request=" + before.Fields().Get("request")
+	// A link, which another site or a history can follow, ends no login. Nor does a form of another site, or without the token of the session.
+	b.Get(step+"&change=1").Says(t, http.StatusOK, "Allow", "Logged in as", webtest.Owner)
+	b.Get("/oauth/login/change?request="+before.Fields().Get("request")).Says(t, http.StatusOK, "Allow", "Logged in as", webtest.Owner)
+	b.Post("/oauth/login/change", before, url.Values{"csrf": {"x"}}).Is(t, http.StatusForbidden, "without the token")
+	b.Post("/oauth/login/change", before, nil, func(r *http.Request) {
+		r.Header.Set("Origin", "https://evil.test")
+		r.Header.Set("Sec-Fetch-Site", "cross-site")
+	}).Is(t, http.StatusForbidden, "from another site")
+	b.Get(step).Says(t, http.StatusOK, "Allow", webtest.Owner)
+	p := b.Post("/oauth/login/change", before, nil)
+	p.Says(t, http.StatusOK, "Send me a code")
+	p = b.Login(p.Request.URL.RequestURI(), "bo@example.org")
 	if !strings.Contains(p.Text, two.Account.ID.String()) {
 		t.Fatalf("the consent: %d %s", p.StatusCode, p.Text)
 	}

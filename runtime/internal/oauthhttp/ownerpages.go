@@ -101,15 +101,15 @@ func (a *API) User(r *http.Request) (oauth.LoginSession, bool) {
 	return session, err == nil && session.LoggedIn() && session.AuthorizationRequest == nil
 }
 
-// LogInAgainURL returns the URL of a new login of the user of a session, which leads to a page with parameters.
+// LogInAgainURL returns the action of a form, with the fields of FormFields, that starts a new login of the user of a session, which leads to a page
+// with parameters.
 func (a *API) LogInAgainURL(session oauth.LoginSession, page string, parameters url.Values) string {
 	query := maps.Clone(a.Files.destination(page, parameters).query)
 	if query == nil {
 		query = url.Values{}
 	}
-	query.Set("change", "1")
 	query.Set("page", page)
-	return SessionURL(loginPath, session, query)
+	return SessionURL(loginChangePath, session, query)
 }
 
 // SessionURL returns the URL of a page or a form of a session.

@@ -26,7 +26,7 @@ func TestLogin_ASecondOneContinuesTheFirst(t *testing.T) {
 	b.At(other)
 	second := b.Get("/account/files?account=" + tenant.Account.ID.String() + "&state=draft")
 	p := b.Post("/oauth/login/email", second, url.Values{"email": {strings.ToUpper(webtest.Owner)}})
-	p.Says(t, http.StatusOK, "Check your mail", "A code was sent to you ", " seconds ago, when you started to log in the first time. Enter that code here.")
+	p.Says(t, http.StatusOK, "Check your mail", "You asked for a code ", " seconds ago, when you started to log in the first time. Enter that code here.")
 	if _, ok := rt.Code(t, webtest.Owner); ok {
 		t.Error("another code was sent")
 	}
@@ -90,7 +90,7 @@ func TestLogin_ASecondOneForSomethingElseGetsItsOwnCodeAtOnce(t *testing.T) {
 		// A third one waits, and nothing that it enters is of use.
 		third := rt.Browser(t)
 		p := third.Post("/oauth/login/email", third.Get(evil.Query(nil)), url.Values{"email": {address}})
-		p.Says(t, http.StatusTooManyRequests, "A code was sent just now. Try again in ", "The code was sent ", " ago, for another login.", "enter it there", "Send me a code")
+		p.Says(t, http.StatusTooManyRequests, "A code was asked for just now. Try again in ", "Codes for this address were asked for ", " ago, for other logins.", "enter it there", "Send me a code")
 		if p.Header.Get("Retry-After") == "" {
 			t.Errorf("%s: %v", name, p.Header)
 		}

@@ -155,6 +155,27 @@ func TestFind_ListsDraftsOfTheApp(t *testing.T) {
 	}
 }
 
+// Only the tools took dates. The day of `to` is included.
+func TestFind_TakesDates(t *testing.T) {
+	t.Parallel()
+	_, one, rt := withTenant(t)
+	rt.sealed(t, one.Key, filePart("today.txt", []byte("x")))
+	today := time.Now().UTC()
+	date := func(days int) string { return today.AddDate(0, 0, days).Format(time.DateOnly) }
+	// It may be the next day by now.
+	for query, found := range map[string]bool{
+		"from=" + date(0) + "&to=" + date(1): true, "from=" + date(-1) + "&to=" + date(1): true, "to=" + date(-1): false, "from=" + date(2): false,
+		"from=" + date(-9) + "&to=" + date(-9): false,
+	} {
+		if _, names := rt.named(t, one, query); slices.Contains(names, "today.txt") != found {
+			t.Errorf("%s: %q", query, names)
+		}
+	}
+	if _, names := rt.named(t, one, "capturedFrom=2024-01-01&capturedTo=2024-12-31"); len(names) != 0 {
+		t.Errorf("files without a date taken: %q", names)
+	}
+}
+
 func TestFind_RejectsBadInputByName(t *testing.T) {
 	t.Parallel()
 	_, one, rt := withTenant(t)
@@ -166,7 +187,9 @@ func TestFind_RejectsBadInputByName(t *testing.T) {
 		"name=a%00":                        "name must not contain control characters",
 		"name=%ff":                         "name must be UTF-8",
 		"from=yesterday":                   "from must be a time as in RFC 3339",
-		"to=2026-11-22":                    "to must be a time as in RFC 3339",
+		"to=2026-11-32":                    "to must be a time as in RFC 3339, such as 2026-11-22T18:30:00Z, or a date such as 2026-11-22",
+		"to=9999-12-31":                    "to must be a time",
+		"from=2026-11-23&to=2026-11-22":    "from must be before to",
 		"from=2026-11-22T10:00:00+01:00":   "write + as %2B",
 		"type=image/JPG":                   "image/jpg is not a type: write image/jpeg",
 		"meta.project=":                    "meta.project must not be empty",

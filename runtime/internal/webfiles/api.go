@@ -13,7 +13,6 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/fairlimit"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
@@ -69,6 +68,8 @@ type Deps struct {
 	URLs      api.URLs
 	Links     Links
 	Objects   Objects
+	// ArchiveRate is how many bytes per second the client of an archive must read while others want its slot; 0 = none.
+	ArchiveRate int64
 	// Signatures are those of uploads by the script of the page.
 	Signatures Signatures
 	// Inline reports whether a browser may display a type.
@@ -88,7 +89,7 @@ type Deps struct {
 type API struct {
 	Deps
 	cfg      Config
-	archives *fairlimit.Limiter[uuid.UUID]
+	archives *archiveSlots
 }
 
 // Paths of the page and its forms.
@@ -114,7 +115,7 @@ func New(cfg Config, deps Deps) (*API, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &API{Deps: deps, cfg: cfg, archives: newArchiveSlots(cfg.Archives)}, nil
+	return &API{Deps: deps, cfg: cfg, archives: newArchiveSlots(cfg.Archives, deps.Now)}, nil
 }
 
 // Mount adds the routes.
@@ -129,17 +130,28 @@ func (a *API) Mount(r chi.Router) {
 	r.Get(viewFilePath, a.showFile)
 	r.Get(thumbnailPath, a.showDeletedThumbnail)
 	r.Post(editFilePath, a.Login.CSRFProtectedText(a.editFile, typedTexts))
-	r.Post(shareFilePath, a.Login.CSRFProtected(a.shareFile))
+	r.Post(shareFilePath, a.Login.CSRFProtectedUpTo(formLimit(1), a.shareFile))
 	r.Post(signaturePath, a.Login.CSRFProtected(a.signUploads))
-	r.Post(selectedPath, a.Login.CSRFProtected(a.changeSelected))
-	r.Post(sealFilePath, a.Login.CSRFProtected(a.sealFile))
-	r.Post(deleteFilePath, a.Login.CSRFProtected(a.deleteFile))
-	r.Post(restoreFilePath, a.Login.CSRFProtected(a.restoreFile))
-	r.Post(cancelUploadPath, a.Login.CSRFProtected(a.cancelUpload))
+	r.Post(selectedPath, a.Login.CSRFProtectedUpTo(formLimit(a.cfg.PerPage), a.changeSelected))
+	r.Post(sealFilePath, a.Login.CSRFProtectedUpTo(formLimit(1), a.sealFile))
+	r.Post(deleteFilePath, a.Login.CSRFProtectedUpTo(formLimit(1), a.deleteFile))
+	r.Post(restoreFilePath, a.Login.CSRFProtectedUpTo(formLimit(1), a.restoreFile))
+	r.Post(cancelUploadPath, a.Login.CSRFProtectedUpTo(formLimit(1), a.cancelUpload))
 	for _, path := range []string{uploadFilePath, editFilePath, shareFilePath, selectedPath, signaturePath, sealFilePath, restoreFilePath, cancelUploadPath} {
 		r.Get(path, a.redirectToFiles)
 	}
 }
+
+const (
+	// listFormBytes is the room of a form for the list to return to, whose texts are encoded twice: up to 18 bytes for a character of the search or of
+	// a group, and 9 for the byte of a name; for a group that is typed, and for the fields of its session.
+	listFormBytes = 48 << 10
+	// itemFormBytes is the room for the id of an item.
+	itemFormBytes = 48
+)
+
+// formLimit returns the largest size of a form about up to this many items of a list, in bytes.
+func formLimit(items int) int64 { return listFormBytes + int64(items)*itemFormBytes }
 
 // redirectToApproval handles GET requests for the URL of the form of an approval.
 func (a *API) redirectToApproval(w http.ResponseWriter, r *http.Request) {

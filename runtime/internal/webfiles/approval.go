@@ -26,6 +26,7 @@ import (
 // Approvals are the requests of assistants and applications that wait for an owner. approval.Service implements it.
 type Approvals interface {
 	Find(ctx context.Context, id uuid.UUID) (approval.Approval, error)
+	Waiting(ctx context.Context, accountID uuid.UUID, most int) ([]approval.Approval, error)
 	Open(ctx context.Context, id uuid.UUID) error
 	Decide(ctx context.Context, decision approval.Decision) error
 }
@@ -62,6 +63,27 @@ func (a *API) showApproval(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	a.writeApproval(w, r, o, found, nil)
+}
+
+// maxWaiting is how many requests the files page names.
+const maxWaiting = 5
+
+// waiting returns what waits for the owners of an account, for the files page: the e-mail about it comes once in ten minutes. An account without
+// approvals costs nothing.
+func (a *API) waiting(ctx context.Context, o fileOwner) ([]pages.WaitingRequest, error) {
+	if a.Approvals == nil || !o.principal.Account.ToolPolicy.Approval.On() {
+		return nil, nil
+	}
+	waiting, err := a.Approvals.Waiting(ctx, o.principal.Account.ID, maxWaiting)
+	links := make([]pages.WaitingRequest, 0, len(waiting))
+	for _, one := range waiting {
+		link := pages.WaitingRequest{URL: oauthhttp.SessionURL(approvalPath, o.session, url.Values{"approval": {one.ID.String()}})}
+		if one.GrantID != uuid.Nil {
+			link.Application = cmp.Or(one.Actor.Name, "An application")
+		}
+		links = append(links, link)
+	}
+	return links, err
 }
 
 // findApproval returns an approval with the owner of its account. Who is none learns nothing of it.
@@ -116,7 +138,7 @@ func (a *API) recordDecision(ctx context.Context, o fileOwner, found approval.Ap
 	if err != nil {
 		return approval.ErrDecided
 	}
-	decision := approval.Decision{ID: found.ID, AccountID: o.principal.Account.ID, Revision: int(revision), By: o.session.Email, AllowedBy: o.principal.Account.AddressOf(o.session.Email)}
+	decision := approval.Decision{ID: found.ID, AccountID: o.principal.Account.ID, Revision: int(revision), By: o.session.Email}
 	switch form.Get("decision") {
 	case "allow":
 		decision.Allow = true
@@ -169,7 +191,9 @@ func (a *API) writeApproval(w http.ResponseWriter, r *http.Request, o fileOwner,
 	}
 	originals := a.originals(r.Context(), o.principal.Account.ID)
 	of := o // in the app of the approval, which may be another one than that of the files page
-	of.principal.App = account.App{ID: found.AppID, AccountID: found.AccountID}
+	if o.principal.App.ID != found.AppID {
+		of.principal.App = account.App{ID: found.AppID, AccountID: found.AccountID}
+	}
 	for _, step := range found.Steps {
 		shown, failure := a.stepView(r.Context(), of, step, func(item media.Item) pages.File { return a.fileView(of, originals, item, url.Values{}) })
 		if failure != nil {
@@ -192,17 +216,34 @@ func (a *API) stepView(ctx context.Context, of fileOwner, step approval.Step, vi
 	if step.ItemID == uuid.Nil {
 		return shown, nil
 	}
-	shown.FileID = step.ItemID.String()
+	shown.FileID, shown.Bytes = step.ItemID.String(), step.Bytes
 	item, err := a.Media.Get(ctx, of.principal, step.ItemID)
 	if fault.Is(err, fault.NotFound) {
 		shown.Missing = step.State == approval.StepWaiting && step.Operation != account.RestoreMedia
-		return shown, nil
+		return a.deletedStepView(ctx, of, step, shown)
 	}
 	if err != nil {
 		return shown, err
 	}
 	file := view(item)
 	shown.File, shown.Missing = &file, step.State == approval.StepWaiting && int64(item.Version) != step.Version
+	return shown, nil
+}
+
+// deletedStepView adds the file of a change that can be restored, so that an owner sees by its name what was deleted, or would be restored.
+func (a *API) deletedStepView(ctx context.Context, of fileOwner, step approval.Step, shown pages.ApprovalStep) (pages.ApprovalStep, error) {
+	deleted, err := a.Media.Deleted(ctx, of.principal, step.ItemID)
+	if fault.Is(err, fault.NotFound) {
+		return shown, nil
+	}
+	if err != nil {
+		return shown, err
+	}
+	file := a.deletedView(of, deleted)
+	if of.principal.App.Name == "" { // its thumbnails have addresses by the name
+		file.Thumbnail = ""
+	}
+	shown.File, shown.Deleted, shown.RestorableUntil = &file, true, deleted.RestorableUntil
 	return shown, nil
 }
 

@@ -18,11 +18,11 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/fairlimit"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/minrate"
 )
 
 // Objects reads objects. objectstore.Store implements it.
@@ -30,26 +30,19 @@ type Objects interface {
 	Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error)
 }
 
-// archiveRetry is when a client may ask again for an archive that got no slot: an archive is as long as a client reads it.
-const archiveRetry = 30 * time.Second
-
-// newArchiveSlots returns the slots of archives that are sent at a time. An account has a quarter of them.
-func newArchiveSlots(archives int) *fairlimit.Limiter[uuid.UUID] {
-	return fairlimit.New[uuid.UUID](fairlimit.Config{Limit: archives, PerKey: max(1, archives/4)})
-}
-
 // sendArchive sends the originals of items as a ZIP archive. They are stored in it as they are, since media is compressed already, so the archive
-// needs the memory of one buffer. It returns an error if nothing was sent; afterwards only a closed connection shows that the archive is incomplete.
+// needs the memory of one buffer. It returns an error if nothing was sent; afterwards only a closed connection, and the missing directory at the end,
+// show that the archive is incomplete: also for a client that reads too slowly while others want its slot.
 func (a *API) sendArchive(w http.ResponseWriter, r *http.Request, o fileOwner, ids []uuid.UUID) error {
 	ctx := r.Context()
 	items, err := a.itemsOfArchive(ctx, o, ids)
 	if err != nil {
 		return err
 	}
-	if err := a.archives.TryAcquire(o.principal.Account.ID); err != nil {
-		return &fault.Error{Kind: fault.Busy, Public: "Other archives are still being downloaded.", RetryAfter: archiveRetry, Cause: err}
+	if err := a.archives.acquire(o.principal.Account.ID); err != nil {
+		return err
 	}
-	defer a.archives.Release(o.principal.Account.ID)
+	defer a.archives.release(o.principal.Account.ID)
 	// An error of the first file is one that the page can still show.
 	first, err := a.openOriginal(ctx, o.principal.Account.Bucket, items[0])
 	if err != nil {
@@ -61,7 +54,8 @@ func (a *API) sendArchive(w http.ResponseWriter, r *http.Request, o fileOwner, i
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
-	to := &client{Writer: w}
+	control := http.NewResponseController(w)
+	to := &client{to: w, pace: minrate.NewPace(a.ArchiveRate, archiveStall, func() bool { return a.archives.wanted(o.principal.Account.ID) }, func() { _ = control.SetWriteDeadline(time.Now()) })}
 	if err := a.writeArchive(ctx, to, o.principal.Account.Bucket, items, first); err != nil {
 		if !to.gone && ctx.Err() == nil {
 			httpapi.SetError(ctx, fmt.Errorf("sending an archive failed: %w", err))
@@ -71,14 +65,17 @@ func (a *API) sendArchive(w http.ResponseWriter, r *http.Request, o fileOwner, i
 	return nil
 }
 
-// client is the writer of a response that records whether the client is gone.
+// client is the writer of a response at a pace, that records whether the client is gone or too slow.
 type client struct {
-	io.Writer
+	to   io.Writer
+	pace *minrate.Pace
 	gone bool
 }
 
+// Write sends the next bytes.
+
 func (c *client) Write(p []byte) (int, error) {
-	n, err := c.Writer.Write(p)
+	n, err := c.pace.Write(c.to, p)
 	c.gone = c.gone || err != nil
 	return n, err
 }

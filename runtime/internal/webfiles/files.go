@@ -39,7 +39,7 @@ func (a *API) showFiles(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	done := query.Get("done")
-	message := filesMessage{notice: doneNotices[done], cancelled: done == "cancelled" || done == "ended"}
+	message := filesMessage{notice: doneNotices[done], cancelled: done == "cancelled" || done == "ended", selected: query.Get("select") == "all"}
 	if name, many := strings.CutPrefix(done, "many-"); many {
 		message.notice = manyNotice(name, query.Get("count"))
 	}
@@ -107,8 +107,9 @@ func with(query url.Values, pairs ...string) url.Values {
 // fileList is a part of a list.
 type fileList struct {
 	files []pages.File
-	total *int64     // of the whole list; nil = not known
-	next  url.Values // the parameters of the next part; nil = there is none
+	total *int64 // of the whole list; nil = not known
+	// The parameters of the parts beside this one; nil = there is none.
+	previous, next url.Values
 }
 
 // list returns a part of a list of the account's files.
@@ -146,7 +147,10 @@ func (a *API) find(ctx context.Context, o fileOwner, query url.Values, operation
 		list.files = append(list.files, a.fileView(o, originals, item, query))
 	}
 	if results.Next != "" {
-		list.next = with(query, "after", results.Next, "page", "")
+		list.next = with(query, "after", results.Next, "before", "", "page", "")
+	}
+	if results.Previous != "" {
+		list.previous = with(query, "after", "", "before", results.Previous, "page", "")
 	}
 	return list, nil
 }
@@ -165,18 +169,26 @@ func (a *API) listDeleted(ctx context.Context, o fileOwner, query url.Values) (f
 	}
 	list := fileList{total: &page.Total}
 	for _, item := range page.Items {
-		view := a.commonView(item.Item)
-		if view.Thumbnail = a.deletedThumbnailURL(o, item.Item); view.Thumbnail != "" {
-			view.Width, view.Height = item.Facts.Width, item.Facts.Height
-		}
-		view.DeletedAt, view.RestorableUntil = item.DeletedAt, item.RestorableUntil
-		view.CanRestore = a.may(o.principal, account.RestoreMedia)
-		list.files = append(list.files, view)
+		list.files = append(list.files, a.deletedView(o, item))
 	}
 	if int64(number)*int64(page.Limit) < page.Total {
 		list.next = with(query, "page", strconv.Itoa(number+1), "after", "")
 	}
+	if number > 1 {
+		list.previous = with(query, "page", strconv.Itoa(number-1), "after", "")
+	}
 	return list, nil
+}
+
+// deletedView returns a deleted file as the pages show it.
+func (a *API) deletedView(o fileOwner, item media.DeletedItem) pages.File {
+	view := a.commonView(item.Item)
+	if view.Thumbnail = a.deletedThumbnailURL(o, item.Item); view.Thumbnail != "" {
+		view.Width, view.Height = item.Facts.Width, item.Facts.Height
+	}
+	view.DeletedAt, view.RestorableUntil = item.DeletedAt, item.RestorableUntil
+	view.CanRestore = a.may(o.principal, account.RestoreMedia)
+	return view
 }
 
 // commonView returns what the page shows of every file.
@@ -235,6 +247,8 @@ type filesMessage struct {
 	deleted string
 	// cancelled is set after the end of a running upload.
 	cancelled bool
+	// selected is set if all files of the page are selected.
+	selected bool
 }
 
 // doneNotices are the notices by the code in the URL.
@@ -271,7 +285,17 @@ func (a *API) writeFilesPage(w http.ResponseWriter, r *http.Request, o fileOwner
 		a.Login.ErrorPage(w, r, cmp.Or(message.err, err))
 		return
 	}
+	if page.Waiting, err = a.waiting(r.Context(), o); err != nil {
+		a.Login.ErrorPage(w, r, cmp.Or(message.err, err))
+		return
+	}
 	page.Notice = message.notice
+	if page.Selection.Any() && len(page.Files) > 0 {
+		page.Selected, page.SelectURL = message.selected, o.url(filesPath, with(query, "select", "all"))
+		if message.selected {
+			page.SelectURL = o.url(filesPath, query)
+		}
+	}
 	if page.Running != nil {
 		page.Running.Shown = message.cancelled
 	}
@@ -298,7 +322,7 @@ func (a *API) filesContent(ctx context.Context, o fileOwner, query url.Values) (
 	p := o.principal
 	page := pages.FilesPage{Form: a.Login.FormFields(o.session), EndsIn: a.endsIn(o), Email: o.session.Email, Account: o.accountView(), App: p.App.Name,
 		State: query.Get("state"), Back: query.Encode(), MaxUploadSize: min(p.Account.MaxUploadSize, p.Account.MaxStorage),
-		Filter: pages.FileFilter{Words: query.Get("q"), Name: query.Get("name"), Type: query.Get("type"), From: query.Get("from"), To: query.Get("to"), CapturedFrom: query.Get("capturedFrom"), CapturedTo: query.Get("capturedTo"), Size: query.Get("size"), Sort: query.Get("sort")}}
+		Filter: pages.FileFilter{Words: query.Get("q"), Name: query.Get("name"), Type: query.Get("type"), Group: query.Get("group"), Access: query.Get("access"), Caption: query.Get("caption"), Orientation: query.Get("orientation"), From: query.Get("from"), To: query.Get("to"), CapturedFrom: query.Get("capturedFrom"), CapturedTo: query.Get("capturedTo"), Size: query.Get("size"), Sort: query.Get("sort")}}
 	accounts, err := a.OAuth.Accounts(ctx, o.session)
 	if err != nil {
 		return page, err
@@ -341,11 +365,14 @@ func (a *API) filesContent(ctx context.Context, o fileOwner, query url.Values) (
 	if list.next != nil {
 		page.NextURL = o.url(filesPath, list.next)
 	}
-	if query.Has("after") || query.Has("page") {
-		page.FirstURL = o.url(filesPath, with(query, "after", "", "page", ""))
+	if list.previous != nil {
+		page.PreviousURL = o.url(filesPath, list.previous)
+	}
+	if list.previous != nil || len(list.files) == 0 && (query.Has("after") || query.Has("before") || query.Has("page")) {
+		page.FirstURL = o.url(filesPath, with(query, "after", "", "before", "", "page", ""))
 	}
 	if page.Filtered() {
-		page.ClearURL = o.url(filesPath, with(query, "q", "", "name", "", "type", "", "from", "", "fromAt", "", "to", "", "toAt", "", "capturedFrom", "", "capturedTo", "", "size", "", "after", "", "page", ""))
+		page.ClearURL = o.url(filesPath, parametersOf(query, []string{"state", "sort"}))
 	}
 	return page, nil
 }
@@ -378,9 +405,8 @@ func (a *API) selection(ctx context.Context, o fileOwner, page *pages.FilesPage)
 		page.Selection.Keep = a.may(o.principal, account.SealMedia)
 	}
 	page.Selection.Download, page.Selection.Delete = a.may(o.principal, account.GetMedia), a.may(o.principal, account.DeleteMedia)
-	if page.Selection.Change = a.may(o.principal, account.UpdateMedia); page.Selection.Change {
-		page.Selection.Groups, err = a.groups(ctx, o.principal)
-	}
+	page.Selection.Change = a.may(o.principal, account.UpdateMedia)
+	page.Groups, err = a.groups(ctx, o.principal)
 	return err
 }
 

@@ -19,15 +19,23 @@ var sizes = map[string]struct{ min, max *int64 }{
 	"large":  {new(int64(10 * mebibyte)), nil},
 }
 
+// captions are the choices of the filter by captions, as the parameters has and lacks of a query.
+var captions = map[string]struct{ has, lacks string }{"": {}, "with": {has: "caption"}, "without": {lacks: "caption"}}
+
 // queryText returns the query of a list. Dates are days in UTC, unless the script of the page says when a day begins where the reader is. Files are
 // found by their camera's clock in any case.
 func (a *API) queryText(query url.Values) (media.QueryText, error) {
-	text := media.QueryText{State: query.Get("state"), Words: closed(query.Get("q")), Name: query.Get("name"), Type: query.Get("type"), Sort: query.Get("sort"), After: query.Get("after"), Limit: &a.cfg.PerPage}
+	text := media.QueryText{Filter: media.Filter{Access: media.Access(query.Get("access")), Group: query.Get("group")}, State: query.Get("state"), Words: closed(query.Get("q")), Name: query.Get("name"), Type: query.Get("type"), Sort: query.Get("sort"), After: query.Get("after"), Before: query.Get("before"), Limit: &a.cfg.PerPage}
 	size, ok := sizes[query.Get("size")]
 	if !ok {
 		return text, fault.New(fault.Invalid, "size must be small, medium or large")
 	}
 	text.Traits.MinBytes, text.Traits.MaxBytes = size.min, size.max
+	caption, ok := captions[query.Get("caption")]
+	if !ok {
+		return text, fault.New(fault.Invalid, "caption must be with or without")
+	}
+	text.Traits.Has, text.Traits.Lacks, text.Traits.Orientation = caption.has, caption.lacks, query.Get("orientation")
 	var err error
 	if text.From, err = localDay(query, "from", 0); err != nil {
 		return text, err

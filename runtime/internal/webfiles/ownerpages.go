@@ -18,7 +18,7 @@ const (
 )
 
 // listParameters are the parameters of a list.
-var listParameters = []string{"state", "q", "name", "type", "from", "fromAt", "to", "toAt", "capturedFrom", "capturedTo", "size", "sort", "after", "page"}
+var listParameters = []string{"state", "q", "name", "type", "group", "access", "caption", "orientation", "from", "fromAt", "to", "toAt", "capturedFrom", "capturedTo", "size", "sort", "after", "before", "page"}
 
 // OwnerPages returns the pages of this package that a login can lead to.
 func OwnerPages() *oauthhttp.OwnerPages {
@@ -52,7 +52,8 @@ func resume(r *http.Request) (page string, values url.Values) {
 		if value := r.URL.Query().Get(name); value != "" {
 			values.Set(name, value)
 		}
-		if value := r.PostForm.Get(name); value != "" {
+		// A form has what is done with files, as a new group, under names that a list has, too.
+		if value := r.PostForm.Get(name); value != "" && !slices.Contains(listParameters, name) {
 			values.Set(name, value)
 		}
 	}

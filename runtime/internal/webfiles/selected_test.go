@@ -207,6 +207,26 @@ func TestSelected_ArchivesAtATimeAreBounded(t *testing.T) {
 	wait.Until(t, "the slot is free", func() bool { return selected(b, p, tenant, "download", large).StatusCode == http.StatusOK })
 }
 
+// A client that reads slowly held its slot for as long as it liked: hours, at a rate at which no other limit ends it. It is ended once another archive
+// got no slot, and its archive is not whole.
+func TestSelected_ASlowArchiveEndsForAnother(t *testing.T) {
+	t.Parallel()
+	w := webtest.NewWorld(t)
+	tenant := w.Undoable(t, "studio", webtest.Owner)
+	rt := w.Replica(t, webtest.Many, func(o *webtest.Options) { o.Files.Archives = 4 })
+	large := []media.Item{rt.Item(t, w, tenant, "large.bin", string(runtimetest.Noise(20<<20)), true)}
+	b := rt.Browser(t)
+	p := b.Login("/account/files", webtest.Owner)
+	held := beginArchive(t, b, p, tenant, large)
+	defer func() { _ = held.Body.Close() }()
+	wait.Until(t, "the slow archive ends for another one", func() bool { return selected(b, p, tenant, "download", large).StatusCode == http.StatusOK })
+	sent, err := io.ReadAll(held.Body)
+	_, broken := zip.NewReader(bytes.NewReader(sent), int64(len(sent)))
+	if held.StatusCode != http.StatusOK || len(sent) == 0 || err == nil || broken == nil {
+		t.Errorf("%d: %d bytes arrive, the connection ends with %v, and the archive is read with %v", held.StatusCode, len(sent), err, broken)
+	}
+}
+
 // A lost original after the first one ends the connection: a browser shows a download that failed, and no program takes what has arrived for the whole.
 func TestSelected_AnArchiveThatLacksAFileIsNotWhole(t *testing.T) {
 	t.Parallel()

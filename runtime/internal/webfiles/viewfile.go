@@ -22,8 +22,11 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-// firstItem is the item of a link to the first file of a list: the file after the last one of the list before.
-const firstItem = "first"
+// firstItem and lastItem are the items of links to the first and the last file of a part of a list: those beside the part before and after it.
+const (
+	firstItem = "first"
+	lastItem  = "last"
+)
 
 // viewMessage is what the page of a file says about what the user did before.
 type viewMessage struct {
@@ -45,8 +48,8 @@ func (a *API) showFile(w http.ResponseWriter, r *http.Request) {
 		a.Login.ErrorPage(w, r, err)
 		return
 	}
-	if query.Get("item") == firstItem {
-		a.redirectToFirst(w, r, o, backQuery(query))
+	if which := query.Get("item"); which == firstItem || which == lastItem {
+		a.redirectToEnd(w, r, o, backQuery(query), which)
 		return
 	}
 	message := viewMessage{}
@@ -56,18 +59,22 @@ func (a *API) showFile(w http.ResponseWriter, r *http.Request) {
 	a.writeViewPage(w, r, o, query, message)
 }
 
-// redirectToFirst leads to the first file of a list, or to the list if it has none.
-func (a *API) redirectToFirst(w http.ResponseWriter, r *http.Request, o fileOwner, back url.Values) {
+// redirectToEnd leads to the first or the last file of a part of a list, or to the list if it has none.
+func (a *API) redirectToEnd(w http.ResponseWriter, r *http.Request, o fileOwner, back url.Values, which string) {
 	list, err := a.list(r.Context(), o, back)
 	if err != nil {
 		a.writeFilesPage(w, r, o, back, filesMessage{err: err})
 		return
 	}
-	if len(list.files) == 0 || list.files[0].ViewURL == "" {
+	at := 0
+	if which == lastItem {
+		at = len(list.files) - 1
+	}
+	if len(list.files) == 0 || list.files[at].ViewURL == "" {
 		a.Login.SeeOther(w, o.url(filesPath, back))
 		return
 	}
-	a.Login.SeeOther(w, list.files[0].ViewURL)
+	a.Login.SeeOther(w, list.files[at].ViewURL)
 }
 
 // viewURL returns the URL of the page of an item. query is the list to return to.
@@ -113,7 +120,7 @@ func showError(page *pages.ViewFilePage, err error, text string) {
 func (a *API) viewContent(ctx context.Context, o fileOwner, item media.Item, back url.Values, message viewMessage) (pages.ViewFilePage, error) {
 	originals := a.originals(ctx, o.principal.Account.ID)
 	page := pages.ViewFilePage{Form: a.Login.FormFields(o.session), EndsIn: a.endsIn(o), Account: o.accountView(), File: a.fileView(o, originals, item, back),
-		Back: back.Encode(), BackURL: o.url(filesPath, back), Facts: factsOf(item), Notice: message.notice, Edit: message.edit}
+		Back: back.Encode(), BackURL: o.url(filesPath, back) + "#" + pages.FileAnchor(item.ID.String()), Facts: a.factsOf(o, item), Notice: message.notice, Edit: message.edit}
 	page.Kind, page.Large = a.shown(item, originals)
 	if page.Kind == "image" {
 		page.File.Width, page.File.Height = item.Facts.Width, item.Facts.Height
@@ -146,7 +153,7 @@ func (a *API) shown(item media.Item, originals settings.Originals) (kind, addres
 }
 
 // factsOf returns what is known of an item, in the order of the page.
-func factsOf(item media.Item) []pages.Fact {
+func (a *API) factsOf(o fileOwner, item media.Item) []pages.Fact {
 	file := item.File()
 	facts := []pages.Fact{{Name: "Name", Text: item.FileName}, {Name: "Type", Text: file.MimeType}, {Name: "Size", Text: pages.HumanBytes(file.Bytes)}}
 	add := func(name, text string) {
@@ -168,7 +175,13 @@ func factsOf(item media.Item) []pages.Fact {
 	if original, ok := item.Objects.Find(media.Original); ok && file.Variant != media.Original {
 		add("Original", original.MimeType+", "+pages.HumanBytes(original.Bytes))
 	}
-	add("Group", item.Group)
+	if item.Group != "" {
+		state := sealedFiles
+		if item.Draft() {
+			state = draftFiles
+		}
+		facts = append(facts, pages.Fact{Name: "Group", Text: item.Group, URL: o.url(filesPath, with(url.Values{}, "group", item.Group, "state", state))})
+	}
 	add("Reference", item.Ref)
 	for _, pair := range pairsOf(item.Metadata) {
 		add(pair.Key, pair.Value)
@@ -202,8 +215,11 @@ func (a *API) neighbours(ctx context.Context, o fileOwner, id uuid.UUID, back ur
 	if at < 0 {
 		return "", "", nil
 	}
-	if at > 0 {
+	switch {
+	case at > 0:
 		previous = list.files[at-1].ViewURL
+	case list.previous != nil:
+		previous = o.viewURL(lastItem, list.previous)
 	}
 	switch {
 	case at+1 < len(list.files):

@@ -78,6 +78,10 @@ SELECT *, (expires_at <= now())::boolean AS expired FROM approval WHERE id = $1;
 -- name: ApprovalSteps :many
 SELECT * FROM approval_step WHERE approval_id = $1 ORDER BY id;
 
+-- name: WaitingApprovals :many
+-- What waits for the owners of an account, the oldest first.
+SELECT id, grant_id, actor FROM approval WHERE account_id = sqlc.arg(account_id) AND state = 'waiting' AND expires_at > now() ORDER BY created_at, id LIMIT sqlc.arg(most)::int;
+
 -- name: OpenApproval :exec
 UPDATE approval SET opened_at = now() WHERE id = $1 AND state = 'waiting' AND opened_at IS NULL;
 
@@ -101,3 +105,9 @@ ON CONFLICT (account_id) DO UPDATE SET told_at = now() WHERE approval_notice.tol
 RETURNING (SELECT account.namespace FROM account WHERE account.id = approval_notice.account_id)::text AS namespace,
     (SELECT account.name FROM account WHERE account.id = approval_notice.account_id)::text AS name,
     (SELECT account.owners FROM account WHERE account.id = approval_notice.account_id)::text[] AS owners;
+
+-- name: ConnectionUses :many
+-- What connections, and all of each account, have used in windows that have not ended. The windows of deletes have other lengths than those
+-- of the rest.
+SELECT account_id, connection, kind, used, window_start, now()::timestamptz AS now FROM connection_use
+WHERE account_id = ANY (sqlc.arg(account_ids)::uuid[]) AND connection = ANY (sqlc.arg(connections)::text[]);

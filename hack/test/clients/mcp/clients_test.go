@@ -266,9 +266,15 @@ func (s *service) headers() map[string]string { return map[string]string{"x-serv
 // newService starts one whose traffic a scanner sees, if there is one, with more settings in env.
 func newService(t *testing.T, w *secretScanner, env ...string) *service {
 	t.Helper()
+	s, _ := newServiceOf(t, w, []account.Spec{{Namespace: "clients", Name: "one", Owners: owners, MaxStorage: 4 << 30, MaxUploadSize: 1 << 30}}, env...)
+	return s
+}
+
+// newServiceOf is newService with other accounts. The key of the service is that of the first.
+func newServiceOf(t *testing.T, w *secretScanner, specs []account.Spec, env ...string) (*service, []provision.Tenant) {
+	t.Helper()
 	database, access := testenv.Postgres(t), testenv.S3(t)
-	tenants, err := provision.Accounts(t.Context(), database, access,
-		account.Spec{Namespace: "clients", Name: "one", Owners: owners, MaxStorage: 4 << 30, MaxUploadSize: 1 << 30})
+	tenants, err := provision.Accounts(t.Context(), database, access, specs...)
 	must(t, err)
 	s := &service{balancer: newBalancer(t, w), database: database, key: tenants[0].APIKey}
 	for range 2 {
@@ -277,7 +283,7 @@ func newService(t *testing.T, w *secretScanner, env ...string) *service {
 		s.replicas = append(s.replicas, one)
 		s.balancer.add(one.Addr)
 	}
-	return s
+	return s, tenants
 }
 
 func randomBytes(n int) []byte {

@@ -53,6 +53,33 @@ func TestClients_AreInstalledFromTheFilesOfARelease(t *testing.T) {
 	})
 }
 
+// Without the v, the npm package was written, and the Go module failed after it. Both forms are taken, and what is no version fails before anything
+// is written.
+func TestClients_VersionsAreTakenAsPeopleWriteThem(t *testing.T) {
+	t.Parallel()
+	packages := node.New(t, "clients/typescript")
+	folder := t.TempDir()
+	testenv.Run(t, stepTimeout, testenv.RepoRoot(t), "env", "NODE_MODULES="+packages.Module(""), "hack/release-clients.sh", "0.1.0", folder)
+	for _, name := range []string{"mediastack-client-0.1.0.tgz", "mediastack-client-go-v0.1.0.tar.gz"} {
+		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, arguments := range [][]string{{"1.0", folder}, {"v1.2.3.4", folder}, {"01.2.3", folder}, {"latest", folder}, {"", folder}, {"0.1.0"}, {"0.1.0", filepath.Join(folder, "missing")}} {
+		command := exec.CommandContext(t.Context(), filepath.Join(testenv.RepoRoot(t), "hack/release-clients.sh"), arguments...)
+		command.Env = append(os.Environ(), "PATH=/usr/bin:/bin", "NODE_MODULES=/nowhere")
+		out, err := command.CombinedOutput()
+		if err == nil || command.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "release-clients.sh") {
+			t.Errorf("%q: %v %s", arguments, err, out)
+		}
+	}
+	entries, err := os.ReadDir(folder)
+	must(t, err)
+	if len(entries) != 2 {
+		t.Errorf("the folder has %v", entries)
+	}
+}
+
 // The path of a Go module of version 2 ends in /v2. A release of another path could not be required.
 func TestClients_OfVersion2NeedAnotherPath(t *testing.T) {
 	t.Parallel()

@@ -556,6 +556,12 @@ function scenarios({ base, limited, remote, remoteFile, photo, apiKey, where, pl
       const error = await failure(signed.upload(small(), options))
       same([error.name, (await client.get(error.mediaId)).caption], ['MissingDocumentError', caption], 'the error')
     },
+    'a client without a credential says what is missing': async () => {
+      for (const options of [{}, { credential: undefined }, { credential: null }, { credential: 'msk_text' }]) {
+        const error = await failure((async () => new MediastackClient({ baseUrl: base, ...options }))())
+        same([error.name, error.message], ['TypeError', 'credential is missing: pass { apiKey }, { accessToken } or { uploadSignature }'], `the error of ${JSON.stringify(options)}`)
+      }
+    },
     'each error has its code, status, detail and request id': async () => {
       const none = '00000000-0000-4000-8000-000000000000'
       const other = (credential) => new MediastackClient({ baseUrl: base, credential, retry })

@@ -167,6 +167,15 @@ func (a ActivityActor) By() string {
 	return sanitize(a.Kind)
 }
 
+// For returns the application that has made an upload signature, or has asked a person for the file; empty for another actor, and for a signature
+// of a key.
+func (a ActivityActor) For() string {
+	if a.Kind != "capability" || a.Name == "" {
+		return ""
+	}
+	return displayName(a.Name)
+}
+
 // Acts reports whether the user of Email has made the change. Who else ends an authorization is told with the user whose it was.
 func (a ActivityActor) Acts() bool { return a.Kind == "login" || a.Kind == "page" }
 

@@ -78,7 +78,7 @@ var errorTexts = map[oauth.Reason]string{
 	oauth.ReasonAccountNotAllowed: "You cannot authorize access to this account (any more).",
 	oauth.ReasonNotOwner:          "There is no such account, or you do not own it (any more).",
 
-	oauth.ReasonResendTooSoon:           "A code was sent just now.",
+	oauth.ReasonResendTooSoon:           "A code was asked for just now.",
 	oauth.ReasonTooManyCodesForEmail:    "Too many codes were requested for this address.",
 	oauth.ReasonTooManyCodesForNetwork:  "Too many codes were requested from your network.",
 	oauth.ReasonTooManyAttemptsForEmail: "Too many codes were tried for this address.",

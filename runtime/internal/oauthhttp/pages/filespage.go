@@ -38,16 +38,23 @@ type FilesPage struct {
 	Total  *int64 // files in the whole list; nil = not known
 	// Back has the parameters of the list, for the forms.
 	Back string
-	// FirstURL, NextURL and ClearURL lead to the first page, to the next one, and to the list without
+	// FirstURL, PreviousURL, NextURL and ClearURL lead to the first page, to the pages beside this one, and to the list without
 	// the filter; empty = no link.
-	FirstURL, NextURL, ClearURL string
+	FirstURL, PreviousURL, NextURL, ClearURL string
+	// SelectURL leads to the same page with all of its files selected, or with none if Selected is set; empty = no link.
+	SelectURL string
+	Selected  bool
+	// Groups are those that can be chosen.
+	Groups []string
 	// UploadURL uploads and seals, UploadDraftURL uploads a draft; empty = the user may not.
 	UploadURL, UploadDraftURL string
 	// Script is nil if the user may not upload.
 	Script *UploadScript
 	// MaxUploadSize is in bytes.
 	MaxUploadSize int64
-	Notice        string
+	// Waiting is what assistants and applications ask the owner for.
+	Waiting []WaitingRequest
+	Notice  string
 	// Deleted are the ids of items that were deleted just now and can be restored.
 	Deleted     []string
 	Selection   Selection
@@ -75,8 +82,6 @@ type UploadScript struct {
 // /account/files/selected.
 type Selection struct {
 	Keep, Restore, Change, Download, Delete bool
-	// Groups are those that can be chosen.
-	Groups []string
 }
 
 // Any reports whether there is something to do.
@@ -90,7 +95,9 @@ type Tab struct {
 }
 
 // FileFilter is what the filter of the list shows. Name is a part of a file name, which links of other pages have.
-type FileFilter struct{ Words, Name, Type, From, To, CapturedFrom, CapturedTo, Size, Sort string }
+type FileFilter struct {
+	Words, Name, Type, Group, Access, Caption, Orientation, From, To, CapturedFrom, CapturedTo, Size, Sort string
+}
 
 // Usage is what an account stores, and may store, in bytes.
 type Usage struct{ Used, Max int64 }
@@ -315,8 +322,26 @@ func options(selected string, all ...Option) []Option {
 
 // narrows reports whether the list is filtered otherwise than by words.
 func (f FileFilter) narrows() bool {
-	return f.Name != "" || f.Type != "" || f.From != "" || f.To != "" || f.CapturedFrom != "" || f.CapturedTo != "" || f.Size != ""
+	return f.Name != "" || f.Type != "" || f.Group != "" || f.Access != "" || f.Caption != "" || f.Orientation != "" || f.From != "" || f.To != "" || f.CapturedFrom != "" || f.CapturedTo != "" || f.Size != ""
 }
+
+// Accesses returns the options of the filter by access.
+func (f FileFilter) Accesses() []Option {
+	return options(f.Access, Option{Value: "", Name: "Any access"}, Option{Value: "public", Name: "Public"}, Option{Value: "private", Name: "Private"})
+}
+
+// Captions returns the options of the filter by captions.
+func (f FileFilter) Captions() []Option {
+	return options(f.Caption, Option{Value: "", Name: "With or without"}, Option{Value: "with", Name: "With a caption"}, Option{Value: "without", Name: "Without a caption"})
+}
+
+// Orientations returns the options of the filter by orientation.
+func (f FileFilter) Orientations() []Option {
+	return options(f.Orientation, Option{Value: "", Name: "Any shape"}, Option{Value: "landscape", Name: "Landscape"}, Option{Value: "portrait", Name: "Portrait"}, Option{Value: "square", Name: "Square"})
+}
+
+// ByCapture reports whether the list is in the order of the time of capture, which not every file has.
+func (f FileFilter) ByCapture() bool { return strings.TrimPrefix(f.Sort, "-") == "captured" }
 
 // Sizes returns the options of the filter by size.
 func (f FileFilter) Sizes() []Option {
@@ -387,6 +412,12 @@ func (f File) Title() string {
 	}
 	return "A file without a name"
 }
+
+// Anchor returns the id of the file on the page of a list.
+func (f File) Anchor() string { return FileAnchor(f.ID) }
+
+// FileAnchor returns the id of a file on the page of a list, by which a link leads back to it.
+func FileAnchor(id string) string { return "item-" + id }
 
 // Draft reports whether the file is a draft.
 func (f File) Draft() bool { return !f.ExpiresAt.IsZero() }

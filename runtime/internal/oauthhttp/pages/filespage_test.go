@@ -138,7 +138,7 @@ func TestFiles_ShowWhatCanBeDone(t *testing.T) {
 				selected = append(selected, option.text())
 			}
 		}
-		if orders != count || fmt.Sprint(selected) != "[Images Any size Newest first]" {
+		if orders != count || fmt.Sprint(selected) != "[Images Any access With or without Any shape Any size Newest first]" {
 			t.Errorf("%q: %d orders, %v", state, orders, selected)
 		}
 	}

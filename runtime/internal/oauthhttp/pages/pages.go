@@ -304,7 +304,7 @@ func (p *Pages) Consent(w io.Writer, page ConsentPage) error {
 
 // AuthorizedApps writes the list of authorized applications.
 func (p *Pages) AuthorizedApps(w io.Writer, page AuthorizedAppsPage) error {
-	return p.render(w, p.authorizedAppsPage, view{Title: "Authorized applications", HasError: page.Error != "", Wide: true, Page: page})
+	return p.render(w, p.authorizedAppsPage, view{Title: "Authorized applications", HasError: page.Error != "", Wide: true, Use: []string{timesScript}, Page: page})
 }
 
 // AppRedirect writes the page that redirects to a native application.

@@ -29,10 +29,11 @@ type ViewFilePage struct {
 	Error  string
 }
 
-// Fact is something that is known of a file or of an application. At is set instead of Text for a time.
+// Fact is something that is known of a file or of an application. At is set instead of Text for a time. URL leads to the files that share it; empty =
+// no link.
 type Fact struct {
-	Name, Text string
-	At         time.Time
+	Name, Text, URL string
+	At              time.Time
 }
 
 // EditFile are the fields of the form that changes a file, as they are or as the user typed them.

@@ -156,7 +156,7 @@ func (w *World) Replica(t *testing.T, change ...func(*Options)) *Replica {
 			useCases = o.UseCases(useCases)
 		}
 		page, err := webfiles.New(o.Files, webfiles.Deps{Login: login, OAuth: rt.logins, Pages: shown, Limits: rt.Limits, BaseURL: o.Base, Now: rt.Clock.Now,
-			Media: useCases, Uploads: rt.Uploads, Activity: rt.Activity, Approvals: rt.Approvals, URLs: rt.Files.URLs(), Links: rt.Files.URLs(), Inline: delivery.IsInline, Objects: w.Objects, Signatures: rt.signUploads, Settings: w.Settings, StoreOrigin: rt.Files.StoreOrigin, DraftTTL: 24 * time.Hour, CheckWritable: rt.Auth.CheckWritable})
+			Media: useCases, Uploads: rt.Uploads, Activity: rt.Activity, Approvals: rt.Approvals, URLs: rt.Files.URLs(), Links: rt.Files.URLs(), Inline: delivery.IsInline, Objects: w.Objects, ArchiveRate: 64 << 10, Signatures: rt.signUploads, Settings: w.Settings, StoreOrigin: rt.Files.StoreOrigin, DraftTTL: 24 * time.Hour, CheckWritable: rt.Auth.CheckWritable})
 		must(t, err)
 		apis = append(apis, page.Mount)
 	}

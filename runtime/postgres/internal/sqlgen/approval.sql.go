@@ -130,6 +130,54 @@ func (q *Queries) CollectApproval(ctx context.Context, arg CollectApprovalParams
 	return id, err
 }
 
+const connectionUses = `-- name: ConnectionUses :many
+SELECT account_id, connection, kind, used, window_start, now()::timestamptz AS now FROM connection_use
+WHERE account_id = ANY ($1::uuid[]) AND connection = ANY ($2::text[])
+`
+
+type ConnectionUsesParams struct {
+	AccountIds  []uuid.UUID
+	Connections []string
+}
+
+type ConnectionUsesRow struct {
+	AccountID   uuid.UUID
+	Connection  string
+	Kind        string
+	Used        int64
+	WindowStart time.Time
+	Now         time.Time
+}
+
+// What connections, and all of each account, have used in windows that have not ended. The windows of deletes have other lengths than those
+// of the rest.
+func (q *Queries) ConnectionUses(ctx context.Context, arg ConnectionUsesParams) ([]ConnectionUsesRow, error) {
+	rows, err := q.db.Query(ctx, connectionUses, arg.AccountIds, arg.Connections)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ConnectionUsesRow
+	for rows.Next() {
+		var i ConnectionUsesRow
+		if err := rows.Scan(
+			&i.AccountID,
+			&i.Connection,
+			&i.Kind,
+			&i.Used,
+			&i.WindowStart,
+			&i.Now,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countSteps = `-- name: CountSteps :one
 SELECT count(*) FROM approval_step WHERE approval_id = $1
 `
@@ -497,6 +545,42 @@ func (q *Queries) UseEnds(ctx context.Context, arg UseEndsParams) (float64, erro
 	var seconds float64
 	err := row.Scan(&seconds)
 	return seconds, err
+}
+
+const waitingApprovals = `-- name: WaitingApprovals :many
+SELECT id, grant_id, actor FROM approval WHERE account_id = $1 AND state = 'waiting' AND expires_at > now() ORDER BY created_at, id LIMIT $2::int
+`
+
+type WaitingApprovalsParams struct {
+	AccountID uuid.UUID
+	Most      int32
+}
+
+type WaitingApprovalsRow struct {
+	ID      uuid.UUID
+	GrantID pgtype.UUID
+	Actor   string
+}
+
+// What waits for the owners of an account, the oldest first.
+func (q *Queries) WaitingApprovals(ctx context.Context, arg WaitingApprovalsParams) ([]WaitingApprovalsRow, error) {
+	rows, err := q.db.Query(ctx, waitingApprovals, arg.AccountID, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WaitingApprovalsRow
+	for rows.Next() {
+		var i WaitingApprovalsRow
+		if err := rows.Scan(&i.ID, &i.GrantID, &i.Actor); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const waitingWith = `-- name: WaitingWith :one

@@ -27,36 +27,52 @@
   }, { passive: true })
 
   // The bar of selected files says how many they are. Shift selects all up to the one before, Enter leads to the bar, and Escape clears the selection.
-  const picks = [...document.querySelectorAll('.pick')]
-  const bar = document.getElementById('selection')
-  const keys = matchMedia('(pointer: fine)').matches ? '. Enter: actions, Esc: clear' : ''
-  const selected = () => picks.filter((one) => one.checked).length
-  const say = () => { document.querySelector('[data-count]').textContent = (selected() === 1 ? '1 file selected' : `${selected()} files selected`) + keys }
-  const clear = (event) => {
-    if (event.key !== 'Escape' || selected() === 0) return
-    event.stopPropagation() // which would lead back to the list
-    for (const one of picks) one.checked = false
-    say()
-    before?.focus()
+  const picks = () => [...document.querySelectorAll('.pick')]
+  const keys = !matchMedia('(pointer: coarse)').matches
+  const selected = () => picks().filter((one) => one.checked).length
+  const say = () => {
+    const count = document.querySelector('[data-count]')
+    if (count) count.textContent = (selected() === 1 ? '1 file selected' : `${selected()} files selected`) + (keys ? '. Shift+click: a range, Enter: actions, Esc: clear' : '')
+    const all = document.querySelector('[data-select]')
+    if (all) all.textContent = selected() === picks().length ? 'Select none' : `Select all of this page (${all.dataset.select})`
   }
-  bar?.addEventListener('keydown', clear)
+  const check = (which, checked) => {
+    for (const one of which) one.checked = checked
+    say()
+  }
   let before = null
-  for (const pick of picks) {
-    pick.addEventListener('click', (event) => {
-      if (event.shiftKey && before !== null) {
-        const [from, to] = [picks.indexOf(before), picks.indexOf(pick)].sort((a, b) => a - b)
-        for (const one of picks.slice(from, to + 1)) one.checked = pick.checked
+  document.addEventListener('click', (event) => {
+    const pick = event.target.closest('.pick')
+    if (pick) {
+      const all = picks()
+      if (event.shiftKey && all.includes(before)) {
+        const [from, to] = [all.indexOf(before), all.indexOf(pick)].sort((a, b) => a - b)
+        for (const one of all.slice(from, to + 1)) one.checked = pick.checked
       }
       before = pick
       say()
-    })
-    pick.addEventListener('keydown', (event) => {
-      clear(event)
-      if (event.key !== 'Enter') return
-      event.preventDefault() // which would send the form with its first button
-      if (selected() > 0) bar.querySelector('summary, button').focus()
-    })
-  }
+    }
+    if (event.target.closest('[data-select]') && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+      event.preventDefault()
+      check(picks(), selected() < picks().length)
+    }
+  })
+  document.getElementById('results')?.addEventListener('keydown', (event) => {
+    const pick = event.target.closest('.pick')
+    if (event.key === 'Escape' && selected() > 0 && (pick || event.target.closest('#selection'))) {
+      event.stopPropagation() // which would lead back to the list
+      check(picks(), false)
+      before?.focus()
+    }
+    if (event.key !== 'Enter' || !pick) return
+    event.preventDefault() // which would send the form with its first button
+    if (selected() > 0) document.querySelector('#selection summary, #selection button').focus()
+  })
+  document.addEventListener('renewed', say)
+  if (selected() > 0) say() // all were selected by the link, or the browser has kept them
+
+  // Back from the page of a file, the list is where the file is: by the address, which gives the focus in some browsers only.
+  if (location.hash.startsWith('#item-')) document.getElementById(location.hash.slice(1))?.focus({ preventScroll: true })
 
   // The days of the filter are those of the reader, as the times on the page are: the form says when they begin and end.
   document.getElementById('filter')?.addEventListener('formdata', ({ formData }) => {

@@ -9,8 +9,13 @@
   const part = 16 << 20 // bytes of a request: what a broken connection can cost
   const longestPause = 30_000 // ms between two attempts
 
-  // A failure that another attempt does not mend has the words that the user reads.
-  class Failure extends Error {}
+  // A failure that another attempt does not mend by itself has the words that the user reads. One that the user can mend can be resumed then.
+  class Failure extends Error {
+    constructor(words, mendable = false) {
+      super(words)
+      this.mendable = mendable
+    }
+  }
 
   const base64 = (text) => {
     let bytes = ''
@@ -21,8 +26,10 @@
     const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB']
     let unit = 0
     for (; bytes >= 1024 && unit < units.length - 1; unit++) bytes /= 1024
-    return `${unit && bytes < 10 ? bytes.toFixed(1) : Math.round(bytes)} ${units[unit]}`
+    return `${unit && bytes < 9.95 ? bytes.toFixed(1).replace(/\.0$/, '') : Math.round(bytes)} ${units[unit]}`
   }
+  // size returns a size that the form has; null = it has none.
+  const size = (name) => form.dataset[name] ? words(Number(form.dataset[name])) : null
   const element = (name, properties = {}, ...children) => {
     const made = Object.assign(document.createElement(name), properties)
     made.append(...children)
@@ -38,7 +45,7 @@
     for (const name of ['request', 'csrf', 'account']) fields.set(name, form.dataset[name])
     if (draft) fields.set('draft', '1')
     const response = await fetch(form.dataset.signature, { method: 'POST', body: fields })
-    if (response.status === 404) throw new Failure('Your login has ended. Log in again in another tab, and resume.')
+    if (response.status === 404) throw new Failure('Your login has ended. Log in again in another tab, and resume.', true)
     if (response.status >= 500 || response.status === 429) throw new Error('not now')
     if (!response.ok) throw new Failure('You may not upload to this account.')
     const made = await response.json()
@@ -76,21 +83,22 @@
       } catch { /* nothing can be resumed */ }
     }
 
-    show(problem = '') {
+    show(problem = '', mendable = false) {
       this.bar.value = this.file.size ? this.sent : this.state === 'done' ? 1 : 0
       const progress = `${words(this.sent)} of ${words(this.file.size)}`
       this.status.textContent = { waiting: 'Waits for its turn', running: progress, paused: `Paused at ${progress}`, stalled: `The connection was lost at ${progress}. It goes on by itself.`, failed: problem, done: 'Uploaded', cancelled: 'Cancelled' }[this.state]
       this.item.classList.toggle('failed', this.state === 'failed')
       const over = this.state === 'done' || this.state === 'cancelled'
       const verb = this.state === 'paused' || this.state === 'failed' ? 'Resume' : 'Pause'
-      this.pauseButton.hidden = this.cancelButton.hidden = over
+      this.pauseButton.hidden = over || this.state === 'failed' && !mendable
+      this.cancelButton.hidden = over
       this.pauseButton.textContent = verb
       this.pauseButton.setAttribute('aria-label', `${verb} ${this.file.name}`)
     }
 
-    set(state, problem) {
+    set(state, problem, mendable) {
       this.state = state
-      this.show(problem)
+      this.show(problem, mendable)
       next()
     }
 
@@ -120,6 +128,8 @@
     check(request) {
       if (request.status >= 200 && request.status < 300) return
       if (single && request.status === 403) throw new Failure('A file was handed over already, or is on its way. Reload this page.')
+      if (single && request.status === 413) throw new Failure('The file is too large. Choose a smaller one.')
+      if (single && request.status === 415) throw new Failure('The file is of another type than those that are asked for. Choose another one.')
       if (single && !this.url && (request.status === 404 || request.status === 410)) throw new Failure('This address takes no file anymore. Reload this page.')
       if (request.status === 404 || request.status === 410) { // it has ended: begin anew
         this.forget()
@@ -130,11 +140,13 @@
         this.signature = null
       }
       if (request.status === 401 && !single || [408, 409, 423, 429].includes(request.status) || request.status >= 500 && request.status !== 507) throw new Error(`${request.status}`)
-      let text = ''
+      let problem = {}
       try {
-        const problem = JSON.parse(request.responseText)
-        text = problem.detail ?? problem.error ?? ''
+        problem = JSON.parse(request.responseText)
       } catch { /* not the service's own answer */ }
+      if (problem.code === 'storage_cap_exceeded') throw new Failure(single ? 'The file does not fit into the account.' : `The file does not fit${size('room') ? `: the account may store ${size('room')} in all` : ''}. Delete files, also those that are not kept yet, or cancel running uploads, to make room. Then resume.`, !single)
+      if (problem.code === 'payload_too_large' && size('largest')) throw new Failure(`The file is too large. A file may have ${size('largest')}.`)
+      const text = problem.detail ?? problem.error ?? ''
       throw new Failure(text ? `Rejected: ${text}` : `Rejected with the status ${request.status}`)
     }
 
@@ -173,7 +185,7 @@
       } catch (error) {
         if (this.state !== 'running') return // it was paused or cancelled
         if (error instanceof Failure) {
-          this.set('failed', error.message)
+          this.set('failed', error.message, error.mendable)
           return
         }
         this.set('stalled')
@@ -223,10 +235,32 @@
     }
     if (single) form.hidden = of('waiting', 'running', 'paused', 'stalled', 'done') > 0
     summary.textContent = `${of('done')} of ${transfers.length - of('cancelled')} uploaded`
-    if (of('waiting', 'running', 'paused', 'stalled', 'failed') === 0 && of('done') > 0) {
+    if (of('waiting', 'running', 'paused', 'stalled') > 0) return
+    if (of('failed') === 0 && of('done') > 0) {
       removeEventListener('beforeunload', warn)
       location.assign(form.dataset.list + (transfers.some((one) => one.draft) ? '&state=draft' : ''))
+    } else if (!single && of('done') > shown) {
+      shown = of('done')
+      renew()
     }
+  }
+  let shown = 0 // uploads that are in the list of the page
+
+  // renew loads the list of the page again, beside the uploads that have failed. What is selected stays so.
+  async function renew() {
+    const response = await fetch(location.href).catch(() => null)
+    const results = document.getElementById('results')
+    if (!results || !response?.ok || response.redirected) return
+    const page = new DOMParser().parseFromString(await response.text(), 'text/html')
+    const fresh = page.getElementById('results')
+    if (!fresh) return
+    const chosen = new Set([...results.querySelectorAll('.pick:checked')].map((pick) => pick.value))
+    results.replaceChildren(...fresh.childNodes)
+    for (const pick of results.querySelectorAll('.pick')) pick.checked = chosen.has(pick.value)
+    results.dispatchEvent(new Event('renewed', { bubbles: true }))
+    const usage = document.querySelector('.usage')
+    const now = page.querySelector('.usage')
+    if (usage && now) usage.replaceWith(now)
   }
 
   const warn = (event) => event.preventDefault()

@@ -1,4 +1,4 @@
-package delivery
+package minrate_test
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"mediastack.dev/runtime/minrate"
 )
 
 // slowWriter takes pause for each write.
@@ -31,12 +33,12 @@ func TestPace_EndsASlowResponseWhileOthersWait(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			to := &slowWriter{pause: c.pause}
 			data := bytes.Repeat([]byte("0123456789abcdef"), 64<<10) // 1 MiB
-			n, err := newPace(func() bool { return c.contended }, func() {
+			n, err := minrate.NewPace(64<<10, 5*time.Second, func() bool { return c.contended }, func() {
 				if !c.ends {
 					t.Errorf("%s: a write was interrupted", name)
 				}
-			}).write(to, data)
-			if errors.Is(err, errTooSlow) != c.ends || n != to.Len() || !c.ends && (err != nil || !bytes.Equal(to.Bytes(), data)) {
+			}).Write(to, data)
+			if errors.Is(err, minrate.ErrTooSlow) != c.ends || n != to.Len() || !c.ends && (err != nil || !bytes.Equal(to.Bytes(), data)) {
 				t.Errorf("%s: %d bytes, %v", name, n, err)
 			}
 		})
@@ -58,8 +60,8 @@ func TestPace_EndsABlockedResponseWhenOthersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, to := time.Now(), blockedWriter{make(chan struct{})}
 		contended := func() bool { return time.Since(start) > 12*time.Second }
-		_, err := newPace(contended, func() { close(to.interrupted) }).write(to, make([]byte, 100))
-		if took := time.Since(start); !errors.Is(err, errTooSlow) || took != 15*time.Second {
+		_, err := minrate.NewPace(64<<10, 5*time.Second, contended, func() { close(to.interrupted) }).Write(to, make([]byte, 100))
+		if took := time.Since(start); !errors.Is(err, minrate.ErrTooSlow) || took != 15*time.Second {
 			t.Errorf("after %s: %v", took, err)
 		}
 	})
