@@ -144,12 +144,12 @@ func TestValues_WrongOnesAreRejected(t *testing.T) {
 		"--set=certificate.duration=90d":                                                                        "/certificate/duration",
 		"--set=networkPolicy.dns.ports={}":                                                                      "/networkPolicy/dns/ports",
 		"--set=monitoring.serviceMonitors=true,monitoring.scrapeTimeout=1m":                                     "monitoring.scrapeTimeout is 1m: it must not be longer than monitoring.interval, 30s",
-		"--set=metrics.tls.enabled=true":                  "metrics.tokenSecretName is not set",
-		"--set=metrics.tokenSecretName=a":                 "metrics: tls.enabled is false",
-		"--set=metrics.tls.issuerRef.name=a":              "metrics: tls.enabled is false",
-		"--set=metrics.tls.readers[0].name=a":             "/metrics/tls/readers/0",
-		"--set=operator.extraVolumes[0].name=metrics-tls": "operator.extraVolumes: the chart has a volume metrics-tls itself",
-		"--set=settings.SERVICE_METRICS_TOKEN_FILE=/a":    "settings.SERVICE_METRICS_TOKEN_FILE: use the value metrics.tokenSecretName instead",
+		"--set=metrics.tls.enabled=true":                                                                        "metrics.tokenSecretName is not set",
+		"--set=metrics.tokenSecretName=a":                                                                       "metrics: tls.enabled is false",
+		"--set=metrics.tls.issuerRef.name=a":                                                                    "metrics: tls.enabled is false",
+		"--set=metrics.tls.readers[0].name=a":                                                                   "/metrics/tls/readers/0",
+		"--set=operator.extraVolumes[0].name=metrics-tls":                                                       "operator.extraVolumes: the chart has a volume metrics-tls itself",
+		"--set=settings.SERVICE_METRICS_TOKEN_FILE=/a":                                                          "settings.SERVICE_METRICS_TOKEN_FILE: use the value metrics.tokenSecretName instead",
 	} {
 		if out, err := render(t, args); err == nil || !strings.Contains(err.Error(), want) || out != "" {
 			t.Errorf("%s: %v, want %q", args, err, want)

@@ -17,12 +17,12 @@
 
 {{/* Every template reads sections of the values without a check, and calls this first. */}}
 {{- define "mediastack.requireSections" -}}
-{{- range list "commonLabels" "commonAnnotations" "podSecurityContext" "containerSecurityContext" "certificate" "image" "traces" "database" "s3" "smtp" "cdn" "serverSecret" "trustedCA" "crds" "admission" "rbac" "priorityClass" "topologySpread" "operator" "runtime" "tls" "service" "ingress" "httpRoute" "purge" "migrate" "networkPolicy" "uninstallCheck" "monitoring" "trial" -}}
+{{- range list "commonLabels" "commonAnnotations" "podSecurityContext" "containerSecurityContext" "certificate" "image" "traces" "database" "s3" "smtp" "cdn" "serverSecret" "trustedCA" "crds" "admission" "rbac" "priorityClass" "topologySpread" "operator" "runtime" "tls" "service" "ingress" "httpRoute" "purge" "migrate" "networkPolicy" "uninstallCheck" "monitoring" "metrics" "trial" -}}
 {{- if not (kindIs "map" (get $.Values .)) -}}
 {{- include "mediastack.failSection" . -}}
 {{- end -}}
 {{- end -}}
-{{- range $path := list "operator.serviceAccount" "operator.podDisruptionBudget" "operator.probes.liveness" "operator.probes.readiness" "runtime.serviceAccount" "runtime.podDisruptionBudget" "runtime.probes.startup" "runtime.probes.liveness" "runtime.probes.readiness" "httpRoute.backendTLS" "certificate.issuerRef" "networkPolicy.dns" -}}
+{{- range $path := list "operator.serviceAccount" "operator.podDisruptionBudget" "operator.probes.liveness" "operator.probes.readiness" "runtime.serviceAccount" "runtime.podDisruptionBudget" "runtime.probes.startup" "runtime.probes.liveness" "runtime.probes.readiness" "httpRoute.backendTLS" "certificate.issuerRef" "networkPolicy.dns" "metrics.tls.issuerRef" "metrics.tls.readerToken" -}}
 {{- $section := $.Values -}}
 {{- range splitList "." $path -}}
 {{- $section = get $section . -}}

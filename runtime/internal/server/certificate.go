@@ -46,14 +46,21 @@ func (c TLSConfig) Validate() error {
 // certificateKind says what a certificate is of, in errors and metrics.
 type certificateKind struct {
 	certSetting, keySetting string
-	metric, help            string
+	// notAfter returns the metric of when it expires.
+	notAfter func(func() float64) prometheus.Collector
 }
 
 var (
-	publicCertificate = certificateKind{"SERVICE_TLS_CERT_FILE", "SERVICE_TLS_KEY_FILE",
-		"mediastack_tls_certificate_not_after_timestamp_seconds", "Time at which the TLS certificate in use expires, in seconds since 1970. With `SERVICE_TLS_CERT_FILE` only."}
-	adminCertificate = certificateKind{"SERVICE_ADMIN_TLS_CERT_FILE", "SERVICE_ADMIN_TLS_KEY_FILE",
-		"mediastack_admin_tls_certificate_not_after_timestamp_seconds", "Time at which the TLS certificate of the admin port expires, in seconds since 1970. With `SERVICE_ADMIN_TLS_CERT_FILE` only."}
+	publicCertificate = certificateKind{"SERVICE_TLS_CERT_FILE", "SERVICE_TLS_KEY_FILE", func(seconds func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "mediastack_tls_certificate_not_after_timestamp_seconds", Help: "Time at which the TLS certificate in use expires, in seconds since 1970. With `SERVICE_TLS_CERT_FILE` only.",
+		}, seconds)
+	}}
+	adminCertificate = certificateKind{"SERVICE_ADMIN_TLS_CERT_FILE", "SERVICE_ADMIN_TLS_KEY_FILE", func(seconds func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "mediastack_admin_tls_certificate_not_after_timestamp_seconds", Help: "Time at which the TLS certificate of the admin port expires, in seconds since 1970. With `SERVICE_ADMIN_TLS_CERT_FILE` only.",
+		}, seconds)
+	}}
 )
 
 // certificate is the certificate of a server. It follows its files, which the kubelet or a
@@ -75,9 +82,7 @@ func loadCertificate(kind certificateKind, cfg TLSConfig, registry prometheus.Re
 	if _, err := c.reload(); err != nil {
 		return nil, err
 	}
-	return c, register(registry, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: kind.metric, Help: kind.help,
-	}, func() float64 { return float64(c.current.Load().Leaf.NotAfter.Unix()) }))
+	return c, register(registry, kind.notAfter(func() float64 { return float64(c.current.Load().Leaf.NotAfter.Unix()) }))
 }
 
 // config returns the TLS configuration of a server.
