@@ -260,7 +260,7 @@ crash: running build dev-services kube ## Kill the service, then the operators, 
 	go run ./hack/test/chaos $(ARGS)
 
 screenshots: packages helm prometheus kube build dev-services dev-stack ## Take the screenshots of the documentation, and of every login page in every state into PICTURES (screenshots/), and draw the dashboard after a load of LOAD (8m)
-	BROWSER_DOCUMENTS=$(CURDIR)/docs BROWSER_PICTURES=$(abspath $(or $(PICTURES),screenshots)) go test -count=1 -timeout $(TEST_TIMEOUT) -run 'TestPages_AreAccessible|TestAPIReference_ShowsEveryOperation' ./hack/test/browser
+	BROWSER_DOCUMENTS=$(CURDIR)/docs BROWSER_PICTURES=$(abspath $(or $(PICTURES),screenshots)) go test -count=1 -timeout $(TEST_TIMEOUT) -run 'TestPages_AreAccessible|TestAPIReference_ShowsEveryOperation|TestApprovals_WorkInTheBrowser' ./hack/test/browser
 	BROWSER_SAMPLE=$(CURDIR)/docs/sample.png go test -count=1 -timeout $(TEST_TIMEOUT) -run TestClient_UploadsReadsAndRetries/the_sample ./hack/test/clients/typescript
 	MONITORING_PICTURE=$(CURDIR)/docs/dashboard.png MONITORING_LOAD=$(or $(LOAD),8m) go test -count=1 -timeout 60m ./hack/test/monitoring
 

@@ -75,7 +75,8 @@ await report({
     }
   }),
   'every operation can be opened': () => checked(options.base, async (page) => {
-    for (const control of await page.$$('.opblock-summary-control')) await control.click()
+    // What opens moves what is below: a locator waits until its element stays where it is.
+    for (const control of await page.$$('.opblock-summary-control')) await control.asLocator().click()
     await waitFor(async () => (await page.$$('.opblock-body .responses-wrapper')).length === operations.length, 'all operations to be open')
   }),
   'requests cannot be sent': () => checked(options.base, async (page) => {
