@@ -50,7 +50,7 @@ func TestMetrics_AreThoseOfTheReference(t *testing.T) {
 	testwait.Until(t, "the service is ready", func() bool { return s.ready(t) })
 	s.upload(t)
 	exported, documented := s.metrics(t), metricsdoc.Documented(t, "Runtime")
-	delete(documented, certificateExpiry) // TestServe_RotatesItsCertificateWithoutLosingARequest has a certificate
+	delete(documented, certificateExpiry)                                              // TestServe_RotatesItsCertificateWithoutLosingARequest has a certificate
 	delete(documented, "mediastack_admin_tls_certificate_not_after_timestamp_seconds") // TestAdminTLS_DemandsATokenForMetricsOnly (runtime/internal/server) has one
 	metricsdoc.Compare(t, documented, exported)
 	if len(exported) < 60 {
