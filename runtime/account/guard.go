@@ -75,7 +75,7 @@ type ApprovedStep struct {
 // The errors of a guard.
 var (
 	// ErrApprovalRequired is the error of a change that waits for the yes of an owner. Nothing was changed.
-	ErrApprovalRequired = fault.New(fault.Forbidden, "the account wants its owner to allow this first: nothing was changed. Ask by the tool of the same name at the MCP endpoint")
+	ErrApprovalRequired = fault.New(fault.Forbidden, "the account wants its owner to allow this first: nothing was changed. Ask by the tool of the MCP endpoint that makes this change")
 	// ErrStepEnded is the error of an allowed change that was made before, or that is not allowed anymore.
 	ErrStepEnded = fault.New(fault.Conflict, "the change was made before, or is not allowed anymore")
 	// ErrCeiling is in the chain of the fault of a ceiling that is reached.

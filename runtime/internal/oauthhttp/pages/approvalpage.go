@@ -144,6 +144,11 @@ func (s ApprovalStep) Publishes() bool {
 	return s.Tool == "seal_media" || s.Tool == "restore_media" || s.kind() == publishing
 }
 
+// Irrevocable reports whether the file cannot be restored although others can: only files that are kept are deleted reversibly.
+func (s ApprovalStep) Irrevocable() bool {
+	return s.Tool == "delete_media" && s.State == "waiting" && s.File != nil && s.File.Draft()
+}
+
 // Values returns the fields that would be changed, named as on the other pages. That a file becomes public is said by What.
 func (s ApprovalStep) Values() (shown []ApprovalDetail) {
 	for _, detail := range s.Details {

@@ -84,3 +84,19 @@ func TestApproval_SaysWhatHasBecomeOfIt(t *testing.T) {
 		}
 	}
 }
+
+// Undo is for kept files, so the page says which of the files it does not help.
+func TestApproval_SaysThatADraftCannotBeRestored(t *testing.T) {
+	t.Parallel()
+	for _, draft := range []bool{true, false} {
+		file := pages.File{ID: "1", Name: "cover.jpg"}
+		if draft {
+			file.ExpiresAt = moment
+		}
+		page := pages.ApprovalPage{Form: form, State: "waiting", Steps: []pages.ApprovalStep{{Tool: "delete_media", File: &file, FileID: "1", State: "waiting"}}}
+		d := read(t, func(w io.Writer) error { return newPages(t).Approval(w, page) })
+		if got := strings.Contains(d.text(), "it cannot be restored"); got != draft {
+			t.Errorf("draft %t: the page says that it cannot be restored: %t", draft, got)
+		}
+	}
+}

@@ -236,8 +236,9 @@
     if (single) form.hidden = of('waiting', 'running', 'paused', 'stalled', 'done') > 0
     summary.textContent = `${of('done')} of ${transfers.length - of('cancelled')} uploaded`
     if (of('waiting', 'running', 'paused', 'stalled') > 0) return
+    // Nothing is lost with the page: what cannot go on is sent again anyway.
+    if (!transfers.some((one) => one.state === 'failed' && !one.pauseButton.hidden)) removeEventListener('beforeunload', warn)
     if (of('failed') === 0 && of('done') > 0) {
-      removeEventListener('beforeunload', warn)
       location.assign(form.dataset.list + (transfers.some((one) => one.draft) ? '&state=draft' : ''))
     } else if (!single && of('done') > shown) {
       shown = of('done')
