@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
@@ -33,13 +34,24 @@ type Deps struct {
 	Emails      bool
 	EmailQueued func()
 	Log         *slog.Logger
+	// Registry is where the metrics are registered; nil = nowhere.
+	Registry prometheus.Registerer
 }
 
 // Service records requests and decisions, and carries out what was allowed. It is safe for concurrent use.
-type Service struct{ deps Deps }
+type Service struct {
+	deps    Deps
+	metrics metrics
+}
 
-// New returns a Service that uses deps.
-func New(deps Deps) *Service { return &Service{deps: deps} }
+// New returns a Service that uses deps. It fails if metrics of the same names are registered.
+func New(deps Deps) (*Service, error) {
+	metrics, err := newMetrics(deps.Registry)
+	if err != nil {
+		return nil, err
+	}
+	return &Service{deps: deps, metrics: metrics}, nil
+}
 
 // change is media.Change as it is stored: a field is never renamed.
 type change struct {
@@ -97,6 +109,7 @@ func (s *Service) Ask(ctx context.Context, caller Caller, request Request) (Appr
 	if id, err = s.deps.Store.Ask(ctx, asked); err != nil {
 		return Approval{}, err
 	}
+	s.metrics.requests.WithLabelValues(outcomeAsked).Inc()
 	if asked.Email && s.deps.EmailQueued != nil {
 		s.deps.EmailQueued()
 	}
@@ -161,11 +174,18 @@ func (s *Service) Open(ctx context.Context, id uuid.UUID) error { return s.deps.
 
 // Decide records what an owner has decided. With a yes, the changes are carried out soon.
 func (s *Service) Decide(ctx context.Context, decision Decision) error {
-	err := s.deps.Store.Decide(ctx, decision)
-	if err == nil && decision.Allow && s.deps.Queued != nil {
+	if err := s.deps.Store.Decide(ctx, decision); err != nil {
+		return err
+	}
+	outcome := outcomeDenied
+	if decision.Allow {
+		outcome = outcomeAllowed
+	}
+	s.metrics.requests.WithLabelValues(outcome).Inc()
+	if decision.Allow && s.deps.Queued != nil {
 		s.deps.Queued()
 	}
-	return err
+	return nil
 }
 
 // PurgeStore is what the purge does. PostgreSQL implements it.

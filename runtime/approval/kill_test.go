@@ -164,7 +164,9 @@ func (w *world) process(t *testing.T) (*approval.Service, *mortal) {
 	clock := &runtimetest.Clock{}
 	items, err := media.New(runtimetest.MediaConfig(), media.Deps{Store: store.Items, Objects: w.Objects, Now: clock.Now, Log: (&runtimetest.Log{}).Logger()})
 	must(t, err)
-	return approval.New(approval.Deps{Store: store.Approvals, Media: items, Settings: settings.NewService(store.Settings), NewID: store.Cell().NewID, Log: (&runtimetest.Log{}).Logger()}), proxy
+	service, err := approval.New(approval.Deps{Store: store.Approvals, Media: items, Settings: settings.NewService(store.Settings), NewID: store.Cell().NewID, Log: (&runtimetest.Log{}).Logger()})
+	must(t, err)
+	return service, proxy
 }
 
 // A process that dies at any request to the database, before or after the server has carried it out, leaves each change made with its step, or

@@ -57,13 +57,14 @@ func (s *Service) Work(ctx context.Context, task work.Task) error {
 		if failure == "" {
 			continue
 		}
-		state := StepFailed
+		state, outcome := StepFailed, outcomeFailed
 		if failure == changedSince {
-			state = StepChanged
+			state, outcome = StepChanged, outcomeOutdated
 		}
 		if err := s.deps.Store.FailStep(ctx, step.ID, state, failure); err != nil {
 			return err
 		}
+		s.metrics.changes.WithLabelValues(outcome).Inc()
 	}
 	return nil
 }
@@ -82,7 +83,10 @@ func (s *Service) carryOut(ctx context.Context, of account.Principal, approval A
 	err = s.do(ctx, of.ApprovedBy(approval.Connection, approval.DecidedBy, account.ApprovedStep{ID: step.ID, Version: step.Version}), step)
 	kind := fault.From(err).Kind
 	switch {
-	case err == nil, errors.Is(err, account.ErrStepEnded): // another process has made it
+	case err == nil:
+		s.metrics.changes.WithLabelValues(outcomeDone).Inc()
+		return "", nil
+	case errors.Is(err, account.ErrStepEnded): // another process has made it
 		return "", nil
 	case errors.Is(err, account.ErrItemChanged), kind == fault.NotFound:
 		return changedSince, nil

@@ -33,7 +33,8 @@ func TestKilledRuntime_CarriesOutWhatIsAllowedOnce(t *testing.T) {
 			Env: []string{"SERVICE_INSTANCE_TIMEOUT=10s", "SERVICE_RATE_LIMIT_KEY=0", "SERVICE_RATE_LIMIT_IP=0", "SERVICE_IMAGE_ENABLED=false"}})
 	}
 	process := start()
-	service := approval.New(approval.Deps{Store: env.Store.Approvals, NewID: env.Store.Cell().NewID})
+	service, err := approval.New(approval.Deps{Store: env.Store.Approvals, NewID: env.Store.Cell().NewID})
+	must(t, err)
 	p := account.Principal{Account: r.tenant.Account, App: r.tenant.App, Key: account.Key{ID: r.tenant.KeyID}}
 	p.Account.ToolPolicy = r.tenant.Spec.ToolPolicy
 	caller := approval.Caller{Principal: p.AsConnection(account.ConnectionOfKey(r.tenant.KeyID))}
@@ -44,7 +45,6 @@ func TestKilledRuntime_CarriesOutWhatIsAllowedOnce(t *testing.T) {
 		if status != http.StatusCreated || json.Unmarshal([]byte(text), &draft) != nil {
 			t.Fatalf("upload: %d %s", status, text)
 		}
-		var err error
 		asked, err = service.Ask(t.Context(), caller, approval.Request{Operation: account.DeleteMedia, Items: []uuid.UUID{draft.MediaID}})
 		must(t, err)
 	}

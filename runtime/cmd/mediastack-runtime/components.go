@@ -313,8 +313,10 @@ func (b *builder) buildAPIs() error {
 		return err
 	}
 	b.activity = journal.NewActivity(b.store.Journal)
-	b.approvals = approval.New(approval.Deps{Store: b.store.Approvals, Media: b.items, Settings: preferences, NewID: b.store.Cell().NewID,
-		Ready: func() error { return cmp.Or(b.drained.Err(), b.guard.Writable()) }, Queued: func() { b.work.Wake(approval.Work) }, Emails: b.ownersDecide(), EmailQueued: func() { b.work.Wake(approval.EmailWork) }, Log: b.log})
+	if b.approvals, err = approval.New(approval.Deps{Store: b.store.Approvals, Media: b.items, Settings: preferences, NewID: b.store.Cell().NewID,
+		Ready: func() error { return cmp.Or(b.drained.Err(), b.guard.Writable()) }, Queued: func() { b.work.Wake(approval.Work) }, Emails: b.ownersDecide(), EmailQueued: func() { b.work.Wake(approval.EmailWork) }, Log: b.log, Registry: b.registry}); err != nil {
+		return err
+	}
 	if err := b.work.Register(approval.Work, b.approvals, b.approvals.Policy()); err != nil {
 		return err
 	}
