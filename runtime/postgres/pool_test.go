@@ -135,6 +135,8 @@ func TestStore_SaysWithNumbersThatTheServerHasNoConnectionLeft(t *testing.T) {
 		must(t, check.ErrorOf(admin.Exec(t.Context(), limit+"1")))
 		must(t, check.ErrorOf(admin.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'mediastack'`)))
 		wait.Until(t, "the store connects again", func() bool { return store.Ping(t.Context()) == nil })
+		// The pool takes a connection back after the call that used it has returned.
+		wait.Until(t, "the connection is free", func() bool { return measured(t, store.Store, "mediastack_database_connections", "in_use") == 0 })
 		holds, release := make(chan struct{}), make(chan struct{})
 		ended := make(chan error, 1)
 		go func() {
