@@ -18,15 +18,9 @@ var must = check.NoError
 // newStack starts the shipped runtime, with everything that the tasks need.
 func newStack(t *testing.T) Stack {
 	t.Helper()
-	remote, err := StartRemote(t.TempDir())
-	must(t, err)
-	t.Cleanup(remote.Close)
-	_, address, err := testenv.Group(t).StartMailSink(t.Context(), 0, testenv.TempDir(t)+"/mail.log")
-	must(t, err)
-	mail, err := MailEnv(address)
-	must(t, err)
+	remote, mail := testenv.Files(t, Remote), testenv.MailSink(t, testenv.TempDir(t)+"/mail.log")
 	s := Stack{Database: testenv.Postgres(t), Access: testenv.S3(t), RemoteURL: remote.URL}
-	s.BaseURL = testenv.Runtime(t, servers.RuntimeConfig{Stores: servers.StoreSettings(s.Database, s.Access), Env: slices.Concat(remote.Env, mail, servers.Unlimited)}).BaseURL
+	s.BaseURL = testenv.Runtime(t, servers.RuntimeConfig{Stores: servers.StoreSettings(s.Database, s.Access), Env: slices.Concat(remote.Settings, mail, servers.Unlimited)}).BaseURL
 	return s
 }
 

@@ -4,20 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"image"
 	"image/color"
 	"image/jpeg"
 	"io"
-	"log"
 	"mime/multipart"
-	"net"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -35,46 +29,17 @@ type Stack struct {
 	RemoteURL string
 }
 
-// Remote is the server of files that tasks have the service download.
-type Remote struct {
-	server *httptest.Server
-	// Env are the settings with which the service trusts it.
-	Env []string
-	URL string
-}
-
 // remoteFile is the file of the other server.
 const remoteFile = "%PDF-1.4\n1 0 obj\n<< /Type /Catalog >>\nendobj\ntrailer\n<< /Root 1 0 R >>\n%%EOF\n"
 
-// StartRemote starts the server of files. Its certificate is written into dir.
-func StartRemote(dir string) (*Remote, error) {
-	files := http.NewServeMux()
-	files.HandleFunc("GET /report.pdf", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, remoteFile) })
-	server := httptest.NewUnstartedServer(files)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.StartTLS()
-	authority := filepath.Join(dir, "authority.pem")
-	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
-		server.Close()
-		return nil, err
+// Remote serves the files that tasks have the service download.
+var Remote = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/report.pdf" {
+		http.NotFound(w, r)
+		return
 	}
-	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
-	if err != nil {
-		server.Close()
-		return nil, err
-	}
-	return &Remote{server: server, URL: server.URL, Env: []string{"SERVICE_FETCH_ENABLED=true", "SERVICE_FETCH_ALLOW_NETWORKS=127.0.0.1/32", "SERVICE_FETCH_PORTS=" + port,
-		"SERVICE_FETCH_CHECK_INTERVAL=100ms", "SSL_CERT_FILE=" + authority}}, nil
-}
-
-// Close stops the server.
-func (r *Remote) Close() { r.server.Close() }
-
-// MailEnv returns the settings that have the service offer logins, without which nobody could be asked for an approval.
-func MailEnv(address string) ([]string, error) {
-	host, port, err := net.SplitHostPort(address)
-	return []string{"SERVICE_SMTP_HOST=" + host, "SERVICE_SMTP_PORT=" + port, "SERVICE_SMTP_TLS=none", "SERVICE_MAIL_FROM=login@media.example"}, err
-}
+	_, _ = io.WriteString(w, remoteFile)
+})
 
 // policy returns the tool policy of the account of a task.
 func (t Task) policy() account.ToolPolicy {

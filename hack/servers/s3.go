@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"strings"
 
 	"mediastack.dev/hack/setup"
 )
@@ -139,6 +140,12 @@ func (g *Group) StartMailSink(ctx context.Context, port int, logFile string) (pr
 		Ready:   Accepts(address),
 	})
 	return process, address, err
+}
+
+// MailSettings returns the environment of a runtime that sends its mails to the sink at an address, and so offers logins.
+func MailSettings(address string) []string {
+	host, port, _ := strings.Cut(address, ":")
+	return []string{"SERVICE_SMTP_HOST=" + host, "SERVICE_SMTP_PORT=" + port, "SERVICE_SMTP_TLS=none", "SERVICE_MAIL_FROM=login@media.example"}
 }
 
 // RandomSecret makes a secret of the given number of random bytes, in hexadecimal.

@@ -206,7 +206,7 @@ func start(ctx context.Context) (stack mcptasks.Stack, stop func(), err error) {
 		return stack, nil, err
 	}
 	group := servers.NewGroup()
-	remote, err := mcptasks.StartRemote(dir)
+	remote, err := servers.StartFiles(dir, mcptasks.Remote)
 	stop = func() {
 		group.Close()
 		if remote != nil {
@@ -238,15 +238,11 @@ func start(ctx context.Context) (stack mcptasks.Stack, stop func(), err error) {
 	if err != nil {
 		return stack, nil, err
 	}
-	mail, err := mcptasks.MailEnv(address)
-	if err != nil {
-		return stack, nil, err
-	}
 	stack = mcptasks.Stack{Database: db.AdminURL(database), Access: store.Access, RemoteURL: remote.URL}
 	if err := stack.Migrate(ctx); err != nil {
 		return stack, nil, err
 	}
-	service, err := group.StartRuntime(ctx, servers.RuntimeConfig{LogDir: dir, Stores: servers.StoreSettings(stack.Database, stack.Access), Env: slices.Concat(remote.Env, mail, servers.Unlimited)})
+	service, err := group.StartRuntime(ctx, servers.RuntimeConfig{LogDir: dir, Stores: servers.StoreSettings(stack.Database, stack.Access), Env: slices.Concat(remote.Settings, servers.MailSettings(address), servers.Unlimited)})
 	if err != nil {
 		return stack, nil, err
 	}

@@ -5,13 +5,13 @@ import (
 	"html"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,14 +44,10 @@ func newService(t *testing.T) *service {
 	s := &service{database: testenv.Postgres(t), mailLog: filepath.Join(testenv.TempDir(t), "mail.log"), base: "https://" + host}
 	access := testenv.S3(t)
 	makeAccounts(t, s.database, access)
-	_, sink, err := testenv.Group(t).StartMailSink(t.Context(), 0, s.mailLog)
-	must(t, err)
-	mailHost, mailPort, err := net.SplitHostPort(sink)
-	must(t, err)
+	mail := testenv.MailSink(t, s.mailLog)
 	start := func(base string, env ...string) *servers.Runtime {
 		t.Helper()
-		return testenv.Runtime(t, servers.RuntimeConfig{BaseURL: base, Secret: strings.Repeat("ab", 32), Stores: servers.StoreSettings(s.database, access), Env: append(env,
-			"SERVICE_SMTP_HOST="+mailHost, "SERVICE_SMTP_PORT="+mailPort, "SERVICE_SMTP_TLS=none", "SERVICE_MAIL_FROM=login@"+host,
+		return testenv.Runtime(t, servers.RuntimeConfig{BaseURL: base, Secret: strings.Repeat("ab", 32), Stores: servers.StoreSettings(s.database, access), Env: append(slices.Concat(env, mail), "SERVICE_MAIL_FROM=login@"+host,
 			// All users come from one address.
 			"SERVICE_LOGIN_CODES_PER_IP=10000", "SERVICE_LOGIN_CODES_PER_EMAIL=100", "SERVICE_OAUTH_REGISTRATIONS_PER_IP=10000", "SERVICE_RATE_LIMIT_LOGINS=0",
 		)})

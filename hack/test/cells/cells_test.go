@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -44,18 +43,13 @@ type member struct {
 func newMember(t *testing.T, number cell.Number) *member {
 	t.Helper()
 	c := &member{number: number, mailLog: filepath.Join(testenv.TempDir(t), "mail.log")}
-	_, mail, err := testenv.Group(t).StartMailSink(t.Context(), 0, c.mailLog)
-	must(t, err)
-	host, port, err := net.SplitHostPort(mail)
-	must(t, err)
 	database, access := testenv.EmptyPostgres(t), testenv.S3(t)
 	tenants, err := provision.AccountsOfCell(t.Context(), number, database, access,
 		account.Spec{Namespace: "team", Name: "one", Owners: []string{owner}, MaxStorage: 1 << 30, MaxUploadSize: 1 << 30})
 	must(t, err)
 	c.key = tenants[0].APIKey
 	c.url = testenv.Runtime(t, servers.RuntimeConfig{Stores: servers.StoreSettings(database, access),
-		Env: []string{fmt.Sprintf("SERVICE_CELL=%d", number), "SERVICE_SMTP_HOST=" + host, "SERVICE_SMTP_PORT=" + port, "SERVICE_SMTP_TLS=none", "SERVICE_MAIL_FROM=login@media.example",
-			"SERVICE_IMAGE_ENABLED=false"}}).BaseURL
+		Env: append(testenv.MailSink(t, c.mailLog), fmt.Sprintf("SERVICE_CELL=%d", number), "SERVICE_IMAGE_ENABLED=false")}).BaseURL
 	return c
 }
 

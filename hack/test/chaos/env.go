@@ -135,7 +135,7 @@ func (e *environment) start(ctx context.Context, former string) error {
 	}
 	for i, name := range []string{"runtime A", "runtime B"} {
 		runtime, err := e.group.StartRuntime(ctx, servers.RuntimeConfig{Name: name, Binary: []string{"", former}[i], LogDir: e.dir, Secret: secret, Stores: e.env,
-			Env: slices.Concat([]string{"SERVICE_UPLOAD_LEASE=1m", "SERVICE_INSTANCE_TIMEOUT=10s", "SERVICE_RESUMABLE_TTL=1m", "SERVICE_DELETE_TIMEOUT=3s", "SERVICE_RENDITION_TIMEOUT=5s", "SERVICE_RENDITION_FAILURE_TTL=2s", "SERVICE_SHUTDOWN_TIMEOUT=20s"}, servers.Unlimited, e.origin.settings, webhooks)})
+			Env: slices.Concat([]string{"SERVICE_UPLOAD_LEASE=1m", "SERVICE_INSTANCE_TIMEOUT=10s", "SERVICE_RESUMABLE_TTL=1m", "SERVICE_DELETE_TIMEOUT=3s", "SERVICE_RENDITION_TIMEOUT=5s", "SERVICE_RENDITION_FAILURE_TTL=2s", "SERVICE_SHUTDOWN_TIMEOUT=20s"}, servers.Unlimited, e.origin.Settings, webhooks)})
 		if err != nil {
 			return err
 		}

@@ -2,25 +2,21 @@ package main
 
 import (
 	"bytes"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
-	"os"
-	"path/filepath"
 	"strconv"
 	"time"
+
+	"mediastack.dev/hack/servers"
 )
 
 // origin is the server of the files that are uploaded from a URL. It is never broken: what it does wrong, the URL
 // says.
 type origin struct {
-	*httptest.Server
+	*servers.Files
 	pictures [][]byte
-	settings []string // with which a runtime may reach it
 }
 
 // The behaviours of the origin.
@@ -38,17 +34,11 @@ func startOrigin(dir string, pictures [][]byte) (*origin, error) {
 	o := &origin{pictures: pictures}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{kind}/{seed}/{size}", o.serve)
-	o.Server = httptest.NewTLSServer(mux)
-	authority := filepath.Join(dir, "origin.pem")
-	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: o.Certificate().Raw}), 0o600); err != nil {
+	var err error
+	if o.Files, err = servers.StartFiles(dir, mux); err != nil {
 		return nil, err
 	}
-	address, err := url.Parse(o.URL)
-	if err != nil {
-		return nil, err
-	}
-	o.settings = []string{"SERVICE_FETCH_ENABLED=true", "SERVICE_FETCH_ALLOW_NETWORKS=127.0.0.1/32", "SERVICE_FETCH_PORTS=" + address.Port(), "SSL_CERT_FILE=" + authority,
-		"SERVICE_FETCH_CONCURRENCY=6", "SERVICE_FETCH_PER_ACCOUNT=16", "SERVICE_FETCH_MAX_ATTEMPTS=4", "SERVICE_FETCH_CHECK_INTERVAL=200ms", "SERVICE_FETCH_STALL_TIMEOUT=3s"}
+	o.Settings = append(o.Settings, "SERVICE_FETCH_CONCURRENCY=6", "SERVICE_FETCH_PER_ACCOUNT=16", "SERVICE_FETCH_MAX_ATTEMPTS=4", "SERVICE_FETCH_CHECK_INTERVAL=200ms", "SERVICE_FETCH_STALL_TIMEOUT=3s")
 	return o, nil
 }
 

@@ -49,9 +49,9 @@ func TestKilledRuntime_CarriesOutWhatIsAllowedOnce(t *testing.T) {
 		must(t, err)
 	}
 	connection := testenv.Connections(t, database)
-	// Each change takes a while, so kills meet them on a fast machine, too.
+	// Each change takes 20 ms, so kills meet them on a fast machine, too.
 	_, err = connection.Exec(t.Context(), `
-		CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN NEW; END $$;
+		CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.02); RETURN NEW; END $$;
 		CREATE TRIGGER linger BEFORE UPDATE ON approval_step FOR EACH ROW EXECUTE FUNCTION linger()`)
 	must(t, err)
 	must(t, service.Decide(t.Context(), approval.Decision{ID: asked.ID, AccountID: asked.AccountID, Revision: asked.Revision, Allow: true, By: r.tenant.Account.Owners[0]}))

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -24,12 +23,7 @@ import (
 func TestKilledRuntime_LetsItsUsersLogInElsewhereAtOnce(t *testing.T) {
 	t.Parallel()
 	mailLog := filepath.Join(testenv.TempDir(t), "mail.log")
-	_, sink, err := testenv.Group(t).StartMailSink(t.Context(), 0, mailLog)
-	must(t, err)
-	mailHost, mailPort, err := net.SplitHostPort(sink)
-	must(t, err)
-	r := startTwo(t, 1<<20, "SERVICE_SMTP_HOST="+mailHost, "SERVICE_SMTP_PORT="+mailPort, "SERVICE_SMTP_TLS=none", "SERVICE_MAIL_FROM=login@media.example",
-		"SERVICE_LOGIN_RESEND_AFTER=1h", "SERVICE_IMAGE_ENABLED=false")
+	r := startTwo(t, 1<<20, append(testenv.MailSink(t, mailLog), "SERVICE_LOGIN_RESEND_AFTER=1h", "SERVICE_IMAGE_ENABLED=false")...)
 	told := make(chan url.Values, 1)
 	application := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		told <- q.URL.Query()

@@ -3,15 +3,9 @@
 package clienttest
 
 import (
-	"encoding/pem"
-	"fmt"
 	"io"
-	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -48,7 +42,10 @@ func New(t testing.TB) *Service {
 	database, access := testenv.Postgres(t), testenv.S3(t)
 	s := &Service{Front: newFront(), database: database, access: access}
 	s.APIKey = s.Account(t, "one", MaxUploadSize, account.Undo{Window: time.Hour, For: account.UndoEveryone})
-	fetch := s.serveRemote(t)
+	files := http.NewServeMux()
+	files.HandleFunc("GET /photo.txt", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, RemoteFile) })
+	remote := testenv.Files(t, files)
+	s.RemoteURL = remote.URL
 	front := httptest.NewServer(s.Front)
 	t.Cleanup(func() {
 		s.Front.Release() // Close waits for the requests
@@ -57,7 +54,7 @@ func New(t testing.TB) *Service {
 	s.BaseURL = front.URL
 	stores, cors := servers.StoreSettings(database, access), "SERVICE_CORS_ORIGINS=http://localhost:*"
 	s.secret = servers.RandomSecret(32)
-	s.Front.target = testenv.Runtime(t, servers.RuntimeConfig{Name: "runtime", BaseURL: s.BaseURL, Secret: s.secret, Stores: stores, Env: append(fetch, cors)}).Addr
+	s.Front.target = testenv.Runtime(t, servers.RuntimeConfig{Name: "runtime", BaseURL: s.BaseURL, Secret: s.secret, Stores: stores, Env: append(remote.Settings, cors)}).Addr
 	s.LimitedURL = s.Replica(t, cors, "SERVICE_RATE_LIMIT_KEY=1", "SERVICE_RATE_LIMIT_KEY_BURST=1")
 	return s
 }
@@ -76,23 +73,6 @@ func (s *Service) Account(t testing.TB, name string, maxUploadSize int64, undo a
 		account.Spec{Namespace: "clients", Name: name, MaxStorage: 1 << 30, MaxUploadSize: maxUploadSize, Undo: undo, Journal: 24 * time.Hour, KeepLocation: true})
 	must(t, err)
 	return tenants[0].APIKey
-}
-
-// serveRemote starts the other server, and returns the settings with which the runtime downloads from it.
-func (s *Service) serveRemote(t testing.TB) (settings []string) {
-	t.Helper()
-	files := http.NewServeMux()
-	files.HandleFunc("GET /photo.txt", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, RemoteFile) })
-	remote := httptest.NewUnstartedServer(files)
-	remote.Config.ErrorLog = log.New(io.Discard, "", 0)
-	remote.StartTLS()
-	t.Cleanup(remote.Close)
-	authority := filepath.Join(t.TempDir(), "authority.pem")
-	must(t, os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: remote.Certificate().Raw}), 0o600))
-	s.RemoteURL = remote.URL
-	port := remote.Listener.Addr().(*net.TCPAddr).Port
-	return []string{"SERVICE_FETCH_ENABLED=true", "SERVICE_FETCH_ALLOW_NETWORKS=127.0.0.1/32", fmt.Sprintf("SERVICE_FETCH_PORTS=%d", port),
-		"SERVICE_FETCH_CHECK_INTERVAL=100ms", "SSL_CERT_FILE=" + authority}
 }
 
 func must(t testing.TB, err error) {

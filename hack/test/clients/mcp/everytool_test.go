@@ -5,16 +5,11 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"image/jpeg"
 	"io"
 	"mime/multipart"
-	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -117,22 +112,12 @@ func ownerOf(client string) string {
 func newEveryTool(t *testing.T, clients []string) *everyTool {
 	t.Helper()
 	s := &everyTool{tenants: map[string]provision.Tenant{}, mailLog: filepath.Join(testenv.TempDir(t), "mail.log")}
-	_, address, err := testenv.Group(t).StartMailSink(t.Context(), 0, s.mailLog)
-	must(t, err)
-	host, port, err := net.SplitHostPort(address)
-	must(t, err)
-
-	files := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	mail := testenv.MailSink(t, s.mailLog)
+	files := testenv.Files(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "image/jpeg")
 		_, _ = w.Write(clienttest.Photo)
 	}))
-	files.StartTLS()
-	t.Cleanup(files.Close)
 	s.photo = files.URL + "/photo.jpg"
-	authority := filepath.Join(t.TempDir(), "authority.pem")
-	must(t, os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: files.Certificate().Raw}), 0o600))
-	at, err := url.Parse(files.URL)
-	must(t, err)
 
 	var specs []account.Spec
 	for n, client := range clients {
@@ -146,8 +131,7 @@ func newEveryTool(t *testing.T, clients []string) *everyTool {
 		})
 	}
 	var tenants []provision.Tenant
-	s.service, tenants = newServiceOf(t, nil, specs, "SERVICE_SMTP_HOST="+host, "SERVICE_SMTP_PORT="+port, "SERVICE_SMTP_TLS=none", "SERVICE_MAIL_FROM=login@media.example",
-		"SERVICE_FETCH_ENABLED=true", "SERVICE_FETCH_ALLOW_NETWORKS=127.0.0.1/32", "SERVICE_FETCH_PORTS="+at.Port(), "SSL_CERT_FILE="+authority, "SERVICE_LOGIN_CODES_PER_IP=1000")
+	s.service, tenants = newServiceOf(t, nil, specs, slices.Concat(mail, files.Settings, []string{"SERVICE_LOGIN_CODES_PER_IP=1000"})...)
 	for n, client := range clients {
 		s.tenants[client] = tenants[n]
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -41,12 +40,8 @@ type loginService struct {
 func newLoginService(t *testing.T) *loginService {
 	t.Helper()
 	s := &loginService{scanner: newSecretScanner(), mailLog: filepath.Join(testenv.TempDir(t), "mail.log")}
-	_, address, err := testenv.Group(t).StartMailSink(t.Context(), 0, s.mailLog)
-	must(t, err)
-	host, port, err := net.SplitHostPort(address)
-	must(t, err)
-	s.service = newService(t, s.scanner, "SERVICE_SMTP_HOST="+host, "SERVICE_SMTP_PORT="+port, "SERVICE_SMTP_TLS=none", "SERVICE_MAIL_FROM=login@media.example",
-		"SERVICE_LOG_LEVEL=DEBUG", "SERVICE_KEY_CACHE_TTL=0s") // an expired token is noticed at once
+	// An expired token is noticed at once.
+	s.service = newService(t, s.scanner, append(testenv.MailSink(t, s.mailLog), "SERVICE_LOG_LEVEL=DEBUG", "SERVICE_KEY_CACHE_TTL=0s")...)
 	return s
 }
 
