@@ -128,7 +128,7 @@ func TestMigrate_WaitsForTransactionsWithAConcurrentIndex(t *testing.T) {
 // and clients work meanwhile.
 func TestMigrate_ReadsAndRewritesNoTable(t *testing.T) {
 	t.Parallel()
-	manyItems := itemsOr(t, 100_000) // the rows that a migration meets
+	manyItems := itemsOr(t, 20_000) // the rows that a migration meets
 	url := testenv.EmptyPostgres(t)
 	apply := func(files fs.FS) {
 		t.Helper()
