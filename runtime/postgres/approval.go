@@ -27,7 +27,8 @@ var (
 // ItemToApprove implements approval.Store.
 func (s Approvals) ItemToApprove(ctx context.Context, scope media.Scope, id uuid.UUID) (version, bytes int64, deleted bool, err error) {
 	row, err := s.idempotentFor(scope.AccountID).ItemToApprove(ctx, sqlgen.ItemToApproveParams{AppID: scope.AppID, ID: id})
-	return int64(row.Version), row.Bytes, row.Deleted, itemFault(err, "read an item")
+	original, _ := row.Objects.Find(media.Original)
+	return int64(row.Version), original.Bytes, row.Deleted, itemFault(err, "read an item")
 }
 
 // tooMuchWaits is when a caller should ask again whose account has too many requests that wait.

@@ -96,7 +96,7 @@ DELETE FROM approval WHERE ctid = ANY (ARRAY (
 
 -- name: ItemToApprove :one
 -- An item, deleted or not, as it is when its owner is asked.
-SELECT version, bytes, (deleted_at IS NOT NULL)::boolean AS deleted FROM stored_item WHERE app_id = $1 AND id = $2;
+SELECT version, objects, (deleted_at IS NOT NULL)::boolean AS deleted FROM stored_item WHERE app_id = $1 AND id = $2;
 
 -- name: TakeApprovalNotice :one
 -- Returns the account if its owners were told nothing for so long, and records that they are.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
+	"mediastack.dev/runtime/media"
 )
 
 const addStep = `-- name: AddStep :exec
@@ -367,7 +368,7 @@ func (q *Queries) GrantAllowance(ctx context.Context, arg GrantAllowanceParams) 
 }
 
 const itemToApprove = `-- name: ItemToApprove :one
-SELECT version, bytes, (deleted_at IS NOT NULL)::boolean AS deleted FROM stored_item WHERE app_id = $1 AND id = $2
+SELECT version, objects, (deleted_at IS NOT NULL)::boolean AS deleted FROM stored_item WHERE app_id = $1 AND id = $2
 `
 
 type ItemToApproveParams struct {
@@ -377,7 +378,7 @@ type ItemToApproveParams struct {
 
 type ItemToApproveRow struct {
 	Version int32
-	Bytes   int64
+	Objects media.Objects
 	Deleted bool
 }
 
@@ -385,7 +386,7 @@ type ItemToApproveRow struct {
 func (q *Queries) ItemToApprove(ctx context.Context, arg ItemToApproveParams) (ItemToApproveRow, error) {
 	row := q.db.QueryRow(ctx, itemToApprove, arg.AppID, arg.ID)
 	var i ItemToApproveRow
-	err := row.Scan(&i.Version, &i.Bytes, &i.Deleted)
+	err := row.Scan(&i.Version, &i.Objects, &i.Deleted)
 	return i, err
 }
 
