@@ -183,7 +183,7 @@ func TestEmails_OneInTenMinutes(t *testing.T) {
 		w.asked(t, []runtimetest.Option{one, two}[n%2], "delete_media", object{"mediaId": w.sealed(t, tenant, "b.txt")})
 	}
 	w.Counts(t, 1, "e-mails", emails)
-	if payload := w.Text(t, `SELECT convert_from(payload, 'UTF8') FROM work WHERE kind = 'approval_email'`); !strings.Contains(payload, first.ApprovalID) || !strings.Contains(payload, runtimetest.Owner) || strings.Contains(payload, "a.txt") {
+	if payload := w.Text(t, `SELECT convert_from(payload, 'UTF8') FROM work WHERE kind = 'approval_email'`); !strings.Contains(payload, first.ApprovalID) || !strings.Contains(payload, runtimetest.Owner) || !strings.Contains(payload, `"displayName":"The studio"`) || strings.Contains(payload, "a.txt") {
 		t.Errorf("the e-mail is %s", payload)
 	}
 	w.Exec(t, `UPDATE approval_notice SET told_at = now() - interval '10 minutes'`)

@@ -90,7 +90,7 @@ func (s Approvals) tellOwners(ctx context.Context, q *sqlgen.Queries, accountID,
 		return err
 	}
 	now := time.Now().UTC().Truncate(time.Second)
-	email := approval.Email{Namespace: to.Namespace, Account: to.Name, ApprovalID: id, At: now, Until: now.Add(until)}
+	email := approval.Email{Namespace: to.Namespace, Account: to.Name, DisplayName: to.DisplayName, ApprovalID: id, At: now, Until: now.Add(until)}
 	for _, owner := range to.Owners {
 		email.To = owner
 		payload, err := json.Marshal(email)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/runtimetest/webtest"
 )
@@ -108,4 +109,35 @@ func TestConsent_OpensNativeApplicationByAPage(t *testing.T) {
 	if told := opened(b.Get(app.Query(url.Values{"scope": {"nothing"}}))); told.Get("error") != "invalid_scope" || told.Get("iss") != webtest.BaseURL {
 		t.Errorf("after a wrong wish it is told %v", told)
 	}
+}
+
+// The names of resources are for administrators: a page has them where an account has no name of its own, or shares it.
+func TestConsent_NamesAccountsAsTheirOwnersDo(t *testing.T) {
+	t.Parallel()
+	w := webtest.NewWorld(t)
+	rt := w.Replica(t, webtest.Many)
+	studio := w.OwnedTenant(t, "studio", webtest.Owner)
+	pages := func() (consent, choice string) {
+		t.Helper()
+		b := rt.Browser(t)
+		return b.Login(b.Application("App").Query(nil), webtest.Owner).Text, rt.Browser(t).Login("/account/activity", webtest.Owner).Text
+	}
+	has := func(what string, want bool, names ...string) {
+		t.Helper()
+		consent, choice := pages()
+		for _, name := range names {
+			if strings.Contains(consent, name) != want || strings.Contains(choice, name) != want {
+				t.Errorf("%s: %s is on the consent page: %t, and where an account is chosen: %t", what, name, strings.Contains(consent, name), strings.Contains(choice, name))
+			}
+		}
+	}
+	of := func(tenant runtimetest.Tenant) string { return tenant.Account.Namespace + "/" + tenant.Account.Name }
+	archive := w.OwnedTenant(t, "archive", webtest.Owner)
+	has("two names", false, of(studio), of(archive))
+	has("two names", true, "The studio", "The archive")
+	w.Change(t, archive, func(s *account.Spec) { s.DisplayName = "the Studio " })
+	has("one name twice", true, of(studio), of(archive))
+	w.Change(t, archive, func(s *account.Spec) { s.DisplayName = "" })
+	has("no name", true, of(archive))
+	has("no name", false, of(studio))
 }

@@ -104,6 +104,7 @@ INSERT INTO approval_notice (account_id, told_at) VALUES (sqlc.arg(account_id)::
 ON CONFLICT (account_id) DO UPDATE SET told_at = now() WHERE approval_notice.told_at <= now() - sqlc.arg(pause)::bigint * interval '1 microsecond'
 RETURNING (SELECT account.namespace FROM account WHERE account.id = approval_notice.account_id)::text AS namespace,
     (SELECT account.name FROM account WHERE account.id = approval_notice.account_id)::text AS name,
+    (SELECT account.display_name FROM account WHERE account.id = approval_notice.account_id)::text AS display_name,
     (SELECT account.owners FROM account WHERE account.id = approval_notice.account_id)::text[] AS owners;
 
 -- name: ConnectionUses :many

@@ -501,6 +501,7 @@ INSERT INTO approval_notice (account_id, told_at) VALUES ($1::uuid, now())
 ON CONFLICT (account_id) DO UPDATE SET told_at = now() WHERE approval_notice.told_at <= now() - $2::bigint * interval '1 microsecond'
 RETURNING (SELECT account.namespace FROM account WHERE account.id = approval_notice.account_id)::text AS namespace,
     (SELECT account.name FROM account WHERE account.id = approval_notice.account_id)::text AS name,
+    (SELECT account.display_name FROM account WHERE account.id = approval_notice.account_id)::text AS display_name,
     (SELECT account.owners FROM account WHERE account.id = approval_notice.account_id)::text[] AS owners
 `
 
@@ -510,16 +511,22 @@ type TakeApprovalNoticeParams struct {
 }
 
 type TakeApprovalNoticeRow struct {
-	Namespace string
-	Name      string
-	Owners    []string
+	Namespace   string
+	Name        string
+	DisplayName string
+	Owners      []string
 }
 
 // Returns the account if its owners were told nothing for so long, and records that they are.
 func (q *Queries) TakeApprovalNotice(ctx context.Context, arg TakeApprovalNoticeParams) (TakeApprovalNoticeRow, error) {
 	row := q.db.QueryRow(ctx, takeApprovalNotice, arg.AccountID, arg.Pause)
 	var i TakeApprovalNoticeRow
-	err := row.Scan(&i.Namespace, &i.Name, &i.Owners)
+	err := row.Scan(
+		&i.Namespace,
+		&i.Name,
+		&i.DisplayName,
+		&i.Owners,
+	)
 	return i, err
 }
 
