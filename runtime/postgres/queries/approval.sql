@@ -29,6 +29,8 @@ WHERE account_id = sqlc.arg(account_id) AND connection = sqlc.arg(connection) AN
 RETURNING granted_by;
 
 -- name: GrantAllowance :exec
+-- granted_by is the whole address of the owner, as account.owners has it, whatever the comment of its migration says: TakeAllowance returns it, and
+-- what was allowed in advance ends with the ownership. Events have it as the account wants addresses.
 INSERT INTO approval_allowance (account_id, connection, operation, remaining, expires_at, granted_by)
 VALUES (sqlc.arg(account_id), sqlc.arg(connection), sqlc.arg(operation), sqlc.arg(remaining)::int, now() + make_interval(secs => sqlc.arg(seconds)::float8), sqlc.arg(granted_by))
 ON CONFLICT (account_id, connection, operation) DO UPDATE SET remaining = excluded.remaining, expires_at = excluded.expires_at, granted_by = excluded.granted_by;

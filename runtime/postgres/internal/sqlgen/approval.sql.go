@@ -355,6 +355,8 @@ type GrantAllowanceParams struct {
 	GrantedBy  string
 }
 
+// granted_by is the whole address of the owner, as account.owners has it, whatever the comment of its migration says: TakeAllowance returns it, and
+// what was allowed in advance ends with the ownership. Events have it as the account wants addresses.
 func (q *Queries) GrantAllowance(ctx context.Context, arg GrantAllowanceParams) error {
 	_, err := q.db.Exec(ctx, grantAllowance,
 		arg.AccountID,
