@@ -40,7 +40,7 @@ const (
 // State is what has become of an approval.
 type State string
 
-// The states. Only the first three are stored.
+// The states. Expired is stored by the purge, and Done never.
 const (
 	Waiting State = "waiting"
 	Allowed State = "allowed" // it is being carried out

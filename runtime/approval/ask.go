@@ -190,6 +190,8 @@ func (s *Service) Decide(ctx context.Context, decision Decision) error {
 
 // PurgeStore is what the purge does. PostgreSQL implements it.
 type PurgeStore interface {
+	// EndExpiredApprovals records of up to batch approvals that nobody has decided until now.
+	EndExpiredApprovals(ctx context.Context, now time.Time, batch int) (int, error)
 	// ExpireApprovals deletes up to batch approvals that have expired before cutoff.
 	ExpireApprovals(ctx context.Context, cutoff time.Time, batch int) (int, error)
 }

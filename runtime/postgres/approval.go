@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -49,7 +50,7 @@ func (s Approvals) Ask(ctx context.Context, asked approval.Asked) (id uuid.UUID,
 			return err
 		}
 		params := sqlgen.CollectApprovalParams{ID: asked.ID, AccountID: asked.AccountID, AppID: asked.AppID, Connection: asked.Connection, KeyID: asked.KeyID,
-			Actor: asked.Actor.Text(), Seconds: asked.TTL.Seconds(), GrantID: nullable(asked.GrantID)}
+			Actor: asked.Actor.Text(), Seconds: asked.TTL.Seconds(), GrantID: nullable(asked.GrantID), Operations: operationsOf(asked.Steps)}
 		if id, err = q.CollectApproval(ctx, params); err != nil {
 			return err
 		}
@@ -110,6 +111,15 @@ func (s Approvals) tellOwners(ctx context.Context, q *sqlgen.Queries, accountID,
 
 func tooManyWait(public string) error {
 	return &fault.Error{Kind: fault.Busy, Public: public + ": have the user decide about them first", RetryAfter: tooMuchWaits}
+}
+
+// operationsOf returns the operations of steps, each once, in order.
+func operationsOf(steps []approval.Step) (names []string) {
+	for _, step := range steps {
+		names = append(names, string(step.Operation))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // nullable returns null for the zero id.
@@ -220,6 +230,12 @@ func (s Approvals) PrincipalOf(ctx context.Context, of approval.Approval) (p acc
 		return account.Principal{}, approval.ErrNotFound
 	}
 	return p, nil
+}
+
+// EndExpiredApprovals implements approval.PurgeStore.
+func (s Approvals) EndExpiredApprovals(ctx context.Context, now time.Time, batch int) (int, error) {
+	ended, err := s.queries.EndExpiredApprovals(ctx, sqlgen.EndExpiredApprovalsParams{Now: now, Batch: batchSize(batch)})
+	return int(ended), toFault(err, "end requests that have expired")
 }
 
 // ExpireApprovals implements approval.PurgeStore.
