@@ -31,6 +31,8 @@ type Actor struct {
 	Email string `json:"email,omitempty"`
 	// ApprovedBy is the address of the owner who has allowed the change, as Account.AddressOf returns it; empty = nobody was asked.
 	ApprovedBy string `json:"approvedBy,omitempty"`
+	// AskedBy is who has asked for what the actor has decided; nil = the event is no decision.
+	AskedBy *Actor `json:"askedBy,omitempty"`
 }
 
 // ActorOfKey returns the actor that has a key.

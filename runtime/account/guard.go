@@ -34,6 +34,20 @@ type Approval struct {
 // On reports whether any change waits for a yes.
 func (a Approval) On() bool { return a.Delete != "" || a.Publish != "" || a.Settings != "" }
 
+// RuleOf returns the rule for an operation; empty = no change by it waits. Of the operations that can make a file public, only those changes wait
+// that do.
+func (a Approval) RuleOf(one Operation) Rule {
+	switch one { //nolint:exhaustive // the others never wait
+	case DeleteMedia:
+		return a.Delete
+	case UpdateMedia, SealMedia, RestoreMedia:
+		return a.Publish
+	case UpdateMediaSettings:
+		return a.Settings
+	}
+	return ""
+}
+
 // Ceiling bounds what is done in a window; 0 = without a bound.
 type Ceiling struct {
 	UploadBytesPerDay int64 `json:"uploadBytesPerDay,omitempty"`

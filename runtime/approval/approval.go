@@ -40,7 +40,7 @@ const (
 // State is what has become of an approval.
 type State string
 
-// The states. Only the first three are stored.
+// The states. Expired is stored by the purge, and Done never.
 const (
 	Waiting State = "waiting"
 	Allowed State = "allowed" // it is being carried out
@@ -87,8 +87,9 @@ type Step struct {
 	ItemID    uuid.UUID // zero for the settings
 	// Version is that of the item or of the settings when the owner was asked.
 	Version int64
-	Bytes   int64
-	State   StepState
+	// Bytes is the size of the original file, without its pictures.
+	Bytes int64
+	State StepState
 	// Failure says why nothing was done, or why nobody knows.
 	Failure string
 }
@@ -158,7 +159,7 @@ type Decision struct {
 
 // Store keeps approvals. PostgreSQL implements it. Errors are faults.
 type Store interface {
-	// ItemToApprove returns the version and the bytes of an item, and whether it is deleted; NotFound.
+	// ItemToApprove returns the version of an item, the bytes of its original, and whether it is deleted; NotFound.
 	ItemToApprove(ctx context.Context, scope media.Scope, id uuid.UUID) (version, bytes int64, deleted bool, err error)
 	// Ask records what waits: with other changes of the connection that its owner has not seen yet. It returns an approval that waits for
 	// the same changes already. Busy if too much waits. The tasks of e-mails are in the transaction.

@@ -1,6 +1,8 @@
 package approval_test
 
 import (
+	"encoding/json"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -183,10 +185,51 @@ func TestEmails_OneInTenMinutes(t *testing.T) {
 		w.asked(t, []runtimetest.Option{one, two}[n%2], "delete_media", object{"mediaId": w.sealed(t, tenant, "b.txt")})
 	}
 	w.Counts(t, 1, "e-mails", emails)
-	if payload := w.Text(t, `SELECT convert_from(payload, 'UTF8') FROM work WHERE kind = 'approval_email'`); !strings.Contains(payload, first.ApprovalID) || !strings.Contains(payload, runtimetest.Owner) || strings.Contains(payload, "a.txt") {
+	if payload := w.Text(t, `SELECT convert_from(payload, 'UTF8') FROM work WHERE kind = 'approval_email'`); !strings.Contains(payload, first.ApprovalID) || !strings.Contains(payload, runtimetest.Owner) || !strings.Contains(payload, `"displayName":"The studio"`) || strings.Contains(payload, "a.txt") {
 		t.Errorf("the e-mail is %s", payload)
 	}
 	w.Exec(t, `UPDATE approval_notice SET told_at = now() - interval '10 minutes'`)
 	w.asked(t, one, "delete_media", object{"mediaId": w.sealed(t, tenant, "c.txt")})
 	w.Counts(t, 2, "e-mails", emails)
+}
+
+// A dry run told what would change, and not that it would wait for the owner.
+func TestDryRun_SaysThatTheOwnerIsAsked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant := w.tenant(t, "studio")
+	by := w.application(t, tenant)
+	private, other, public := w.sealed(t, tenant, "a.txt"), w.sealed(t, tenant, "b.txt"), w.sealed(t, tenant, "c.txt")
+	w.Exec(t, `UPDATE item SET access = 'public' WHERE id = '`+public+`'`)
+	free := w.tenant(t, "free", func(s *account.Spec) { s.ToolPolicy.Approval.Publish = "" })
+	unasked := w.application(t, free)
+	elsewhere := w.sealed(t, free, "d.txt")
+	for _, tt := range []struct {
+		what      string
+		by        runtimetest.Option
+		arguments object
+		waits     bool
+	}{
+		{"one item that becomes public", by, object{"mediaId": private, "access": "public"}, true},
+		{"several items that become public", by, object{"mediaIds": []string{other, private}, "access": "public"}, true},
+		{"several items of which one becomes public", by, object{"mediaIds": []string{public, other}, "access": "public", "caption": "For all"}, true},
+		{"one that is public", by, object{"mediaId": public, "access": "public", "caption": "c"}, false},
+		{"several that are public", by, object{"mediaIds": []string{public}, "access": "public", "caption": "d"}, false},
+		{"another field", by, object{"mediaIds": []string{private, public}, "caption": "e"}, false},
+		{"a change to private", by, object{"mediaId": private, "access": "private", "caption": "f"}, false},
+		{"an account that asks for other changes", unasked, object{"mediaIds": []string{elsewhere}, "access": "public"}, false},
+	} {
+		dry := maps.Clone(tt.arguments)
+		dry["dryRun"] = true
+		before := w.QueryInt(t, `SELECT count(*) FROM approval_step`)
+		result := call(t, w.tools, tt.by, "update_media", dry)
+		var foreseen struct{ DryRun, ApprovalRequired bool }
+		must(t, json.Unmarshal([]byte(result.text()), &foreseen))
+		if result.IsError || !foreseen.DryRun || foreseen.ApprovalRequired != tt.waits || w.QueryInt(t, `SELECT count(*) FROM approval_step`) != before {
+			t.Errorf("%s, as a dry run: %s", tt.what, result.text())
+		}
+		if result := call(t, w.tools, tt.by, "update_media", tt.arguments); result.IsError || strings.Contains(result.text(), "approval_required") != tt.waits {
+			t.Errorf("%s: %s", tt.what, result.text())
+		}
+	}
 }

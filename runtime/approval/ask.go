@@ -190,11 +190,13 @@ func (s *Service) Decide(ctx context.Context, decision Decision) error {
 
 // PurgeStore is what the purge does. PostgreSQL implements it.
 type PurgeStore interface {
+	// EndExpiredApprovals records of up to batch approvals that nobody has decided until now.
+	EndExpiredApprovals(ctx context.Context, now time.Time, batch int) (int, error)
 	// ExpireApprovals deletes up to batch approvals that have expired before cutoff.
 	ExpireApprovals(ctx context.Context, cutoff time.Time, batch int) (int, error)
 }
 
-// Summary returns what is asked for in a sentence: "delete 3 files".
+// Summary returns what is asked for in words, with the size of the originals: "delete 3 files (12 MiB)".
 func (a Approval) Summary() string {
 	var parts []string
 	for _, kind := range summaries {
@@ -210,9 +212,9 @@ func (a Approval) Summary() string {
 		case kind.operation == account.UpdateMediaSettings:
 			parts = append(parts, kind.words)
 		case n == 1:
-			parts = append(parts, fmt.Sprintf("%s 1 file (%d bytes)", kind.words, bytes))
+			parts = append(parts, fmt.Sprintf("%s 1 file (%s)", kind.words, media.HumanBytes(bytes)))
 		default:
-			parts = append(parts, fmt.Sprintf("%s %d files (%d bytes)", kind.words, n, bytes))
+			parts = append(parts, fmt.Sprintf("%s %d files (%s)", kind.words, n, media.HumanBytes(bytes)))
 		}
 	}
 	return strings.Join(parts, ", ")

@@ -17,10 +17,12 @@ const EmailPause = 10 * time.Minute
 // Email is an e-mail about what waits for an owner. It has no name of an application, nor one of a file: others choose them, and could send texts
 // by them.
 type Email struct {
-	To         string    `json:"to"`
-	Namespace  string    `json:"namespace"`
-	Account    string    `json:"account"`
-	ApprovalID uuid.UUID `json:"approval"`
-	At         time.Time `json:"at"`
-	Until      time.Time `json:"until"`
+	To        string `json:"to"`
+	Namespace string `json:"namespace"`
+	Account   string `json:"account"`
+	// DisplayName is the name of the account as owners see it; empty = it has none.
+	DisplayName string    `json:"displayName,omitempty"`
+	ApprovalID  uuid.UUID `json:"approval"`
+	At          time.Time `json:"at"`
+	Until       time.Time `json:"until"`
 }

@@ -2,6 +2,7 @@ package approval_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -40,4 +41,24 @@ func TestPage_CountsTheKindsOfChangesAboveTheButtons(t *testing.T) {
 	q := w.asked(t, by, "update_media", object{"mediaId": w.sealed(t, tenant, "payroll.txt"), "access": "public"})
 	_, p := w.open(t, q)
 	p.Says(t, http.StatusOK, "Delete 3 files", "Make public payroll.txt")
+}
+
+// The summary had the bytes of the files with their thumbnails and conversions, as a number without a unit.
+func TestSummary_SaysTheSizeOfTheOriginalsInWords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant := w.tenant(t, "studio")
+	by := w.application(t, tenant)
+	var q question
+	for _, name := range []string{"a.txt", "b.txt"} {
+		item := w.pages.Item(t, w.World, tenant, name, strings.Repeat("x", 1536), true).ID.String()
+		w.Exec(t, `UPDATE stored_item SET bytes = bytes + 5000000, objects = objects || '[{"variant":"thumbnail","key":"x","bytes":5000000}]' WHERE id = '`+item+`'`)
+		q = w.asked(t, by, "delete_media", object{"mediaId": item})
+	}
+	const want = "delete 2 files (3 KiB)"
+	if told := call(t, w.tools, by, "get_approval", object{"approvalId": q.ApprovalID}).text(); q.Summary != want || !strings.Contains(told, want) {
+		t.Errorf("the summary is %q, and later %s", q.Summary, told)
+	}
+	_, p := w.open(t, q)
+	p.Says(t, http.StatusOK, "Delete 2 files", "3 KiB")
 }

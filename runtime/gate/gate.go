@@ -98,10 +98,12 @@ const NoticeWork work.Kind = "notice"
 
 // NoticeEmail is an e-mail about a rejected file. It has no name of a file: who uploads it chooses that, and could send texts by it.
 type NoticeEmail struct {
-	To        string    `json:"to"`
-	Namespace string    `json:"namespace"`
-	Account   string    `json:"account"`
-	ItemID    uuid.UUID `json:"item"`
+	To        string `json:"to"`
+	Namespace string `json:"namespace"`
+	Account   string `json:"account"`
+	// DisplayName is the name of the account as owners see it; empty = it has none.
+	DisplayName string    `json:"displayName,omitempty"`
+	ItemID      uuid.UUID `json:"item"`
 	// Finding is what was found; empty = the file could not be checked.
 	Finding string    `json:"finding,omitempty"`
 	At      time.Time `json:"at"`

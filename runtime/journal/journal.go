@@ -34,12 +34,23 @@ const (
 	LoggedIn        Type = "login"           // an owner has entered a code
 	AppAuthorized   Type = "application.authorized"
 	AppRevoked      Type = "application.revoked" // the authorization has ended
+
+	// Of ApprovalID. Fields are the operations.
+	ApprovalRequested Type = "approval.requested" // a connection wants to make changes that wait for an owner
+	ApprovalAllowed   Type = "approval.allowed"   // an owner has allowed them
+	ApprovalDenied    Type = "approval.denied"
+	ApprovalExpired   Type = "approval.expired" // no owner has decided in time
 )
 
 // Types returns all types, in the order of the reference.
 func Types() []Type {
 	return []Type{MediaUploaded, MediaSealed, MediaUpdated, MediaDeleted, MediaRestored, MediaPurged, MediaRejected, SettingsChanged, KeyIssued, KeyEnded, Suspended, Resumed,
-		UsageThreshold, LoggedIn, AppAuthorized, AppRevoked}
+		UsageThreshold, LoggedIn, AppAuthorized, AppRevoked, ApprovalRequested, ApprovalAllowed, ApprovalDenied, ApprovalExpired}
+}
+
+// OfApproval reports whether events of the type are about an approval.
+func (t Type) OfApproval() bool {
+	return t == ApprovalRequested || t == ApprovalAllowed || t == ApprovalDenied || t == ApprovalExpired
 }
 
 // Known reports whether there is such a type.
@@ -61,6 +72,8 @@ type Event struct {
 	Fields []string
 	// Percent is the bound of UsageThreshold; zero for other types.
 	Percent int
+	// ApprovalID is the approval that the event is about; zero for other types.
+	ApprovalID uuid.UUID
 }
 
 // EventID returns the text that identifies the event in the installation.

@@ -146,12 +146,18 @@ func (s *Service) update(ctx context.Context, p account.Principal, id uuid.UUID,
 		if err := permit(item, changed, repeated); err != nil {
 			return item, false, err
 		}
-		// Of a draft, too: otherwise a seal that has looked at its access could make it public.
-		if item.Access != Public && changed.Access == Public {
-			if err := p.Guard.Publishes(); err != nil {
-				return item, false, err
-			}
+		if err := permitPublishing(p, item, changed); err != nil {
+			return item, false, err
 		}
 		return changed, differs, nil
 	})
+}
+
+// permitPublishing returns account.ErrApprovalRequired for a change that makes an item public, where that waits for an owner. Of a draft, too:
+// otherwise a seal that has looked at its access could make it public.
+func permitPublishing(p account.Principal, former, changed Item) error {
+	if former.Access == Public || changed.Access != Public {
+		return nil
+	}
+	return p.Guard.Publishes()
 }

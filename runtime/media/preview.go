@@ -33,18 +33,19 @@ func (s *Service) UpdateFields(ctx context.Context, p account.Principal, id uuid
 	return item, fields, nil
 }
 
-// PreviewUpdate returns the names of the members that the change would change, or why it would fail. It changes nothing.
-func (s *Service) PreviewUpdate(ctx context.Context, p account.Principal, id uuid.UUID, change Change) (fields []string, err error) {
+// PreviewUpdate returns the names of the members that the change would change, or why it would fail, and whether it would wait for the yes of an
+// owner. It changes nothing.
+func (s *Service) PreviewUpdate(ctx context.Context, p account.Principal, id uuid.UUID, change Change) (fields []string, waits bool, err error) {
 	if err := change.Validate(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	item, err := s.Get(ctx, p, id)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	changed, _, err := change.decide(item)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return item.ChangedFields(changed), nil
+	return item.ChangedFields(changed), permitPublishing(p, item, changed) != nil, nil
 }

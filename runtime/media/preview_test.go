@@ -39,7 +39,7 @@ func TestPreviewUpdate_SaysWhatUpdateDoes(t *testing.T) {
 		}
 		before, err := b.Items.Get(t.Context(), p, item.ID)
 		must(t, err)
-		foreseen, previewErr := b.Items.PreviewUpdate(t.Context(), p, item.ID, change)
+		foreseen, _, previewErr := b.Items.PreviewUpdate(t.Context(), p, item.ID, change)
 		if after, err := b.Items.Get(t.Context(), p, item.ID); err != nil || after.Version != before.Version || len(before.ChangedFields(after)) > 0 {
 			t.Fatalf("the preview of %+v made %+v of %+v: %v", change, after, before, err)
 		}
@@ -55,7 +55,7 @@ func TestPreviewUpdate_SaysWhatUpdateDoes(t *testing.T) {
 	if len(outcomes) != 3 { // failed, changed, unchanged
 		t.Errorf("the changes had the outcomes %v", outcomes)
 	}
-	if _, err := b.Items.PreviewUpdate(t.Context(), other, item.ID, media.Change{Caption: new("c")}); !fault.Is(err, fault.NotFound) {
+	if _, _, err := b.Items.PreviewUpdate(t.Context(), other, item.ID, media.Change{Caption: new("c")}); !fault.Is(err, fault.NotFound) {
 		t.Errorf("another tenant's item: %v", err)
 	}
 }

@@ -13,7 +13,7 @@ type Config struct {
 	MaxAttempts      int           `name:"login-max-attempts" env:"SERVICE_LOGIN_MAX_ATTEMPTS" default:"5" help:"Maximum wrong codes in one login session."`
 	ResendAfter      time.Duration `name:"login-resend-after" env:"SERVICE_LOGIN_RESEND_AFTER" default:"30s" help:"Minimum time between two codes in one login. In it an e-mail address gets two codes at most, across all login sessions and replicas; from 0s to 1h."`
 	CodesPerEmail    int           `name:"login-codes-per-email" env:"SERVICE_LOGIN_CODES_PER_EMAIL" default:"5" help:"Maximum codes per hour for one e-mail address that one client IP asks for (IPv6: one /64). All client IPs together get twice as many."`
-	AttemptsPerEmail int           `name:"login-attempts-per-email" env:"SERVICE_LOGIN_ATTEMPTS_PER_EMAIL" default:"15" help:"Maximum code attempts per hour for one e-mail address, across all login sessions."`
+	AttemptsPerEmail int           `name:"login-attempts-per-email" env:"SERVICE_LOGIN_ATTEMPTS_PER_EMAIL" default:"15" help:"Maximum code attempts per hour for one e-mail address, across all login sessions. The first attempt of each session is not counted."`
 	CodesPerIP       int           `name:"login-codes-per-ip" env:"SERVICE_LOGIN_CODES_PER_IP" default:"20" help:"Maximum codes per hour for one client IP (IPv6: one /64)."`
 	ReviewLogins     []string      `name:"review-logins" env:"SERVICE_REVIEW_LOGINS" help:"Fixed login codes for the reviewers of directories: entries of mediastack-runtime secrets review-code, separated by commas. Each has a hash, and holds for one account. None by default."`
 

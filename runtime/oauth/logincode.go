@@ -123,7 +123,7 @@ func codeMACInput(id uuid.UUID, email, digits string) []string {
 // VerifyCode logs the browser in if text is the newest code of its session, or the fixed code of its address, and returns the
 // new value of the cookie. The old cookie, which an attacker may have planted (session
 // fixation), becomes invalid. Invalid for a wrong code, NotFound if the session has no
-// attempts left, Busy if there were too many attempts for the e-mail address.
+// attempts left, Busy if there were too many attempts for the e-mail address and this is not the first one of the session.
 func (s *Service) VerifyCode(ctx context.Context, session LoginSession, text string) (cookie string, err error) {
 	defer func() { countStep(s.metrics.logins, err) }()
 	if session.Email == "" {
@@ -136,9 +136,7 @@ func (s *Service) VerifyCode(ctx context.Context, session LoginSession, text str
 	if session.LoggedIn() {
 		return "", ReasonAlreadyLoggedIn.Fault()
 	}
-	current, err := s.Store.ConsumeAttempt(ctx, session.ID, session.CookieHash, s.cfg.MaxAttempts, s.Now(), func(locked LoginSession) RateLimit {
-		return s.rateLimit("attempts_per_email", locked.Email, s.cfg.AttemptsPerEmail, ReasonTooManyAttemptsForEmail)
-	})
+	current, err := s.Store.ConsumeAttempt(ctx, session.ID, session.CookieHash, s.cfg.MaxAttempts, s.Now(), s.attemptLimits)
 	if fault.Is(err, fault.NotFound) {
 		return "", ReasonTooManyAttempts.Fault()
 	}
@@ -161,6 +159,16 @@ func (s *Service) VerifyCode(ctx context.Context, session LoginSession, text str
 		return "", ReasonTooManyAttempts.Fault()
 	}
 	return "", ReasonIncorrectCode.Fault()
+}
+
+// attemptLimits bound what is guessed about an address in all logins. The first code of a login is compared in any case: wrong codes of someone
+// else, in logins of his own, do not lock the owner out of one whose code has come. There are as many first codes as codes are sent, which the
+// limits of SendCode bound.
+func (s *Service) attemptLimits(counted LoginSession) []RateLimit {
+	if counted.Attempts <= 1 {
+		return nil
+	}
+	return []RateLimit{s.rateLimit("attempts_per_email", counted.Email, s.cfg.AttemptsPerEmail, ReasonTooManyAttemptsForEmail)}
 }
 
 // completeLogin marks the session as logged in and returns its new cookie.

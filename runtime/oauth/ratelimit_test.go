@@ -36,14 +36,16 @@ func TestRateLimit_HoldsPerEmailAcrossSessions(t *testing.T) {
 	if len(codes) != 5 {
 		t.Fatalf("%d codes were mailed", len(codes))
 	}
-	for i := range 15 {
-		_, err := w.VerifyCode(t.Context(), browsers[i/4].session(t), wrong(codes[i/4]))
+	for i := range 20 { // of which the first one in each of five logins is not counted
+		_, err := w.VerifyCode(t.Context(), browsers[i%5].session(t), wrong(codes[i%5]))
 		is(t, "a wrong code", err, fault.Invalid)
 	}
-	_, err = w.VerifyCode(t.Context(), browsers[4].session(t), codes[4])
-	is(t, "the sixteenth try in an hour", err, fault.Busy)
-	if attempts := browsers[4].session(t).Attempts; attempts != 0 {
-		t.Errorf("the rejected attempt counts: %d", attempts)
+	for i := range 5 {
+		_, err = w.VerifyCode(t.Context(), browsers[i].session(t), codes[i])
+		is(t, "one more try in the hour", err, fault.Busy)
+		if attempts := browsers[i].session(t).Attempts; attempts != 4 {
+			t.Errorf("the rejected attempt counts: %d", attempts)
+		}
 	}
 	w.clock.Advance(time.Hour)
 	late = w.startLogin(t, authorizationRequest())
@@ -95,6 +97,62 @@ func TestRateLimit_SomeoneElseLeavesTheOwnerCodes(t *testing.T) {
 	is(t, "a sixth code of the owner", w.startLogin(t, authorizationRequest()).sendCode(t, owner), fault.Busy)
 	// All together have a limit, too: a mailbox is not filled from many networks.
 	is(t, "an eleventh code", w.SendCode(t.Context(), w.startLogin(t, authorizationRequest()).session(t), owner, "203.0.113.9/32"), fault.Busy)
+}
+
+// Fifteen wrong codes, entered by anyone who knew an address, kept its owner from logging in for an hour.
+func TestRateLimit_WrongCodesOfSomeoneElseLeaveTheOwnerTheFirstTry(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t)
+	const elsewhere = "198.51.100.7/32"
+	var others []*loginBrowser
+	guess := func(kind fault.Kind) {
+		t.Helper()
+		for range 4 {
+			for _, b := range others {
+				_, err := w.VerifyCode(t.Context(), b.session(t), "00000000")
+				is(t, "a guess", err, kind)
+			}
+		}
+	}
+	for range 5 {
+		b := w.startLogin(t, authorizationRequest())
+		must(t, w.SendCode(t.Context(), b.session(t), owner, elsewhere))
+		others = append(others, b)
+	}
+	before := w.startLogin(t, authorizationRequest())
+	must(t, before.sendCode(t, owner))
+	codes := w.mailedCodes(t, owner)
+	guess(fault.Invalid) // 5 first ones, and 15 that count
+	guess(fault.Busy)
+	_, err := w.VerifyCode(t.Context(), before.session(t), codes[len(codes)-1])
+	must(t, err) // of a login that began before
+	after := w.startLogin(t, authorizationRequest())
+	after.logIn(t, owner)
+	// A second try in one login is as good as another guess.
+	mistyped := w.startLogin(t, authorizationRequest())
+	must(t, mistyped.sendCode(t, owner))
+	code := w.mailedCodes(t, owner)[0]
+	_, err = w.VerifyCode(t.Context(), mistyped.session(t), wrong(code))
+	is(t, "a mistyped code", err, fault.Invalid)
+	_, err = w.VerifyCode(t.Context(), mistyped.session(t), code)
+	is(t, "a second try", err, fault.Busy)
+	// The first tries of logins that are begun at once are bounded by their codes, and each login has one.
+	var first atomic.Int64
+	var trying sync.WaitGroup
+	session := w.startLogin(t, authorizationRequest())
+	must(t, session.sendCode(t, owner))
+	of := session.session(t)
+	for range 8 {
+		trying.Go(func() {
+			if _, err := w.VerifyCode(context.WithoutCancel(t.Context()), of, "00000000"); fault.Is(err, fault.Invalid) {
+				first.Add(1)
+			}
+		})
+	}
+	trying.Wait()
+	if first.Load() != 1 {
+		t.Errorf("%d tries at once are compared, want the first one", first.Load())
+	}
 }
 
 // The limit held for one session only: many sessions could send a code to the same address

@@ -85,7 +85,7 @@ func TestReviewCode_OpensNothingElse(t *testing.T) {
 	}
 }
 
-// A fixed code has the limits of others: five tries in a login, fifteen an hour.
+// A fixed code has the limits of others: five tries in a login, and fifteen an hour besides the first ones of logins.
 func TestReviewCode_IsRateLimited(t *testing.T) {
 	t.Parallel()
 	name := accountOf(newEnv(t))
@@ -107,6 +107,10 @@ func TestReviewCode_IsRateLimited(t *testing.T) {
 	}
 	b := w.startLogin(t, authorizationRequest())
 	must(t, b.sendCode(t, owner))
+	for range 4 { // with those of the other logins, fifteen are not the first ones
+		_, err := w.VerifyCode(t.Context(), b.session(t), other)
+		is(t, "a wrong code", err, fault.Invalid)
+	}
 	_, err := w.VerifyCode(t.Context(), b.session(t), code)
 	is(t, "the right one after fifteen", err, fault.Busy)
 	w.clock.Advance(time.Hour)

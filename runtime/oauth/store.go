@@ -30,10 +30,10 @@ type Store interface {
 	// SetLoginCode replaces the code of a session and adds the task (EmailWork) to send it, unless one of the
 	// limits is exceeded (Busy).
 	SetLoginCode(ctx context.Context, id uuid.UUID, cookieHash account.Hash, code LoginCode, limits []RateLimit) error
-	// ConsumeAttempt counts a code attempt against the session and against limitOf(session), and
-	// returns the session with the code to compare. NotFound if the session has no attempt
-	// left, Busy if the limit is exceeded.
-	ConsumeAttempt(ctx context.Context, id uuid.UUID, cookieHash account.Hash, maxAttempts int, now time.Time, limitOf func(LoginSession) RateLimit) (LoginSession, error)
+	// ConsumeAttempt counts a code attempt against the session, as the session that it passes to limitsOf has it, and against
+	// those limits. It returns the session with the code to compare. NotFound if the session has no attempt left, Busy if a
+	// limit is exceeded.
+	ConsumeAttempt(ctx context.Context, id uuid.UUID, cookieHash account.Hash, maxAttempts int, now time.Time, limitsOf func(LoginSession) []RateLimit) (LoginSession, error)
 	// CompleteLogin marks a session as logged in, once, and replaces its cookie. It forgets the events of
 	// the limit pause. NotFound if its code is no longer codeMAC.
 	CompleteLogin(ctx context.Context, id uuid.UUID, codeMAC []byte, cookieHash account.Hash, now, expires time.Time, pause RateLimit) error

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -27,7 +28,8 @@ var (
 // ItemToApprove implements approval.Store.
 func (s Approvals) ItemToApprove(ctx context.Context, scope media.Scope, id uuid.UUID) (version, bytes int64, deleted bool, err error) {
 	row, err := s.idempotentFor(scope.AccountID).ItemToApprove(ctx, sqlgen.ItemToApproveParams{AppID: scope.AppID, ID: id})
-	return int64(row.Version), row.Bytes, row.Deleted, itemFault(err, "read an item")
+	original, _ := row.Objects.Find(media.Original)
+	return int64(row.Version), original.Bytes, row.Deleted, itemFault(err, "read an item")
 }
 
 // tooMuchWaits is when a caller should ask again whose account has too many requests that wait.
@@ -48,7 +50,7 @@ func (s Approvals) Ask(ctx context.Context, asked approval.Asked) (id uuid.UUID,
 			return err
 		}
 		params := sqlgen.CollectApprovalParams{ID: asked.ID, AccountID: asked.AccountID, AppID: asked.AppID, Connection: asked.Connection, KeyID: asked.KeyID,
-			Actor: asked.Actor.Text(), Seconds: asked.TTL.Seconds(), GrantID: nullable(asked.GrantID)}
+			Actor: asked.Actor.Text(), Seconds: asked.TTL.Seconds(), GrantID: nullable(asked.GrantID), Operations: operationsOf(asked.Steps)}
 		if id, err = q.CollectApproval(ctx, params); err != nil {
 			return err
 		}
@@ -89,7 +91,7 @@ func (s Approvals) tellOwners(ctx context.Context, q *sqlgen.Queries, accountID,
 		return err
 	}
 	now := time.Now().UTC().Truncate(time.Second)
-	email := approval.Email{Namespace: to.Namespace, Account: to.Name, ApprovalID: id, At: now, Until: now.Add(until)}
+	email := approval.Email{Namespace: to.Namespace, Account: to.Name, DisplayName: to.DisplayName, ApprovalID: id, At: now, Until: now.Add(until)}
 	for _, owner := range to.Owners {
 		email.To = owner
 		payload, err := json.Marshal(email)
@@ -109,6 +111,15 @@ func (s Approvals) tellOwners(ctx context.Context, q *sqlgen.Queries, accountID,
 
 func tooManyWait(public string) error {
 	return &fault.Error{Kind: fault.Busy, Public: public + ": have the user decide about them first", RetryAfter: tooMuchWaits}
+}
+
+// operationsOf returns the operations of steps, each once, in order.
+func operationsOf(steps []approval.Step) (names []string) {
+	for _, step := range steps {
+		names = append(names, string(step.Operation))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // nullable returns null for the zero id.
@@ -219,6 +230,12 @@ func (s Approvals) PrincipalOf(ctx context.Context, of approval.Approval) (p acc
 		return account.Principal{}, approval.ErrNotFound
 	}
 	return p, nil
+}
+
+// EndExpiredApprovals implements approval.PurgeStore.
+func (s Approvals) EndExpiredApprovals(ctx context.Context, now time.Time, batch int) (int, error) {
+	ended, err := s.queries.EndExpiredApprovals(ctx, sqlgen.EndExpiredApprovalsParams{Now: now, Batch: batchSize(batch)})
+	return int(ended), toFault(err, "end requests that have expired")
 }
 
 // ExpireApprovals implements approval.PurgeStore.

@@ -203,6 +203,9 @@ func batchStatements() map[string]func(context.Context, *sqlgen.Queries) {
 		hashes[i] = hash[:]
 	}
 	return map[string]func(context.Context, *sqlgen.Queries){
+		"end approvals that have expired": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.EndExpiredApprovals(ctx, sqlgen.EndExpiredApprovalsParams{Now: day, Batch: planBatch})
+		},
 		"purge approvals": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.ExpireApprovals(ctx, sqlgen.ExpireApprovalsParams{Cutoff: day, Batch: planBatch})
 		},

@@ -37,7 +37,7 @@ func (r *reservation) openWithin(ctx context.Context, params sqlgen.OpenUploadsP
 	_, err = r.UseCapability(ctx, sqlgen.UseCapabilityParams{ID: capability.ID, AccountID: scope.AccountID, ExpiresAt: capability.ExpiresAt,
 		Count: int32(capability.Count), ItemID: params.ItemIds[0]}) //nolint:gosec // at most upload.MaxCapabilityCount
 	if errors.Is(err, pgx.ErrNoRows) {
-		return upload.ErrCapabilityUsed
+		return capability.Used()
 	}
 	if err != nil || !capability.Requested {
 		return err

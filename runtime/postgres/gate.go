@@ -110,7 +110,7 @@ func (s Gates) reject(ctx context.Context, accountID, itemID uuid.UUID, finding 
 
 // queueNotices adds a task for each owner.
 func (s Gates) queueNotices(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID, to sqlgen.TakeNoticeRow, email gate.NoticeEmail) error {
-	email.Namespace, email.Account, email.At = to.Namespace, to.Name, time.Now().UTC().Truncate(time.Second)
+	email.Namespace, email.Account, email.DisplayName, email.At = to.Namespace, to.Name, to.DisplayName, time.Now().UTC().Truncate(time.Second)
 	for _, owner := range to.Owners {
 		email.To = owner
 		payload, err := json.Marshal(email)

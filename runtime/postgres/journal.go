@@ -149,6 +149,10 @@ func eventOf(row sqlgen.EventsRow) journal.Event {
 		event.Percent, _ = strconv.Atoi(row.Fields[0])
 		event.Fields = nil
 	}
+	if event.Type.OfApproval() && len(row.Fields) > 0 {
+		event.ApprovalID, _ = uuid.Parse(row.Fields[0])
+		event.Fields = row.Fields[1:]
+	}
 	return event
 }
 

@@ -84,7 +84,7 @@ func (s Logins) SetLoginCode(ctx context.Context, id uuid.UUID, cookieHash accou
 }
 
 // ConsumeAttempt implements oauth.Store.
-func (s Logins) ConsumeAttempt(ctx context.Context, id uuid.UUID, cookieHash account.Hash, maxAttempts int, now time.Time, limitOf func(oauth.LoginSession) oauth.RateLimit) (oauth.LoginSession, error) {
+func (s Logins) ConsumeAttempt(ctx context.Context, id uuid.UUID, cookieHash account.Hash, maxAttempts int, now time.Time, limitsOf func(oauth.LoginSession) []oauth.RateLimit) (oauth.LoginSession, error) {
 	var session oauth.LoginSession
 	err := s.inTx(ctx, "consume a code attempt", func(q *sqlgen.Queries) error {
 		row, err := q.CountCodeAttempt(ctx, sqlgen.CountCodeAttemptParams{ID: id, CookieHash: cookieHash[:], Now: now, Max: int32(maxAttempts)}) //nolint:gosec // bounded by Config.Validate
@@ -94,7 +94,12 @@ func (s Logins) ConsumeAttempt(ctx context.Context, id uuid.UUID, cookieHash acc
 		if session, err = loginSessionOf(row); err != nil {
 			return err
 		}
-		return consumeRateLimit(ctx, q, limitOf(session))
+		for _, limit := range limitsOf(session) {
+			if err := consumeRateLimit(ctx, q, limit); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	return session, err
 }

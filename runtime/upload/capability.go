@@ -94,10 +94,10 @@ func (c *Capability) Apply(fields media.Fields) (media.Fields, error) {
 		return fields, nil
 	}
 	var err error
-	if fields.Access, err = fixed("access", c.Access, fields.Access); err != nil {
+	if fields.Access, err = fixed(c, "access", c.Access, fields.Access); err != nil {
 		return media.Fields{}, err
 	}
-	if fields.Group, err = fixed("group", c.Group, fields.Group); err != nil {
+	if fields.Group, err = fixed(c, "group", c.Group, fields.Group); err != nil {
 		return media.Fields{}, err
 	}
 	// A browser sends the name of the file that the user has chosen, so another name is no error.
@@ -106,7 +106,7 @@ func (c *Capability) Apply(fields media.Fields) (media.Fields, error) {
 	maps.Copy(merged, fields.Metadata)
 	for _, key := range slices.Sorted(maps.Keys(c.Metadata)) {
 		if sent, ok := fields.Metadata[key]; ok && sent != c.Metadata[key] {
-			return media.Fields{}, setByCapability("metadata." + key)
+			return media.Fields{}, c.fieldSet("metadata." + key)
 		}
 		merged[key] = c.Metadata[key]
 	}
@@ -118,9 +118,9 @@ func (c *Capability) Apply(fields media.Fields) (media.Fields, error) {
 }
 
 // fixed returns the value of a field that the capability may set.
-func fixed[T ~string](name string, set, sent T) (T, error) {
+func fixed[T ~string](c *Capability, name string, set, sent T) (T, error) {
 	if set != "" && sent != "" && set != sent {
-		return "", setByCapability(name)
+		return "", c.fieldSet(name)
 	}
 	if set != "" {
 		return set, nil
@@ -128,7 +128,11 @@ func fixed[T ~string](name string, set, sent T) (T, error) {
 	return sent, nil
 }
 
-func setByCapability(name string) error {
+// fieldSet returns the fault of another value for a field that the capability sets.
+func (c *Capability) fieldSet(name string) error {
+	if c.Requested {
+		return fault.New(fault.Forbidden, "%s is set by who asks for the file: leave it out", name)
+	}
 	return fault.New(fault.Forbidden, "%s is set by the upload signature: leave it out", name)
 }
 
@@ -150,6 +154,9 @@ func (c *Capability) checkType(detected string) error {
 	if slices.Contains(c.Types, detected) || slices.Contains(c.Types, kind+"/*") {
 		return nil
 	}
+	if c.Requested {
+		return fault.New(fault.UnsupportedType, "the file is %s, by its bytes; this address takes %s", detected, strings.Join(c.Types, ", "))
+	}
 	return fault.New(fault.UnsupportedType, "the file is %s; the upload signature permits %s", detected, strings.Join(c.Types, ", "))
 }
 
@@ -157,6 +164,9 @@ func (c *Capability) checkType(detected string) error {
 func (c *Capability) checkSize(size int64) error {
 	if c == nil || c.MaxBytes == 0 || size <= c.MaxBytes {
 		return nil
+	}
+	if c.Requested {
+		return fault.New(fault.TooLarge, "the file is larger than this address takes, %d bytes", c.MaxBytes)
 	}
 	return fault.New(fault.TooLarge, "the file is larger than the upload signature permits, %d bytes", c.MaxBytes)
 }
@@ -203,8 +213,26 @@ func (c *Capability) Is(other *Capability) bool {
 	return c != nil && other != nil && len(c.ID) > 0 && slices.Equal(c.ID, other.ID)
 }
 
-// ErrCapabilityUsed is the fault of a capability of which every use is taken.
-var ErrCapabilityUsed = fault.New(fault.InvalidSignature, "the upload signature was used as often as it permits")
+// Used returns the fault of a capability of which every use is taken.
+func (c *Capability) Used() error {
+	if c.Requested {
+		return errRequestUsed
+	}
+	return errCapabilityUsed
+}
 
-// errCapabilityExpired is the fault of an upload that began in time and took too long.
-var errCapabilityExpired = fault.New(fault.InvalidSignature, "the upload signature has expired")
+// expired returns the fault of an upload that began in time and took too long.
+func (c *Capability) expired() error {
+	if c.Requested {
+		return errRequestExpired
+	}
+	return errCapabilityExpired
+}
+
+// The faults of capabilities. Who hands a file over has no upload signature, but the address of a request.
+var (
+	errCapabilityUsed    = fault.New(fault.InvalidSignature, "the upload signature was used as often as it permits")
+	errRequestUsed       = fault.New(fault.InvalidSignature, "this address takes one file, which was handed over already, or is on its way")
+	errCapabilityExpired = fault.New(fault.InvalidSignature, "the upload signature has expired")
+	errRequestExpired    = fault.New(fault.InvalidSignature, "this address has expired: ask for a new one")
+)

@@ -50,7 +50,7 @@ func (r *reservation) open(ctx context.Context, bytes int64, expires time.Time) 
 		return r.store.OpenUpload(ctx, r.itemID, r.scope, bytes, expires)
 	}
 	if r.now().After(r.capability.ExpiresAt.Add(openGrace)) {
-		return errCapabilityExpired
+		return r.capability.expired()
 	}
 	return r.store.OpenCountedUpload(ctx, r.itemID, r.scope, *r.capability, bytes, expires)
 }

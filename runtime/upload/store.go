@@ -21,7 +21,7 @@ type Store interface {
 	// is needed. QuotaExceeded when the upload exceeds the cap.
 	OpenUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, bytes int64, leaseEnds time.Time) error
 	// OpenCountedUpload is OpenUpload within a capability that has a count, of which it takes one use in
-	// the same transaction. ErrCapabilityUsed when none is left. The use is given back when the upload
+	// the same transaction. Capability.Used when none is left. The use is given back when the upload
 	// ends without an item.
 	OpenCountedUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, capability Capability, bytes int64, leaseEnds time.Time) error
 	// Reserve reserves more bytes for the upload and renews its lease. QuotaExceeded when the
@@ -59,7 +59,7 @@ type Store interface {
 	EndUploadsOfDeadProcesses(ctx context.Context, batch int, keysOf func(itemID uuid.UUID) []string, notBefore time.Time) (ended int, err error)
 
 	// OpenResumable durably records the upload and reserves its bytes, and a use of its capability if
-	// that has a count. QuotaExceeded when the account has no room, ErrCapabilityUsed when no use is left.
+	// that has a count. QuotaExceeded when the account has no room, Capability.Used when no use is left.
 	OpenResumable(ctx context.Context, upload ResumableState) error
 	// FindResumable returns an upload that is running or committed, expired or not. NotFound
 	// when there never was one, when it belongs to another app, was ended or purged, and

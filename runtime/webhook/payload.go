@@ -46,6 +46,7 @@ type document struct {
 	Actor    *account.Actor   `json:"actor,omitempty"`
 	Fields   []string         `json:"fields,omitempty"`
 	Percent  int              `json:"percent,omitempty"`
+	Approval string           `json:"approvalId,omitempty"`
 }
 
 type accountDocument struct {
@@ -80,6 +81,9 @@ func Payload(format Format, e journal.Event, about About) (contentType string, b
 	d := document{ID: e.EventID(), Type: e.Type, Time: e.At.UTC().Truncate(time.Millisecond), App: about.App, Sequence: e.Sequence, Group: e.Group, Fields: e.Fields, Percent: e.Percent}
 	if e.ItemID != uuid.Nil {
 		d.MediaID = e.ItemID.String()
+	}
+	if e.ApprovalID != uuid.Nil {
+		d.Approval = e.ApprovalID.String()
 	}
 	if e.Actor.Kind != "" {
 		d.Actor = &e.Actor

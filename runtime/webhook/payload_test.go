@@ -21,7 +21,8 @@ import (
 // fullEvent has every member.
 func fullEvent() (journal.Event, webhook.About) {
 	return journal.Event{Position: journal.Position{Epoch: 3, Transaction: 9, ID: 4711, At: time.Date(2026, 11, 28, 12, 0, 0, 123_456_000, time.UTC)}, Type: journal.MediaUpdated,
-			AccountID: uuid.New(), AppID: uuid.New(), ItemID: uuid.New(), Sequence: 7, Group: "album", Actor: account.Actor{Kind: account.ActorLogin, ID: "x", Name: "n", Email: "e"}, Fields: []string{"caption"}, Percent: 80},
+			AccountID: uuid.New(), AppID: uuid.New(), ItemID: uuid.New(), Sequence: 7, Group: "album", ApprovalID: uuid.New(),
+			Actor: account.Actor{Kind: account.ActorLogin, ID: "x", Name: "n", Email: "e", AskedBy: &account.Actor{Kind: account.ActorKey, ID: "y", Name: "o", Email: "f"}}, Fields: []string{"caption"}, Percent: 80},
 		webhook.About{Account: webhook.Account{ID: uuid.New(), Namespace: "team-a", Name: "demo"}, App: "default", Source: "https://media.example.org"}
 }
 

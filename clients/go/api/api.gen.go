@@ -183,12 +183,34 @@ func (e EventActorKind) Valid() bool {
 	}
 }
 
+// Defines values for EventAskerKind.
+const (
+	EventAskerKindKey   EventAskerKind = "key"
+	EventAskerKindLogin EventAskerKind = "login"
+)
+
+// Valid indicates whether the value is a known member of the EventAskerKind enum.
+func (e EventAskerKind) Valid() bool {
+	switch e {
+	case EventAskerKindKey:
+		return true
+	case EventAskerKindLogin:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for EventType.
 const (
 	AccountResumed        EventType = "account.resumed"
 	AccountSuspended      EventType = "account.suspended"
 	ApplicationAuthorized EventType = "application.authorized"
 	ApplicationRevoked    EventType = "application.revoked"
+	ApprovalAllowed       EventType = "approval.allowed"
+	ApprovalDenied        EventType = "approval.denied"
+	ApprovalExpired       EventType = "approval.expired"
+	ApprovalRequested     EventType = "approval.requested"
 	KeyEnded              EventType = "key.ended"
 	KeyIssued             EventType = "key.issued"
 	LoginMade             EventType = "login"
@@ -213,6 +235,14 @@ func (e EventType) Valid() bool {
 	case ApplicationAuthorized:
 		return true
 	case ApplicationRevoked:
+		return true
+	case ApprovalAllowed:
+		return true
+	case ApprovalDenied:
+		return true
+	case ApprovalExpired:
+		return true
+	case ApprovalRequested:
 		return true
 	case KeyEnded:
 		return true
@@ -627,7 +657,10 @@ type Event struct {
 	// App Name of the app; absent for an event of the account.
 	App *string `json:"app,omitempty"`
 
-	// Fields Names of what has changed, of the members of the item's document or of the settings; absent if the type says it all.
+	// ApprovalID Of `approval.*`: the request to the owner. The events of one request have the same one.
+	ApprovalID *string `json:"approvalId,omitempty"`
+
+	// Fields Names of what has changed, of the members of the item's document or of the settings; of `approval.*` the tools that wait. Absent if the type says it all.
 	Fields *[]string `json:"fields,omitempty"`
 
 	// Group Group of the item after the change; absent without one.
@@ -655,6 +688,9 @@ type EventActor struct {
 	// ApprovedBy E-mail address of the owner who has allowed the change (`spec.mcp.approval`), as `email` has it; absent if nobody was asked.
 	ApprovedBy *string `json:"approvedBy,omitempty"`
 
+	// AskedBy Who has asked for what the actor has decided (`approval.allowed`, `approval.denied`), or for what nobody has decided (`approval.expired`).
+	AskedBy *EventAsker `json:"askedBy,omitempty"`
+
 	// Email E-mail address of the user, masked (`m***@example.com`), or whole if the account says so (`spec.journal.addresses`).
 	Email *string `json:"email,omitempty"`
 
@@ -670,6 +706,24 @@ type EventActor struct {
 
 // EventActorKind `key`: a program with an API key; `login`: a connected application; `page`: an owner on a page; `capability`: an upload signature; `purge`: the end of a draft or of a deleted item.
 type EventActorKind string
+
+// EventAsker Who has asked for what the actor has decided (`approval.allowed`, `approval.denied`), or for what nobody has decided (`approval.expired`).
+type EventAsker struct {
+	// Email E-mail address of its user, as that of the actor.
+	Email *string `json:"email,omitempty"`
+
+	// ID Id of the key, or of the authorization of the application.
+	ID *string `json:"id,omitempty"`
+
+	// Kind `key`: an assistant with an API key; `login`: a connected application.
+	Kind EventAskerKind `json:"kind"`
+
+	// Name Name of the application.
+	Name *string `json:"name,omitempty"`
+}
+
+// EventAskerKind `key`: an assistant with an API key; `login`: a connected application.
+type EventAskerKind string
 
 // EventPage defines model for EventPage.
 type EventPage struct {

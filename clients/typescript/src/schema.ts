@@ -705,7 +705,12 @@ export interface components {
             actor?: components["schemas"]["EventActor"];
             /** @description Name of the app; absent for an event of the account. */
             app?: string;
-            /** @description Names of what has changed, of the members of the item's document or of the settings; absent if the type says it all. */
+            /**
+             * Format: uuid
+             * @description Of `approval.*`: the request to the owner. The events of one request have the same one.
+             */
+            approvalId?: string;
+            /** @description Names of what has changed, of the members of the item's document or of the settings; of `approval.*` the tools that wait. Absent if the type says it all. */
             fields?: string[];
             /** @description Group of the item after the change; absent without one. */
             group?: string;
@@ -730,6 +735,7 @@ export interface components {
         EventActor: {
             /** @description E-mail address of the owner who has allowed the change (`spec.mcp.approval`), as `email` has it; absent if nobody was asked. */
             approvedBy?: string;
+            askedBy?: components["schemas"]["EventAsker"];
             /** @description E-mail address of the user, masked (`m***@example.com`), or whole if the account says so (`spec.journal.addresses`). */
             email?: string;
             /** @description Id of the key, or of the authorization of the application. */
@@ -739,6 +745,20 @@ export interface components {
              * @enum {string}
              */
             kind: "key" | "login" | "page" | "capability" | "purge" | "service" | "operator";
+            /** @description Name of the application. */
+            name?: string;
+        };
+        /** @description Who has asked for what the actor has decided (`approval.allowed`, `approval.denied`), or for what nobody has decided (`approval.expired`). */
+        EventAsker: {
+            /** @description E-mail address of its user, as that of the actor. */
+            email?: string;
+            /** @description Id of the key, or of the authorization of the application. */
+            id?: string;
+            /**
+             * @description `key`: an assistant with an API key; `login`: a connected application.
+             * @enum {string}
+             */
+            kind: "key" | "login";
             /** @description Name of the application. */
             name?: string;
         };
@@ -753,7 +773,7 @@ export interface components {
          * @description What has happened. A later version may have more.
          * @enum {string}
          */
-        EventType: "media.uploaded" | "media.sealed" | "media.updated" | "media.deleted" | "media.restored" | "media.purged" | "media.rejected" | "settings.changed" | "key.issued" | "key.ended" | "account.suspended" | "account.resumed" | "usage.threshold" | "login" | "application.authorized" | "application.revoked";
+        EventType: "media.uploaded" | "media.sealed" | "media.updated" | "media.deleted" | "media.restored" | "media.purged" | "media.rejected" | "settings.changed" | "key.issued" | "key.ended" | "account.suspended" | "account.resumed" | "usage.threshold" | "login" | "application.authorized" | "application.revoked" | "approval.requested" | "approval.allowed" | "approval.denied" | "approval.expired";
         /** @description The point of the image that presets with the focus `point` keep; absent when nobody has set it. */
         Focus: {
             /**

@@ -195,13 +195,21 @@ func (w *eventWriter) write(events []event) error {
 	return table.Flush()
 }
 
-// who returns the actor: its kind, the name of its application, and the address of the user.
+// who returns the actor: its kind, the name of its application, and the address of the user; of a decision also who has asked.
 func (e event) who() string {
 	if e.Actor == nil {
 		return "-"
 	}
-	text := printable(e.Actor.Kind)
-	for _, more := range []string{e.Actor.Name, e.Actor.Email} {
+	if asker := e.Actor.AskedBy; asker != nil {
+		return e.Actor.String() + ", asked by " + asker.String()
+	}
+	return e.Actor.String()
+}
+
+// String returns the actor as a column of the table.
+func (a actor) String() string {
+	text := printable(a.Kind)
+	for _, more := range []string{a.Name, a.Email} {
 		if more != "" {
 			text += " " + printable(more)
 		}

@@ -57,6 +57,7 @@ func (s *setup) activity(args ...string) (code int, out, log string) {
 const (
 	deleted  = `{"id": "1-1", "type": "media.deleted", "time": "2026-11-28T09:30:00.123Z", "mediaId": "01a1fd74-5f6f-8afa-b000-3510feddacd9", "actor": {"kind": "login", "name": "Ph\u001b[2Jotos", "email": "a***@example.org"}}`
 	reached  = `{"id": "1-2", "type": "usage.threshold", "time": "2026-11-28T10:30:00Z", "actor": {"kind": "service"}, "percent": 90}`
+	denied   = `{"id": "1-4", "type": "approval.denied", "time": "2026-11-28T12:30:00Z", "actor": {"kind": "page", "email": "a***@example.org", "askedBy": {"kind": "login", "name": "Photos", "id": "x"}}, "fields": ["delete_media"], "approvalId": "01a1fd74-5f6f-8afa-b000-3510feddacd9"}`
 	settings = `{"id": "1-3", "type": "settings.changed", "time": "2026-11-28T11:30:00Z", "fields": ["presets", "useWebP"]}`
 )
 
@@ -72,7 +73,7 @@ func TestActivity_PrintsTheEventsOfAllPages(t *testing.T) {
 		case "":
 			_, _ = fmt.Fprint(w, page(true, "a", deleted, reached))
 		case "a":
-			_, _ = fmt.Fprint(w, page(false, "b", settings))
+			_, _ = fmt.Fprint(w, page(false, "b", settings, denied))
 		}
 	}))
 	code, out, log := s.activity()
@@ -81,14 +82,15 @@ func TestActivity_PrintsTheEventsOfAllPages(t *testing.T) {
 	}
 	for i, line := range []string{"WHEN WHO WHAT ITEM",
 		"2026-11-28T09:30:00Z login Ph[2Jotos a***@example.org media.deleted 01a1fd74-5f6f-8afa-b000-3510feddacd9",
-		"2026-11-28T10:30:00Z service usage.threshold 90% -", "2026-11-28T11:30:00Z - settings.changed presets,useWebP -"} {
+		"2026-11-28T10:30:00Z service usage.threshold 90% -", "2026-11-28T11:30:00Z - settings.changed presets,useWebP -",
+		"2026-11-28T12:30:00Z page a***@example.org, asked by login Photos approval.denied delete_media -"} {
 		lines := strings.Split(strings.TrimSpace(out), "\n")
-		if len(lines) != 4 || strings.Join(strings.Fields(lines[i]), " ") != line {
+		if len(lines) != 5 || strings.Join(strings.Fields(lines[i]), " ") != line {
 			t.Errorf("line %d is not %q of\n%s", i, line, out)
 		}
 	}
 	code, out, _ = s.activity("--output", "json")
-	if lines := strings.Split(strings.TrimSpace(out), "\n"); code != 0 || len(lines) != 3 || lines[1] != `{"id":"1-2","type":"usage.threshold","time":"2026-11-28T10:30:00Z","actor":{"kind":"service"},"percent":90}` {
+	if lines := strings.Split(strings.TrimSpace(out), "\n"); code != 0 || len(lines) != 4 || lines[1] != `{"id":"1-2","type":"usage.threshold","time":"2026-11-28T10:30:00Z","actor":{"kind":"service"},"percent":90}` {
 		t.Errorf("as JSON: %d\n%s", code, out)
 	}
 }

@@ -46,11 +46,17 @@ type event struct {
 	Type    string    `json:"type"`
 	Time    time.Time `json:"time"`
 	MediaID string    `json:"mediaId"`
-	Actor   *struct{ Kind, Name, Email string }
+	Actor   *actor
 	Fields  []string `json:"fields"`
 	Percent int      `json:"percent"`
 
 	document json.RawMessage
+}
+
+// actor is who made a change, or has decided about what AskedBy wants to do.
+type actor struct {
+	Kind, Name, Email string
+	AskedBy           *actor
 }
 
 // UnmarshalJSON keeps the document beside the members that the table needs.

@@ -57,8 +57,9 @@ type purgeSummary struct {
 	CDNPurgesEnded int `json:"cdnPurgesEnded"`
 	// QuarantinePurged counts the files that were in quarantine for too long.
 	QuarantinePurged int `json:"quarantinePurged"`
-	// ApprovalsPurged counts the requests to owners that have expired.
-	ApprovalsPurged int `json:"approvalsPurged"`
+	// ApprovalsExpired counts the requests to owners about which nobody has decided in time, and ApprovalsPurged those that are deleted later.
+	ApprovalsExpired int `json:"approvalsExpired"`
+	ApprovalsPurged  int `json:"approvalsPurged"`
 	// UploadRequestsPurged counts the requests of assistants for a file that have expired.
 	UploadRequestsPurged int `json:"uploadRequestsPurged"`
 }
@@ -123,6 +124,10 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 		},
 		func(ctx context.Context, batches purge.Batches) (err error) {
 			summary.QuarantinePurged, err = gate.Purge(ctx, c.Gate, store.Gates, batches, time.Now())
+			return err
+		},
+		func(ctx context.Context, batches purge.Batches) (err error) {
+			summary.ApprovalsExpired, err = approval.Expire(ctx, store.Approvals, batches, time.Now())
 			return err
 		},
 		func(ctx context.Context, batches purge.Batches) (err error) {

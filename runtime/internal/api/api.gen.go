@@ -164,12 +164,34 @@ func (e EventActorKind) Valid() bool {
 	}
 }
 
+// Defines values for EventAskerKind.
+const (
+	EventAskerKindKey   EventAskerKind = "key"
+	EventAskerKindLogin EventAskerKind = "login"
+)
+
+// Valid indicates whether the value is a known member of the EventAskerKind enum.
+func (e EventAskerKind) Valid() bool {
+	switch e {
+	case EventAskerKindKey:
+		return true
+	case EventAskerKindLogin:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for EventType.
 const (
 	AccountResumed        EventType = "account.resumed"
 	AccountSuspended      EventType = "account.suspended"
 	ApplicationAuthorized EventType = "application.authorized"
 	ApplicationRevoked    EventType = "application.revoked"
+	ApprovalAllowed       EventType = "approval.allowed"
+	ApprovalDenied        EventType = "approval.denied"
+	ApprovalExpired       EventType = "approval.expired"
+	ApprovalRequested     EventType = "approval.requested"
 	KeyEnded              EventType = "key.ended"
 	KeyIssued             EventType = "key.issued"
 	LoginMade             EventType = "login"
@@ -194,6 +216,14 @@ func (e EventType) Valid() bool {
 	case ApplicationAuthorized:
 		return true
 	case ApplicationRevoked:
+		return true
+	case ApprovalAllowed:
+		return true
+	case ApprovalDenied:
+		return true
+	case ApprovalExpired:
+		return true
+	case ApprovalRequested:
 		return true
 	case KeyEnded:
 		return true
@@ -511,11 +541,14 @@ type Event struct {
 	Group string      `json:"group,omitempty"`
 	Actor *EventActor `json:"actor,omitempty"`
 
-	// Fields Names of what has changed, of the members of the item's document or of the settings; absent if the type says it all.
+	// Fields Names of what has changed, of the members of the item's document or of the settings; of `approval.*` the tools that wait. Absent if the type says it all.
 	Fields []string `json:"fields,omitempty"`
 
 	// Percent Of `usage.threshold`: which part of the storage cap is used: 80, 90 or 100 %.
 	Percent int `json:"percent,omitempty"`
+
+	// ApprovalId Of `approval.*`: the request to the owner. The events of one request have the same one.
+	ApprovalId *openapi_types.UUID `json:"approvalId,omitempty"`
 }
 
 // EventActor defines model for EventActor.
@@ -534,10 +567,31 @@ type EventActor struct {
 
 	// ApprovedBy E-mail address of the owner who has allowed the change (`spec.mcp.approval`), as `email` has it; absent if nobody was asked.
 	ApprovedBy string `json:"approvedBy,omitempty"`
+
+	// AskedBy Who has asked for what the actor has decided (`approval.allowed`, `approval.denied`), or for what nobody has decided (`approval.expired`).
+	AskedBy *EventAsker `json:"askedBy,omitempty"`
 }
 
 // EventActorKind `key`: a program with an API key; `login`: a connected application; `page`: an owner on a page; `capability`: an upload signature; `purge`: the end of a draft or of a deleted item.
 type EventActorKind string
+
+// EventAsker Who has asked for what the actor has decided (`approval.allowed`, `approval.denied`), or for what nobody has decided (`approval.expired`).
+type EventAsker struct {
+	// Kind `key`: an assistant with an API key; `login`: a connected application.
+	Kind EventAskerKind `json:"kind"`
+
+	// Id Id of the key, or of the authorization of the application.
+	Id string `json:"id,omitempty"`
+
+	// Name Name of the application.
+	Name string `json:"name,omitempty"`
+
+	// Email E-mail address of its user, as that of the actor.
+	Email string `json:"email,omitempty"`
+}
+
+// EventAskerKind `key`: an assistant with an API key; `login`: a connected application.
+type EventAskerKind string
 
 // EventPage defines model for EventPage.
 type EventPage struct {

@@ -21,11 +21,17 @@ func newEvent(event journal.Event, app account.App) Event {
 	if event.ItemID != uuid.Nil {
 		document.MediaId = new(event.ItemID)
 	}
+	if event.ApprovalID != uuid.Nil {
+		document.ApprovalId = new(event.ApprovalID)
+	}
 	if event.AppID == app.ID {
 		document.App = app.Name
 	}
 	if by := event.Actor; by.Kind != "" {
 		document.Actor = &EventActor{Kind: EventActorKind(by.Kind), Id: by.ID, Name: by.Name, Email: by.Email, ApprovedBy: by.ApprovedBy}
+		if asker := by.AskedBy; asker != nil {
+			document.Actor.AskedBy = &EventAsker{Kind: EventAskerKind(asker.Kind), Id: asker.ID, Name: asker.Name, Email: asker.Email}
+		}
 	}
 	return document
 }

@@ -149,14 +149,17 @@ func (a *Authenticator) authenticateBearer(ctx context.Context, received string)
 // that created it is: the key, or the login with its permission to upload. A capability that has expired
 // still continues what began with it, until that expires.
 func (a *Authenticator) authenticateSignature(ctx context.Context, signature string, continues bool) (Identity, error) {
-	const public = "invalid upload signature"
-	rejected := failedInvalidSignature.fault(fault.InvalidSignature, public)
+	public, expired := "invalid upload signature", "the upload signature has expired"
 	claims, ok := decodeSignature(a.store.Cell(), a.signer, signature)
+	if ok && claims.capability != nil && claims.capability.Requested { // its holder has the address of a request, and no signature
+		public, expired = "this address is not valid anymore: the application that asked for the file has lost its access", "this address has expired: ask for a new one"
+	}
+	rejected := failedInvalidSignature.fault(fault.InvalidSignature, "%s", public)
 	if !ok {
 		return Identity{}, rejected
 	}
 	if !a.authenticatedAt(ctx).Before(claims.expires) && (claims.capability == nil || !continues) {
-		return Identity{}, failedExpiredSignature.fault(fault.InvalidSignature, "the upload signature has expired")
+		return Identity{}, failedExpiredSignature.fault(fault.InvalidSignature, "%s", expired)
 	}
 	key := cacheKey{id: claims.keyID}
 	if claims.grantID != uuid.Nil {

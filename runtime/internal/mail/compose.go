@@ -25,7 +25,7 @@ import (
 //go:embed layout.html login_email.txt login_email.html notice_email.txt notice_email.html approval_email.txt approval_email.html
 var templates embed.FS
 
-// composer renders login e-mails. Except for the code, their content comes from the
+// composer renders e-mails. Except for the code, their content comes from the
 // configuration. The name of the client is left out: every client can register,
 // and could otherwise send its own text in the service's name.
 type composer struct {
@@ -117,7 +117,7 @@ func (c composer) composeNotice(id uuid.UUID, email gate.NoticeEmail, now time.T
 	if err != nil {
 		return nil, err
 	}
-	data := struct{ Brand, Host, Namespace, Account, Item, Finding, At string }{c.brand, c.host, email.Namespace, email.Account, email.ItemID.String(), email.Finding,
+	data := struct{ Brand, Host, Account, Item, Finding, At string }{c.brand, c.host, accountName(email.DisplayName, email.Namespace, email.Account), email.ItemID.String(), email.Finding,
 		email.At.UTC().Format("2 Jan 2006, 15:04 UTC")}
 	if err := message.SetBodyTextTemplate(c.noticeText, data); err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (c composer) composeApproval(id uuid.UUID, email approval.Email, now time.T
 	}
 	const layout = "2 Jan 2006, 15:04 UTC"
 	page := c.base + approval.Page + "?" + url.Values{"approval": {email.ApprovalID.String()}}.Encode()
-	data := struct{ Brand, Host, Namespace, Account, URL, At, Until string }{c.brand, c.host, email.Namespace, email.Account, page, email.At.UTC().Format(layout), email.Until.UTC().Format(layout)}
+	data := struct{ Brand, Host, Account, URL, At, Until string }{c.brand, c.host, accountName(email.DisplayName, email.Namespace, email.Account), page, email.At.UTC().Format(layout), email.Until.UTC().Format(layout)}
 	if err := message.SetBodyTextTemplate(c.approvalText, data); err != nil {
 		return nil, err
 	}

@@ -26,11 +26,15 @@ func (a *API) activityTools() []tool {
 		prop("name", str(), "Name that the application has given itself."),
 		prop("email", str(), "E-mail address of the user; only its first character and the domain, unless the account records whole addresses."),
 		prop("approvedBy", str(), "E-mail address of the owner who has allowed the change on a page, as email has it; absent when nobody was asked."))
+	asker := outputObject(prop("kind", enum(string(account.ActorKey), string(account.ActorLogin)), "As that of the actor."))
+	asker.Properties = append(asker.Properties, prop("name", str(), "Name of the application."), prop("email", str(), "E-mail address of its user."))
+	actor.Properties = append(actor.Properties, prop("askedBy", asker, "Of approval.allowed, denied and expired: who asked."))
 	event := outputObject(prop("time", dateTime(), "When it happened."), prop("type", enum(types...), "What happened."))
 	event.Properties = append(event.Properties,
 		prop("mediaId", uuidString(), "Id of the item; absent for an event of the account."),
 		prop("actor", actor, "Who did it; absent when it is not known."),
-		prop("fields", array(str()), "Names of what changed, without values; absent when the type says it all."),
+		prop("fields", array(str()), "Names of what changed, without values; of approval.* the tools that wait. Absent when the type says it all."),
+		prop("approvalId", uuidString(), "Of approval.*: id of the request to the owner."),
 		prop("percent", intRange(1, 100), "Of usage.threshold: which part of the storage cap is used."))
 	output := outputObject(prop("events", array(event), "The events of this part, newest first."))
 	output.Properties = append(output.Properties, prop("next", str(), "Send it as `cursor` for older events; absent when there are none."))
@@ -56,6 +60,8 @@ type activityEvent struct {
 	Actor   *activityActor `json:"actor,omitempty"`
 	Fields  []string       `json:"fields,omitempty"`
 	Percent int            `json:"percent,omitempty"`
+	// ApprovalID is the request to the owner that the event is about.
+	ApprovalID *uuid.UUID `json:"approvalId,omitempty"`
 }
 
 type activityActor struct {
@@ -64,6 +70,8 @@ type activityActor struct {
 	Email string            `json:"email,omitempty"`
 	// ApprovedBy is the owner who has allowed the change.
 	ApprovedBy string `json:"approvedBy,omitempty"`
+	// AskedBy is who has asked for what the actor has decided.
+	AskedBy *activityActor `json:"askedBy,omitempty"`
 }
 
 func (a *API) listActivity(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
@@ -95,6 +103,12 @@ func (a *API) listActivity(ctx context.Context, identity auth.Identity, args *ar
 		}
 		if by := event.Actor; by.Kind != "" {
 			shown.Actor = &activityActor{Kind: by.Kind, Name: by.Name, Email: by.Email, ApprovedBy: by.ApprovedBy}
+			if asker := by.AskedBy; asker != nil {
+				shown.Actor.AskedBy = &activityActor{Kind: asker.Kind, Name: asker.Name, Email: asker.Email}
+			}
+		}
+		if event.ApprovalID != uuid.Nil {
+			shown.ApprovalID = new(event.ApprovalID)
 		}
 		part.Events = append(part.Events, shown)
 	}

@@ -58,10 +58,7 @@ func (a *API) approvalURL(id uuid.UUID) string {
 
 // asking returns the tool as an account has it in which it may wait for a yes.
 func (t tool) asking(v view) tool {
-	rules := v.policy.Approval
-	waits := map[account.Operation]bool{account.DeleteMedia: rules.Delete != "", account.UpdateMediaSettings: rules.Settings != "",
-		account.UpdateMedia: rules.Publish != "", account.SealMedia: rules.Publish != "", account.RestoreMedia: rules.Publish != ""}
-	if !waits[t.operation] {
+	if v.policy.Approval.RuleOf(t.operation) == "" {
 		return t
 	}
 	t.description += " A result with `state` approval_required means that nothing was changed yet: the owner of the account has to allow it. Give the user `url`, wait until the user says that it is done, then call get_approval with `approvalId`. Don't repeat the call: the service carries it out."
@@ -70,6 +67,9 @@ func (t tool) asking(v view) tool {
 		alternatives = []schema{{Required: t.output.Required}}
 	}
 	t.output.Properties = slices.Concat(t.output.Properties, askedResult())
+	if t.operation == account.UpdateMedia {
+		t.output.Properties = append(t.output.Properties, prop("approvalRequired", boolean(), "Set with dryRun if the same call without it has to wait for the owner of the account."))
+	}
 	t.output.AnyOf = append(slices.Clone(alternatives), schema{Required: askedResult().names()})
 	t.output.Required = nil
 	return t

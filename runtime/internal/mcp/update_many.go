@@ -45,6 +45,8 @@ type changeResults struct {
 	Unchanged int            `json:"unchanged"`
 	Failed    int            `json:"failed"`
 	Results   []changeResult `json:"results"`
+	// ApprovalRequired is set with DryRun if the call would wait for an owner.
+	ApprovalRequired bool `json:"approvalRequired,omitempty"`
 }
 
 // manyResults returns the schemas of changeResults.
@@ -118,12 +120,14 @@ func (a *API) updateMany(ctx context.Context, identity auth.Identity, ids []uuid
 	if err := change.Validate(); err != nil {
 		return nil, err // it would fail for each item
 	}
-	if !dryRun && change.Access != nil && *change.Access == media.Public {
-		if err := identity.Guard.Publishes(); err != nil { // one question for all of them
-			return a.ask(ctx, identity, err, approval.Request{Operation: account.UpdateMedia, Items: ids, Change: change})
-		}
+	waits, err := a.updateWaits(ctx, identity, ids, change)
+	if err != nil {
+		return nil, err
 	}
-	results := changeResults{DryRun: dryRun, Results: make([]changeResult, 0, len(ids))}
+	if waits && !dryRun { // one question for all of them
+		return a.ask(ctx, identity, account.ErrApprovalRequired, approval.Request{Operation: account.UpdateMedia, Items: ids, Change: change})
+	}
+	results := changeResults{DryRun: dryRun, ApprovalRequired: waits, Results: make([]changeResult, 0, len(ids))}
 	v := a.viewOf(identity)
 	var limited error // of this item and those after it
 	for i, id := range ids {
@@ -152,13 +156,33 @@ func (a *API) updateMany(ctx context.Context, identity auth.Identity, ids []uuid
 	return results, nil
 }
 
+// updateWaits reports whether a change of several items waits for an owner: if that of one of them does. Of an item that cannot be changed, its
+// result says why.
+func (a *API) updateWaits(ctx context.Context, identity auth.Identity, ids []uuid.UUID, change media.Change) (bool, error) {
+	if identity.Guard.Publishes() == nil || change.Access == nil || *change.Access != media.Public {
+		return false, nil
+	}
+	for _, id := range ids {
+		switch _, waits, err := a.deps.Media.PreviewUpdate(ctx, identity.Principal, id, change); {
+		case waits:
+			return true, nil
+		case ctx.Err() != nil:
+			return false, fault.Wrap(ctx.Err(), fault.Unavailable, "the request ended before anything was changed")
+		case fault.Is(err, fault.Internal), fault.Is(err, fault.Unavailable):
+			return false, err
+		}
+	}
+	return false, nil
+}
+
 // changeOne changes an item, or finds out what would change.
 func (a *API) changeOne(ctx context.Context, identity auth.Identity, id uuid.UUID, change media.Change, dryRun bool) ([]string, error) {
 	if err := ctx.Err(); err != nil { // nobody waits for the results
 		return nil, fault.Wrap(err, fault.Unavailable, "the request ended before this item")
 	}
 	if dryRun {
-		return a.deps.Media.PreviewUpdate(ctx, identity.Principal, id, change)
+		fields, _, err := a.deps.Media.PreviewUpdate(ctx, identity.Principal, id, change)
+		return fields, err
 	}
 	_, fields, err := a.deps.Media.UpdateFields(ctx, identity.Principal, id, change)
 	return fields, err

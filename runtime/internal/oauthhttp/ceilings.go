@@ -5,6 +5,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
+	"mediastack.dev/runtime/media"
 )
 
 // ceilingFacts returns what an application has used of its ceilings, and all of the account of theirs, and when the count begins anew.
@@ -17,7 +18,7 @@ func ceilingFacts(ceilings []account.CeilingUse) (facts []pages.Fact) {
 		case account.CeilingFetches:
 			fact = pages.Fact{Name: "Downloads from the web in a day", Text: fmt.Sprintf("%d of %d", one.Used, one.Limit)}
 		case account.CeilingUploadBytes:
-			fact = pages.Fact{Name: "Uploads in a day", Text: fmt.Sprintf("%s of %s", pages.HumanBytes(one.Used), pages.HumanBytes(one.Limit))}
+			fact = pages.Fact{Name: "Uploads in a day", Text: fmt.Sprintf("%s of %s", media.HumanBytes(one.Used), media.HumanBytes(one.Limit))}
 		}
 		if one.Total {
 			fact.Name += ", by all applications"

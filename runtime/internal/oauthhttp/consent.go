@@ -4,6 +4,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -24,10 +26,9 @@ func (a *API) consentPage(w http.ResponseWriter, r *http.Request, session oauth.
 		return
 	}
 	page := pages.ConsentPage{Form: a.FormFields(session), Application: *applicationView(session.AuthorizationRequest), Email: session.Email}
-	for _, owned := range accounts {
-		view := AccountView(owned)
-		view.FixedCode = a.OAuth.HasReviewCode(oauth.NamespacedName(owned))
-		page.Accounts = append(page.Accounts, view)
+	page.Accounts = AccountViews(accounts)
+	for i, owned := range accounts {
+		page.Accounts[i].FixedCode = a.OAuth.HasReviewCode(oauth.NamespacedName(owned))
 	}
 	for _, scope := range session.AuthorizationRequest.Scopes {
 		page.Scopes = append(page.Scopes, pages.Scope(scope))
@@ -39,9 +40,26 @@ func (a *API) consentPage(w http.ResponseWriter, r *http.Request, session oauth.
 	a.page(w, r, status, session.AuthorizationRequest.RedirectURI, func(to io.Writer) error { return a.Pages.Consent(to, page) })
 }
 
+// AccountViews returns accounts among which a user chooses. Those of one name are told apart by their resources.
+func AccountViews(accounts []account.Account) []pages.Account {
+	views := make([]pages.Account, len(accounts))
+	for i, owned := range accounts {
+		views[i] = AccountView(owned)
+		if slices.ContainsFunc(accounts, func(other account.Account) bool {
+			return other.ID != owned.ID && strings.EqualFold(strings.TrimSpace(accountName(other)), strings.TrimSpace(accountName(owned)))
+		}) {
+			views[i].Detail = oauth.NamespacedName(owned)
+		}
+	}
+	return views
+}
+
 // AccountView returns an account as the pages show it.
 func AccountView(owned account.Account) pages.Account {
-	view := pages.Account{ID: owned.ID.String(), Name: accountName(owned), Detail: owned.Namespace + "/" + owned.Name, Policy: owned.ToolPolicy}
+	view := pages.Account{ID: owned.ID.String(), Name: accountName(owned), Policy: owned.ToolPolicy}
+	if owned.DisplayName == "" {
+		view.Detail = oauth.NamespacedName(owned)
+	}
 	if owned.Undo.Covers(true) { // a login deletes as an agent does
 		view.UndoWindow = owned.Undo.Window
 	}

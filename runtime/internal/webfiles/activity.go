@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/approval"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
@@ -106,6 +108,12 @@ func (a *API) activityContent(ctx context.Context, o fileOwner, query url.Values
 func (a *API) eventView(o fileOwner, event journal.Event, items map[uuid.UUID]journal.NamedItem, only uuid.UUID) pages.ActivityEvent {
 	view := pages.ActivityEvent{At: event.At, Type: string(event.Type), Percent: event.Percent, Fields: event.Fields,
 		Actor: pages.ActivityActor{Kind: string(event.Actor.Kind), Name: event.Actor.Name, Email: event.Actor.Email, ApprovedBy: event.Actor.ApprovedBy}}
+	if asker := event.Actor.AskedBy; asker != nil {
+		view.Actor.AskedBy = &pages.ActivityActor{Kind: string(asker.Kind), Name: asker.Name, Email: asker.Email}
+	}
+	if event.ApprovalID != uuid.Nil && a.Approvals != nil && time.Since(event.At) < approval.Retention { // later it may be deleted
+		view.ApprovalURL = oauthhttp.SessionURL(approvalPath, o.session, url.Values{"approval": {event.ApprovalID.String()}})
+	}
 	if event.ItemID == uuid.Nil {
 		return view
 	}

@@ -20,7 +20,6 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/httpapi"
-	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/minrate"
 )
@@ -100,7 +99,7 @@ func (a *API) itemsOfArchive(ctx context.Context, o fileOwner, ids []uuid.UUID) 
 		items = append(items, item)
 	}
 	if size > a.cfg.MaxArchive {
-		return nil, fault.New(fault.Invalid, "These files have %s. An archive may have %s: select fewer files.", pages.HumanBytes(size), pages.HumanBytes(a.cfg.MaxArchive))
+		return nil, fault.New(fault.Invalid, "These files have %s. An archive may have %s: select fewer files.", media.HumanBytes(size), media.HumanBytes(a.cfg.MaxArchive))
 	}
 	return items, nil
 }

@@ -64,9 +64,7 @@ func (a *API) chosenAccount(w http.ResponseWriter, r *http.Request, session oaut
 		return accounts[0].ID.String(), true
 	}
 	page.Form, page.Email = a.Login.FormFields(session), session.Email
-	for _, owned := range accounts {
-		page.Accounts = append(page.Accounts, oauthhttp.AccountView(owned))
-	}
+	page.Accounts = oauthhttp.AccountViews(accounts)
 	a.Login.WritePage(w, r, http.StatusOK, nil, func(to io.Writer) error { return a.Pages.ChooseAccount(to, page) })
 	return "", false
 }

@@ -233,7 +233,7 @@ func TestFiles_AnOwnerOfSeveralAccountsChooses(t *testing.T) {
 	rt.Item(t, w, two, "of-two.txt", "2", true)
 	b := rt.Browser(t)
 	p := b.Login("/account/files", webtest.Owner)
-	p.Says(t, http.StatusOK, "Which account?", "The one", "team/one", "The two")
+	p.Says(t, http.StatusOK, "Which account?", "The one", "The two")
 	if strings.Contains(p.Text, "The closed") {
 		t.Error("a suspended account is listed")
 	}

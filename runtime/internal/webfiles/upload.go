@@ -11,7 +11,6 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/oauthhttp"
-	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/internal/rest/multipartform"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
@@ -99,9 +98,9 @@ func fileErrorText(of account.Account, err error) string {
 	f := fault.From(err)
 	switch f.Kind { //nolint:exhaustive // the texts of all others suffice
 	case fault.TooLarge:
-		return fmt.Sprintf("The file is too large. A file may have %s.", pages.HumanBytes(min(of.MaxUploadSize, of.MaxStorage)))
+		return fmt.Sprintf("The file is too large. A file may have %s.", media.HumanBytes(min(of.MaxUploadSize, of.MaxStorage)))
 	case fault.QuotaExceeded:
-		return fmt.Sprintf("The file does not fit: the account may store %s in all. Delete files, also those that are not kept yet, or cancel running uploads, to make room.", pages.HumanBytes(of.MaxStorage))
+		return fmt.Sprintf("The file does not fit: the account may store %s in all. Delete files, also those that are not kept yet, or cancel running uploads, to make room.", media.HumanBytes(of.MaxStorage))
 	case fault.NotFound:
 		return "There is no such file. It may have been deleted."
 	case fault.Unavailable:

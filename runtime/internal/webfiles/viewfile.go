@@ -155,7 +155,7 @@ func (a *API) shown(item media.Item, originals settings.Originals) (kind, addres
 // factsOf returns what is known of an item, in the order of the page.
 func (a *API) factsOf(o fileOwner, item media.Item) []pages.Fact {
 	file := item.File()
-	facts := []pages.Fact{{Name: "Name", Text: item.FileName}, {Name: "Type", Text: file.MimeType}, {Name: "Size", Text: pages.HumanBytes(file.Bytes)}}
+	facts := []pages.Fact{{Name: "Name", Text: item.FileName}, {Name: "Type", Text: file.MimeType}, {Name: "Size", Text: media.HumanBytes(file.Bytes)}}
 	add := func(name, text string) {
 		if text != "" {
 			facts = append(facts, pages.Fact{Name: name, Text: text})
@@ -173,7 +173,7 @@ func (a *API) factsOf(o fileOwner, item media.Item) []pages.Fact {
 	}
 	facts = append(facts, captureFacts(item.Capture)...)
 	if original, ok := item.Objects.Find(media.Original); ok && file.Variant != media.Original {
-		add("Original", original.MimeType+", "+pages.HumanBytes(original.Bytes))
+		add("Original", original.MimeType+", "+media.HumanBytes(original.Bytes))
 	}
 	if item.Group != "" {
 		state := sealedFiles

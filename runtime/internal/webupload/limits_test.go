@@ -3,6 +3,7 @@ package webupload_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -253,4 +254,55 @@ func TestPage_CountsTowardsTheCeilings(t *testing.T) {
 		t.Errorf("over the ceiling: %d %s", got.Status, got.Body)
 	}
 	w.Counts(t, 1, "items", `SELECT count(*) FROM item`)
+}
+
+// Programs were told what "the upload signature" permits: they have an address, and never saw a signature.
+func TestUploadURL_IsAnsweredInWordsOfTheRequest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	login := bearer(w.session(t, one))
+	wanted := object{"types": []string{"image/png", "video/*"}, "maxBytes": 1000, "group": "g"}
+	of, taken, late, ended := rt.request(t, login, wanted), rt.request(t, login, wanted), rt.request(t, login, wanted), rt.request(t, login, wanted)
+	if got := rt.do(t, http.MethodPost, taken.UploadURL, form("a.png", "image/png", png)); got.Status/100 != 2 {
+		t.Fatalf("a picture: %d %s", got.Status, got.Body)
+	}
+	w.Exec(t, `UPDATE upload_request SET expires_at = now() - interval '1 minute' WHERE id = '`+late.UploadID+`'`)
+	grouped := func(r *runtimetest.Request) {
+		form("a.png", "image/png", png)(r)
+		r.Body = strings.NewReader("--x\r\nContent-Disposition: form-data; name=\"group\"\r\n\r\nother\r\n--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.png\"\r\n\r\n" + string(png) + "\r\n--x--\r\n")
+		r.Header = http.Header{"Content-Type": {"multipart/form-data; boundary=x"}}
+	}
+	for _, tt := range []struct {
+		what   string
+		answer func() answer
+		status int
+		says   string
+	}{
+		{"a file of another type", func() answer {
+			return rt.do(t, http.MethodPost, of.UploadURL, form("a.png", "image/png", []byte("no picture")))
+		}, http.StatusUnsupportedMediaType,
+			"the file is text/plain, by its bytes; this address takes image/png, video/*"},
+		{"a file of another type, by TUS", func() answer { return rt.part(t, rt.create(t, of, "10"), "0", "no picture") }, http.StatusUnsupportedMediaType, "this address takes image/png, video/*"},
+		{"a body that is no form", func() answer {
+			return rt.do(t, http.MethodPost, of.UploadURL, func(r *runtimetest.Request) {
+				r.Body, r.Header = strings.NewReader(string(png)), http.Header{"Content-Type": {"image/png"}}
+			})
+		}, http.StatusUnsupportedMediaType, "multipart/form-data"},
+		{"a file that is too large", func() answer {
+			return rt.do(t, http.MethodPost, of.UploadURL, form("a.png", "image/png", append(slices.Clone(png), make([]byte, 1000)...)))
+		}, http.StatusRequestEntityTooLarge, "the file is larger than this address takes, 1000 bytes"},
+		{"another group", func() answer { return rt.do(t, http.MethodPost, of.UploadURL, grouped) }, http.StatusForbidden, "group is set by who asks for the file"},
+		{"a second file", func() answer { return rt.do(t, http.MethodPost, taken.UploadURL, form("a.png", "image/png", png)) }, http.StatusForbidden, "this address takes one file, which was handed over already"},
+		{"an upload after the time", func() answer { return rt.do(t, http.MethodPost, late.UploadURL, form("a.png", "image/png", png)) }, http.StatusForbidden, "this address has expired"},
+		{"an upload after the revocation", func() answer {
+			w.Exec(t, `UPDATE oauth_grant SET revoked_at = now()`)
+			return rt.do(t, http.MethodPost, ended.UploadURL, form("a.png", "image/png", png))
+		}, http.StatusForbidden, "the application that asked for the file has lost its access"},
+	} {
+		if got := tt.answer(); got.Status != tt.status || !strings.Contains(string(got.Body), tt.says) || strings.Contains(string(got.Body), "upload signature") {
+			t.Errorf("%s: %d %s, want %d and %q", tt.what, got.Status, got.Body, tt.status, tt.says)
+		}
+	}
 }

@@ -29,6 +29,8 @@ WHERE account_id = sqlc.arg(account_id) AND connection = sqlc.arg(connection) AN
 RETURNING granted_by;
 
 -- name: GrantAllowance :exec
+-- granted_by is the whole address of the owner, as account.owners has it, whatever the comment of its migration says: TakeAllowance returns it, and
+-- what was allowed in advance ends with the ownership. Events have it as the account wants addresses.
 INSERT INTO approval_allowance (account_id, connection, operation, remaining, expires_at, granted_by)
 VALUES (sqlc.arg(account_id), sqlc.arg(connection), sqlc.arg(operation), sqlc.arg(remaining)::int, now() + make_interval(secs => sqlc.arg(seconds)::float8), sqlc.arg(granted_by))
 ON CONFLICT (account_id, connection, operation) DO UPDATE SET remaining = excluded.remaining, expires_at = excluded.expires_at, granted_by = excluded.granted_by;
@@ -58,11 +60,19 @@ SELECT count(*) FROM approval WHERE account_id = sqlc.arg(account_id) AND connec
 UPDATE approval SET opened_at = now() WHERE account_id = sqlc.arg(account_id) AND connection = sqlc.arg(connection) AND state = 'waiting' AND opened_at IS NULL AND expires_at <= now();
 
 -- name: CollectApproval :one
--- The approval that collects the changes of a connection. The row stays locked, so an owner decides before or after what is added.
-INSERT INTO approval AS a (id, account_id, app_id, connection, grant_id, key_id, actor, revision, expires_at)
-VALUES (sqlc.arg(id), sqlc.arg(account_id), sqlc.arg(app_id), sqlc.arg(connection), sqlc.narg(grant_id)::uuid, sqlc.arg(key_id), sqlc.arg(actor), 1, now() + make_interval(secs => sqlc.arg(seconds)::float8))
-ON CONFLICT (account_id, connection) WHERE state = 'waiting' AND opened_at IS NULL DO UPDATE SET revision = a.revision + 1
-RETURNING a.id;
+-- The approval that collects the changes of a connection. The row stays locked, so an owner decides before or after what is added. Each call is an
+-- event of the app of the connection. The fields of an event of an approval are its id and the operations.
+WITH collected AS (
+    INSERT INTO approval AS a (id, account_id, app_id, connection, grant_id, key_id, actor, revision, expires_at)
+    VALUES (sqlc.arg(id), sqlc.arg(account_id), sqlc.arg(app_id), sqlc.arg(connection), sqlc.narg(grant_id)::uuid, sqlc.arg(key_id), sqlc.arg(actor), 1, now() + make_interval(secs => sqlc.arg(seconds)::float8))
+    ON CONFLICT (account_id, connection) WHERE state = 'waiting' AND opened_at IS NULL DO UPDATE SET revision = a.revision + 1
+    RETURNING a.id, a.account_id, a.app_id
+), told AS (
+    INSERT INTO journal (account_id, app_id, type, actor, fields)
+    SELECT account.id, collected.app_id, 'approval.requested', sqlc.arg(actor), ARRAY[collected.id::text] || sqlc.arg(operations)::text[]
+    FROM collected JOIN account ON account.id = collected.account_id AND account.journal_retention IS NOT NULL AND account.erasing_at IS NULL
+)
+SELECT collected.id FROM collected;
 
 -- name: AddStep :exec
 INSERT INTO approval_step (id, approval_id, operation, arguments, digest, item_id, version, bytes)
@@ -85,10 +95,35 @@ SELECT id, grant_id, actor FROM approval WHERE account_id = sqlc.arg(account_id)
 -- name: OpenApproval :exec
 UPDATE approval SET opened_at = now() WHERE id = $1 AND state = 'waiting' AND opened_at IS NULL;
 
--- name: DecideApproval :execrows
--- One conditional update decides. Nothing is decided about what was added after the page was shown.
-UPDATE approval SET state = sqlc.arg(state), decided_at = now(), decided_by = sqlc.arg(decided_by)::text
-WHERE id = sqlc.arg(id) AND account_id = sqlc.arg(account_id) AND state = 'waiting' AND revision = sqlc.arg(revision) AND expires_at > now();
+-- name: DecideApproval :one
+-- One conditional update decides. Nothing is decided about what was added after the page was shown. The event has both: the owner who has decided as
+-- its actor, and who has asked.
+WITH decided AS (
+    UPDATE approval SET state = sqlc.arg(state), decided_at = now(), decided_by = sqlc.arg(decided_by)::text
+    WHERE approval.id = sqlc.arg(id) AND approval.account_id = sqlc.arg(account_id) AND approval.state = 'waiting' AND approval.revision = sqlc.arg(revision) AND approval.expires_at > now()
+    RETURNING approval.id, approval.account_id, approval.app_id, approval.actor, approval.state, approval.decided_by
+), told AS (
+    INSERT INTO journal (account_id, app_id, type, actor, fields)
+    SELECT account.id, decided.app_id, 'approval.' || decided.state,
+        (person_actor('page', '', '', decided.decided_by, account.journal_full_addresses)::jsonb || jsonb_build_object('askedBy', decided.actor::jsonb))::text,
+        ARRAY[decided.id::text] || ARRAY (SELECT DISTINCT s.operation FROM approval_step s WHERE s.approval_id = decided.id ORDER BY s.operation)
+    FROM decided JOIN account ON account.id = decided.account_id AND account.journal_retention IS NOT NULL AND account.erasing_at IS NULL
+)
+SELECT count(*) FROM decided;
+
+-- name: EndExpiredApprovals :one
+-- Records that nobody has decided in time, and returns of how many approvals.
+WITH ended AS (
+    UPDATE approval SET state = 'expired' WHERE approval.id = ANY (ARRAY (
+        SELECT e.id FROM approval e WHERE e.state = 'waiting' AND e.expires_at <= sqlc.arg(now)::timestamptz ORDER BY e.expires_at, e.id LIMIT sqlc.arg(batch)::int FOR UPDATE SKIP LOCKED))
+    RETURNING approval.id, approval.account_id, approval.app_id, approval.actor
+), told AS (
+    INSERT INTO journal (account_id, app_id, type, actor, fields)
+    SELECT account.id, ended.app_id, 'approval.expired', jsonb_build_object('kind', 'service', 'askedBy', ended.actor::jsonb)::text,
+        ARRAY[ended.id::text] || ARRAY (SELECT DISTINCT s.operation FROM approval_step s WHERE s.approval_id = ended.id ORDER BY s.operation)
+    FROM ended JOIN account ON account.id = ended.account_id AND account.journal_retention IS NOT NULL AND account.erasing_at IS NULL
+)
+SELECT count(*) FROM ended;
 
 -- name: ExpireApprovals :execrows
 DELETE FROM approval WHERE ctid = ANY (ARRAY (
@@ -96,7 +131,7 @@ DELETE FROM approval WHERE ctid = ANY (ARRAY (
 
 -- name: ItemToApprove :one
 -- An item, deleted or not, as it is when its owner is asked.
-SELECT version, bytes, (deleted_at IS NOT NULL)::boolean AS deleted FROM stored_item WHERE app_id = $1 AND id = $2;
+SELECT version, objects, (deleted_at IS NOT NULL)::boolean AS deleted FROM stored_item WHERE app_id = $1 AND id = $2;
 
 -- name: TakeApprovalNotice :one
 -- Returns the account if its owners were told nothing for so long, and records that they are.
@@ -104,6 +139,7 @@ INSERT INTO approval_notice (account_id, told_at) VALUES (sqlc.arg(account_id)::
 ON CONFLICT (account_id) DO UPDATE SET told_at = now() WHERE approval_notice.told_at <= now() - sqlc.arg(pause)::bigint * interval '1 microsecond'
 RETURNING (SELECT account.namespace FROM account WHERE account.id = approval_notice.account_id)::text AS namespace,
     (SELECT account.name FROM account WHERE account.id = approval_notice.account_id)::text AS name,
+    (SELECT account.display_name FROM account WHERE account.id = approval_notice.account_id)::text AS display_name,
     (SELECT account.owners FROM account WHERE account.id = approval_notice.account_id)::text[] AS owners;
 
 -- name: ConnectionUses :many

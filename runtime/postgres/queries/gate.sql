@@ -81,6 +81,7 @@ INSERT INTO gate_notice (account_id, told_at) VALUES (sqlc.arg(account_id)::uuid
 ON CONFLICT (account_id) DO UPDATE SET told_at = now() WHERE gate_notice.told_at <= now() - sqlc.arg(pause)::bigint * interval '1 microsecond'
 RETURNING (SELECT account.namespace FROM account WHERE account.id = gate_notice.account_id)::text AS namespace,
     (SELECT account.name FROM account WHERE account.id = gate_notice.account_id)::text AS name,
+    (SELECT account.display_name FROM account WHERE account.id = gate_notice.account_id)::text AS display_name,
     (SELECT account.owners FROM account WHERE account.id = gate_notice.account_id)::text[] AS owners;
 
 -- name: FindingOf :one

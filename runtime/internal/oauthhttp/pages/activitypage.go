@@ -45,7 +45,9 @@ type ActivityEvent struct {
 	App string
 	// HistoryURL leads to the events of the file; empty = no link.
 	HistoryURL string
-	Actor      ActivityActor
+	// ApprovalURL leads to the request to the owner that the event is about; empty = no link.
+	ApprovalURL string
+	Actor       ActivityActor
 	// Fields are the names of what was changed.
 	Fields []string
 }
@@ -55,6 +57,8 @@ type ActivityActor struct {
 	Kind, Name, Email string
 	// ApprovedBy is the owner who has allowed the change; empty = nobody was asked.
 	ApprovedBy string
+	// AskedBy is who has asked for what the actor has decided; nil = the event is no decision.
+	AskedBy *ActivityActor
 }
 
 // Activity writes the activity of an account.
@@ -94,6 +98,10 @@ var eventWords = []Option{
 	{Value: "login", Name: "Logged in"},
 	{Value: "application.authorized", Name: "Application authorized"},
 	{Value: "application.revoked", Name: "Application revoked"},
+	{Value: "approval.requested", Name: "Owner asked"},
+	{Value: "approval.allowed", Name: "Request allowed"},
+	{Value: "approval.denied", Name: "Request denied"},
+	{Value: "approval.expired", Name: "Request expired"},
 }
 
 // Types returns the options of the filter by type.
@@ -107,11 +115,33 @@ func (e ActivityEvent) What() string {
 		return fmt.Sprintf("Storage used to %d %%", e.Percent)
 	}
 	for _, one := range eventWords {
-		if one.Value == e.Type {
+		if one.Value == e.Type && e.ofApproval() {
+			return one.Name + ": " + e.wanted()
+		} else if one.Value == e.Type {
 			return one.Name
 		}
 	}
 	return sanitize(e.Type)
+}
+
+// ofApproval reports whether the event is about a request to an owner, of which Fields are the tools.
+func (e ActivityEvent) ofApproval() bool { return strings.HasPrefix(e.Type, "approval.") }
+
+// wantedWords say what a tool would do that waits for an owner.
+var wantedWords = map[string]string{
+	"delete_media": "delete", "update_media": "make public", "seal_media": "publish", "restore_media": "restore as public", "update_media_settings": "change the image settings",
+}
+
+// wanted returns what was asked for as a list.
+func (e ActivityEvent) wanted() string {
+	names := make([]string, len(e.Fields))
+	for i, tool := range e.Fields {
+		names[i] = sanitize(tool)
+		if words, ok := wantedWords[tool]; ok {
+			names[i] = words
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // FileTitle returns the name of the file as the pages show it, or its id if the name is not known.
@@ -138,6 +168,9 @@ var fieldWords = map[string]string{"fileName": "name", "focus": "focus point", "
 
 // Changed returns the names of what was changed as a list.
 func (e ActivityEvent) Changed() string {
+	if e.ofApproval() { // nothing was
+		return ""
+	}
 	names := make([]string, len(e.Fields))
 	for i, field := range e.Fields {
 		names[i] = sanitize(field)
@@ -174,6 +207,14 @@ func (a ActivityActor) For() string {
 		return ""
 	}
 	return displayName(a.Name)
+}
+
+// Asker returns who has asked for what was decided; empty for an event that is no decision.
+func (a ActivityActor) Asker() string {
+	if a.AskedBy == nil {
+		return ""
+	}
+	return a.AskedBy.By()
 }
 
 // Acts reports whether the user of Email has made the change. Who else ends an authorization is told with the user whose it was.

@@ -42,7 +42,7 @@ type ApprovalStep struct {
 	File    *File
 	Missing bool
 	FileID  string
-	// Bytes is the size of the file with its pictures, as it counts for the account.
+	// Bytes is the size of the original file.
 	Bytes int64
 	// Deleted is set if File is deleted and can be restored, until RestorableUntil.
 	Deleted         bool

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/media"
 )
 
 // Form holds the hidden fields of every form: request (the ID of the login session) and
@@ -244,7 +245,7 @@ func New(cfg Config) (*Pages, error) {
 		"authorized_apps": &p.authorizedAppsPage, "app_redirect": &p.appRedirectPage, "error": &p.errorPage,
 		"files": &p.filesPage, "view_file": &p.viewFilePage, "delete_file": &p.deleteFilePage, "choose_account": &p.chooseAccountPage, "activity": &p.activityPage, "approval": &p.approvalPage, "upload_request": &p.uploadRequestPage,
 	} {
-		*page, err = template.New("layout.html").Funcs(template.FuncMap{"sanitize": sanitize, "sanitizeText": sanitizeText, "sanitizeHost": sanitizeHost, "humanDuration": humanDuration, "humanBytes": HumanBytes, "moment": momentOf, "second": secondOf}).
+		*page, err = template.New("layout.html").Funcs(template.FuncMap{"sanitize": sanitize, "sanitizeText": sanitizeText, "sanitizeHost": sanitizeHost, "humanDuration": humanDuration, "humanBytes": media.HumanBytes, "moment": momentOf, "second": secondOf}).
 			ParseFS(files, "files/layout.html", "files/running_uploads.html", "files/"+file+".html")
 		if err != nil {
 			return nil, err

@@ -3,6 +3,8 @@ package pages
 import (
 	"strconv"
 	"time"
+
+	"mediastack.dev/runtime/media"
 )
 
 // RunningUploads are the resumable uploads of an account that are not complete. Their form posts item, account and
@@ -47,9 +49,9 @@ func (u RunningUpload) Percent() string {
 // Progress returns how much has arrived in words.
 func (u RunningUpload) Progress() string {
 	if u.Size < 0 {
-		return HumanBytes(u.Received) + ", of an unknown size"
+		return media.HumanBytes(u.Received) + ", of an unknown size"
 	}
-	return HumanBytes(u.Received) + " of " + HumanBytes(u.Size)
+	return media.HumanBytes(u.Received) + " of " + media.HumanBytes(u.Size)
 }
 
 // Started returns in words how long ago the upload began.

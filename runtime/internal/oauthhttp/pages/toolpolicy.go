@@ -1,7 +1,9 @@
 package pages
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/oauth"
@@ -66,6 +68,47 @@ func Limit(policy account.ToolPolicy, scopes []Scope) string {
 	slices.Sort(words)
 	return "The administrator of this account permits only to " + joined(words) + "."
 }
+
+// Asks says which changes the account wants an owner to allow, of those that scopes and the tool policy permit; empty = none.
+func Asks(policy account.ToolPolicy, scopes []Scope) string {
+	permitted := slices.DeleteFunc(operationsOf(scopes...), func(one account.Operation) bool { return !policy.Allows(one) })
+	var words []string
+	for _, one := range []struct {
+		operations []account.Operation
+		words      string
+	}{
+		{[]account.Operation{account.DeleteMedia}, deletesThatWait(policy.Approval)},
+		{[]account.Operation{account.UpdateMedia, account.SealMedia, account.RestoreMedia}, "makes files public"},
+		{[]account.Operation{account.UpdateMediaSettings}, "changes the settings for images"},
+	} {
+		if slices.ContainsFunc(one.operations, func(operation account.Operation) bool {
+			return slices.Contains(permitted, operation) && policy.Approval.RuleOf(operation) != ""
+		}) {
+			words = append(words, one.words)
+		}
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	if last := len(words) - 1; last > 0 {
+		words = []string{strings.Join(words[:last], ", ") + " or " + words[last]}
+	}
+	return "Before it " + words[0] + ", an owner of this account is asked, and has to allow it on a page of this service."
+}
+
+// deletesThatWait returns which deletes wait for an owner, after "before it".
+func deletesThatWait(rules account.Approval) string {
+	if rules.Delete == account.RuleBulk {
+		return fmt.Sprintf("deletes more than %d files in %s", rules.BulkItems, humanWindow(rules.BulkWindow))
+	}
+	return "deletes files"
+}
+
+// AsksOf says which changes of the application the account wants an owner to allow.
+func (p ConsentPage) AsksOf(of Account) string { return Asks(of.Policy, p.Scopes) }
+
+// Asks says which changes of the application the account wants an owner to allow.
+func (c AuthorizedApp) Asks() string { return Asks(c.Policy, c.Scopes) }
 
 // LimitOf says what the tool policy of an account leaves of what the application asks for.
 func (p ConsentPage) LimitOf(of Account) string { return Limit(of.Policy, p.Scopes) }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
+	"mediastack.dev/runtime/media"
 )
 
 const addStep = `-- name: AddStep :exec
@@ -96,10 +97,17 @@ func (q *Queries) CloseExpired(ctx context.Context, arg CloseExpiredParams) erro
 }
 
 const collectApproval = `-- name: CollectApproval :one
-INSERT INTO approval AS a (id, account_id, app_id, connection, grant_id, key_id, actor, revision, expires_at)
-VALUES ($1, $2, $3, $4, $5::uuid, $6, $7, 1, now() + make_interval(secs => $8::float8))
-ON CONFLICT (account_id, connection) WHERE state = 'waiting' AND opened_at IS NULL DO UPDATE SET revision = a.revision + 1
-RETURNING a.id
+WITH collected AS (
+    INSERT INTO approval AS a (id, account_id, app_id, connection, grant_id, key_id, actor, revision, expires_at)
+    VALUES ($1, $2, $3, $4, $5::uuid, $6, $7, 1, now() + make_interval(secs => $8::float8))
+    ON CONFLICT (account_id, connection) WHERE state = 'waiting' AND opened_at IS NULL DO UPDATE SET revision = a.revision + 1
+    RETURNING a.id, a.account_id, a.app_id
+), told AS (
+    INSERT INTO journal (account_id, app_id, type, actor, fields)
+    SELECT account.id, collected.app_id, 'approval.requested', $7, ARRAY[collected.id::text] || $9::text[]
+    FROM collected JOIN account ON account.id = collected.account_id AND account.journal_retention IS NOT NULL AND account.erasing_at IS NULL
+)
+SELECT collected.id FROM collected
 `
 
 type CollectApprovalParams struct {
@@ -111,9 +119,11 @@ type CollectApprovalParams struct {
 	KeyID      uuid.UUID
 	Actor      string
 	Seconds    float64
+	Operations []string
 }
 
-// The approval that collects the changes of a connection. The row stays locked, so an owner decides before or after what is added.
+// The approval that collects the changes of a connection. The row stays locked, so an owner decides before or after what is added. Each call is an
+// event of the app of the connection. The fields of an event of an approval are its id and the operations.
 func (q *Queries) CollectApproval(ctx context.Context, arg CollectApprovalParams) (uuid.UUID, error) {
 	row := q.db.QueryRow(ctx, collectApproval,
 		arg.ID,
@@ -124,6 +134,7 @@ func (q *Queries) CollectApproval(ctx context.Context, arg CollectApprovalParams
 		arg.KeyID,
 		arg.Actor,
 		arg.Seconds,
+		arg.Operations,
 	)
 	var id uuid.UUID
 	err := row.Scan(&id)
@@ -216,9 +227,19 @@ func (q *Queries) DatabaseNow(ctx context.Context) (time.Time, error) {
 	return now, err
 }
 
-const decideApproval = `-- name: DecideApproval :execrows
-UPDATE approval SET state = $1, decided_at = now(), decided_by = $2::text
-WHERE id = $3 AND account_id = $4 AND state = 'waiting' AND revision = $5 AND expires_at > now()
+const decideApproval = `-- name: DecideApproval :one
+WITH decided AS (
+    UPDATE approval SET state = $1, decided_at = now(), decided_by = $2::text
+    WHERE approval.id = $3 AND approval.account_id = $4 AND approval.state = 'waiting' AND approval.revision = $5 AND approval.expires_at > now()
+    RETURNING approval.id, approval.account_id, approval.app_id, approval.actor, approval.state, approval.decided_by
+), told AS (
+    INSERT INTO journal (account_id, app_id, type, actor, fields)
+    SELECT account.id, decided.app_id, 'approval.' || decided.state,
+        (person_actor('page', '', '', decided.decided_by, account.journal_full_addresses)::jsonb || jsonb_build_object('askedBy', decided.actor::jsonb))::text,
+        ARRAY[decided.id::text] || ARRAY (SELECT DISTINCT s.operation FROM approval_step s WHERE s.approval_id = decided.id ORDER BY s.operation)
+    FROM decided JOIN account ON account.id = decided.account_id AND account.journal_retention IS NOT NULL AND account.erasing_at IS NULL
+)
+SELECT count(*) FROM decided
 `
 
 type DecideApprovalParams struct {
@@ -229,19 +250,46 @@ type DecideApprovalParams struct {
 	Revision  int32
 }
 
-// One conditional update decides. Nothing is decided about what was added after the page was shown.
+// One conditional update decides. Nothing is decided about what was added after the page was shown. The event has both: the owner who has decided as
+// its actor, and who has asked.
 func (q *Queries) DecideApproval(ctx context.Context, arg DecideApprovalParams) (int64, error) {
-	result, err := q.db.Exec(ctx, decideApproval,
+	row := q.db.QueryRow(ctx, decideApproval,
 		arg.State,
 		arg.DecidedBy,
 		arg.ID,
 		arg.AccountID,
 		arg.Revision,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const endExpiredApprovals = `-- name: EndExpiredApprovals :one
+WITH ended AS (
+    UPDATE approval SET state = 'expired' WHERE approval.id = ANY (ARRAY (
+        SELECT e.id FROM approval e WHERE e.state = 'waiting' AND e.expires_at <= $1::timestamptz ORDER BY e.expires_at, e.id LIMIT $2::int FOR UPDATE SKIP LOCKED))
+    RETURNING approval.id, approval.account_id, approval.app_id, approval.actor
+), told AS (
+    INSERT INTO journal (account_id, app_id, type, actor, fields)
+    SELECT account.id, ended.app_id, 'approval.expired', jsonb_build_object('kind', 'service', 'askedBy', ended.actor::jsonb)::text,
+        ARRAY[ended.id::text] || ARRAY (SELECT DISTINCT s.operation FROM approval_step s WHERE s.approval_id = ended.id ORDER BY s.operation)
+    FROM ended JOIN account ON account.id = ended.account_id AND account.journal_retention IS NOT NULL AND account.erasing_at IS NULL
+)
+SELECT count(*) FROM ended
+`
+
+type EndExpiredApprovalsParams struct {
+	Now   time.Time
+	Batch int32
+}
+
+// Records that nobody has decided in time, and returns of how many approvals.
+func (q *Queries) EndExpiredApprovals(ctx context.Context, arg EndExpiredApprovalsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, endExpiredApprovals, arg.Now, arg.Batch)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const endStep = `-- name: EndStep :execrows
@@ -354,6 +402,8 @@ type GrantAllowanceParams struct {
 	GrantedBy  string
 }
 
+// granted_by is the whole address of the owner, as account.owners has it, whatever the comment of its migration says: TakeAllowance returns it, and
+// what was allowed in advance ends with the ownership. Events have it as the account wants addresses.
 func (q *Queries) GrantAllowance(ctx context.Context, arg GrantAllowanceParams) error {
 	_, err := q.db.Exec(ctx, grantAllowance,
 		arg.AccountID,
@@ -367,7 +417,7 @@ func (q *Queries) GrantAllowance(ctx context.Context, arg GrantAllowanceParams) 
 }
 
 const itemToApprove = `-- name: ItemToApprove :one
-SELECT version, bytes, (deleted_at IS NOT NULL)::boolean AS deleted FROM stored_item WHERE app_id = $1 AND id = $2
+SELECT version, objects, (deleted_at IS NOT NULL)::boolean AS deleted FROM stored_item WHERE app_id = $1 AND id = $2
 `
 
 type ItemToApproveParams struct {
@@ -377,7 +427,7 @@ type ItemToApproveParams struct {
 
 type ItemToApproveRow struct {
 	Version int32
-	Bytes   int64
+	Objects media.Objects
 	Deleted bool
 }
 
@@ -385,7 +435,7 @@ type ItemToApproveRow struct {
 func (q *Queries) ItemToApprove(ctx context.Context, arg ItemToApproveParams) (ItemToApproveRow, error) {
 	row := q.db.QueryRow(ctx, itemToApprove, arg.AppID, arg.ID)
 	var i ItemToApproveRow
-	err := row.Scan(&i.Version, &i.Bytes, &i.Deleted)
+	err := row.Scan(&i.Version, &i.Objects, &i.Deleted)
 	return i, err
 }
 
@@ -500,6 +550,7 @@ INSERT INTO approval_notice (account_id, told_at) VALUES ($1::uuid, now())
 ON CONFLICT (account_id) DO UPDATE SET told_at = now() WHERE approval_notice.told_at <= now() - $2::bigint * interval '1 microsecond'
 RETURNING (SELECT account.namespace FROM account WHERE account.id = approval_notice.account_id)::text AS namespace,
     (SELECT account.name FROM account WHERE account.id = approval_notice.account_id)::text AS name,
+    (SELECT account.display_name FROM account WHERE account.id = approval_notice.account_id)::text AS display_name,
     (SELECT account.owners FROM account WHERE account.id = approval_notice.account_id)::text[] AS owners
 `
 
@@ -509,16 +560,22 @@ type TakeApprovalNoticeParams struct {
 }
 
 type TakeApprovalNoticeRow struct {
-	Namespace string
-	Name      string
-	Owners    []string
+	Namespace   string
+	Name        string
+	DisplayName string
+	Owners      []string
 }
 
 // Returns the account if its owners were told nothing for so long, and records that they are.
 func (q *Queries) TakeApprovalNotice(ctx context.Context, arg TakeApprovalNoticeParams) (TakeApprovalNoticeRow, error) {
 	row := q.db.QueryRow(ctx, takeApprovalNotice, arg.AccountID, arg.Pause)
 	var i TakeApprovalNoticeRow
-	err := row.Scan(&i.Namespace, &i.Name, &i.Owners)
+	err := row.Scan(
+		&i.Namespace,
+		&i.Name,
+		&i.DisplayName,
+		&i.Owners,
+	)
 	return i, err
 }
 

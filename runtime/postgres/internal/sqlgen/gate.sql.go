@@ -275,6 +275,7 @@ INSERT INTO gate_notice (account_id, told_at) VALUES ($1::uuid, now())
 ON CONFLICT (account_id) DO UPDATE SET told_at = now() WHERE gate_notice.told_at <= now() - $2::bigint * interval '1 microsecond'
 RETURNING (SELECT account.namespace FROM account WHERE account.id = gate_notice.account_id)::text AS namespace,
     (SELECT account.name FROM account WHERE account.id = gate_notice.account_id)::text AS name,
+    (SELECT account.display_name FROM account WHERE account.id = gate_notice.account_id)::text AS display_name,
     (SELECT account.owners FROM account WHERE account.id = gate_notice.account_id)::text[] AS owners
 `
 
@@ -284,16 +285,22 @@ type TakeNoticeParams struct {
 }
 
 type TakeNoticeRow struct {
-	Namespace string
-	Name      string
-	Owners    []string
+	Namespace   string
+	Name        string
+	DisplayName string
+	Owners      []string
 }
 
 // Returns the account if its owners were told nothing for so long, and records that they are.
 func (q *Queries) TakeNotice(ctx context.Context, arg TakeNoticeParams) (TakeNoticeRow, error) {
 	row := q.db.QueryRow(ctx, takeNotice, arg.AccountID, arg.Pause)
 	var i TakeNoticeRow
-	err := row.Scan(&i.Namespace, &i.Name, &i.Owners)
+	err := row.Scan(
+		&i.Namespace,
+		&i.Name,
+		&i.DisplayName,
+		&i.Owners,
+	)
 	return i, err
 }
 
