@@ -83,7 +83,10 @@ func (a *API) submit(w http.ResponseWriter, r *http.Request) {
 	answer := &withheld{ResponseWriter: w, header: http.Header{}}
 	a.forms.ServeHTTP(answer, a.signed(r, signature, api.UploadRoute))
 	if answer.status != http.StatusNoContent {
-		a.showWith(w, r, cmp.Or(httpapi.FromContext(r.Context()).Err(), errNotReceived))
+		failure := cmp.Or(httpapi.FromContext(r.Context()).Err(), errNotReceived)
+		r, done := httpapi.AfterBody(r)
+		defer done()
+		a.showWith(w, r, failure)
 		return
 	}
 	a.redirect(w, r)
@@ -159,12 +162,11 @@ func (a *API) errorPage(w http.ResponseWriter, r *http.Request, err error) {
 
 // fail records the error of a page for the log, sets Retry-After, and returns the status of the page.
 func fail(w http.ResponseWriter, r *http.Request, err error) int {
-	httpapi.SetError(r.Context(), err)
 	f := fault.From(err)
 	if f.Kind == fault.Busy || f.Kind == fault.Unavailable {
 		httpapi.SetRetryAfter(w.Header(), f)
 	}
-	return httpapi.StatusOf(f.Kind)
+	return httpapi.Record(r, err)
 }
 
 // errorText returns the sentence that the user reads.
