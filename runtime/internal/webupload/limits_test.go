@@ -209,6 +209,29 @@ func TestPage_BoundsGuesses(t *testing.T) {
 	rt.do(t, http.MethodGet, of.Page).MustBe(t, http.StatusTooManyRequests, "the page for the same client")
 }
 
+// What a person has opened goes on, whatever others behind the same IP address send. It ended with 429 in the middle of an upload.
+func TestPage_GuessesLockNobodyOutOfAnUpload(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t, func(o *runtimetest.ServiceConfig) { o.Limits = ratelimit.Config{Failures: 0.001, FailuresBurst: 5} })
+	opened, running := rt.request(t, runtimetest.Key(one.Key), object{}), rt.request(t, runtimetest.Key(one.Key), object{})
+	rt.shows(t, opened, http.StatusOK, "<form")
+	location := rt.create(t, running, "6")
+	for i := range 20 {
+		rt.do(t, http.MethodGet, "/media/get", runtimetest.Key(fmt.Sprintf("wrong%d", i)))
+		rt.do(t, http.MethodGet, fmt.Sprintf("/upload/mup_000%043d", i))
+	}
+	rt.do(t, http.MethodGet, "/upload/mup_000"+strings.Repeat("1", 43)).MustBe(t, http.StatusTooManyRequests, "a guess")
+	rt.part(t, location, "0", "abcdef").MustBe(t, http.StatusNoContent, "the upload")
+	rt.do(t, http.MethodPost, opened.Page, form("a.txt", "text/plain", []byte("abc"))).MustBe(t, http.StatusOK, "the form")
+	w.Counts(t, 2, "items", `SELECT count(*) FROM item`)
+	// What has ended is a guess as any other one.
+	w.Exec(t, `DELETE FROM upload_request`)
+	rt.do(t, http.MethodGet, opened.Page).MustBe(t, http.StatusNotFound, "the first look-up of an address that is gone")
+	rt.do(t, http.MethodGet, opened.Page).MustBe(t, http.StatusTooManyRequests, "the second one")
+}
+
 // So many requests of one connection wait.
 func TestRequestUpload_IsBounded(t *testing.T) {
 	t.Parallel()
