@@ -247,6 +247,12 @@ func TestRequestUpload_IsBounded(t *testing.T) {
 	}
 	login := bearer(w.session(t, one))
 	rt.request(t, login, object{}) // another connection has its own bound
+	// An upload that was begun and given up freed a place, so that the bound was none.
+	location := rt.create(t, first, "6")
+	rt.do(t, http.MethodDelete, location, tus("")).MustBe(t, http.StatusNoContent, "give the upload up")
+	if _, err := call[requested](t, rt, "request_upload", object{}, key); err == nil || !strings.Contains(err.Error(), "100 requests for a file wait already") {
+		t.Errorf("one request too many, after an upload was given up: %v", err)
+	}
 	rt.do(t, http.MethodPost, first.Page, form("a.txt", "text/plain", []byte("abc"))).MustBe(t, http.StatusOK, "the first one")
 	rt.request(t, key, object{})
 }
