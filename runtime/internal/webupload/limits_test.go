@@ -190,6 +190,26 @@ func TestRequest_IsOfItsConnection(t *testing.T) {
 	w.Counts(t, 0, "items", `SELECT count(*) FROM item`)
 }
 
+// The page names the file that was handed over, and nothing that the owner makes of it: it showed the name that the item has now.
+func TestPage_ShowsNoLaterNameOfTheFile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	key := runtimetest.Key(one.Key)
+	of := rt.request(t, key, object{})
+	rt.do(t, http.MethodPost, of.Page, form("scan.txt", "text/plain", []byte("abc"))).MustBe(t, http.StatusOK, "the form")
+	rt.shows(t, of, http.StatusOK, "scan.txt", "is stored")
+	id := rt.stateOf(t, key, of).MediaID
+	rt.do(t, http.MethodPost, "/media/seal/"+id, key).MustBe(t, http.StatusOK, "seal")
+	rt.shows(t, of, http.StatusOK, "scan.txt", "is stored")
+	rt.do(t, http.MethodPatch, "/media/"+id, key, runtimetest.Header("Content-Type", "application/json"), runtimetest.Text(`{"fileName": "dismissal.txt"}`)).MustBe(t, http.StatusOK, "rename")
+	rt.shows(t, of, http.StatusOK, "The file (3 bytes) is stored")
+	if got := rt.do(t, http.MethodGet, of.Page); strings.Contains(string(got.Body), "dismissal") || strings.Contains(string(got.Body), "scan.txt") {
+		t.Errorf("the page is %s", got.Body)
+	}
+}
+
 // A client that tries many tokens is rejected.
 func TestPage_BoundsGuesses(t *testing.T) {
 	t.Parallel()

@@ -50,7 +50,10 @@ func (a *API) showWith(w http.ResponseWriter, r *http.Request, failure error) {
 			a.errorPage(w, r, err)
 			return
 		default:
-			page.UploadedName, page.UploadedBytes = item.FileName, item.File().Bytes
+			page.UploadedBytes = item.File().Bytes
+			if asUploaded(item) {
+				page.UploadedName = item.FileName
+			}
 		}
 	}
 	status := http.StatusOK
@@ -58,6 +61,12 @@ func (a *API) showWith(w http.ResponseWriter, r *http.Request, failure error) {
 		status, page.Error = fail(w, r, failure), errorText(failure)
 	}
 	oauthhttp.WriteScriptPage(w, r, status, func(to io.Writer) error { return a.Pages.UploadRequest(to, page) })
+}
+
+// asUploaded reports whether nothing of an item was changed since its upload, but for its seal. The name that an owner gives it later is not for who
+// has the address of the request.
+func asUploaded(item media.Item) bool {
+	return item.Version == 1 || item.Version == 2 && !item.Draft()
 }
 
 // requester returns the connection that has requested the file, as it is now.
