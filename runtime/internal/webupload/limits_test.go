@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/handover"
 	"mediastack.dev/runtime/internal/ratelimit"
@@ -108,6 +109,8 @@ func TestPage_EndsWithTheConnection(t *testing.T) {
 			rt.shows(t, of, http.StatusOK, "<form")
 			end(t, one)
 			rt.shows(t, of, http.StatusGone, "is not valid anymore")
+			// The page asks the database. What has no body is answered from the cache of sessions, which a notification ends.
+			wait.Until(t, "the replica knows of the end", func() bool { return rt.do(t, http.MethodHead, location, tus("")).Status/100 == 4 })
 			for what, got := range map[string]answer{
 				"the form":      rt.do(t, http.MethodPost, of.Page, form("a.txt", "text/plain", []byte("abc"))),
 				"a program":     rt.do(t, http.MethodPost, of.UploadURL, form("a.txt", "text/plain", []byte("abc"))),
