@@ -167,10 +167,15 @@ func (e errNoAnswer) Error() string { return "the answer is " + string(e) }
 // without any credential.
 func TestEveryRoute_EndsRequestsWithoutTheirBody(t *testing.T) {
 	t.Parallel()
-	s := whole(t, "--stall-timeout=1s", "--discard-timeout=1s", "--max-connections=0", "--max-connections-per-ip=0")
+	database, s3 := testenv.Postgres(t), testenv.S3(t)
+	s := prepared(t, database, s3)
+	runtimetest.NewWith(t, database, s3).Change(t, s.tenant, func(spec *account.Spec) {
+		spec.ToolPolicy.Toolsets = []string{account.ToolsetCore, account.ToolsetHandover}
+	})
+	s.serve(t, "--stall-timeout=1s", "--discard-timeout=1s", "--max-connections=0", "--max-connections-per-ip=0")
 	var group errgroup.Group
 	group.SetLimit(400)
-	for _, to := range append(s.routes(t), route{method: http.MethodOptions, path: "*"}) {
+	for _, to := range slices.Concat(s.routes(t), s.handedRoutes(t), []route{{method: http.MethodOptions, path: "*"}}) {
 		for _, credential := range []string{"", "x-service-apikey: " + s.tenant.Key + "\r\n"} {
 			for _, framing := range []string{"Content-Length: 9", "Content-Length: 262144", "Transfer-Encoding: chunked"} {
 				for _, trickle := range []bool{false, true} {
@@ -189,9 +194,34 @@ func TestEveryRoute_EndsRequestsWithoutTheirBody(t *testing.T) {
 	must(t, group.Wait())
 }
 
+// handedRoutes returns every method of the routes of files that an assistant has requested, each with an address of its own: nobody has a key there.
+func (s *service) handedRoutes(t *testing.T) (all []route) {
+	t.Helper()
+	for _, suffix := range []string{"", "/again", "/file", "/resumable", "/resumable/01a1fd74-5f6f-7afa-be5e-3510feddacd9"} {
+		var path string
+		testwait.Until(t, "the service has started, and takes a request for a file", func() (found bool) {
+			_, _, text := s.toolCall(t, "request_upload", "{}")
+			var answer struct {
+				Result struct{ StructuredContent struct{ Page string } }
+			}
+			must(t, json.Unmarshal([]byte(text), &answer))
+			path, found = strings.CutPrefix(answer.Result.StructuredContent.Page, "http://media.test")
+			return found
+		})
+		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions} {
+			all = append(all, route{method, path + suffix})
+		}
+	}
+	return all
+}
+
 // kindFor returns a content type that the route accepts.
 func kindFor(path string) string {
 	switch {
+	case strings.HasPrefix(path, "/upload/") && strings.Contains(path, "/resumable"):
+		return "application/offset+octet-stream"
+	case strings.HasPrefix(path, "/upload/"):
+		return "multipart/form-data; boundary=x"
 	case strings.HasPrefix(path, "/media/create/resumable"):
 		return "application/offset+octet-stream"
 	case path == "/media/create":

@@ -110,6 +110,17 @@ func (c *sessionCache) wasValid(key cacheKey) bool {
 	return ok
 }
 
+// setValid records whether a credential that has no session was valid at its look-up.
+func (c *sessionCache) setValid(key cacheKey, valid bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if valid {
+		c.lastValid.Put(key, struct{}{})
+	} else {
+		c.lastValid.Delete(key)
+	}
+}
+
 func (c *sessionCache) load(ctx context.Context, key cacheKey, epoch uint64) (oauth.Session, error) {
 	var session oauth.Session
 	var err error

@@ -61,15 +61,28 @@ func (a *Authenticator) SignatureOf(request handover.Request, token handover.Tok
 		expires: request.Capability.ExpiresAt, capabilityJSON: text, assistant: request.GrantID == uuid.Nil}), nil
 }
 
-// AllowToken rejects a client that has sent too many wrong credentials, before a token is looked up. RecordWrongToken counts one.
-func (a *Authenticator) AllowToken(ctx context.Context) error {
+// AllowToken rejects a client that has sent too many wrong credentials, before a token is looked up; the zero token is one without the form of
+// any. A token that was found at its last look-up is exempt, as in lookupGuessable: guesses, and programs with an old key, do not lock out others
+// behind the same IP address, whose upload may be on its way.
+func (a *Authenticator) AllowToken(ctx context.Context, token handover.Token) error {
+	if a.sessions.wasValid(keyOfToken(token)) {
+		return nil
+	}
 	return a.limits.AllowAttempt(httpapi.FromContext(ctx).ClientIP).Err()
 }
 
-// RecordWrongToken counts a token that was not found, as any other wrong credential.
-func (a *Authenticator) RecordWrongToken(ctx context.Context) {
-	a.failures.WithLabelValues(failedInvalidSignature.reason).Inc()
-	a.limits.RecordFailure(httpapi.FromContext(ctx).ClientIP)
+// RecordToken records whether a token was found. One that was not counts as any other wrong credential.
+func (a *Authenticator) RecordToken(ctx context.Context, token handover.Token, found bool) {
+	a.sessions.setValid(keyOfToken(token), found)
+	if !found {
+		a.failures.WithLabelValues(failedInvalidSignature.reason).Inc()
+		a.limits.RecordFailure(httpapi.FromContext(ctx).ClientIP)
+	}
+}
+
+// keyOfToken returns what stands for a token among the credentials that were valid. Nothing has a session by it.
+func keyOfToken(token handover.Token) cacheKey {
+	return cacheKey{hash: account.Hash(token.Capability())}
 }
 
 // CheckRequest returns why the signature of a request is not valid: the connection that has requested the file has ended, or may not

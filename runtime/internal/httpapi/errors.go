@@ -126,10 +126,7 @@ func WriteError(w http.ResponseWriter, r *http.Request, err error) {
 // WriteErrorStatus is WriteError with a status that no kind of fault has, such as 405.
 func WriteErrorStatus(w http.ResponseWriter, r *http.Request, status int, err error) {
 	info := FromContext(r.Context())
-	SetError(r.Context(), err)
-	if status >= http.StatusInternalServerError && errors.Is(r.Context().Err(), context.Canceled) {
-		status = StatusClientClosedRequest
-	}
+	status = record(r, status, err)
 	response := DescribeStatus(status, err)
 	if status == StatusClientClosedRequest { // it reads this if it has closed its side of the connection only
 		response.Body.Detail = "the client closed the connection before the response: keep it open until the response has arrived"
@@ -146,6 +143,29 @@ func WriteErrorStatus(w http.ResponseWriter, r *http.Request, status int, err er
 		response.Body.Error = legacyErrorText(status, response.Body.Error)
 	}
 	WriteJSON(w, r, status, response.Body)
+}
+
+// Record records the error of an answer that WriteError does not write, such as a page, for the log. It returns the status of the answer.
+func Record(r *http.Request, err error) int { return record(r, StatusOf(fault.From(err).Kind), err) }
+
+// record records an error, and returns the status that it has in the log and the metrics: what follows from a client that left is no error of the
+// service.
+func record(r *http.Request, status int, err error) int {
+	SetError(r.Context(), err)
+	if status >= http.StatusInternalServerError && errors.Is(r.Context().Err(), context.Canceled) {
+		return StatusClientClosedRequest
+	}
+	return status
+}
+
+// answerTimeout bounds what an answer reads after the body of its request has failed.
+const answerTimeout = 10 * time.Second
+
+// AfterBody returns a request for the answer to a form whose body could not be read to its end. net/http ends the context of such a request, although
+// a client that was too slow is still there: the page that says so could not be made.
+func AfterBody(r *http.Request) (*http.Request, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), answerTimeout)
+	return r.WithContext(ctx), cancel
 }
 
 // WriteMethodNotAllowed answers that a route has only these methods.
@@ -231,10 +251,10 @@ func WriteOAuthError(w http.ResponseWriter, r *http.Request, status int, code st
 	response := Describe(err)
 	switch fault.From(err).Kind { //nolint:exhaustive // all others are errors of the client
 	case fault.Busy, fault.Unavailable:
-		status, code = response.Status, "temporarily_unavailable"
+		status, code = record(r, response.Status, err), "temporarily_unavailable"
 		w.Header().Set("Retry-After", strconv.Itoa(Seconds(response.RetryAfter)))
 	case fault.Internal:
-		status, code = response.Status, "server_error"
+		status, code = record(r, response.Status, err), "server_error"
 	}
 	body := map[string]string{"error": code}
 	if response.Body.Detail != "" {

@@ -207,4 +207,17 @@ func TestWriteError_SaysThatTheClientHasClosedTheConnection(t *testing.T) {
 	if w.Code != StatusClientClosedRequest || body.Error != "Client Closed Request" || body.Code != api.ErrorCodeClientClosedRequest || !strings.Contains(body.Detail, "keep it open") {
 		t.Errorf("%d %+v", w.Code, body)
 	}
+	// Answers of another form were errors of the service.
+	r = r.WithContext(NewContext(gone, &RequestInfo{}))
+	unavailable := fault.New(fault.Unavailable, "the database did not respond in time")
+	if status := Record(r, unavailable); status != StatusClientClosedRequest || FromContext(r.Context()).Err() == nil {
+		t.Errorf("the status of a page is %d", status)
+	}
+	if status := Record(r, fault.New(fault.Invalid, "the body is incomplete")); status != http.StatusBadRequest {
+		t.Errorf("the status of a page about an error of the client is %d", status)
+	}
+	w = httptest.NewRecorder()
+	if WriteOAuthError(w, r, http.StatusBadRequest, "invalid_grant", unavailable); w.Code != StatusClientClosedRequest {
+		t.Errorf("the status of an OAuth error is %d", w.Code)
+	}
 }

@@ -118,8 +118,14 @@ func (a *API) viewMedia(ctx context.Context, identity auth.Identity, args *argum
 	if err != nil {
 		return nil, err
 	}
-	// It may have been deleted or changed while the picture was made.
-	if found, err = a.deps.Items.Get(ctx, identity.Principal, id); err != nil {
+	// Meanwhile, which may be a minute, it may have been deleted, changed or rejected, and the connection may have ended.
+	if err = a.deps.Auth.CheckConnection(ctx, identity); err != nil {
+		return nil, err
+	}
+	if found, err = a.deps.Items.Get(ctx, identity.Principal, id); err == nil {
+		err = found.Readable()
+	}
+	if err != nil {
 		return nil, err
 	}
 	document := a.describe(ctx, identity, found, "An image follows. If you can't see it, say so and don't describe it."+a.viewOf(identity).when(account.UpdateMedia, " To keep a description of it, call update_media with caption."))

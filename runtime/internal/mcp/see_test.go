@@ -17,10 +17,14 @@ import (
 	"github.com/google/uuid"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/check"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/gate"
 	"mediastack.dev/runtime/internal/imaging/imagetest"
+	"mediastack.dev/runtime/internal/mcp"
 	"mediastack.dev/runtime/internal/runtimetest"
+	"mediastack.dev/runtime/oauth"
 )
 
 // seeing writes a spec with the toolset see.
@@ -188,7 +192,6 @@ func TestViewMedia_OfWhatItCannotShow(t *testing.T) {
 	}
 }
 
-// The loop that describes what has no caption: search, look, write. It ends.
 // A draft that is not checked yet, or cannot be, is shown to nobody; one that has passed is.
 func TestViewMedia_OfAFileThatIsNotChecked(t *testing.T) {
 	t.Parallel()
@@ -217,6 +220,35 @@ func TestViewMedia_OfAFileThatIsNotChecked(t *testing.T) {
 	}
 }
 
+// A picture that was made is not shown to a connection that has ended meanwhile, nor if the file may not leave the service anymore. It was: to make a
+// picture can take a minute.
+func TestViewMedia_TellsNothingToAConnectionThatHasEnded(t *testing.T) {
+	t.Parallel()
+	var meanwhile func()
+	w := newWorld(t)
+	rt := w.replica(t, withImages, func(o *options) { o.Prepare = func(api *mcp.API) { api.AfterView(func() { meanwhile() }) } })
+	one := w.tenant(t, "seeing", seeing)
+	id := rt.upload(t, one.Key, "a.png", imagetest.PNG(imagetest.Picture(60, 40)))
+	for _, c := range []struct{ end, undo, says string }{
+		{`UPDATE oauth_grant SET revoked_at = now()`, `UPDATE oauth_grant SET revoked_at = NULL`, "the connection has ended"},
+		{`UPDATE account SET suspended = true`, `UPDATE account SET suspended = false`, "the connection has ended"},
+		{`UPDATE stored_item SET gate_state = 3`, `UPDATE stored_item SET gate_state = 0`, "is not checked for malware yet"},
+		{`SELECT 1`, `SELECT 1`, "An image follows"},
+	} {
+		token := bearer(w.Session(t, one, oauth.Scopes()...))
+		run := func(statement string) {
+			must(t, check.ErrorOf(testenv.Connections(t, w.Database.DatabaseURL).Exec(t.Context(), statement)))
+		}
+		meanwhile = func() { run(c.end) }
+		got := rt.post(t, callBody(t, "view_media", object{"mediaId": id}), token)
+		if shown := bytes.Contains(got.Body, []byte(`"type":"image"`)); shown != (c.end == c.undo) || !bytes.Contains(got.Body, []byte(c.says)) {
+			t.Errorf("%s: %d %s", c.end, got.Status, got.Body)
+		}
+		run(c.undo)
+	}
+}
+
+// The loop that describes what has no caption: search, look, write. It ends.
 func TestViewMedia_DescribesWhatHasNoCaption(t *testing.T) {
 	t.Parallel()
 	w, _, rt := withTenant(t, withImages)

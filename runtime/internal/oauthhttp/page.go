@@ -115,12 +115,11 @@ func (a *API) errorPage(w http.ResponseWriter, r *http.Request, err error, typed
 
 // Fail records the error of a page for the log, sets Retry-After, and returns the status of the page.
 func (a *API) Fail(w http.ResponseWriter, r *http.Request, err error) int {
-	httpapi.SetError(r.Context(), err)
 	f := fault.From(err)
 	if f.Kind == fault.Busy || f.Kind == fault.Unavailable {
 		httpapi.SetRetryAfter(w.Header(), f)
 	}
-	return httpapi.StatusOf(f.Kind)
+	return httpapi.Record(r, err)
 }
 
 // errorText returns the sentence that the user reads, with the time after which to retry.

@@ -1,6 +1,7 @@
 package webfiles
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/rest/multipartform"
 	"mediastack.dev/runtime/media"
@@ -29,6 +31,11 @@ func (a *API) uploadFile(w http.ResponseWriter, r *http.Request) {
 	}
 	keepDraft := r.URL.Query().Get("draft") == "1"
 	item, typed, err := a.receiveFile(w, r, o, keepDraft)
+	if err != nil {
+		var done context.CancelFunc
+		r, done = httpapi.AfterBody(r)
+		defer done()
+	}
 	o.session = a.Login.ExtendLogin(w, r, o.session, began) // a long upload is use
 	if err == nil && !keepDraft {
 		if item, err = a.Media.Seal(r.Context(), o.principal, item.ID); err != nil && !fault.Is(err, fault.Rejected) {

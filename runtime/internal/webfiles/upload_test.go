@@ -3,6 +3,7 @@ package webfiles_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -115,9 +116,11 @@ func TestFiles_RejectedUploadsShowThePageAgain(t *testing.T) {
 			runtimetest.Expect(r.Header)
 			var response *http.Response
 			if response, err = b.HTTP.Do(r); err == nil {
+				page, _ := io.ReadAll(response.Body)
 				_ = response.Body.Close()
-				if response.StatusCode < 400 {
-					err = fmt.Errorf("answered %d", response.StatusCode)
+				// The session was not found with the context of a request that had ended.
+				if response.StatusCode != http.StatusBadRequest || !strings.Contains(string(page), "The upload made no progress for too long") {
+					t.Errorf("the client that stalled is answered %d %s", response.StatusCode, page)
 				}
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv/wait"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/handover"
 	"mediastack.dev/runtime/internal/ratelimit"
@@ -109,6 +110,8 @@ func TestPage_EndsWithTheConnection(t *testing.T) {
 			rt.shows(t, of, http.StatusOK, "<form")
 			end(t, one)
 			rt.shows(t, of, http.StatusGone, "is not valid anymore")
+			// The page asks the database. What has no body is answered from the cache of sessions, which a notification ends.
+			wait.Until(t, "the replica knows of the end", func() bool { return rt.do(t, http.MethodHead, location, tus("")).Status/100 == 4 })
 			for what, got := range map[string]answer{
 				"the form":      rt.do(t, http.MethodPost, of.Page, form("a.txt", "text/plain", []byte("abc"))),
 				"a program":     rt.do(t, http.MethodPost, of.UploadURL, form("a.txt", "text/plain", []byte("abc"))),
@@ -191,6 +194,26 @@ func TestRequest_IsOfItsConnection(t *testing.T) {
 	w.Counts(t, 0, "items", `SELECT count(*) FROM item`)
 }
 
+// The page names the file that was handed over, and nothing that the owner makes of it: it showed the name that the item has now.
+func TestPage_ShowsNoLaterNameOfTheFile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	key := runtimetest.Key(one.Key)
+	of := rt.request(t, key, object{})
+	rt.do(t, http.MethodPost, of.Page, form("scan.txt", "text/plain", []byte("abc"))).MustBe(t, http.StatusOK, "the form")
+	rt.shows(t, of, http.StatusOK, "scan.txt", "is stored")
+	id := rt.stateOf(t, key, of).MediaID
+	rt.do(t, http.MethodPost, "/media/seal/"+id, key).MustBe(t, http.StatusOK, "seal")
+	rt.shows(t, of, http.StatusOK, "scan.txt", "is stored")
+	rt.do(t, http.MethodPatch, "/media/"+id, key, runtimetest.Header("Content-Type", "application/json"), runtimetest.Text(`{"fileName": "dismissal.txt"}`)).MustBe(t, http.StatusOK, "rename")
+	rt.shows(t, of, http.StatusOK, "The file (3 bytes) is stored")
+	if got := rt.do(t, http.MethodGet, of.Page); strings.Contains(string(got.Body), "dismissal") || strings.Contains(string(got.Body), "scan.txt") {
+		t.Errorf("the page is %s", got.Body)
+	}
+}
+
 // A client that tries many tokens is rejected.
 func TestPage_BoundsGuesses(t *testing.T) {
 	t.Parallel()
@@ -210,6 +233,29 @@ func TestPage_BoundsGuesses(t *testing.T) {
 	rt.do(t, http.MethodGet, of.Page).MustBe(t, http.StatusTooManyRequests, "the page for the same client")
 }
 
+// What a person has opened goes on, whatever others behind the same IP address send. It ended with 429 in the middle of an upload.
+func TestPage_GuessesLockNobodyOutOfAnUpload(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t, func(o *runtimetest.ServiceConfig) { o.Limits = ratelimit.Config{Failures: 0.001, FailuresBurst: 5} })
+	opened, running := rt.request(t, runtimetest.Key(one.Key), object{}), rt.request(t, runtimetest.Key(one.Key), object{})
+	rt.shows(t, opened, http.StatusOK, "<form")
+	location := rt.create(t, running, "6")
+	for i := range 20 {
+		rt.do(t, http.MethodGet, "/media/get", runtimetest.Key(fmt.Sprintf("wrong%d", i)))
+		rt.do(t, http.MethodGet, fmt.Sprintf("/upload/mup_000%043d", i))
+	}
+	rt.do(t, http.MethodGet, "/upload/mup_000"+strings.Repeat("1", 43)).MustBe(t, http.StatusTooManyRequests, "a guess")
+	rt.part(t, location, "0", "abcdef").MustBe(t, http.StatusNoContent, "the upload")
+	rt.do(t, http.MethodPost, opened.Page, form("a.txt", "text/plain", []byte("abc"))).MustBe(t, http.StatusOK, "the form")
+	w.Counts(t, 2, "items", `SELECT count(*) FROM item`)
+	// What has ended is a guess as any other one.
+	w.Exec(t, `DELETE FROM upload_request`)
+	rt.do(t, http.MethodGet, opened.Page).MustBe(t, http.StatusNotFound, "the first look-up of an address that is gone")
+	rt.do(t, http.MethodGet, opened.Page).MustBe(t, http.StatusTooManyRequests, "the second one")
+}
+
 // So many requests of one connection wait.
 func TestRequestUpload_IsBounded(t *testing.T) {
 	t.Parallel()
@@ -225,6 +271,12 @@ func TestRequestUpload_IsBounded(t *testing.T) {
 	}
 	login := bearer(w.session(t, one))
 	rt.request(t, login, object{}) // another connection has its own bound
+	// An upload that was begun and given up freed a place, so that the bound was none.
+	location := rt.create(t, first, "6")
+	rt.do(t, http.MethodDelete, location, tus("")).MustBe(t, http.StatusNoContent, "give the upload up")
+	if _, err := call[requested](t, rt, "request_upload", object{}, key); err == nil || !strings.Contains(err.Error(), "100 requests for a file wait already") {
+		t.Errorf("one request too many, after an upload was given up: %v", err)
+	}
 	rt.do(t, http.MethodPost, first.Page, form("a.txt", "text/plain", []byte("abc"))).MustBe(t, http.StatusOK, "the first one")
 	rt.request(t, key, object{})
 }

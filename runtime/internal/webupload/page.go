@@ -50,7 +50,10 @@ func (a *API) showWith(w http.ResponseWriter, r *http.Request, failure error) {
 			a.errorPage(w, r, err)
 			return
 		default:
-			page.UploadedName, page.UploadedBytes = item.FileName, item.File().Bytes
+			page.UploadedBytes = item.File().Bytes
+			if asUploaded(item) {
+				page.UploadedName = item.FileName
+			}
 		}
 	}
 	status := http.StatusOK
@@ -58,6 +61,12 @@ func (a *API) showWith(w http.ResponseWriter, r *http.Request, failure error) {
 		status, page.Error = fail(w, r, failure), errorText(failure)
 	}
 	oauthhttp.WriteScriptPage(w, r, status, func(to io.Writer) error { return a.Pages.UploadRequest(to, page) })
+}
+
+// asUploaded reports whether nothing of an item was changed since its upload, but for its seal. The name that an owner gives it later is not for who
+// has the address of the request.
+func asUploaded(item media.Item) bool {
+	return item.Version == 1 || item.Version == 2 && !item.Draft()
 }
 
 // requester returns the connection that has requested the file, as it is now.
@@ -83,7 +92,10 @@ func (a *API) submit(w http.ResponseWriter, r *http.Request) {
 	answer := &withheld{ResponseWriter: w, header: http.Header{}}
 	a.forms.ServeHTTP(answer, a.signed(r, signature, api.UploadRoute))
 	if answer.status != http.StatusNoContent {
-		a.showWith(w, r, cmp.Or(httpapi.FromContext(r.Context()).Err(), errNotReceived))
+		failure := cmp.Or(httpapi.FromContext(r.Context()).Err(), errNotReceived)
+		r, done := httpapi.AfterBody(r)
+		defer done()
+		a.showWith(w, r, failure)
 		return
 	}
 	a.redirect(w, r)
@@ -159,12 +171,11 @@ func (a *API) errorPage(w http.ResponseWriter, r *http.Request, err error) {
 
 // fail records the error of a page for the log, sets Retry-After, and returns the status of the page.
 func fail(w http.ResponseWriter, r *http.Request, err error) int {
-	httpapi.SetError(r.Context(), err)
 	f := fault.From(err)
 	if f.Kind == fault.Busy || f.Kind == fault.Unavailable {
 		httpapi.SetRetryAfter(w.Header(), f)
 	}
-	return httpapi.StatusOf(f.Kind)
+	return httpapi.Record(r, err)
 }
 
 // errorText returns the sentence that the user reads.

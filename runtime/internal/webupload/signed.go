@@ -20,17 +20,19 @@ var errNoRequest = fault.New(fault.NotFound, "This address does not exist, or it
 
 // find returns the request of a token, and its upload signature. Wrong tokens count as any wrong credential of the client.
 func (a *API) find(r *http.Request) (handover.Found, string, error) {
-	if err := a.Auth.AllowToken(r.Context()); err != nil {
+	token, ok := handover.ParseToken(chi.URLParam(r, "token"))
+	if err := a.Auth.AllowToken(r.Context(), token); err != nil {
 		return handover.Found{}, "", err
 	}
-	token, ok := handover.ParseToken(chi.URLParam(r, "token"))
 	if !ok {
-		a.Auth.RecordWrongToken(r.Context())
+		a.Auth.RecordToken(r.Context(), token, false)
 		return handover.Found{}, "", errNoRequest
 	}
 	found, err := a.Requests.Of(r.Context(), token)
+	if err == nil || fault.Is(err, fault.NotFound) {
+		a.Auth.RecordToken(r.Context(), token, err == nil)
+	}
 	if fault.Is(err, fault.NotFound) {
-		a.Auth.RecordWrongToken(r.Context())
 		return handover.Found{}, "", errNoRequest
 	}
 	if err != nil {

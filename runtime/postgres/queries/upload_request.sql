@@ -1,12 +1,13 @@
 -- Files that assistants request of a person (docs/decisions/0059).
 
 -- name: InsertUploadRequest :execrows
--- No row: too many requests of the connection wait.
+-- No row: too many requests of the connection wait. One whose upload was given up waits again.
 INSERT INTO upload_request (id, account_id, app_id, key_id, grant_id, connection, capability_id, capability, created_at, expires_at)
 SELECT sqlc.arg(id)::uuid, sqlc.arg(account_id)::uuid, sqlc.arg(app_id)::uuid, sqlc.arg(key_id)::uuid, sqlc.narg(grant_id)::uuid, sqlc.arg(connection)::text,
     sqlc.arg(capability_id)::bytea, sqlc.arg(capability)::jsonb, sqlc.arg(created_at)::timestamptz, sqlc.arg(expires_at)::timestamptz
-WHERE (SELECT count(*) FROM upload_request r WHERE r.account_id = sqlc.arg(account_id)::uuid AND r.connection = sqlc.arg(connection)::text
-    AND r.expires_at > sqlc.arg(created_at)::timestamptz AND r.item_id IS NULL) < sqlc.arg(most)::int;
+WHERE (SELECT count(*) FROM upload_request r LEFT JOIN capability_use u ON u.id = r.capability_id
+    WHERE r.account_id = sqlc.arg(account_id)::uuid AND r.connection = sqlc.arg(connection)::text
+    AND r.expires_at > sqlc.arg(created_at)::timestamptz AND coalesce(u.uses, 0) = 0) < sqlc.arg(most)::int;
 
 -- name: LockUploadRequests :exec
 -- Requests of one connection are counted one after the other.

@@ -28,7 +28,7 @@ type UploadRequestPage struct {
 	// Received and Length are bytes of a resumable upload that is on its way. Length is 0 while it is not known.
 	Received, Length int64
 	Resumable        bool
-	// UploadedName and UploadedBytes are those of the file that was handed over.
+	// UploadedName and UploadedBytes are those of the file that was handed over. The name is empty if it is not for who has the address.
 	UploadedName  string
 	UploadedBytes int64
 	Error         string

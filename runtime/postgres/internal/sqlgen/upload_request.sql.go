@@ -113,8 +113,9 @@ const insertUploadRequest = `-- name: InsertUploadRequest :execrows
 INSERT INTO upload_request (id, account_id, app_id, key_id, grant_id, connection, capability_id, capability, created_at, expires_at)
 SELECT $1::uuid, $2::uuid, $3::uuid, $4::uuid, $5::uuid, $6::text,
     $7::bytea, $8::jsonb, $9::timestamptz, $10::timestamptz
-WHERE (SELECT count(*) FROM upload_request r WHERE r.account_id = $2::uuid AND r.connection = $6::text
-    AND r.expires_at > $9::timestamptz AND r.item_id IS NULL) < $11::int
+WHERE (SELECT count(*) FROM upload_request r LEFT JOIN capability_use u ON u.id = r.capability_id
+    WHERE r.account_id = $2::uuid AND r.connection = $6::text
+    AND r.expires_at > $9::timestamptz AND coalesce(u.uses, 0) = 0) < $11::int
 `
 
 type InsertUploadRequestParams struct {
@@ -132,7 +133,7 @@ type InsertUploadRequestParams struct {
 }
 
 // Files that assistants request of a person (docs/decisions/0059).
-// No row: too many requests of the connection wait.
+// No row: too many requests of the connection wait. One whose upload was given up waits again.
 func (q *Queries) InsertUploadRequest(ctx context.Context, arg InsertUploadRequestParams) (int64, error) {
 	result, err := q.db.Exec(ctx, insertUploadRequest,
 		arg.ID,
