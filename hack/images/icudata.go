@@ -86,7 +86,8 @@ func icuData(path string) (soname, symbol string, err error) {
 		return "", "", err
 	}
 	for _, one := range all {
-		if one.Section == elf.SHN_UNDEF {
+		// Libraries for arm64 list their sections, too, as local symbols without a name.
+		if one.Section == elf.SHN_UNDEF || elf.ST_BIND(one.Info) == elf.STB_LOCAL {
 			continue
 		}
 		if symbol != "" || !strings.HasPrefix(one.Name, "icudt") || !strings.HasSuffix(one.Name, icuDataSymbol) {
