@@ -31,6 +31,8 @@ func releaseTo(t *testing.T, version string, more ...string) (folder, output str
 var (
 	imageLine = regexp.MustCompile(`(?m)^ *(?:- )?image: (.*)$`)
 	kindLine  = regexp.MustCompile(`(?m)^kind: `)
+	// fileOfRelease matches what documents call the files of v0.1.0.
+	fileOfRelease = regexp.MustCompile(`[\w$-]*0\.1\.0[\w-]*\.(?:spdx\.json|tar\.gz|tar|tgz)`)
 )
 
 func TestRelease_HasItsVersionEverywhere(t *testing.T) {
@@ -64,6 +66,18 @@ func TestRelease_HasItsVersionEverywhere(t *testing.T) {
 	got := names(t, folder)
 	if !slices.Equal(got, want) {
 		t.Fatalf("it has the files %q, not %q", got, want)
+	}
+
+	// The pages for admins name these files.
+	for _, page := range []string{"guides/install.md", "guides/try-on-kind.md", "guides/gitops-install.md", "guides/operate.md", "reference/images.md", "reference/kubectl-mediastack.md"} {
+		for _, named := range fileOfRelease.FindAllString(string(read(t, filepath.Join("../../docs", page))), -1) {
+			for _, name := range imageNames {
+				is := strings.NewReplacer("v0.1.0", version, "0.1.0", version[1:], "$name", name, "NAME", name, "OS-ARCH", platform, "linux-ARCH", platform, "linux-amd64", platform, "linux-arm64", platform, "darwin-arm64", platform).Replace(named)
+				if !slices.Contains(got, is) {
+					t.Errorf("docs/%s names the file %s, which no release has", page, named)
+				}
+			}
+		}
 	}
 
 	sums := string(read(t, filepath.Join(folder, "SHA256SUMS")))
