@@ -1,12 +1,16 @@
 package main
 
 import (
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
 
@@ -119,7 +123,8 @@ func TestOLM_TheBundleIsAcceptedAndComplete(t *testing.T) {
 	must(t, err)
 	text, err := os.ReadFile(filepath.Join(folder, "manifests", "mediastack.clusterserviceversion.yaml"))
 	must(t, err)
-	for _, want := range []string{"name: mediastack.v1.2.3\n", "operatorframework.io/arch.arm64: supported", "serviceAccountName: mediastack-runtime", "kind: MediaWebhook\n",
+	permitted(t, text)
+	for _, want := range []string{"name: mediastack.v1.2.3\n", "minKubeVersion: 1.30.0\n", "mediatype: image/svg+xml\n", "operatorframework.io/arch.arm64: supported", "serviceAccountName: mediastack-runtime", "kind: MediaWebhook\n",
 		"replaces: mediastack.v1.2.2\n", "olm.skipRange: '>=1.1.0 <1.2.3'\n",
 		"image: registry.example.org/mediastack/operator@sha256:aaaa", "image: registry.example.org/mediastack/runtime@sha256:bbbb"} {
 		if !strings.Contains(string(text), want) {
@@ -144,6 +149,57 @@ func TestOLM_TheBundleIsAcceptedAndComplete(t *testing.T) {
 	must(t, err)
 	if !strings.Contains(string(annotations), "channels.v1: stable\n") {
 		t.Errorf("the annotations are %s", annotations)
+	}
+}
+
+// permitted fails the test unless a ClusterServiceVersion has the rules of every role that config/default binds, for the same account, and no others.
+func permitted(t *testing.T, text []byte) {
+	t.Helper()
+	type granted struct {
+		ServiceAccountName string
+		Rules              []rbacv1.PolicyRule
+	}
+	var csv struct {
+		Spec struct {
+			Install struct {
+				Spec struct{ Permissions, ClusterPermissions []granted }
+			}
+		}
+	}
+	must(t, yaml.Unmarshal(text, &csv))
+	got := map[string]int{}
+	add := func(to map[string]int, scope string, rules []rbacv1.PolicyRule, account string) {
+		for _, rule := range rules {
+			to[fmt.Sprint(scope, " ", account, " ", rule.String())]++
+		}
+	}
+	for _, one := range csv.Spec.Install.Spec.Permissions {
+		add(got, "Role", one.Rules, one.ServiceAccountName)
+	}
+	for _, one := range csv.Spec.Install.Spec.ClusterPermissions {
+		add(got, "ClusterRole", one.Rules, one.ServiceAccountName)
+	}
+	rendered, err := exec.CommandContext(t.Context(), os.Getenv("KUBECTL"), "kustomize", "../../config/default").Output()
+	must(t, err)
+	all, err := objects(rendered)
+	must(t, err)
+	rules, want := map[string][]rbacv1.PolicyRule{}, map[string]int{}
+	for _, object := range all {
+		var role rbacv1.ClusterRole
+		if object.GetKind() == "Role" || object.GetKind() == "ClusterRole" {
+			must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role))
+			rules[object.GetKind()+" "+object.GetName()] = role.Rules
+		}
+	}
+	for _, object := range all {
+		var binding rbacv1.ClusterRoleBinding
+		if object.GetKind() == "RoleBinding" || object.GetKind() == "ClusterRoleBinding" {
+			must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &binding))
+			add(want, strings.TrimSuffix(object.GetKind(), "Binding"), rules[binding.RoleRef.Kind+" "+binding.RoleRef.Name], binding.Subjects[0].Name)
+		}
+	}
+	if !maps.Equal(got, want) || len(want) < 10 {
+		t.Errorf("the bundle permits %v, and config/default %v", got, want)
 	}
 }
 
