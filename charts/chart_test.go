@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"mediastack.dev/hack/testenv"
@@ -208,6 +209,86 @@ func TestNotes_CountTheConnectionsToPostgreSQL(t *testing.T) {
 			t.Errorf("%s: %v%s", values, err, notes)
 		}
 	}
+}
+
+// What pods wait for and nothing makes is named in the notes, so that nobody has to look for it.
+func TestNotes_NameWhatIsToBeMadeByHand(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"default":       required,
+		"everything":    append(append(slices.Clone(required), renderings["everything"]...), "--set-json=runtime.extraVolumes=[]", "--set-json=runtime.extraVolumeMounts=[]"),
+		"trial":         append(slices.Clone(required), "--set=trial.enabled=true"),
+		"own authority": append(slices.Clone(required), "--set=trustedCA.secretName=pg-ca"),
+		"metrics":       append(slices.Clone(required), "--set=metrics.tls.enabled=true,metrics.tokenSecretName=scrape,tls.secretName=media-tls"),
+	} {
+		out, err := helm(t, append([]string{"install", release, chart(t), "--namespace", namespace, "--dry-run=client"}, args...)...)
+		must(t, err)
+		_, manifest, _ := strings.Cut(out, "\nMANIFEST:\n")
+		manifest, notes, ok := strings.Cut(manifest, "\nNOTES:\n")
+		if !ok {
+			t.Fatalf("%s: there are no notes", name)
+		}
+		made, needed := map[string]bool{}, map[string]bool{}
+		for _, object := range kubetest.ParseManifests(t, manifest) {
+			switch object.GetKind() {
+			case "Secret", "ConfigMap":
+				made[object.GetName()] = true
+			case "Certificate":
+				secret, _, err := unstructured.NestedString(object.Object, "spec", "secretName")
+				must(t, err)
+				made[secret] = true
+			}
+			if spec, ok := podSpec(t, object); ok {
+				for _, one := range demanded(spec) {
+					needed[one] = true
+				}
+			}
+		}
+		for one := range needed {
+			if !made[one] && !strings.Contains(notes, "\n  "+one+": ") {
+				t.Errorf("%s: the notes do not name %s:\n%s", name, one, notes)
+			}
+		}
+		if len(needed) < 1 {
+			t.Errorf("%s: the pods need nothing", name)
+		}
+	}
+}
+
+// demanded returns the names of the Secrets and ConfigMaps without which a pod does not start.
+func demanded(spec corev1.PodSpec) (all []string) {
+	must := func(name string, optional *bool) {
+		if optional == nil || !*optional {
+			all = append(all, name)
+		}
+	}
+	for _, volume := range spec.Volumes {
+		if volume.Secret != nil {
+			must(volume.Secret.SecretName, volume.Secret.Optional)
+		}
+		if volume.ConfigMap != nil {
+			must(volume.ConfigMap.Name, volume.ConfigMap.Optional)
+		}
+	}
+	for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
+		for _, variable := range container.Env {
+			if from := variable.ValueFrom; from != nil && from.SecretKeyRef != nil {
+				must(from.SecretKeyRef.Name, from.SecretKeyRef.Optional)
+			}
+			if from := variable.ValueFrom; from != nil && from.ConfigMapKeyRef != nil {
+				must(from.ConfigMapKeyRef.Name, from.ConfigMapKeyRef.Optional)
+			}
+		}
+		for _, from := range container.EnvFrom {
+			if from.SecretRef != nil {
+				must(from.SecretRef.Name, from.SecretRef.Optional)
+			}
+			if from.ConfigMapRef != nil {
+				must(from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
+			}
+		}
+	}
+	return all
 }
 
 // The message about a setting that has its own value names one that exists.

@@ -30,6 +30,7 @@ type scraped struct {
 	t       *testing.T
 	address string
 	client  *http.Client
+	expires time.Time // the certificate
 }
 
 // get returns the status and the body of a path, and the protocol's error.
@@ -59,15 +60,25 @@ func (s *scraped) is(want int, path, token string) string {
 	return body
 }
 
-// mounted writes what a Secret of the certificate would mount, and returns a client that trusts it alone.
-func mounted(t *testing.T, dir, host string) *http.Client {
+// mounted writes what a Secret of the certificate would mount, and returns a program at an address with a client that trusts it alone.
+func mounted(t *testing.T, dir, host, address string) *scraped {
 	t.Helper()
-	certificate, key := testenv.Certificate(t, host, time.Now().Add(time.Hour))
+	expires := time.Now().Add(time.Hour)
+	certificate, key := testenv.Certificate(t, host, expires)
 	must(t, os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600))
 	must(t, os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600))
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(certificate)
-	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS12}}}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS12}}}
+	return &scraped{t, address, client, expires}
+}
+
+// shows fails the test if metrics lack the time at which the certificate expires.
+func (s *scraped) shows(metric, metrics string) {
+	s.t.Helper()
+	if line := fmt.Sprintf("\n%s %v\n", metric, float64(s.expires.Unix())); !strings.Contains(metrics, line) {
+		s.t.Errorf("the metrics have no line %q", line)
+	}
 }
 
 // token returns a token of a service account, as its pod has one.
@@ -100,18 +111,14 @@ func TestMetrics_ByTLSAreForThoseThatMayReadThem(t *testing.T) {
 	managing.is(http.StatusUnauthorized, "/metrics", "")
 	managing.is(http.StatusUnauthorized, "/metrics", "not-a-token")
 	managing.is(http.StatusForbidden, "/metrics", other)
-	if body := managing.is(http.StatusOK, "/metrics", reader); !strings.Contains(body, "mediastack_build_info{") {
-		t.Errorf("there are no metrics: %.200s", body)
-	}
+	managing.shows("mediastack_operator_tls_certificate_not_after_timestamp_seconds", managing.is(http.StatusOK, "/metrics", reader))
 
 	first, second := strings.Repeat("a", 16), strings.Repeat("b", 32)
 	serving.is(http.StatusOK, "/readyz", "")
 	serving.is(http.StatusUnauthorized, "/metrics", "")
 	serving.is(http.StatusUnauthorized, "/metrics", reader)
 	serving.is(http.StatusUnauthorized, "/metrics", second)
-	if body := serving.is(http.StatusOK, "/metrics", first); !strings.Contains(body, "mediastack_build_info{") {
-		t.Errorf("there are no metrics: %.200s", body)
-	}
+	serving.shows("mediastack_admin_tls_certificate_not_after_timestamp_seconds", serving.is(http.StatusOK, "/metrics", first))
 	serving.rotate(first + "\n" + second)
 	serving.is(http.StatusOK, "/metrics", first)
 	serving.is(http.StatusOK, "/metrics", second)
@@ -146,7 +153,7 @@ func certificateIn(t *testing.T, container corev1.Container, dir string) (all []
 func (c *cluster) managing(fullname string) *scraped {
 	c.t.Helper()
 	dir := testenv.TempDir(c.t)
-	s := &scraped{t: c.t, address: "127.0.0.1:" + strconv.Itoa(testenv.FreePort(c.t)), client: mounted(c.t, dir, fullname+"-operator-metrics.scraped.svc")}
+	s := mounted(c.t, dir, fullname+"-operator-metrics.scraped.svc", "127.0.0.1:"+strconv.Itoa(testenv.FreePort(c.t)))
 	pod := c.pod(&appsv1.Deployment{}, fullname+"-operator")
 	container := pod.Containers[0]
 	_, err := testenv.Group(c.t).Start(c.t.Context(), testenv.Spec{
@@ -187,7 +194,7 @@ func (c *cluster) serving(fullname string) *rotating {
 		}
 	}
 	admin := "127.0.0.1:" + strconv.Itoa(testenv.FreePort(c.t))
-	r := &rotating{&scraped{t: c.t, address: admin, client: mounted(c.t, dir, fullname+"-runtime-metrics.scraped.svc")}, filepath.Join(dir, "token")}
+	r := &rotating{mounted(c.t, dir, fullname+"-runtime-metrics.scraped.svc", admin), filepath.Join(dir, "token")}
 	r.rotate(strings.Repeat("a", 16))
 	_, err := testenv.Group(c.t).Start(c.t.Context(), testenv.Spec{
 		Name: "runtime", Path: testenv.Binary(c.t, "mediastack-runtime"), Args: container.Args, LogFile: filepath.Join(dir, "runtime.log"),

@@ -4,11 +4,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/hack/testenv"
@@ -69,6 +71,22 @@ func TestInstallYAML_IsAppliedByOneCommand(t *testing.T) {
 	if strings.Contains(again, " created\n") {
 		t.Errorf("applied again, it creates something:\n%s", again)
 	}
+	// The samples, which the chart and the bundle for the Operator Lifecycle Manager show as examples.
+	samples := filepath.Join(testenv.RepoRoot(t), "config", "samples")
+	shown := []string{filepath.Join(samples, "namespace.yaml")}
+	for _, pattern := range []string{"media*.yaml", "*/media*.yaml"} {
+		found, err := filepath.Glob(filepath.Join(samples, pattern))
+		must(t, err)
+		shown = append(shown, found...)
+	}
+	for _, sample := range shown {
+		if out, err := exec.CommandContext(t.Context(), testenv.Kubectl(t), "--kubeconfig", plane.Kubeconfig(), "apply", "-f", sample).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", sample, err, out)
+		}
+	}
+	if len(shown) != 4 {
+		t.Errorf("there are the samples %q", shown)
+	}
 	for _, image := range []string{"registry.example.org/team/mediastack/operator:v1.2.3", "registry.example.org/team/mediastack/runtime:v1.2.3"} {
 		if !strings.Contains(string(text), "image: "+image+"\n") {
 			t.Errorf("nothing runs %s", image)
@@ -79,6 +97,46 @@ func TestInstallYAML_IsAppliedByOneCommand(t *testing.T) {
 	must(t, c.List(t.Context(), &namespaces, client.MatchingLabels{corev1.LabelMetadataName: namespace}))
 	if len(namespaces.Items) != 1 || namespaces.Items[0].Labels["pod-security.kubernetes.io/enforce"] != "restricted" {
 		t.Errorf("the namespace is %+v", namespaces.Items)
+	}
+}
+
+// edits matches the commands of install.md that change install.yaml.
+var edits = regexp.MustCompile("(?s)```sh TestInstallYAML_IsEditedAsDocumented\n(.*?)```")
+
+// Who has a release alone edits the file: afterwards it has no URL and no registry of an example.
+func TestInstallYAML_IsEditedAsDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "docs", "guides", "install.md"))
+	must(t, err)
+	commands := edits.FindSubmatch(page)
+	if commands == nil {
+		t.Fatal("install.md has no such commands")
+	}
+	folder := manifests(t, "v1.2.3")
+	command := exec.CommandContext(t.Context(), "bash", "-ec", string(commands[1]))
+	command.Dir = folder
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "install.yaml"))
+	must(t, err)
+	all := kubetest.ParseManifests(t, string(text))
+	var settings *unstructured.Unstructured
+	for _, object := range all {
+		if object.GetKind() == "ConfigMap" {
+			settings = object
+		}
+	}
+	if settings == nil {
+		t.Fatal("install.yaml has no ConfigMap")
+	}
+	data, _, err := unstructured.NestedStringMap(settings.Object, "data")
+	must(t, err)
+	if data["SERVICE_BASE_URL"] != "https://media.your-domain.org" || data["SERVICE_S3_ENDPOINT"] != "https://s3.your-domain.org" {
+		t.Errorf("the settings are %v", data)
+	}
+	if strings.Contains(string(text), "image: mediastack/") || strings.Count(string(text), "image: registry.your-domain.org/mediastack/") != 4 {
+		t.Errorf("an image has no registry")
 	}
 }
 

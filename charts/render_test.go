@@ -120,6 +120,7 @@ func TestRender_IsAcceptedByAnAPIServer(t *testing.T) {
 	for _, name := range clusters {
 		all[name] = valuesFor(t, name)
 	}
+	all["try"] = valuesFor(t, "kind", "--set=trial.enabled=true") // docs/guides/try-on-kind.md
 	// `everything` has its monitors in this namespace.
 	must(t, client.IgnoreAlreadyExists(newCluster(t, kubetest.Shared(t), "render").Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "monitoring"}})))
 	for name, args := range all {

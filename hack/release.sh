@@ -70,4 +70,6 @@ if [ -e "$dist" ]; then mv -T "$dist" "$work/former"; fi
 mv -T "$work/dist" "$dist"
 echo "release $version:" && ls -l "$dist"
 [ -n "${SIGNING_KEY:-}" ] || echo "release: nothing is signed: SIGNING_KEY=cosign.key names a private key (docs/reference/images.md#sign)"
+echo "release: load an image on this machine with \`docker load --input FILE-linux-ARCH.tar\`, on a node with \`ctr -n k8s.io images import FILE-linux-ARCH.tar\`; copy images.txt to a registry as docs/reference/images.md#mirror says"
+echo "release: install it as docs/guides/install.md says, or try it as docs/guides/try-on-kind.md says"
 echo "release: it took $SECONDS s"

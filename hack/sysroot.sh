@@ -24,15 +24,14 @@ trap 'rm -rf "$new"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# An apt of its own: no architecture is added to that of the machine. It has the machine's sources, proxies and keys.
+# An apt of its own: no architecture is added to that of the machine. It has the machine's sources, proxies and keys. It is asked
+# for them, since files of configuration may have blocks of several lines. The indexes of other programs, as of apt-file, are left out.
 . /etc/os-release
 apt=$new/apt
 mkdir -p "$apt"/{lists/partial,archives/partial,none}
 : >"$apt/status"
 {
-	for parts in /etc/apt/apt.conf /etc/apt/apt.conf.d/*; do
-		[ ! -f "$parts" ] || grep -E '^Acquire::' "$parts" || true
-	done
+	apt-config dump | grep -E '^Acquire::' | grep -v '^Acquire::IndexTargets' || true
 	cat <<-END
 		Dir::State::status "$apt/status";
 		Dir::State::lists "$apt/lists";
@@ -55,6 +54,7 @@ root=$new/root
 mkdir -p "$root"/usr/{bin,lib,sbin} "$root/var/lib/dpkg/info"
 # As in Debian 12, where packages have files in both: tar keeps the links.
 for merged in bin lib sbin; do ln -s "usr/$merged" "$root/$merged"; done
+compgen -G "$apt/archives/*.deb" >/dev/null || fail "apt-get has downloaded no package into $apt/archives: look at \`apt-config dump\`"
 for deb in "$apt"/archives/*.deb; do
 	dpkg-deb --fsys-tarfile "$deb" | tar --extract --keep-directory-symlink --no-same-owner --directory "$root"
 	name=$(dpkg-deb --field "$deb" Package)

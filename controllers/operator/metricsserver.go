@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -32,7 +33,7 @@ func (c MetricsTLSConfig) Validate() error {
 
 // metricsServers returns the server of metrics, and with TLS what follows the files of its certificate; none
 // if the metrics are off.
-func metricsServers(kube *rest.Config, cfg Config) ([]manager.Runnable, error) {
+func metricsServers(kube *rest.Config, cfg Config, registry prometheus.Registerer) ([]manager.Runnable, error) {
 	if cfg.MetricsListen == "0" {
 		return nil, nil
 	}
@@ -43,6 +44,9 @@ func metricsServers(kube *rest.Config, cfg Config) ([]manager.Runnable, error) {
 		files, err := certwatcher.New(cfg.MetricsTLS.CertFile, cfg.MetricsTLS.KeyFile)
 		if err != nil {
 			return nil, fmt.Errorf("the certificate of SERVICE_METRICS_TLS_CERT_FILE and SERVICE_METRICS_TLS_KEY_FILE cannot be used: %w", err)
+		}
+		if err := registry.Register(expiry(files)); err != nil {
+			return nil, err
 		}
 		all = append(all, files)
 		options.SecureServing, options.FilterProvider = true, func(kube *rest.Config, _ *http.Client) (metricsserver.Filter, error) {
@@ -64,4 +68,16 @@ func metricsServers(kube *rest.Config, cfg Config) ([]manager.Runnable, error) {
 		all = append(all, server)
 	}
 	return all, nil
+}
+
+// expiry is when the certificate in use expires.
+func expiry(files *certwatcher.CertWatcher) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mediastack_operator_tls_certificate_not_after_timestamp_seconds",
+		Help: "Time at which the TLS certificate of the metrics expires, in seconds since 1970. With `SERVICE_METRICS_TLS_CERT_FILE` only.",
+	}, func() float64 {
+		// certwatcher.New has read one, with its leaf, and its method returns no error.
+		certificate, _ := files.GetCertificate(nil)
+		return float64(certificate.Leaf.NotAfter.Unix())
+	})
 }

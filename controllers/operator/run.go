@@ -105,7 +105,7 @@ func (p *process) servers(ctx context.Context, cfg Config) (all []manager.Runnab
 		}
 		all = append(all, &manager.Server{Name: "health probe", Server: &http.Server{Handler: p.health(), ReadHeaderTimeout: headerTimeout}, Listener: listener, ShutdownTimeout: new(shutdownTimeout)})
 	}
-	metrics, err := metricsServers(p.kube, cfg)
+	metrics, err := metricsServers(p.kube, cfg, p.registry)
 	return append(all, metrics...), err
 }
 

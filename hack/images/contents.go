@@ -108,6 +108,9 @@ func (c *contents) addBase(ctx context.Context, root rootFolder, libraries []str
 			return err
 		}
 		owned = append(append(owned, release), added...)
+		if err := replaceICUData(ctx, c.base, c.architecture); err != nil {
+			return err
+		}
 	}
 	if c.packages, err = packagesOf(ctx, root, owned); err != nil {
 		return err

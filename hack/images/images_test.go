@@ -27,7 +27,7 @@ import (
 )
 
 // Limits of the unpacked images, in bytes.
-var maxSize = map[string]int64{"operator": 60e6, "runtime": 180e6}
+var maxSize = map[string]int64{"operator": 60e6, "runtime": 150e6}
 
 // Identifiers of SPDX that the modules have, or none.
 var licenseExpression = regexp.MustCompile(`^(NOASSERTION|(?:(?:Apache-2.0|BSD-[23]-Clause|CC-BY-4.0|ISC|MIT|MIT-0)(?: AND )?)+)$`)

@@ -69,7 +69,7 @@ func (c *indexCommand) write(name string) (v1.Hash, error) {
 		if err != nil {
 			return v1.Hash{}, err
 		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: architecture}}})
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: untyped{image}, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: architecture}}})
 	}
 	digest, err := index.Digest()
 	if err != nil {
@@ -96,6 +96,20 @@ func (c *indexCommand) write(name string) (v1.Hash, error) {
 		return v1.Hash{}, err
 	}
 	return digest, writeFile(filepath.Join(c.Out, fmt.Sprintf("mediastack-%s-%s.tar", name, c.Version)), files.writeTar)
+}
+
+// untyped is an image that an index lists without its artifactType, which is optional and says nothing of an image. skopeo drops
+// it from a copy, and the index then has another digest.
+type untyped struct{ v1.Image }
+
+// Descriptor returns how an index lists the image; partial.Descriptor asks for it.
+func (u untyped) Descriptor() (*v1.Descriptor, error) {
+	descriptor, err := partial.Descriptor(u.Image)
+	if err != nil {
+		return nil, err
+	}
+	descriptor.ArtifactType = ""
+	return descriptor, nil
 }
 
 // fromArchive returns the one image of an archive, which it unpacks into a folder.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -31,6 +32,10 @@ func releaseTo(t *testing.T, version string, more ...string) (folder, output str
 var (
 	imageLine = regexp.MustCompile(`(?m)^ *(?:- )?image: (.*)$`)
 	kindLine  = regexp.MustCompile(`(?m)^kind: `)
+	fileRow   = regexp.MustCompile("(?m)^\\| (`[^|]*`) \\|")
+	quoted    = regexp.MustCompile("`([^`]+)`")
+	// fileOfRelease matches what documents call the files of v0.1.0.
+	fileOfRelease = regexp.MustCompile(`[\w$-]*0\.1\.0[\w-]*\.(?:spdx\.json|tar\.gz|tar|tgz)`)
 )
 
 func TestRelease_HasItsVersionEverywhere(t *testing.T) {
@@ -66,6 +71,38 @@ func TestRelease_HasItsVersionEverywhere(t *testing.T) {
 		t.Fatalf("it has the files %q, not %q", got, want)
 	}
 
+	// install.md has a table of them all.
+	install := string(read(t, "../../docs/guides/install.md"))
+	_, listed, _ := strings.Cut(install, "\n## Get the release\n")
+	listed, _, _ = strings.Cut(listed, "\n## ")
+	var patterns []string
+	for _, row := range fileRow.FindAllStringSubmatch(listed, -1) {
+		for _, match := range quoted.FindAllStringSubmatch(row[1], -1) {
+			patterns = append(patterns, strings.NewReplacer("v0.1.0", version, "0.1.0", version[1:], "OS-ARCH", platform, "linux-amd64", platform).Replace(match[1]))
+		}
+	}
+	for _, name := range got {
+		if !slices.ContainsFunc(patterns, func(pattern string) bool { ok, err := path.Match(pattern, name); return ok && err == nil }) {
+			t.Errorf("the table of install.md lacks %s", name)
+		}
+	}
+	for _, pattern := range patterns {
+		if !slices.ContainsFunc(got, func(name string) bool { ok, err := path.Match(pattern, name); return ok && err == nil }) {
+			t.Errorf("the table of install.md has %s, which no release has", pattern)
+		}
+	}
+	// The pages for admins name these files.
+	for _, page := range []string{"guides/install.md", "guides/try-on-kind.md", "guides/gitops-install.md", "guides/operate.md", "reference/images.md", "reference/kubectl-mediastack.md"} {
+		for _, named := range fileOfRelease.FindAllString(string(read(t, filepath.Join("../../docs", page))), -1) {
+			for _, name := range imageNames {
+				is := strings.NewReplacer("v0.1.0", version, "0.1.0", version[1:], "$name", name, "NAME", name, "OS-ARCH", platform, "linux-ARCH", platform, "linux-amd64", platform, "linux-arm64", platform, "darwin-arm64", platform).Replace(named)
+				if !slices.Contains(got, is) {
+					t.Errorf("docs/%s names the file %s, which no release has", page, named)
+				}
+			}
+		}
+	}
+
 	sums := string(read(t, filepath.Join(folder, "SHA256SUMS")))
 	for _, name := range got {
 		if !strings.HasPrefix(name, "SHA256SUMS") && !strings.Contains(sums, fmt.Sprintf("%x  %s\n", sha256.Sum256(read(t, filepath.Join(folder, name))), name)) {
@@ -73,7 +110,7 @@ func TestRelease_HasItsVersionEverywhere(t *testing.T) {
 		}
 	}
 
-	install := string(read(t, filepath.Join(folder, "install.yaml")))
+	manifests := string(read(t, filepath.Join(folder, "install.yaml")))
 	for _, name := range []string{"install.yaml", "crds.yaml"} {
 		text := string(read(t, filepath.Join(folder, name)))
 		for object := range strings.SplitSeq(text, "\n---\n") {
@@ -82,7 +119,7 @@ func TestRelease_HasItsVersionEverywhere(t *testing.T) {
 			}
 		}
 	}
-	images := imageLine.FindAllStringSubmatch(install, -1)
+	images := imageLine.FindAllStringSubmatch(manifests, -1)
 	for _, match := range images {
 		if match[1] != "mediastack/operator:"+version && match[1] != "mediastack/runtime:"+version {
 			t.Errorf("install.yaml runs %s", match[1])

@@ -174,13 +174,19 @@ func words(kind string) string {
 	return out.String()
 }
 
-// readSamples reads the custom resources of a folder.
+// readSamples reads the custom resources of a folder, and of those in it.
 func readSamples(folder string) ([]json.RawMessage, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "media*.yaml"))
 	if err != nil || len(files) == 0 {
 		return nil, fmt.Errorf("%s has no samples (%w)", folder, err)
 	}
 	slices.Sort(files)
+	optional, err := filepath.Glob(filepath.Join(folder, "*", "media*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(optional)
+	files = append(files, optional...)
 	var found []json.RawMessage
 	for _, file := range files {
 		text, err := os.ReadFile(file)

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
 
@@ -60,7 +64,7 @@ func TestChart_IsDescribedForArtifactHub(t *testing.T) {
 		}
 	}
 	var examples []struct{ Kind string }
-	if read("crdsExamples", &examples); len(examples) != 2 || examples[0].Kind != "MediaAccount" {
+	if read("crdsExamples", &examples); len(examples) != 3 || examples[0].Kind != "MediaAccount" {
 		t.Errorf("the examples are %+v", examples)
 	}
 	var changes []change
@@ -106,10 +110,10 @@ func bundleOf(t *testing.T, version string, change func(string) string) (string,
 	}
 	rendered, err := exec.CommandContext(t.Context(), kubectl, "kustomize", "../../config/default").Output()
 	must(t, err)
-	tagged := strings.NewReplacer("image: mediastack/operator\n", "image: mediastack/operator:"+version+"\n", "image: mediastack/runtime\n", "image: mediastack/runtime:"+version+"\n").Replace(string(rendered))
+	tagged := strings.NewReplacer("image: mediastack/operator:devel\n", "image: registry.example.org/mediastack/operator:"+version+"\n", "image: mediastack/runtime:devel\n", "image: registry.example.org/mediastack/runtime:"+version+"\n").Replace(string(rendered))
 	folder := t.TempDir()
 	return folder, (&olmCommand{Version: version, Images: write(t, "images.txt", testList), Install: write(t, "install.yaml", change(tagged)), Samples: "../../config/samples",
-		Icon: "../../docs/icon.svg", Created: "2026-01-01T00:00:00Z", Arch: []string{"amd64", "arm64"}, Definitions: "../../config/crd/bases", Out: folder}).Run()
+		Icon: "../../docs/icon.svg", Created: "2026-01-01T00:00:00Z", Arch: []string{"amd64", "arm64"}, Changelog: write(t, "CHANGELOG.md", "## [1.2.3]\n\n## [1.2.2]\n\n## [1.1.0]\n"), Definitions: "../../config/crd/bases", Out: folder}).Run()
 }
 
 // Run fails unless the library accepts the bundle, so what it contains is looked at here.
@@ -119,17 +123,19 @@ func TestOLM_TheBundleIsAcceptedAndComplete(t *testing.T) {
 	must(t, err)
 	text, err := os.ReadFile(filepath.Join(folder, "manifests", "mediastack.clusterserviceversion.yaml"))
 	must(t, err)
-	for _, want := range []string{"name: mediastack.v1.2.3\n", "operatorframework.io/arch.arm64: supported", "serviceAccountName: mediastack-runtime", "kind: MediaWebhook\n",
+	permitted(t, text)
+	for _, want := range []string{"name: mediastack.v1.2.3\n", "minKubeVersion: 1.30.0\n", "mediatype: image/svg+xml\n", "operatorframework.io/arch.arm64: supported", "serviceAccountName: mediastack-runtime", "kind: MediaWebhook\n",
+		"replaces: mediastack.v1.2.2\n", "olm.skipRange: '>=1.1.0 <1.2.3'\n",
 		"image: registry.example.org/mediastack/operator@sha256:aaaa", "image: registry.example.org/mediastack/runtime@sha256:bbbb"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the ClusterServiceVersion lacks %q", want)
 		}
 	}
-	if strings.Contains(string(text), ":v1.2.3\n") {
-		t.Error("an image is named by its tag")
-	}
 	beside, err := os.ReadFile(filepath.Join(folder, besideFile))
 	must(t, err)
+	if strings.Contains(string(text), ":v1.2.3\n") || strings.Contains(string(beside), ":v1.2.3\n") || !strings.Contains(string(beside), "image: registry.example.org/mediastack/runtime@sha256:bbbb") {
+		t.Errorf("an image is named by its tag, or not at all: %s", beside)
+	}
 	rest, err := objects(beside)
 	must(t, err)
 	kinds := map[string]int{}
@@ -143,6 +149,57 @@ func TestOLM_TheBundleIsAcceptedAndComplete(t *testing.T) {
 	must(t, err)
 	if !strings.Contains(string(annotations), "channels.v1: stable\n") {
 		t.Errorf("the annotations are %s", annotations)
+	}
+}
+
+// permitted fails the test unless a ClusterServiceVersion has the rules of every role that config/default binds, for the same account, and no others.
+func permitted(t *testing.T, text []byte) {
+	t.Helper()
+	type granted struct {
+		ServiceAccountName string
+		Rules              []rbacv1.PolicyRule
+	}
+	var csv struct {
+		Spec struct {
+			Install struct {
+				Spec struct{ Permissions, ClusterPermissions []granted }
+			}
+		}
+	}
+	must(t, yaml.Unmarshal(text, &csv))
+	got := map[string]int{}
+	add := func(to map[string]int, scope string, rules []rbacv1.PolicyRule, account string) {
+		for _, rule := range rules {
+			to[fmt.Sprint(scope, " ", account, " ", rule.String())]++
+		}
+	}
+	for _, one := range csv.Spec.Install.Spec.Permissions {
+		add(got, "Role", one.Rules, one.ServiceAccountName)
+	}
+	for _, one := range csv.Spec.Install.Spec.ClusterPermissions {
+		add(got, "ClusterRole", one.Rules, one.ServiceAccountName)
+	}
+	rendered, err := exec.CommandContext(t.Context(), os.Getenv("KUBECTL"), "kustomize", "../../config/default").Output()
+	must(t, err)
+	all, err := objects(rendered)
+	must(t, err)
+	rules, want := map[string][]rbacv1.PolicyRule{}, map[string]int{}
+	for _, object := range all {
+		var role rbacv1.ClusterRole
+		if object.GetKind() == "Role" || object.GetKind() == "ClusterRole" {
+			must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role))
+			rules[object.GetKind()+" "+object.GetName()] = role.Rules
+		}
+	}
+	for _, object := range all {
+		var binding rbacv1.ClusterRoleBinding
+		if object.GetKind() == "RoleBinding" || object.GetKind() == "ClusterRoleBinding" {
+			must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &binding))
+			add(want, strings.TrimSuffix(object.GetKind(), "Binding"), rules[binding.RoleRef.Kind+" "+binding.RoleRef.Name], binding.Subjects[0].Name)
+		}
+	}
+	if !maps.Equal(got, want) || len(want) < 10 {
+		t.Errorf("the bundle permits %v, and config/default %v", got, want)
 	}
 }
 
@@ -162,5 +219,19 @@ func TestOLM_ABundleThatTheLibraryRejectsIsAnError(t *testing.T) {
 		if _, err := bundleOf(t, "v1.2.3", one.change); err == nil || !strings.Contains(err.Error(), one.want) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// By default the library pulls the images with docker, which asks docker.io for images that are nowhere yet.
+func TestOLM_AsksNoContainerEngine(t *testing.T) {
+	folder, called := t.TempDir(), filepath.Join(t.TempDir(), "called")
+	for _, name := range []string{"docker", "podman"} {
+		must(t, os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\necho \"$0 $*\" >>'"+called+"'\n"), 0o700))
+	}
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+	_, err := bundleOf(t, "v1.2.3", func(text string) string { return text })
+	must(t, err)
+	if calls, err := os.ReadFile(called); err == nil {
+		t.Errorf("it runs %s", calls)
 	}
 }

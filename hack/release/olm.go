@@ -10,12 +10,14 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/operator-framework/api/pkg/manifests"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/api/pkg/validation"
+	validator "github.com/operator-framework/api/pkg/validation/interfaces"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -43,6 +45,7 @@ type olmCommand struct {
 	Icon        string   `default:"docs/icon.svg" type:"existingfile" help:"Icon, as SVG."`
 	Created     string   `required:"" help:"Time of the commit, in RFC 3339."`
 	Arch        []string `required:"" help:"Architectures of the images."`
+	Changelog   string   `default:"CHANGELOG.md" type:"existingfile" help:"The changelog, whose sections are the releases before."`
 	Definitions string   `default:"config/crd/bases" type:"existingdir" help:"Folder of the custom resource definitions."`
 	Out         string   `arg:"" type:"existingdir" help:"Folder to write to."`
 }
@@ -65,7 +68,15 @@ func (c *olmCommand) Run() error {
 	if err != nil {
 		return err
 	}
-	made := &olmBundle{version: c.Version, references: map[string]string{}, architectures: c.Arch, folder: filepath.Join(c.Out, "manifests")}
+	changelog, err := os.ReadFile(c.Changelog)
+	if err != nil {
+		return err
+	}
+	upgrade, err := upgradeTo(string(changelog), c.Version)
+	if err != nil {
+		return err
+	}
+	made := &olmBundle{version: c.Version, upgrade: upgrade, references: map[string]string{}, architectures: c.Arch, folder: filepath.Join(c.Out, "manifests")}
 	for _, name := range images {
 		made.references[name] = fmt.Sprintf("%s/mediastack/%s@%s", registry, name, byName[name])
 	}
@@ -118,6 +129,7 @@ func objects(text []byte) ([]*unstructured.Unstructured, error) {
 // olmBundle is a bundle in the making.
 type olmBundle struct {
 	version       string
+	upgrade       upgrade
 	folder        string
 	references    map[string]string // of the images, by name
 	architectures []string
@@ -288,7 +300,8 @@ func (b *olmBundle) pinned(object *unstructured.Unstructured) map[string]any {
 		return object.Object
 	}
 	for name, reference := range b.references {
-		text = bytes.ReplaceAll(text, []byte(`"mediastack/`+name+`:`+b.version+`"`), []byte(`"`+reference+`"`))
+		image := regexp.MustCompile(`"[^"]*mediastack/` + name + `:` + regexp.QuoteMeta(b.version) + `"`)
+		text = image.ReplaceAllLiteral(text, []byte(`"`+reference+`"`))
 	}
 	var pinned map[string]any
 	if err := json.Unmarshal(text, &pinned); err != nil {
@@ -310,6 +323,12 @@ func (b *olmBundle) clusterServiceVersion(examples, icon, created string) *v1alp
 			},
 			Labels: map[string]string{"operatorframework.io/os.linux": "supported"},
 		},
+	}
+	if b.upgrade.replaces != "" {
+		csv.Spec.Replaces = packageName + "." + b.upgrade.replaces
+	}
+	if b.upgrade.skipRange != "" {
+		csv.Annotations["olm.skipRange"] = b.upgrade.skipRange
 	}
 	for _, architecture := range b.architectures {
 		csv.Labels["operatorframework.io/arch."+architecture] = "supported"
@@ -354,6 +373,14 @@ func dockerfile(labels map[string]string) string {
 	return text.String()
 }
 
+// validators are all of the library but MultipleArchitecturesValidator, which pulls the images with docker: they are in no
+// registry yet.
+var validators = validator.Validators{
+	validation.PackageManifestValidator, validation.ClusterServiceVersionValidator, validation.CustomResourceDefinitionValidator, validation.BundleValidator,
+	validation.OperatorHubV2Validator, validation.StandardCategoriesValidator, validation.StandardCapabilitiesValidator, validation.ObjectValidator,
+	validation.OperatorGroupValidator, validation.CommunityOperatorValidator, validation.AlphaDeprecatedAPIsValidator, validation.GoodPracticesValidator,
+}
+
 // validate returns what the library of the Operator Framework says against a bundle.
 func validate(folder string) error {
 	bundle, err := manifests.GetBundleFromDir(folder)
@@ -361,7 +388,7 @@ func validate(folder string) error {
 		return err
 	}
 	var wrong []string
-	for _, result := range validation.AllValidators.Validate(bundle, bundle.CSV) {
+	for _, result := range validators.Validate(bundle, bundle.CSV) {
 		for _, found := range result.Errors {
 			wrong = append(wrong, found.Error())
 		}

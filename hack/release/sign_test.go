@@ -9,7 +9,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -186,6 +188,40 @@ func TestKey_OfAnotherKindIsRejected(t *testing.T) {
 		must(t, os.WriteFile(file, private, 0o600))
 		if _, err := loadKey(file); err == nil || !strings.Contains(err.Error(), "is not ECDSA with the curve P-256") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// byOpenSSL matches the commands of docs/reference/images.md that need no program of this repository.
+var byOpenSSL = regexp.MustCompile("(?s)```sh TestVerify_ByOpenSSLAlone\n(.*?)```")
+
+func TestVerify_ByOpenSSLAlone(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/reference/images.md")
+	must(t, err)
+	commands := byOpenSSL.FindSubmatch(page)
+	if commands == nil {
+		t.Fatal("docs/reference/images.md has no such commands")
+	}
+	private, public := newKey(t)
+	_, other := newKey(t)
+	for name, one := range map[string]struct {
+		change func(folder string) error
+		key    string
+		want   string
+	}{
+		"nothing":        {func(string) error { return nil }, public, ""},
+		"another key":    {func(string) error { return nil }, other, "Verification failure"},
+		"a changed file": {func(folder string) error { return os.WriteFile(filepath.Join(folder, "install.yaml"), nil, 0o600) }, public, "install.yaml: FAILED"},
+		"changed sums":   {func(folder string) error { return os.WriteFile(filepath.Join(folder, sumsFile), nil, 0o600) }, public, "Verification failure"},
+	} {
+		folder := signedRelease(t, private)
+		must(t, one.change(folder))
+		command := exec.CommandContext(t.Context(), "bash", "-c", strings.ReplaceAll(string(commands[1]), "/path/to/cosign.pub", one.key))
+		command.Dir = folder
+		out, err := command.CombinedOutput()
+		if (err == nil) != (one.want == "") || !strings.Contains(string(out), one.want) || one.want == "" && !strings.Contains(string(out), "Verified OK") {
+			t.Errorf("%s: %v: %s", name, err, out)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func TestMetrics_AreThoseOfTheReference(t *testing.T) {
 	s.upload(t)
 	exported, documented := s.metrics(t), metricsdoc.Documented(t, "Runtime")
 	delete(documented, certificateExpiry)                                              // TestServe_RotatesItsCertificateWithoutLosingARequest has a certificate
-	delete(documented, "mediastack_admin_tls_certificate_not_after_timestamp_seconds") // TestAdminTLS_DemandsATokenForMetricsOnly (runtime/internal/server) has one
+	delete(documented, "mediastack_admin_tls_certificate_not_after_timestamp_seconds") // TestMetrics_ByTLSAreForThoseThatMayReadThem (charts) has one
 	metricsdoc.Compare(t, documented, exported)
 	if len(exported) < 60 {
 		t.Errorf("there are %d metrics only", len(exported))
