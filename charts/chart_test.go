@@ -134,6 +134,8 @@ func TestValues_WrongOnesAreRejected(t *testing.T) {
 		"--set=runtime.podDisruptionBudget.maxUnavailable=null":                               "runtime.podDisruptionBudget: neither maxUnavailable nor minAvailable is set",
 		"--set=runtime.probes.liveness.timeoutSeconds=0":                                      "/runtime/probes/liveness/timeoutSeconds",
 		"--set=topologySpread.zones=Always":                                                   "/topologySpread/zones",
+		"--set=nodeFailure.tolerationSeconds=-1":                                              "/nodeFailure/tolerationSeconds",
+		"--set=service.trafficDistribution=Local":                                             "/service/trafficDistribution",
 		"--set=topologySpread.constraints[0].topologyKey=rack":                                "/topologySpread/constraints/0",
 		"--set=topologySpread.constraints[0].topologyKey=kubernetes.io/hostname,topologySpread.constraints[0].maxSkew=1,topologySpread.constraints[0].whenUnsatisfiable=ScheduleAnyway": "topologySpread.constraints: the chart has a constraint of kubernetes.io/hostname itself",
 		"--set=ingress.controller=apache":         "/ingress/controller",

@@ -226,6 +226,35 @@ func TestRoutes_IngressControllersSpeakHTTPSToTheRuntime(t *testing.T) {
 	}
 }
 
+// How long replicas are left on a node that failed is what the values say, unless a toleration of the user covers it.
+func TestRender_ReplicasOfAFailedNodeAreReplacedSoon(t *testing.T) {
+	t.Parallel()
+	const notReady, unreachable = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+	for args, want := range map[string]map[string]int64{
+		"--set=runtime.replicas=2":                 {notReady: 10, unreachable: 10},
+		"--set=nodeFailure.tolerationSeconds=0":    {notReady: 0, unreachable: 0},
+		"--set=nodeFailure.tolerationSeconds=null": {},
+		"--set=nodeFailure.tolerationSeconds=60,runtime.tolerations[0].key=infra,runtime.tolerations[0].operator=Exists":                           {notReady: 60, unreachable: 60},
+		"--set=runtime.tolerations[0].key=" + unreachable + ",runtime.tolerations[0].operator=Exists,runtime.tolerations[0].tolerationSeconds=120": {notReady: 10, unreachable: 120},
+		"--set=runtime.tolerations[0].key=" + unreachable + ",runtime.tolerations[0].operator=Exists,runtime.tolerations[0].effect=NoSchedule":     {notReady: 10, unreachable: 10},
+		"--set=runtime.tolerations[0].operator=Exists": {},
+	} {
+		spec, ok := podSpec(t, find(t, objects(t, args), "Deployment", "mediastack-runtime"))
+		if !ok {
+			t.Fatalf("%s: the runtime has no pods", args)
+		}
+		got := map[string]int64{}
+		for _, toleration := range spec.Tolerations {
+			if toleration.TolerationSeconds != nil {
+				got[toleration.Key] = *toleration.TolerationSeconds
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: the seconds on a failed node (-want +got):\n%s", args, diff)
+		}
+	}
+}
+
 // What the API server takes of a PodDisruptionBudget: one of its two fields.
 func TestRender_PodDisruptionBudgetHasOneBound(t *testing.T) {
 	t.Parallel()

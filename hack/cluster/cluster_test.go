@@ -176,6 +176,61 @@ func TestCluster_KilledLeavesNoProcessAndStartsAgain(t *testing.T) {
 	}
 }
 
+func TestLose_ANodeAnswersNothingUntilItReturns(t *testing.T) {
+	start(t)
+	kubelet := fmt.Sprintf("</dev/tcp/%s/10250", nodeAddress(2))
+	if output, err := mediastackCluster(t, "exec", "timeout", "5", "bash", "-c", kubelet); err != nil {
+		t.Fatalf("the kubelet of node2 before: %v: %s", err, output)
+	}
+	node, err := dataFlag{Name: testName}.find("node2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	former := proxyOf(t, node)
+	must(t, "lose", "node2")
+	for state, want := range map[bool]bool{true: true, false: false} {
+		found, err := node.processes(func(s string) bool { return (s == stopped) == state })
+		if err != nil || len(found) > 0 != want {
+			t.Errorf("of the lost node %d processes are stopped (%t): %v", len(found), state, err)
+		}
+	}
+	if output, err := mediastackCluster(t, "exec", "timeout", "2", "bash", "-c", kubelet); err == nil {
+		t.Errorf("the kubelet of the lost node answers: %s", output)
+	}
+	if output := must(t, "exec", "kubectl", "get", "node", "node1", "--output=name"); output != "node/node1\n" {
+		t.Errorf("without node2 the cluster answers %q", output)
+	}
+	must(t, "return", "node2")
+	wait.UntilNone(t, func() string {
+		output, err := mediastackCluster(t, "exec", "timeout", "2", "bash", "-c", kubelet)
+		if err != nil {
+			return "the kubelet of the node that returned: " + output
+		}
+		if now := proxyOf(t, node); now == former || now == 0 {
+			return fmt.Sprintf("the node that returned has the kube-proxy %d, and had %d", now, former)
+		}
+		return ""
+	})
+	if output, err := mediastackCluster(t, "lose", "node3"); err == nil || !strings.Contains(output, `no node "node3"`) {
+		t.Errorf("the loss of a node that is not there: %v: %s", err, output)
+	}
+}
+
+// proxyOf is the process of a node's kube-proxy; 0 if there is none.
+func proxyOf(t *testing.T, node *runningNode) int {
+	t.Helper()
+	all, err := node.processes(func(string) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, process := range all {
+		if name, err := process.Comm(); err == nil && name == "kube-proxy" {
+			return process.PID
+		}
+	}
+	return 0
+}
+
 func TestName_WrongOnesAreRejected(t *testing.T) {
 	for _, name := range []string{"", "..", "a/b", "A", "a-b", strings.Repeat("a", 17)} {
 		if _, err := (dataFlag{Name: name}).open(); err == nil {

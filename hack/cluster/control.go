@@ -141,7 +141,7 @@ func (k *cluster) startNode(ctx context.Context, number int) error {
 	}
 	_, err = k.group.Start(ctx, servers.Spec{
 		Name: name, Path: "/proc/self/exe", LogFile: k.log(name),
-		Args: []string{"node", "--data-dir", k.data.dir, name},
+		Args: k.data.nodeArguments(name),
 		Dir:  checkout, Env: k.environment(),
 		Namespaces: namespacesOfNode, ReadyTimeout: readyTimeout,
 		Ready: func(ctx context.Context) error { return k.nodeReady(ctx, name) },

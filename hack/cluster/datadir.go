@@ -69,6 +69,11 @@ func (d *dataDir) cgroup(node string) string {
 	return "mediastack-cluster-" + hex.EncodeToString(digest[:4]) + "-" + node
 }
 
+// nodeArguments are the arguments of the process that supervises a node.
+func (d *dataDir) nodeArguments(node string) []string {
+	return []string{"node", "--data-dir", d.dir, node}
+}
+
 func wholeFile(kind int16) *unix.Flock_t { return &unix.Flock_t{Type: kind} }
 
 // acquire takes the directory for this process; it reports false when another one has it.

@@ -25,6 +25,8 @@ type commandLine struct {
 	Check  checkCommand  `cmd:"" help:"Check that this machine can run a cluster; print what is missing."`
 	Exec   execCommand   `cmd:"" help:"Run a command in the cluster's network, with its kubeconfig and kubectl."`
 	Load   loadCommand   `cmd:"" help:"Load image archives (docker or OCI) into every node."`
+	Lose   loseCommand   `cmd:"" help:"Take a node away, as a power failure does: cut its network and stop its processes."`
+	Return returnCommand `cmd:"" help:"Return a node that was lost."`
 
 	Init    initCommand    `cmd:"" hidden:"" help:"The first process of the cluster's namespaces."`
 	Control controlCommand `cmd:"" hidden:"" help:"Start and supervise the cluster."`

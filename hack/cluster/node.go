@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -52,7 +53,10 @@ func (c *nodeCommand) Run(ctx context.Context) error {
 	if err := n.enforcePolicies(ctx); err != nil {
 		return err
 	}
-	return n.group.Dead(ctx)
+	ended := make(chan error, 2)
+	go func() { ended <- n.group.Dead(ctx) }()
+	go func() { ended <- n.renewProxy(ctx) }()
+	return <-ended
 }
 
 // node is one run of a node. Its part of the cluster has the paths only.
@@ -61,6 +65,7 @@ type node struct {
 	name    string
 	number  int
 	address string
+	proxy   *servers.Process
 }
 
 func (n *node) path(elements ...string) string {
@@ -209,12 +214,33 @@ func (n *node) startProxy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = n.group.Start(ctx, servers.Spec{
+	n.proxy, err = n.group.Start(ctx, servers.Spec{
 		Name: "kube-proxy of " + n.name, Path: n.programs.kubernetes("kube-proxy"), LogFile: n.log(n.name + "-kube-proxy"),
 		Args: []string{"--config", n.path("kube-proxy.json")}, Env: n.environment(), ReadyTimeout: readyTimeout,
 		Ready: servers.Answers("http://" + health + "/healthz"),
 	})
 	return err
+}
+
+// renewProxy starts kube-proxy anew when the node returns from a loss, as a node that boots does. The former
+// one would learn after 45 s that its connection to the API server is gone, and lead to former pods until then.
+func (n *node) renewProxy(ctx context.Context) error {
+	returned := make(chan os.Signal, 1)
+	signal.Notify(returned, syscall.SIGCONT)
+	defer signal.Stop(returned)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-n.proxy.Done():
+			return n.proxy.Err()
+		case <-returned:
+			n.proxy.Kill()
+			if err := n.startProxy(ctx); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // writeJSON writes a configuration file; JSON is YAML, too.

@@ -17,7 +17,7 @@
 
 {{/* Every template reads sections of the values without a check, and calls this first. */}}
 {{- define "mediastack.requireSections" -}}
-{{- range list "commonLabels" "commonAnnotations" "podSecurityContext" "containerSecurityContext" "certificate" "image" "traces" "database" "s3" "smtp" "cdn" "serverSecret" "trustedCA" "crds" "admission" "rbac" "priorityClass" "topologySpread" "operator" "runtime" "tls" "service" "ingress" "httpRoute" "purge" "migrate" "networkPolicy" "uninstallCheck" "monitoring" "metrics" "trial" -}}
+{{- range list "commonLabels" "commonAnnotations" "podSecurityContext" "containerSecurityContext" "certificate" "image" "traces" "database" "s3" "smtp" "cdn" "serverSecret" "trustedCA" "crds" "admission" "rbac" "priorityClass" "topologySpread" "nodeFailure" "operator" "runtime" "tls" "service" "ingress" "httpRoute" "purge" "migrate" "networkPolicy" "uninstallCheck" "monitoring" "metrics" "trial" -}}
 {{- if not (kindIs "map" (get $.Values .)) -}}
 {{- include "mediastack.failSection" . -}}
 {{- end -}}
@@ -592,6 +592,26 @@ tolerations:
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end -}}
+
+{{/* Where replicas may run, and how long they stay on a node that has failed. A toleration of the user that
+covers such a node comes before. Argument: list of the root and the values of a workload. */}}
+{{- define "mediastack.replicaPlacement" -}}
+{{- $seconds := (index . 0).Values.nodeFailure.tolerationSeconds -}}
+{{- $own := (index . 1).tolerations | default list -}}
+{{- $all := $own -}}
+{{- if not (kindIs "invalid" $seconds) -}}
+{{- range $key := list "node.kubernetes.io/not-ready" "node.kubernetes.io/unreachable" -}}
+{{- $covered := false -}}
+{{- range $own -}}
+{{- if and (has (.key | default "") (list "" $key)) (has (.effect | default "") (list "" "NoExecute")) -}}{{- $covered = true -}}{{- end -}}
+{{- end -}}
+{{- if not $covered -}}
+{{- $all = append $all (dict "key" $key "operator" "Exists" "effect" "NoExecute" "tolerationSeconds" (int64 $seconds)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- include "mediastack.placement" (merge (dict "tolerations" $all) (index . 1)) | trim -}}
 {{- end -}}
 
 {{/* Host of the base URL, without a port. */}}
