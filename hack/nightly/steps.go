@@ -22,7 +22,7 @@ var steps = []step{
 	{target: "test-arm64", usual: 10 * time.Minute},
 	{target: "reproduce", usual: 4 * time.Minute},
 	{target: "e2e", usual: 6 * time.Minute, machine: clusterCheck},
-	{target: "zero-loss", usual: 11 * time.Minute, machine: clusterCheck},
+	{target: "zero-loss", usual: 20 * time.Minute, machine: clusterCheck},
 	{target: "crash", usual: 22 * time.Minute},
 	{target: "test-operator", usual: 30 * time.Minute},
 	{target: "test-bodies", usual: 7 * time.Minute},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
@@ -13,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"mediastack.dev/hack/certificate"
 	"mediastack.dev/hack/exchange"
@@ -35,7 +38,9 @@ type installation struct {
 	issued           *big.Int               // the serial number of the newest certificate
 	secret, previous string
 	settings         map[string]string
-	clients          []string // addresses
+	values           map[string]string // of the chart, that operations change
+	clients          map[string]string // addresses, by the node
+	lost             *loss             // of the operation that runs
 	http             *http.Client
 }
 
@@ -45,7 +50,7 @@ func install(ctx context.Context, k *cluster, s *stores) (*installation, error) 
 	if err != nil {
 		return nil, err
 	}
-	i := &installation{cluster: k, stores: s, authority: issuer, secret: servers.RandomSecret(32), settings: map[string]string{}, http: &http.Client{}}
+	i := &installation{cluster: k, stores: s, authority: issuer, secret: servers.RandomSecret(32), settings: map[string]string{}, values: map[string]string{}, http: &http.Client{}}
 	for _, name := range []string{system, tenants} {
 		if err := apply(ctx, fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {pod-security.kubernetes.io/enforce: restricted}}\n", name)); err != nil {
 			return nil, err
@@ -95,6 +100,9 @@ func (i *installation) release(ctx context.Context) error {
 		"--set", "baseURL=" + baseURL, "--set", "s3.endpoint=http://" + i.toS3.String(), "--set", "image.tag=" + imageTag, "--set", "tls.secretName=" + certificateSecret,
 		"--set", "networkPolicy.database.port=" + port,
 	}
+	for name, value := range i.values {
+		args = append(args, "--set-string", name+"="+value)
+	}
 	for name, value := range i.settings {
 		args = append(args, "--set-string", "settings."+name+"="+value)
 	}
@@ -102,7 +110,8 @@ func (i *installation) release(ctx context.Context) error {
 	return err
 }
 
-// clientManifest is a correct client on one node, with an account of its own.
+// clientManifest is a correct client on one node, with an account of its own. It knows the address of the
+// Service: the cluster has one DNS server, which may be on a node that is drained or lost.
 const clientManifest = `
 apiVersion: apps/v1
 kind: Deployment
@@ -113,6 +122,10 @@ spec:
     metadata: {labels: {app: $NODE}}
     spec:
       nodeSelector: {kubernetes.io/hostname: $NODE}
+      tolerations:
+        - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute}
+        - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute}
+      hostAliases: [{ip: $ADDRESS, hostnames: [` + serviceHost + `]}]
       automountServiceAccountToken: false
       securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
       containers:
@@ -139,7 +152,11 @@ func (i *installation) startClients(ctx context.Context, rate float64) error {
 	if err != nil {
 		return err
 	}
-	if _, err := run(ctx, "", filepath.Join(filepath.Dir(program), "mediastack-cluster"), "load", "--program", image, program); err != nil {
+	if _, err := clusterCommand(ctx, "load", "--program", image, program); err != nil {
+		return err
+	}
+	address, err := query(ctx, "get", "service/mediastack-runtime", "--output=jsonpath={.spec.clusterIP}")
+	if err != nil {
 		return err
 	}
 	for node := range i.Nodes {
@@ -153,7 +170,7 @@ func (i *installation) startClients(ctx context.Context, rate float64) error {
 		if err != nil {
 			return err
 		}
-		values := strings.NewReplacer("$NODE", node, "$SECRET", secret, "$RATE", fmt.Sprint(rate/float64(len(i.Nodes))), "$AUTHORITY", strconv.Quote(string(i.authority.PEM)))
+		values := strings.NewReplacer("$NODE", node, "$ADDRESS", address, "$SECRET", secret, "$RATE", fmt.Sprint(rate/float64(len(i.Nodes))), "$AUTHORITY", strconv.Quote(string(i.authority.PEM)))
 		if err := apply(ctx, values.Replace(clientManifest)); err != nil {
 			return err
 		}
@@ -165,18 +182,18 @@ func (i *installation) startClients(ctx context.Context, rate float64) error {
 	return err
 }
 
-// clientAddresses are those of the pods; a client that started again has forgotten what it knew.
-func (i *installation) clientAddresses(ctx context.Context) ([]string, error) {
-	output, err := run(ctx, "", "kubectl", "--namespace", tenants, "get", "pods", "--output=jsonpath={range .items[*]}{.status.podIP} {.status.containerStatuses[0].restartCount} {end}")
+// clientAddresses are those of the pods, by their nodes; a client that started again has forgotten what it knew.
+func (i *installation) clientAddresses(ctx context.Context) (map[string]string, error) {
+	output, err := run(ctx, "", "kubectl", "--namespace", tenants, "get", "pods", "--output=jsonpath={range .items[*]}{.spec.nodeName} {.status.podIP} {.status.containerStatuses[0].restartCount} {end}")
 	if err != nil {
 		return nil, err
 	}
-	var addresses []string
-	for pair := range slices.Chunk(strings.Fields(output), 2) {
-		if len(pair) != 2 || pair[1] != "0" {
-			return nil, fmt.Errorf("the pods of the clients have the addresses and restarts %q", output)
+	addresses := map[string]string{}
+	for pod := range slices.Chunk(strings.Fields(output), 3) {
+		if len(pod) != 3 || pod[2] != "0" {
+			return nil, fmt.Errorf("the pods of the clients have the nodes, addresses and restarts %q", output)
 		}
-		addresses = append(addresses, net.JoinHostPort(pair[0], controlPort))
+		addresses[pod[0]] = net.JoinHostPort(pod[1], controlPort)
 	}
 	if len(addresses) != len(i.Nodes) {
 		return nil, fmt.Errorf("the clients have the addresses %q, not one for each node", addresses)
@@ -184,39 +201,39 @@ func (i *installation) clientAddresses(ctx context.Context) ([]string, error) {
 	return addresses, nil
 }
 
-// ask sends one request to every client and adds the results up.
+// ask sends one request to every client and adds the results up. Of a client on a node that was lost in the
+// meantime it adds what the service has and what it lacks only: its requests failed with it.
 func (i *installation) ask(ctx context.Context, path string) (sum tenant.Result, err error) {
 	addresses, err := i.clientAddresses(ctx)
 	if err != nil {
 		return sum, err
 	}
-	if !slices.Equal(addresses, i.clients) {
+	if !maps.Equal(addresses, i.clients) {
 		return sum, fmt.Errorf("the clients moved from %q to %q", i.clients, addresses)
 	}
-	results := make(chan error, len(addresses))
-	parts := make([]tenant.Result, len(addresses))
-	for n, address := range addresses {
-		go func() { results <- i.askOne(ctx, "http://"+address+path, &parts[n]) }()
+	parts := make(chan tenant.Result)
+	group, all := errgroup.WithContext(ctx)
+	for node, address := range addresses {
+		group.Go(func() error {
+			var part tenant.Result
+			if err := i.askOne(all, "http://"+address+path, &part); err != nil {
+				return err
+			}
+			if i.lost != nil && i.lost.node == node {
+				part = part.Compared()
+			}
+			parts <- part
+			return nil
+		})
 	}
-	for range addresses {
-		if err := <-results; err != nil {
-			return sum, err
-		}
+	go func() {
+		err = group.Wait()
+		close(parts)
+	}()
+	for part := range parts {
+		sum.Add(part)
 	}
-	for _, part := range parts {
-		sum.Sent += part.Sent
-		sum.Retried += part.Retried
-		sum.Waited += part.Waited
-		sum.Failed += part.Failed
-		sum.Verified += part.Verified
-		sum.VerifiedBytes += part.VerifiedBytes
-		sum.Missing += part.Missing
-		sum.MissingBytes += part.MissingBytes
-		sum.LongestPause = max(sum.LongestPause, part.LongestPause)
-		sum.Failures = append(sum.Failures, part.Failures...)
-		sum.Problems = append(sum.Problems, part.Problems...)
-	}
-	return sum, nil
+	return sum, err
 }
 
 func (i *installation) askOne(ctx context.Context, url string, into *tenant.Result) error {

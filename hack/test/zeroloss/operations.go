@@ -21,6 +21,8 @@ type operation struct {
 	do      func(*installation, context.Context) error
 	// prepare is done before, without being part of it.
 	prepare func(*installation, context.Context) error
+	// within is how long after the loss of a node requests may fail; without a bound if it is zero.
+	within time.Duration
 }
 
 // outage is how long a store is away.
@@ -47,6 +49,9 @@ var operations = []operation{
 	{name: "failover of PostgreSQL to a replica", do: (*installation).failOver, prepare: (*installation).startReplica},
 	{name: "S3 away for 25 s", do: outageOfS3(faults.Cut)},
 	{name: "S3 hangs for 25 s", do: outageOfS3(faults.Stall)},
+	{name: "loss of a node after a scale 5-2 in one step", do: loseNode("2"), prepare: scaleUp("")},
+	{name: "loss of a node after a scale 5-4-3-2", do: loseNode("4", "3", "2"), prepare: scaleUp("")},
+	{name: "loss of a node after a scale 5-4-3-2, PreferSameNode", do: loseNode("4", "3", "2"), prepare: scaleUp("PreferSameNode"), within: 5 * time.Second},
 }
 
 func roll(component string) func(*installation, context.Context) error {

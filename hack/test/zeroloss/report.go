@@ -15,6 +15,8 @@ type row struct {
 	name    string
 	planned bool
 	took    time.Duration
+	within  time.Duration // how long requests may fail after the loss of a node; without a bound if it is zero
+	lost    *loss         // a node; nil if none was
 	tenant.Result
 }
 
@@ -34,6 +36,9 @@ func (r *report) add(one row) {
 		one.took.Seconds(), one.Sent, one.Retried, one.Waited, one.Failed, one.LongestPause.Round(time.Millisecond), one.Verified, one.Missing)
 	for _, text := range append(one.Failures, one.Problems...) {
 		fmt.Fprintln(os.Stderr, "  "+text)
+	}
+	if one.lost != nil {
+		fmt.Fprintln(os.Stderr, "  "+one.lost.describe(one.Result))
 	}
 	for _, text := range one.Problems {
 		r.problems = append(r.problems, one.name+": "+text)
@@ -78,18 +83,27 @@ func (r *report) write(out io.Writer) {
 		fmt.Fprintf(out, "| %s | %s | %s | %d | %d | %d | %d | %.1f s | %d | %d |\n", one.name, planned, took,
 			one.Sent, one.Retried, one.Waited, one.Failed, one.LongestPause.Seconds(), one.VerifiedBytes, one.MissingBytes)
 	}
+	for _, one := range r.rows {
+		if one.lost != nil {
+			fmt.Fprintf(out, "\n- %s: %s", one.name, one.lost.describe(one.Result))
+		}
+	}
 	for _, problem := range r.problems {
 		fmt.Fprintf(out, "\n- %s", problem)
 	}
 	fmt.Fprintln(out)
 }
 
-// decision fails when a planned operation lost a request, or any operation a byte.
+// decision fails when a planned operation lost a request, or any operation a byte, or when requests failed
+// longer after the loss of a node than they may.
 func (r *report) decision() error {
 	var broken []error
 	for _, one := range append(r.rows, row{name: "between the operations", planned: true, Result: r.rest}) {
 		if one.planned && one.Failed > 0 {
 			broken = append(broken, fmt.Errorf("%s: clients saw %d requests failing", one.name, one.Failed))
+		}
+		if one.within > 0 && one.lost != nil && one.lost.failedAfter(one.within, one.Result) > 0 {
+			broken = append(broken, fmt.Errorf("%s: requests failed for more than %s: %s", one.name, one.within, one.lost.describe(one.Result)))
 		}
 		if one.Missing > 0 {
 			broken = append(broken, fmt.Errorf("%s: %d acknowledged items (%d bytes) are missing", one.name, one.Missing, one.MissingBytes))

@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/test/zeroloss/tenant"
 )
@@ -100,6 +102,7 @@ func (c *runCommand) watch(ctx context.Context, i *installation, o operation, re
 			return err
 		}
 	}
+	i.lost = nil
 	between, err := i.ask(ctx, tenant.PathNext)
 	if err != nil {
 		return err
@@ -123,7 +126,8 @@ func (c *runCommand) watch(ctx context.Context, i *installation, o operation, re
 	if err != nil {
 		return err
 	}
-	report.add(row{name: o.name, planned: o.planned, took: took, Result: result})
+	report.add(row{name: o.name, planned: o.planned, took: took, within: o.within, lost: i.lost, Result: result})
+	i.lost = nil
 	return nil
 }
 
@@ -148,7 +152,13 @@ func (i *installation) conclude(ctx context.Context, report *report) error {
 	return nil
 }
 
-// machine names the processor count for the table.
+// machine names the processor count for the table, and how busy the machine was, with everything else on it.
 func machine() string {
-	return fmt.Sprintf("%d cores, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
+	text := fmt.Sprintf("%d cores, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
+	if fs, err := procfs.NewDefaultFS(); err == nil {
+		if load, err := fs.LoadAvg(); err == nil {
+			text += fmt.Sprintf(", load average %.1f over the last 15 minutes", load.Load15)
+		}
+	}
+	return text
 }

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -45,8 +47,14 @@ type connectionError struct{ err error }
 func (e connectionError) Error() string { return "no answer: " + e.err.Error() }
 func (e connectionError) Unwrap() error { return e.err }
 
-// do sends a request as a correct client does: once more if the connection failed, and again when
-// Retry-After asks for it. It counts the request, not its attempts.
+// unconnected reports whether no connection was made: nothing of the request was sent.
+func (e connectionError) unconnected() bool {
+	var failed *net.OpError
+	return errors.As(e.err, &failed) && failed.Op == "dial"
+}
+
+// do sends a request as a correct client does: once more if a connection failed, twice more if none was made,
+// and again when Retry-After asks for it. It counts the request, not its attempts.
 func (t *Tenant) do(ctx context.Context, r request) (answer, error) {
 	count := t.ledger.begin()
 	begun := time.Now()
@@ -61,24 +69,29 @@ func (t *Tenant) do(ctx context.Context, r request) (answer, error) {
 	if err == nil && r.acknowledge != nil {
 		r.acknowledge(got, count.phase)
 	}
-	count.end(time.Since(begun), err, r.resumes)
+	count.end(begun, err, r.resumes)
 	return got, err
 }
 
 func (t *Tenant) attempts(ctx context.Context, r request, deadline time.Time, count *counted) (got answer, attempts int, err error) {
-	mayRetry := !r.resumes
+	broken, unconnected := 1, maxConnects-1 // attempts that are left after such an error
 	for {
 		attempts++
 		got, err = t.send(ctx, r)
 		var pause time.Duration
-		switch {
-		case err != nil && mayRetry:
-			mayRetry = false
+		if err != nil {
+			failed := connectionError{err}
+			left := &broken
+			if failed.unconnected() {
+				left = &unconnected
+			}
+			if r.resumes || *left == 0 {
+				return got, attempts, failed
+			}
+			*left--
 			pause = t.config.Retry
 			count.retried = true
-		case err != nil:
-			return got, attempts, connectionError{err}
-		default:
+		} else {
 			if pause = retryAfter(got); pause == 0 {
 				return got, attempts, nil
 			}
@@ -131,6 +144,9 @@ func retryAfter(got answer) time.Duration {
 
 // toolPause is the least value of Retry-After of an answer whose fault has none.
 const toolPause = 5 * time.Second
+
+// maxConnects is how often a client tries to connect for one request.
+const maxConnects = 3
 
 type toolAnswer struct {
 	Result struct {

@@ -15,6 +15,8 @@ type Result struct {
 	Failed  int `json:"failed"`
 	// Failures are the first errors.
 	Failures []string `json:"failures"`
+	// FailedBegan is when each request began that failed.
+	FailedBegan []time.Time `json:"failedBegan"`
 	// LongestPause is the longest that a request took, with its retries.
 	LongestPause time.Duration `json:"longestPause"`
 	// Of what was acknowledged: what the service has, and what it does not have.
@@ -24,6 +26,27 @@ type Result struct {
 	MissingBytes  int64 `json:"missingBytes"`
 	// Problems are other contradictions, and what is missing.
 	Problems []string `json:"problems"`
+}
+
+// Add adds what another client saw at the same time.
+func (r *Result) Add(other Result) {
+	r.Sent += other.Sent
+	r.Retried += other.Retried
+	r.Waited += other.Waited
+	r.Failed += other.Failed
+	r.Verified += other.Verified
+	r.VerifiedBytes += other.VerifiedBytes
+	r.Missing += other.Missing
+	r.MissingBytes += other.MissingBytes
+	r.LongestPause = max(r.LongestPause, other.LongestPause)
+	r.Failures = append(r.Failures, other.Failures...)
+	r.Problems = append(r.Problems, other.Problems...)
+	r.FailedBegan = append(r.FailedBegan, other.FailedBegan...)
+}
+
+// Compared is the result without the requests: what was acknowledged, as the service has it.
+func (r Result) Compared() Result {
+	return Result{Verified: r.Verified, VerifiedBytes: r.VerifiedBytes, Missing: r.Missing, MissingBytes: r.MissingBytes, Problems: r.Problems}
 }
 
 const maxTexts = 10
@@ -99,14 +122,14 @@ func (l *ledger) begin() *counted {
 }
 
 // end counts the outcome. A part of an upload that broke off has not failed: the client resumes.
-func (c *counted) end(took time.Duration, err error, resumes bool) {
+func (c *counted) end(begun time.Time, err error, resumes bool) {
 	c.ledger.mu.Lock()
 	defer c.ledger.mu.Unlock()
 	p := c.phase
 	if p.running--; p.running == 0 {
 		p.idle.Broadcast()
 	}
-	p.LongestPause = max(p.LongestPause, took)
+	p.LongestPause = max(p.LongestPause, time.Since(begun))
 	if c.retried || resumes && err != nil {
 		p.Retried++
 	}
@@ -114,12 +137,14 @@ func (c *counted) end(took time.Duration, err error, resumes bool) {
 		p.Waited++
 	}
 	if err != nil && !resumes {
-		p.fail(err)
+		p.fail(begun, err)
 	}
 }
 
-func (p *phase) fail(err error) {
+// fail counts the failure of a request that began at a time.
+func (p *phase) fail(begun time.Time, err error) {
 	p.Failed++
+	p.FailedBegan = append(p.FailedBegan, begun)
 	if len(p.Failures) < maxTexts {
 		p.Failures = append(p.Failures, time.Now().UTC().Format("15:04:05.000 ")+err.Error())
 	}
@@ -129,7 +154,7 @@ func (p *phase) fail(err error) {
 func (l *ledger) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.now.fail(err)
+	l.now.fail(time.Now(), err)
 }
 
 // add remembers an item that was acknowledged in a phase, which the story that made it goes on to change.

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -23,7 +24,8 @@ type Config struct {
 	Authority string        `env:"TENANT_AUTHORITY" help:"Certificate (PEM) of the authority of the service's certificate; by default those of the system."`
 	Rate      float64       `default:"25" env:"TENANT_RATE" help:"Requests per second, without retries."`
 	Listen    string        `default:":8090" help:"Address that the test asks for results at."`
-	Retry     time.Duration `default:"1s" help:"Pause before the one retry after a connection failed."`
+	Connect   time.Duration `default:"2s" help:"How long an attempt to connect may take."`
+	Retry     time.Duration `default:"1s" help:"Pause before a request is sent again after a connection failed."`
 	Wait      time.Duration `default:"90s" help:"How long one request may take with its retry and what Retry-After asks for."`
 }
 
@@ -48,7 +50,8 @@ type Tenant struct {
 }
 
 func newTenant(config Config) *Tenant {
-	transport := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 30 * time.Second}
+	dialer := net.Dialer{Timeout: config.Connect}
+	transport := &http.Transport{DialContext: dialer.DialContext, MaxIdleConnsPerHost: 64, IdleConnTimeout: 30 * time.Second}
 	if config.Authority != "" {
 		trusted := x509.NewCertPool()
 		trusted.AppendCertsFromPEM([]byte(config.Authority))

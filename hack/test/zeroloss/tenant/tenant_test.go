@@ -3,7 +3,9 @@ package tenant
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -50,6 +52,35 @@ func TestRequest_IsSentAsACorrectClientDoes(t *testing.T) {
 				t.Errorf("it is counted as %+v", got)
 			}
 		})
+	}
+}
+
+// A request of which nothing was sent is safe to send again, so a client tries to connect more often than it repeats a request.
+func TestRequest_ConnectsThreeTimes(t *testing.T) {
+	t.Parallel()
+	client := answers(t, func(int64, http.ResponseWriter, *http.Request) {})
+	var dials atomic.Int64
+	for _, each := range []*http.Client{client.kept, client.fresh} {
+		each.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if dials.Add(1) < 3 {
+				return nil, &net.OpError{Op: "dial", Err: errors.New("no route")}
+			}
+			return new(net.Dialer).DialContext(ctx, network, address)
+		}
+	}
+	ask := request{method: http.MethodPost, url: client.config.BaseURL, want: http.StatusOK}
+	if _, err := client.do(t.Context(), ask); err != nil {
+		t.Errorf("a request whose third attempt connects: %v", err)
+	}
+	client.kept.CloseIdleConnections()
+	dials.Store(-10)
+	begun := time.Now()
+	if _, err := client.do(t.Context(), ask); err == nil || dials.Load() != -7 {
+		t.Errorf("a request that never connects ends after %d attempts: %v", dials.Load()+10, err)
+	}
+	got := client.ledger.next().Result
+	if got.Sent != 2 || got.Retried != 2 || got.Failed != 1 || len(got.FailedBegan) != 1 || got.FailedBegan[0].Before(begun) {
+		t.Errorf("they are counted as %+v", got)
 	}
 }
 
