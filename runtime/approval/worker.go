@@ -42,7 +42,7 @@ func (s *Service) Work(ctx context.Context, task work.Task) error {
 	case principal.Account.Suspended:
 		ended = "the account is suspended"
 	case !slices.Contains(principal.Account.Owners, approval.DecidedBy):
-		ended = "who has allowed it is no owner anymore"
+		ended = "the owner who allowed it was removed from the account"
 	}
 	for _, step := range approval.Steps {
 		if step.State != StepWaiting {
