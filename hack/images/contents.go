@@ -115,7 +115,10 @@ func (c *contents) addBase(ctx context.Context, root rootFolder, libraries []str
 	if c.packages, err = packagesOf(ctx, root, owned); err != nil {
 		return err
 	}
-	for _, p := range c.packages {
+	for i, p := range c.packages {
+		if strings.HasPrefix(p.name, icuPackage) {
+			c.packages[i].comment = icuComment
+		}
 		if err := p.addTo(c.base, root); err != nil {
 			return err
 		}

@@ -19,6 +19,7 @@ const commonLicenses = "/usr/share/common-licenses"
 type debianPackage struct {
 	name, version, source, sourceVersion, architecture, homepage string
 	status                                                       string // its entry in the database of dpkg
+	comment                                                      string // what the image has otherwise than the package
 }
 
 // packagesOf returns the packages of a root that have the files, in order.

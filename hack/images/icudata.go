@@ -18,7 +18,9 @@ var icuDataSource []byte
 
 const (
 	icuDataName   = "libicudata.so."
-	icuDataSymbol = "_dat" // after the name and the version of ICU
+	icuDataSymbol = "_dat"   // after the name and the version of ICU
+	icuPackage    = "libicu" // before its version
+	icuComment    = "libicudata.so is not that of the package: it has no data, and was compiled with the image"
 )
 
 // replaceICUData replaces the data of ICU in an image by data with nothing in it.

@@ -38,6 +38,9 @@ func TestICUData_HasTheNameAndTheSymbolOfDebiansAndNoData(t *testing.T) {
 	if found != 1 {
 		t.Errorf("the image has %d libraries of the data of ICU", found)
 	}
+	if sbom := string(read(t, fixtures["runtime"].sbom)); strings.Count(sbom, icuComment) != 1 {
+		t.Errorf("the SBOM does not say that the library is another one")
+	}
 }
 
 func TestICUData_OfAnotherLibraryIsAnError(t *testing.T) {

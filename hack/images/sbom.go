@@ -80,6 +80,7 @@ func (p debianPackage) spdx() *spdx.Package {
 		PackageSourceInfo:       "built from the Debian source package " + p.source + " " + p.sourceVersion,
 		PackageLicenseConcluded: unknown, PackageLicenseDeclared: unknown, PackageCopyrightText: unknown,
 		PackageLicenseComments:    "/usr/share/doc/" + p.name + "/copyright",
+		PackageComment:            p.comment,
 		PackageExternalReferences: []*spdx.PackageExternalReference{purl(fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s", escape(p.name), escape(p.version), p.architecture))},
 	}
 }
