@@ -158,8 +158,9 @@ func record(r *http.Request, status int, err error) int {
 	return status
 }
 
-// answerTimeout bounds what an answer reads after the body of its request has failed.
-const answerTimeout = 10 * time.Second
+// answerTimeout bounds what an answer reads after the body of its request has failed. It is longer than the statements of a request may take, so a
+// database that is busy delays the answer and does not change it.
+const answerTimeout = time.Minute
 
 // AfterBody returns a request for the answer to a form whose body could not be read to its end. net/http ends the context of such a request, although
 // a client that was too slow is still there: the page that says so could not be made.
