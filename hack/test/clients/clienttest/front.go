@@ -108,8 +108,7 @@ func (f *Front) Release() {
 }
 
 // hold keeps a request, of which it reads the first bytes, or all.
-func (f *Front) hold(r *http.Request, bytes int64) {
-	released := f.released()
+func (f *Front) hold(r *http.Request, bytes int64, released <-chan struct{}) {
 	if bytes > 0 {
 		_, _ = io.CopyN(io.Discard, r.Body, bytes)
 	} else {
@@ -122,42 +121,36 @@ func (f *Front) hold(r *http.Request, bytes int64) {
 	panic(http.ErrAbortHandler)
 }
 
-// released returns a channel that the next Release closes.
-func (f *Front) released() <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.held
-}
-
-// take records a request and returns the fault that is planned for it.
-func (f *Front) take(r *http.Request) *Fault {
+// take records a request, and returns the fault that is planned for it and a channel that the next Release closes. So a release after Seen has
+// named the request is one of this request.
+func (f *Front) take(r *http.Request) (*Fault, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if r.Method == http.MethodOptions {
-		return nil // a preflight of a browser
+		return nil, f.held // a preflight of a browser
 	}
 	f.seen = append(f.seen, r.Method+" "+r.URL.Path)
 	for _, fault := range f.faults {
 		if fault.Count > 0 && fault.Method == r.Method && strings.HasPrefix(r.URL.Path, fault.Path) {
 			fault.Count--
-			return fault
+			return fault, f.held
 		}
 	}
-	return nil
+	return nil, f.held
 }
 
 // ServeHTTP passes a request to the service, or does what is planned.
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	fault := f.take(r)
+	fault, released := f.take(r)
 	body := &countedBody{ReadCloser: r.Body, front: f, left: -1}
 	r.Body = body
 	switch {
 	case fault == nil:
 	case fault.Hold:
-		f.hold(r, fault.CutAfter)
+		f.hold(r, fault.CutAfter, released)
 	case fault.Delay:
 		select {
-		case <-f.released():
+		case <-released:
 		case <-r.Context().Done():
 		}
 	case fault.Status != 0:

@@ -47,6 +47,11 @@ const states = () => page.evaluate(() => window.uploads.uploads.map(({ state }) 
 const button = (name) => page.waitForSelector(`::-p-aria([name="${name}"][role="button"])`)
 const texts = (selector) => page.$$eval(selector, (all) => all.map((one) => one.textContent))
 
+// arrived waits until so many requests that begin so are at the front, where a plan may hold them.
+async function arrived(beginning, count = 1) {
+  for (let requests = []; requests.length < count; ) requests = requests.concat((await seen()).filter((one) => one.startsWith(beginning)))
+}
+
 // accessible runs axe.
 async function accessible(what) {
   await page.evaluate(axe)
@@ -113,6 +118,7 @@ const scenarios = {
     await plan({ method: 'PATCH', path: '/media/create/resumable/', count: 1, delay: true })
     await choose(file('offline.bin', 6 << 20))
     await button('Pause offline.bin')
+    await arrived('PATCH ')
     await page.setOfflineMode(true)
     await control('/release')
     await until(() => window.uploads.uploads[0].state === 'failed')
@@ -143,7 +149,7 @@ const scenarios = {
     await until(() => window.uploads.uploads.filter(({ state }) => state === 'sending').length === 2)
     same(await states(), ['sending', 'sending', 'waiting', 'waiting'], 'states')
     await (await button('Pause p4.txt')).click()
-    for (let requests = []; requests.length < 2; ) requests = requests.concat((await seen()).filter((one) => one === 'POST /media/create'))
+    await arrived('POST /media/create', 2)
     await control('/release')
     await until(() => window.uploads.uploads.filter(({ state }) => state === 'done').length === 3)
     same(await states(), ['done', 'done', 'done', 'paused'], 'states at the end')
