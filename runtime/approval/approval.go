@@ -175,6 +175,8 @@ type Store interface {
 	Decide(ctx context.Context, decision Decision) error
 	// FailStep ends a step that was not carried out. One that has ended stays as it is.
 	FailStep(ctx context.Context, id uuid.UUID, state StepState, failure string) error
+	// AwaitItemCaches returns when no process serves what was changed before the call.
+	AwaitItemCaches(ctx context.Context) error
 	// PrincipalOf returns the principal of the connection that has asked; NotFound if it has ended.
 	PrincipalOf(ctx context.Context, a Approval) (account.Principal, error)
 }

@@ -55,6 +55,26 @@ func TestDelete_WaitsForTheOwner(t *testing.T) {
 	}
 }
 
+// A client that was told of a delete read the item from a cache that was not notified yet.
+func TestGetApproval_WaitsForTheCachesOfWhatIsDone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant := w.tenant(t, "studio")
+	by := w.application(t, tenant)
+	q := w.asked(t, by, "delete_media", object{"mediaId": w.sealed(t, tenant, "a.txt")})
+	b, p := w.open(t, q)
+	decide(b, p, "allow")
+	w.run(t)
+	w.ended(t, by, q)
+	const silent = `SELECT count(*) FROM item_cache WHERE id = '01900000-0000-7000-8000-000000000001' AND NOT ended`
+	w.Exec(t, `INSERT INTO item_cache (id, lease_ms) VALUES ('01900000-0000-7000-8000-000000000001', 50)`) // of a process that does not answer
+	w.Counts(t, 1, "caches that do not answer", silent)
+	if got := w.told(t, by, q); got.State != "done" {
+		t.Errorf("get_approval tells %+v", got)
+	}
+	w.Counts(t, 0, "caches that may still serve the item", silent)
+}
+
 // Waiting calls of one connection are one question. What is denied is not done.
 func TestDelete_WaitingCallsCollect(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -150,11 +151,16 @@ func (s *Service) identified(steps []Step) ([]Step, error) {
 	return steps, nil
 }
 
-// OfConnection returns an approval that the connection has asked for; ErrNotFound.
+// OfConnection returns an approval that the connection has asked for; ErrNotFound. After it says that a change is made, no process serves from a
+// cache what was before.
 func (s *Service) OfConnection(ctx context.Context, p account.Principal, id uuid.UUID) (Approval, error) {
 	found, err := s.deps.Store.Approval(ctx, id)
 	if err == nil && (p.Guard == nil || found.AccountID != p.Account.ID || found.Connection != p.Guard.Connection) {
 		return Approval{}, ErrNotFound
+	}
+	// A step is done with its change. Who carries it out waits for the caches, but who reads the step may come before.
+	if err == nil && slices.ContainsFunc(found.Steps, func(step Step) bool { return step.State == StepDone }) {
+		err = s.deps.Store.AwaitItemCaches(ctx)
 	}
 	return found, err
 }

@@ -125,6 +125,9 @@ func operationsOf(steps []approval.Step) (names []string) {
 // nullable returns null for the zero id.
 func nullable(id uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: id != uuid.Nil} }
 
+// AwaitItemCaches implements approval.Store.
+func (s Approvals) AwaitItemCaches(ctx context.Context) error { return s.awaitItemCaches(ctx) }
+
 // Waiting implements approval.Store.
 func (s Approvals) Waiting(ctx context.Context, accountID uuid.UUID, most int) ([]approval.Approval, error) {
 	return repeat(ctx, s.Store, uuid.Nil, func(ctx context.Context) ([]approval.Approval, error) {
