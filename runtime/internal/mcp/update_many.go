@@ -120,14 +120,14 @@ func (a *API) updateMany(ctx context.Context, identity auth.Identity, ids []uuid
 	if err := change.Validate(); err != nil {
 		return nil, err // it would fail for each item
 	}
-	waits, err := a.updateWaits(ctx, identity, ids, change)
-	if err != nil {
-		return nil, err
+	if !dryRun {
+		if waits, err := a.updateWaits(ctx, identity, ids, change); err != nil {
+			return nil, err
+		} else if waits { // one question for all of them
+			return a.ask(ctx, identity, account.ErrApprovalRequired, approval.Request{Operation: account.UpdateMedia, Items: ids, Change: change})
+		}
 	}
-	if waits && !dryRun { // one question for all of them
-		return a.ask(ctx, identity, account.ErrApprovalRequired, approval.Request{Operation: account.UpdateMedia, Items: ids, Change: change})
-	}
-	results := changeResults{DryRun: dryRun, ApprovalRequired: waits, Results: make([]changeResult, 0, len(ids))}
+	results := changeResults{DryRun: dryRun, Results: make([]changeResult, 0, len(ids))}
 	v := a.viewOf(identity)
 	var limited error // of this item and those after it
 	for i, id := range ids {
@@ -136,7 +136,9 @@ func (a *API) updateMany(ctx context.Context, identity auth.Identity, ids []uuid
 		}
 		result, err := changeResult{MediaID: id}, limited
 		if err == nil {
-			result.Fields, err = a.changeOne(ctx, identity, id, change, dryRun)
+			var waits bool
+			result.Fields, waits, err = a.changeOne(ctx, identity, id, change, dryRun)
+			results.ApprovalRequired = results.ApprovalRequired || waits
 		}
 		switch {
 		case err != nil:
@@ -175,17 +177,16 @@ func (a *API) updateWaits(ctx context.Context, identity auth.Identity, ids []uui
 	return false, nil
 }
 
-// changeOne changes an item, or finds out what would change.
-func (a *API) changeOne(ctx context.Context, identity auth.Identity, id uuid.UUID, change media.Change, dryRun bool) ([]string, error) {
+// changeOne changes an item, or finds out what would change, and whether that would wait for an owner.
+func (a *API) changeOne(ctx context.Context, identity auth.Identity, id uuid.UUID, change media.Change, dryRun bool) (fields []string, waits bool, err error) {
 	if err := ctx.Err(); err != nil { // nobody waits for the results
-		return nil, fault.Wrap(err, fault.Unavailable, "the request ended before this item")
+		return nil, false, fault.Wrap(err, fault.Unavailable, "the request ended before this item")
 	}
 	if dryRun {
-		fields, _, err := a.deps.Media.PreviewUpdate(ctx, identity.Principal, id, change)
-		return fields, err
+		return a.deps.Media.PreviewUpdate(ctx, identity.Principal, id, change)
 	}
-	_, fields, err := a.deps.Media.UpdateFields(ctx, identity.Principal, id, change)
-	return fields, err
+	_, fields, err = a.deps.Media.UpdateFields(ctx, identity.Principal, id, change)
+	return fields, false, err
 }
 
 // countItem counts an item towards the rate limits.
