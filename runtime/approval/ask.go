@@ -226,6 +226,16 @@ func (a Approval) Summary() string {
 	return strings.Join(parts, ", ")
 }
 
+// Words returns what an operation that waits does, in words; ok is false for another one.
+func Words(operation account.Operation) (words string, ok bool) {
+	for _, kind := range summaries {
+		if kind.operation == operation {
+			return kind.words, true
+		}
+	}
+	return "", false
+}
+
 // summaries are the words of the operations that wait.
 var summaries = []struct {
 	operation account.Operation

@@ -91,7 +91,7 @@ func TestJournal_TellsTheQuestionAndItsAnswer(t *testing.T) {
 	if got := w.events(t, tenant); !slices.Equal(got, want) {
 		t.Errorf("the journal tells\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	b.Get("/account/activity").Says(t, http.StatusOK, "Owner asked: delete", "Request allowed: delete, make public", "Request denied: change the image settings", "Request expired: delete", "asked by", "approval="+late.ApprovalID)
+	b.Get("/account/activity").Says(t, http.StatusOK, "Owner asked: delete", "Request allowed: delete, make public", "Request denied: change the media settings", "Request expired: delete", "asked by", "approval="+late.ApprovalID)
 	// Whole addresses, if the account says so.
 	w.Change(t, tenant, func(s *account.Spec) { s.FullAddresses = true })
 	whole := w.asked(t, w.application(t, tenant), "delete_media", object{"mediaId": first})

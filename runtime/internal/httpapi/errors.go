@@ -110,11 +110,6 @@ func Spread(wait time.Duration) time.Duration {
 	return time.Duration(seconds+rand.IntN(min(seconds, int(maxSpread.Seconds()))+1)) * time.Second
 }
 
-// SetRetryAfter sets the header Retry-After, in whole seconds.
-func SetRetryAfter(header http.Header, f *fault.Error) {
-	header.Set("Retry-After", strconv.Itoa(Seconds(retryAfter(f))))
-}
-
 // Seconds rounds a time to wait up to whole seconds.
 func Seconds(wait time.Duration) int { return int(math.Ceil(wait.Seconds())) }
 
@@ -145,8 +140,15 @@ func WriteErrorStatus(w http.ResponseWriter, r *http.Request, status int, err er
 	WriteJSON(w, r, status, response.Body)
 }
 
-// Record records the error of an answer that WriteError does not write, such as a page, for the log. It returns the status of the answer.
-func Record(r *http.Request, err error) int { return record(r, StatusOf(fault.From(err).Kind), err) }
+// Fail is WriteError for an answer that the caller writes, such as a page: it records the error for the log, sets Retry-After, and returns the status
+// of the answer.
+func Fail(w http.ResponseWriter, r *http.Request, err error) int {
+	f := fault.From(err)
+	if f.Kind == fault.Busy || f.Kind == fault.Unavailable {
+		w.Header().Set("Retry-After", strconv.Itoa(Seconds(retryAfter(f))))
+	}
+	return record(r, StatusOf(f.Kind), err)
+}
 
 // record records an error, and returns the status that it has in the log and the metrics: what follows from a client that left is no error of the
 // service.

@@ -112,10 +112,10 @@ func TestRetryAfter_IsSpreadOverWholeSeconds(t *testing.T) {
 			for range 200 {
 				err := &fault.Error{Kind: kind, RetryAfter: wait}
 				answered, _ := fail(&RequestInfo{}, err)
-				page, oauth := http.Header{}, httptest.NewRecorder()
-				SetRetryAfter(page, err)
+				page, oauth := httptest.NewRecorder(), httptest.NewRecorder()
+				Fail(page, httptest.NewRequest(http.MethodGet, "/account/files", nil), err)
 				WriteOAuthError(oauth, httptest.NewRequest(http.MethodPost, "/oauth/token", nil), http.StatusBadRequest, "invalid_grant", err)
-				for _, header := range []http.Header{answered.Header(), page, oauth.Header()} {
+				for _, header := range []http.Header{answered.Header(), page.Header(), oauth.Header()} {
 					seconds, err := strconv.Atoi(header.Get("Retry-After"))
 					if err != nil || seconds < want[0] || seconds > want[1] {
 						t.Fatalf("%s: Retry-After %q, want from %d to %d", wait, header.Get("Retry-After"), want[0], want[1])
@@ -210,10 +210,10 @@ func TestWriteError_SaysThatTheClientHasClosedTheConnection(t *testing.T) {
 	// Answers of another form were errors of the service.
 	r = r.WithContext(NewContext(gone, &RequestInfo{}))
 	unavailable := fault.New(fault.Unavailable, "the database did not respond in time")
-	if status := Record(r, unavailable); status != StatusClientClosedRequest || FromContext(r.Context()).Err() == nil {
+	if status := Fail(w, r, unavailable); status != StatusClientClosedRequest || FromContext(r.Context()).Err() == nil {
 		t.Errorf("the status of a page is %d", status)
 	}
-	if status := Record(r, fault.New(fault.Invalid, "the body is incomplete")); status != http.StatusBadRequest {
+	if status := Fail(w, r, fault.New(fault.Invalid, "the body is incomplete")); status != http.StatusBadRequest {
 		t.Errorf("the status of a page about an error of the client is %d", status)
 	}
 	w = httptest.NewRecorder()

@@ -11,6 +11,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/oauth"
 )
@@ -35,7 +36,7 @@ func (a *API) consentPage(w http.ResponseWriter, r *http.Request, session oauth.
 	}
 	status := http.StatusOK
 	if err != nil {
-		status, page.Error = a.Fail(w, r, err), errorText(err)
+		status, page.Error = httpapi.Fail(w, r, err), errorText(err)
 	}
 	a.page(w, r, status, session.AuthorizationRequest.RedirectURI, func(to io.Writer) error { return a.Pages.Consent(to, page) })
 }

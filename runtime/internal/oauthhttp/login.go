@@ -7,6 +7,7 @@ import (
 	"net/url"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/oauth"
 )
@@ -82,7 +83,7 @@ func (a *API) emailPage(w http.ResponseWriter, r *http.Request, session oauth.Lo
 	page.Files = a.destination(r, session).isFiles()
 	status := http.StatusOK
 	if err != nil {
-		status, page.Error = a.Fail(w, r, err), errorText(err)
+		status, page.Error = httpapi.Fail(w, r, err), errorText(err)
 	}
 	a.page(w, r, status, "", func(to io.Writer) error { return a.Pages.Email(to, page) })
 }
@@ -99,7 +100,7 @@ func (a *API) codePage(w http.ResponseWriter, r *http.Request, session oauth.Log
 	}
 	status := http.StatusOK
 	if err != nil {
-		status = a.Fail(w, r, err)
+		status = httpapi.Fail(w, r, err)
 	}
 	a.page(w, r, status, "", func(to io.Writer) error { return a.Pages.Code(to, page) })
 }

@@ -109,17 +109,8 @@ func (a *API) errorPage(w http.ResponseWriter, r *http.Request, err error, typed
 	case fault.Unavailable, fault.Internal:
 		page.Title, page.Text, page.Hint = "Server error", "The service is temporarily unavailable.", "Try again in a minute."
 	}
-	status := a.Fail(w, r, err)
+	status := httpapi.Fail(w, r, err)
 	a.page(w, r, status, "", func(to io.Writer) error { return a.Pages.Error(to, page) })
-}
-
-// Fail records the error of a page for the log, sets Retry-After, and returns the status of the page.
-func (a *API) Fail(w http.ResponseWriter, r *http.Request, err error) int {
-	f := fault.From(err)
-	if f.Kind == fault.Busy || f.Kind == fault.Unavailable {
-		httpapi.SetRetryAfter(w.Header(), f)
-	}
-	return httpapi.Record(r, err)
 }
 
 // errorText returns the sentence that the user reads, with the time after which to retry.

@@ -13,6 +13,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/approval"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/journal"
@@ -44,7 +45,7 @@ func (a *API) showActivity(w http.ResponseWriter, r *http.Request) {
 	switch kind := fault.From(err).Kind; {
 	case err == nil:
 	case kind == fault.Invalid, kind == fault.Forbidden:
-		status = a.Login.Fail(w, r, err)
+		status = httpapi.Fail(w, r, err)
 		page.Error = fileErrorText(o.principal.Account, err)
 	default:
 		a.Login.ErrorPage(w, r, err)
@@ -111,6 +112,9 @@ func (a *API) eventView(o fileOwner, event journal.Event, items map[uuid.UUID]jo
 	if asker := event.Actor.AskedBy; asker != nil {
 		view.Actor.AskedBy = &pages.ActivityActor{Kind: string(asker.Kind), Name: asker.Name, Email: asker.Email}
 	}
+	if event.Type.OfApproval() {
+		view.Fields, view.Wanted = nil, wantedOf(event)
+	}
 	if event.ApprovalID != uuid.Nil && a.Approvals != nil && time.Since(event.At) < approval.Retention { // later it may be deleted
 		view.ApprovalURL = oauthhttp.SessionURL(approvalPath, o.session, url.Values{"approval": {event.ApprovalID.String()}})
 	}
@@ -142,4 +146,15 @@ func (a *API) eventView(o fileOwner, event journal.Event, items map[uuid.UUID]jo
 		view.FileURL = o.url(filesPath, list)
 	}
 	return view
+}
+
+// wantedOf returns what an owner is asked to allow, in words.
+func wantedOf(event journal.Event) string {
+	var all []string
+	for _, operation := range event.Fields {
+		if words, ok := approval.Words(account.Operation(operation)); ok {
+			all = append(all, words)
+		}
+	}
+	return strings.Join(all, ", ")
 }

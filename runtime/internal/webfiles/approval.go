@@ -17,6 +17,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/approval"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/media"
@@ -204,7 +205,7 @@ func (a *API) writeApproval(w http.ResponseWriter, r *http.Request, o fileOwner,
 	}
 	status := http.StatusOK
 	if err != nil {
-		status = a.Login.Fail(w, r, err)
+		status = httpapi.Fail(w, r, err)
 		page.Error = oauthhttp.WithRetry(fault.From(err).Public, fault.From(err))
 	}
 	a.Login.WritePage(w, r, status, pictures, func(to io.Writer) error { return a.Pages.Approval(to, page) })

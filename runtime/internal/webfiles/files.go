@@ -14,6 +14,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/media"
@@ -302,7 +303,7 @@ func (a *API) writeFilesPage(w http.ResponseWriter, r *http.Request, o fileOwner
 	}
 	status := http.StatusOK
 	if message.err != nil {
-		status = a.Login.Fail(w, r, message.err)
+		status = httpapi.Fail(w, r, message.err)
 		text := cmp.Or(message.text, fileErrorText(o.principal.Account, message.err))
 		if message.upload && page.UploadDraftURL != "" {
 			page.UploadError = text

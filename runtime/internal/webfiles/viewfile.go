@@ -17,6 +17,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
@@ -97,7 +98,7 @@ func (a *API) writeViewPage(w http.ResponseWriter, r *http.Request, o fileOwner,
 	}
 	status := http.StatusOK
 	if message.err != nil {
-		status = a.Login.Fail(w, r, message.err)
+		status = httpapi.Fail(w, r, message.err)
 		showError(&page, message.err, fileErrorText(o.principal.Account, message.err))
 	}
 	a.Login.WritePage(w, r, status, pictures, func(to io.Writer) error { return a.Pages.ViewFile(to, page) })

@@ -58,7 +58,7 @@ func (a *API) showWith(w http.ResponseWriter, r *http.Request, failure error) {
 	}
 	status := http.StatusOK
 	if failure != nil {
-		status, page.Error = fail(w, r, failure), errorText(failure)
+		status, page.Error = httpapi.Fail(w, r, failure), errorText(failure)
 	}
 	oauthhttp.WriteScriptPage(w, r, status, func(to io.Writer) error { return a.Pages.UploadRequest(to, page) })
 }
@@ -165,17 +165,8 @@ func (a *API) errorPage(w http.ResponseWriter, r *http.Request, err error) {
 	if kind := fault.From(err).Kind; kind == fault.Unavailable || kind == fault.Internal || kind == fault.Busy {
 		page.Title, page.Hint = "Try again in a minute", ""
 	}
-	status := fail(w, r, err)
+	status := httpapi.Fail(w, r, err)
 	oauthhttp.WriteScriptPage(w, r, status, func(to io.Writer) error { return a.Pages.Error(to, page) })
-}
-
-// fail records the error of a page for the log, sets Retry-After, and returns the status of the page.
-func fail(w http.ResponseWriter, r *http.Request, err error) int {
-	f := fault.From(err)
-	if f.Kind == fault.Busy || f.Kind == fault.Unavailable {
-		httpapi.SetRetryAfter(w.Header(), f)
-	}
-	return httpapi.Record(r, err)
 }
 
 // errorText returns the sentence that the user reads.

@@ -50,6 +50,8 @@ type ActivityEvent struct {
 	Actor       ActivityActor
 	// Fields are the names of what was changed.
 	Fields []string
+	// Wanted says what an owner is asked to allow; empty for other events.
+	Wanted string
 }
 
 // ActivityActor is who made a change. An application has chosen its Name.
@@ -115,33 +117,15 @@ func (e ActivityEvent) What() string {
 		return fmt.Sprintf("Storage used to %d %%", e.Percent)
 	}
 	for _, one := range eventWords {
-		if one.Value == e.Type && e.ofApproval() {
-			return one.Name + ": " + e.wanted()
-		} else if one.Value == e.Type {
+		switch {
+		case one.Value != e.Type:
+		case e.Wanted == "":
 			return one.Name
+		default:
+			return one.Name + ": " + e.Wanted
 		}
 	}
 	return sanitize(e.Type)
-}
-
-// ofApproval reports whether the event is about a request to an owner, of which Fields are the tools.
-func (e ActivityEvent) ofApproval() bool { return strings.HasPrefix(e.Type, "approval.") }
-
-// wantedWords say what a tool would do that waits for an owner.
-var wantedWords = map[string]string{
-	"delete_media": "delete", "update_media": "make public", "seal_media": "publish", "restore_media": "restore as public", "update_media_settings": "change the image settings",
-}
-
-// wanted returns what was asked for as a list.
-func (e ActivityEvent) wanted() string {
-	names := make([]string, len(e.Fields))
-	for i, tool := range e.Fields {
-		names[i] = sanitize(tool)
-		if words, ok := wantedWords[tool]; ok {
-			names[i] = words
-		}
-	}
-	return strings.Join(names, ", ")
 }
 
 // FileTitle returns the name of the file as the pages show it, or its id if the name is not known.
@@ -168,9 +152,6 @@ var fieldWords = map[string]string{"fileName": "name", "focus": "focus point", "
 
 // Changed returns the names of what was changed as a list.
 func (e ActivityEvent) Changed() string {
-	if e.ofApproval() { // nothing was
-		return ""
-	}
 	names := make([]string, len(e.Fields))
 	for i, field := range e.Fields {
 		names[i] = sanitize(field)

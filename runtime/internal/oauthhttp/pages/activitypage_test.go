@@ -27,9 +27,9 @@ func TestActivity_IsATableWithHeaders(t *testing.T) {
 		{At: moment, Type: "application.authorized", Actor: pages.ActivityActor{Kind: "login", Name: "Photos", Email: "m***@example.org"}},
 		{At: moment, Type: "application.revoked", Actor: pages.ActivityActor{Kind: "operator", Name: "Photos", Email: "mara@example.org"}},
 		{At: moment, Type: "settings.changed", Actor: pages.ActivityActor{Kind: "login", Name: "Photos", Email: "m***@example.org"}},
-		{At: moment, Type: "approval.requested", Fields: []string{"delete_media", "move_media"}, ApprovalURL: "/account/approval?approval=1", Actor: pages.ActivityActor{Kind: "login", Name: "Photos", Email: "m***@example.org"}},
-		{At: moment, Type: "approval.denied", Fields: []string{"update_media"}, Actor: pages.ActivityActor{Kind: "page", Email: "m***@example.org", AskedBy: &pages.ActivityActor{Kind: "login", Name: "<i>Photos", Email: "m***@example.org"}}},
-		{At: moment, Type: "approval.expired", Fields: []string{"seal_media"}, Actor: pages.ActivityActor{Kind: "service", AskedBy: &pages.ActivityActor{Kind: "key"}}},
+		{At: moment, Type: "approval.requested", Wanted: "delete, make public", ApprovalURL: "/account/approval?approval=1", Actor: pages.ActivityActor{Kind: "login", Name: "Photos", Email: "m***@example.org"}},
+		{At: moment, Type: "approval.denied", Wanted: "make public", Actor: pages.ActivityActor{Kind: "page", Email: "m***@example.org", AskedBy: &pages.ActivityActor{Kind: "login", Name: "<i>Photos", Email: "m***@example.org"}}},
+		{At: moment, Type: "approval.expired", Wanted: "publish", Actor: pages.ActivityActor{Kind: "service", AskedBy: &pages.ActivityActor{Kind: "key"}}},
 	}}
 	d := read(t, func(w io.Writer) error { return newPages(t).Activity(w, page) })
 	var headers, rows []string
@@ -64,7 +64,7 @@ func TestActivity_IsATableWithHeaders(t *testing.T) {
 		"21 Nov 2026, 14:05:00 UTC | Application authorized | None: the application Photos | Photos of m***@example.org | none",
 		"21 Nov 2026, 14:05:00 UTC | Application revoked | None: the application Photos of mara@example.org | Operator | none",
 		"21 Nov 2026, 14:05:00 UTC | Image settings changed | None: the account | Photos of m***@example.org | none",
-		"21 Nov 2026, 14:05:00 UTC | Owner asked: delete, move_media | None: the account The request | Photos of m***@example.org | none",
+		"21 Nov 2026, 14:05:00 UTC | Owner asked: delete, make public | None: the account The request | Photos of m***@example.org | none",
 		"21 Nov 2026, 14:05:00 UTC | Request denied: make public | None: the account | Owner, m***@example.org asked by <i>Photos | none",
 		"21 Nov 2026, 14:05:00 UTC | Request expired: publish | None: the account | Service asked by API key | none",
 	}
